@@ -1,0 +1,352 @@
+/** Polyverso: model parameters shared between processes, in any language.
+ *
+ *  This header is the whole interface: C99, plain data, no callbacks into exceptions, no global of yours.
+ *  The Perl, Python and Lua modules are generated from it; anything that can dlopen() may call it directly.
+ *
+ *  Rules that hold for every function, and are therefore not repeated below:
+ *   - It returns MV_OK (0) or a negative mv_status; results come through pointers. On an error nothing is
+ *     written through them. mv_last_error() then holds a sentence about this very call.
+ *   - Any thread may call it, concurrently with any other, unless its comment says otherwise.
+ *   - Handles (mv_node, mv_table, mv_request) are integers below 2^53. A stale, closed, invented or wrong-kind
+ *     handle is MV_EHANDLE, never a crash. The node 0 is the default node, the one of mv_init().
+ *   - Pointers you pass are lent until the call returns, except where a request outlives the call: see
+ *     mv_call_options. Strings are UTF-8, NUL-terminated.
+ *   - Sizes and counts are 64-bit and count elements, not bytes, except with the dtype MV_RAW.
+ *   - Time-outs are milliseconds: 0 = the node's default, MV_FOREVER (-1) = none.
+ *   - In a forked child every call is MV_EFORK until the child calls mv_init() itself.
+ */
+#ifndef POLYVERSO_POLYVERSO_H
+#define POLYVERSO_POLYVERSO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define MV_API __attribute__((visibility("default")))
+#else
+#define MV_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------ version */
+
+#define MV_VERSION_MAJOR 0
+#define MV_VERSION_MINOR 1
+#define MV_VERSION_PATCH 0
+/** Version of every option struct in this header; see MV_INIT_OPTIONS_INIT and its siblings. */
+#define MV_STRUCT_VERSION 1
+
+/** Version of the loaded library as major * 10000 + minor * 100 + patch. Never fails. */
+MV_API int32_t mv_version(void);
+/** The same as text, "0.1.0". Static storage. Never fails. */
+MV_API const char *mv_version_text(void);
+
+/* ------------------------------------------------------------------- status */
+
+typedef int32_t mv_status;
+
+/** XX(value, NAME, family, text). The family names the exception class that a language raises:
+ *  argument (your data or arguments), handle, state (the call does not fit the moment), timeout,
+ *  peer (another process or the way to it), step (sync mode's rules), interrupt, system (this machine). */
+#define MV_STATUS_MAP(XX)                                                                      \
+  XX(-1, EINVAL, argument, "an argument is not valid")                                         \
+  XX(-2, ESHAPE, argument, "the data does not have the table's shape")                         \
+  XX(-3, EDTYPE, argument, "the data does not have the table's dtype")                         \
+  XX(-4, ERANGE, argument, "a row id is outside the table")                                    \
+  XX(-5, ENONFINITE, argument, "the data holds NaN or infinity, which this table refuses")     \
+  XX(-6, ENOTFOUND, argument, "there is no such thing")                                        \
+  XX(-7, EHANDLE, handle, "no such handle, or it is closed, or of another kind")               \
+  XX(-8, ESTATE, state, "not initialised, or already shut down")                               \
+  XX(-9, EDISAGREE, state, "this disagrees with what was said before or elsewhere")            \
+  XX(-10, EREENTRANT, state, "a blocking call inside a callback")                              \
+  XX(-11, EFORK, state, "this process was forked from one that had called mv_init")            \
+  XX(-12, EPENDING, state, "the request is not finished yet")                                  \
+  XX(-13, ECANCELED, state, "the request was cancelled")                                       \
+  XX(-14, ETIMEOUT, timeout, "the deadline passed")                                            \
+  XX(-15, EPEERLOST, peer, "another process is gone")                                          \
+  XX(-16, EUNREACHABLE, peer, "another process can't be reached")                              \
+  XX(-17, EADDRINUSE, peer, "the address is already in use")                                   \
+  XX(-18, EAUTH, peer, "the secrets differ")                                                   \
+  XX(-19, EVERSION, peer, "the protocol versions differ")                                      \
+  XX(-20, EPROTOCOL, peer, "another process sent something that is not this protocol")         \
+  XX(-21, EOUTOFSTEP, step, "the workers do not make the same adds and gets in sync mode")     \
+  XX(-22, EINTR, interrupt, "a signal interrupted the wait")                                   \
+  XX(-23, ENOMEM, system, "out of memory")                                                     \
+  XX(-24, ESYSTEM, system, "the operating system refused")                                     \
+  XX(-25, ENOSYS, system, "not available in this build")                                       \
+  XX(-26, EINTERNAL, system, "a defect in the library: please report it")
+
+enum mv_status_code {
+  MV_OK = 0,
+#define XX(value, name, family, text) MV_##name = value,
+  MV_STATUS_MAP(XX)
+#undef XX
+};
+
+/** "MV_ESHAPE" for MV_ESHAPE; "MV_UNKNOWN" for a number that is no status. Static storage. Never fails. */
+MV_API const char *mv_status_name(mv_status status);
+/** One general sentence on a status. Static storage. Never fails. */
+MV_API const char *mv_status_text(mv_status status);
+/** The family of a status, as in MV_STATUS_MAP; "ok" for 0. Static storage. Never fails. */
+MV_API const char *mv_status_family(mv_status status);
+/** What went wrong in the last failed call on this thread, as a sentence with names and numbers; "" if nothing has.
+ *  Thread-local storage, valid until this thread's next failing call. Never fails. */
+MV_API const char *mv_last_error(void);
+
+/* ------------------------------------------------------------------ logging */
+
+enum mv_log_level { MV_LOG_TRACE = 0, MV_LOG_DEBUG = 1, MV_LOG_INFO = 2, MV_LOG_WARN = 3, MV_LOG_ERROR = 4, MV_LOG_OFF = 5 };
+
+/** Sets how much the library writes to standard error: an mv_log_level; the default is MV_LOG_WARN, or what
+ *  POLYVERSO_LOG_LEVEL says. Process-wide. MV_EINVAL outside 0..5. May be called before mv_init(). */
+MV_API mv_status mv_log_level_set(int32_t level);
+
+/* ---------------------------------------------------------- nodes: init, shutdown */
+
+/** A member of a cluster. Usually a process has one, the default node, which every function calls 0. */
+typedef int64_t mv_node;
+
+#define MV_FOREVER (-1)
+#define MV_UNSET (-1)
+
+enum mv_role { MV_ROLE_UNSET = 0, MV_ROLE_WORKER = 1, MV_ROLE_SERVER = 2, MV_ROLE_ALL = 3 };
+
+/** How a node starts. Fields left as MV_INIT_OPTIONS_INIT sets them are taken from the environment
+ *  (POLYVERSO_<FIELD>, upper case, as `polyverso run` sets them), else from the default. An explicit value beats
+ *  the environment, and the log says so. */
+typedef struct mv_init_options {
+  uint32_t size;                /**< sizeof(mv_init_options), set by MV_INIT_OPTIONS_INIT */
+  uint32_t version;             /**< MV_STRUCT_VERSION */
+  const char *text;             /**< further settings as text, see mv_init_text(); one that contradicts a field here is MV_EDISAGREE */
+  int32_t sync;                 /**< 1 = sync mode, 0 = async mode; default 0. All processes must agree */
+  int32_t role;                 /**< an mv_role; default MV_ROLE_ALL: worker and server at once */
+  int64_t rank;                 /**< 0 .. nodes - 1; default: given out by the master in the order of arrival */
+  int64_t nodes;                /**< processes in the cluster, servers included; default 1 */
+  const char *master;           /**< "host:port" where rank 0 listens and the others call; no default for nodes > 1 */
+  const char *bind;             /**< "host" or "host:port" to listen on; default: loopback, port 0 = any free one */
+  const char *secret;           /**< shared by the cluster; needed to listen beyond loopback. It authenticates, it does not encrypt */
+  const char *io;               /**< "auto" (default), "tcp" or "inproc": which roads may be used */
+  const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7" on every message; default none */
+  int64_t timeout_ms;           /**< one request to one server; default 60,000 */
+  int64_t gate_timeout_ms;      /**< barriers, table creation, sync mode's gets and adds; default 600,000 */
+  int64_t init_timeout_ms;      /**< until all processes have arrived; default 60,000 */
+  int64_t heartbeat_timeout_ms; /**< silence after which a peer counts as lost; default 5,000 */
+  uint64_t inflight_bytes;      /**< payload of unfinished asynchronous adds before a call blocks; default 256 MiB */
+} mv_init_options;
+
+#define MV_INIT_OPTIONS_INIT                                                                            \
+  { sizeof(mv_init_options), MV_STRUCT_VERSION, NULL, MV_UNSET, MV_ROLE_UNSET, MV_UNSET, 0, NULL, NULL, \
+    NULL, NULL, NULL, 0, 0, 0, 0, 0 }
+
+/** Starts the default node, or joins the cluster that the options or the environment describe, and returns when
+ *  all of its processes have arrived. With no options and nothing in the environment it is a whole working
+ *  cluster of one process, without a port. Counted: each call needs one mv_shutdown(0).
+ *  @param options NULL = all from environment and defaults
+ *  @return MV_EDISAGREE  a second call whose options contradict the first's, or processes that contradict each other
+ *          MV_EINVAL     a value that makes no sense; the message names the setting and where it came from
+ *          MV_EADDRINUSE, MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL, MV_ETIMEOUT: joining failed */
+MV_API mv_status mv_init(const mv_init_options *options);
+/** mv_init() from "key=value" text, keys named as the fields of mv_init_options, separated by white space, commas or
+ *  semicolons: "sync=1 role=worker timeout_ms=500". Values with separators go in double quotes. An unknown key is
+ *  MV_EINVAL with the known ones listed. `log_level` (a number or trace|debug|info|warn|error|off) is taken too. */
+MV_API mv_status mv_init_text(const char *text);
+/** mv_init() from a command line, in Multiverso's way: every "-key=value" or "--key=value" whose key is known (also
+ *  Multiverso's -ps_role=) is used and removed from argv, *argc is lowered; everything else stays, in order.
+ *  @param argc in and out; may be NULL together with argv
+ *  @param argv argv[0] is left alone */
+MV_API mv_status mv_init_args(int *argc, char **argv);
+/** Starts a further node in this process, for tests and for embedding several clusters; not counted.
+ *  @param node out: the handle to pass where functions take an mv_node; close it with mv_shutdown(*node) */
+MV_API mv_status mv_node_open(const mv_init_options *options, mv_node *node);
+/** Ends one mv_init(), or the node of an mv_node_open(). The last one waits until this worker's adds are applied, tells the
+ *  others that this worker has finished (nobody waits for it any more), and, where this process is also a server, goes on
+ *  serving until every worker has finished or is lost. Handles of the node are stale afterwards.
+ *  @return MV_OK also when others are lost; the first error of a fire-and-forget add that nobody was told about;
+ *          MV_EINTR after a signal: the node still serves, call again; MV_ESTATE without an mv_init() */
+MV_API mv_status mv_shutdown(mv_node node);
+
+/** Place of this process in the cluster: 0 .. size - 1. */
+MV_API mv_status mv_rank(mv_node node, int64_t *rank);
+/** Processes in the cluster. */
+MV_API mv_status mv_size(mv_node node, int64_t *size);
+/** Place among the workers, -1 for a process that is only a server. Worker 0 is the master worker. */
+MV_API mv_status mv_worker_id(mv_node node, int64_t *worker_id);
+MV_API mv_status mv_num_workers(mv_node node, int64_t *num_workers);
+/** Place among the servers, -1 for a process that is only a worker. */
+MV_API mv_status mv_server_id(mv_node node, int64_t *server_id);
+MV_API mv_status mv_num_servers(mv_node node, int64_t *num_servers);
+/** 1 on worker 0, else 0. */
+MV_API mv_status mv_is_master(mv_node node, int32_t *is_master);
+/** 1 in sync mode, else 0. */
+MV_API mv_status mv_is_sync(mv_node node, int32_t *is_sync);
+
+/* ----------------------------------------------------------------- requests */
+
+/** An unfinished call. Wait and test release it once it has finished. */
+typedef int64_t mv_request;
+
+enum mv_call_flag {
+  MV_ASYNC = 1, /**< return at once; `request` receives a handle. An add copies its data; a get's buffer must live until completion */
+  MV_FORGET = 2 /**< adds only: return at once, no handle. Its error, if any, comes from the next call on the table, barrier or shutdown */
+};
+
+/** How a call waits. NULL wherever one is taken = blocking, with the node's default deadline. */
+typedef struct mv_call_options {
+  uint32_t size;       /**< sizeof(mv_call_options), set by MV_CALL_OPTIONS_INIT */
+  uint32_t version;    /**< MV_STRUCT_VERSION */
+  uint32_t flags;      /**< mv_call_flag, or 0 */
+  uint32_t reserved;   /**< 0 */
+  int64_t timeout_ms;  /**< for this call; an asynchronous one too, from now */
+  mv_request *request; /**< out: the handle, with MV_ASYNC */
+} mv_call_options;
+
+#define MV_CALL_OPTIONS_INIT \
+  { sizeof(mv_call_options), MV_STRUCT_VERSION, 0, 0, 0, NULL }
+
+/** Waits until the request has finished, gives its status, and releases it.
+ *  @param timeout_ms how long to wait here: 0 = as long as the request's own deadline allows. MV_ETIMEOUT with the request
+ *         still alive (mv_last_error() says so) if this passes first
+ *  @return the request's own status; MV_EINTR after a signal, the request alive */
+MV_API mv_status mv_request_wait(mv_request request, int64_t timeout_ms);
+/** Tells without waiting. *done = 0: still running, MV_OK. *done = 1: finished; returns its status and releases it
+ *  (*done is written even when that status is an error). */
+MV_API mv_status mv_request_test(mv_request request, int32_t *done);
+/** Withdraws the request and releases it. Its buffers are yours again when this returns. An add may have been applied:
+ *  mv_last_error() then says "outcome unknown". @return MV_OK, whatever became of it */
+MV_API mv_status mv_request_cancel(mv_request request);
+/** The status of a finished request without releasing it, MV_EPENDING while it runs, MV_EHANDLE for no request.
+ *  mv_last_error() carries its message. */
+MV_API mv_status mv_request_error(mv_request request);
+/** Hands out requests that have finished since, each once; they still want mv_request_wait() or _test(), which then return at once.
+ *  @param finished  caller's array, receives handles; may be NULL with capacity 0, to run callbacks only
+ *  @param count     out: how many were written; call again if it equals capacity
+ *  @param timeout_ms how long to wait for the first; 0 here means not at all. MV_OK with *count = 0 if it passes */
+MV_API mv_status mv_poll(mv_node node, mv_request *finished, uint64_t capacity, uint64_t *count, int64_t timeout_ms);
+/** A descriptor that is readable while finished requests or callbacks wait for mv_poll(): level-triggered, for epoll,
+ *  asyncio, AnyEvent, luv. Never read or close it. It lives as long as the node. */
+MV_API mv_status mv_event_fd(mv_node node, int32_t *fd);
+
+/** Waits until every server has applied this worker's earlier adds, fire-and-forget ones too, and until all workers that
+ *  have not finished have called it. Only workers call it (MV_ESTATE on a server).
+ *  @return MV_EPEERLOST if a worker or server was lost meanwhile; the first untold error of a fire-and-forget add;
+ *          MV_ETIMEOUT naming who is missing, the call is withdrawn and may be repeated */
+MV_API mv_status mv_barrier(mv_node node, const mv_call_options *options);
+
+/* ------------------------------------------------------------------- tables */
+
+/** An array or matrix of numbers, split over the servers by contiguous ranges. */
+typedef int64_t mv_table;
+
+/** Element types. A table has one of the numbered ones. */
+typedef int32_t mv_dtype;
+enum mv_dtype_code {
+  MV_RAW = 0, /**< for a call's data: bytes in the table's own dtype and byte order; `count` then counts bytes */
+  MV_F32 = 1,
+  MV_F64 = 2,
+  MV_I64 = 3 /**< row ids; no tables of it yet */
+};
+
+enum mv_table_kind { MV_ARRAY = 1, MV_MATRIX = 2 };
+enum mv_table_flag { MV_REJECT_NONFINITE = 1 /**< adds, sets and initial values with NaN or infinity are MV_ENONFINITE */ };
+
+typedef struct mv_table_spec {
+  uint32_t size;    /**< sizeof(mv_table_spec), set by MV_TABLE_SPEC_INIT */
+  uint32_t version; /**< MV_STRUCT_VERSION */
+  const char *name; /**< the table's identity, at most 255 bytes; NULL: "table-<n>", n counting this node's unnamed ones */
+  int32_t kind;     /**< an mv_table_kind */
+  mv_dtype dtype;   /**< MV_F32 (default) or MV_F64 */
+  uint64_t rows;    /**< array: its elements; matrix: its rows. At least 1 */
+  uint64_t cols;    /**< matrix: its columns, at least 1; array: 1 */
+  uint32_t flags;   /**< mv_table_flag */
+  uint32_t reserved; /**< 0 */
+} mv_table_spec;
+
+#define MV_TABLE_SPEC_INIT \
+  { sizeof(mv_table_spec), MV_STRUCT_VERSION, NULL, MV_ARRAY, MV_F32, 0, 1, 0, 0 }
+
+/** Creates a table. Collective: every worker calls it with the same spec, and it returns on all of them when the table holds
+ *  its initial value on every server.
+ *  @param data  the initial value, rows * cols elements, row-major; NULL with count 0 = zeros. Only worker 0's is
+ *               used, assigned past the updater and sync mode's counters; the others' is checked for its shape only
+ *  @return MV_EDISAGREE specs differ between workers, on all of them; the message shows both
+ *          MV_EINVAL, MV_ESHAPE, MV_EDTYPE, MV_ENONFINITE, MV_ENOMEM, MV_ETIMEOUT naming who is missing, MV_EPEERLOST */
+MV_API mv_status mv_table_create(mv_node node, const mv_table_spec *spec, const void *data, uint64_t count, mv_dtype dtype,
+                                 mv_table *table);
+/** mv_table_create() with the spec as text, keys as its fields: "kind=matrix rows=10 cols=64 dtype=f64 name=weights
+ *  reject_nonfinite=1"; `size=100` stands for kind=array rows=100. */
+MV_API mv_status mv_table_create_text(mv_node node, const char *spec, const void *data, uint64_t count, mv_dtype dtype,
+                                      mv_table *table);
+/** A handle on a table that exists already, by name. Not collective. MV_ENOTFOUND if there is none. */
+MV_API mv_status mv_table_open(mv_node node, const char *name, mv_table *table);
+/** Gives this handle back, after this worker's earlier calls on the table. The table lives on. */
+MV_API mv_status mv_table_close(mv_table table);
+/** Frees the table on all servers and closes the handle; one worker calls it, when nobody uses the table any more. Other
+ *  workers' later calls on it are MV_ENOTFOUND. */
+MV_API mv_status mv_table_destroy(mv_table table);
+
+typedef struct mv_table_info {
+  uint32_t size;       /**< sizeof(mv_table_info), set by MV_TABLE_INFO_INIT */
+  uint32_t version;    /**< MV_STRUCT_VERSION */
+  char name[256];
+  int32_t kind;        /**< an mv_table_kind */
+  mv_dtype dtype;
+  uint64_t rows, cols;
+  uint32_t flags;      /**< mv_table_flag */
+  uint32_t servers;    /**< servers that own a part */
+  uint64_t bytes;      /**< of its values, on all servers */
+  uint64_t adds, gets; /**< this handle's, so far */
+} mv_table_info;
+
+#define MV_TABLE_INFO_INIT \
+  { sizeof(mv_table_info), MV_STRUCT_VERSION, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** Describes the table. @param info the caller's, with size and version set; filled */
+MV_API mv_status mv_table_describe(mv_table table, mv_table_info *info);
+/** The tables that exist on the cluster, as JSON: [{"name": "w", "kind": "matrix", "dtype": "f32", "rows": 10, "cols": 64}, …].
+ *  @param text     caller's buffer, NUL-terminated on return; NULL with capacity 0 asks for the length only
+ *  @param length   out: bytes needed without the NUL; if >= capacity, text was cut */
+MV_API mv_status mv_table_list(mv_node node, char *text, uint64_t capacity, uint64_t *length);
+
+/** Adds `data` to the table, element by element. In sync mode the add counts in this worker's round, and is applied in the
+ *  order (round, number of the add, rank), the same on every run.
+ *  @param data  rows * cols elements, row-major, of the table's dtype; lent until the call returns, or copied with MV_ASYNC and MV_FORGET
+ *  @param count elements (MV_RAW: bytes)
+ *  @return MV_OK once every server has applied it (blocking);
+ *          MV_ESHAPE, MV_EDTYPE, MV_ENONFINITE  nothing was sent;
+ *          MV_ETIMEOUT   mv_last_error() tells "not applied" from "outcome unknown";
+ *          MV_EPEERLOST  a server died: the message names it; MV_EOUTOFSTEP in sync mode.
+ *  One worker's adds to one table are applied in the order of its calls; adds are atomic per stripe of at most 1 MiB. */
+MV_API mv_status mv_table_add(mv_table table, const void *data, uint64_t count, mv_dtype dtype, const mv_call_options *options);
+/** mv_table_add() to some rows of a matrix, or elements of an array (its rows have one column).
+ *  @param rows      row_count ids in 0 .. rows - 1, in any order; repeated ids add up; lent or copied like data
+ *  @param data      row_count * cols elements, row i for rows[i]
+ *  @return besides: MV_ERANGE, nothing was sent */
+MV_API mv_status mv_table_add_rows(mv_table table, const int64_t *rows, uint64_t row_count, const void *data, uint64_t count,
+                                   mv_dtype dtype, const mv_call_options *options);
+/** Copies the table into `data`. It holds all earlier adds of this worker. In sync mode it also holds exactly those
+ *  adds of the other workers that they made before their get of the same number, the same bits on all workers.
+ *  @param data  rows * cols elements of the table's dtype; with MV_ASYNC it must live until completion or cancel
+ *  @return MV_ESHAPE, MV_EDTYPE, MV_ETIMEOUT (naming who is missing in sync mode; counters are unchanged), MV_EPEERLOST, MV_EOUTOFSTEP;
+ *          on an error the contents of `data` are undefined */
+MV_API mv_status mv_table_get(mv_table table, void *data, uint64_t count, mv_dtype dtype, const mv_call_options *options);
+/** mv_table_get() of some rows: row i of `data` receives rows[i]; ids in any order, repeats allowed. */
+MV_API mv_status mv_table_get_rows(mv_table table, const int64_t *rows, uint64_t row_count, void *data, uint64_t count,
+                                   mv_dtype dtype, const mv_call_options *options);
+/** mv_table_get() past sync mode's gates: what the servers hold now, at least this worker's applied adds. It ticks no counter, so
+ *  that one worker alone may call it, for validation. */
+MV_API mv_status mv_table_peek(mv_table table, void *data, uint64_t count, mv_dtype dtype, const mv_call_options *options);
+MV_API mv_status mv_table_peek_rows(mv_table table, const int64_t *rows, uint64_t row_count, void *data, uint64_t count,
+                                    mv_dtype dtype, const mv_call_options *options);
+/** Assigns the table's values, past updater and sync mode's counters: for loading a model, between two barriers.
+ *  Parameters and errors as mv_table_add(). Repeated rows: the last one stays. */
+MV_API mv_status mv_table_set(mv_table table, const void *data, uint64_t count, mv_dtype dtype, const mv_call_options *options);
+MV_API mv_status mv_table_set_rows(mv_table table, const int64_t *rows, uint64_t row_count, const void *data, uint64_t count,
+                                   mv_dtype dtype, const mv_call_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,22 @@
+#pragma once
+// Time as the engines see it. libuv's loop and the simulator each bring their own.
+
+#include <chrono>
+#include <cstdint>
+
+namespace mv::base {
+
+/// Monotonic time. Virtual in the simulator.
+using Nanos = std::chrono::nanoseconds;
+inline constexpr Nanos kNever = Nanos::max();
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual Nanos now() const = 0;
+};
+
+/// `now + span`, where a span of kNever stays kNever.
+inline Nanos after(Nanos now, Nanos span) { return span == kNever ? kNever : now + span; }
+
+}  // namespace mv::base

@@ -1,0 +1,79 @@
+#pragma once
+// Where the bytes of a message come from and go to, without copying them on the way.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace mv::base {
+
+/// Bytes to send: lent by a caller, held by somebody else, or owned.
+/// Roads read bytes() afresh at every write, on the loop, so that make_owned() may move a lent payload aside while it is
+/// being sent: that is how a call that times out gives its caller's memory back.
+/// Loop thread only, once handed to a Link.
+class Payload {
+ public:
+  /// Somebody else's memory, which stays valid until make_owned() or the end of this object.
+  static std::shared_ptr<Payload> lent(std::span<const std::byte> bytes) { return std::make_shared<Payload>(bytes, nullptr); }
+  /// Memory that `keep` keeps alive.
+  static std::shared_ptr<Payload> kept(std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
+    return std::make_shared<Payload>(bytes, std::move(keep));
+  }
+  static std::shared_ptr<Payload> copy(std::span<const std::byte> bytes) {
+    auto payload = lent(bytes);
+    payload->make_owned();
+    return payload;
+  }
+
+  Payload(std::span<const std::byte> bytes, std::shared_ptr<const void> keep) : bytes_(bytes), keep_(std::move(keep)) {}
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  size_t size() const { return bytes_.size(); }
+
+  /// Copies lent bytes; nothing refers to the lender's memory afterwards.
+  void make_owned() {
+    if (keep_ != nullptr || bytes_.empty()) return;
+    std::shared_ptr<std::byte[]> own(new std::byte[bytes_.size()]);
+    std::memcpy(own.get(), bytes_.data(), bytes_.size());
+    bytes_ = {own.get(), bytes_.size()};
+    keep_ = std::move(own);
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> keep_;
+};
+using PayloadRef = std::shared_ptr<Payload>;
+
+/// Where an incoming payload goes: straight into a reader's memory, into pooled staging, or nowhere.
+/// Roads ask for room() afresh at every read, on the loop, so that discard() may take the memory away half way.
+class Sink {
+ public:
+  static std::shared_ptr<Sink> into(std::span<std::byte> memory, std::shared_ptr<void> keep = nullptr) {
+    return std::make_shared<Sink>(memory, std::move(keep));
+  }
+  static std::shared_ptr<Sink> nowhere() { return std::make_shared<Sink>(std::span<std::byte>{}, nullptr); }
+
+  Sink(std::span<std::byte> memory, std::shared_ptr<void> keep) : memory_(memory), keep_(std::move(keep)) {}
+
+  bool discards() const { return memory_.data() == nullptr; }
+  /// The whole destination; empty when discarding.
+  std::span<std::byte> memory() const { return memory_; }
+  /// What is left after `received` bytes; empty when discarding.
+  std::span<std::byte> room(size_t received) const { return discards() ? memory_ : memory_.subspan(received); }
+  const std::shared_ptr<void>& keep() const { return keep_; }
+  void discard() {
+    memory_ = {};
+    keep_.reset();
+  }
+
+ private:
+  std::span<std::byte> memory_;
+  std::shared_ptr<void> keep_;
+};
+using SinkRef = std::shared_ptr<Sink>;
+
+}  // namespace mv::base

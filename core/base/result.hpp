@@ -1,0 +1,52 @@
+#pragma once
+// Errors as values. Nothing in core/ throws on purpose; allocation failure is caught at the ABI's fence.
+
+#include <polyverso/polyverso.h>
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace mv::base {
+
+/// MV_OK, or a status with a sentence about this very call.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(mv_status code, std::string text) : code_(code), text_(std::move(text)) {}
+
+  bool ok() const { return code_ == MV_OK; }
+  mv_status code() const { return code_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  mv_status code_ = MV_OK;
+  std::string text_;
+};
+
+/// error(MV_ESHAPE, "table \"{}\": {} values given", name, n)
+template <typename... Args>
+Status error(mv_status code, fmt::format_string<Args...> format, Args&&... args) {
+  return Status(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// A value or the error that stands in its place.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  const Status& status() const { return std::get<1>(state_); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+}  // namespace mv::base

@@ -1,0 +1,124 @@
+#pragma once
+// One member of a cluster: engines, roads and loop wired together, and the calls that capi/ offers.
+
+#include <polyverso/polyverso.h>
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "node/settings.hpp"
+
+namespace mv::node {
+
+/// An unfinished call of a user, blocking or not. Shared by the caller's side and the loop's.
+class Call;
+using CallRef = std::shared_ptr<Call>;
+class Table;
+using TableRef = std::shared_ptr<Table>;
+
+enum class Mode { kBlocking, kAsync, kForget };
+
+/// How a call waits, as mv_call_options says.
+struct CallOptions {
+  Mode mode = Mode::kBlocking;
+  base::Nanos timeout{0};  ///< 0: the node's default for this kind of call; base::kNever: none
+  int64_t tag = 0;         ///< kAsync: what Node::poll() hands out for it (capi/: the request handle)
+};
+
+/// A call's data as the user gave it. With MV_RAW, count is in bytes.
+struct ConstData {
+  const void* values = nullptr;
+  uint64_t count = 0;
+  mv_dtype dtype = MV_F32;
+};
+struct MutableData {
+  void* values = nullptr;
+  uint64_t count = 0;
+  mv_dtype dtype = MV_F32;
+};
+/// Row ids, or all rows.
+struct Rows {
+  const int64_t* ids = nullptr;
+  uint64_t count = 0;
+  bool all = true;
+};
+
+/// What a started call left: for kBlocking and kForget `status` is final and `call` null; for kAsync `call` is set if status is ok.
+struct Started {
+  base::Status status;
+  CallRef call;
+};
+
+/// Where this node stands. Fixed once start() has returned.
+struct Identity {
+  int64_t rank = 0, size = 1;
+  int64_t worker_id = 0, num_workers = 1;  ///< worker_id -1: only a server
+  int64_t server_id = 0, num_servers = 1;  ///< server_id -1: only a worker
+  bool sync = false;
+};
+
+struct TableSpec {
+  std::string name;
+  int32_t kind = MV_ARRAY;
+  mv_dtype dtype = MV_F32;
+  uint64_t rows = 0, cols = 1;
+  uint32_t flags = 0;
+};
+
+struct TableInfo {
+  TableSpec spec;
+  uint32_t servers = 0;
+  uint64_t bytes = 0, adds = 0, gets = 0;
+};
+
+/// All methods from any thread, unless said otherwise. A Node outlives its tables and calls.
+class Node {
+ public:
+  static base::Result<std::unique_ptr<Node>> start(const Settings& settings);
+  virtual ~Node() = default;
+
+  virtual const Identity& identity() const = 0;
+  /// See mv_shutdown(). MV_EINTR leaves the node running; any other result ends it, and only the destructor may follow.
+  virtual base::Status shutdown() = 0;
+  /// In a forked child: closes the inherited descriptors without a word to anybody. Async-signal-safe; nothing but
+  /// leaking the object may follow.
+  virtual void abandon_after_fork() noexcept = 0;
+
+  virtual Started barrier(const CallOptions& options) = 0;
+  virtual base::Result<TableRef> create_table(TableSpec spec, ConstData initial) = 0;
+  virtual base::Result<TableRef> open_table(const std::string& name) = 0;
+  virtual base::Result<std::vector<TableSpec>> list_tables() = 0;
+
+  /// Waits for a call: its own status; or MV_ETIMEOUT / MV_EINTR with `*alive` true, the call going on.
+  virtual base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) = 0;
+  virtual bool done(const CallRef& call) const = 0;
+  /// The status of a done call.
+  virtual base::Status result(const CallRef& call) const = 0;
+  /// Withdraws an unfinished call; its buffers are free when this returns. The text tells what became of it.
+  virtual base::Status cancel(const CallRef& call) = 0;
+
+  /// Tags of kAsync calls that finished and were not handed out yet, up to `most`, waiting for the first. MV_EINTR after a signal.
+  virtual base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout) = 0;
+  /// Readable while poll() has something to hand out.
+  virtual int event_fd() const = 0;
+};
+
+/// A table as one handle sees it. Methods from any thread; calls of one thread take effect in their order.
+class Table {
+ public:
+  virtual ~Table() = default;
+  virtual TableInfo info() const = 0;
+  virtual Started add(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
+  virtual Started set(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
+  virtual Started get(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
+  virtual Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
+  virtual base::Status close() = 0;
+  virtual base::Status destroy() = 0;
+};
+
+}  // namespace mv::node

@@ -1,0 +1,34 @@
+#pragma once
+// What a node is told at its start, resolved: capi/ merges options, text, arguments and environment into this.
+
+#include <polyverso/polyverso.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/clock.hpp"
+
+namespace mv::node {
+
+using namespace std::chrono_literals;
+
+struct Settings {
+  bool sync = false;
+  int32_t role = MV_ROLE_ALL;      ///< mv_role, never MV_ROLE_UNSET
+  int64_t rank = -1;               ///< -1: by order of arrival
+  int64_t nodes = 1;
+  std::string master;              ///< "host:port" or, with io=inproc, a name; empty for one node
+  std::string bind = "127.0.0.1";  ///< "host" or "host:port"
+  std::string secret;
+  std::string io = "auto";         ///< auto, tcp, inproc
+  std::string faults;              ///< text for io/faulty; empty: none
+  int listen_fd = -1;              ///< rank 0 under `polyverso run`: the master's socket, already listening (POLYVERSO_LISTEN_FD)
+  base::Nanos timeout = 60s;
+  base::Nanos gate_timeout = 600s;
+  base::Nanos init_timeout = 60s;
+  base::Nanos heartbeat_timeout = 5s;
+  uint64_t inflight_bytes = 256ull << 20;
+};
+
+}  // namespace mv::node

@@ -1,0 +1,63 @@
+#include "wire/frame.hpp"
+
+#include <bit>
+#include <cstring>
+
+namespace mv::wire {
+
+static_assert(std::endian::native == std::endian::little, "payloads travel as they lie in memory, which must be little-endian");
+
+namespace {
+
+struct RawPrefix {
+  uint32_t magic;
+  uint32_t header_bytes;
+  uint64_t payload_bytes;
+};
+static_assert(sizeof(RawPrefix) == kPrefixBytes);
+
+}  // namespace
+
+base::Result<Prefix> read_prefix(std::span<const std::byte> bytes) {
+  RawPrefix raw;
+  std::memcpy(&raw, bytes.data(), sizeof raw);
+  if (raw.magic != kFrameMagic) return base::error(MV_EPROTOCOL, "a frame starts with {:#010x}, not {:#010x}", raw.magic, kFrameMagic);
+  if (raw.header_bytes == 0 || raw.header_bytes > kMaxHeaderBytes)
+    return base::error(MV_EPROTOCOL, "a frame's header has {} bytes; 1 to {} are allowed", raw.header_bytes, kMaxHeaderBytes);
+  if (raw.payload_bytes > kMaxPayloadBytes)
+    return base::error(MV_EPROTOCOL, "a frame's payload has {} bytes; at most {} are allowed", raw.payload_bytes, kMaxPayloadBytes);
+  return Prefix{raw.header_bytes, raw.payload_bytes};
+}
+
+base::Result<const Message*> read_header(std::span<const std::byte> bytes) {
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), /*max_depth=*/16, /*max_tables=*/1 << 16);
+  if (!verifier.VerifyBuffer<Message>(nullptr)) return base::error(MV_EPROTOCOL, "a frame's header is not a sound message");
+  const auto* message = flatbuffers::GetRoot<Message>(bytes.data());
+  if (message->body() == nullptr || message->body_type() > Body::MAX)
+    return base::error(MV_EPROTOCOL, "a message has no body that this version knows (kind {})", static_cast<int>(message->body_type()));
+  return message;
+}
+
+base::Frame FrameBuilder::finish(flatbuffers::Offset<Message> message, base::PayloadRef payload) {
+  const size_t bytes = payload ? payload->size() : 0;
+  if (bytes <= kSmallPayloadBytes) return finish(message, payload ? payload->bytes() : std::span<const std::byte>{});
+  base::Frame frame = finish(message, std::span<const std::byte>{});
+  const uint64_t announced = bytes;
+  std::memcpy(frame.head.data() + offsetof(RawPrefix, payload_bytes), &announced, sizeof announced);
+  frame.tail = std::move(payload);
+  return frame;
+}
+
+base::Frame FrameBuilder::finish(flatbuffers::Offset<Message> message, std::span<const std::byte> payload) {
+  fbb_.Finish(message);
+  const RawPrefix prefix{kFrameMagic, fbb_.GetSize(), payload.size()};
+  base::Frame frame;
+  frame.head.resize(kPrefixBytes + padded(prefix.header_bytes) + padded(payload.size()));  // zeroed: padding is defined
+  std::memcpy(frame.head.data(), &prefix, sizeof prefix);
+  std::memcpy(frame.head.data() + kPrefixBytes, fbb_.GetBufferPointer(), prefix.header_bytes);
+  if (!payload.empty()) std::memcpy(frame.head.data() + kPrefixBytes + padded(prefix.header_bytes), payload.data(), payload.size());
+  fbb_.Clear();
+  return frame;
+}
+
+}  // namespace mv::wire

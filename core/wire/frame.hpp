@@ -1,0 +1,54 @@
+#pragma once
+// How a message travels:
+//
+//   prefix (16 bytes)   u32 magic, u32 header bytes, u64 payload bytes; little-endian
+//   header              FlatBuffers (wire/polyverso.fbs), zero-padded to a multiple of 8
+//   payload             raw little-endian values, zero-padded to a multiple of 8
+//
+// so that headers and payloads are aligned wherever a frame starts on a multiple of 8.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/link.hpp"
+#include "wire/polyverso_generated.h"
+
+namespace mv::wire {
+
+inline constexpr uint32_t kFrameMagic = 0x4d56'5001;
+inline constexpr size_t kPrefixBytes = 16;
+inline constexpr size_t kMaxHeaderBytes = 1 << 20;
+/// Larger payloads than any engine sends are refused before memory is touched.
+inline constexpr size_t kMaxPayloadBytes = 16 << 20;
+/// Payloads up to this size are copied behind their header, into one block.
+inline constexpr size_t kSmallPayloadBytes = 4096;
+
+constexpr size_t padded(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
+
+struct Prefix {
+  uint32_t header_bytes = 0;   ///< without padding
+  uint64_t payload_bytes = 0;  ///< without padding
+  size_t frame_bytes() const { return kPrefixBytes + padded(header_bytes) + padded(payload_bytes); }
+};
+
+/// Reads and checks a prefix of kPrefixBytes. MV_EPROTOCOL for a wrong magic or sizes beyond the limits.
+base::Result<Prefix> read_prefix(std::span<const std::byte> bytes);
+
+/// Verifies a header (8-byte aligned) and gives access to it. MV_EPROTOCOL if it is not a sound Message with a body.
+base::Result<const Message*> read_header(std::span<const std::byte> bytes);
+
+/// Makes frames: fill fbb(), finish with a Message offset. One per thread; reuses its memory.
+class FrameBuilder {
+ public:
+  flatbuffers::FlatBufferBuilder& fbb() { return fbb_; }
+  /// The frame of the message built in fbb(), which is cleared. Small payloads are copied; a large one is referred to.
+  base::Frame finish(flatbuffers::Offset<Message> message, base::PayloadRef payload = nullptr);
+  /// As finish(), for a payload that is copied behind the header whatever its size.
+  base::Frame finish(flatbuffers::Offset<Message> message, std::span<const std::byte> payload);
+
+ private:
+  flatbuffers::FlatBufferBuilder fbb_{512};
+};
+
+}  // namespace mv::wire

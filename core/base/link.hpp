@@ -34,8 +34,9 @@ class Link {
   virtual ~Link() = default;
   /// Connects to whoever listens at `address` ("host:port", "inproc:name"), once; reports on_connected or on_dial_failed.
   virtual void dial(const std::string& address) = 0;
-  /// Queues a message; messages to one peer leave in this order. Silently dropped when there is no connection: rpc retries.
-  virtual void send(Peer to, Frame frame) = 0;
+  /// Queues a message; messages to one peer leave in this order. The head is copied into the road's own block, the tail is
+  /// referred to. Silently dropped when there is no connection: rpc retries.
+  virtual void send(Peer to, const Frame& frame) = 0;
   /// Ends the connection for good and fences this life of the peer: nothing of it is heard again. on_lost is not reported.
   virtual void close(Peer peer) = 0;
 };

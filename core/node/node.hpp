@@ -27,6 +27,7 @@ enum class Mode { kBlocking, kAsync, kForget };
 struct CallOptions {
   Mode mode = Mode::kBlocking;
   base::Nanos timeout{0};  ///< 0: the node's default for this kind of call; base::kNever: none
+  bool keep_on_interrupt = false;  ///< kBlocking: a signal leaves the call running, in Started::call, with MV_EINTR
   int64_t tag = 0;         ///< kAsync: what Node::poll() hands out for it (capi/: the request handle)
 };
 
@@ -48,7 +49,8 @@ struct Rows {
   bool all = true;
 };
 
-/// What a started call left: for kBlocking and kForget `status` is final and `call` null; for kAsync `call` is set if status is ok.
+/// What a started call left: for kBlocking and kForget `status` is final and `call` null (but see keep_on_interrupt); for
+/// kAsync `call` is set if status is ok.
 struct Started {
   base::Status status;
   CallRef call;

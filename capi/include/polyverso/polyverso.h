@@ -200,7 +200,10 @@ typedef struct mv_call_options {
   uint32_t flags;      /**< mv_call_flag, or 0 */
   uint32_t reserved;   /**< 0 */
   int64_t timeout_ms;  /**< for this call; an asynchronous one too, from now */
-  mv_request *request; /**< out: the handle, with MV_ASYNC */
+  mv_request *request; /**< out: the handle, with MV_ASYNC. Without: if given, a blocking call that a signal interrupts returns MV_EINTR
+                            and goes on under this handle, its buffers still lent, so that nothing is lost or done twice:
+                            look after the signal, then mv_request_wait() or _cancel(). Not given: the call is withdrawn. Set to 0
+                            where no handle is left */
 } mv_call_options;
 
 #define MV_CALL_OPTIONS_INIT \

@@ -1,0 +1,41 @@
+#pragma once
+// The arithmetic that tables need. Every kernel picks the best instruction set of the machine at run time and gives the
+// same bits on all of them: no fused multiply-add, no reassociation. (Where two NaNs meet, the result is a NaN, but which
+// of the two payloads survives is the compiler's choice.)
+//
+// Pointers need no alignment: values are used where a message left them. Ranges of one call do not overlap, except that
+// they may be the same range.
+
+#include <polyverso/polyverso.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace mv::math {
+
+/// dst[i] += src[i], for the size of src, which dst has too. One pass.
+void add(std::span<float> dst, std::span<const float> src) noexcept;
+void add(std::span<double> dst, std::span<const double> src) noexcept;
+
+/// False if any value is NaN or infinite. Raises no floating-point exception flags.
+bool all_finite(std::span<const float> values) noexcept;
+bool all_finite(std::span<const double> values) noexcept;
+
+// The same for memory whose dtype is known at run time only. dtype is MV_F32 or MV_F64; count is in elements.
+
+void add_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count) noexcept;
+bool all_finite_bytes(mv_dtype dtype, const std::byte* values, size_t count) noexcept;
+
+// Rows of a table of `cols` columns. Ids are in range: the caller has checked them. They come in any order and may repeat;
+// they are worked off in their order, one after the other, so that repeats add up (add) or the last one stays (set).
+
+/// table[rows[i]] += values[i]
+void add_rows(mv_dtype dtype, std::byte* table, size_t cols, const int64_t* rows, size_t row_count,
+              const std::byte* values) noexcept;
+/// table[rows[i]] = values[i]
+void set_rows(size_t row_bytes, std::byte* table, const int64_t* rows, size_t row_count, const std::byte* values) noexcept;
+/// out[i] = table[rows[i]]
+void gather_rows(size_t row_bytes, const std::byte* table, const int64_t* rows, size_t row_count, std::byte* out) noexcept;
+
+}  // namespace mv::math

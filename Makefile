@@ -1,0 +1,69 @@
+# The front door. CMake does the work (CMakePresets.json); scripts behind some targets are in tools/make/.
+#   make TARGET [JOBS=n] [CMAKE_FLAGS=...] [PREFIX=/usr/local] [DESTDIR=]
+
+JOBS ?= $(shell nproc)
+CMAKE_FLAGS ?=
+PREFIX ?= /usr/local
+export JOBS CMAKE_FLAGS
+
+tree = tools/make/tree.sh
+
+.DEFAULT_GOAL := build
+.PHONY: help build deps demo test test-quick asan tsan fuzz bench nightly fresh install abi-update format lint clean
+
+help: ## This list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1:\2/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-12s%s\n", $$1, $$2 }'
+
+build: ## Builds into build/; then `source build/activate` (this is also plain `make`)
+	@tools/make/deps.sh --check build
+	@$(tree) release
+
+deps: ## Installs the Debian packages that are missing, as root or with sudo
+	@tools/make/deps.sh build
+
+demo: deps build ## Trains digits with a Perl, a Python and a Lua worker on one table
+	@tools/make/demo.sh
+
+test: deps ## Runs every test of every language, then the core under ASan+UBSan and TSan
+	@tools/make/test.sh release asan tsan
+
+test-quick: deps ## Runs the tests of the release tree only
+	@tools/make/test.sh release
+
+asan: deps ## Runs the core's and the C tests under AddressSanitizer and UBSan
+	@tools/make/test.sh asan
+
+tsan: deps ## Runs the core's and the C tests under ThreadSanitizer
+	@tools/make/test.sh tsan
+
+fuzz: ## Fuzzes every parser for SECONDS=60 each, from the corpora in tests/fuzz
+	@tools/make/deps.sh build fuzz
+	@tools/make/fuzz.sh $(or $(SECONDS),60)
+
+bench: ## Measures against memcpy, sockets and MXNet; writes build/bench/
+	@tools/make/deps.sh build bench
+	@tools/make/bench.sh
+
+nightly: ## What is too long for `make test`: more seeds of the simulator, more fuzzing
+	@tools/make/deps.sh build fuzz
+	@tools/make/nightly.sh
+
+fresh: ## Proves `make demo` and `make test` in a minimal Debian 12 made for it; takes root
+	@tools/make/fresh.sh
+
+install: build ## Installs into PREFIX=/usr/local, below DESTDIR= if given
+	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+abi-update: build ## Takes the public ABI as built for the checked one, tests/abi/abi.txt; look at the diff
+	@tools/make/tree.sh release abi-update
+
+format: ## Formats the C++ sources with clang-format
+	@tools/make/deps.sh lint
+	@git ls-files 'core/*.?pp' 'capi/src/*.?pp' 'tools/*.?pp' 'tests/*.?pp' 'bench/*.?pp' | xargs -r clang-format -i
+
+lint: ## Checks the C++ sources with clang-tidy, and the shell scripts
+	@tools/make/deps.sh build lint
+	@tools/make/lint.sh
+
+clean: ## Removes build/
+	@rm -rf build

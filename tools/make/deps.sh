@@ -1,0 +1,54 @@
+#!/bin/sh
+# Installs the Debian packages of the given groups (packages.txt) that are missing; quick when none is.
+#   deps.sh [--check] GROUP...      --check: only say what is missing
+set -eu
+list=$(dirname "$0")/packages.txt
+
+check_only=no
+if [ "${1:-}" = --check ]; then check_only=yes; shift; fi
+wanted=$(for group in "$@"; do sed -n "s/^$group  *\([^ ]*\).*/\1/p" "$list"; done)
+[ -n "$wanted" ] || { echo "deps.sh: no packages in the groups \"$*\" of $list" >&2; exit 2; }
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "deps: this is no Debian, so nothing is checked; $list names what is needed" >&2
+  exit 0
+fi
+
+# dpkg-query fails when it has never heard of a package; that package is just missing then.
+# shellcheck disable=SC2086 # one word a package
+present=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' $wanted 2>/dev/null | sed -n 's/ installed$//p') || true
+missing=$(printf '%s\n' "$present" - "$wanted" | awk '$0 == "-" { second = 1; next } second { if (!($0 in have)) print; next } { have[$0] }')
+[ -n "$missing" ] || exit 0
+missing=$(echo $missing)
+
+if [ "$check_only" = yes ]; then
+  echo "These packages are missing: $missing" >&2
+  echo "Type:  make deps" >&2
+  exit 1
+fi
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+  if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    as_root='sudo'
+  else
+    echo "These packages are missing, and installing them takes root. Type:" >&2
+    echo "  su -c 'apt-get update && apt-get install -y --no-install-recommends $missing'" >&2
+    exit 1
+  fi
+fi
+
+apt() {
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get -y -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+install() {
+  # shellcheck disable=SC2086
+  apt -q --no-install-recommends install $missing
+}
+
+echo "deps: installing $missing"
+# The package lists may be absent (a fresh machine) or older than the archive: fetch them then, and only then.
+# shellcheck disable=SC2086
+if apt-get --simulate install $missing >/dev/null 2>&1 && install; then exit 0; fi
+apt -q update
+install

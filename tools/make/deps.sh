@@ -19,7 +19,7 @@ fi
 present=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' $wanted 2>/dev/null | sed -n 's/ installed$//p') || true
 missing=$(printf '%s\n' "$present" - "$wanted" | awk '$0 == "-" { second = 1; next } second { if (!($0 in have)) print; next } { have[$0] }')
 [ -n "$missing" ] || exit 0
-missing=$(echo $missing)
+missing=$(printf "%s" "$missing" | tr "\n" " ")
 
 if [ "$check_only" = yes ]; then
   echo "These packages are missing: $missing" >&2

@@ -3,7 +3,7 @@
 # one line: "test: ok ..." or "test: FAILED ...".
 #   test.sh PRESET...
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 jobs=${JOBS:-$(nproc)}
 started=$SECONDS
 summaries=

@@ -9,9 +9,16 @@ find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_program(FLATC flatc REQUIRED)
 
-# The build tree's own Python, where tools/make/venv.sh has made one; else the python3 on PATH.
-if(NOT Python3_EXECUTABLE AND EXISTS ${CMAKE_BINARY_DIR}/venv/bin/python3)
-  set(Python3_EXECUTABLE ${CMAKE_BINARY_DIR}/venv/bin/python3)
+# The Python to build for and to test with: the build tree's own, where tools/make/venv.sh has made one; else the first
+# that has numpy, of the python3 on PATH and the system's. -DPython3_EXECUTABLE=... decides otherwise.
+if(NOT Python3_EXECUTABLE)
+  find_program(python_on_path python3 NO_CACHE)
+  foreach(candidate ${CMAKE_BINARY_DIR}/venv/bin/python3 ${python_on_path} /usr/bin/python3)
+    execute_process(COMMAND ${candidate} -c "import numpy" RESULT_VARIABLE without_numpy OUTPUT_QUIET ERROR_QUIET)
+    if(without_numpy EQUAL 0)
+      set(Python3_EXECUTABLE ${candidate} CACHE FILEPATH "The Python that the module is built for")
+      break()
+    endif()
+  endforeach()
 endif()
-set(Python3_FIND_UNVERSIONED_NAMES FIRST)
 find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)

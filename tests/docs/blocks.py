@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Runs the programs that a document shows, in the activated environment.
+
+    blocks.py DOCUMENT BUILD SOURCE
+
+A fenced block marked c, perl, python or lua is a whole program, which must end with 0; Lua's run on every Lua there is.
+A comment `-> text` in it promises a line of output: those lines, in order, must be all that the program prints.
+A block that is no program says so: ```c fragment.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FENCE = re.compile(r"^```(\w+)[ \t]*(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMISE = re.compile(r"(?:#|--|//|/\*) -> (.*?)(?: *\*/)?$", re.MULTILINE)
+SUFFIX = {"c": ".c", "perl": ".pl", "python": ".py", "lua": ".lua"}
+RUNNERS = {"perl": [["perl", "-w"]], "python": [["python3"]], "lua": [["lua5.1"], ["luajit"], ["lua5.4"]]}
+LIMIT = 120  # seconds; an example that takes long is no example
+
+
+def compiled(file, build, source):
+    """A C program's binary, or raises with the compiler's words."""
+    program, library = file.with_suffix(""), build / "lib"
+    command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", program, file, f"-I{source}/capi/include"]
+    command += [f"-L{library}", f"-Wl,-rpath,{library}", "-lpolyverso", "-lm"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return program
+
+
+def run(language, text, folder, build, source):
+    """Complaints about one block."""
+    file = folder / f"example{SUFFIX[language]}"
+    file.write_text(text)
+    promised = PROMISE.findall(text)
+    try:
+        commands = [[compiled(file, build, source)]] if language == "c" else [[*runner, file] for runner in RUNNERS[language]]
+    except subprocess.CalledProcessError as error:
+        yield f"does not compile:\n{error.stderr}"
+        return
+    for command in commands:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+        if done.returncode != 0:
+            yield f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        elif promised and done.stdout.splitlines() != promised:
+            yield f"{command[0]} printed\n{done.stdout}where the text promises\n" + "\n".join(promised)
+
+
+def main():
+    document, build, source = (Path(argument).resolve() for argument in sys.argv[1:4])
+    text = document.read_text(encoding="utf-8")
+    bad = ran = 0
+    for match in FENCE.finditer(text):
+        language, mark, program = match.groups()
+        if language not in SUFFIX or mark == "fragment":
+            continue
+        ran += 1
+        line = text.count("\n", 0, match.start()) + 1
+        with tempfile.TemporaryDirectory() as folder:
+            for complaint in run(language, program, Path(folder), build, source):
+                print(f"{document.name}:{line}: {complaint}")
+                bad += 1
+    print(f"{document.name}: {ran} programs, {bad} complaints")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+// mv_init() in its forms, mv_node_open() and mv_shutdown().
+
+#include <polyverso/polyverso.h>
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "fence.hpp"
+#include "settings.hpp"
+#include "state.hpp"
+
+namespace mv::capi {
+namespace {
+
+/// Starts a node and puts it behind a handle.
+base::Result<int64_t> open_node(State& state, const node::Settings& settings, bool is_default) {
+  watch_forks();
+  auto started = node::Node::start(settings);
+  if (!started.ok()) return started.status();
+  auto entry = std::make_shared<NodeEntry>();
+  entry->node = std::move(started).value();
+  entry->is_default = is_default;
+  const int64_t handle = state.nodes.insert(std::move(entry));
+  state.was_initialised.store(true, std::memory_order_release);
+  return handle;
+}
+
+/// The common end of every form of mv_init().
+base::Status init_default(State& state, const InitRequest& request) {
+  std::lock_guard lock(state.init);
+  if (state.init_count > 0) {
+    if (auto status = request.agree_with(state.settings); !status.ok()) return status;
+    ++state.init_count;
+    return {};
+  }
+  auto settings = request.resolve();
+  if (!settings.ok()) return settings.status();
+  auto handle = open_node(state, settings.value(), true);
+  if (!handle.ok()) return handle.status();
+  state.settings = std::move(settings).value();
+  state.settings.rank = (*state.nodes.pin(handle.value()))->node->identity().rank;
+  state.default_node.store(handle.value(), std::memory_order_release);
+  state.init_count = 1;
+  return {};
+}
+
+/// Ends a node for good, unless a signal came first. `pin` is the caller's only one.
+base::Status end_node(State& state, const NodeTable::Pin& pin) {
+  NodeEntry& entry = **pin;
+  auto status = entry.node->shutdown();
+  if (status.code() == MV_EINTR) return status;
+  state.nodes.close(pin);
+  state.tables.for_each([&](const TableTable::Pin& table) {
+    if (table->node.get() == &entry) state.tables.close(table);
+  });
+  state.requests.for_each([&](const RequestTable::Pin& request) {
+    if (request->node.get() == &entry) state.requests.close(request);
+  });
+  return status;
+}
+
+base::Status shutdown_default(State& state) {
+  std::lock_guard lock(state.init);
+  auto pin = find_node(state, "mv_shutdown", 0);
+  if (!pin.ok()) return pin.status();
+  if (state.init_count > 1) {
+    --state.init_count;
+    return {};
+  }
+  auto status = end_node(state, pin.value());
+  if (status.code() == MV_EINTR) return status;
+  state.init_count = 0;
+  state.default_node.store(0, std::memory_order_release);
+  return status;
+}
+
+base::Status shutdown_opened(State& state, mv_node node) {
+  auto pin = find_node(state, "mv_shutdown", node);
+  if (!pin.ok()) return pin.status();
+  NodeEntry& entry = **pin.value();
+  if (entry.is_default) {
+    return base::error(MV_EHANDLE, "mv_shutdown: {} is the default node: end each mv_init() with mv_shutdown(0)", node);
+  }
+  std::lock_guard lock(entry.shutdown);
+  if (state.nodes.fate(node) != Fate::kOpen) return not_a(state, "mv_shutdown", Kind::kNode, node);
+  return end_node(state, pin.value());
+}
+
+base::Status init_from_arguments(State& state, int* argc, char** argv) {
+  InitRequest request("mv_init_args");
+  if ((argc == nullptr) != (argv == nullptr)) {
+    return base::error(MV_EINVAL, "mv_init_args: argc and argv must both be given, or neither");
+  }
+  if (argc == nullptr) return init_default(state, request);
+  if (*argc < 0) return base::error(MV_EINVAL, "mv_init_args: *argc is {}", *argc);
+  const std::span<char*> arguments(argv, static_cast<size_t>(*argc));
+  if (arguments.size() <= 1) return init_default(state, request);
+  auto used = request.add_arguments(arguments.subspan(1));
+  if (!used.ok()) return used.status();
+  if (auto status = init_default(state, request); !status.ok()) return status;
+
+  size_t kept = 1;
+  auto next_used = used.value().begin();
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    if (next_used != used.value().end() && static_cast<size_t>(*next_used) == i - 1) {
+      ++next_used;
+    } else {
+      argv[kept++] = argv[i];
+    }
+  }
+  if (kept < arguments.size()) argv[kept] = nullptr;  // where it was full nothing is known to be behind it
+  *argc = static_cast<int>(kept);
+  return {};
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+using namespace mv::capi;
+
+mv_status mv_init(const mv_init_options* options) {
+  return guarded("mv_init", [&] {
+    InitRequest request("mv_init");
+    auto status = request.add_options(options);
+    return status.ok() ? init_default(current_state_for_init(), request) : status;
+  });
+}
+
+mv_status mv_init_text(const char* text) {
+  return guarded("mv_init_text", [&] {
+    InitRequest request("mv_init_text");
+    auto status = request.add_text(text != nullptr ? text : "", "the text");
+    return status.ok() ? init_default(current_state_for_init(), request) : status;
+  });
+}
+
+mv_status mv_init_args(int* argc, char** argv) {
+  return guarded("mv_init_args", [&] { return init_from_arguments(current_state_for_init(), argc, argv); });
+}
+
+mv_status mv_node_open(const mv_init_options* options, mv_node* node) {
+  return guarded("mv_node_open", [&]() -> mv::base::Status {
+    if (node == nullptr) return mv::base::error(MV_EINVAL, "mv_node_open: node is NULL");
+    InitRequest request("mv_node_open");
+    if (auto status = request.add_options(options); !status.ok()) return status;
+    auto settings = request.resolve();
+    if (!settings.ok()) return settings.status();
+    auto handle = open_node(current_state_for_init(), settings.value(), false);
+    if (!handle.ok()) return handle.status();
+    *node = handle.value();
+    return {};
+  });
+}
+
+mv_status mv_shutdown(mv_node node) {
+  return fence("mv_shutdown", [&](State& state) { return node == 0 ? shutdown_default(state) : shutdown_opened(state, node); });
+}

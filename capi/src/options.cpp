@@ -1,0 +1,54 @@
+#include "options.hpp"
+
+#include <chrono>
+#include <cstddef>
+
+namespace mv::capi {
+
+// A struct that changes its size without a thought would be read wrongly by every program built before.
+static_assert(sizeof(mv_init_options) >= kFirstInitOptions && sizeof(mv_call_options) >= kFirstCallOptions);
+static_assert(sizeof(mv_table_spec) >= kFirstTableSpec && sizeof(mv_table_info) >= kFirstTableInfo);
+
+base::Nanos span_of_ms(int64_t ms) {
+  constexpr int64_t kCentury = int64_t{100} * 366 * 24 * 3600 * 1000;
+  return ms < 0 || ms > kCentury ? base::kNever : base::Nanos(std::chrono::milliseconds(ms));
+}
+
+base::Status check_timeout(const char* function, int64_t timeout_ms) {
+  if (timeout_ms >= MV_FOREVER) return {};
+  return base::error(MV_EINVAL, "{}: timeout_ms is {}: 0, MV_FOREVER (-1) or a positive number is expected", function, timeout_ms);
+}
+
+base::Status plan_call(const char* function, const mv_call_options* given, MayForget may_forget, CallPlan* plan) {
+  if (given == nullptr) return {};
+  auto read = read_struct(function, "mv_call_options", given, mv_call_options MV_CALL_OPTIONS_INIT, kFirstCallOptions);
+  if (!read.ok()) return read.status();
+  const mv_call_options& options = read.value();
+
+  const uint32_t flags = options.flags;
+  if ((flags & ~uint32_t{MV_ASYNC | MV_FORGET}) != 0) {
+    return base::error(MV_EINVAL, "{}: the flags {:#x} hold bits that are no mv_call_flag", function, flags);
+  }
+  if (flags == (MV_ASYNC | MV_FORGET)) {
+    return base::error(MV_EINVAL, "{}: MV_ASYNC and MV_FORGET exclude each other", function);
+  }
+  if (flags == MV_FORGET && may_forget == MayForget::kNo) {
+    return base::error(MV_EINVAL, "{}: MV_FORGET is for adds only", function);
+  }
+  if (flags == MV_ASYNC && options.request == nullptr) {
+    return base::error(MV_EINVAL, "{}: MV_ASYNC needs mv_call_options.request, where the handle goes", function);
+  }
+  if (options.reserved != 0) {
+    return base::error(MV_EINVAL, "{}: mv_call_options.reserved is {}, it must be 0", function, options.reserved);
+  }
+  if (auto status = check_timeout(function, options.timeout_ms); !status.ok()) return status;
+
+  plan->options.mode = flags == MV_ASYNC ? node::Mode::kAsync : flags == MV_FORGET ? node::Mode::kForget : node::Mode::kBlocking;
+  plan->options.timeout = span_of_ms(options.timeout_ms);
+  plan->options.keep_on_interrupt = plan->options.mode == node::Mode::kBlocking && options.request != nullptr;
+  plan->request = options.request;
+  if (plan->request != nullptr) *plan->request = 0;
+  return {};
+}
+
+}  // namespace mv::capi

@@ -1,0 +1,149 @@
+// Unfinished calls: waiting for them, asking after them, giving them up, hearing of their end.
+
+#include <polyverso/polyverso.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "calls.hpp"
+#include "fence.hpp"
+#include "options.hpp"
+#include "state.hpp"
+
+namespace mv::capi {
+namespace {
+
+/// For a caller who was at a request at the same time as another, who released it.
+base::Status lost_race(const char* function, mv_request handle) {
+  return base::error(MV_EHANDLE, "{}: {} is a request that another thread waited for, tested or cancelled meanwhile", function, handle);
+}
+
+base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
+  if (auto status = check_timeout("mv_request_wait", timeout_ms); !status.ok()) return status;
+  auto pin = find_request(state, "mv_request_wait", handle);
+  if (!pin.ok()) return pin.status();
+  bool alive = false;
+  // 0: as long as the request's own deadline allows.
+  const base::Nanos span = timeout_ms == 0 ? base::kNever : span_of_ms(timeout_ms);
+  auto status = pin.value()->node->node->wait(pin.value()->call, span, &alive);
+  if (!alive) {
+    const bool mine = state.requests.close(pin.value());
+    return mine || status.code() == MV_ECANCELED ? status : lost_race("mv_request_wait", handle);
+  }
+  if (status.code() == MV_EINTR) return base::error(MV_EINTR, "mv_request_wait: a signal interrupted the wait; the request goes on");
+  return base::error(status.code(), "mv_request_wait: {} ms have passed; the request goes on", timeout_ms);
+}
+
+base::Status test_request(State& state, mv_request handle, int32_t* done) {
+  if (done == nullptr) return base::error(MV_EINVAL, "mv_request_test: done is NULL");
+  auto pin = find_request(state, "mv_request_test", handle);
+  if (!pin.ok()) return pin.status();
+  const RequestEntry& request = *pin.value();
+  if (!request.node->node->done(request.call)) {
+    *done = 0;
+    return {};
+  }
+  if (!state.requests.close(pin.value())) return lost_race("mv_request_test", handle);
+  *done = 1;
+  return request.node->node->result(request.call);
+}
+
+base::Status cancel_request(State& state, mv_request handle) {
+  auto pin = find_request(state, "mv_request_cancel", handle);
+  if (!pin.ok()) return pin.status();
+  // Closed first: a wait in another thread then sees the cancellation, and not a request of its own.
+  if (!state.requests.close(pin.value())) return not_a(state, "mv_request_cancel", Kind::kRequest, handle);
+  auto outcome = pin.value()->node->node->cancel(pin.value()->call);
+  if (!outcome.text().empty()) note(outcome.text());
+  return {};
+}
+
+base::Status request_error(State& state, mv_request handle) {
+  auto pin = find_request(state, "mv_request_error", handle);
+  if (!pin.ok()) return pin.status();
+  const RequestEntry& request = *pin.value();
+  if (request.node->node->done(request.call)) return request.node->node->result(request.call);
+  return base::error(MV_EPENDING, "mv_request_error: the request is not finished yet");
+}
+
+/// Whether the caller still has this request: not waited for, tested or cancelled since it finished.
+bool is_open(State& state, int64_t request) {
+  // A call may finish before the thread that makes it has got its handle; that is a matter of instructions.
+  while (state.requests.fate(request) == Fate::kReserved) std::this_thread::yield();
+  return state.requests.fate(request) == Fate::kOpen;
+}
+
+base::Nanos steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+base::Status poll_requests(State& state, mv_node node, mv_request* finished, uint64_t capacity, uint64_t* count, int64_t timeout_ms) {
+  if (count == nullptr) return base::error(MV_EINVAL, "mv_poll: count is NULL");
+  if (finished == nullptr && capacity != 0) return base::error(MV_EINVAL, "mv_poll: finished is NULL, but capacity is {}", capacity);
+  if (auto status = check_timeout("mv_poll", timeout_ms); !status.ok()) return status;
+  auto pin = find_node(state, "mv_poll", node);
+  if (!pin.ok()) return pin.status();
+  const base::Nanos span = span_of_ms(timeout_ms);
+  const base::Nanos deadline = base::after(steady_now(), span);
+  base::Nanos left = span;
+  uint64_t found = 0;
+  while (found < capacity) {
+    constexpr uint64_t kBatch = 1024;  // little enough to allocate, whatever the capacity
+    auto tags = (*pin.value())->node->poll(static_cast<size_t>(std::min(capacity - found, kBatch)), found > 0 ? base::Nanos{0} : left);
+    if (!tags.ok() && found == 0) return tags.status();
+    if (!tags.ok()) break;
+    for (const int64_t tag : tags.value()) {
+      if (is_open(state, tag)) finished[found++] = tag;
+    }
+    // Where none of them is the caller's any more, it goes on for what is left of the time.
+    if (span != base::kNever) left = std::max(base::Nanos{0}, deadline - steady_now());
+    if (tags.value().empty() && (found > 0 || left == base::Nanos{0})) break;
+  }
+  *count = found;
+  return {};
+}
+
+}  // namespace
+
+int64_t keep_interrupted(State& state, const NodeRef& node, node::CallRef call) {
+  try {
+    return state.requests.insert({node, call});
+  } catch (...) {
+    static_cast<void>(node->node->cancel(call));
+    throw;
+  }
+}
+
+}  // namespace mv::capi
+
+using namespace mv::capi;
+
+mv_status mv_request_wait(mv_request request, int64_t timeout_ms) {
+  return fence("mv_request_wait", [&](State& state) { return wait_request(state, request, timeout_ms); });
+}
+
+mv_status mv_request_test(mv_request request, int32_t* done) {
+  return fence("mv_request_test", [&](State& state) { return test_request(state, request, done); });
+}
+
+mv_status mv_request_cancel(mv_request request) {
+  return fence("mv_request_cancel", [&](State& state) { return cancel_request(state, request); });
+}
+
+mv_status mv_request_error(mv_request request) {
+  return fence("mv_request_error", [&](State& state) { return request_error(state, request); });
+}
+
+mv_status mv_poll(mv_node node, mv_request* finished, uint64_t capacity, uint64_t* count, int64_t timeout_ms) {
+  return fence("mv_poll", [&](State& state) { return poll_requests(state, node, finished, capacity, count, timeout_ms); });
+}
+
+mv_status mv_event_fd(mv_node node, int32_t* fd) {
+  return fence("mv_event_fd", [&](State& state) -> mv::base::Status {
+    if (fd == nullptr) return mv::base::error(MV_EINVAL, "mv_event_fd: fd is NULL");
+    auto pin = find_node(state, "mv_event_fd", node);
+    if (!pin.ok()) return pin.status();
+    *fd = (*pin.value())->node->event_fd();
+    return {};
+  });
+}

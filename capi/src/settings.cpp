@@ -1,0 +1,241 @@
+#include "settings.hpp"
+
+#include <atomic>
+#include <iterator>
+#include <optional>
+#include <type_traits>
+
+#include "base/log.hpp"
+#include "options.hpp"
+
+namespace mv::capi {
+namespace {
+
+using base::SettingChoice;
+using base::SettingInfo;
+using base::SettingType;
+using base::SettingValue;
+
+/// What the table sets: the node's settings and, beside them, the process's log level.
+struct Start : node::Settings {
+  int32_t log_level = MV_LOG_WARN;
+};
+
+struct Setting {
+  SettingInfo info;
+  std::optional<SettingValue> (*option)(const mv_init_options&);  ///< the struct's field; nothing where it is unset
+  SettingValue (*load)(const Start&);
+  void (*store)(Start&, const SettingValue&);
+};
+
+SettingValue value_of(const std::string& text) { return {0, text}; }
+SettingValue value_of(const char* text) { return {0, text}; }
+SettingValue value_of(base::Nanos span) {
+  return {span == base::kNever ? MV_FOREVER : std::chrono::duration_cast<std::chrono::milliseconds>(span).count(), {}};
+}
+template <typename T>
+  requires std::is_arithmetic_v<T>
+SettingValue value_of(T number) {
+  return {std::cmp_greater(number, INT64_MAX) ? INT64_MAX : static_cast<int64_t>(number), {}};
+}
+SettingValue value_of(bool flag) { return {flag ? 1 : 0, {}}; }
+
+void assign(std::string& to, const SettingValue& value) { to = value.text; }
+void assign(base::Nanos& to, const SettingValue& value) { to = span_of_ms(value.number); }
+template <typename T>
+  requires std::is_arithmetic_v<T>
+void assign(T& to, const SettingValue& value) {
+  to = static_cast<T>(value.number);
+}
+
+/// `Unset` is what MV_INIT_OPTIONS_INIT writes into the field.
+template <auto Member, auto Option, auto Unset>
+constexpr Setting from_options(SettingInfo info) {
+  return {info,
+          [](const mv_init_options& options) -> std::optional<SettingValue> {
+            if (options.*Option == Unset) return std::nullopt;
+            return value_of(options.*Option);
+          },
+          [](const Start& start) { return value_of(start.*Member); },
+          [](Start& start, const SettingValue& value) { assign(start.*Member, value); }};
+}
+template <auto Member>
+constexpr Setting without_option(SettingInfo info) {
+  return {info, nullptr, [](const Start& start) { return value_of(start.*Member); },
+          [](Start& start, const SettingValue& value) { assign(start.*Member, value); }};
+}
+
+// Multiverso's "default" is worker and server at once.
+constexpr SettingChoice kRoles[] = {
+    {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {"default", MV_ROLE_ALL}};
+constexpr SettingChoice kRoads[] = {{"auto", 0}, {"tcp", 1}, {"inproc", 2}};
+constexpr SettingChoice kLevels[] = {{"trace", MV_LOG_TRACE}, {"debug", MV_LOG_DEBUG}, {"info", MV_LOG_INFO},
+                                     {"warn", MV_LOG_WARN},   {"error", MV_LOG_ERROR}, {"off", MV_LOG_OFF}};
+
+using Options = mv_init_options;
+constexpr int64_t kMostNodes = 65'535;
+
+/// The list. Defaults are those of node::Settings.
+constexpr Setting kSettings[] = {
+    from_options<&Start::sync, &Options::sync, MV_UNSET>(
+        {.key = "sync", .type = SettingType::kBool, .help = "sync mode; all processes must agree"}),
+    from_options<&Start::role, &Options::role, MV_ROLE_UNSET>({.key = "role",
+                                                               .type = SettingType::kChoice,
+                                                               .help = "what this process does",
+                                                               .choices = kRoles,
+                                                               .argument_alias = "ps_role"}),
+    from_options<&Start::rank, &Options::rank, MV_UNSET>({.key = "rank",
+                                                          .type = SettingType::kInteger,
+                                                          .help = "place in the cluster; -1, unset: by order of arrival",
+                                                          .least = 0,
+                                                          .most = kMostNodes - 1}),
+    from_options<&Start::nodes, &Options::nodes, 0>({.key = "nodes",
+                                                     .type = SettingType::kInteger,
+                                                     .help = "processes in the cluster, servers included",
+                                                     .least = 1,
+                                                     .most = kMostNodes}),
+    from_options<&Start::master, &Options::master, nullptr>(
+        {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others call"}),
+    from_options<&Start::bind, &Options::bind, nullptr>(
+        {.key = "bind", .type = SettingType::kText, .help = "host or host:port to listen on"}),
+    from_options<&Start::secret, &Options::secret, nullptr>(
+        {.key = "secret", .type = SettingType::kSecret, .help = "shared by the cluster; needed beyond loopback"}),
+    from_options<&Start::io, &Options::io, nullptr>(
+        {.key = "io", .type = SettingType::kText, .help = "which roads may be used", .choices = kRoads}),
+    from_options<&Start::faults, &Options::faults, nullptr>(
+        {.key = "faults", .type = SettingType::kText, .help = "for tests: faults on every message"}),
+    from_options<&Start::timeout, &Options::timeout_ms, 0>(
+        {.key = "timeout_ms", .type = SettingType::kMillis, .help = "one request to one server"}),
+    from_options<&Start::gate_timeout, &Options::gate_timeout_ms, 0>(
+        {.key = "gate_timeout_ms", .type = SettingType::kMillis, .help = "barriers, creation of tables, sync mode's gets and adds"}),
+    from_options<&Start::init_timeout, &Options::init_timeout_ms, 0>(
+        {.key = "init_timeout_ms", .type = SettingType::kMillis, .help = "until all processes have arrived"}),
+    from_options<&Start::heartbeat_timeout, &Options::heartbeat_timeout_ms, 0>(
+        {.key = "heartbeat_timeout_ms", .type = SettingType::kMillis, .help = "silence after which a peer counts as lost"}),
+    from_options<&Start::inflight_bytes, &Options::inflight_bytes, 0>({.key = "inflight_bytes",
+                                                                       .type = SettingType::kBytes,
+                                                                       .help = "payload of unfinished asynchronous adds",
+                                                                       .least = 1}),
+    without_option<&Start::log_level>(
+        {.key = "log_level", .type = SettingType::kChoice, .help = "what is written to standard error", .choices = kLevels}),
+    without_option<&Start::listen_fd>({.key = "listen_fd",
+                                       .type = SettingType::kInteger,
+                                       .help = "the master's socket, listening already",
+                                       .least = 0,
+                                       .most = INT32_MAX,
+                                       .environment_only = true}),
+};
+constexpr size_t kCount = std::size(kSettings);
+
+constexpr auto kKnown = [] {
+  std::array<const SettingInfo*, kCount> known{};
+  for (size_t i = 0; i < kCount; ++i) known[i] = &kSettings[i].info;
+  return known;
+}();
+
+constexpr size_t index_of(std::string_view key) {
+  size_t i = 0;
+  while (key != kSettings[i].info.key) ++i;
+  return i;
+}
+constexpr size_t kNodes = index_of("nodes"), kMaster = index_of("master"), kRank = index_of("rank"), kRole = index_of("role"),
+                 kListenFd = index_of("listen_fd"), kLogLevel = index_of("log_level");
+
+std::atomic<bool> log_level_chosen{false};
+
+/// Whether what was said explicitly describes another cluster than the environment does. Then the environment's place in its
+/// own cluster means nothing: a script that `polyverso run` started may still open a cluster of its own.
+bool leaves_cluster(const base::SaidSettings& said, const base::SaidSettings& environment) {
+  const auto* nodes = said.find(kNodes);
+  if (nodes != nullptr && nodes->value.number == 1) return true;
+  const auto *master = said.find(kMaster), *their_master = environment.find(kMaster);
+  return master != nullptr && their_master != nullptr && master->value != their_master->value;
+}
+bool belongs_to_cluster(size_t index) { return index == kRank || index == kRole || index == kMaster || index == kListenFd; }
+
+std::string help_text() {
+  std::vector<SettingValue> defaults;
+  for (const Setting& setting : kSettings) defaults.push_back(setting.load(Start{}));
+  return base::explain_settings(kKnown, defaults);
+}
+
+}  // namespace
+
+InitRequest::InitRequest(const char* function) : function_(function), explicit_(kKnown) {}
+
+base::Status InitRequest::told(const base::Status& status) const {
+  return status.ok() ? status : base::error(status.code(), "{}: {}", function_, status.text());
+}
+
+base::Status InitRequest::add_options(const mv_init_options* given) {
+  if (given == nullptr) return {};
+  auto read = read_struct(function_, "mv_init_options", given, mv_init_options MV_INIT_OPTIONS_INIT, kFirstInitOptions);
+  if (!read.ok()) return read.status();
+  const mv_init_options& options = read.value();
+  for (size_t i = 0; i < kCount; ++i) {
+    auto value = kSettings[i].option != nullptr ? kSettings[i].option(options) : std::nullopt;
+    if (!value) continue;
+    std::string where = fmt::format("mv_init_options.{}={}", kSettings[i].info.key, base::show_setting(kSettings[i].info, *value));
+    if (auto status = told(explicit_.say(i, std::move(*value), std::move(where))); !status.ok()) return status;
+  }
+  return options.text == nullptr ? base::Status() : add_text(options.text, "mv_init_options.text");
+}
+
+base::Status InitRequest::add_text(std::string_view text, std::string_view source) {
+  if (text == "help") return base::error(MV_EINVAL, "{}: the settings are\n{}", function_, help_text());
+  return told(explicit_.say_text(text, source));
+}
+
+base::Result<std::vector<int>> InitRequest::add_arguments(std::span<const char* const> arguments) {
+  auto used = explicit_.say_arguments(arguments);
+  if (!used.ok()) return told(used.status());
+  return used;
+}
+
+base::Result<node::Settings> InitRequest::resolve() const {
+  base::SaidSettings environment(kKnown);
+  if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
+  if (const auto* level = explicit_.find(kLogLevel)) {
+    choose_log_level(static_cast<int32_t>(level->value.number));
+  } else if (const auto* wish = environment.find(kLogLevel); wish != nullptr && !log_level_chosen.load(std::memory_order_relaxed)) {
+    base::set_log_level(static_cast<int>(wish->value.number));
+  }
+
+  const bool alone = leaves_cluster(explicit_, environment);
+  Start start;
+  for (size_t i = 0; i < kCount; ++i) {
+    const auto *said = explicit_.find(i), *surrounding = environment.find(i);
+    if (said != nullptr) {
+      kSettings[i].store(start, said->value);
+      if (surrounding != nullptr && surrounding->value != said->value) base::log_info("{} beats {}", said->where, surrounding->where);
+    } else if (surrounding != nullptr && alone && belongs_to_cluster(i)) {
+      base::log_info("{} is of another cluster than this one: not used", surrounding->where);
+    } else if (surrounding != nullptr) {
+      kSettings[i].store(start, surrounding->value);
+    }
+  }
+  if (auto status = told(check_cluster(start)); !status.ok()) return status;
+  return static_cast<node::Settings&>(start);
+}
+
+base::Status InitRequest::agree_with(const node::Settings& running) const {
+  Start start;
+  static_cast<node::Settings&>(start) = running;
+  for (size_t i = 0; i < kCount; ++i) {
+    const auto* said = explicit_.find(i);
+    if (said == nullptr || i == kLogLevel) continue;
+    const SettingValue now = kSettings[i].load(start);
+    if (now == said->value) continue;
+    return base::error(MV_EDISAGREE, "{}: {} disagrees with the running node, which has {}={}", function_, said->where,
+                       kSettings[i].info.key, base::show_setting(kSettings[i].info, now));
+  }
+  if (const auto* level = explicit_.find(kLogLevel)) choose_log_level(static_cast<int32_t>(level->value.number));
+  return {};
+}
+
+void choose_log_level(int32_t level) noexcept {
+  log_level_chosen.store(true, std::memory_order_relaxed);
+  base::set_log_level(level);
+}
+
+}  // namespace mv::capi

@@ -1,0 +1,48 @@
+#pragma once
+// The settings of a node: one table names them all, and everything a caller can write them in is read by that table: the
+// struct, text, a command line, the environment.
+
+#include <polyverso/polyverso.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/result.hpp"
+#include "node/settings.hpp"
+
+namespace mv::capi {
+
+/// What one mv_init() or mv_node_open() says, gathered from its explicit sources, then completed.
+class InitRequest {
+ public:
+  /// `function` begins every message.
+  explicit InitRequest(const char* function);
+
+  /// The struct and the text it may carry. Null says nothing.
+  base::Status add_options(const mv_init_options* options);
+  base::Status add_text(std::string_view text, std::string_view source);
+  /// Returns which arguments were settings.
+  base::Result<std::vector<int>> add_arguments(std::span<const char* const> arguments);
+
+  /// Explicit values, else the environment's, else defaults, checked as a whole. Sets the log level too.
+  base::Result<node::Settings> resolve() const;
+  /// For a further mv_init(): MV_EDISAGREE where an explicit value is not that of the running node.
+  base::Status agree_with(const node::Settings& running) const;
+
+ private:
+  base::Status told(const base::Status& status) const;  // with the function before it
+
+  const char* function_;
+  base::SaidSettings explicit_;
+};
+
+/// Sets the log level by somebody's choice; POLYVERSO_LOG_LEVEL counts only where nobody chose.
+void choose_log_level(int32_t level) noexcept;
+
+/// Whether the settings make sense together: those of a cluster, and what is open to other machines.
+base::Status check_cluster(const node::Settings& settings);
+
+}  // namespace mv::capi

@@ -1,0 +1,91 @@
+// Settings that make sense one by one but not together.
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "settings.hpp"
+
+namespace mv::capi {
+namespace {
+
+struct Address {
+  std::string_view host;
+  std::optional<int> port;
+};
+
+/// "host", "host:port", "[v6]:port"; nothing for anything else.
+std::optional<Address> split_address(std::string_view text) {
+  Address address;
+  size_t colon = std::string_view::npos;
+  if (text.starts_with('[')) {
+    const size_t close = text.find(']');
+    if (close == std::string_view::npos) return std::nullopt;
+    address.host = text.substr(1, close - 1);
+    if (close + 1 < text.size()) {
+      if (text[close + 1] != ':') return std::nullopt;
+      colon = close + 1;
+    }
+  } else {
+    colon = text.find(':');
+    // More than one colon and no brackets: a bare IPv6 host.
+    if (colon != std::string_view::npos && text.find(':', colon + 1) != std::string_view::npos) colon = std::string_view::npos;
+    address.host = text.substr(0, colon);
+  }
+  if (address.host.empty()) return std::nullopt;
+  if (colon == std::string_view::npos) return address;
+  const std::string_view digits = text.substr(colon + 1);
+  int port = -1;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (failure != std::errc() || end != digits.data() + digits.size() || port < 0 || port > 65'535) return std::nullopt;
+  address.port = port;
+  return address;
+}
+
+/// By its spelling alone: a name that happens to resolve to loopback on this machine may not elsewhere.
+bool is_loopback(std::string_view host) {
+  const bool dotted = host.find_first_not_of("0123456789.") == std::string_view::npos;
+  return host == "localhost" || host == "::1" || (dotted && host.starts_with("127."));
+}
+
+base::Status needs_secret(const char* key, const std::string& value) {
+  return base::error(MV_EINVAL,
+                     "{}={} reaches beyond this machine's loopback, which needs a secret: set secret (POLYVERSO_SECRET) to the same "
+                     "text in all processes",
+                     key, value);
+}
+
+base::Status check_addresses(const node::Settings& settings) {
+  const auto master = split_address(settings.master);
+  if (!master || !master->port || *master->port == 0) {
+    return base::error(MV_EINVAL, "master={} is no \"host:port\" with a port in 1 .. 65535", settings.master);
+  }
+  const auto bind = split_address(settings.bind);
+  if (!bind) return base::error(MV_EINVAL, "bind={} is neither \"host\" nor \"host:port\"", settings.bind);
+  if (!settings.secret.empty()) return {};
+  if (!is_loopback(bind->host)) return needs_secret("bind", settings.bind);
+  if (!is_loopback(master->host)) return needs_secret("master", settings.master);
+  return {};
+}
+
+}  // namespace
+
+base::Status check_cluster(const node::Settings& settings) {
+  if (settings.rank >= settings.nodes) {
+    return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes, settings.nodes - 1);
+  }
+  if (settings.nodes == 1) {
+    if (settings.role == MV_ROLE_ALL) return {};
+    return base::error(MV_EINVAL, "role={} in a cluster of one (nodes=1): its process must be worker and server at once, role=all",
+                       settings.role == MV_ROLE_WORKER ? "worker" : "server");
+  }
+  if (settings.master.empty()) {
+    return base::error(MV_EINVAL,
+                       "nodes={} needs master=host:port (POLYVERSO_MASTER), where rank 0 listens and the others call; or start the "
+                       "processes with \"polyverso run -n {}\"",
+                       settings.nodes, settings.nodes);
+  }
+  return settings.io == "inproc" ? base::Status() : check_addresses(settings);
+}
+
+}  // namespace mv::capi

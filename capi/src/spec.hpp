@@ -1,0 +1,25 @@
+#pragma once
+// Table specifications as callers give them, struct or text, and as they read them back.
+
+#include <polyverso/polyverso.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "table/spec.hpp"
+
+namespace mv::capi {
+
+base::Result<table::Spec> read_spec(const char* function, const mv_table_spec* given);
+base::Result<table::Spec> parse_spec(const char* function, std::string_view text);
+/// Whether there can be such a table; the sentence names the field.
+base::Status check_spec(const char* function, const table::Spec& spec);
+/// A name that a table may have: UTF-8, 1 .. 255 bytes.
+base::Status check_name(const char* function, std::string_view name);
+
+/// mv_table_list()'s JSON.
+std::string specs_as_json(const std::vector<table::Spec>& specs);
+
+}  // namespace mv::capi

@@ -1,0 +1,137 @@
+#include "state.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+
+namespace mv::capi {
+namespace {
+
+// Never destroyed: threads may still call while the process ends.
+alignas(State) std::byte first_life[sizeof(State)];
+
+std::atomic<State*> life{nullptr};       // null before the first use, and in a forked child until it inits
+std::atomic<State*> last_life{nullptr};  // in a forked child: the parent's, kept reachable
+std::atomic<bool> forked{false};
+
+State* begin_first_life() {
+  static State* const kState = new (first_life) State();
+  State* expected = nullptr;
+  if (!forked.load(std::memory_order_acquire)) life.compare_exchange_strong(expected, kState, std::memory_order_acq_rel);
+  return life.load(std::memory_order_acquire);
+}
+
+/// In the child, whose only thread this is. Takes no lock: another thread of the parent may have held it.
+void forget_parent() {
+  State* state = life.load(std::memory_order_acquire);
+  forked.store(true, std::memory_order_release);
+  if (state == nullptr) return;  // a child of a child, or a parent without any node
+  state->nodes.for_each_alone([](NodeRef& entry) { entry->node->abandon_after_fork(); });
+  last_life.store(state, std::memory_order_release);
+  life.store(nullptr, std::memory_order_release);
+}
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kNode: return "node";
+    case Kind::kTable: return "table";
+    case Kind::kRequest: return "request";
+  }
+  return "handle";
+}
+
+Fate fate_of(State& state, Kind kind, int64_t handle) {
+  switch (kind) {
+    case Kind::kNode: return state.nodes.fate(handle);
+    case Kind::kTable: return state.tables.fate(handle);
+    case Kind::kRequest: return state.requests.fate(handle);
+  }
+  return Fate::kNever;
+}
+
+bool any_node(State& state) {
+  bool any = false;
+  state.nodes.for_each([&](const NodeTable::Pin&) { any = true; });
+  return any;
+}
+
+base::Status no_node(State& state, const char* function) {
+  if (state.was_initialised.load(std::memory_order_acquire)) {
+    return base::error(MV_ESTATE, "{}: this process has shut down its node: call mv_init() again first", function);
+  }
+  return base::error(MV_ESTATE, "{}: call mv_init() first", function);
+}
+
+}  // namespace
+
+State::State(uint32_t first_generation)
+    : nodes(Kind::kNode, first_generation), tables(Kind::kTable, first_generation), requests(Kind::kRequest, first_generation) {}
+
+State* current_state() noexcept {
+  State* state = life.load(std::memory_order_acquire);
+  return state != nullptr || forked.load(std::memory_order_acquire) ? state : begin_first_life();
+}
+
+State& current_state_for_init() {
+  if (State* state = current_state()) return *state;
+  State* parent = last_life.load(std::memory_order_acquire);
+  uint32_t newest = 0;
+  if (parent != nullptr) {
+    // Handles of the parent must be stale here, whatever the child opens.
+    newest = std::max({parent->nodes.newest_generation(), parent->tables.newest_generation(), parent->requests.newest_generation()});
+  }
+  auto fresh = std::make_unique<State>(std::min(newest + 1, kLastGeneration));
+  State* expected = nullptr;
+  return life.compare_exchange_strong(expected, fresh.get(), std::memory_order_acq_rel) ? *fresh.release() : *expected;
+}
+
+void watch_forks() {
+  static const int kFailure = pthread_atfork(nullptr, nullptr, forget_parent);
+  if (kFailure != 0) throw std::system_error(kFailure, std::generic_category(), "pthread_atfork");
+}
+
+base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle) {
+  HandleParts parts;
+  const bool possible = split_handle(handle, &parts);
+  const Fate fate = possible ? fate_of(state, parts.kind, handle) : Fate::kNever;
+  if (fate == Fate::kNever && !any_node(state)) return no_node(state, function);
+  if (fate == Fate::kNever || fate == Fate::kReserved) {
+    return base::error(MV_EHANDLE, "{}: {} is no handle that this library gave out; a {} is wanted", function, handle,
+                       name_of(wanted));
+  }
+  if (parts.kind != wanted) {
+    return base::error(MV_EHANDLE, "{}: {} is a {}{}, not a {}", function, handle, fate == Fate::kClosed ? "closed handle of a " : "",
+                       name_of(parts.kind), name_of(wanted));
+  }
+  if (wanted == Kind::kRequest) {
+    return base::error(MV_EHANDLE, "{}: {} is a request that was waited for, tested or cancelled to its end already", function, handle);
+  }
+  return base::error(MV_EHANDLE, "{}: {} is a closed {} handle", function, handle, name_of(wanted));
+}
+
+base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle) {
+  if (handle == 0) {
+    auto pin = state.nodes.pin(state.default_node.load(std::memory_order_acquire));
+    if (!pin) return no_node(state, function);
+    return pin;
+  }
+  auto pin = state.nodes.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kNode, handle);
+  return pin;
+}
+
+base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle) {
+  auto pin = state.tables.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kTable, handle);
+  return pin;
+}
+
+base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle) {
+  auto pin = state.requests.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kRequest, handle);
+  return pin;
+}
+
+}  // namespace mv::capi

@@ -1,0 +1,99 @@
+// Version, status texts, the last error and the log level: what needs no node.
+
+#include <polyverso/polyverso.h>
+
+#include <string>
+
+#include "base/log.hpp"
+#include "fence.hpp"
+#include "settings.hpp"
+
+namespace mv::capi {
+namespace {
+
+/// One thread's last error. `shown` is the text's memory, or a literal where there was no memory for a text.
+struct LastError {
+  std::string text;
+  const char* shown = "";
+};
+thread_local LastError last_error;
+
+#define MV_TEXT_OF(number) #number
+#define MV_VERSION_TEXT(major, minor, patch) MV_TEXT_OF(major) "." MV_TEXT_OF(minor) "." MV_TEXT_OF(patch)
+
+}  // namespace
+
+mv_status fail(mv_status code, const char* function, const char* text) noexcept {
+  try {
+    note(std::string(function) + ": " + text);
+  } catch (...) {
+    last_error.shown = text;
+  }
+  return code;
+}
+
+mv_status finish_failed(const base::Status& status) noexcept {
+  try {
+    note(status.text());
+  } catch (...) {
+    last_error.shown = mv_status_text(status.code());
+  }
+  return status.code();
+}
+
+void note(std::string text) noexcept {
+  last_error.text = std::move(text);
+  last_error.shown = last_error.text.c_str();
+}
+
+}  // namespace mv::capi
+
+int32_t mv_version(void) { return MV_VERSION_MAJOR * 10000 + MV_VERSION_MINOR * 100 + MV_VERSION_PATCH; }
+
+const char* mv_version_text(void) { return MV_VERSION_TEXT(MV_VERSION_MAJOR, MV_VERSION_MINOR, MV_VERSION_PATCH); }
+
+const char* mv_status_name(mv_status status) {
+  switch (status) {
+    case MV_OK: return "MV_OK";
+#define XX(value, name, family, text) \
+  case MV_##name: return "MV_" #name;
+      MV_STATUS_MAP(XX)
+#undef XX
+    default: return "MV_UNKNOWN";
+  }
+}
+
+const char* mv_status_text(mv_status status) {
+  switch (status) {
+    case MV_OK: return "no error";
+#define XX(value, name, family, text) \
+  case MV_##name: return text;
+      MV_STATUS_MAP(XX)
+#undef XX
+    default: return "a number that is no mv_status";
+  }
+}
+
+const char* mv_status_family(mv_status status) {
+  switch (status) {
+    case MV_OK: return "ok";
+#define XX(value, name, family, text) \
+  case MV_##name: return #family;
+      MV_STATUS_MAP(XX)
+#undef XX
+    default: return "unknown";
+  }
+}
+
+const char* mv_last_error(void) { return mv::capi::last_error.shown; }
+
+mv_status mv_log_level_set(int32_t level) {
+  return mv::capi::guarded("mv_log_level_set", [&]() -> mv::base::Status {
+    if (level < MV_LOG_TRACE || level > MV_LOG_OFF) {
+      return mv::base::error(MV_EINVAL, "mv_log_level_set: {} is no mv_log_level, which go from {} to {}", level,
+                             static_cast<int>(MV_LOG_TRACE), static_cast<int>(MV_LOG_OFF));
+    }
+    mv::capi::choose_log_level(level);
+    return {};
+  });
+}

@@ -1,0 +1,162 @@
+// Tables as such: created, found, described, given back.
+
+#include <polyverso/polyverso.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fence.hpp"
+#include "options.hpp"
+#include "spec.hpp"
+#include "state.hpp"
+#include "tensor/dtype.hpp"
+
+namespace mv::capi {
+namespace {
+
+base::Status create_table(State& state, const char* function, mv_node node, base::Result<table::Spec> spec,
+                          const node::ConstData& initial, mv_table* table) {
+  if (!spec.ok()) return spec.status();
+  if (table == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", function);
+  if (initial.values == nullptr && initial.count != 0) {
+    return base::error(MV_EINVAL, "{}: data is NULL, but count is {}", function, initial.count);
+  }
+  if (tensor::dtype_bytes(initial.dtype) == 0) return base::error(MV_EINVAL, "{}: {} is no mv_dtype", function, initial.dtype);
+  auto pin = find_node(state, function, node);
+  if (!pin.ok()) return pin.status();
+  const NodeRef& entry = *pin.value();
+  auto created = entry->node->create_table(std::move(spec).value(), initial);
+  if (!created.ok()) return created.status();
+  *table = state.tables.insert({entry, std::move(created).value()});
+  return {};
+}
+
+base::Status open_table(State& state, mv_node node, const char* name, mv_table* table) {
+  if (name == nullptr) return base::error(MV_EINVAL, "mv_table_open: name is NULL");
+  if (table == nullptr) return base::error(MV_EINVAL, "mv_table_open: the pointer for the handle is NULL");
+  if (auto status = check_name("mv_table_open", name); !status.ok()) return status;
+  auto pin = find_node(state, "mv_table_open", node);
+  if (!pin.ok()) return pin.status();
+  const NodeRef& entry = *pin.value();
+  auto opened = entry->node->open_table(name);
+  if (!opened.ok()) return opened.status();
+  *table = state.tables.insert({entry, std::move(opened).value()});
+  return {};
+}
+
+/// Gives a handle up if give_up(table) went well enough; until then nobody else uses it, afterwards nobody can.
+template <typename GiveUp>
+base::Status end_handle(State& state, const char* function, mv_table table, GiveUp give_up) {
+  auto pin = find_table(state, function, table);
+  if (!pin.ok()) return pin.status();
+  if (!state.tables.begin_close(pin.value())) return not_a(state, function, Kind::kTable, table);
+  bool ended = false;
+  base::Status status;
+  try {
+    status = give_up(*pin.value()->table, &ended);
+  } catch (...) {
+    state.tables.reopen(pin.value());
+    throw;
+  }
+  if (ended) {
+    state.tables.close(pin.value());
+  } else {
+    state.tables.reopen(pin.value());
+  }
+  return status;
+}
+
+base::Status describe(State& state, mv_table table, mv_table_info* out) {
+  if (out == nullptr) return base::error(MV_EINVAL, "mv_table_describe: info is NULL");
+  auto read = read_struct("mv_table_describe", "mv_table_info", out, mv_table_info MV_TABLE_INFO_INIT, kFirstTableInfo);
+  if (!read.ok()) return read.status();
+  auto pin = find_table(state, "mv_table_describe", table);
+  if (!pin.ok()) return pin.status();
+  const node::TableInfo from = pin.value()->table->info();
+  mv_table_info info = MV_TABLE_INFO_INIT;
+  info.size = out->size;
+  std::memcpy(info.name, from.spec.name.data(), std::min(from.spec.name.size(), sizeof(info.name) - 1));
+  info.kind = from.spec.kind;
+  info.dtype = from.spec.dtype;
+  info.rows = from.spec.rows;
+  info.cols = from.spec.cols;
+  info.flags = from.spec.flags;
+  info.servers = from.servers;
+  info.bytes = from.bytes;
+  info.adds = from.adds;
+  info.gets = from.gets;
+  std::memcpy(out, &info, std::min<size_t>(sizeof(info), info.size));
+  return {};
+}
+
+base::Status list_tables(State& state, mv_node node, char* text, uint64_t capacity, uint64_t* length) {
+  if (length == nullptr) return base::error(MV_EINVAL, "mv_table_list: length is NULL");
+  if (text == nullptr && capacity != 0) return base::error(MV_EINVAL, "mv_table_list: text is NULL, but capacity is {}", capacity);
+  auto pin = find_node(state, "mv_table_list", node);
+  if (!pin.ok()) return pin.status();
+  const auto specs = (*pin.value())->node->list_tables();
+  if (!specs.ok()) return specs.status();
+  const std::string json = specs_as_json(specs.value());
+  if (capacity > 0) {
+    const size_t fitting = static_cast<size_t>(std::min<uint64_t>(json.size(), capacity - 1));
+    std::memcpy(text, json.data(), fitting);
+    text[fitting] = '\0';
+  }
+  *length = json.size();
+  return {};
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+using mv::capi::State;
+
+mv_status mv_table_create(mv_node node, const mv_table_spec* spec, const void* data, uint64_t count, mv_dtype dtype, mv_table* table) {
+  return mv::capi::fence("mv_table_create", [&](State& state) {
+    return mv::capi::create_table(state, "mv_table_create", node, mv::capi::read_spec("mv_table_create", spec), {data, count, dtype},
+                                  table);
+  });
+}
+
+mv_status mv_table_create_text(mv_node node, const char* spec, const void* data, uint64_t count, mv_dtype dtype, mv_table* table) {
+  return mv::capi::fence("mv_table_create_text", [&](State& state) -> mv::base::Status {
+    if (spec == nullptr) return mv::base::error(MV_EINVAL, "mv_table_create_text: spec is NULL");
+    return mv::capi::create_table(state, "mv_table_create_text", node, mv::capi::parse_spec("mv_table_create_text", spec),
+                                  {data, count, dtype}, table);
+  });
+}
+
+mv_status mv_table_open(mv_node node, const char* name, mv_table* table) {
+  return mv::capi::fence("mv_table_open", [&](State& state) { return mv::capi::open_table(state, node, name, table); });
+}
+
+mv_status mv_table_close(mv_table table) {
+  return mv::capi::fence("mv_table_close", [&](State& state) {
+    return mv::capi::end_handle(state, "mv_table_close", table, [](mv::node::Table& on, bool* ended) {
+      auto status = on.close();
+      // Earlier calls may still be under way then, and close be called again.
+      *ended = status.code() != MV_EINTR && status.code() != MV_ETIMEOUT;
+      return status;
+    });
+  });
+}
+
+mv_status mv_table_destroy(mv_table table) {
+  return mv::capi::fence("mv_table_destroy", [&](State& state) {
+    return mv::capi::end_handle(state, "mv_table_destroy", table, [](mv::node::Table& on, bool* ended) {
+      auto status = on.destroy();
+      *ended = status.ok() || status.code() == MV_ENOTFOUND;
+      return status;
+    });
+  });
+}
+
+mv_status mv_table_describe(mv_table table, mv_table_info* info) {
+  return mv::capi::fence("mv_table_describe", [&](State& state) { return mv::capi::describe(state, table, info); });
+}
+
+mv_status mv_table_list(mv_node node, char* text, uint64_t capacity, uint64_t* length) {
+  return mv::capi::fence("mv_table_list", [&](State& state) { return mv::capi::list_tables(state, node, text, capacity, length); });
+}

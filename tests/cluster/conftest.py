@@ -1,0 +1,132 @@
+"""Real processes: what a cluster does when they are killed, stopped, interrupted or disturbed."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import uuid
+
+import pytest
+
+COMMAND = os.environ.get("POLYVERSO_COMMAND", "polyverso")
+
+
+class Run:
+    """A `polyverso run` in the background. Its processes carry a mark in their environment, by which none can hide."""
+
+    def __init__(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=None, **more):
+        self.mark = f"POLYVERSO_TEST_MARK={uuid.uuid4().hex}"
+        name, value = self.mark.split("=")
+        environment = dict(os.environ, **{name: value}, **(env or {}))
+        environment = {key: text for key, text in environment.items() if text is not None}
+        self.process = subprocess.Popen(
+            [COMMAND, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, env=environment, text=True, **more
+        )
+
+    def finish(self, timeout=30):
+        """Waits for its end. (status, standard output, standard error)"""
+        out, err = self.process.communicate(timeout=timeout)
+        return self.process.returncode, out, err
+
+    def processes(self):
+        """The ids of all living processes that belong to this run, the launcher included, wherever they were reparented."""
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark.encode() in entry.joinpath("environ").read_bytes().split(b"\0"):
+                    state = entry.joinpath("stat").read_text().rpartition(")")[2].split()[0]
+                    if state not in "ZX":
+                        found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def wait_until_gone(self, seconds=3.0):
+        deadline = time.monotonic() + seconds
+        while self.processes():
+            assert time.monotonic() < deadline, f"left behind: {describe(self.processes())}"
+            time.sleep(0.02)
+
+    def read_until(self, text, seconds=20.0):
+        """Reads standard output up to a line that contains `text`, and returns that line."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            line = self.process.stdout.readline()
+            if not line:
+                break
+            if text in line:
+                return line
+        raise AssertionError(f"no line with {text!r} on standard output; standard error: {self.finish()[2]}")
+
+    def pid_of(self, label):
+        """The process behind a label ("w0", "s1"), by the rank in its environment."""
+        for pid in self.processes():
+            values = environment_of(pid)
+            if "POLYVERSO_RANK" not in values or os.getpgid(pid) != pid:
+                continue
+            rank, workers = int(values["POLYVERSO_RANK"]), self.workers_of(values)
+            if label == (f"w{rank}" if rank < workers else f"s{rank - workers}"):
+                return pid
+        raise AssertionError(f"no process {label}")
+
+    def workers_of(self, values):
+        servers = sum(1 for pid in self.processes() if environment_of(pid).get("POLYVERSO_ROLE") == "server")
+        return int(values["POLYVERSO_NODES"]) - servers
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.communicate()
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def environment_of(pid):
+    try:
+        entries = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    return dict(entry.decode(errors="replace").split("=", 1) for entry in entries if b"=" in entry)
+
+
+def describe(pids):
+    lines = []
+    for pid in pids:
+        try:
+            lines.append(f"{pid}: " + pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            pass
+    return lines
+
+
+@pytest.fixture
+def start():
+    """start(*arguments): a Run. At the end of the test none of its processes may be left."""
+    runs = []
+
+    def begin(*arguments, **more):
+        runs.append(Run(*arguments, **more))
+        return runs[-1]
+
+    yield begin
+    try:
+        for run in runs:
+            if run.process.poll() is not None:
+                run.wait_until_gone()
+    finally:
+        for run in runs:
+            run.end()
+
+
+@pytest.fixture
+def run(start):
+    """run(*arguments): (status, standard output, standard error) of a `polyverso run` that ends by itself."""
+
+    def begin(*arguments, timeout=30, **more):
+        return start("run", *arguments, **more).finish(timeout)
+
+    return begin

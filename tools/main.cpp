@@ -1,0 +1,137 @@
+// The `polyverso` command. It uses the library as anybody else does: through its public header.
+
+#include <polyverso/polyverso.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "run/guard.hpp"
+#include "run/launcher.hpp"
+#include "run/options.hpp"
+#include "server.hpp"
+
+namespace {
+
+using namespace mv::tools;
+
+constexpr const char* kFooter = R"(examples:
+  polyverso run -n 4 -- python3 train.py        four processes, each a worker and a server
+  polyverso run --help                          all about it
+)";
+
+constexpr const char* kRunUsage = "polyverso run [-n N] [--servers M] [OPTIONS] -- COMMAND [ARGS...] [--- COMMAND [ARGS...]]...";
+
+constexpr const char* kRunHelp = "Starts workers, and servers if wanted, on this machine, and waits for them";
+
+constexpr const char* kRunFooter = R"(examples:
+  polyverso run -n 4 -- python3 train.py --epochs 10
+      four processes, each a worker and a server
+  polyverso run -n 4 --servers 2 --sync -- lua train.lua
+      four workers and two servers, in sync mode
+  polyverso run --servers 1 -- perl train.pl --- python3 train.py --- luajit train.lua
+      three workers in three languages on one cluster
+  polyverso run -n 2 --set heartbeat_timeout_ms=2000 --set log_level=debug -- ./train
+
+The first process that fails ends the others; the last line says which one it was, and how it ended.
+Lines are printed whole, with [w0] in front for worker 0 and [s1] for server 1. Standard input goes to worker 0, unless it
+is a terminal. Ctrl-C is passed on to the workers; a second one kills. Nothing survives the launcher.
+The exit status is 0, or that of the process that failed first (128 + signal if one killed it).
+Processes find their place through POLYVERSO_MASTER, _NODES, _RANK, _ROLE, _SYNC and _SECRET, which mv_init() reads.)";
+
+constexpr const char* kServerHelp = "Holds shards of a cluster's tables until all workers have finished";
+
+constexpr const char* kServerFooter = R"(examples:
+  polyverso server --master 10.0.0.1:7000 --nodes 5 --bind 10.0.0.2 --secret-file ~/.polyverso-secret
+  POLYVERSO_LOG_LEVEL=info polyverso server --master 127.0.0.1:7000 --nodes 3
+
+What is not given comes from the environment: POLYVERSO_MASTER, POLYVERSO_NODES, POLYVERSO_SECRET, and so on.
+A secret is needed beyond loopback; it authenticates, it does not encrypt.
+)";
+
+/// What CLI11 can't know by itself: that a command follows.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    return app->get_name() == "run" ? fmt::format("Usage: {}\n", kRunUsage) : CLI::Formatter::make_usage(app, std::move(name));
+  }
+};
+
+void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& settings) {
+  run.add_option("-n,--workers", options.workers, "How many workers (default: as many as there are commands)")->type_name("N");
+  run.add_option("--servers", options.servers, "Further processes that only serve (default: 0, every worker serves)")->type_name("M");
+  run.add_flag("--sync", options.sync, "Sync mode: workers receive the same bits at the same get");
+  run.add_option("--set", settings, "A setting for all processes, as in mv_init_text()")->type_name("KEY=VALUE")->allow_extra_args(false);
+  run.add_flag_callback("--no-color", [&options] { options.color = false; }, "No colours (also: NO_COLOR in the environment, or no terminal)");
+  run.add_flag("-v,--verbose", options.verbose, "Say which processes are started, and how each ends");
+  run.footer(kRunFooter);
+}
+
+void describe_server(CLI::App& server, ServerOptions& options) {
+  server.add_option("--master", options.master, "Where rank 0 listens")->type_name("HOST:PORT");
+  server.add_option("--nodes", options.nodes, "Processes in the cluster, servers included")->type_name("N");
+  server.add_option("--rank", options.rank, "This process's rank (default: given out by the master)")->type_name("R");
+  server.add_option("--bind", options.bind, "Where to listen (default: loopback, any port)")->type_name("HOST[:PORT]");
+  server.add_option("--secret-file", options.secret_file, "A file whose first line is the cluster's secret")->type_name("FILE");
+  server.add_option("--set", options.settings, "A setting, as in mv_init_text()")->type_name("KEY=VALUE")->allow_extra_args(false);
+  server.footer(kServerFooter);
+}
+
+/// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'.
+int run(std::vector<std::string> words) {
+  CLI::App app("Polyverso: model parameters shared between processes, in any language.", "polyverso");
+  app.set_version_flag("--version", fmt::format("polyverso {}", mv_version_text()));
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  RunOptions run_options;
+  ServerOptions server_options;
+  std::vector<std::string> settings;
+  CLI::App& run_command = *app.add_subcommand("run", kRunHelp);
+  describe_run(run_command, run_options, settings);
+  describe_server(*app.add_subcommand("server", kServerHelp), server_options);
+
+  const auto dashes = std::ranges::find(words, "--");
+  const std::vector<std::string> command(dashes == words.end() ? dashes : dashes + 1, words.end());
+  words.erase(dashes, words.end());
+  if (words.empty()) words = {"--help"};
+  std::ranges::reverse(words);  // as CLI11 wants them
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::ExtrasError& error) {
+    if (run_command.parsed()) throw UsageError{fmt::format("{} (the workers' command follows after --)", error.what())};
+    throw UsageError{error.what()};
+  } catch (const CLI::ParseError& error) {
+    const bool asked = error.get_exit_code() == 0;  // --help, --version
+    if (!asked) throw UsageError{error.what()};
+    return app.exit(error);
+  }
+  if (!run_command.parsed()) return run_server(server_options);
+  run_options.commands = split_commands(command);
+  run_options.settings = parse_settings(settings);
+  check(run_options);
+  return Launcher(run_options).run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == kExecWord) return run_armed(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == kGuardWord) return run_guard();
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "polyverso: {}\n", error.text);
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "polyverso: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,248 @@
+#include "run/launcher.hpp"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "run/guard.hpp"
+#include "run/plan.hpp"
+
+namespace mv::tools {
+namespace {
+
+/// From SIGTERM to SIGKILL.
+constexpr uint64_t kGraceMs = 5000;
+/// Servers end by themselves once the workers have; they are given this long.
+constexpr uint64_t kServerGraceMs = 10000;
+/// One death makes others fail within milliseconds, and the kernel does not tell their order. Whoever was killed by a signal
+/// during this time is to blame, before those that merely gave up.
+constexpr uint64_t kSettleMs = 20;
+
+/// Those that end a run, and those that workers may have a use for.
+constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kPassedSignals = {SIGUSR1, SIGUSR2};
+
+std::string own_path() {
+  std::array<char, 4096> path;
+  size_t length = path.size();
+  return uv_exepath(path.data(), &length) == 0 && access(path.data(), X_OK) == 0 ? path.data() : "/proc/self/exe";
+}
+
+bool is_ignored(int number) {
+  struct sigaction action;
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+Launcher::Launcher(const RunOptions& options) : options_(options), output_(options.color), self_(own_path()) {
+  uv_loop_init(&loop_);
+  uv_timer_init(&loop_, &timer_);
+  uv_timer_init(&loop_, &settle_);
+  timer_.data = settle_.data = this;
+}
+
+Launcher::~Launcher() {
+  uv_walk(&loop_, [](uv_handle_t* handle, void*) { if (!uv_is_closing(handle)) uv_close(handle, nullptr); }, nullptr);
+  uv_run(&loop_, UV_RUN_DEFAULT);
+  uv_loop_close(&loop_);
+}
+
+int Launcher::run() {
+  signal(SIGPIPE, SIG_IGN);
+  watch_signals();
+  start_guard();
+  start_processes();
+  while (open_ > 0) {
+    uv_run(&loop_, UV_RUN_ONCE);
+    if (output_.broken() && phase_ == Phase::kRunning) {  // nobody reads our output: end as any program in a pipeline does
+      interrupted_by_ = SIGPIPE;
+      end_rest();
+    }
+  }
+  close(guard_fd_);
+  while (uv_is_active(reinterpret_cast<uv_handle_t*>(&guard_))) uv_run(&loop_, UV_RUN_ONCE);
+  return conclude();
+}
+
+void Launcher::watch_signals() {
+  const auto watch = [this](int number) {
+    if (is_ignored(number)) return;  // nohup
+    auto handle = std::make_unique<uv_signal_t>();
+    uv_signal_init(&loop_, handle.get());
+    handle->data = this;
+    uv_signal_start(handle.get(), [](uv_signal_t* from, int caught) { static_cast<Launcher*>(from->data)->on_signal(caught); }, number);
+    uv_unref(reinterpret_cast<uv_handle_t*>(handle.get()));
+    signals_.push_back(std::move(handle));
+  };
+  for (const int number : kEndingSignals) watch(number);
+  for (const int number : kPassedSignals) watch(number);
+  for (const int number : {SIGTSTP, SIGCONT}) watch(number);
+}
+
+void Launcher::start_guard() {
+  std::array<int, 2> ends;
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  guard_fd_ = ends[1];
+  std::array<uv_stdio_container_t, 1> entries{};
+  entries[0].flags = UV_INHERIT_FD;
+  entries[0].data.fd = ends[0];
+  std::string name = "polyverso", word = kGuardWord;
+  std::array<char*, 3> arguments{name.data(), word.data(), nullptr};
+  uv_process_options_t options{};
+  options.file = self_.c_str();
+  options.args = arguments.data();
+  options.stdio = entries.data();
+  options.stdio_count = 1;
+  options.flags = UV_PROCESS_DETACHED;  // out of the terminal's reach
+  options.exit_cb = [](uv_process_t* handle, int64_t, int) { uv_close(reinterpret_cast<uv_handle_t*>(handle), nullptr); };
+  const int error = uv_spawn(&loop_, &guard_, &options);
+  close(ends[0]);
+  if (error != 0) throw std::system_error(-error, std::generic_category(), "starting the guard");
+}
+
+void Launcher::tell_guard(char sign, pid_t group) {
+  const std::string line = fmt::format("{}{}\n", sign, group);
+  while (write(guard_fd_, line.data(), line.size()) < 0 && errno == EINTR) {
+  }
+}
+
+void Launcher::start_processes() {
+  const MasterSocket master = open_master_socket();
+  // A terminal can't be shared with process groups in its background: there, all workers read nothing.
+  const int input = isatty(STDIN_FILENO) ? -1 : STDIN_FILENO;
+  for (Process& process : plan(options_, master.port, self_)) {
+    const int rank = process.rank;
+    Child::Events events{[this](Child& child) { on_exited(child); }, [this](Child& child) { on_closed(child); }};
+    auto child = std::make_unique<Child>(&loop_, std::move(process), rank, output_, std::move(events));
+    const Child::Descriptors descriptors{rank == 0 ? input : -1, rank == 0 ? master.fd : -1};
+    const int error = child->start(self_, descriptors);
+    children_.push_back(std::move(child));
+    if (error != 0) {
+      output_.say(fmt::format("{} can't be started: {}", children_.back()->process().name, uv_strerror(error)));
+      start_error_ = error;
+      end_rest();
+      break;
+    }
+    ++open_;
+    tell_guard('+', children_.back()->pid());
+    if (options_.verbose) {
+      const Child& started = *children_.back();
+      output_.say(fmt::format("{}: {}", started.who(), fmt::join(started.process().command, " ")));
+    }
+  }
+  close(master.fd);  // from here on, a master that is gone refuses connections instead of letting them wait
+}
+
+void Launcher::on_exited(Child& child) {
+  if (options_.verbose) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
+  const bool failed = child.ending()->failed();
+  any_failed_ = any_failed_ || failed;
+  if (phase_ > Phase::kInterrupted) return;  // it did as it was told
+  if (failed) {
+    failed_.push_back(&child);
+    if (failed_.size() > 1) return;
+    if (phase_ == Phase::kInterrupted) return arm_timer(kGraceMs);
+    uv_timer_start(&settle_, [](uv_timer_t* timer) { static_cast<Launcher*>(timer->data)->settle(); }, kSettleMs, 0);
+  } else if (failed_.empty() && !workers_running()) {
+    arm_timer(kServerGraceMs);
+  }
+}
+
+void Launcher::on_closed(Child& child) {
+  tell_guard('-', child.pid());
+  --open_;
+}
+
+void Launcher::settle() {
+  if (phase_ == Phase::kRunning) end_rest();
+}
+
+void Launcher::on_signal(int number) {
+  if (number == SIGTSTP) return suspend();
+  if (number == SIGCONT) return signal_all(SIGCONT);
+  if (std::ranges::find(kPassedSignals, number) != kPassedSignals.end()) {
+    for (const auto& child : children_) {
+      if (child->running() && !child->process().server) child->signal(number);
+    }
+    return;
+  }
+  if (phase_ != Phase::kRunning) return kill_rest();  // the second Ctrl-C: the user has waited long enough
+  interrupted_by_ = number;
+  set_phase(Phase::kInterrupted);
+  // Not to the servers: a worker may want to save what they hold. They end when the workers have.
+  for (const auto& child : children_) {
+    if (child->running() && !child->process().server) child->signal(number);
+  }
+  if (!failed_.empty() || !workers_running()) arm_timer(kGraceMs);
+}
+
+void Launcher::suspend() {
+  signal_all(SIGSTOP);
+  kill(getpid(), SIGSTOP);  // SIGCONT, which wakes us, is passed on
+}
+
+void Launcher::on_timer() {
+  if (phase_ == Phase::kEnding) return kill_rest();
+  if (phase_ == Phase::kRunning) {
+    for (const auto& child : children_) {
+      if (child->running()) output_.say(fmt::format("{} did not end by itself after the last worker: stopping it", child->who()));
+    }
+  }
+  end_rest();
+}
+
+void Launcher::set_phase(Phase next) {
+  assert(next > phase_);
+  phase_ = next;
+}
+
+void Launcher::end_rest() {
+  set_phase(Phase::kEnding);
+  signal_all(SIGTERM);
+  signal_all(SIGCONT);  // a stopped one hears SIGTERM only then
+  arm_timer(kGraceMs);
+}
+
+void Launcher::kill_rest() {
+  if (phase_ != Phase::kKilling) set_phase(Phase::kKilling);
+  signal_all(SIGKILL);
+}
+
+void Launcher::signal_all(int number) {
+  for (const auto& child : children_) {
+    if (child->running()) child->signal(number);
+  }
+}
+
+void Launcher::arm_timer(uint64_t milliseconds) {
+  uv_timer_start(&timer_, [](uv_timer_t* timer) { static_cast<Launcher*>(timer->data)->on_timer(); }, milliseconds, 0);
+}
+
+bool Launcher::workers_running() const {
+  return std::ranges::any_of(children_, [](const auto& child) { return child->running() && !child->process().server; });
+}
+
+int Launcher::conclude() {
+  if (start_error_ != 0) return 126;
+  if (interrupted_by_ != 0 && any_failed_) {
+    if (interrupted_by_ != SIGPIPE) output_.say(fmt::format("interrupted by SIG{}", sigabbrev_np(interrupted_by_)));
+    ::signal(interrupted_by_, SIG_DFL);
+    raise(interrupted_by_);
+  }
+  if (failed_.empty()) return 0;
+  const auto killed = std::ranges::find_if(failed_, [](const Child* child) { return child->ending()->signal != 0; });
+  const Child& culprit = killed != failed_.end() ? **killed : *failed_.front();
+  output_.say(fmt::format("{} {}", culprit.who(), describe(*culprit.ending())));
+  return culprit.ending()->exit_status();
+}
+
+}  // namespace mv::tools

@@ -1,0 +1,74 @@
+#pragma once
+// Starts the processes of a run, and stays until the last of them has ended.
+
+#include <uv.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "run/child.hpp"
+#include "run/options.hpp"
+#include "run/output.hpp"
+
+namespace mv::tools {
+
+class Launcher {
+ public:
+  explicit Launcher(const RunOptions& options);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  /// The exit status: 0 if all workers ended with 0, else that of the process that failed first. Does not return
+  /// when a signal ended the run: the launcher then dies of it, so that a shell's loop around it ends, too.
+  int run();
+
+ private:
+  enum class Phase {
+    kRunning,
+    kInterrupted,  ///< a signal was passed on to the workers: they may clean up
+    kEnding,       ///< SIGTERM went to those that are left
+    kKilling,      ///< SIGKILL did
+  };
+
+  void watch_signals();
+  void start_guard();
+  void start_processes();
+  void tell_guard(char sign, pid_t group);
+
+  void on_exited(Child& child);
+  void on_closed(Child& child);
+  void on_signal(int number);
+  void suspend();
+  void on_timer();
+
+  void set_phase(Phase next);
+  void settle();
+  void end_rest();
+  void kill_rest();
+  void signal_all(int number);
+  void arm_timer(uint64_t milliseconds);
+  bool workers_running() const;
+  int conclude();
+
+  RunOptions options_;
+  Output output_;
+  std::string self_;
+  uv_loop_t loop_{};
+  uv_timer_t timer_{};   ///< until the next, harsher step
+  uv_timer_t settle_{};  ///< after the first failure
+  std::vector<std::unique_ptr<uv_signal_t>> signals_;
+  uv_process_t guard_{};
+  int guard_fd_ = -1;
+  std::vector<std::unique_ptr<Child>> children_;
+  std::vector<const Child*> failed_;  ///< of their own accord, in the order in which we heard of it
+  bool any_failed_ = false;           ///< those that were told to end included
+  Phase phase_ = Phase::kRunning;
+  int interrupted_by_ = 0;
+  int start_error_ = 0;
+  size_t open_ = 0;  ///< children that are not closed
+};
+
+}  // namespace mv::tools

@@ -1,0 +1,96 @@
+#include "run/options.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace mv::tools {
+namespace {
+
+constexpr int kMostProcesses = 4096;
+
+/// Fields of mv_init_options that make sense for all processes of a run alike.
+constexpr std::array kSettings = {"bind",       "faults",         "gate_timeout_ms", "heartbeat_timeout_ms",
+                                  "inflight_bytes", "init_timeout_ms", "io",         "log_level",
+                                  "sync",       "timeout_ms"};
+constexpr std::array kOwnSettings = {"listen_fd", "master", "nodes", "rank", "role", "secret"};
+
+bool is_program(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+/// Whether execvp() will find the program. Asked beforehand, so that a mistyped name is one message instead of one a worker.
+bool can_be_run(const std::string& program) {
+  if (program.find('/') != std::string::npos) return is_program(program);
+  const char* path = std::getenv("PATH");
+  std::string_view folders = path != nullptr ? path : "/bin:/usr/bin";
+  while (true) {
+    const size_t colon = folders.find(':');
+    const std::string_view folder = folders.substr(0, colon);
+    if (is_program(fmt::format("{}/{}", folder.empty() ? "." : folder, program))) return true;
+    if (colon == std::string_view::npos) return false;
+    folders.remove_prefix(colon + 1);
+  }
+}
+
+}  // namespace
+
+std::vector<Command> split_commands(const std::vector<std::string>& words) {
+  std::vector<Command> commands(1);
+  for (const std::string& word : words) {
+    if (word == "---") {
+      commands.emplace_back();
+    } else {
+      commands.back().push_back(word);
+    }
+  }
+  if (std::ranges::any_of(commands, &Command::empty)) {
+    throw UsageError{"there is no command: put it after --, as in `polyverso run -n 4 -- python3 train.py`; "
+                     "--- stands between the commands of different workers"};
+  }
+  return commands;
+}
+
+std::map<std::string, std::string> parse_settings(const std::vector<std::string>& words) {
+  std::map<std::string, std::string> settings;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos || equals == 0) throw UsageError{fmt::format("--set {}: expected key=value", word)};
+    const std::string key = word.substr(0, equals);
+    if (std::ranges::find(kOwnSettings, key) != kOwnSettings.end()) {
+      throw UsageError{fmt::format("--set {}: `polyverso run` itself decides {} for each process", word, key)};
+    }
+    if (std::ranges::find(kSettings, key) == kSettings.end()) {
+      throw UsageError{fmt::format("--set {}: there is no setting {}; the settings are {}", word, key, fmt::join(kSettings, ", "))};
+    }
+    settings[key] = word.substr(equals + 1);
+  }
+  return settings;
+}
+
+void check(RunOptions& options) {
+  const int commands = static_cast<int>(options.commands.size());
+  if (options.workers == 0) options.workers = commands;
+  if (options.workers < 1) throw UsageError{fmt::format("-n {}: there must be at least one worker", options.workers)};
+  if (options.servers < 0) throw UsageError{fmt::format("--servers {}: it can't be negative", options.servers)};
+  if (options.workers > kMostProcesses || options.servers > kMostProcesses) {
+    throw UsageError{fmt::format("at most {} workers and {} servers can be started on one machine", kMostProcesses, kMostProcesses)};
+  }
+  if (commands != 1 && commands != options.workers) {
+    throw UsageError{fmt::format("-n {}, but {} commands: give one command for all workers, or one for each, separated by ---",
+                                 options.workers, commands)};
+  }
+  for (const Command& command : options.commands) {
+    if (!can_be_run(command[0])) throw UsageError{fmt::format("can't run \"{}\": there is no such program", command[0])};
+  }
+}
+
+}  // namespace mv::tools

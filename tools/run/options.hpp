@@ -1,0 +1,36 @@
+#pragma once
+// What `polyverso run` was asked to do.
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mv::tools {
+
+using Command = std::vector<std::string>;
+
+struct RunOptions {
+  int workers = 0;  ///< 0: as many as there are commands
+  int servers = 0;  ///< processes that only serve; 0: every worker is a server too
+  bool sync = false;
+  bool color = true;
+  bool verbose = false;
+  std::map<std::string, std::string> settings;  ///< mv_init_options fields, by name
+  std::vector<Command> commands;                ///< one for all workers, or one for each
+};
+
+/// An error in what the user typed: printed as a sentence, exit status 2.
+struct UsageError {
+  std::string text;
+};
+
+/// Cuts "A a --- B b" into commands. Throws UsageError if one is empty.
+std::vector<Command> split_commands(const std::vector<std::string>& words);
+
+/// Reads "key=value" words of --set. Throws UsageError for an unknown key, or one that the launcher itself decides.
+std::map<std::string, std::string> parse_settings(const std::vector<std::string>& words);
+
+/// Fills in the number of workers and checks that every worker has a command that exists. Throws UsageError.
+void check(RunOptions& options);
+
+}  // namespace mv::tools

@@ -1,0 +1,85 @@
+#include "run/output.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace mv::tools {
+namespace {
+
+constexpr std::string_view kEraseLine = "\x1b[K";
+constexpr std::array kColors = {36, 33, 32, 35, 34, 31, 96, 93, 92, 95, 94, 91};
+
+bool is_terminal(int fd) {
+  const char* term = std::getenv("TERM");
+  return isatty(fd) && term != nullptr && std::strcmp(term, "dumb") != 0;
+}
+
+bool wants_color(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return is_terminal(fd) && (no_color == nullptr || *no_color == '\0');
+}
+
+}  // namespace
+
+Output::Output(bool color)
+    : out_{STDOUT_FILENO, is_terminal(STDOUT_FILENO), color && wants_color(STDOUT_FILENO)},
+      err_{STDERR_FILENO, is_terminal(STDERR_FILENO), color && wants_color(STDERR_FILENO)} {}
+
+std::string Output::prefix(Channel channel, std::string_view label, int color) const {
+  const Sink& sink = channel == Channel::kOut ? out_ : err_;
+  if (!sink.color || color < 0) return fmt::format("[{}] ", label);
+  return fmt::format("\x1b[{}m[{}]\x1b[0m ", kColors[static_cast<size_t>(color) % kColors.size()], label);
+}
+
+void Output::append(Channel channel, std::string_view prefix, std::string_view text, char end) {
+  if (progress_shown_ && sink(channel).terminal) pending_ += kEraseLine;
+  pending_ += prefix;
+  pending_ += text;
+  pending_ += end;
+  if (sink(channel).terminal) progress_shown_ = end == '\r';
+}
+
+void Output::feed(Channel channel, std::string_view prefix, LineSplitter& splitter, std::string_view bytes) {
+  splitter.feed(bytes, [&](std::string_view text, LineSplitter::End end) {
+    append(channel, prefix, text, end == LineSplitter::End::kReturn ? '\r' : '\n');
+  });
+  if (sink(channel).terminal && !splitter.progress().empty()) append(channel, prefix, splitter.progress(), '\r');
+  flush(channel);
+}
+
+void Output::finish(Channel channel, std::string_view prefix, LineSplitter& splitter) {
+  splitter.finish([&](std::string_view text, LineSplitter::End) { append(channel, prefix, text, '\n'); });
+  flush(channel);
+}
+
+void Output::say(std::string_view text) {
+  append(Channel::kErr, "polyverso run: ", text, '\n');
+  flush(Channel::kErr);
+}
+
+void Output::flush(Channel channel) {
+  // Blocks while nobody reads: the processes' pipes fill up behind it, and they wait as they would without a launcher.
+  std::string_view rest = pending_;
+  Sink& to = sink(channel);
+  while (!rest.empty() && !to.broken) {
+    const ssize_t written = write(to.fd, rest.data(), rest.size());
+    if (written >= 0) {
+      rest.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {
+      pollfd ready{to.fd, POLLOUT, 0};
+      poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      to.broken = true;
+    }
+  }
+  pending_.clear();
+}
+
+}  // namespace mv::tools

@@ -1,0 +1,109 @@
+#include "run/plan.hpp"
+
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace mv::tools {
+namespace {
+
+constexpr std::string_view kPrefix = "POLYVERSO_";
+
+[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+/// 32 random bytes in hexadecimal.
+std::string make_secret() {
+  std::array<unsigned char, 32> bytes;
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) fail("getrandom");
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::string variable(std::string_view setting) {
+  std::string name(kPrefix);
+  for (const char c : setting) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+using Environment = std::map<std::string, std::string>;
+
+/// The launcher's own environment, without a place in some other run.
+Environment inherited_environment() {
+  Environment environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  for (const char* own : {"listen_fd", "master", "nodes", "rank", "role", "secret"}) environment.erase(variable(own));
+  return environment;
+}
+
+std::vector<std::string> flat(const Environment& environment) {
+  std::vector<std::string> entries;
+  for (const auto& [key, value] : environment) entries.push_back(fmt::format("{}={}", key, value));
+  return entries;
+}
+
+}  // namespace
+
+MasterSocket open_master_socket() {
+  MasterSocket socket{.fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  if (socket.fd < 0) fail("socket");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (bind(socket.fd, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(socket.fd, SOMAXCONN) != 0 ||
+      getsockname(socket.fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    fail("listening on 127.0.0.1");
+  }
+  socket.port = ntohs(address.sin_port);
+  return socket;
+}
+
+std::vector<Process> plan(const RunOptions& options, int master_port, const std::string& self) {
+  Environment common = inherited_environment();
+  for (const auto& [key, value] : options.settings) common[variable(key)] = value;
+  if (options.sync) common[variable("sync")] = "1";
+  common[variable("master")] = fmt::format("127.0.0.1:{}", master_port);
+  common[variable("nodes")] = std::to_string(options.workers + options.servers);
+  common[variable("secret")] = make_secret();
+  common.emplace("PYTHONUNBUFFERED", "1");  // Python holds back whole pages of output when it writes to a pipe
+
+  std::vector<Process> processes;
+  for (int rank = 0; rank < options.workers + options.servers; ++rank) {
+    Process process;
+    process.rank = rank;
+    process.server = rank >= options.workers;
+    const int id = process.server ? rank - options.workers : rank;
+    process.label = fmt::format("{}{}", process.server ? 's' : 'w', id);
+    process.name = fmt::format("{} {}", process.server ? "server" : "worker", id);
+    Environment environment = common;
+    environment[variable("rank")] = std::to_string(rank);
+    if (rank == 0) environment[variable("listen_fd")] = std::to_string(kMasterSocketFd);
+    if (process.server) {
+      process.command = {self, "server"};
+      environment[variable("role")] = "server";
+    } else {
+      process.command = options.commands.size() == 1 ? options.commands[0] : options.commands[static_cast<size_t>(id)];
+      environment[variable("role")] = options.servers > 0 ? "worker" : "all";
+    }
+    process.environment = flat(environment);
+    processes.push_back(std::move(process));
+  }
+  return processes;
+}
+
+}  // namespace mv::tools

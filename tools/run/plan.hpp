@@ -1,0 +1,35 @@
+#pragma once
+// Which processes a run consists of, and what each is told.
+
+#include <string>
+#include <vector>
+
+#include "run/options.hpp"
+
+namespace mv::tools {
+
+struct Process {
+  std::string label;         ///< in front of its lines: "w0", "s1"
+  std::string name;          ///< in messages: "worker 0", "server 1"
+  int rank = 0;
+  bool server = false;
+  Command command;
+  std::vector<std::string> environment;  ///< all of it, "KEY=value"
+};
+
+/// A socket of 127.0.0.1 that listens already, so that no process can come before the master, and no port is guessed.
+struct MasterSocket {
+  int fd = -1;
+  int port = 0;
+};
+
+/// Opens it on any free port, closed on exec. Throws std::system_error.
+MasterSocket open_master_socket();
+
+/// Where rank 0 finds that socket.
+inline constexpr int kMasterSocketFd = 3;
+
+/// Workers have the first ranks, so that rank 0, the master, is worker 0; servers follow. `self` is this program's path.
+std::vector<Process> plan(const RunOptions& options, int master_port, const std::string& self);
+
+}  // namespace mv::tools

@@ -1,0 +1,62 @@
+#include "server.hpp"
+
+#include <polyverso/polyverso.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace mv::tools {
+namespace {
+
+int fail(const char* doing) {
+  fmt::print(stderr, "polyverso server: {}: {}\n", doing, mv_last_error());
+  return 1;
+}
+
+/// One line, so that a trailing newline is not part of it.
+bool read_secret(const std::string& path, std::string& secret) {
+  std::ifstream file(path);
+  return std::getline(file, secret) && !secret.empty();
+}
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+}  // namespace
+
+int run_server(const ServerOptions& options) {
+  std::string secret;
+  if (!options.secret_file.empty() && !read_secret(options.secret_file, secret)) {
+    fmt::print(stderr, "polyverso server: --secret-file {}: there is no secret in it, or it can't be read\n", options.secret_file);
+    return 1;
+  }
+  const std::string text = fmt::format("{}", fmt::join(options.settings, "; "));
+  mv_init_options init = MV_INIT_OPTIONS_INIT;
+  init.role = MV_ROLE_SERVER;
+  init.text = or_null(text);
+  init.master = or_null(options.master);
+  init.bind = or_null(options.bind);
+  init.secret = or_null(secret);
+  init.nodes = options.nodes;
+  init.rank = options.rank;
+  if (mv_init(&init) != MV_OK) return fail("can't join");
+
+  int64_t server_id = 0, servers = 0, rank = 0, size = 0;
+  mv_server_id(0, &server_id);
+  mv_num_servers(0, &servers);
+  mv_rank(0, &rank);
+  mv_size(0, &size);
+  const char* level = std::getenv("POLYVERSO_LOG_LEVEL");
+  if (level == nullptr || std::string_view("info debug trace 0 1 2").find(level) != std::string_view::npos) {
+    fmt::print(stderr, "polyverso server: serving as server {} of {} (rank {} of {}, pid {})\n", server_id, servers, rank, size, getpid());
+  }
+  // Serves until every worker has finished or is lost.
+  if (mv_shutdown(0) != MV_OK) return fail("while serving");
+  return 0;
+}
+
+}  // namespace mv::tools

@@ -1,0 +1,93 @@
+"""Softmax regression on handwritten digits: one worker, in Python. train.pl and train.lua are its twins.
+
+    polyverso run -n 3 -- python3 examples/digits/train.py
+
+Alone it trains on all images; as one of n workers on every n-th one. All share one table of 65 x 10 weights.
+"""
+
+import argparse
+import gzip
+import pathlib
+import time
+
+import multiverso as mv
+import numpy as np
+from polyverso import capi
+
+PIXELS, DIGITS = 64, 10
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
+
+
+def read_digits():
+    """(inputs, labels) for training, and the same for testing; an input is 64 pixels of 0 .. 1 and a constant 1."""
+    with gzip.open(DATA, "rt") as file:
+        numbers = np.loadtxt(file, delimiter=",")
+    inputs = np.hstack([numbers[:, :PIXELS] / 16, np.ones((len(numbers), 1))])
+    labels = numbers[:, PIXELS].astype(int)
+    test = np.arange(len(numbers)) % 4 == 3
+    return inputs[~test], labels[~test], inputs[test], labels[test]
+
+
+def probabilities(weights, inputs):
+    scores = inputs @ weights
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+def gradient(weights, inputs, labels):
+    """Of the summed cross entropy."""
+    errors = probabilities(weights, inputs)
+    errors[np.arange(len(labels)), labels] -= 1
+    return inputs.T @ errors
+
+
+def loss(weights, inputs, labels):
+    return -np.log(probabilities(weights, inputs)[np.arange(len(labels)), labels]).mean()
+
+
+def accuracy(weights, inputs, labels):
+    return ((inputs @ weights).argmax(axis=1) == labels).mean()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--rate", type=float, default=2.0, help="learning rate")
+    parser.add_argument("--report", type=int, default=5, help="epochs between two progress lines of worker 0")
+    parser.add_argument("--save", type=pathlib.Path, help="folder for the weights as this worker sees them at the end")
+    options = parser.parse_args()
+
+    train_inputs, train_labels, test_inputs, test_labels = read_digits()
+    mv.init()  # sync or async, as the launcher says
+    table = mv.MatrixTableHandler(PIXELS + 1, DIGITS)
+    inputs = train_inputs[mv.worker_id() :: mv.workers_num()]
+    labels = train_labels[mv.worker_id() :: mv.workers_num()]
+    step = -options.rate / len(train_labels)
+
+    mv.barrier()
+    begun = time.monotonic()
+    for epoch in range(options.epochs):
+        weights = table.get()
+        if mv.is_master_worker() and epoch % options.report == 0:
+            print(
+                f"epoch {epoch} loss {loss(weights, train_inputs, train_labels):.4f}"
+                f" accuracy {accuracy(weights, test_inputs, test_labels):.4f} seconds {time.monotonic() - begun:.3f}",
+                flush=True,
+            )
+        table.add(step * gradient(weights, inputs, labels))
+
+    mv.barrier()  # all adds of all workers are in the table
+    weights = table.get()
+    if options.save:
+        # Nine digits tell any two float32 values apart.
+        (options.save / f"weights-{mv.worker_id()}.txt").write_text("".join(f"{value:.9g}\n" for value in weights.ravel()))
+    if mv.is_master_worker():
+        # One worker alone: a get would count in sync mode's rounds, a peek does not.
+        final = np.empty_like(weights)
+        capi.mv_table_peek(capi.mv_table_open(0, "table-0"), final)
+        print(f"final accuracy {accuracy(final, test_inputs, test_labels):.4f} seconds {time.monotonic() - begun:.3f}", flush=True)
+    mv.shutdown()
+
+
+if __name__ == "__main__":
+    main()

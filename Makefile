@@ -22,7 +22,7 @@ deps: ## Installs the Debian packages that are missing, as root or with sudo
 	@tools/make/deps.sh build
 
 demo: deps build ## Trains digits with a Perl, a Python and a Lua worker on one table
-	@tools/make/demo.sh
+	@. build/activate && python3 examples/digits/demo.py
 
 test: deps ## Runs every test of every language, then the core under ASan+UBSan and TSan
 	@tools/make/test.sh release asan tsan

@@ -1,0 +1,62 @@
+#!/bin/bash
+# Installs the build tree into a scratch prefix and uses it as a stranger would: a C program by way of pkg-config and by way
+# of find_package, the command, and every language, each with nothing but the installed tree.
+#   install_test.sh BUILD LIBDIR [PYTHON PYTHON_DIR PERL_DIR]
+set -euo pipefail
+build=$1 libdir=$2
+here=$(cd "$(dirname "$0")" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+prefix=$scratch/prefix
+
+# Nothing of an activated build tree may help.
+unset LD_LIBRARY_PATH PYTHONPATH PERL5LIB LUA_PATH LUA_CPATH LUA_PATH_5_4 LUA_CPATH_5_4 PKG_CONFIG_PATH CMAKE_PREFIX_PATH
+unset "${!POLYVERSO_@}"
+
+step() { echo "-- $*"; }
+expect() { # EXPECTED COMMAND...
+  local expected=$1 got
+  shift
+  got=$("$@")
+  [ "$got" = "$expected" ] || { echo "$*: printed \"$got\", not \"$expected\"" >&2; exit 1; }
+}
+
+step "cmake --install, and the whole moved elsewhere"
+cmake --install "$build" --prefix "$scratch/first" >"$scratch/install.log" || { cat "$scratch/install.log" >&2; exit 1; }
+mv "$scratch/first" "$prefix"
+version=$(PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig pkg-config --modversion polyverso)
+
+step "a C program by way of pkg-config"
+read -ra flags < <(PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig pkg-config --cflags --libs polyverso)
+cc -std=c99 -Wall -Wextra -Werror -o "$scratch/client" "$here/consumer/client.c" "${flags[@]}"
+expect "$version: 2 2 2" env LD_LIBRARY_PATH="$prefix/$libdir" "$scratch/client"
+
+step "a C program by way of find_package(polyverso CONFIG)"
+cmake -G Ninja -S "$here/consumer" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/configure.log" ||
+  { cat "$scratch/configure.log" >&2; exit 1; }
+cmake --build "$scratch/consumer" >"$scratch/build.log" || { cat "$scratch/build.log" >&2; exit 1; }
+expect "$version: 2 2 2" "$scratch/consumer/client"
+
+step "the command, running that program as a cluster of two"
+"$prefix/bin/polyverso" run -n 2 -- "$scratch/consumer/client" >"$scratch/run.log" || { cat "$scratch/run.log" >&2; exit 1; }
+
+[ $# -gt 2 ] || exit 0
+python=$3 python_dir=$4 perl_dir=$5
+
+step "Python"
+expect "$version" env PYTHONPATH="$prefix/$python_dir" "$python" -c '
+import multiverso, polyverso
+with polyverso.init() as node: print(polyverso.capi.mv_version_text())'
+
+step "Perl"
+expect "$version" env PERL5LIB="$prefix/$perl_dir" perl -we '
+use Polyverso; Polyverso->init; print Polyverso::mv_version_text(); Polyverso::mv_shutdown(0)'
+
+for lua in lua5.1 luajit lua5.4; do
+  step "$lua"
+  abi=${lua#lua}
+  abi=${abi/jit/5.1}
+  expect "$version" env LUA_PATH="$prefix/share/lua/$abi/?.lua;$prefix/share/lua/$abi/?/init.lua" \
+    LUA_CPATH="$prefix/lib/lua/$abi/?.so" "$lua" -e '
+local mv = require "polyverso"; mv.mv_init(); io.write(mv.mv_version_text()); mv.mv_shutdown(0)'
+done

@@ -16,11 +16,11 @@ NUMBERS = BASE | {"math"}
 TENSORS = NUMBERS | {"tensor"}
 WIRE = TENSORS | {"wire"}
 STORAGE = WIRE | {"table", "codec"}
-ENGINE = STORAGE | {"engine"}  # what all engines have in common
-RPC = ENGINE | {"engine/rpc"}
+RPC = STORAGE | {"engine/rpc"}
 CLUSTER = RPC | {"engine/cluster"}
 PS = CLUSTER | {"engine/ps"}
 ROADS = {"io/inproc", "io/shm", "io/tcp", "io/faulty"}
+ENGINES = PS | {"engine/kvstore", "engine/collective", "engine/gossip"}  # and "engine" itself: one node's engines together
 LOOP = BASE | {"wire", "io/loop"}  # and "io" itself: what all roads have in common
 
 DOORS = {
@@ -30,13 +30,13 @@ DOORS = {
     "wire": TENSORS,
     "table": WIRE,
     "codec": WIRE,
-    "engine": STORAGE,
-    "engine/rpc": ENGINE,
+    "engine/rpc": STORAGE,
     "engine/cluster": RPC,
     "engine/ps": CLUSTER,
     "engine/kvstore": PS,
     "engine/collective": PS,
     "engine/gossip": PS,
+    "engine": ENGINES,
     "io/loop": BASE | {"wire"},
     "io": LOOP,
     **{road: LOOP | {"io"} for road in ROADS},

@@ -1,0 +1,135 @@
+-- Softmax regression on handwritten digits: one worker, in plain Lua (5.1, LuaJIT, 5.4). train.py and train.pl are its twins.
+--
+--     polyverso run -n 3 -- luajit examples/digits/train.lua [--epochs 300] [--rate 2] [--report 5] [--save FOLDER]
+--
+-- Alone it trains on all images; as one of n workers on every n-th one. All share one table of 65 x 10 weights.
+
+local mv = require("multiverso")
+local pv = require("polyverso")
+
+local PIXELS, DIGITS = 64, 10
+local DATA = (arg[0]:match("^(.*/)") or "./") .. "../../data/digits.csv.gz"
+
+-- An image is {inputs, label}; its inputs are 64 pixels of 0 .. 1 and a constant 1.
+local function read_digits()
+  local train, test = {}, {}
+  local file = assert(io.popen("gzip -dc '" .. DATA .. "'"))
+  local count = 0
+  for line in file:lines() do
+    local image = {inputs = {}}
+    for number in line:gmatch("%d+") do
+      local at = #image.inputs + 1
+      if at <= PIXELS then image.inputs[at] = tonumber(number) / 16 else image.label = tonumber(number) break end
+    end
+    image.inputs[PIXELS + 1] = 1
+    table.insert(count % 4 == 3 and test or train, image)
+    count = count + 1
+  end
+  file:close()
+  assert(count > 0, "there are no images in " .. DATA)
+  return train, test
+end
+
+-- Weights and gradients are flat, row by row: input i and digit d at (i - 1) * DIGITS + d.
+local function scores_of(weights, inputs, scores)
+  for d = 1, DIGITS do scores[d] = 0 end
+  for i = 1, PIXELS + 1 do
+    local value, row = inputs[i], (i - 1) * DIGITS
+    if value ~= 0 then
+      for d = 1, DIGITS do scores[d] = scores[d] + value * weights[row + d] end
+    end
+  end
+  return scores
+end
+
+local function softmax(scores)
+  local highest, sum = math.max(unpack and unpack(scores) or table.unpack(scores)), 0
+  for d = 1, DIGITS do
+    scores[d] = math.exp(scores[d] - highest)
+    sum = sum + scores[d]
+  end
+  for d = 1, DIGITS do scores[d] = scores[d] / sum end
+  return scores
+end
+
+-- `scale` times the gradient of the summed cross entropy.
+local function gradient(weights, images, scale)
+  local sums, errors = {}, {}
+  for k = 1, (PIXELS + 1) * DIGITS do sums[k] = 0 end
+  for _, image in ipairs(images) do
+    softmax(scores_of(weights, image.inputs, errors))
+    errors[image.label + 1] = errors[image.label + 1] - 1
+    for i = 1, PIXELS + 1 do
+      local value, row = scale * image.inputs[i], (i - 1) * DIGITS
+      if value ~= 0 then
+        for d = 1, DIGITS do sums[row + d] = sums[row + d] + value * errors[d] end
+      end
+    end
+  end
+  return sums
+end
+
+local function loss(weights, images)
+  local sum, scores = 0, {}
+  for _, image in ipairs(images) do
+    sum = sum - math.log(softmax(scores_of(weights, image.inputs, scores))[image.label + 1])
+  end
+  return sum / #images
+end
+
+local function accuracy(weights, images)
+  local right, scores = 0, {}
+  for _, image in ipairs(images) do
+    scores_of(weights, image.inputs, scores)
+    local best = 1
+    for d = 2, DIGITS do
+      if scores[d] > scores[best] then best = d end
+    end
+    if best == image.label + 1 then right = right + 1 end
+  end
+  return right / #images
+end
+
+local function say(...)
+  io.write(string.format(...), "\n")
+  io.flush()
+end
+
+local options = {epochs = 300, rate = 2, report = 5}
+for i = 1, #arg, 2 do
+  local key = arg[i]:match("^%-%-(%a+)$")
+  assert(key and arg[i + 1], "usage: train.lua [--epochs N] [--rate R] [--report N] [--save FOLDER]")
+  options[key] = key == "save" and arg[i + 1] or tonumber(arg[i + 1])
+end
+
+local train, test = read_digits()
+mv.init() -- sync or async, as the launcher says
+local weights_table = mv.MatrixTableHandler:new(PIXELS + 1, DIGITS)
+local mine = {}
+for k = mv.worker_id() + 1, #train, mv.num_workers() do mine[#mine + 1] = train[k] end
+local is_master = mv.worker_id() == 0
+
+mv.barrier()
+local begun = os.time() -- plain Lua has no finer clock for the time of day
+for epoch = 0, options.epochs - 1 do
+  local weights = weights_table:get()
+  if is_master and epoch % options.report == 0 then
+    say("epoch %d loss %.4f accuracy %.4f seconds %.3f", epoch, loss(weights, train), accuracy(weights, test), os.time() - begun)
+  end
+  weights_table:add(gradient(weights, mine, -options.rate / #train))
+end
+
+mv.barrier() -- all adds of all workers are in the table
+local weights = weights_table:get()
+if options.save then
+  -- Nine digits tell any two float32 values apart.
+  local file = assert(io.open(("%s/weights-%d.txt"):format(options.save, mv.worker_id()), "w"))
+  for k = 1, #weights do file:write(("%.9g\n"):format(weights[k])) end
+  file:close()
+end
+if is_master then
+  -- One worker alone: a get would count in sync mode's rounds, a peek does not.
+  local final = pv.mv_table_peek(pv.mv_table_open(0, "table-0"))
+  say("final accuracy %.4f seconds %.3f", accuracy(final, test), os.time() - begun)
+end
+mv.shutdown()

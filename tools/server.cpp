@@ -3,9 +3,11 @@
 #include <polyverso/polyverso.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
-#include <iostream>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,6 +24,18 @@ int fail(const char* doing) {
 bool read_secret(const std::string& path, std::string& secret) {
   std::ifstream file(path);
   return std::getline(file, secret) && !secret.empty();
+}
+
+/// Whether the log level, as the library reads it, is info or lower; its default is higher.
+bool wants_info(const ServerOptions& options) {
+  const char* told = std::getenv("POLYVERSO_LOG_LEVEL");
+  std::string level = told != nullptr ? told : "";
+  constexpr std::string_view kKey = "log_level=";
+  for (const std::string& setting : options.settings) {
+    if (setting.starts_with(kKey)) level = setting.substr(kKey.size());
+  }
+  constexpr std::array<std::string_view, 6> kTalkative = {"trace", "debug", "info", "0", "1", "2"};
+  return std::ranges::find(kTalkative, level) != kTalkative.end();
 }
 
 const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
@@ -50,8 +64,7 @@ int run_server(const ServerOptions& options) {
   mv_num_servers(0, &servers);
   mv_rank(0, &rank);
   mv_size(0, &size);
-  const char* level = std::getenv("POLYVERSO_LOG_LEVEL");
-  if (level == nullptr || std::string_view("info debug trace 0 1 2").find(level) != std::string_view::npos) {
+  if (wants_info(options)) {
     fmt::print(stderr, "polyverso server: serving as server {} of {} (rank {} of {}, pid {})\n", server_id, servers, rank, size, getpid());
   }
   // Serves until every worker has finished or is lost.

@@ -32,6 +32,7 @@ class Payload {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
+  bool is_lent() const { return keep_ == nullptr; }
 
   /// Copies lent bytes; nothing refers to the lender's memory afterwards.
   void make_owned() {

@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "node/settings.hpp"
+#include "table/spec.hpp"
 
 namespace mv::node {
 
@@ -64,13 +65,7 @@ struct Identity {
   bool sync = false;
 };
 
-struct TableSpec {
-  std::string name;
-  int32_t kind = MV_ARRAY;
-  mv_dtype dtype = MV_F32;
-  uint64_t rows = 0, cols = 1;
-  uint32_t flags = 0;
-};
+using TableSpec = table::Spec;
 
 struct TableInfo {
   TableSpec spec;

@@ -38,24 +38,36 @@ base::Result<const Message*> read_header(std::span<const std::byte> bytes) {
   return message;
 }
 
-base::Frame FrameBuilder::finish(flatbuffers::Offset<Message> message, base::PayloadRef payload) {
-  const size_t bytes = payload ? payload->size() : 0;
-  if (bytes <= kSmallPayloadBytes) return finish(message, payload ? payload->bytes() : std::span<const std::byte>{});
-  base::Frame frame = finish(message, std::span<const std::byte>{});
-  const uint64_t announced = bytes;
-  std::memcpy(frame.head.data() + offsetof(RawPrefix, payload_bytes), &announced, sizeof announced);
-  frame.tail = std::move(payload);
-  return frame;
+void stamp(base::Frame& frame, uint64_t seq, uint64_t done) {
+  auto* message = flatbuffers::GetMutableRoot<Message>(frame.head.data() + kPrefixBytes);
+  message->mutate_seq(seq);
+  message->mutate_done(done);
 }
 
-base::Frame FrameBuilder::finish(flatbuffers::Offset<Message> message, std::span<const std::byte> payload) {
+flatbuffers::Offset<Message> FrameBuilder::message(Body kind, flatbuffers::Offset<void> body, const base::Status& status) {
+  const auto text = status.ok() ? flatbuffers::Offset<flatbuffers::String>() : fbb_.CreateString(status.text());
+  fbb_.ForceDefaults(true);  // stamp() can only change fields that are there
+  const auto message = CreateMessage(fbb_, 0, 0, status.code(), text, kind, body);
+  fbb_.ForceDefaults(false);
+  return message;
+}
+
+base::Frame FrameBuilder::answer(const base::Status& status) {
+  return assemble(message(Body::Reply, CreateReply(fbb_).Union(), status), nullptr);
+}
+
+base::Frame FrameBuilder::assemble(flatbuffers::Offset<Message> message, const base::PayloadRef& payload) {
   fbb_.Finish(message);
-  const RawPrefix prefix{kFrameMagic, fbb_.GetSize(), payload.size()};
+  const size_t bytes = payload ? payload->size() : 0;
+  const size_t inline_bytes = bytes <= kSmallPayloadBytes ? bytes : 0;
+  const RawPrefix prefix{kFrameMagic, fbb_.GetSize(), bytes};
+  const size_t header_end = kPrefixBytes + padded(prefix.header_bytes);
   base::Frame frame;
-  frame.head.resize(kPrefixBytes + padded(prefix.header_bytes) + padded(payload.size()));  // zeroed: padding is defined
+  frame.head.resize(header_end + padded(inline_bytes));  // zeroed: the padding is defined
   std::memcpy(frame.head.data(), &prefix, sizeof prefix);
   std::memcpy(frame.head.data() + kPrefixBytes, fbb_.GetBufferPointer(), prefix.header_bytes);
-  if (!payload.empty()) std::memcpy(frame.head.data() + kPrefixBytes + padded(prefix.header_bytes), payload.data(), payload.size());
+  if (inline_bytes > 0) std::memcpy(frame.head.data() + header_end, payload->bytes().data(), inline_bytes);
+  if (bytes > inline_bytes) frame.tail = payload;
   fbb_.Clear();
   return frame;
 }

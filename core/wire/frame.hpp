@@ -38,16 +38,26 @@ base::Result<Prefix> read_prefix(std::span<const std::byte> bytes);
 /// Verifies a header (8-byte aligned) and gives access to it. MV_EPROTOCOL if it is not a sound Message with a body.
 base::Result<const Message*> read_header(std::span<const std::byte> bytes);
 
-/// Makes frames: fill fbb(), finish with a Message offset. One per thread; reuses its memory.
+/// Writes the request number and the cumulative acknowledgement into a frame's header; rpc does so at each sending.
+void stamp(base::Frame& frame, uint64_t seq, uint64_t done);
+
+/// Makes frames: build a body in fbb(), then finish() with it. Not thread-safe; reuses its memory.
 class FrameBuilder {
  public:
   flatbuffers::FlatBufferBuilder& fbb() { return fbb_; }
-  /// The frame of the message built in fbb(), which is cleared. Small payloads are copied; a large one is referred to.
-  base::Frame finish(flatbuffers::Offset<Message> message, base::PayloadRef payload = nullptr);
-  /// As finish(), for a payload that is copied behind the header whatever its size.
-  base::Frame finish(flatbuffers::Offset<Message> message, std::span<const std::byte> payload);
+
+  /// A frame with this body. Small payloads are copied behind the header; a large one is referred to.
+  template <typename T>
+  base::Frame finish(Body kind, flatbuffers::Offset<T> body, const base::PayloadRef& payload = nullptr) {
+    return assemble(message(kind, body.Union(), base::Status()), payload);
+  }
+  /// An answer that carries a status.
+  base::Frame answer(const base::Status& status);
 
  private:
+  flatbuffers::Offset<Message> message(Body kind, flatbuffers::Offset<void> body, const base::Status& status);
+  base::Frame assemble(flatbuffers::Offset<Message> message, const base::PayloadRef& payload);
+
   flatbuffers::FlatBufferBuilder fbb_{512};
 };
 

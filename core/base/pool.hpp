@@ -1,0 +1,44 @@
+#pragma once
+// Blocks of memory that are used again: receiving into fresh memory costs five times the copy itself.
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace mv::base {
+
+/// Hands out blocks of one size; a block returns when its last reference goes, on whatever thread. Larger requests are
+/// plain allocations. Any thread.
+class Pool {
+ public:
+  /// @param block_bytes size of a block  @param keep how many unused blocks are kept
+  Pool(size_t block_bytes, size_t keep) : shelf_(std::make_shared<Shelf>(keep)), block_bytes_(block_bytes) {}
+
+  struct Block {
+    std::shared_ptr<std::byte> memory;
+    std::span<std::byte> bytes;
+  };
+  /// `bytes` of memory, 64-byte aligned, uninitialised.
+  Block take(size_t bytes);
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  using Owned = std::unique_ptr<std::byte, Free>;
+  /// Outlives the pool as long as blocks are out.
+  struct Shelf {
+    explicit Shelf(size_t keep) : keep(keep) {}
+    std::mutex mutex;
+    std::vector<Owned> unused;
+    const size_t keep;
+  };
+  static Owned allocate(size_t bytes);
+
+  std::shared_ptr<Shelf> shelf_;
+  const size_t block_bytes_;
+};
+
+}  // namespace mv::base

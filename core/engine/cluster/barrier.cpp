@@ -1,0 +1,80 @@
+#include "engine/cluster/barrier.hpp"
+
+#include <algorithm>
+
+namespace mv::cluster {
+
+void Barrier::enter(const rpc::Asked& asked, base::Nanos now) {
+  const Member* member = view_.find(asked.client);
+  if (member == nullptr || !member->is_worker())
+    return rpc_.fail(asked, base::error(MV_ESTATE, "only workers take part in barriers"));
+  if (const auto untold = untold_.find(asked.client); untold != untold_.end()) {
+    rpc_.fail(asked, untold->second);
+    untold_.erase(untold);
+    return;
+  }
+  waiting_[asked.client].push_back({asked, now});
+  settle();
+}
+
+bool Barrier::withdraw(const rpc::Asked& asked) {
+  auto& mine = waiting_[asked.client];
+  const auto found = std::find_if(mine.begin(), mine.end(), [&](const Waiting& w) { return w.asked == asked; });
+  if (found == mine.end()) return false;
+  mine.erase(found);
+  rpc_.fail(asked, base::error(MV_ETIMEOUT, "barrier: still waiting for {}", missing()));
+  return true;
+}
+
+void Barrier::finished(base::Peer peer) {
+  waiting_.erase(peer);
+  untold_.erase(peer);
+  settle();
+}
+
+void Barrier::lost(base::Peer peer, const base::Status& why) {
+  waiting_.erase(peer);
+  untold_.erase(peer);
+  for (const Member* worker : view_.workers()) {
+    if (worker->state != State::kHere) continue;
+    auto& theirs = waiting_[worker->peer];
+    if (theirs.empty()) untold_.emplace(worker->peer, why);
+    for (const Waiting& waiting : std::exchange(theirs, {})) rpc_.fail(waiting.asked, why);
+  }
+}
+
+void Barrier::settle() {
+  const auto workers = view_.workers();
+  const auto there = [&](const Member* w) { return w->state != State::kHere || !waiting_[w->peer].empty(); };
+  while (std::all_of(workers.begin(), workers.end(), there)) {
+    bool any = false;
+    for (const Member* worker : workers) {
+      auto& theirs = waiting_[worker->peer];
+      if (theirs.empty()) continue;
+      any = true;
+      const rpc::Asked asked = theirs.front().asked;
+      theirs.pop_front();
+      rpc_.answer(asked, builder_.answer({}));
+    }
+    if (!any) return;
+  }
+}
+
+base::Nanos Barrier::waiting_since() const {
+  base::Nanos since = base::kNever;
+  for (const auto& [peer, theirs] : waiting_)
+    if (!theirs.empty()) since = std::min(since, theirs.front().since);
+  return since;
+}
+
+std::string Barrier::missing() const {
+  std::string names;
+  for (const Member* worker : view_.workers()) {
+    const auto theirs = waiting_.find(worker->peer);
+    if (worker->state != State::kHere || (theirs != waiting_.end() && !theirs->second.empty())) continue;
+    names += (names.empty() ? "" : ", ") + view_.name(worker->peer);
+  }
+  return names;
+}
+
+}  // namespace mv::cluster

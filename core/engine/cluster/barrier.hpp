@@ -1,0 +1,47 @@
+#pragma once
+// The master's side of mv_barrier().
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/clock.hpp"
+#include "engine/cluster/view.hpp"
+#include "engine/rpc/server.hpp"
+
+namespace mv::cluster {
+
+/// Answers everyone when every worker that is here has asked. A loss is told to each survivor once, at the barrier in which it
+/// waits or at its next one, so that all of them fail the same number of barriers and stay in step. Loop thread only.
+class Barrier {
+ public:
+  Barrier(rpc::Server& rpc, const View& view) : rpc_(rpc), view_(view) {}
+
+  void enter(const rpc::Asked& asked, base::Nanos now);
+  /// True if the request waited here: it is answered with MV_ETIMEOUT and who is missing.
+  bool withdraw(const rpc::Asked& asked);
+  /// The view has changed: somebody finished, or was lost because of `why`.
+  void finished(base::Peer peer);
+  void lost(base::Peer peer, const base::Status& why);
+
+  /// Since when the first one waits, kNever if nobody does; and for whom.
+  base::Nanos waiting_since() const;
+  std::string missing() const;
+
+ private:
+  struct Waiting {
+    rpc::Asked asked;
+    base::Nanos since;
+  };
+  void settle();
+
+  rpc::Server& rpc_;
+  const View& view_;
+  wire::FrameBuilder builder_;
+  std::map<base::Peer, std::deque<Waiting>> waiting_;  ///< a worker with several threads may wait several times
+  std::map<base::Peer, base::Status> untold_;
+};
+
+}  // namespace mv::cluster

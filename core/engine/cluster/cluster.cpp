@@ -1,0 +1,395 @@
+#include "engine/cluster/cluster.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+
+namespace mv::cluster {
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr base::Nanos kRedialAfter = 50ms;
+/// How long a member waits beyond its own patience for the master's word on who is missing.
+constexpr base::Nanos kLastWord = 2s;
+constexpr base::Nanos kNoticeAfter = 10s;
+
+double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
+}  // namespace
+
+/// Hears the master's answer to Join.
+class Cluster::JoinPending final : public rpc::Pending {
+ public:
+  explicit JoinPending(Cluster& cluster) : cluster_(cluster) {}
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
+    cluster_.joined(status, answer);
+  }
+
+ private:
+  Cluster& cluster_;
+};
+
+Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self)
+    : clock_(clock), link_(link), client_(client), server_(server), owner_(owner), self_(std::move(self)), barrier_(server, view_) {}
+
+void Cluster::start() {
+  const base::Nanos now = clock_.now();
+  give_up_ = base::after(now, self_.init_timeout);
+  last_beat_ = now;
+  next_beat_ = now + interval();
+  if (!self_.is_master) return call_master();
+  master_ = self_.peer;
+  Joiner self;
+  self.member = {0, self_.role, self_.peer, self_.address, self_.host, self_.pid, State::kHere, ""};
+  self.wants_rank = 0;
+  joiners_.push_back(std::move(self));
+  complete_if_all_here();
+}
+
+void Cluster::call_master() { link_.dial(self_.master); }
+
+// ---- the master's part
+
+void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) {
+  switch (request.body_type()) {
+    case wire::Body::Join:
+      return join(asked, *request.body_as_Join());
+    case wire::Body::Barrier:
+      return barrier_.enter(asked, clock_.now());
+    case wire::Body::Leave:
+      return leave_asked(asked);
+    default:
+      return server_.fail(asked, base::error(MV_EPROTOCOL, "not understood: {}", wire::EnumNameBody(request.body_type())));
+  }
+}
+
+base::Status Cluster::check_joiner(const wire::Join& request) const {
+  if (!self_.is_master) return base::error(MV_EDISAGREE, "{} is not the master (rank 0)", self_.address);
+  if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not come together");
+  if (phase_ != Phase::kJoining) return base::error(MV_EDISAGREE, "the cluster of {} is complete already", self_.nodes);
+  if (request.nodes() != self_.nodes)
+    return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
+  if (request.sync() != self_.sync)
+    return base::error(MV_EDISAGREE, "sync={:d} here, but sync={:d} at the master (pid {} on {})", request.sync(), self_.sync, self_.pid, self_.host);
+  if (request.role() == 0 || request.role() > MV_ROLE_ALL) return base::error(MV_EPROTOCOL, "role {}", request.role());
+  if (request.rank() >= static_cast<int64_t>(self_.nodes)) return base::error(MV_EDISAGREE, "rank {} in a cluster of {}", request.rank(), self_.nodes);
+  for (const Joiner& other : joiners_)
+    if (request.rank() >= 0 && other.wants_rank == request.rank())
+      return base::error(MV_EDISAGREE, "rank {} is taken by pid {} on {}", request.rank(), other.member.pid, other.member.host);
+  return {};
+}
+
+void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
+  if (const base::Status wrong = check_joiner(request); !wrong.ok()) return server_.fail(asked, wrong);
+  const auto text = [](const flatbuffers::String* s) { return s != nullptr ? s->str() : std::string(); };
+  Joiner joiner;
+  joiner.member = {0, request.role(), asked.client, text(request.address()), text(request.host()), request.pid(), State::kHere, ""};
+  joiner.wants_rank = request.rank();
+  joiner.asked = asked;
+  joiners_.push_back(std::move(joiner));
+  base::log_info("{} of {} processes have arrived", joiners_.size(), self_.nodes);
+  complete_if_all_here();
+}
+
+void Cluster::complete_if_all_here() {
+  if (joiners_.size() < self_.nodes) return;
+  std::set<int64_t> taken;
+  for (const Joiner& joiner : joiners_)
+    if (joiner.wants_rank >= 0) taken.insert(joiner.wants_rank);
+  int64_t next = 0;
+  View view;
+  view.epoch = 1;
+  view.sync = self_.sync;
+  for (Joiner& joiner : joiners_) {
+    while (taken.contains(next)) ++next;
+    if (joiner.wants_rank < 0) taken.insert(joiner.wants_rank = next);
+    joiner.member.rank = static_cast<uint32_t>(joiner.wants_rank);
+    view.members.push_back(joiner.member);
+  }
+  std::sort(view.members.begin(), view.members.end(), [](const Member& a, const Member& b) { return a.rank < b.rank; });
+  base::Status wrong;
+  if (view.servers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a server (role=server or role=all)", self_.nodes);
+  if (view.workers().empty()) wrong = base::error(MV_EDISAGREE, "none of the {} processes is a worker (role=worker or role=all)", self_.nodes);
+  for (const Joiner& joiner : joiners_) {
+    if (joiner.member.peer == self_.peer) continue;
+    if (!wrong.ok()) {
+      server_.fail(joiner.asked, wrong);
+      continue;
+    }
+    const auto written = write_view(builder_.fbb(), view);
+    server_.answer(joiner.asked, builder_.finish(wire::Body::View, written));
+  }
+  if (!wrong.ok()) return fail(wrong);
+  adopt(std::move(view));
+}
+
+std::string Cluster::missing_joiners() const {
+  std::set<int64_t> there;
+  for (const Joiner& joiner : joiners_) there.insert(joiner.wants_rank);
+  std::string ranks;
+  for (int64_t rank = 0; rank < static_cast<int64_t>(self_.nodes) && !there.contains(-1); ++rank)
+    if (!there.contains(rank)) ranks += fmt::format("{}{}", ranks.empty() ? "; missing: rank " : ", ", rank);
+  return fmt::format("only {} of {} processes have arrived{}", joiners_.size(), self_.nodes, ranks);
+}
+
+void Cluster::leave_asked(const rpc::Asked& asked) {
+  server_.answer(asked, builder_.answer({}));
+  mark_finished(asked.client);
+}
+
+/// Tells everyone the newest view. What gets lost is sent again when an old epoch shows in a Ping.
+void Cluster::publish() {
+  ++view_.epoch;
+  for (const Member& member : view_.members)
+    if (member.peer != self_.peer && contacts_[member.peer].connected) send_view(member.peer);
+}
+
+void Cluster::send_view(base::Peer to) {
+  const auto written = write_view(builder_.fbb(), view_);
+  link_.send(to, builder_.finish(wire::Body::View, written));
+}
+
+bool Cluster::on_cancel(const rpc::Asked& asked) {
+  if (barrier_.withdraw(asked)) return true;
+  const auto joiner = std::find_if(joiners_.begin(), joiners_.end(), [&](const Joiner& j) { return j.asked == asked; });
+  if (phase_ != Phase::kJoining || joiner == joiners_.end()) return false;
+  const std::string missing = missing_joiners();
+  joiners_.erase(joiner);
+  server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
+  return true;
+}
+
+// ---- joining
+
+void Cluster::on_connected(base::Peer peer, const std::string& address) {
+  Contact& contact = contacts_[peer];
+  contact.connected = true;
+  contact.heard = clock_.now();
+  client_.on_connected(peer);
+  if (!self_.is_master && phase_ == Phase::kJoining && master_ == base::kNobody && address == self_.master) {
+    master_ = peer;
+    auto& fbb = builder_.fbb();
+    const auto join = wire::CreateJoinDirect(fbb, self_.nodes, static_cast<int32_t>(self_.rank), static_cast<uint8_t>(self_.role), self_.sync,
+                                             self_.address.c_str(), self_.host.c_str(), self_.pid);
+    joining_ = std::make_shared<JoinPending>(*this);
+    client_.call(master_, {builder_.finish(wire::Body::Join, join), joining_, true, 0, nullptr});
+  }
+  if (view_.epoch > 0) send_ping(peer);
+  ready_if_all_ready();
+}
+
+void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
+  if (phase_ == Phase::kReady || phase_ == Phase::kFailed) return;
+  if (why.code() != MV_EUNREACHABLE) return fail(why);
+  last_dial_ = why;
+  redial_[address] = clock_.now() + kRedialAfter;
+}
+
+void Cluster::joined(const base::Status& status, const wire::Message* answer) {
+  joining_.reset();
+  if (phase_ != Phase::kJoining) return;
+  if (!status.ok()) return fail(status);
+  const auto* view = answer != nullptr ? answer->body_as_View() : nullptr;
+  if (view == nullptr) return fail(base::error(MV_EPROTOCOL, "{} did not answer as a master does", self_.master));
+  adopt(read_view(*view));
+}
+
+void Cluster::adopt(View view) {
+  view_ = std::move(view);
+  const Member* self = view_.find(self_.peer);
+  if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members lacks this one"));
+  phase_ = Phase::kConnecting;
+  owner_.on_view(view_);
+  for (const Member& member : view_.members) {
+    if (member.peer == self_.peer) continue;
+    Contact& contact = contacts_[member.peer];
+    if (contact.connected)
+      send_ping(member.peer);
+    else if (needs(member) && self->rank > member.rank)
+      link_.dial(member.address);
+  }
+  ready_if_all_ready();
+}
+
+bool Cluster::needs(const Member& member) const {
+  const Member* self = view_.find(self_.peer);
+  return member.peer != self_.peer && (member.peer == master_ || self_.is_master || View::need_each_other(*self, member));
+}
+
+void Cluster::ready_if_all_ready() {
+  if (phase_ != Phase::kConnecting) return;
+  for (const Member& member : view_.members)
+    if (needs(member) && !contacts_[member.peer].knows_view) return;
+  phase_ = Phase::kReady;
+  give_up_ = base::kNever;
+  redial_.clear();
+  owner_.on_ready();
+}
+
+void Cluster::fail(const base::Status& why) {
+  if (phase_ == Phase::kReady || phase_ == Phase::kFailed) return;
+  phase_ = Phase::kFailed;
+  give_up_ = base::kNever;
+  redial_.clear();
+  for (const Joiner& joiner : joiners_)
+    if (joiner.member.peer != self_.peer) server_.fail(joiner.asked, why);
+  owner_.on_failed(why);
+}
+
+// ---- who is there
+
+void Cluster::heard(base::Peer peer) {
+  const auto contact = contacts_.find(peer);
+  if (contact != contacts_.end()) contact->second.heard = clock_.now();
+}
+
+void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
+  Contact& contact = contacts_[from];
+  if (ping.epoch() > 0) contact.knows_view = true;
+  if (self_.is_master && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
+  ready_if_all_ready();
+}
+
+void Cluster::on_view(base::Peer from, const wire::View& wire) {
+  if (from != master_ || wire.epoch() <= view_.epoch || view_.epoch == 0) return;
+  const View newer = read_view(wire);
+  view_.epoch = newer.epoch;
+  for (const Member& member : newer.members) {
+    if (member.peer == self_.peer) continue;
+    if (member.state == State::kFinished) mark_finished(member.peer);
+    if (member.state == State::kLost) {
+      link_.close(member.peer);
+      mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
+    }
+  }
+}
+
+void Cluster::on_lost(base::Peer peer, const base::Status& why) {
+  contacts_.erase(peer);
+  std::erase_if(joiners_, [&](const Joiner& j) { return phase_ == Phase::kJoining && j.member.peer == peer; });
+  const Member* member = view_.find(peer);
+  const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
+  mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}", name, why.text()));
+}
+
+void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
+  contacts_.erase(peer);
+  client_.on_lost(peer, why);
+  Member* member = view_.find(peer);
+  if (member != nullptr && member->state == State::kHere) {
+    member->state = State::kLost;
+    member->why = why.text();
+    owner_.on_member_lost(*member, why);
+    if (self_.is_master) {
+      barrier_.lost(peer, why);
+      publish();
+    }
+    if (phase_ == Phase::kConnecting && needs(*member)) fail(why);
+  }
+  server_.on_lost(peer);
+}
+
+void Cluster::mark_finished(base::Peer peer) {
+  Member* member = view_.find(peer);
+  if (member == nullptr || member->state != State::kHere) return;
+  member->state = State::kFinished;
+  owner_.on_member_finished(*member);
+  if (!self_.is_master) return;
+  barrier_.finished(peer);
+  publish();
+}
+
+bool Cluster::all_workers_gone() const {
+  const auto workers = view_.workers();
+  return std::all_of(workers.begin(), workers.end(), [](const Member* w) { return w->state != State::kHere; });
+}
+
+void Cluster::finish_self() { mark_finished(self_.peer); }
+
+void Cluster::barrier(rpc::PendingRef pending) {
+  auto frame = builder_.finish(wire::Body::Barrier, wire::CreateBarrier(builder_.fbb()));
+  client_.call(master_, {std::move(frame), std::move(pending), true, 0, nullptr});
+}
+
+std::vector<base::Peer> Cluster::leave_targets() const {
+  std::vector<base::Peer> targets;
+  for (const Member& member : view_.members)
+    if (member.peer != self_.peer && member.state != State::kLost && (member.peer == master_ || member.is_server())) targets.push_back(member.peer);
+  return targets;
+}
+
+void Cluster::leave(const std::vector<rpc::PendingRef>& pendings) {
+  const auto targets = leave_targets();
+  for (size_t i = 0; i < targets.size() && i < pendings.size(); ++i)
+    client_.call(targets[i], {builder_.finish(wire::Body::Leave, wire::CreateLeave(builder_.fbb())), pendings[i], true, 0, nullptr});
+}
+
+// ---- time
+
+void Cluster::send_ping(base::Peer to) {
+  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePing(builder_.fbb(), view_.epoch)));
+}
+
+base::Nanos Cluster::next_deadline() const {
+  base::Nanos next = std::min(next_beat_, give_up_);
+  for (const auto& [address, at] : redial_) next = std::min(next, at);
+  return next;
+}
+
+void Cluster::tick() {
+  const base::Nanos now = clock_.now();
+  for (auto at = redial_.begin(); at != redial_.end();) {
+    if (at->second > now) {
+      ++at;
+      continue;
+    }
+    const std::string address = at->first;
+    at = redial_.erase(at);
+    link_.dial(address);
+  }
+  if (now >= give_up_) {
+    if (joining_ != nullptr && phase_ == Phase::kJoining) {  // the master knows who is missing
+      client_.cancel(master_, joining_.get());
+      joining_.reset();
+      give_up_ = now + kLastWord;
+    } else if (self_.is_master && phase_ == Phase::kJoining) {
+      fail(base::error(MV_ETIMEOUT, "{} within {:.3g} s", missing_joiners(), seconds(self_.init_timeout)));
+    } else if (last_dial_.ok()) {
+      fail(base::error(MV_ETIMEOUT, "the cluster did not come together within {:.3g} s", seconds(self_.init_timeout)));
+    } else {
+      fail(base::error(MV_EUNREACHABLE, "{}; tried for {:.3g} s. Is rank 0 running there?", last_dial_.text(), seconds(self_.init_timeout)));
+    }
+  }
+  if (now >= next_beat_) beat(now);
+}
+
+void Cluster::beat(base::Nanos now) {
+  // Silence does not count while this node itself was not running.
+  const base::Nanos starved = std::max(base::Nanos(0), now - last_beat_ - 2 * interval());
+  last_beat_ = now;
+  next_beat_ = now + interval();
+  std::vector<std::pair<base::Peer, base::Nanos>> silent;
+  for (auto& [peer, contact] : contacts_) {
+    contact.heard += starved;
+    if (!contact.connected) continue;
+    if (now - contact.heard > self_.heartbeat_timeout)
+      silent.emplace_back(peer, now - contact.heard);
+    else
+      send_ping(peer);
+  }
+  for (const auto& [peer, span] : silent) {
+    link_.close(peer);
+    on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", seconds(span)));
+  }
+  const base::Nanos since = barrier_.waiting_since();
+  if (since == base::kNever)
+    notice_at_ = base::kNever;
+  else if (notice_at_ == base::kNever)
+    notice_at_ = since + kNoticeAfter;
+  else if (now >= notice_at_) {
+    base::log_warn("a barrier has been waiting for {:.0f} s for {}", seconds(now - since), barrier_.missing());
+    notice_at_ = now + 6 * kNoticeAfter;
+  }
+}
+
+}  // namespace mv::cluster

@@ -1,0 +1,139 @@
+#pragma once
+// Finding each other, ranks, and who is still there.
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "engine/cluster/barrier.hpp"
+#include "engine/cluster/view.hpp"
+#include "engine/rpc/client.hpp"
+#include "engine/rpc/server.hpp"
+
+namespace mv::cluster {
+
+/// What this node brings to the cluster.
+struct Self {
+  base::Peer peer = base::kNobody;
+  int64_t rank = -1;  ///< the one it wants; the master has 0
+  int32_t role = MV_ROLE_ALL;
+  uint32_t nodes = 1;
+  bool sync = false;
+  bool is_master = true;
+  std::string master;   ///< the master's address, for the others
+  std::string address;  ///< where this node listens
+  std::string host;
+  uint32_t pid = 0;
+  base::Nanos init_timeout = std::chrono::seconds(60);
+  base::Nanos heartbeat_timeout = std::chrono::seconds(5);
+};
+
+/// Everyone joins at the master, rank 0, which answers all when all have arrived. Then whoever need each other connect, the
+/// higher rank calling the lower, and tell each other that they know the view (a Ping). After that: pings, losses, departures.
+/// Loop thread only.
+class Cluster {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    /// The ranks are known; requests may arrive from now on.
+    virtual void on_view(const View& view) = 0;
+    /// All whom this node needs are there and ready.
+    virtual void on_ready() = 0;
+    /// It will not come to that.
+    virtual void on_failed(const base::Status& why) = 0;
+    /// Once for each member, besides this node.
+    virtual void on_member_finished(const Member& member) = 0;
+    virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
+  };
+
+  Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self);
+
+  void start();
+  const View& view() const { return view_; }
+  base::Peer master() const { return master_; }
+  /// True when no worker will ask for anything any more.
+  bool all_workers_gone() const;
+  /// Marks this node's own worker as finished, before it tells the others.
+  void finish_self();
+
+  /// Asks the master for a barrier; all of this worker's adds are applied by now.
+  void barrier(rpc::PendingRef pending);
+  /// Tells the master and every server that this worker has finished; a pending each.
+  void leave(const std::vector<rpc::PendingRef>& pendings);
+  /// To whom leave() will speak: servers and the master, as far as they are there.
+  std::vector<base::Peer> leave_targets() const;
+
+  void on_connected(base::Peer peer, const std::string& address);
+  void on_dial_failed(const std::string& address, const base::Status& why);
+  void on_lost(base::Peer peer, const base::Status& why);
+  /// Anything came from this peer.
+  void heard(base::Peer peer);
+
+  void on_request(const rpc::Asked& asked, const wire::Message& request);
+  bool on_cancel(const rpc::Asked& asked);
+  void on_view(base::Peer from, const wire::View& view);
+  void on_ping(base::Peer from, const wire::Ping& ping);
+
+  base::Nanos next_deadline() const;
+  void tick();
+
+ private:
+  class JoinPending;
+  struct Joiner {
+    Member member;
+    int64_t wants_rank = -1;
+    rpc::Asked asked;
+  };
+  struct Contact {
+    bool connected = false;
+    bool knows_view = false;
+    base::Nanos heard{0};
+  };
+
+  // the master's part
+  void join(const rpc::Asked& asked, const wire::Join& request);
+  base::Status check_joiner(const wire::Join& request) const;
+  void complete_if_all_here();
+  void publish();
+  std::string missing_joiners() const;
+  void leave_asked(const rpc::Asked& asked);
+  // everyone's
+  void call_master();
+  void joined(const base::Status& status, const wire::Message* answer);
+  void adopt(View view);
+  void ready_if_all_ready();
+  void fail(const base::Status& why);
+  void mark_lost(base::Peer peer, const base::Status& why);
+  void mark_finished(base::Peer peer);
+  void send_ping(base::Peer to);
+  void send_view(base::Peer to);
+  void beat(base::Nanos now);
+  bool needs(const Member& member) const;
+  base::Nanos interval() const { return self_.heartbeat_timeout / 5; }
+
+  const base::Clock& clock_;
+  base::Link& link_;
+  rpc::Client& client_;
+  rpc::Server& server_;
+  Owner& owner_;
+  const Self self_;
+  wire::FrameBuilder builder_;
+  View view_;
+  Barrier barrier_;
+  base::Peer master_ = base::kNobody;
+  std::vector<Joiner> joiners_;
+  std::map<base::Peer, Contact> contacts_;
+  std::map<std::string, base::Nanos> redial_;  ///< addresses to call again, and when
+  std::shared_ptr<JoinPending> joining_;
+  base::Status last_dial_;
+  base::Nanos give_up_ = base::kNever;  ///< joining has failed by then
+  base::Nanos next_beat_{0}, last_beat_{0};
+  base::Nanos notice_at_ = base::kNever;
+  enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
+};
+
+}  // namespace mv::cluster

@@ -1,0 +1,82 @@
+#include "engine/cluster/view.hpp"
+
+#include <algorithm>
+
+namespace mv::cluster {
+
+const Member* View::find(base::Peer peer) const { return const_cast<View*>(this)->find(peer); }
+
+Member* View::find(base::Peer peer) {
+  const auto found = std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.peer == peer; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+namespace {
+
+template <typename Is>
+std::vector<const Member*> those(const std::vector<Member>& members, Is is) {
+  std::vector<const Member*> out;
+  for (const Member& member : members)
+    if (is(member)) out.push_back(&member);
+  return out;
+}
+
+int64_t position(const std::vector<const Member*>& list, base::Peer peer) {
+  const auto found = std::find_if(list.begin(), list.end(), [&](const Member* m) { return m->peer == peer; });
+  return found == list.end() ? -1 : found - list.begin();
+}
+
+std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str() : ""; }
+
+}  // namespace
+
+std::vector<const Member*> View::workers() const {
+  return those(members, [](const Member& m) { return m.is_worker(); });
+}
+std::vector<const Member*> View::servers() const {
+  return those(members, [](const Member& m) { return m.is_server(); });
+}
+int64_t View::worker_id(base::Peer peer) const { return position(workers(), peer); }
+int64_t View::server_id(base::Peer peer) const { return position(servers(), peer); }
+
+std::string View::name(base::Peer peer) const {
+  const Member* member = find(peer);
+  if (member == nullptr) return fmt::format("peer {:x}", peer);
+  const bool worker = member->is_worker();
+  return fmt::format("{} {} (rank {}, pid {} on {})", worker ? "worker" : "server", worker ? worker_id(peer) : server_id(peer),
+                     member->rank, member->pid, member->host);
+}
+
+bool View::need_each_other(const Member& a, const Member& b) {
+  return (a.is_worker() && b.is_server()) || (b.is_worker() && a.is_server());
+}
+
+View read_view(const wire::View& wire) {
+  View view;
+  view.epoch = wire.epoch();
+  view.sync = wire.sync();
+  if (wire.members() == nullptr) return view;
+  for (const wire::Member* m : *wire.members()) {
+    Member member;
+    member.rank = m->rank();
+    member.role = m->role();
+    member.peer = m->incarnation();
+    member.address = text(m->address());
+    member.host = text(m->host());
+    member.pid = m->pid();
+    member.state = static_cast<State>(std::min<uint8_t>(static_cast<uint8_t>(m->state()), 2));
+    member.why = text(m->why());
+    view.members.push_back(std::move(member));
+  }
+  return view;
+}
+
+flatbuffers::Offset<wire::View> write_view(flatbuffers::FlatBufferBuilder& fbb, const View& view) {
+  std::vector<flatbuffers::Offset<wire::Member>> members;
+  for (const Member& m : view.members)
+    members.push_back(wire::CreateMemberDirect(fbb, m.rank, static_cast<uint8_t>(m.role), m.peer, m.address.c_str(), m.host.c_str(), m.pid,
+                                               static_cast<wire::MemberState>(m.state), m.why.c_str()));
+  return wire::CreateViewDirect(fbb, view.epoch, view.sync, &members);
+}
+
+}  // namespace mv::cluster

@@ -1,0 +1,53 @@
+#pragma once
+// Who is in the cluster, as the master last said.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/link.hpp"
+#include "base/result.hpp"
+#include "wire/frame.hpp"
+
+namespace mv::cluster {
+
+enum class State { kHere, kFinished, kLost };
+
+struct Member {
+  uint32_t rank = 0;
+  int32_t role = MV_ROLE_ALL;
+  base::Peer peer = base::kNobody;
+  std::string address;  ///< where it listens
+  std::string host;
+  uint32_t pid = 0;
+  State state = State::kHere;
+  std::string why;  ///< for a lost one
+
+  bool is_worker() const { return (role & MV_ROLE_WORKER) != 0; }
+  bool is_server() const { return (role & MV_ROLE_SERVER) != 0; }
+};
+
+/// Members by rank. Workers and servers are numbered in the order of their ranks; the numbers never change.
+class View {
+ public:
+  uint64_t epoch = 0;
+  bool sync = false;
+  std::vector<Member> members;
+
+  const Member* find(base::Peer peer) const;
+  Member* find(base::Peer peer);
+  std::vector<const Member*> workers() const;
+  std::vector<const Member*> servers() const;
+  /// Its number among the workers or servers, -1 if it is none.
+  int64_t worker_id(base::Peer peer) const;
+  int64_t server_id(base::Peer peer) const;
+  /// "worker 1 (rank 2, pid 4711 on host)", "server 0 (...)"; "peer 1f3a" for a stranger.
+  std::string name(base::Peer peer) const;
+  /// True if these two talk to each other, besides everyone's talking to the master.
+  static bool need_each_other(const Member& a, const Member& b);
+};
+
+View read_view(const wire::View& view);
+flatbuffers::Offset<wire::View> write_view(flatbuffers::FlatBufferBuilder& fbb, const View& view);
+
+}  // namespace mv::cluster

@@ -1,0 +1,226 @@
+#include "engine/member.hpp"
+
+#include <algorithm>
+
+namespace mv::engine {
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr size_t kPoolBlocks = 32;
+/// Room for a stripe of values or a message of rows with their ids.
+constexpr size_t kBlockBytes = table::kStripeBytes + 4096;
+constexpr base::Nanos kLastWord = 1s;
+
+bool is_answer(const wire::Message& message) {
+  switch (message.body_type()) {
+    case wire::Body::Reply:
+    case wire::Body::Created:
+    case wire::Body::Listing:
+    case wire::Body::Ack:
+    case wire::Body::Progress:
+    case wire::Body::Grant:
+      return true;
+    case wire::Body::View:
+      return message.seq() > 0;  // without a number it is the master's news
+    default:
+      return false;
+  }
+}
+
+bool is_for_cluster(const wire::Message& message) {
+  return message.body_type() == wire::Body::Join || message.body_type() == wire::Body::Barrier || message.body_type() == wire::Body::Leave;
+}
+}  // namespace
+
+/// A barrier on its way: first the fence, then the master.
+struct Member::Entering final : rpc::Pending {
+  Entering(Member& member, ps::CompletionRef completion, base::Nanos deadline)
+      : member(member), completion(std::move(completion)), deadline(deadline) {}
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    end(status.ok() ? fence_error : status);
+  }
+  void end(const base::Status& status) {
+    if (std::exchange(over, true)) return;
+    std::erase_if(member.entering_, [&](const auto& other) { return other.get() == this; });
+    completion->complete(status);
+  }
+
+  Member& member;
+  const ps::CompletionRef completion;
+  base::Nanos deadline;
+  base::Status fence_error;
+  bool asked = false;       ///< the fence is passed, the master is asked
+  bool asked_back = false;  ///< the deadline passed, the master was asked who is missing
+  bool over = false;
+};
+
+Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events)
+    : clock_(clock),
+      self_(self),
+      events_(std::move(events)),
+      pool_(kBlockBytes, kPoolBlocks),
+      rpc_client_(clock, link, options),
+      rpc_server_(link, *this),
+      cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
+      ps_client_(clock, rpc_client_, pool_),
+      ps_server_(rpc_server_, pool_) {}
+
+void Member::start() {
+  rpc_client_.on_connected(self_.peer);  // a node reaches itself
+  cluster_.start();
+}
+
+// ---- messages
+
+void Member::deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  cluster_.heard(from);
+  if (is_answer(message)) return rpc_client_.on_answer(from, message, payload);
+  if (message.body_type() == wire::Body::Ping) return cluster_.on_ping(from, *message.body_as_Ping());
+  if (message.body_type() == wire::Body::View) return cluster_.on_view(from, *message.body_as_View());
+  rpc_server_.on_message(from, message, payload, staged);
+}
+
+void Member::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
+  deliver(from, message, payload, nullptr);
+}
+
+base::SinkRef Member::on_header(base::Peer from, const wire::Message& message, size_t bytes) {
+  return is_answer(message) ? rpc_client_.on_answer_header(from, message, bytes) : rpc_server_.on_header(from, message, bytes);
+}
+
+void Member::on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) {
+  const auto staged = sink.discards() ? base::Sink::nowhere() : base::Sink::into(sink.memory(), sink.keep());
+  deliver(from, message, sink.memory(), staged);
+}
+
+void Member::on_connected(base::Peer peer, const std::string& address) { cluster_.on_connected(peer, address); }
+void Member::on_dial_failed(const std::string& address, const base::Status& why) { cluster_.on_dial_failed(address, why); }
+void Member::on_lost(base::Peer peer, const base::Status& why) { cluster_.on_lost(peer, why); }
+
+// ---- requests
+
+base::SinkRef Member::place(const wire::Message&, size_t bytes) {
+  base::Pool::Block block = pool_.take(bytes);
+  return base::Sink::into(block.bytes, block.memory);
+}
+
+void Member::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
+                        const base::SinkRef& staged) {
+  if (is_for_cluster(request)) return cluster_.on_request(asked, request);
+  if ((self_.role & MV_ROLE_SERVER) == 0)
+    return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
+  ps_server_.on_request(asked, request, payload, staged);
+}
+
+void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  ps_server_.on_data(asked, payload, staged);
+}
+
+void Member::on_cancel(const rpc::Asked& asked) {
+  if (!cluster_.on_cancel(asked)) ps_server_.on_cancel(asked);
+}
+
+// ---- the cluster's news
+
+void Member::on_view(const cluster::View& view) {
+  ps_server_.start(view, self_.peer);
+  ps_client_.start(view, self_.peer);
+}
+
+void Member::on_ready() { events_.on_ready(cluster_.view()); }
+void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
+
+void Member::on_member_finished(const cluster::Member& member) {
+  ps_server_.worker_finished(member.peer);
+  events_.on_change();
+}
+
+void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
+  if (member.is_worker()) ps_server_.worker_lost(member.peer, why);
+  events_.on_change();
+}
+
+// ---- barriers and leaving
+
+void Member::barrier(ps::CompletionRef completion, base::Nanos deadline) {
+  const auto entering = std::make_shared<Entering>(*this, std::move(completion), deadline);
+  entering_.push_back(entering);
+  ps_client_.fence([this, entering](const base::Status& status) {
+    if (entering->over) return;
+    entering->fence_error = status;
+    entering->asked = true;
+    cluster_.barrier(entering);
+  });
+}
+
+void Member::withdraw_barrier(const ps::Completion* completion, mv_status code) {
+  const auto found = std::find_if(entering_.begin(), entering_.end(), [&](const auto& e) { return e->completion.get() == completion; });
+  if (found == entering_.end()) return;
+  const auto entering = *found;
+  const base::Status status = base::error(code, "barrier: withdrawn");
+  if (entering->asked) rpc_client_.cancel(cluster_.master(), entering.get());
+  if (entering->asked) rpc_client_.abandon(cluster_.master(), entering.get(), status);
+  entering->end(status);
+}
+
+void Member::expire_barriers() {
+  const base::Nanos now = clock_.now();
+  const auto entering = entering_;
+  for (const auto& late : entering) {
+    if (late->deadline > now || late->over) continue;
+    if (!late->asked) {
+      late->end(base::error(MV_ETIMEOUT, "barrier: this worker's own adds are not applied yet"));
+    } else if (!std::exchange(late->asked_back, true)) {
+      late->deadline = now + kLastWord;
+      rpc_client_.cancel(cluster_.master(), late.get());
+    } else {
+      rpc_client_.abandon(cluster_.master(), late.get(), base::error(MV_ETIMEOUT, "barrier: no answer from {}", cluster_.view().name(cluster_.master())));
+    }
+  }
+}
+
+void Member::leave(base::Nanos, std::function<void(const base::Status&)> left) {
+  ps_client_.fence([this, left](const base::Status& fence_error) {
+    class Told final : public rpc::Pending {
+     public:
+      Told(std::shared_ptr<size_t> open, std::function<void()> all_told) : open_(std::move(open)), all_told_(std::move(all_told)) {}
+      void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {
+        if (--*open_ == 0) all_told_();
+      }
+
+     private:
+      const std::shared_ptr<size_t> open_;
+      const std::function<void()> all_told_;
+    };
+    const size_t targets = cluster_.leave_targets().size();
+    const auto open = std::make_shared<size_t>(targets);
+    std::vector<rpc::PendingRef> pendings;
+    for (size_t i = 0; i < targets; ++i) pendings.push_back(std::make_shared<Told>(open, [left, fence_error] { left(fence_error); }));
+    cluster_.leave(pendings);
+    cluster_.finish_self();
+    if (targets == 0) left(fence_error);
+  });
+}
+
+// ---- time
+
+base::Nanos Member::next_deadline() const {
+  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline()});
+  for (const auto& entering : entering_) next = std::min(next, entering->deadline);
+  return next;
+}
+
+void Member::tick() {
+  rpc_client_.tick();
+  cluster_.tick();
+  ps_client_.tick();
+  expire_barriers();
+}
+
+void Member::flush() {
+  rpc_client_.flush();
+  rpc_server_.flush();
+}
+
+}  // namespace mv::engine

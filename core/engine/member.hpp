@@ -1,0 +1,83 @@
+#pragma once
+// One node's engines, wired together. Still without I/O: the simulator drives hundreds of these on one thread.
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/link.hpp"
+#include "base/pool.hpp"
+#include "engine/cluster/cluster.hpp"
+#include "engine/ps/client.hpp"
+#include "engine/ps/server.hpp"
+
+namespace mv::engine {
+
+/// Sorts messages to the engines, and carries losses and departures from one to the other. Loop thread only.
+class Member final : public base::LinkEvents, private rpc::Service, private cluster::Cluster::Owner {
+ public:
+  struct Events {
+    std::function<void(const cluster::View&)> on_ready;
+    std::function<void(const base::Status&)> on_failed;
+    /// Something about the members changed; all_workers_gone() may have become true.
+    std::function<void()> on_change;
+  };
+
+  Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events);
+
+  void start();
+  ps::Client& tables() { return ps_client_; }
+  const ps::Server& shards() const { return ps_server_; }
+  const cluster::Cluster& cluster() const { return cluster_; }
+
+  /// Fence, then barrier.
+  void barrier(ps::CompletionRef completion, base::Nanos deadline);
+  /// Withdraws a barrier that has not finished: completes it with `code`.
+  void withdraw_barrier(const ps::Completion* completion, mv_status code);
+  /// This worker has finished: fence, then tell everyone. `left` hears the first untold error when all know.
+  void leave(base::Nanos deadline, std::function<void(const base::Status&)> left);
+
+  void on_connected(base::Peer peer, const std::string& address) override;
+  void on_dial_failed(const std::string& address, const base::Status& why) override;
+  void on_lost(base::Peer peer, const base::Status& why) override;
+  void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override;
+  base::SinkRef on_header(base::Peer from, const wire::Message& message, size_t bytes) override;
+  void on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) override;
+
+  base::Nanos next_deadline() const;
+  void tick();
+  /// When the loop has nothing else to do: sends acknowledgements.
+  void flush();
+
+ private:
+  struct Entering;
+
+  void deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void expire_barriers();
+
+  base::SinkRef place(const wire::Message& request, size_t bytes) override;
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
+                  const base::SinkRef& staged) override;
+  void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override;
+  void on_cancel(const rpc::Asked& asked) override;
+
+  void on_view(const cluster::View& view) override;
+  void on_ready() override;
+  void on_failed(const base::Status& why) override;
+  void on_member_finished(const cluster::Member& member) override;
+  void on_member_lost(const cluster::Member& member, const base::Status& why) override;
+
+  const base::Clock& clock_;
+  const cluster::Self self_;
+  const Events events_;
+  base::Pool pool_;
+  rpc::Client rpc_client_;
+  rpc::Server rpc_server_;
+  cluster::Cluster cluster_;
+  ps::Client ps_client_;
+  ps::Server ps_server_;
+  std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers under way
+};
+
+}  // namespace mv::engine

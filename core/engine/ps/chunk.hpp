@@ -1,0 +1,62 @@
+#pragma once
+// The client's own view of calls under way; private to engine/ps/client*.cpp.
+
+#include "engine/ps/client.hpp"
+
+namespace mv::ps {
+
+/// A call under way. Its chunks keep it alive; rpc keeps them until they are finished.
+struct Client::Operation {
+  Request request;
+  std::vector<std::weak_ptr<Chunk>> chunks;
+  size_t open = 0;          ///< chunks that are not finished
+  base::Status error;       ///< the first one
+  uint64_t change_id = 0;   ///< changes: for fences
+  bool counted = false;     ///< sync mode counts it, with these counts
+  uint64_t round = 0, index = 0;
+  bool told = false;        ///< the completion was called
+  bool asked_back = false;  ///< the deadline passed, and the servers were asked to withdraw it
+  std::vector<std::shared_ptr<Chunk>> withdrawn;  ///< chunks that a server withdrew
+  std::multimap<base::Nanos, std::function<void()>>::iterator timer;
+  bool has_timer = false;
+};
+
+/// One message of a call, waiting for its acknowledgement or answer.
+class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_this<Chunk> {
+ public:
+  Chunk(Client& client, OperationRef op, Piece piece) : op(std::move(op)), piece(std::move(piece)), client_(client) {}
+
+  base::SinkRef place(const wire::Message& answer, size_t bytes) override;
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override;
+  /// The caller's memory is not touched any more.
+  void let_go();
+  uint64_t bytes() const {
+    const table::Spec& spec = op->request.table->spec;
+    return piece.ids.empty() ? piece.count * spec.element_bytes() : piece.ids.size() * spec.row_bytes();
+  }
+
+  const OperationRef op;
+  const Piece piece;
+  base::PayloadRef payload;  ///< changes: what is sent
+  bool over = false;
+
+ private:
+  std::span<std::byte> target() const;
+  base::Status take(std::span<const std::byte> values);
+
+  Client& client_;
+  base::SinkRef sink_;
+};
+
+/// A Pending from a function.
+class Client::Gather final : public rpc::Pending {
+ public:
+  using Finish = std::function<void(const base::Status&, const wire::Message*)>;
+  explicit Gather(Finish finish) : finish_(std::move(finish)) {}
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override { finish_(status, answer); }
+
+ private:
+  Finish finish_;
+};
+
+}  // namespace mv::ps

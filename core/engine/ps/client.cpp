@@ -1,0 +1,353 @@
+#include "engine/ps/client.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/ps/chunk.hpp"
+
+namespace mv::ps {
+
+using namespace std::chrono_literals;
+
+namespace {
+/// In sync mode, adds up to this size per server travel with their header; of larger ones only the offer does.
+constexpr uint64_t kEagerBytes = 16 << 10;
+/// How long a caller whose deadline passed waits for the servers' word on what became of its call.
+constexpr base::Nanos kLastWord = 1s;
+}  // namespace
+
+// ---- chunks
+
+/// Where this chunk's values belong in the caller's memory; empty if they are scattered.
+std::span<std::byte> Client::Chunk::target() const {
+  const table::Spec& spec = op->request.table->spec;
+  if (piece.ids.empty()) return op->request.destination.subspan(piece.offset * spec.element_bytes(), bytes());
+  if (!piece.contiguous()) return {};
+  return op->request.destination.subspan(piece.from.front() * spec.row_bytes(), bytes());
+}
+
+base::SinkRef Client::Chunk::place(const wire::Message&, size_t size) {
+  if (over || op->request.kind != OpKind::kGet || size != bytes()) return base::Sink::nowhere();
+  if (const auto memory = target(); !memory.empty()) return sink_ = base::Sink::into(memory);
+  base::Pool::Block block = client_.pool_.take(size);
+  return sink_ = base::Sink::into(block.bytes, block.memory);
+}
+
+base::Status Client::Chunk::take(std::span<const std::byte> values) {
+  if (bytes() == 0) return {};
+  if (values.size() != bytes())
+    return base::error(MV_EPROTOCOL, "table \"{}\": {} bytes came for {}", op->request.table->spec.name, values.size(), bytes());
+  const auto memory = target();
+  if (!memory.empty()) {
+    if (memory.data() != values.data()) std::memcpy(memory.data(), values.data(), values.size());
+    return {};
+  }
+  const uint64_t row_bytes = op->request.table->spec.row_bytes();
+  for (size_t i = 0; i < piece.from.size(); ++i)
+    std::memcpy(op->request.destination.data() + piece.from[i] * row_bytes, values.data() + i * row_bytes, row_bytes);
+  return {};
+}
+
+void Client::Chunk::finish(const base::Status& status, const wire::Message*, std::span<const std::byte> values) {
+  if (over) return;
+  over = true;
+  base::Status result = status;
+  if (status.ok() && op->request.kind == OpKind::kGet) result = take(values);
+  sink_.reset();
+  client_.chunk_done(op, *this, result);
+}
+
+void Client::Chunk::let_go() {
+  if (payload != nullptr) payload->make_owned();
+  if (sink_ != nullptr) sink_->discard();
+}
+
+// ---- beginning
+
+Client::~Client() = default;
+
+void Client::start(const cluster::View& view, base::Peer) {
+  view_ = view;
+  for (const cluster::Member* server : view.servers()) servers_.push_back(server->peer);
+}
+
+void Client::begin(Request request) {
+  auto op = std::make_shared<Operation>();
+  op->request = std::move(request);
+  Request& want = op->request;
+  TableView& table = *want.table;
+  const bool change = want.kind == OpKind::kChange;
+  op->counted = view_.sync && view_.workers().size() > 1 && (change ? want.write == wire::Write::Add : want.gated);
+  op->round = table.round;
+  op->index = table.index;
+  if (op->counted) ++(change ? table.index : table.round);
+  if (change) {
+    op->change_id = next_change_++;
+    changes_over_.push_back(false);
+  }
+  if (want.completion != nullptr) waited_for_.emplace(want.completion.get(), op);
+
+  std::vector<Piece> pieces = want.all ? plan_all(table.spec, servers_.size(), want.skip)
+                                       : plan_rows(table.spec, servers_.size(), want.rows, want.skip);
+  // Only counts need to be told to servers that own none of the rows.
+  if (!op->counted) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
+  op->open = pieces.size();
+  if (pieces.empty()) return settle(op);
+  if (want.deadline != base::kNever && want.completion != nullptr) {
+    op->timer = deadlines_.emplace(want.deadline, [this, weak = std::weak_ptr(op)] {
+      if (const auto late = weak.lock()) expire(late);
+    });
+    op->has_timer = true;
+  }
+  op->chunks.reserve(pieces.size());
+  std::vector<std::shared_ptr<Chunk>> chunks;
+  for (Piece& piece : pieces) {
+    chunks.push_back(std::make_shared<Chunk>(*this, op, std::move(piece)));
+    op->chunks.push_back(chunks.back());
+  }
+  for (const auto& chunk : chunks) change ? send_change(op, chunk) : send_get(op, chunk);
+}
+
+base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
+  const table::Spec& spec = op.request.table->spec;
+  const base::PayloadRef& source = op.request.source;
+  if (piece.ids.empty()) {
+    if (piece.count == 0) return nullptr;
+    const auto values = source->bytes().subspan(piece.offset * spec.element_bytes(), piece.count * spec.element_bytes());
+    return source->is_lent() ? base::Payload::lent(values) : base::Payload::kept(values, source);
+  }
+  const size_t ids_bytes = piece.ids.size() * sizeof(int64_t), row_bytes = spec.row_bytes();
+  const base::Pool::Block block = pool_.take(ids_bytes + piece.ids.size() * row_bytes);
+  std::memcpy(block.bytes.data(), piece.ids.data(), ids_bytes);
+  for (size_t i = 0; i < piece.from.size(); ++i)
+    std::memcpy(block.bytes.data() + ids_bytes + i * row_bytes, source->bytes().data() + piece.from[i] * row_bytes, row_bytes);
+  return base::Payload::kept(block.bytes, block.memory);
+}
+
+void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk) {
+  const Request& want = op->request;
+  const Piece& piece = chunk->piece;
+  if (chunk->payload == nullptr) chunk->payload = payload_of(*op, piece);
+  const uint64_t bytes = chunk->payload != nullptr ? chunk->payload->size() : 0;
+  const bool offer = op->counted && want.source->size() > kEagerBytes && bytes > 0;
+  const auto body = wire::CreateChange(builder_.fbb(), want.table->numbers[piece.server], want.write, piece.first, piece.count,
+                                       piece.ids.size(), op->round, op->index, piece.last, offer ? bytes : 0);
+  rpc::Call call;
+  call.frame = builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk->payload);
+  call.pending = chunk;
+  call.wants_answer = false;
+  call.cost = offer ? 0 : call.frame.bytes();
+  if (offer) call.offer = chunk->payload;
+  rpc_.call(want.table->servers[piece.server], std::move(call));
+}
+
+void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk) {
+  const Request& want = op->request;
+  const Piece& piece = chunk->piece;
+  const auto body = wire::CreateGet(builder_.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
+                                    op->counted, op->round, op->index);
+  const auto ids = std::as_bytes(std::span(piece.ids));
+  rpc::Call call;
+  call.frame = builder_.finish(wire::Body::Get, body, piece.ids.empty() ? nullptr : base::Payload::copy(ids));
+  call.pending = chunk;
+  call.cost = std::max<uint64_t>(chunk->bytes(), call.frame.bytes());
+  rpc_.call(want.table->servers[piece.server], std::move(call));
+}
+
+// ---- ending
+
+void Client::chunk_done(const OperationRef& op, Chunk& chunk, const base::Status& status) {
+  --op->open;
+  if (!status.ok()) {
+    if (op->asked_back && status.code() == MV_ETIMEOUT && op->request.kind == OpKind::kChange) op->withdrawn.push_back(chunk.shared_from_this());
+    if (op->error.ok()) op->error = status;
+  }
+  if (op->open == 0) settle(op);
+}
+
+void Client::settle(const OperationRef& op) {
+  if (op->request.kind == OpKind::kGet) {
+    if (op->counted && op->error.ok()) send_got(*op);
+    if (op->counted && !op->error.ok()) revert_counts(*op);
+    return complete(op, op->error);
+  }
+  TableView& table = *op->request.table;
+  if (!op->withdrawn.empty()) {
+    const bool newest = table.index == op->index + 1 && table.round == op->round;
+    if (op->withdrawn.size() < op->chunks.size() || !newest) {
+      // Other servers have applied their part, or later calls count on this one: it has to go on.
+      const auto again = std::exchange(op->withdrawn, {});
+      op->error = {};
+      op->open = again.size();
+      for (const auto& chunk : again) {
+        chunk->over = false;
+        chunk->let_go();
+        send_change(op, chunk);
+      }
+      return leave_behind(op, MV_ETIMEOUT);
+    }
+    op->withdrawn.clear();
+    table.index = op->index;
+    complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
+    return change_over(op->change_id, op);
+  }
+  if (!op->error.ok() && op->request.completion == nullptr && table.untold.ok()) table.untold = op->error;
+  if (!op->error.ok() && op->request.completion == nullptr && untold_.ok()) untold_ = op->error;
+  complete(op, op->error);
+  change_over(op->change_id, op);
+}
+
+void Client::complete(const OperationRef& op, const base::Status& status) {
+  if (op->open == 0) op->request.in_flight.reset();
+  if (op->has_timer) deadlines_.erase(op->timer);
+  op->has_timer = false;
+  if (op->request.completion == nullptr || std::exchange(op->told, true)) return;
+  waited_for_.erase(op->request.completion.get());
+  op->request.completion->complete(status);
+}
+
+void Client::send_got(const Operation& op) {
+  const TableView& table = *op.request.table;
+  for (size_t server = 0; server < table.servers.size(); ++server) {
+    if (table::part_of(table.spec.rows, table.servers.size(), server).count == 0) continue;
+    auto frame = builder_.finish(wire::Body::Got, wire::CreateGot(builder_.fbb(), table.numbers[server], op.round));
+    rpc_.call(table.servers[server], {std::move(frame), std::make_shared<Gather>([](const auto&, const auto*) {}), false, 0, nullptr});
+  }
+}
+
+void Client::revert_counts(Operation& op) {
+  TableView& table = *op.request.table;
+  if (table.round == op.round + 1 && table.index == op.index)
+    table.round = op.round;
+  else
+    send_got(op);  // later calls carry counts that include it: for the others it was made
+}
+
+void Client::change_over(uint64_t id, const OperationRef&) {
+  changes_over_[id - first_change_] = true;
+  while (!changes_over_.empty() && changes_over_.front()) {
+    changes_over_.pop_front();
+    ++first_change_;
+  }
+  pass_fences();
+}
+
+void Client::fence(std::function<void(const base::Status&)> passed) {
+  fences_.push_back({next_change_, std::move(passed)});
+  pass_fences();
+}
+
+void Client::pass_fences() {
+  while (!fences_.empty() && first_change_ >= fences_.front().before) {
+    const auto passed = std::move(fences_.front().passed);
+    fences_.pop_front();
+    for (const auto& [name, table] : tables_) table->untold = {};
+    passed(std::exchange(untold_, {}));
+  }
+}
+
+base::Status Client::take_untold(TableView& table) {
+  if (!table.untold.ok()) untold_ = {};
+  return std::exchange(table.untold, {});
+}
+
+// ---- giving up
+
+void Client::withdraw(const Completion* completion, mv_status code) {
+  const auto found = waited_for_.find(completion);
+  if (found == waited_for_.end()) return;
+  const OperationRef op = found->second;
+  if (op->request.kind == OpKind::kGet)
+    drop_get(op, base::error(code, "table \"{}\": the get was withdrawn", op->request.table->spec.name));
+  else
+    withdraw_change(op, code);
+}
+
+void Client::expire(const OperationRef& op) {
+  op->has_timer = false;
+  if (op->told) return;
+  const bool get = op->request.kind == OpKind::kGet;
+  const bool whole_offer = !get && op->counted && op->request.source->size() > kEagerBytes;
+  if (op->counted && !op->asked_back && (get || whole_offer)) {
+    op->asked_back = true;
+    op->timer = deadlines_.emplace(clock_.now() + kLastWord, [this, weak = std::weak_ptr(op)] {
+      if (const auto late = weak.lock()) expire(late);
+    });
+    op->has_timer = true;
+    for (const auto& weak : op->chunks)
+      if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over)
+        rpc_.cancel(op->request.table->servers[chunk->piece.server], chunk.get());
+    return;
+  }
+  if (get)
+    drop_get(op, base::error(MV_ETIMEOUT, "table \"{}\": no answer from {}", op->request.table->spec.name, waiting_for(*op)));
+  else
+    withdraw_change(op, MV_ETIMEOUT);
+}
+
+std::string Client::waiting_for(const Operation& op) const {
+  std::string names;
+  std::vector<size_t> seen;
+  for (const auto& weak : op.chunks) {
+    const auto chunk = weak.lock();
+    if (chunk == nullptr || chunk->over || std::find(seen.begin(), seen.end(), chunk->piece.server) != seen.end()) continue;
+    seen.push_back(chunk->piece.server);
+    names += (names.empty() ? "" : ", ") + view_.name(op.request.table->servers[chunk->piece.server]);
+  }
+  return names;
+}
+
+void Client::drop_get(const OperationRef& op, const base::Status& status) {
+  for (const auto& weak : op->chunks) {
+    const auto chunk = weak.lock();
+    if (chunk == nullptr || std::exchange(chunk->over, true)) continue;
+    chunk->let_go();
+    const base::Peer server = op->request.table->servers[chunk->piece.server];
+    rpc_.cancel(server, chunk.get());
+    rpc_.abandon(server, chunk.get(), status);
+  }
+  op->open = 0;
+  if (op->counted) revert_counts(*op);
+  complete(op, status);
+}
+
+void Client::withdraw_change(const OperationRef& op, mv_status code) {
+  std::vector<std::shared_ptr<Chunk>> open;
+  bool any_left = false;
+  for (const auto& weak : op->chunks) {
+    const auto chunk = weak.lock();
+    if (chunk == nullptr || chunk->over || !rpc_.unsent(op->request.table->servers[chunk->piece.server], chunk.get()))
+      any_left = true;
+    else
+      open.push_back(chunk);
+  }
+  TableView& table = *op->request.table;
+  const bool newest = !op->counted || (table.index == op->index + 1 && table.round == op->round);
+  if (any_left || !newest) return leave_behind(op, code);
+  for (const auto& chunk : open) {
+    chunk->over = true;
+    chunk->let_go();
+    rpc_.cancel(table.servers[chunk->piece.server], chunk.get());
+  }
+  op->open = 0;
+  if (op->counted) table.index = op->index;
+  const std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
+  complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
+  change_over(op->change_id, op);
+}
+
+/// The caller gets its memory back and hears that the outcome is open; the change itself goes on.
+void Client::leave_behind(const OperationRef& op, mv_status code) {
+  const std::string who = waiting_for(*op);
+  for (const auto& weak : op->chunks)
+    if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
+  complete(op, base::error(code, "table \"{}\": outcome unknown: the change is under way to {} and goes on without you",
+                           op->request.table->spec.name, who));
+}
+
+void Client::tick() {
+  const base::Nanos now = clock_.now();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) deadlines_.extract(deadlines_.begin()).mapped()();
+}
+
+}  // namespace mv::ps

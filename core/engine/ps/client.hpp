@@ -1,0 +1,90 @@
+#pragma once
+// The workers' side of tables: cuts calls into messages, and puts the answers together.
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/pool.hpp"
+#include "engine/cluster/view.hpp"
+#include "engine/ps/operation.hpp"
+#include "engine/ps/plan.hpp"
+#include "engine/rpc/client.hpp"
+
+namespace mv::ps {
+
+/// Loop thread only. Completions may call back into this object.
+class Client {
+ public:
+  Client(const base::Clock& clock, rpc::Client& rpc, base::Pool& pool) : clock_(clock), rpc_(rpc), pool_(pool) {}
+  ~Client();
+
+  void start(const cluster::View& view, base::Peer self);
+
+  void begin(Request request);
+  /// The caller stops waiting: its memory is free when this returns, and its completion has been called, with `code` and what
+  /// became of the call. Unknown completions are ignored.
+  void withdraw(const Completion* completion, mv_status code);
+
+  using Opened = std::function<void(base::Result<TableViewRef>)>;
+  /// Collective creation. `initial` (worker 0 only, else null) is lent until `opened` is called.
+  void create(const table::Spec& spec, base::PayloadRef initial, base::Nanos deadline, Opened opened);
+  void open(const std::string& name, base::Nanos deadline, Opened opened);
+  void list(base::Nanos deadline, std::function<void(base::Result<std::vector<table::Spec>>)> listed);
+  void destroy(const TableViewRef& table, base::Nanos deadline, CompletionRef completion);
+
+  /// Calls `passed` once all changes begun so far are applied (or have failed), with the first error that nobody was told.
+  void fence(std::function<void(const base::Status&)> passed);
+  /// The first untold error of this table's fire-and-forget adds.
+  base::Status take_untold(TableView& table);
+
+  base::Nanos next_deadline() const { return deadlines_.empty() ? base::kNever : deadlines_.begin()->first; }
+  void tick();
+
+ private:
+  struct Operation;
+  class Chunk;
+  class Gather;
+  class Round;
+  using OperationRef = std::shared_ptr<Operation>;
+  struct Fence {
+    uint64_t before;
+    std::function<void(const base::Status&)> passed;
+  };
+
+  void undo_creation(const TableView& table, const base::Status& why);
+  void send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk);
+  void send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk);
+  base::PayloadRef payload_of(const Operation& op, const Piece& piece);
+  void chunk_done(const OperationRef& op, Chunk& chunk, const base::Status& status);
+  void settle(const OperationRef& op);
+  void complete(const OperationRef& op, const base::Status& status);
+  void expire(const OperationRef& op);
+  void drop_get(const OperationRef& op, const base::Status& status);
+  void withdraw_change(const OperationRef& op, mv_status code);
+  void leave_behind(const OperationRef& op, mv_status code);
+  void revert_counts(Operation& op);
+  void send_got(const Operation& op);
+  void change_over(uint64_t id, const OperationRef& op);
+  void pass_fences();
+  std::string waiting_for(const Operation& op) const;
+
+  const base::Clock& clock_;
+  rpc::Client& rpc_;
+  base::Pool& pool_;
+  wire::FrameBuilder builder_;
+  cluster::View view_;
+  std::vector<base::Peer> servers_;
+  std::map<std::string, TableViewRef> tables_;  ///< by name, so that all handles share the counters
+  std::map<const Completion*, OperationRef> waited_for_;
+  std::multimap<base::Nanos, std::function<void()>> deadlines_;
+  uint64_t next_change_ = 0, first_change_ = 0;  ///< changes are numbered as they begin
+  std::deque<bool> changes_over_;                ///< of first_change_ and those after it
+  std::deque<Fence> fences_;
+  base::Status untold_;
+};
+
+}  // namespace mv::ps

@@ -1,0 +1,54 @@
+#pragma once
+// A caller's call, as the engine carries it out.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "engine/rpc/pending.hpp"
+#include "table/spec.hpp"
+#include "wire/frame.hpp"
+
+namespace mv::ps {
+
+/// Hears, once and on the loop, how a call ended.
+class Completion {
+ public:
+  virtual ~Completion() = default;
+  virtual void complete(const base::Status& status) = 0;
+};
+using CompletionRef = std::shared_ptr<Completion>;
+
+/// A table as its clients know it. Shared by all handles of this node on it. `spec`, `servers` and `numbers` are fixed; the rest is
+/// the loop's.
+struct TableView {
+  table::Spec spec;
+  std::vector<base::Peer> servers;  ///< by server id
+  std::vector<uint32_t> numbers;    ///< the table's number on each of them
+  uint64_t round = 0;               ///< sync: gets of this worker so far
+  uint64_t index = 0;               ///< sync: adds of this worker so far
+  base::Status untold;              ///< of a fire-and-forget add that failed; taken by take_untold()
+};
+using TableViewRef = std::shared_ptr<TableView>;
+
+enum class OpKind { kChange, kGet };
+
+/// What a caller asks for.
+struct Request {
+  TableViewRef table;
+  OpKind kind = OpKind::kGet;
+  wire::Write write = wire::Write::Add;
+  bool gated = true;                      ///< gets: counts in sync mode (false: a peek)
+  bool all = true;                        ///< all rows, else those of `rows`
+  std::vector<int64_t> rows;
+  size_t skip = SIZE_MAX;                 ///< a server that the caller serves itself
+  base::PayloadRef source;                ///< changes: the caller's values, lent or owned
+  std::span<std::byte> destination;       ///< gets: the caller's memory
+  base::Nanos deadline = base::kNever;
+  CompletionRef completion;               ///< null for fire-and-forget
+  std::shared_ptr<void> in_flight;        ///< released when the call is over
+};
+
+}  // namespace mv::ps

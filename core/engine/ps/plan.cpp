@@ -1,0 +1,65 @@
+#include "engine/ps/plan.hpp"
+
+#include <algorithm>
+
+namespace mv::ps {
+
+namespace {
+
+/// Elements first .. first + count - 1 of a part, cut at its stripes.
+void add_elements(std::vector<Piece>& pieces, const table::Spec& spec, size_t server, uint64_t first, uint64_t count, uint64_t offset) {
+  const uint64_t stripe = table::stripe_elements(spec);
+  for (uint64_t done = 0; done < count;) {
+    const uint64_t from = first + done;
+    const uint64_t share = std::min(count - done, (from / stripe + 1) * stripe - from);
+    pieces.push_back({server, from, share, offset + done, {}, {}, false});
+    done += share;
+  }
+}
+
+}  // namespace
+
+std::vector<Piece> plan_all(const table::Spec& spec, size_t servers, size_t skip) {
+  std::vector<Piece> pieces;
+  for (size_t server = 0; server < servers; ++server) {
+    const table::Range part = table::part_of(spec.rows, servers, server);
+    if (server == skip || part.count == 0) continue;
+    add_elements(pieces, spec, server, 0, part.count * spec.cols, part.first * spec.cols);
+    pieces.back().last = true;
+  }
+  return pieces;
+}
+
+std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip) {
+  std::vector<std::vector<uint64_t>> of_server(servers);
+  for (uint64_t i = 0; i < rows.size(); ++i) of_server[table::owner_of(spec.rows, servers, static_cast<uint64_t>(rows[i]))].push_back(i);
+
+  const bool rows_fit = spec.row_bytes() <= table::kStripeBytes;
+  const size_t most = std::max<uint64_t>(1, table::kStripeBytes / (spec.row_bytes() + sizeof(int64_t)));
+  std::vector<Piece> pieces;
+  for (size_t server = 0; server < servers; ++server) {
+    const table::Range part = table::part_of(spec.rows, servers, server);
+    if (server == skip || part.count == 0) continue;
+    const auto& mine = of_server[server];
+    if (mine.empty()) pieces.push_back({server, 0, 0, 0, {}, {}, false});
+    for (size_t begin = 0; begin < mine.size();) {
+      if (!rows_fit) {  // longer than a message should be: each row as elements
+        const uint64_t row = static_cast<uint64_t>(rows[mine[begin]]) - part.first;
+        add_elements(pieces, spec, server, row * spec.cols, spec.cols, mine[begin] * spec.cols);
+        ++begin;
+        continue;
+      }
+      Piece piece{server, 0, 0, 0, {}, {}, false};
+      const size_t end = std::min(mine.size(), begin + most);
+      for (; begin < end; ++begin) {
+        piece.ids.push_back(rows[mine[begin]] - static_cast<int64_t>(part.first));
+        piece.from.push_back(mine[begin]);
+      }
+      pieces.push_back(std::move(piece));
+    }
+    pieces.back().last = true;
+  }
+  return pieces;
+}
+
+}  // namespace mv::ps

@@ -1,0 +1,34 @@
+#pragma once
+// Which part of a call goes to which server. Pure functions.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "table/spec.hpp"
+
+namespace mv::ps {
+
+/// One message's worth of a call: a run of elements, or some rows, of one server's part.
+struct Piece {
+  size_t server = 0;           ///< index among the servers
+  uint64_t first = 0;          ///< elements: the first one, in the server's own numbering
+  uint64_t count = 0;          ///< elements: how many
+  uint64_t offset = 0;         ///< elements: where they lie in the caller's data
+  std::vector<int64_t> ids;    ///< rows: in the server's own numbering
+  std::vector<uint64_t> from;  ///< rows: which of the caller's rows each is
+  bool last = false;           ///< the last piece for this server
+
+  /// The rows lie one after the other in the caller's data.
+  bool contiguous() const { return from.empty() || from.back() - from.front() + 1 == from.size(); }
+};
+
+inline constexpr size_t kNoServer = SIZE_MAX;
+
+/// All of the table. `skip` is a server that is served otherwise. Pieces of a server follow each other, in order; a server
+/// that owns something gets at least one, if only to count the call.
+std::vector<Piece> plan_all(const table::Spec& spec, size_t servers, size_t skip = kNoServer);
+/// Some rows; every server that owns part of the table gets at least one piece, perhaps an empty one.
+std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip = kNoServer);
+
+}  // namespace mv::ps

@@ -1,0 +1,103 @@
+#pragma once
+// The server's side of tables: registers, holds and serves this server's parts.
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/pool.hpp"
+#include "engine/cluster/view.hpp"
+#include "engine/ps/sync_gate.hpp"
+#include "engine/rpc/server.hpp"
+#include "table/shard.hpp"
+
+namespace mv::ps {
+
+/// Tables by number. Answers ps requests (Create … Got) through rpc. Loop thread only; the shards themselves may also be used
+/// by callers' threads (Shard is thread-safe).
+class Server {
+ public:
+  Server(rpc::Server& rpc, base::Pool& pool) : rpc_(rpc), pool_(pool) {}
+
+  /// Once, before any request: who the workers are, and which of the servers this is.
+  void start(const cluster::View& view, base::Peer self);
+  void worker_finished(base::Peer worker);
+  void worker_lost(base::Peer worker, const base::Status& why);
+
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
+                  const base::SinkRef& staged);
+  void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void on_cancel(const rpc::Asked& asked);
+
+  /// This server's part of a table, for the callers' threads of the same process.
+  std::shared_ptr<table::Shard> shard(uint32_t number) const;
+
+ private:
+  /// A gated change: what it will do once its turn has come, and its payload if that is here.
+  struct Held {
+    uint64_t first, count, rows;
+    std::span<const std::byte> payload;
+    base::SinkRef keep;
+    base::Pool::Block copy;
+  };
+  struct Wanted {
+    uint64_t first, count, rows;
+    std::vector<int64_t> ids;
+  };
+  struct Table final : SyncGate::Owner {
+    Table(Server& server, table::Spec spec) : server(server), spec(std::move(spec)), gate(*this, this->spec.name) {}
+    void apply_change(const rpc::Asked& asked) override;
+    void grant_change(const rpc::Asked& asked) override;
+    void serve_get(const rpc::Asked& asked) override;
+    void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
+
+    Server& server;
+    const table::Spec spec;
+    std::shared_ptr<table::Shard> shard;
+    base::Status broken;                        ///< creation failed; kept until every worker was told
+    std::set<base::Peer> creators, told;
+    std::map<base::Peer, rpc::Asked> ready;     ///< waiting for the others, until all are ready
+    bool complete = false;
+    SyncGate gate;
+    std::map<rpc::Asked, Held> held;
+    std::map<rpc::Asked, Wanted> wanted;
+  };
+
+  void create(const rpc::Asked& asked, const wire::Create& request);
+  void ready(const rpc::Asked& asked, const wire::Ready& request);
+  void settle_creation(uint32_t number);
+  void break_creation(uint32_t number, const base::Status& why);
+  void forget_if_all_told(uint32_t number);
+  void open(const rpc::Asked& asked, const wire::Open& request);
+  void list(const rpc::Asked& asked);
+  void destroy(const rpc::Asked& asked, const wire::Destroy& request);
+  void change(const rpc::Asked& asked, const wire::Change& request, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void get(const rpc::Asked& asked, const wire::Get& request, std::span<const std::byte> payload);
+  void got(const rpc::Asked& asked, const wire::Got& request);
+
+  Table* find(const rpc::Asked& asked, uint32_t number);
+  base::Status check_range(const Table& table, uint64_t first, uint64_t count, uint64_t rows) const;
+  base::Status check_rows(const Table& table, std::span<const std::byte> ids, uint64_t rows) const;
+  void apply(Table& table, wire::Write write, const Held& held);
+  void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
+  void answer_created(const rpc::Asked& asked, uint32_t number, const table::Spec& spec);
+
+  rpc::Server& rpc_;
+  base::Pool& pool_;
+  wire::FrameBuilder builder_;
+  cluster::View view_;
+  std::vector<base::Peer> workers_;        ///< by worker id
+  std::set<base::Peer> active_;
+  bool counts_ = false;                    ///< sync mode with more than one worker: adds and gets pass the gates
+  uint64_t servers_ = 0, index_ = 0;       ///< how many there are, and which this is
+  std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
+  std::map<std::string, uint32_t> by_name_;
+};
+
+/// Between the wire's and the library's form of a spec.
+table::Spec read_spec(const wire::TableSpec& spec);
+flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const table::Spec& spec);
+
+}  // namespace mv::ps

@@ -1,0 +1,99 @@
+#pragma once
+// Sync mode's order on one server's part of one table.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/rpc/pending.hpp"
+
+namespace mv::ps {
+
+/// Multiverso's promise: workers that make the same adds and gets receive, at the i-th get, the same bits.
+///
+/// Every worker counts its adds to and gets from the table, and the counts travel in each request. With n adds before a
+/// request ("index") and g gets before it ("round"):
+///  - adds are applied in the order (index, rank), and not before every worker holds its first g gets;
+///  - a get is served when index adds of every worker are applied.
+/// So get number g sees the first n adds of each worker, added in the same order everywhere, and nothing else. A worker that
+/// finished counts no more. Where the counts show that workers do not make the same calls, all get an error that names two.
+///
+/// Holds tokens, not data: its owner applies, grants, serves and fails. Loop thread only.
+class SyncGate {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void apply_change(const rpc::Asked& asked) = 0;
+    virtual void grant_change(const rpc::Asked& asked) = 0;
+    virtual void serve_get(const rpc::Asked& asked) = 0;
+    virtual void fail_gated(const rpc::Asked& asked, const base::Status& why) = 0;
+  };
+
+  struct Count {
+    uint64_t round = 0;
+    uint64_t index = 0;
+  };
+
+  SyncGate(Owner& owner, std::string table) : owner_(owner), table_(std::move(table)) {}
+
+  /// Worker i of the cluster is `names[i]` in messages. Before anything else.
+  void set_workers(std::vector<std::string> names);
+
+  /// A chunk of an add. `bytes` counts against the grants if its data is still at the sender.
+  void change(size_t worker, const rpc::Asked& asked, Count count, bool last, uint64_t bytes, bool data_here);
+  void data(size_t worker, const rpc::Asked& asked);
+  void get(size_t worker, const rpc::Asked& asked, Count count);
+  /// The worker holds its get number `round`.
+  void got(size_t worker, uint64_t round);
+  /// The worker gives up a request. True: it is withdrawn, and `missing` says whom it waited for. False: too late.
+  bool withdraw(size_t worker, const rpc::Asked& asked, std::string* missing);
+  void finished(size_t worker);
+  void lost(size_t worker, const base::Status& why);
+
+ private:
+  struct Change {
+    rpc::Asked asked;
+    Count count;
+    bool last;
+    uint64_t bytes;
+    bool granted;
+    bool data_here;
+  };
+  struct Get {
+    rpc::Asked asked;
+    Count count;
+  };
+  struct Worker {
+    std::string name;
+    bool active = true;
+    uint64_t got = 0;                     ///< gets that it holds
+    uint64_t applied = 0;                 ///< its adds that are applied
+    uint64_t begun = 0;                   ///< those of which a chunk is applied
+    std::deque<Change> changes;           ///< in the order of its calls
+    std::vector<Get> gets;                ///< not served
+    std::map<uint64_t, uint64_t> closed;  ///< round -> adds before the get that ended it, for rounds that others may be in
+    Count latest;                         ///< round of its newest add, and adds including it
+  };
+
+  void advance();
+  bool apply_turn();
+  void give_grants();
+  bool serve_one();
+  std::vector<Worker*> order();
+  uint64_t least_got() const;
+  void check_step(const Worker& worker, Count count, bool is_get);
+  void fail_all(const base::Status& why);
+  std::string missing_for(Count count, bool is_get) const;
+
+  Owner& owner_;
+  const std::string table_;
+  std::vector<Worker> workers_;
+  base::Status broken_;
+  bool advancing_ = false;
+};
+
+}  // namespace mv::ps

@@ -1,0 +1,223 @@
+#include "engine/rpc/client.hpp"
+
+#include <algorithm>
+
+namespace mv::rpc {
+
+base::SinkRef Pending::place(const wire::Message&, size_t) { return base::Sink::nowhere(); }
+
+void Client::call(base::Peer server, Call call) {
+  Stream& stream = streams_[server];
+  if (!stream.lost.ok()) {
+    call.pending->finish(stream.lost, nullptr, {});
+    return;
+  }
+  stream.queue.push_back(std::move(call));
+  pump(server, stream);
+}
+
+Client::Sent* Client::find(Stream& stream, Seq seq) {
+  if (seq < stream.first || seq - stream.first >= stream.window.size()) return nullptr;
+  Sent& sent = stream.window[seq - stream.first];
+  return sent.finished ? nullptr : &sent;
+}
+
+void Client::pump(base::Peer server, Stream& stream) {
+  while (stream.connected && !stream.queue.empty()) {
+    const size_t cost = stream.queue.front().cost;
+    if (stream.window_bytes > 0 && stream.window_bytes + cost > options_.window_bytes) return;
+    stream.window_bytes += cost;
+    stream.window.push_back({std::move(stream.queue.front())});
+    stream.queue.pop_front();
+    transmit(server, stream, stream.first + stream.window.size() - 1, stream.window.back());
+  }
+}
+
+void Client::transmit(base::Peer server, Stream& stream, Seq seq, Sent& sent) {
+  sent.data_sent = false;
+  stream.owes_ack = false;
+  wire::stamp(sent.call.frame, seq, done(stream));
+  link_.send(server, sent.call.frame);
+  if (stream.probe_at == base::kNever) heard(stream);
+}
+
+void Client::send_data(base::Peer server, Stream& stream, Seq seq, Sent& sent) {
+  sent.data_sent = true;
+  base::Frame frame = builder_.finish(wire::Body::Data, wire::CreateData(builder_.fbb(), seq), sent.call.offer);
+  wire::stamp(frame, 0, done(stream));
+  link_.send(server, frame);
+}
+
+void Client::send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq target) {
+  auto& fbb = builder_.fbb();
+  base::Frame frame = kind == wire::Body::Cancel  ? builder_.finish(kind, wire::CreateCancel(fbb, target))
+                      : kind == wire::Body::Probe ? builder_.finish(kind, wire::CreateProbe(fbb))
+                                                  : builder_.finish(kind, wire::CreateSeen(fbb));
+  wire::stamp(frame, 0, done(stream));
+  link_.send(server, frame);
+}
+
+void Client::cancel(base::Peer server, const Pending* pending) {
+  Stream& stream = streams_[server];
+  const auto queued = std::find_if(stream.queue.begin(), stream.queue.end(), [&](const Call& c) { return c.pending.get() == pending; });
+  if (queued != stream.queue.end()) {
+    const PendingRef ended = std::move(queued->pending);
+    stream.queue.erase(queued);
+    ended->finish(base::Status(MV_ECANCELED, "withdrawn before it was sent"), nullptr, {});
+    return;
+  }
+  for (size_t i = 0; i < stream.window.size(); ++i)
+    if (!stream.window[i].finished && stream.window[i].call.pending.get() == pending)
+      return send_bare(server, stream, wire::Body::Cancel, stream.first + i);
+}
+
+void Client::abandon(base::Peer server, const Pending* pending, const base::Status& status) {
+  Stream& stream = streams_[server];
+  for (Sent& sent : stream.window) {
+    if (sent.finished || sent.call.pending.get() != pending) continue;
+    // The server may still carry it out, or wait for its payload, so the request stays under way; only its owner leaves.
+    class Nobody final : public Pending {
+      void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
+    };
+    const PendingRef ended = std::exchange(sent.call.pending, std::make_shared<Nobody>());
+    return ended->finish(status, nullptr, {});
+  }
+  cancel(server, pending);
+}
+
+bool Client::unsent(base::Peer server, const Pending* pending) const {
+  const auto found = streams_.find(server);
+  if (found == streams_.end()) return true;
+  const auto& window = found->second.window;
+  return std::none_of(window.begin(), window.end(), [&](const Sent& s) { return !s.finished && s.call.pending.get() == pending; });
+}
+
+void Client::on_connected(base::Peer server) {
+  Stream& stream = streams_[server];
+  stream.connected = true;
+  if (!stream.window.empty()) probe(server, stream);
+  pump(server, stream);
+}
+
+void Client::on_lost(base::Peer server, const base::Status& why) {
+  Stream& stream = streams_[server];
+  if (!stream.lost.ok()) return;
+  stream.lost = why;
+  stream.connected = false;
+  stream.probe_at = base::kNever;
+  std::vector<PendingRef> ended;
+  for (Sent& sent : stream.window)
+    if (!sent.finished) ended.push_back(std::move(sent.call.pending));
+  for (Call& call : stream.queue) ended.push_back(std::move(call.pending));
+  stream.window.clear();
+  stream.queue.clear();
+  for (const PendingRef& pending : ended) pending->finish(why, nullptr, {});
+}
+
+void Client::probe(base::Peer server, Stream& stream) {
+  send_bare(server, stream, wire::Body::Probe, 0);
+  if (options_.probe_after == base::kNever) return;
+  stream.probe_wait = std::min(stream.probe_wait * 2, options_.probe_after * 16);
+  stream.probe_at = clock_.now() + stream.probe_wait;
+}
+
+void Client::heard(Stream& stream) {
+  if (options_.probe_after == base::kNever) return;
+  stream.probe_wait = options_.probe_after;
+  stream.probe_at = stream.window.empty() ? base::kNever : clock_.now() + stream.probe_wait;
+}
+
+void Client::finish(Stream& stream, Sent& sent, const base::Status& status, const wire::Message* answer,
+                    std::span<const std::byte> payload) {
+  sent.finished = true;
+  stream.window_bytes -= sent.call.cost;
+  const PendingRef pending = std::move(sent.call.pending);
+  sent.call.frame = {};
+  sent.call.offer.reset();
+  pending->finish(status, answer, payload);
+}
+
+void Client::finish_through(Stream& stream, Seq done) {
+  // By index: finish() may append to the window.
+  for (Seq seq = stream.first; seq <= done; ++seq) {
+    Sent* sent = find(stream, seq);
+    if (sent != nullptr && !sent->call.wants_answer) finish(stream, *sent, {}, nullptr, {});
+  }
+}
+
+void Client::retire(Stream& stream) {
+  while (!stream.window.empty() && stream.window.front().finished) {
+    stream.window.pop_front();
+    ++stream.first;
+  }
+}
+
+base::SinkRef Client::on_answer_header(base::Peer server, const wire::Message& message, size_t bytes) {
+  Sent* sent = find(streams_[server], message.seq());
+  return sent != nullptr ? sent->call.pending->place(message, bytes) : base::Sink::nowhere();
+}
+
+void Client::on_answer(base::Peer server, const wire::Message& message, std::span<const std::byte> payload) {
+  Stream& stream = streams_[server];
+  if (!stream.lost.ok()) return;
+  finish_through(stream, std::min(message.done(), stream.first + stream.window.size() - 1));
+  switch (message.body_type()) {
+    case wire::Body::Ack:
+      break;
+    case wire::Body::Progress:
+      on_progress(server, stream, message);
+      break;
+    case wire::Body::Grant: {
+      const Seq target = message.body_as_Grant()->target();
+      Sent* sent = find(stream, target);
+      if (sent != nullptr && sent->call.offer != nullptr) send_data(server, stream, target, *sent);
+      break;
+    }
+    default:
+      if (Sent* sent = find(stream, message.seq())) {
+        const auto code = static_cast<mv_status>(message.status());
+        const std::string text = message.text() != nullptr ? message.text()->str() : "";
+        stream.owes_ack |= code != MV_OK;
+        finish(stream, *sent, base::Status(code, text), &message, payload);
+      }
+  }
+  if (!stream.lost.ok()) return;
+  retire(stream);
+  heard(stream);
+  pump(server, stream);
+}
+
+void Client::on_progress(base::Peer server, Stream& stream, const wire::Message& message) {
+  const auto* progress = message.body_as_Progress();
+  std::vector<Seq> pending;
+  if (progress->pending() != nullptr) pending.assign(progress->pending()->begin(), progress->pending()->end());
+  std::sort(pending.begin(), pending.end());
+  for (size_t i = 0; i < stream.window.size(); ++i) {
+    const Seq seq = stream.first + i;
+    Sent& sent = stream.window[i];
+    if (!sent.finished && (seq >= progress->next() || !std::binary_search(pending.begin(), pending.end(), seq)))
+      transmit(server, stream, seq, sent);
+  }
+}
+
+base::Nanos Client::next_deadline() const {
+  base::Nanos next = base::kNever;
+  for (const auto& [peer, stream] : streams_) next = std::min(next, stream.probe_at);
+  return next;
+}
+
+void Client::tick() {
+  const base::Nanos now = clock_.now();
+  for (auto& [peer, stream] : streams_)
+    if (stream.probe_at <= now) probe(peer, stream);
+}
+
+void Client::flush() {
+  for (auto& [peer, stream] : streams_) {
+    if (!stream.owes_ack || !stream.connected) continue;
+    stream.owes_ack = false;
+    send_bare(peer, stream, wire::Body::Seen, 0);
+  }
+}
+
+}  // namespace mv::rpc

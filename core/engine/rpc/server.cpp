@@ -1,0 +1,216 @@
+#include "engine/rpc/server.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mv::rpc {
+
+namespace {
+
+constexpr size_t kMaxEarlyCount = 256;
+constexpr size_t kMaxEarlyBytes = 1 << 20;
+
+/// A header of its own memory. FlatBuffers doesn't tell a message's extent, so it is written anew; only links that reorder need it.
+std::vector<std::byte> copy_header(const wire::Message& message) {
+  flatbuffers::FlatBufferBuilder fbb;
+  wire::MessageT object;
+  message.UnPackTo(&object);
+  fbb.Finish(wire::Message::Pack(fbb, &object));
+  const auto* begin = reinterpret_cast<const std::byte*>(fbb.GetBufferPointer());
+  return {begin, begin + fbb.GetSize()};
+}
+
+}  // namespace
+
+void Server::on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload,
+                        const base::SinkRef& staged) {
+  Stream& stream = streams_[client];
+  acknowledged(stream, message.done());
+  advance(client, stream);
+  switch (message.body_type()) {
+    case wire::Body::Seen:
+      return;
+    case wire::Body::Probe:
+      return send_progress(client, stream);
+    case wire::Body::Cancel: {
+      const Asked target{client, message.body_as_Cancel()->target()};
+      if (stream.running.contains(target.seq)) service_.on_cancel(target);
+      return;
+    }
+    case wire::Body::Data:
+      return on_data(client, stream, message, payload, staged);
+    default:
+      break;
+  }
+  if (message.seq() == 0) return;
+  if (message.seq() < stream.next) return repeat(client, stream, message, payload);
+  if (staged != nullptr && staged->discards()) return;  // came too early to be kept; the client will ask after it
+  if (message.seq() > stream.next) return stash(stream, message, payload);
+  start(client, stream, message, payload, staged);
+  start_early(client);
+}
+
+base::SinkRef Server::on_header(base::Peer client, const wire::Message& message, size_t bytes) {
+  Stream& stream = streams_[client];
+  if (message.body_type() == wire::Body::Data) {
+    const auto running = stream.running.find(message.body_as_Data()->target());
+    const bool expected = running != stream.running.end() && running->second.granted && !running->second.data_here;
+    return expected ? service_.place(message, bytes) : base::Sink::nowhere();
+  }
+  // Large and early, or a repetition: not worth the memory. A Get's payload is needed for its repetition.
+  const bool repeated_get = message.seq() < stream.next && message.body_type() == wire::Body::Get;
+  if (message.seq() != stream.next && !repeated_get) return base::Sink::nowhere();
+  return service_.place(message, bytes);
+}
+
+void Server::start(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
+                   const base::SinkRef& staged) {
+  const Seq seq = stream.next++;
+  stream.running.emplace(seq, Running{message.body_type() == wire::Body::Get});
+  service_.on_request({client, seq}, message, payload, staged);
+}
+
+void Server::start_early(base::Peer client) {
+  for (;;) {
+    const auto found = streams_.find(client);  // looked up afresh: a service may have dropped the client
+    if (found == streams_.end()) return;
+    Stream& stream = found->second;
+    const auto next = stream.early.find(stream.next);
+    if (next == stream.early.end()) return;
+    const Early early = std::move(next->second);
+    stream.early_bytes -= early.header.size() + early.payload.size();
+    stream.early.erase(next);
+    start(client, stream, *flatbuffers::GetRoot<wire::Message>(early.header.data()), early.payload, nullptr);
+  }
+}
+
+void Server::stash(Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
+  if (stream.early.size() >= kMaxEarlyCount || stream.early_bytes + payload.size() > kMaxEarlyBytes) return;
+  Early early{copy_header(message), {payload.begin(), payload.end()}};
+  const size_t bytes = early.header.size() + early.payload.size();
+  if (stream.early.emplace(message.seq(), std::move(early)).second) stream.early_bytes += bytes;
+}
+
+void Server::repeat(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
+  const Seq seq = message.seq();
+  if (stream.running.contains(seq)) return;
+  if (const auto kept = stream.kept.find(seq); kept != stream.kept.end()) return send(client, stream, seq, kept->second.frame);
+  if (message.body_type() == wire::Body::Get) {
+    stream.finished.erase(seq);
+    stream.running.emplace(seq, Running{true});
+    return service_.on_request({client, seq}, message, payload, nullptr);
+  }
+  base::Frame frame = builder_.answer({});
+  send(client, stream, seq, frame);
+}
+
+void Server::on_data(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
+                     const base::SinkRef& staged) {
+  const Seq seq = message.body_as_Data()->target();
+  const auto running = stream.running.find(seq);
+  if (running == stream.running.end() || !running->second.granted || running->second.data_here) return;
+  if (staged != nullptr && staged->discards()) return;
+  running->second.data_here = true;
+  service_.on_data({client, seq}, payload, staged);
+}
+
+void Server::acknowledged(Stream& stream, Seq done) {
+  while (!stream.kept.empty() && stream.kept.begin()->first <= done) {
+    if (stream.kept.begin()->second.holds_done) stream.finished.insert(stream.kept.begin()->first);
+    stream.kept.erase(stream.kept.begin());
+  }
+}
+
+void Server::advance(base::Peer client, Stream& stream) {
+  const Seq before = stream.done;
+  while (!stream.finished.empty() && *stream.finished.begin() <= stream.done + 1) {
+    stream.done = std::max(stream.done, *stream.finished.begin());
+    stream.finished.erase(stream.finished.begin());
+  }
+  if (stream.done == before) return;
+  stream.owes_ack = true;
+  if (!std::exchange(stream.dirty, true)) dirty_.push_back(client);
+}
+
+Server::Stream* Server::take_running(const Asked& asked, Running* running) {
+  const auto found = streams_.find(asked.client);
+  if (found == streams_.end()) return nullptr;
+  const auto entry = found->second.running.find(asked.seq);
+  if (entry == found->second.running.end()) return nullptr;
+  if (running != nullptr) *running = entry->second;
+  found->second.running.erase(entry);
+  return &found->second;
+}
+
+void Server::send(base::Peer client, Stream& stream, Seq seq, base::Frame& frame) {
+  wire::stamp(frame, seq, stream.done);
+  stream.owes_ack = false;
+  link_.send(client, frame);
+}
+
+void Server::answer(const Asked& asked, base::Frame frame) {
+  Running running;
+  Stream* stream = take_running(asked, &running);
+  if (stream == nullptr) return;
+  stream->finished.insert(asked.seq);
+  advance(asked.client, *stream);
+  send(asked.client, *stream, asked.seq, frame);
+  if (!running.is_get) stream->kept.emplace(asked.seq, Kept{std::move(frame)});
+}
+
+void Server::finish(const Asked& asked) {
+  Stream* stream = take_running(asked);
+  if (stream == nullptr) return;
+  stream->finished.insert(asked.seq);
+  advance(asked.client, *stream);
+  if (asked.seq <= stream->done) return;
+  base::Frame frame = builder_.answer({});  // an earlier request is still running: don't let this one wait for it
+  send(asked.client, *stream, asked.seq, frame);
+}
+
+void Server::fail(const Asked& asked, const base::Status& why) {
+  Stream* stream = take_running(asked);
+  if (stream == nullptr) return;
+  Kept& kept = stream->kept.emplace(asked.seq, Kept{builder_.answer(why), true}).first->second;
+  send(asked.client, *stream, asked.seq, kept.frame);
+}
+
+void Server::grant(const Asked& asked) {
+  const auto found = streams_.find(asked.client);
+  if (found == streams_.end()) return;
+  const auto running = found->second.running.find(asked.seq);
+  if (running == found->second.running.end() || std::exchange(running->second.granted, true)) return;
+  send_grant(asked.client, found->second, asked.seq);
+}
+
+void Server::send_grant(base::Peer client, Stream& stream, Seq seq) {
+  base::Frame frame = builder_.finish(wire::Body::Grant, wire::CreateGrant(builder_.fbb(), seq));
+  send(client, stream, 0, frame);
+}
+
+void Server::send_progress(base::Peer client, Stream& stream) {
+  std::vector<Seq> pending;
+  for (const auto& [seq, running] : stream.running) {
+    pending.push_back(seq);
+    if (running.granted && !running.data_here) send_grant(client, stream, seq);
+  }
+  auto& fbb = builder_.fbb();
+  const auto list = fbb.CreateVector(pending);
+  base::Frame frame = builder_.finish(wire::Body::Progress, wire::CreateProgress(fbb, stream.next, list));
+  send(client, stream, 0, frame);
+}
+
+void Server::flush() {
+  for (const base::Peer client : dirty_) {
+    const auto found = streams_.find(client);
+    if (found == streams_.end()) continue;
+    Stream& stream = found->second;
+    stream.dirty = false;
+    if (!stream.owes_ack) continue;
+    base::Frame frame = builder_.finish(wire::Body::Ack, wire::CreateAck(builder_.fbb()));
+    send(client, stream, 0, frame);
+  }
+  dirty_.clear();
+}
+
+}  // namespace mv::rpc

@@ -1,0 +1,84 @@
+#pragma once
+// Starts each request once, in the order of its client's calls, and answers it.
+
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/rpc/pending.hpp"
+
+namespace mv::rpc {
+
+/// One stream a client. What makes a repetition harmless is small: the next number to start, the numbers under way, and the
+/// answers that the client has not acknowledged, except those of changes that went well (their number suffices) and of gets
+/// (carried out again: the values may be newer, never older). Loop thread only. Service calls back into answer(), finish(), fail() and grant(), at once or later.
+class Server {
+ public:
+  Server(base::Link& link, Service& service) : link_(link), service_(service) {}
+
+  /// Messages from clients: requests, Data, Probe, Cancel, Seen.
+  void on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
+  base::SinkRef on_header(base::Peer client, const wire::Message& message, size_t bytes);
+  void on_lost(base::Peer client) { streams_.erase(client); }
+
+  /// The answer to a request; the frame comes from FrameBuilder. Ignored if the client is gone or has its answer.
+  void answer(const Asked& asked, base::Frame frame);
+  /// A change is applied: acknowledged together with its neighbours at the next flush().
+  void finish(const Asked& asked);
+  /// The request failed; of a change too the client hears at once.
+  void fail(const Asked& asked, const base::Status& why);
+  /// Asks for the payload that the request offered.
+  void grant(const Asked& asked);
+
+  /// Sends acknowledgements; call when the loop has nothing else to do.
+  void flush();
+
+ private:
+  struct Early {
+    std::vector<std::byte> header;
+    std::vector<std::byte> payload;
+  };
+  struct Running {
+    bool is_get = false;
+    bool granted = false;
+    bool data_here = false;
+  };
+  struct Kept {
+    base::Frame frame;
+    bool holds_done = false;  ///< an error: `done` must not pass it before the client has it
+  };
+  struct Stream {
+    Seq next = 1;                        ///< the next number to start
+    Seq done = 0;                        ///< all up to here are finished and fine, or their error was acknowledged
+    std::map<Seq, Running> running;      ///< started, not answered
+    std::set<Seq> finished;              ///< fine, but beyond done
+    std::map<Seq, Kept> kept;            ///< answers that the client has not acknowledged
+    std::map<Seq, Early> early;          ///< arrived before their predecessors (links that reorder)
+    size_t early_bytes = 0;
+    bool owes_ack = false;
+    bool dirty = false;                  ///< listed in dirty_
+  };
+
+  void start(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
+             const base::SinkRef& staged);
+  void start_early(base::Peer client);
+  void stash(Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
+  void repeat(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
+  void on_data(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
+               const base::SinkRef& staged);
+  void acknowledged(Stream& stream, Seq done);
+  void advance(base::Peer client, Stream& stream);
+  void send(base::Peer client, Stream& stream, Seq seq, base::Frame& frame);
+  void send_grant(base::Peer client, Stream& stream, Seq seq);
+  void send_progress(base::Peer client, Stream& stream);
+  Stream* take_running(const Asked& asked, Running* running = nullptr);
+
+  base::Link& link_;
+  Service& service_;
+  wire::FrameBuilder builder_;
+  std::unordered_map<base::Peer, Stream> streams_;
+  std::vector<base::Peer> dirty_;
+};
+
+}  // namespace mv::rpc

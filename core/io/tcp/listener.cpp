@@ -1,0 +1,43 @@
+#include "io/tcp/listener.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.hpp"
+
+namespace mv::io {
+
+namespace {
+constexpr int kAcceptsPerTurn = 64;
+}
+
+Listener::Listener(Loop& loop, Fd fd, std::function<void(Fd)> accepted)
+    : fd_(std::move(fd)), accepted_(std::move(accepted)) {
+  poll_ = Poll::make(loop, fd_.get(), [this](int) { on_ready(); });
+  if (poll_) poll_->watch(UV_READABLE);
+}
+
+void Listener::resume() {
+  paused_ = false;
+  poll_->watch(UV_READABLE);
+}
+
+void Listener::on_ready() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    Fd accepted(accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (accepted) {
+      accepted_(std::move(accepted));
+      continue;
+    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      base::log_warn("can't accept a connection: {}", std::strerror(errno));
+      paused_ = true;  // it stays readable: don't spin
+      poll_->watch(0);
+    }
+    return;
+  }
+}
+
+}  // namespace mv::io

@@ -1,0 +1,523 @@
+#include "io/tcp/tcp.hpp"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/log.hpp"
+
+namespace mv::io {
+
+using wire::Handshake;
+using wire::Refusal;
+
+/// A name that is being looked up, by one of libuv's threads. Outlives the road if need be.
+struct TcpRoad::Lookup {
+  uv_getaddrinfo_t request{};
+  TcpRoad* road;
+  std::string address;
+};
+
+TcpRoad::TcpRoad(Loop& loop, TcpOptions options)
+    : loop_(loop), options_(std::move(options)), timer_(loop, [this] { tick(); }) {
+  [[maybe_unused]] const int ready = sodium_init();
+  loop_.add_flusher(*this);
+}
+
+TcpRoad::~TcpRoad() {
+  loop_.remove_flusher(*this);
+  for (Lookup* lookup : lookups_) {
+    lookup->road = nullptr;
+    uv_cancel(reinterpret_cast<uv_req_t*>(&lookup->request));
+  }
+}
+
+// ------------------------------------------------------------ listening
+
+base::Result<std::string> TcpRoad::listen(const std::string& address) {
+  const auto parsed = parse_address(address);
+  if (!parsed.ok()) return parsed.status();
+  const auto endpoints = resolve(parsed.value(), /*numeric_only=*/false, /*to_listen=*/true);
+  if (!endpoints.ok()) return base::error(MV_EINVAL, "can't listen on {}", endpoints.status().text());
+  const Endpoint& endpoint = endpoints.value().front();
+  if (options_.secret.empty() && !is_loopback(endpoint)) {
+    return base::error(
+        MV_EINVAL,
+        "listening on {}, beyond this machine, needs a secret: set POLYVERSO_SECRET (or `secret`) everywhere", address);
+  }
+  auto fd = listen_on(endpoint);
+  if (!fd.ok()) return fd.status();
+  return add_listener(std::move(fd).value());
+}
+
+base::Result<std::string> TcpRoad::adopt(int listening_fd) {
+  Fd fd(listening_fd);
+  const Endpoint endpoint = local_endpoint(fd.get());
+  const int family = endpoint.storage.ss_family;
+  if (endpoint.length == 0 || (family != AF_INET && family != AF_INET6))
+    return base::error(MV_EINVAL, "descriptor {} is not a TCP socket that listens", listening_fd);
+  if (options_.secret.empty() && !is_loopback(endpoint))
+    return base::error(MV_EINVAL, "listening on {}, beyond this machine, needs a secret", to_text(host_port(endpoint)));
+  prepare_stream(fd.get());
+  return add_listener(std::move(fd));
+}
+
+base::Result<std::string> TcpRoad::add_listener(Fd fd) {
+  const std::string address = to_text(host_port(local_endpoint(fd.get())));
+  auto listener =
+      std::make_unique<Listener>(loop_, std::move(fd), [this](Fd accepted) { on_accept(std::move(accepted)); });
+  if (!listener->ok()) return base::error(MV_ESYSTEM, "can't watch the socket that listens on {}", address);
+  listeners_.push_back(std::move(listener));
+  if (own_address_.empty()) own_address_ = address;
+  return address;
+}
+
+void TcpRoad::on_accept(Fd fd) {
+  if (strangers_ >= options_.max_strangers) return;  // closed: it may come again
+  const std::string address = to_text(host_port(remote_endpoint(fd.get())));
+  Entry& entry = add_connection(std::make_unique<Connection>(loop_, as_owner(), address, std::move(fd)),
+                                Purpose::kAccepted, loop_.now() + options_.hello_timeout);
+  entry.stranger = true;
+  ++strangers_;
+  entry.connection->greet(make_handshake(Handshake::Side::kListener, /*resumes=*/false));
+}
+
+// ------------------------------------------------------------ dialing
+
+void TcpRoad::dial(const std::string& address) { to_dial_.push_back(address); }
+
+void TcpRoad::start_dial(const std::string& address) {
+  const auto parsed = parse_address(address);
+  if (!parsed.ok()) return fail_dial(address, parsed.status());
+  auto endpoints = resolve(parsed.value(), /*numeric_only=*/true, /*to_listen=*/false);
+  if (!endpoints.ok()) return fail_dial(address, endpoints.status());
+  if (!endpoints.value().empty()) return dial_endpoints(address, std::move(endpoints).value());
+
+  auto* lookup = new Lookup{{}, this, address};
+  lookup->request.data = lookup;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  const auto looked_up = [](uv_getaddrinfo_t* request, int status, addrinfo* found) {
+    const std::unique_ptr<Lookup> lookup(static_cast<Lookup*>(request->data));
+    std::vector<Endpoint> endpoints;
+    for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
+      Endpoint& endpoint = endpoints.emplace_back();
+      std::memcpy(&endpoint.storage, info->ai_addr, info->ai_addrlen);
+      endpoint.length = info->ai_addrlen;
+    }
+    uv_freeaddrinfo(found);
+    TcpRoad* road = lookup->road;
+    if (road == nullptr) return;
+    std::erase(road->lookups_, lookup.get());
+    if (status == 0) return road->dial_endpoints(lookup->address, std::move(endpoints));
+    road->fail_dial(lookup->address,
+                    base::error(MV_EUNREACHABLE, "can't reach {}: {}", lookup->address, uv_strerror(status)));
+  };
+  const auto& [host, port] = parsed.value();
+  if (const int failed = uv_getaddrinfo(&loop_.uv(), &lookup->request, looked_up, host.c_str(), port.c_str(), &hints);
+      failed != 0) {
+    delete lookup;
+    return fail_dial(address, base::error(MV_EUNREACHABLE, "can't reach {}: {}", address, uv_strerror(failed)));
+  }
+  lookups_.push_back(lookup);
+}
+
+void TcpRoad::dial_endpoints(const std::string& address, std::vector<Endpoint> endpoints) {
+  if (stopping_) return;
+  add_connection(std::make_unique<Connection>(loop_, as_owner(), address, std::move(endpoints)), Purpose::kDial,
+                 loop_.now() + options_.hello_timeout)
+      .connection->connect();
+}
+
+void TcpRoad::fail_dial(const std::string& address, const base::Status& why) {
+  if (!stopping_) events_->on_dial_failed(address, why);
+}
+
+TcpRoad::Entry& TcpRoad::add_connection(std::unique_ptr<Connection> connection, Purpose purpose, Nanos deadline) {
+  const Connection* key = connection.get();
+  Entry& entry = connections_[key];
+  entry.connection = std::move(connection);
+  entry.purpose = purpose;
+  entry.deadline = deadline;
+  need_tick();
+  return entry;
+}
+
+/// Forgets a connection that has ended.
+void TcpRoad::bury(Connection& connection) {
+  const auto found = connections_.find(&connection);
+  if (found == connections_.end()) return;
+  connection.kill();
+  if (found->second.stranger) --strangers_;
+  std::erase(unflushed_, &connection);
+  dead_.push_back(std::move(found->second.connection));
+  connections_.erase(found);
+}
+
+// ------------------------------------------------------------ hellos
+
+Handshake TcpRoad::make_handshake(Handshake::Side side, bool resumes) const {
+  wire::Introduction self;
+  self.incarnation = options_.self;
+  self.version_min = options_.version_min;
+  self.version_max = options_.version_max;
+  self.resumes = resumes;
+  self.address = own_address_;
+  Handshake::Nonce nonce;
+  randombytes_buf(nonce.data(), nonce.size());
+  return Handshake(side, std::move(self), options_.secret, nonce);
+}
+
+void TcpRoad::on_stream(Connection& connection) {
+  Entry& entry = entry_of(connection);
+  if (entry.purpose == Purpose::kProbe) {  // alive: it may yet come back by itself
+    if (const auto known = peers_.find(entry.peer); known != peers_.end()) known->second.trying = false;
+    return bury(connection);
+  }
+  connection.greet(make_handshake(Handshake::Side::kDialer, entry.purpose == Purpose::kRedial));
+}
+
+void TcpRoad::on_deciding(Connection& connection) {
+  Entry& entry = entry_of(connection);
+  connection.handshake().side() == Handshake::Side::kDialer ? decide_as_dialer(entry) : decide_as_listener(entry);
+}
+
+void TcpRoad::decide_as_dialer(Entry& entry) {
+  const base::Peer peer = entry.connection->handshake().peer().incarnation;
+  if (entry.purpose == Purpose::kRedial && peer != entry.peer) return refuse(entry, Refusal::kStranger);
+  if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
+  const auto known = peers_.find(peer);
+  if (known != peers_.end() && known->second.connection != nullptr) return refuse(entry, Refusal::kDuplicate);
+  entry.peer = peer;
+  entry.connection->handshake().accept();
+  entry.connection->continue_greeting();
+}
+
+void TcpRoad::decide_as_listener(Entry& entry) {
+  const wire::Introduction& introduction = entry.connection->handshake().peer();
+  const base::Peer peer = introduction.incarnation;
+  if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
+  const auto known = peers_.find(peer);
+  const bool connected = known != peers_.end() && known->second.connection != nullptr;
+  if (connected && !introduction.resumes) return refuse(entry, Refusal::kDuplicate);
+  // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the
+  // outcome of its own, which the larger may have accepted before it knew better.
+  const bool dialing = std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
+    const Entry& other = item.second;
+    return other.peer == peer && (other.purpose == Purpose::kDial || other.purpose == Purpose::kRedial) &&
+           other.connection->state() == Connection::State::kGreeting;
+  });
+  if (dialing && options_.self > peer) return refuse(entry, Refusal::kDuplicate);
+  entry.peer = peer;
+  entry.held = dialing;
+  if (dialing) return;
+  entry.connection->handshake().accept();
+  entry.connection->continue_greeting();
+}
+
+void TcpRoad::refuse(Entry& entry, Refusal why) {
+  Connection& connection = *entry.connection;
+  connection.handshake().refuse(why);
+  connection.continue_greeting();
+}
+
+/// Our own dial to `peer` has come to its end, one way or the other.
+void TcpRoad::settle_held(base::Peer peer) {
+  for (auto& [key, entry] : connections_) {
+    if (!entry.held || entry.peer != peer) continue;
+    entry.held = false;
+    return decide_as_listener(entry);  // which may change connections_
+  }
+}
+
+void TcpRoad::on_greeted(Connection& connection) {
+  Entry& entry = entry_of(connection);
+  const base::Peer peer = connection.handshake().peer().incarnation;
+  const bool dialed = entry.purpose != Purpose::kAccepted;
+  entry.peer = peer;
+  entry.deadline = base::kNever;
+  if (std::exchange(entry.stranger, false)) --strangers_;
+  end_attempts(peer, &connection);
+
+  Known& known = peers_[peer];
+  if (known.connection != nullptr && known.connection != &connection)
+    bury(*known.connection);  // it broke, and the peer knew first
+  known.connection = &connection;
+  known.give_up_at = base::kNever;
+  known.trying = false;
+  known.dialed = dialed;
+  known.address = dialed ? connection.address() : peer_address(entry);
+  known.endpoints.clear();
+  if (dialed) {
+    known.endpoints.push_back(remote_endpoint(connection.fd()));
+  } else if (!connection.handshake().peer().address.empty()) {
+    if (const auto parsed = parse_address(known.address); parsed.ok()) {
+      if (auto found = resolve(parsed.value(), /*numeric_only=*/true, /*to_listen=*/false); found.ok())
+        known.endpoints = std::move(found).value();
+    }
+  }
+  std::string address = known.address;
+  if (const auto awaited = awaited_.find(peer); awaited != awaited_.end()) {
+    address = awaited->second.first;
+    awaited_.erase(awaited);
+  }
+  base::log_debug("connected with {} ({:016x})", address, peer);
+  connection.open(*events_, peer);
+  events_->on_connected(peer, address);
+  settle_held(peer);
+}
+
+/// Where an accepted peer listens, or, if it does not, came from.
+std::string TcpRoad::peer_address(const Entry& entry) const {
+  const std::string& said = entry.connection->handshake().peer().address;
+  const auto parsed = parse_address(said);
+  if (said.empty() || !parsed.ok()) return entry.connection->address();
+  if (!is_wildcard(parsed.value().host)) return said;
+  return to_text({host_port(remote_endpoint(entry.connection->fd())).host, parsed.value().port});
+}
+
+void TcpRoad::on_failed(Connection& connection, const base::Status& why, bool refused) {
+  Entry& entry = entry_of(connection);
+  const Purpose purpose = entry.purpose;
+  const base::Peer peer = entry.peer;
+  const Refusal refusal = connection.greeting() ? connection.handshake().refusal() : Refusal::kNone;
+  const base::Peer met = connection.greeting() ? connection.handshake().peer().incarnation : base::kNobody;
+  const std::string address = connection.address();
+  if (connection.state() == Connection::State::kDead) {
+    bury(connection);
+  } else {
+    entry.peer = base::kNobody;
+    entry.deadline = loop_.now() + kLinger;
+  }
+  if (stopping_) return;
+  switch (purpose) {
+    case Purpose::kAccepted:
+      return log_stranger(why);
+    case Purpose::kDial:
+      if (refusal == Refusal::kDuplicate) {
+        deduplicated(address, met);
+      } else {
+        fail_dial(address, why);
+      }
+      break;
+    case Purpose::kRedial:
+      if (refusal == Refusal::kDuplicate) {
+        if (const auto known = peers_.find(peer); known != peers_.end()) known->second.trying = false;
+      } else {
+        mend_failed(peer, why, refused || refusal != Refusal::kNone);
+      }
+      break;
+    case Purpose::kProbe:
+      mend_failed(peer, why, refused);
+      break;
+  }
+  settle_held(met);
+}
+
+/// A dial gave way to a connection that the peer has made, or is making.
+void TcpRoad::deduplicated(const std::string& address, base::Peer peer) {
+  if (const auto known = peers_.find(peer); known != peers_.end() && known->second.connection != nullptr) {
+    events_->on_connected(peer, address);
+  } else {
+    awaited_[peer] = {address, loop_.now() + options_.hello_timeout};
+    need_tick();
+  }
+}
+
+void TcpRoad::log_stranger(const base::Status& why) {
+  if (!base::logs(MV_LOG_DEBUG)) return;
+  if (loop_.now() - log_window_ > std::chrono::seconds(1)) {
+    log_window_ = loop_.now();
+    logged_ = 0;
+  }
+  if (++logged_ <= 10) base::log_debug("turned away: {}", why.text());
+}
+
+// ------------------------------------------------------------ traffic
+
+void TcpRoad::send(base::Peer to, const base::Frame& frame) {
+  constexpr size_t kWriteEarly = 512 << 10;  // keeps the sockets busy while a long batch is queued
+  const auto known = peers_.find(to);
+  if (known == peers_.end() || known->second.connection == nullptr) return;
+  Connection& connection = *known->second.connection;
+  if (connection.send(frame)) unflushed_.push_back(&connection);
+  if (connection.queued() > kWriteEarly) connection.flush();
+}
+
+void TcpRoad::flush() {
+  dead_.clear();
+  for (const std::string& address : std::exchange(to_dial_, {})) {
+    if (!stopping_) start_dial(address);
+  }
+  for (size_t i = 0; i < unflushed_.size(); ++i) unflushed_[i]->flush();
+  unflushed_.clear();
+  if (stopping_ && stopped_ && connections_.empty()) std::exchange(stopped_, nullptr)();
+}
+
+// ------------------------------------------------------------ ends and breaks
+
+void TcpRoad::close(base::Peer peer) {
+  gone_.insert(peer);
+  awaited_.erase(peer);
+  const auto known = peers_.find(peer);
+  if (known == peers_.end()) return;
+  Connection* connection = known->second.connection;
+  peers_.erase(known);
+  end_attempts(peer, connection);
+  if (connection == nullptr) return;
+  connection->say_goodbye();
+  entry_of(*connection).deadline = loop_.now() + kLinger;
+  need_tick();
+}
+
+void TcpRoad::cut(base::Peer peer) {
+  const auto known = peers_.find(peer);
+  if (known != peers_.end() && known->second.connection != nullptr) known->second.connection->cut();
+}
+
+void TcpRoad::stop(std::function<void()> stopped) {
+  stopping_ = true;
+  stopped_ = std::move(stopped);
+  listeners_.clear();
+  peers_.clear();
+  awaited_.clear();
+  std::vector<Connection*> all;
+  for (auto& [key, entry] : connections_) all.push_back(entry.connection.get());
+  for (Connection* connection : all) {
+    connection->say_goodbye();
+    entry_of(*connection).deadline = loop_.now() + kLinger;
+    if (connection->state() == Connection::State::kDead) bury(*connection);
+  }
+  need_tick();
+}
+
+void TcpRoad::on_ended(Connection& connection, End how, const base::Status& why) {
+  const base::Peer peer = entry_of(connection).peer;
+  bury(connection);
+  if (stopping_ || how == End::kClosed) return;
+  const auto known = peers_.find(peer);
+  if (known == peers_.end() || known->second.connection != &connection) return;
+  known->second.connection = nullptr;
+  how == End::kBroken ? broke(peer, known->second, why) : lose(peer, why);
+}
+
+void TcpRoad::broke(base::Peer peer, Known& known, const base::Status& why) {
+  base::log_debug("{}", why.text());
+  known.why = why.text();
+  known.give_up_at = loop_.now() + options_.reconnect_grace;
+  need_tick();
+  try_to_mend(peer, known);
+}
+
+void TcpRoad::try_to_mend(base::Peer peer, Known& known) {
+  if (known.endpoints.empty()) return;
+  known.trying = true;
+  const Purpose purpose = known.dialed ? Purpose::kRedial : Purpose::kProbe;
+  auto connection = std::make_unique<Connection>(loop_, as_owner(), known.address, known.endpoints);
+  Entry& entry = add_connection(std::move(connection), purpose, known.give_up_at);
+  entry.peer = peer;
+  entry.connection->connect();
+}
+
+void TcpRoad::mend_failed(base::Peer peer, const base::Status& why, bool gone) {
+  const auto known = peers_.find(peer);
+  if (known == peers_.end()) return;
+  known->second.trying = false;
+  if (gone) lose(peer, base::error(MV_EPEERLOST, "{}, and it is not coming back: {}", known->second.why, why.text()));
+}
+
+/// Ends what was under way to mend the connection to `peer`.
+void TcpRoad::end_attempts(base::Peer peer, const Connection* but) {
+  std::vector<Connection*> attempts;
+  for (auto& [key, entry] : connections_) {
+    if (entry.peer == peer && key != but && (entry.purpose == Purpose::kRedial || entry.purpose == Purpose::kProbe) &&
+        entry.connection->state() < Connection::State::kOpen) {
+      attempts.push_back(entry.connection.get());
+    }
+  }
+  for (Connection* attempt : attempts) bury(*attempt);
+}
+
+void TcpRoad::lose(base::Peer peer, const base::Status& why) {
+  peers_.erase(peer);
+  gone_.insert(peer);
+  end_attempts(peer, nullptr);
+  base::log_debug("lost {:016x}: {}", peer, why.text());
+  events_->on_lost(peer, why);
+}
+
+// ------------------------------------------------------------ time
+
+void TcpRoad::need_tick() {
+  if (!timer_.active()) timer_.start(options_.retry, options_.retry);
+}
+
+void TcpRoad::tick() {
+  for (auto& listener : listeners_) {
+    if (listener->paused()) listener->resume();
+  }
+  tick_connections();
+  tick_peers();
+  if (nothing_to_watch()) timer_.stop();
+}
+
+bool TcpRoad::nothing_to_watch() const {
+  return awaited_.empty() &&
+         std::none_of(connections_.begin(), connections_.end(),
+                      [](const auto& item) { return item.second.deadline != base::kNever; }) &&
+         std::none_of(peers_.begin(), peers_.end(),
+                      [](const auto& item) { return item.second.connection == nullptr; }) &&
+         std::none_of(listeners_.begin(), listeners_.end(), [](const auto& listener) { return listener->paused(); });
+}
+
+void TcpRoad::tick_connections() {
+  const Nanos now = loop_.now();
+  std::vector<Connection*> late;
+  for (auto& [key, entry] : connections_) {
+    if (now >= entry.deadline) late.push_back(entry.connection.get());
+  }
+  for (Connection* connection : late) {
+    const auto found = connections_.find(connection);
+    if (found == connections_.end()) continue;
+    if (connection->state() == Connection::State::kClosing) {
+      bury(*connection);
+      continue;
+    }
+    connection->kill();
+    const double seconds = std::chrono::duration<double>(options_.hello_timeout).count();
+    on_failed(*connection,
+              base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s", connection->address(), seconds),
+              false);
+  }
+}
+
+void TcpRoad::tick_peers() {
+  const Nanos now = loop_.now();
+  std::vector<base::Peer> broken;
+  for (const auto& [peer, known] : peers_) {
+    if (known.connection == nullptr) broken.push_back(peer);
+  }
+  for (base::Peer peer : broken) {
+    const auto found = peers_.find(peer);
+    if (found == peers_.end() || found->second.connection != nullptr) continue;
+    Known& known = found->second;
+    if (now >= known.give_up_at) {
+      const double seconds = std::chrono::duration<double>(options_.reconnect_grace).count();
+      lose(peer, base::error(MV_EPEERLOST, "{}, and was not mended within {:g} s", known.why, seconds));
+    } else if (!known.trying) {
+      try_to_mend(peer, known);
+    }
+  }
+  std::vector<std::string> unanswered;
+  std::erase_if(awaited_, [&](const auto& item) {
+    if (now < item.second.second) return false;
+    unanswered.push_back(item.second.first);
+    return true;
+  });
+  for (const std::string& address : unanswered) {
+    fail_dial(address, base::error(MV_EUNREACHABLE, "{} preferred to dial this process, and did not", address));
+  }
+}
+
+}  // namespace mv::io

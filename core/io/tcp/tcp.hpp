@@ -1,0 +1,131 @@
+#pragma once
+// The road over TCP: any number of peers, each with one authenticated connection (wire/hello.hpp).
+//
+// When a connection breaks without a goodbye, the side that dialed dials again at once and then every `retry`; the side that
+// listened waits, and looks meanwhile whether the peer's own port still answers. A refused connection proves that the
+// process is gone. Either side gives up after `reconnect_grace`. A peer that is lost or closed never comes back in that life.
+//
+// When two nodes dial each other at once, the dial of the larger incarnation is the one that stays.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "io/road.hpp"
+#include "io/tcp/connection.hpp"
+#include "io/tcp/listener.hpp"
+
+namespace mv::io {
+
+struct TcpOptions {
+  base::Peer self = base::kNobody;  ///< this node's incarnation
+  std::string secret;               ///< empty: everybody who also has none
+  base::Nanos hello_timeout = std::chrono::seconds(5);
+  base::Nanos reconnect_grace = std::chrono::seconds(1);
+  base::Nanos retry = std::chrono::milliseconds(50);
+  size_t max_strangers = 256;  ///< accepted connections that have not finished their hello
+  uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
+};
+
+class TcpRoad final : public Road, private ConnectionEvents {
+ public:
+  TcpRoad(Loop& loop, TcpOptions options);
+  ~TcpRoad() override;
+
+  void attach(base::LinkEvents& events) override { events_ = &events; }
+  base::Result<std::string> listen(const std::string& address) override;
+  base::Result<std::string> adopt(int listening_fd) override;
+  void dial(const std::string& address) override;
+  void send(base::Peer to, const base::Frame& frame) override;
+  void close(base::Peer peer) override;
+  void flush() override;
+  void stop(std::function<void()> stopped) override;
+  void cut(base::Peer peer) override;
+
+ private:
+  using Nanos = base::Nanos;
+  enum class Purpose { kAccepted, kDial, kRedial, kProbe };
+  /// A connection and what it is for.
+  struct Entry {
+    std::unique_ptr<Connection> connection;
+    Purpose purpose;
+    base::Peer peer = base::kNobody;  // kRedial, kProbe: whose; else once it is open
+    Nanos deadline = base::kNever;
+    bool held = false;      // kAccepted: decided when our own dial to the same peer is
+    bool stranger = false;  // counted in strangers_
+  };
+  /// A peer that is connected, or whose broken connection is being mended.
+  struct Known {
+    std::string address;              // where it listens, else where it came from
+    bool dialed = false;              // by us, at `address`
+    std::vector<Endpoint> endpoints;  // to dial or probe; empty: it does not listen
+    Connection* connection = nullptr;
+    Nanos give_up_at = base::kNever;  // while broken
+    bool trying = false;              // a kRedial or kProbe is under way
+    std::string why;                  // of the break
+  };
+  struct Lookup;
+
+  ConnectionEvents& as_owner() { return *this; }
+  void on_stream(Connection& connection) override;
+  void on_deciding(Connection& connection) override;
+  void on_greeted(Connection& connection) override;
+  void on_failed(Connection& connection, const base::Status& why, bool refused) override;
+  void on_ended(Connection& connection, End how, const base::Status& why) override;
+
+  base::Result<std::string> add_listener(Fd fd);
+  void on_accept(Fd fd);
+  void start_dial(const std::string& address);
+  void dial_endpoints(const std::string& address, std::vector<Endpoint> endpoints);
+  Entry& add_connection(std::unique_ptr<Connection> connection, Purpose purpose, Nanos deadline);
+  Entry& entry_of(const Connection& connection) { return connections_.at(&connection); }
+  void bury(Connection& connection);
+  wire::Handshake make_handshake(wire::Handshake::Side side, bool resumes) const;
+
+  void decide_as_dialer(Entry& entry);
+  void decide_as_listener(Entry& entry);
+  void refuse(Entry& entry, wire::Refusal why);
+  void settle_held(base::Peer peer);
+  std::string peer_address(const Entry& entry) const;
+
+  void broke(base::Peer peer, Known& known, const base::Status& why);
+  void try_to_mend(base::Peer peer, Known& known);
+  void mend_failed(base::Peer peer, const base::Status& why, bool gone);
+  void end_attempts(base::Peer peer, const Connection* but);
+  void lose(base::Peer peer, const base::Status& why);
+  void fail_dial(const std::string& address, const base::Status& why);
+  void deduplicated(const std::string& address, base::Peer peer);
+
+  void need_tick();
+  void tick();
+  void tick_connections();
+  void tick_peers();
+  bool nothing_to_watch() const;
+  void log_stranger(const base::Status& why);
+
+  Loop& loop_;
+  const TcpOptions options_;
+  base::LinkEvents* events_ = nullptr;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::string own_address_;
+  std::unordered_map<const Connection*, Entry> connections_;
+  std::vector<std::unique_ptr<Connection>> dead_;  // freed when no callback of theirs can be on the stack
+  std::unordered_map<base::Peer, Known> peers_;
+  std::unordered_set<base::Peer> gone_;                          // lost or closed: fenced
+  std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
+  std::vector<std::string>
+      to_dial_;  // started by flush(): a dial may fail at once, and must not report from within dial()
+  std::vector<Connection*> unflushed_;
+  std::vector<Lookup*> lookups_;
+  size_t strangers_ = 0;
+  Timer timer_;
+  bool stopping_ = false;
+  std::function<void()> stopped_;
+  Nanos log_window_{0};
+  int logged_ = 0;
+};
+
+}  // namespace mv::io

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "run/guard.hpp"
 #include "run/launcher.hpp"
@@ -27,7 +27,8 @@ constexpr const char* kFooter = R"(examples:
   polyverso run --help                          all about it
 )";
 
-constexpr const char* kRunUsage = "polyverso run [-n N] [--servers M] [OPTIONS] -- COMMAND [ARGS...] [--- COMMAND [ARGS...]]...";
+constexpr const char* kRunUsage =
+    "polyverso run [-n N] [--servers M] [OPTIONS] -- COMMAND [ARGS...] [--- COMMAND [ARGS...]]...";
 
 constexpr const char* kRunHelp = "Starts workers, and servers if wanted, on this machine, and waits for them";
 
@@ -60,16 +61,23 @@ A secret is needed beyond loopback; it authenticates, it does not encrypt.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string name) const override {
-    return app->get_name() == "run" ? fmt::format("Usage: {}\n", kRunUsage) : CLI::Formatter::make_usage(app, std::move(name));
+    return app->get_name() == "run" ? fmt::format("Usage: {}\n", kRunUsage)
+                                    : CLI::Formatter::make_usage(app, std::move(name));
   }
 };
 
 void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& settings) {
-  run.add_option("-n,--workers", options.workers, "How many workers (default: as many as there are commands)")->type_name("N");
-  run.add_option("--servers", options.servers, "Further processes that only serve (default: 0, every worker serves)")->type_name("M");
+  run.add_option("-n,--workers", options.workers, "How many workers (default: as many as there are commands)")
+      ->type_name("N");
+  run.add_option("--servers", options.servers, "Further processes that only serve (default: 0, every worker serves)")
+      ->type_name("M");
   run.add_flag("--sync", options.sync, "Sync mode: workers receive the same bits at the same get");
-  run.add_option("--set", settings, "A setting for all processes, as in mv_init_text()")->type_name("KEY=VALUE")->allow_extra_args(false);
-  run.add_flag_callback("--no-color", [&options] { options.color = false; }, "No colours (also: NO_COLOR in the environment, or no terminal)");
+  run.add_option("--set", settings, "A setting for all processes, as in mv_init_text()")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  run.add_flag_callback(
+      "--no-color", [&options] { options.color = false; },
+      "No colours (also: NO_COLOR in the environment, or no terminal)");
   run.add_flag("-v,--verbose", options.verbose, "Say which processes are started, and how each ends");
   run.footer(kRunFooter);
 }
@@ -79,8 +87,11 @@ void describe_server(CLI::App& server, ServerOptions& options) {
   server.add_option("--nodes", options.nodes, "Processes in the cluster, servers included")->type_name("N");
   server.add_option("--rank", options.rank, "This process's rank (default: given out by the master)")->type_name("R");
   server.add_option("--bind", options.bind, "Where to listen (default: loopback, any port)")->type_name("HOST[:PORT]");
-  server.add_option("--secret-file", options.secret_file, "A file whose first line is the cluster's secret")->type_name("FILE");
-  server.add_option("--set", options.settings, "A setting, as in mv_init_text()")->type_name("KEY=VALUE")->allow_extra_args(false);
+  server.add_option("--secret-file", options.secret_file, "A file whose first line is the cluster's secret")
+      ->type_name("FILE");
+  server.add_option("--set", options.settings, "A setting, as in mv_init_text()")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   server.footer(kServerFooter);
 }
 

@@ -45,7 +45,8 @@ const char* or_null(const std::string& text) { return text.empty() ? nullptr : t
 int run_server(const ServerOptions& options) {
   std::string secret;
   if (!options.secret_file.empty() && !read_secret(options.secret_file, secret)) {
-    fmt::print(stderr, "polyverso server: --secret-file {}: there is no secret in it, or it can't be read\n", options.secret_file);
+    fmt::print(stderr, "polyverso server: --secret-file {}: there is no secret in it, or it can't be read\n",
+               options.secret_file);
     return 1;
   }
   const std::string text = fmt::format("{}", fmt::join(options.settings, "; "));
@@ -65,7 +66,8 @@ int run_server(const ServerOptions& options) {
   mv_rank(0, &rank);
   mv_size(0, &size);
   if (wants_info(options)) {
-    fmt::print(stderr, "polyverso server: serving as server {} of {} (rank {} of {}, pid {})\n", server_id, servers, rank, size, getpid());
+    fmt::print(stderr, "polyverso server: serving as server {} of {} (rank {} of {}, pid {})\n", server_id, servers,
+               rank, size, getpid());
   }
   // Serves until every worker has finished or is lost.
   if (mv_shutdown(0) != MV_OK) return fail("while serving");

@@ -79,10 +79,12 @@ HWY_INLINE bool finite_range(const std::byte* bytes, size_t count) {
 }
 
 template <typename T>
-HWY_INLINE void add_each_row(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+HWY_INLINE void add_each_row(std::byte* table, size_t cols, const int64_t* rows, size_t row_count,
+                             const std::byte* values) {
   const size_t row_bytes = cols * sizeof(T);
   if (cols == 1) {  // elements of an array
-    for (size_t i = 0; i < row_count; ++i) add_one<T>(table + static_cast<size_t>(rows[i]) * sizeof(T), values + i * sizeof(T));
+    for (size_t i = 0; i < row_count; ++i)
+      add_one<T>(table + static_cast<size_t>(rows[i]) * sizeof(T), values + i * sizeof(T));
     return;
   }
   for (size_t i = 0; i < row_count; ++i) {
@@ -162,7 +164,8 @@ void add_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t coun
 
 bool all_finite_bytes(mv_dtype dtype, const std::byte* values, size_t count) noexcept {
   assert(dtype == MV_F32 || dtype == MV_F64);
-  return dtype == MV_F32 ? HWY_DYNAMIC_DISPATCH(finite_f32)(values, count) : HWY_DYNAMIC_DISPATCH(finite_f64)(values, count);
+  return dtype == MV_F32 ? HWY_DYNAMIC_DISPATCH(finite_f32)(values, count)
+                         : HWY_DYNAMIC_DISPATCH(finite_f64)(values, count);
 }
 
 void add_rows(mv_dtype dtype, std::byte* table, size_t cols, const int64_t* rows, size_t row_count,
@@ -175,7 +178,8 @@ void add_rows(mv_dtype dtype, std::byte* table, size_t cols, const int64_t* rows
   }
 }
 
-void set_rows(size_t row_bytes, std::byte* table, const int64_t* rows, size_t row_count, const std::byte* values) noexcept {
+void set_rows(size_t row_bytes, std::byte* table, const int64_t* rows, size_t row_count,
+              const std::byte* values) noexcept {
   if (row_bytes == 4) return set_fixed_rows<4>(table, rows, row_count, values);
   if (row_bytes == 8) return set_fixed_rows<8>(table, rows, row_count, values);
   for (size_t i = 0; i < row_count; ++i) {
@@ -183,7 +187,8 @@ void set_rows(size_t row_bytes, std::byte* table, const int64_t* rows, size_t ro
   }
 }
 
-void gather_rows(size_t row_bytes, const std::byte* table, const int64_t* rows, size_t row_count, std::byte* out) noexcept {
+void gather_rows(size_t row_bytes, const std::byte* table, const int64_t* rows, size_t row_count,
+                 std::byte* out) noexcept {
   if (row_bytes == 4) return gather_fixed_rows<4>(table, rows, row_count, out);
   if (row_bytes == 8) return gather_fixed_rows<8>(table, rows, row_count, out);
   for (size_t i = 0; i < row_count; ++i) {

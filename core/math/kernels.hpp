@@ -34,8 +34,10 @@ bool all_finite_bytes(mv_dtype dtype, const std::byte* values, size_t count) noe
 void add_rows(mv_dtype dtype, std::byte* table, size_t cols, const int64_t* rows, size_t row_count,
               const std::byte* values) noexcept;
 /// table[rows[i]] = values[i]
-void set_rows(size_t row_bytes, std::byte* table, const int64_t* rows, size_t row_count, const std::byte* values) noexcept;
+void set_rows(size_t row_bytes, std::byte* table, const int64_t* rows, size_t row_count,
+              const std::byte* values) noexcept;
 /// out[i] = table[rows[i]]
-void gather_rows(size_t row_bytes, const std::byte* table, const int64_t* rows, size_t row_count, std::byte* out) noexcept;
+void gather_rows(size_t row_bytes, const std::byte* table, const int64_t* rows, size_t row_count,
+                 std::byte* out) noexcept;
 
 }  // namespace mv::math

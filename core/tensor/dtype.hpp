@@ -12,11 +12,16 @@ namespace mv::tensor {
 /// Bytes of one element: MV_RAW counts bytes, so 1; 0 for a number that is no mv_dtype.
 constexpr size_t dtype_bytes(mv_dtype dtype) {
   switch (dtype) {
-    case MV_RAW: return 1;
-    case MV_F32: return 4;
-    case MV_F64: return 8;
-    case MV_I64: return 8;
-    default: return 0;
+    case MV_RAW:
+      return 1;
+    case MV_F32:
+      return 4;
+    case MV_F64:
+      return 8;
+    case MV_I64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -26,11 +31,16 @@ constexpr bool is_table_dtype(mv_dtype dtype) { return dtype == MV_F32 || dtype 
 /// The name that texts and messages use: "f32".
 constexpr std::string_view dtype_name(mv_dtype dtype) {
   switch (dtype) {
-    case MV_RAW: return "raw";
-    case MV_F32: return "f32";
-    case MV_F64: return "f64";
-    case MV_I64: return "i64";
-    default: return "unknown";
+    case MV_RAW:
+      return "raw";
+    case MV_F32:
+      return "f32";
+    case MV_F64:
+      return "f64";
+    case MV_I64:
+      return "i64";
+    default:
+      return "unknown";
   }
 }
 

@@ -59,20 +59,15 @@ class Run:
                 return line
         raise AssertionError(f"no line with {text!r} on standard output; standard error: {self.finish()[2]}")
 
-    def pid_of(self, label):
-        """The process behind a label ("w0", "s1"), by the rank in its environment."""
-        for pid in self.processes():
-            values = environment_of(pid)
-            if "POLYVERSO_RANK" not in values or os.getpgid(pid) != pid:
-                continue
-            rank, workers = int(values["POLYVERSO_RANK"]), self.workers_of(values)
-            if label == (f"w{rank}" if rank < workers else f"s{rank - workers}"):
-                return pid
-        raise AssertionError(f"no process {label}")
-
-    def workers_of(self, values):
-        servers = sum(1 for pid in self.processes() if environment_of(pid).get("POLYVERSO_ROLE") == "server")
-        return int(values["POLYVERSO_NODES"]) - servers
+    def pid_of(self, rank, seconds=2.0):
+        """The process of a rank, the leader of its process group."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:  # one that is in the middle of exec is not seen
+            for pid in self.processes():
+                if environment_of(pid).get("POLYVERSO_RANK") == str(rank) and os.getpgid(pid) == pid:
+                    return pid
+            time.sleep(0.01)
+        raise AssertionError(f"no process of rank {rank}")
 
     def end(self):
         if self.process.poll() is None:
@@ -130,3 +125,19 @@ def run(start):
         return start("run", *arguments, **more).finish(timeout)
 
     return begin
+
+
+@pytest.fixture
+def cluster():
+    """cluster(workers, servers, **settings): a nodes.Cluster."""
+    from nodes import Cluster
+
+    clusters = []
+
+    def begin(*arguments, **settings):
+        clusters.append(Cluster(*arguments, **settings))
+        return clusters[-1]
+
+    yield begin
+    for each in clusters:
+        each.end()

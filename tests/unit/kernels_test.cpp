@@ -65,8 +65,12 @@ class Shifted {
 /// Values of all sizes, among them zeros of both signs, denormals and the largest, so that sums overflow.
 template <typename T>
 std::vector<T> varied(size_t count, uint32_t seed) {
-  const T special[] = {T(0), -T(0), std::numeric_limits<T>::denorm_min(), std::numeric_limits<T>::min(),
-                       std::numeric_limits<T>::max(), -std::numeric_limits<T>::max()};
+  const T special[] = {T(0),
+                       -T(0),
+                       std::numeric_limits<T>::denorm_min(),
+                       std::numeric_limits<T>::min(),
+                       std::numeric_limits<T>::max(),
+                       -std::numeric_limits<T>::max()};
   std::mt19937 random(seed);
   std::vector<T> values(count);
   for (T& value : values) {

@@ -1,10 +1,11 @@
 #include "run/child.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 std::string describe(const Ending& ending) {
   if (ending.signal == 0) return fmt::format("exited with {}", ending.status);
   const char* name = sigabbrev_np(ending.signal);
-  return name != nullptr ? fmt::format("was killed by SIG{}", name) : fmt::format("was killed by signal {}", ending.signal);
+  return name != nullptr ? fmt::format("was killed by SIG{}", name)
+                         : fmt::format("was killed by signal {}", ending.signal);
 }
 
 Child::Child(uv_loop_t* loop, Process process, int color, Output& output, Events events)
@@ -65,54 +67,61 @@ int Child::open_streams(std::array<int, 2>& write_ends) {
 int Child::start(const std::string& self, const Descriptors& descriptors) {
   std::array<int, 2> write_ends{-1, -1};
   int error = open_streams(write_ends);
-  if (error == 0) {
-    const auto inherited = [](int fd) {
-      uv_stdio_container_t entry{};
-      entry.flags = fd >= 0 ? UV_INHERIT_FD : UV_IGNORE;
-      entry.data.fd = fd;
-      return entry;
-    };
-    static_assert(kMasterSocketFd == 3);
-    std::array entries{inherited(descriptors.input), inherited(write_ends[0]), inherited(write_ends[1]),
-                       inherited(descriptors.master_socket)};
-    std::vector<std::string> command{self, kExecWord, std::to_string(getpid())};
-    command.insert(command.end(), process_.command.begin(), process_.command.end());
-    std::vector<char*> arguments = pointers(command), environment = pointers(process_.environment);
-    uv_process_options_t options{};
-    options.file = self.c_str();
-    options.args = arguments.data();
-    options.env = environment.data();
-    options.stdio = entries.data();
-    options.stdio_count = descriptors.master_socket >= 0 ? 4 : 3;
-    options.flags = UV_PROCESS_DETACHED;  // a process group of its own: signals come from the launcher alone
-    options.exit_cb = [](uv_process_t* handle, int64_t status, int signal) {
-      static_cast<Child*>(handle->data)->on_exit(status, signal);
-    };
-    handle_.data = this;
-    error = uv_spawn(loop_, &handle_, &options);
-    started_ = error == 0;
-    if (error != 0) uv_close(reinterpret_cast<uv_handle_t*>(&handle_), nullptr);
-  }
+  if (error == 0) error = spawn(self, descriptors, write_ends);
+  started_ = error == 0;
   for (const int fd : write_ends) {
     if (fd >= 0) close(fd);
   }
   for (Stream& stream : streams_) {
-    if (!started_) {
+    if (started_) {
+      start_reading(stream);
+    } else {
       close_stream(stream);
-      continue;
     }
-    uv_read_start(
-        reinterpret_cast<uv_stream_t*>(&stream.pipe),
-        [](uv_handle_t* handle, size_t, uv_buf_t* into) {
-          Child& child = *static_cast<Stream*>(handle->data)->child;
-          *into = uv_buf_init(child.buffer_.data(), static_cast<unsigned>(child.buffer_.size()));
-        },
-        [](uv_stream_t* handle, ssize_t bytes, const uv_buf_t* from) {
-          Stream& stream = *static_cast<Stream*>(handle->data);
-          stream.child->read(stream, bytes, from->base);
-        });
   }
   return error;
+}
+
+int Child::spawn(const std::string& self, const Descriptors& descriptors, const std::array<int, 2>& outputs) {
+  const auto inherited = [](int fd) {
+    uv_stdio_container_t entry{};
+    entry.flags = fd >= 0 ? UV_INHERIT_FD : UV_IGNORE;
+    entry.data.fd = fd;
+    return entry;
+  };
+  static_assert(kMasterSocketFd == 3);
+  std::array entries{inherited(descriptors.input), inherited(outputs[0]), inherited(outputs[1]),
+                     inherited(descriptors.master_socket)};
+  std::vector<std::string> command{self, kExecWord, std::to_string(getpid())};
+  command.insert(command.end(), process_.command.begin(), process_.command.end());
+  std::vector<char*> arguments = pointers(command), environment = pointers(process_.environment);
+  uv_process_options_t options{};
+  options.file = self.c_str();
+  options.args = arguments.data();
+  options.env = environment.data();
+  options.stdio = entries.data();
+  options.stdio_count = descriptors.master_socket >= 0 ? 4 : 3;
+  options.flags = UV_PROCESS_DETACHED;  // a process group of its own: signals come from the launcher alone
+  options.exit_cb = [](uv_process_t* handle, int64_t status, int signal) {
+    static_cast<Child*>(handle->data)->on_exit(status, signal);
+  };
+  handle_.data = this;
+  const int error = uv_spawn(loop_, &handle_, &options);
+  if (error != 0) uv_close(reinterpret_cast<uv_handle_t*>(&handle_), nullptr);
+  return error;
+}
+
+void Child::start_reading(Stream& stream) {
+  uv_read_start(
+      reinterpret_cast<uv_stream_t*>(&stream.pipe),
+      [](uv_handle_t* handle, size_t, uv_buf_t* into) {
+        Child& child = *static_cast<Stream*>(handle->data)->child;
+        *into = uv_buf_init(child.buffer_.data(), static_cast<unsigned>(child.buffer_.size()));
+      },
+      [](uv_stream_t* handle, ssize_t bytes, const uv_buf_t* from) {
+        Stream& stream = *static_cast<Stream*>(handle->data);
+        stream.child->read(stream, bytes, from->base);
+      });
 }
 
 void Child::signal(int number) {
@@ -120,7 +129,8 @@ void Child::signal(int number) {
 }
 
 void Child::read(Stream& stream, ssize_t bytes, const char* data) {
-  if (bytes > 0) return output_.feed(stream.channel, stream.prefix, stream.splitter, {data, static_cast<size_t>(bytes)});
+  if (bytes > 0)
+    return output_.feed(stream.channel, stream.prefix, stream.splitter, {data, static_cast<size_t>(bytes)});
   if (bytes == 0) return;
   close_stream(stream);
   if (ending_.has_value() && !streams_[0].open && !streams_[1].open) finish();
@@ -138,7 +148,8 @@ void Child::on_exit(int64_t status, int signal) {
   uv_close(reinterpret_cast<uv_handle_t*>(&handle_), nullptr);
   uv_timer_init(loop_, &drain_);
   drain_.data = this;
-  uv_timer_start(&drain_, [](uv_timer_t* timer) { static_cast<Child*>(timer->data)->finish(); }, kDrainMs, 0);
+  uv_timer_start(
+      &drain_, [](uv_timer_t* timer) { static_cast<Child*>(timer->data)->finish(); }, kDrainMs, 0);
   events_.on_exited(*this);
   if (!streams_[0].open && !streams_[1].open) finish();
 }

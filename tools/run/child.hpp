@@ -64,6 +64,8 @@ class Child {
   };
 
   int open_streams(std::array<int, 2>& write_ends);
+  int spawn(const std::string& self, const Descriptors& descriptors, const std::array<int, 2>& outputs);
+  void start_reading(Stream& stream);
   void read(Stream& stream, ssize_t bytes, const char* data);
   void close_stream(Stream& stream);
   void on_exit(int64_t status, int signal);

@@ -1,13 +1,13 @@
 #include "run/launcher.hpp"
 
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -51,7 +51,12 @@ Launcher::Launcher(const RunOptions& options) : options_(options), output_(optio
 }
 
 Launcher::~Launcher() {
-  uv_walk(&loop_, [](uv_handle_t* handle, void*) { if (!uv_is_closing(handle)) uv_close(handle, nullptr); }, nullptr);
+  uv_walk(
+      &loop_,
+      [](uv_handle_t* handle, void*) {
+        if (!uv_is_closing(handle)) uv_close(handle, nullptr);
+      },
+      nullptr);
   uv_run(&loop_, UV_RUN_DEFAULT);
   uv_loop_close(&loop_);
 }
@@ -63,7 +68,8 @@ int Launcher::run() {
   start_processes();
   while (open_ > 0) {
     uv_run(&loop_, UV_RUN_ONCE);
-    if (output_.broken() && phase_ == Phase::kRunning) {  // nobody reads our output: end as any program in a pipeline does
+    // Nobody reads our output: end as any program in a pipeline does.
+    if (output_.broken() && phase_ == Phase::kRunning) {
       interrupted_by_ = SIGPIPE;
       end_rest();
     }
@@ -79,7 +85,9 @@ void Launcher::watch_signals() {
     auto handle = std::make_unique<uv_signal_t>();
     uv_signal_init(&loop_, handle.get());
     handle->data = this;
-    uv_signal_start(handle.get(), [](uv_signal_t* from, int caught) { static_cast<Launcher*>(from->data)->on_signal(caught); }, number);
+    uv_signal_start(
+        handle.get(), [](uv_signal_t* from, int caught) { static_cast<Launcher*>(from->data)->on_signal(caught); },
+        number);
     uv_unref(reinterpret_cast<uv_handle_t*>(handle.get()));
     signals_.push_back(std::move(handle));
   };
@@ -103,7 +111,9 @@ void Launcher::start_guard() {
   options.stdio = entries.data();
   options.stdio_count = 1;
   options.flags = UV_PROCESS_DETACHED;  // out of the terminal's reach
-  options.exit_cb = [](uv_process_t* handle, int64_t, int) { uv_close(reinterpret_cast<uv_handle_t*>(handle), nullptr); };
+  options.exit_cb = [](uv_process_t* handle, int64_t, int) {
+    uv_close(reinterpret_cast<uv_handle_t*>(handle), nullptr);
+  };
   const int error = uv_spawn(&loop_, &guard_, &options);
   close(ends[0]);
   if (error != 0) throw std::system_error(-error, std::generic_category(), "starting the guard");
@@ -151,7 +161,8 @@ void Launcher::on_exited(Child& child) {
     failed_.push_back(&child);
     if (failed_.size() > 1) return;
     if (phase_ == Phase::kInterrupted) return arm_timer(kGraceMs);
-    uv_timer_start(&settle_, [](uv_timer_t* timer) { static_cast<Launcher*>(timer->data)->settle(); }, kSettleMs, 0);
+    uv_timer_start(
+        &settle_, [](uv_timer_t* timer) { static_cast<Launcher*>(timer->data)->settle(); }, kSettleMs, 0);
   } else if (failed_.empty() && !workers_running()) {
     arm_timer(kServerGraceMs);
   }
@@ -194,7 +205,8 @@ void Launcher::on_timer() {
   if (phase_ == Phase::kEnding) return kill_rest();
   if (phase_ == Phase::kRunning) {
     for (const auto& child : children_) {
-      if (child->running()) output_.say(fmt::format("{} did not end by itself after the last worker: stopping it", child->who()));
+      if (child->running())
+        output_.say(fmt::format("{} did not end by itself after the last worker: stopping it", child->who()));
     }
   }
   end_rest();
@@ -224,7 +236,8 @@ void Launcher::signal_all(int number) {
 }
 
 void Launcher::arm_timer(uint64_t milliseconds) {
-  uv_timer_start(&timer_, [](uv_timer_t* timer) { static_cast<Launcher*>(timer->data)->on_timer(); }, milliseconds, 0);
+  uv_timer_start(
+      &timer_, [](uv_timer_t* timer) { static_cast<Launcher*>(timer->data)->on_timer(); }, milliseconds, 0);
 }
 
 bool Launcher::workers_running() const {

@@ -17,9 +17,9 @@ namespace {
 constexpr int kMostProcesses = 4096;
 
 /// Fields of mv_init_options that make sense for all processes of a run alike.
-constexpr std::array kSettings = {"bind",       "faults",         "gate_timeout_ms", "heartbeat_timeout_ms",
-                                  "inflight_bytes", "init_timeout_ms", "io",         "log_level",
-                                  "sync",       "timeout_ms"};
+constexpr std::array kSettings = {
+    "bind",      "faults", "gate_timeout_ms", "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "io",
+    "log_level", "sync",   "timeout_ms"};
 constexpr std::array kOwnSettings = {"listen_fd", "master", "nodes", "rank", "role", "secret"};
 
 bool is_program(const std::string& path) {
@@ -53,8 +53,9 @@ std::vector<Command> split_commands(const std::vector<std::string>& words) {
     }
   }
   if (std::ranges::any_of(commands, &Command::empty)) {
-    throw UsageError{"there is no command: put it after --, as in `polyverso run -n 4 -- python3 train.py`; "
-                     "--- stands between the commands of different workers"};
+    throw UsageError{
+        "there is no command: put it after --, as in `polyverso run -n 4 -- python3 train.py`; "
+        "--- stands between the commands of different workers"};
   }
   return commands;
 }
@@ -69,7 +70,8 @@ std::map<std::string, std::string> parse_settings(const std::vector<std::string>
       throw UsageError{fmt::format("--set {}: `polyverso run` itself decides {} for each process", word, key)};
     }
     if (std::ranges::find(kSettings, key) == kSettings.end()) {
-      throw UsageError{fmt::format("--set {}: there is no setting {}; the settings are {}", word, key, fmt::join(kSettings, ", "))};
+      throw UsageError{
+          fmt::format("--set {}: there is no setting {}; the settings are {}", word, key, fmt::join(kSettings, ", "))};
     }
     settings[key] = word.substr(equals + 1);
   }
@@ -82,14 +84,17 @@ void check(RunOptions& options) {
   if (options.workers < 1) throw UsageError{fmt::format("-n {}: there must be at least one worker", options.workers)};
   if (options.servers < 0) throw UsageError{fmt::format("--servers {}: it can't be negative", options.servers)};
   if (options.workers > kMostProcesses || options.servers > kMostProcesses) {
-    throw UsageError{fmt::format("at most {} workers and {} servers can be started on one machine", kMostProcesses, kMostProcesses)};
+    throw UsageError{
+        fmt::format("at most {} workers and {} servers can be started on one machine", kMostProcesses, kMostProcesses)};
   }
   if (commands != 1 && commands != options.workers) {
-    throw UsageError{fmt::format("-n {}, but {} commands: give one command for all workers, or one for each, separated by ---",
-                                 options.workers, commands)};
+    throw UsageError{
+        fmt::format("-n {}, but {} commands: give one command for all workers, or one for each, separated by ---",
+                    options.workers, commands)};
   }
   for (const Command& command : options.commands) {
-    if (!can_be_run(command[0])) throw UsageError{fmt::format("can't run \"{}\": there is no such program", command[0])};
+    if (!can_be_run(command[0]))
+      throw UsageError{fmt::format("can't run \"{}\": there is no such program", command[0])};
   }
 }
 

@@ -40,7 +40,9 @@ class LineSplitter {
   }
 
   /// An unfinished progress line: what a program that writes "\r50 %" wants to be seen now. Empty if there is none.
-  std::string_view progress() const { return progress_ || return_pending_ ? std::string_view(piece_) : std::string_view(); }
+  std::string_view progress() const {
+    return progress_ || return_pending_ ? std::string_view(piece_) : std::string_view();
+  }
 
  private:
   static constexpr size_t kLongest = 64 << 10;

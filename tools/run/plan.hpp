@@ -9,8 +9,8 @@
 namespace mv::tools {
 
 struct Process {
-  std::string label;         ///< in front of its lines: "w0", "s1"
-  std::string name;          ///< in messages: "worker 0", "server 1"
+  std::string label;  ///< in front of its lines: "w0", "s1"
+  std::string name;   ///< in messages: "worker 0", "server 1"
   int rank = 0;
   bool server = false;
   Command command;

@@ -1,0 +1,96 @@
+"""Ctrl-C while a call waits: it reaches the script, in every language."""
+
+import shutil
+import signal
+import time
+
+import pytest
+
+# Each waits at a barrier that the other worker never reaches, and says so before.
+SCRIPTS = {
+    "python": ["python3", "-c", """
+import polyverso
+node = polyverso.init()
+print("waiting", flush=True)
+try:
+    node.barrier()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    raise
+"""],
+    "perl": ["perl", "-e", """
+use Polyverso;
+my $node = Polyverso->init;
+$| = 1;
+print "waiting\\n";
+local $SIG{INT} = sub { print "interrupted\\n"; exit 130 };
+$node->barrier;
+"""],
+    # Lua's own interpreter turns SIGINT into the error "interrupted!".
+    **{
+        lua: [lua, "-e", """
+local pv = require("polyverso")
+pv.mv_init()
+print("waiting") io.stdout:flush()
+pv.mv_barrier(0)
+"""]
+        for lua in ("luajit", "lua5.1", "lua5.4")
+    },
+}
+
+
+@pytest.mark.parametrize("language", SCRIPTS)
+def test_a_waiting_script_is_interrupted(cluster, language):
+    command = SCRIPTS[language]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no {command[0]}")
+    job = cluster(2)
+    other = job.python(0, "node = pv.init(); say('up'); wait_for_word(); os._exit(0)")
+    waiting = job.start(1, command)
+    other.hear("up")
+    waiting.hear("waiting")
+    time.sleep(0.3)
+    begun = time.monotonic()
+    waiting.kill(signal.SIGINT)
+    waiting.hear("interrupted", 2)
+    waiting.process.wait(2)
+    assert time.monotonic() - begun < 1
+    assert waiting.process.returncode != 0
+
+
+def test_a_signal_that_the_script_handles_does_not_end_the_wait(cluster):
+    job = cluster(2)
+    script = """
+node = pv.init()
+caught = []
+signal.signal(signal.SIGUSR1, lambda *_: caught.append(1))
+say("up")
+if node.rank == 0: wait_for_word()
+node.barrier()
+say("passed", len(caught))
+node.shutdown()
+"""
+    nodes = [job.python(rank, script) for rank in range(2)]
+    for node in nodes:
+        node.hear("up")
+    for _ in range(3):
+        time.sleep(0.1)
+        nodes[1].kill(signal.SIGUSR1)
+    time.sleep(0.1)
+    nodes[0].tell("go on")
+    assert nodes[1].hear("passed") == "passed 3"
+    for node in nodes:
+        node.ends()
+
+
+@pytest.mark.parametrize("servers", [[], ["--servers", "1"]])
+def test_a_run_that_waits_ends_on_one_interrupt(start, servers):
+    script = "import polyverso as pv; n = pv.init(); print('up', flush=True)\nif n.rank: n.barrier()\nelse:\n  import time; time.sleep(100)"
+    job = start("run", "-n", "3", *servers, "--", "python3", "-c", script)
+    for _ in range(3):
+        job.read_until("up")
+    time.sleep(0.2)
+    begun = time.monotonic()
+    job.process.send_signal(signal.SIGINT)
+    assert job.finish()[0] == -signal.SIGINT
+    assert time.monotonic() - begun < 3

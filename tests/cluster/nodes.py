@@ -1,0 +1,137 @@
+"""Clusters without a launcher: each process is started, disturbed and heard by itself."""
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from conftest import COMMAND
+
+# What every script begins with. `say` writes one line; `attempt` tells how a call ended: "ok" or the error's class and text.
+PRELUDE = """
+import os, signal, sys, time
+import numpy as np
+import polyverso as pv
+
+def say(*words):
+    print(*words, flush=True)
+
+def attempt(call, *arguments, **more):
+    begun = time.monotonic()
+    try:
+        call(*arguments, **more)
+        ending = "ok"
+    except pv.Error as error:
+        ending = f"{type(error).__name__}: {error}"
+    say("after", f"{time.monotonic() - begun:.2f}", ending)
+
+def wait_for_word():
+    return sys.stdin.readline().strip()
+"""
+
+
+class Node:
+    """One process, and the lines that it writes."""
+
+    def __init__(self, label, command, environment, pass_fds=()):
+        self.label = label
+        self.lines = []
+        self._queue = queue.Queue()
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            pass_fds=pass_fds, start_new_session=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self._queue.put(line.rstrip("\n"))
+        self._queue.put(None)
+
+    def hear(self, text, seconds=20.0):
+        """Waits for a line that contains `text`, and returns it."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                line = self._queue.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"{self.label}: no line with {text!r} within {seconds} s; there were {self.lines}") from None
+            assert line is not None, f"{self.label}: ended with {self.process.wait()} without a line with {text!r}: {self.lines}"
+            self.lines.append(line)
+            if text in line:
+                return line
+
+    def hear_attempt(self, seconds=20.0):
+        """(seconds that the call took, "ok" or the error)"""
+        _, took, ending = self.hear("after ", seconds).split(" ", 2)
+        return float(took), ending
+
+    def tell(self, word):
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+
+    def ends(self, status=0, seconds=20.0):
+        try:
+            ended = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.label}: still running after {seconds} s; it said {self.lines}") from None
+        if ended != status:
+            while (line := self._queue.get(timeout=5)) is not None:
+                self.lines.append(line)
+        assert ended == status, f"{self.label}: ended with {ended}: {self.lines}"
+
+
+class Cluster:
+    """Workers have the first ranks, servers follow, as under `polyverso run`. Processes are started one by one."""
+
+    def __init__(self, workers, servers=0, **settings):
+        self.workers, self.servers = workers, servers
+        self.settings = settings
+        self.nodes = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+
+    def environment(self, rank, **settings):
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
+        role = "server" if rank >= self.workers else "worker" if self.servers else "all"
+        told = dict(master=self.address, nodes=self.workers + self.servers, rank=rank, role=role, secret="of the tests",
+                    init_timeout_ms=15000)
+        told.update(self.settings, **settings)
+        environment.update({f"POLYVERSO_{key.upper()}": str(value) for key, value in told.items() if value is not None})
+        return environment
+
+    def start(self, rank, command, **settings):
+        environment = self.environment(rank, **settings)
+        pass_fds = ()
+        if rank == 0 and self.listener is not None:
+            environment["POLYVERSO_LISTEN_FD"] = str(self.listener.fileno())
+            pass_fds = (self.listener.fileno(),)
+        label = f"w{rank}" if rank < self.workers else f"s{rank - self.workers}"
+        node = Node(label, command, environment, pass_fds)
+        if pass_fds:
+            self.listener.close()
+            self.listener = None
+        self.nodes.append(node)
+        return node
+
+    def python(self, rank, script, **settings):
+        return self.start(rank, [sys.executable, "-c", PRELUDE + script], **settings)
+
+    def server(self, number, **settings):
+        return self.start(self.workers + number, [COMMAND, "server"], **settings)
+
+    def end(self):
+        if self.listener is not None:
+            self.listener.close()
+        for node in self.nodes:
+            if node.process.poll() is None:
+                node.process.kill()
+                node.process.wait()
+            node.process.stdin.close()

@@ -1,0 +1,98 @@
+--- Multiverso's Lua API, on polyverso; with plain Lua tables.
+--
+--     local multiverso = require("multiverso")
+--     multiverso.init(true)
+--     local table = multiverso.ArrayTableHandler:new(100, initial_values)
+--     table:add(gradient)
+--     local values = table:get()
+--     multiverso.shutdown()
+
+local capi = require("polyverso.capi")
+local values = require("polyverso.values")
+
+local multiverso = {}
+
+--- Joins the cluster; call it once, before training.
+-- @param sync true: all workers make the same adds and gets, and get the same values; otherwise as the launcher says, or async
+function multiverso.init(sync) capi.mv_init(sync and {sync = 1} or nil) end
+
+--- Waits until all workers have come here and all their earlier adds are in the tables.
+function multiverso.barrier() capi.mv_barrier(0) end
+
+--- Leaves the cluster; call it once, after training.
+function multiverso.shutdown() capi.mv_shutdown(0) end
+
+function multiverso.num_workers() return capi.mv_num_workers(0) end
+
+--- This worker's place, from 0.
+function multiverso.worker_id() return capi.mv_worker_id(0) end
+
+function multiverso.server_id() return capi.mv_server_id(0) end
+
+local function create(class, spec, init_value)
+  local handle = capi.mv_table_create(0, spec, values.flat(init_value))
+  return setmetatable({handle = handle, rows = spec.rows, cols = spec.cols or 1}, class)
+end
+
+local function add_flags(sync) return sync and 0 or capi.MV_FORGET end
+
+--- A one-dimensional float table shared by all workers.
+local ArrayTableHandler = {}
+ArrayTableHandler.__index = ArrayTableHandler
+multiverso.ArrayTableHandler = ArrayTableHandler
+
+--- Creates the table; every worker calls it alike.
+-- @param size how many values
+-- @param init_value their initial values, of which the master's are used; nil = zeros
+function ArrayTableHandler:new(size, init_value)
+  return create(self, {kind = capi.MV_ARRAY, rows = size}, init_value)
+end
+
+--- Adds `size` values.
+-- @param sync true: wait until the servers have applied it; otherwise return at once
+function ArrayTableHandler:add(data, sync) capi.mv_table_add(self.handle, values.flat(data), add_flags(sync)) end
+
+--- The table's values: a fresh table of `size` numbers.
+function ArrayTableHandler:get()
+  local result = {n = self.rows}
+  capi.mv_table_get(self.handle, result)
+  result.n = nil
+  return result
+end
+
+--- A two-dimensional float table shared by all workers.
+local MatrixTableHandler = {}
+MatrixTableHandler.__index = MatrixTableHandler
+multiverso.MatrixTableHandler = MatrixTableHandler
+
+--- Creates the table; every worker calls it alike.
+-- @param init_value its initial values, row tables or flat, row by row, of which the master's are used; nil = zeros
+function MatrixTableHandler:new(num_row, num_col, init_value)
+  return create(self, {kind = capi.MV_MATRIX, rows = num_row, cols = num_col}, init_value)
+end
+
+--- Adds values, row tables or flat.
+-- @param row_ids ids from 0, in any order, repeats add up; nil = all rows
+-- @param sync true: wait until the servers have applied it; otherwise return at once
+function MatrixTableHandler:add(data, row_ids, sync)
+  if row_ids then
+    capi.mv_table_add_rows(self.handle, row_ids, values.flat(data), add_flags(sync))
+  else
+    capi.mv_table_add(self.handle, values.flat(data), add_flags(sync))
+  end
+end
+
+--- The table's values: a fresh table of row tables.
+-- @param row_ids ids from 0, in any order; nil = all rows
+function MatrixTableHandler:get(row_ids)
+  local count = row_ids and #row_ids or self.rows
+  local result = {n = count * self.cols}
+  if row_ids then
+    capi.mv_table_get_rows(self.handle, row_ids, result)
+  else
+    capi.mv_table_get(self.handle, result)
+  end
+  return values.rows_of(result, count, self.cols)
+end
+
+return multiverso

@@ -1,0 +1,48 @@
+--- Model parameters shared between processes, in any language. Lua 5.1, LuaJIT and 5.4.
+--
+--     local polyverso = require("polyverso")
+--     local node = polyverso.init{sync = true}
+--     local weights = node:matrix{rows = 10, cols = 64}
+--     weights:add(gradient)            -- a table of row tables, a flat table, or FFI memory of the table's type
+--     local values = weights:get()     -- a table of row tables
+--     node:shutdown()
+--
+-- The functions of polyverso.h are here under their own names: polyverso.mv_table_add(table, data, options). What C takes as
+-- (data, count, dtype) is one argument: a table of numbers, an FFI array, {pointer = cdata, count = n} or a string of bytes;
+-- results are written into a table ({n = count} says how many) or FFI memory. Row ids count from 0, as in C.
+-- Errors are tables {code, name, family, text, where}, and strings to tostring().
+
+local capi = require("polyverso.capi")
+local Node = require("polyverso.node")
+
+local polyverso = {}
+for name, value in pairs(capi) do
+  if name:find("^mv_") or name:find("^MV_") then polyverso[name] = value end
+end
+
+-- mv_init_options as a table; log_level, which only its text knows, moves there.
+local function options(settings)
+  local moved
+  for key, value in pairs(settings or {}) do
+    moved = moved or {}
+    if key ~= "log_level" then moved[key] = value end
+  end
+  if settings and settings.log_level then
+    moved.text = ("%s log_level=%s"):format(settings.text or "", settings.log_level)
+  end
+  return moved
+end
+
+--- Joins the cluster that the settings or the environment describe, and returns a node when all of its processes are there.
+-- @param settings fields of mv_init_options (sync, role, rank, nodes, master, ...) and log_level; nil = all from the environment
+function polyverso.init(settings)
+  capi.mv_init(options(settings))
+  return Node.new(0)
+end
+
+--- A further node in this process, for tests and for several clusters at once.
+function polyverso.open_node(settings)
+  return Node.new(capi.mv_node_open(options(settings)))
+end
+
+return polyverso

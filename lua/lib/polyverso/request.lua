@@ -1,0 +1,53 @@
+--- A call under way, of a table's or node's method with async = true.
+
+local capi = require("polyverso.capi")
+local values = require("polyverso.values")
+
+local Request = {}
+Request.__index = Request
+
+--- @param result a function that gives the finished call's result; nil if it has none
+function Request.new(handle, result)
+  return setmetatable({handle = handle, result = result}, Request)
+end
+
+-- A wait that timed out leaves the request alive; its own error releases it.
+local function alive(self)
+  local known, failure = pcall(capi.mv_request_error, self.handle)
+  return known or type(failure) ~= "table" or failure.family ~= "handle"
+end
+
+--- Whether it has finished, well or not. Never waits.
+function Request:done()
+  if self.handle then
+    local ended, outcome = pcall(capi.mv_request_test, self.handle)
+    if ended and outcome == 0 then return false end
+    if not ended then self.failure = outcome end
+    self.handle = nil
+  end
+  return true
+end
+
+--- Waits and returns the call's result. A timeout, in seconds, that passes is an error, and leaves the call running.
+function Request:wait(timeout)
+  if self.handle then
+    local ended, failure = pcall(capi.mv_request_wait, self.handle, values.milliseconds(timeout))
+    if not ended then
+      if alive(self) then error(failure, 0) end
+      self.failure = failure
+    end
+    self.handle = nil
+  end
+  if self.failure then error(self.failure, 0) end
+  return self.result and self.result()
+end
+
+--- Withdraws the call; an add may have been applied all the same.
+function Request:cancel()
+  if self.handle then
+    capi.mv_request_cancel(self.handle)
+    self.handle, self.result = nil, nil
+  end
+end
+
+return Request

@@ -1,0 +1,104 @@
+package Polyverso;
+
+use strict;
+use warnings;
+
+our $VERSION = '0.1.0';
+
+use Exporter 'import';
+use Polyverso::CAPI ();
+use Polyverso::Error;
+use Polyverso::Node;
+
+our (@EXPORT_OK, %EXPORT_TAGS);
+
+# Every C function and constant under its own name: Polyverso::mv_init, Polyverso::MV_ESHAPE.
+BEGIN {
+    no strict 'refs';
+    for my $name (sort keys %Polyverso::CAPI::) {
+        if ($name =~ /\Amv_/) {
+            *{$name} = \&{"Polyverso::CAPI::$name"};
+            push @{ $EXPORT_TAGS{functions} }, $name;
+        }
+        elsif ($name =~ /\AMV_/) {
+            my $value = ${"Polyverso::CAPI::$name"};
+            *{$name} = sub () { $value };
+            push @{ $EXPORT_TAGS{constants} }, $name;
+        }
+    }
+    @EXPORT_OK = map { @$_ } values %EXPORT_TAGS;
+    $EXPORT_TAGS{all} = [@EXPORT_OK];
+}
+
+# mv_init_options as a hash; log_level, which only its text knows, moves there.
+sub _options {
+    my (%settings) = @_;
+    my $level = delete $settings{log_level};
+    $settings{text} = join ' ', grep { defined } $settings{text}, "log_level=$level" if defined $level;
+    return %settings ? \%settings : undef;
+}
+
+sub init {
+    my ($class, %settings) = @_;
+    Polyverso::CAPI::mv_init(_options(%settings));
+    return Polyverso::Node->_new(0);
+}
+
+sub open_node {
+    my ($class, %settings) = @_;
+    return Polyverso::Node->_new(Polyverso::CAPI::mv_node_open(_options(%settings)));
+}
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+Polyverso - model parameters shared between processes, in any language
+
+=head1 SYNOPSIS
+
+    use PDL;
+    use Polyverso;
+
+    my $node    = Polyverso->init(sync => 1);
+    my $weights = $node->matrix(rows => 10, cols => 64);
+    $weights->add($gradient);              # a PDL of dims (64, 10), or [[...], ...]
+    my $values = $weights->get;            # a PDL; without PDL, or with as => 'array', an array reference
+    $node->shutdown;
+
+A script alone is a cluster of one process; C<polyverso run -n 4 -- perl script.pl> makes it a cluster of four, and the
+others may be written in Python, Lua or C.
+
+=head1 METHODS
+
+=head2 Polyverso->init(%settings)
+
+Joins the cluster that the settings or the environment describe, and returns a L<Polyverso::Node> when all of its processes
+are there. The settings are the fields of C<mv_init_options> in F<polyverso.h>: C<sync>, C<role>, C<rank>, C<nodes>, C<master>,
+C<bind>, C<secret>, C<timeout_ms> and so on; and C<log_level>. Each C<init> wants one C<shutdown> of its node.
+
+=head2 Polyverso->open_node(%settings)
+
+A further node in this process, for tests and for several clusters at once.
+
+=head1 C FUNCTIONS
+
+Every function of F<polyverso.h> is here under its own name, C<Polyverso::mv_table_add>, and can be imported: C<use Polyverso
+qw(:functions :constants)>. What C takes as (data, count, dtype) is one argument: a PDL of type float or double, whose memory is
+used as it is, or a packed string, whose bytes are MV_RAW. Results are written into a PDL in place, or into a string of the
+right length. Row ids are a longlong or indx PDL, or C<pack 'q*', @ids>. Options are hash references, or flags as a number.
+What C returns through pointers is returned; a status other than MV_OK is thrown.
+
+=head1 ERRORS
+
+Every failed call throws a L<Polyverso::Error>.
+
+=head1 SEE ALSO
+
+L<Polyverso::Node>, L<Polyverso::Table>, L<Polyverso::Request>, L<Polyverso::Error>
+
+=cut

@@ -1,0 +1,84 @@
+package Polyverso::Error;
+
+use strict;
+use warnings;
+
+use overload '""' => 'message', bool => sub { 1 }, fallback => 1;
+
+# The C functions throw what this returns, too.
+sub new {
+    my ($class, $status, $text) = @_;
+    my $self = bless {
+        status => $status,
+        name   => Polyverso::CAPI::mv_status_name($status),
+        family => Polyverso::CAPI::mv_status_family($status),
+        text   => length($text // '') ? $text : Polyverso::CAPI::mv_status_text($status),
+    }, $class;
+
+    # The line to show is the caller's, not one of ours.
+    for (my $depth = 0; my ($package, $file, $line) = caller $depth; $depth++) {
+        next if $package =~ /\APolyverso(?:::|\z)/;
+        @$self{qw(file line)} = ($file, $line);
+        last;
+    }
+    return $self;
+}
+
+sub throw { my $class = shift; die $class->new(@_) }
+
+sub status { $_[0]{status} }
+sub name   { $_[0]{name} }
+sub family { $_[0]{family} }
+sub text   { $_[0]{text} }
+
+sub message {
+    my ($self) = @_;
+    my $where = defined $self->{file} ? " at $self->{file} line $self->{line}.\n" : "\n";
+    return "$self->{name}: $self->{text}$where";
+}
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+Polyverso::Error - what a failed call of Polyverso throws
+
+=head1 SYNOPSIS
+
+    unless (eval { $table->add($gradient); 1 }) {
+        my $error = $@;
+        die $error unless ref $error && $error->isa('Polyverso::Error');
+        warn $error->text if $error->family eq 'timeout';
+    }
+
+=head1 METHODS
+
+=over
+
+=item status
+
+The number, such as C<Polyverso::MV_ESHAPE>.
+
+=item name
+
+Its name, C<"MV_ESHAPE">.
+
+=item family
+
+C<argument>, C<handle>, C<state>, C<timeout>, C<peer>, C<step>, C<interrupt> or C<system>.
+
+=item text
+
+A sentence about this very call, with names and numbers.
+
+=item message
+
+All of it, and the line of the call; also what the object is as a string.
+
+=back
+
+=cut

@@ -1,0 +1,106 @@
+package Polyverso::Request;
+
+use strict;
+use warnings;
+
+use Polyverso::CAPI ();
+use Polyverso::Error;
+use Scalar::Util ();
+
+sub _new {
+    my ($class, $handle, $result) = @_;
+    return bless { handle => $handle, result => $result }, $class;
+}
+
+sub handle { $_[0]{handle} }
+
+sub _finish {
+    my ($self, $error) = @_;
+    $self->{error} = $error if $error;
+    undef $self->{handle};
+    return;
+}
+
+# A wait that timed out leaves the request alive; its own error releases it.
+sub _alive {
+    my ($self) = @_;
+    local $@;
+    return 1 if eval { Polyverso::CAPI::mv_request_error($self->{handle}); 1 };
+    my $error = $@;
+    return !(Scalar::Util::blessed($error) && $error->family eq 'handle');
+}
+
+sub done {
+    my ($self) = @_;
+    return 1 unless defined $self->{handle};
+    my $done;
+    return $done ? ($self->_finish, 1)[-1] : 0
+        if eval { $done = Polyverso::CAPI::mv_request_test($self->{handle}); 1 };
+    $self->_finish($@);
+    return 1;
+}
+
+sub wait {
+    my ($self, %how) = @_;
+    if (defined $self->{handle}) {
+        if (eval { Polyverso::CAPI::mv_request_wait($self->{handle}, Polyverso::Table::milliseconds($how{timeout})); 1 }) {
+            $self->_finish;
+        }
+        else {
+            my $error = $@;
+            die $error if $self->_alive;
+            $self->_finish($error);
+        }
+    }
+    die $self->{error} if $self->{error};
+    return $self->{result} ? $self->{result}->() : ();
+}
+
+sub cancel {
+    my ($self) = @_;
+    return unless defined $self->{handle};
+    Polyverso::CAPI::mv_request_cancel($self->{handle});
+    $self->_finish(Polyverso::Error->new($Polyverso::CAPI::MV_ECANCELED));
+    return;
+}
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+Polyverso::Request - a call under way
+
+=head1 SYNOPSIS
+
+    my $request = $table->get(async => 1);
+    ...
+    my $values = $request->wait(timeout => 5);
+
+=head1 METHODS
+
+=over
+
+=item wait(timeout => seconds)
+
+Waits and returns the call's result: the values of a get, nothing of an add. Throws the call's error, as often as it is
+called. A C<timeout> that passes throws an error of the family C<timeout> and leaves the call running.
+
+=item done
+
+True once it has finished, well or not. Never waits.
+
+=item cancel
+
+Withdraws the call; an add may have been applied all the same.
+
+=item handle
+
+The C<mv_request>, undef once it has finished.
+
+=back
+
+=cut

@@ -1,0 +1,91 @@
+package Polyverso::Values;
+
+# Numbers at the border: PDLs and array references in, PDLs or arrays out.
+
+use strict;
+use warnings;
+
+use Polyverso::CAPI ();
+use Polyverso::Error;
+
+my %PACK = ($Polyverso::CAPI::MV_F32 => 'f*', $Polyverso::CAPI::MV_F64 => 'd*');
+my %SIZE = ($Polyverso::CAPI::MV_F32 => 4,    $Polyverso::CAPI::MV_F64 => 8);
+
+my $have_pdl;
+
+# Whether PDL is installed; it is loaded when the first result wants to be one.
+sub have_pdl {
+    $have_pdl //= eval { local $@; local $SIG{__DIE__}; require PDL; 1 } ? 1 : 0;
+    return $have_pdl;
+}
+
+sub is_pdl { return ref $_[0] && UNIVERSAL::isa($_[0], 'PDL') }
+
+sub _flatten {
+    my ($list, $flat) = @_;
+    for my $value (@$list) {
+        if   (ref $value eq 'ARRAY') { _flatten($value, $flat) }
+        else                         { push @$flat, $value }
+    }
+    return $flat;
+}
+
+# What a C function takes as data: a PDL of the table's type, or a packed string.
+sub data {
+    my ($values, $dtype) = @_;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE, 'no data given') unless defined $values;
+    if (is_pdl($values)) {
+        return $dtype == $Polyverso::CAPI::MV_F32 ? $values->float : $values->double;
+    }
+    return pack $PACK{$dtype}, @{ _flatten($values, []) } if ref $values eq 'ARRAY';
+    return $values;
+}
+
+# Row ids: a PDL, an array reference, or one number.
+sub rows {
+    my ($rows) = @_;
+    return $rows->flat->longlong if is_pdl($rows);
+    my @ids = ref $rows eq 'ARRAY' ? @$rows : ($rows);
+    for my $id (@ids) {
+        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'row id "' . ($id // 'undef') . '" is not an integer')
+            unless defined $id && $id =~ /\A-?[0-9]+\z/;
+    }
+    return pack 'q*', @ids;
+}
+
+# How many ids data() of rows() holds.
+sub row_count { return is_pdl($_[0]) ? $_[0]->nelem : length($_[0]) / 8 }
+
+# Fresh memory for a result, and a function that turns it into what the caller asked for.
+sub room {
+    my ($dtype, $matrix, $rows, $cols, $as) = @_;
+    $as //= have_pdl() ? 'pdl' : 'array';
+    if ($as eq 'pdl') {
+        Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, "as => 'pdl' needs PDL: apt install pdl, or cpan PDL") unless have_pdl();
+        my $type = $dtype == $Polyverso::CAPI::MV_F32 ? PDL::float() : PDL::double();
+        my $pdl = PDL->new_from_specification($type, $matrix ? ($cols, $rows) : ($rows));
+        return ($pdl, sub { $pdl });
+    }
+    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "as => '$as': 'pdl' or 'array' is needed") unless $as eq 'array';
+    my $memory = "\0" x ($rows * $cols * $SIZE{$dtype});
+    return (
+        $memory,
+        sub {
+            my @flat = unpack $PACK{$dtype}, $_[0];
+            return \@flat unless $matrix;
+            return [map { [splice @flat, 0, $cols] } 1 .. $rows];
+        }
+    );
+}
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+Polyverso::Values - PDLs and arrays on their way into and out of Polyverso; internal
+
+=cut

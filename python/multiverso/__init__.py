@@ -1,0 +1,26 @@
+"""Multiverso's Python API, on polyverso.
+
+    import multiverso as mv
+
+    mv.init(sync=True)
+    table = mv.ArrayTableHandler(100, initial_values)
+    table.add(gradient)
+    values = table.get()
+    mv.shutdown()
+"""
+
+from .api import barrier, init, is_master_worker, server_id, shutdown, worker_id, workers_num
+from .tables import ArrayTableHandler, MatrixTableHandler, TableHandler
+
+__all__ = [
+    "ArrayTableHandler",
+    "MatrixTableHandler",
+    "TableHandler",
+    "barrier",
+    "init",
+    "is_master_worker",
+    "server_id",
+    "shutdown",
+    "worker_id",
+    "workers_num",
+]

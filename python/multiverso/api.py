@@ -1,0 +1,44 @@
+"""Multiverso's functions: joining and leaving a cluster, and one's place in it."""
+
+from polyverso import capi
+
+
+def init(sync: bool = False) -> None:
+    """Joins the cluster; call it once, before training.
+
+    sync: every worker makes the same adds and gets in the same order, and all get() return the same values. Otherwise
+    (async) workers run freely; barrier() and add(sync=True) order them where that matters.
+    `polyverso run` and the environment say who else is in the cluster; without them it is this process alone.
+    Raises polyverso.StateError if a second init() contradicts the first, PeerError or TimeoutError if joining failed.
+    """
+    capi.mv_init({"sync": 1} if sync else None)
+
+
+def shutdown() -> None:
+    """Leaves the cluster; call it once, after training. Adds that have not arrived yet arrive first."""
+    capi.mv_shutdown(0)
+
+
+def barrier() -> None:
+    """Waits until all workers have come here and all their earlier adds are in the tables."""
+    capi.mv_barrier(0)
+
+
+def workers_num() -> int:
+    """The number of workers."""
+    return capi.mv_num_workers(0)
+
+
+def worker_id() -> int:
+    """This worker's place, 0 .. workers_num() - 1; -1 in a process that is only a server."""
+    return capi.mv_worker_id(0)
+
+
+def server_id() -> int:
+    """This server's place, from 0; -1 in a process that is only a worker."""
+    return capi.mv_server_id(0)
+
+
+def is_master_worker() -> bool:
+    """Whether this is worker 0, the one to validate, to print, and whose initial values count."""
+    return bool(capi.mv_is_master(0))

@@ -1,0 +1,101 @@
+"""Multiverso's tables: float32, shared by all workers."""
+
+from typing import Any, Optional
+
+import numpy as np
+
+from polyverso import capi
+from polyverso.arrays import as_rows, as_values
+
+_F32 = np.dtype(np.float32)
+
+
+def _add_flags(sync: bool) -> Optional[int]:
+    return None if sync else capi.MV_FORGET
+
+
+class TableHandler:
+    """What both tables have in common."""
+
+    def __init__(self, spec: dict, init_value: Any) -> None:
+        values = None if init_value is None else as_values(init_value, _F32)
+        self._table = capi.mv_table_create(0, spec, values)
+
+    def get(self) -> np.ndarray:
+        raise NotImplementedError
+
+    def add(self, data: Any, sync: bool = False) -> None:
+        raise NotImplementedError
+
+
+class ArrayTableHandler(TableHandler):
+    """A one-dimensional float32 table shared by all workers."""
+
+    def __init__(self, size: int, init_value: Any = None) -> None:
+        """Creates the table; every worker calls it alike.
+
+        size: how many values.
+        init_value: (size,) initial values, anything numpy converts to float32; None = zeros. Only the master worker's are
+        used, and they are in the table when this returns.
+        Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
+        """
+        super().__init__({"kind": capi.MV_ARRAY, "rows": size}, init_value)
+        self._size = size
+
+    def get(self) -> np.ndarray:
+        """The table's values: a fresh float32 array of shape (size,)."""
+        values = np.empty(self._size, _F32)
+        capi.mv_table_get(self._table, values)
+        return values
+
+    def add(self, data: Any, sync: bool = False) -> None:
+        """Adds `data`, (size,) values, anything numpy converts to float32.
+
+        sync: wait until the servers have applied it; otherwise return at once.
+        Raises polyverso.ArgumentError if the size is wrong.
+        """
+        capi.mv_table_add(self._table, as_values(data, _F32), _add_flags(sync))
+
+
+class MatrixTableHandler(TableHandler):
+    """A two-dimensional float32 table shared by all workers."""
+
+    def __init__(self, num_row: int, num_col: int, init_value: Any = None) -> None:
+        """Creates the table; every worker calls it alike.
+
+        num_row, num_col: its shape.
+        init_value: num_row * num_col initial values, two- or one-dimensional, row by row; None = zeros. Only the master
+        worker's are used, and they are in the table when this returns.
+        Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
+        """
+        super().__init__({"kind": capi.MV_MATRIX, "rows": num_row, "cols": num_col}, init_value)
+        self._num_row = num_row
+        self._num_col = num_col
+
+    def get(self, row_ids: Any = None) -> np.ndarray:
+        """The table's values: a fresh float32 array of shape (num_row, num_col), or (len(row_ids), num_col).
+
+        row_ids: ids in any order, repeats allowed; None = all rows.
+        Raises polyverso.ArgumentError if an id is outside the table.
+        """
+        if row_ids is None:
+            values = np.empty((self._num_row, self._num_col), _F32)
+            capi.mv_table_get(self._table, values)
+        else:
+            ids = as_rows(row_ids)
+            values = np.empty((ids.size, self._num_col), _F32)
+            capi.mv_table_get_rows(self._table, ids, values)
+        return values
+
+    def add(self, data: Any = None, row_ids: Any = None, sync: bool = False) -> None:
+        """Adds `data`, num_row * num_col values, or len(row_ids) * num_col; anything numpy converts to float32.
+
+        row_ids: ids in any order, repeats add up; None = all rows.
+        sync: wait until the servers have applied it; otherwise return at once.
+        Raises polyverso.ArgumentError if the size is wrong or an id is outside the table.
+        """
+        values = as_values(data, _F32)
+        if row_ids is None:
+            capi.mv_table_add(self._table, values, _add_flags(sync))
+        else:
+            capi.mv_table_add_rows(self._table, as_rows(row_ids), values, _add_flags(sync))

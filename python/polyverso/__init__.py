@@ -1,0 +1,55 @@
+"""Model parameters shared between processes, in any language.
+
+    import polyverso
+
+    with polyverso.init(sync=True) as node:
+        weights = node.matrix(10, 64, name="weights")
+        weights.add(gradient)            # numpy array, list, anything numpy converts
+        values = weights.get()           # a fresh (10, 64) float32 array
+
+A script alone is a cluster of one process; `polyverso run -n 4 -- python3 script.py` makes it a cluster of four.
+The C functions under their own names are in `polyverso.capi`; the exceptions are in `polyverso.errors`.
+"""
+
+try:
+    import numpy as _numpy  # noqa: F401  (checked here, once, so that the message is about the cause)
+except ImportError as missing:
+    raise ImportError(
+        "polyverso needs numpy: install it with `apt install python3-numpy` or `python3 -m pip install numpy`"
+    ) from missing
+
+from . import capi
+from .errors import (
+    ArgumentError,
+    Error,
+    HandleError,
+    Interrupted,
+    OutOfStepError,
+    PeerError,
+    StateError,
+    SystemFailure,
+    TimeoutError,
+)
+from .node import Node, init, open_node
+from .request import Request
+from .table import Table
+
+__version__ = capi.mv_version_text()
+
+__all__ = [
+    "ArgumentError",
+    "Error",
+    "HandleError",
+    "Interrupted",
+    "Node",
+    "OutOfStepError",
+    "PeerError",
+    "Request",
+    "StateError",
+    "SystemFailure",
+    "Table",
+    "TimeoutError",
+    "capi",
+    "init",
+    "open_node",
+]

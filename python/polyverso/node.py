@@ -1,0 +1,152 @@
+"""A member of a cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional
+
+from . import capi
+from .arrays import as_values, code_of, milliseconds
+from .request import Request
+from .table import Table, call_options
+
+
+def _options(settings: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """mv_init_options as a mapping; log_level, which only its text knows, moves there."""
+    level = settings.pop("log_level", None)
+    if level is not None:
+        settings["text"] = f"{settings.get('text') or ''} log_level={level}"
+    return settings or None
+
+
+def init(**settings: Any) -> "Node":
+    """Joins the cluster that the settings or the environment describe, and returns when all of its processes are there.
+
+    settings: the fields of mv_init_options in polyverso.h (sync=True, rank=0, nodes=4, master="host:port", secret=...,
+    timeout_ms=...), and log_level="info". Without any, and without `polyverso run`, this process is a cluster of its own.
+    Counted: each init() wants one shutdown(), which leaving `with polyverso.init() as node:` does.
+    Raises StateError if settings contradict an earlier init(), PeerError or TimeoutError if joining failed.
+    """
+    capi.mv_init(_options(settings))
+    return Node(0)
+
+
+def open_node(**settings: Any) -> "Node":
+    """A further node in this process, for tests and for several clusters at once. Settings as of init()."""
+    return Node(capi.mv_node_open(_options(settings)))
+
+
+class Node:
+    """One process's place in a cluster; from init()."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    @property
+    def handle(self) -> int:
+        """The mv_node, for functions of polyverso.capi."""
+        return self._handle
+
+    @property
+    def rank(self) -> int:
+        """Place in the cluster, 0 .. size - 1."""
+        return capi.mv_rank(self._handle)
+
+    @property
+    def size(self) -> int:
+        """Processes in the cluster."""
+        return capi.mv_size(self._handle)
+
+    @property
+    def worker_id(self) -> int:
+        """Place among the workers; -1 for a process that is only a server."""
+        return capi.mv_worker_id(self._handle)
+
+    @property
+    def num_workers(self) -> int:
+        return capi.mv_num_workers(self._handle)
+
+    @property
+    def server_id(self) -> int:
+        """Place among the servers; -1 for a process that is only a worker."""
+        return capi.mv_server_id(self._handle)
+
+    @property
+    def num_servers(self) -> int:
+        return capi.mv_num_servers(self._handle)
+
+    @property
+    def is_master(self) -> bool:
+        """True on worker 0."""
+        return bool(capi.mv_is_master(self._handle))
+
+    @property
+    def is_sync(self) -> bool:
+        return bool(capi.mv_is_sync(self._handle))
+
+    @property
+    def event_fd(self) -> int:
+        """Readable while finished requests wait for poll(). Never read or close it."""
+        return capi.mv_event_fd(self._handle)
+
+    def poll(self, capacity: int = 64, timeout: float = 0) -> List[int]:
+        """Handles of requests that have finished since, at most `capacity`; waits up to `timeout` seconds for the first."""
+        return capi.mv_poll(self._handle, capacity, milliseconds(timeout) if timeout else 0)
+
+    def barrier(self, timeout: Optional[float] = None) -> None:
+        """Waits until this worker's adds are applied and every worker is here."""
+        capi.mv_barrier(self._handle, call_options(0, timeout))
+
+    def barrier_async(self, timeout: Optional[float] = None) -> Request:
+        """barrier() to be awaited."""
+        return Request(self._handle, capi.mv_barrier(self._handle, call_options(capi.MV_ASYNC, timeout)))
+
+    def array(
+        self, size: int, dtype: Any = "float32", name: Optional[str] = None, init: Any = None, reject_nonfinite: bool = False
+    ) -> Table:
+        """Creates an array of `size` numbers. Collective: every worker calls it alike.
+
+        dtype: float32 or float64.
+        init: (size,) initial values, of which worker 0's count; None = zeros.
+        Raises StateError (MV_EDISAGREE) if the workers' calls differ, ArgumentError if `init` does not fit.
+        """
+        return self._create({"kind": capi.MV_ARRAY, "rows": size, "name": name}, dtype, init, reject_nonfinite)
+
+    def matrix(
+        self,
+        rows: int,
+        cols: int,
+        dtype: Any = "float32",
+        name: Optional[str] = None,
+        init: Any = None,
+        reject_nonfinite: bool = False,
+    ) -> Table:
+        """Creates a matrix of (rows, cols) numbers; otherwise as array()."""
+        return self._create({"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name}, dtype, init, reject_nonfinite)
+
+    def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool) -> Table:
+        spec["dtype"] = code_of(dtype)
+        spec["reject_nonfinite"] = int(reject_nonfinite)
+        values = None if init is None else as_values(init, dtype)
+        return Table(self._handle, capi.mv_table_create(self._handle, spec, values))
+
+    def open(self, name: str) -> Table:
+        """A table that exists already. ArgumentError (MV_ENOTFOUND) if there is none."""
+        return Table(self._handle, capi.mv_table_open(self._handle, name))
+
+    def tables(self) -> List[Dict[str, Any]]:
+        """The cluster's tables: [{"name": ..., "kind": ..., "dtype": ..., "rows": ..., "cols": ...}]."""
+        return json.loads(capi.mv_table_list(self._handle))
+
+    def shutdown(self) -> None:
+        """Leaves the cluster. A process that is also a server goes on serving until every worker has finished."""
+        capi.mv_shutdown(self._handle)
+
+    def __enter__(self) -> "Node":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        return f"<polyverso.Node mv_node {self._handle}>"

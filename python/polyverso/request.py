@@ -1,0 +1,81 @@
+"""Unfinished calls: to wait for, to ask, or to await."""
+
+from __future__ import annotations
+
+from typing import Any, Generator, Optional
+
+from . import capi
+from .arrays import milliseconds
+from .errors import Error, HandleError
+from .watch import watch_of
+
+
+class Request:
+    """A call under way, from Table.get_async(), Table.add_async() and the like. Wait for it, or `await` it."""
+
+    def __init__(self, node: int, handle: int, result: Any = None) -> None:
+        self._node = node
+        self._handle: Optional[int] = handle
+        self._result = result
+        self._error: Optional[Error] = None
+
+    @property
+    def handle(self) -> Optional[int]:
+        """The mv_request; None once it has finished."""
+        return self._handle
+
+    def done(self) -> bool:
+        """Whether it has finished, well or not. Never waits, never raises the call's own error."""
+        if self._handle is not None:
+            try:
+                if not capi.mv_request_test(self._handle):
+                    return False
+            except Error as error:
+                self._error = error
+            self._handle = None
+        return True
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """Waits and returns the call's result: the array of a get, None of an add.
+
+        timeout: seconds to wait here; None = as long as the call's own deadline allows. TimeoutError leaves it running.
+        """
+        if self._handle is not None:
+            try:
+                capi.mv_request_wait(self._handle, milliseconds(timeout))
+            except Error as error:
+                if self._alive():
+                    raise
+                self._error = error
+            self._handle = None
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def cancel(self) -> None:
+        """Withdraws the call; an add may have been applied all the same."""
+        if self._handle is not None:
+            capi.mv_request_cancel(self._handle)
+            self._error = Error(capi.MV_ECANCELED)
+            self._handle = None
+
+    def _alive(self) -> bool:
+        try:
+            capi.mv_request_error(self._handle)
+        except HandleError:
+            return False
+        except Error:
+            pass
+        return True
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self.done():
+            with watch_of(self._node).finished(self._handle) as finished:
+                # Registered first and asked again then: it may have finished in between.
+                if not self.done():
+                    yield from finished.__await__()
+        return self.wait()
+
+    def __repr__(self) -> str:
+        state = "finished" if self._handle is None else f"mv_request {self._handle}"
+        return f"<polyverso.Request {state}>"

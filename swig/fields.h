@@ -1,0 +1,121 @@
+/* The option structs of polyverso.h, as tables of keys: what a Python mapping, a Perl hash or a Lua table may say.
+ * Each language walks its own container and hands every key and value to pv_field_number() or pv_field_text(). */
+#ifndef POLYVERSO_SWIG_FIELDS_H
+#define POLYVERSO_SWIG_FIELDS_H
+
+#include <inttypes.h>
+#include <polyverso/polyverso.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum { PV_FIELD_I32, PV_FIELD_U32, PV_FIELD_I64, PV_FIELD_U64, PV_FIELD_TEXT, PV_FIELD_BIT } pv_field_kind;
+
+/* A value of an enum that may be written as a word. */
+typedef struct {
+  const char *word;
+  int64_t value;
+} pv_word;
+
+typedef struct {
+  const char *key;
+  pv_field_kind kind;
+  size_t offset;
+  const pv_word *words; /* NULL: none */
+  uint32_t bit;         /* PV_FIELD_BIT: the bit of the uint32_t at offset */
+} pv_field;
+
+#define PV_MESSAGE_SIZE 512
+
+static const pv_word pv_role_words[] = {
+    {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {NULL, 0}};
+static const pv_word pv_kind_words[] = {{"array", MV_ARRAY}, {"matrix", MV_MATRIX}, {NULL, 0}};
+static const pv_word pv_dtype_words[] = {{"f32", MV_F32}, {"f64", MV_F64}, {NULL, 0}};
+
+#define PV_FIELD(type, member, kind, words) {#member, kind, offsetof(type, member), words, 0}
+
+static const pv_field pv_init_fields[] = {
+    PV_FIELD(mv_init_options, text, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_init_options, sync, PV_FIELD_I32, NULL),
+    PV_FIELD(mv_init_options, role, PV_FIELD_I32, pv_role_words),
+    PV_FIELD(mv_init_options, rank, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_init_options, nodes, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_init_options, master, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_init_options, bind, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_init_options, secret, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_init_options, io, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_init_options, faults, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_init_options, timeout_ms, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_init_options, gate_timeout_ms, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_init_options, init_timeout_ms, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_init_options, heartbeat_timeout_ms, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_init_options, inflight_bytes, PV_FIELD_U64, NULL),
+    {NULL, PV_FIELD_I32, 0, NULL, 0}};
+
+static const pv_field pv_spec_fields[] = {
+    PV_FIELD(mv_table_spec, name, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_table_spec, kind, PV_FIELD_I32, pv_kind_words),
+    PV_FIELD(mv_table_spec, dtype, PV_FIELD_I32, pv_dtype_words),
+    PV_FIELD(mv_table_spec, rows, PV_FIELD_U64, NULL),
+    PV_FIELD(mv_table_spec, cols, PV_FIELD_U64, NULL),
+    PV_FIELD(mv_table_spec, flags, PV_FIELD_U32, NULL),
+    {"size", PV_FIELD_U64, offsetof(mv_table_spec, rows), NULL, 0}, /* an array's, as in mv_table_create_text() */
+    {"reject_nonfinite", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_REJECT_NONFINITE},
+    {NULL, PV_FIELD_I32, 0, NULL, 0}};
+
+static const pv_field pv_call_fields[] = {
+    PV_FIELD(mv_call_options, flags, PV_FIELD_U32, NULL),
+    PV_FIELD(mv_call_options, timeout_ms, PV_FIELD_I64, NULL),
+    {NULL, PV_FIELD_I32, 0, NULL, 0}};
+
+/* The field of that name; NULL, with a message that lists the known ones, if there is none. */
+static inline const pv_field *pv_field_find(const pv_field *fields, const char *key, char message[PV_MESSAGE_SIZE]) {
+  const pv_field *field;
+  for (field = fields; field->key; ++field)
+    if (strcmp(field->key, key) == 0) return field;
+  size_t used = (size_t)snprintf(message, PV_MESSAGE_SIZE, "unknown option \"%.100s\"; known:", key);
+  for (field = fields; field->key && used < PV_MESSAGE_SIZE; ++field)
+    used += (size_t)snprintf(message + used, PV_MESSAGE_SIZE - used, " %s", field->key);
+  return NULL;
+}
+
+/* Stores a number. 0, with a message, where the field takes text or the number does not fit. */
+static inline int pv_field_number(void *options, const pv_field *field, int64_t value, char message[PV_MESSAGE_SIZE]) {
+  void *at = (char *)options + field->offset;
+  int fits = 1;
+  switch (field->kind) {
+    case PV_FIELD_I32: fits = value >= INT32_MIN && value <= INT32_MAX; break;
+    case PV_FIELD_U32: fits = value >= 0 && value <= UINT32_MAX; break;
+    case PV_FIELD_U64: fits = value >= 0; break;
+    case PV_FIELD_BIT: fits = value == 0 || value == 1; break;
+    case PV_FIELD_TEXT: snprintf(message, PV_MESSAGE_SIZE, "option %s takes text", field->key); return 0;
+    case PV_FIELD_I64: break;
+  }
+  if (!fits) {
+    snprintf(message, PV_MESSAGE_SIZE, "option %s = %" PRId64 " is out of range", field->key, value);
+    return 0;
+  }
+  switch (field->kind) {
+    case PV_FIELD_I32: *(int32_t *)at = (int32_t)value; break;
+    case PV_FIELD_U32: *(uint32_t *)at = (uint32_t)value; break;
+    case PV_FIELD_I64: *(int64_t *)at = value; break;
+    case PV_FIELD_U64: *(uint64_t *)at = (uint64_t)value; break;
+    case PV_FIELD_BIT: *(uint32_t *)at = (*(uint32_t *)at & ~field->bit) | (value ? field->bit : 0); break;
+    case PV_FIELD_TEXT: break;
+  }
+  return 1;
+}
+
+/* Stores text, which must live as long as the options are used, or a word for a number. */
+static inline int pv_field_text(void *options, const pv_field *field, const char *text, char message[PV_MESSAGE_SIZE]) {
+  if (field->kind == PV_FIELD_TEXT) {
+    *(const char **)((char *)options + field->offset) = text;
+    return 1;
+  }
+  for (const pv_word *word = field->words; word && word->word; ++word)
+    if (strcmp(word->word, text) == 0) return pv_field_number(options, field, word->value, message);
+  snprintf(message, PV_MESSAGE_SIZE, "option %s = \"%.100s\": a number%s is needed", field->key, text,
+           field->words ? " or a known word" : "");
+  return 0;
+}
+
+#endif

@@ -1,0 +1,21 @@
+# Lua: build/lua/5.1, which serves LuaJIT too, and build/lua/5.4: the same sources, and the module built for each.
+find_package(PkgConfig REQUIRED)
+
+set(POLYVERSO_LUA_DIR lua CACHE STRING "Where the Lua modules are installed, below share and lib under the prefix")
+
+foreach(version 5.1 5.4)
+  # Only the headers: the interpreter that loads the module brings the functions.
+  pkg_check_modules(LUA${version} REQUIRED lua-${version})
+  set(lua_tree ${CMAKE_BINARY_DIR}/lua/${version})
+  polyverso_swig_module(polyverso_lua${version}
+    SOURCE ${CMAKE_CURRENT_BINARY_DIR}/lua/${version}/capi.c
+    SWIG_OPTIONS -lua
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/lua.i
+    DIRECTORY ${lua_tree}/polyverso
+    OUTPUT_NAME capi SUFFIX .so
+    INSTALL_DIRECTORY lib/${POLYVERSO_LUA_DIR}/${version}/polyverso)
+  target_include_directories(polyverso_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
+
+  polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/lib ${lua_tree})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/lib/ DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
+endforeach()

@@ -1,0 +1,402 @@
+/* What the Perl typemaps call. On failure they return 0 or NULL with an exception object in $@, for SWIG_fail to throw.
+ * Memory that must outlive a die belongs to Perl: mortals and the save stack. */
+#ifndef POLYVERSO_SWIG_PERL_VALUES_H
+#define POLYVERSO_SWIG_PERL_VALUES_H
+
+#ifdef POLYVERSO_HAVE_PDL
+#include <pdlcore.h>
+#undef warn
+#undef barf
+static Core *PDL; /* PDL's functions; NULL until the first PDL arrives */
+#endif
+
+/* Appends a result. */
+#define PV_PUSH(sv)                \
+  do {                             \
+    SV *pushed = sv_2mortal(sv);   \
+    if (argvi >= items) EXTEND(sp, 1); \
+    ST(argvi) = pushed;            \
+    argvi++;                       \
+  } while (0)
+
+static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
+
+/* ------------------------------------------------------------------ exceptions */
+
+/* Puts a Polyverso::Error into $@. */
+static void pv_raise_text(mv_status status, const char *text) {
+  dSP;
+  ENTER;
+  SAVETMPS;
+  PUSHMARK(SP);
+  mXPUSHs(newSVpvs("Polyverso::Error"));
+  mXPUSHs(newSViv(status));
+  mXPUSHs(newSVpvn_utf8(text, strlen(text), 1));
+  PUTBACK;
+  call_method("new", G_SCALAR);
+  SPAGAIN;
+  sv_setsv(ERRSV, POPs);
+  PUTBACK;
+  FREETMPS;
+  LEAVE;
+}
+
+static void pv_raise(mv_status status) { pv_raise_text(status, mv_last_error()); }
+
+/* Puts an argument error that names the function into $@. Returns 0. */
+static int pv_refuse(mv_status status, const char *function, const char *format, ...) {
+  char text[PV_MESSAGE_SIZE];
+  int used = snprintf(text, sizeof text, "%s: ", function);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text + used, sizeof text - (size_t)used, format, arguments);
+  va_end(arguments);
+  pv_raise_text(status, text);
+  return 0;
+}
+
+/* ------------------------------------------------------------------ numbers */
+
+static int pv_is_integer(SV *sv, int64_t *value) {
+  *value = 0;
+  if (SvIOK(sv)) {
+    *value = (int64_t)SvIVX(sv);
+    return !SvIsUV(sv) || SvUVX(sv) <= (UV)INT64_MAX;
+  }
+  if (SvROK(sv) || !SvOK(sv) || !looks_like_number(sv)) return 0;
+  NV number = SvNV(sv);
+  if (!(number >= -9223372036854775808.0 && number < 9223372036854775808.0)) return 0;
+  *value = (int64_t)number;
+  return (NV)*value == number;
+}
+
+static int pv_integer(SV *sv, const char *function, int position, const char *type, int64_t *value) {
+  SvGETMAGIC(sv);
+  if (pv_is_integer(sv, value)) return 1;
+  return pv_refuse(MV_EINVAL, function, "argument %d (%s) must be an integer, not %.100s", position, type,
+                   SvROK(sv) ? "a reference" : SvOK(sv) ? SvPV_nolen(sv) : "undef");
+}
+
+static int pv_integer32(SV *sv, const char *function, int position, const char *type, int32_t *value) {
+  int64_t wide;
+  if (!pv_integer(sv, function, position, type, &wide)) return 0;
+  *value = (int32_t)wide;
+  return *value == wide || pv_refuse(MV_EINVAL, function, "argument %d (%s) does not fit 32 bits", position, type);
+}
+
+/* ------------------------------------------------------------------ PDLs */
+
+#ifdef POLYVERSO_HAVE_PDL
+static int pv_is_pdl(SV *sv) { return SvROK(sv) && sv_derived_from(sv, "PDL"); }
+
+/* The physical PDL behind the reference; NULL with $@ set if this PDL is another than the one we were built for. */
+static pdl *pv_pdl(SV *sv, const char *function) {
+  if (!PDL) {
+    SV *core = get_sv("PDL::SHARE", 0);
+    Core *found = core && SvOK(core) ? INT2PTR(Core *, SvIV(core)) : NULL;
+    if (!found || found->Version != PDL_CORE_VERSION) {
+      pv_refuse(MV_ENOSYS, function, "this module was built for another version of PDL: build it again");
+      return NULL;
+    }
+    PDL = found;
+  }
+  pdl *piddle = PDL->SvPDLV(sv);
+  PDL->barf_if_error(PDL->make_physical(piddle));
+  return piddle;
+}
+#endif
+
+/* After C has written into the argument's memory: Perl's magic, and what a slice was cut from, must hear of it. */
+static void pv_written(SV *sv) {
+#ifdef POLYVERSO_HAVE_PDL
+  if (pv_is_pdl(sv)) {
+    PDL->barf_if_error(PDL->changed(PDL->SvPDLV(sv), PDL_PARENTDATACHANGED, 0));
+    return;
+  }
+#endif
+  SvSETMAGIC(sv);
+}
+
+/* ------------------------------------------------------------------ buffers */
+
+static int pv_lend_string(SV *sv, const char *function, int writable, void **data, uint64_t *count) {
+  STRLEN length;
+  if (!SvPOK(sv))
+    return pv_refuse(MV_EDTYPE, function, "data must be a PDL or a packed string, not %.60s",
+                     SvROK(sv) ? sv_reftype(SvRV(sv), 1) : "a number");
+  if (writable && SvREADONLY(sv)) return pv_refuse(MV_EINVAL, function, "data is read-only, results need memory to go to");
+  if (SvUTF8(sv) && (SvREADONLY(sv) || !sv_utf8_downgrade(sv, 1)))
+    return pv_refuse(MV_EDTYPE, function, "data is a string of characters, not of bytes: pack('f*', ...) makes one");
+  /* SvPV_force un-shares a copy-on-write string, so that nobody else's changes. */
+  *data = writable ? SvPV_force_nomg(sv, length) : SvPV_nomg(sv, length);
+  *count = length;
+  return 1;
+}
+
+/* A call's (data, count, dtype), without a copy: a float or double PDL, or the bytes of a string as MV_RAW. */
+static int pv_lend(SV *sv, const char *function, int writable, void **data, uint64_t *count, mv_dtype *dtype) {
+  *data = NULL;
+  *count = 0;
+  *dtype = MV_RAW;
+  SvGETMAGIC(sv);
+  if (!SvOK(sv)) return 1;
+#ifdef POLYVERSO_HAVE_PDL
+  if (pv_is_pdl(sv)) {
+    pdl *piddle = pv_pdl(sv, function);
+    if (!piddle) return 0;
+    if (piddle->datatype != PDL_F && piddle->datatype != PDL_D)
+      return pv_refuse(MV_EDTYPE, function, "data is a PDL of another type than float and double: ->float or ->double converts it");
+    *dtype = piddle->datatype == PDL_F ? MV_F32 : MV_F64;
+    *data = piddle->data;
+    *count = (uint64_t)piddle->nvals;
+    return 1;
+  }
+#endif
+  return pv_lend_string(sv, function, writable, data, count);
+}
+
+/* Row ids: a longlong or indx PDL, or a string packed with 'q*'. */
+static int pv_lend_rows(SV *sv, const char *function, int64_t **rows, uint64_t *count) {
+  void *data = NULL;
+  *rows = NULL;
+  *count = 0;
+  SvGETMAGIC(sv);
+  if (!SvOK(sv)) return 1;
+#ifdef POLYVERSO_HAVE_PDL
+  if (pv_is_pdl(sv)) {
+    pdl *piddle = pv_pdl(sv, function);
+    if (!piddle) return 0;
+    if (piddle->datatype != PDL_LL && piddle->datatype != PDL_IND)
+      return pv_refuse(MV_EDTYPE, function, "rows is a PDL of another type than longlong and indx: ->longlong converts it");
+    *rows = (int64_t *)piddle->data;
+    *count = (uint64_t)piddle->nvals;
+    return 1;
+  }
+#endif
+  if (!pv_lend_string(sv, function, 0, &data, count)) return 0;
+  if (*count % sizeof(int64_t) != 0)
+    return pv_refuse(MV_EDTYPE, function, "rows is a string of %" PRIu64 " bytes: pack('q*', ...) makes one of 8 for each id", *count);
+  *rows = (int64_t *)data;
+  *count /= sizeof(int64_t);
+  return 1;
+}
+
+/* ------------------------------------------------------------------ signals */
+
+/* Runs the handlers of signals that have arrived; does not return if one dies. */
+static int pv_signals(void) {
+  PERL_ASYNC_CHECK();
+  return 1;
+}
+
+static void pv_withdraw(pTHX_ void *request) {
+  PERL_UNUSED_CONTEXT;
+  if (*(mv_request *)request) mv_request_cancel(*(mv_request *)request);
+  Safefree(request);
+}
+
+/* A signal interrupted a blocking call, which goes on under a handle: to its end, unless the signal's handler dies;
+ * then the save stack withdraws it, before its buffers can go. */
+static mv_status pv_resume(const mv_call_options *options) {
+  mv_status status = MV_EINTR;
+  if (*options->request == 0) pv_signals();
+  while (status == MV_EINTR && *options->request != 0) {
+    mv_request *pending;
+    Newx(pending, 1, mv_request);
+    *pending = *options->request;
+    ENTER;
+    SAVEDESTRUCTOR_X(pv_withdraw, pending);
+    pv_signals();
+    *pending = 0;
+    LEAVE;
+    status = mv_request_wait(*options->request, 0);
+  }
+  return status;
+}
+
+/* ------------------------------------------------------------------ buffers of unfinished requests */
+
+/* %Polyverso::CAPI::held: request => [the argument, whether it was locked here]. While a get is under way its PDL can't be
+ * reallocated and its string can't be assigned to. */
+static HV *pv_held(void) { return get_hv("Polyverso::CAPI::held", GV_ADD); }
+
+static void pv_hold(mv_request request, SV *sv) {
+  if (!SvOK(sv)) return;
+  SV *entry[2] = {NULL, NULL};
+  int locked = 0;
+#ifdef POLYVERSO_HAVE_PDL
+  if (pv_is_pdl(sv)) {
+    pdl *piddle = PDL->SvPDLV(sv);
+    locked = !(piddle->state & PDL_DONTTOUCHDATA);
+    piddle->state |= PDL_DONTTOUCHDATA;
+    entry[0] = newSVsv(sv);
+  }
+#endif
+  if (!entry[0]) {
+    locked = !SvREADONLY(sv);
+    SvREADONLY_on(sv);
+    entry[0] = newRV_inc(sv);
+  }
+  entry[1] = newSViv(locked);
+  AV *held = newAV();
+  av_push(held, entry[0]);
+  av_push(held, entry[1]);
+  (void)hv_store(pv_held(), (const char *)&request, sizeof request, newRV_noinc((SV *)held), 0);
+}
+
+static void pv_unlock(SV *argument) {
+#ifdef POLYVERSO_HAVE_PDL
+  if (pv_is_pdl(argument)) {
+    PDL->SvPDLV(argument)->state &= ~PDL_DONTTOUCHDATA;
+    return;
+  }
+#endif
+  SvREADONLY_off(SvRV(argument));
+}
+
+/* Lets the request's buffer go if the request is released by now. */
+static void pv_settle(mv_request request) {
+  HV *held = pv_held();
+  if (HvUSEDKEYS(held) == 0 || !hv_exists(held, (const char *)&request, sizeof request)) return;
+  if (mv_request_error(request) != MV_EHANDLE) return;
+  SV *entry = sv_2mortal(SvREFCNT_inc(hv_delete(held, (const char *)&request, sizeof request, 0)));
+  SV *argument = *av_fetch((AV *)SvRV(entry), 0, 0);
+  if (SvTRUE(*av_fetch((AV *)SvRV(entry), 1, 0))) pv_unlock(argument);
+#ifdef POLYVERSO_HAVE_PDL
+  if (pv_is_pdl(argument)) pv_written(argument);
+#endif
+}
+
+static void pv_settle_all(void) {
+  HV *held = pv_held();
+  AV *requests = (AV *)sv_2mortal((SV *)newAV());
+  HE *entry;
+  hv_iterinit(held);
+  while ((entry = hv_iternext(held))) av_push(requests, newSVpvn(HeKEY(entry), sizeof(mv_request)));
+  for (SSize_t i = 0; i <= av_len(requests); ++i) {
+    mv_request request;
+    memcpy(&request, SvPVX(*av_fetch(requests, i, 0)), sizeof request);
+    pv_settle(request);
+  }
+}
+
+/* ------------------------------------------------------------------ hashes */
+
+static int pv_field_set(SV *value, const pv_field *field, void *options, char *message) {
+  int64_t number;
+  SvGETMAGIC(value);
+  if (!SvOK(value)) return 1;
+  if (field->kind == PV_FIELD_TEXT && !SvROK(value))
+    return pv_field_text(options, field, SvPVutf8_nolen(value), message);
+  if (pv_is_integer(value, &number)) return pv_field_number(options, field, number, message);
+  if (!SvROK(value)) return pv_field_text(options, field, SvPVutf8_nolen(value), message);
+  snprintf(message, PV_MESSAGE_SIZE, "option %s is a reference", field->key);
+  return 0;
+}
+
+/* Sets the options' fields from a hash; undef leaves them. */
+static int pv_fields(SV *sv, const char *function, const pv_field *fields, void *options) {
+  char message[PV_MESSAGE_SIZE];
+  SvGETMAGIC(sv);
+  if (!SvOK(sv)) return 1;
+  if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVHV) return pv_refuse(MV_EINVAL, function, "options must be a reference to a hash");
+  HV *hash = (HV *)SvRV(sv);
+  HE *entry;
+  hv_iterinit(hash);
+  while ((entry = hv_iternext(hash))) {
+    const pv_field *field = pv_field_find(fields, HePV(entry, PL_na), message);
+    if (!field || !pv_field_set(hv_iterval(hash, entry), field, options, message))
+      return pv_refuse(MV_EINVAL, function, "%s", message);
+  }
+  return 1;
+}
+
+static int pv_call_options(SV *sv, const char *function, mv_call_options *options) {
+  int64_t flags;
+  SvGETMAGIC(sv);
+  if (!SvOK(sv)) return 1;
+  if (SvROK(sv)) return pv_fields(sv, function, pv_call_fields, options);
+  if (!pv_is_integer(sv, &flags) || flags != (int64_t)(uint32_t)flags)
+    return pv_refuse(MV_EINVAL, function, "flags must be a number or a reference to a hash");
+  options->flags = (uint32_t)flags;
+  return 1;
+}
+
+/* ------------------------------------------------------------------ results of several values */
+
+/* Memory that Perl frees at the end of the statement, whichever way it ends. */
+static void *pv_temporary(size_t bytes) {
+  SV *memory = sv_2mortal(newSV(bytes + 1));
+  return SvPVX(memory);
+}
+
+static char **pv_arguments(SV *sv, const char *function, int *count) {
+  SvGETMAGIC(sv);
+  if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVAV) {
+    pv_refuse(MV_EINVAL, function, "a reference to an array of strings is needed");
+    return NULL;
+  }
+  AV *array = (AV *)SvRV(sv);
+  *count = (int)av_len(array) + 1;
+  char **argv = (char **)pv_temporary(((size_t)*count + 1) * sizeof *argv);
+  for (int i = 0; i < *count; ++i) {
+    SV **element = av_fetch(array, i, 0);
+    argv[i] = element ? SvPVutf8_nolen(*element) : (char *)"";
+  }
+  argv[*count] = NULL;
+  return argv;
+}
+
+static SV *pv_argument_list(int count, char **argv) {
+  AV *array = newAV();
+  for (int i = 0; i < count; ++i) av_push(array, newSVpvn_utf8(argv[i], strlen(argv[i]), 1));
+  return newRV_noinc((SV *)array);
+}
+
+/* Room for as many handles as the caller asks to be told at once. */
+static int pv_handles(SV *sv, const char *function, int position, mv_request **handles, uint64_t *capacity) {
+  int64_t wanted = 0;
+  *capacity = 0;
+  if (!pv_integer(sv, function, position, "capacity", &wanted)) return 0;
+  if (wanted < 0 || wanted > 1 << 20) return pv_refuse(MV_EINVAL, function, "capacity must be 0 .. 1048576");
+  *capacity = (uint64_t)wanted;
+  *handles = (mv_request *)pv_temporary((size_t)(wanted + 1) * sizeof(mv_request));
+  return 1;
+}
+
+static SV *pv_handle_list(const mv_request *handles, uint64_t count) {
+  AV *array = newAV();
+  for (uint64_t i = 0; i < count; ++i) av_push(array, newSViv((IV)handles[i]));
+  return newRV_noinc((SV *)array);
+}
+
+static SV *pv_info(const mv_table_info *info) {
+  HV *hash = newHV();
+  (void)hv_stores(hash, "name", newSVpvn_utf8(info->name, strlen(info->name), 1));
+  (void)hv_stores(hash, "kind", newSViv(info->kind));
+  (void)hv_stores(hash, "dtype", newSViv(info->dtype));
+  (void)hv_stores(hash, "rows", newSVuv(info->rows));
+  (void)hv_stores(hash, "cols", newSVuv(info->cols));
+  (void)hv_stores(hash, "flags", newSVuv(info->flags));
+  (void)hv_stores(hash, "servers", newSVuv(info->servers));
+  (void)hv_stores(hash, "bytes", newSVuv(info->bytes));
+  (void)hv_stores(hash, "adds", newSVuv(info->adds));
+  (void)hv_stores(hash, "gets", newSVuv(info->gets));
+  return newRV_noinc((SV *)hash);
+}
+
+/* mv_table_list()'s text; asked for again with more room as long as the first answer was cut. */
+static SV *pv_list_text(mv_node node, const char *text, uint64_t capacity, uint64_t length) {
+  while (length >= capacity) {
+    char *more = (char *)pv_temporary(capacity = length + 1);
+    mv_status status = mv_table_list(node, more, capacity, &length);
+    if (status != MV_OK) {
+      pv_raise(status);
+      return NULL;
+    }
+    text = more;
+  }
+  return newSVpvn_utf8(text, length, 1);
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* The whole C API, for every language: SWIG reads the public header, and the language's typemap file beside this one says
+ * how its numbers, buffers, mappings and errors cross over. The functions keep their C names.
+ *
+ * What C passes as several parameters arrives from a language as one argument:
+ *   (data, count, dtype)        one buffer; its element type is the dtype, bytes are MV_RAW
+ *   (rows, row_count)           one buffer or list of int64
+ *   mv_init_options and the like  a mapping of the struct's fields; they are optional where C allows NULL
+ *   mv_call_options             nothing, flags as a number, or a mapping; with MV_ASYNC the handle is the call's result
+ * Results that C returns through pointers are the call's results; an mv_status other than MV_OK is raised as an error. */
+#if defined(SWIGPYTHON)
+%module(package="polyverso", threads="1") capi
+#elif defined(SWIGPERL)
+%module "Polyverso::CAPI"
+#else
+%module capi
+#endif
+
+%include <stdint.i>
+
+/* Structs are mappings in every language, so their classes would only confuse. */
+%ignore mv_init_options;
+%ignore mv_call_options;
+%ignore mv_table_spec;
+%ignore mv_table_info;
+%ignore MV_STRUCT_VERSION;
+
+%{
+#include <polyverso/polyverso.h>
+
+#include "fields.h"
+%}
+
+#if defined(SWIGPYTHON)
+%include "python.i"
+#elif defined(SWIGPERL)
+%include "perl.i"
+#elif defined(SWIGLUA)
+%include "lua.i"
+#endif
+
+/* How functions that may wait behave; each language defines these macros.
+ *   MV_CALLS(function, options)       takes mv_call_options as the C argument `options`: a signal leaves it running under a handle
+ *   MV_READS(function, options, at)   the same, and writes into the buffer that is argument `at` (from 0) of the language's call
+ *   MV_RESUMES(function)              may simply be called again after a signal
+ *   MV_RELEASES(function)             the same, and may release the request that is its first argument
+ *   MV_ENDS(function)                 may be called again after a signal, and ends a node with its requests
+ *   MV_WAITS(function)                ends with MV_EINTR at a signal */
+MV_WAITS(mv_init)
+MV_WAITS(mv_init_text)
+MV_WAITS(mv_init_args)
+MV_WAITS(mv_node_open)
+MV_ENDS(mv_shutdown)
+MV_CALLS(mv_barrier, arg2)
+MV_RELEASES(mv_request_wait)
+MV_RELEASES(mv_request_test)
+MV_RELEASES(mv_request_cancel)
+MV_RESUMES(mv_poll)
+MV_WAITS(mv_table_create)
+MV_WAITS(mv_table_create_text)
+MV_RESUMES(mv_table_open)
+MV_WAITS(mv_table_close)
+MV_WAITS(mv_table_destroy)
+MV_RESUMES(mv_table_list)
+MV_CALLS(mv_table_add, arg5)
+MV_CALLS(mv_table_add_rows, arg7)
+MV_READS(mv_table_get, arg5, 1)
+MV_READS(mv_table_get_rows, arg7, 2)
+MV_READS(mv_table_peek, arg5, 1)
+MV_READS(mv_table_peek_rows, arg7, 2)
+MV_CALLS(mv_table_set, arg5)
+MV_CALLS(mv_table_set_rows, arg7)
+
+%include <polyverso/polyverso.h>

@@ -1,0 +1,29 @@
+# Python: build/python/polyverso and build/python/multiverso, for the Python that cmake/packages.cmake has chosen.
+find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
+
+# Where this Python looks below a prefix: lib/python3.11/site-packages, on Debian .../dist-packages.
+execute_process(
+  COMMAND ${Python3_EXECUTABLE} -c [[
+import sys, sysconfig
+packages = 'dist-packages' if 'deb_system' in sysconfig.get_scheme_names() else 'site-packages'
+print('lib/python%d.%d/%s' % (*sys.version_info[:2], packages))]]
+  OUTPUT_VARIABLE python_directory OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+set(POLYVERSO_PYTHON_DIR ${python_directory} CACHE STRING "Where the Python packages are installed, below the prefix")
+
+set(python_tree ${CMAKE_BINARY_DIR}/python)
+polyverso_swig_module(polyverso_python
+  SOURCE ${CMAKE_CURRENT_BINARY_DIR}/python/capi.c
+  SWIG_OPTIONS -python -fastproxy -outdir ${python_tree}/polyverso
+  BYPRODUCTS ${python_tree}/polyverso/capi.py
+  DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/python.i
+  DIRECTORY ${python_tree}/polyverso
+  OUTPUT_NAME _capi SUFFIX .${Python3_SOABI}.so
+  INSTALL_DIRECTORY ${POLYVERSO_PYTHON_DIR}/polyverso)
+target_link_libraries(polyverso_python PRIVATE Python3::Module)
+
+foreach(package polyverso multiverso)
+  polyverso_link_sources(${PROJECT_SOURCE_DIR}/python/${package} ${python_tree}/${package})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/${package} DESTINATION ${POLYVERSO_PYTHON_DIR}
+    PATTERN __pycache__ EXCLUDE)
+endforeach()
+install(FILES ${python_tree}/polyverso/capi.py DESTINATION ${POLYVERSO_PYTHON_DIR}/polyverso)

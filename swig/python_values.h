@@ -1,0 +1,288 @@
+/* What the Python typemaps call. Everything here runs with the interpreter lock held and, on failure, returns 0 or NULL
+ * with an exception set. */
+#ifndef POLYVERSO_SWIG_PYTHON_VALUES_H
+#define POLYVERSO_SWIG_PYTHON_VALUES_H
+
+static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
+
+/* Buffers that unfinished asynchronous gets write into: {request: memoryview}, so that nobody frees or resizes them. */
+static PyObject *pv_held;
+
+static int pv_start(void) { return pv_held || (pv_held = PyDict_New()); }
+
+/* ------------------------------------------------------------------ exceptions */
+
+/* Raises the exception class of the status's family; polyverso/errors.py knows them. */
+static void pv_raise_text(mv_status status, const char *text) {
+  PyObject *errors = PyImport_ImportModule("polyverso.errors");
+  PyObject *error = errors ? PyObject_CallMethod(errors, "from_status", "is", (int)status, text) : NULL;
+  if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+  Py_XDECREF(error);
+  Py_XDECREF(errors);
+}
+
+/* Raises what mv_last_error() says, or what a signal's handler raised meanwhile. */
+static void pv_raise(mv_status status) {
+  if (PyErr_Occurred() || (status == MV_EINTR && PyErr_CheckSignals() != 0)) return;
+  pv_raise_text(status, mv_last_error());
+}
+
+/* Raises an argument error that names the function: pv_refuse(MV_EDTYPE, "mv_table_add", "data is %s", ...). Returns 0. */
+static int pv_refuse(mv_status status, const char *function, const char *format, ...) {
+  char text[PV_MESSAGE_SIZE];
+  int used = snprintf(text, sizeof text, "%s: ", function);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text + used, sizeof text - (size_t)used, format, arguments);
+  va_end(arguments);
+  pv_raise_text(status, text);
+  return 0;
+}
+
+/* ------------------------------------------------------------------ signals and unfinished requests */
+
+/* A signal interrupted a blocking call, which goes on under a handle: to its end, unless the signal's handler raises. */
+static mv_status pv_resume(const mv_call_options *options) {
+  mv_status status = MV_EINTR;
+  while (status == MV_EINTR && *options->request != 0) {
+    if (PyErr_CheckSignals() != 0) {
+      mv_request_cancel(*options->request);
+      return MV_EINTR;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = mv_request_wait(*options->request, 0);
+    Py_END_ALLOW_THREADS
+  }
+  return status;
+}
+
+/* Keeps the buffer alive and in place until its request is settled. */
+static int pv_hold(mv_request request, PyObject *object) {
+  if (object == Py_None) return 1;
+  PyObject *key = PyLong_FromLongLong(request);
+  PyObject *view = key ? PyMemoryView_FromObject(object) : NULL;
+  int held = view && PyDict_SetItem(pv_held, key, view) == 0;
+  if (!held) mv_request_cancel(request);
+  Py_XDECREF(view);
+  Py_XDECREF(key);
+  return held;
+}
+
+/* Lets the request's buffer go if the request is released by now. Leaves a set exception alone. */
+static void pv_settle(mv_request request) {
+  if (PyDict_GET_SIZE(pv_held) == 0) return;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *key = PyLong_FromLongLong(request);
+  if (key && PyDict_Contains(pv_held, key) == 1 && mv_request_error(request) == MV_EHANDLE) PyDict_DelItem(pv_held, key);
+  Py_XDECREF(key);
+  PyErr_Restore(type, value, trace);
+}
+
+static void pv_settle_all(void) {
+  if (PyDict_GET_SIZE(pv_held) == 0) return;
+  PyObject *keys = PyDict_Keys(pv_held);
+  for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys); ++i) pv_settle(PyLong_AsLongLong(PyList_GET_ITEM(keys, i)));
+  Py_XDECREF(keys);
+}
+
+/* ------------------------------------------------------------------ numbers */
+
+static int pv_integer(PyObject *object, const char *function, int position, const char *type, int64_t *value) {
+  *value = PyLong_AsLongLong(object);
+  if (*value != -1 || !PyErr_Occurred()) return 1;
+  if (PyErr_ExceptionMatches(PyExc_TypeError))
+    PyErr_Format(PyExc_TypeError, "%s: argument %d (%s) must be an int, not %.100s", function, position, type,
+                 Py_TYPE(object)->tp_name);
+  return 0;
+}
+
+static int pv_integer32(PyObject *object, const char *function, int position, const char *type, int32_t *value) {
+  int64_t wide;
+  if (!pv_integer(object, function, position, type, &wide)) return 0;
+  *value = (int32_t)wide;
+  if (*value == wide) return 1;
+  PyErr_Format(PyExc_OverflowError, "%s: argument %d (%s) does not fit 32 bits", function, position, type);
+  return 0;
+}
+
+/* ------------------------------------------------------------------ buffers */
+
+/* The dtype of a one-letter native format of Python's struct module; -1 for any other. */
+static int pv_dtype(const Py_buffer *view) {
+  const char *format = view->format ? view->format : "B";
+  const uint16_t probe = 1;
+  const char native = *(const char *)&probe ? '<' : '>';
+  if (*format == '@' || *format == '=' || *format == native) ++format;
+  if (*format == '\0' || format[1] != '\0') return -1;
+  if (*format == 'f' && view->itemsize == 4) return MV_F32;
+  if (*format == 'd' && view->itemsize == 8) return MV_F64;
+  if (strchr("qln", *format) && view->itemsize == 8) return MV_I64;
+  return -1;
+}
+
+/* Fills the view, or says what is wrong with the object's memory and what to do about it. */
+static int pv_view(PyObject *object, const char *function, const char *what, int writable, Py_buffer *view) {
+  if (PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | writable) == 0) return 1;
+  PyErr_Clear();
+  const char *type = Py_TYPE(object)->tp_name;
+  if (!PyObject_CheckBuffer(object))
+    return pv_refuse(MV_EDTYPE, function, "%s is a %.100s, not a buffer: numpy.asarray() makes one", what, type);
+  if (writable && PyObject_GetBuffer(object, view, PyBUF_FULL_RO) == 0) {
+    int readonly = view->readonly;
+    PyBuffer_Release(view);
+    if (readonly) return pv_refuse(MV_EINVAL, function, "%s is a read-only %.100s, results need memory to go to", what, type);
+  }
+  PyErr_Clear();
+  return pv_refuse(MV_EDTYPE, function, "%s is a %.100s that is not C-contiguous: numpy.ascontiguousarray() makes it so", what, type);
+}
+
+/* A call's (data, count, dtype), without a copy: native f32 or f64, or the bytes of a bytes-like object as MV_RAW. */
+static int pv_lend(PyObject *object, const char *function, int writable, Py_buffer *view, int *lent, uint64_t *count,
+                   mv_dtype *dtype) {
+  *count = 0;
+  *dtype = MV_RAW;
+  if (object == Py_None) return 1;
+  if (!pv_view(object, function, "data", writable, view)) return 0;
+  *lent = 1;
+  int known = pv_dtype(view);
+  if (known == MV_F32 || known == MV_F64) {
+    *dtype = known;
+    *count = (uint64_t)(view->len / view->itemsize);
+    return 1;
+  }
+  *count = (uint64_t)view->len;
+  if (PyBytes_Check(object) || PyByteArray_Check(object) ||
+      (PyMemoryView_Check(object) && view->itemsize == 1 && (!view->format || strchr("Bbc", *view->format))))
+    return 1;
+  return pv_refuse(MV_EDTYPE, function, "data has elements of format '%.20s': .astype('float32') or 'float64' converts it",
+                   view->format ? view->format : "B");
+}
+
+static int pv_lend_rows(PyObject *object, const char *function, Py_buffer *view, int *lent, uint64_t *count) {
+  *count = 0;
+  if (object == Py_None) return 1;
+  if (!pv_view(object, function, "rows", 0, view)) return 0;
+  *lent = 1;
+  *count = (uint64_t)view->len / 8;
+  if (pv_dtype(view) == MV_I64) return 1;
+  return pv_refuse(MV_EDTYPE, function, "rows has elements of format '%.20s': numpy.asarray(rows, dtype='int64') converts it",
+                   view->format ? view->format : "B");
+}
+
+/* ------------------------------------------------------------------ mappings */
+
+/* Sets the options' fields from a mapping; None leaves them. `*items` keeps the texts alive; the caller drops it. */
+static int pv_fields(PyObject *object, const char *function, const pv_field *fields, void *options, PyObject **items) {
+  char message[PV_MESSAGE_SIZE];
+  if (object == Py_None) return 1;
+  if (!PyMapping_Check(object) || PyUnicode_Check(object) || !(*items = PyMapping_Items(object))) {
+    PyErr_Clear();
+    return pv_refuse(MV_EINVAL, function, "options must be a dict of its fields, not %.100s", Py_TYPE(object)->tp_name);
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(*items); ++i) {
+    PyObject *key, *value;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(*items, i), "OO", &key, &value)) return 0;
+    const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : "(not a string)";
+    const pv_field *field = name ? pv_field_find(fields, name, message) : NULL;
+    int set = 0;
+    if (!name) return 0;
+    if (field && value == Py_None) continue;
+    if (field && PyUnicode_Check(value)) {
+      const char *text = PyUnicode_AsUTF8(value);
+      if (!text) return 0;
+      set = pv_field_text(options, field, text, message);
+    } else if (field) {
+      int64_t number = PyLong_AsLongLong(value);
+      if (number == -1 && PyErr_Occurred()) return 0;
+      set = pv_field_number(options, field, number, message);
+    }
+    if (!set) return pv_refuse(MV_EINVAL, function, "%s", message);
+  }
+  return 1;
+}
+
+static int pv_call_options(PyObject *object, const char *function, mv_call_options *options, PyObject **items) {
+  if (object == Py_None) return 1;
+  if (!PyLong_Check(object)) return pv_fields(object, function, pv_call_fields, options, items);
+  int64_t flags = PyLong_AsLongLong(object);
+  options->flags = (uint32_t)flags;
+  if (flags == (int64_t)options->flags) return 1;
+  PyErr_Clear();
+  return pv_refuse(MV_EINVAL, function, "flags are out of range");
+}
+
+/* ------------------------------------------------------------------ results of several values */
+
+static char **pv_arguments(PyObject *object, const char *function, int *count) {
+  if (!PyList_Check(object)) {
+    pv_refuse(MV_EINVAL, function, "a list of strings is needed, not %.100s", Py_TYPE(object)->tp_name);
+    return NULL;
+  }
+  Py_ssize_t size = PyList_GET_SIZE(object);
+  char **argv = (char **)PyMem_Malloc(((size_t)size + 1) * sizeof *argv);
+  if (!argv) return (char **)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < size; ++i)
+    if (!(argv[i] = (char *)PyUnicode_AsUTF8(PyList_GET_ITEM(object, i)))) {
+      PyMem_Free(argv);
+      return NULL;
+    }
+  argv[size] = NULL;
+  *count = (int)size;
+  return argv;
+}
+
+static PyObject *pv_argument_list(int count, char **argv) {
+  PyObject *list = PyList_New(count);
+  for (int i = 0; list && i < count; ++i) PyList_SET_ITEM(list, i, PyUnicode_FromString(argv[i]));
+  return list;
+}
+
+/* Room for as many handles as the caller asks to be told at once. */
+static int pv_handles(PyObject *object, const char *function, int position, mv_request **handles, uint64_t *capacity) {
+  int64_t wanted;
+  *capacity = 0;
+  if (!pv_integer(object, function, position, "capacity", &wanted)) return 0;
+  if (wanted < 0 || wanted > 1 << 20) return pv_refuse(MV_EINVAL, function, "capacity must be 0 .. 1048576");
+  *capacity = (uint64_t)wanted;
+  *handles = (mv_request *)PyMem_Malloc((size_t)(wanted + 1) * sizeof(mv_request));
+  return *handles || PyErr_NoMemory();
+}
+
+static PyObject *pv_handle_list(const mv_request *handles, uint64_t count) {
+  PyObject *list = PyList_New((Py_ssize_t)count);
+  for (uint64_t i = 0; list && i < count; ++i) PyList_SET_ITEM(list, (Py_ssize_t)i, PyLong_FromLongLong(handles[i]));
+  return list;
+}
+
+static PyObject *pv_info(const mv_table_info *info) {
+  return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K}", "name", info->name, "kind", (int)info->kind, "dtype",
+                       (int)info->dtype, "rows", (unsigned long long)info->rows, "cols", (unsigned long long)info->cols,
+                       "flags", (unsigned)info->flags, "servers", (unsigned)info->servers, "bytes",
+                       (unsigned long long)info->bytes, "adds", (unsigned long long)info->adds, "gets",
+                       (unsigned long long)info->gets);
+}
+
+/* mv_table_list()'s text; asked for again with more room as long as the first answer was cut. */
+static PyObject *pv_list_text(mv_node node, const char *first, uint64_t capacity, uint64_t length) {
+  if (length < capacity) return PyUnicode_FromStringAndSize(first, (Py_ssize_t)length);
+  PyObject *text = NULL;
+  char *more = NULL;
+  mv_status status = MV_OK;
+  while (status == MV_OK && length >= capacity) {
+    capacity = length + 1;
+    PyMem_Free(more);
+    if (!(more = (char *)PyMem_Malloc(capacity))) return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    status = mv_table_list(node, more, capacity, &length);
+    Py_END_ALLOW_THREADS
+  }
+  if (status == MV_OK)
+    text = PyUnicode_FromStringAndSize(more, (Py_ssize_t)length);
+  else
+    pv_raise(status);
+  PyMem_Free(more);
+  return text;
+}
+
+#endif

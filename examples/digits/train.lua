@@ -5,7 +5,7 @@
 -- Alone it trains on all images; as one of n workers on every n-th one. All share one table of 65 x 10 weights.
 
 local mv = require("multiverso")
-local pv = require("polyverso")
+local Node = require("polyverso.node")
 
 local PIXELS, DIGITS = 64, 10
 local DATA = (arg[0]:match("^(.*/)") or "./") .. "../../data/digits.csv.gz"
@@ -19,7 +19,7 @@ local function read_digits()
     local image = {inputs = {}}
     for number in line:gmatch("%d+") do
       local at = #image.inputs + 1
-      if at <= PIXELS then image.inputs[at] = tonumber(number) / 16 else image.label = tonumber(number) break end
+      if at <= PIXELS then image.inputs[at] = tonumber(number) / 16 else image.label = tonumber(number) end
     end
     image.inputs[PIXELS + 1] = 1
     table.insert(count % 4 == 3 and test or train, image)
@@ -30,20 +30,21 @@ local function read_digits()
   return train, test
 end
 
--- Weights and gradients are flat, row by row: input i and digit d at (i - 1) * DIGITS + d.
+-- Weights and gradients have a row for each input and a column for each digit, as the table gives and takes them.
 local function scores_of(weights, inputs, scores)
   for d = 1, DIGITS do scores[d] = 0 end
-  for i = 1, PIXELS + 1 do
-    local value, row = inputs[i], (i - 1) * DIGITS
+  for i, value in ipairs(inputs) do
+    local row = weights[i]
     if value ~= 0 then
-      for d = 1, DIGITS do scores[d] = scores[d] + value * weights[row + d] end
+      for d = 1, DIGITS do scores[d] = scores[d] + value * row[d] end
     end
   end
   return scores
 end
 
 local function softmax(scores)
-  local highest, sum = math.max(unpack and unpack(scores) or table.unpack(scores)), 0
+  local highest, sum = scores[1], 0
+  for d = 2, DIGITS do highest = math.max(highest, scores[d]) end
   for d = 1, DIGITS do
     scores[d] = math.exp(scores[d] - highest)
     sum = sum + scores[d]
@@ -55,14 +56,17 @@ end
 -- `scale` times the gradient of the summed cross entropy.
 local function gradient(weights, images, scale)
   local sums, errors = {}, {}
-  for k = 1, (PIXELS + 1) * DIGITS do sums[k] = 0 end
+  for i = 1, PIXELS + 1 do
+    sums[i] = {}
+    for d = 1, DIGITS do sums[i][d] = 0 end
+  end
   for _, image in ipairs(images) do
     softmax(scores_of(weights, image.inputs, errors))
     errors[image.label + 1] = errors[image.label + 1] - 1
-    for i = 1, PIXELS + 1 do
-      local value, row = scale * image.inputs[i], (i - 1) * DIGITS
+    for i, value in ipairs(image.inputs) do
+      local row, scaled = sums[i], scale * value
       if value ~= 0 then
-        for d = 1, DIGITS do sums[row + d] = sums[row + d] + value * errors[d] end
+        for d = 1, DIGITS do row[d] = row[d] + scaled * errors[d] end
       end
     end
   end
@@ -104,7 +108,7 @@ end
 
 local train, test = read_digits()
 mv.init() -- sync or async, as the launcher says
-local weights_table = mv.MatrixTableHandler:new(PIXELS + 1, DIGITS)
+local shared = mv.MatrixTableHandler:new(PIXELS + 1, DIGITS)
 local mine = {}
 for k = mv.worker_id() + 1, #train, mv.num_workers() do mine[#mine + 1] = train[k] end
 local is_master = mv.worker_id() == 0
@@ -112,24 +116,26 @@ local is_master = mv.worker_id() == 0
 mv.barrier()
 local begun = os.time() -- plain Lua has no finer clock for the time of day
 for epoch = 0, options.epochs - 1 do
-  local weights = weights_table:get()
+  local weights = shared:get()
   if is_master and epoch % options.report == 0 then
     say("epoch %d loss %.4f accuracy %.4f seconds %.3f", epoch, loss(weights, train), accuracy(weights, test), os.time() - begun)
   end
-  weights_table:add(gradient(weights, mine, -options.rate / #train))
+  shared:add(gradient(weights, mine, -options.rate / #train))
 end
 
 mv.barrier() -- all adds of all workers are in the table
-local weights = weights_table:get()
+local weights = shared:get()
 if options.save then
   -- Nine digits tell any two float32 values apart.
   local file = assert(io.open(("%s/weights-%d.txt"):format(options.save, mv.worker_id()), "w"))
-  for k = 1, #weights do file:write(("%.9g\n"):format(weights[k])) end
+  for _, row in ipairs(weights) do
+    for _, value in ipairs(row) do file:write(("%.9g\n"):format(value)) end
+  end
   file:close()
 end
 if is_master then
   -- One worker alone: a get would count in sync mode's rounds, a peek does not.
-  local final = pv.mv_table_peek(pv.mv_table_open(0, "table-0"))
+  local final = Node.new(0):open("table-0"):peek()
   say("final accuracy %.4f seconds %.3f", accuracy(final, test), os.time() - begun)
 end
 mv.shutdown()

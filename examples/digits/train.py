@@ -12,7 +12,7 @@ import time
 
 import multiverso as mv
 import numpy as np
-from polyverso import capi
+import polyverso
 
 PIXELS, DIGITS = 64, 10
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
@@ -83,8 +83,7 @@ def main():
         (options.save / f"weights-{mv.worker_id()}.txt").write_text("".join(f"{value:.9g}\n" for value in weights.ravel()))
     if mv.is_master_worker():
         # One worker alone: a get would count in sync mode's rounds, a peek does not.
-        final = np.empty_like(weights)
-        capi.mv_table_peek(capi.mv_table_open(0, "table-0"), final)
+        final = polyverso.Node(0).open("table-0").peek()
         print(f"final accuracy {accuracy(final, test_inputs, test_labels):.4f} seconds {time.monotonic() - begun:.3f}", flush=True)
     mv.shutdown()
 

@@ -180,7 +180,7 @@ void Member::expire_barriers() {
   }
 }
 
-void Member::leave(base::Nanos, std::function<void(const base::Status&)> left) {
+void Member::leave(std::function<void(const base::Status&)> left) {
   ps_client_.fence([this, left](const base::Status& fence_error) {
     class Told final : public rpc::Pending {
      public:

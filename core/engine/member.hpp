@@ -30,13 +30,14 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   ps::Client& tables() { return ps_client_; }
   const ps::Server& shards() const { return ps_server_; }
   const cluster::Cluster& cluster() const { return cluster_; }
+  base::Peer self() const { return self_.peer; }
 
   /// Fence, then barrier.
   void barrier(ps::CompletionRef completion, base::Nanos deadline);
   /// Withdraws a barrier that has not finished: completes it with `code`.
   void withdraw_barrier(const ps::Completion* completion, mv_status code);
   /// This worker has finished: fence, then tell everyone. `left` hears the first untold error when all know.
-  void leave(base::Nanos deadline, std::function<void(const base::Status&)> left);
+  void leave(std::function<void(const base::Status&)> left);
 
   void on_connected(base::Peer peer, const std::string& address) override;
   void on_dial_failed(const std::string& address, const base::Status& why) override;

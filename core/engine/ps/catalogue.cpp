@@ -21,7 +21,7 @@ class Client::Round : public std::enable_shared_from_this<Round> {
   void ask(const Ask& question, base::Nanos deadline) {
     open_ = servers_.size();
     if (deadline != base::kNever) {
-      timer_ = client_.deadlines_.emplace(deadline, [self = shared_from_this()] { self->expire(); });
+      timer_ = client_.deadlines_.emplace(deadline, [self = shared_from_this()] { self->ask_back(); });
       has_timer_ = true;
     }
     pendings_.resize(servers_.size());
@@ -32,6 +32,12 @@ class Client::Round : public std::enable_shared_from_this<Round> {
     const auto pendings = pendings_;  // answers may come at once
     for (size_t server = 0; server < servers_.size(); ++server)
       client_.rpc_.call(servers_[server], {question(client_.builder_, server), pendings[server], true, 0, nullptr});
+  }
+
+  /// First asks the servers who is missing; then goes without their answers.
+  void expire() {
+    if (has_timer_) client_.deadlines_.erase(timer_);
+    ask_back();
   }
 
  private:
@@ -45,12 +51,11 @@ class Client::Round : public std::enable_shared_from_this<Round> {
     done_(error_);
   }
 
-  /// First asks the servers who is missing; then goes without their answers.
-  void expire() {
+  void ask_back() {
     has_timer_ = false;
     const auto pendings = pendings_;
     if (!std::exchange(asked_back_, true)) {
-      timer_ = client_.deadlines_.emplace(client_.clock_.now() + std::chrono::seconds(1), [self = shared_from_this()] { self->expire(); });
+      timer_ = client_.deadlines_.emplace(client_.clock_.now() + std::chrono::seconds(1), [self = shared_from_this()] { self->ask_back(); });
       has_timer_ = true;
       for (size_t server = 0; server < servers_.size(); ++server)
         if (pendings[server] != nullptr) client_.rpc_.cancel(servers_[server], pendings[server].get());
@@ -99,6 +104,7 @@ void Client::create(const table::Spec& spec, base::PayloadRef initial, base::Nan
   table->numbers.resize(servers_.size(), kNoNumber);
 
   const auto finish = [this, table, opened](const base::Status& status) {
+    creating_.erase(table->spec.name);
     if (!status.ok()) {
       undo_creation(*table, status);
       return opened(status);
@@ -108,7 +114,9 @@ void Client::create(const table::Spec& spec, base::PayloadRef initial, base::Nan
   };
   const auto wait_for_all = [this, table, deadline, finish](const base::Status& status) {
     if (!status.ok()) return finish(status);
-    std::make_shared<Round>(*this, servers_, ignore, finish)->ask(
+    const auto round = std::make_shared<Round>(*this, servers_, ignore, finish);
+    creating_[table->spec.name] = round;
+    round->ask(
         [table](wire::FrameBuilder& builder, size_t server) {
           return builder.finish(wire::Body::Ready, wire::CreateReady(builder.fbb(), table->numbers[server]));
         },
@@ -145,6 +153,12 @@ void Client::create(const table::Spec& spec, base::PayloadRef initial, base::Nan
             return builder.finish(wire::Body::Create, wire::CreateCreate(builder.fbb(), written));
           },
           deadline);
+}
+
+void Client::give_up_creation(const std::string& name) {
+  const auto found = creating_.find(name);
+  if (found == creating_.end()) return;
+  if (const auto round = found->second.lock()) round->expire();
 }
 
 void Client::open(const std::string& name, base::Nanos deadline, Opened opened) {

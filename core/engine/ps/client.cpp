@@ -191,8 +191,11 @@ void Client::settle(const OperationRef& op) {
     complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
     return change_over(op->change_id, op);
   }
-  if (!op->error.ok() && op->request.completion == nullptr && table.untold.ok()) table.untold = op->error;
-  if (!op->error.ok() && op->request.completion == nullptr && untold_.ok()) untold_ = op->error;
+  if (!op->error.ok() && op->request.completion == nullptr) {
+    if (table.untold.ok()) table.untold = op->error;
+    if (untold_.ok()) untold_ = op->error;
+    table.has_untold = true;
+  }
   complete(op, op->error);
   change_over(op->change_id, op);
 }
@@ -241,13 +244,18 @@ void Client::pass_fences() {
   while (!fences_.empty() && first_change_ >= fences_.front().before) {
     const auto passed = std::move(fences_.front().passed);
     fences_.pop_front();
-    for (const auto& [name, table] : tables_) table->untold = {};
-    passed(std::exchange(untold_, {}));
+    const base::Status untold = std::exchange(untold_, {});
+    for (const auto& [name, table] : tables_) {
+      table->untold = {};
+      table->has_untold = false;
+    }
+    passed(untold);
   }
 }
 
 base::Status Client::take_untold(TableView& table) {
   if (!table.untold.ok()) untold_ = {};
+  table.has_untold = false;
   return std::exchange(table.untold, {});
 }
 

@@ -32,6 +32,8 @@ class Client {
   using Opened = std::function<void(base::Result<TableViewRef>)>;
   /// Collective creation. `initial` (worker 0 only, else null) is lent until `opened` is called.
   void create(const table::Spec& spec, base::PayloadRef initial, base::Nanos deadline, Opened opened);
+  /// Ends the creation of this table as if its deadline had passed.
+  void give_up_creation(const std::string& name);
   void open(const std::string& name, base::Nanos deadline, Opened opened);
   void list(base::Nanos deadline, std::function<void(base::Result<std::vector<table::Spec>>)> listed);
   void destroy(const TableViewRef& table, base::Nanos deadline, CompletionRef completion);
@@ -79,6 +81,7 @@ class Client {
   cluster::View view_;
   std::vector<base::Peer> servers_;
   std::map<std::string, TableViewRef> tables_;  ///< by name, so that all handles share the counters
+  std::map<std::string, std::weak_ptr<Round>> creating_;
   std::map<const Completion*, OperationRef> waited_for_;
   std::multimap<base::Nanos, std::function<void()>> deadlines_;
   uint64_t next_change_ = 0, first_change_ = 0;  ///< changes are numbered as they begin

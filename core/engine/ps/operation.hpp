@@ -1,6 +1,7 @@
 #pragma once
 // A caller's call, as the engine carries it out.
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,7 +30,8 @@ struct TableView {
   std::vector<uint32_t> numbers;    ///< the table's number on each of them
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
-  base::Status untold;              ///< of a fire-and-forget add that failed; taken by take_untold()
+  base::Status untold;              ///< of a fire-and-forget add that failed; taken by Client::take_untold()
+  std::atomic<bool> has_untold{false};  ///< any thread
 };
 using TableViewRef = std::shared_ptr<TableView>;
 

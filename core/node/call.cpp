@@ -1,0 +1,49 @@
+#include "node/call.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace mv::node {
+
+void Call::complete(const base::Status& status) {
+  const auto self = shared_from_this();  // a waiter may let go as soon as done_ is set
+  status_ = status;
+  done_.store(true, std::memory_order_release);
+  if (announces_) finished_.push(tag_);
+}
+
+FinishedList::FinishedList() : event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+FinishedList::~FinishedList() { close_descriptor(); }
+
+void FinishedList::close_descriptor() noexcept {
+  if (event_fd_ >= 0) close(event_fd_);
+  event_fd_ = -1;
+}
+
+void FinishedList::push(int64_t tag) {
+  std::lock_guard lock(mutex_);
+  tags_.push_back(tag);
+  count_.store(tags_.size(), std::memory_order_release);
+  if (tags_.size() > 1) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
+}
+
+std::vector<int64_t> FinishedList::take(size_t most) {
+  std::lock_guard lock(mutex_);
+  const size_t count = std::min(most, tags_.size());
+  std::vector<int64_t> taken(tags_.begin(), tags_.begin() + static_cast<ptrdiff_t>(count));
+  tags_.erase(tags_.begin(), tags_.begin() + static_cast<ptrdiff_t>(count));
+  count_.store(tags_.size(), std::memory_order_release);
+  if (tags_.empty() && count > 0) {
+    uint64_t ignored = 0;
+    [[maybe_unused]] const ssize_t got = read(event_fd_, &ignored, sizeof ignored);
+  }
+  return taken;
+}
+
+}  // namespace mv::node

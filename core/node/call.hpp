@@ -1,0 +1,64 @@
+#pragma once
+// A user's call: where the loop leaves the result and the caller finds it.
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/ps/operation.hpp"
+#include "node/node.hpp"
+
+namespace mv::node {
+
+class FinishedList;
+
+class Call final : public ps::Completion, public std::enable_shared_from_this<Call> {
+ public:
+  enum class Kind { kTable, kBarrier };
+
+  Call(Kind kind, FinishedList& finished, const CallOptions& options)
+      : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync), tag_(options.tag) {}
+
+  /// On the loop, or by the caller before anyone waits.
+  void complete(const base::Status& status) override;
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  /// Once done().
+  const base::Status& status() const { return status_; }
+  Kind kind() const { return kind_; }
+
+ private:
+  const Kind kind_;
+  FinishedList& finished_;
+  const bool announces_;  ///< Node::poll() hands it out
+  const int64_t tag_;
+  base::Status status_;
+  std::atomic<bool> done_{false};
+};
+
+/// Tags of finished asynchronous calls, and the descriptor that is readable while there are any. Any thread.
+class FinishedList {
+ public:
+  FinishedList();
+  ~FinishedList();
+  FinishedList(const FinishedList&) = delete;
+  FinishedList& operator=(const FinishedList&) = delete;
+
+  void push(int64_t tag);
+  std::vector<int64_t> take(size_t most);
+  bool empty() const { return count_.load(std::memory_order_acquire) == 0; }
+  int event_fd() const { return event_fd_; }
+  /// In a forked child; async-signal-safe.
+  void close_descriptor() noexcept;
+
+ private:
+  int event_fd_;
+  std::mutex mutex_;
+  std::deque<int64_t> tags_;
+  std::atomic<size_t> count_{0};
+};
+
+}  // namespace mv::node

@@ -1,0 +1,184 @@
+// What callers' threads ask of the node.
+
+#include "base/log.hpp"
+#include "node/member_node.hpp"
+#include "node/table_handle.hpp"
+
+namespace mv::node {
+
+namespace {
+/// What a call under way costs besides its payload, about: many small ones are memory too.
+constexpr uint64_t kCallBytes = 512;
+}  // namespace
+
+base::Nanos MemberNode::deadline(const CallOptions& options, bool gated) const {
+  const base::Nanos span = options.timeout.count() != 0 ? options.timeout : gated ? settings_.gate_timeout : settings_.timeout;
+  return base::after(loop_.now(), span);
+}
+
+void MemberNode::on_loop(const std::function<void()>& work) {
+  std::atomic<bool> done{false};
+  io::Task task = [&] {
+    work();
+    done.store(true, std::memory_order_release);
+  };
+  const auto is_done = [&] { return done.load(std::memory_order_acquire); };
+  io::Driven driven = loop_.drive_until(is_done, base::kNever, std::move(task));
+  while (driven == io::Driven::kInterrupted) driven = loop_.drive_until(is_done, base::kNever);
+}
+
+Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& options) {
+  const io::Driven driven = loop_.drive_until([&] { return call->done(); }, base::kNever);
+  if (driven == io::Driven::kDone) return {call->status(), nullptr};
+  if (driven == io::Driven::kStopped) return {base::Status(MV_ESTATE, "the node is shutting down"), nullptr};
+  if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
+  on_loop([&] {
+    member_->tables().withdraw(call.get(), MV_EINTR);
+    member_->withdraw_barrier(call.get(), MV_EINTR);
+  });
+  return {call->status(), nullptr};
+}
+
+Started MemberNode::run(const CallRef& call, const CallOptions& options, ps::Request request, const std::function<void()>& meanwhile) {
+  request.completion = call;
+  loop_.post([this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); });
+  if (meanwhile) meanwhile();
+  return options.mode == Mode::kAsync ? Started{{}, call} : wait_blocking(call, options);
+}
+
+void MemberNode::forget(ps::Request request) {
+  loop_.post([this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); });
+}
+
+base::Result<std::shared_ptr<void>> MemberNode::reserve(uint64_t bytes, const CallOptions& options) {
+  bytes += kCallBytes;
+  const auto fits = [&] {
+    const uint64_t now = in_flight_.load(std::memory_order_relaxed);
+    return now == 0 || now + bytes <= settings_.inflight_bytes;
+  };
+  if (!fits()) {
+    if (!told_of_limit_.exchange(true))
+      base::log_warn("{} bytes of asynchronous adds are under way (inflight_bytes): calls wait until some are done", in_flight_.load());
+    const io::Driven driven = loop_.drive_until(fits, deadline(options, identity_.sync));
+    if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came while earlier adds were under way; nothing was sent");
+    if (driven != io::Driven::kDone) return base::Status(MV_ETIMEOUT, "earlier adds are still under way; not applied: nothing was sent");
+  }
+  in_flight_.fetch_add(bytes, std::memory_order_relaxed);
+  return std::shared_ptr<void>(nullptr, [this, bytes](void*) { in_flight_.fetch_sub(bytes, std::memory_order_relaxed); });
+}
+
+Started MemberNode::barrier(const CallOptions& options) {
+  if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "barrier: this process is only a server"), nullptr};
+  const auto call = std::make_shared<Call>(Call::Kind::kBarrier, finished_, options);
+  loop_.post([this, call, until = deadline(options, true)] { member_->barrier(call, until); });
+  return options.mode == Mode::kAsync ? Started{{}, call} : wait_blocking(call, options);
+}
+
+base::Status MemberNode::wait(const CallRef& call, base::Nanos timeout, bool* alive) {
+  const base::Nanos until = timeout.count() == 0 ? base::kNever : base::after(loop_.now(), timeout);
+  const io::Driven driven = loop_.drive_until([&] { return call->done(); }, until);
+  *alive = !call->done();
+  if (!*alive) return call->status();
+  if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait; the request goes on");
+  if (driven == io::Driven::kStopped) return base::Status(MV_ESTATE, "the node is shutting down");
+  return base::Status(MV_ETIMEOUT, "not finished yet; the request goes on");
+}
+
+base::Status MemberNode::cancel(const CallRef& call) {
+  on_loop([&] {
+    member_->tables().withdraw(call.get(), MV_ECANCELED);
+    member_->withdraw_barrier(call.get(), MV_ECANCELED);
+  });
+  return call->status();
+}
+
+base::Result<std::vector<int64_t>> MemberNode::poll(size_t most, base::Nanos timeout) {
+  if (finished_.empty() && timeout.count() != 0) {
+    const io::Driven driven = loop_.drive_until([&] { return !finished_.empty(); }, base::after(loop_.now(), timeout));
+    if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait");
+  }
+  return finished_.take(most);
+}
+
+// ---- tables
+
+/// What a creation or opening came to.
+struct MemberNode::Outcome {
+  std::atomic<bool> done{false};
+  base::Result<ps::TableViewRef> table = base::Status(MV_ESTATE, "the node is shutting down");
+  std::shared_ptr<table::Shard> shard;
+};
+
+base::Result<TableRef> MemberNode::finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating) {
+  const auto done = [&] { return outcome->done.load(std::memory_order_acquire); };
+  bool interrupted = false;
+  while (loop_.drive_until(done, base::kNever) == io::Driven::kInterrupted) {
+    interrupted = true;
+    on_loop([&] { member_->tables().give_up_creation(creating); });
+  }
+  if (!outcome->table.ok()) {
+    const base::Status& why = outcome->table.status();
+    return interrupted && why.code() == MV_ETIMEOUT ? base::Status(MV_EINTR, "a signal interrupted the wait: " + why.text()) : why;
+  }
+  return TableRef(std::make_shared<TableHandle>(*this, outcome->table.value(), outcome->shard));
+}
+
+base::Result<TableRef> MemberNode::create_table(TableSpec spec, ConstData initial) {
+  if (identity_.worker_id < 0) return base::Status(MV_ESTATE, "only workers create tables; this process is only a server");
+  const bool unnamed = spec.name.empty();
+  if (unnamed) spec.name = fmt::format("table-{}", unnamed_.load());
+  base::PayloadRef values;
+  if (initial.values != nullptr) {
+    if (const base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
+    if (identity_.worker_id == 0) values = base::Payload::copy({static_cast<const std::byte*>(initial.values), spec.bytes()});
+  }
+  const auto outcome = std::make_shared<Outcome>();
+  loop_.post([this, outcome, spec, values, until = deadline({}, true)] {
+    member_->tables().create(spec, values, until, [this, outcome](base::Result<ps::TableViewRef> table) {
+      if (table.ok()) outcome->shard = own_shard(*table.value());
+      outcome->table = std::move(table);
+      outcome->done.store(true, std::memory_order_release);
+    });
+  });
+  auto opened = finish_opening(outcome, spec.name);
+  if (opened.ok() && unnamed) ++unnamed_;
+  return opened;
+}
+
+base::Result<TableRef> MemberNode::open_table(const std::string& name) {
+  if (identity_.worker_id < 0) return base::Status(MV_ESTATE, "only workers open tables; this process is only a server");
+  const auto outcome = std::make_shared<Outcome>();
+  loop_.post([this, outcome, name, until = deadline({}, false)] {
+    member_->tables().open(name, until, [this, outcome](base::Result<ps::TableViewRef> table) {
+      if (table.ok()) outcome->shard = own_shard(*table.value());
+      outcome->table = std::move(table);
+      outcome->done.store(true, std::memory_order_release);
+    });
+  });
+  return finish_opening(outcome, "");
+}
+
+std::shared_ptr<table::Shard> MemberNode::own_shard(const ps::TableView& table) {
+  const bool gated = identity_.sync && identity_.num_workers > 1;
+  if (identity_.server_id < 0 || gated) return nullptr;
+  return member_->shards().shard(table.numbers[static_cast<size_t>(identity_.server_id)]);
+}
+
+base::Result<std::vector<TableSpec>> MemberNode::list_tables() {
+  struct Listed {
+    std::atomic<bool> done{false};
+    base::Result<std::vector<TableSpec>> tables = base::Status(MV_ESTATE, "the node is shutting down");
+  };
+  const auto listed = std::make_shared<Listed>();
+  loop_.post([this, listed, until = deadline({}, false)] {
+    member_->tables().list(until, [listed](base::Result<std::vector<TableSpec>> tables) {
+      listed->tables = std::move(tables);
+      listed->done.store(true, std::memory_order_release);
+    });
+  });
+  while (loop_.drive_until([&] { return listed->done.load(); }, base::kNever) == io::Driven::kInterrupted) {
+  }
+  return listed->tables;
+}
+
+}  // namespace mv::node

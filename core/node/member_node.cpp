@@ -1,0 +1,204 @@
+// Starting, joining and leaving.
+
+#include "node/member_node.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "base/log.hpp"
+
+namespace mv::node {
+
+namespace {
+
+/// How much longer than the engines' own patience a starting node waits for their verdict.
+constexpr base::Nanos kVerdict = std::chrono::seconds(10);
+constexpr base::Nanos kProbeAfter = std::chrono::milliseconds(200);
+constexpr base::Nanos kNoticeAfter = std::chrono::seconds(10);
+
+base::Peer random_peer() {
+  base::Peer peer = base::kNobody;
+  while (peer == base::kNobody)
+    if (getrandom(&peer, sizeof peer, 0) != sizeof peer) std::abort();  // no kernel refuses eight bytes
+  return peer;
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// "host" and "[::1]" get ":0", any free port.
+std::string with_port(const std::string& bind) {
+  const size_t colon = bind.rfind(':');
+  const bool has_port = colon != std::string::npos && bind.find(']', colon) == std::string::npos && bind.find(':') == colon;
+  const bool bracketed_port = colon != std::string::npos && colon > 0 && bind[colon - 1] == ']';
+  return has_port || bracketed_port ? bind : bind + ":0";
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Node>> Node::start(const Settings& settings) {
+  auto node = std::make_unique<MemberNode>(settings);
+  if (const base::Status status = node->start(); !status.ok()) return status;
+  return std::unique_ptr<Node>(std::move(node));
+}
+
+base::Status MemberNode::start() {
+  cluster::Self self;
+  self.peer = random_peer();
+  self.rank = settings_.rank;
+  self.role = settings_.role;
+  self.nodes = static_cast<uint32_t>(settings_.nodes);
+  self.sync = settings_.sync;
+  self.is_master = settings_.nodes == 1 || settings_.rank == 0;
+  self.master = settings_.master;
+  self.host = host_name();
+  self.pid = static_cast<uint32_t>(getpid());
+  self.init_timeout = settings_.init_timeout;
+  self.heartbeat_timeout = settings_.heartbeat_timeout;
+  if (const base::Status status = make_roads(self); !status.ok()) return status;
+
+  rpc::ClientOptions options;
+  if (router_->lossy()) options.probe_after = kProbeAfter;
+  engine::Member::Events events;
+  events.on_ready = [this](const cluster::View& view) {
+    take_identity(view);
+    ready_ = true;
+  };
+  events.on_failed = [this](const base::Status& why) {
+    failure_ = why;
+    failed_ = true;
+  };
+  events.on_change = [this] { workers_gone_ = member_->cluster().all_workers_gone(); };
+  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events));
+  loop_.add_flusher(*this);  // before the roads': what it sends leaves in the same turn
+  router_->attach(*member_);
+  if (const base::Status status = loop_.start(); !status.ok()) return status;
+  loop_runs_ = true;
+  return wait_until_ready();
+}
+
+base::Status MemberNode::make_roads(cluster::Self& self) {
+  auto router = Router::make(loop_, settings_, self.peer);
+  if (!router.ok()) return router.status();
+  router_ = std::move(router).value();
+  return settings_.nodes == 1 ? base::Status() : listen(self);
+}
+
+/// Rank 0 listens at the master's address; who has no rank yet becomes rank 0 if that address is free.
+base::Status MemberNode::listen(cluster::Self& self) {
+  const bool inproc = settings_.io == "inproc";
+  const std::string master = inproc && !self.master.starts_with("inproc:") ? "inproc:" + self.master : self.master;
+  self.master = master;
+  base::Result<std::string> address = base::Status(MV_ENOSYS, "");
+  if (self.rank == 0 && settings_.listen_fd >= 0) address = router_->adopt(settings_.listen_fd);
+  if (!address.ok() && self.rank <= 0) {
+    address = router_->listen(master);
+    if (!address.ok() && self.rank == 0) return address.status();
+    if (address.ok()) self.rank = 0;
+  }
+  self.is_master = self.rank == 0;
+  if (!self.is_master) address = router_->listen(inproc ? fmt::format("inproc:{:016x}", self.peer) : with_port(settings_.bind));
+  if (!address.ok()) return address.status();
+  self.address = address.value();
+  return {};
+}
+
+base::Status MemberNode::wait_until_ready() {
+  loop_.post([this] { member_->start(); });
+  const base::Nanos patience = base::after(loop_.now(), base::after(settings_.init_timeout, kVerdict));
+  const io::Driven driven = loop_.drive_until([this] { return ready_.load() || failed_.load(); }, patience);
+  if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came while waiting for the other processes");
+  if (driven != io::Driven::kDone) return base::Status(MV_ETIMEOUT, "the other processes did not come");
+  return failed_ ? failure_ : base::Status();
+}
+
+void MemberNode::take_identity(const cluster::View& view) {
+  const base::Peer self = member_->self();
+  identity_.rank = view.find(self)->rank;
+  identity_.size = static_cast<int64_t>(view.members.size());
+  identity_.worker_id = view.worker_id(self);
+  identity_.num_workers = static_cast<int64_t>(view.workers().size());
+  identity_.server_id = view.server_id(self);
+  identity_.num_servers = static_cast<int64_t>(view.servers().size());
+  identity_.sync = view.sync;
+  base::log_info("rank {} of {}: worker {} of {}, server {} of {}, {} mode", identity_.rank, identity_.size, identity_.worker_id,
+                 identity_.num_workers, identity_.server_id, identity_.num_servers, identity_.sync ? "sync" : "async");
+}
+
+void MemberNode::flush() {
+  member_->flush();
+  rearm();
+}
+
+void MemberNode::rearm() {
+  const base::Nanos next = member_->next_deadline();
+  if (next == armed_) return;
+  armed_ = next;
+  loop_.set_timer(next, [this] {
+    armed_ = base::kNever;
+    member_->tick();
+    rearm();
+  });
+}
+
+base::Status MemberNode::shutdown() {
+  if (!std::exchange(leaving_, true)) {
+    if (identity_.worker_id >= 0)
+      loop_.post([this] {
+        member_->leave([this](const base::Status& status) {
+          left_with_ = status;
+          left_ = true;
+        });
+      });
+    else
+      left_ = true;
+  }
+  const auto left = [this] { return left_.load(); };
+  if (loop_.drive_until(left, base::after(loop_.now(), settings_.gate_timeout)) == io::Driven::kInterrupted)
+    return base::Status(MV_EINTR, "a signal came during shutdown; the node still serves: call mv_shutdown() again");
+  if (!left_) left_with_ = base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time");
+
+  const bool serves = identity_.server_id >= 0 || identity_.rank == 0;
+  const auto gone = [this] { return workers_gone_.load(); };
+  if (serves && identity_.size > 1) {
+    io::Driven driven = loop_.drive_until(gone, loop_.now() + kNoticeAfter);
+    if (driven == io::Driven::kTimeout) {
+      base::log_info("rank {} has finished and serves on until the other workers have", identity_.rank);
+      driven = loop_.drive_until(gone, base::kNever);
+    }
+    if (driven == io::Driven::kInterrupted)
+      return base::Status(MV_EINTR, "a signal came while this process still serves others: call mv_shutdown() again");
+  }
+  stop_roads();
+  return left_with_;
+}
+
+void MemberNode::stop_roads() {
+  if (!std::exchange(loop_runs_, false)) return;
+  std::atomic<bool> stopped{false};
+  loop_.post([&] { router_->stop([&] { stopped = true; }); });
+  while (loop_.drive_until([&] { return stopped.load(); }, base::kNever) == io::Driven::kInterrupted) {
+  }
+  loop_.stop();
+}
+
+MemberNode::~MemberNode() {
+  stop_roads();
+  loop_.stop();
+  loop_.remove_flusher(*this);
+  member_.reset();
+  router_.reset();
+}
+
+void MemberNode::abandon_after_fork() noexcept {
+  loop_.abandon_after_fork();
+  finished_.close_descriptor();
+}
+
+}  // namespace mv::node

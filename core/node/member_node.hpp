@@ -1,0 +1,90 @@
+#pragma once
+// The Node there is: engines on a loop, reached from callers' threads.
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/member.hpp"
+#include "io/loop/loop.hpp"
+#include "node/call.hpp"
+#include "node/node.hpp"
+#include "node/router.hpp"
+
+namespace mv::node {
+
+class MemberNode final : public Node, private io::Flusher {
+ public:
+  explicit MemberNode(const Settings& settings) : settings_(settings) {}
+  ~MemberNode() override;
+
+  base::Status start();
+
+  const Identity& identity() const override { return identity_; }
+  base::Status shutdown() override;
+  void abandon_after_fork() noexcept override;
+
+  Started barrier(const CallOptions& options) override;
+  base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override;
+  base::Result<TableRef> open_table(const std::string& name) override;
+  base::Result<std::vector<TableSpec>> list_tables() override;
+
+  base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) override;
+  bool done(const CallRef& call) const override { return call->done(); }
+  base::Status result(const CallRef& call) const override { return call->status(); }
+  base::Status cancel(const CallRef& call) override;
+
+  base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout) override;
+  int event_fd() const override { return finished_.event_fd(); }
+
+  // ---- for tables
+
+  const Settings& settings() const { return settings_; }
+  FinishedList& finished() { return finished_; }
+  /// The absolute deadline that options ask for.
+  base::Nanos deadline(const CallOptions& options, bool gated) const;
+  /// Begins a call on the loop, runs `meanwhile` on this thread if there is one, and waits if it is a blocking call.
+  Started run(const CallRef& call, const CallOptions& options, ps::Request request, const std::function<void()>& meanwhile);
+  /// Fire-and-forget: begins it and returns.
+  void forget(ps::Request request);
+  /// Blocks while too many bytes of asynchronous calls are under way; the token gives them back.
+  base::Result<std::shared_ptr<void>> reserve(uint64_t bytes, const CallOptions& options);
+  /// Runs `work` on the loop and waits for it.
+  void on_loop(const std::function<void()>& work);
+  std::shared_ptr<table::Shard> own_shard(const ps::TableView& table);
+  engine::Member& member() { return *member_; }
+  io::Loop& loop() { return loop_; }
+
+ private:
+  struct Outcome;
+
+  base::Status make_roads(cluster::Self& self);
+  base::Status listen(cluster::Self& self);
+  base::Status wait_until_ready();
+  void take_identity(const cluster::View& view);
+  void rearm();
+  void flush() override;
+  void stop_roads();
+  Started wait_blocking(const CallRef& call, const CallOptions& options);
+  base::Result<TableRef> finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating);
+
+  Settings settings_;
+  Identity identity_;
+  FinishedList finished_;
+  io::Loop loop_;
+  std::unique_ptr<Router> router_;
+  std::unique_ptr<engine::Member> member_;
+  std::atomic<bool> ready_{false}, failed_{false}, workers_gone_{false};
+  base::Status failure_;
+  base::Nanos armed_ = base::kNever;
+  std::atomic<uint64_t> in_flight_{0};
+  std::atomic<uint64_t> unnamed_{0};
+  std::atomic<bool> told_of_limit_{false};
+  bool loop_runs_ = false;
+  bool leaving_ = false;
+  std::atomic<bool> left_{false};
+  base::Status left_with_;
+};
+
+}  // namespace mv::node

@@ -1,0 +1,121 @@
+/* A forked child has nothing of its parent's cluster, says so, and may begin its own. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+static mv_table table;
+static mv_request request;
+
+/** Ends the child with the line that does not hold, so that the parent's assertion tells it. */
+#define CHILD_CHECK(holds) \
+  if (!(holds)) _exit(__LINE__ & 0x7F)
+
+static void run_child(void (*body)(void)) {
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    alarm(30);
+    body();
+    _exit(0);
+  }
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static int start(void **state) {
+  (void)state;
+  const float one = 1;
+  mv_call_options options = MV_CALL_OPTIONS_INIT;
+  expect_ok(mv_init(NULL));
+  expect_ok(mv_table_create_text(0, "size=1 name=w", &one, 1, MV_F32, &table));
+  options.flags = MV_ASYNC;
+  options.request = &request;
+  expect_ok(mv_table_add(table, &one, 1, MV_F32, &options));
+  return 0;
+}
+static int end(void **state) {
+  (void)state;
+  expect_ok(mv_request_wait(request, 0));
+  expect_ok(mv_shutdown(0));
+  return 0;
+}
+
+static void every_call_is_refused(void) {
+  int64_t rank = 0;
+  uint64_t count = 0;
+  float value = 0;
+  int32_t done = 0;
+  CHILD_CHECK(mv_rank(0, &rank) == MV_EFORK);
+  CHILD_CHECK(strstr(mv_last_error(), "mv_rank: this process was forked") != NULL);
+  CHILD_CHECK(mv_table_get(table, &value, 1, MV_F32, NULL) == MV_EFORK);
+  CHILD_CHECK(mv_request_wait(request, 0) == MV_EFORK);
+  CHILD_CHECK(mv_request_test(request, &done) == MV_EFORK);
+  CHILD_CHECK(mv_poll(0, NULL, 0, &count, 0) == MV_EFORK);
+  CHILD_CHECK(mv_barrier(0, NULL) == MV_EFORK);
+  CHILD_CHECK(mv_table_list(0, NULL, 0, &count) == MV_EFORK);
+  CHILD_CHECK(mv_shutdown(0) == MV_EFORK);
+  CHILD_CHECK(mv_log_level_set(MV_LOG_WARN) == MV_OK);
+}
+static void a_child_can_do_nothing_before_its_own_init(void **state) {
+  (void)state;
+  run_child(every_call_is_refused);
+}
+
+static void its_own_cluster(void) {
+  mv_table own = 0;
+  float value = 5;
+  CHILD_CHECK(mv_init(NULL) == MV_OK);
+  CHILD_CHECK(mv_table_get(table, &value, 1, MV_F32, NULL) == MV_EHANDLE); /* the parent's */
+  CHILD_CHECK(mv_request_wait(request, 0) == MV_EHANDLE);
+  CHILD_CHECK(mv_table_create_text(0, "size=1 name=w", NULL, 0, MV_F32, &own) == MV_OK);
+  CHILD_CHECK(own != table);
+  CHILD_CHECK(mv_table_get(own, &value, 1, MV_F32, NULL) == MV_OK && value == 0);
+  CHILD_CHECK(mv_barrier(0, NULL) == MV_OK);
+  CHILD_CHECK(mv_shutdown(0) == MV_OK);
+  CHILD_CHECK(mv_shutdown(0) == MV_ESTATE);
+}
+static void a_child_may_begin_a_cluster_of_its_own(void **state) {
+  (void)state;
+  run_child(its_own_cluster);
+}
+
+static void a_grandchild(void) {
+  CHILD_CHECK(mv_init(NULL) == MV_OK);
+  int status = -1;
+  int64_t rank = 0;
+  const pid_t grandchild = fork();
+  if (grandchild == 0) {
+    CHILD_CHECK(mv_rank(0, &rank) == MV_EFORK);
+    its_own_cluster();
+    _exit(0);
+  }
+  CHILD_CHECK(waitpid(grandchild, &status, 0) == grandchild && status == 0);
+  CHILD_CHECK(mv_rank(0, &rank) == MV_OK);
+  CHILD_CHECK(mv_shutdown(0) == MV_OK);
+}
+static void so_may_a_grandchild(void **state) {
+  (void)state;
+  run_child(a_grandchild);
+}
+
+static void the_parent_goes_on(void **state) {
+  (void)state;
+  float value = 1;
+  expect_ok(mv_table_add(table, &value, 1, MV_F32, NULL));
+  expect_ok(mv_table_get(table, &value, 1, MV_F32, NULL));
+  assert_true(value == 3);
+  expect_ok(mv_barrier(0, NULL));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_child_can_do_nothing_before_its_own_init),
+      cmocka_unit_test(a_child_may_begin_a_cluster_of_its_own),
+      cmocka_unit_test(so_may_a_grandchild),
+      cmocka_unit_test(the_parent_goes_on),
+  };
+  return cmocka_run_group_tests(tests, start, end);
+}

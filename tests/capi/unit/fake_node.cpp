@@ -1,0 +1,162 @@
+#include "fake_node.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+namespace mv::node {
+
+class Call {
+ public:
+  int64_t tag = 0;
+  bool done = false;
+  base::Status status;
+};
+
+}  // namespace mv::node
+
+namespace mv::fake {
+
+Script script;
+Seen seen;
+
+namespace {
+
+std::mutex mutex;
+std::condition_variable changed;
+std::deque<int64_t> finished;
+
+node::Started run(const node::CallOptions& options) {
+  seen.options = options;
+  return script.call ? script.call(options) : node::Started{};
+}
+
+class Table final : public node::Table {
+ public:
+  explicit Table(node::TableSpec spec) : spec_(std::move(spec)) { ++seen.tables; }
+  ~Table() override { --seen.tables; }
+  node::TableInfo info() const override { return {spec_, 1, spec_.bytes(), 3, 4}; }
+  node::Started add(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override { return run(options); }
+  node::Started set(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override { return run(options); }
+  node::Started get(const node::Rows&, const node::MutableData&, const node::CallOptions& options) override { return run(options); }
+  node::Started peek(const node::Rows&, const node::MutableData&, const node::CallOptions& options) override { return run(options); }
+  base::Status close() override { return script.close ? script.close() : base::Status(); }
+  base::Status destroy() override { return script.destroy ? script.destroy() : base::Status(); }
+
+ private:
+  const node::TableSpec spec_;
+};
+
+class Node final : public node::Node {
+ public:
+  explicit Node(const node::Settings& settings) {
+    identity_.rank = settings.rank < 0 ? 0 : settings.rank;
+    identity_.size = settings.nodes;
+    identity_.sync = settings.sync;
+    ++seen.alive;
+  }
+  ~Node() override { --seen.alive; }
+
+  const node::Identity& identity() const override { return identity_; }
+  base::Status shutdown() override {
+    ++seen.shutdowns;
+    return script.shutdown ? script.shutdown() : base::Status();
+  }
+  void abandon_after_fork() noexcept override { ++seen.abandoned; }
+
+  node::Started barrier(const node::CallOptions& options) override { return run(options); }
+  base::Result<node::TableRef> create_table(node::TableSpec spec, node::ConstData) override {
+    return node::TableRef(std::make_shared<Table>(std::move(spec)));
+  }
+  base::Result<node::TableRef> open_table(const std::string& name) override {
+    return base::error(MV_ENOTFOUND, "there is no table \"{}\"", name);
+  }
+  base::Result<std::vector<node::TableSpec>> list_tables() override {
+    return script.list ? script.list() : std::vector<node::TableSpec>();
+  }
+
+  base::Status wait(const node::CallRef& call, base::Nanos timeout, bool* alive) override {
+    std::unique_lock lock(mutex);
+    const auto is_done = [&] { return call->done; };
+    if (timeout == base::kNever) {
+      changed.wait(lock, is_done);
+    } else {
+      changed.wait_for(lock, timeout, is_done);
+    }
+    *alive = !call->done;
+    return call->done ? call->status : base::error(MV_ETIMEOUT, "the fake's deadline passed");
+  }
+  bool done(const node::CallRef& call) const override {
+    std::lock_guard lock(mutex);
+    return call->done;
+  }
+  base::Status result(const node::CallRef& call) const override {
+    std::lock_guard lock(mutex);
+    return call->status;
+  }
+  base::Status cancel(const node::CallRef& call) override {
+    finish(call, base::error(MV_ECANCELED, "cancelled"));
+    return base::error(MV_ECANCELED, "outcome unknown");
+  }
+  base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout) override {
+    std::unique_lock lock(mutex);
+    const auto is_any = [] { return !finished.empty(); };
+    if (timeout == base::kNever) {
+      changed.wait(lock, is_any);
+    } else {
+      changed.wait_for(lock, timeout, is_any);
+    }
+    std::vector<int64_t> tags;
+    while (tags.size() < most && !finished.empty()) {
+      tags.push_back(finished.front());
+      finished.pop_front();
+    }
+    return tags;
+  }
+  int event_fd() const override { return 42; }
+
+ private:
+  node::Identity identity_;
+};
+
+}  // namespace
+
+void reset() {
+  script = Script();
+  seen.settings = node::Settings();
+  seen.options = node::CallOptions();
+  seen.starts = seen.shutdowns = seen.abandoned = 0;
+  std::lock_guard lock(mutex);
+  finished.clear();
+}
+
+node::CallRef begin_call(int64_t tag) {
+  auto call = std::make_shared<node::Call>();
+  call->tag = tag;
+  return call;
+}
+
+void finish(const node::CallRef& call, base::Status status) {
+  std::lock_guard lock(mutex);
+  if (call->done) return;
+  call->done = true;
+  call->status = std::move(status);
+  if (call->tag != 0) finished.push_back(call->tag);
+  changed.notify_all();
+}
+
+}  // namespace mv::fake
+
+namespace mv::node {
+
+base::Result<std::unique_ptr<Node>> Node::start(const Settings& settings) {
+  ++fake::seen.starts;
+  fake::seen.settings = settings;
+  if (fake::script.start) {
+    if (auto status = fake::script.start(settings); !status.ok()) return status;
+  }
+  return std::unique_ptr<Node>(std::make_unique<fake::Node>(settings));
+}
+
+}  // namespace mv::node

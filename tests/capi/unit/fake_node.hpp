@@ -1,0 +1,39 @@
+#pragma once
+// A node behind the interface of core/node that does what a test says, where the real one can't be made to on demand: throw,
+// be interrupted, finish a call at a chosen moment.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "node/node.hpp"
+
+namespace mv::fake {
+
+/// What the next nodes do. Empty functions: success at once.
+struct Script {
+  std::function<base::Status(const node::Settings&)> start;
+  std::function<base::Status()> shutdown;
+  std::function<node::Started(const node::CallOptions&)> call;  ///< add, set, get, peek and barrier
+  std::function<base::Status()> close, destroy;
+  std::function<std::vector<node::TableSpec>()> list;
+};
+extern Script script;
+
+/// What happened since reset().
+struct Seen {
+  node::Settings settings;  ///< of the last start
+  node::CallOptions options;  ///< of the last call
+  std::atomic<int> starts{0}, shutdowns{0}, abandoned{0}, alive{0};  ///< of nodes
+  std::atomic<int> tables{0};                                        ///< objects alive
+};
+extern Seen seen;
+
+void reset();
+
+/// A call that runs until finish().
+node::CallRef begin_call(int64_t tag);
+/// Ends it, and lets poll() hand out its tag.
+void finish(const node::CallRef& call, base::Status status);
+
+}  // namespace mv::fake

@@ -1,0 +1,243 @@
+// Where settings come from, which source wins, and what is refused. The fake node shows what arrived.
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "fake_node.hpp"
+#include "options.hpp"
+
+#include "cpp_expect.hpp"
+
+namespace {
+
+namespace fake = mv::fake;
+using mv::node::Settings;
+using namespace std::chrono_literals;
+
+const char* const kVariables[] = {"SYNC", "ROLE", "RANK", "NODES", "MASTER", "SECRET", "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES"};
+
+int fresh(void**) {
+  fake::reset();
+  for (const char* key : kVariables) unsetenv((std::string("POLYVERSO_") + key).c_str());
+  return 0;
+}
+int all_shut(void**) {
+  while (mv_shutdown(0) == MV_OK) continue;
+  return fresh(nullptr);
+}
+void environment(const char* key, const char* value) { setenv((std::string("POLYVERSO_") + key).c_str(), value, 1); }
+
+/// What a node gets that starts from this text.
+Settings settings_of(const char* text) {
+  expect_ok(mv_init_text(text));
+  expect_ok(mv_shutdown(0));
+  return fake::seen.settings;
+}
+void refuse(const char* text, const char* part) { expect_error(mv_init_text(text), MV_EINVAL, part); }
+
+void nothing_said_means_the_defaults(void**) {
+  expect_ok(mv_init(nullptr));
+  const Settings &got = fake::seen.settings, standard;
+  assert_true(got.sync == standard.sync && got.role == standard.role && got.rank == standard.rank && got.nodes == standard.nodes);
+  assert_true(got.bind == standard.bind && got.io == standard.io && got.inflight_bytes == standard.inflight_bytes);
+  assert_true(got.timeout == standard.timeout && got.gate_timeout == standard.gate_timeout);
+  assert_true(got.init_timeout == standard.init_timeout && got.heartbeat_timeout == standard.heartbeat_timeout && got.listen_fd == -1);
+}
+
+void text_takes_every_separator_and_spelling(void**) {
+  Settings got = settings_of(" sync=yes,nodes=3;rank=2\n\tmaster=localhost:7000  timeout_ms=1500 ; inflight_bytes=64KiB ");
+  assert_true(got.sync && got.nodes == 3 && got.rank == 2 && got.master == "localhost:7000");
+  assert_true(got.timeout == 1500ms && got.inflight_bytes == 65536);
+  got = settings_of("secret=\"a b,c;\\\"d\\\\\" faults=\"drop=0.5 seed=7\" gate_timeout_ms=-1 inflight_bytes=2GiB sync=off");
+  assert_string_equal(got.secret.c_str(), "a b,c;\"d\\");
+  assert_string_equal(got.faults.c_str(), "drop=0.5 seed=7");
+  assert_true(got.gate_timeout == mv::base::kNever && got.inflight_bytes == 2ull << 30 && !got.sync);
+  for (const char* yes : {"sync=1", "sync=TRUE", "sync=on", "sync=\"yes\""}) assert_true(settings_of(yes).sync);
+  assert_int_equal(settings_of("role=all").role, MV_ROLE_ALL);
+  assert_int_equal(settings_of("nodes=2,master=[::1]:9,role=1").role, MV_ROLE_WORKER);
+}
+
+void bad_text_is_told_by_name(void**) {
+  refuse("snyc=1", "no setting \"snyc\"; known are sync, role (worker|server|all), rank");
+  refuse("listen_fd=3", "no setting \"listen_fd\"");
+  refuse("sync", "lacks its value: write sync=");
+  refuse("sync=maybe", "sync=maybe in the text is neither true nor false");
+  refuse("sync=", "sync= in the text is neither");
+  refuse("=1", "no key before the \"=\" at character 1");
+  refuse("secret=\"abc", "never closed");
+  refuse("secret=\"abc\"d", "separator must follow");
+  refuse("nodes=0", "nodes=0 in the text is outside 1 .. 65535");
+  refuse("nodes=99999999999999999999", "not a whole number");
+  refuse("rank=-1", "rank=-1");
+  refuse("timeout_ms=0", "at least 1 ms");
+  refuse("timeout_ms=-2", "at least 1 ms");
+  refuse("inflight_bytes=9000000000GiB", "bytes such as");
+  refuse("inflight_bytes=0", "less than 1");
+  refuse("io=udp", "io=udp in the text is not one of auto|tcp|inproc");
+  refuse("io=1", "io=1 in the text is not one of");
+  refuse("role=boss", "worker|server|all");
+  refuse("role=none", "worker|server|all");
+  refuse("log_level=6", "trace|debug|info|warn|error|off");
+  refuse("help", "heartbeat_timeout_ms");
+  assert_int_equal(fake::seen.starts, 0);
+}
+
+void a_secret_is_never_shown(void**) {
+  expect_error(mv_init_text("secret=hush1 secret=hush2"), MV_EDISAGREE, "secret=(secret) in the text");
+  assert_null(std::strstr(mv_last_error(), "hush"));
+}
+
+void settings_must_make_sense_together(void**) {
+  refuse("nodes=4", "polyverso run -n 4");
+  refuse("nodes=2 master=localhost:1 rank=2", "ranks go from 0 to 1");
+  refuse("role=worker", "cluster of one");
+  refuse("nodes=2 master=localhost", "host:port");
+  refuse("nodes=2 master=localhost:99999", "host:port");
+  refuse("nodes=2 master=:99", "host:port");
+  refuse("nodes=2 master=localhost:7000 bind=0.0.0.0", "bind=0.0.0.0 reaches beyond this machine's loopback, which needs a secret");
+  refuse("nodes=2 master=10.0.0.1:7000", "master=10.0.0.1:7000 reaches beyond");
+  refuse("nodes=2 master=127.evil.example:7000", "reaches beyond");
+  settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 secret=s");
+  settings_of("nodes=2 master=anything io=inproc");
+}
+
+void the_struct_says_the_same_as_text(void**) {
+  mv_init_options options = MV_INIT_OPTIONS_INIT;
+  options.sync = 1;
+  options.role = MV_ROLE_SERVER;
+  options.rank = 1;
+  options.nodes = 2;
+  options.master = "localhost:7000";
+  options.bind = "127.0.0.1:0";
+  options.secret = "s";
+  options.io = "tcp";
+  options.faults = "drop=0.1";
+  options.timeout_ms = 1;
+  options.gate_timeout_ms = 2;
+  options.init_timeout_ms = MV_FOREVER;
+  options.heartbeat_timeout_ms = 4;
+  options.inflight_bytes = 5;
+  options.text = "log_level=error sync=1";
+  expect_ok(mv_init(&options));
+  const Settings& got = fake::seen.settings;
+  assert_true(got.sync && got.role == MV_ROLE_SERVER && got.rank == 1 && got.nodes == 2 && got.master == "localhost:7000");
+  assert_true(got.bind == "127.0.0.1:0" && got.secret == "s" && got.io == "tcp" && got.faults == "drop=0.1");
+  assert_true(got.timeout == 1ms && got.gate_timeout == 2ms && got.init_timeout == mv::base::kNever);
+  assert_true(got.heartbeat_timeout == 4ms && got.inflight_bytes == 5);
+  assert_int_equal(mv::base::log_level(), MV_LOG_ERROR);
+  expect_ok(mv_log_level_set(MV_LOG_WARN));
+}
+
+void explicit_sources_must_agree(void**) {
+  mv_init_options options = MV_INIT_OPTIONS_INIT;
+  options.nodes = 2;
+  options.text = "nodes=3";
+  expect_error(mv_init(&options), MV_EDISAGREE, "mv_init_options.nodes=2 and nodes=3 in mv_init_options.text disagree");
+  expect_error(mv_init_text("timeout_ms=5 timeout_ms=6"), MV_EDISAGREE, "timeout_ms=5 in the text and timeout_ms=6 in the text");
+  expect_ok(mv_init_text("inflight_bytes=1KiB inflight_bytes=1024 sync=1 sync=yes"));
+}
+
+void the_environment_stands_behind_what_is_explicit(void**) {
+  environment("SYNC", "1");
+  environment("TIMEOUT_MS", "77");
+  environment("SECRET", "");
+  assert_true(settings_of("").sync);
+  const Settings got = settings_of("sync=0");
+  assert_true(!got.sync && got.timeout == 77ms && got.secret.empty());
+  environment("NODES", "abc");
+  refuse("", "POLYVERSO_NODES=abc in the environment is not a whole number");
+}
+
+void the_environments_place_is_only_for_its_own_cluster(void**) {
+  environment("NODES", "4");
+  environment("RANK", "3");
+  environment("MASTER", "localhost:7000");
+  environment("ROLE", "worker");
+  environment("LISTEN_FD", "9");
+  Settings got = settings_of("");
+  assert_true(got.nodes == 4 && got.rank == 3 && got.master == "localhost:7000" && got.role == MV_ROLE_WORKER && got.listen_fd == 9);
+  got = settings_of("nodes=1");
+  assert_true(got.nodes == 1 && got.rank == -1 && got.role == MV_ROLE_ALL && got.listen_fd == -1);
+  got = settings_of("nodes=2 io=inproc master=mine");
+  assert_true(got.nodes == 2 && got.rank == -1 && got.role == MV_ROLE_ALL && got.listen_fd == -1);
+}
+
+void the_environments_log_level_gives_way_to_a_choice(void**) {
+  expect_ok(mv_log_level_set(MV_LOG_OFF));
+  environment("LOG_LEVEL", "trace");
+  settings_of("");
+  assert_int_equal(mv::base::log_level(), MV_LOG_OFF);
+  settings_of("log_level=error");
+  assert_int_equal(mv::base::log_level(), MV_LOG_ERROR);
+  expect_ok(mv_log_level_set(MV_LOG_WARN));
+}
+
+void arguments_are_used_and_removed(void**) {
+  std::vector<std::string> words = {"train",         "--epochs=3", "-sync",           "data.csv",      "--timeout_ms=90", "-ps_role=default",
+                                    "-log_level=off", "-nodes",     "-unknown=1", "--io=inproc", "sync=0",          "-"};
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  int argc = static_cast<int>(words.size());
+  expect_ok(mv_init_args(&argc, argv.data()));
+  const std::vector<std::string> kept = {"train", "--epochs=3", "data.csv", "-nodes", "-unknown=1", "sync=0", "-"};
+  assert_int_equal(argc, kept.size());
+  for (size_t i = 0; i < kept.size(); ++i) assert_string_equal(argv[i], kept[i].c_str());
+  assert_null(argv[kept.size()]);
+  assert_true(fake::seen.settings.sync && fake::seen.settings.timeout == 90ms && fake::seen.settings.io == "inproc");
+  expect_ok(mv_log_level_set(MV_LOG_WARN));
+}
+
+void arguments_that_fail_stay(void**) {
+  char program[] = "train", sync[] = "-sync=1", nodes[] = "--nodes=x";
+  char* argv[] = {program, sync, nodes, nullptr};
+  int argc = 3;
+  expect_error(mv_init_args(&argc, argv), MV_EINVAL, "-nodes=x among the arguments is not a whole number");
+  assert_int_equal(argc, 3);
+  assert_ptr_equal(argv[1], sync);
+  expect_error(mv_init_args(&argc, nullptr), MV_EINVAL, "both");
+  expect_error(mv_init_args(nullptr, argv), MV_EINVAL, "both");
+  argc = -1;
+  expect_error(mv_init_args(&argc, argv), MV_EINVAL, "-1");
+  argc = 0;
+  expect_ok(mv_init_args(&argc, argv));
+  expect_ok(mv_init_args(nullptr, nullptr));
+}
+
+void a_further_init_must_agree_with_the_running_node(void**) {
+  expect_ok(mv_init_text("sync=1 nodes=2 master=m io=inproc timeout_ms=500"));
+  expect_error(mv_init_text("sync=0"), MV_EDISAGREE, "sync=0 in the text disagrees with the running node, which has sync=1");
+  expect_error(mv_init_text("timeout_ms=501"), MV_EDISAGREE, "timeout_ms=500");
+  expect_error(mv_init_text("rank=1"), MV_EDISAGREE, "rank=0");  // the rank that the cluster gave out
+  expect_error(mv_init_text("bogus=1"), MV_EINVAL, "bogus");
+  environment("SYNC", "0");  // what the environment says now is not a wish of this call
+  expect_ok(mv_init(nullptr));
+  expect_ok(mv_init_text("sync=on rank=0 master=m timeout_ms=500"));
+  assert_int_equal(fake::seen.starts, 1);
+  for (int i = 0; i < 3; ++i) expect_ok(mv_shutdown(0));
+  expect_error(mv_shutdown(0), MV_ESTATE, "");
+}
+
+}  // namespace
+
+int main() {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, fresh, all_shut)
+  const CMUnitTest tests[] = {
+      TEST(nothing_said_means_the_defaults),
+      TEST(text_takes_every_separator_and_spelling),
+      TEST(bad_text_is_told_by_name),
+      TEST(a_secret_is_never_shown),
+      TEST(settings_must_make_sense_together),
+      TEST(the_struct_says_the_same_as_text),
+      TEST(explicit_sources_must_agree),
+      TEST(the_environment_stands_behind_what_is_explicit),
+      TEST(the_environments_place_is_only_for_its_own_cluster),
+      TEST(the_environments_log_level_gives_way_to_a_choice),
+      TEST(arguments_are_used_and_removed),
+      TEST(arguments_that_fail_stay),
+      TEST(a_further_init_must_agree_with_the_running_node),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -157,6 +157,7 @@ void Loop::run_background() {
       continue;
     }
     baton_ = Baton::kBackground;
+    patience_ = kLeastPatience;
     lock.unlock();
     run_tasks();
     flush();
@@ -171,8 +172,8 @@ void Loop::run_background() {
   }
 }
 
-/// Leaves the loop to callers: looks again after kStepBack, or, when one and the same caller drives for longer than that, once
-/// it leaves. So a burst of short calls pays nothing for waking this thread, and a long one pays once.
+/// Leaves the loop to callers: looks again after patience_, or, when one and the same call lasts longer than that, once it ends.
+/// So a burst of short calls pays little for waking this thread, and a long one pays once.
 void Loop::step_back(Lock& lock) {
   if (baton_ == Baton::kCaller && drives_ == seen_drives_) {
     resting_ = true;
@@ -180,8 +181,9 @@ void Loop::step_back(Lock& lock) {
     resting_ = false;
     return;
   }
+  if (drives_ > seen_drives_ + 1) patience_ = std::min(2 * patience_, kMostPatience);
   seen_drives_ = drives_;
-  const Nanos until = std::max(hot_until_, now() + (baton_ == Baton::kCaller ? kStepBack : Nanos{0}));
+  const Nanos until = baton_ == Baton::kCaller ? now() + patience_ : hot_until_;
   background_cv_.wait_until(lock, std::chrono::steady_clock::time_point(until));
 }
 
@@ -266,7 +268,7 @@ std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>
     [[maybe_unused]] const ssize_t drained = ::read(me.wake_fd, &count, sizeof count);
   }
   if (me.wake_fd >= 0) spare_wake_fds_.push_back(me.wake_fd);
-  hot_until_ = now() + kStepBack;
+  hot_until_ = now() + patience_;
   return how;
 }
 
@@ -274,7 +276,7 @@ void Loop::leave_baton() {
   Lock lock(mutex_);
   baton_ = Baton::kFree;
   asleep_ = false;
-  hot_until_ = now() + kStepBack;
+  hot_until_ = now() + patience_;
   hand_on();
 }
 
@@ -309,7 +311,7 @@ void Loop::wake_line(bool all) {
   });
   if (line_.size() == before) return;
   waiting_.fetch_sub(static_cast<int>(before - line_.size()), std::memory_order_acq_rel);
-  hot_until_ = now() + kStepBack;
+  hot_until_ = now() + patience_;
 }
 
 int Loop::take_wake_fd() {

@@ -4,10 +4,10 @@
 // At any moment at most one thread drives the loop: it holds the baton. Usually that is the background thread, asleep in
 // epoll. But a caller who waits for an answer would then be woken by it: two hand-offs between threads for one round trip,
 // each as dear as the network. So a waiting caller takes the baton when it is free: it writes the request, waits for the
-// socket and reads the answer itself. The background thread leaves the baton alone for a short while (kStepBack) after each such
-// call, so that the next call of a burst finds it free.
+// socket and reads the answer itself. The background thread leaves the baton alone for a short while (patience_) after each
+// such call, so that the next call of a burst finds it free.
 //
-//   baton_ kFree          nobody drives; after kStepBack of that the background thread takes over
+//   baton_ kFree          nobody drives; after patience_ of that the background thread takes over
 //          kBackground    the background thread drives
 //          kCaller        a thread in drive_until() drives; other callers wait in line_ and are woken when they are done,
 //                         or when the baton falls free
@@ -108,7 +108,10 @@ class Loop final : public base::Clock {
   void on_timer();
   int take_wake_fd();
 
-  static constexpr base::Nanos kStepBack = std::chrono::microseconds(250);
+  // How long the background thread leaves a loop alone that callers drive. The longer a burst of calls lasts, the less often
+  // it looks, for on a busy processor a look costs a caller as much as a call.
+  static constexpr base::Nanos kLeastPatience = std::chrono::microseconds(250);
+  static constexpr base::Nanos kMostPatience = std::chrono::milliseconds(2);
 
   uv_loop_t uv_{};
   uv_async_t wake_up_{};
@@ -132,6 +135,7 @@ class Loop final : public base::Clock {
   bool stopping_ = false;
   uint64_t drives_ = 0;       // by callers
   uint64_t seen_drives_ = 0;  // when the background thread last looked
+  base::Nanos patience_ = kLeastPatience;
   base::Nanos hot_until_{0};  // the background thread leaves the baton alone until then
   std::vector<Waiter*> line_;
   std::vector<int> spare_wake_fds_;

@@ -33,7 +33,8 @@ base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
     return mine || status.code() == MV_ECANCELED ? status : lost_race("mv_request_wait", handle);
   }
   if (status.code() == MV_EINTR) return base::error(MV_EINTR, "mv_request_wait: a signal interrupted the wait; the request goes on");
-  return base::error(status.code(), "mv_request_wait: {} ms have passed; the request goes on", timeout_ms);
+  if (status.code() != MV_ETIMEOUT) return status;
+  return base::error(MV_ETIMEOUT, "mv_request_wait: {} ms have passed; the request goes on", timeout_ms);
 }
 
 base::Status test_request(State& state, mv_request handle, int32_t* done) {

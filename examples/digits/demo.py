@@ -7,6 +7,7 @@ first. Exit status 0 only if every target is met.
 """
 
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -50,7 +51,9 @@ class Training:
         self.run(command)
 
     def run(self, command):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        # One thread each: NumPy's matrix products would otherwise spread over the others' cores.
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment)
         watchdog = threading.Timer(LIMIT_S, process.terminate)
         watchdog.start()
         try:

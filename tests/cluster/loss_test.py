@@ -27,9 +27,9 @@ attempt(node.shutdown)
 """
 
 GET = CREATE + """
-table.add(np.ones(1000))
 if node.rank == 0:
     wait_for_word()
+table.add(np.ones(1000), wait=False)
 attempt(table.get)
 attempt(node.shutdown)
 """

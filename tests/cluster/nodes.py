@@ -98,7 +98,7 @@ class Cluster:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
 
-    def environment(self, rank, **settings):
+    def environment(self, rank, /, **settings):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
         role = "server" if rank >= self.workers else "worker" if self.servers else "all"
         told = dict(master=self.address, nodes=self.workers + self.servers, rank=rank, role=role, secret="of the tests",
@@ -107,7 +107,7 @@ class Cluster:
         environment.update({f"POLYVERSO_{key.upper()}": str(value) for key, value in told.items() if value is not None})
         return environment
 
-    def start(self, rank, command, **settings):
+    def start(self, rank, command, /, **settings):
         environment = self.environment(rank, **settings)
         pass_fds = ()
         if rank == 0 and self.listener is not None:
@@ -121,10 +121,10 @@ class Cluster:
         self.nodes.append(node)
         return node
 
-    def python(self, rank, script, **settings):
+    def python(self, rank, script, /, **settings):
         return self.start(rank, [sys.executable, "-c", PRELUDE + script], **settings)
 
-    def server(self, number, **settings):
+    def server(self, number, /, **settings):
         return self.start(self.workers + number, [COMMAND, "server"], **settings)
 
     def end(self):

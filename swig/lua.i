@@ -26,6 +26,9 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) { return luaopen_capi(L); }
 %define MV_RESUMES(function)
 %enddef
 
+%define MV_RESUMES_FOR(function, timeout)
+%enddef
+
 %define MV_ENDS(function)
 %exception function {
   $action
@@ -40,6 +43,10 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) { return luaopen_capi(L); }
   pv_settle(L, arg1, result);
   if (result != MV_OK) SWIG_fail;
 }
+%enddef
+
+%define MV_RELEASES_AFTER(function, timeout)
+MV_RELEASES(function)
 %enddef
 
 %define MV_CALLS(function, options)

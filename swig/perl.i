@@ -32,6 +32,15 @@ require Polyverso::Error;
 }
 %enddef
 
+%define MV_RESUMES_FOR(function, timeout)
+%exception function {
+  const int64_t whole = timeout, started = pv_clock_ms();
+  do {
+    $action
+  } while (result == MV_EINTR && pv_signals() && pv_shorten(&timeout, whole, started));
+}
+%enddef
+
 %define MV_ENDS(function)
 %exception function {
   do {
@@ -43,9 +52,19 @@ require Polyverso::Error;
 
 %define MV_RELEASES(function)
 %exception function {
+  $action
+  if (result != MV_OK) pv_raise(result);
+  pv_settle(arg1);
+  if (result != MV_OK) SWIG_fail;
+}
+%enddef
+
+%define MV_RELEASES_AFTER(function, timeout)
+%exception function {
+  const int64_t whole = timeout, started = pv_clock_ms();
   do {
     $action
-  } while (result == MV_EINTR && pv_signals());
+  } while (result == MV_EINTR && pv_signals() && pv_shorten(&timeout, whole, started));
   if (result != MV_OK) pv_raise(result);
   pv_settle(arg1);
   if (result != MV_OK) SWIG_fail;

@@ -27,6 +27,7 @@
 %{
 #include <polyverso/polyverso.h>
 
+#include "deadline.h"
 #include "fields.h"
 %}
 
@@ -42,7 +43,9 @@
  *   MV_CALLS(function, options)       takes mv_call_options as the C argument `options`: a signal leaves it running under a handle
  *   MV_READS(function, options, at)   the same, and writes into the buffer that is argument `at` (from 0) of the language's call
  *   MV_RESUMES(function)              may simply be called again after a signal
- *   MV_RELEASES(function)             the same, and may release the request that is its first argument
+ *   MV_RESUMES_FOR(function, timeout) the same, for what is left of the C argument `timeout`
+ *   MV_RELEASES(function)             may release the request that is its first argument
+ *   MV_RELEASES_AFTER(function, timeout)  both
  *   MV_ENDS(function)                 may be called again after a signal, and ends a node with its requests
  *   MV_WAITS(function)                ends with MV_EINTR at a signal */
 MV_WAITS(mv_init)
@@ -51,10 +54,10 @@ MV_WAITS(mv_init_args)
 MV_WAITS(mv_node_open)
 MV_ENDS(mv_shutdown)
 MV_CALLS(mv_barrier, arg2)
-MV_RELEASES(mv_request_wait)
+MV_RELEASES_AFTER(mv_request_wait, arg2)
 MV_RELEASES(mv_request_test)
 MV_RELEASES(mv_request_cancel)
-MV_RESUMES(mv_poll)
+MV_RESUMES_FOR(mv_poll, arg5)
 MV_WAITS(mv_table_create)
 MV_WAITS(mv_table_create_text)
 MV_RESUMES(mv_table_open)

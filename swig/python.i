@@ -33,6 +33,16 @@
 }
 %enddef
 
+%define MV_RESUMES_FOR(function, timeout)
+%thread function;
+%exception function {
+  const int64_t whole = timeout, started = pv_clock_ms();
+  do {
+    $action
+  } while (result == MV_EINTR && PyErr_CheckSignals() == 0 && pv_shorten(&timeout, whole, started));
+}
+%enddef
+
 %define MV_ENDS(function)
 %thread function;
 %exception function {
@@ -46,9 +56,20 @@
 %define MV_RELEASES(function)
 %thread function;
 %exception function {
+  $action
+  if (result != MV_OK) pv_raise(result);
+  pv_settle(arg1);
+  if (result != MV_OK) SWIG_fail;
+}
+%enddef
+
+%define MV_RELEASES_AFTER(function, timeout)
+%thread function;
+%exception function {
+  const int64_t whole = timeout, started = pv_clock_ms();
   do {
     $action
-  } while (result == MV_EINTR && PyErr_CheckSignals() == 0);
+  } while (result == MV_EINTR && PyErr_CheckSignals() == 0 && pv_shorten(&timeout, whole, started));
   if (result != MV_OK) pv_raise(result);
   pv_settle(arg1);
   if (result != MV_OK) SWIG_fail;

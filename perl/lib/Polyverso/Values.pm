@@ -15,7 +15,7 @@ my $have_pdl;
 
 # Whether PDL is installed; it is loaded when the first result wants to be one.
 sub have_pdl {
-    $have_pdl //= eval { local $@; local $SIG{__DIE__}; require PDL; 1 } ? 1 : 0;
+    $have_pdl //= eval { local $@; local $SIG{__DIE__}; require PDL::Lite; 1 } ? 1 : 0;
     return $have_pdl;
 }
 

@@ -1,0 +1,104 @@
+"""Multiverso's API, as its users know it."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import multiverso as mv
+import polyverso
+
+
+@pytest.fixture(params=[False, True], ids=["async", "sync"])
+def joined(request):
+    mv.init(sync=request.param)
+    yield
+    mv.shutdown()
+
+
+def test_signatures_are_multiversos():
+    assert str(inspect.signature(mv.init)).startswith("(sync: bool = False)")
+    assert list(inspect.signature(mv.ArrayTableHandler).parameters) == ["size", "init_value"]
+    assert list(inspect.signature(mv.ArrayTableHandler.add).parameters) == ["self", "data", "sync"]
+    assert list(inspect.signature(mv.MatrixTableHandler).parameters) == ["num_row", "num_col", "init_value"]
+    assert list(inspect.signature(mv.MatrixTableHandler.add).parameters) == ["self", "data", "row_ids", "sync"]
+    assert list(inspect.signature(mv.MatrixTableHandler.get).parameters) == ["self", "row_ids"]
+
+
+def test_ones_place(joined):
+    mv.barrier()
+    assert (mv.workers_num(), mv.worker_id(), mv.server_id(), mv.is_master_worker()) == (1, 0, 0, True)
+
+
+def test_array(joined):
+    table = mv.ArrayTableHandler(100)
+    mv.barrier()
+    for i in range(20):
+        table.add(range(1, 101))
+        table.add(list(range(1, 101)))
+        mv.barrier()
+        values = table.get()
+        assert values.dtype == np.float32 and values.shape == (100,)
+        assert (values == np.arange(1, 101) * 2 * (i + 1)).all()
+
+
+@pytest.mark.parametrize("init_value", [range(4), (0, 1, 2, 3), [0, 1, 2, 3], np.arange(4), np.arange(4, dtype="f8")])
+def test_initial_values_are_there_at_once(joined, init_value):
+    table = mv.ArrayTableHandler(4, init_value=init_value)
+    assert table.get().tolist() == [0, 1, 2, 3]
+
+
+def test_matrix(joined):
+    rows, cols = 11, 10
+    table = mv.MatrixTableHandler(rows, cols, init_value=np.zeros(rows * cols))
+    some = [0, 1, 5, 10]
+    everything = np.arange(rows * cols)
+    for count in range(1, 21):
+        table.add(everything.reshape(rows, cols))
+        table.add([list(range(row * cols, row * cols + cols)) for row in some], some)
+        mv.barrier()
+        values = table.get()
+        assert values.dtype == np.float32 and values.shape == (rows, cols)
+        for row in range(rows):
+            assert (values[row] == np.arange(row * cols, row * cols + cols) * count * (2 if row in some else 1)).all()
+        picked = table.get(some)
+        assert picked.shape == (4, cols)
+        assert (picked == values[some]).all()
+
+
+def test_blocking_adds(joined):
+    table = mv.MatrixTableHandler(2, 2)
+    table.add([1, 2, 3, 4], sync=True)
+    table.add([[1, 1]], row_ids=(1,), sync=True)
+    assert table.get().tolist() == [[1, 2], [4, 5]]
+    assert table.get([1]).tolist() == [[4, 5]]
+    assert table.get([]).shape == (0, 2)
+
+
+def test_every_get_is_fresh(joined):
+    table = mv.ArrayTableHandler(2)
+    table.get()[:] = 7
+    assert table.get().tolist() == [0, 0]
+
+
+def test_wrong_sizes(joined):
+    array, matrix = mv.ArrayTableHandler(3), mv.MatrixTableHandler(3, 2)
+    for call in (
+        lambda: array.add([1, 2]),
+        lambda: array.add(None),
+        lambda: matrix.add(),
+        lambda: matrix.add([1, 2, 3]),
+        lambda: matrix.add([1, 2, 3], [0]),
+        lambda: matrix.get([3]),
+        lambda: matrix.get([-1]),
+        lambda: mv.ArrayTableHandler(3, [1, 2]),
+    ):
+        with pytest.raises(ValueError):
+            call()
+
+
+def test_before_init():
+    with pytest.raises(polyverso.StateError):
+        mv.ArrayTableHandler(3)
+    with pytest.raises(polyverso.StateError):
+        mv.barrier()

@@ -1,0 +1,92 @@
+# Runs a scenario file (see scenarios.txt) through Perl's raw functions: driver.pl FILE
+
+use strict;
+use warnings;
+
+use PDL::Lite;
+use Polyverso;
+
+my %PDL_TYPE = (f32 => \&PDL::float, f64 => \&PDL::double, rows => \&PDL::longlong);
+my %variables;
+
+# A token's value, as a Perl user would write it.
+sub value_of {
+    my ($token) = @_;
+    return undef if $token eq 'nil';
+    return $variables{$token} if $token =~ /\A\$/;
+    return Polyverso->can($token)->() if $token =~ /\AMV_/;
+    return $1 if $token =~ /\A"(.*)"\z/;
+    return $token + 0 if $token =~ /\A-?[0-9]+\z/;
+    if ($token =~ /\A\{(.*)\}\z/) {
+        my %pairs = $1 =~ /(\w+)=("[^"]*"|[^,]+)/g;
+        return { map { $_ => value_of($pairs{$_}) } keys %pairs };
+    }
+    if (my ($kind, $items) = $token =~ /\A(\w+)\[(.*)\]\z/) {
+        my @items = split /,/, $items;
+        return [map { value_of($_) } @items] if $kind eq 'list';
+        return pack 'f*', @items if $kind eq 'raw32';
+        return $PDL_TYPE{$kind}->([@items]);
+    }
+    return $token;
+}
+
+sub equal { my ($a, $b) = @_; return defined $a && "$a" eq "$b" }
+
+sub agrees {
+    my ($result, $token) = @_;
+    return index($result, value_of(substr $token, 1)) >= 0 if $token =~ /\A~/;
+    my $expected = value_of($token);
+    if (ref $expected eq 'HASH') { return !grep { !equal($result->{$_}, $expected->{$_}) } keys %$expected }
+    if (ref $expected eq 'ARRAY') {
+        return @$result == @$expected && !grep { !equal($result->[$_], $expected->[$_]) } 0 .. $#$expected;
+    }
+    return equal($result, $expected);
+}
+
+# Runs one line; what is wrong, or nothing.
+sub step {
+    my ($name, @rest) = @_;
+    if ($name eq 'buffer') {
+        $variables{ $rest[0] } = $PDL_TYPE{ $rest[1] }->(PDL->zeroes($rest[2]) + 77);
+        return;
+    }
+    if ($name eq 'expect') {
+        my ($got, $wanted) = ($variables{ $rest[0] }, value_of($rest[1]));
+        return $got->nelem == $wanted->nelem && PDL::all($got == $wanted) ? undef : "holds $got";
+    }
+    return Polyverso->can($rest[0]) ? undef : 'is missing' if $name eq 'function';
+    if ($name eq 'constant') {
+        my $constant = Polyverso->can($rest[0]);
+        return $constant && $constant->() == $rest[1] ? undef : 'is ' . ($constant ? $constant->() : 'missing');
+    }
+    my @wanted;
+    for my $i (0 .. $#rest) {
+        next unless $rest[$i] =~ /\A(?:->|=>|!)\z/;
+        @wanted = splice @rest, $i;
+        last;
+    }
+    my @arguments = map { value_of($_) } @rest;
+    my $result;
+    unless (eval { $result = Polyverso->can($name)->(@arguments); 1 }) {
+        my $error = $@;
+        return "died: $error" unless ref $error && $error->isa('Polyverso::Error');
+        return @wanted && $wanted[0] eq '!' && $wanted[1] eq $error->name ? undef : "threw $error";
+    }
+    return unless @wanted;
+    return 'returned ' . ($result // 'nothing') if $wanted[0] eq '!';
+    $variables{ $wanted[1] } = $result if $wanted[0] eq '=>';
+    return 'returned ' . ($result // 'nothing') if $wanted[0] eq '->' && !agrees($result, $wanted[1]);
+    return;
+}
+
+my ($scenarios, $steps) = (0, 0);
+open my $lines, '<:encoding(UTF-8)', $ARGV[0] or die "$ARGV[0]: $!\n";
+while (my $line = <$lines>) {
+    $line =~ s/\A\s+|\s+\z//g;
+    next if $line eq '' || $line =~ /\A#/;
+    if ($line =~ /\Ascenario /) { $scenarios++; next }
+    my $wrong = step($line =~ /(?:[^\s"]|"[^"]*")+/g);
+    $steps++;
+    die "perl: line $.: $line: $wrong\n" if defined $wrong;
+}
+print "perl: $scenarios scenarios, $steps steps\n";

@@ -1,0 +1,83 @@
+"""Clusters whose workers are written in different languages: Perl, Python, Lua 5.1, LuaJIT and Lua 5.4 side by side."""
+
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+LANGUAGES = {
+    "python": [sys.executable, "worker.py"],
+    "perl": ["perl", "worker.pl"],
+    "lua5.1": ["lua5.1", "worker.lua"],
+    "luajit": ["luajit", "worker.lua"],
+    "lua5.4": ["lua5.4", "worker.lua"],
+}
+ROUNDS = 12
+
+
+def start(language, rank, nodes, listener, settings):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
+    environment.update(settings)
+    environment["POLYVERSO_NODES"] = str(nodes)
+    environment["POLYVERSO_RANK"] = str(rank)
+    environment["POLYVERSO_MASTER"] = f"127.0.0.1:{listener.getsockname()[1]}"
+    if rank == 0:
+        environment["POLYVERSO_LISTEN_FD"] = str(listener.fileno())
+    return subprocess.Popen(
+        LANGUAGES[language], cwd=HERE, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        pass_fds=[listener.fileno()] if rank == 0 else [],
+    )
+
+
+def outputs(languages, **settings):
+    """What each worker printed, as lists of lines; by rank."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        workers = [start(name, rank, len(languages), listener, settings) for rank, name in enumerate(languages)]
+    texts = []
+    try:
+        for language, worker in zip(languages, workers):
+            text, _ = worker.communicate(timeout=60)
+            assert worker.returncode == 0, f"{language}: {text}"
+            texts.append(text.splitlines())
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.kill()
+                worker.wait()
+    return texts
+
+
+def numbers(line):
+    return [float(word) for word in line.split()[1:]]
+
+
+@pytest.mark.parametrize("languages", [["perl", "python", "luajit"], ["lua5.4", "lua5.1", "perl"], ["python", "lua5.4"]])
+def test_sync_workers_get_the_same_bits(languages):
+    first, *others = outputs(languages, POLYVERSO_SYNC="1")
+    assert len(first) == ROUNDS + 1
+    assert len(set(first)) == len(first), "every round changes the table"
+    assert numbers(first[-1]) == numbers(first[-2])
+    for language, lines in zip(languages[1:], others):
+        assert lines == first, f"{language} and {languages[0]} differ"
+
+
+def test_sync_bits_do_not_depend_on_who_is_where():
+    assert outputs(["perl", "python", "luajit"], POLYVERSO_SYNC="1") == outputs(["lua5.1", "perl", "python"], POLYVERSO_SYNC="1")
+
+
+def test_async_workers_end_with_the_sum_of_all_adds():
+    languages = ["luajit", "perl", "python"]
+    expected = [0.0] * 15
+    for worker in range(len(languages)):
+        for turn in range(ROUNDS):
+            for k in range(15):
+                expected[k] += ((k * 7 + worker * 13 + turn * 29) % 31 - 15) / 3 * 10**worker
+            for row in (worker, 4):
+                for col, value in enumerate((1 / 3, -2 / 3, 1 + worker)):
+                    expected[row * 3 + col] += value
+    for lines in outputs(languages):
+        assert numbers(lines[-1]) == pytest.approx(expected, rel=1e-4, abs=1e-3)

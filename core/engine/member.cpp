@@ -125,7 +125,7 @@ void Member::on_cancel(const rpc::Asked& asked) {
 
 void Member::on_view(const cluster::View& view) {
   ps_server_.start(view, self_.peer);
-  ps_client_.start(view, self_.peer);
+  ps_client_.start(view);
 }
 
 void Member::on_ready() { events_.on_ready(cluster_.view()); }
@@ -138,6 +138,11 @@ void Member::on_member_finished(const cluster::Member& member) {
 
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
   if (member.is_worker()) ps_server_.worker_lost(member.peer, why);
+  events_.on_change();
+}
+
+void Member::on_member_joined(const cluster::Member& member) {
+  ps_server_.worker_joined(member.peer);
   events_.on_change();
 }
 

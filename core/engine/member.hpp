@@ -68,6 +68,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_failed(const base::Status& why) override;
   void on_member_finished(const cluster::Member& member) override;
   void on_member_lost(const cluster::Member& member, const base::Status& why) override;
+  void on_member_joined(const cluster::Member& member) override;
 
   const base::Clock& clock_;
   const cluster::Self self_;

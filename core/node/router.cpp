@@ -1,5 +1,6 @@
 #include "node/router.hpp"
 
+#include "io/faulty/faulty.hpp"
 #include "io/inproc/inproc.hpp"
 #include "io/tcp/tcp.hpp"
 
@@ -42,7 +43,11 @@ base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Setting
   options.secret = settings.secret;
   router->tcp_ = std::make_unique<io::TcpRoad>(loop, options);
   if (settings.faults.empty()) return router;
-  return base::error(MV_ENOSYS, "faults={}", settings.faults);
+  const auto faults = io::parse_faults(settings.faults);
+  if (!faults.ok()) return faults.status();
+  router->lossy_ = true;
+  router->tcp_ = std::make_unique<io::FaultyRoad>(loop, std::move(router->tcp_), faults.value());
+  return router;
 }
 
 Router::Router(io::Loop& loop, base::Peer self) : loop_(loop), self_(self) {}

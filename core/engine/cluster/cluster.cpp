@@ -14,6 +14,8 @@ constexpr base::Nanos kRedialAfter = 50ms;
 constexpr base::Nanos kLastWord = 2s;
 constexpr base::Nanos kNoticeAfter = 10s;
 
+std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str() : ""; }
+
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 }  // namespace
 
@@ -63,10 +65,20 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
   }
 }
 
-base::Status Cluster::check_joiner(const wire::Join& request) const {
+/// The place of a lost worker that this one may take. A lost server's part of the tables is lost with it.
+Member* Cluster::vacancy(const wire::Join& request) {
+  for (Member& member : view_.members)
+    if (member.state == State::kLost && member.role == MV_ROLE_WORKER && request.role() == MV_ROLE_WORKER &&
+        (request.rank() < 0 || request.rank() == static_cast<int64_t>(member.rank)))
+      return &member;
+  return nullptr;
+}
+
+base::Status Cluster::check_joiner(const wire::Join& request) {
   if (!self_.is_master) return base::error(MV_EDISAGREE, "{} is not the master (rank 0)", self_.address);
   if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not come together");
-  if (phase_ != Phase::kJoining) return base::error(MV_EDISAGREE, "the cluster of {} is complete already", self_.nodes);
+  if (phase_ != Phase::kJoining && vacancy(request) == nullptr)
+    return base::error(MV_EDISAGREE, "the cluster of {} is complete already, and no worker of it was lost", self_.nodes);
   if (request.nodes() != self_.nodes)
     return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
   if (request.sync() != self_.sync)
@@ -74,14 +86,14 @@ base::Status Cluster::check_joiner(const wire::Join& request) const {
   if (request.role() == 0 || request.role() > MV_ROLE_ALL) return base::error(MV_EPROTOCOL, "role {}", request.role());
   if (request.rank() >= static_cast<int64_t>(self_.nodes)) return base::error(MV_EDISAGREE, "rank {} in a cluster of {}", request.rank(), self_.nodes);
   for (const Joiner& other : joiners_)
-    if (request.rank() >= 0 && other.wants_rank == request.rank())
+    if (phase_ == Phase::kJoining && request.rank() >= 0 && other.wants_rank == request.rank())
       return base::error(MV_EDISAGREE, "rank {} is taken by pid {} on {}", request.rank(), other.member.pid, other.member.host);
   return {};
 }
 
 void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
   if (const base::Status wrong = check_joiner(request); !wrong.ok()) return server_.fail(asked, wrong);
-  const auto text = [](const flatbuffers::String* s) { return s != nullptr ? s->str() : std::string(); };
+  if (phase_ != Phase::kJoining) return rejoin(asked, request, *vacancy(request));
   Joiner joiner;
   joiner.member = {0, request.role(), asked.client, text(request.address()), text(request.host()), request.pid(), State::kHere, ""};
   joiner.wants_rank = request.rank();
@@ -89,6 +101,20 @@ void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
   joiners_.push_back(std::move(joiner));
   base::log_info("{} of {} processes have arrived", joiners_.size(), self_.nodes);
   complete_if_all_here();
+}
+
+void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place) {
+  place.peer = asked.client;
+  place.address = text(request.address());
+  place.host = text(request.host());
+  place.pid = request.pid();
+  place.state = State::kHere;
+  place.why.clear();
+  base::log_info("{} takes the place of a lost worker", view_.name(place.peer));
+  owner_.on_member_joined(place);
+  publish();
+  const auto written = write_view(builder_.fbb(), view_);
+  server_.answer(asked, builder_.finish(wire::Body::View, written));
 }
 
 void Cluster::complete_if_all_here() {
@@ -179,7 +205,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
 }
 
 void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
-  if (phase_ == Phase::kReady || phase_ == Phase::kFailed) return;
+  if (phase_ == Phase::kReady || phase_ == Phase::kFailed) return;  // whoever is gone by now is reported by the others
   if (why.code() != MV_EUNREACHABLE) return fail(why);
   last_dial_ = why;
   redial_[address] = clock_.now() + kRedialAfter;
@@ -196,6 +222,7 @@ void Cluster::joined(const base::Status& status, const wire::Message* answer) {
 
 void Cluster::adopt(View view) {
   view_ = std::move(view);
+  joined_epoch_ = view_.epoch;
   const Member* self = view_.find(self_.peer);
   if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members lacks this one"));
   phase_ = Phase::kConnecting;
@@ -213,13 +240,14 @@ void Cluster::adopt(View view) {
 
 bool Cluster::needs(const Member& member) const {
   const Member* self = view_.find(self_.peer);
-  return member.peer != self_.peer && (member.peer == master_ || self_.is_master || View::need_each_other(*self, member));
+  if (member.peer == self_.peer || member.state != State::kHere) return false;
+  return member.peer == master_ || self_.is_master || View::need_each_other(*self, member);
 }
 
 void Cluster::ready_if_all_ready() {
   if (phase_ != Phase::kConnecting) return;
   for (const Member& member : view_.members)
-    if (needs(member) && !contacts_[member.peer].knows_view) return;
+    if (needs(member) && contacts_[member.peer].epoch < joined_epoch_) return;
   phase_ = Phase::kReady;
   give_up_ = base::kNever;
   redial_.clear();
@@ -245,7 +273,7 @@ void Cluster::heard(base::Peer peer) {
 
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   Contact& contact = contacts_[from];
-  if (ping.epoch() > 0) contact.knows_view = true;
+  contact.epoch = std::max(contact.epoch, ping.epoch());
   if (self_.is_master && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
   ready_if_all_ready();
 }
@@ -256,6 +284,7 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
   view_.epoch = newer.epoch;
   for (const Member& member : newer.members) {
     if (member.peer == self_.peer) continue;
+    if (view_.find(member.peer) == nullptr) replace(member);
     if (member.state == State::kFinished) mark_finished(member.peer);
     if (member.state == State::kLost) {
       link_.close(member.peer);
@@ -277,6 +306,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   client_.on_lost(peer, why);
   Member* member = view_.find(peer);
   if (member != nullptr && member->state == State::kHere) {
+    const bool needed = needs(*member);
     member->state = State::kLost;
     member->why = why.text();
     owner_.on_member_lost(*member, why);
@@ -284,7 +314,7 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
       barrier_.lost(peer, why);
       publish();
     }
-    if (phase_ == Phase::kConnecting && needs(*member)) fail(why);
+    if (phase_ == Phase::kConnecting && needed) fail(why);
   }
   server_.on_lost(peer);
 }
@@ -297,6 +327,20 @@ void Cluster::mark_finished(base::Peer peer) {
   if (!self_.is_master) return;
   barrier_.finished(peer);
   publish();
+}
+
+/// Another process has the rank now.
+void Cluster::replace(const Member& member) {
+  const auto place = std::find_if(view_.members.begin(), view_.members.end(), [&](const Member& m) { return m.rank == member.rank; });
+  if (place == view_.members.end()) return;
+  mark_lost(place->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer)));
+  *place = member;
+  place->state = State::kHere;
+  owner_.on_member_joined(*place);
+  if (contacts_[member.peer].connected)
+    send_ping(member.peer);
+  else if (needs(*place) && view_.find(self_.peer)->rank > member.rank)
+    link_.dial(member.address);
 }
 
 bool Cluster::all_workers_gone() const {

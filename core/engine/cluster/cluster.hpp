@@ -32,7 +32,8 @@ struct Self {
 };
 
 /// Everyone joins at the master, rank 0, which answers all when all have arrived. Then whoever need each other connect, the
-/// higher rank calling the lower, and tell each other that they know the view (a Ping). After that: pings, losses, departures.
+/// higher rank calling the lower, and tell each other that they know the view (a Ping). After that: pings, losses, departures,
+/// and new processes in the place of lost workers.
 /// Loop thread only.
 class Cluster {
  public:
@@ -48,6 +49,8 @@ class Cluster {
     /// Once for each member, besides this node.
     virtual void on_member_finished(const Member& member) = 0;
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
+    /// A new process has taken the place of a lost worker.
+    virtual void on_member_joined(const Member& member) = 0;
   };
 
   Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self);
@@ -90,13 +93,15 @@ class Cluster {
   };
   struct Contact {
     bool connected = false;
-    bool knows_view = false;
+    uint64_t epoch = 0;  ///< of the view that it knows
     base::Nanos heard{0};
   };
 
   // the master's part
   void join(const rpc::Asked& asked, const wire::Join& request);
-  base::Status check_joiner(const wire::Join& request) const;
+  base::Status check_joiner(const wire::Join& request);
+  Member* vacancy(const wire::Join& request);
+  void rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place);
   void complete_if_all_here();
   void publish();
   std::string missing_joiners() const;
@@ -109,6 +114,7 @@ class Cluster {
   void fail(const base::Status& why);
   void mark_lost(base::Peer peer, const base::Status& why);
   void mark_finished(base::Peer peer);
+  void replace(const Member& member);
   void send_ping(base::Peer to);
   void send_view(base::Peer to);
   void beat(base::Nanos now);
@@ -123,6 +129,7 @@ class Cluster {
   const Self self_;
   wire::FrameBuilder builder_;
   View view_;
+  uint64_t joined_epoch_ = 0;
   Barrier barrier_;
   base::Peer master_ = base::kNobody;
   std::vector<Joiner> joiners_;

@@ -64,7 +64,7 @@ class Client::Round : public std::enable_shared_from_this<Round> {
     for (size_t server = 0; server < servers_.size(); ++server)
       if (pendings[server] != nullptr)
         client_.rpc_.abandon(servers_[server], pendings[server].get(),
-                             base::error(MV_ETIMEOUT, "no answer from {}", client_.view_.name(servers_[server])));
+                             base::error(MV_ETIMEOUT, "no answer from {}", client_.view_->name(servers_[server])));
   }
 
   Client& client_;
@@ -122,8 +122,9 @@ void Client::create(const table::Spec& spec, base::PayloadRef initial, base::Nan
         },
         deadline);
   };
-  const auto fill = [this, table, initial, deadline, wait_for_all](const base::Status& status) {
-    if (!status.ok() || initial == nullptr) return wait_for_all(status);
+  const auto exists = std::make_shared<bool>(false);  // this worker has taken the place of a lost one
+  const auto fill = [this, table, initial, exists, deadline, wait_for_all](const base::Status& status) {
+    if (!status.ok() || initial == nullptr || *exists) return wait_for_all(status);
     class Filled final : public Completion {
      public:
       explicit Filled(std::function<void(const base::Status&)> then) : then_(std::move(then)) {}
@@ -143,8 +144,11 @@ void Client::create(const table::Spec& spec, base::PayloadRef initial, base::Nan
   };
   std::make_shared<Round>(
       *this, servers_,
-      [table](size_t server, const wire::Message& answer) {
-        if (const auto* created = answer.body_as_Created()) table->numbers[server] = created->table();
+      [table, exists](size_t server, const wire::Message& answer) {
+        const auto* created = answer.body_as_Created();
+        if (created == nullptr) return;
+        table->numbers[server] = created->table();
+        *exists = *exists || created->exists();
       },
       fill)
       ->ask(

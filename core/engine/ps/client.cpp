@@ -66,8 +66,9 @@ void Client::Chunk::let_go() {
 
 Client::~Client() = default;
 
-void Client::start(const cluster::View& view, base::Peer) {
-  view_ = view;
+void Client::start(const cluster::View& view) {
+  view_ = &view;
+  counts_ = view.sync && view.workers().size() > 1;
   for (const cluster::Member* server : view.servers()) servers_.push_back(server->peer);
 }
 
@@ -77,7 +78,7 @@ void Client::begin(Request request) {
   Request& want = op->request;
   TableView& table = *want.table;
   const bool change = want.kind == OpKind::kChange;
-  op->counted = view_.sync && view_.workers().size() > 1 && (change ? want.write == wire::Write::Add : want.gated);
+  op->counted = counts_ && (change ? want.write == wire::Write::Add : want.gated);
   op->round = table.round;
   op->index = table.index;
   if (op->counted) ++(change ? table.index : table.round);
@@ -300,7 +301,7 @@ std::string Client::waiting_for(const Operation& op) const {
     const auto chunk = weak.lock();
     if (chunk == nullptr || chunk->over || std::find(seen.begin(), seen.end(), chunk->piece.server) != seen.end()) continue;
     seen.push_back(chunk->piece.server);
-    names += (names.empty() ? "" : ", ") + view_.name(op.request.table->servers[chunk->piece.server]);
+    names += (names.empty() ? "" : ", ") + view_->name(op.request.table->servers[chunk->piece.server]);
   }
   return names;
 }

@@ -22,7 +22,8 @@ class Client {
   Client(const base::Clock& clock, rpc::Client& rpc, base::Pool& pool) : clock_(clock), rpc_(rpc), pool_(pool) {}
   ~Client();
 
-  void start(const cluster::View& view, base::Peer self);
+  /// The ranks are known. The view stays the cluster engine's.
+  void start(const cluster::View& view);
 
   void begin(Request request);
   /// The caller stops waiting: its memory is free when this returns, and its completion has been called, with `code` and what
@@ -78,7 +79,8 @@ class Client {
   rpc::Client& rpc_;
   base::Pool& pool_;
   wire::FrameBuilder builder_;
-  cluster::View view_;
+  const cluster::View* view_ = nullptr;
+  bool counts_ = false;  ///< sync mode with more than one worker
   std::vector<base::Peer> servers_;
   std::map<std::string, TableViewRef> tables_;  ///< by name, so that all handles share the counters
   std::map<std::string, std::weak_ptr<Round>> creating_;

@@ -22,7 +22,7 @@ flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& 
 }
 
 void Server::start(const cluster::View& view, base::Peer self) {
-  view_ = view;
+  view_ = &view;
   counts_ = view.sync && view.workers().size() > 1;
   servers_ = view.servers().size();
   index_ = static_cast<uint64_t>(std::max<int64_t>(0, view.server_id(self)));
@@ -34,7 +34,7 @@ void Server::start(const cluster::View& view, base::Peer self) {
 
 void Server::worker_finished(base::Peer worker) {
   active_.erase(worker);
-  const int64_t id = view_.worker_id(worker);
+  const int64_t id = view_->worker_id(worker);
   for (uint32_t number = 0; number < tables_.size(); ++number) {
     if (tables_[number] == nullptr) continue;
     if (counts_ && id >= 0) tables_[number]->gate.finished(static_cast<size_t>(id));
@@ -44,7 +44,7 @@ void Server::worker_finished(base::Peer worker) {
 
 void Server::worker_lost(base::Peer worker, const base::Status& why) {
   if (active_.erase(worker) == 0) return;
-  const int64_t id = view_.worker_id(worker);
+  const int64_t id = view_->worker_id(worker);
   for (uint32_t number = 0; number < tables_.size(); ++number) {
     if (tables_[number] == nullptr) continue;
     Table& table = *tables_[number];
@@ -53,6 +53,14 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
     std::erase_if(table.wanted, [&](const auto& entry) { return entry.first.client == worker; });
     if (!table.complete) break_creation(number, why);
   }
+}
+
+void Server::worker_joined(base::Peer worker) {
+  if (view_ == nullptr) return;
+  const int64_t id = view_->worker_id(worker);
+  if (id < 0) return;
+  workers_[static_cast<size_t>(id)] = worker;
+  active_.insert(worker);
 }
 
 std::shared_ptr<table::Shard> Server::shard(uint32_t number) const {
@@ -101,7 +109,7 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request) {
     else
       table->broken = shard.status();
     std::vector<std::string> names;
-    for (const base::Peer worker : workers_) names.push_back(view_.name(worker));
+    for (const base::Peer worker : workers_) names.push_back(view_->name(worker));
     table->gate.set_workers(std::move(names));
     for (size_t id = 0; id < workers_.size(); ++id)
       if (!active_.contains(workers_[id])) table->gate.finished(id);
@@ -111,22 +119,22 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request) {
   const uint32_t number = by_name_.at(spec.name);
   Table& table = *tables_[number];
   if (table.broken.ok() && !table.spec.same_shape(spec))
-    break_creation(number, base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, others for {}", spec.name, view_.name(asked.client),
+    break_creation(number, base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, others for {}", spec.name, view_->name(asked.client),
                                        spec.describe(), table.spec.describe()));
   if (!table.broken.ok()) {
     table.told.insert(asked.client);
     rpc_.fail(asked, table.broken);
     return forget_if_all_told(number);
   }
-  if (table.complete || !table.creators.insert(asked.client).second)
+  if (!table.creators.insert(asked.client).second)
     return rpc_.fail(asked, base::error(MV_EDISAGREE, "table \"{}\" exists already; mv_table_open() gives a handle on it", spec.name));
-  answer_created(asked, number, table.spec);
+  answer_created(asked, number);
 }
 
-void Server::answer_created(const rpc::Asked& asked, uint32_t number, const table::Spec& spec) {
+void Server::answer_created(const rpc::Asked& asked, uint32_t number) {
   auto& fbb = builder_.fbb();
-  const auto written = write_spec(fbb, spec);
-  rpc_.answer(asked, builder_.finish(wire::Body::Created, wire::CreateCreated(fbb, number, written)));
+  const auto written = write_spec(fbb, tables_[number]->spec);
+  rpc_.answer(asked, builder_.finish(wire::Body::Created, wire::CreateCreated(fbb, number, written, tables_[number]->complete)));
 }
 
 void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
@@ -137,6 +145,7 @@ void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
     rpc_.fail(asked, table->broken);
     return forget_if_all_told(request.table());
   }
+  if (table->complete) return rpc_.answer(asked, builder_.answer({}));  // a worker in the place of a lost one
   table->ready.emplace(asked.client, asked);
   settle_creation(request.table());
 }
@@ -173,7 +182,7 @@ void Server::open(const rpc::Asked& asked, const wire::Open& request) {
   const auto known = by_name_.find(name);
   if (known == by_name_.end() || !tables_[known->second]->complete)
     return rpc_.fail(asked, base::error(MV_ENOTFOUND, "there is no table \"{}\"", name));
-  answer_created(asked, known->second, tables_[known->second]->spec);
+  answer_created(asked, known->second);
 }
 
 void Server::list(const rpc::Asked& asked) {
@@ -188,7 +197,7 @@ void Server::list(const rpc::Asked& asked) {
 void Server::destroy(const rpc::Asked& asked, const wire::Destroy& request) {
   Table* table = find(asked, request.table());
   if (table == nullptr) return;
-  const base::Status gone = base::error(MV_ENOTFOUND, "table \"{}\" was destroyed by {}", table->spec.name, view_.name(asked.client));
+  const base::Status gone = base::error(MV_ENOTFOUND, "table \"{}\" was destroyed by {}", table->spec.name, view_->name(asked.client));
   table->shard->destroyed = true;
   for (const auto& [waiting, held] : std::exchange(table->held, {})) rpc_.fail(waiting, gone);
   for (const auto& [waiting, wanted] : std::exchange(table->wanted, {})) rpc_.fail(waiting, gone);
@@ -236,7 +245,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   Held held{request.first(), request.count(), request.rows(), payload, staged, {}};
-  const int64_t worker = view_.worker_id(asked.client);
+  const int64_t worker = view_->worker_id(asked.client);
   if (!counts_ || request.write() != wire::Write::Add || worker < 0) {
     apply(*table, request.write(), held);
     return rpc_.finish(asked);
@@ -273,7 +282,7 @@ void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
       std::memcpy(held.copy.bytes.data(), payload.data(), payload.size());
       held.payload = held.copy.bytes;
     }
-    return table->gate.data(static_cast<size_t>(view_.worker_id(asked.client)), asked);
+    return table->gate.data(static_cast<size_t>(view_->worker_id(asked.client)), asked);
   }
 }
 
@@ -303,7 +312,7 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
     const auto* id = reinterpret_cast<const int64_t*>(payload.data());
     wanted.ids.assign(id, id + request.rows());
   }
-  const int64_t worker = view_.worker_id(asked.client);
+  const int64_t worker = view_->worker_id(asked.client);
   if (!counts_ || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
   table->wanted.emplace(asked, std::move(wanted));
   table->gate.get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
@@ -325,19 +334,19 @@ void Server::got(const rpc::Asked& asked, const wire::Got& request) {
   Table* table = find(asked, request.table());
   if (table == nullptr) return;
   rpc_.finish(asked);
-  const int64_t worker = view_.worker_id(asked.client);
+  const int64_t worker = view_->worker_id(asked.client);
   if (counts_ && worker >= 0) table->gate.got(static_cast<size_t>(worker), request.round());
 }
 
 void Server::on_cancel(const rpc::Asked& asked) {
-  const int64_t worker = view_.worker_id(asked.client);
+  const int64_t worker = view_->worker_id(asked.client);
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
     const auto ready = table->ready.find(asked.client);
     if (ready != table->ready.end() && ready->second == asked) {
       std::string missing;
       for (const base::Peer peer : active_)
-        if (!table->ready.contains(peer)) missing += (missing.empty() ? "" : ", ") + view_.name(peer);
+        if (!table->ready.contains(peer)) missing += (missing.empty() ? "" : ", ") + view_->name(peer);
       table->ready.erase(ready);
       table->creators.erase(asked.client);
       return rpc_.fail(asked, base::error(MV_ETIMEOUT, "table \"{}\": not created yet by {}", table->spec.name, missing));

@@ -21,10 +21,12 @@ class Server {
  public:
   Server(rpc::Server& rpc, base::Pool& pool) : rpc_(rpc), pool_(pool) {}
 
-  /// Once, before any request: who the workers are, and which of the servers this is.
+  /// Once, before any request: who the workers are, and which of the servers this is. The view stays the cluster engine's.
   void start(const cluster::View& view, base::Peer self);
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
+  /// In the place of a lost one. What it creates again it finds as it is.
+  void worker_joined(base::Peer worker);
 
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                   const base::SinkRef& staged);
@@ -82,12 +84,12 @@ class Server {
   base::Status check_rows(const Table& table, std::span<const std::byte> ids, uint64_t rows) const;
   void apply(Table& table, wire::Write write, const Held& held);
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
-  void answer_created(const rpc::Asked& asked, uint32_t number, const table::Spec& spec);
+  void answer_created(const rpc::Asked& asked, uint32_t number);
 
   rpc::Server& rpc_;
   base::Pool& pool_;
   wire::FrameBuilder builder_;
-  cluster::View view_;
+  const cluster::View* view_ = nullptr;
   std::vector<base::Peer> workers_;        ///< by worker id
   std::set<base::Peer> active_;
   bool counts_ = false;                    ///< sync mode with more than one worker: adds and gets pass the gates

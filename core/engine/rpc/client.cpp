@@ -195,8 +195,8 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
   for (size_t i = 0; i < stream.window.size(); ++i) {
     const Seq seq = stream.first + i;
     Sent& sent = stream.window[i];
-    if (!sent.finished && (seq >= progress->next() || !std::binary_search(pending.begin(), pending.end(), seq)))
-      transmit(server, stream, seq, sent);
+    if (seq > progress->through()) return;
+    if (!sent.finished && !std::binary_search(pending.begin(), pending.end(), seq)) transmit(server, stream, seq, sent);
   }
 }
 

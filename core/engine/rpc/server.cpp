@@ -31,7 +31,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
     case wire::Body::Seen:
       return;
     case wire::Body::Probe:
-      return send_progress(client, stream);
+      return send_progress(client, stream, UINT64_MAX);
     case wire::Body::Cancel: {
       const Asked target{client, message.body_as_Cancel()->target()};
       if (stream.running.contains(target.seq)) service_.on_cancel(target);
@@ -45,7 +45,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   if (message.seq() == 0) return;
   if (message.seq() < stream.next) return repeat(client, stream, message, payload);
   if (staged != nullptr && staged->discards()) return;  // came too early to be kept; the client will ask after it
-  if (message.seq() > stream.next) return stash(stream, message, payload);
+  if (message.seq() > stream.next) return stash(client, stream, message, payload);
   start(client, stream, message, payload, staged);
   start_early(client);
 }
@@ -84,7 +84,9 @@ void Server::start_early(base::Peer client) {
   }
 }
 
-void Server::stash(Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
+/// Keeps what came before its predecessor, and tells the client once which one is missing.
+void Server::stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
+  if (std::exchange(stream.gap_told, stream.next) != stream.next) send_progress(client, stream, message.seq() - 1);
   if (stream.early.size() >= kMaxEarlyCount || stream.early_bytes + payload.size() > kMaxEarlyBytes) return;
   Early early{copy_header(message), {payload.begin(), payload.end()}};
   const size_t bytes = early.header.size() + early.payload.size();
@@ -188,15 +190,16 @@ void Server::send_grant(base::Peer client, Stream& stream, Seq seq) {
   send(client, stream, 0, frame);
 }
 
-void Server::send_progress(base::Peer client, Stream& stream) {
+void Server::send_progress(base::Peer client, Stream& stream, Seq through) {
   std::vector<Seq> pending;
   for (const auto& [seq, running] : stream.running) {
     pending.push_back(seq);
     if (running.granted && !running.data_here) send_grant(client, stream, seq);
   }
+  for (const auto& [seq, early] : stream.early) pending.push_back(seq);
   auto& fbb = builder_.fbb();
   const auto list = fbb.CreateVector(pending);
-  base::Frame frame = builder_.finish(wire::Body::Progress, wire::CreateProgress(fbb, stream.next, list));
+  base::Frame frame = builder_.finish(wire::Body::Progress, wire::CreateProgress(fbb, stream.next, list, through));
   send(client, stream, 0, frame);
 }
 

@@ -56,6 +56,7 @@ class Server {
     std::map<Seq, Kept> kept;            ///< answers that the client has not acknowledged
     std::map<Seq, Early> early;          ///< arrived before their predecessors (links that reorder)
     size_t early_bytes = 0;
+    Seq gap_told = 0;                    ///< the missing number that the client was told of
     bool owes_ack = false;
     bool dirty = false;                  ///< listed in dirty_
   };
@@ -63,7 +64,7 @@ class Server {
   void start(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
              const base::SinkRef& staged);
   void start_early(base::Peer client);
-  void stash(Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
+  void stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
   void repeat(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload);
   void on_data(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
                const base::SinkRef& staged);
@@ -71,7 +72,7 @@ class Server {
   void advance(base::Peer client, Stream& stream);
   void send(base::Peer client, Stream& stream, Seq seq, base::Frame& frame);
   void send_grant(base::Peer client, Stream& stream, Seq seq);
-  void send_progress(base::Peer client, Stream& stream);
+  void send_progress(base::Peer client, Stream& stream, Seq through);
   Stream* take_running(const Asked& asked, Running* running = nullptr);
 
   base::Link& link_;

@@ -21,6 +21,10 @@ sub have_pdl {
 
 sub is_pdl { return ref $_[0] && UNIVERSAL::isa($_[0], 'PDL') }
 
+my %pdl_type;
+
+sub _pdl_type { return $pdl_type{ $_[0] } //= $_[0] == $Polyverso::CAPI::MV_F32 ? PDL::float() : PDL::double() }
+
 sub _flatten {
     my ($list, $flat) = @_;
     for my $value (@$list) {
@@ -35,7 +39,8 @@ sub data {
     my ($values, $dtype) = @_;
     Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE, 'no data given') unless defined $values;
     if (is_pdl($values)) {
-        return $dtype == $Polyverso::CAPI::MV_F32 ? $values->float : $values->double;
+        my $type = _pdl_type($dtype);
+        return $values->get_datatype == $type->enum ? $values : $values->convert($type);
     }
     return pack $PACK{$dtype}, @{ _flatten($values, []) } if ref $values eq 'ARRAY';
     return $values;
@@ -44,7 +49,11 @@ sub data {
 # Row ids: a PDL, an array reference, or one number.
 sub rows {
     my ($rows) = @_;
-    return $rows->flat->longlong if is_pdl($rows);
+    if (is_pdl($rows)) {
+        my $ids = $rows->flat->longlong;
+        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'row ids are not integers') unless PDL::all($ids == $rows->flat);
+        return $ids;
+    }
     my @ids = ref $rows eq 'ARRAY' ? @$rows : ($rows);
     for my $id (@ids) {
         Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'row id "' . ($id // 'undef') . '" is not an integer')
@@ -62,8 +71,7 @@ sub room {
     $as //= have_pdl() ? 'pdl' : 'array';
     if ($as eq 'pdl') {
         Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, "as => 'pdl' needs PDL: apt install pdl, or cpan PDL") unless have_pdl();
-        my $type = $dtype == $Polyverso::CAPI::MV_F32 ? PDL::float() : PDL::double();
-        my $pdl = PDL->new_from_specification($type, $matrix ? ($cols, $rows) : ($rows));
+        my $pdl = PDL->new_from_specification(_pdl_type($dtype), $matrix ? ($cols, $rows) : ($rows));
         return ($pdl, sub { $pdl });
     }
     Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "as => '$as': 'pdl' or 'array' is needed") unless $as eq 'array';

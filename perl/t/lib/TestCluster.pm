@@ -1,0 +1,74 @@
+package TestCluster;
+
+# Scripts as the processes of one cluster; rank 0 inherits the listening socket, so that no port is guessed.
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use IO::Socket::INET;
+
+delete @ENV{ grep { /\APOLYVERSO_/ } keys %ENV };
+
+sub new {
+    my ($class, $nodes) = @_;
+    local $^F = 1000;    # descriptors below stay open across exec
+    my $listener = IO::Socket::INET->new(Listen => 8, LocalAddr => '127.0.0.1') or die "listen: $!";
+    return bless { listener => $listener, nodes => $nodes, pids => [] }, $class;
+}
+
+# Starts a script; its output goes to the returned file.
+sub start {
+    my ($self, $script) = @_;
+    my $rank   = @{ $self->{pids} };
+    my $output = File::Temp->new;
+    my $pid    = fork // die "fork: $!";
+    if (!$pid) {
+        open STDOUT, '>&', $output or die;
+        open STDERR, '>&', $output or die;
+        $ENV{POLYVERSO_NODES}  = $self->{nodes};
+        $ENV{POLYVERSO_RANK}   = $rank;
+        $ENV{POLYVERSO_MASTER} = '127.0.0.1:' . $self->{listener}->sockport;
+        if   ($rank == 0) { $ENV{POLYVERSO_LISTEN_FD} = fileno $self->{listener} }
+        else              { close $self->{listener} }
+        exec $^X, '-e', "\$| = 1; use Polyverso; $script" or die;
+    }
+    push @{ $self->{pids} }, $pid;
+    return ($pid, $output);
+}
+
+sub text { my ($file) = @_; seek $file, 0, 0; local $/; return <$file> // '' }
+
+# Waits until the file holds the text.
+sub await {
+    my ($file, $text) = @_;
+    for (1 .. 500) {
+        return 1 if text($file) =~ /\Q$text/;
+        select undef, undef, undef, 0.02;
+    }
+    return 0;
+}
+
+# Waits for the process; its wait status, or undef after `seconds`.
+sub finish {
+    my ($self, $pid, $seconds) = @_;
+    for (1 .. $seconds * 50) {
+        if (waitpid($pid, 1) == $pid) {    # 1: WNOHANG
+            $self->{pids} = [map { $_ == $pid ? 0 : $_ } @{ $self->{pids} }];
+            return $?;
+        }
+        select undef, undef, undef, 0.02;
+    }
+    return undef;
+}
+
+sub DESTROY {
+    my ($self) = @_;
+    local $?;
+    for my $pid (grep { $_ } @{ $self->{pids} }) {
+        kill KILL => $pid;
+        waitpid $pid, 0;
+    }
+}
+
+1;

@@ -6,6 +6,8 @@ namespace mv::base {
 
 namespace {
 constexpr std::align_val_t kAlignment{64};
+/// Up to here malloc is as good, and a whole block would be a waste.
+constexpr size_t kSmallBytes = 16 << 10;
 }
 
 void Pool::Free::operator()(std::byte* memory) const { ::operator delete(memory, kAlignment); }
@@ -13,6 +15,10 @@ void Pool::Free::operator()(std::byte* memory) const { ::operator delete(memory,
 Pool::Owned Pool::allocate(size_t bytes) { return Owned(static_cast<std::byte*>(::operator new(bytes, kAlignment))); }
 
 Pool::Block Pool::take(size_t bytes) {
+  if (bytes <= kSmallBytes) {
+    const auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes);
+    return {std::shared_ptr<std::byte>(memory, memory.get()), {memory.get(), bytes}};
+  }
   if (bytes > block_bytes_) {
     Owned memory = allocate(bytes);
     std::byte* at = memory.get();

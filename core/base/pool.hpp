@@ -9,8 +9,8 @@
 
 namespace mv::base {
 
-/// Hands out blocks of one size; a block returns when its last reference goes, on whatever thread. Larger requests are
-/// plain allocations. Any thread.
+/// Hands out blocks of one size; a block returns when its last reference goes, on whatever thread. Much smaller and
+/// larger requests are plain allocations. Any thread.
 class Pool {
  public:
   /// @param block_bytes size of a block  @param keep how many unused blocks are kept
@@ -20,7 +20,7 @@ class Pool {
     std::shared_ptr<std::byte> memory;
     std::span<std::byte> bytes;
   };
-  /// `bytes` of memory, 64-byte aligned, uninitialised.
+  /// `bytes` of memory, uninitialised; aligned to 16 bytes, large ones to 64.
   Block take(size_t bytes);
 
  private:

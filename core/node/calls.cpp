@@ -50,21 +50,30 @@ void MemberNode::forget(ps::Request request) {
   loop_.post([this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); });
 }
 
-base::Result<std::shared_ptr<void>> MemberNode::reserve(uint64_t bytes, const CallOptions& options) {
+void MemberNode::forget_small(const ps::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {
+  // In 32 bits, so that the task fits into the loop's queue without an allocation.
+  loop_.post([tables = &member_->tables(), table, frame = std::move(frame), server = static_cast<uint32_t>(server),
+              reserved = static_cast<uint32_t>(reserved)]() mutable {
+    tables->begin_small(table, server, std::move(frame), reserved);
+  });
+}
+
+base::Result<uint64_t> MemberNode::reserve(uint64_t bytes, const CallOptions& options) {
   bytes += kCallBytes;
+  std::atomic<uint64_t>& in_flight = member_->tables().in_flight();
   const auto fits = [&] {
-    const uint64_t now = in_flight_.load(std::memory_order_relaxed);
+    const uint64_t now = in_flight.load(std::memory_order_relaxed);
     return now == 0 || now + bytes <= settings_.inflight_bytes;
   };
   if (!fits()) {
     if (!told_of_limit_.exchange(true))
-      base::log_warn("{} bytes of asynchronous adds are under way (inflight_bytes): calls wait until some are done", in_flight_.load());
+      base::log_warn("{} bytes of asynchronous adds are under way (inflight_bytes): calls wait until some are done", in_flight.load());
     const io::Driven driven = loop_.drive_until(fits, deadline(options, identity_.sync));
     if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came while earlier adds were under way; nothing was sent");
     if (driven != io::Driven::kDone) return base::Status(MV_ETIMEOUT, "earlier adds are still under way; not applied: nothing was sent");
   }
-  in_flight_.fetch_add(bytes, std::memory_order_relaxed);
-  return std::shared_ptr<void>(nullptr, [this, bytes](void*) { in_flight_.fetch_sub(bytes, std::memory_order_relaxed); });
+  in_flight.fetch_add(bytes, std::memory_order_relaxed);
+  return bytes;
 }
 
 Started MemberNode::barrier(const CallOptions& options) {

@@ -48,8 +48,9 @@ class MemberNode final : public Node, private io::Flusher {
   Started run(const CallRef& call, const CallOptions& options, ps::Request request, const std::function<void()>& meanwhile);
   /// Fire-and-forget: begins it and returns.
   void forget(ps::Request request);
-  /// Blocks while too many bytes of asynchronous calls are under way; the token gives them back.
-  base::Result<std::shared_ptr<void>> reserve(uint64_t bytes, const CallOptions& options);
+  void forget_small(const ps::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
+  /// Blocks while too many bytes of asynchronous calls are under way; gives what is to be handed to the call.
+  base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
   /// Runs `work` on the loop and waits for it.
   void on_loop(const std::function<void()>& work);
   std::shared_ptr<table::Shard> own_shard(const ps::TableView& table);
@@ -78,7 +79,6 @@ class MemberNode final : public Node, private io::Flusher {
   std::atomic<bool> ready_{false}, failed_{false}, workers_gone_{false};
   base::Status failure_;
   base::Nanos armed_ = base::kNever;
-  std::atomic<uint64_t> in_flight_{0};
   std::atomic<uint64_t> unnamed_{0};
   std::atomic<bool> told_of_limit_{false};
   bool loop_runs_ = false;

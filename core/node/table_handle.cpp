@@ -10,6 +10,9 @@ namespace mv::node {
 
 namespace {
 
+/// Fire-and-forget changes up to this size take the short way.
+constexpr size_t kSmallBytes = 2048;
+
 const char* dtype_name(mv_dtype dtype) { return dtype == MV_F32 ? "f32" : dtype == MV_F64 ? "f64" : dtype == MV_I64 ? "i64" : "raw"; }
 
 }  // namespace
@@ -99,6 +102,10 @@ Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData
     return finished_here(options);
   }
 
+  if (options.mode == Mode::kForget && bytes <= kSmallBytes) {
+    base::Status status;
+    if (forget_small(rows, values, write, options, &status)) return {status, nullptr};
+  }
   ps::Request request;
   request.table = table_;
   request.kind = ps::OpKind::kChange;
@@ -112,7 +119,7 @@ Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData
   if (!blocking) {
     auto token = node_.reserve(bytes, options);
     if (!token.ok()) return {token.status(), nullptr};
-    request.in_flight = std::move(token).value();
+    request.reserved = token.value();
   }
   request.source = blocking ? base::Payload::lent({values, bytes}) : base::Payload::copy({values, bytes});
 
@@ -125,6 +132,39 @@ Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData
   }
   const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
   return node_.run(call, options, std::move(request), own_work);
+}
+
+/// Many small adds: the message is made here, by the caller, if it is one message to one server elsewhere. False if it is not.
+bool TableHandle::forget_small(const Rows& rows, const std::byte* values, wire::Write write, const CallOptions& options,
+                               base::Status* status) {
+  const bool gated = node_.identity().sync && node_.identity().num_workers > 1;
+  const size_t servers = table_->servers.size();
+  if (gated || (rows.all ? servers > 1 : rows.count == 0)) return false;
+  const size_t server = rows.all ? 0 : table::owner_of(spec_.rows, servers, static_cast<uint64_t>(rows.ids[0]));
+  if (own_ != nullptr && static_cast<int64_t>(server) == node_.identity().server_id) return false;
+  const table::Range part = table::part_of(spec_.rows, servers, server);
+  const size_t row_count = rows.all ? 0 : rows.count, ids_bytes = row_count * sizeof(int64_t);
+  const size_t values_bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
+  alignas(8) std::byte payload[2 * kSmallBytes];
+  if (ids_bytes + values_bytes > sizeof payload) return false;
+  for (size_t i = 0; i < row_count; ++i) {
+    const auto row = static_cast<uint64_t>(rows.ids[i]);
+    if (row < part.first || row >= part.end()) return false;
+    const uint64_t own_number = row - part.first;
+    std::memcpy(payload + i * sizeof own_number, &own_number, sizeof own_number);
+  }
+  std::memcpy(payload + ids_bytes, values, values_bytes);
+
+  const auto reserved = node_.reserve(values_bytes, options);
+  if (!reserved.ok()) {
+    *status = reserved.status();
+    return true;
+  }
+  thread_local wire::FrameBuilder builder;
+  const auto body = wire::CreateChange(builder.fbb(), table_->numbers[server], write, 0, rows.all ? spec_.elements() : 0, row_count);
+  const std::span<const std::byte> bytes(payload, ids_bytes + values_bytes);
+  node_.forget_small(table_, server, builder.finish_small(wire::Body::Change, body, bytes), reserved.value());
+  return true;
 }
 
 Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options) {

@@ -34,6 +34,7 @@ class TableHandle final : public Table {
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
   base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
   base::Status usable();
+  bool forget_small(const Rows& rows, const std::byte* values, wire::Write write, const CallOptions& options, base::Status* status);
   Started finished_here(const CallOptions& options);
   void change_own(wire::Write write, const Rows& rows, const std::byte* values);
   void read_own(const Rows& rows, std::byte* out) const;

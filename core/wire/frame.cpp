@@ -53,21 +53,20 @@ flatbuffers::Offset<Message> FrameBuilder::message(Body kind, flatbuffers::Offse
 }
 
 base::Frame FrameBuilder::answer(const base::Status& status) {
-  return assemble(message(Body::Reply, CreateReply(fbb_).Union(), status), nullptr);
+  return assemble(message(Body::Reply, CreateReply(fbb_).Union(), status), {}, nullptr);
 }
 
-base::Frame FrameBuilder::assemble(flatbuffers::Offset<Message> message, const base::PayloadRef& payload) {
+base::Frame FrameBuilder::assemble(flatbuffers::Offset<Message> message, std::span<const std::byte> copied,
+                                   const base::PayloadRef& referred) {
   fbb_.Finish(message);
-  const size_t bytes = payload ? payload->size() : 0;
-  const size_t inline_bytes = bytes <= kSmallPayloadBytes ? bytes : 0;
-  const RawPrefix prefix{kFrameMagic, fbb_.GetSize(), bytes};
+  const RawPrefix prefix{kFrameMagic, fbb_.GetSize(), referred ? referred->size() : copied.size()};
   const size_t header_end = kPrefixBytes + padded(prefix.header_bytes);
   base::Frame frame;
-  frame.head.resize(header_end + padded(inline_bytes));  // zeroed: the padding is defined
+  frame.head.resize(header_end + padded(copied.size()));  // zeroed: the padding is defined
   std::memcpy(frame.head.data(), &prefix, sizeof prefix);
   std::memcpy(frame.head.data() + kPrefixBytes, fbb_.GetBufferPointer(), prefix.header_bytes);
-  if (inline_bytes > 0) std::memcpy(frame.head.data() + header_end, payload->bytes().data(), inline_bytes);
-  if (bytes > inline_bytes) frame.tail = payload;
+  if (!copied.empty()) std::memcpy(frame.head.data() + header_end, copied.data(), copied.size());
+  frame.tail = referred;
   fbb_.Clear();
   return frame;
 }

@@ -49,14 +49,21 @@ class FrameBuilder {
   /// A frame with this body. Small payloads are copied behind the header; a large one is referred to.
   template <typename T>
   base::Frame finish(Body kind, flatbuffers::Offset<T> body, const base::PayloadRef& payload = nullptr) {
-    return assemble(message(kind, body.Union(), base::Status()), payload);
+    const auto offset = message(kind, body.Union(), base::Status());
+    if (payload == nullptr) return assemble(offset, {}, nullptr);
+    return payload->size() <= kSmallPayloadBytes ? assemble(offset, payload->bytes(), nullptr) : assemble(offset, {}, payload);
+  }
+  /// The same with a payload of at most kSmallPayloadBytes, copied.
+  template <typename T>
+  base::Frame finish_small(Body kind, flatbuffers::Offset<T> body, std::span<const std::byte> payload) {
+    return assemble(message(kind, body.Union(), base::Status()), payload, nullptr);
   }
   /// An answer that carries a status.
   base::Frame answer(const base::Status& status);
 
  private:
   flatbuffers::Offset<Message> message(Body kind, flatbuffers::Offset<void> body, const base::Status& status);
-  base::Frame assemble(flatbuffers::Offset<Message> message, const base::PayloadRef& payload);
+  base::Frame assemble(flatbuffers::Offset<Message> message, std::span<const std::byte> copied, const base::PayloadRef& referred);
 
   flatbuffers::FlatBufferBuilder fbb_{512};
 };

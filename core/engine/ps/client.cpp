@@ -109,6 +109,40 @@ void Client::begin(Request request) {
   for (const auto& chunk : chunks) change ? send_change(op, chunk) : send_get(op, chunk);
 }
 
+/// A fire-and-forget change of one message: nobody waits for it, fences count it.
+class Client::SmallChange final : public rpc::Pending {
+ public:
+  SmallChange(Client& client, TableViewRef table, uint64_t id, uint64_t reserved)
+      : client_(client), table_(std::move(table)), id_(id), reserved_(reserved) {}
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
+    client_.note_untold(*table_, status);
+    client_.change_over(id_);
+  }
+
+ private:
+  Client& client_;
+  const TableViewRef table_;
+  const uint64_t id_, reserved_;
+};
+
+void Client::begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {
+  changes_over_.push_back(false);
+  rpc::Call call;
+  call.cost = frame.bytes();
+  call.frame = std::move(frame);
+  call.pending = std::make_shared<SmallChange>(*this, table, next_change_++, reserved);
+  call.wants_answer = false;
+  rpc_.call(table->servers[server], std::move(call));
+}
+
+void Client::note_untold(TableView& table, const base::Status& status) {
+  if (status.ok()) return;
+  if (table.untold.ok()) table.untold = status;
+  if (untold_.ok()) untold_ = status;
+  table.has_untold = true;
+}
+
 base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
   const table::Spec& spec = op.request.table->spec;
   const base::PayloadRef& source = op.request.source;
@@ -190,19 +224,15 @@ void Client::settle(const OperationRef& op) {
     op->withdrawn.clear();
     table.index = op->index;
     complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
-    return change_over(op->change_id, op);
+    return change_over(op->change_id);
   }
-  if (!op->error.ok() && op->request.completion == nullptr) {
-    if (table.untold.ok()) table.untold = op->error;
-    if (untold_.ok()) untold_ = op->error;
-    table.has_untold = true;
-  }
+  if (op->request.completion == nullptr) note_untold(table, op->error);
   complete(op, op->error);
-  change_over(op->change_id, op);
+  change_over(op->change_id);
 }
 
 void Client::complete(const OperationRef& op, const base::Status& status) {
-  if (op->open == 0) op->request.in_flight.reset();
+  if (op->open == 0) in_flight_.fetch_sub(std::exchange(op->request.reserved, 0), std::memory_order_relaxed);
   if (op->has_timer) deadlines_.erase(op->timer);
   op->has_timer = false;
   if (op->request.completion == nullptr || std::exchange(op->told, true)) return;
@@ -227,7 +257,7 @@ void Client::revert_counts(Operation& op) {
     send_got(op);  // later calls carry counts that include it: for the others it was made
 }
 
-void Client::change_over(uint64_t id, const OperationRef&) {
+void Client::change_over(uint64_t id) {
   changes_over_[id - first_change_] = true;
   while (!changes_over_.empty() && changes_over_.front()) {
     changes_over_.pop_front();
@@ -342,7 +372,7 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
   if (op->counted) table.index = op->index;
   const std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
   complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
-  change_over(op->change_id, op);
+  change_over(op->change_id);
 }
 
 /// The caller gets its memory back and hears that the outcome is open; the change itself goes on.

@@ -1,6 +1,7 @@
 #pragma once
 // The workers' side of tables: cuts calls into messages, and puts the answers together.
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -26,6 +27,10 @@ class Client {
   void start(const cluster::View& view);
 
   void begin(Request request);
+  /// A fire-and-forget change that is one message: `frame` is a Change without counts, for server `server`. Gives back `reserved`.
+  void begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
+  /// Payload of asynchronous calls under way. Callers on any thread add to it, calls that are over are taken off.
+  std::atomic<uint64_t>& in_flight() { return in_flight_; }
   /// The caller stops waiting: its memory is free when this returns, and its completion has been called, with `code` and what
   /// became of the call. Unknown completions are ignored.
   void withdraw(const Completion* completion, mv_status code);
@@ -51,6 +56,7 @@ class Client {
   struct Operation;
   class Chunk;
   class Gather;
+  class SmallChange;
   class Round;
   using OperationRef = std::shared_ptr<Operation>;
   struct Fence {
@@ -71,7 +77,8 @@ class Client {
   void leave_behind(const OperationRef& op, mv_status code);
   void revert_counts(Operation& op);
   void send_got(const Operation& op);
-  void change_over(uint64_t id, const OperationRef& op);
+  void change_over(uint64_t id);
+  void note_untold(TableView& table, const base::Status& status);
   void pass_fences();
   std::string waiting_for(const Operation& op) const;
 
@@ -90,6 +97,7 @@ class Client {
   std::deque<bool> changes_over_;                ///< of first_change_ and those after it
   std::deque<Fence> fences_;
   base::Status untold_;
+  std::atomic<uint64_t> in_flight_{0};
 };
 
 }  // namespace mv::ps

@@ -50,7 +50,7 @@ struct Request {
   std::span<std::byte> destination;       ///< gets: the caller's memory
   base::Nanos deadline = base::kNever;
   CompletionRef completion;               ///< null for fire-and-forget
-  std::shared_ptr<void> in_flight;        ///< released when the call is over
+  uint64_t reserved = 0;                  ///< bytes of Client::in_flight() to give back when the call is over
 };
 
 }  // namespace mv::ps

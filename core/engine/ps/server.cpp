@@ -27,9 +27,15 @@ void Server::start(const cluster::View& view, base::Peer self) {
   servers_ = view.servers().size();
   index_ = static_cast<uint64_t>(std::max<int64_t>(0, view.server_id(self)));
   for (const cluster::Member* worker : view.workers()) {
+    worker_ids_.emplace(worker->peer, workers_.size());
     workers_.push_back(worker->peer);
     if (worker->state == cluster::State::kHere) active_.insert(worker->peer);
   }
+}
+
+int64_t Server::worker_id(base::Peer peer) const {
+  const auto found = worker_ids_.find(peer);
+  return found != worker_ids_.end() ? static_cast<int64_t>(found->second) : -1;
 }
 
 void Server::worker_finished(base::Peer worker) {
@@ -60,6 +66,7 @@ void Server::worker_joined(base::Peer worker) {
   const int64_t id = view_->worker_id(worker);
   if (id < 0) return;
   workers_[static_cast<size_t>(id)] = worker;
+  worker_ids_.emplace(worker, static_cast<size_t>(id));
   active_.insert(worker);
 }
 
@@ -245,7 +252,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   Held held{request.first(), request.count(), request.rows(), payload, staged, {}};
-  const int64_t worker = view_->worker_id(asked.client);
+  const int64_t worker = worker_id(asked.client);
   if (!counts_ || request.write() != wire::Write::Add || worker < 0) {
     apply(*table, request.write(), held);
     return rpc_.finish(asked);
@@ -282,7 +289,7 @@ void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
       std::memcpy(held.copy.bytes.data(), payload.data(), payload.size());
       held.payload = held.copy.bytes;
     }
-    return table->gate.data(static_cast<size_t>(view_->worker_id(asked.client)), asked);
+    return table->gate.data(static_cast<size_t>(worker_id(asked.client)), asked);
   }
 }
 
@@ -312,7 +319,7 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
     const auto* id = reinterpret_cast<const int64_t*>(payload.data());
     wanted.ids.assign(id, id + request.rows());
   }
-  const int64_t worker = view_->worker_id(asked.client);
+  const int64_t worker = worker_id(asked.client);
   if (!counts_ || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
   table->wanted.emplace(asked, std::move(wanted));
   table->gate.get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
@@ -334,12 +341,12 @@ void Server::got(const rpc::Asked& asked, const wire::Got& request) {
   Table* table = find(asked, request.table());
   if (table == nullptr) return;
   rpc_.finish(asked);
-  const int64_t worker = view_->worker_id(asked.client);
+  const int64_t worker = worker_id(asked.client);
   if (counts_ && worker >= 0) table->gate.got(static_cast<size_t>(worker), request.round());
 }
 
 void Server::on_cancel(const rpc::Asked& asked) {
-  const int64_t worker = view_->worker_id(asked.client);
+  const int64_t worker = worker_id(asked.client);
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
     const auto ready = table->ready.find(asked.client);

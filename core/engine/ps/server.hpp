@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/pool.hpp"
@@ -79,6 +80,7 @@ class Server {
   void get(const rpc::Asked& asked, const wire::Get& request, std::span<const std::byte> payload);
   void got(const rpc::Asked& asked, const wire::Got& request);
 
+  int64_t worker_id(base::Peer peer) const;
   Table* find(const rpc::Asked& asked, uint32_t number);
   base::Status check_range(const Table& table, uint64_t first, uint64_t count, uint64_t rows) const;
   base::Status check_rows(const Table& table, std::span<const std::byte> ids, uint64_t rows) const;
@@ -92,6 +94,7 @@ class Server {
   const cluster::View* view_ = nullptr;
   std::vector<base::Peer> workers_;        ///< by worker id
   std::set<base::Peer> active_;
+  std::unordered_map<base::Peer, size_t> worker_ids_;
   bool counts_ = false;                    ///< sync mode with more than one worker: adds and gets pass the gates
   uint64_t servers_ = 0, index_ = 0;       ///< how many there are, and which this is
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed

@@ -34,7 +34,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
       return send_progress(client, stream, UINT64_MAX);
     case wire::Body::Cancel: {
       const Asked target{client, message.body_as_Cancel()->target()};
-      if (stream.running.contains(target.seq)) service_.on_cancel(target);
+      if (find_running(stream, target.seq) != nullptr) service_.on_cancel(target);
       return;
     }
     case wire::Body::Data:
@@ -53,8 +53,8 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
 base::SinkRef Server::on_header(base::Peer client, const wire::Message& message, size_t bytes) {
   Stream& stream = streams_[client];
   if (message.body_type() == wire::Body::Data) {
-    const auto running = stream.running.find(message.body_as_Data()->target());
-    const bool expected = running != stream.running.end() && running->second.granted && !running->second.data_here;
+    const Running* running = find_running(stream, message.body_as_Data()->target());
+    const bool expected = running != nullptr && running->granted && !running->data_here;
     return expected ? service_.place(message, bytes) : base::Sink::nowhere();
   }
   // Large and early, or a repetition: not worth the memory. A Get's payload is needed for its repetition.
@@ -66,8 +66,10 @@ base::SinkRef Server::on_header(base::Peer client, const wire::Message& message,
 void Server::start(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
                    const base::SinkRef& staged) {
   const Seq seq = stream.next++;
-  stream.running.emplace(seq, Running{message.body_type() == wire::Body::Get});
+  stream.starting = seq;
+  stream.start_state = {message.body_type() == wire::Body::Get};
   service_.on_request({client, seq}, message, payload, staged);
+  if (std::exchange(stream.starting, 0) == seq) stream.running.emplace(seq, stream.start_state);
 }
 
 void Server::start_early(base::Peer client) {
@@ -95,11 +97,10 @@ void Server::stash(base::Peer client, Stream& stream, const wire::Message& messa
 
 void Server::repeat(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
   const Seq seq = message.seq();
-  if (stream.running.contains(seq)) return;
+  if (find_running(stream, seq) != nullptr) return;
   if (const auto kept = stream.kept.find(seq); kept != stream.kept.end()) return send(client, stream, seq, kept->second.frame);
   if (message.body_type() == wire::Body::Get) {
-    stream.finished.erase(seq);
-    stream.running.emplace(seq, Running{true});
+    stream.running.emplace(seq, Running{true});  // that it was finished stays true: done does not step back
     return service_.on_request({client, seq}, message, payload, nullptr);
   }
   base::Frame frame = builder_.answer({});
@@ -109,10 +110,10 @@ void Server::repeat(base::Peer client, Stream& stream, const wire::Message& mess
 void Server::on_data(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
                      const base::SinkRef& staged) {
   const Seq seq = message.body_as_Data()->target();
-  const auto running = stream.running.find(seq);
-  if (running == stream.running.end() || !running->second.granted || running->second.data_here) return;
+  Running* running = find_running(stream, seq);
+  if (running == nullptr || !running->granted || running->data_here) return;
   if (staged != nullptr && staged->discards()) return;
-  running->second.data_here = true;
+  running->data_here = true;
   service_.on_data({client, seq}, payload, staged);
 }
 
@@ -121,6 +122,16 @@ void Server::acknowledged(Stream& stream, Seq done) {
     if (stream.kept.begin()->second.holds_done) stream.finished.insert(stream.kept.begin()->first);
     stream.kept.erase(stream.kept.begin());
   }
+}
+
+void Server::mark_finished(base::Peer client, Stream& stream, Seq seq) {
+  if (seq != stream.done + 1 || !stream.finished.empty()) {
+    stream.finished.insert(seq);
+    return advance(client, stream);
+  }
+  stream.done = seq;
+  stream.owes_ack = true;
+  if (!std::exchange(stream.dirty, true)) dirty_.push_back(client);
 }
 
 void Server::advance(base::Peer client, Stream& stream) {
@@ -134,14 +145,25 @@ void Server::advance(base::Peer client, Stream& stream) {
   if (!std::exchange(stream.dirty, true)) dirty_.push_back(client);
 }
 
+Server::Running* Server::find_running(Stream& stream, Seq seq) {
+  if (seq == 0) return nullptr;
+  if (stream.starting == seq) return &stream.start_state;
+  const auto entry = stream.running.find(seq);
+  return entry != stream.running.end() ? &entry->second : nullptr;
+}
+
 Server::Stream* Server::take_running(const Asked& asked, Running* running) {
   const auto found = streams_.find(asked.client);
   if (found == streams_.end()) return nullptr;
-  const auto entry = found->second.running.find(asked.seq);
-  if (entry == found->second.running.end()) return nullptr;
-  if (running != nullptr) *running = entry->second;
-  found->second.running.erase(entry);
-  return &found->second;
+  Stream& stream = found->second;
+  const Running* entry = find_running(stream, asked.seq);
+  if (entry == nullptr) return nullptr;
+  if (running != nullptr) *running = *entry;
+  if (stream.starting == asked.seq)
+    stream.starting = 0;
+  else
+    stream.running.erase(asked.seq);
+  return &stream;
 }
 
 void Server::send(base::Peer client, Stream& stream, Seq seq, base::Frame& frame) {
@@ -154,8 +176,7 @@ void Server::answer(const Asked& asked, base::Frame frame) {
   Running running;
   Stream* stream = take_running(asked, &running);
   if (stream == nullptr) return;
-  stream->finished.insert(asked.seq);
-  advance(asked.client, *stream);
+  mark_finished(asked.client, *stream, asked.seq);
   send(asked.client, *stream, asked.seq, frame);
   if (!running.is_get) stream->kept.emplace(asked.seq, Kept{std::move(frame)});
 }
@@ -163,8 +184,7 @@ void Server::answer(const Asked& asked, base::Frame frame) {
 void Server::finish(const Asked& asked) {
   Stream* stream = take_running(asked);
   if (stream == nullptr) return;
-  stream->finished.insert(asked.seq);
-  advance(asked.client, *stream);
+  mark_finished(asked.client, *stream, asked.seq);
   if (asked.seq <= stream->done) return;
   base::Frame frame = builder_.answer({});  // an earlier request is still running: don't let this one wait for it
   send(asked.client, *stream, asked.seq, frame);
@@ -180,8 +200,8 @@ void Server::fail(const Asked& asked, const base::Status& why) {
 void Server::grant(const Asked& asked) {
   const auto found = streams_.find(asked.client);
   if (found == streams_.end()) return;
-  const auto running = found->second.running.find(asked.seq);
-  if (running == found->second.running.end() || std::exchange(running->second.granted, true)) return;
+  Running* running = find_running(found->second, asked.seq);
+  if (running == nullptr || std::exchange(running->granted, true)) return;
   send_grant(asked.client, found->second, asked.seq);
 }
 

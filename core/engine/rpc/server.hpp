@@ -51,7 +51,9 @@ class Server {
   struct Stream {
     Seq next = 1;                        ///< the next number to start
     Seq done = 0;                        ///< all up to here are finished and fine, or their error was acknowledged
-    std::map<Seq, Running> running;      ///< started, not answered
+    Seq starting = 0;                    ///< being started right now; most changes are finished before on_request() returns
+    Running start_state;
+    std::map<Seq, Running> running;      ///< started, not answered, and not `starting`
     std::set<Seq> finished;              ///< fine, but beyond done
     std::map<Seq, Kept> kept;            ///< answers that the client has not acknowledged
     std::map<Seq, Early> early;          ///< arrived before their predecessors (links that reorder)
@@ -69,10 +71,12 @@ class Server {
   void on_data(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
                const base::SinkRef& staged);
   void acknowledged(Stream& stream, Seq done);
+  void mark_finished(base::Peer client, Stream& stream, Seq seq);
   void advance(base::Peer client, Stream& stream);
   void send(base::Peer client, Stream& stream, Seq seq, base::Frame& frame);
   void send_grant(base::Peer client, Stream& stream, Seq seq);
   void send_progress(base::Peer client, Stream& stream, Seq through);
+  Running* find_running(Stream& stream, Seq seq);
   Stream* take_running(const Asked& asked, Running* running = nullptr);
 
   base::Link& link_;

@@ -236,3 +236,21 @@ def test_the_launcher_names_the_server_that_died(start, number):
     status, _, err = job.finish()
     assert status == 128 + number
     assert err.splitlines()[-1] == f"polyverso run: server 0 (pid {pid}, rank 2) was killed by {number.name}"
+
+
+def test_a_run_that_was_suspended_longer_than_the_heartbeat_limit_goes_on(start):
+    script = """
+import time, polyverso as pv
+node = pv.init(); table = node.array(100, name="t"); print("up", flush=True)
+begun = time.monotonic()
+while time.monotonic() - begun < 3: table.add([1] * 100); time.sleep(0.01)
+node.barrier(); print("done", flush=True); node.shutdown()
+"""
+    job = start("run", "-n", "2", "--servers", "1", "--set", "heartbeat_timeout_ms=1000", "--", "python3", "-c", script)
+    for _ in range(2):
+        job.read_until("up")
+    job.process.send_signal(signal.SIGTSTP)
+    time.sleep(2)
+    job.process.send_signal(signal.SIGCONT)
+    status, out, err = job.finish()
+    assert (status, sorted(out.splitlines()), err) == (0, ["[w0] done", "[w1] done"], "")

@@ -294,10 +294,12 @@ void Loop::hand_on() {
 }
 
 void Loop::wake_waiters() {
+  const bool off_the_loop = !driven_by_me();
   // A read-modify-write, so that either it follows the waiter's own and sees it, or the waiter sees what was done before.
-  if (waiting_.fetch_add(0, std::memory_order_acq_rel) == 0) return;
+  if (waiting_.fetch_add(0, std::memory_order_acq_rel) == 0 && !off_the_loop) return;
   Lock lock(mutex_);
   wake_line(/*all=*/false);
+  if (off_the_loop && baton_ == Baton::kCaller && std::exchange(asleep_, false)) uv_async_send(&wake_up_);
 }
 
 /// Wakes those in line who are done. They leave the line here, so that the background thread steps back at once.

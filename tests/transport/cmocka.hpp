@@ -1,0 +1,22 @@
+#pragma once
+// CMocka, from C++.
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+}
+
+// Functions of ours have these names.
+#undef fail
+#undef fail_msg
+/// Fails the test, with a printf-like message.
+#define fail_test(...)                  \
+  do {                                  \
+    print_error("ERROR: " __VA_ARGS__); \
+    print_error("\n");                  \
+    _fail(__FILE__, __LINE__);          \
+  } while (0)

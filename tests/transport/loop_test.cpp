@@ -1,0 +1,352 @@
+// io/loop: posts, the timer, and the baton between the background thread and callers that wait.
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "io/loop/handles.hpp"
+#include "io/loop/loop.hpp"
+
+#include "cmocka.hpp"
+
+namespace {
+
+using namespace mv::io;
+using namespace std::chrono_literals;
+using mv::base::kNever;
+using mv::base::Nanos;
+
+constexpr Nanos kPatience = 20s;
+
+struct StartedLoop {
+  StartedLoop() {
+    if (!it.start().ok()) abort();
+  }
+  ~StartedLoop() { it.stop(); }
+  Driven wait(const std::function<bool()>& done, Task first = {}, Nanos limit = kPatience) {
+    return it.drive_until(done, it.now() + limit, std::move(first));
+  }
+  void post(Task task) { it.post(std::move(task)); }
+  Nanos now() const { return it.now(); }
+  Loop it;
+};
+
+/// Echoes through the kernel: what is asked comes back as an event on the loop, as an answer from a socket would.
+class Echo {
+ public:
+  explicit Echo(Loop& loop) : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    poll_ = Poll::make(loop, fd_, [this](int) {
+      eventfd_t count;
+      if (eventfd_read(fd_, &count) == 0) answered += count;
+    });
+    poll_->watch(UV_READABLE);
+  }
+  ~Echo() {
+    poll_.reset();
+    close(fd_);
+  }
+  void ask() { eventfd_write(fd_, 1); }
+  std::atomic<uint64_t> answered{0};
+
+ private:
+  const int fd_;
+  std::unique_ptr<Poll> poll_;
+};
+
+void a_task_holds_small_and_large_captures(void**) {
+  struct Counted {
+    explicit Counted(int* n) : n(n) { ++*n; }
+    Counted(Counted&& other) noexcept : n(std::exchange(other.n, nullptr)) {}
+    Counted(const Counted&) = delete;
+    ~Counted() {
+      if (n != nullptr) --*n;
+    }
+    int* n;
+  };
+  int alive = 0, ran = 0;
+  std::array<char, 500> large{};
+  {
+    Task small([c = Counted(&alive), &ran] { ran += 1; });
+    Task big([c = Counted(&alive), large, &ran] { ran += 10 + large[0]; });
+    Task moved = std::move(small);
+    assert_false(static_cast<bool>(small));
+    moved();
+    big();
+    big = std::move(moved);
+    big();
+    assert_int_equal(alive, 1);
+  }
+  assert_int_equal(ran, 12);
+  assert_int_equal(alive, 0);
+}
+
+void posts_of_each_thread_run_in_their_order(void**) {
+  StartedLoop loop;
+  constexpr int kThreads = 4, kPosts = 20000;
+  std::array<int, kThreads> last{};
+  std::atomic<int> ran{0}, disorder{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 1; i <= kPosts; ++i) {
+        loop.post([&, t, i] {
+          if (last[t] != i - 1) ++disorder;
+          last[t] = i;
+          ++ran;
+        });
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  assert_int_equal(loop.wait([&] { return ran == kThreads * kPosts; }), Driven::kDone);
+  assert_int_equal(disorder, 0);
+}
+
+void a_post_never_waits_for_the_background_threads_rest(void**) {
+  StartedLoop loop;
+  Echo* echo = nullptr;
+  std::atomic<bool> ready{false};
+  loop.wait([&] { return ready.load(); },
+            [&] {
+              echo = new Echo(loop.it);
+              ready = true;
+            });
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t before = echo->answered;
+    loop.wait([&] { return echo->answered > before; }, [&] { echo->ask(); });  // the loop is hot now: nobody drives
+    std::atomic<bool> ran{false};
+    loop.post([&] { ran = true; });
+    const Nanos posted = loop.now();
+    while (!ran && loop.now() < posted + kPatience) std::this_thread::yield();
+    assert_true(ran);
+    const uint64_t again = echo->answered;
+    echo->ask();  // an event without a post, with nobody driving
+    while (echo->answered == again && loop.now() < posted + kPatience) std::this_thread::yield();
+    assert_true(echo->answered > again);
+  }
+  ready = false;
+  loop.wait([&] { return ready.load(); },
+            [&] {
+              delete echo;
+              ready = true;
+            });
+}
+
+void callers_share_the_baton(void**) {
+  StartedLoop loop;
+  constexpr int kThreads = 4, kCalls = 1500;
+  std::unique_ptr<Echo> echo;
+  std::atomic<bool> ready{false};
+  loop.wait([&] { return ready.load(); },
+            [&] {
+              echo = std::make_unique<Echo>(loop.it);
+              ready = true;
+            });
+  std::atomic<int> failed{0}, overlaps{0}, inside{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kCalls; ++i) {
+        std::atomic<uint64_t> seen{0};
+        const auto ask = [&] {
+          if (++inside != 1 || !loop.it.driven_by_me()) ++overlaps;
+          seen = echo->answered + 1;
+          echo->ask();
+          --inside;
+        };
+        const auto answered = [&] { return seen != 0 && echo->answered >= seen; };
+        if (loop.wait(answered, ask) != Driven::kDone) ++failed;
+        if (t == 0 && i % 50 == 0)
+          std::this_thread::sleep_for(1ms);  // let the background thread take over now and then
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  assert_int_equal(failed, 0);
+  assert_int_equal(overlaps, 0);
+  ready = false;
+  loop.wait([&] { return ready.load(); },
+            [&] {
+              echo.reset();
+              ready = true;
+            });
+}
+
+void a_wait_ends_at_its_deadline(void**) {
+  StartedLoop loop;
+  const Nanos begun = loop.now();
+  assert_int_equal(loop.wait([] { return false; }, {}, 30ms), Driven::kTimeout);
+  assert_true(loop.now() - begun >= 30ms);
+  std::atomic<bool> release{false};
+  std::thread other([&] { loop.wait([&] { return release.load(); }); });
+  std::this_thread::sleep_for(10ms);
+  assert_int_equal(loop.wait([] { return false; }, {}, 30ms), Driven::kTimeout);  // in line, behind the other
+  loop.post([&] { release = true; });
+  other.join();
+}
+
+void what_is_done_off_the_loop_wakes_with_wake_waiters(void**) {
+  StartedLoop loop;
+  std::atomic<bool> first{false}, second{false};
+  std::thread one([&] { assert_int_equal(loop.wait([&] { return first.load(); }), Driven::kDone); });
+  std::thread two([&] { assert_int_equal(loop.wait([&] { return second.load(); }), Driven::kDone); });
+  std::this_thread::sleep_for(20ms);
+  first = second = true;  // one of them drives, the other waits in line
+  loop.it.wake_waiters();
+  one.join();
+  two.join();
+}
+
+std::atomic<int> signals_seen{0};
+void count_signal(int) { ++signals_seen; }
+
+/// A signal to `thread` every now and then until `enough`.
+void pester(pthread_t thread, const std::atomic<bool>& enough) {
+  while (!enough) {
+    pthread_kill(thread, SIGUSR1);
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+void a_signal_interrupts_a_wait(void**) {
+  struct sigaction action {};
+  action.sa_handler = count_signal;
+  action.sa_flags = SA_RESTART;  // as signal(2) sets it: poll(2) is interrupted all the same
+  sigaction(SIGUSR1, &action, nullptr);
+  StartedLoop loop;
+  for (const bool in_line : {false, true}) {
+    std::atomic<bool> release{false}, enough{false}, other_waits{!in_line};
+    std::thread other;
+    if (in_line) {
+      other = std::thread([&] { loop.wait([&] { return release.load(); }, [&] { other_waits = true; }); });
+      while (!other_waits) std::this_thread::yield();
+    }
+    const int before = signals_seen;
+    std::thread sender(pester, pthread_self(), std::cref(enough));
+    const Driven how = loop.wait([] { return false; });
+    enough = true;
+    sender.join();
+    assert_int_equal(how, Driven::kInterrupted);
+    assert_true(signals_seen > before);
+    loop.post([&] { release = true; });
+    if (other.joinable()) other.join();
+  }
+}
+
+void a_signal_just_before_a_wait_is_kept_for_it(void**) {
+  StartedLoop loop;
+  std::atomic<bool> raised{false};
+  // Raised while this thread drives, between two sleeps: held back, and delivered by the next one.
+  const pthread_t me = pthread_self();
+  const Driven how = loop.wait([] { return false; },
+                               [&] {
+                                 if (!raised.exchange(true)) pthread_kill(me, SIGUSR1);
+                               });
+  assert_int_equal(how, Driven::kInterrupted);
+}
+
+void no_handler_runs_on_the_background_thread(void**) {
+  StartedLoop loop;
+  std::atomic<bool> checked{false}, blocked{false};
+  loop.post([&] {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    blocked = sigismember(&mask, SIGINT) == 1 && sigismember(&mask, SIGUSR1) == 1;
+    checked = true;
+  });
+  while (!checked) std::this_thread::yield();
+  assert_true(blocked);
+}
+
+void the_timer_runs_once_when_due(void**) {
+  StartedLoop loop;
+  std::atomic<int> ran{0}, replaced{0};
+  Nanos due{}, at{};
+  loop.wait([&] { return ran == 1; },
+            [&] {
+              loop.it.set_timer(loop.now() + 5ms, [&] { ++replaced; });
+              due = loop.now() + 30ms;
+              loop.it.set_timer(due, [&] {
+                at = loop.now();
+                ++ran;
+              });
+            });
+  assert_true(at >= due);
+  assert_int_equal(replaced, 0);
+  std::atomic<bool> armed{false};
+  loop.wait([&] { return armed.load(); },
+            [&] {
+              loop.it.set_timer(loop.now() + 5ms, [&] { ++replaced; });
+              loop.it.set_timer(kNever, {});
+              armed = true;
+            });
+  std::this_thread::sleep_for(20ms);
+  assert_int_equal(replaced, 0);
+  // While nobody calls, the background thread keeps the time.
+  loop.post([&] { loop.it.set_timer(loop.now() + 5ms, [&] { ++ran; }); });
+  const Nanos begun = loop.now();
+  while (ran < 2 && loop.now() < begun + kPatience) std::this_thread::yield();
+  assert_int_equal(ran, 2);
+}
+
+void tasks_that_have_not_run_are_dropped_at_the_end(void**) {
+  auto token = std::make_shared<int>(0);
+  {
+    Loop loop;
+    for (int i = 0; i < 10; ++i) loop.post([token] { ++*token; });
+    loop.stop();
+    loop.post([token] { ++*token; });
+  }
+  assert_int_equal(*token, 0);
+  assert_int_equal(token.use_count(), 1);
+}
+
+void a_loop_needs_no_thread_of_its_own(void**) {
+  Loop loop;
+  std::atomic<int> ran{0};
+  loop.post([&] { ++ran; });
+  assert_int_equal(loop.drive_until([&] { return ran == 2; }, loop.now() + kPatience, [&] { ++ran; }), Driven::kDone);
+}
+
+void a_forked_child_closes_what_it_inherited(void**) {
+  Descriptors descriptors;
+  std::vector<int> fds;
+  for (int i = 0; i < 150; ++i) {
+    fds.push_back(eventfd(0, EFD_CLOEXEC));
+    descriptors.add(fds.back());
+  }
+  const int kept = fds[70];
+  descriptors.remove(kept);
+  descriptors.close_all();
+  for (int fd : fds) assert_int_equal(fcntl(fd, F_GETFD) == -1, fd != kept);
+  close(kept);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_task_holds_small_and_large_captures),
+      cmocka_unit_test(posts_of_each_thread_run_in_their_order),
+      cmocka_unit_test(a_post_never_waits_for_the_background_threads_rest),
+      cmocka_unit_test(callers_share_the_baton),
+      cmocka_unit_test(a_wait_ends_at_its_deadline),
+      cmocka_unit_test(what_is_done_off_the_loop_wakes_with_wake_waiters),
+      cmocka_unit_test(a_signal_interrupts_a_wait),
+      cmocka_unit_test(a_signal_just_before_a_wait_is_kept_for_it),
+      cmocka_unit_test(no_handler_runs_on_the_background_thread),
+      cmocka_unit_test(the_timer_runs_once_when_due),
+      cmocka_unit_test(tasks_that_have_not_run_are_dropped_at_the_end),
+      cmocka_unit_test(a_loop_needs_no_thread_of_its_own),
+      cmocka_unit_test(a_forked_child_closes_what_it_inherited),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

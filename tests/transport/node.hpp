@@ -1,0 +1,118 @@
+#pragma once
+// A node that only has a road: sends numbered messages with recognisable payloads, records what it hears, and checks on the way
+// that the road keeps the promises of base/link.hpp.
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "io/inproc/inproc.hpp"
+#include "io/loop/loop.hpp"
+#include "io/tcp/tcp.hpp"
+
+namespace mv::test {
+
+using base::Nanos;
+using base::Peer;
+using namespace std::chrono_literals;
+
+enum class Kind { kTcp, kInproc, kFaulty };
+
+/// Longer than anything takes that works, also under sanitizers on a busy machine.
+inline constexpr Nanos kPatience = 20s;
+
+/// A payload whose every byte depends on the message's number and its place.
+std::vector<std::byte> pattern(uint64_t seq, size_t bytes);
+
+struct Heard {
+  Peer from;
+  uint64_t seq;
+  size_t bytes;
+  bool intact;    // equals pattern(seq, bytes); false if discarded
+  bool streamed;  // through on_header() and on_payload()
+};
+struct Ended {
+  Peer peer;            // or
+  std::string address;  // of a dial
+  mv_status code;
+  std::string text;
+  Nanos at;
+};
+/// All that a node has heard.
+struct Record {
+  std::vector<std::pair<Peer, std::string>> connected;
+  std::vector<Ended> lost, dial_failed;
+  std::vector<Heard> messages;
+  std::vector<std::string> violations;  // of LinkEvents' promises
+
+  size_t connections_of(Peer peer) const;
+  bool has_lost(Peer peer) const;
+  size_t messages_of(Peer peer) const;
+};
+
+class Node final : private base::LinkEvents {
+ public:
+  /// `options.self` is this node's incarnation.
+  Node(Kind kind, const io::TcpOptions& options);
+  /// Without a goodbye, like a process that is killed.
+  ~Node();
+
+  Peer self() const { return self_; }
+  io::Loop& loop() { return loop_; }
+  io::Road& road() { return *road_; }
+
+  /// Listens at a free address and gives it; or at `address`.
+  std::string listen();
+  base::Result<std::string> listen(const std::string& address);
+  void dial(const std::string& address);
+  void send(Peer to, uint64_t seq, base::PayloadRef payload);
+  void send(Peer to, uint64_t seq, size_t bytes);
+  void close(Peer peer);
+  void cut(Peer peer);
+  /// Goodbye to all; true once done.
+  bool stop();
+
+  /// Runs on the node's loop and waits for it.
+  void run(const std::function<void()>& fn);
+  /// Waits until `holds` of what has been heard.
+  bool wait(const std::function<bool(const Record&)>& holds, Nanos limit = kPatience);
+  Record record();
+  /// Decides where a streamed payload goes; on the loop. Default: memory of the node's own, checked at the end.
+  std::function<base::SinkRef(uint64_t seq, size_t bytes)> sink_for;
+
+ private:
+  void on_connected(Peer peer, const std::string& address) override;
+  void on_dial_failed(const std::string& address, const base::Status& why) override;
+  void on_lost(Peer peer, const base::Status& why) override;
+  void on_message(Peer from, const wire::Message& message, std::span<const std::byte> payload) override;
+  base::SinkRef on_header(Peer from, const wire::Message& message, size_t bytes) override;
+  void on_payload(Peer from, const wire::Message& message, base::Sink& sink) override;
+
+  void note(const std::function<void(Record&)>& what);
+  void check(bool holds, const char* promise);
+  void check_from(Peer from);
+
+  const Kind kind_;
+  const Peer self_;
+  io::Loop loop_;
+  std::unique_ptr<io::Road> road_;
+  bool in_a_call_ = false;  // of the road: on the loop
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Record record_;
+  std::map<Peer, std::pair<uint64_t, size_t>> streaming_;  // seq, bytes
+};
+
+/// Two nodes that are connected, `b` having dialed `a`.
+struct Pair {
+  explicit Pair(Kind kind, io::TcpOptions options = {});
+  Pair(Kind kind, io::TcpOptions options, Peer a_self, Peer b_self);
+  std::unique_ptr<Node> a, b;
+  std::string address;  // of a
+  bool connected = false;
+};
+
+}  // namespace mv::test

@@ -1,0 +1,62 @@
+#include "stranger.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace mv::test {
+
+Stranger::Stranger(const std::string& address) {
+  const auto endpoints = io::resolve(io::parse_address(address).value(), true, false).value();
+  fd_ = io::Fd(socket(endpoints[0].storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(fd_.get(), endpoints[0].get(), endpoints[0].length) != 0) fd_.reset();
+}
+
+bool Stranger::send(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+bool Stranger::send(const std::string& text) { return send(std::as_bytes(std::span(text))); }
+
+bool Stranger::introduce(base::Peer self, const std::string& secret) {
+  wire::Introduction introduction;
+  introduction.incarnation = self;
+  wire::Handshake::Nonce nonce{};
+  nonce[0] = static_cast<std::byte>(self);
+  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, secret, nonce);
+  for (;;) {
+    if (!send(handshake.output())) return false;
+    handshake.output().clear();
+    if (handshake.state() == wire::Handshake::State::kDone) return true;
+    if (handshake.state() == wire::Handshake::State::kFailed) return false;
+    if (handshake.state() == wire::Handshake::State::kDeciding) {
+      handshake.accept();
+      continue;
+    }
+    std::array<std::byte, 256> buffer;
+    const ssize_t got = recv(fd_.get(), buffer.data(), std::min(buffer.size(), handshake.wants()), 0);
+    if (got <= 0) return false;
+    handshake.feed(std::span(buffer).first(static_cast<size_t>(got)));
+  }
+}
+
+std::optional<std::vector<std::byte>> Stranger::read_to_end(int limit_ms) {
+  std::vector<std::byte> all;
+  for (;;) {
+    pollfd watched{fd_.get(), POLLIN, 0};
+    if (poll(&watched, 1, limit_ms) <= 0) return std::nullopt;
+    std::array<std::byte, 4096> buffer;
+    const ssize_t got = recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    if (got <= 0) return all;
+    all.insert(all.end(), buffer.begin(), buffer.begin() + got);
+  }
+}
+
+}  // namespace mv::test

@@ -1,0 +1,279 @@
+// io/tcp: who is let in, who is not, and that neither costs anybody else anything.
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "node.hpp"
+#include "stranger.hpp"
+#include "wire/frame.hpp"
+
+#include "cmocka.hpp"
+
+namespace {
+
+using namespace mv::test;
+namespace io = mv::io;
+namespace wire = mv::wire;
+
+io::TcpOptions options_of(Peer self, const std::string& secret = "") {
+  io::TcpOptions options;
+  options.self = self;
+  options.secret = secret;
+  return options;
+}
+
+void assert_no_violations(Node& node) {
+  for (const std::string& violation : node.record().violations) fail_test("broken promise: %s", violation.c_str());
+}
+
+/// That `node`, listening at `address`, still takes in an honest peer.
+void assert_still_welcoming(Node& node, const std::string& address, const std::string& secret = "") {
+  static Peer next = 10'000;
+  Node friendly(Kind::kTcp, options_of(++next, secret));
+  friendly.dial(address);
+  assert_true(friendly.wait([&](const Record& record) { return record.connections_of(node.self()) == 1; }));
+  friendly.send(node.self(), 1, 10);
+  assert_true(node.wait([&](const Record& record) { return record.messages_of(friendly.self()) == 1; }));
+  assert_true(friendly.stop());
+}
+
+Ended failed_dial(Node& node, const std::string& address) {
+  node.dial(address);
+  assert_true(node.wait([](const Record& record) { return record.dial_failed.size() == 1; }));
+  assert_int_equal(node.record().connected.size(), 0);
+  return node.record().dial_failed[0];
+}
+
+void another_secret_is_refused_with_a_hint(void**) {
+  Node node(Kind::kTcp, options_of(1, "right"));
+  const std::string address = node.listen();
+  for (const char* secret : {"wrong", ""}) {
+    Node other(Kind::kTcp, options_of(2, secret));
+    const Ended failed = failed_dial(other, address);
+    assert_int_equal(failed.code, MV_EAUTH);
+    assert_non_null(strstr(failed.text.c_str(), address.c_str()));
+    assert_non_null(strstr(failed.text.c_str(), "POLYVERSO_SECRET"));
+  }
+  assert_still_welcoming(node, address, "right");
+  assert_int_equal(node.record().connections_of(2), 0);
+  assert_no_violations(node);
+}
+
+void another_version_is_refused_with_a_hint(void**) {
+  Node node(Kind::kTcp, options_of(1));
+  const std::string address = node.listen();
+  io::TcpOptions options = options_of(2);
+  options.version_min = options.version_max = 77;
+  Node other(Kind::kTcp, options);
+  const Ended failed = failed_dial(other, address);
+  assert_int_equal(failed.code, MV_EVERSION);
+  assert_non_null(strstr(failed.text.c_str(), address.c_str()));
+  assert_non_null(strstr(failed.text.c_str(), "77"));
+  assert_still_welcoming(node, address);
+}
+
+void a_dial_to_oneself_fails(void**) {
+  Node node(Kind::kTcp, options_of(1));
+  const std::string address = node.listen();
+  assert_int_equal(failed_dial(node, address).code, MV_EUNREACHABLE);
+  assert_no_violations(node);
+}
+
+void a_dial_to_another_protocol_says_so(void**) {
+  const auto endpoint = io::resolve({"127.0.0.1", "0"}, true, true).value()[0];
+  auto listening = io::listen_on(endpoint);
+  const std::string address = io::to_text(io::host_port(io::local_endpoint(listening.value().get())));
+  std::thread server([&] {
+    int fd = -1;
+    while (fd < 0) fd = accept(listening.value().get(), nullptr, nullptr);
+    const char* answer = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    (void)!write(fd, answer, strlen(answer));
+    close(fd);
+  });
+  Node node(Kind::kTcp, options_of(1));
+  const Ended failed = failed_dial(node, address);
+  server.join();
+  assert_int_equal(failed.code, MV_EPROTOCOL);
+  assert_non_null(strstr(failed.text.c_str(), address.c_str()));
+}
+
+void a_dial_to_a_silent_listener_ends(void**) {
+  const auto endpoint = io::resolve({"127.0.0.1", "0"}, true, true).value()[0];
+  auto listening = io::listen_on(endpoint);
+  io::TcpOptions options = options_of(1);
+  options.hello_timeout = 200ms;
+  Node node(Kind::kTcp, options);
+  const Ended failed = failed_dial(node, io::to_text(io::host_port(io::local_endpoint(listening.value().get()))));
+  assert_int_equal(failed.code, MV_EUNREACHABLE);
+  assert_non_null(strstr(failed.text.c_str(), "0.2 s"));
+}
+
+void names_are_looked_up(void**) {
+  Node node(Kind::kTcp, options_of(1)), other(Kind::kTcp, options_of(2));
+  const std::string address = node.listen();
+  const std::string by_name = "localhost" + address.substr(address.rfind(':'));
+  other.dial(by_name);
+  assert_true(other.wait([](const Record& record) { return record.connections_of(1) == 1; }));
+  assert_string_equal(other.record().connected[0].second.c_str(), by_name.c_str());
+  Node third(Kind::kTcp, options_of(3));
+  assert_int_equal(failed_dial(third, "no-such-host.invalid:1").code, MV_EUNREACHABLE);
+}
+
+void ipv6_works_where_there_is_any(void**) {
+  Node node(Kind::kTcp, options_of(1)), other(Kind::kTcp, options_of(2));
+  const auto bound = node.listen("[::1]:0");
+  if (!bound.ok()) skip();
+  assert_int_equal(bound.value().rfind("[::1]:", 0), 0);
+  other.dial(bound.value());
+  assert_true(other.wait([](const Record& record) { return record.connections_of(1) == 1; }));
+}
+
+void a_socket_that_listens_already_is_adopted(void**) {
+  const auto endpoint = io::resolve({"127.0.0.1", "0"}, true, true).value()[0];
+  auto listening = io::listen_on(endpoint);
+  const std::string expected = io::to_text(io::host_port(io::local_endpoint(listening.value().get())));
+  Node node(Kind::kTcp, options_of(1));
+  mv::base::Result<std::string> adopted = std::string();
+  node.run([&] { adopted = node.road().adopt(listening.value().release()); });
+  assert_true(adopted.ok());
+  assert_string_equal(adopted.value().c_str(), expected.c_str());
+  assert_still_welcoming(node, expected);
+  node.run([&] { adopted = node.road().adopt(dup(STDERR_FILENO)); });
+  assert_int_equal(adopted.status().code(), MV_EINVAL);
+}
+
+void listening_beyond_this_machine_needs_a_secret(void**) {
+  Node open(Kind::kTcp, options_of(1)), shut(Kind::kTcp, options_of(2, "secret"));
+  const auto refused = open.listen("0.0.0.0:0");
+  assert_int_equal(refused.status().code(), MV_EINVAL);
+  assert_non_null(strstr(refused.status().text().c_str(), "secret"));
+  const auto bound = shut.listen("0.0.0.0:0");
+  assert_true(bound.ok());
+  // Who is reached under its wildcard address is known by the one it came from.
+  Node other(Kind::kTcp, options_of(3, "secret"));
+  const auto others = other.listen("0.0.0.0:0").value();
+  other.dial("127.0.0.1" + bound.value().substr(bound.value().rfind(':')));
+  assert_true(shut.wait([](const Record& record) { return record.connections_of(3) == 1; }));
+  const std::string expected = "127.0.0.1" + others.substr(others.rfind(':'));
+  assert_string_equal(shut.record().connected[0].second.c_str(), expected.c_str());
+}
+
+void port_scans_are_turned_away_in_silence(void**) {
+  Node node(Kind::kTcp, options_of(1));
+  const std::string address = node.listen();
+  for (int i = 0; i < 20; ++i) {
+    Stranger silent(address);
+    Stranger http(address);
+    assert_true(http.send("GET / HTTP/1.0\r\n\r\n"));
+    const auto answer = http.read_to_end();
+    assert_true(answer.has_value());
+    assert_int_equal(answer->size(), 0);
+    Stranger zeros(address);
+    zeros.send(std::string(70'000, '\0'));
+    assert_true(zeros.read_to_end().has_value());
+  }
+  assert_still_welcoming(node, address);
+  const Record record = node.record();
+  assert_int_equal(record.connected.size(), 1);
+  assert_int_equal(record.dial_failed.size(), 0);
+  assert_no_violations(node);
+}
+
+void silence_is_not_waited_for_long(void**) {
+  io::TcpOptions options = options_of(1);
+  options.hello_timeout = 200ms;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  Stranger silent(address), halting(address);
+  halting.send("\x01");
+  assert_true(silent.read_to_end().has_value());
+  assert_true(halting.read_to_end().has_value());
+  assert_still_welcoming(node, address);
+}
+
+void strangers_are_counted(void**) {
+  io::TcpOptions options = options_of(1);
+  options.max_strangers = 8;
+  options.hello_timeout = 400ms;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  for (int i = 0; i < 8; ++i) crowd.push_back(std::make_unique<Stranger>(address));
+  std::this_thread::sleep_for(50ms);
+  Stranger late(address);
+  assert_true(late.read_to_end(5000).has_value());
+  for (auto& one : crowd) assert_true(one->read_to_end().has_value());
+  assert_still_welcoming(node, address);
+}
+
+void nonsense_after_the_hello_costs_its_own_connection(void**) {
+  Node node(Kind::kTcp, options_of(1));
+  const std::string address = node.listen();
+  Node bystander(Kind::kTcp, options_of(2));
+  bystander.dial(address);
+  assert_true(bystander.wait([](const Record& record) { return record.connections_of(1) == 1; }));
+  struct Prefix {
+    uint32_t magic, header_bytes;
+    uint64_t payload_bytes;
+  };
+  const Prefix oversized_header{wire::kFrameMagic, 0x7fff'ffff, 0},
+      oversized_payload{wire::kFrameMagic, 64, uint64_t{1} << 40}, unsound{wire::kFrameMagic, 64, 0};
+  const auto text = [](const Prefix& prefix) {
+    return std::string(reinterpret_cast<const char*>(&prefix), sizeof prefix) + std::string(256, '\x55');
+  };
+  Peer self = 100;
+  for (const std::string& bytes :
+       {std::string(100, 'x'), text(oversized_header), text(oversized_payload), text(unsound)}) {
+    Stranger stranger(address);
+    assert_true(stranger.introduce(++self));
+    assert_true(node.wait([&](const Record& record) { return record.connections_of(self) == 1; }));
+    stranger.send(bytes);
+    assert_true(stranger.read_to_end().has_value());
+    assert_true(node.wait([&](const Record& record) { return record.has_lost(self); }));
+    assert_int_equal(node.record().lost.back().code, MV_EPROTOCOL);
+    Stranger again(address);
+    assert_false(again.introduce(self));  // fenced
+  }
+  bystander.send(1, 1, 10);
+  assert_true(node.wait([](const Record& record) { return record.messages_of(2) == 1; }));
+  assert_int_equal(bystander.record().lost.size(), 0);
+  assert_int_equal(node.record().messages.size(), 1);
+  assert_no_violations(node);
+}
+
+void a_frame_before_the_hello_is_never_parsed(void**) {
+  Node node(Kind::kTcp, options_of(1));
+  const std::string address = node.listen();
+  wire::FrameBuilder builder;
+  const auto frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()));
+  Stranger rude(address);
+  rude.send(frame.head);
+  assert_true(rude.read_to_end().has_value());
+  assert_int_equal(node.record().messages.size(), 0);
+  assert_still_welcoming(node, address);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(another_secret_is_refused_with_a_hint),
+      cmocka_unit_test(another_version_is_refused_with_a_hint),
+      cmocka_unit_test(a_dial_to_oneself_fails),
+      cmocka_unit_test(a_dial_to_another_protocol_says_so),
+      cmocka_unit_test(a_dial_to_a_silent_listener_ends),
+      cmocka_unit_test(names_are_looked_up),
+      cmocka_unit_test(ipv6_works_where_there_is_any),
+      cmocka_unit_test(a_socket_that_listens_already_is_adopted),
+      cmocka_unit_test(listening_beyond_this_machine_needs_a_secret),
+      cmocka_unit_test(port_scans_are_turned_away_in_silence),
+      cmocka_unit_test(silence_is_not_waited_for_long),
+      cmocka_unit_test(strangers_are_counted),
+      cmocka_unit_test(nonsense_after_the_hello_costs_its_own_connection),
+      cmocka_unit_test(a_frame_before_the_hello_is_never_parsed),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

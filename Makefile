@@ -42,7 +42,7 @@ fuzz: ## Fuzzes every parser for SECONDS=60 each, from the corpora in tests/fuzz
 
 bench: ## Measures against memcpy, sockets and MXNet; writes build/bench/
 	@tools/make/deps.sh build bench
-	@tools/make/bench.sh
+	@CMAKE_FLAGS="$(CMAKE_FLAGS) -DPOLYVERSO_BENCH=ON" $(tree) release bench
 
 nightly: ## What is too long for `make test`: more seeds of the simulator, more fuzzing
 	@tools/make/deps.sh build fuzz

@@ -10,6 +10,9 @@ int luaopen_capi(lua_State *L);
 SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) { return luaopen_capi(L); }
 %}
 
+/* For the Lua above: raise(status, text) throws what a C function would. */
+%native(raise) int pv_raise_lua(lua_State *L);
+
 /* --------------------------------------------------------------- status: an error value, or nothing */
 
 %typemap(out) mv_status {

@@ -106,6 +106,11 @@ static int pv_refuse(lua_State *L, mv_status status, const char *function, const
   return 0;
 }
 
+static int pv_raise_lua(lua_State *L) {
+  pv_raise_text(L, (mv_status)luaL_checknumber(L, 1), luaL_optstring(L, 2, ""));
+  return lua_error(L);
+}
+
 /* A signal interrupted a blocking call, which goes on under a handle: its buffers end with this call, so it does too. */
 static void pv_withdraw(lua_State *L, const mv_call_options *options) {
   pv_raise(L, MV_EINTR);

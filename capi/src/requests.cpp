@@ -96,9 +96,9 @@ base::Status poll_requests(State& state, mv_node node, mv_request* finished, uin
     for (const int64_t tag : tags.value()) {
       if (is_open(state, tag)) finished[found++] = tag;
     }
+    if (tags.value().empty()) break;  // the time has passed, or the node ends
     // Where none of them is the caller's any more, it goes on for what is left of the time.
     if (span != base::kNever) left = std::max(base::Nanos{0}, deadline - steady_now());
-    if (tags.value().empty() && (found > 0 || left == base::Nanos{0})) break;
   }
   *count = found;
   return {};

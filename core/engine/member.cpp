@@ -64,7 +64,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       rpc_server_(link, *this),
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
       ps_client_(clock, rpc_client_, pool_),
-      ps_server_(rpc_server_, pool_) {}
+      ps_server_(clock, rpc_server_, pool_) {}
 
 void Member::start() {
   rpc_client_.on_connected(self_.peer);  // a node reaches itself
@@ -211,7 +211,7 @@ void Member::leave(std::function<void(const base::Status&)> left) {
 // ---- time
 
 base::Nanos Member::next_deadline() const {
-  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline()});
+  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(), ps_server_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->deadline);
   return next;
 }
@@ -220,6 +220,7 @@ void Member::tick() {
   rpc_client_.tick();
   cluster_.tick();
   ps_client_.tick();
+  ps_server_.tick();
   expire_barriers();
 }
 

@@ -50,7 +50,7 @@ describe("polyverso", function()
     local out = {0, 0, 0}
     assert.equal(out, a:get{out = out})
     assert.same({1.1, 1.2, 1.3}, out)
-    assert.truthy(failure_of(node.array, node, {size = 3, dtype = "i32"}):find("i32"))
+    assert.truthy(failure_of(node.array, node, {size = 3, dtype = "i32"}).text:find("i32"))
   end)
 
   it("refuses what does not fit", function()
@@ -60,6 +60,7 @@ describe("polyverso", function()
     assert.equal("MV_ERANGE", failure_of(a.get, a, {rows = {2}}).name)
     assert.equal("MV_ENONFINITE", failure_of(a.add, a, {1, math.huge}).name)
     assert.equal("MV_EINVAL", failure_of(node.array, node, {length = 3}).name)
+    assert.truthy(tostring(failure_of(function() a:add({1}, {row = {1}}) end)):find("polyverso_spec.lua:%d+: MV_EINVAL: .*row"))
     assert.same({0, 0}, a:get())
   end)
 
@@ -72,7 +73,9 @@ describe("polyverso", function()
     local barrier = node:barrier{async = true}
     while not barrier:done() do end
     barrier:wait()
-    m:get{async = true}:cancel()
+    local cancelled = m:get{async = true}
+    cancelled:cancel()
+    assert.equal("MV_ECANCELED", failure_of(cancelled.wait, cancelled).name)
     assert.same({}, node:poll(4, 0.001))
   end)
 

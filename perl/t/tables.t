@@ -41,6 +41,7 @@ for my $wrong (
     [EINVAL     => sub { $m->get(rows => ['one'], as => 'array') }],
     [EINVAL     => sub { $m->get(rows => [0.5], as => 'array') }],
     [EINVAL     => sub { $m->get(as => 'list') }],
+    [EINVAL     => sub { $m->add([1, 1], row => 1) }],
     [EINVAL     => sub { $node->array(length => 3) }],
     [EDTYPE     => sub { $node->array(size => 3, dtype => 'i32') }],
     [ENONFINITE => sub { $node->array(size => 1, reject_nonfinite => 1)->add([9**9**9]) }],

@@ -2,6 +2,8 @@
 
 import array
 import gc
+import pathlib
+import re
 import sys
 import threading
 import time
@@ -206,3 +208,9 @@ def test_other_threads_run_while_one_waits(node):
     thread.join()
     assert waited >= 0.4
     assert ticks > 20
+
+
+def test_the_stub_names_what_is_there():
+    stub = (pathlib.Path(polyverso.__file__).parent / "capi.pyi").read_text()
+    in_stub = set(re.findall(r"^(?:def )?(mv_\w+|MV_\w+)", stub, re.MULTILINE))
+    assert in_stub == {name for name in vars(capi) if name.startswith(("mv_", "MV_"))}

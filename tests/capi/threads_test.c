@@ -1,6 +1,7 @@
 /* Eight threads on one node: adds are neither lost nor doubled, whatever the way they are made; handles survive any race. */
 #include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "expect.h"
 
@@ -152,6 +153,53 @@ static void each_thread_has_its_own_last_error(void **state) {
   run_threads(fail_in_its_own_way);
 }
 
+static mv_node ending;
+static mv_table ending_table;
+
+/** Calls until the node is gone: every call works or says that it is gone, and none hangs. */
+static void *call_until_the_end(void *argument) {
+  float value = 0;
+  mv_status status = MV_OK;
+  while (status == MV_OK) {
+    mv_request request = 0, finished[2];
+    uint64_t count = 0;
+    mv_call_options options = MV_CALL_OPTIONS_INIT;
+    options.flags = MV_ASYNC;
+    options.request = &request;
+    switch ((intptr_t)argument % 4) {
+      case 0:
+        status = mv_table_peek(ending_table, &value, 1, MV_F32, NULL);
+        break;
+      case 1:
+        status = mv_poll(ending, finished, 2, &count, MV_FOREVER);
+        break;
+      case 2:
+        status = mv_table_get(ending_table, &value, 1, MV_F32, &options);
+        if (status == MV_OK) status = mv_request_wait(request, 0);
+        break;
+      default:
+        status = mv_barrier(ending, NULL);
+    }
+  }
+  if (status != MV_EHANDLE && status != MV_ESTATE && status != MV_ECANCELED) expect_ok(status);
+  return NULL;
+}
+static void a_node_may_end_under_its_users(void **state) {
+  (void)state;
+  for (int round = 0; round < 20; ++round) {
+    pthread_t users[kThreads];
+    expect_ok(mv_node_open(NULL, &ending));
+    expect_ok(mv_table_create_text(ending, "size=1", NULL, 0, MV_F32, &ending_table));
+    for (intptr_t i = 0; i < kThreads; ++i) {
+      assert_int_equal(pthread_create(&users[i], NULL, call_until_the_end, (void *)i), 0);
+    }
+    struct timespec while_they_call = {0, 2000000};
+    nanosleep(&while_they_call, NULL);
+    expect_ok(mv_shutdown(ending));
+    for (int i = 0; i < kThreads; ++i) pthread_join(users[i], NULL);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(adds_of_many_threads_are_all_there),
@@ -159,6 +207,7 @@ int main(void) {
       cmocka_unit_test(a_handle_may_be_closed_under_its_users),
       cmocka_unit_test(threads_may_poll_for_each_other),
       cmocka_unit_test(each_thread_has_its_own_last_error),
+      cmocka_unit_test(a_node_may_end_under_its_users),
   };
   return cmocka_run_group_tests(tests, start, end);
 }

@@ -36,6 +36,7 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
 
 void Cluster::start() {
   const base::Nanos now = clock_.now();
+  started_ = now;
   give_up_ = base::after(now, self_.init_timeout);
   last_beat_ = now;
   next_beat_ = now + interval();
@@ -425,13 +426,22 @@ void Cluster::beat(base::Nanos now) {
     link_.close(peer);
     on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", seconds(span)));
   }
-  const base::Nanos since = barrier_.waiting_since();
+  tell_of_waits(now);
+}
+
+/// What everybody waits for, once it takes long.
+void Cluster::tell_of_waits(base::Nanos now) {
+  const bool joining = self_.is_master && phase_ == Phase::kJoining;
+  const base::Nanos since = joining ? started_ : barrier_.waiting_since();
   if (since == base::kNever)
     notice_at_ = base::kNever;
   else if (notice_at_ == base::kNever)
     notice_at_ = since + kNoticeAfter;
   else if (now >= notice_at_) {
-    base::log_warn("a barrier has been waiting for {:.0f} s for {}", seconds(now - since), barrier_.missing());
+    if (joining)
+      base::log_warn("after {:.0f} s {}", seconds(now - since), missing_joiners());
+    else
+      base::log_warn("a barrier has been waiting for {:.0f} s for {}", seconds(now - since), barrier_.missing());
     notice_at_ = now + 6 * kNoticeAfter;
   }
 }

@@ -118,6 +118,7 @@ class Cluster {
   void send_ping(base::Peer to);
   void send_view(base::Peer to);
   void beat(base::Nanos now);
+  void tell_of_waits(base::Nanos now);
   bool needs(const Member& member) const;
   base::Nanos interval() const { return self_.heartbeat_timeout / 5; }
 
@@ -138,7 +139,7 @@ class Cluster {
   std::shared_ptr<JoinPending> joining_;
   base::Status last_dial_;
   base::Nanos give_up_ = base::kNever;  ///< joining has failed by then
-  base::Nanos next_beat_{0}, last_beat_{0};
+  base::Nanos started_{0}, next_beat_{0}, last_beat_{0};
   base::Nanos notice_at_ = base::kNever;
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };

@@ -3,7 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/log.hpp"
+
 namespace mv::ps {
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr base::Nanos kNoticeAfter = 10s;
+constexpr base::Nanos kLook = 1s;
+}  // namespace
 
 table::Spec read_spec(const wire::TableSpec& wire) {
   table::Spec spec;
@@ -154,6 +163,7 @@ void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
   }
   if (table->complete) return rpc_.answer(asked, builder_.answer({}));  // a worker in the place of a lost one
   table->ready.emplace(asked.client, asked);
+  watch();
   settle_creation(request.table());
 }
 
@@ -214,6 +224,39 @@ void Server::destroy(const rpc::Asked& asked, const wire::Destroy& request) {
   rpc_.answer(asked, builder_.answer({}));
 }
 
+std::string Server::missing_creators(const Table& table) const {
+  std::string names;
+  for (const base::Peer peer : active_)
+    if (!table.ready.contains(peer)) names += (names.empty() ? "" : ", ") + view_->name(peer);
+  return names;
+}
+
+// ---- what doesn't move
+
+base::Nanos Server::next_deadline() const { return next_look_; }
+
+void Server::watch() {
+  if (next_look_ == base::kNever) next_look_ = clock_.now() + kLook;
+}
+
+void Server::tick() {
+  const base::Nanos now = clock_.now();
+  if (now < next_look_) return;
+  next_look_ = base::kNever;
+  for (const auto& table : tables_) {
+    if (table == nullptr || !table->waits()) continue;
+    next_look_ = now + kLook;
+    if (table->moves != table->moves_seen || table->still_since.count() == 0) {
+      table->moves_seen = table->moves;
+      table->still_since = now;
+    } else if (now - table->still_since >= kNoticeAfter) {
+      base::log_warn("table \"{}\": nothing has moved for {:.0f} s; {}", table->spec.name, std::chrono::duration<double>(now - table->still_since).count(),
+                     table->ready.empty() ? table->gate.missing() : "not created yet by " + missing_creators(*table));
+      table->still_since = now;
+    }
+  }
+}
+
 // ---- changes and gets
 
 Server::Table* Server::find(const rpc::Asked& asked, uint32_t number) {
@@ -263,6 +306,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
     held.payload = held.copy.bytes;
   }
   table->held.emplace(asked, std::move(held));
+  watch();
   table->gate.change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.last(), bytes, here);
 }
 
@@ -322,6 +366,7 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   const int64_t worker = worker_id(asked.client);
   if (!counts_ || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
   table->wanted.emplace(asked, std::move(wanted));
+  watch();
   table->gate.get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
 }
 
@@ -351,9 +396,7 @@ void Server::on_cancel(const rpc::Asked& asked) {
     if (table == nullptr) continue;
     const auto ready = table->ready.find(asked.client);
     if (ready != table->ready.end() && ready->second == asked) {
-      std::string missing;
-      for (const base::Peer peer : active_)
-        if (!table->ready.contains(peer)) missing += (missing.empty() ? "" : ", ") + view_->name(peer);
+      const std::string missing = missing_creators(*table);
       table->ready.erase(ready);
       table->creators.erase(asked.client);
       return rpc_.fail(asked, base::error(MV_ETIMEOUT, "table \"{}\": not created yet by {}", table->spec.name, missing));
@@ -374,6 +417,7 @@ void Server::Table::apply_change(const rpc::Asked& asked) {
   if (found == held.end()) return;
   server.apply(*this, wire::Write::Add, found->second);
   held.erase(found);
+  ++moves;
   server.rpc_.finish(asked);
 }
 
@@ -384,12 +428,14 @@ void Server::Table::serve_get(const rpc::Asked& asked) {
   if (found == wanted.end()) return;
   const Wanted values = std::move(found->second);
   wanted.erase(found);
+  ++moves;
   server.reply_values(asked, *this, values);
 }
 
 void Server::Table::fail_gated(const rpc::Asked& asked, const base::Status& why) {
   held.erase(asked);
   wanted.erase(asked);
+  ++moves;
   server.rpc_.fail(asked, why);
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/pool.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/ps/sync_gate.hpp"
@@ -20,7 +21,7 @@ namespace mv::ps {
 /// by callers' threads (Shard is thread-safe).
 class Server {
  public:
-  Server(rpc::Server& rpc, base::Pool& pool) : rpc_(rpc), pool_(pool) {}
+  Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool) : clock_(clock), rpc_(rpc), pool_(pool) {}
 
   /// Once, before any request: who the workers are, and which of the servers this is. The view stays the cluster engine's.
   void start(const cluster::View& view, base::Peer self);
@@ -33,6 +34,10 @@ class Server {
                   const base::SinkRef& staged);
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged);
   void on_cancel(const rpc::Asked& asked);
+
+  base::Nanos next_deadline() const;
+  /// Tells, in the log, of creations and rounds that don't move.
+  void tick();
 
   /// This server's part of a table, for the callers' threads of the same process.
   std::shared_ptr<table::Shard> shard(uint32_t number) const;
@@ -66,6 +71,10 @@ class Server {
     SyncGate gate;
     std::map<rpc::Asked, Held> held;
     std::map<rpc::Asked, Wanted> wanted;
+    uint64_t moves = 0;                         ///< counts whatever is no longer waited for
+    uint64_t moves_seen = 0;                    ///< when tick() last looked
+    base::Nanos still_since{0};
+    bool waits() const { return !ready.empty() || !held.empty() || !wanted.empty(); }
   };
 
   void create(const rpc::Asked& asked, const wire::Create& request);
@@ -88,6 +97,10 @@ class Server {
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
   void answer_created(const rpc::Asked& asked, uint32_t number);
 
+  void watch();
+  std::string missing_creators(const Table& table) const;
+
+  const base::Clock& clock_;
   rpc::Server& rpc_;
   base::Pool& pool_;
   wire::FrameBuilder builder_;
@@ -99,6 +112,7 @@ class Server {
   uint64_t servers_ = 0, index_ = 0;       ///< how many there are, and which this is
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
   std::map<std::string, uint32_t> by_name_;
+  base::Nanos next_look_ = base::kNever;  ///< armed while anything waits
 };
 
 /// Between the wire's and the library's form of a spec.

@@ -173,6 +173,14 @@ void SyncGate::fail_all(const base::Status& why) {
   }
 }
 
+std::string SyncGate::missing() const {
+  for (const Worker& w : workers_) {
+    if (!w.gets.empty()) return missing_for(w.gets.front().count, true);
+    if (!w.changes.empty()) return missing_for(w.changes.front().count, false);
+  }
+  return "";
+}
+
 std::string SyncGate::missing_for(Count count, bool is_get) const {
   std::string missing;
   const auto note = [&](const Worker& w, const std::string& what) {

@@ -51,6 +51,8 @@ class SyncGate {
   void got(size_t worker, uint64_t round);
   /// The worker gives up a request. True: it is withdrawn, and `missing` says whom it waited for. False: too late.
   bool withdraw(size_t worker, const rpc::Asked& asked, std::string* missing);
+  /// Whom the requests that wait here wait for; "" if none does.
+  std::string missing() const;
   void finished(size_t worker);
   void lost(size_t worker, const base::Status& why);
 

@@ -46,7 +46,8 @@ end
 function Request:cancel()
   if self.handle then
     capi.mv_request_cancel(self.handle)
-    self.handle, self.result = nil, nil
+    self.handle = nil
+    self.failure = select(2, pcall(capi.raise, capi.MV_ECANCELED))
   end
 end
 

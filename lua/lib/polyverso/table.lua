@@ -26,9 +26,20 @@ function Table.new(handle)
 end
 
 local NOTHING = {}
+local KNOWN = {rows = true, out = true, timeout = true, async = true, wait = true}
+
+-- A misspelt option must not pass for none: add(data, {row = 3}) would add to every row.
+local function checked(how)
+  for name in pairs(how or NOTHING) do
+    if not KNOWN[name] then
+      capi.raise(capi.MV_EINVAL, ('unknown option "%s"; known: rows, out, timeout, async, wait'):format(tostring(name)))
+    end
+  end
+  return how or NOTHING
+end
 
 local function read(self, how, whole, some)
-  how = how or NOTHING
+  how = checked(how)
   local count = how.rows and values.row_count(how.rows) or self.rows
   local out = how.out or {n = count * self.cols, dtype = self.dtype}
   local options = values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout)
@@ -55,7 +66,7 @@ function Table:get(how) return read(self, how, capi.mv_table_get, capi.mv_table_
 function Table:peek(how) return read(self, how, capi.mv_table_peek, capi.mv_table_peek_rows) end
 
 local function write(self, data, how, whole, some)
-  how = how or NOTHING
+  how = checked(how)
   local flags = how.async and capi.MV_ASYNC or how.wait == false and capi.MV_FORGET or 0
   local options = values.call_options(flags, how.timeout)
   local flat = values.flat(data)

@@ -11,7 +11,9 @@ local DTYPES = {
 
 --- MV_F32 or MV_F64 of a name; nil is MV_F32.
 function values.dtype(name)
-  return DTYPES[name or "f32"] or error(('dtype "%s": "f32" or "f64" is needed'):format(tostring(name)), 3)
+  local dtype = DTYPES[name or "f32"]
+  if not dtype then capi.raise(capi.MV_EDTYPE, ('dtype "%s": "f32" or "f64" is needed'):format(tostring(name))) end
+  return dtype
 end
 
 --- A table of row tables as one flat table, row by row; anything else as it is.

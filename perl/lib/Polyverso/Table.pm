@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Polyverso::CAPI ();
+use Polyverso::Error;
 use Polyverso::Request;
 use Polyverso::Values;
 
@@ -39,53 +40,65 @@ sub _options {
     return { flags => $flags, timeout_ms => milliseconds($how->{timeout}) };
 }
 
+# A misspelt option must not pass for none: add($data, row => 3) would add to every row.
+my %KNOWN = map { $_ => 1 } qw(rows as out timeout async forget);
+
+sub _check {
+    for my $name (keys %{ $_[0] }) {
+        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "unknown option '$name'; known: " . join ' ', sort keys %KNOWN)
+            unless $KNOWN{$name};
+    }
+    return;
+}
+
 sub _flags { $_[0]{async} ? $Polyverso::CAPI::MV_ASYNC : $_[0]{forget} ? $Polyverso::CAPI::MV_FORGET : 0 }
 
 sub _read {
-    my ($self, $whole, $some, %how) = @_;
-    my $ids   = defined $how{rows} ? Polyverso::Values::rows($how{rows}) : undef;
-    my $count = defined $ids ? Polyverso::Values::row_count($ids) : $self->{rows};
-    my ($memory, $result) =
-        defined $how{out}
-        ? ($how{out}, sub { $how{out} })
-        : Polyverso::Values::room($self->{dtype}, $self->{matrix}, $count, $self->{cols}, $how{as});
-    my @call   = defined $ids ? ($some, $ids) : ($whole);
-    my $f      = shift @call;
-    my $handle = $f->($self->{handle}, @call, $memory, _options(_flags(\%how), \%how));
-    return $result->($memory) unless $how{async};
+    my ($self, $how, $whole, $some) = @_;
+    _check($how);
+    my $ids    = defined $how->{rows} ? Polyverso::Values::rows($how->{rows}) : undef;
+    my @layout = (@$self{qw(dtype matrix)}, defined $ids ? Polyverso::Values::row_count($ids) : $self->{rows}, $self->{cols});
+    my $memory = $how->{out} // Polyverso::Values::room(@layout, $how->{as});
+    my $options = _options(_flags($how), $how);
+    my $handle =
+        defined $ids
+        ? $some->($self->{handle}, $ids, $memory, $options)
+        : $whole->($self->{handle}, $memory, $options);
+    return Polyverso::Values::result(@layout, $memory) unless $how->{async};
     # The closure holds the memory until the request has written it.
-    return Polyverso::Request->_new($handle, sub { $result->($memory) });
+    return Polyverso::Request->_new($handle, sub { Polyverso::Values::result(@layout, $memory) });
 }
 
 sub get {
     my ($self, %how) = @_;
-    return $self->_read(\&Polyverso::CAPI::mv_table_get, \&Polyverso::CAPI::mv_table_get_rows, %how);
+    return $self->_read(\%how, \&Polyverso::CAPI::mv_table_get, \&Polyverso::CAPI::mv_table_get_rows);
 }
 
 sub peek {
     my ($self, %how) = @_;
-    return $self->_read(\&Polyverso::CAPI::mv_table_peek, \&Polyverso::CAPI::mv_table_peek_rows, %how);
+    return $self->_read(\%how, \&Polyverso::CAPI::mv_table_peek, \&Polyverso::CAPI::mv_table_peek_rows);
 }
 
 sub _write {
-    my ($self, $whole, $some, $data, %how) = @_;
+    my ($self, $how, $whole, $some, $data) = @_;
+    _check($how);
     my $values  = Polyverso::Values::data($data, $self->{dtype});
-    my $options = _options(_flags(\%how), \%how);
+    my $options = _options(_flags($how), $how);
     my $handle =
-        defined $how{rows}
-        ? $some->($self->{handle}, Polyverso::Values::rows($how{rows}), $values, $options)
+        defined $how->{rows}
+        ? $some->($self->{handle}, Polyverso::Values::rows($how->{rows}), $values, $options)
         : $whole->($self->{handle}, $values, $options);
-    return $how{async} ? Polyverso::Request->_new($handle) : ();
+    return $how->{async} ? Polyverso::Request->_new($handle) : ();
 }
 
 sub add {
     my ($self, $data, %how) = @_;
-    return $self->_write(\&Polyverso::CAPI::mv_table_add, \&Polyverso::CAPI::mv_table_add_rows, $data, %how);
+    return $self->_write(\%how, \&Polyverso::CAPI::mv_table_add, \&Polyverso::CAPI::mv_table_add_rows, $data);
 }
 
 sub set {
     my ($self, $data, %how) = @_;
-    return $self->_write(\&Polyverso::CAPI::mv_table_set, \&Polyverso::CAPI::mv_table_set_rows, $data, %how);
+    return $self->_write(\%how, \&Polyverso::CAPI::mv_table_set, \&Polyverso::CAPI::mv_table_set_rows, $data);
 }
 
 sub close   { Polyverso::CAPI::mv_table_close($_[0]{handle}) }

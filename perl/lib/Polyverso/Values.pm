@@ -65,25 +65,28 @@ sub rows {
 # How many ids data() of rows() holds.
 sub row_count { return is_pdl($_[0]) ? $_[0]->nelem : length($_[0]) / 8 }
 
-# Fresh memory for a result, and a function that turns it into what the caller asked for.
+# Fresh memory for a result: a PDL, or a string for result() to unpack.
 sub room {
     my ($dtype, $matrix, $rows, $cols, $as) = @_;
     $as //= have_pdl() ? 'pdl' : 'array';
     if ($as eq 'pdl') {
         Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, "as => 'pdl' needs PDL: apt install pdl, or cpan PDL") unless have_pdl();
-        my $pdl = PDL->new_from_specification(_pdl_type($dtype), $matrix ? ($cols, $rows) : ($rows));
-        return ($pdl, sub { $pdl });
+        my $pdl = PDL->initialize;
+        $pdl->set_datatype(_pdl_type($dtype)->enum);
+        $pdl->setdims($matrix ? [$cols, $rows] : [$rows]);
+        return $pdl;
     }
     Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "as => '$as': 'pdl' or 'array' is needed") unless $as eq 'array';
-    my $memory = "\0" x ($rows * $cols * $SIZE{$dtype});
-    return (
-        $memory,
-        sub {
-            my @flat = unpack $PACK{$dtype}, $_[0];
-            return \@flat unless $matrix;
-            return [map { [splice @flat, 0, $cols] } 1 .. $rows];
-        }
-    );
+    return "\0" x ($rows * $cols * $SIZE{$dtype});
+}
+
+# What the caller asked for, of room() that a call has filled.
+sub result {
+    my ($dtype, $matrix, $rows, $cols, $memory) = @_;
+    return $memory if ref $memory;
+    my @flat = unpack $PACK{$dtype}, $memory;
+    return \@flat unless $matrix;
+    return [map { [splice @flat, 0, $cols] } 1 .. $rows];
 }
 
 1;

@@ -12,7 +12,7 @@ tree = tools/make/tree.sh
 .PHONY: help build deps demo test test-quick asan tsan fuzz bench nightly fresh install abi-update format lint clean
 
 help: ## This list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1:\2/p' $(MAKEFILE_LIST) | awk -F: '{ printf "  make %-12s%s\n", $$1, $$2 }'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Builds into build/; then `source build/activate` (this is also plain `make`)
 	@tools/make/deps.sh --check build
@@ -42,7 +42,8 @@ fuzz: ## Fuzzes every parser for SECONDS=60 each, from the corpora in tests/fuzz
 
 bench: ## Measures against memcpy, sockets and MXNet; writes build/bench/
 	@tools/make/deps.sh build bench
-	@CMAKE_FLAGS="$(CMAKE_FLAGS) -DPOLYVERSO_BENCH=ON" $(tree) release bench
+	@CMAKE_FLAGS="$(CMAKE_FLAGS) -DPOLYVERSO_BENCH=ON" $(tree) release
+	@. build/activate && python3 bench/run.py
 
 nightly: ## What is too long for `make test`: more seeds of the simulator, more fuzzing
 	@tools/make/deps.sh build fuzz

@@ -40,9 +40,11 @@ void SyncGate::get(size_t worker, const rpc::Asked& asked, Count count) {
 }
 
 void SyncGate::got(size_t worker, uint64_t round) {
-  workers_[worker].got = std::max(workers_[worker].got, round + 1);
+  Worker& w = workers_[worker];
+  if (round >= w.got) w.got_early.insert(round);
+  while (w.got_early.erase(w.got) > 0) ++w.got;
   const uint64_t least = least_got();
-  for (Worker& w : workers_) w.closed.erase(w.closed.begin(), w.closed.lower_bound(least));
+  for (Worker& other : workers_) other.closed.erase(other.closed.begin(), other.closed.lower_bound(least));
   advance();
 }
 

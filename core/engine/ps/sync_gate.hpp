@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,7 +73,8 @@ class SyncGate {
   struct Worker {
     std::string name;
     bool active = true;
-    uint64_t got = 0;                     ///< gets that it holds
+    uint64_t got = 0;                     ///< it holds its first so many gets
+    std::set<uint64_t> got_early;         ///< and these, though the answer to an earlier one got lost
     uint64_t applied = 0;                 ///< its adds that are applied
     uint64_t begun = 0;                   ///< those of which a chunk is applied
     std::deque<Change> changes;           ///< in the order of its calls

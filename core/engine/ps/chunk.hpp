@@ -45,7 +45,7 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
   base::Status take(std::span<const std::byte> values);
 
   Client& client_;
-  base::SinkRef sink_;
+  base::SinkRef sink_;  ///< the one that writes into the caller's memory
 };
 
 /// A Pending from a function.

@@ -28,9 +28,10 @@ std::span<std::byte> Client::Chunk::target() const {
 
 base::SinkRef Client::Chunk::place(const wire::Message&, size_t size) {
   if (over || op->request.kind != OpKind::kGet || size != bytes()) return base::Sink::nowhere();
-  if (const auto memory = target(); !memory.empty()) return sink_ = base::Sink::into(memory);
+  // One answer at a time goes straight into the caller's memory: a repeated one must not write there once this call is over.
+  if (const auto memory = target(); !memory.empty() && sink_ == nullptr) return sink_ = base::Sink::into(memory);
   base::Pool::Block block = client_.pool_.take(size);
-  return sink_ = base::Sink::into(block.bytes, block.memory);
+  return base::Sink::into(block.bytes, block.memory);
 }
 
 base::Status Client::Chunk::take(std::span<const std::byte> values) {
@@ -53,6 +54,7 @@ void Client::Chunk::finish(const base::Status& status, const wire::Message*, std
   over = true;
   base::Status result = status;
   if (status.ok() && op->request.kind == OpKind::kGet) result = take(values);
+  if (sink_ != nullptr) sink_->discard();
   sink_.reset();
   client_.chunk_done(op, *this, result);
 }
@@ -380,6 +382,7 @@ void Client::leave_behind(const OperationRef& op, mv_status code) {
   const std::string who = waiting_for(*op);
   for (const auto& weak : op->chunks)
     if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
+  for (const auto& chunk : op->withdrawn) chunk->let_go();  // they will be sent again
   complete(op, base::error(code, "table \"{}\": outcome unknown: the change is under way to {} and goes on without you",
                            op->request.table->spec.name, who));
 }

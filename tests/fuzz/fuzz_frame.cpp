@@ -1,0 +1,22 @@
+// A frame's prefix and header, as they come from the wire. What passes the check is read through, strings and vectors too.
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "wire/frame.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace mv::wire;
+  if (size < kPrefixBytes) return 0;
+  std::vector<std::byte> bytes(size);  // aligned, as in a road's buffer
+  std::memcpy(bytes.data(), data, size);
+  const auto prefix = read_prefix(bytes);
+  if (!prefix.ok()) return 0;
+  const size_t header_bytes = prefix.value().header_bytes;
+  if (header_bytes > size - kPrefixBytes) return 0;
+  const auto message = read_header(std::span<const std::byte>(bytes).subspan(kPrefixBytes, header_bytes));
+  if (!message.ok()) return 0;
+  const std::unique_ptr<MessageT> unpacked(message.value()->UnPack());
+  return unpacked->seq == message.value()->seq() ? 0 : -1;
+}

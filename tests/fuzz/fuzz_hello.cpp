@@ -1,0 +1,36 @@
+// One side of a hello, against whatever comes. It never takes more than it wants, never ends up believing in somebody who does
+// not know the secret, and always has a sentence to say.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "wire/hello.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace mv::wire;
+  if (size < 2) return 0;
+  Introduction self;
+  self.incarnation = 1;
+  self.address = "127.0.0.1:1";
+  const auto side = data[0] % 2 == 0 ? Handshake::Side::kDialer : Handshake::Side::kListener;
+  const size_t step = data[1] % 64 + 1u;
+  const bool accepts = data[0] / 2 % 4 != 0;
+  Handshake handshake(side, self, "a secret that no fuzzer finds", Handshake::Nonce{});
+  std::span<const std::byte> stream = std::as_bytes(std::span(data, size)).subspan(2);
+  while (!stream.empty() && handshake.wants() > 0) {
+    if (handshake.wants() > 4096) abort();
+    const size_t taken = std::min({step, stream.size(), handshake.wants()});
+    handshake.feed(stream.first(taken));
+    stream = stream.subspan(taken);
+    if (handshake.state() == Handshake::State::kDeciding) {
+      if (side == Handshake::Side::kListener) abort();  // it has seen a proof
+      accepts ? handshake.accept() : handshake.refuse(Refusal::kFenced);
+    }
+  }
+  if (handshake.state() == Handshake::State::kDone) abort();
+  if (handshake.state() == Handshake::State::kFailed && handshake.why("there").text().empty()) abort();
+  if (handshake.output().size() > 4096) abort();
+  return 0;
+}

@@ -1,0 +1,157 @@
+// Writes the first inputs of the fuzz targets of the wire and the roads: mostly sound ones, from which a fuzzer finds its way to
+// the unsound. The corpora of the C interface are written by hand.
+//
+//   make_fuzz_corpus tests/fuzz/corpus
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "wire/frame.hpp"
+#include "wire/hello.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace mv;
+using Bytes = std::vector<std::byte>;
+
+fs::path root;
+
+void write(const std::string& target, const std::string& name, const Bytes& bytes) {
+  fs::create_directories(root / target);
+  std::ofstream(root / target / name, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+Bytes bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Bytes join(std::initializer_list<Bytes> parts) {
+  Bytes all;
+  for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+Bytes stream_of(const base::Frame& frame) {
+  Bytes bytes = frame.head;
+  if (frame.tail) {
+    const auto tail = frame.tail->bytes();
+    bytes.insert(bytes.end(), tail.begin(), tail.end());
+    bytes.resize(wire::padded(bytes.size()));
+  }
+  return bytes;
+}
+
+base::PayloadRef payload(size_t bytes) { return base::Payload::copy(Bytes(bytes, std::byte{0x3f})); }
+
+/// A message of every shape: none, some and many fields, strings, vectors, tables within tables.
+std::vector<std::pair<std::string, base::Frame>> frames() {
+  using wire::Body;
+  std::vector<std::pair<std::string, base::Frame>> made;
+  wire::FrameBuilder builder;
+  auto& fbb = builder.fbb();
+  made.emplace_back("ack", builder.finish(Body::Ack, wire::CreateAck(fbb)));
+  {
+    const auto address = fbb.CreateString("127.0.0.1:4000"), host = fbb.CreateString("here");
+    wire::JoinBuilder join(fbb);
+    join.add_nodes(4);
+    join.add_address(address);
+    join.add_host(host);
+    made.emplace_back("join", builder.finish(Body::Join, join.Finish()));
+  }
+  {
+    std::vector<flatbuffers::Offset<wire::Member>> members;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      const auto address = fbb.CreateString("127.0.0.1:4000");
+      wire::MemberBuilder member(fbb);
+      member.add_rank(rank);
+      member.add_address(address);
+      members.push_back(member.Finish());
+    }
+    const auto list = fbb.CreateVector(members);
+    wire::ViewBuilder view(fbb);
+    view.add_members(list);
+    made.emplace_back("view", builder.finish(Body::View, view.Finish()));
+  }
+  {
+    wire::ChangeBuilder change(fbb);
+    change.add_count(25);
+    made.emplace_back("change_small", builder.finish(Body::Change, change.Finish(), payload(100)));
+  }
+  {
+    wire::ChangeBuilder change(fbb);
+    change.add_count(5000);
+    made.emplace_back("change_large", builder.finish(Body::Change, change.Finish(), payload(20'001)));
+  }
+  made.emplace_back("error", builder.answer(base::Status(MV_EINVAL, "a sentence")));
+  return made;
+}
+
+void write_frames() {
+  Bytes all;
+  for (const auto& [name, frame] : frames()) {
+    write("fuzz_frame", name, frame.head);
+    const Bytes stream = stream_of(frame);
+    write("fuzz_stream", name, join({bytes_of(std::string("\x01\x00\x07\x05", 4)), stream}));
+    all.insert(all.end(), stream.begin(), stream.end());
+  }
+  const auto goodbye = wire::goodbye();
+  all.insert(all.end(), goodbye.begin(), goodbye.end());
+  write("fuzz_stream", "all_by_bytes", join({bytes_of(std::string("\x01\x00\x00\x0f", 4)), all}));
+  write("fuzz_stream", "all_at_once", join({bytes_of(std::string("\x01\x00\xff\xff", 4)), all}));
+  write("fuzz_stream", "all_discarded", join({bytes_of(std::string("\x00\x00\x3f\x0f", 4)), all}));
+  write("fuzz_stream", "stopped_after_two", join({bytes_of(std::string("\x01\x81\x3f\x0f", 4)), all}));
+}
+
+void write_hellos() {
+  using wire::Handshake;
+  wire::Introduction dialer, listener;
+  dialer.incarnation = 5;
+  dialer.address = "127.0.0.1:5";
+  listener.incarnation = 6;
+  const std::string secret = "a secret that no fuzzer finds";
+  Handshake d(Handshake::Side::kDialer, dialer, secret, {}), l(Handshake::Side::kListener, listener, secret, {});
+  const Bytes d_hello = d.output();
+  l.feed(d_hello);
+  const Bytes l_hello = l.output();
+  d.output().clear();
+  d.feed(l_hello);
+  d.accept();
+  const Bytes d_proof = d.output();
+  Handshake refusing(Handshake::Side::kListener, listener, secret, {});
+  refusing.feed(d_hello);
+  refusing.output().clear();
+  refusing.refuse(wire::Refusal::kFenced);
+  const Bytes refuse = refusing.output();
+  write("fuzz_hello", "to_a_listener", join({bytes_of("\x03\x3f"), d_hello, d_proof}));
+  write("fuzz_hello", "to_a_listener_by_bytes", join({bytes_of(std::string("\x03\x00", 2)), d_hello, d_proof}));
+  write("fuzz_hello", "to_a_dialer", join({bytes_of("\x02\x3f"), l_hello, d_proof}));
+  write("fuzz_hello", "to_a_dialer_who_refuses", join({bytes_of(std::string("\x00\x3f", 2)), l_hello}));
+  write("fuzz_hello", "a_refusal", join({bytes_of("\x02\x3f"), refuse}));
+  write("fuzz_hello", "a_refusal_after_the_hello", join({bytes_of("\x02\x3f"), l_hello, refuse}));
+  write("fuzz_hello", "http", bytes_of("\x03\x3fGET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+}
+
+void write_road_texts() {
+  write("fuzz_road_text", "faults", bytes_of("drop=0.01 duplicate=0.01 delay_ms=5 break=0.001 seed=7"));
+  write("fuzz_road_text", "unknown_fault", bytes_of("rain=1,drop"));
+  write("fuzz_road_text", "ipv4", bytes_of("127.0.0.1:4000"));
+  write("fuzz_road_text", "ipv6", bytes_of("[::1]:0"));
+  write("fuzz_road_text", "no_port", bytes_of("host:"));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  root = argv[1];
+  write_frames();
+  write_hellos();
+  write_road_texts();
+  return 0;
+}

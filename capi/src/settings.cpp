@@ -138,7 +138,7 @@ constexpr size_t index_of(std::string_view key) {
   while (key != kSettings[i].info.key) ++i;
   return i;
 }
-constexpr size_t kNodes = index_of("nodes"), kMaster = index_of("master"), kRank = index_of("rank"), kRole = index_of("role"),
+constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster = index_of("master"), kRank = index_of("rank"), kRole = index_of("role"),
                  kListenFd = index_of("listen_fd"), kLogLevel = index_of("log_level");
 
 std::atomic<bool> log_level_chosen{false};
@@ -214,6 +214,7 @@ base::Result<node::Settings> InitRequest::resolve() const {
       kSettings[i].store(start, surrounding->value);
     }
   }
+  start.sync_said = explicit_.find(kSync) != nullptr || environment.find(kSync) != nullptr;
   if (auto status = told(check_cluster(start)); !status.ok()) return status;
   return static_cast<node::Settings&>(start);
 }

@@ -55,6 +55,7 @@ base::Status MemberNode::start() {
   self.role = settings_.role;
   self.nodes = static_cast<uint32_t>(settings_.nodes);
   self.sync = settings_.sync;
+  self.sync_said = settings_.sync_said;
   self.is_master = settings_.nodes == 1 || settings_.rank == 0;
   self.master = settings_.master;
   self.host = host_name();

@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 
 struct Settings {
   bool sync = false;
+  bool sync_said = false;          ///< else the others' choice counts
   int32_t role = MV_ROLE_ALL;      ///< mv_role, never MV_ROLE_UNSET
   int64_t rank = -1;               ///< -1: by order of arrival
   int64_t nodes = 1;

@@ -121,7 +121,7 @@ typedef struct mv_init_options {
   uint32_t size;                /**< sizeof(mv_init_options), set by MV_INIT_OPTIONS_INIT */
   uint32_t version;             /**< MV_STRUCT_VERSION */
   const char *text;             /**< further settings as text, see mv_init_text(); one that contradicts a field here is MV_EDISAGREE */
-  int32_t sync;                 /**< 1 = sync mode, 0 = async mode; default 0. All processes must agree */
+  int32_t sync;                 /**< 1 = sync mode, 0 = async mode; default: what the others say, else 0. Those that say it must agree */
   int32_t role;                 /**< an mv_role; default MV_ROLE_ALL: worker and server at once */
   int64_t rank;                 /**< 0 .. nodes - 1; default: given out by the master in the order of arrival */
   int64_t nodes;                /**< processes in the cluster, servers included; default 1 */

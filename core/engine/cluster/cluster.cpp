@@ -42,6 +42,8 @@ void Cluster::start() {
   next_beat_ = now + interval();
   if (!self_.is_master) return call_master();
   master_ = self_.peer;
+  sync_ = self_.sync;
+  sync_said_ = self_.sync_said;
   Joiner self;
   self.member = {0, self_.role, self_.peer, self_.address, self_.host, self_.pid, State::kHere, ""};
   self.wants_rank = 0;
@@ -82,8 +84,9 @@ base::Status Cluster::check_joiner(const wire::Join& request) {
     return base::error(MV_EDISAGREE, "the cluster of {} is complete already, and no worker of it was lost", self_.nodes);
   if (request.nodes() != self_.nodes)
     return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
-  if (request.sync() != self_.sync)
-    return base::error(MV_EDISAGREE, "sync={:d} here, but sync={:d} at the master (pid {} on {})", request.sync(), self_.sync, self_.pid, self_.host);
+  const bool sync_said = request.mode() != wire::Mode::Unsaid, sync = request.mode() == wire::Mode::Sync;
+  if (sync_said && sync_said_ && sync != sync_)
+    return base::error(MV_EDISAGREE, "sync={:d} here, but sync={:d} in the cluster of the master (pid {} on {})", sync, sync_, self_.pid, self_.host);
   if (request.role() == 0 || request.role() > MV_ROLE_ALL) return base::error(MV_EPROTOCOL, "role {}", request.role());
   if (request.rank() >= static_cast<int64_t>(self_.nodes)) return base::error(MV_EDISAGREE, "rank {} in a cluster of {}", request.rank(), self_.nodes);
   for (const Joiner& other : joiners_)
@@ -100,6 +103,8 @@ void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
   joiner.wants_rank = request.rank();
   joiner.asked = asked;
   joiners_.push_back(std::move(joiner));
+  if (request.mode() != wire::Mode::Unsaid) sync_ = request.mode() == wire::Mode::Sync;
+  sync_said_ |= request.mode() != wire::Mode::Unsaid;
   base::log_info("{} of {} processes have arrived", joiners_.size(), self_.nodes);
   complete_if_all_here();
 }
@@ -126,7 +131,7 @@ void Cluster::complete_if_all_here() {
   int64_t next = 0;
   View view;
   view.epoch = 1;
-  view.sync = self_.sync;
+  view.sync = sync_;
   for (Joiner& joiner : joiners_) {
     while (taken.contains(next)) ++next;
     if (joiner.wants_rank < 0) taken.insert(joiner.wants_rank = next);
@@ -196,7 +201,8 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
   if (!self_.is_master && phase_ == Phase::kJoining && master_ == base::kNobody && address == self_.master) {
     master_ = peer;
     auto& fbb = builder_.fbb();
-    const auto join = wire::CreateJoinDirect(fbb, self_.nodes, static_cast<int32_t>(self_.rank), static_cast<uint8_t>(self_.role), self_.sync,
+    const auto mode = !self_.sync_said ? wire::Mode::Unsaid : self_.sync ? wire::Mode::Sync : wire::Mode::Async;
+    const auto join = wire::CreateJoinDirect(fbb, self_.nodes, static_cast<int32_t>(self_.rank), static_cast<uint8_t>(self_.role), mode,
                                              self_.address.c_str(), self_.host.c_str(), self_.pid);
     joining_ = std::make_shared<JoinPending>(*this);
     client_.call(master_, {builder_.finish(wire::Body::Join, join), joining_, true, 0, nullptr});
@@ -433,11 +439,11 @@ void Cluster::beat(base::Nanos now) {
 void Cluster::tell_of_waits(base::Nanos now) {
   const bool joining = self_.is_master && phase_ == Phase::kJoining;
   const base::Nanos since = joining ? started_ : barrier_.waiting_since();
-  if (since == base::kNever)
-    notice_at_ = base::kNever;
-  else if (notice_at_ == base::kNever)
-    notice_at_ = since + kNoticeAfter;
-  else if (now >= notice_at_) {
+  if (since != notice_for_) {  // another wait than at the last tick
+    notice_for_ = since;
+    notice_at_ = since == base::kNever ? base::kNever : since + kNoticeAfter;
+  }
+  if (now >= notice_at_) {
     if (joining)
       base::log_warn("after {:.0f} s {}", seconds(now - since), missing_joiners());
     else

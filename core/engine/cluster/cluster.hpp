@@ -22,6 +22,7 @@ struct Self {
   int32_t role = MV_ROLE_ALL;
   uint32_t nodes = 1;
   bool sync = false;
+  bool sync_said = true;  ///< else it takes what the others say
   bool is_master = true;
   std::string master;   ///< the master's address, for the others
   std::string address;  ///< where this node listens
@@ -133,13 +134,15 @@ class Cluster {
   uint64_t joined_epoch_ = 0;
   Barrier barrier_;
   base::Peer master_ = base::kNobody;
+  bool sync_ = false, sync_said_ = false;  ///< the master: what was said so far
   std::vector<Joiner> joiners_;
   std::map<base::Peer, Contact> contacts_;
   std::map<std::string, base::Nanos> redial_;  ///< addresses to call again, and when
   std::shared_ptr<JoinPending> joining_;
   base::Status last_dial_;
   base::Nanos give_up_ = base::kNever;  ///< joining has failed by then
-  base::Nanos started_{0}, next_beat_{0}, last_beat_{0};
+  base::Nanos started_ = base::kNever, next_beat_{0}, last_beat_{0};
+  base::Nanos notice_for_ = base::kNever;  ///< since when that wait goes on which notice_at_ is about
   base::Nanos notice_at_ = base::kNever;
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };

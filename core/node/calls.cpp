@@ -27,8 +27,9 @@ void MemberNode::on_loop(const std::function<void()>& work) {
   while (driven == io::Driven::kInterrupted) driven = loop_.drive_until(is_done, base::kNever);
 }
 
-Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& options) {
-  const io::Driven driven = loop_.drive_until([&] { return call->done(); }, base::kNever);
+/// `begin`, if given, is run on the loop: by this very thread, if nobody else drives it, so that no other needs to wake.
+Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin) {
+  const io::Driven driven = loop_.drive_until([&] { return call->done(); }, base::kNever, std::move(begin));
   if (driven == io::Driven::kDone) return {call->status(), nullptr};
   if (driven == io::Driven::kStopped) return {base::Status(MV_ESTATE, "the node is shutting down"), nullptr};
   if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
@@ -36,14 +37,18 @@ Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& option
     member_->tables().withdraw(call.get(), MV_EINTR);
     member_->withdraw_barrier(call.get(), MV_EINTR);
   });
+  if (!call->done()) return {base::Status(MV_ESTATE, "the node is shutting down"), nullptr};
   return {call->status(), nullptr};
 }
 
 Started MemberNode::run(const CallRef& call, const CallOptions& options, ps::Request request, const std::function<void()>& meanwhile) {
   request.completion = call;
-  loop_.post([this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); });
+  io::Task begin = [this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); };
+  const bool blocking = options.mode == Mode::kBlocking;
+  if (blocking && !meanwhile) return wait_blocking(call, options, std::move(begin));
+  loop_.post(std::move(begin));
   if (meanwhile) meanwhile();
-  return options.mode == Mode::kAsync ? Started{{}, call} : wait_blocking(call, options);
+  return blocking ? wait_blocking(call, options, {}) : Started{{}, call};
 }
 
 void MemberNode::forget(ps::Request request) {
@@ -79,8 +84,10 @@ base::Result<uint64_t> MemberNode::reserve(uint64_t bytes, const CallOptions& op
 Started MemberNode::barrier(const CallOptions& options) {
   if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "barrier: this process is only a server"), nullptr};
   const auto call = std::make_shared<Call>(Call::Kind::kBarrier, finished_, options);
-  loop_.post([this, call, until = deadline(options, true)] { member_->barrier(call, until); });
-  return options.mode == Mode::kAsync ? Started{{}, call} : wait_blocking(call, options);
+  io::Task begin = [this, call, until = deadline(options, true)] { member_->barrier(call, until); };
+  if (options.mode == Mode::kBlocking) return wait_blocking(call, options, std::move(begin));
+  loop_.post(std::move(begin));
+  return {{}, call};
 }
 
 base::Status MemberNode::wait(const CallRef& call, base::Nanos timeout, bool* alive) {
@@ -105,6 +112,7 @@ base::Result<std::vector<int64_t>> MemberNode::poll(size_t most, base::Nanos tim
   if (finished_.empty() && timeout.count() != 0) {
     const io::Driven driven = loop_.drive_until([&] { return !finished_.empty(); }, base::after(loop_.now(), timeout));
     if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait");
+    if (driven == io::Driven::kStopped) return base::Status(MV_ESTATE, "the node is shutting down");
   }
   return finished_.take(most);
 }

@@ -67,7 +67,7 @@ class MemberNode final : public Node, private io::Flusher {
   void rearm();
   void flush() override;
   void stop_roads();
-  Started wait_blocking(const CallRef& call, const CallOptions& options);
+  Started wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin);
   base::Result<TableRef> finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating);
 
   Settings settings_;

@@ -1,0 +1,1 @@
+"""What measures: processes and their dialogue, comparisons in interleaved pairs, results."""

@@ -1,0 +1,57 @@
+"""What a measurement works with, and how measurements are found."""
+
+import functools
+import importlib
+import pkgutil
+
+from . import machine, mxnet
+from .compare import FULL, QUICK, compare
+from .parties import Parties
+
+MEASUREMENTS = {}  # by name, in the order of their files' names
+
+
+def measurement(function):
+    """Declares a measurement: a function that takes a Bench and yields Rows. Its docstring is its description."""
+    MEASUREMENTS[function.__name__] = function
+    return function
+
+
+def find_measurements(package):
+    """Imports every file of bench/rows."""
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda found: found.name):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return MEASUREMENTS
+
+
+class Bench:
+    """The tree under test, how much effort to make, and what plots will need."""
+
+    def __init__(self, build, sources, environment, quick, progress):
+        self.sources = sources
+        self.quick = quick
+        self.effort = QUICK if quick else FULL
+        self.progress = progress
+        self.parties = Parties(build, sources, machine.cpus(), environment)
+        self.environment = environment
+        self.output = build / "bench"
+        self.curves = {}  # to plot: {file: (title, {label: [(bytes, bytes per second)]})}
+
+    def compare(self, sides, cases, effort=None):
+        """compare.compare() with this run's effort; `sides` {side: function without arguments that starts its Party}."""
+        return compare(sides, cases, effort or self.effort, self.progress)
+
+    @functools.cached_property
+    def mxnet_python(self):
+        """The interpreter that has MXNet, or raises mxnet.Unavailable."""
+        return mxnet.interpreter(self.output / "mxnet-venv", self.progress)
+
+    def mxnet(self, pinning):
+        return mxnet.cluster(self.mxnet_python, self.sources / "programs" / "mxnet_worker.py", pinning)
+
+    def why_no_mxnet(self):
+        """Empty if it can be used."""
+        try:
+            return "" if self.mxnet_python else ""
+        except mxnet.Unavailable as error:
+            return str(error)

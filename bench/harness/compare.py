@@ -1,0 +1,99 @@
+"""Comparison in interleaved pairs: A B A B ..., so that whatever else the machine does hits all sides alike."""
+
+import contextlib
+import statistics
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a party is asked to repeat; see bench/programs/batch.h."""
+
+    operation: str
+    bytes: int
+    block: int = 1
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often and how long: rounds of fresh processes, pairs of batches in each, seconds a batch."""
+
+    rounds: int
+    pairs: int
+    seconds: float
+
+    def less(self, rounds=None, pairs=None, seconds=None):
+        """At most so much: for what is slow to start or settles soon."""
+        return Effort(
+            min(self.rounds, rounds or self.rounds),
+            min(self.pairs, pairs or self.pairs),
+            min(self.seconds, seconds or self.seconds),
+        )
+
+
+FULL = Effort(rounds=3, pairs=5, seconds=0.15)
+QUICK = Effort(rounds=1, pairs=2, seconds=0.03)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median, and how far the runs lie apart."""
+
+    median: float
+    least: float
+    most: float
+
+    @staticmethod
+    def of(values):
+        return Spread(statistics.median(values), min(values), max(values))
+
+    def map(self, function):
+        """For units: a function that turns the order round (speed from time) swaps the ends, too."""
+        ends = function(self.least), function(self.most)
+        return Spread(function(self.median), min(ends), max(ends))
+
+
+@dataclass
+class Comparison:
+    """Seconds for one repetition, by side; the i-th of each side were measured next to each other."""
+
+    seconds: dict = field(default_factory=dict)
+
+    def note(self, side, seconds):
+        self.seconds.setdefault(side, []).append(seconds)
+
+    @property
+    def runs(self):
+        return min(len(values) for values in self.seconds.values())
+
+    def of(self, side):
+        return Spread.of(self.seconds[side])
+
+    def ratio(self, above, below):
+        """Of the pairs' times."""
+        return Spread.of([a / b for a, b in zip(self.seconds[above], self.seconds[below])])
+
+    def difference(self, above, below):
+        return Spread.of([a - b for a, b in zip(self.seconds[above], self.seconds[below])])
+
+
+def compare(sides, cases, effort, progress):
+    """Measures each case on each side.
+
+    sides: {side: function that starts its Party}
+    cases: {case: {side: Batch}}; a side may be missing from a case
+    Returns {case: Comparison}. Processes are fresh in each round, so that a lucky place in memory is not taken for speed.
+    """
+    comparisons = {case: Comparison() for case in cases}
+    for round_number in range(effort.rounds):
+        with contextlib.ExitStack() as stack:
+            parties = {}
+            for side, start in sides.items():
+                progress(f"round {round_number + 1}/{effort.rounds}: starting {side}")
+                parties[side] = stack.enter_context(start())
+            for case, batches in cases.items():
+                for pair in range(effort.pairs):
+                    progress(f"round {round_number + 1}/{effort.rounds}, {case}, pair {pair + 1}/{effort.pairs}")
+                    for side, batch in batches.items():
+                        comparisons[case].note(side, parties[side].do(batch, effort.seconds)["median"])
+    return comparisons

@@ -1,0 +1,42 @@
+"""What the figures depend on, besides the programs."""
+
+import os
+import pathlib
+
+
+def cpus():
+    """Those that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def model():
+    for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return os.uname().machine
+
+
+def load():
+    """Of the last minute, as processes that want a CPU; about 0 on a machine that is ours alone."""
+    return os.getloadavg()[0]
+
+
+def describe():
+    return f"{model()}, {len(cpus())} CPUs, Linux {os.uname().release}, load {load():.1f}"
+
+
+def memory(pid, name):
+    """A field of /proc/PID/status in bytes: VmRSS, or VmHWM, its peak."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/{pid}/status has no {name}")
+
+
+def forget_peak(pid):
+    """The peak is what is resident now."""
+    pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
+
+
+def children(pid):
+    return [int(child) for task in pathlib.Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]

@@ -1,0 +1,79 @@
+"""MXNet 1.9.1, which contains ps-lite, in an environment of its own: it needs a NumPy that nothing else wants."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+from .process import Broken, Process, started
+
+REQUIREMENTS = ["mxnet==1.9.1", "numpy<1.24"]
+LIMIT_S = 300  # for installing
+
+
+class Unavailable(Exception):
+    """It can't be had here; the text says why."""
+
+
+def interpreter(folder, progress):
+    """The environment's python; makes the environment where it is missing."""
+    python = folder / "bin" / "python3"
+    stamp = folder / "complete"
+    if stamp.exists():
+        return python
+    progress("MXNet: installing it into " + str(folder))
+    shutil.rmtree(folder, ignore_errors=True)
+    base = getattr(sys, "_base_executable", sys.executable)  # not this environment, which may see other packages
+    try:
+        run([base, "-m", "venv", str(folder)])
+        run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *REQUIREMENTS])
+        run([str(python), "-c", "import mxnet"])
+    except (subprocess.SubprocessError, OSError) as error:
+        raise Unavailable(f"MXNet can't be installed: {last_line(error)}") from error
+    stamp.write_text("\n".join(REQUIREMENTS) + "\n", encoding="utf-8")
+    return python
+
+
+def run(command):
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+def last_line(error):
+    lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(role, port):
+    """Of one process of a cluster with one worker and one server."""
+    # PORT, if set, would be taken for the node's own port.
+    kept = {key: value for key, value in os.environ.items() if key not in ("PORT", "PYTHONPATH")}
+    return kept | {
+        "DMLC_ROLE": role,
+        "DMLC_NUM_WORKER": "1",
+        "DMLC_NUM_SERVER": "1",
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PS_ROOT_PORT": str(port),
+        "DMLC_NODE_HOST": "127.0.0.1",
+    }
+
+
+def cluster(python, worker, pinning):
+    """A Party: scheduler, server, and the worker's program."""
+    port = free_port()
+    helpers = []
+    try:
+        for role in ("scheduler", "server"):
+            serve = [python, "-c", "import mxnet"]  # a process of these roles stays inside the import
+            helpers.append(Process(f"MXNet {role}", serve, pinning.server, environment(role, port)))
+    except OSError as error:
+        for helper in helpers:
+            helper.end(seconds=1)
+        raise Broken(f"MXNet: {error}") from error
+    return started(lambda: Process("MXNet worker", [python, worker], pinning.client, environment("worker", port)), helpers)

@@ -1,0 +1,80 @@
+"""The sides of comparisons: how each is started, with its pinning."""
+
+import sys
+from dataclasses import dataclass
+
+from .process import Broken, Process, started
+
+
+@dataclass(frozen=True)
+class Pinning:
+    """Which CPUs the measuring process and its server may use, as taskset takes them; the same for all sides of a comparison."""
+
+    client: str
+    server: str
+
+    def __str__(self):
+        if "," in self.client:
+            return f"all processes on any of the CPUs {self.client}"
+        if self.client == self.server:
+            return f"both processes on CPU {self.client}"
+        return f"client on CPU {self.client}, server on CPU {self.server}"
+
+
+class Parties:
+    """Starts them from a build tree. `cpus`: those that this machine lends, at least one."""
+
+    def __init__(self, build, sources, cpus, environment):
+        self.programs = build / "bench" / "bin"
+        self.sources = sources
+        self.launcher = build / "bin" / "polyverso"
+        self.environment = environment
+        self.one_cpu = Pinning(str(cpus[0]), str(cpus[0]))
+        self.two_cpus = Pinning(str(cpus[0]), str(cpus[1])) if len(cpus) > 1 else None
+        self.two_if_any = self.two_cpus or self.one_cpu
+        self.any_cpu = Pinning(*2 * [",".join(map(str, cpus))])
+
+    # ------------------------------------------------------------------ ours
+
+    def table_alone(self):
+        """A worker in a cluster of one process."""
+        return self._alone("a cluster of one", [self.programs / "table_worker"])
+
+    def caller(self, interpreter):
+        """The same from another language; Python is the one that runs this, for which the module was built."""
+        suffix = {"python3": "py", "perl": "pl"}.get(interpreter, "lua")
+        program = sys.executable if interpreter == "python3" else interpreter
+        return self._alone(interpreter, [program, self.sources / "programs" / f"caller.{suffix}"])
+
+    def table_over_tcp(self, pinning):
+        """One worker and one server, started by `polyverso run`; standard input goes to the worker."""
+        command = [*self.run_words(1), "taskset", "--cpu-list", pinning.client, self.programs / "table_worker"]
+        return started(lambda: Process("polyverso run", command, pinning.server, self.environment))
+
+    def run_words(self, workers):
+        """`workers` workers and one server over TCP; the workers' command follows."""
+        return [self.launcher, "run", "--no-color", "-v", "--set", "io=tcp", "-n", workers, "--servers", 1, "--"]
+
+    # ------------------------------------------------------------------ peers
+
+    def memcpy(self):
+        return self._alone("memcpy", [self.programs / "memcpy"])
+
+    def raw_socket(self, pinning):
+        return self._with_server("raw_socket", pinning)
+
+    def uv_echo(self, pinning):
+        return self._with_server("uv_echo", pinning)
+
+    def _alone(self, name, command):
+        return started(lambda: Process(name, command, self.one_cpu.client, self.environment))
+
+    def _with_server(self, program, pinning):
+        path = self.programs / program
+        server = Process(f"{program} server", [path, "server"], pinning.server)
+        try:
+            port = server.hear()["port"]
+        except (Broken, KeyError):
+            server.end(seconds=1)
+            raise
+        return started(lambda: Process(f"{program} client", [path, "client", port], pinning.client), [server])

@@ -1,0 +1,142 @@
+"""Processes that answer in lines of JSON."""
+
+import json
+import queue
+import shutil
+import subprocess
+import threading
+
+
+class Broken(Exception):
+    """A benchmark can't be carried out. The text is for people."""
+
+
+class Process:
+    """One process. What it writes that is no JSON is kept, for the message if it breaks."""
+
+    TAIL = 20  # lines
+
+    def __init__(self, name, command, cpus=None, environment=None):
+        self.name = name
+        self._lines = queue.Queue()
+        self._tail = []
+        self._process = subprocess.Popen(
+            [*prefix(cpus), *map(str, command)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the driver, which then ends all of them
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def _read(self):
+        for line in self._process.stdout:
+            at = line.find("{")  # behind the launcher's prefix
+            try:
+                self._lines.put(json.loads(line[at:]) if at >= 0 else self._keep(line))
+            except ValueError:
+                self._keep(line)
+        self._lines.put({"error": "it ended"})
+
+    def _keep(self, line):
+        self._tail = [*self._tail, line.rstrip()][-self.TAIL :]
+
+    def say(self, text):
+        try:
+            self._process.stdin.write(text + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # its end is what hear() will find
+
+    def hear(self, seconds=60):
+        """Its next line of JSON."""
+        while True:
+            try:
+                said = self._lines.get(timeout=seconds)
+            except queue.Empty:
+                raise Broken(self._story(f"says nothing for {seconds} s")) from None
+            if said is None:
+                continue
+            if "error" in said:
+                raise Broken(self._story(said["error"]))
+            return said
+
+    def _story(self, what):
+        return "\n    ".join([f"{self.name}: {what}", *self._tail])
+
+    def end(self, seconds=10):
+        """Ends its input, and waits for its end; harsher in steps. Returns its exit status."""
+        try:
+            self._process.stdin.close()
+        except OSError:
+            pass
+        for harsher in (self._process.terminate, self._process.kill, lambda: None):
+            try:
+                status = self._process.wait(seconds)
+                break
+            except subprocess.TimeoutExpired:
+                harsher()
+        self._reader.join(seconds)
+        return status
+
+    def end_well(self):
+        status = self.end()
+        if status != 0:
+            raise Broken(self._story(f"ended with status {status}"))
+
+
+def prefix(cpus):
+    """The words before a command that pin it to `cpus`, and let it not outlive the driver."""
+    words = []
+    if shutil.which("setpriv"):
+        words += ["setpriv", "--pdeathsig", "TERM"]
+    if cpus is not None:
+        words += ["taskset", "--cpu-list", str(cpus)]
+    return words
+
+
+class Party:
+    """One side of a comparison: a process that does batches, and the helpers that it needs. A context manager."""
+
+    def __init__(self, process, helpers=()):
+        self.process = process
+        self.helpers = list(helpers)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        try:
+            if kind is None:
+                self.process.end_well()
+            else:
+                self.process.end(seconds=1)
+        finally:
+            for helper in self.helpers:
+                helper.end(seconds=2)
+
+    def do(self, batch, seconds):
+        """A batch's answer: seconds for one repetition, as {"median": ..., "mean": ..., "least": ..., "p99": ..., "count": n}."""
+        self.process.say(f"{batch.operation} {batch.bytes} {seconds} {batch.block}")
+        return self.process.hear(60 + 10 * seconds)
+
+
+def started(make_process, helpers=()):
+    """A party whose process is ready; nothing is left behind if it does not get that far."""
+    helpers = list(helpers)
+    party = None
+    try:
+        party = Party(make_process(), helpers)
+        party.process.hear()
+        return party
+    except BaseException:
+        for process in [*([party.process] if party else []), *helpers]:
+            process.end(seconds=1)
+        raise

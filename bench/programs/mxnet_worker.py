@@ -1,0 +1,52 @@
+"""MXNet's KVStore as a peer: the only worker of a cluster that bench/harness/mxnet.py starts. The operations of table_worker.c:
+
+add_get   push, then pull, waiting for both
+forget    pushes that nobody waits for, and at the end of each block the wait for all of them
+
+The store is dist_sync: with one worker that is push and pull without a server-side optimizer, whose Python would run for
+every push in dist_async. The server then assigns what it receives, which is less work than adding it.
+"""
+
+import batch
+import mxnet as mx
+
+store = mx.kv.create("dist_sync")
+arrays = {}  # by size: key, pushed, pulled
+
+
+def make(count):
+    key = str(len(arrays))
+    arrays[count] = (key, mx.nd.ones((count,)), mx.nd.zeros((count,)))
+    store.init(key, mx.nd.zeros((count,)))
+    mx.nd.waitall()
+
+
+def prepare(operation, size):
+    count = size // 4
+    if count not in arrays:
+        make(count)
+    key, pushed, pulled = arrays[count]
+
+    def add_get(times):
+        for _ in range(times):
+            store.push(key, pushed)
+            store.pull(key, out=pulled)
+            pulled.wait_to_read()
+
+    def forget(times):
+        for _ in range(times):
+            store.push(key, pushed)
+        store.pull(key, out=pulled)  # after the pushes, which the server acknowledges one by one
+        mx.nd.waitall()
+
+    def check():
+        if pulled[count - 1].asscalar() != 1:
+            batch.fail(f"{operation}: {pulled[count - 1].asscalar()} pulled after pushing 1")
+
+    repeat = {"add_get": add_get, "forget": forget}.get(operation)
+    if repeat is None:
+        batch.fail(f"unknown operation {operation}")
+    return repeat, check
+
+
+batch.serve(prepare)

@@ -1,0 +1,123 @@
+/* A worker on one array table of f32: alone, or the only worker of a cluster (`polyverso run -n 1 --servers 1`).
+ * Operations: add, get, add_get: blocking, of the whole table of BYTES bytes; forget: fire-and-forget adds of it, ending, in each
+ * BLOCK, with the wait until the last is applied.
+ * After every batch the table is compared with what it must hold. */
+#include <polyverso/polyverso.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "programs/batch.h"
+
+enum operation { kAdd, kGet, kAddGet, kForget };
+static const char *const kNames[] = {"add", "get", "add_get", "forget"};
+
+/* Numbers of adds that differ in size by twelve orders of magnitude and in sign: their sum in floats depends on the order. */
+enum { kWild = 4096 };
+
+typedef struct worker {
+  enum operation operation;
+  mv_table table;
+  uint64_t bytes, count; /* of the table; elements */
+  float *delta, *values;
+  float wild[kWild];
+  uint64_t adds; /* since the batch began */
+} worker;
+
+static void expect_ok(mv_status status, const char *doing) {
+  if (status != MV_OK) batch_fail("%s: %s: %s", doing, mv_status_name(status), mv_last_error());
+}
+
+static void make_table(worker *w, uint64_t bytes) {
+  if (w->bytes == bytes) return;
+  if (w->table) expect_ok(mv_table_destroy(w->table), "mv_table_destroy");
+  free(w->delta);
+  free(w->values);
+  w->bytes = bytes;
+  w->count = bytes / sizeof(float);
+  w->delta = batch_memory(bytes);
+  w->values = batch_memory(bytes);
+  for (uint64_t i = 0; i < w->count; ++i) w->delta[i] = (float)(1 + i % 3);
+  mv_table_spec spec = MV_TABLE_SPEC_INIT;
+  spec.rows = w->count;
+  expect_ok(mv_table_create(0, &spec, NULL, 0, MV_F32, &w->table), "mv_table_create");
+}
+
+static void prepare(void *self, const char *operation, uint64_t bytes) {
+  worker *w = self;
+  size_t found = 0;
+  while (found <= kForget && strcmp(operation, kNames[found]) != 0) ++found;
+  if (found > kForget) batch_fail("table_worker: unknown operation %s", operation);
+  w->operation = (enum operation)found;
+  make_table(w, bytes);
+  memset(w->values, 0, bytes);
+  expect_ok(mv_table_set(w->table, w->values, w->count, MV_F32, NULL), "mv_table_set");
+  w->adds = 0;
+}
+
+static void add(worker *w) {
+  expect_ok(mv_table_add(w->table, w->delta, w->count, MV_F32, NULL), "mv_table_add");
+  ++w->adds;
+}
+
+static void get(worker *w) { expect_ok(mv_table_get(w->table, w->values, w->count, MV_F32, NULL), "mv_table_get"); }
+
+static void forget(worker *w, uint64_t times) {
+  mv_call_options options = MV_CALL_OPTIONS_INIT;
+  options.flags = MV_FORGET;
+  for (uint64_t i = 0; i < times; ++i) {
+    const float *data = w->count == 1 ? &w->wild[w->adds % kWild] : w->delta;
+    expect_ok(mv_table_add(w->table, data, w->count, MV_F32, &options), "mv_table_add, forgotten");
+    ++w->adds;
+  }
+  expect_ok(mv_barrier(0, NULL), "mv_barrier");
+}
+
+static void repeat(void *self, uint64_t times) {
+  worker *w = self;
+  if (w->operation == kForget) {
+    forget(w, times);
+    return;
+  }
+  for (uint64_t i = 0; i < times; ++i) {
+    if (w->operation != kGet) add(w);
+    if (w->operation != kAdd) get(w);
+  }
+}
+
+/* What one element is after all adds of the batch, applied one by one in their order. */
+static float expected(const worker *w, uint64_t element) {
+  float sum = 0;
+  const int wild = w->operation == kForget && w->count == 1;
+  for (uint64_t i = 0; i < w->adds; ++i) sum += wild ? w->wild[i % kWild] : w->delta[element];
+  return sum;
+}
+
+static void check(void *self) {
+  worker *w = self;
+  get(w);
+  float sums[3];
+  for (uint64_t i = 0; i < 3 && i < w->count; ++i) sums[i] = expected(w, i);
+  for (uint64_t i = 0; i < w->count; ++i) {
+    if (memcmp(&w->values[i], &sums[i % 3], sizeof(float)) == 0) continue;
+    batch_fail("%s: after %llu adds element %llu is %.9g, not %.9g: adds are lost, doubled or out of order",
+               kNames[w->operation], (unsigned long long)w->adds, (unsigned long long)i, w->values[i], sums[i % 3]);
+  }
+}
+
+static void fill_wild(float *wild) {
+  uint32_t state = 1;
+  for (int i = 0; i < kWild; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float size = (float)(1u << (state >> 24) % 20) / (float)(1u << (state >> 16) % 20);
+    wild[i] = (state >> 31 ? -size : size) / 3;
+  }
+}
+
+int main(void) {
+  expect_ok(mv_init(NULL), "mv_init");
+  worker self = {0};
+  fill_wild(self.wild);
+  batch_serve(&(batch_program){prepare, repeat, check, &self});
+  expect_ok(mv_shutdown(0), "mv_shutdown");
+  return 0;
+}

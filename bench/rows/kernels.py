@@ -1,0 +1,60 @@
+"""The kernels of core/math, by Google Benchmark (bench/kernels.cpp)."""
+
+import json
+import subprocess
+
+from harness.bench import measurement
+from harness.compare import Spread
+from harness.process import Broken, prefix
+from harness.result import Row
+
+REPETITIONS = 5
+
+
+@measurement
+def kernels(bench):
+    """the kernels of core/math beside memcpy, in cache and in memory"""
+    samples = run(bench)
+    medians = {kernel: [(size, Spread.of(speeds).median) for size, speeds in sizes.items()] for kernel, sizes in samples.items()}
+    bench.curves["kernels"] = ("kernels of core/math, payload counted once", medians)
+    copies = samples.pop("memcpy")
+    for kernel, sizes in samples.items():
+        for size in (min(sizes), max(sizes)):
+            ratios = [own / copy for own, copy in zip(sizes[size], copies[size])]
+            yield Row(
+                name=f"kernel {kernel}, {size >> 10:,} KiB",
+                ours=Spread.of(sizes[size]).map(giga),
+                unit="GB/s",
+                peer="memcpy",
+                peer_value=Spread.of(copies[size]).map(giga),
+                ratio=Spread.of(ratios),
+                runs=len(ratios),
+            )
+
+
+def run(bench):
+    """{kernel: {bytes: [bytes per second]}}"""
+    repetitions = 2 if bench.quick else REPETITIONS
+    command = [
+        *prefix(bench.parties.one_cpu.client),
+        bench.parties.programs / "bench_kernels",
+        "--benchmark_format=json",
+        f"--benchmark_repetitions={repetitions}",
+        "--benchmark_enable_random_interleaving=true",
+        f"--benchmark_min_time={0.05 if bench.quick else 0.1}",
+    ]
+    bench.progress("Google Benchmark")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        raise Broken(f"bench_kernels ended with status {done.returncode}:\n{done.stderr}")
+    samples = {}
+    for entry in json.loads(done.stdout)["benchmarks"]:
+        if entry["run_type"] != "iteration":
+            continue
+        kernel, size = entry["run_name"].split("/")
+        samples.setdefault(kernel, {}).setdefault(int(size), []).append(entry["bytes_per_second"])
+    return {kernel: dict(sorted(sizes.items())) for kernel, sizes in sorted(samples.items())}  # it mixes the order
+
+
+def giga(bytes_per_second):
+    return bytes_per_second / 1e9

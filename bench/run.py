@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Measures Polyverso beside its peers, and writes a table, plots and results.json. `make bench` builds and runs this;
+docs/benchmarks.md tells how to read what it writes."""
+
+import argparse
+import fnmatch
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+import rows  # noqa: E402
+from harness import machine, result  # noqa: E402
+from harness.bench import Bench, find_measurements  # noqa: E402
+from harness.process import Broken  # noqa: E402
+
+
+class Progress:
+    """One line that changes, on a terminal; elsewhere a line for each measurement."""
+
+    def __init__(self, total):
+        self._total = total
+        self._at = 0
+        self._name = ""
+        self._live = sys.stderr.isatty()
+
+    def begin(self, name):
+        self._at += 1
+        self._name = name
+        if not self._live:
+            print(f"[{self._at}/{self._total}] {name}", file=sys.stderr, flush=True)
+
+    def __call__(self, text):
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            line = f"[{self._at}/{self._total}] {self._name}: {text}"
+            print("\r\033[K" + line[:width], end="", file=sys.stderr, flush=True)
+
+    def clear(self):
+        if self._live:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="PATTERN", action="append", help="measurements whose names match (shell wildcards); repeatable")
+    parser.add_argument("--quick", action="store_true", help="few and short runs: does everything work? The figures mean little")
+    parser.add_argument("--list", action="store_true", help="say what there is to measure")
+    parser.add_argument("--build", metavar="DIR", type=pathlib.Path, default=HERE.parent / "build", help="build tree (default: build)")
+    return parser.parse_args()
+
+
+def chosen(measurements, patterns):
+    if not patterns:
+        return measurements
+    names = [name for name in measurements if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+    if not names:
+        sys.exit(f"bench: nothing matches {' '.join(patterns)}; --list says what there is")
+    return {name: measurements[name] for name in names}
+
+
+def activated(build):
+    """The environment of `source build/activate`."""
+    script = '. "$0/activate" && env -0'
+    done = subprocess.run(["sh", "-c", script, str(build)], check=True, capture_output=True, text=True)
+    # A cluster around us, or settings of the user's, are not to be measured.
+    return dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line and not line.startswith("POLYVERSO_"))
+
+
+def measure(bench, measurements, progress):
+    """The rows, and the names of the measurements that broke."""
+    found, broken = [], []
+    for name, function in measurements.items():
+        progress.begin(name)
+        try:
+            found.extend(function(bench))
+        except Exception as error:  # the others can still tell something
+            broken.append(name)
+            progress.clear()
+            story = error if isinstance(error, Broken) else traceback.format_exc()
+            print(f"bench: {name} is broken: {story}", file=sys.stderr, flush=True)
+    progress.clear()
+    return found, broken
+
+
+def draw(bench, measured, caption):
+    """The plots of what was measured now; returns their paths."""
+    try:
+        from plots import bars, curves  # here, because matplotlib takes a second
+    except ImportError as missing:
+        print(f"bench: no plots: {missing}", file=sys.stderr)
+        return []
+
+    paths = []
+    for name, (title, series) in bench.curves.items():
+        paths.append(bench.output / f"{name}.png")
+        curves.draw(paths[-1], series, title, caption)
+    round_trips = [row for row in measured if row["unit"] == "µs" and row["peer_value"] is not None]
+    if round_trips:
+        paths.append(bench.output / "latency.png")
+        bars.draw(paths[-1], round_trips, "round trips", caption)
+    return paths
+
+
+def main():
+    asked = options()
+    measurements = chosen(find_measurements(rows), asked.only)
+    if asked.list:
+        for name, function in measurements.items():
+            print(f"{name:20} {function.__doc__}")
+        return 0
+    build = asked.build.resolve()
+    if not (build / "bench" / "bin").exists():
+        sys.exit(f"bench: {build} has no benchmarks: type `make bench`, or configure it with -DPOLYVERSO_BENCH=ON")
+
+    begun = time.monotonic()
+    about = machine.describe()
+    print(about, flush=True)
+    if machine.load() > 0.5 and not asked.quick:
+        print("bench: other programs keep this machine busy; look at the ranges before you believe a figure", file=sys.stderr)
+    progress = Progress(len(measurements))
+    bench = Bench(build, HERE, activated(build), asked.quick, progress)
+    found, broken = measure(bench, measurements, progress)
+    measured = [row.as_json() for row in found]
+    result.save(bench.output / "results.json", measured, keep_others=bool(asked.only))
+    if measured:
+        print(result.table(measured))
+    caption = f"{about}; {'quick' if asked.quick else 'full'} run"
+    for path in [bench.output / "results.json", *draw(bench, measured, caption)]:
+        print(path)
+    targets = [row["met"] for row in measured if row["met"] is not None]
+    print(f"bench: {sum(targets)} of {len(targets)} targets met, {time.monotonic() - begun:.0f} s")
+    if broken:
+        print(f"bench: broken: {', '.join(broken)}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

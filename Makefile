@@ -21,7 +21,8 @@ build: ## Builds into build/; then `source build/activate` (this is also plain `
 deps: ## Installs the Debian packages that are missing, as root or with sudo
 	@tools/make/deps.sh build
 
-demo: deps build ## Trains digits with a Perl, a Python and a Lua worker on one table
+demo: deps ## Trains digits with a Perl, a Python and a Lua worker on one table
+	@$(tree) release shipped
 	@. build/activate && python3 examples/digits/demo.py
 
 test: deps ## Runs every test of every language, then the core under ASan+UBSan and TSan
@@ -40,10 +41,9 @@ fuzz: ## Fuzzes every parser for SECONDS=60 each, from the corpora in tests/fuzz
 	@tools/make/deps.sh build fuzz
 	@tools/make/fuzz.sh $(or $(SECONDS),60)
 
-bench: ## Measures against memcpy, sockets and MXNet; writes build/bench/
+bench: ## Measures against memcpy, sockets and MXNet into build/bench/; BENCH="--quick" are options
 	@tools/make/deps.sh build bench
-	@CMAKE_FLAGS="$(CMAKE_FLAGS) -DPOLYVERSO_BENCH=ON" $(tree) release
-	@. build/activate && python3 bench/run.py
+	@tools/make/bench.sh $(BENCH)
 
 nightly: ## What is too long for `make test`: more seeds of the simulator, more fuzzing
 	@tools/make/deps.sh build fuzz
@@ -52,11 +52,13 @@ nightly: ## What is too long for `make test`: more seeds of the simulator, more 
 fresh: ## Proves `make demo` and `make test` in a minimal Debian 12 made for it; takes root
 	@tools/make/fresh.sh
 
-install: build ## Installs into PREFIX=/usr/local, below DESTDIR= if given
+install: ## Installs into PREFIX=/usr/local, below DESTDIR= if given
+	@tools/make/deps.sh --check build
+	@$(tree) release shipped
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
-abi-update: build ## Takes the public ABI as built for the checked one, tests/abi/abi.txt; look at the diff
-	@tools/make/tree.sh release abi-update
+abi-update: ## Takes the public ABI as built for the checked one, tests/abi/abi.txt; look at the diff
+	@$(tree) release abi-update
 
 format: ## Formats the C++ sources with clang-format
 	@tools/make/deps.sh lint

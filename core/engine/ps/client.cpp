@@ -54,6 +54,7 @@ void Client::Chunk::finish(const base::Status& status, const wire::Message*, std
   over = true;
   base::Status result = status;
   if (status.ok() && op->request.kind == OpKind::kGet) result = take(values);
+  if (payload != nullptr && payload.use_count() > 1) payload->make_owned();  // the link has not sent all of it yet
   if (sink_ != nullptr) sink_->discard();
   sink_.reset();
   client_.chunk_done(op, *this, result);
@@ -168,7 +169,7 @@ void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& c
   const uint64_t bytes = chunk->payload != nullptr ? chunk->payload->size() : 0;
   const bool offer = op->counted && want.source->size() > kEagerBytes && bytes > 0;
   const auto body = wire::CreateChange(builder_.fbb(), want.table->numbers[piece.server], want.write, piece.first, piece.count,
-                                       piece.ids.size(), op->round, op->index, piece.last, offer ? bytes : 0);
+                                       piece.ids.size(), op->round, op->index, piece.of, offer ? bytes : 0);
   rpc::Call call;
   call.frame = builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk->payload);
   call.pending = chunk;
@@ -196,7 +197,8 @@ void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chun
 void Client::chunk_done(const OperationRef& op, Chunk& chunk, const base::Status& status) {
   --op->open;
   if (!status.ok()) {
-    if (op->asked_back && status.code() == MV_ETIMEOUT && op->request.kind == OpKind::kChange) op->withdrawn.push_back(chunk.shared_from_this());
+    const bool withdrawn = op->asked_back && (status.code() == MV_ETIMEOUT || status.code() == MV_ECANCELED);
+    if (withdrawn && op->request.kind == OpKind::kChange) op->withdrawn.push_back(chunk.shared_from_this());
     if (op->error.ok()) op->error = status;
   }
   if (op->open == 0) settle(op);

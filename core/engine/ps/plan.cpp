@@ -12,9 +12,15 @@ void add_elements(std::vector<Piece>& pieces, const table::Spec& spec, size_t se
   for (uint64_t done = 0; done < count;) {
     const uint64_t from = first + done;
     const uint64_t share = std::min(count - done, (from / stripe + 1) * stripe - from);
-    pieces.push_back({server, from, share, offset + done, {}, {}, false});
+    pieces.push_back({server, from, share, offset + done, {}, {}, 1});
     done += share;
   }
+}
+
+/// The pieces of this server, which come last so far, learn how many they are.
+void count_pieces(std::vector<Piece>& pieces, size_t server) {
+  const auto mine = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& piece) { return piece.server == server; });
+  for (auto piece = mine; piece != pieces.end(); ++piece) piece->of = static_cast<uint32_t>(pieces.end() - mine);
 }
 
 }  // namespace
@@ -25,7 +31,7 @@ std::vector<Piece> plan_all(const table::Spec& spec, size_t servers, size_t skip
     const table::Range part = table::part_of(spec.rows, servers, server);
     if (server == skip || part.count == 0) continue;
     add_elements(pieces, spec, server, 0, part.count * spec.cols, part.first * spec.cols);
-    pieces.back().last = true;
+    count_pieces(pieces, server);
   }
   return pieces;
 }
@@ -41,7 +47,7 @@ std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<
     const table::Range part = table::part_of(spec.rows, servers, server);
     if (server == skip || part.count == 0) continue;
     const auto& mine = of_server[server];
-    if (mine.empty()) pieces.push_back({server, 0, 0, 0, {}, {}, false});
+    if (mine.empty()) pieces.push_back({server, 0, 0, 0, {}, {}, 1});
     for (size_t begin = 0; begin < mine.size();) {
       if (!rows_fit) {  // longer than a message should be: each row as elements
         const uint64_t row = static_cast<uint64_t>(rows[mine[begin]]) - part.first;
@@ -49,7 +55,7 @@ std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<
         ++begin;
         continue;
       }
-      Piece piece{server, 0, 0, 0, {}, {}, false};
+      Piece piece{server, 0, 0, 0, {}, {}, 1};
       const size_t end = std::min(mine.size(), begin + most);
       for (; begin < end; ++begin) {
         piece.ids.push_back(rows[mine[begin]] - static_cast<int64_t>(part.first));
@@ -57,7 +63,7 @@ std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<
       }
       pieces.push_back(std::move(piece));
     }
-    pieces.back().last = true;
+    count_pieces(pieces, server);
   }
   return pieces;
 }

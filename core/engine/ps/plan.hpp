@@ -17,7 +17,7 @@ struct Piece {
   uint64_t offset = 0;         ///< elements: where they lie in the caller's data
   std::vector<int64_t> ids;    ///< rows: in the server's own numbering
   std::vector<uint64_t> from;  ///< rows: which of the caller's rows each is
-  bool last = false;           ///< the last piece for this server
+  uint32_t of = 1;             ///< how many pieces there are for this server
 
   /// The rows lie one after the other in the caller's data.
   bool contiguous() const { return from.empty() || from.back() - from.front() + 1 == from.size(); }

@@ -307,7 +307,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   }
   table->held.emplace(asked, std::move(held));
   watch();
-  table->gate.change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.last(), bytes, here);
+  table->gate.change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
 }
 
 void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {

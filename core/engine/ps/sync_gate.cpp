@@ -15,11 +15,13 @@ void SyncGate::set_workers(std::vector<std::string> names) {
   for (size_t i = 0; i < names.size(); ++i) workers_[i].name = std::move(names[i]);
 }
 
-void SyncGate::change(size_t worker, const rpc::Asked& asked, Count count, bool last, uint64_t bytes, bool data_here) {
+void SyncGate::change(size_t worker, const rpc::Asked& asked, Count count, uint32_t of, uint64_t bytes, bool data_here) {
   if (!broken_.ok()) return owner_.fail_gated(asked, broken_);
   Worker& w = workers_[worker];
-  w.latest = {count.round, count.index + 1};
-  w.changes.push_back({asked, count, last, bytes, false, data_here});
+  if (count.index >= w.latest.index) w.latest = {count.round, count.index + 1};
+  auto place = w.changes.end();
+  while (place != w.changes.begin() && std::prev(place)->count.index > count.index) --place;
+  w.changes.insert(place, {asked, count, of, bytes, false, data_here});
   check_step(w, count, false);
   advance();
 }
@@ -61,7 +63,7 @@ bool SyncGate::withdraw(size_t worker, const rpc::Asked& asked, std::string* mis
   if (change == w.changes.end()) return false;
   // All chunks of an add or none: once any of it is here or applied, the rest has to follow.
   const uint64_t index = change->count.index;
-  const bool begun = w.begun == index + 1 || std::any_of(w.changes.begin(), w.changes.end(), [&](const Change& c) {
+  const bool begun = (w.applied == index && w.chunks > 0) || std::any_of(w.changes.begin(), w.changes.end(), [&](const Change& c) {
                        return c.count.index == index && c.data_here;
                      });
   if (begun) return false;
@@ -113,10 +115,12 @@ bool SyncGate::apply_turn() {
     if (w.active && (turn == nullptr || w.applied < turn->applied)) turn = &w;
   if (turn == nullptr || turn->changes.empty()) return false;
   const Change& front = turn->changes.front();
-  if (!front.data_here || front.count.round > least_got()) return false;
+  if (!front.data_here || front.count.index != turn->applied || front.count.round > least_got()) return false;
   const rpc::Asked asked = front.asked;
-  turn->begun = front.count.index + 1;
-  if (front.last) ++turn->applied;
+  if (++turn->chunks == front.of) {
+    turn->chunks = 0;
+    ++turn->applied;
+  }
   turn->changes.pop_front();
   owner_.apply_change(asked);
   return true;

@@ -44,8 +44,8 @@ class SyncGate {
   /// Worker i of the cluster is `names[i]` in messages. Before anything else.
   void set_workers(std::vector<std::string> names);
 
-  /// A chunk of an add. `bytes` counts against the grants if its data is still at the sender.
-  void change(size_t worker, const rpc::Asked& asked, Count count, bool last, uint64_t bytes, bool data_here);
+  /// One of the `of` chunks of an add. Withdrawn ones come again, perhaps behind later adds. `bytes` counts against the grants if its data is still at the sender.
+  void change(size_t worker, const rpc::Asked& asked, Count count, uint32_t of, uint64_t bytes, bool data_here);
   void data(size_t worker, const rpc::Asked& asked);
   void get(size_t worker, const rpc::Asked& asked, Count count);
   /// The worker holds its get number `round`.
@@ -61,7 +61,7 @@ class SyncGate {
   struct Change {
     rpc::Asked asked;
     Count count;
-    bool last;
+    uint32_t of;
     uint64_t bytes;
     bool granted;
     bool data_here;
@@ -76,8 +76,8 @@ class SyncGate {
     uint64_t got = 0;                     ///< it holds its first so many gets
     std::set<uint64_t> got_early;         ///< and these, though the answer to an earlier one got lost
     uint64_t applied = 0;                 ///< its adds that are applied
-    uint64_t begun = 0;                   ///< those of which a chunk is applied
-    std::deque<Change> changes;           ///< in the order of its calls
+    uint32_t chunks = 0;                  ///< of the next one that are applied
+    std::deque<Change> changes;           ///< in the order of their indexes
     std::vector<Get> gets;                ///< not served
     std::map<uint64_t, uint64_t> closed;  ///< round -> adds before the get that ended it, for rounds that others may be in
     Count latest;                         ///< round of its newest add, and adds including it

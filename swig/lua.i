@@ -22,7 +22,8 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) { return luaopen_capi(L); }
   }
 }
 
-/* The interpreter has its own way with signals, which begins when a call returns to it: MV_EINTR is an error like any other. */
+/* The interpreter has its own way with signals, which begins when a call returns to it: MV_EINTR is an error like any
+ * other. */
 %define MV_WAITS(function)
 %enddef
 

@@ -1,5 +1,5 @@
-/* What the Lua typemaps call. On failure they return 0 or NULL with an error value on top of the stack, for SWIG_fail to
- * throw. `index` is always the position of an argument, never relative to the top. */
+/* What the Lua typemaps call. On failure they return 0 or NULL with an error value on top of the stack, for SWIG_fail
+ * to throw. `index` is always the position of an argument, never relative to the top. */
 #ifndef POLYVERSO_SWIG_LUA_VALUES_H
 #define POLYVERSO_SWIG_LUA_VALUES_H
 
@@ -111,7 +111,7 @@ static int pv_raise_lua(lua_State *L) {
   return lua_error(L);
 }
 
-/* A signal interrupted a blocking call, which goes on under a handle: its buffers end with this call, so it does too. */
+/* A signal interrupted a blocking call, which goes on under a handle: its buffers end with this call, so it does. */
 static void pv_withdraw(lua_State *L, const mv_call_options *options) {
   pv_raise(L, MV_EINTR);
   if (*options->request != 0) mv_request_cancel(*options->request);
@@ -248,9 +248,10 @@ static void pv_written(lua_State *L, int index) {
 
 /* ------------------------------------------------------------------ buffers */
 
-/* Address, elements and dtype of FFI memory: polyverso/memory.lua asks the FFI library. On top of the stack are the cdata
- * and its count, or nil where its type tells; both are popped. */
-static int pv_lend_cdata(lua_State *L, const char *function, int writable, void **data, uint64_t *count, mv_dtype *dtype) {
+/* Address, elements and dtype of FFI memory: polyverso/memory.lua asks the FFI library. On top of the stack are the
+ * cdata and its count, or nil where its type tells; both are popped. */
+static int pv_lend_cdata(lua_State *L, const char *function, int writable, void **data, uint64_t *count,
+                         mv_dtype *dtype) {
   pv_registry(L, &pv_memory_key);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
@@ -272,7 +273,8 @@ static int pv_lend_cdata(lua_State *L, const char *function, int writable, void 
   return 1;
 }
 
-/* FFI memory as an argument: a cdata that knows its length, or {pointer = cdata, count = n}. 1: lent, 0: refused, -1: neither. */
+/* FFI memory as an argument: a cdata that knows its length, or {pointer = cdata, count = n}.
+ * 1: lent, 0: refused, -1: the argument is neither. */
 static int pv_lend_memory(lua_State *L, int index, const char *function, int writable, void **data, uint64_t *count,
                           mv_dtype *dtype) {
   if (lua_type(L, index) == PV_CDATA) {
@@ -291,8 +293,8 @@ static int pv_lend_memory(lua_State *L, int index, const char *function, int wri
 }
 
 /* A call's (data, count, dtype): FFI memory as it is; a table of numbers by copy; a string's bytes as MV_RAW. */
-static int pv_lend(lua_State *L, int index, const char *function, int64_t table, int writable, void **data, uint64_t *count,
-                   mv_dtype *dtype) {
+static int pv_lend(lua_State *L, int index, const char *function, int64_t table, int writable, void **data,
+                   uint64_t *count, mv_dtype *dtype) {
   *data = NULL;
   *count = 0;
   *dtype = MV_RAW;
@@ -309,7 +311,8 @@ static int pv_lend(lua_State *L, int index, const char *function, int64_t table,
       *data = (void *)lua_tolstring(L, index, &length);
       *count = length;
       if (!writable) return 1;
-      return pv_refuse(L, MV_EINVAL, function, "data is a string, results need memory to go to: a table {n = count}, or FFI memory");
+      return pv_refuse(L, MV_EINVAL, function,
+                       "data is a string, results need memory to go to: a table {n = count}, or FFI memory");
     }
     case LUA_TTABLE: {
       *dtype = pv_table_dtype(L, index, function, table);
@@ -323,7 +326,8 @@ static int pv_lend(lua_State *L, int index, const char *function, int64_t table,
       return 1;
     }
     default:
-      return pv_refuse(L, MV_EDTYPE, function, "data must be a table of numbers, FFI memory or a string of bytes, not a %s",
+      return pv_refuse(L, MV_EDTYPE, function,
+                       "data must be a table of numbers, FFI memory or a string of bytes, not a %s",
                        luaL_typename(L, index));
   }
 }
@@ -336,14 +340,16 @@ static int pv_lend_rows(lua_State *L, int index, const char *function, int64_t *
   *count = 0;
   int lent = pv_lend_memory(L, index, function, 0, &data, count, &dtype);
   if (lent == 0) return 0;
-  if (lent > 0 && dtype != MV_I64) return pv_refuse(L, MV_EDTYPE, function, "rows is FFI memory of another type than int64_t");
+  if (lent > 0 && dtype != MV_I64)
+    return pv_refuse(L, MV_EDTYPE, function, "rows is FFI memory of another type than int64_t");
   if (lent < 0) switch (lua_type(L, index)) {
       case LUA_TNIL: return 1;
       case LUA_TSTRING: {
         size_t length;
         data = (void *)lua_tolstring(L, index, &length);
         *count = length / sizeof(int64_t);
-        if (length % sizeof(int64_t)) return pv_refuse(L, MV_EDTYPE, function, "rows is a string that is not of 8 bytes for each id");
+        if (length % sizeof(int64_t))
+          return pv_refuse(L, MV_EDTYPE, function, "rows is a string that is not of 8 bytes for each id");
         break;
       }
       case LUA_TTABLE: {
@@ -355,7 +361,8 @@ static int pv_lend_rows(lua_State *L, int index, const char *function, int64_t *
         *count = numbers->count;
         break;
       }
-      default: return pv_refuse(L, MV_EDTYPE, function, "rows must be a table of integers, not a %s", luaL_typename(L, index));
+      default:
+        return pv_refuse(L, MV_EDTYPE, function, "rows must be a table of integers, not a %s", luaL_typename(L, index));
     }
   *rows = (int64_t *)data;
   return 1;
@@ -383,7 +390,7 @@ static void pv_hold(lua_State *L, mv_request request, int index) {
   lua_pop(L, 1);
 }
 
-/* If the request is released by now, lets its argument go; a table gets its numbers first, unless the request failed. */
+/* If the request is released by now, lets its argument go; a table gets its numbers first, unless the call failed. */
 static void pv_settle(lua_State *L, mv_request request, mv_status status) {
   pv_held(L);
   pv_push_integer(L, request);
@@ -431,7 +438,7 @@ static int pv_fields(lua_State *L, int index, const char *function, const pv_fie
   char message[PV_MESSAGE_SIZE];
   if (lua_isnoneornil(L, index)) return 1;
   if (lua_type(L, index) != LUA_TTABLE)
-    return pv_refuse(L, MV_EINVAL, function, "options must be a table of their fields, not a %s", luaL_typename(L, index));
+    return pv_refuse(L, MV_EINVAL, function, "options must be a table of fields, not a %s", luaL_typename(L, index));
   lua_pushnil(L);
   while (lua_next(L, index)) {
     const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "(not a string)";

@@ -124,7 +124,8 @@ static int pv_lend_string(SV *sv, const char *function, int writable, void **dat
   if (!SvPOK(sv))
     return pv_refuse(MV_EDTYPE, function, "data must be a PDL or a packed string, not %.60s",
                      SvROK(sv) ? sv_reftype(SvRV(sv), 1) : "a number");
-  if (writable && SvREADONLY(sv)) return pv_refuse(MV_EINVAL, function, "data is read-only, results need memory to go to");
+  if (writable && SvREADONLY(sv))
+    return pv_refuse(MV_EINVAL, function, "data is read-only, results need memory to go to");
   if (SvUTF8(sv) && (SvREADONLY(sv) || !sv_utf8_downgrade(sv, 1)))
     return pv_refuse(MV_EDTYPE, function, "data is a string of characters, not of bytes: pack('f*', ...) makes one");
   /* SvPV_force un-shares a copy-on-write string, so that nobody else's changes. */
@@ -145,7 +146,8 @@ static int pv_lend(SV *sv, const char *function, int writable, void **data, uint
     pdl *piddle = pv_pdl(sv, function);
     if (!piddle) return 0;
     if (piddle->datatype != PDL_F && piddle->datatype != PDL_D)
-      return pv_refuse(MV_EDTYPE, function, "data is a PDL of another type than float and double: ->float or ->double converts it");
+      return pv_refuse(MV_EDTYPE, function,
+                       "data is a PDL of another type than float and double: ->float or ->double converts it");
     *dtype = piddle->datatype == PDL_F ? MV_F32 : MV_F64;
     *data = piddle->data;
     *count = (uint64_t)piddle->nvals;
@@ -167,7 +169,8 @@ static int pv_lend_rows(SV *sv, const char *function, int64_t **rows, uint64_t *
     pdl *piddle = pv_pdl(sv, function);
     if (!piddle) return 0;
     if (piddle->datatype != PDL_LL && piddle->datatype != PDL_IND)
-      return pv_refuse(MV_EDTYPE, function, "rows is a PDL of another type than longlong and indx: ->longlong converts it");
+      return pv_refuse(MV_EDTYPE, function,
+                       "rows is a PDL of another type than longlong and indx: ->longlong converts it");
     *rows = (int64_t *)piddle->data;
     *count = (uint64_t)piddle->nvals;
     return 1;
@@ -175,7 +178,8 @@ static int pv_lend_rows(SV *sv, const char *function, int64_t **rows, uint64_t *
 #endif
   if (!pv_lend_string(sv, function, 0, &data, count)) return 0;
   if (*count % sizeof(int64_t) != 0)
-    return pv_refuse(MV_EDTYPE, function, "rows is a string of %" PRIu64 " bytes: pack('q*', ...) makes one of 8 for each id", *count);
+    return pv_refuse(MV_EDTYPE, function,
+                     "rows is a string of %" PRIu64 " bytes: pack('q*', ...) makes one of 8 for each id", *count);
   *rows = (int64_t *)data;
   *count /= sizeof(int64_t);
   return 1;
@@ -216,8 +220,8 @@ static mv_status pv_resume(const mv_call_options *options) {
 
 /* ------------------------------------------------------------------ buffers of unfinished requests */
 
-/* %Polyverso::CAPI::held: request => [the argument, whether it was locked here]. While a get is under way its PDL can't be
- * reallocated and its string can't be assigned to. */
+/* %Polyverso::CAPI::held: request => [the argument, whether it was locked here]. While a get is under way its PDL can't
+ * be reallocated and its string can't be assigned to. */
 static HV *pv_held(void) { return get_hv("Polyverso::CAPI::held", GV_ADD); }
 
 static void pv_hold(mv_request request, SV *sv) {
@@ -299,7 +303,8 @@ static int pv_fields(SV *sv, const char *function, const pv_field *fields, void 
   char message[PV_MESSAGE_SIZE];
   SvGETMAGIC(sv);
   if (!SvOK(sv)) return 1;
-  if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVHV) return pv_refuse(MV_EINVAL, function, "options must be a reference to a hash");
+  if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVHV)
+    return pv_refuse(MV_EINVAL, function, "options must be a reference to a hash");
   HV *hash = (HV *)SvRV(sv);
   HE *entry;
   hv_iterinit(hash);

@@ -1,12 +1,12 @@
-/* The whole C API, for every language: SWIG reads the public header, and the language's typemap file beside this one says
- * how its numbers, buffers, mappings and errors cross over. The functions keep their C names.
+/* The whole C API, for every language: SWIG reads the public header, and the language's typemap file beside this one
+ * says how its numbers, buffers, mappings and errors cross over. The functions keep their C names.
  *
  * What C passes as several parameters arrives from a language as one argument:
  *   (data, count, dtype)        one buffer; its element type is the dtype, bytes are MV_RAW
  *   (rows, row_count)           one buffer or list of int64
  *   mv_init_options and the like  a mapping of the struct's fields; they are optional where C allows NULL
  *   mv_call_options             nothing, flags as a number, or a mapping; with MV_ASYNC the handle is the call's result
- * Results that C returns through pointers are the call's results; an mv_status other than MV_OK is raised as an error. */
+ * Results that C returns through pointers are the call's results; a status other than MV_OK is raised as an error. */
 #if defined(SWIGPYTHON)
 %module(package="polyverso", threads="1") capi
 #elif defined(SWIGPERL)
@@ -40,8 +40,10 @@
 #endif
 
 /* How functions that may wait behave; each language defines these macros.
- *   MV_CALLS(function, options)       takes mv_call_options as the C argument `options`: a signal leaves it running under a handle
- *   MV_READS(function, options, at)   the same, and writes into the buffer that is argument `at` (from 0) of the language's call
+ *   MV_CALLS(function, options)       takes mv_call_options as the C argument `options`: a signal leaves it running
+ *                                     under a handle
+ *   MV_READS(function, options, at)   the same, and writes into the buffer that is argument `at`, from 0, of the
+ *                                     language's call
  *   MV_RESUMES(function)              may simply be called again after a signal
  *   MV_RESUMES_FOR(function, timeout) the same, for what is left of the C argument `timeout`
  *   MV_RELEASES(function)             may release the request that is its first argument

@@ -1,5 +1,5 @@
-/* Python: integers, buffers, mappings and exceptions. Helpers are in python_values.h. The interpreter lock is released only in
- * functions that may wait. */
+/* Python: integers, buffers, mappings and exceptions. Helpers are in python_values.h. The interpreter lock is released
+ * only in functions that may wait. */
 %nothread;
 
 %{

@@ -27,7 +27,7 @@ static void pv_raise(mv_status status) {
   pv_raise_text(status, mv_last_error());
 }
 
-/* Raises an argument error that names the function: pv_refuse(MV_EDTYPE, "mv_table_add", "data is %s", ...). Returns 0. */
+/* Raises an argument error that names the function: pv_refuse(MV_EDTYPE, "mv_table_add", "data is %s", ...). */
 static int pv_refuse(mv_status status, const char *function, const char *format, ...) {
   char text[PV_MESSAGE_SIZE];
   int used = snprintf(text, sizeof text, "%s: ", function);
@@ -41,7 +41,7 @@ static int pv_refuse(mv_status status, const char *function, const char *format,
 
 /* ------------------------------------------------------------------ signals and unfinished requests */
 
-/* A signal interrupted a blocking call, which goes on under a handle: to its end, unless the signal's handler raises. */
+/* A signal interrupted a blocking call, which goes on under a handle: to its end, unless the handler raises. */
 static mv_status pv_resume(const mv_call_options *options) {
   mv_status status = MV_EINTR;
   while (status == MV_EINTR && *options->request != 0) {
@@ -74,7 +74,8 @@ static void pv_settle(mv_request request) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *key = PyLong_FromLongLong(request);
-  if (key && PyDict_Contains(pv_held, key) == 1 && mv_request_error(request) == MV_EHANDLE) PyDict_DelItem(pv_held, key);
+  if (key && PyDict_Contains(pv_held, key) == 1 && mv_request_error(request) == MV_EHANDLE)
+    PyDict_DelItem(pv_held, key);
   Py_XDECREF(key);
   PyErr_Restore(type, value, trace);
 }
@@ -131,10 +132,12 @@ static int pv_view(PyObject *object, const char *function, const char *what, int
   if (writable && PyObject_GetBuffer(object, view, PyBUF_FULL_RO) == 0) {
     int readonly = view->readonly;
     PyBuffer_Release(view);
-    if (readonly) return pv_refuse(MV_EINVAL, function, "%s is a read-only %.100s, results need memory to go to", what, type);
+    if (readonly)
+      return pv_refuse(MV_EINVAL, function, "%s is a read-only %.100s, results need memory to go to", what, type);
   }
   PyErr_Clear();
-  return pv_refuse(MV_EDTYPE, function, "%s is a %.100s that is not C-contiguous: numpy.ascontiguousarray() makes it so", what, type);
+  return pv_refuse(MV_EDTYPE, function,
+                   "%s is a %.100s that is not C-contiguous: numpy.ascontiguousarray() makes it so", what, type);
 }
 
 /* A call's (data, count, dtype), without a copy: native f32 or f64, or the bytes of a bytes-like object as MV_RAW. */
@@ -155,7 +158,8 @@ static int pv_lend(PyObject *object, const char *function, int writable, Py_buff
   if (PyBytes_Check(object) || PyByteArray_Check(object) ||
       (PyMemoryView_Check(object) && view->itemsize == 1 && (!view->format || strchr("Bbc", *view->format))))
     return 1;
-  return pv_refuse(MV_EDTYPE, function, "data has elements of format '%.20s': .astype('float32') or 'float64' converts it",
+  return pv_refuse(MV_EDTYPE, function,
+                   "data has elements of format '%.20s': .astype('float32') or 'float64' converts it",
                    view->format ? view->format : "B");
 }
 
@@ -166,7 +170,8 @@ static int pv_lend_rows(PyObject *object, const char *function, Py_buffer *view,
   *lent = 1;
   *count = (uint64_t)view->len / 8;
   if (pv_dtype(view) == MV_I64) return 1;
-  return pv_refuse(MV_EDTYPE, function, "rows has elements of format '%.20s': numpy.asarray(rows, dtype='int64') converts it",
+  return pv_refuse(MV_EDTYPE, function,
+                   "rows has elements of format '%.20s': numpy.asarray(rows, dtype='int64') converts it",
                    view->format ? view->format : "B");
 }
 
@@ -256,11 +261,12 @@ static PyObject *pv_handle_list(const mv_request *handles, uint64_t count) {
 }
 
 static PyObject *pv_info(const mv_table_info *info) {
-  return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K}", "name", info->name, "kind", (int)info->kind, "dtype",
-                       (int)info->dtype, "rows", (unsigned long long)info->rows, "cols", (unsigned long long)info->cols,
-                       "flags", (unsigned)info->flags, "servers", (unsigned)info->servers, "bytes",
-                       (unsigned long long)info->bytes, "adds", (unsigned long long)info->adds, "gets",
-                       (unsigned long long)info->gets);
+  typedef unsigned long long wide;
+  return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K}",
+                       "name", info->name, "kind", info->kind, "dtype", info->dtype,
+                       "rows", (wide)info->rows, "cols", (wide)info->cols,
+                       "flags", info->flags, "servers", info->servers, "bytes", (wide)info->bytes,
+                       "adds", (wide)info->adds, "gets", (wide)info->gets);
 }
 
 /* mv_table_list()'s text; asked for again with more room as long as the first answer was cut. */

@@ -13,7 +13,8 @@ local values = require("polyverso.values")
 local multiverso = {}
 
 --- Joins the cluster; call it once, before training.
--- @param sync true: all workers make the same adds and gets, and get the same values; otherwise as the launcher says, or async
+-- @param sync true: all workers make the same adds and gets, and get the same values; otherwise async, or as the
+-- launcher says
 function multiverso.init(sync) capi.mv_init(sync and {sync = 1} or nil) end
 
 --- Waits until all workers have come here and all their earlier adds are in the tables.

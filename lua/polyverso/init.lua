@@ -7,9 +7,10 @@
 --     local values = weights:get()     -- a table of row tables
 --     node:shutdown()
 --
--- The functions of polyverso.h are here under their own names: polyverso.mv_table_add(table, data, options). What C takes as
--- (data, count, dtype) is one argument: a table of numbers, an FFI array, {pointer = cdata, count = n} or a string of bytes;
--- results are written into a table ({n = count} says how many) or FFI memory. Row ids count from 0, as in C.
+-- The functions of polyverso.h are here under their own names: polyverso.mv_table_add(table, data, options). What C
+-- takes as (data, count, dtype) is one argument: a table of numbers, an FFI array, {pointer = cdata, count = n} or a
+-- string of bytes; results are written into a table ({n = count} says how many) or FFI memory. Row ids count from 0,
+-- as in C.
 -- Errors are tables {code, name, family, text, where}, and strings to tostring().
 
 local capi = require("polyverso.capi")
@@ -33,8 +34,10 @@ local function options(settings)
   return moved
 end
 
---- Joins the cluster that the settings or the environment describe, and returns a node when all of its processes are there.
--- @param settings fields of mv_init_options (sync, role, rank, nodes, master, ...) and log_level; nil = all from the environment
+--- Joins the cluster that the settings or the environment describe, and returns a node when all of its processes are
+-- there.
+-- @param settings fields of mv_init_options (sync, role, rank, nodes, master, ...) and log_level; nil = all from the
+-- environment
 function polyverso.init(settings)
   capi.mv_init(options(settings))
   return Node.new(0)

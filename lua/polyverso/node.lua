@@ -47,7 +47,8 @@ local function create(self, kind, spec)
 end
 
 --- Creates an array. Collective: every worker makes the same call.
--- @param spec {size = n, dtype = "f32" or "f64", name = ..., init = values, reject_nonfinite = true}; worker 0's init counts
+-- @param spec {size = n, dtype = "f32" or "f64", name = ..., init = values, reject_nonfinite = true}; of the workers'
+-- initial values worker 0's count
 function Node:array(spec) return create(self, capi.MV_ARRAY, spec) end
 
 --- Creates a matrix.

@@ -1,7 +1,7 @@
 --- An array or matrix shared by all workers; from node:array(), node:matrix() or node:open().
 --
--- Values of a matrix are a table of row tables, or flat, row by row; those of an array are a flat table. FFI memory of the
--- table's type goes in, and receives results, without a copy. `how` is nil or a table:
+-- Values of a matrix are a table of row tables, or flat, row by row; those of an array are a flat table. FFI memory of
+-- the table's type goes in, and receives results, without a copy. `how` is nil or a table:
 --   rows = {ids from 0}   instead of the whole table, in any order
 --   timeout = seconds     instead of the node's default
 --   async = true          returns a request at once
@@ -79,8 +79,8 @@ local function write(self, data, how, whole, some)
   return request and Request.new(request)
 end
 
---- Adds element by element; repeated rows add up. Returns when every server has applied it; with how.wait = false at once, and
--- its error, if any, comes from the next call on the table, barrier() or shutdown().
+--- Adds element by element; repeated rows add up. Returns when every server has applied it; with how.wait = false at
+-- once, and its error, if any, comes from the next call on the table, barrier() or shutdown().
 function Table:add(data, how) return write(self, data, how, capi.mv_table_add, capi.mv_table_add_rows) end
 
 --- Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers.

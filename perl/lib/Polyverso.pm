@@ -77,9 +77,10 @@ others may be written in Python, Lua or C.
 
 =head2 Polyverso->init(%settings)
 
-Joins the cluster that the settings or the environment describe, and returns a L<Polyverso::Node> when all of its processes
-are there. The settings are the fields of C<mv_init_options> in F<polyverso.h>: C<sync>, C<role>, C<rank>, C<nodes>, C<master>,
-C<bind>, C<secret>, C<timeout_ms> and so on; and C<log_level>. Each C<init> wants one C<shutdown> of its node.
+Joins the cluster that the settings or the environment describe, and returns a L<Polyverso::Node> when all of its
+processes are there. The settings are the fields of C<mv_init_options> in F<polyverso.h>: C<sync>, C<role>, C<rank>,
+C<nodes>, C<master>, C<bind>, C<secret>, C<timeout_ms> and so on; and C<log_level>. Each C<init> wants one C<shutdown>
+of its node.
 
 =head2 Polyverso->open_node(%settings)
 
@@ -87,10 +88,11 @@ A further node in this process, for tests and for several clusters at once.
 
 =head1 C FUNCTIONS
 
-Every function of F<polyverso.h> is here under its own name, C<Polyverso::mv_table_add>, and can be imported: C<use Polyverso
-qw(:functions :constants)>. What C takes as (data, count, dtype) is one argument: a PDL of type float or double, whose memory is
-used as it is, or a packed string, whose bytes are MV_RAW. Results are written into a PDL in place, or into a string of the
-right length. Row ids are a longlong or indx PDL, or C<pack 'q*', @ids>. Options are hash references, or flags as a number.
+Every function of F<polyverso.h> is here under its own name, C<Polyverso::mv_table_add>, and can be imported:
+C<use Polyverso qw(:functions :constants)>. What C takes as (data, count, dtype) is one argument: a PDL of type float or
+double, whose memory is used as it is, or a packed string, whose bytes are MV_RAW. Results are written into a PDL in
+place, or into a string of the right length. Row ids are a longlong or indx PDL, or C<pack 'q*', @ids>. Options are hash
+references, or flags as a number.
 What C returns through pointers is returned; a status other than MV_OK is thrown.
 
 =head1 ERRORS

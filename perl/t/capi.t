@@ -33,7 +33,7 @@ subtest 'packed strings' => sub {
     mv_table_get_rows($t, pack('q*', 2), $some);
     is_deeply([unpack 'f*', $some], [27, 28, 29], 'row ids are packed, too');
     mv_table_set($t, $zeroes);
-    is(failure_of(sub { mv_table_get($t, ${ \'constant' }) })->name, 'MV_EINVAL', 'a constant is no place for a result');
+    is(failure_of(sub { mv_table_get($t, ${ \'constant' }) })->name, 'MV_EINVAL', 'a constant takes no result');
     my $wide = "\x{263a}" . 'x' x 47;
     is(failure_of(sub { mv_table_add($t, $wide) })->name, 'MV_EDTYPE', 'characters are no bytes');
     my $upgraded = $zeroes;
@@ -133,6 +133,8 @@ subtest 'options' => sub {
 };
 
 mv_shutdown(0);
+
+is($Polyverso::VERSION, mv_version_text(), 'the module is of the library\'s version');
 
 subtest 'arguments' => sub {
     my @arguments = ('train.pl', '-sync=true', 'data.txt', '--lr=0.1');

@@ -49,7 +49,9 @@ subtest 'a handler that returns lets the wait go on' => sub {
          $node->poll(capacity => 1, timeout => 0.2); Time::HiRes::setitimer(Time::HiRes::ITIMER_REAL(), 0);
          $node->shutdown; print $signals > 3 ? "went on\n" : "$signals signals\n";'
     );
-    my ($other) = $cluster->start('my $node = Polyverso->init; select undef, undef, undef, 0.5; $node->barrier; $node->shutdown;');
+    my ($other) = $cluster->start(
+        'my $node = Polyverso->init; select undef, undef, undef, 0.5; $node->barrier; $node->shutdown;'
+    );
     is($cluster->finish($pid, 10), 0, 'ends well') or diag TestCluster::text($output);
     is($cluster->finish($other, 10), 0, 'so does the other');
     is(TestCluster::text($output), "went on\n", 'after many signals');
@@ -61,7 +63,7 @@ subtest 'a forked child' => sub {
     for my $child (
         sub { !eval { $node->rank; 1 } && $@->name eq 'MV_EFORK' },
         sub { !eval { $t->get(as => 'array'); 1 } && $@->name eq 'MV_EFORK' },
-        sub { my $own = Polyverso->init; my $u = $own->array(size => 1, init => [7]); $u->get(as => 'array')->[0] == 7 },
+        sub { Polyverso->init->array(size => 1, init => [7])->get(as => 'array')->[0] == 7 },
     ) {
         my $pid = fork // die "fork: $!";
         if (!$pid) {

@@ -35,8 +35,8 @@ class ArrayTableHandler(TableHandler):
         """Creates the table; every worker calls it alike.
 
         size: how many values.
-        init_value: (size,) initial values, anything numpy converts to float32; None = zeros. Only the master worker's are
-        used, and they are in the table when this returns.
+        init_value: (size,) initial values, anything numpy converts to float32; None = zeros. Only the master worker's
+        are used, and they are in the table when this returns.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
         super().__init__({"kind": capi.MV_ARRAY, "rows": size}, init_value)

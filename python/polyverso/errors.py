@@ -8,7 +8,7 @@ from . import capi
 
 
 class Error(Exception):
-    """Any failed call. `status` is the number (capi.MV_ESHAPE), `name` its name, `text` the sentence about this call."""
+    """Any failed call: `status` is the number (capi.MV_ESHAPE), `name` its name, `text` a sentence about this call."""
 
     def __init__(self, status: int, text: str = "") -> None:
         self.status = status
@@ -29,7 +29,7 @@ class HandleError(Error, ValueError):
 
 
 class StateError(Error, RuntimeError):
-    """The call does not fit the moment: before init, after shutdown, in a forked child, in contradiction to an earlier one."""
+    """The call does not fit the moment: before init, after shutdown, in a forked child, against an earlier one."""
 
 
 class TimeoutError(Error, builtins.TimeoutError):

@@ -23,7 +23,7 @@ def init(**settings: Any) -> "Node":
     """Joins the cluster that the settings or the environment describe, and returns when all of its processes are there.
 
     settings: the fields of mv_init_options in polyverso.h (sync=True, rank=0, nodes=4, master="host:port", secret=...,
-    timeout_ms=...), and log_level="info". Without any, and without `polyverso run`, this process is a cluster of its own.
+    timeout_ms=...), and log_level="info". Without any, and without `polyverso run`, this process is a cluster of one.
     Counted: each init() wants one shutdown(), which leaving `with polyverso.init() as node:` does.
     Raises StateError if settings contradict an earlier init(), PeerError or TimeoutError if joining failed.
     """
@@ -90,7 +90,7 @@ class Node:
         return capi.mv_event_fd(self._handle)
 
     def poll(self, capacity: int = 64, timeout: float = 0) -> List[int]:
-        """Handles of requests that have finished since, at most `capacity`; waits up to `timeout` seconds for the first."""
+        """At most `capacity` handles of requests that have finished since; `timeout`: seconds to wait for the first."""
         return capi.mv_poll(self._handle, capacity, milliseconds(timeout) if timeout else 0)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
@@ -102,7 +102,12 @@ class Node:
         return Request(self._handle, capi.mv_barrier(self._handle, call_options(capi.MV_ASYNC, timeout)))
 
     def array(
-        self, size: int, dtype: Any = "float32", name: Optional[str] = None, init: Any = None, reject_nonfinite: bool = False
+        self,
+        size: int,
+        dtype: Any = "float32",
+        name: Optional[str] = None,
+        init: Any = None,
+        reject_nonfinite: bool = False,
     ) -> Table:
         """Creates an array of `size` numbers. Collective: every worker calls it alike.
 
@@ -122,7 +127,8 @@ class Node:
         reject_nonfinite: bool = False,
     ) -> Table:
         """Creates a matrix of (rows, cols) numbers; otherwise as array()."""
-        return self._create({"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name}, dtype, init, reject_nonfinite)
+        spec = {"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name}
+        return self._create(spec, dtype, init, reject_nonfinite)
 
     def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool) -> Table:
         spec["dtype"] = code_of(dtype)

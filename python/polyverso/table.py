@@ -21,9 +21,9 @@ def call_options(flags: int, timeout: Optional[float]) -> Union[int, Dict[str, i
 class Table:
     """An array or matrix of float32 or float64; from Node.array(), Node.matrix() or Node.open().
 
-    `rows` in every method: None for the whole table, or row ids (of an array: element ids) in any order. Then the values
-    have the shape (len(rows), cols), of an array (len(rows),). Values go in as anything numpy converts; an array of the
-    table's dtype that is C-contiguous goes in without a copy.
+    `rows` in every method: None for the whole table, or row ids (of an array: element ids) in any order. Then the
+    values have the shape (len(rows), cols), of an array (len(rows),). Values go in as anything numpy converts; an array
+    of the table's dtype that is C-contiguous goes in without a copy.
     Wrong sizes, dtypes and row ids are an ArgumentError, and nothing is sent.
     """
 
@@ -78,7 +78,7 @@ class Table:
         out, handle = self._read(capi.mv_table_get, capi.mv_table_get_rows, rows, out, options)
         return Request(self._node, handle, out)
 
-    def _read(self, whole: Any, some: Any, rows: Any, out: Optional[np.ndarray], options: Any) -> Tuple[np.ndarray, Any]:
+    def _read(self, whole: Any, some: Any, rows: Any, out: Any, options: Any) -> Tuple[np.ndarray, Any]:
         if rows is None:
             if out is None:
                 out = np.empty(self.shape, self._dtype)
@@ -93,8 +93,8 @@ class Table:
     def add(self, data: Any, rows: Any = None, wait: bool = True, timeout: Optional[float] = None) -> None:
         """Adds `data` element by element; repeated rows add up.
 
-        wait: return when every server has applied it; False = at once, its error, if any, comes from the next call on the
-        table, barrier() or shutdown().
+        wait: return when every server has applied it; False = at once, its error, if any, comes from the next call on
+        the table, barrier() or shutdown().
         """
         options = call_options(0 if wait else capi.MV_FORGET, timeout)
         self._write(capi.mv_table_add, capi.mv_table_add_rows, data, rows, options)

@@ -114,7 +114,11 @@ def test_options(table, options):
 
 
 @pytest.mark.parametrize(
-    "options", ["flags", {"flag": 1}, {1: 2}, [1], {"flags": "async"}, {"flags": -1}, {"flags": 1 << 40}, -1, 1 << 80, {"timeout_ms": 0.5}]
+    "options",
+    [
+        "flags", -1, 1 << 80, [1], {"flag": 1}, {1: 2}, {"flags": "async"}, {"flags": -1}, {"flags": 1 << 40},
+        {"timeout_ms": 0.5},
+    ],
 )
 def test_wrong_options_are_refused(table, options):
     with pytest.raises((polyverso.ArgumentError, TypeError)):

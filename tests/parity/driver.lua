@@ -72,7 +72,8 @@ function value_of(token)
   if token:find("^{") then
     local mapping = {}
     for key, text in token:gmatch('(%w[%w_]*)=("[^"]*")') do mapping[key] = value_of(text) end
-    for key, word in token:gsub('%w[%w_]*="[^"]*"', ""):gmatch("(%w[%w_]*)=([^,{}]+)") do mapping[key] = value_of(word) end
+    local unquoted = token:gsub('%w[%w_]*="[^"]*"', "")
+    for key, word in unquoted:gmatch("(%w[%w_]*)=([^,{}]+)") do mapping[key] = value_of(word) end
     return mapping
   end
   local kind, items = token:match("^(%w+)%[(.*)%]$")

@@ -43,7 +43,9 @@ def main():
     missing = unused(functions, scenarios)
     if missing:
         sys.exit("no scenario uses " + ", ".join(missing))
+    major, minor, patch = (int(constants[f"MV_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
     lines = ["", "scenario everything of the header is there"]
+    lines += [f"mv_version -> {major * 10000 + minor * 100 + patch}", f'mv_version_text -> "{major}.{minor}.{patch}"']
     lines += [f"function {name}" for name in functions]
     lines += [f"constant {name} {value}" for name, value in sorted(constants.items())]
     with tempfile.TemporaryDirectory() as folder:

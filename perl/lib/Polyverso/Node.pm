@@ -94,8 +94,9 @@ Numbers. C<worker_id> is -1 in a process that is only a server, C<server_id> in 
 
 =head2 array(size => $n, ...), matrix(rows => $r, cols => $c, ...)
 
-Create a L<Polyverso::Table>. Collective: every worker makes the same call. Further options: C<dtype> (C<f32>, the default, or
-C<f64>), C<name>, C<init> (initial values, a PDL or array reference, of which worker 0's count), C<reject_nonfinite>.
+Create a L<Polyverso::Table>. Collective: every worker makes the same call. Further options: C<dtype> (C<f32>, the
+default, or C<f64>), C<name>, C<init> (initial values, a PDL or array reference, of which worker 0's count),
+C<reject_nonfinite>.
 
 =head2 open($name)
 
@@ -111,8 +112,8 @@ Waits until this worker's adds are applied and every worker is here.
 
 =head2 event_fd, poll(capacity => 64, timeout => $seconds)
 
-A descriptor that is readable while finished requests wait for C<poll>, and C<poll>, which returns a reference to an array of
-their handles. For AnyEvent and other event loops.
+A descriptor that is readable while finished requests wait for C<poll>, and C<poll>, which returns a reference to an
+array of their handles. For AnyEvent and other event loops.
 
 =head2 shutdown
 

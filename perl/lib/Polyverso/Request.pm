@@ -43,7 +43,8 @@ sub done {
 sub wait {
     my ($self, %how) = @_;
     if (defined $self->{handle}) {
-        if (eval { Polyverso::CAPI::mv_request_wait($self->{handle}, Polyverso::Table::milliseconds($how{timeout})); 1 }) {
+        my $milliseconds = Polyverso::Table::milliseconds($how{timeout});
+        if (eval { Polyverso::CAPI::mv_request_wait($self->{handle}, $milliseconds); 1 }) {
             $self->_finish;
         }
         else {

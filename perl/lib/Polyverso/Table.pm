@@ -45,8 +45,8 @@ my %KNOWN = map { $_ => 1 } qw(rows as out timeout async forget);
 
 sub _check {
     for my $name (keys %{ $_[0] }) {
-        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "unknown option '$name'; known: " . join ' ', sort keys %KNOWN)
-            unless $KNOWN{$name};
+        next if $KNOWN{$name};
+        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "unknown option '$name'; known: @{[sort keys %KNOWN]}");
     }
     return;
 }
@@ -57,7 +57,8 @@ sub _read {
     my ($self, $how, $whole, $some) = @_;
     _check($how);
     my $ids    = defined $how->{rows} ? Polyverso::Values::rows($how->{rows}) : undef;
-    my @layout = (@$self{qw(dtype matrix)}, defined $ids ? Polyverso::Values::row_count($ids) : $self->{rows}, $self->{cols});
+    my $rows   = defined $ids ? Polyverso::Values::row_count($ids) : $self->{rows};
+    my @layout = (@$self{qw(dtype matrix)}, $rows, $self->{cols});
     my $memory = $how->{out} // Polyverso::Values::room(@layout, $how->{as});
     my $options = _options(_flags($how), $how);
     my $handle =
@@ -147,8 +148,9 @@ Return a L<Polyverso::Request> at once.
 
 =head2 get(as => 'pdl' | 'array', out => $pdl, ...)
 
-The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers. A fresh PDL if PDL is
-installed, else an array reference; C<as> decides otherwise. C<out> receives them in place: a PDL of the table's type and size.
+The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers. A fresh PDL if PDL
+is installed, else an array reference; C<as> decides otherwise. C<out> receives them in place: a PDL of the table's type
+and size.
 
 =head2 peek(...)
 
@@ -157,7 +159,8 @@ C<get> past sync mode's rounds: what the servers hold now. One worker alone may 
 =head2 add($data, forget => 1, ...)
 
 Adds element by element; repeated rows add up. Returns when every server has applied it; with C<forget> at once, its
-error, if any, comes from the next call on the table, C<barrier> or C<shutdown>. A PDL of the table's type goes in without a copy.
+error, if any, comes from the next call on the table, C<barrier> or C<shutdown>. A PDL of the table's type goes in
+without a copy.
 
 =head2 set($data, ...)
 

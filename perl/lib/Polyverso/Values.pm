@@ -21,6 +21,14 @@ sub have_pdl {
 
 sub is_pdl { return ref $_[0] && UNIVERSAL::isa($_[0], 'PDL') }
 
+my %STATUS = (
+    EINVAL => $Polyverso::CAPI::MV_EINVAL,
+    ENOSYS => $Polyverso::CAPI::MV_ENOSYS,
+    ESHAPE => $Polyverso::CAPI::MV_ESHAPE,
+);
+
+sub _refuse { my ($name, $text) = @_; Polyverso::Error->throw($STATUS{$name}, $text) }
+
 my %pdl_type;
 
 sub _pdl_type { return $pdl_type{ $_[0] } //= $_[0] == $Polyverso::CAPI::MV_F32 ? PDL::float() : PDL::double() }
@@ -37,7 +45,7 @@ sub _flatten {
 # What a C function takes as data: a PDL of the table's type, or a packed string.
 sub data {
     my ($values, $dtype) = @_;
-    Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE, 'no data given') unless defined $values;
+    _refuse(ESHAPE => 'no data given') unless defined $values;
     if (is_pdl($values)) {
         my $type = _pdl_type($dtype);
         return $values->get_datatype == $type->enum ? $values : $values->convert($type);
@@ -51,12 +59,12 @@ sub rows {
     my ($rows) = @_;
     if (is_pdl($rows)) {
         my $ids = $rows->flat->longlong;
-        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'row ids are not integers') unless PDL::all($ids == $rows->flat);
+        _refuse(EINVAL => 'row ids are not integers') unless PDL::all($ids == $rows->flat);
         return $ids;
     }
     my @ids = ref $rows eq 'ARRAY' ? @$rows : ($rows);
     for my $id (@ids) {
-        Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, 'row id "' . ($id // 'undef') . '" is not an integer')
+        _refuse(EINVAL => 'row id "' . ($id // 'undef') . '" is not an integer')
             unless defined $id && $id =~ /\A-?[0-9]+\z/;
     }
     return pack 'q*', @ids;
@@ -70,13 +78,13 @@ sub room {
     my ($dtype, $matrix, $rows, $cols, $as) = @_;
     $as //= have_pdl() ? 'pdl' : 'array';
     if ($as eq 'pdl') {
-        Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, "as => 'pdl' needs PDL: apt install pdl, or cpan PDL") unless have_pdl();
+        _refuse(ENOSYS => "as => 'pdl' needs PDL: apt install pdl, or cpan PDL") unless have_pdl();
         my $pdl = PDL->initialize;
         $pdl->set_datatype(_pdl_type($dtype)->enum);
         $pdl->setdims($matrix ? [$cols, $rows] : [$rows]);
         return $pdl;
     }
-    Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL, "as => '$as': 'pdl' or 'array' is needed") unless $as eq 'array';
+    _refuse(EINVAL => "as => '$as': 'pdl' or 'array' is needed") unless $as eq 'array';
     return "\0" x ($rows * $cols * $SIZE{$dtype});
 }
 

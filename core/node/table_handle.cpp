@@ -235,7 +235,7 @@ base::Status TableHandle::destroy() {
   node_.loop().post([this, call, until = node_.deadline(options, false)] { node_.member().tables().destroy(table_, until, call); });
   bool alive = true;
   base::Status status;
-  while (alive) status = node_.wait(call, base::Nanos(0), &alive);
+  while (alive && status.code() != MV_ESTATE) status = node_.wait(call, base::Nanos(0), &alive);
   return status;
 }
 

@@ -121,6 +121,7 @@ void Loop::stop() {
   }
   if (background_.joinable()) background_.join();
   Lock lock(mutex_);
+  callers_out_.wait(lock, [this] { return callers_ == 0; });
   dropped.swap(queue_);
   lock.unlock();
 }
@@ -170,6 +171,7 @@ void Loop::run_background() {
     baton_ = Baton::kFree;
     asleep_ = false;
   }
+  if (baton_ == Baton::kFree) hand_on();
 }
 
 /// Leaves the loop to callers: looks again after patience_, or, when one and the same call lasts longer than that, once it ends.
@@ -194,17 +196,26 @@ Driven Loop::drive_until(const std::function<bool()>& done, Nanos deadline, Task
   const SignalGate gate;
   Lock lock(mutex_);
   if (first && !stopping_) queue_.push_back(std::move(first));
+  ++callers_;
+  const Driven how = drive_in_turn(lock, done, deadline, gate.open());
+  if (--callers_ == 0 && stopping_) callers_out_.notify_all();
+  return how;
+}
+
+Driven Loop::drive_in_turn(Lock& lock, const std::function<bool()>& done, Nanos deadline, const sigset_t& open) {
   for (;;) {
-    if (stopping_) return done() ? Driven::kDone : Driven::kStopped;
+    // Not before the baton is free: until then a driver may be running a task that refers to what this caller owns.
+    if (stopping_ && baton_ == Baton::kFree) return done() ? Driven::kDone : Driven::kStopped;
     if (baton_ == Baton::kFree) {
       baton_ = Baton::kCaller;
       ++drives_;
       lock.unlock();
-      const Driven how = drive(done, deadline, gate.open());
+      const Driven how = drive(done, deadline, open);
+      lock.lock();
       leave_baton();
       return how;
     }
-    if (const auto how = wait_in_line(lock, done, deadline, gate.open())) {
+    if (const auto how = wait_in_line(lock, done, deadline, open)) {
       if (baton_ == Baton::kFree) hand_on();  // it may have been offered to us just now
       return *how;
     }
@@ -220,6 +231,7 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const sigs
     if (done()) return Driven::kDone;
     if (watchers_changed_) poll_now();
     if (done()) return Driven::kDone;
+    if (stopping_.load(std::memory_order_acquire)) return Driven::kStopped;
 
     const Nanos at = now();
     if (at >= deadline) return Driven::kTimeout;
@@ -273,16 +285,18 @@ std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>
 }
 
 void Loop::leave_baton() {
-  Lock lock(mutex_);
   baton_ = Baton::kFree;
   asleep_ = false;
   hot_until_ = now() + patience_;
   hand_on();
 }
 
-/// The baton is free: offers it to the first in line, or tells the background thread if it has to know. Under mutex_.
+/// The baton is free: offers it to the first in line, or tells the background thread if it has to know. At the end there is
+/// nothing left to drive, and all in line hear of it. Under mutex_.
 void Loop::hand_on() {
-  if (!line_.empty()) {
+  if (stopping_) {
+    wake_line(/*all=*/true);
+  } else if (!line_.empty()) {
     Waiter& next = *line_.front();
     line_.erase(line_.begin());
     waiting_.fetch_sub(1, std::memory_order_acq_rel);

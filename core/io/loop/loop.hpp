@@ -53,7 +53,8 @@ class Loop final : public base::Clock {
 
   /// Starts the background thread, which blocks all signals. MV_ESYSTEM.
   base::Status start();
-  /// Ends the background thread; no other thread may be in a call. Tasks that have not run are dropped. Idempotent.
+  /// Ends the background thread and whoever is in drive_until(), who gets Driven::kStopped; returns when all are out. Tasks that
+  /// have not run are dropped and never will be run. Not on the loop. Idempotent.
   void stop();
 
   /// Monotonic. Any thread.
@@ -94,6 +95,7 @@ class Loop final : public base::Clock {
   using Lock = std::unique_lock<std::mutex>;
 
   void run_background();
+  Driven drive_in_turn(Lock& lock, const std::function<bool()>& done, base::Nanos deadline, const sigset_t& open);
   Driven drive(const std::function<bool()>& done, base::Nanos deadline, const sigset_t& open);
   std::optional<Driven> wait_in_line(Lock& lock, const std::function<bool()>& done, base::Nanos deadline,
                                      const sigset_t& open);
@@ -132,7 +134,9 @@ class Loop final : public base::Clock {
   Baton baton_ = Baton::kFree;
   bool asleep_ = false;   // the driver sleeps in poll, or is about to: wake it for new work
   bool resting_ = false;  // the background thread waits for background_cv_ without a limit
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};  // written under mutex_; a driver reads it without
+  int callers_ = 0;                    // in drive_until()
+  std::condition_variable callers_out_;
   uint64_t drives_ = 0;       // by callers
   uint64_t seen_drives_ = 0;  // when the background thread last looked
   base::Nanos patience_ = kLeastPatience;

@@ -35,6 +35,10 @@ base::Result<const Message*> read_header(std::span<const std::byte> bytes) {
   const auto* message = flatbuffers::GetRoot<Message>(bytes.data());
   if (message->body() == nullptr || message->body_type() > Body::MAX)
     return base::error(MV_EPROTOCOL, "a message has no body that this version knows (kind {})", static_cast<int>(message->body_type()));
+  // The verifier looks where a vector's length stands, not its elements: those of 8 bytes may lie askew.
+  const auto* progress = message->body_as_Progress();
+  if (progress != nullptr && progress->pending() != nullptr && reinterpret_cast<uintptr_t>(progress->pending()->Data()) % 8 != 0)
+    return base::error(MV_EPROTOCOL, "a frame's header is not aligned");
   return message;
 }
 

@@ -47,7 +47,7 @@ std::shared_ptr<InprocHub::Door> InprocHub::find(const std::string& name) {
 // ------------------------------------------------------------ connecting
 
 InprocRoad::InprocRoad(Loop& loop, base::Peer self, InprocHub& hub)
-    : loop_(loop), hub_(hub), self_(self), door_(std::make_shared<Door>(loop, *this, self)) {}
+    : hub_(hub), self_(self), door_(std::make_shared<Door>(loop, *this, self)) {}
 
 InprocRoad::~InprocRoad() {
   leave();

@@ -96,7 +96,6 @@ class InprocRoad final : public Road {
   void part(base::Peer peer, const char* how);
   void leave();
 
-  Loop& loop_;
   InprocHub& hub_;
   const base::Peer self_;
   base::LinkEvents* events_ = nullptr;

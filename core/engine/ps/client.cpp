@@ -249,7 +249,8 @@ void Client::send_got(const Operation& op) {
   for (size_t server = 0; server < table.servers.size(); ++server) {
     if (table::part_of(table.spec.rows, table.servers.size(), server).count == 0) continue;
     auto frame = builder_.finish(wire::Body::Got, wire::CreateGot(builder_.fbb(), table.numbers[server], op.round));
-    rpc_.call(table.servers[server], {std::move(frame), std::make_shared<Gather>([](const auto&, const auto*) {}), false, 0, nullptr});
+    // Others' adds wait for this, and with them perhaps a get of this worker that fills the window.
+    rpc_.call(table.servers[server], {std::move(frame), std::make_shared<Gather>([](const auto&, const auto*) {}), false, 0, nullptr, true});
   }
 }
 

@@ -12,7 +12,7 @@ void Client::call(base::Peer server, Call call) {
     call.pending->finish(stream.lost, nullptr, {});
     return;
   }
-  stream.queue.push_back(std::move(call));
+  call.overtakes ? stream.queue.push_front(std::move(call)) : stream.queue.push_back(std::move(call));
   pump(server, stream);
 }
 
@@ -25,7 +25,7 @@ Client::Sent* Client::find(Stream& stream, Seq seq) {
 void Client::pump(base::Peer server, Stream& stream) {
   while (stream.connected && !stream.queue.empty()) {
     const size_t cost = stream.queue.front().cost;
-    if (stream.window_bytes > 0 && stream.window_bytes + cost > options_.window_bytes) return;
+    if (!stream.queue.front().overtakes && stream.window_bytes > 0 && stream.window_bytes + cost > options_.window_bytes) return;
     stream.window_bytes += cost;
     stream.window.push_back({std::move(stream.queue.front())});
     stream.queue.pop_front();

@@ -31,6 +31,7 @@ struct Call {
   bool wants_answer = true;   ///< false: a change, which the cumulative acknowledgement finishes
   size_t cost = 0;            ///< bytes that count against the window: the larger of what travels either way
   base::PayloadRef offer;     ///< sent only when the server grants it
+  bool overtakes = false;     ///< does not wait behind calls for which there is no room
 };
 
 /// The server's side: names a request that was started and will be answered.

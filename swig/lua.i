@@ -5,9 +5,20 @@
 %}
 
 %wrapper %{
-/* What require("polyverso.capi") looks for; SWIG calls it after the module. */
 int luaopen_capi(lua_State *L);
-SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) { return luaopen_capi(L); }
+
+/* What require("polyverso.capi") looks for: SWIG's module, without the globals that SWIG leaves behind. */
+SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
+  static const char *const globals[] = {"capi", "swig_type", "swig_equals"};
+  enum { kGlobals = sizeof globals / sizeof *globals };
+  lua_settop(L, 0);
+  for (int i = 0; i < kGlobals; ++i) lua_getglobal(L, globals[i]);
+  luaopen_capi(L);
+  lua_insert(L, 1);
+  lua_settop(L, kGlobals + 1);
+  for (int i = kGlobals; i-- > 0;) lua_setglobal(L, globals[i]);
+  return 1;
+}
 %}
 
 /* For the Lua above: raise(status, text) throws what a C function would. */

@@ -1,5 +1,8 @@
 -- The C functions: what goes in, what comes out, what is refused. Runs under Lua 5.1, LuaJIT and Lua 5.4.
 
+local globals = {}
+for name in pairs(_G) do globals[name] = true end
+
 local polyverso = require("polyverso")
 local ffi = jit and require("ffi")
 
@@ -115,6 +118,12 @@ describe("the C functions", function()
   it("list tables, however many", function()
     for i = 1, 60 do polyverso.mv_table_create(0, {size = 1, name = "a table with quite a long name " .. i}, nil) end
     assert.truthy(polyverso.mv_table_list(0):find("quite a long name 60"))
+  end)
+end)
+
+describe("loading", function()
+  it("leaves no globals behind", function()
+    for _, name in ipairs{"capi", "swig_type", "swig_equals"} do assert.equal(globals[name], rawget(_G, name) and true) end
   end)
 end)
 

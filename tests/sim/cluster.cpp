@@ -1,0 +1,274 @@
+#include "cluster.hpp"
+
+#include <algorithm>
+
+namespace mv::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+/// Everyone has ended by then: twice the longest silence and the patience of joining.
+constexpr Nanos kLimit = 300s;
+constexpr uint64_t kMostSteps = 30'000'000;
+constexpr Nanos kHeartbeat = 5s, kHeartbeatOfLossy = 6s;
+}  // namespace
+
+SimCluster::SimCluster(const Scenario& scenario, bool verbose)
+    : plan_(scenario), verbose_(verbose), random_(Random::mix(scenario.seed)), network_(timeline_, random_.fork(), plan_.weather) {
+  network_.verbose = verbose;
+  const size_t lives = plan_.workers() + plan_.restarts();
+  for (const TablePlan& table : plan_.tables) ledgers_.push_back(std::make_unique<Ledger>(timeline_, table, plan_.servers(), lives));
+  clean_.resize(lives);
+  for (size_t place = 0; place < plan_.nodes.size(); ++place)
+    add_node(place, (plan_.nodes[place].role & MV_ROLE_WORKER) != 0 ? next_life_++ : SIZE_MAX, false);
+  waiting_for_ready_ = nodes_.size();
+}
+
+// ---- nodes come
+
+void SimCluster::add_node(size_t place, size_t life, bool again) {
+  auto node = std::make_unique<Node>();
+  const NodePlan& plan = plan_.nodes[place];
+  node->place = place;
+  node->life = life;
+  node->steps = plan.steps;
+  node->name = fmt::format("node {}{}", place, again ? " (again)" : "");
+  node->self.peer = random_.next() | 1;
+  node->self.rank = plan.rank;
+  node->self.role = plan.role;
+  node->self.nodes = static_cast<uint32_t>(plan_.nodes.size());
+  node->self.sync = plan_.sync;
+  node->self.is_master = place == 0;
+  node->self.master = "sim:0";
+  node->self.address = again ? fmt::format("sim:{}.{}", place, life) : fmt::format("sim:{}", place);
+  node->self.host = "sim";
+  node->self.pid = static_cast<uint32_t>(1000 + nodes_.size());
+  node->self.heartbeat_timeout = plan_.weather.lossy ? kHeartbeatOfLossy : kHeartbeat;
+  node->link = std::make_unique<SimLink>(network_, node->self.peer);
+  Node* raw = node.get();
+  nodes_.push_back(std::move(node));
+  timeline_.after(again ? Nanos(0) : plan.start, [this, raw] { start(*raw); });
+}
+
+void SimCluster::start(Node& node) {
+  if (node.killed) return;
+  rpc::ClientOptions options;
+  options.probe_after = plan_.probe_after;
+  options.window_bytes = plan_.window_bytes;
+  engine::Member::Events events;
+  events.on_ready = [this, &node](const cluster::View& view) { on_ready(node, view); };
+  events.on_failed = [this, &node](const base::Status& why) { on_failed(node, why); };
+  events.on_change = [] {};
+  node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
+  if (node.life != SIZE_MAX)
+    node.script = std::make_shared<Script>(static_cast<Surroundings&>(*this), *node.member, random_.fork(), node.steps, node.life, fmt::format("{} (life {})", node.name, node.life));
+  network_.add(node.self.peer, node.name, node.self.address, *node.member, [this, &node] { touch(node); });
+  node.member->start();
+  touch(node);
+}
+
+SimCluster::Node& SimCluster::node(Peer peer) {
+  return **std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& node) { return node->self.peer == peer; });
+}
+
+void SimCluster::on_ready(Node& node, const cluster::View& view) {
+  node.ready = true;
+  node.rank = view.find(node.self.peer)->rank;
+  const int64_t wanted = plan_.nodes[node.place].rank;
+  if (wanted >= 0 && node.rank != wanted) timeline_.violated(fmt::format("{} has rank {}, not {}", node.name, node.rank, wanted));
+  if (node.killed) return;
+  if (node.script != nullptr)
+    node.script->start();
+  else
+    serve_on(node);
+  if (waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
+}
+
+void SimCluster::on_failed(Node& node, const base::Status& why) {
+  node.failed = true;
+  if (!anyone_gone_ && gone_.empty() && !cluster_dissolves())
+    timeline_.violated(fmt::format("{} did not get into the cluster: {}", node.name, why.text()));
+  anyone_gone_ = true;  // it ends at once, and others may lose it
+  if (waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
+  end(node);
+}
+
+// ---- time passes for a node
+
+/// As the loop does when it has nothing else to do: flush, and set the timer.
+void SimCluster::touch(Node& node) {
+  if (std::exchange(node.flush_asked, true)) return;
+  timeline_.after(Nanos(random_.between(0, 20'000)), [this, &node] {
+    node.flush_asked = false;
+    look_after(node);
+  });
+}
+
+void SimCluster::look_after(Node& node) {
+  if (node.member == nullptr) return;
+  node.member->flush();
+  arm(node);
+  if (node.finished && node.member->cluster().all_workers_gone()) end(node);
+}
+
+void SimCluster::arm(Node& node) {
+  const Nanos next = node.member->next_deadline();
+  if (next == node.armed) return;
+  node.armed = next;
+  if (next == base::kNever) return;
+  timeline_.at(next, [this, &node, next] {
+    if (node.member == nullptr || node.armed != next) return;
+    node.armed = base::kNever;
+    node.member->tick();
+    touch(node);
+  });
+}
+
+// ---- nodes go
+
+void SimCluster::left(Peer self, bool clean) {
+  Node& node = this->node(self);
+  clean_[node.life] = clean;
+  serve_on(node);
+}
+
+/// Servers, and the master, stay until the last worker has finished.
+void SimCluster::serve_on(Node& node) {
+  if ((node.self.role & MV_ROLE_SERVER) == 0 && !node.self.is_master) return end(node);
+  node.finished = true;
+  touch(node);
+}
+
+void SimCluster::end(Node& node) {
+  if (std::exchange(node.ending, true)) return;
+  timeline_.after(Nanos(random_.between(0, 2'000'000)), [this, &node] {
+    if (node.member == nullptr) return;
+    check_parts(node);
+    network_.remove(node.self.peer, true, true);
+    node.member.reset();
+    node.script.reset();
+  });
+}
+
+void SimCluster::check_parts(const Node& node) {
+  if ((node.self.role & MV_ROLE_SERVER) == 0 || !node.ready) return;
+  const auto server = static_cast<size_t>(node.member->cluster().view().server_id(node.self.peer));
+  for (size_t table = 0; table < ledgers_.size(); ++table)
+    if (const auto shard = node.member->shards().shard(static_cast<uint32_t>(table)))
+      ledgers_[table]->check_part(fmt::format("{}, server {},", node.name, server), server, *shard, clean_);
+}
+
+// ---- faults
+
+void SimCluster::schedule_faults(bool early) {
+  for (const FaultPlan& fault : plan_.faults)
+    if (fault.early == early) timeline_.after(fault.when, [this, &fault] { strike(fault); });
+}
+
+void SimCluster::strike(const FaultPlan& fault) {
+  const bool kills = fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly;
+  kills ? kill(fault.side.front(), fault) : part(fault);
+}
+
+void SimCluster::part(const FaultPlan& fault) {
+  const std::set<size_t> side(fault.side.begin(), fault.side.end());
+  for (const auto& a : nodes_)
+    for (const auto& b : nodes_) {
+      if (!side.contains(a->place) || side.contains(b->place) || (fault.other != SIZE_MAX && b->place != fault.other)) continue;
+      network_.part(a->self.peer, b->self.peer, fault.span, fault.fault == Fault::kPart);
+      if (fault.fault != Fault::kLongPart) continue;
+      gone(*a);
+      gone(*b);
+      anyone_gone_ = anyone_gone_ || a->self.is_master || b->self.is_master;  // whom the master has lost all others drop
+    }
+}
+
+void SimCluster::gone(const Node& node) {
+  changes_may_fail_ = changes_may_fail_ || plan_.sync || (node.self.role & MV_ROLE_SERVER) != 0;
+  if (node.rank >= 0)
+    gone_.insert(node.rank);
+  else
+    anyone_gone_ = true;
+}
+
+void SimCluster::kill(size_t place, const FaultPlan& fault) {
+  const auto alive = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->place == place; });
+  Node& node = **alive;
+  const bool starts_later = node.member == nullptr && !node.ending;
+  if (node.killed || (node.member == nullptr && !starts_later)) return;
+  node.killed = true;
+  gone(node);
+  if (!node.ready && waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
+  if (starts_later) return;
+  const bool comes_back = fault.restart != base::kNever && node.script != nullptr && !cluster_dissolves() &&
+                          std::all_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->script == nullptr || n->script->has_tables(); });
+  network_.remove(node.self.peer, false, fault.fault == Fault::kKill);
+  node.member.reset();
+  node.script.reset();
+  if (!comes_back) return;
+  ++restarts_open_;
+  timeline_.after(fault.restart, [this, place] { restart(place); });
+}
+
+void SimCluster::restart(size_t place) {
+  --restarts_open_;
+  if (cluster_dissolves()) return;
+  add_node(place, next_life_++, true);
+  // Others' barriers are none of its business.
+  std::erase_if(nodes_.back()->steps, [](const Step& step) { return step.call == Call::kBarrier; });
+}
+
+bool SimCluster::cluster_dissolves() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->ending || (n->script != nullptr && n->script->leaving()); });
+}
+
+bool SimCluster::names_the_gone(const std::string& text) const {
+  if (anyone_gone_) return true;
+  return std::any_of(gone_.begin(), gone_.end(), [&](int64_t rank) { return text.find(fmt::format("(rank {},", rank)) != std::string::npos; });
+}
+
+// ---- barriers
+
+/// Whoever took part the whole time was in a barrier when this one let its worker pass: in the first that was not over when
+/// this worker came, or in a later one. What it had begun before is applied.
+void SimCluster::barrier_passed(Peer self, Nanos entered) {
+  if (anyone_gone_ || changes_may_fail_) return;
+  for (const auto& other : nodes_) {
+    const Script* script = other->script.get();
+    if (other->self.peer == self || script == nullptr || !script->takes_part() || script->started_at() >= entered) continue;
+    if (gone_.contains(other->rank)) continue;
+    const auto& visits = script->visits();
+    const auto visit = std::find_if(visits.begin(), visits.end(), [&](const BarrierVisit& v) { return v.over >= entered; });
+    if (visit == visits.end()) return timeline_.violated(fmt::format("{} passed a barrier that {} has not entered", node(self).name, other->name));
+    for (size_t table = 0; table < visit->begun.size(); ++table) ledgers_[table]->settled(script->life(), visit->begun[table]);
+  }
+}
+
+// ---- all of it
+
+bool SimCluster::all_ended() const {
+  return restarts_open_ == 0 && std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+           return node->killed || (node->ending && node->member == nullptr);
+         });
+}
+
+void SimCluster::check_end() {
+  if (!graveyard_.undisturbed()) timeline_.violated("memory that was given back to its caller was written to");
+  if (all_ended()) return;
+  std::string who;
+  for (const auto& node : nodes_) {
+    if (node->killed || (node->ending && node->member == nullptr)) continue;
+    who += fmt::format("\n  {} {}", node->name, node->finished ? "serves on" : node->script != nullptr ? node->script->state() : "is not ready");
+  }
+  timeline_.violated("not everyone has ended:" + who);
+}
+
+Outcome SimCluster::run() {
+  schedule_faults(true);
+  while (timeline_.violation().empty() && !all_ended() && timeline_.steps() < kMostSteps && timeline_.step(kLimit)) {
+  }
+  check_end();
+  return {timeline_.violation(), timeline_.hash(), timeline_.steps(), timeline_.now()};
+}
+
+}  // namespace mv::sim

@@ -1,0 +1,92 @@
+#pragma once
+// A whole cluster on one thread: runs one scenario from the first process to the last.
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/member.hpp"
+#include "network.hpp"
+#include "scenario.hpp"
+#include "script.hpp"
+
+namespace mv::sim {
+
+struct Outcome {
+  std::string violation;  ///< empty: everything held
+  uint64_t hash = 0;      ///< of all that happened
+  uint64_t steps = 0;
+  Nanos span{0};
+};
+
+class SimCluster final : private Surroundings {
+ public:
+  SimCluster(const Scenario& scenario, bool verbose);
+  Outcome run();
+
+ private:
+  /// One life of one process.
+  struct Node {
+    size_t place = 0;               ///< in the scenario
+    size_t life = SIZE_MAX;         ///< of a worker, for the ledgers
+    std::string name;
+    cluster::Self self;
+    std::unique_ptr<SimLink> link;
+    std::unique_ptr<engine::Member> member;
+    std::shared_ptr<Script> script;
+    std::vector<Step> steps;
+    bool ready = false, failed = false, finished = false, ending = false, flush_asked = false, killed = false;
+    Nanos armed = base::kNever;
+    int64_t rank = -1;
+  };
+
+  Timeline& timeline() override { return timeline_; }
+  const Scenario& scenario() const override { return plan_; }
+  Ledger& ledger(size_t table) override { return *ledgers_[table]; }
+  Graveyard& graveyard() override { return graveyard_; }
+  void touched(Peer self) override { touch(node(self)); }
+  bool names_the_gone(const std::string& text) const override;
+  bool changes_may_fail() const override { return changes_may_fail_; }
+  void barrier_passed(Peer self, Nanos entered) override;
+  void left(Peer self, bool clean) override;
+  bool verbose() const override { return verbose_; }
+
+  void add_node(size_t place, size_t life, bool again);
+  void start(Node& node);
+  Node& node(Peer peer);
+  void touch(Node& node);
+  void look_after(Node& node);
+  void arm(Node& node);
+  void on_ready(Node& node, const cluster::View& view);
+  void on_failed(Node& node, const base::Status& why);
+  void serve_on(Node& node);
+  void end(Node& node);
+  void check_parts(const Node& node);
+  void schedule_faults(bool early);
+  void strike(const FaultPlan& fault);
+  void part(const FaultPlan& fault);
+  void kill(size_t place, const FaultPlan& fault);
+  void restart(size_t place);
+  void gone(const Node& node);
+  bool all_ended() const;
+  bool cluster_dissolves() const;
+  void check_end();
+
+  const Scenario plan_;
+  const bool verbose_;
+  Timeline timeline_;
+  Random random_;
+  Network network_;
+  Graveyard graveyard_;
+  std::vector<std::unique_ptr<Ledger>> ledgers_;
+  std::vector<std::unique_ptr<Node>> nodes_;  ///< by time of birth
+  std::vector<bool> clean_;                   ///< by life: left in good order
+  std::set<int64_t> gone_;                    ///< ranks that others may have lost
+  bool anyone_gone_ = false;                  ///< somebody whose rank nobody knows
+  bool changes_may_fail_ = false;
+  size_t next_life_ = 0, lives_open_ = 0, waiting_for_ready_ = 0;
+  size_t restarts_open_ = 0;
+};
+
+}  // namespace mv::sim

@@ -1,0 +1,131 @@
+#pragma once
+// A network that misbehaves by seeded dice, and the Link that each node has to it.
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/link.hpp"
+#include "timeline.hpp"
+#include "wire/frame.hpp"
+
+namespace mv::sim {
+
+using base::Peer;
+
+struct Weather {
+  /// False: as over TCP. In order, nothing lost while a connection stands; what is under way when it breaks is lost.
+  /// True: single messages get lost, doubled, late and out of order.
+  bool lossy = false;
+  double drop = 0, duplicate = 0, late = 0;
+  Nanos latency{0}, jitter{0};
+  double staged = 0.75;  ///< share of large payloads that arrive bit by bit, into the receiver's memory
+};
+
+/// A message under way.
+struct Flight {
+  Peer from, to;
+  uint64_t life;
+  std::vector<std::byte> head;
+  base::PayloadRef tail;           ///< until it departs; what a node sends to itself is read on arrival
+  std::vector<std::byte> payload;
+  base::SinkRef sink;
+  size_t received = 0;
+  bool stopped = false;            ///< its sender died before it left
+
+  const wire::Message& message() const { return *flatbuffers::GetRoot<wire::Message>(head.data() + wire::kPrefixBytes); }
+  std::span<const std::byte> body() const;
+};
+using FlightRef = std::shared_ptr<Flight>;
+
+/// Connects endpoints, carries their messages, and breaks what it is told to break.
+class Network {
+ public:
+  Network(Timeline& timeline, Random random, Weather weather) : timeline_(timeline), random_(random), weather_(weather) {}
+
+  /// A node appears and listens. `touched` is called after anything was reported to it.
+  void add(Peer peer, std::string name, std::string address, base::LinkEvents& events, std::function<void()> touched);
+  /// It ends. An orderly end lets what it sent leave. Its peers hear of it if `told`, unless nobody tells them for now.
+  void remove(Peer peer, bool orderly, bool told);
+
+  /// Nothing passes between these two for a while. On a reliable network either the connection breaks and is made again, or
+  /// everything waits; on a lossy one what is sent meanwhile is lost.
+  void part(Peer a, Peer b, Nanos span, bool breaks);
+
+  void dial(Peer from, const std::string& address);
+  void send(Peer from, Peer to, const base::Frame& frame);
+  void close(Peer from, Peer peer);
+
+  const std::string& name(Peer peer) const;
+  bool verbose = false;
+
+ private:
+  struct Endpoint {
+    std::string name, address;
+    base::LinkEvents* events = nullptr;  ///< null once it has ended
+    std::function<void()> touched;
+    std::set<Peer> fenced;               ///< never heard again
+    std::set<FlightRef> leaving;  ///< sent, with a payload that has not left
+  };
+  /// One direction of a connection.
+  struct Way {
+    Nanos departs{0}, arrives{0};  ///< of the newest message
+    int dropped = 0;               ///< in a row
+  };
+  struct Connection {
+    bool up[2] = {false, false};  ///< as the lower and the higher of the two see it
+    Nanos up_at[2] = {};          ///< when they hear, or heard, of it
+    bool ended = true;
+    uint64_t life = 0;            ///< counts breaks: what left in an earlier life does not arrive
+    Nanos silent_until{0};
+    std::string address[2];       ///< what each side calls the other
+    Way way[2];
+  };
+  static std::pair<Peer, Peer> pair(Peer a, Peer b) { return {std::min(a, b), std::max(a, b)}; }
+  /// Which of the two sides of its connection with `other` this peer is.
+  static int side(Peer self, Peer other) { return self < other ? 0 : 1; }
+  Nanos delay();
+  Endpoint* living(Peer peer);
+  void connect(Peer dialer, Peer listener, const std::string& dialed);
+  void schedule_up(Peer self, Peer other, Nanos when);
+  void come_up(Peer self, Peer other, uint64_t life);
+  void lose(Peer self, Peer other, Nanos when, const std::string& why);
+  bool weather_takes(Way& way, const Connection& connection);
+  void launch(const FlightRef& flight, Nanos departs, Nanos arrives, Nanos ends);
+  void launch_in_order(const FlightRef& flight, Connection& connection);
+  void launch_loosely(const FlightRef& flight, Connection& connection);
+  Nanos transfer_time(const Flight& flight);
+  void depart(const FlightRef& flight);
+  bool arrives(const Flight& flight);
+  void deliver(const FlightRef& flight);
+  void deliver_header(const FlightRef& flight);
+  void deliver_piece(const FlightRef& flight, size_t bytes);
+  void deliver_end(const FlightRef& flight);
+  void trace(const char* what, const Flight& flight);
+  void trace(const char* what, Peer a, Peer b);
+
+  Timeline& timeline_;
+  Random random_;
+  const Weather weather_;
+  std::unordered_map<Peer, Endpoint> endpoints_;
+  std::map<std::string, Peer> listeners_;
+  std::map<std::pair<Peer, Peer>, Connection> connections_;
+};
+
+/// What a node has of the network.
+class SimLink final : public base::Link {
+ public:
+  SimLink(Network& network, Peer self) : network_(network), self_(self) {}
+  void dial(const std::string& address) override { network_.dial(self_, address); }
+  void send(Peer to, const base::Frame& frame) override { network_.send(self_, to, frame); }
+  void close(Peer peer) override { network_.close(self_, peer); }
+
+ private:
+  Network& network_;
+  const Peer self_;
+};
+
+}  // namespace mv::sim

@@ -1,0 +1,239 @@
+#include "scenario.hpp"
+
+#include <algorithm>
+
+namespace mv::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Nanos kMillisecond = 1ms;
+constexpr size_t kMany = 20;  ///< from so many nodes on, each does little
+
+void choose_roles(Scenario& plan, Random& random) {
+  const size_t nodes = plan.nodes.size();
+  const size_t style = random.below(3);
+  const size_t servers = nodes > kMany ? 1 + random.below(8) : 1 + random.below(nodes - 1);
+  for (NodePlan& node : plan.nodes) node.role = style == 2 && nodes <= kMany ? static_cast<int>(1 + random.below(3)) : MV_ROLE_WORKER;
+  if (style == 0 && nodes <= kMany)
+    for (NodePlan& node : plan.nodes) node.role = MV_ROLE_ALL;
+  if (style == 1 || nodes > kMany)
+    for (size_t i = 0; i < servers; ++i) plan.nodes[random.below(nodes)].role = MV_ROLE_SERVER;
+  if (plan.servers() == 0) plan.nodes[random.below(nodes)].role = MV_ROLE_ALL;
+  if (plan.workers() == 0) plan.nodes[random.below(nodes)].role = MV_ROLE_ALL;
+}
+
+void choose_start(Scenario& plan, Random& random) {
+  const bool explicit_ranks = random.chance(0.5);
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    if (explicit_ranks || i == 0) plan.nodes[i].rank = static_cast<int64_t>(i);
+    plan.nodes[i].start = kMillisecond * random.between(0, 300);
+  }
+}
+
+void choose_network(Scenario& plan, Random& random) {
+  Weather& weather = plan.weather;
+  weather.latency = Nanos(random.between(20'000, 500'000));
+  weather.jitter = Nanos(random.between(0, 3'000'000));
+  weather.staged = random.chance(0.8) ? 0.75 : 0;
+  weather.lossy = random.chance(0.4);
+  if (!weather.lossy) return;
+  weather.drop = random.chance(0.7) ? 0.01 * static_cast<double>(random.between(1, 20)) : 0;
+  weather.duplicate = random.chance(0.6) ? 0.01 * static_cast<double>(random.between(1, 20)) : 0;
+  weather.late = random.chance(0.6) ? 0.01 * static_cast<double>(random.between(1, 10)) : 0;
+  plan.probe_after = kMillisecond * random.between(50, 200);
+}
+
+/// Counters come first in each stripe (ledger.hpp): the table has room for them, and for something to count.
+TablePlan choose_table(const Scenario& plan, Random& random, size_t number, bool large) {
+  TablePlan table;
+  table::Spec& spec = table.spec;
+  const uint64_t counters = plan.workers() + plan.restarts(), servers = plan.servers();
+  spec.name = fmt::format("t{}", number);
+  spec.dtype = random.chance(0.5) ? MV_F64 : MV_F32;
+  table.fractional = plan.sync && random.chance(0.5);
+  table.initial = random.chance(0.5) ? static_cast<int>(random.between(1, 9)) : 0;
+  if (large && random.chance(0.3)) {  // rows longer than a stripe
+    spec.kind = MV_MATRIX;
+    spec.rows = servers * (1 + random.below(2));
+    spec.cols = table::kStripeBytes / spec.element_bytes() + 100 + random.below(60'000);
+  } else if (large) {
+    spec.kind = MV_MATRIX;
+    spec.cols = counters + random.below(200);
+    const uint64_t stripe_rows = table::kStripeBytes / (spec.cols * spec.element_bytes());
+    spec.rows = servers * (stripe_rows + 1 + random.below(stripe_rows));
+  } else if (random.chance(0.3)) {
+    spec.rows = servers * (counters + 1 + random.below(random.chance(0.2) ? 2000 : 30));
+  } else {
+    spec.kind = MV_MATRIX;
+    spec.cols = counters + random.below(random.chance(0.3) ? 300 : 8);
+    spec.rows = 1 + random.below(random.chance(0.3) ? 40 : 3 * servers);  // perhaps fewer than servers
+  }
+  return table;
+}
+
+bool has_long_rows(const TablePlan& table) { return table.spec.row_bytes() > table::kStripeBytes; }
+
+Step choose_add(const Scenario& plan, Random& random) {
+  Step step{Call::kAdd, random.below(plan.tables.size())};
+  if (random.chance(0.5) && !has_long_rows(plan.tables[step.table])) step.call = Call::kAddRows;
+  return step;
+}
+
+Step choose_reading(const Scenario& plan, Random& random, bool peek) {
+  Step step{peek ? Call::kPeek : Call::kGet, random.below(plan.tables.size())};
+  if (random.chance(0.4) && !has_long_rows(plan.tables[step.table])) step.call = peek ? Call::kPeekRows : Call::kGetRows;
+  return step;
+}
+
+/// Async mode: everyone does as it likes, between common barriers.
+void write_async_scripts(Scenario& plan, Random& random, size_t length) {
+  const size_t barriers = random.below(4);
+  for (NodePlan& node : plan.nodes)
+    for (size_t part = 0; part <= barriers; ++part) {
+      for (size_t i = random.below(length / (barriers + 1) + 1) + 1; i > 0; --i) {
+        const size_t kind = random.pick({6, 2, 1, 0.7, 0.3});
+        if (kind == 0) node.steps.push_back(choose_add(plan, random));
+        if (kind == 1 || kind == 2) node.steps.push_back(choose_reading(plan, random, kind == 2));
+        if (kind == 3) node.steps.push_back({Call::kCatchUp, 0});
+        if (kind == 4) node.steps.push_back({Call::kOpen, random.below(plan.tables.size())});
+      }
+      if (part < barriers) node.steps.push_back({Call::kBarrier, 0});
+    }
+}
+
+/// Sync mode: all make the same adds and gets, though of rows of their own choice; peeks are free. Some stop early.
+void write_sync_scripts(Scenario& plan, Random& random, size_t length) {
+  std::vector<Step> common;
+  while (common.size() < length) {
+    const size_t kind = random.pick({5, 3, 0.6, 0.4});
+    if (kind == 0) common.push_back(choose_add(plan, random));
+    if (kind == 1) common.push_back(choose_reading(plan, random, false));
+    if (kind == 2) common.push_back({Call::kBarrier, 0});
+    if (kind == 3) common.push_back({Call::kCatchUp, 0});
+  }
+  const bool some_stop = random.chance(0.25);
+  for (NodePlan& node : plan.nodes) {
+    const size_t end = some_stop && random.chance(0.4) ? random.below(common.size()) : common.size();
+    for (size_t i = 0; i < end; ++i) {
+      Step step = common[i];
+      const bool can_choose = !has_long_rows(plan.tables[step.table]) && random.chance(0.3);
+      if (can_choose && step.call == Call::kAdd) step.call = Call::kAddRows;
+      if (can_choose && step.call == Call::kGet) step.call = Call::kGetRows;
+      node.steps.push_back(step);
+      if (random.chance(0.1)) node.steps.push_back(choose_reading(plan, random, true));
+    }
+  }
+}
+
+void add_partitions(Scenario& plan, Random& random) {
+  for (size_t i = 1 + random.below(6); i > 0; --i) {
+    FaultPlan fault;
+    fault.fault = random.chance(0.7) ? Fault::kPart : Fault::kStall;
+    fault.early = random.chance(0.2);
+    fault.when = kMillisecond * random.between(0, 800);
+    const int64_t longest = plan.weather.lossy ? 1000 : 2500;  // shorter than the heartbeat time-out, with what gets lost after it
+    fault.span = kMillisecond * random.between(1, random.chance(0.2) ? longest : 300);
+    fault.side.push_back(random.below(plan.nodes.size()));
+    if (random.chance(0.5)) {
+      fault.other = random.below(plan.nodes.size());
+    } else {
+      for (size_t node = 0; node < plan.nodes.size(); ++node)
+        if (random.chance(0.3)) fault.side.push_back(node);
+    }
+    plan.faults.push_back(fault);
+  }
+}
+
+void add_long_partition(Scenario& plan, Random& random) {
+  FaultPlan fault;
+  fault.fault = Fault::kLongPart;
+  fault.when = kMillisecond * random.between(0, 500);
+  fault.span = kMillisecond * random.between(8'000, 20'000);
+  fault.side.push_back(random.below(plan.nodes.size()));
+  if (random.chance(0.5)) fault.other = random.below(plan.nodes.size());
+  plan.faults.push_back(fault);
+}
+
+void add_kill(Scenario& plan, Random& random, bool of_worker) {
+  std::vector<size_t> candidates;
+  for (size_t node = 0; node < plan.nodes.size(); ++node)
+    if (!of_worker || (node > 0 && plan.nodes[node].role == MV_ROLE_WORKER)) candidates.push_back(node);
+  if (candidates.empty()) return;
+  FaultPlan fault;
+  fault.fault = random.chance(0.85) ? Fault::kKill : Fault::kKillQuietly;
+  fault.when = kMillisecond * random.between(0, 600);
+  fault.early = random.chance(0.04);
+  fault.side.push_back(candidates[random.below(candidates.size())]);
+  const bool known_rank = plan.nodes[fault.side.front()].rank >= 0;
+  if (of_worker && !plan.sync && !fault.early && known_rank && random.chance(0.6)) fault.restart = kMillisecond * random.between(1, 400);
+  plan.faults.push_back(fault);
+}
+
+void choose_faults(Scenario& plan, Random& random) {
+  if (random.chance(0.5)) add_partitions(plan, random);
+  if (random.chance(0.25)) add_kill(plan, random, true);
+  if (random.chance(0.05)) add_kill(plan, random, true);
+  if (random.chance(0.05)) add_kill(plan, random, false);
+  if (random.chance(0.03)) add_long_partition(plan, random);
+}
+
+size_t count_role(const std::vector<NodePlan>& nodes, int role) {
+  return static_cast<size_t>(std::count_if(nodes.begin(), nodes.end(), [&](const NodePlan& n) { return (n.role & role) != 0; }));
+}
+
+}  // namespace
+
+size_t Scenario::servers() const { return count_role(nodes, MV_ROLE_SERVER); }
+size_t Scenario::workers() const { return count_role(nodes, MV_ROLE_WORKER); }
+
+size_t Scenario::restarts() const {
+  return static_cast<size_t>(std::count_if(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.restart != base::kNever; }));
+}
+
+bool Scenario::loses_members() const {
+  return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault != Fault::kPart && f.fault != Fault::kStall; });
+}
+
+Scenario make_scenario(uint64_t seed, size_t nodes) {
+  Random random(seed);
+  Scenario plan;
+  plan.seed = seed;
+  plan.nodes.resize(nodes != 0 ? nodes : 2 + random.below(8));
+  const bool many = plan.nodes.size() > kMany;
+  choose_roles(plan, random);
+  choose_start(plan, random);
+  plan.sync = random.chance(0.4);
+  choose_network(plan, random);
+  choose_faults(plan, random);
+  const bool large = !many && random.chance(0.025);
+  for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i) plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
+  if (large && random.chance(0.5)) plan.window_bytes = 1 << 20;
+  const size_t length = many ? 6 : large ? 10 : 8 + random.below(20);
+  plan.sync ? write_sync_scripts(plan, random, length) : write_async_scripts(plan, random, length);
+  plan.asynchronous = random.chance(0.7) ? 0.1 * static_cast<double>(random.between(1, 8)) : 0;
+  plan.forgotten = random.chance(0.5) ? 0.1 * static_cast<double>(random.between(1, 5)) : 0;
+  plan.hasty = random.chance(0.35) ? 0.1 * static_cast<double>(random.between(1, 5)) : 0;
+  plan.hasty_barriers = !plan.sync && plan.hasty > 0 && random.chance(0.3);  // sync mode needs everyone to pass the same ones
+  plan.think = Nanos(random.between(1'000, 20'000'000));
+  return plan;
+}
+
+std::string Scenario::describe() const {
+  std::string text = fmt::format("{} nodes, {} workers, {} servers, {} mode, {} network", nodes.size(), workers(), servers(),
+                                 sync ? "sync" : "async", weather.lossy ? "lossy" : "reliable");
+  for (const TablePlan& table : tables) text += fmt::format("; \"{}\" is {}", table.spec.name, table.spec.describe());
+  for (const FaultPlan& fault : faults) {
+    static constexpr const char* kNames[] = {"partition", "stall", "long partition", "kill", "quiet kill"};
+    text += fmt::format("; {} of", kNames[static_cast<size_t>(fault.fault)]);
+    for (const size_t node : fault.side) text += fmt::format(" {}", node);
+    if (fault.other != SIZE_MAX) text += fmt::format(" from {}", fault.other);
+    text += fmt::format(" at {:.1f} ms", static_cast<double>(fault.when.count()) / 1e6);
+    if (fault.span.count() > 0) text += fmt::format(" for {:.1f} ms", static_cast<double>(fault.span.count()) / 1e6);
+    if (fault.restart != base::kNever) text += fmt::format(", back after {:.1f} ms", static_cast<double>(fault.restart.count()) / 1e6);
+  }
+  return text;
+}
+
+}  // namespace mv::sim

@@ -1,0 +1,352 @@
+#include "script.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace mv::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::byte kBuried{0xee};
+constexpr size_t kKeepBytes = 64 << 10;
+constexpr int kHastyAttempts = 3;
+
+bool is_change(Call call) { return call == Call::kAdd || call == Call::kAddRows; }
+bool is_peek(Call call) { return call == Call::kPeek || call == Call::kPeekRows; }
+
+const char* name_of(Call call) {
+  static constexpr const char* kNames[] = {"add", "add of rows", "get", "get of rows", "peek", "peek of rows", "barrier", "catching up", "open"};
+  return kNames[static_cast<size_t>(call)];
+}
+
+bool says(const base::Status& status, const char* what) { return status.text().find(what) != std::string::npos; }
+
+}  // namespace
+
+void Graveyard::bury(std::vector<std::byte> memory) {
+  std::fill(memory.begin(), memory.end(), kBuried);
+  if (memory.size() <= kKeepBytes) graves_.push_back(std::move(memory));
+}
+
+bool Graveyard::undisturbed() const {
+  return std::all_of(graves_.begin(), graves_.end(), [](const auto& memory) {
+    return std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == kBuried; });
+  });
+}
+
+/// A call on a table.
+struct Script::Operation final : ps::Completion {
+  Operation(Script& script, Step step) : script(script), step(step) {}
+  void complete(const base::Status& status) override {
+    const auto alive = self.lock();
+    script.completed(alive, status);
+  }
+
+  Script& script;
+  const Step step;
+  std::weak_ptr<Operation> self;
+  std::vector<std::byte> memory;  ///< what is sent, or where the answer goes
+  AddRef add;
+  Reading reading;
+  uint64_t round = 0, index = 0;  ///< sync mode's counts when it began
+  bool blocking = true, hasty = false, over = false;
+  Nanos deadline = base::kNever;
+};
+
+class Script::Visit final : public ps::Completion {
+ public:
+  Visit(Script& script, size_t visit, bool hasty) : script_(script), visit_(visit), hasty_(hasty) {}
+  void complete(const base::Status& status) override {
+    if (std::exchange(over, true)) return script_.violated("a barrier was over twice");
+    script_.barrier_over(visit_, hasty_, status);
+  }
+  bool over = false;
+
+ private:
+  Script& script_;
+  const size_t visit_;
+  const bool hasty_;
+};
+
+// ---- the course of it
+
+void Script::after(Nanos span, void (Script::*next)()) {
+  world_.timeline().after(span, [weak = weak_from_this(), next] {
+    if (const auto self = weak.lock()) ((*self).*next)();
+  });
+}
+
+/// Thinks a while, then makes the next step.
+void Script::go() {
+  if (!std::exchange(going_, true)) after(Nanos(random_.between(0, world_.scenario().think.count())), &Script::advance);
+}
+
+void Script::start() {
+  started_ = true;
+  started_at_ = world_.timeline().now();
+  create_next();
+}
+
+void Script::create_next() {
+  const size_t table = tables_.size();
+  if (table == world_.scenario().tables.size()) return go();
+  const bool fills = member_.cluster().view().worker_id(member_.self()) == 0;
+  auto values = std::make_shared<std::vector<std::byte>>(world_.ledger(table).initial_values());
+  const auto initial = fills && !values->empty() ? base::Payload::lent(*values) : nullptr;
+  say(fmt::format("creates \"{}\"", world_.ledger(table).plan().spec.name));
+  member_.tables().create(world_.ledger(table).plan().spec, initial, base::kNever,
+                          [this, initial, values](base::Result<ps::TableViewRef> opened) {
+                            world_.graveyard().bury(std::move(*values));
+                            if (!opened.ok()) return give_up(opened.status());
+                            world_.ledger(tables_.size()).created();
+                            tables_.push_back(opened.value());
+                            after(Nanos(0), &Script::create_next);
+                          });
+  world_.touched(member_.self());
+}
+
+void Script::advance() {
+  going_ = false;
+  if (leaving_ || waiting_) return;
+  if (!failure_.ok()) return under_way_.empty() ? leave() : void();
+  if (under_way_.size() >= world_.scenario().in_flight) return;
+  if (at_ == steps_.size()) return under_way_.empty() ? look_once_more() : void();
+  const Step step = steps_[at_];
+  if (step.call == Call::kCatchUp && !under_way_.empty()) return;
+  ++at_;
+  attempts_ = 0;
+  perform(step);
+  if (!waiting_) go();
+}
+
+void Script::perform(const Step& step) {
+  if (step.call == Call::kCatchUp) return;
+  if (step.call == Call::kBarrier) return enter_barrier();
+  if (step.call == Call::kOpen) return open(step.table);
+  const auto op = std::make_shared<Operation>(*this, step);
+  op->self = op;
+  op->round = tables_[step.table]->round;
+  op->index = tables_[step.table]->index;
+  choose_patience(op);
+  is_change(step.call) ? change(op) : read(op);
+  world_.touched(member_.self());
+}
+
+/// Calls that may be given up are made one at a time in sync mode, so that their counts can be taken back.
+void Script::choose_patience(const OperationRef& op) {
+  const Scenario& plan = world_.scenario();
+  op->blocking = !random_.chance(plan.asynchronous);
+  op->hasty = (op->blocking || !plan.sync) && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
+  if (op->hasty && random_.chance(0.5)) op->deadline = world_.timeline().now() + Nanos(random_.between(10'000, 30'000'000));
+}
+
+void Script::withdraw_later(const OperationRef& op) {
+  if (!op->hasty || op->deadline != base::kNever || op->over) return;
+  world_.timeline().after(Nanos(random_.between(0, 20'000'000)), [weak = weak_from_this(), op] {
+    const auto self = weak.lock();
+    if (self == nullptr || op->over) return;
+    self->say(fmt::format("withdraws its {}", name_of(op->step.call)));
+    self->member_.tables().withdraw(op.get(), MV_ECANCELED);
+    if (!op->over) self->violated(fmt::format("a withdrawn {} is not over", name_of(op->step.call)));
+    self->world_.touched(self->member_.self());
+  });
+}
+
+void Script::change(const OperationRef& op) {
+  Ledger& ledger = world_.ledger(op->step.table);
+  op->add = ledger.add(life_, random_, op->step.call == Call::kAdd);
+  op->memory = ledger.values(*op->add);
+  const bool forgotten = !op->hasty && random_.chance(world_.scenario().forgotten);
+  say(fmt::format("{} number {} to \"{}\"{}{}", name_of(op->step.call), op->add->index, ledger.plan().spec.name,
+                  forgotten ? ", and forgets it" : op->blocking ? "" : ", not waiting", op->hasty ? ", in haste" : ""));
+  ps::Request request;
+  request.table = tables_[op->step.table];
+  request.kind = ps::OpKind::kChange;
+  request.all = op->add->all;
+  request.rows = op->add->rows;
+  request.deadline = op->deadline;
+  request.source = op->blocking && !forgotten ? base::Payload::lent(op->memory) : base::Payload::copy(op->memory);
+  if (forgotten) return member_.tables().begin(std::move(request));
+  request.completion = op;
+  waiting_ = op->blocking;
+  under_way_.push_back(op);
+  member_.tables().begin(std::move(request));
+  withdraw_later(op);
+}
+
+void Script::read(const OperationRef& op) {
+  Ledger& ledger = world_.ledger(op->step.table);
+  const bool gated = !is_peek(op->step.call), sync = world_.scenario().sync && world_.scenario().workers() > 1;
+  op->reading = ledger.begin(fmt::format("{}'s {} number {} of \"{}\"", name_, name_of(op->step.call), op->round, ledger.plan().spec.name),
+                             life_, gated, sync, op->round);
+  if (op->step.call == Call::kGetRows || op->step.call == Call::kPeekRows) op->reading.rows = ledger.choose_rows(random_, random_.chance(0.2));
+  op->memory.resize(ledger.bytes(op->reading));
+  say(fmt::format("{} of \"{}\"{}{}", name_of(op->step.call), ledger.plan().spec.name, op->blocking ? "" : ", not waiting",
+                  op->hasty ? ", in haste" : ""));
+  ps::Request request;
+  request.table = tables_[op->step.table];
+  request.kind = ps::OpKind::kGet;
+  request.gated = gated;
+  request.all = op->reading.rows.empty();
+  request.rows = op->reading.rows;
+  request.deadline = op->deadline;
+  request.destination = op->memory;
+  request.completion = op;
+  waiting_ = op->blocking;
+  under_way_.push_back(op);
+  member_.tables().begin(std::move(request));
+  withdraw_later(op);
+}
+
+// ---- what came of a call
+
+void Script::completed(const OperationRef& op, const base::Status& status) {
+  if (op == nullptr || std::exchange(op->over, true)) return violated(fmt::format("a call was over twice: {}", status.text()));
+  std::erase(under_way_, op);
+  if (op->blocking) waiting_ = false;
+  say(fmt::format("{}: {}", name_of(op->step.call), status.ok() ? "done" : status.text()));
+  judge(op, status);
+  world_.graveyard().bury(std::move(op->memory));
+  go();
+}
+
+void Script::judge(const OperationRef& op, const base::Status& status) {
+  Ledger& ledger = world_.ledger(op->step.table);
+  if (status.ok()) return op->add != nullptr ? ledger.acknowledged(*op->add) : ledger.check(op->reading, op->memory);
+  if (status.code() == MV_EPEERLOST) return give_up(status);
+  if (op->hasty && (status.code() == MV_ETIMEOUT || status.code() == MV_ECANCELED)) return judge_given_up(op, status);
+  violated(fmt::format("{} ended with status {}: {}", name_of(op->step.call), static_cast<int>(status.code()), status.text()));
+}
+
+/// The status says what became of an add. In sync mode what was not carried out does not count, and is called again.
+void Script::judge_given_up(const OperationRef& op, const base::Status& status) {
+  const bool undone = says(status, "not applied"), unknown = says(status, "outcome unknown");
+  if (op->add != nullptr && undone == unknown) return violated("a given-up add does not tell what became of it: " + status.text());
+  if (op->add != nullptr && undone) world_.ledger(op->step.table).not_applied(op->add);
+  if (!world_.scenario().sync || is_peek(op->step.call) || unknown) return;
+  const ps::TableView& table = *tables_[op->step.table];
+  if (table.round != op->round || table.index != op->index)
+    return violated(fmt::format("a given-up {} has moved the counts from ({}, {}) to ({}, {})", name_of(op->step.call), op->round, op->index,
+                                table.round, table.index));
+  waiting_ = true;
+  world_.timeline().after(Nanos(random_.between(0, 1'000'000)), [weak = weak_from_this(), step = op->step] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->waiting_ = false;
+    if (!self->failure_.ok()) return self->advance();
+    self->perform(step);
+    if (!self->waiting_) self->go();
+  });
+}
+
+void Script::give_up(const base::Status& why) {
+  if (!world_.names_the_gone(why.text())) violated("nobody was lost, but: " + why.text());
+  if (!failure_.ok()) return;
+  failure_ = why;
+  say("gives up: " + why.text());
+  go();
+}
+
+// ---- barriers, opening, leaving
+
+std::vector<size_t> Script::begun() const {
+  std::vector<size_t> begun;
+  for (size_t table = 0; table < tables_.size(); ++table) begun.push_back(world_.ledger(table).begun(life_));
+  return begun;
+}
+
+void Script::enter_barrier() {
+  const Scenario& plan = world_.scenario();
+  const bool hasty = plan.hasty_barriers && random_.chance(plan.hasty), withdrawn = hasty && random_.chance(0.5);
+  say("enters a barrier");
+  visits_.push_back({begun(), world_.timeline().now()});
+  const auto visit = std::make_shared<Visit>(*this, visits_.size() - 1, hasty);
+  const Nanos patience = Nanos(random_.between(10'000, 50'000'000));
+  waiting_ = true;
+  member_.barrier(visit, hasty && !withdrawn ? world_.timeline().now() + patience : base::kNever);
+  world_.touched(member_.self());
+  if (!withdrawn) return;
+  world_.timeline().after(patience, [weak = weak_from_this(), visit] {
+    const auto self = weak.lock();
+    if (self == nullptr || visit->over) return;
+    self->member_.withdraw_barrier(visit.get(), MV_ECANCELED);
+    if (!visit->over) self->violated("a withdrawn barrier is not over");
+    self->world_.touched(self->member_.self());
+  });
+}
+
+void Script::barrier_over(size_t visit, bool hasty, const base::Status& status) {
+  say("barrier: " + (status.ok() ? "passed" : status.text()));
+  waiting_ = false;
+  const bool given_up = hasty && (status.code() == MV_ETIMEOUT || status.code() == MV_ECANCELED);
+  if (!given_up) visits_[visit].over = world_.timeline().now();
+  if (status.ok()) {
+    for (size_t table = 0; table < tables_.size() && !world_.changes_may_fail(); ++table)
+      world_.ledger(table).settled(life_, visits_[visit].begun[table]);
+    world_.barrier_passed(member_.self(), visits_[visit].entered);
+  } else if (status.code() == MV_EPEERLOST ? !world_.names_the_gone(status.text()) : !given_up) {
+    violated(fmt::format("a barrier ended with status {}: {}", static_cast<int>(status.code()), status.text()));
+  }
+  go();
+}
+
+void Script::open(size_t table) {
+  waiting_ = true;
+  member_.tables().open(tables_[table]->spec.name, base::kNever, [this, table](base::Result<ps::TableViewRef> opened) {
+    waiting_ = false;
+    if (!opened.ok()) {
+      if (opened.status().code() != MV_EPEERLOST) violated("open: " + opened.status().text());
+      give_up(opened.status());
+    } else if (opened.value() != tables_[table]) {
+      violated("open gave another view of a table that this worker has created");
+    }
+    go();
+  });
+  world_.touched(member_.self());
+}
+
+/// At the end a look at each table: own adds are in it.
+void Script::look_once_more() {
+  if (looked_ == tables_.size()) return leave();
+  attempts_ = kHastyAttempts;
+  const auto op = std::make_shared<Operation>(*this, Step{world_.scenario().sync ? Call::kPeek : Call::kGet, looked_++});
+  op->self = op;
+  op->round = tables_[op->step.table]->round;
+  read(op);
+  world_.touched(member_.self());
+}
+
+void Script::leave() {
+  leaving_ = true;
+  say("leaves");
+  member_.leave([this](const base::Status& status) {
+    say("has left: " + (status.ok() ? "fine" : status.text()));
+    if (!status.ok() && !world_.names_the_gone(status.text())) violated("leaving: " + status.text());
+    const bool clean = status.ok() && failure_.ok() && !world_.changes_may_fail();
+    world_.left(member_.self(), clean);
+  });
+  world_.touched(member_.self());
+}
+
+// ---- telling
+
+void Script::violated(const std::string& what) { world_.timeline().violated(fmt::format("{}: {}", name_, what)); }
+
+void Script::say(const std::string& what) const {
+  if (!world_.verbose()) return;
+  std::printf("%11.4f  %s: %s\n", static_cast<double>(world_.timeline().now().count()) / 1e6, name_.c_str(), what.c_str());
+}
+
+std::string Script::state() const {
+  if (!started_) return "is not ready";
+  std::string text = fmt::format("is at step {} of {}", at_, steps_.size());
+  if (!failure_.ok()) text += ", has given up";
+  if (leaving_) text += ", leaves";
+  for (const auto& op : under_way_) text += fmt::format(", waits for its {} of \"{}\"", name_of(op->step.call), tables_[op->step.table]->spec.name);
+  if (!visits_.empty() && visits_.back().over == base::kNever) text += ", waits in a barrier";
+  return text;
+}
+
+}  // namespace mv::sim

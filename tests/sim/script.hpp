@@ -1,0 +1,114 @@
+#pragma once
+// A worker's program: makes the calls that its plan says, and looks at what comes of each.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/member.hpp"
+#include "scenario.hpp"
+
+namespace mv::sim {
+
+/// Memory that was given back to a caller: nobody may write to it any more. Looked at when the simulation ends.
+class Graveyard {
+ public:
+  /// Fills it with a pattern and keeps it. Large memory is freed instead: the sanitizers would tell.
+  void bury(std::vector<std::byte> memory);
+  bool undisturbed() const;
+
+ private:
+  std::vector<std::vector<std::byte>> graves_;
+};
+
+/// A barrier of one worker: what it had begun before, and when it was over.
+struct BarrierVisit {
+  std::vector<size_t> begun;          ///< adds, by table
+  Nanos entered{0};
+  Nanos over = base::kNever;          ///< kNever: not yet, or nobody knows when the master heard of it
+};
+
+/// What scripts need of the world around them.
+class Surroundings {
+ public:
+  virtual ~Surroundings() = default;
+  virtual Timeline& timeline() = 0;
+  virtual const Scenario& scenario() const = 0;
+  virtual Ledger& ledger(size_t table) = 0;
+  virtual Graveyard& graveyard() = 0;
+  /// Something was asked of this node's engines.
+  virtual void touched(Peer self) = 0;
+  /// True if an error with this text is no wonder: it names somebody who is gone.
+  virtual bool names_the_gone(const std::string& text) const = 0;
+  /// A server is gone, or in sync mode anyone: once that was told, barriers pass although changes came to nothing.
+  virtual bool changes_may_fail() const = 0;
+  /// A barrier that was entered at this time let its worker pass.
+  virtual void barrier_passed(Peer self, Nanos entered) = 0;
+  /// The script is over and its worker has left.
+  virtual void left(Peer self, bool clean) = 0;
+  virtual bool verbose() const = 0;
+};
+
+class Script : public std::enable_shared_from_this<Script> {
+ public:
+  Script(Surroundings& world, engine::Member& member, Random random, std::vector<Step> steps, size_t life, std::string name)
+      : world_(world), member_(member), random_(random), steps_(std::move(steps)), life_(life), name_(std::move(name)) {}
+
+  /// The cluster is there: creates the tables, and begins.
+  void start();
+  /// Others' barriers wait for this worker.
+  bool takes_part() const { return started_ && !leaving_; }
+  Nanos started_at() const { return started_at_; }
+  bool has_tables() const { return tables_.size() == world_.scenario().tables.size(); }
+  bool leaving() const { return leaving_; }
+  const std::vector<BarrierVisit>& visits() const { return visits_; }
+  size_t life() const { return life_; }
+  /// What it is waiting for.
+  std::string state() const;
+
+ private:
+  struct Operation;
+  class Visit;
+  using OperationRef = std::shared_ptr<Operation>;
+
+  void create_next();
+  void after(Nanos span, void (Script::*next)());
+  void go();
+  void advance();
+  void perform(const Step& step);
+  void change(const OperationRef& op);
+  void read(const OperationRef& op);
+  void choose_patience(const OperationRef& op);
+  void withdraw_later(const OperationRef& op);
+  void completed(const OperationRef& op, const base::Status& status);
+  void judge(const OperationRef& op, const base::Status& status);
+  void judge_given_up(const OperationRef& op, const base::Status& status);
+  void enter_barrier();
+  void barrier_over(size_t visit, bool hasty, const base::Status& status);
+  void open(size_t table);
+  void look_once_more();
+  void leave();
+  void give_up(const base::Status& why);
+  std::vector<size_t> begun() const;
+  void violated(const std::string& what);
+  void say(const std::string& what) const;
+
+  Surroundings& world_;
+  engine::Member& member_;
+  Random random_;
+  const std::vector<Step> steps_;
+  const size_t life_;
+  const std::string name_;
+  std::vector<ps::TableViewRef> tables_;
+  std::vector<BarrierVisit> visits_;
+  std::vector<OperationRef> under_way_;
+  size_t at_ = 0;                     ///< the next step
+  size_t looked_ = 0;                 ///< tables that were read once more at the end
+  int attempts_ = 0;                  ///< of this step
+  Nanos started_at_{0};
+  bool started_ = false, going_ = false, waiting_ = false, leaving_ = false;
+  base::Status failure_;              ///< it goes no further
+};
+
+}  // namespace mv::sim

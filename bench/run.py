@@ -49,10 +49,11 @@ class Progress:
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="PATTERN", action="append", help="measurements whose names match (shell wildcards); repeatable")
-    parser.add_argument("--quick", action="store_true", help="few and short runs: does everything work? The figures mean little")
-    parser.add_argument("--list", action="store_true", help="say what there is to measure")
-    parser.add_argument("--build", metavar="DIR", type=pathlib.Path, default=HERE.parent / "build", help="build tree (default: build)")
+    add = parser.add_argument
+    add("--only", metavar="PATTERN", action="append", help="what matches (shell wildcards); may be given several times")
+    add("--quick", action="store_true", help="few and short runs: does everything work? The figures mean little")
+    add("--list", action="store_true", help="say what there is to measure")
+    add("--build", metavar="DIR", type=pathlib.Path, default=HERE.parent / "build", help="build tree (default: build)")
     return parser.parse_args()
 
 
@@ -69,8 +70,9 @@ def activated(build):
     """The environment of `source build/activate`."""
     script = '. "$0/activate" && env -0'
     done = subprocess.run(["sh", "-c", script, str(build)], check=True, capture_output=True, text=True)
+    variables = (line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
     # A cluster around us, or settings of the user's, are not to be measured.
-    return dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line and not line.startswith("POLYVERSO_"))
+    return {name: value for name, value in variables if not name.startswith("POLYVERSO_")}
 
 
 def measure(bench, measurements, progress):
@@ -123,7 +125,7 @@ def main():
     about = machine.describe()
     print(about, flush=True)
     if machine.load() > 0.5 and not asked.quick:
-        print("bench: other programs keep this machine busy; look at the ranges before you believe a figure", file=sys.stderr)
+        print("bench: this machine is busy; look at the ranges before you believe a figure", file=sys.stderr)
     progress = Progress(len(measurements))
     bench = Bench(build, HERE, activated(build), asked.quick, progress)
     found, broken = measure(bench, measurements, progress)

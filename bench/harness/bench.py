@@ -38,7 +38,7 @@ class Bench:
         self.curves = {}  # to plot: {file: (title, {label: [(bytes, bytes per second)]})}
 
     def compare(self, sides, cases, effort=None):
-        """compare.compare() with this run's effort; `sides` {side: function without arguments that starts its Party}."""
+        """compare.compare() with this run's effort. sides: {side: function without arguments that starts its Party}"""
         return compare(sides, cases, effort or self.effort, self.progress)
 
     @functools.cached_property

@@ -82,7 +82,7 @@ def compare(sides, cases, effort, progress):
 
     sides: {side: function that starts its Party}
     cases: {case: {side: Batch}}; a side may be missing from a case
-    Returns {case: Comparison}. Processes are fresh in each round, so that a lucky place in memory is not taken for speed.
+    Returns {case: Comparison}. Processes are fresh in each round, so that luck with addresses is not taken for speed.
     """
     comparisons = {case: Comparison() for case in cases}
     for round_number in range(effort.rounds):

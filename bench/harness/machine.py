@@ -39,4 +39,5 @@ def forget_peak(pid):
 
 
 def children(pid):
-    return [int(child) for task in pathlib.Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text(encoding="ascii").split()]

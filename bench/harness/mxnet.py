@@ -67,6 +67,7 @@ def environment(role, port):
 def cluster(python, worker, pinning):
     """A Party: scheduler, server, and the worker's program."""
     port = free_port()
+    run_worker = [python, worker]
     helpers = []
     try:
         for role in ("scheduler", "server"):
@@ -76,4 +77,4 @@ def cluster(python, worker, pinning):
         for helper in helpers:
             helper.end(seconds=1)
         raise Broken(f"MXNet: {error}") from error
-    return started(lambda: Process("MXNet worker", [python, worker], pinning.client, environment("worker", port)), helpers)
+    return started(lambda: Process("MXNet worker", run_worker, pinning.client, environment("worker", port)), helpers)

@@ -8,7 +8,7 @@ from .process import Broken, Process, started
 
 @dataclass(frozen=True)
 class Pinning:
-    """Which CPUs the measuring process and its server may use, as taskset takes them; the same for all sides of a comparison."""
+    """Which CPUs the measuring process and its server may use, in taskset's words; the same for all sides."""
 
     client: str
     server: str

@@ -123,7 +123,7 @@ class Party:
                 helper.end(seconds=2)
 
     def do(self, batch, seconds):
-        """A batch's answer: seconds for one repetition, as {"median": ..., "mean": ..., "least": ..., "p99": ..., "count": n}."""
+        """A batch's answer: seconds for one repetition ("median", "mean", "least", "p99"), and how many ("count")."""
         self.process.say(f"{batch.operation} {batch.bytes} {seconds} {batch.block}")
         return self.process.hear(60 + 10 * seconds)
 

@@ -36,8 +36,8 @@ def at_most(limit):
 
 @dataclass
 class Row:
-    """One claim. `ratio` is the median of the pairs' ratios, not the ratio of the medians, so that noise that lasts longer
-    than a pair cancels. Without a target the row is there for information, and `met` is null."""
+    """One claim. `ratio` is the median of the pairs' ratios, not the ratio of the medians: noise that lasts longer than
+    a pair cancels. Without a target the row is there for information, and `met` is null."""
 
     name: str
     ours: Spread

@@ -12,7 +12,8 @@ def draw(path, rows, title, caption):
     height = 0.38
     for at, row in enumerate(rows):
         bar(axes, at - height / 2, row["ours"], row["ours_range"], height, "tab:blue", "Polyverso" if at == 0 else None)
-        bar(axes, at + height / 2, row["peer_value"], row["peer_range"], height, "silver", row["peer"] if at == 0 else None)
+        name = row["peer"] if at == 0 else None
+        bar(axes, at + height / 2, row["peer_value"], row["peer_range"], height, "silver", name)
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel(rows[0]["unit"])

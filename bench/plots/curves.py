@@ -19,8 +19,8 @@ def draw(path, series, title, caption):
     """series: {label: [(bytes, bytes per second)]}"""
     figure, axes = pyplot.subplots(figsize=(8, 5), constrained_layout=True)
     for label, points in series.items():
-        ours = label.startswith("Polyverso")
-        axes.plot(*zip(*points), marker="o", linewidth=2.5 if ours else 1.2, linestyle="-" if ours else "--", label=label)
+        style = {"linewidth": 2.5} if label.startswith("Polyverso") else {"linewidth": 1.2, "linestyle": "--"}
+        axes.plot(*zip(*points), marker="o", label=label, **style)
     axes.set_xscale("log", base=4)
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(ticker.FuncFormatter(size_text))

@@ -6,8 +6,8 @@
  *
  *     OPERATION BYTES SECONDS BLOCK
  *
- * and asks to repeat the operation on BYTES bytes for about SECONDS. The clock is read every BLOCK repetitions: 1 for calls of
- * microseconds and more, many for shorter ones. The answer is one line, times being seconds for one repetition:
+ * and asks to repeat the operation on BYTES bytes for about SECONDS. The clock is read every BLOCK repetitions: 1 for
+ * calls of microseconds and more, many for shorter ones. The answer is one line, in seconds for one repetition:
  *
  *     {"median": 1.2e-05, "mean": 1.3e-05, "least": 1.1e-05, "p99": 2.0e-05, "count": 8000}
  *
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 typedef struct batch_program {
-  /** Makes ready for an operation, so that repetitions find warm memory. Calls batch_fail() for one it does not know. */
+  /** Makes ready for an operation, so that repetitions find warm memory; batch_fail() for one it does not know. */
   void (*prepare)(void *self, const char *operation, uint64_t bytes);
   /** Does it `times` times. */
   void (*repeat)(void *self, uint64_t times);

@@ -20,8 +20,8 @@ def fail(text):
 def serve(prepare):
     """Serves batches until standard input ends.
 
-    prepare(operation, bytes) makes ready and returns two functions: repeat(times), and check(), which fails if the work of
-    the batch was not really done.
+    prepare(operation, bytes) makes ready and returns two functions: repeat(times), and check(), which fails if the work
+    of the batch was not really done.
     """
     say(ready=True)
     for line in sys.stdin:

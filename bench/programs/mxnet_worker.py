@@ -1,10 +1,11 @@
-"""MXNet's KVStore as a peer: the only worker of a cluster that bench/harness/mxnet.py starts. The operations of table_worker.c:
+"""MXNet's KVStore as a peer: the only worker of a cluster that bench/harness/mxnet.py starts.
 
+It has two of the operations of table_worker.c:
 add_get   push, then pull, waiting for both
 forget    pushes that nobody waits for, and at the end of each block the wait for all of them
 
-The store is dist_sync: with one worker that is push and pull without a server-side optimizer, whose Python would run for
-every push in dist_async. The server then assigns what it receives, which is less work than adding it.
+The store is dist_sync: with one worker that is push and pull without a server-side optimizer, whose Python would run
+for every push in dist_async. The server then assigns what it receives, which is less work than adding it.
 """
 
 import batch

@@ -1,6 +1,6 @@
 /* A worker on one array table of f32: alone, or the only worker of a cluster (`polyverso run -n 1 --servers 1`).
- * Operations: add, get, add_get: blocking, of the whole table of BYTES bytes; forget: fire-and-forget adds of it, ending, in each
- * BLOCK, with the wait until the last is applied.
+ * Operations: add, get, add_get: blocking, of the whole table of BYTES bytes; forget: fire-and-forget adds of it, and
+ * at the end of each BLOCK the wait until the last is applied.
  * After every batch the table is compared with what it must hold. */
 #include <polyverso/polyverso.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 enum operation { kAdd, kGet, kAddGet, kForget };
 static const char *const kNames[] = {"add", "get", "add_get", "forget"};
 
-/* Numbers of adds that differ in size by twelve orders of magnitude and in sign: their sum in floats depends on the order. */
+/* Numbers that differ in size by ten orders of magnitude and in sign: their sum in floats depends on the order. */
 enum { kWild = 4096 };
 
 typedef struct worker {

@@ -15,8 +15,10 @@ REPETITIONS = 5
 def kernels(bench):
     """the kernels of core/math beside memcpy, in cache and in memory"""
     samples = run(bench)
-    medians = {kernel: [(size, Spread.of(speeds).median) for size, speeds in sizes.items()] for kernel, sizes in samples.items()}
-    bench.curves["kernels"] = ("kernels of core/math, payload counted once", medians)
+    curves = {}
+    for kernel, sizes in samples.items():
+        curves[kernel] = [(size, Spread.of(speeds).median) for size, speeds in sizes.items()]
+    bench.curves["kernels"] = ("kernels of core/math, payload counted once", curves)
     copies = samples.pop("memcpy")
     for kernel, sizes in samples.items():
         for size in (min(sizes), max(sizes)):

@@ -6,7 +6,7 @@ from harness.result import Row, ratio_at_least
 from harness.units import gigabytes_per_second
 
 MIB = 1 << 20
-WHAT_MXNET_DOES = "MXNet: dist_sync with one worker, push + pull without an updater (dist_async would run Python for each push)"
+WHAT_MXNET_DOES = "MXNet does push + pull in dist_sync without an updater (dist_async would run Python for each push)"
 
 
 @measurement

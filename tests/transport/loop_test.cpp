@@ -310,6 +310,21 @@ void tasks_that_have_not_run_are_dropped_at_the_end(void**) {
   assert_int_equal(token.use_count(), 1);
 }
 
+void the_end_of_a_loop_sends_its_callers_home(void**) {
+  StartedLoop loop;
+  std::atomic<int> waiting{0}, sent_home{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      if (loop.it.drive_until([] { return false; }, kNever, [&] { ++waiting; }) == Driven::kStopped) ++sent_home;
+    });
+  }
+  while (waiting < 3) std::this_thread::yield();
+  loop.it.stop();
+  for (auto& thread : threads) thread.join();
+  assert_int_equal(sent_home, 3);
+}
+
 void a_loop_needs_no_thread_of_its_own(void**) {
   Loop loop;
   std::atomic<int> ran{0};
@@ -346,6 +361,7 @@ int main() {
       cmocka_unit_test(no_handler_runs_on_the_background_thread),
       cmocka_unit_test(the_timer_runs_once_when_due),
       cmocka_unit_test(tasks_that_have_not_run_are_dropped_at_the_end),
+      cmocka_unit_test(the_end_of_a_loop_sends_its_callers_home),
       cmocka_unit_test(a_loop_needs_no_thread_of_its_own),
       cmocka_unit_test(a_forked_child_closes_what_it_inherited),
   };

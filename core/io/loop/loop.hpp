@@ -61,8 +61,9 @@ class Loop final : public base::Clock {
   base::Nanos now() const override;
   /// Runs `task` on the loop, soon, in the order of the posts. Any thread; never blocks.
   void post(Task task);
-  /// Runs `first`, if given, on the loop, and returns when `done()`, `deadline` or a signal comes. Drives the loop itself when
-  /// nobody else does. Any thread that is not on the loop. `done` is called by this and other threads, and must not lock.
+  /// Runs `first`, if given, on the loop, and returns when `done()`, `deadline` or a signal comes; `first` may then still have to
+  /// run. Drives the loop itself when nobody else does. Any thread that is not on the loop. `done` is called by this and other
+  /// threads, and must not lock.
   Driven drive_until(const std::function<bool()>& done, base::Nanos deadline, Task first = {});
   /// Wakes the callers in drive_until() who are done. Only needed where something was done off the loop. Any thread.
   void wake_waiters();
@@ -132,8 +133,8 @@ class Loop final : public base::Clock {
   // Under mutex_.
   std::vector<Task> queue_;
   Baton baton_ = Baton::kFree;
-  bool asleep_ = false;   // the driver sleeps in poll, or is about to: wake it for new work
-  bool resting_ = false;  // the background thread waits for background_cv_ without a limit
+  bool asleep_ = false;                // the driver sleeps in poll, or is about to: wake it for new work
+  bool resting_ = false;               // the background thread waits for background_cv_ without a limit
   std::atomic<bool> stopping_{false};  // written under mutex_; a driver reads it without
   int callers_ = 0;                    // in drive_until()
   std::condition_variable callers_out_;

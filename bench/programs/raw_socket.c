@@ -1,6 +1,6 @@
 /* What a TCP connection over loopback can do: the messages of a blocking add or get, without anything of a table.
  *     raw_socket server          writes {"port": n}, then serves one client; received bytes go into reused memory
- *     raw_socket client PORT     operations: add (bytes there, one back), get (one there, bytes back), add_get (both) */
+ *     raw_socket client PORT     operations: add (bytes there, one back), get (one there, bytes back), add_get */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>

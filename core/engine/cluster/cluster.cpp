@@ -275,7 +275,7 @@ void Cluster::fail(const base::Status& why) {
 
 void Cluster::heard(base::Peer peer) {
   const auto contact = contacts_.find(peer);
-  if (contact != contacts_.end()) contact->second.heard = clock_.now();
+  if (contact != contacts_.end()) contact->second.spoke = true;
 }
 
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
@@ -421,7 +421,7 @@ void Cluster::beat(base::Nanos now) {
   next_beat_ = now + interval();
   std::vector<std::pair<base::Peer, base::Nanos>> silent;
   for (auto& [peer, contact] : contacts_) {
-    contact.heard += starved;
+    contact.heard = std::exchange(contact.spoke, false) ? now : contact.heard + starved;
     if (!contact.connected) continue;
     if (now - contact.heard > self_.heartbeat_timeout)
       silent.emplace_back(peer, now - contact.heard);

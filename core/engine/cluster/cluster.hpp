@@ -95,6 +95,7 @@ class Cluster {
   struct Contact {
     bool connected = false;
     uint64_t epoch = 0;  ///< of the view that it knows
+    bool spoke = false;     ///< since the last beat
     base::Nanos heard{0};
   };
 
@@ -121,7 +122,7 @@ class Cluster {
   void beat(base::Nanos now);
   void tell_of_waits(base::Nanos now);
   bool needs(const Member& member) const;
-  base::Nanos interval() const { return self_.heartbeat_timeout / 5; }
+  base::Nanos interval() const { return self_.heartbeat_timeout / 10; }
 
   const base::Clock& clock_;
   base::Link& link_;

@@ -33,7 +33,7 @@ Connection::Connection(Loop& loop, ConnectionEvents& owner, std::string address,
 
 Connection::Connection(Loop& loop, ConnectionEvents& owner, std::string address, Fd fd)
     : loop_(loop), owner_(owner), address_(std::move(address)), state_(State::kGreeting), fd_(std::move(fd)) {
-  prepare_stream(fd_.get());
+  prepare_stream(fd_.get(), remote_endpoint(fd_.get()));
 }
 
 void Connection::set_state(State next) {

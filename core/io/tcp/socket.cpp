@@ -128,7 +128,7 @@ Fd start_connect(const Endpoint& endpoint, int* failure) {
     *failure = errno;
     return fd;
   }
-  prepare_stream(fd.get());
+  prepare_stream(fd.get(), endpoint);
   if (connect(fd.get(), endpoint.get(), endpoint.length) != 0 && errno != EINPROGRESS) {
     *failure = errno;
     fd.reset();
@@ -136,9 +136,12 @@ Fd start_connect(const Endpoint& endpoint, int* failure) {
   return fd;
 }
 
-void prepare_stream(int fd) {
+void prepare_stream(int fd, const Endpoint& remote) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // Where bbr is the default it paces even what never leaves the machine, to a half of its speed.
+  constexpr char kNoPacing[] = "cubic";
+  if (is_loopback(remote)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kNoPacing, sizeof kNoPacing - 1);
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
   fcntl(fd, F_SETFD, FD_CLOEXEC);
 }

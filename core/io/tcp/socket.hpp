@@ -57,8 +57,8 @@ base::Result<std::vector<Endpoint>> resolve(const HostPort& address, bool numeri
 base::Result<Fd> listen_on(const Endpoint& endpoint);
 /// Starts a connection, non-blocking; `*failure` is the errno if it failed at once.
 Fd start_connect(const Endpoint& endpoint, int* failure);
-/// Non-blocking, close-on-exec, without Nagle's delay.
-void prepare_stream(int fd);
+/// Non-blocking, close-on-exec, without Nagle's delay; within this machine also without pacing.
+void prepare_stream(int fd, const Endpoint& remote);
 /// The error that a connection attempt ended with; 0 if it stands.
 int connect_result(int fd);
 

@@ -59,7 +59,7 @@ base::Result<std::string> TcpRoad::adopt(int listening_fd) {
     return base::error(MV_EINVAL, "descriptor {} is not a TCP socket that listens", listening_fd);
   if (options_.secret.empty() && !is_loopback(endpoint))
     return base::error(MV_EINVAL, "listening on {}, beyond this machine, needs a secret", to_text(host_port(endpoint)));
-  prepare_stream(fd.get());
+  prepare_stream(fd.get(), local_endpoint(fd.get()));
   return add_listener(std::move(fd));
 }
 
@@ -85,7 +85,10 @@ void TcpRoad::on_accept(Fd fd) {
 
 // ------------------------------------------------------------ dialing
 
-void TcpRoad::dial(const std::string& address) { to_dial_.push_back(address); }
+void TcpRoad::dial(const std::string& address) {
+  to_dial_.push_back(address);
+  loop_.post([] {});  // one more turn: this may come from within flush(), where another dial has just failed
+}
 
 void TcpRoad::start_dial(const std::string& address) {
   const auto parsed = parse_address(address);

@@ -211,6 +211,22 @@ void a_dial_to_nobody_says_so(void**) {
   assert_no_violations(node);
 }
 
+void a_failed_dial_may_be_repeated_at_once(void**) {
+  Node node(kRoad, options_of(5));
+  std::string address;
+  {
+    Node other(kRoad, options_of(6));
+    address = other.listen();
+  }
+  int left = 20;
+  node.after_failed_dial = [&](const std::string& failed) {
+    if (--left > 0) node.road().dial(failed);
+  };
+  node.dial(address);
+  assert_true(node.wait([](const Record& record) { return record.dial_failed.size() == 20; }));
+  assert_no_violations(node);
+}
+
 void an_address_is_listened_on_once(void**) {
   Node first(kRoad, options_of(5)), second(kRoad, options_of(6));
   const std::string address = first.listen();
@@ -289,6 +305,7 @@ int main() {
       cmocka_unit_test(nothing_is_heard_of_a_peer_once_close_has_returned),
       cmocka_unit_test(stop_says_goodbye_to_everybody),
       cmocka_unit_test(a_dial_to_nobody_says_so),
+      cmocka_unit_test(a_failed_dial_may_be_repeated_at_once),
       cmocka_unit_test(an_address_is_listened_on_once),
       cmocka_unit_test(a_nonsense_address_is_refused),
       cmocka_unit_test(two_dials_at_once_leave_one_connection),

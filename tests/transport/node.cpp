@@ -144,6 +144,7 @@ void Node::on_dial_failed(const std::string& address, const base::Status& why) {
   note([&](Record& record) {
     record.dial_failed.push_back({base::kNobody, address, why.code(), why.text(), loop_.now()});
   });
+  if (after_failed_dial) after_failed_dial(address);
 }
 void Node::on_lost(Peer peer, const base::Status& why) {
   check_from(peer);

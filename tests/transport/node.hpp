@@ -82,6 +82,8 @@ class Node final : private base::LinkEvents {
   Record record();
   /// Decides where a streamed payload goes; on the loop. Default: memory of the node's own, checked at the end.
   std::function<base::SinkRef(uint64_t seq, size_t bytes)> sink_for;
+  /// What to do when a dial has failed; on the loop.
+  std::function<void(const std::string& address)> after_failed_dial;
 
  private:
   void on_connected(Peer peer, const std::string& address) override;

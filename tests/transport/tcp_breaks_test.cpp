@@ -1,6 +1,10 @@
 // io/tcp: what a break, a death, a restart and a stop of a peer look like from the other side.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -212,6 +216,39 @@ void breaks_in_heavy_traffic_keep_the_promises(void**) {
   }
 }
 
+/// How many sockets, epolls and eventfds this process holds.
+int count_descriptors_of_io() {
+  int count = 0;
+  for (int fd = 3; fd < 1024; ++fd) {
+    char link[64], target[64] = {};
+    std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, target, sizeof target - 1) <= 0) continue;
+    if (std::strncmp(target, "socket:", 7) == 0 || std::strstr(target, "event") != nullptr) ++count;
+  }
+  return count;
+}
+
+void a_forked_child_leaves_the_connections_to_its_parent(void**) {
+  const int before = count_descriptors_of_io();
+  Pair pair(Kind::kTcp);
+  const int held = count_descriptors_of_io();
+  assert_true(held > before);
+  const pid_t child = fork();
+  if (child == 0) {
+    pair.a->loop().abandon_after_fork();
+    pair.b->loop().abandon_after_fork();
+    _exit(count_descriptors_of_io() - before);
+  }
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  pair.b->send(11, 1, 100'000);
+  assert_true(pair.a->wait([](const Record& record) { return record.messages.size() == 1; }));
+  assert_int_equal(pair.a->record().connected.size(), 1);
+  assert_int_equal(pair.a->record().lost.size() + pair.b->record().lost.size(), 0);
+}
+
 }  // namespace
 
 int main() {
@@ -225,6 +262,7 @@ int main() {
       cmocka_unit_test(a_peer_that_does_not_come_back_is_lost_after_the_grace),
       cmocka_unit_test(whoever_was_given_up_stays_given_up),
       cmocka_unit_test(breaks_in_heavy_traffic_keep_the_promises),
+      cmocka_unit_test(a_forked_child_leaves_the_connections_to_its_parent),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -43,8 +43,10 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
       break;
   }
   if (message.seq() == 0) return;
+  const bool discarded = staged != nullptr && staged->discards();
+  const bool needs_payload = message.seq() >= stream.next || message.body_type() == wire::Body::Get;
+  if (discarded && needs_payload) return;  // came too early to be kept; the client will ask after it
   if (message.seq() < stream.next) return repeat(client, stream, message, payload);
-  if (staged != nullptr && staged->discards()) return;  // came too early to be kept; the client will ask after it
   if (message.seq() > stream.next) return stash(client, stream, message, payload);
   start(client, stream, message, payload, staged);
   start_early(client);

@@ -35,8 +35,8 @@ int64_t keep_interrupted(State& state, const NodeRef& node, node::CallRef call);
 template <typename Start>
 base::Status run_call(State& state, const NodeRef& node, const CallPlan& plan, Start start) {
   if (plan.options.mode == node::Mode::kAsync) {
-    // The handle comes first: it is the tag under which mv_poll() tells of the call, perhaps before start() has returned,
-    // and once the call runs nothing may fail any more.
+    // The handle comes first: it is the tag under which mv_poll() tells of the call, perhaps before start() has
+    // returned, and once the call runs nothing may fail any more.
     ReservedRequest reserved(state.requests);
     node::CallOptions options = plan.options;
     options.tag = reserved.handle();

@@ -15,7 +15,7 @@
 
 namespace mv::capi {
 
-/// Keeps the sentence for mv_last_error() and gives the status back. Never throws: without memory a shorter sentence stands in.
+/// Keeps the sentence for mv_last_error() and gives the status back. Without memory a shorter sentence stands in.
 mv_status fail(mv_status code, const char* function, const char* text) noexcept;
 mv_status finish_failed(const base::Status& status) noexcept;
 /// Sets mv_last_error() beside a success: only mv_request_cancel() does.
@@ -44,7 +44,8 @@ template <typename Body>
 mv_status fence(const char* function, Body&& body) {
   State* state = current_state();
   if (state == nullptr) {
-    return fail(MV_EFORK, function, "this process was forked from one that had called mv_init(): call mv_init() in it first");
+    return fail(MV_EFORK, function,
+                "this process was forked from one that had called mv_init(): call mv_init() in it first");
   }
   return guarded(function, [&] { return body(*state); });
 }

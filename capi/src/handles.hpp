@@ -46,8 +46,8 @@ constexpr bool split_handle(int64_t handle, HandleParts* parts) {
 /// What became of a handle.
 enum class Fate { kNever, kReserved, kOpen, kClosed };
 
-/// Objects of one kind. Finding one takes no lock: a slot's state word holds generation, flags and the number of users, so
-/// that one compare-and-swap checks a handle and keeps its object alive (a "pin"). Whoever drops the last pin of a
+/// Objects of one kind. Finding one takes no lock: a slot's state word holds generation, flags and the number of users,
+/// so that one compare-and-swap checks a handle and keeps its object alive (a "pin"). Whoever drops the last pin of a
 /// closed slot destroys the object. Slots never move and are never freed.
 template <typename T>
 class HandleTable {
@@ -66,7 +66,8 @@ class HandleTable {
   };
 
  public:
-  HandleTable(Kind kind, uint32_t first_generation) : kind_(kind), first_generation_(first_generation), newest_(first_generation) {}
+  HandleTable(Kind kind, uint32_t first_generation)
+      : kind_(kind), first_generation_(first_generation), newest_(first_generation) {}
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
   ~HandleTable() {
@@ -118,7 +119,8 @@ class HandleTable {
   void publish(int64_t reserved, T object) {
     Slot& slot = slot_of(reserved);
     new (slot.storage) T(std::move(object));
-    slot.state.store((slot.state.load(std::memory_order_relaxed) & ~kReservedBit) | kOpenBit, std::memory_order_release);
+    slot.state.store((slot.state.load(std::memory_order_relaxed) & ~kReservedBit) | kOpenBit,
+                     std::memory_order_release);
   }
   void abandon(int64_t reserved) { recycle(slot_of(reserved)); }
 
@@ -132,7 +134,7 @@ class HandleTable {
   bool close(const Pin& pin) {
     return (pin.slot_->state.fetch_and(~(kOpenBit | kClosingBit), std::memory_order_acq_rel) & kOpenBit) != 0;
   }
-  /// Keeps new users away without giving the handle up yet: close() or reopen() follows. False if somebody else is at it.
+  /// Keeps new users away without giving the handle up yet: close() or reopen() follows. False if somebody else does.
   bool begin_close(const Pin& pin) {
     uint64_t seen = pin.slot_->state.load(std::memory_order_acquire);
     do {
@@ -162,7 +164,8 @@ class HandleTable {
     const uint32_t count = slots_.load(std::memory_order_acquire);
     for (uint32_t index = 0; index < count; ++index) {
       Slot* slot = find(index);
-      if (slot != nullptr && try_pin(*slot, generation_of(slot->state.load(std::memory_order_acquire)))) visit(Pin(this, slot));
+      if (slot != nullptr && try_pin(*slot, generation_of(slot->state.load(std::memory_order_acquire))))
+        visit(Pin(this, slot));
     }
   }
   /// The same without pins, locks or allocation, where no other thread is: in a forked child, or at the end.
@@ -190,7 +193,9 @@ class HandleTable {
   static constexpr uint32_t bucket_of(uint32_t index) {
     return static_cast<uint32_t>(std::bit_width(index + kFirstBucket)) - 7;
   }
-  static constexpr uint32_t offset_of(uint32_t index, uint32_t bucket) { return index + kFirstBucket - (kFirstBucket << bucket); }
+  static constexpr uint32_t offset_of(uint32_t index, uint32_t bucket) {
+    return index + kFirstBucket - (kFirstBucket << bucket);
+  }
 
   Slot* find(uint32_t index) const {
     if (index >= kCapacity) return nullptr;
@@ -236,7 +241,8 @@ class HandleTable {
     const uint32_t bucket = bucket_of(index);
     if (buckets_[bucket].load(std::memory_order_relaxed) == nullptr) {
       Slot* slots = new Slot[size_t{kFirstBucket} << bucket];
-      for (uint32_t i = 0; i < kFirstBucket << bucket; ++i) slots[i].state.store(state_word(first_generation_), std::memory_order_relaxed);
+      for (uint32_t i = 0; i < kFirstBucket << bucket; ++i)
+        slots[i].state.store(state_word(first_generation_), std::memory_order_relaxed);
       buckets_[bucket].store(slots, std::memory_order_release);
     }
     Slot& slot = *find(index);

@@ -41,7 +41,10 @@ base::Status init_default(State& state, const InitRequest& request) {
   auto handle = open_node(state, settings.value(), true);
   if (!handle.ok()) return handle.status();
   state.settings = std::move(settings).value();
-  state.settings.rank = (*state.nodes.pin(handle.value()))->node->identity().rank;
+  // What the cluster decided where nothing was said.
+  const node::Identity& place = (*state.nodes.pin(handle.value()))->node->identity();
+  state.settings.rank = place.rank;
+  state.settings.sync = place.sync;
   state.default_node.store(handle.value(), std::memory_order_release);
   state.init_count = 1;
   return {};
@@ -156,5 +159,6 @@ mv_status mv_node_open(const mv_init_options* options, mv_node* node) {
 }
 
 mv_status mv_shutdown(mv_node node) {
-  return fence("mv_shutdown", [&](State& state) { return node == 0 ? shutdown_default(state) : shutdown_opened(state, node); });
+  return fence("mv_shutdown",
+               [&](State& state) { return node == 0 ? shutdown_default(state) : shutdown_opened(state, node); });
 }

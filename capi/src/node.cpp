@@ -44,7 +44,8 @@ mv_status mv_num_servers(mv_node node, int64_t* num_servers) {
   return mv::capi::tell("mv_num_servers", node, num_servers, [](const Identity& self) { return self.num_servers; });
 }
 mv_status mv_is_master(mv_node node, int32_t* is_master) {
-  return mv::capi::tell("mv_is_master", node, is_master, [](const Identity& self) { return self.worker_id == 0 ? 1 : 0; });
+  return mv::capi::tell("mv_is_master", node, is_master,
+                        [](const Identity& self) { return self.worker_id == 0 ? 1 : 0; });
 }
 mv_status mv_is_sync(mv_node node, int32_t* is_sync) {
   return mv::capi::tell("mv_is_sync", node, is_sync, [](const Identity& self) { return self.sync ? 1 : 0; });

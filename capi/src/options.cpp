@@ -16,7 +16,8 @@ base::Nanos span_of_ms(int64_t ms) {
 
 base::Status check_timeout(const char* function, int64_t timeout_ms) {
   if (timeout_ms >= MV_FOREVER) return {};
-  return base::error(MV_EINVAL, "{}: timeout_ms is {}: 0, MV_FOREVER (-1) or a positive number is expected", function, timeout_ms);
+  return base::error(MV_EINVAL, "{}: timeout_ms is {}: 0, MV_FOREVER (-1) or a positive number is expected", function,
+                     timeout_ms);
 }
 
 base::Status plan_call(const char* function, const mv_call_options* given, MayForget may_forget, CallPlan* plan) {
@@ -43,7 +44,9 @@ base::Status plan_call(const char* function, const mv_call_options* given, MayFo
   }
   if (auto status = check_timeout(function, options.timeout_ms); !status.ok()) return status;
 
-  plan->options.mode = flags == MV_ASYNC ? node::Mode::kAsync : flags == MV_FORGET ? node::Mode::kForget : node::Mode::kBlocking;
+  plan->options.mode = flags == MV_ASYNC    ? node::Mode::kAsync
+                       : flags == MV_FORGET ? node::Mode::kForget
+                                            : node::Mode::kBlocking;
   plan->options.timeout = span_of_ms(options.timeout_ms);
   plan->options.keep_on_interrupt = plan->options.mode == node::Mode::kBlocking && options.request != nullptr;
   plan->request = options.request;

@@ -17,7 +17,8 @@ namespace {
 
 /// For a caller who was at a request at the same time as another, who released it.
 base::Status lost_race(const char* function, mv_request handle) {
-  return base::error(MV_EHANDLE, "{}: {} is a request that another thread waited for, tested or cancelled meanwhile", function, handle);
+  return base::error(MV_EHANDLE, "{}: {} is a request that another thread waited for, tested or cancelled meanwhile",
+                     function, handle);
 }
 
 base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
@@ -32,7 +33,8 @@ base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
     const bool mine = state.requests.close(pin.value());
     return mine || status.code() == MV_ECANCELED ? status : lost_race("mv_request_wait", handle);
   }
-  if (status.code() == MV_EINTR) return base::error(MV_EINTR, "mv_request_wait: a signal interrupted the wait; the request goes on");
+  if (status.code() == MV_EINTR)
+    return base::error(MV_EINTR, "mv_request_wait: a signal interrupted the wait; the request goes on");
   if (status.code() != MV_ETIMEOUT) return status;
   return base::error(MV_ETIMEOUT, "mv_request_wait: {} ms have passed; the request goes on", timeout_ms);
 }
@@ -78,9 +80,11 @@ bool is_open(State& state, int64_t request) {
 
 base::Nanos steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-base::Status poll_requests(State& state, mv_node node, mv_request* finished, uint64_t capacity, uint64_t* count, int64_t timeout_ms) {
+base::Status poll_requests(State& state, mv_node node, mv_request* finished, uint64_t capacity, uint64_t* count,
+                           int64_t timeout_ms) {
   if (count == nullptr) return base::error(MV_EINVAL, "mv_poll: count is NULL");
-  if (finished == nullptr && capacity != 0) return base::error(MV_EINVAL, "mv_poll: finished is NULL, but capacity is {}", capacity);
+  if (finished == nullptr && capacity != 0)
+    return base::error(MV_EINVAL, "mv_poll: finished is NULL, but capacity is {}", capacity);
   if (auto status = check_timeout("mv_poll", timeout_ms); !status.ok()) return status;
   auto pin = find_node(state, "mv_poll", node);
   if (!pin.ok()) return pin.status();
@@ -90,7 +94,9 @@ base::Status poll_requests(State& state, mv_node node, mv_request* finished, uin
   uint64_t found = 0;
   while (found < capacity) {
     constexpr uint64_t kBatch = 1024;  // little enough to allocate, whatever the capacity
-    auto tags = (*pin.value())->node->poll(static_cast<size_t>(std::min(capacity - found, kBatch)), found > 0 ? base::Nanos{0} : left);
+    auto tags =
+        (*pin.value())
+            ->node->poll(static_cast<size_t>(std::min(capacity - found, kBatch)), found > 0 ? base::Nanos{0} : left);
     if (!tags.ok() && found == 0) return tags.status();
     if (!tags.ok()) break;
     for (const int64_t tag : tags.value()) {
@@ -136,7 +142,8 @@ mv_status mv_request_error(mv_request request) {
 }
 
 mv_status mv_poll(mv_node node, mv_request* finished, uint64_t capacity, uint64_t* count, int64_t timeout_ms) {
-  return fence("mv_poll", [&](State& state) { return poll_requests(state, node, finished, capacity, count, timeout_ms); });
+  return fence("mv_poll",
+               [&](State& state) { return poll_requests(state, node, finished, capacity, count, timeout_ms); });
 }
 
 mv_status mv_event_fd(mv_node node, int32_t* fd) {

@@ -34,8 +34,7 @@ SettingValue value_of(base::Nanos span) {
   return {span == base::kNever ? MV_FOREVER : std::chrono::duration_cast<std::chrono::milliseconds>(span).count(), {}};
 }
 template <typename T>
-  requires std::is_arithmetic_v<T>
-SettingValue value_of(T number) {
+requires std::is_arithmetic_v<T> SettingValue value_of(T number) {
   return {std::cmp_greater(number, INT64_MAX) ? INT64_MAX : static_cast<int64_t>(number), {}};
 }
 SettingValue value_of(bool flag) { return {flag ? 1 : 0, {}}; }
@@ -43,10 +42,8 @@ SettingValue value_of(bool flag) { return {flag ? 1 : 0, {}}; }
 void assign(std::string& to, const SettingValue& value) { to = value.text; }
 void assign(base::Nanos& to, const SettingValue& value) { to = span_of_ms(value.number); }
 template <typename T>
-  requires std::is_arithmetic_v<T>
-void assign(T& to, const SettingValue& value) {
-  to = static_cast<T>(value.number);
-}
+requires std::is_arithmetic_v<T>
+void assign(T& to, const SettingValue& value) { to = static_cast<T>(value.number); }
 
 /// `Unset` is what MV_INIT_OPTIONS_INIT writes into the field.
 template <auto Member, auto Option, auto Unset>
@@ -78,17 +75,18 @@ constexpr int64_t kMostNodes = 65'535;
 /// The list. Defaults are those of node::Settings.
 constexpr Setting kSettings[] = {
     from_options<&Start::sync, &Options::sync, MV_UNSET>(
-        {.key = "sync", .type = SettingType::kBool, .help = "sync mode; all processes must agree"}),
+        {.key = "sync", .type = SettingType::kBool, .help = "sync mode; unset: what the others say"}),
     from_options<&Start::role, &Options::role, MV_ROLE_UNSET>({.key = "role",
                                                                .type = SettingType::kChoice,
                                                                .help = "what this process does",
                                                                .choices = kRoles,
                                                                .argument_alias = "ps_role"}),
-    from_options<&Start::rank, &Options::rank, MV_UNSET>({.key = "rank",
-                                                          .type = SettingType::kInteger,
-                                                          .help = "place in the cluster; -1, unset: by order of arrival",
-                                                          .least = 0,
-                                                          .most = kMostNodes - 1}),
+    from_options<&Start::rank, &Options::rank, MV_UNSET>(
+        {.key = "rank",
+         .type = SettingType::kInteger,
+         .help = "place in the cluster; -1, unset: by order of arrival",
+         .least = 0,
+         .most = kMostNodes - 1}),
     from_options<&Start::nodes, &Options::nodes, 0>({.key = "nodes",
                                                      .type = SettingType::kInteger,
                                                      .help = "processes in the cluster, servers included",
@@ -107,17 +105,24 @@ constexpr Setting kSettings[] = {
     from_options<&Start::timeout, &Options::timeout_ms, 0>(
         {.key = "timeout_ms", .type = SettingType::kMillis, .help = "one request to one server"}),
     from_options<&Start::gate_timeout, &Options::gate_timeout_ms, 0>(
-        {.key = "gate_timeout_ms", .type = SettingType::kMillis, .help = "barriers, creation of tables, sync mode's gets and adds"}),
+        {.key = "gate_timeout_ms",
+         .type = SettingType::kMillis,
+         .help = "barriers, creation of tables, sync mode's gets and adds"}),
     from_options<&Start::init_timeout, &Options::init_timeout_ms, 0>(
         {.key = "init_timeout_ms", .type = SettingType::kMillis, .help = "until all processes have arrived"}),
     from_options<&Start::heartbeat_timeout, &Options::heartbeat_timeout_ms, 0>(
-        {.key = "heartbeat_timeout_ms", .type = SettingType::kMillis, .help = "silence after which a peer counts as lost"}),
-    from_options<&Start::inflight_bytes, &Options::inflight_bytes, 0>({.key = "inflight_bytes",
-                                                                       .type = SettingType::kBytes,
-                                                                       .help = "payload of unfinished asynchronous adds",
-                                                                       .least = 1}),
-    without_option<&Start::log_level>(
-        {.key = "log_level", .type = SettingType::kChoice, .help = "what is written to standard error", .choices = kLevels}),
+        {.key = "heartbeat_timeout_ms",
+         .type = SettingType::kMillis,
+         .help = "silence after which a peer counts as lost"}),
+    from_options<&Start::inflight_bytes, &Options::inflight_bytes, 0>(
+        {.key = "inflight_bytes",
+         .type = SettingType::kBytes,
+         .help = "payload of unfinished asynchronous adds",
+         .least = 1}),
+    without_option<&Start::log_level>({.key = "log_level",
+                                       .type = SettingType::kChoice,
+                                       .help = "what is written to standard error",
+                                       .choices = kLevels}),
     without_option<&Start::listen_fd>({.key = "listen_fd",
                                        .type = SettingType::kInteger,
                                        .help = "the master's socket, listening already",
@@ -138,20 +143,23 @@ constexpr size_t index_of(std::string_view key) {
   while (key != kSettings[i].info.key) ++i;
   return i;
 }
-constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster = index_of("master"), kRank = index_of("rank"), kRole = index_of("role"),
-                 kListenFd = index_of("listen_fd"), kLogLevel = index_of("log_level");
+constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster = index_of("master"),
+                 kRank = index_of("rank"), kRole = index_of("role"), kListenFd = index_of("listen_fd"),
+                 kLogLevel = index_of("log_level");
 
 std::atomic<bool> log_level_chosen{false};
 
-/// Whether what was said explicitly describes another cluster than the environment does. Then the environment's place in its
-/// own cluster means nothing: a script that `polyverso run` started may still open a cluster of its own.
+/// Whether what was said explicitly describes another cluster than the environment does. Then the environment's place
+/// in its own cluster means nothing: a script that `polyverso run` started may still open a cluster of its own.
 bool leaves_cluster(const base::SaidSettings& said, const base::SaidSettings& environment) {
   const auto* nodes = said.find(kNodes);
   if (nodes != nullptr && nodes->value.number == 1) return true;
   const auto *master = said.find(kMaster), *their_master = environment.find(kMaster);
   return master != nullptr && their_master != nullptr && master->value != their_master->value;
 }
-bool belongs_to_cluster(size_t index) { return index == kRank || index == kRole || index == kMaster || index == kListenFd; }
+bool belongs_to_cluster(size_t index) {
+  return index == kRank || index == kRole || index == kMaster || index == kListenFd;
+}
 
 std::string help_text() {
   std::vector<SettingValue> defaults;
@@ -175,7 +183,8 @@ base::Status InitRequest::add_options(const mv_init_options* given) {
   for (size_t i = 0; i < kCount; ++i) {
     auto value = kSettings[i].option != nullptr ? kSettings[i].option(options) : std::nullopt;
     if (!value) continue;
-    std::string where = fmt::format("mv_init_options.{}={}", kSettings[i].info.key, base::show_setting(kSettings[i].info, *value));
+    std::string where =
+        fmt::format("mv_init_options.{}={}", kSettings[i].info.key, base::show_setting(kSettings[i].info, *value));
     if (auto status = told(explicit_.say(i, std::move(*value), std::move(where))); !status.ok()) return status;
   }
   return options.text == nullptr ? base::Status() : add_text(options.text, "mv_init_options.text");
@@ -197,7 +206,8 @@ base::Result<node::Settings> InitRequest::resolve() const {
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
   if (const auto* level = explicit_.find(kLogLevel)) {
     choose_log_level(static_cast<int32_t>(level->value.number));
-  } else if (const auto* wish = environment.find(kLogLevel); wish != nullptr && !log_level_chosen.load(std::memory_order_relaxed)) {
+  } else if (const auto* wish = environment.find(kLogLevel);
+             wish != nullptr && !log_level_chosen.load(std::memory_order_relaxed)) {
     base::set_log_level(static_cast<int>(wish->value.number));
   }
 
@@ -207,7 +217,8 @@ base::Result<node::Settings> InitRequest::resolve() const {
     const auto *said = explicit_.find(i), *surrounding = environment.find(i);
     if (said != nullptr) {
       kSettings[i].store(start, said->value);
-      if (surrounding != nullptr && surrounding->value != said->value) base::log_info("{} beats {}", said->where, surrounding->where);
+      if (surrounding != nullptr && surrounding->value != said->value)
+        base::log_info("{} beats {}", said->where, surrounding->where);
     } else if (surrounding != nullptr && alone && belongs_to_cluster(i)) {
       base::log_info("{} is of another cluster than this one: not used", surrounding->where);
     } else if (surrounding != nullptr) {

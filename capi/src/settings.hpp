@@ -1,6 +1,6 @@
 #pragma once
-// The settings of a node: one table names them all, and everything a caller can write them in is read by that table: the
-// struct, text, a command line, the environment.
+// The settings of a node: one table names them all, and everything a caller can write them in is read by that table:
+// the struct, text, a command line, the environment.
 
 #include <polyverso/polyverso.h>
 

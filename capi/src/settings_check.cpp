@@ -29,7 +29,8 @@ std::optional<Address> split_address(std::string_view text) {
   } else {
     colon = text.find(':');
     // More than one colon and no brackets: a bare IPv6 host.
-    if (colon != std::string_view::npos && text.find(':', colon + 1) != std::string_view::npos) colon = std::string_view::npos;
+    if (colon != std::string_view::npos && text.find(':', colon + 1) != std::string_view::npos)
+      colon = std::string_view::npos;
     address.host = text.substr(0, colon);
   }
   if (address.host.empty()) return std::nullopt;
@@ -49,10 +50,11 @@ bool is_loopback(std::string_view host) {
 }
 
 base::Status needs_secret(const char* key, const std::string& value) {
-  return base::error(MV_EINVAL,
-                     "{}={} reaches beyond this machine's loopback, which needs a secret: set secret (POLYVERSO_SECRET) to the same "
-                     "text in all processes",
-                     key, value);
+  return base::error(
+      MV_EINVAL,
+      "{}={} reaches beyond this machine's loopback, which needs a secret: set secret (POLYVERSO_SECRET) to the same "
+      "text in all processes",
+      key, value);
 }
 
 base::Status check_addresses(const node::Settings& settings) {
@@ -72,18 +74,21 @@ base::Status check_addresses(const node::Settings& settings) {
 
 base::Status check_cluster(const node::Settings& settings) {
   if (settings.rank >= settings.nodes) {
-    return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes, settings.nodes - 1);
+    return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes,
+                       settings.nodes - 1);
   }
   if (settings.nodes == 1) {
     if (settings.role == MV_ROLE_ALL) return {};
-    return base::error(MV_EINVAL, "role={} in a cluster of one (nodes=1): its process must be worker and server at once, role=all",
+    return base::error(MV_EINVAL,
+                       "role={} in a cluster of one (nodes=1): its process must be worker and server at once, role=all",
                        settings.role == MV_ROLE_WORKER ? "worker" : "server");
   }
   if (settings.master.empty()) {
-    return base::error(MV_EINVAL,
-                       "nodes={} needs master=host:port (POLYVERSO_MASTER), where rank 0 listens and the others call; or start the "
-                       "processes with \"polyverso run -n {}\"",
-                       settings.nodes, settings.nodes);
+    return base::error(
+        MV_EINVAL,
+        "nodes={} needs master=host:port (POLYVERSO_MASTER), where rank 0 listens and the others call; or start the "
+        "processes with \"polyverso run -n {}\"",
+        settings.nodes, settings.nodes);
   }
   return settings.io == "inproc" ? base::Status() : check_addresses(settings);
 }

@@ -19,7 +19,8 @@ std::atomic<bool> forked{false};
 State* begin_first_life() {
   static State* const kState = new (first_life) State();
   State* expected = nullptr;
-  if (!forked.load(std::memory_order_acquire)) life.compare_exchange_strong(expected, kState, std::memory_order_acq_rel);
+  if (!forked.load(std::memory_order_acquire))
+    life.compare_exchange_strong(expected, kState, std::memory_order_acq_rel);
   return life.load(std::memory_order_acquire);
 }
 
@@ -35,18 +36,24 @@ void forget_parent() {
 
 const char* name_of(Kind kind) {
   switch (kind) {
-    case Kind::kNode: return "node";
-    case Kind::kTable: return "table";
-    case Kind::kRequest: return "request";
+    case Kind::kNode:
+      return "node";
+    case Kind::kTable:
+      return "table";
+    case Kind::kRequest:
+      return "request";
   }
   return "handle";
 }
 
 Fate fate_of(State& state, Kind kind, int64_t handle) {
   switch (kind) {
-    case Kind::kNode: return state.nodes.fate(handle);
-    case Kind::kTable: return state.tables.fate(handle);
-    case Kind::kRequest: return state.requests.fate(handle);
+    case Kind::kNode:
+      return state.nodes.fate(handle);
+    case Kind::kTable:
+      return state.tables.fate(handle);
+    case Kind::kRequest:
+      return state.requests.fate(handle);
   }
   return Fate::kNever;
 }
@@ -67,7 +74,9 @@ base::Status no_node(State& state, const char* function) {
 }  // namespace
 
 State::State(uint32_t first_generation)
-    : nodes(Kind::kNode, first_generation), tables(Kind::kTable, first_generation), requests(Kind::kRequest, first_generation) {}
+    : nodes(Kind::kNode, first_generation),
+      tables(Kind::kTable, first_generation),
+      requests(Kind::kRequest, first_generation) {}
 
 State* current_state() noexcept {
   State* state = life.load(std::memory_order_acquire);
@@ -80,7 +89,8 @@ State& current_state_for_init() {
   uint32_t newest = 0;
   if (parent != nullptr) {
     // Handles of the parent must be stale here, whatever the child opens.
-    newest = std::max({parent->nodes.newest_generation(), parent->tables.newest_generation(), parent->requests.newest_generation()});
+    newest = std::max(
+        {parent->nodes.newest_generation(), parent->tables.newest_generation(), parent->requests.newest_generation()});
   }
   auto fresh = std::make_unique<State>(std::min(newest + 1, kLastGeneration));
   State* expected = nullptr;
@@ -102,11 +112,12 @@ base::Status not_a(State& state, const char* function, Kind wanted, int64_t hand
                        name_of(wanted));
   }
   if (parts.kind != wanted) {
-    return base::error(MV_EHANDLE, "{}: {} is a {}{}, not a {}", function, handle, fate == Fate::kClosed ? "closed handle of a " : "",
-                       name_of(parts.kind), name_of(wanted));
+    return base::error(MV_EHANDLE, "{}: {} is a {}{}, not a {}", function, handle,
+                       fate == Fate::kClosed ? "closed handle of a " : "", name_of(parts.kind), name_of(wanted));
   }
   if (wanted == Kind::kRequest) {
-    return base::error(MV_EHANDLE, "{}: {} is a request that was waited for, tested or cancelled to its end already", function, handle);
+    return base::error(MV_EHANDLE, "{}: {} is a request that was waited for, tested or cancelled to its end already",
+                       function, handle);
   }
   return base::error(MV_EHANDLE, "{}: {} is a closed {} handle", function, handle, name_of(wanted));
 }

@@ -48,9 +48,9 @@ struct State {
 
   std::atomic<int64_t> default_node{0};  ///< its handle; 0 while there is none
   std::atomic<bool> was_initialised{false};
-  std::mutex init;                    ///< guards what follows, during all of mv_init() and the default node's mv_shutdown()
+  std::mutex init;  ///< guards what follows, during all of mv_init() and the default node's mv_shutdown()
   int64_t init_count = 0;
-  node::Settings settings;            ///< of the default node, with its real rank
+  node::Settings settings;  ///< of the default node, with the rank and mode that it got
 };
 
 /// The state of this life; null in a forked child before its first mv_init(). Costs one load.

@@ -54,34 +54,43 @@ const char* mv_version_text(void) { return MV_VERSION_TEXT(MV_VERSION_MAJOR, MV_
 
 const char* mv_status_name(mv_status status) {
   switch (status) {
-    case MV_OK: return "MV_OK";
+    case MV_OK:
+      return "MV_OK";
 #define XX(value, name, family, text) \
-  case MV_##name: return "MV_" #name;
+  case MV_##name:                     \
+    return "MV_" #name;
       MV_STATUS_MAP(XX)
 #undef XX
-    default: return "MV_UNKNOWN";
+    default:
+      return "MV_UNKNOWN";
   }
 }
 
 const char* mv_status_text(mv_status status) {
   switch (status) {
-    case MV_OK: return "no error";
+    case MV_OK:
+      return "no error";
 #define XX(value, name, family, text) \
-  case MV_##name: return text;
+  case MV_##name:                     \
+    return text;
       MV_STATUS_MAP(XX)
 #undef XX
-    default: return "a number that is no mv_status";
+    default:
+      return "a number that is no mv_status";
   }
 }
 
 const char* mv_status_family(mv_status status) {
   switch (status) {
-    case MV_OK: return "ok";
+    case MV_OK:
+      return "ok";
 #define XX(value, name, family, text) \
-  case MV_##name: return #family;
+  case MV_##name:                     \
+    return #family;
       MV_STATUS_MAP(XX)
 #undef XX
-    default: return "unknown";
+    default:
+      return "unknown";
   }
 }
 

@@ -17,13 +17,16 @@ using node::Table;
 /// Pointers and counts; whether they fit the table is the table's to say.
 template <typename Data>
 base::Status check_data(const char* function, const Rows& rows, const Data& data) {
-  if (tensor::dtype_bytes(data.dtype) == 0) return base::error(MV_EINVAL, "{}: {} is no mv_dtype", function, data.dtype);
-  if (data.values == nullptr && data.count != 0) return base::error(MV_EINVAL, "{}: data is NULL, but count is {}", function, data.count);
+  if (tensor::dtype_bytes(data.dtype) == 0)
+    return base::error(MV_EINVAL, "{}: {} is no mv_dtype", function, data.dtype);
+  if (data.values == nullptr && data.count != 0)
+    return base::error(MV_EINVAL, "{}: data is NULL, but count is {}", function, data.count);
   if (data.count > std::numeric_limits<int64_t>::max() / tensor::dtype_bytes(data.dtype)) {
     return base::error(MV_ESHAPE, "{}: no memory holds {} values", function, data.count);
   }
   if (rows.all) return {};
-  if (rows.ids == nullptr && rows.count != 0) return base::error(MV_EINVAL, "{}: rows is NULL, but row_count is {}", function, rows.count);
+  if (rows.ids == nullptr && rows.count != 0)
+    return base::error(MV_EINVAL, "{}: rows is NULL, but row_count is {}", function, rows.count);
   // A row has at least one element. Checked here, so that no product of the two wraps around further down.
   if (rows.count > data.count) {
     return base::error(MV_ESHAPE, "{}: {} values given for {} rows", function, data.count, rows.count);
@@ -33,7 +36,8 @@ base::Status check_data(const char* function, const Rows& rows, const Data& data
 
 /// One exported function: `Method` of the table, with what the caller gave.
 template <auto Method, MayForget kMayForget, typename Data>
-mv_status move_data(const char* function, mv_table table, const Rows& rows, const Data& data, const mv_call_options* given) {
+mv_status move_data(const char* function, mv_table table, const Rows& rows, const Data& data,
+                    const mv_call_options* given) {
   return fence(function, [&](State& state) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, given, kMayForget, &plan); !status.ok()) return status;
@@ -45,47 +49,53 @@ mv_status move_data(const char* function, mv_table table, const Rows& rows, cons
   });
 }
 
-mv_status add(const char* function, mv_table table, const Rows& rows, const node::ConstData& data, const mv_call_options* options) {
+mv_status add(const char* function, mv_table table, const Rows& rows, const node::ConstData& data,
+              const mv_call_options* options) {
   return move_data<&Table::add, MayForget::kYes>(function, table, rows, data, options);
 }
-mv_status set(const char* function, mv_table table, const Rows& rows, const node::ConstData& data, const mv_call_options* options) {
+mv_status set(const char* function, mv_table table, const Rows& rows, const node::ConstData& data,
+              const mv_call_options* options) {
   return move_data<&Table::set, MayForget::kNo>(function, table, rows, data, options);
 }
-mv_status get(const char* function, mv_table table, const Rows& rows, const node::MutableData& data, const mv_call_options* options) {
+mv_status get(const char* function, mv_table table, const Rows& rows, const node::MutableData& data,
+              const mv_call_options* options) {
   return move_data<&Table::get, MayForget::kNo>(function, table, rows, data, options);
 }
-mv_status peek(const char* function, mv_table table, const Rows& rows, const node::MutableData& data, const mv_call_options* options) {
+mv_status peek(const char* function, mv_table table, const Rows& rows, const node::MutableData& data,
+               const mv_call_options* options) {
   return move_data<&Table::peek, MayForget::kNo>(function, table, rows, data, options);
 }
 
 }  // namespace
 }  // namespace mv::capi
 
-mv_status mv_table_add(mv_table table, const void* data, uint64_t count, mv_dtype dtype, const mv_call_options* options) {
+mv_status mv_table_add(mv_table table, const void* data, uint64_t count, mv_dtype dtype,
+                       const mv_call_options* options) {
   return mv::capi::add("mv_table_add", table, {}, {data, count, dtype}, options);
 }
-mv_status mv_table_add_rows(mv_table table, const int64_t* rows, uint64_t row_count, const void* data, uint64_t count, mv_dtype dtype,
-                            const mv_call_options* options) {
+mv_status mv_table_add_rows(mv_table table, const int64_t* rows, uint64_t row_count, const void* data, uint64_t count,
+                            mv_dtype dtype, const mv_call_options* options) {
   return mv::capi::add("mv_table_add_rows", table, {rows, row_count, false}, {data, count, dtype}, options);
 }
 mv_status mv_table_get(mv_table table, void* data, uint64_t count, mv_dtype dtype, const mv_call_options* options) {
   return mv::capi::get("mv_table_get", table, {}, {data, count, dtype}, options);
 }
-mv_status mv_table_get_rows(mv_table table, const int64_t* rows, uint64_t row_count, void* data, uint64_t count, mv_dtype dtype,
-                            const mv_call_options* options) {
+mv_status mv_table_get_rows(mv_table table, const int64_t* rows, uint64_t row_count, void* data, uint64_t count,
+                            mv_dtype dtype, const mv_call_options* options) {
   return mv::capi::get("mv_table_get_rows", table, {rows, row_count, false}, {data, count, dtype}, options);
 }
 mv_status mv_table_peek(mv_table table, void* data, uint64_t count, mv_dtype dtype, const mv_call_options* options) {
   return mv::capi::peek("mv_table_peek", table, {}, {data, count, dtype}, options);
 }
-mv_status mv_table_peek_rows(mv_table table, const int64_t* rows, uint64_t row_count, void* data, uint64_t count, mv_dtype dtype,
-                             const mv_call_options* options) {
+mv_status mv_table_peek_rows(mv_table table, const int64_t* rows, uint64_t row_count, void* data, uint64_t count,
+                             mv_dtype dtype, const mv_call_options* options) {
   return mv::capi::peek("mv_table_peek_rows", table, {rows, row_count, false}, {data, count, dtype}, options);
 }
-mv_status mv_table_set(mv_table table, const void* data, uint64_t count, mv_dtype dtype, const mv_call_options* options) {
+mv_status mv_table_set(mv_table table, const void* data, uint64_t count, mv_dtype dtype,
+                       const mv_call_options* options) {
   return mv::capi::set("mv_table_set", table, {}, {data, count, dtype}, options);
 }
-mv_status mv_table_set_rows(mv_table table, const int64_t* rows, uint64_t row_count, const void* data, uint64_t count, mv_dtype dtype,
-                            const mv_call_options* options) {
+mv_status mv_table_set_rows(mv_table table, const int64_t* rows, uint64_t row_count, const void* data, uint64_t count,
+                            mv_dtype dtype, const mv_call_options* options) {
   return mv::capi::set("mv_table_set_rows", table, {rows, row_count, false}, {data, count, dtype}, options);
 }

@@ -23,7 +23,8 @@ base::Status create_table(State& state, const char* function, mv_node node, base
   if (initial.values == nullptr && initial.count != 0) {
     return base::error(MV_EINVAL, "{}: data is NULL, but count is {}", function, initial.count);
   }
-  if (tensor::dtype_bytes(initial.dtype) == 0) return base::error(MV_EINVAL, "{}: {} is no mv_dtype", function, initial.dtype);
+  if (tensor::dtype_bytes(initial.dtype) == 0)
+    return base::error(MV_EINVAL, "{}: {} is no mv_dtype", function, initial.dtype);
   auto pin = find_node(state, function, node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
@@ -93,7 +94,8 @@ base::Status describe(State& state, mv_table table, mv_table_info* out) {
 
 base::Status list_tables(State& state, mv_node node, char* text, uint64_t capacity, uint64_t* length) {
   if (length == nullptr) return base::error(MV_EINVAL, "mv_table_list: length is NULL");
-  if (text == nullptr && capacity != 0) return base::error(MV_EINVAL, "mv_table_list: text is NULL, but capacity is {}", capacity);
+  if (text == nullptr && capacity != 0)
+    return base::error(MV_EINVAL, "mv_table_list: text is NULL, but capacity is {}", capacity);
   auto pin = find_node(state, "mv_table_list", node);
   if (!pin.ok()) return pin.status();
   const auto specs = (*pin.value())->node->list_tables();
@@ -113,18 +115,20 @@ base::Status list_tables(State& state, mv_node node, char* text, uint64_t capaci
 
 using mv::capi::State;
 
-mv_status mv_table_create(mv_node node, const mv_table_spec* spec, const void* data, uint64_t count, mv_dtype dtype, mv_table* table) {
+mv_status mv_table_create(mv_node node, const mv_table_spec* spec, const void* data, uint64_t count, mv_dtype dtype,
+                          mv_table* table) {
   return mv::capi::fence("mv_table_create", [&](State& state) {
-    return mv::capi::create_table(state, "mv_table_create", node, mv::capi::read_spec("mv_table_create", spec), {data, count, dtype},
-                                  table);
+    return mv::capi::create_table(state, "mv_table_create", node, mv::capi::read_spec("mv_table_create", spec),
+                                  {data, count, dtype}, table);
   });
 }
 
-mv_status mv_table_create_text(mv_node node, const char* spec, const void* data, uint64_t count, mv_dtype dtype, mv_table* table) {
+mv_status mv_table_create_text(mv_node node, const char* spec, const void* data, uint64_t count, mv_dtype dtype,
+                               mv_table* table) {
   return mv::capi::fence("mv_table_create_text", [&](State& state) -> mv::base::Status {
     if (spec == nullptr) return mv::base::error(MV_EINVAL, "mv_table_create_text: spec is NULL");
-    return mv::capi::create_table(state, "mv_table_create_text", node, mv::capi::parse_spec("mv_table_create_text", spec),
-                                  {data, count, dtype}, table);
+    return mv::capi::create_table(state, "mv_table_create_text", node,
+                                  mv::capi::parse_spec("mv_table_create_text", spec), {data, count, dtype}, table);
   });
 }
 
@@ -158,5 +162,6 @@ mv_status mv_table_describe(mv_table table, mv_table_info* info) {
 }
 
 mv_status mv_table_list(mv_node node, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::fence("mv_table_list", [&](State& state) { return mv::capi::list_tables(state, node, text, capacity, length); });
+  return mv::capi::fence("mv_table_list",
+                         [&](State& state) { return mv::capi::list_tables(state, node, text, capacity, length); });
 }

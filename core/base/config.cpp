@@ -65,11 +65,16 @@ Result<int64_t> parse_choice(const SettingInfo& setting, std::string_view text) 
 
 const char* value_hint(const SettingInfo& setting) {
   switch (setting.type) {
-    case SettingType::kBool: return "0|1";
-    case SettingType::kInteger: return "number";
-    case SettingType::kMillis: return "milliseconds, -1 = none";
-    case SettingType::kBytes: return "bytes, 64KiB, 1GiB";
-    default: return "text";
+    case SettingType::kBool:
+      return "0|1";
+    case SettingType::kInteger:
+      return "number";
+    case SettingType::kMillis:
+      return "milliseconds, -1 = none";
+    case SettingType::kBytes:
+      return "bytes, 64KiB, 1GiB";
+    default:
+      return "text";
   }
 }
 
@@ -120,7 +125,8 @@ Status check_setting(const SettingInfo& setting, const SettingValue& value) {
     case SettingType::kBool:
       return value.number == 0 || value.number == 1 ? Status() : bad("is neither 0 nor 1");
     case SettingType::kMillis:
-      return value.number == -1 || value.number >= 1 ? Status() : bad("is no time-out: at least 1 ms is expected, or -1 for none");
+      return value.number == -1 || value.number >= 1 ? Status()
+                                                     : bad("is no time-out: at least 1 ms is expected, or -1 for none");
     case SettingType::kInteger:
     case SettingType::kBytes:
       if (value.number >= setting.least && value.number <= setting.most) return {};
@@ -164,7 +170,8 @@ std::string explain_settings(KnownSettings known, std::span<const SettingValue> 
     if (setting.environment_only) continue;
     const std::string hint = setting.choices.empty() ? value_hint(setting) : choice_names(setting);
     const std::string standard = show_setting(setting, defaults[i]);
-    text += fmt::format("{:22} {}{}{} ({})\n", setting.key, setting.help, standard.empty() ? "" : "; default ", standard, hint);
+    text += fmt::format("{:22} {}{}{} ({})\n", setting.key, setting.help, standard.empty() ? "" : "; default ",
+                        standard, hint);
   }
   return text;
 }
@@ -199,7 +206,8 @@ Status SaidSettings::say_text(std::string_view text, std::string_view source) {
   if (!pairs.ok()) return bad(fmt::format("{}: {}", source, pairs.status().text()));
   for (const auto& [key, value] : pairs.value()) {
     const auto index = index_of(key);
-    if (!index) return error(MV_EINVAL, "{}: there is no setting \"{}\"; known are {}", source, key, list_settings(known_));
+    if (!index)
+      return error(MV_EINVAL, "{}: there is no setting \"{}\"; known are {}", source, key, list_settings(known_));
     if (!value) return error(MV_EINVAL, "{}: \"{}\" lacks its value: write {}=...", source, key, key);
     if (auto status = say_value(*index, *value, key, fmt::format(" in {}", source)); !status.ok()) return status;
   }

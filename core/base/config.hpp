@@ -34,16 +34,17 @@ struct SettingChoice {
 struct SettingInfo {
   const char* key;
   SettingType type;
-  const char* help;                            ///< a clause for listings
-  int64_t least = 0;                           ///< kInteger and kBytes
+  const char* help;   ///< a clause for listings
+  int64_t least = 0;  ///< kInteger and kBytes
   int64_t most = INT64_MAX;
-  std::span<const SettingChoice> choices = {}; ///< kChoice, kText; the first of several names of a value is the one shown
-  const char* argument_alias = nullptr;        ///< a further name on command lines
-  bool environment_only = false;               ///< passed on by our own launcher, not for people to write
+  std::span<const SettingChoice> choices =
+      {};                                ///< kChoice, kText; the first of several names of a value is the one shown
+  const char* argument_alias = nullptr;  ///< a further name on command lines
+  bool environment_only = false;         ///< passed on by our own launcher, not for people to write
 };
 using KnownSettings = std::span<const SettingInfo* const>;
 
-/// A value in its one canonical form, so that "yes" equals "1" and "1KiB" equals "1024". Which member counts: see the type.
+/// A value in its one canonical form, so that "yes" equals "1" and "1KiB" equals "1024". Which member, the type tells.
 struct SettingValue {
   int64_t number = 0;
   std::string text;
@@ -78,7 +79,7 @@ class SaidSettings {
   Status say(size_t index, SettingValue value, std::string where);
   /// "key=value …"; `source` names the text in messages.
   Status say_text(std::string_view text, std::string_view source);
-  /// A program's arguments "-key=value" and "--key=value", and "-key" for booleans. Returns the positions of those it knew.
+  /// A program's arguments "-key=value" and "--key=value", and "-key" for booleans. Returns where those it knew were.
   Result<std::vector<int>> say_arguments(std::span<const char* const> arguments);
   /// Variables <prefix><KEY>. Empty ones count as unset.
   Status say_environment(std::string_view prefix);

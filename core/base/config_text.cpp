@@ -5,7 +5,9 @@
 namespace mv::base {
 namespace {
 
-bool separates(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v' || c == ',' || c == ';'; }
+bool separates(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v' || c == ',' || c == ';';
+}
 
 /// Reads a quoted value whose opening quote is at `at`; leaves `at` behind the closing one.
 Result<std::string> quoted(std::string_view text, size_t& at, std::string_view key) {

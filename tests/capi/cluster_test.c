@@ -15,14 +15,14 @@ struct member {
   char cluster[64];
   mv_node node;
   mv_table table;
-  void (*body)(struct member *self);
+  void (*body)(struct member* self);
   float gets[kRounds][kElements];
 };
 
 static struct member members[kMost];
 static pthread_t threads[kMost];
 
-static void join_cluster(struct member *self) {
+static void join_cluster(struct member* self) {
   mv_init_options options = MV_INIT_OPTIONS_INIT;
   options.io = "inproc";
   options.nodes = self->nodes;
@@ -35,8 +35,8 @@ static void join_cluster(struct member *self) {
   expect_ok(mv_table_create_text(self->node, "name=w size=257", NULL, 0, MV_F32, &self->table));
 }
 
-static void *live(void *argument) {
-  struct member *self = argument;
+static void* live(void* argument) {
+  struct member* self = argument;
   join_cluster(self);
   self->body(self);
   mv_status status = MV_EINTR;
@@ -45,11 +45,11 @@ static void *live(void *argument) {
   return NULL;
 }
 
-static void start_cluster(int nodes, int sync, void (*body)(struct member *)) {
+static void start_cluster(int nodes, int sync, void (*body)(struct member*)) {
   static int clusters = 0;
   ++clusters;
   for (int i = 0; i < nodes; ++i) {
-    struct member *self = &members[i];
+    struct member* self = &members[i];
     memset(self, 0, sizeof(*self));
     self->index = i;
     self->nodes = nodes;
@@ -62,14 +62,14 @@ static void start_cluster(int nodes, int sync, void (*body)(struct member *)) {
 static void end_cluster(int nodes) {
   for (int i = 0; i < nodes; ++i) pthread_join(threads[i], NULL);
 }
-static void run_cluster(int nodes, int sync, void (*body)(struct member *)) {
+static void run_cluster(int nodes, int sync, void (*body)(struct member*)) {
   start_cluster(nodes, sync, body);
   end_cluster(nodes);
 }
 
 /* ------------------------------------------------------------------ place */
 
-static void check_place(struct member *self) {
+static void check_place(struct member* self) {
   int64_t rank = -1, size = -1, workers = -1, servers = -1, worker = -1;
   int32_t master = -1, sync = -1;
   expect_ok(mv_rank(self->node, &rank));
@@ -85,14 +85,14 @@ static void check_place(struct member *self) {
   expect_ok(mv_table_describe(self->table, &info));
   assert_int_equal(info.servers, 3);
 }
-static void every_member_knows_its_place(void **state) {
+static void every_member_knows_its_place(void** state) {
   (void)state;
   run_cluster(3, 0, check_place);
 }
 
 /* ------------------------------------------------------------------ async */
 
-static void add_and_fence(struct member *self) {
+static void add_and_fence(struct member* self) {
   float delta[kElements], got[kElements];
   mv_call_options forget = MV_CALL_OPTIONS_INIT;
   forget.flags = MV_FORGET;
@@ -105,14 +105,14 @@ static void add_and_fence(struct member *self) {
   for (int i = 0; i < kElements; ++i) assert_true(got[i] == kRounds * (1 + 2 + 3));
   expect_ok(mv_barrier(self->node, NULL));
 }
-static void the_barrier_is_a_fence_after_everybodys_adds(void **state) {
+static void the_barrier_is_a_fence_after_everybodys_adds(void** state) {
   (void)state;
   run_cluster(3, 0, add_and_fence);
 }
 
 /* ------------------------------------------------------------------- sync */
 
-static void add_and_get(struct member *self) {
+static void add_and_get(struct member* self) {
   float delta[kElements];
   for (int round = 0; round < kRounds; ++round) {
     for (int i = 0; i < kElements; ++i) delta[i] = 0.1f * (float)(i + 1) / (float)(self->index + round + 1);
@@ -120,7 +120,7 @@ static void add_and_get(struct member *self) {
     expect_ok(mv_table_get(self->table, self->gets[round], kElements, MV_F32, NULL));
   }
 }
-static void workers_in_step_get_the_same_bits(void **state) {
+static void workers_in_step_get_the_same_bits(void** state) {
   (void)state;
   run_cluster(3, 1, add_and_get);
   for (int i = 1; i < 3; ++i) assert_memory_equal(members[i].gets, members[0].gets, sizeof(members[0].gets));
@@ -133,7 +133,7 @@ static void workers_in_step_get_the_same_bits(void **state) {
   }
 }
 
-static void one_stops_early(struct member *self) {
+static void one_stops_early(struct member* self) {
   float delta[kElements] = {1};
   const int rounds = self->index == 1 ? 3 : 10;
   for (int round = 0; round < rounds; ++round) {
@@ -141,7 +141,7 @@ static void one_stops_early(struct member *self) {
     expect_ok(mv_table_get(self->table, self->gets[round], kElements, MV_F32, NULL));
   }
 }
-static void a_worker_that_has_finished_holds_nobody_up(void **state) {
+static void a_worker_that_has_finished_holds_nobody_up(void** state) {
   (void)state;
   run_cluster(3, 1, one_stops_early);
   assert_true(members[0].gets[9][0] == 23 && members[2].gets[9][0] == 23);
@@ -168,11 +168,11 @@ static void pause_ms(long ms) {
 static int is_waiting; /* node 0 is about to wait: signals may come */
 static int may_arrive; /* node 0 has seen what it wanted: node 1 may come, and no more signals are needed */
 
-static int is_set(const int *flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
-static void set(int *flag, int value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }
+static int is_set(const int* flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
+static void set(int* flag, int value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }
 
 /** Runs two nodes and sends signals to the first one's thread, from is_waiting to may_arrive. */
-static void run_under_signals(void (*body)(struct member *)) {
+static void run_under_signals(void (*body)(struct member*)) {
   catch_signals();
   signals_seen = 0;
   set(&is_waiting, 0);
@@ -186,7 +186,7 @@ static void run_under_signals(void (*body)(struct member *)) {
 }
 
 /** Node 0 waits in the barrier while signals come; node 1 arrives when it is told to. */
-static void wait_under_signals(struct member *self) {
+static void wait_under_signals(struct member* self) {
   if (self->index == 1) {
     while (!is_set(&may_arrive)) pause_ms(5);
     expect_ok(mv_barrier(self->node, NULL));
@@ -204,14 +204,14 @@ static void wait_under_signals(struct member *self) {
   while (status == MV_EINTR) status = mv_request_wait(request, 0);
   expect_ok(status);
 }
-static void a_signal_interrupts_the_wait_and_not_the_call(void **state) {
+static void a_signal_interrupts_the_wait_and_not_the_call(void** state) {
   (void)state;
   run_under_signals(wait_under_signals);
   assert_true(signals_seen >= 2);
 }
 
 /** Without a place for a handle the interrupted call is withdrawn, and may be made again. */
-static void retry_under_signals(struct member *self) {
+static void retry_under_signals(struct member* self) {
   if (self->index == 1) {
     while (!is_set(&may_arrive)) pause_ms(5);
   } else {
@@ -223,12 +223,12 @@ static void retry_under_signals(struct member *self) {
   while (status == MV_EINTR) status = mv_barrier(self->node, NULL);
   expect_ok(status);
 }
-static void an_interrupted_barrier_may_be_repeated(void **state) {
+static void an_interrupted_barrier_may_be_repeated(void** state) {
   (void)state;
   run_under_signals(retry_under_signals);
 }
 
-static void poll_under_signals(struct member *self) {
+static void poll_under_signals(struct member* self) {
   if (self->index == 1) return;
   mv_request finished[1];
   uint64_t count = 0;
@@ -236,14 +236,14 @@ static void poll_under_signals(struct member *self) {
   expect_error(mv_poll(self->node, finished, 1, &count, MV_FOREVER), MV_EINTR, "");
   set(&may_arrive, 1);
 }
-static void a_signal_interrupts_poll(void **state) {
+static void a_signal_interrupts_poll(void** state) {
   (void)state;
   run_under_signals(poll_under_signals);
 }
 
 /* -------------------------------------------------------------- deadlines */
 
-static void miss_the_barrier(struct member *self) {
+static void miss_the_barrier(struct member* self) {
   if (self->index == 0) {
     mv_call_options options = MV_CALL_OPTIONS_INIT;
     options.timeout_ms = 100;
@@ -254,19 +254,20 @@ static void miss_the_barrier(struct member *self) {
   }
   expect_ok(mv_barrier(self->node, NULL)); /* the one that passed was withdrawn */
 }
-static void a_barrier_that_times_out_names_who_is_missing(void **state) {
+static void a_barrier_that_times_out_names_who_is_missing(void** state) {
   (void)state;
   set(&may_arrive, 0);
   run_cluster(2, 0, miss_the_barrier);
 }
 
-static void differing_specs(struct member *self) {
+static void differing_specs(struct member* self) {
   mv_table table = 77;
-  expect_error(mv_table_create_text(self->node, self->index == 0 ? "name=v size=4" : "name=v size=5", NULL, 0, MV_F32, &table),
-               MV_EDISAGREE, "v");
+  expect_error(
+      mv_table_create_text(self->node, self->index == 0 ? "name=v size=4" : "name=v size=5", NULL, 0, MV_F32, &table),
+      MV_EDISAGREE, "v");
   assert_int_equal(table, 77);
 }
-static void specs_that_differ_are_refused_on_all(void **state) {
+static void specs_that_differ_are_refused_on_all(void** state) {
   (void)state;
   run_cluster(2, 0, differing_specs);
 }

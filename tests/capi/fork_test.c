@@ -32,7 +32,7 @@ static void run_child(void (*body)(void)) {
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static int start(void **state) {
+static int start(void** state) {
   (void)state;
   const float one = 1;
   mv_call_options options = MV_CALL_OPTIONS_INIT;
@@ -43,7 +43,7 @@ static int start(void **state) {
   expect_ok(mv_table_add(table, &one, 1, MV_F32, &options));
   return 0;
 }
-static int end(void **state) {
+static int end(void** state) {
   (void)state;
   expect_ok(mv_request_wait(request, 0));
   expect_ok(mv_shutdown(0));
@@ -66,7 +66,7 @@ static void every_call_is_refused(void) {
   CHILD_CHECK(mv_shutdown(0) == MV_EFORK);
   CHILD_CHECK(mv_log_level_set(MV_LOG_WARN) == MV_OK);
 }
-static void a_child_can_do_nothing_before_its_own_init(void **state) {
+static void a_child_can_do_nothing_before_its_own_init(void** state) {
   (void)state;
   run_child(every_call_is_refused);
 }
@@ -84,7 +84,7 @@ static void its_own_cluster(void) {
   CHILD_CHECK(mv_shutdown(0) == MV_OK);
   CHILD_CHECK(mv_shutdown(0) == MV_ESTATE);
 }
-static void a_child_may_begin_a_cluster_of_its_own(void **state) {
+static void a_child_may_begin_a_cluster_of_its_own(void** state) {
   (void)state;
   skip_under_thread_sanitizer();
   run_child(its_own_cluster);
@@ -104,13 +104,13 @@ static void a_grandchild(void) {
   CHILD_CHECK(mv_rank(0, &rank) == MV_OK);
   CHILD_CHECK(mv_shutdown(0) == MV_OK);
 }
-static void so_may_a_grandchild(void **state) {
+static void so_may_a_grandchild(void** state) {
   (void)state;
   skip_under_thread_sanitizer();
   run_child(a_grandchild);
 }
 
-static void the_parent_goes_on(void **state) {
+static void the_parent_goes_on(void** state) {
   (void)state;
   float value = 1;
   expect_ok(mv_table_add(table, &value, 1, MV_F32, NULL));

@@ -5,7 +5,7 @@ static mv_node node;
 static mv_table table, closed_table;
 static mv_request request, used_request;
 
-static int start(void **state) {
+static int start(void** state) {
   (void)state;
   const float one = 1;
   mv_call_options options = MV_CALL_OPTIONS_INIT;
@@ -22,7 +22,7 @@ static int start(void **state) {
   expect_ok(mv_table_add(table, &one, 1, MV_F32, &options));
   return 0;
 }
-static int end(void **state) {
+static int end(void** state) {
   (void)state;
   expect_ok(mv_request_wait(request, 0));
   expect_ok(mv_shutdown(node));
@@ -72,10 +72,21 @@ static void as_request(int64_t handle) {
 #undef REFUSE
 }
 
-static void hostile_integers_are_refused_by_everything(void **state) {
+static void hostile_integers_are_refused_by_everything(void** state) {
   (void)state;
-  const int64_t hostile[] = {1, -1, 2, 42, INT64_MAX, INT64_MIN, INT64_C(1) << 53, (INT64_C(1) << 53) - 1, INT64_C(1) << 52,
-                             INT64_C(0xdeadbeef), INT64_C(-4503599627370497), 0x7fffffff, -0x7fffffff};
+  const int64_t hostile[] = {1,
+                             -1,
+                             2,
+                             42,
+                             INT64_MAX,
+                             INT64_MIN,
+                             INT64_C(1) << 53,
+                             (INT64_C(1) << 53) - 1,
+                             INT64_C(1) << 52,
+                             INT64_C(0xdeadbeef),
+                             INT64_C(-4503599627370497),
+                             0x7fffffff,
+                             -0x7fffffff};
   for (size_t i = 0; i < COUNT_OF(hostile); ++i) {
     as_node(hostile[i]);
     as_table(hostile[i]);
@@ -85,7 +96,7 @@ static void hostile_integers_are_refused_by_everything(void **state) {
   as_request(0);
 }
 
-static void handles_with_a_bit_flipped_are_refused(void **state) {
+static void handles_with_a_bit_flipped_are_refused(void** state) {
   (void)state;
   const int64_t open[] = {node, table, request};
   for (size_t i = 0; i < COUNT_OF(open); ++i) {
@@ -97,7 +108,8 @@ static void handles_with_a_bit_flipped_are_refused(void **state) {
       uint64_t length = 0;
       float value = 0;
       /* A flip may hit another open handle, or the default node's own. */
-      const mv_status as_a_request = mv_request_test(wrong, &done), as_a_table = mv_table_peek(wrong, &value, 1, MV_F32, NULL);
+      const mv_status as_a_request = mv_request_test(wrong, &done),
+                      as_a_table = mv_table_peek(wrong, &value, 1, MV_F32, NULL);
       const mv_status as_a_node = mv_table_list(wrong, NULL, 0, &length);
       assert_true(is_open || as_a_request == MV_EHANDLE);
       assert_true(is_open || as_a_table == MV_EHANDLE);
@@ -106,7 +118,7 @@ static void handles_with_a_bit_flipped_are_refused(void **state) {
   }
 }
 
-static void wrong_kinds_are_named(void **state) {
+static void wrong_kinds_are_named(void** state) {
   (void)state;
   float value = 0;
   int64_t rank = 0;
@@ -122,18 +134,19 @@ static void wrong_kinds_are_named(void **state) {
   as_node(request);
 }
 
-static void closed_handles_are_told_from_invented_ones(void **state) {
+static void closed_handles_are_told_from_invented_ones(void** state) {
   (void)state;
   float value = 0;
   expect_error(mv_table_get(closed_table, &value, 1, MV_F32, NULL), MV_EHANDLE, "is a closed table handle");
   expect_error(mv_request_wait(closed_table, 0), MV_EHANDLE, "is a closed handle of a table, not a request");
   expect_error(mv_request_wait(used_request, 0), MV_EHANDLE, "waited for, tested or cancelled to its end already");
-  expect_error(mv_table_get(12345, &value, 1, MV_F32, NULL), MV_EHANDLE, "12345 is no handle that this library gave out");
+  expect_error(mv_table_get(12345, &value, 1, MV_F32, NULL), MV_EHANDLE,
+               "12345 is no handle that this library gave out");
   as_table(closed_table);
   as_request(used_request);
 }
 
-static void slots_that_are_used_again_do_not_answer_to_old_handles(void **state) {
+static void slots_that_are_used_again_do_not_answer_to_old_handles(void** state) {
   (void)state;
   mv_table old[50];
   float value = 0;

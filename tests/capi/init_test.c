@@ -4,14 +4,14 @@
 
 #include "expect.h"
 
-static int shut_all(void **state) {
+static int shut_all(void** state) {
   (void)state;
   while (mv_shutdown(0) == MV_OK) continue;
   unsetenv("POLYVERSO_SYNC");
   return 0;
 }
 
-static void nothing_said_is_a_cluster_of_one(void **state) {
+static void nothing_said_is_a_cluster_of_one(void** state) {
   (void)state;
   int64_t rank = -1, size = -1, worker = -1, workers = -1, server = -1, servers = -1;
   int32_t master = -1, sync = -1;
@@ -24,12 +24,13 @@ static void nothing_said_is_a_cluster_of_one(void **state) {
   expect_ok(mv_num_servers(0, &servers));
   expect_ok(mv_is_master(0, &master));
   expect_ok(mv_is_sync(0, &sync));
-  assert_true(rank == 0 && size == 1 && worker == 0 && workers == 1 && server == 0 && servers == 1 && master == 1 && sync == 0);
+  assert_true(rank == 0 && size == 1 && worker == 0 && workers == 1 && server == 0 && servers == 1 && master == 1 &&
+              sync == 0);
   expect_ok(mv_barrier(0, NULL));
   expect_ok(mv_shutdown(0));
 }
 
-static void sync_can_be_said_in_each_form(void **state) {
+static void sync_can_be_said_in_each_form(void** state) {
   (void)state;
   int32_t sync = -1;
   mv_init_options options = MV_INIT_OPTIONS_INIT;
@@ -47,7 +48,7 @@ static void sync_can_be_said_in_each_form(void **state) {
 
   sync = -1;
   char program[] = "train", flag[] = "-sync=true", role[] = "-ps_role=default", own[] = "--epochs=3";
-  char *argv[] = {program, flag, role, own, NULL};
+  char* argv[] = {program, flag, role, own, NULL};
   int argc = 4;
   expect_ok(mv_init_args(&argc, argv));
   expect_ok(mv_is_sync(0, &sync));
@@ -65,12 +66,13 @@ static void sync_can_be_said_in_each_form(void **state) {
   expect_ok(mv_shutdown(0));
 }
 
-static void inits_are_counted_and_must_agree(void **state) {
+static void inits_are_counted_and_must_agree(void** state) {
   (void)state;
   int64_t rank = -1;
   expect_ok(mv_init_text("sync=0 timeout_ms=700"));
   expect_ok(mv_init(NULL));
-  expect_error(mv_init_text("sync=1"), MV_EDISAGREE, "sync=1 in the text disagrees with the running node, which has sync=0");
+  expect_error(mv_init_text("sync=1"), MV_EDISAGREE,
+               "sync=1 in the text disagrees with the running node, which has sync=0");
   mv_init_options options = MV_INIT_OPTIONS_INIT;
   options.timeout_ms = 701;
   expect_error(mv_init(&options), MV_EDISAGREE, "mv_init_options.timeout_ms=701");
@@ -81,7 +83,7 @@ static void inits_are_counted_and_must_agree(void **state) {
   expect_error(mv_shutdown(0), MV_ESTATE, "mv_init() again");
 }
 
-static void init_may_follow_shutdown(void **state) {
+static void init_may_follow_shutdown(void** state) {
   (void)state;
   for (int round = 0; round < 5; ++round) {
     mv_table table = 0;
@@ -96,7 +98,7 @@ static void init_may_follow_shutdown(void **state) {
   }
 }
 
-static void structs_are_checked(void **state) {
+static void structs_are_checked(void** state) {
   (void)state;
   mv_init_options options = MV_INIT_OPTIONS_INIT;
   options.size = 3;
@@ -123,7 +125,7 @@ static void structs_are_checked(void **state) {
   expect_error(mv_shutdown(0), MV_ESTATE, "");
 }
 
-static void a_newer_programs_struct_is_read(void **state) {
+static void a_newer_programs_struct_is_read(void** state) {
   (void)state;
   struct {
     mv_init_options known;
@@ -136,7 +138,7 @@ static void a_newer_programs_struct_is_read(void **state) {
   expect_error(mv_init(&newer.known), MV_EINVAL, "sets a field that this library");
 }
 
-static void pointers_may_not_be_null(void **state) {
+static void pointers_may_not_be_null(void** state) {
   (void)state;
   expect_ok(mv_init(NULL));
   expect_error(mv_rank(0, NULL), MV_EINVAL, "mv_rank");
@@ -148,7 +150,7 @@ static void pointers_may_not_be_null(void **state) {
   expect_ok(mv_init_text(NULL));
 }
 
-static void nodes_stand_beside_each_other(void **state) {
+static void nodes_stand_beside_each_other(void** state) {
   (void)state;
   mv_node node = 0;
   mv_table here = 0, there = 0;
@@ -166,7 +168,7 @@ static void nodes_stand_beside_each_other(void **state) {
   expect_error(mv_shutdown(node), MV_EHANDLE, "closed node handle");
 }
 
-static void *init_and_shutdown(void *unused) {
+static void* init_and_shutdown(void* unused) {
   (void)unused;
   for (int round = 0; round < 20; ++round) {
     int64_t rank = -1;
@@ -177,10 +179,11 @@ static void *init_and_shutdown(void *unused) {
   return NULL;
 }
 
-static void threads_may_init_at_once(void **state) {
+static void threads_may_init_at_once(void** state) {
   (void)state;
   pthread_t threads[4];
-  for (size_t i = 0; i < COUNT_OF(threads); ++i) assert_int_equal(pthread_create(&threads[i], NULL, init_and_shutdown, NULL), 0);
+  for (size_t i = 0; i < COUNT_OF(threads); ++i)
+    assert_int_equal(pthread_create(&threads[i], NULL, init_and_shutdown, NULL), 0);
   for (size_t i = 0; i < COUNT_OF(threads); ++i) pthread_join(threads[i], NULL);
   expect_error(mv_shutdown(0), MV_ESTATE, "");
 }

@@ -5,23 +5,23 @@
 
 #include "expect.h"
 
-static int start(void **state) {
+static int start(void** state) {
   (void)state;
   expect_ok(mv_init(NULL));
   return 0;
 }
-static int end(void **state) {
+static int end(void** state) {
   (void)state;
   expect_ok(mv_shutdown(0));
   return 0;
 }
 
-static mv_table create(const char *spec) {
+static mv_table create(const char* spec) {
   mv_table table = 0;
   expect_ok(mv_table_create_text(0, spec, NULL, 0, MV_F32, &table));
   return table;
 }
-static mv_call_options async_into(mv_request *request) {
+static mv_call_options async_into(mv_request* request) {
   mv_call_options options = MV_CALL_OPTIONS_INIT;
   options.flags = MV_ASYNC;
   options.request = request;
@@ -32,7 +32,7 @@ static int readable(int32_t fd) {
   return poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
 }
 
-static void a_request_is_waited_for_once(void **state) {
+static void a_request_is_waited_for_once(void** state) {
   (void)state;
   const mv_table table = create("size=2");
   mv_request add = 0, get = 0;
@@ -51,7 +51,7 @@ static void a_request_is_waited_for_once(void **state) {
   expect_error(mv_request_error(get), MV_EHANDLE, "already");
 }
 
-static void test_tells_without_waiting(void **state) {
+static void test_tells_without_waiting(void** state) {
   (void)state;
   const mv_table table = create("size=2");
   const float delta[2] = {1, 2};
@@ -69,7 +69,7 @@ static void test_tells_without_waiting(void **state) {
   expect_error(mv_request_test(request, NULL), MV_EINVAL, "NULL");
 }
 
-static void cancel_releases_whatever_became_of_it(void **state) {
+static void cancel_releases_whatever_became_of_it(void** state) {
   (void)state;
   const mv_table table = create("size=2");
   float got[2];
@@ -82,7 +82,7 @@ static void cancel_releases_whatever_became_of_it(void **state) {
   }
 }
 
-static void a_forgotten_add_is_there_after_the_barrier(void **state) {
+static void a_forgotten_add_is_there_after_the_barrier(void** state) {
   (void)state;
   const mv_table table = create("size=1 dtype=f64");
   mv_call_options options = MV_CALL_OPTIONS_INIT;
@@ -95,7 +95,7 @@ static void a_forgotten_add_is_there_after_the_barrier(void **state) {
   assert_true(got == 1000);
 }
 
-static void a_barrier_may_be_a_request(void **state) {
+static void a_barrier_may_be_a_request(void** state) {
   (void)state;
   mv_request request = 0;
   mv_call_options options = async_into(&request);
@@ -103,7 +103,7 @@ static void a_barrier_may_be_a_request(void **state) {
   expect_ok(mv_request_wait(request, 0));
 }
 
-static void the_event_fd_is_readable_until_poll_has_told_all(void **state) {
+static void the_event_fd_is_readable_until_poll_has_told_all(void** state) {
   (void)state;
   enum { kRequests = 5 };
   const mv_table table = create("size=1");
@@ -141,7 +141,7 @@ static void the_event_fd_is_readable_until_poll_has_told_all(void **state) {
   assert_false(readable(fd));
 }
 
-static void poll_skips_what_was_waited_for(void **state) {
+static void poll_skips_what_was_waited_for(void** state) {
   (void)state;
   const mv_table table = create("size=1");
   const float one = 1;
@@ -158,7 +158,7 @@ static void poll_skips_what_was_waited_for(void **state) {
   expect_ok(mv_request_wait(second, 0));
 }
 
-static void poll_checks_its_arguments(void **state) {
+static void poll_checks_its_arguments(void** state) {
   (void)state;
   uint64_t count = 0;
   mv_request finished;
@@ -168,14 +168,14 @@ static void poll_checks_its_arguments(void **state) {
   expect_ok(mv_poll(0, NULL, 0, &count, MV_FOREVER)); /* nothing to wait for */
 }
 
-static void call_options_are_checked(void **state) {
+static void call_options_are_checked(void** state) {
   (void)state;
   const mv_table table = create("size=1");
   float value = 1;
   mv_request request = 77;
   const mv_call_options good = MV_CALL_OPTIONS_INIT;
   mv_call_options options = good;
-#define REFUSE(part)                                                                    \
+#define REFUSE(part)                                                               \
   expect_error(mv_table_add(table, &value, 1, MV_F32, &options), MV_EINVAL, part); \
   options = good
   options.size = 4;
@@ -207,7 +207,7 @@ static void call_options_are_checked(void **state) {
   assert_true(value == 1); /* the one add that was in order */
 }
 
-static void a_handle_is_zero_where_none_is_left(void **state) {
+static void a_handle_is_zero_where_none_is_left(void** state) {
   (void)state;
   const mv_table table = create("size=1");
   const float value = 1;
@@ -222,7 +222,7 @@ static void a_handle_is_zero_where_none_is_left(void **state) {
   assert_int_equal(request, 0);
 }
 
-static void requests_are_not_used_up(void **state) {
+static void requests_are_not_used_up(void** state) {
   (void)state;
   const mv_table table = create("size=1");
   const float one = 1;
@@ -241,16 +241,16 @@ struct shared_wait {
   mv_request request;
   mv_status status;
 };
-static void *wait_for_it(void *argument) {
-  struct shared_wait *shared = argument;
+static void* wait_for_it(void* argument) {
+  struct shared_wait* shared = argument;
   shared->status = mv_request_wait(shared->request, 0);
   return NULL;
 }
 
-static void two_threads_may_wait_for_one_request(void **state) {
+static void two_threads_may_wait_for_one_request(void** state) {
   (void)state;
   const mv_table table = create("size=1000");
-  float *values = calloc(1000, sizeof(float));
+  float* values = calloc(1000, sizeof(float));
   for (int round = 0; round < 200; ++round) {
     struct shared_wait waits[2];
     pthread_t thread;

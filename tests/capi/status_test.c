@@ -3,7 +3,7 @@
 
 #include "expect.h"
 
-static void versions_agree(void **state) {
+static void versions_agree(void** state) {
   (void)state;
   assert_int_equal(mv_version(), MV_VERSION_MAJOR * 10000 + MV_VERSION_MINOR * 100 + MV_VERSION_PATCH);
   int major = -1, minor = -1, patch = -1, end = 0;
@@ -12,12 +12,12 @@ static void versions_agree(void **state) {
   assert_int_equal(major * 10000 + minor * 100 + patch, mv_version());
 }
 
-static void every_status_has_name_text_and_family(void **state) {
+static void every_status_has_name_text_and_family(void** state) {
   (void)state;
-#define XX(value, name, family, text)                           \
-  assert_int_equal(MV_##name, value);                           \
-  assert_string_equal(mv_status_name(MV_##name), "MV_" #name);  \
-  assert_string_equal(mv_status_text(MV_##name), text);         \
+#define XX(value, name, family, text)                          \
+  assert_int_equal(MV_##name, value);                          \
+  assert_string_equal(mv_status_name(MV_##name), "MV_" #name); \
+  assert_string_equal(mv_status_text(MV_##name), text);        \
   assert_string_equal(mv_status_family(MV_##name), #family);
   MV_STATUS_MAP(XX)
 #undef XX
@@ -25,7 +25,7 @@ static void every_status_has_name_text_and_family(void **state) {
   assert_string_equal(mv_status_family(MV_OK), "ok");
 }
 
-static void numbers_that_are_no_status_are_told(void **state) {
+static void numbers_that_are_no_status_are_told(void** state) {
   (void)state;
   const mv_status none[] = {1, -1000, INT32_MIN, INT32_MAX};
   for (size_t i = 0; i < COUNT_OF(none); ++i) {
@@ -35,12 +35,12 @@ static void numbers_that_are_no_status_are_told(void **state) {
   }
 }
 
-static void no_failure_no_sentence(void **state) {
+static void no_failure_no_sentence(void** state) {
   (void)state;
   assert_string_equal(mv_last_error(), "");
 }
 
-static void log_levels_are_checked(void **state) {
+static void log_levels_are_checked(void** state) {
   (void)state;
   for (int32_t level = MV_LOG_TRACE; level <= MV_LOG_OFF; ++level) expect_ok(mv_log_level_set(level));
   expect_ok(mv_log_level_set(MV_LOG_WARN));
@@ -48,7 +48,7 @@ static void log_levels_are_checked(void **state) {
   expect_error(mv_log_level_set(6), MV_EINVAL, "from 0 to 5");
 }
 
-static void calls_before_init_say_what_to_call(void **state) {
+static void calls_before_init_say_what_to_call(void** state) {
   (void)state;
   int64_t number = 77;
   int32_t flag = 77;

@@ -3,25 +3,25 @@
 
 #include "expect.h"
 
-static int start(void **state) {
+static int start(void** state) {
   (void)state;
   expect_ok(mv_init(NULL));
   return 0;
 }
-static int end(void **state) {
+static int end(void** state) {
   (void)state;
   expect_ok(mv_shutdown(0));
   return 0;
 }
 
-static mv_table create(const char *spec) {
+static mv_table create(const char* spec) {
   mv_table table = 0;
   expect_ok(mv_table_create_text(0, spec, NULL, 0, MV_F32, &table));
   assert_true(table > 0 && table < (INT64_C(1) << 53));
   return table;
 }
 
-static void a_table_says_what_it_is(void **state) {
+static void a_table_says_what_it_is(void** state) {
   (void)state;
   const mv_table table = create("name=\"my weights\" kind=matrix rows=10 cols=64 dtype=float64 reject_nonfinite=yes");
   mv_table_info info = MV_TABLE_INFO_INIT;
@@ -46,7 +46,7 @@ static void a_table_says_what_it_is(void **state) {
   assert_int_equal(info.gets, 1);
 }
 
-static void structs_and_texts_make_the_same(void **state) {
+static void structs_and_texts_make_the_same(void** state) {
   (void)state;
   mv_table_spec spec = MV_TABLE_SPEC_INIT;
   mv_table one = 0;
@@ -65,17 +65,19 @@ static void structs_and_texts_make_the_same(void **state) {
   assert_int_equal(strncmp(info.name, "table-", 6), 0);
 }
 
-static void a_spec_that_can_not_be_is_refused(void **state) {
+static void a_spec_that_can_not_be_is_refused(void** state) {
   (void)state;
   mv_table table = 77;
 #define REFUSE(text, status, part) expect_error(mv_table_create_text(0, text, NULL, 0, MV_F32, &table), status, part)
   REFUSE("", MV_EINVAL, "no elements");
   REFUSE("rows=0", MV_EINVAL, "rows=0 in the specification is less than 1");
   REFUSE("rows=10 cols=2", MV_EINVAL, "say kind=matrix");
-  REFUSE("size=10 kind=matrix", MV_EDISAGREE, "kind=matrix in the specification and size=10 in the specification disagree");
+  REFUSE("size=10 kind=matrix", MV_EDISAGREE,
+         "kind=matrix in the specification and size=10 in the specification disagree");
   REFUSE("size=10 rows=11", MV_EDISAGREE, "disagree");
   REFUSE("size=10 dtype=f16", MV_EINVAL, "dtype=f16 in the specification is not one of f32|f64");
-  REFUSE("size=10 colour=red", MV_EINVAL, "known are name, kind (array|matrix), dtype (f32|f64), rows, cols, size, reject_nonfinite");
+  REFUSE("size=10 colour=red", MV_EINVAL,
+         "known are name, kind (array|matrix), dtype (f32|f64), rows, cols, size, reject_nonfinite");
   REFUSE("kind=matrix rows=4294967296 cols=4294967296", MV_EINVAL, "more bytes than 64 bits");
   REFUSE("size=1 name=\"\"", MV_EINVAL, "name is empty");
   REFUSE("size=1 name=\"\xFF\xFE\"", MV_EINVAL, "not UTF-8 at byte 0");
@@ -89,7 +91,7 @@ static void a_spec_that_can_not_be_is_refused(void **state) {
   expect_ok(mv_table_create_text(0, text, NULL, 0, MV_F32, &table));
 }
 
-static void a_struct_that_can_not_be_is_refused(void **state) {
+static void a_struct_that_can_not_be_is_refused(void** state) {
   (void)state;
   mv_table table = 0;
   const mv_table_spec good = MV_TABLE_SPEC_INIT;
@@ -131,7 +133,7 @@ static void a_struct_that_can_not_be_is_refused(void **state) {
   expect_ok(mv_table_create(0, &spec, value, 2 * sizeof(float), MV_RAW, &table));
 }
 
-static void initial_values_must_be_finite_where_the_table_says_so(void **state) {
+static void initial_values_must_be_finite_where_the_table_says_so(void** state) {
   (void)state;
   mv_table table = 0;
   const float zero = 0, bad = 1 / zero;
@@ -139,7 +141,7 @@ static void initial_values_must_be_finite_where_the_table_says_so(void **state) 
   expect_ok(mv_table_create_text(0, "size=1", &bad, 1, MV_F32, &table));
 }
 
-static void a_name_opens_the_table_again(void **state) {
+static void a_name_opens_the_table_again(void** state) {
   (void)state;
   const mv_table first = create("name=w size=2");
   mv_table second = 0;
@@ -159,7 +161,7 @@ static void a_name_opens_the_table_again(void **state) {
   expect_error(mv_table_open(0, "w", NULL), MV_EINVAL, "NULL");
 }
 
-static void creating_it_again_must_agree(void **state) {
+static void creating_it_again_must_agree(void** state) {
   (void)state;
   mv_table again = 0;
   const mv_table table = create("name=w size=2");
@@ -167,7 +169,7 @@ static void creating_it_again_must_agree(void **state) {
   (void)table;
 }
 
-static void destroy_ends_the_table_for_all_handles(void **state) {
+static void destroy_ends_the_table_for_all_handles(void** state) {
   (void)state;
   const mv_table first = create("name=w size=2");
   mv_table second = 0;
@@ -184,7 +186,7 @@ static void destroy_ends_the_table_for_all_handles(void **state) {
   assert_true(three[0] == 0);
 }
 
-static void the_list_is_json_in_a_buffer_of_any_size(void **state) {
+static void the_list_is_json_in_a_buffer_of_any_size(void** state) {
   (void)state;
   char text[256];
   uint64_t length = 77;
@@ -194,7 +196,8 @@ static void the_list_is_json_in_a_buffer_of_any_size(void **state) {
   assert_string_equal(text, "[]");
   create("name=\"a \\\"b\\\"\" size=3");
   expect_ok(mv_table_list(0, text, sizeof(text), &length));
-  assert_string_equal(text, "[{\"name\": \"a \\\"b\\\"\", \"kind\": \"array\", \"dtype\": \"f32\", \"rows\": 3, \"cols\": 1}]");
+  assert_string_equal(
+      text, "[{\"name\": \"a \\\"b\\\"\", \"kind\": \"array\", \"dtype\": \"f32\", \"rows\": 3, \"cols\": 1}]");
   assert_int_equal(length, strlen(text));
   char small[4] = {'x', 'x', 'x', 'x'};
   expect_ok(mv_table_list(0, small, 3, &length));
@@ -204,7 +207,7 @@ static void the_list_is_json_in_a_buffer_of_any_size(void **state) {
   expect_error(mv_table_list(0, text, 5, NULL), MV_EINVAL, "length is NULL");
 }
 
-static void info_structs_are_checked(void **state) {
+static void info_structs_are_checked(void** state) {
   (void)state;
   const mv_table table = create("size=1");
   mv_table_info info = MV_TABLE_INFO_INIT;

@@ -1,4 +1,4 @@
-/* Eight threads on one node: adds are neither lost nor doubled, whatever the way they are made; handles survive any race. */
+/* Eight threads on one node: adds are neither lost nor doubled, however they are made; handles survive any race. */
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
@@ -9,21 +9,21 @@ enum { kThreads = 8, kRounds = 500, kElements = 64 };
 
 static mv_table table;
 
-static int start(void **state) {
+static int start(void** state) {
   (void)state;
   expect_ok(mv_init(NULL));
   expect_ok(mv_table_create_text(0, "name=w kind=matrix rows=8 cols=8 dtype=f64", NULL, 0, MV_F64, &table));
   return 0;
 }
-static int end(void **state) {
+static int end(void** state) {
   (void)state;
   expect_ok(mv_shutdown(0));
   return 0;
 }
 
-static void run_threads(void *(*body)(void *)) {
+static void run_threads(void* (*body)(void*)) {
   pthread_t threads[kThreads];
-  for (intptr_t i = 0; i < kThreads; ++i) assert_int_equal(pthread_create(&threads[i], NULL, body, (void *)i), 0);
+  for (intptr_t i = 0; i < kThreads; ++i) assert_int_equal(pthread_create(&threads[i], NULL, body, (void*)i), 0);
   for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
 }
 
@@ -35,7 +35,7 @@ static void expect_everywhere(double value) {
 }
 
 /** Each round adds 1 to every element, in one of the possible ways. */
-static void *add_in_every_way(void *argument) {
+static void* add_in_every_way(void* argument) {
   const intptr_t self = (intptr_t)argument;
   double one[kElements], got[kElements];
   int64_t rows[8];
@@ -66,13 +66,13 @@ static void *add_in_every_way(void *argument) {
   }
   return NULL;
 }
-static void adds_of_many_threads_are_all_there(void **state) {
+static void adds_of_many_threads_are_all_there(void** state) {
   (void)state;
   run_threads(add_in_every_way);
   expect_everywhere((double)kThreads * kRounds);
 }
 
-static void *come_and_go(void *argument) {
+static void* come_and_go(void* argument) {
   (void)argument;
   for (int round = 0; round < kRounds; ++round) {
     mv_table mine = 0;
@@ -86,13 +86,13 @@ static void *come_and_go(void *argument) {
   }
   return NULL;
 }
-static void handles_come_and_go_in_all_threads(void **state) {
+static void handles_come_and_go_in_all_threads(void** state) {
   (void)state;
   run_threads(come_and_go);
 }
 
 static mv_table shared_handle;
-static void *use_until_closed(void *argument) {
+static void* use_until_closed(void* argument) {
   double got[kElements];
   if ((intptr_t)argument == 0) {
     for (int i = 0; i < 200; ++i) expect_ok(mv_table_peek(shared_handle, got, kElements, MV_F64, NULL));
@@ -104,7 +104,7 @@ static void *use_until_closed(void *argument) {
   assert_int_equal(status, MV_EHANDLE);
   return NULL;
 }
-static void a_handle_may_be_closed_under_its_users(void **state) {
+static void a_handle_may_be_closed_under_its_users(void** state) {
   (void)state;
   for (int round = 0; round < 20; ++round) {
     expect_ok(mv_table_open(0, "w", &shared_handle));
@@ -112,7 +112,7 @@ static void a_handle_may_be_closed_under_its_users(void **state) {
   }
 }
 
-static void *add_and_poll(void *argument) {
+static void* add_and_poll(void* argument) {
   (void)argument;
   const double zero[kElements] = {0};
   for (int round = 0; round < kRounds; ++round) {
@@ -133,12 +133,12 @@ static void *add_and_poll(void *argument) {
   }
   return NULL;
 }
-static void threads_may_poll_for_each_other(void **state) {
+static void threads_may_poll_for_each_other(void** state) {
   (void)state;
   run_threads(add_and_poll);
 }
 
-static void *fail_in_its_own_way(void *argument) {
+static void* fail_in_its_own_way(void* argument) {
   const int64_t wrong = 1000 + (int64_t)(intptr_t)argument;
   char expected[32];
   double value = 0;
@@ -148,7 +148,7 @@ static void *fail_in_its_own_way(void *argument) {
   }
   return NULL;
 }
-static void each_thread_has_its_own_last_error(void **state) {
+static void each_thread_has_its_own_last_error(void** state) {
   (void)state;
   run_threads(fail_in_its_own_way);
 }
@@ -157,7 +157,7 @@ static mv_node ending;
 static mv_table ending_table;
 
 /** Calls until the node is gone: every call works or says that it is gone, and none hangs. */
-static void *call_until_the_end(void *argument) {
+static void* call_until_the_end(void* argument) {
   float value = 0;
   mv_status status = MV_OK;
   while (status == MV_OK) {
@@ -184,14 +184,14 @@ static void *call_until_the_end(void *argument) {
   if (status != MV_EHANDLE && status != MV_ESTATE && status != MV_ECANCELED) expect_ok(status);
   return NULL;
 }
-static void a_node_may_end_under_its_users(void **state) {
+static void a_node_may_end_under_its_users(void** state) {
   (void)state;
   for (int round = 0; round < 20; ++round) {
     pthread_t users[kThreads];
     expect_ok(mv_node_open(NULL, &ending));
     expect_ok(mv_table_create_text(ending, "size=1", NULL, 0, MV_F32, &ending_table));
     for (intptr_t i = 0; i < kThreads; ++i) {
-      assert_int_equal(pthread_create(&users[i], NULL, call_until_the_end, (void *)i), 0);
+      assert_int_equal(pthread_create(&users[i], NULL, call_until_the_end, (void*)i), 0);
     }
     struct timespec while_they_call = {0, 2000000};
     nanosleep(&while_they_call, NULL);
@@ -202,12 +202,9 @@ static void a_node_may_end_under_its_users(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(adds_of_many_threads_are_all_there),
-      cmocka_unit_test(handles_come_and_go_in_all_threads),
-      cmocka_unit_test(a_handle_may_be_closed_under_its_users),
-      cmocka_unit_test(threads_may_poll_for_each_other),
-      cmocka_unit_test(each_thread_has_its_own_last_error),
-      cmocka_unit_test(a_node_may_end_under_its_users),
+      cmocka_unit_test(adds_of_many_threads_are_all_there),     cmocka_unit_test(handles_come_and_go_in_all_threads),
+      cmocka_unit_test(a_handle_may_be_closed_under_its_users), cmocka_unit_test(threads_may_poll_for_each_other),
+      cmocka_unit_test(each_thread_has_its_own_last_error),     cmocka_unit_test(a_node_may_end_under_its_users),
   };
   return cmocka_run_group_tests(tests, start, end);
 }

@@ -4,24 +4,24 @@
 
 #include "expect.h"
 
-static int start(void **state) {
+static int start(void** state) {
   (void)state;
   expect_ok(mv_init(NULL));
   return 0;
 }
-static int end(void **state) {
+static int end(void** state) {
   (void)state;
   expect_ok(mv_shutdown(0));
   return 0;
 }
 
-static mv_table create(const char *spec) {
+static mv_table create(const char* spec) {
   mv_table table = 0;
   expect_ok(mv_table_create_text(0, spec, NULL, 0, MV_F32, &table));
   return table;
 }
 
-static void adds_add_and_sets_assign(void **state) {
+static void adds_add_and_sets_assign(void** state) {
   (void)state;
   const mv_table table = create("size=3");
   const float one[3] = {1, 2, 3}, base[3] = {10, 20, 30};
@@ -36,7 +36,7 @@ static void adds_add_and_sets_assign(void **state) {
   assert_true(got[0] == 11 && got[1] == 22 && got[2] == 33);
 }
 
-static void rows_come_in_any_order_and_repeats_add_up(void **state) {
+static void rows_come_in_any_order_and_repeats_add_up(void** state) {
   (void)state;
   const mv_table table = create("kind=matrix rows=4 cols=2");
   const int64_t rows[3] = {3, 0, 3};
@@ -55,7 +55,7 @@ static void rows_come_in_any_order_and_repeats_add_up(void **state) {
   assert_memory_equal(some, last_stays, sizeof(some));
 }
 
-static void an_arrays_elements_are_its_rows(void **state) {
+static void an_arrays_elements_are_its_rows(void** state) {
   (void)state;
   const mv_table table = create("size=5 dtype=f64");
   const int64_t rows[2] = {4, 1};
@@ -66,7 +66,7 @@ static void an_arrays_elements_are_its_rows(void **state) {
   assert_true(all[0] == 0 && all[1] == 0.25 && all[4] == 0.5);
 }
 
-static void no_rows_are_no_change(void **state) {
+static void no_rows_are_no_change(void** state) {
   (void)state;
   const mv_table table = create("size=2");
   float got[2] = {7, 7};
@@ -76,7 +76,7 @@ static void no_rows_are_no_change(void **state) {
   assert_true(got[0] == 0 && got[1] == 0);
 }
 
-static void raw_data_counts_bytes(void **state) {
+static void raw_data_counts_bytes(void** state) {
   (void)state;
   const mv_table table = create("kind=matrix rows=2 cols=2 dtype=f64");
   const double delta[4] = {1, 2, 3, 4};
@@ -90,7 +90,7 @@ static void raw_data_counts_bytes(void **state) {
   expect_error(mv_table_get(table, got, sizeof(got) - 1, MV_RAW, NULL), MV_ESHAPE, "");
 }
 
-static void a_large_table_keeps_every_value(void **state) {
+static void a_large_table_keeps_every_value(void** state) {
   (void)state;
   enum { kElements = 700001 }; /* several stripes, the last one odd */
   const mv_table table = create("size=700001");
@@ -104,7 +104,7 @@ static void a_large_table_keeps_every_value(void **state) {
   free(got);
 }
 
-static void what_does_not_fit_is_refused_and_changes_nothing(void **state) {
+static void what_does_not_fit_is_refused_and_changes_nothing(void** state) {
   (void)state;
   const mv_table table = create("name=weights kind=matrix rows=3 cols=2");
   float values[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -133,7 +133,7 @@ static void what_does_not_fit_is_refused_and_changes_nothing(void **state) {
   for (size_t i = 0; i < 6; ++i) assert_true(values[i] == 0);
 }
 
-static void nan_and_infinity_are_refused_where_the_table_says_so(void **state) {
+static void nan_and_infinity_are_refused_where_the_table_says_so(void** state) {
   (void)state;
   const mv_table strict = create("size=3 reject_nonfinite=1"), open = create("size=3");
   const float bad[3] = {1, NAN, 2};
@@ -150,7 +150,7 @@ static void nan_and_infinity_are_refused_where_the_table_says_so(void **state) {
   assert_true(isnan(got[1]));
 }
 
-static void a_cluster_of_one_in_sync_mode_is_in_step_with_itself(void **state) {
+static void a_cluster_of_one_in_sync_mode_is_in_step_with_itself(void** state) {
   (void)state;
   mv_node node = 0;
   mv_table table = 0;

@@ -37,10 +37,18 @@ class Table final : public node::Table {
   explicit Table(node::TableSpec spec) : spec_(std::move(spec)) { ++seen.tables; }
   ~Table() override { --seen.tables; }
   node::TableInfo info() const override { return {spec_, 1, spec_.bytes(), 3, 4}; }
-  node::Started add(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override { return run(options); }
-  node::Started set(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override { return run(options); }
-  node::Started get(const node::Rows&, const node::MutableData&, const node::CallOptions& options) override { return run(options); }
-  node::Started peek(const node::Rows&, const node::MutableData&, const node::CallOptions& options) override { return run(options); }
+  node::Started add(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override {
+    return run(options);
+  }
+  node::Started set(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override {
+    return run(options);
+  }
+  node::Started get(const node::Rows&, const node::MutableData&, const node::CallOptions& options) override {
+    return run(options);
+  }
+  node::Started peek(const node::Rows&, const node::MutableData&, const node::CallOptions& options) override {
+    return run(options);
+  }
   base::Status close() override { return script.close ? script.close() : base::Status(); }
   base::Status destroy() override { return script.destroy ? script.destroy() : base::Status(); }
 

@@ -1,6 +1,6 @@
 #pragma once
-// A node behind the interface of core/node that does what a test says, where the real one can't be made to on demand: throw,
-// be interrupted, finish a call at a chosen moment.
+// A node behind the interface of core/node that does what a test says, where the real one can't be made to on demand:
+// throw, be interrupted, finish a call at a chosen moment.
 
 #include <atomic>
 #include <functional>
@@ -22,8 +22,8 @@ extern Script script;
 
 /// What happened since reset().
 struct Seen {
-  node::Settings settings;  ///< of the last start
-  node::CallOptions options;  ///< of the last call
+  node::Settings settings;                                           ///< of the last start
+  node::CallOptions options;                                         ///< of the last call
   std::atomic<int> starts{0}, shutdowns{0}, abandoned{0}, alive{0};  ///< of nodes
   std::atomic<int> tables{0};                                        ///< objects alive
 };

@@ -321,9 +321,10 @@ void names_are_escaped_in_the_list(void**) {
   char text[512];
   uint64_t length = 0;
   expect_ok(mv_table_list(0, text, sizeof(text), &length));
-  assert_string_equal(text,
-                      "[{\"name\": \"a\\\"b\\\\c\\u000a\\u0001\xC3\xA9\", \"kind\": \"matrix\", \"dtype\": \"f64\", \"rows\": 2, "
-                      "\"cols\": 3}, {\"name\": \"w\", \"kind\": \"array\", \"dtype\": \"f32\", \"rows\": 9, \"cols\": 1}]");
+  assert_string_equal(
+      text,
+      "[{\"name\": \"a\\\"b\\\\c\\u000a\\u0001\xC3\xA9\", \"kind\": \"matrix\", \"dtype\": \"f64\", \"rows\": 2, "
+      "\"cols\": 3}, {\"name\": \"w\", \"kind\": \"array\", \"dtype\": \"f32\", \"rows\": 9, \"cols\": 1}]");
   assert_int_equal(length, strlen(text));
 }
 

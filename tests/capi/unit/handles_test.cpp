@@ -19,7 +19,8 @@ using mv::capi::Kind;
 using Table = HandleTable<std::shared_ptr<int>>;
 
 void handles_fit_a_double_and_say_their_kind(void**) {
-  static_assert(mv::capi::join_handle({Kind::kRequest, mv::capi::kLastGeneration, (1u << mv::capi::kIndexBits) - 1}) < int64_t{1} << 53);
+  static_assert(mv::capi::join_handle({Kind::kRequest, mv::capi::kLastGeneration, (1u << mv::capi::kIndexBits) - 1}) <
+                int64_t{1} << 53);
   Table table(Kind::kTable, 1);
   const int64_t handle = table.insert(std::make_shared<int>(7));
   mv::capi::HandleParts parts;
@@ -48,8 +49,9 @@ void a_closed_handle_never_finds_the_slots_next_object(void**) {
 void hostile_integers_find_nothing(void**) {
   Table table(Kind::kTable, 1);
   const int64_t handle = table.insert(std::make_shared<int>(1));
-  for (const int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{1}, handle + 1, handle - 1, -handle, handle | int64_t{1} << 60, INT64_MIN,
-                            INT64_MAX, handle ^ int64_t{3} << 50, handle + 0xFFFFFF}) {
+  for (const int64_t bad :
+       {int64_t{0}, int64_t{-1}, int64_t{1}, handle + 1, handle - 1, -handle, handle | int64_t{1} << 60, INT64_MIN,
+        INT64_MAX, handle ^ int64_t{3} << 50, handle + 0xFFFFFF}) {
     assert_false(static_cast<bool>(table.pin(bad)));
     assert_true(table.fate(bad) == Fate::kNever);
   }

@@ -16,7 +16,8 @@ namespace fake = mv::fake;
 using mv::node::Settings;
 using namespace std::chrono_literals;
 
-const char* const kVariables[] = {"SYNC", "ROLE", "RANK", "NODES", "MASTER", "SECRET", "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES"};
+const char* const kVariables[] = {"SYNC",   "ROLE",       "RANK",      "NODES",     "MASTER",
+                                  "SECRET", "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES"};
 
 int fresh(void**) {
   fake::reset();
@@ -40,17 +41,21 @@ void refuse(const char* text, const char* part) { expect_error(mv_init_text(text
 void nothing_said_means_the_defaults(void**) {
   expect_ok(mv_init(nullptr));
   const Settings &got = fake::seen.settings, standard;
-  assert_true(got.sync == standard.sync && got.role == standard.role && got.rank == standard.rank && got.nodes == standard.nodes);
+  assert_true(got.sync == standard.sync && got.role == standard.role && got.rank == standard.rank &&
+              got.nodes == standard.nodes);
   assert_true(got.bind == standard.bind && got.io == standard.io && got.inflight_bytes == standard.inflight_bytes);
   assert_true(got.timeout == standard.timeout && got.gate_timeout == standard.gate_timeout);
-  assert_true(got.init_timeout == standard.init_timeout && got.heartbeat_timeout == standard.heartbeat_timeout && got.listen_fd == -1);
+  assert_true(got.init_timeout == standard.init_timeout && got.heartbeat_timeout == standard.heartbeat_timeout &&
+              got.listen_fd == -1);
 }
 
 void text_takes_every_separator_and_spelling(void**) {
-  Settings got = settings_of(" sync=yes,nodes=3;rank=2\n\tmaster=localhost:7000  timeout_ms=1500 ; inflight_bytes=64KiB ");
+  Settings got =
+      settings_of(" sync=yes,nodes=3;rank=2\n\tmaster=localhost:7000  timeout_ms=1500 ; inflight_bytes=64KiB ");
   assert_true(got.sync && got.nodes == 3 && got.rank == 2 && got.master == "localhost:7000");
   assert_true(got.timeout == 1500ms && got.inflight_bytes == 65536);
-  got = settings_of("secret=\"a b,c;\\\"d\\\\\" faults=\"drop=0.5 seed=7\" gate_timeout_ms=-1 inflight_bytes=2GiB sync=off");
+  got = settings_of(
+      "secret=\"a b,c;\\\"d\\\\\" faults=\"drop=0.5 seed=7\" gate_timeout_ms=-1 inflight_bytes=2GiB sync=off");
   assert_string_equal(got.secret.c_str(), "a b,c;\"d\\");
   assert_string_equal(got.faults.c_str(), "drop=0.5 seed=7");
   assert_true(got.gate_timeout == mv::base::kNever && got.inflight_bytes == 2ull << 30 && !got.sync);
@@ -96,7 +101,8 @@ void settings_must_make_sense_together(void**) {
   refuse("nodes=2 master=localhost", "host:port");
   refuse("nodes=2 master=localhost:99999", "host:port");
   refuse("nodes=2 master=:99", "host:port");
-  refuse("nodes=2 master=localhost:7000 bind=0.0.0.0", "bind=0.0.0.0 reaches beyond this machine's loopback, which needs a secret");
+  refuse("nodes=2 master=localhost:7000 bind=0.0.0.0",
+         "bind=0.0.0.0 reaches beyond this machine's loopback, which needs a secret");
   refuse("nodes=2 master=10.0.0.1:7000", "master=10.0.0.1:7000 reaches beyond");
   refuse("nodes=2 master=127.evil.example:7000", "reaches beyond");
   settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 secret=s");
@@ -122,7 +128,8 @@ void the_struct_says_the_same_as_text(void**) {
   options.text = "log_level=error sync=1";
   expect_ok(mv_init(&options));
   const Settings& got = fake::seen.settings;
-  assert_true(got.sync && got.role == MV_ROLE_SERVER && got.rank == 1 && got.nodes == 2 && got.master == "localhost:7000");
+  assert_true(got.sync && got.role == MV_ROLE_SERVER && got.rank == 1 && got.nodes == 2 &&
+              got.master == "localhost:7000");
   assert_true(got.bind == "127.0.0.1:0" && got.secret == "s" && got.io == "tcp" && got.faults == "drop=0.1");
   assert_true(got.timeout == 1ms && got.gate_timeout == 2ms && got.init_timeout == mv::base::kNever);
   assert_true(got.heartbeat_timeout == 4ms && got.inflight_bytes == 5);
@@ -135,7 +142,8 @@ void explicit_sources_must_agree(void**) {
   options.nodes = 2;
   options.text = "nodes=3";
   expect_error(mv_init(&options), MV_EDISAGREE, "mv_init_options.nodes=2 and nodes=3 in mv_init_options.text disagree");
-  expect_error(mv_init_text("timeout_ms=5 timeout_ms=6"), MV_EDISAGREE, "timeout_ms=5 in the text and timeout_ms=6 in the text");
+  expect_error(mv_init_text("timeout_ms=5 timeout_ms=6"), MV_EDISAGREE,
+               "timeout_ms=5 in the text and timeout_ms=6 in the text");
   expect_ok(mv_init_text("inflight_bytes=1KiB inflight_bytes=1024 sync=1 sync=yes"));
 }
 
@@ -157,7 +165,8 @@ void the_environments_place_is_only_for_its_own_cluster(void**) {
   environment("ROLE", "worker");
   environment("LISTEN_FD", "9");
   Settings got = settings_of("");
-  assert_true(got.nodes == 4 && got.rank == 3 && got.master == "localhost:7000" && got.role == MV_ROLE_WORKER && got.listen_fd == 9);
+  assert_true(got.nodes == 4 && got.rank == 3 && got.master == "localhost:7000" && got.role == MV_ROLE_WORKER &&
+              got.listen_fd == 9);
   got = settings_of("nodes=1");
   assert_true(got.nodes == 1 && got.rank == -1 && got.role == MV_ROLE_ALL && got.listen_fd == -1);
   got = settings_of("nodes=2 io=inproc master=mine");
@@ -175,8 +184,9 @@ void the_environments_log_level_gives_way_to_a_choice(void**) {
 }
 
 void arguments_are_used_and_removed(void**) {
-  std::vector<std::string> words = {"train",         "--epochs=3", "-sync",           "data.csv",      "--timeout_ms=90", "-ps_role=default",
-                                    "-log_level=off", "-nodes",     "-unknown=1", "--io=inproc", "sync=0",          "-"};
+  std::vector<std::string> words = {"train",           "--epochs=3",       "-sync",          "data.csv",
+                                    "--timeout_ms=90", "-ps_role=default", "-log_level=off", "-nodes",
+                                    "-unknown=1",      "--io=inproc",      "sync=0",         "-"};
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -208,7 +218,8 @@ void arguments_that_fail_stay(void**) {
 
 void a_further_init_must_agree_with_the_running_node(void**) {
   expect_ok(mv_init_text("sync=1 nodes=2 master=m io=inproc timeout_ms=500"));
-  expect_error(mv_init_text("sync=0"), MV_EDISAGREE, "sync=0 in the text disagrees with the running node, which has sync=1");
+  expect_error(mv_init_text("sync=0"), MV_EDISAGREE,
+               "sync=0 in the text disagrees with the running node, which has sync=1");
   expect_error(mv_init_text("timeout_ms=501"), MV_EDISAGREE, "timeout_ms=500");
   expect_error(mv_init_text("rank=1"), MV_EDISAGREE, "rank=0");  // the rank that the cluster gave out
   expect_error(mv_init_text("bogus=1"), MV_EINVAL, "bogus");

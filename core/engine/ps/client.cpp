@@ -162,7 +162,7 @@ base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
   return base::Payload::kept(block.bytes, block.memory);
 }
 
-void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk) {
+void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk, bool again) {
   const Request& want = op->request;
   const Piece& piece = chunk->piece;
   if (chunk->payload == nullptr) chunk->payload = payload_of(*op, piece);
@@ -176,6 +176,7 @@ void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& c
   call.wants_answer = false;
   call.cost = offer ? 0 : call.frame.bytes();
   if (offer) call.offer = chunk->payload;
+  call.overtakes = again;  // later calls wait for it
   rpc_.call(want.table->servers[piece.server], std::move(call));
 }
 
@@ -197,9 +198,11 @@ void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chun
 void Client::chunk_done(const OperationRef& op, Chunk& chunk, const base::Status& status) {
   --op->open;
   if (!status.ok()) {
-    const bool withdrawn = op->asked_back && (status.code() == MV_ETIMEOUT || status.code() == MV_ECANCELED);
+    const bool unsent = op->asked_back && status.code() == MV_ECANCELED;
+    const bool withdrawn = unsent || (op->asked_back && status.code() == MV_ETIMEOUT);
     if (withdrawn && op->request.kind == OpKind::kChange) op->withdrawn.push_back(chunk.shared_from_this());
-    if (op->error.ok()) op->error = status;
+    if (op->error.ok()) op->error = !unsent ? status : base::error(MV_ETIMEOUT, "table \"{}\": {} has not answered earlier calls, this one waited behind them",
+                                                                   op->request.table->spec.name, view_->name(op->request.table->servers[chunk.piece.server]));
   }
   if (op->open == 0) settle(op);
 }
@@ -221,7 +224,7 @@ void Client::settle(const OperationRef& op) {
       for (const auto& chunk : again) {
         chunk->over = false;
         chunk->let_go();
-        send_change(op, chunk);
+        send_change(op, chunk, true);
       }
       return leave_behind(op, MV_ETIMEOUT);
     }

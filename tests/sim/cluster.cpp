@@ -18,6 +18,7 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
   network_.verbose = verbose;
   const size_t lives = plan_.workers() + plan_.restarts();
   for (const TablePlan& table : plan_.tables) ledgers_.push_back(std::make_unique<Ledger>(timeline_, table, plan_.servers(), lives));
+  for (const auto& ledger : ledgers_) ledger->compares_bits = !plan_.out_of_step;
   clean_.resize(lives);
   for (size_t place = 0; place < plan_.nodes.size(); ++place)
     add_node(place, (plan_.nodes[place].role & MV_ROLE_WORKER) != 0 ? next_life_++ : SIZE_MAX, false);
@@ -98,10 +99,14 @@ void SimCluster::on_failed(Node& node, const base::Status& why) {
 /// As the loop does when it has nothing else to do: flush, and set the timer.
 void SimCluster::touch(Node& node) {
   if (std::exchange(node.flush_asked, true)) return;
-  timeline_.after(Nanos(random_.between(0, 20'000)), [this, &node] {
+  later(node.self.peer, Nanos(random_.between(0, 20'000)), [this, &node] {
     node.flush_asked = false;
     look_after(node);
   });
+}
+
+void SimCluster::later(Peer self, Nanos span, std::function<void()> work) {
+  timeline_.after(span, [this, self, work = std::move(work)]() mutable { network_.when_running(self, std::move(work)); });
 }
 
 void SimCluster::look_after(Node& node) {
@@ -116,7 +121,7 @@ void SimCluster::arm(Node& node) {
   if (next == node.armed) return;
   node.armed = next;
   if (next == base::kNever) return;
-  timeline_.at(next, [this, &node, next] {
+  later(node.self.peer, next - timeline_.now(), [this, &node, next] {
     if (node.member == nullptr || node.armed != next) return;
     node.armed = base::kNever;
     node.member->tick();
@@ -141,7 +146,7 @@ void SimCluster::serve_on(Node& node) {
 
 void SimCluster::end(Node& node) {
   if (std::exchange(node.ending, true)) return;
-  timeline_.after(Nanos(random_.between(0, 2'000'000)), [this, &node] {
+  later(node.self.peer, Nanos(random_.between(0, 2'000'000)), [this, &node] {
     if (node.member == nullptr) return;
     check_parts(node);
     network_.remove(node.self.peer, true, true);
@@ -166,8 +171,19 @@ void SimCluster::schedule_faults(bool early) {
 }
 
 void SimCluster::strike(const FaultPlan& fault) {
-  const bool kills = fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly;
-  kills ? kill(fault.side.front(), fault) : part(fault);
+  if (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly) return kill(fault.side.front(), fault);
+  if (fault.fault == Fault::kPause || fault.fault == Fault::kLongPause) return pause(fault);
+  part(fault);
+}
+
+void SimCluster::pause(const FaultPlan& fault) {
+  for (const auto& node : nodes_) {
+    if (node->place != fault.side.front() || node->member == nullptr) continue;
+    network_.pause(node->self.peer, fault.span);
+    if (fault.fault == Fault::kPause) continue;
+    gone(*node);
+    anyone_gone_ = true;  // it finds itself dropped by everyone
+  }
 }
 
 void SimCluster::part(const FaultPlan& fault) {
@@ -232,7 +248,7 @@ bool SimCluster::names_the_gone(const std::string& text) const {
 /// Whoever took part the whole time was in a barrier when this one let its worker pass: in the first that was not over when
 /// this worker came, or in a later one. What it had begun before is applied.
 void SimCluster::barrier_passed(Peer self, Nanos entered) {
-  if (anyone_gone_ || changes_may_fail_) return;
+  if (anyone_gone_ || changes_may_fail()) return;
   for (const auto& other : nodes_) {
     const Script* script = other->script.get();
     if (other->self.peer == self || script == nullptr || !script->takes_part() || script->started_at() >= entered) continue;

@@ -45,9 +45,10 @@ class SimCluster final : private Surroundings {
   const Scenario& scenario() const override { return plan_; }
   Ledger& ledger(size_t table) override { return *ledgers_[table]; }
   Graveyard& graveyard() override { return graveyard_; }
+  void later(Peer self, Nanos span, std::function<void()> work) override;
   void touched(Peer self) override { touch(node(self)); }
   bool names_the_gone(const std::string& text) const override;
-  bool changes_may_fail() const override { return changes_may_fail_; }
+  bool changes_may_fail() const override { return changes_may_fail_ || plan_.out_of_step; }
   void barrier_passed(Peer self, Nanos entered) override;
   void left(Peer self, bool clean) override;
   bool verbose() const override { return verbose_; }
@@ -66,6 +67,7 @@ class SimCluster final : private Surroundings {
   void schedule_faults(bool early);
   void strike(const FaultPlan& fault);
   void part(const FaultPlan& fault);
+  void pause(const FaultPlan& fault);
   void kill(size_t place, const FaultPlan& fault);
   void restart(size_t place);
   void gone(const Node& node);

@@ -52,6 +52,8 @@ class Ledger {
   Ledger(Timeline& timeline, TablePlan plan, size_t servers, size_t workers);
 
   const TablePlan& plan() const { return plan_; }
+  /// Sync mode: workers make the same calls, so their gets of the same number are equal bit for bit.
+  bool compares_bits = true;
   /// The values that the table is created with; empty if none are given.
   std::vector<std::byte> initial_values() const;
 

@@ -24,7 +24,7 @@ std::span<const std::byte> Flight::body() const {
 
 void Network::add(Peer peer, std::string name, std::string address, base::LinkEvents& events, std::function<void()> touched) {
   listeners_[address] = peer;
-  endpoints_[peer] = {std::move(name), std::move(address), &events, std::move(touched), {}, {}};
+  endpoints_[peer] = {std::move(name), std::move(address), &events, std::move(touched), {}, {}, Nanos(0)};
 }
 
 const std::string& Network::name(Peer peer) const { return endpoints_.at(peer).name; }
@@ -53,12 +53,23 @@ void Network::remove(Peer peer, bool orderly, bool told) {
   }
 }
 
+void Network::pause(Peer peer, Nanos span) {
+  trace("is stopped", peer, peer);
+  endpoints_.at(peer).paused_until = timeline_.now() + span;
+}
+
+void Network::when_running(Peer peer, std::function<void()> work) {
+  const auto found = endpoints_.find(peer);
+  if (found == endpoints_.end() || found->second.paused_until <= timeline_.now()) return work();
+  timeline_.at(found->second.paused_until, [this, peer, work = std::move(work)]() mutable { when_running(peer, std::move(work)); });
+}
+
 Nanos Network::delay() { return weather_.latency + Nanos(random_.below(static_cast<uint64_t>(weather_.jitter.count()) + 1)); }
 
 // ---- connections
 
 void Network::dial(Peer from, const std::string& address) {
-  timeline_.after(delay(), [this, from, address] {
+  const auto arrive = [this, from, address] {
     Endpoint* dialer = living(from);
     if (dialer == nullptr) return;
     const auto listener = listeners_.find(address);
@@ -69,7 +80,8 @@ void Network::dial(Peer from, const std::string& address) {
       return dialer->touched();
     }
     connect(from, to, address);
-  });
+  };
+  timeline_.after(delay(), [this, from, arrive] { when_running(from, arrive); });
 }
 
 void Network::connect(Peer dialer, Peer listener, const std::string& dialed) {
@@ -85,7 +97,7 @@ void Network::connect(Peer dialer, Peer listener, const std::string& dialed) {
 void Network::schedule_up(Peer self, Peer other, Nanos when) {
   Connection& connection = connections_[pair(self, other)];
   connection.up_at[side(self, other)] = when;
-  timeline_.at(when, [this, self, other, life = connection.life] { come_up(self, other, life); });
+  timeline_.at(when, [this, self, other, life = connection.life] { when_running(self, [=, this] { come_up(self, other, life); }); });
 }
 
 void Network::come_up(Peer self, Peer other, uint64_t life) {
@@ -122,13 +134,14 @@ void Network::close(Peer from, Peer peer) {
 }
 
 void Network::lose(Peer self, Peer other, Nanos when, const std::string& why) {
-  timeline_.at(when, [this, self, other, why] {
+  const auto report = [this, self, other, why] {
     Endpoint* here = living(self);
     if (here == nullptr || !here->fenced.insert(other).second) return;
     trace("has lost", self, other);
     here->events->on_lost(other, base::error(MV_EPEERLOST, "{}: {}", endpoints_.at(other).address, why));
     here->touched();
-  });
+  };
+  timeline_.at(when, [this, self, report] { when_running(self, report); });
 }
 
 // ---- messages leave
@@ -141,7 +154,7 @@ void Network::send(Peer from, Peer to, const base::Frame& frame) {
   if (from == to) {
     Nanos& arrives = connections_[pair(from, to)].way[0].arrives;
     arrives = std::max(arrives, timeline_.now()) + Nanos(random_.between(1'000, 20'000));
-    return timeline_.at(arrives, [this, flight] { deliver(flight); });
+    return at_arrival(flight, arrives, &Network::deliver);
   }
   const auto found = connections_.find(pair(from, to));
   if (found == connections_.end() || found->second.ended || !found->second.up[side(from, to)]) return;
@@ -192,14 +205,15 @@ void Network::launch(const FlightRef& flight, Nanos departs, Nanos arrives, Nano
     endpoints_.at(flight->from).leaving.insert(flight);
     timeline_.at(departs, [this, flight] { depart(flight); });
   }
-  if (arrives == ends) return timeline_.at(arrives, [this, flight] { deliver(flight); });
+  if (arrives == ends) return at_arrival(flight, arrives, &Network::deliver);
   const size_t bytes = flight->tail->size(), pieces = 1 + random_.below(3);
-  timeline_.at(arrives, [this, flight] { deliver_header(flight); });
+  at_arrival(flight, arrives, &Network::deliver_header);
   for (size_t i = 0; i < pieces; ++i) {
     const size_t size = i + 1 < pieces ? bytes / pieces : bytes - i * (bytes / pieces);
-    timeline_.at(arrives + (ends - arrives) / pieces * i, [this, flight, size] { deliver_piece(flight, size); });
+    timeline_.at(arrives + (ends - arrives) / pieces * i,
+                 [this, flight, size] { when_running(flight->to, [=, this] { deliver_piece(flight, size); }); });
   }
-  timeline_.at(ends, [this, flight] { deliver_end(flight); });
+  at_arrival(flight, ends, &Network::deliver_end);
 }
 
 /// From here on the sender's memory is its own again.
@@ -211,6 +225,10 @@ void Network::depart(const FlightRef& flight) {
 }
 
 // ---- messages arrive
+
+void Network::at_arrival(const FlightRef& flight, Nanos when, void (Network::*step)(const FlightRef&)) {
+  timeline_.at(when, [this, flight, step] { when_running(flight->to, [=, this] { (this->*step)(flight); }); });
+}
 
 bool Network::arrives(const Flight& flight) {
   const Endpoint* to = living(flight.to);

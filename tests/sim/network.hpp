@@ -55,6 +55,11 @@ class Network {
   /// everything waits; on a lossy one what is sent meanwhile is lost.
   void part(Peer a, Peer b, Nanos span, bool breaks);
 
+  /// This node's process does not run for a while: what comes to it waits.
+  void pause(Peer peer, Nanos span);
+  /// Carries out work of this node, as soon as it runs.
+  void when_running(Peer peer, std::function<void()> work);
+
   void dial(Peer from, const std::string& address);
   void send(Peer from, Peer to, const base::Frame& frame);
   void close(Peer from, Peer peer);
@@ -68,7 +73,8 @@ class Network {
     base::LinkEvents* events = nullptr;  ///< null once it has ended
     std::function<void()> touched;
     std::set<Peer> fenced;               ///< never heard again
-    std::set<FlightRef> leaving;  ///< sent, with a payload that has not left
+    std::set<FlightRef> leaving;         ///< sent, with a payload that has not left
+    Nanos paused_until{0};
   };
   /// One direction of a connection.
   struct Way {
@@ -100,6 +106,7 @@ class Network {
   Nanos transfer_time(const Flight& flight);
   void depart(const FlightRef& flight);
   bool arrives(const Flight& flight);
+  void at_arrival(const FlightRef& flight, Nanos when, void (Network::*step)(const FlightRef&));
   void deliver(const FlightRef& flight);
   void deliver_header(const FlightRef& flight);
   void deliver_piece(const FlightRef& flight, size_t bytes);

@@ -110,7 +110,7 @@ void write_sync_scripts(Scenario& plan, Random& random, size_t length) {
     const size_t kind = random.pick({5, 3, 0.6, 0.4});
     if (kind == 0) common.push_back(choose_add(plan, random));
     if (kind == 1) common.push_back(choose_reading(plan, random, false));
-    if (kind == 2) common.push_back({Call::kBarrier, 0});
+    if (kind == 2 && !plan.out_of_step) common.push_back({Call::kBarrier, 0});  // else one may wait there for ever
     if (kind == 3) common.push_back({Call::kCatchUp, 0});
   }
   const bool some_stop = random.chance(0.25);
@@ -124,6 +124,8 @@ void write_sync_scripts(Scenario& plan, Random& random, size_t length) {
       node.steps.push_back(step);
       if (random.chance(0.1)) node.steps.push_back(choose_reading(plan, random, true));
     }
+    if (plan.out_of_step && &node == &plan.nodes.back())
+      node.steps.insert(node.steps.begin() + random.between(0, static_cast<int64_t>(node.steps.size())), choose_add(plan, random));
   }
 }
 
@@ -144,6 +146,16 @@ void add_partitions(Scenario& plan, Random& random) {
     }
     plan.faults.push_back(fault);
   }
+}
+
+void add_pause(Scenario& plan, Random& random, bool too_long) {
+  FaultPlan fault;
+  fault.fault = too_long ? Fault::kLongPause : Fault::kPause;
+  fault.when = kMillisecond * random.between(0, 600);
+  const int64_t longest = plan.weather.lossy ? 1000 : 2500;
+  fault.span = kMillisecond * (too_long ? random.between(8'000, 20'000) : random.between(1, longest));
+  fault.side.push_back(random.below(plan.nodes.size()));
+  plan.faults.push_back(fault);
 }
 
 void add_long_partition(Scenario& plan, Random& random) {
@@ -173,10 +185,12 @@ void add_kill(Scenario& plan, Random& random, bool of_worker) {
 
 void choose_faults(Scenario& plan, Random& random) {
   if (random.chance(0.5)) add_partitions(plan, random);
+  else if (random.chance(0.2)) add_pause(plan, random, false);
   if (random.chance(0.25)) add_kill(plan, random, true);
   if (random.chance(0.05)) add_kill(plan, random, true);
   if (random.chance(0.05)) add_kill(plan, random, false);
   if (random.chance(0.03)) add_long_partition(plan, random);
+  if (random.chance(0.03)) add_pause(plan, random, true);
 }
 
 size_t count_role(const std::vector<NodePlan>& nodes, int role) {
@@ -193,7 +207,7 @@ size_t Scenario::restarts() const {
 }
 
 bool Scenario::loses_members() const {
-  return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault != Fault::kPart && f.fault != Fault::kStall; });
+  return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault != Fault::kPart && f.fault != Fault::kStall && f.fault != Fault::kPause; });
 }
 
 Scenario make_scenario(uint64_t seed, size_t nodes) {
@@ -209,8 +223,10 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
   choose_faults(plan, random);
   const bool large = !many && random.chance(0.025);
   for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i) plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
-  if (large && random.chance(0.5)) plan.window_bytes = 1 << 20;
-  const size_t length = many ? 6 : large ? 10 : 8 + random.below(20);
+  if (random.chance(0.3)) plan.window_bytes = large ? 1 << 20 : size_t{256} << random.below(9);
+  const size_t length = many ? 6 : large ? 10 : 10 + random.below(40);
+  plan.direct = !plan.sync && random.chance(0.4);
+  plan.out_of_step = plan.sync && plan.tables.size() == 1 && random.chance(0.04);  // between two tables nobody would notice
   plan.sync ? write_sync_scripts(plan, random, length) : write_async_scripts(plan, random, length);
   plan.asynchronous = random.chance(0.7) ? 0.1 * static_cast<double>(random.between(1, 8)) : 0;
   plan.forgotten = random.chance(0.5) ? 0.1 * static_cast<double>(random.between(1, 5)) : 0;
@@ -223,9 +239,13 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
 std::string Scenario::describe() const {
   std::string text = fmt::format("{} nodes, {} workers, {} servers, {} mode, {} network", nodes.size(), workers(), servers(),
                                  sync ? "sync" : "async", weather.lossy ? "lossy" : "reliable");
+  if (window_bytes != Scenario().window_bytes) text += fmt::format(", window of {} bytes", window_bytes);
+  if (hasty > 0) text += ", hasty";
+  if (direct) text += ", direct";
+  if (out_of_step) text += ", out of step";
   for (const TablePlan& table : tables) text += fmt::format("; \"{}\" is {}", table.spec.name, table.spec.describe());
   for (const FaultPlan& fault : faults) {
-    static constexpr const char* kNames[] = {"partition", "stall", "long partition", "kill", "quiet kill"};
+    static constexpr const char* kNames[] = {"partition", "stall", "long partition", "pause", "long pause", "kill", "quiet kill"};
     text += fmt::format("; {} of", kNames[static_cast<size_t>(fault.fault)]);
     for (const size_t node : fault.side) text += fmt::format(" {}", node);
     if (fault.other != SIZE_MAX) text += fmt::format(" from {}", fault.other);

@@ -25,13 +25,13 @@ struct NodePlan {
   std::vector<Step> steps;
 };
 
-enum class Fault { kPart, kStall, kLongPart, kKill, kKillQuietly };
+enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly };
 
 struct FaultPlan {
   Fault fault = Fault::kPart;
   Nanos when{0};               ///< after everyone is ready; while joining if `early`
   bool early = false;
-  std::vector<size_t> side;    ///< these nodes are cut off from the others; or the one that is killed
+  std::vector<size_t> side;    ///< these nodes are cut off from the others; or the one that stops or is killed
   size_t other = SIZE_MAX;     ///< only from this one
   Nanos span{0};
   Nanos restart = base::kNever;  ///< a killed worker comes back after this time
@@ -50,6 +50,8 @@ struct Scenario {
   double asynchronous = 0, forgotten = 0;  ///< shares of the calls
   double hasty = 0;                        ///< share with a short deadline, or withdrawn
   bool hasty_barriers = false;
+  bool direct = false;       ///< async mode: workers use their own node's part without a message
+  bool out_of_step = false;  ///< sync mode: one worker makes other calls than the rest
   Nanos think{0};
   size_t in_flight = 8;
 

@@ -73,7 +73,7 @@ class Script::Visit final : public ps::Completion {
 // ---- the course of it
 
 void Script::after(Nanos span, void (Script::*next)()) {
-  world_.timeline().after(span, [weak = weak_from_this(), next] {
+  world_.later(member_.self(), span, [weak = weak_from_this(), next] {
     if (const auto self = weak.lock()) ((*self).*next)();
   });
 }
@@ -138,13 +138,14 @@ void Script::perform(const Step& step) {
 void Script::choose_patience(const OperationRef& op) {
   const Scenario& plan = world_.scenario();
   op->blocking = !random_.chance(plan.asynchronous);
-  op->hasty = (op->blocking || !plan.sync) && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
+  const bool own_part_is_done = is_change(op->step.call) && own_shard(op->step.table) != nullptr;
+  op->hasty = (op->blocking || !plan.sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
   if (op->hasty && random_.chance(0.5)) op->deadline = world_.timeline().now() + Nanos(random_.between(10'000, 30'000'000));
 }
 
 void Script::withdraw_later(const OperationRef& op) {
   if (!op->hasty || op->deadline != base::kNever || op->over) return;
-  world_.timeline().after(Nanos(random_.between(0, 20'000'000)), [weak = weak_from_this(), op] {
+  world_.later(member_.self(), Nanos(random_.between(0, 20'000'000)), [weak = weak_from_this(), op] {
     const auto self = weak.lock();
     if (self == nullptr || op->over) return;
     self->say(fmt::format("withdraws its {}", name_of(op->step.call)));
@@ -168,12 +169,48 @@ void Script::change(const OperationRef& op) {
   request.rows = op->add->rows;
   request.deadline = op->deadline;
   request.source = op->blocking && !forgotten ? base::Payload::lent(op->memory) : base::Payload::copy(op->memory);
+  table::Shard* own = own_shard(op->step.table);
+  if (own != nullptr) {
+    request.skip = static_cast<size_t>(member_.cluster().view().server_id(member_.self()));
+    change_own(*op, *own);
+  }
   if (forgotten) return member_.tables().begin(std::move(request));
+  begin(op, std::move(request));
+}
+
+void Script::begin(const OperationRef& op, ps::Request request) {
   request.completion = op;
   waiting_ = op->blocking;
   under_way_.push_back(op);
   member_.tables().begin(std::move(request));
   withdraw_later(op);
+}
+
+/// Where the node would let the caller's thread work on the shard itself.
+table::Shard* Script::own_shard(size_t table) const {
+  const Scenario& plan = world_.scenario();
+  const int64_t server = member_.cluster().view().server_id(member_.self());
+  if (!plan.direct || server < 0 || (plan.sync && plan.workers() > 1)) return nullptr;
+  return member_.shards().shard(tables_[table]->numbers[static_cast<size_t>(server)]).get();
+}
+
+void Script::change_own(const Operation& op, table::Shard& shard) const {
+  const Add& add = *op.add;
+  const uint64_t row_bytes = tables_[op.step.table]->spec.row_bytes();
+  if (add.all) return shard.add(0, shard.elements(), op.memory.data() + shard.rows().first * row_bytes);
+  for (size_t i = 0; i < add.rows.size(); ++i) {
+    const int64_t row = add.rows[i] - static_cast<int64_t>(shard.rows().first);
+    if (row >= 0 && row < static_cast<int64_t>(shard.rows().count)) shard.add_rows({&row, 1}, op.memory.data() + i * row_bytes);
+  }
+}
+
+void Script::read_own(Operation& op, const table::Shard& shard) const {
+  const uint64_t row_bytes = tables_[op.step.table]->spec.row_bytes();
+  if (op.reading.rows.empty()) return shard.read(0, shard.elements(), op.memory.data() + shard.rows().first * row_bytes);
+  for (size_t i = 0; i < op.reading.rows.size(); ++i) {
+    const int64_t row = op.reading.rows[i] - static_cast<int64_t>(shard.rows().first);
+    if (row >= 0 && row < static_cast<int64_t>(shard.rows().count)) shard.read_rows({&row, 1}, op.memory.data() + i * row_bytes);
+  }
 }
 
 void Script::read(const OperationRef& op) {
@@ -193,11 +230,11 @@ void Script::read(const OperationRef& op) {
   request.rows = op->reading.rows;
   request.deadline = op->deadline;
   request.destination = op->memory;
-  request.completion = op;
-  waiting_ = op->blocking;
-  under_way_.push_back(op);
-  member_.tables().begin(std::move(request));
-  withdraw_later(op);
+  if (table::Shard* own = own_shard(op->step.table)) {
+    request.skip = static_cast<size_t>(member_.cluster().view().server_id(member_.self()));
+    read_own(*op, *own);
+  }
+  begin(op, std::move(request));
 }
 
 // ---- what came of a call
@@ -214,9 +251,11 @@ void Script::completed(const OperationRef& op, const base::Status& status) {
 
 void Script::judge(const OperationRef& op, const base::Status& status) {
   Ledger& ledger = world_.ledger(op->step.table);
+  if (world_.changes_may_fail()) op->reading.exact = false;  // a worker may have left without its adds
   if (status.ok()) return op->add != nullptr ? ledger.acknowledged(*op->add) : ledger.check(op->reading, op->memory);
   if (status.code() == MV_EPEERLOST) return give_up(status);
-  if (op->hasty && (status.code() == MV_ETIMEOUT || status.code() == MV_ECANCELED)) return judge_given_up(op, status);
+  if (is_out_of_step(status)) return give_up(status);
+  if (op->hasty && status.code() == (op->deadline != base::kNever ? MV_ETIMEOUT : MV_ECANCELED)) return judge_given_up(op, status);
   violated(fmt::format("{} ended with status {}: {}", name_of(op->step.call), static_cast<int>(status.code()), status.text()));
 }
 
@@ -231,7 +270,7 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
     return violated(fmt::format("a given-up {} has moved the counts from ({}, {}) to ({}, {})", name_of(op->step.call), op->round, op->index,
                                 table.round, table.index));
   waiting_ = true;
-  world_.timeline().after(Nanos(random_.between(0, 1'000'000)), [weak = weak_from_this(), step = op->step] {
+  world_.later(member_.self(), Nanos(random_.between(0, 1'000'000)), [weak = weak_from_this(), step = op->step] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->waiting_ = false;
@@ -242,7 +281,7 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
 }
 
 void Script::give_up(const base::Status& why) {
-  if (!world_.names_the_gone(why.text())) violated("nobody was lost, but: " + why.text());
+  if (why.code() != MV_EOUTOFSTEP && !world_.names_the_gone(why.text())) violated("nobody was lost, but: " + why.text());
   if (!failure_.ok()) return;
   failure_ = why;
   say("gives up: " + why.text());
@@ -268,7 +307,7 @@ void Script::enter_barrier() {
   member_.barrier(visit, hasty && !withdrawn ? world_.timeline().now() + patience : base::kNever);
   world_.touched(member_.self());
   if (!withdrawn) return;
-  world_.timeline().after(patience, [weak = weak_from_this(), visit] {
+  world_.later(member_.self(), patience, [weak = weak_from_this(), visit] {
     const auto self = weak.lock();
     if (self == nullptr || visit->over) return;
     self->member_.withdraw_barrier(visit.get(), MV_ECANCELED);
@@ -286,7 +325,7 @@ void Script::barrier_over(size_t visit, bool hasty, const base::Status& status) 
     for (size_t table = 0; table < tables_.size() && !world_.changes_may_fail(); ++table)
       world_.ledger(table).settled(life_, visits_[visit].begun[table]);
     world_.barrier_passed(member_.self(), visits_[visit].entered);
-  } else if (status.code() == MV_EPEERLOST ? !world_.names_the_gone(status.text()) : !given_up) {
+  } else if (status.code() == MV_EPEERLOST ? !world_.names_the_gone(status.text()) : !given_up && !is_out_of_step(status)) {
     violated(fmt::format("a barrier ended with status {}: {}", static_cast<int>(status.code()), status.text()));
   }
   go();
@@ -323,7 +362,7 @@ void Script::leave() {
   say("leaves");
   member_.leave([this](const base::Status& status) {
     say("has left: " + (status.ok() ? "fine" : status.text()));
-    if (!status.ok() && !world_.names_the_gone(status.text())) violated("leaving: " + status.text());
+    if (!status.ok() && !is_out_of_step(status) && !world_.names_the_gone(status.text())) violated("leaving: " + status.text());
     const bool clean = status.ok() && failure_.ok() && !world_.changes_may_fail();
     world_.left(member_.self(), clean);
   });
@@ -331,6 +370,10 @@ void Script::leave() {
 }
 
 // ---- telling
+
+bool Script::is_out_of_step(const base::Status& status) const {
+  return status.code() == MV_EOUTOFSTEP && world_.scenario().out_of_step;
+}
 
 void Script::violated(const std::string& what) { world_.timeline().violated(fmt::format("{}: {}", name_, what)); }
 

@@ -37,6 +37,8 @@ class Surroundings {
   virtual const Scenario& scenario() const = 0;
   virtual Ledger& ledger(size_t table) = 0;
   virtual Graveyard& graveyard() = 0;
+  /// Later, and not before this node's process runs.
+  virtual void later(Peer self, Nanos span, std::function<void()> work) = 0;
   /// Something was asked of this node's engines.
   virtual void touched(Peer self) = 0;
   /// True if an error with this text is no wonder: it names somebody who is gone.
@@ -80,6 +82,10 @@ class Script : public std::enable_shared_from_this<Script> {
   void change(const OperationRef& op);
   void read(const OperationRef& op);
   void choose_patience(const OperationRef& op);
+  void begin(const OperationRef& op, ps::Request request);
+  table::Shard* own_shard(size_t table) const;
+  void change_own(const Operation& op, table::Shard& shard) const;
+  void read_own(Operation& op, const table::Shard& shard) const;
   void withdraw_later(const OperationRef& op);
   void completed(const OperationRef& op, const base::Status& status);
   void judge(const OperationRef& op, const base::Status& status);
@@ -91,6 +97,7 @@ class Script : public std::enable_shared_from_this<Script> {
   void leave();
   void give_up(const base::Status& why);
   std::vector<size_t> begun() const;
+  bool is_out_of_step(const base::Status& status) const;
   void violated(const std::string& what);
   void say(const std::string& what) const;
 

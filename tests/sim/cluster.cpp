@@ -21,13 +21,13 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
   for (const auto& ledger : ledgers_) ledger->compares_bits = !plan_.out_of_step;
   clean_.resize(lives);
   for (size_t place = 0; place < plan_.nodes.size(); ++place)
-    add_node(place, (plan_.nodes[place].role & MV_ROLE_WORKER) != 0 ? next_life_++ : SIZE_MAX, false);
+    add_node(place, (plan_.nodes[place].role & MV_ROLE_WORKER) != 0 ? next_life_++ : SIZE_MAX, plan_.nodes[place].rank, false);
   waiting_for_ready_ = nodes_.size();
 }
 
 // ---- nodes come
 
-void SimCluster::add_node(size_t place, size_t life, bool again) {
+void SimCluster::add_node(size_t place, size_t life, int64_t rank, bool again) {
   auto node = std::make_unique<Node>();
   const NodePlan& plan = plan_.nodes[place];
   node->place = place;
@@ -35,7 +35,7 @@ void SimCluster::add_node(size_t place, size_t life, bool again) {
   node->steps = plan.steps;
   node->name = fmt::format("node {}{}", place, again ? " (again)" : "");
   node->self.peer = random_.next() | 1;
-  node->self.rank = plan.rank;
+  node->self.rank = rank;
   node->self.role = plan.role;
   node->self.nodes = static_cast<uint32_t>(plan_.nodes.size());
   node->self.sync = plan_.sync;
@@ -75,7 +75,7 @@ SimCluster::Node& SimCluster::node(Peer peer) {
 void SimCluster::on_ready(Node& node, const cluster::View& view) {
   node.ready = true;
   node.rank = view.find(node.self.peer)->rank;
-  const int64_t wanted = plan_.nodes[node.place].rank;
+  const int64_t wanted = node.self.rank;
   if (wanted >= 0 && node.rank != wanted) timeline_.violated(fmt::format("{} has rank {}, not {}", node.name, node.rank, wanted));
   if (node.killed) return;
   if (node.script != nullptr)
@@ -218,18 +218,20 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
   if (starts_later) return;
   const bool comes_back = fault.restart != base::kNever && node.script != nullptr && !cluster_dissolves() &&
                           std::all_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->script == nullptr || n->script->has_tables(); });
+  if (node.script != nullptr)
+    for (size_t table = node.script->next_table(); table < ledgers_.size(); ++table) ledgers_[table]->initial_may_be_lost();
   network_.remove(node.self.peer, false, fault.fault == Fault::kKill);
   node.member.reset();
   node.script.reset();
   if (!comes_back) return;
   ++restarts_open_;
-  timeline_.after(fault.restart, [this, place] { restart(place); });
+  timeline_.after(fault.restart, [this, place, rank = node.rank] { restart(place, rank); });
 }
 
-void SimCluster::restart(size_t place) {
+void SimCluster::restart(size_t place, int64_t rank) {
   --restarts_open_;
   if (cluster_dissolves()) return;
-  add_node(place, next_life_++, true);
+  add_node(place, next_life_++, rank, true);
   // Others' barriers are none of its business.
   std::erase_if(nodes_.back()->steps, [](const Step& step) { return step.call == Call::kBarrier; });
 }

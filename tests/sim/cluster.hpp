@@ -53,7 +53,7 @@ class SimCluster final : private Surroundings {
   void left(Peer self, bool clean) override;
   bool verbose() const override { return verbose_; }
 
-  void add_node(size_t place, size_t life, bool again);
+  void add_node(size_t place, size_t life, int64_t rank, bool again);
   void start(Node& node);
   Node& node(Peer peer);
   void touch(Node& node);
@@ -69,7 +69,7 @@ class SimCluster final : private Surroundings {
   void part(const FaultPlan& fault);
   void pause(const FaultPlan& fault);
   void kill(size_t place, const FaultPlan& fault);
-  void restart(size_t place);
+  void restart(size_t place, int64_t rank);
   void gone(const Node& node);
   bool all_ended() const;
   bool cluster_dissolves() const;

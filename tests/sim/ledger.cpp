@@ -238,21 +238,34 @@ void Ledger::check_elements(const Reading& reading, size_t stripe, const Values&
     }
   }
   const double tolerance = !plan_.fractional ? 0 : static_cast<double>(terms * 6) * (plan_.spec.dtype == MV_F32 ? 1e-6 : 1e-14);
-  const auto check_run = [&](uint64_t begin, uint64_t end) {
+  const auto equal = [&](double shown, double expected) { return std::abs(shown - expected) <= tolerance * std::abs(expected); };
+  bool may_lack_initial = initial_may_be_lost_;
+  for (const auto& [begin, end] : runs_of(reading, stripe)) {
     const auto found = more.find(row_of(begin));
-    const double amount = everywhere + (found != more.end() ? found->second : 0);
+    const double of_row = found != more.end() ? found->second : 0;
+    if (std::exchange(may_lack_initial, false) && equal(values.value(begin), (everywhere - plan_.initial + of_row) * pattern(begin)))
+      everywhere -= plan_.initial;
     for (uint64_t e = begin; e < end; ++e) {
-      const double expected = amount * pattern(e), shown = values.value(e);
-      if (shown == expected || std::abs(shown - expected) <= tolerance * std::abs(expected)) continue;
+      const double expected = (everywhere + of_row) * pattern(e), shown = values.value(e);
+      if (equal(shown, expected)) continue;
       return timeline_.violated(fmt::format("{}: element {} of table \"{}\" (stripe {}, server {}) is {}; the adds that its counters show sum up to {}",
                                             reading.who, e, plan_.spec.name, stripe, stripes_[stripe].server, shown, expected));
     }
-  };
+  }
+}
+
+/// The elements of a stripe that a reading shows, besides the counters, row by row.
+std::vector<std::pair<uint64_t, uint64_t>> Ledger::runs_of(const Reading& reading, size_t stripe) const {
   const uint64_t first = stripes_[stripe].begin + workers_, end = stripes_[stripe].begin + stripes_[stripe].count, cols = plan_.spec.cols;
+  std::vector<std::pair<uint64_t, uint64_t>> runs;
+  const auto note = [&](uint64_t from, uint64_t to) {
+    if (from < to) runs.emplace_back(from, to);
+  };
   if (reading.rows.empty())
-    for (uint64_t at = first; at < end; at = std::min(end, (row_of(at) + 1) * cols)) check_run(at, std::min(end, (row_of(at) + 1) * cols));
+    for (uint64_t row = row_of(first); row * cols < end; ++row) note(std::max(first, row * cols), std::min(end, (row + 1) * cols));
   for (const int64_t row : reading.rows)
-    check_run(std::max(first, static_cast<uint64_t>(row) * cols), std::min(end, (static_cast<uint64_t>(row) + 1) * cols));
+    note(std::max(first, static_cast<uint64_t>(row) * cols), std::min(end, (static_cast<uint64_t>(row) + 1) * cols));
+  return runs;
 }
 
 void Ledger::note_bits(const Reading& reading, const std::vector<std::byte>& values) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "table/shard.hpp"
@@ -73,6 +74,8 @@ class Ledger {
   size_t bytes(const Reading& reading) const;
   /// Compares what came with what must be.
   void check(const Reading& reading, const std::vector<std::byte>& values);
+  /// Worker 0 was lost before it had the table: if the others create it all the same, it may start from zeros.
+  void initial_may_be_lost() { initial_may_be_lost_ = true; }
   /// Some worker has it: it was created.
   void created() { created_ = true; }
   /// At the end: a server's part. `complete` are the workers that left in good order.
@@ -96,6 +99,7 @@ class Ledger {
   std::vector<size_t> stripes_of(const std::vector<int64_t>& rows) const;
   bool check_counters(const Reading& reading, size_t stripe, const Values& values, std::vector<uint32_t>& counts);
   void check_elements(const Reading& reading, size_t stripe, const Values& values, const std::vector<uint32_t>& counts);
+  std::vector<std::pair<uint64_t, uint64_t>> runs_of(const Reading& reading, size_t stripe) const;
   void note_bits(const Reading& reading, const std::vector<std::byte>& values);
   std::string worker_name(size_t worker) const { return "life " + std::to_string(worker); }
 
@@ -103,6 +107,7 @@ class Ledger {
   const TablePlan plan_;
   const size_t workers_;
   bool created_ = false;
+  bool initial_may_be_lost_ = false;
   std::vector<Stripe> stripes_;
   std::vector<size_t> begun_;                  ///< by worker
   std::vector<std::vector<AddRef>> adds_;      ///< by worker

@@ -175,19 +175,18 @@ void add_kill(Scenario& plan, Random& random, bool of_worker) {
   if (candidates.empty()) return;
   FaultPlan fault;
   fault.fault = random.chance(0.85) ? Fault::kKill : Fault::kKillQuietly;
-  fault.when = kMillisecond * random.between(0, 600);
+  fault.when = kMillisecond * random.between(0, of_worker ? 200 : 500);
   fault.early = random.chance(0.04);
   fault.side.push_back(candidates[random.below(candidates.size())]);
-  const bool known_rank = plan.nodes[fault.side.front()].rank >= 0;
-  if (of_worker && !plan.sync && !fault.early && known_rank && random.chance(0.6)) fault.restart = kMillisecond * random.between(1, 400);
+  if (of_worker && !plan.sync && !fault.early && random.chance(0.8)) fault.restart = kMillisecond * random.between(1, random.chance(0.3) ? 400 : 60);
   plan.faults.push_back(fault);
 }
 
 void choose_faults(Scenario& plan, Random& random) {
   if (random.chance(0.5)) add_partitions(plan, random);
   else if (random.chance(0.2)) add_pause(plan, random, false);
-  if (random.chance(0.25)) add_kill(plan, random, true);
-  if (random.chance(0.05)) add_kill(plan, random, true);
+  if (random.chance(plan.sync ? 0.15 : 0.5)) add_kill(plan, random, true);
+  if (random.chance(plan.sync ? 0.02 : 0.2)) add_kill(plan, random, true);
   if (random.chance(0.05)) add_kill(plan, random, false);
   if (random.chance(0.03)) add_long_partition(plan, random);
   if (random.chance(0.03)) add_pause(plan, random, true);

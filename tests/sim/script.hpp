@@ -62,6 +62,8 @@ class Script : public std::enable_shared_from_this<Script> {
   /// Others' barriers wait for this worker.
   bool takes_part() const { return started_ && !leaving_; }
   Nanos started_at() const { return started_at_; }
+  /// The first table that it does not have yet.
+  size_t next_table() const { return tables_.size(); }
   bool has_tables() const { return tables_.size() == world_.scenario().tables.size(); }
   bool leaving() const { return leaving_; }
   const std::vector<BarrierVisit>& visits() const { return visits_; }

@@ -247,7 +247,9 @@ void Cluster::adopt(View view) {
 
 bool Cluster::needs(const Member& member) const {
   const Member* self = view_.find(self_.peer);
-  if (member.peer == self_.peer || member.state != State::kHere) return false;
+  if (member.peer == self_.peer || member.state == State::kLost) return false;
+  // A worker that has finished may serve on.
+  if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
   return member.peer == master_ || self_.is_master || View::need_each_other(*self, member);
 }
 
@@ -312,8 +314,8 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
   contacts_.erase(peer);
   client_.on_lost(peer, why);
   Member* member = view_.find(peer);
+  const bool needed = member != nullptr && needs(*member);
   if (member != nullptr && member->state == State::kHere) {
-    const bool needed = needs(*member);
     member->state = State::kLost;
     member->why = why.text();
     owner_.on_member_lost(*member, why);
@@ -321,8 +323,8 @@ void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
       barrier_.lost(peer, why);
       publish();
     }
-    if (phase_ == Phase::kConnecting && needed) fail(why);
   }
+  if (phase_ == Phase::kConnecting && needed) fail(why);
   server_.on_lost(peer);
 }
 

@@ -120,16 +120,16 @@ enum mv_role { MV_ROLE_UNSET = 0, MV_ROLE_WORKER = 1, MV_ROLE_SERVER = 2, MV_ROL
 typedef struct mv_init_options {
   uint32_t size;                /**< sizeof(mv_init_options), set by MV_INIT_OPTIONS_INIT */
   uint32_t version;             /**< MV_STRUCT_VERSION */
-  const char *text;             /**< further settings as text, see mv_init_text(); one that contradicts a field here is MV_EDISAGREE */
-  int32_t sync;                 /**< 1 = sync mode, 0 = async mode; default: what the others say, else 0. Those that say it must agree */
+  const char *text;             /**< further settings, see mv_init_text(); one that contradicts a field is MV_EDISAGREE */
+  int32_t sync;                 /**< 1 = sync mode, 0 = async; default: what the others say, else 0. Who says it must agree */
   int32_t role;                 /**< an mv_role; default MV_ROLE_ALL: worker and server at once */
   int64_t rank;                 /**< 0 .. nodes - 1; default: given out by the master in the order of arrival */
   int64_t nodes;                /**< processes in the cluster, servers included; default 1 */
   const char *master;           /**< "host:port" where rank 0 listens and the others call; no default for nodes > 1 */
   const char *bind;             /**< "host" or "host:port" to listen on; default: loopback, port 0 = any free one */
-  const char *secret;           /**< shared by the cluster; needed to listen beyond loopback. It authenticates, it does not encrypt */
+  const char *secret;           /**< shared by the cluster; needed beyond loopback. It authenticates, it does not encrypt */
   const char *io;               /**< "auto" (default), "tcp" or "inproc": which roads may be used */
-  const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7" on every message; default none */
+  const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7" on all messages; default none */
   int64_t timeout_ms;           /**< one request to one server; default 60,000 */
   int64_t gate_timeout_ms;      /**< barriers, table creation, sync mode's gets and adds; default 600,000 */
   int64_t init_timeout_ms;      /**< until all processes have arrived; default 60,000 */
@@ -151,7 +151,8 @@ typedef struct mv_init_options {
 MV_API mv_status mv_init(const mv_init_options *options);
 /** mv_init() from "key=value" text, keys named as the fields of mv_init_options, separated by white space, commas or
  *  semicolons: "sync=1 role=worker timeout_ms=500". Values with separators go in double quotes. An unknown key is
- *  MV_EINVAL with the known ones listed. `log_level` (a number or trace|debug|info|warn|error|off) is taken too. */
+ *  MV_EINVAL with the known ones listed; so is the text "help", with a line on each. `log_level` (a number or
+ *  trace|debug|info|warn|error|off) is taken too. */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, in Multiverso's way: every "-key=value" or "--key=value" whose key is known (also
  *  Multiverso's -ps_role=) is used and removed from argv, *argc is lowered; everything else stays, in order.
@@ -161,9 +162,9 @@ MV_API mv_status mv_init_args(int *argc, char **argv);
 /** Starts a further node in this process, for tests and for embedding several clusters; not counted.
  *  @param node out: the handle to pass where functions take an mv_node; close it with mv_shutdown(*node) */
 MV_API mv_status mv_node_open(const mv_init_options *options, mv_node *node);
-/** Ends one mv_init(), or the node of an mv_node_open(). The last one waits until this worker's adds are applied, tells the
- *  others that this worker has finished (nobody waits for it any more), and, where this process is also a server, goes on
- *  serving until every worker has finished or is lost. Handles of the node are stale afterwards.
+/** Ends one mv_init(), or the node of an mv_node_open(). The last one waits until this worker's adds are applied, tells
+ *  the others that this worker has finished (nobody waits for it any more), and, where this process is also a server, goes
+ *  on serving until every worker has finished or is lost. Handles of the node are stale afterwards.
  *  @return MV_OK also when others are lost; the first error of a fire-and-forget add that nobody was told about;
  *          MV_EINTR after a signal: the node still serves, call again; MV_ESTATE without an mv_init() */
 MV_API mv_status mv_shutdown(mv_node node);
@@ -189,8 +190,10 @@ MV_API mv_status mv_is_sync(mv_node node, int32_t *is_sync);
 typedef int64_t mv_request;
 
 enum mv_call_flag {
-  MV_ASYNC = 1, /**< return at once; `request` receives a handle. An add copies its data; a get's buffer must live until completion */
-  MV_FORGET = 2 /**< adds only: return at once, no handle. Its error, if any, comes from the next call on the table, barrier or shutdown */
+  MV_ASYNC = 1, /**< return at once; `request` receives a handle. An add copies its data; a get's buffer must live until
+                     completion */
+  MV_FORGET = 2 /**< adds only: return at once, no handle. Its error, if any, comes from the next call on the table,
+                     barrier or shutdown */
 };
 
 /** How a call waits. NULL wherever one is taken = blocking, with the node's default deadline. */

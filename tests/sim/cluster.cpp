@@ -14,14 +14,19 @@ constexpr Nanos kHeartbeat = 5s, kHeartbeatOfLossy = 6s;
 }  // namespace
 
 SimCluster::SimCluster(const Scenario& scenario, bool verbose)
-    : plan_(scenario), verbose_(verbose), random_(Random::mix(scenario.seed)), network_(timeline_, random_.fork(), plan_.weather) {
+    : plan_(scenario),
+      verbose_(verbose),
+      random_(Random::mix(scenario.seed)),
+      network_(timeline_, random_.fork(), plan_.weather) {
   network_.verbose = verbose;
   const size_t lives = plan_.workers() + plan_.restarts();
-  for (const TablePlan& table : plan_.tables) ledgers_.push_back(std::make_unique<Ledger>(timeline_, table, plan_.servers(), lives));
+  for (const TablePlan& table : plan_.tables)
+    ledgers_.push_back(std::make_unique<Ledger>(timeline_, table, plan_.servers(), lives));
   for (const auto& ledger : ledgers_) ledger->compares_bits = !plan_.out_of_step;
   clean_.resize(lives);
   for (size_t place = 0; place < plan_.nodes.size(); ++place)
-    add_node(place, (plan_.nodes[place].role & MV_ROLE_WORKER) != 0 ? next_life_++ : SIZE_MAX, plan_.nodes[place].rank, false);
+    add_node(place, (plan_.nodes[place].role & MV_ROLE_WORKER) != 0 ? next_life_++ : SIZE_MAX, plan_.nodes[place].rank,
+             false);
   waiting_for_ready_ = nodes_.size();
 }
 
@@ -62,7 +67,8 @@ void SimCluster::start(Node& node) {
   events.on_change = [] {};
   node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
   if (node.life != SIZE_MAX)
-    node.script = std::make_shared<Script>(static_cast<Surroundings&>(*this), *node.member, random_.fork(), node.steps, node.life, fmt::format("{} (life {})", node.name, node.life));
+    node.script = std::make_shared<Script>(static_cast<Surroundings&>(*this), *node.member, random_.fork(), node.steps,
+                                           node.life, fmt::format("{} (life {})", node.name, node.life));
   network_.add(node.self.peer, node.name, node.self.address, *node.member, [this, &node] { touch(node); });
   node.member->start();
   touch(node);
@@ -76,7 +82,8 @@ void SimCluster::on_ready(Node& node, const cluster::View& view) {
   node.ready = true;
   node.rank = view.find(node.self.peer)->rank;
   const int64_t wanted = node.self.rank;
-  if (wanted >= 0 && node.rank != wanted) timeline_.violated(fmt::format("{} has rank {}, not {}", node.name, node.rank, wanted));
+  if (wanted >= 0 && node.rank != wanted)
+    timeline_.violated(fmt::format("{} has rank {}, not {}", node.name, node.rank, wanted));
   if (node.killed) return;
   if (node.script != nullptr)
     node.script->start();
@@ -106,7 +113,8 @@ void SimCluster::touch(Node& node) {
 }
 
 void SimCluster::later(Peer self, Nanos span, std::function<void()> work) {
-  timeline_.after(span, [this, self, work = std::move(work)]() mutable { network_.when_running(self, std::move(work)); });
+  timeline_.after(span,
+                  [this, self, work = std::move(work)]() mutable { network_.when_running(self, std::move(work)); });
 }
 
 void SimCluster::look_after(Node& node) {
@@ -190,12 +198,14 @@ void SimCluster::part(const FaultPlan& fault) {
   const std::set<size_t> side(fault.side.begin(), fault.side.end());
   for (const auto& a : nodes_)
     for (const auto& b : nodes_) {
-      if (!side.contains(a->place) || side.contains(b->place) || (fault.other != SIZE_MAX && b->place != fault.other)) continue;
+      if (!side.contains(a->place) || side.contains(b->place) || (fault.other != SIZE_MAX && b->place != fault.other))
+        continue;
       network_.part(a->self.peer, b->self.peer, fault.span, fault.fault == Fault::kPart);
       if (fault.fault != Fault::kLongPart) continue;
       gone(*a);
       gone(*b);
-      anyone_gone_ = anyone_gone_ || a->self.is_master || b->self.is_master;  // whom the master has lost all others drop
+      anyone_gone_ =
+          anyone_gone_ || a->self.is_master || b->self.is_master;  // whom the master has lost all others drop
     }
 }
 
@@ -208,7 +218,8 @@ void SimCluster::gone(const Node& node) {
 }
 
 void SimCluster::kill(size_t place, const FaultPlan& fault) {
-  const auto alive = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->place == place; });
+  const auto alive =
+      std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->place == place; });
   Node& node = **alive;
   const bool starts_later = node.member == nullptr && !node.ending;
   if (node.killed || (node.member == nullptr && !starts_later)) return;
@@ -217,9 +228,11 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
   if (!node.ready && waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
   if (starts_later) return;
   const bool comes_back = fault.restart != base::kNever && node.script != nullptr && !cluster_dissolves() &&
-                          std::all_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->script == nullptr || n->script->has_tables(); });
+                          std::all_of(nodes_.begin(), nodes_.end(),
+                                      [](const auto& n) { return n->script == nullptr || n->script->has_tables(); });
   if (node.script != nullptr)
-    for (size_t table = node.script->next_table(); table < ledgers_.size(); ++table) ledgers_[table]->initial_may_be_lost();
+    for (size_t table = node.script->next_table(); table < ledgers_.size(); ++table)
+      ledgers_[table]->initial_may_be_lost();
   network_.remove(node.self.peer, false, fault.fault == Fault::kKill);
   node.member.reset();
   node.script.reset();
@@ -237,12 +250,14 @@ void SimCluster::restart(size_t place, int64_t rank) {
 }
 
 bool SimCluster::cluster_dissolves() const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& n) { return n->ending || (n->script != nullptr && n->script->leaving()); });
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [](const auto& n) { return n->ending || (n->script != nullptr && n->script->leaving()); });
 }
 
 bool SimCluster::names_the_gone(const std::string& text) const {
   if (anyone_gone_) return true;
-  return std::any_of(gone_.begin(), gone_.end(), [&](int64_t rank) { return text.find(fmt::format("(rank {},", rank)) != std::string::npos; });
+  return std::any_of(gone_.begin(), gone_.end(),
+                     [&](int64_t rank) { return text.find(fmt::format("(rank {},", rank)) != std::string::npos; });
 }
 
 // ---- barriers
@@ -253,12 +268,17 @@ void SimCluster::barrier_passed(Peer self, Nanos entered) {
   if (anyone_gone_ || changes_may_fail()) return;
   for (const auto& other : nodes_) {
     const Script* script = other->script.get();
-    if (other->self.peer == self || script == nullptr || !script->takes_part() || script->started_at() >= entered) continue;
+    if (other->self.peer == self || script == nullptr || !script->takes_part() || script->started_at() >= entered)
+      continue;
     if (gone_.contains(other->rank)) continue;
     const auto& visits = script->visits();
-    const auto visit = std::find_if(visits.begin(), visits.end(), [&](const BarrierVisit& v) { return v.over >= entered; });
-    if (visit == visits.end()) return timeline_.violated(fmt::format("{} passed a barrier that {} has not entered", node(self).name, other->name));
-    for (size_t table = 0; table < visit->begun.size(); ++table) ledgers_[table]->settled(script->life(), visit->begun[table]);
+    const auto visit =
+        std::find_if(visits.begin(), visits.end(), [&](const BarrierVisit& v) { return v.over >= entered; });
+    if (visit == visits.end())
+      return timeline_.violated(
+          fmt::format("{} passed a barrier that {} has not entered", node(self).name, other->name));
+    for (size_t table = 0; table < visit->begun.size(); ++table)
+      ledgers_[table]->settled(script->life(), visit->begun[table]);
   }
 }
 
@@ -276,7 +296,10 @@ void SimCluster::check_end() {
   std::string who;
   for (const auto& node : nodes_) {
     if (node->killed || (node->ending && node->member == nullptr)) continue;
-    who += fmt::format("\n  {} {}", node->name, node->finished ? "serves on" : node->script != nullptr ? node->script->state() : "is not ready");
+    who += fmt::format("\n  {} {}", node->name,
+                       node->finished            ? "serves on"
+                       : node->script != nullptr ? node->script->state()
+                                                 : "is not ready");
   }
   timeline_.violated("not everyone has ended:" + who);
 }

@@ -28,8 +28,8 @@ class SimCluster final : private Surroundings {
  private:
   /// One life of one process.
   struct Node {
-    size_t place = 0;               ///< in the scenario
-    size_t life = SIZE_MAX;         ///< of a worker, for the ledgers
+    size_t place = 0;        ///< in the scenario
+    size_t life = SIZE_MAX;  ///< of a worker, for the ledgers
     std::string name;
     cluster::Self self;
     std::unique_ptr<SimLink> link;

@@ -23,10 +23,12 @@ void with_type(mv_dtype dtype, Work work) {
 struct Ledger::Values {
   const std::byte* data;
   mv_dtype dtype;
-  uint64_t cols, skip = 0;                                 ///< elements of the table before data
+  uint64_t cols, skip = 0;                                   ///< elements of the table before data
   const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< where each row lies; null: where the table has it
 
-  double value(uint64_t element) const { return slot(at != nullptr ? at->at(element / cols) * cols + element % cols : element - skip); }
+  double value(uint64_t element) const {
+    return slot(at != nullptr ? at->at(element / cols) * cols + element % cols : element - skip);
+  }
   double slot(uint64_t i) const {
     float f;
     double d;
@@ -49,7 +51,8 @@ Ledger::Ledger(Timeline& timeline, TablePlan plan, size_t servers, size_t worker
 }
 
 size_t Ledger::stripe_of(uint64_t element) const {
-  const auto after = std::upper_bound(stripes_.begin(), stripes_.end(), element, [](uint64_t e, const Stripe& s) { return e < s.begin; });
+  const auto after = std::upper_bound(stripes_.begin(), stripes_.end(), element,
+                                      [](uint64_t e, const Stripe& s) { return e < s.begin; });
   return static_cast<size_t>(after - stripes_.begin()) - 1;
 }
 
@@ -91,7 +94,8 @@ void Ledger::add_counter_rows(std::vector<int64_t>& rows, size_t by, bool everyo
 }
 
 std::vector<int64_t> Ledger::choose_rows(Random& random, bool many) const {
-  const uint64_t fits = table::kStripeBytes / (2 * (plan_.spec.row_bytes() + sizeof(int64_t)));  // one message, so that it is of one moment
+  const uint64_t fits = table::kStripeBytes /
+                        (2 * (plan_.spec.row_bytes() + sizeof(int64_t)));  // one message, so that it is of one moment
   std::vector<int64_t> rows(many ? std::min(fits, 600 + random.below(200)) : 1 + random.below(6));
   for (int64_t& row : rows) row = static_cast<int64_t>(random.below(plan_.spec.rows));
   add_counter_rows(rows, 0, true);
@@ -123,7 +127,9 @@ std::vector<std::byte> Ledger::values(const Add& add) const {
   std::vector<std::byte> out(add.all ? spec.bytes() : add.rows.size() * spec.row_bytes());
   with_type(spec.dtype, [&](auto zero) {
     auto* values = reinterpret_cast<decltype(zero)*>(out.data());
-    const auto put = [&](uint64_t at, uint64_t e) { values[at] = static_cast<decltype(zero)>(add.amount * pattern(e)); };
+    const auto put = [&](uint64_t at, uint64_t e) {
+      values[at] = static_cast<decltype(zero)>(add.amount * pattern(e));
+    };
     if (add.all) {
       for (const Stripe& stripe : stripes_) {
         values[stripe.begin + add.by] = 1;
@@ -163,7 +169,8 @@ void Ledger::not_applied(const AddRef& add) {
 void Ledger::settled(size_t worker, size_t begun) {
   for (size_t stripe = 0; stripe < stripes_.size(); ++stripe) {
     const auto& list = touching_[cell(stripe, worker)];
-    const auto end = std::partition_point(list.begin(), list.end(), [&](const AddRef& add) { return add->serial < begun; });
+    const auto end =
+        std::partition_point(list.begin(), list.end(), [&](const AddRef& add) { return add->serial < begun; });
     uint32_t& known = known_[cell(stripe, worker)];
     known = std::max(known, static_cast<uint32_t>(end - list.begin()));
   }
@@ -193,8 +200,9 @@ void Ledger::check(const Reading& reading, const std::vector<std::byte>& values)
   std::unordered_map<uint64_t, size_t> at;
   for (size_t i = 0; i < reading.rows.size(); ++i) at.emplace(reading.rows[i], i);
   for (size_t i = 0; i < reading.rows.size(); ++i)  // repeated rows are equal
-    if (at.at(reading.rows[i]) != i && std::memcmp(values.data() + at.at(reading.rows[i]) * plan_.spec.row_bytes(),
-                                                  values.data() + i * plan_.spec.row_bytes(), plan_.spec.row_bytes()) != 0)
+    if (at.at(reading.rows[i]) != i &&
+        std::memcmp(values.data() + at.at(reading.rows[i]) * plan_.spec.row_bytes(),
+                    values.data() + i * plan_.spec.row_bytes(), plan_.spec.row_bytes()) != 0)
       return timeline_.violated(fmt::format("{}: row {} came twice, and differs", reading.who, reading.rows[i]));
   const Values all{values.data(), plan_.spec.dtype, cols, 0, reading.rows.empty() ? nullptr : &at};
   std::vector<size_t> stripes = stripes_of(reading.rows);
@@ -206,26 +214,32 @@ void Ledger::check(const Reading& reading, const std::vector<std::byte>& values)
   if (reading.exact && reading.rows.empty() && compares_bits) note_bits(reading, values);
 }
 
-bool Ledger::check_counters(const Reading& reading, size_t stripe, const Values& values, std::vector<uint32_t>& counts) {
+bool Ledger::check_counters(const Reading& reading, size_t stripe, const Values& values,
+                            std::vector<uint32_t>& counts) {
   for (size_t worker = 0; worker < workers_; ++worker) {
     const double shown = values.value(stripes_[stripe].begin + worker);
     const auto& list = touching_[cell(stripe, worker)];
     const auto first = [&](size_t Add::*number, size_t end) {
-      return static_cast<uint32_t>(std::partition_point(list.begin(), list.end(), [&](const AddRef& a) { return (*a).*number < end; }) - list.begin());
+      return static_cast<uint32_t>(
+          std::partition_point(list.begin(), list.end(), [&](const AddRef& a) { return (*a).*number < end; }) -
+          list.begin());
     };
     uint32_t low = reading.low[cell(stripe, worker)], high = static_cast<uint32_t>(list.size());
     if (worker == reading.by) low = std::max(low, first(&Add::serial, reading.own));
     if (reading.exact) low = high = first(&Add::index, reading.index);
     counts[worker] = static_cast<uint32_t>(shown);
     if (shown >= low && shown <= high && shown == counts[worker]) continue;
-    timeline_.violated(fmt::format("{}: stripe {} of table \"{}\" (server {}) shows {} adds of {}; expected {} .. {} (of {} on their way)",
-                                   reading.who, stripe, plan_.spec.name, stripes_[stripe].server, shown, worker_name(worker), low, high, list.size()));
+    timeline_.violated(fmt::format(
+        "{}: stripe {} of table \"{}\" (server {}) shows {} adds of {}; expected {} .. {} (of {} on their way)",
+        reading.who, stripe, plan_.spec.name, stripes_[stripe].server, shown, worker_name(worker), low, high,
+        list.size()));
     return false;
   }
   return true;
 }
 
-void Ledger::check_elements(const Reading& reading, size_t stripe, const Values& values, const std::vector<uint32_t>& counts) {
+void Ledger::check_elements(const Reading& reading, size_t stripe, const Values& values,
+                            const std::vector<uint32_t>& counts) {
   double everywhere = plan_.initial;
   std::unordered_map<uint64_t, double> more;  // by row
   size_t terms = 1;
@@ -237,32 +251,39 @@ void Ledger::check_elements(const Reading& reading, size_t stripe, const Values&
       for (const int64_t row : list[i]->rows) more[static_cast<uint64_t>(row)] += list[i]->amount;
     }
   }
-  const double tolerance = !plan_.fractional ? 0 : static_cast<double>(terms * 6) * (plan_.spec.dtype == MV_F32 ? 1e-6 : 1e-14);
-  const auto equal = [&](double shown, double expected) { return std::abs(shown - expected) <= tolerance * std::abs(expected); };
+  const double tolerance =
+      !plan_.fractional ? 0 : static_cast<double>(terms * 6) * (plan_.spec.dtype == MV_F32 ? 1e-6 : 1e-14);
+  const auto equal = [&](double shown, double expected) {
+    return std::abs(shown - expected) <= tolerance * std::abs(expected);
+  };
   bool may_lack_initial = initial_may_be_lost_;
   for (const auto& [begin, end] : runs_of(reading, stripe)) {
     const auto found = more.find(row_of(begin));
     const double of_row = found != more.end() ? found->second : 0;
-    if (std::exchange(may_lack_initial, false) && equal(values.value(begin), (everywhere - plan_.initial + of_row) * pattern(begin)))
+    if (std::exchange(may_lack_initial, false) &&
+        equal(values.value(begin), (everywhere - plan_.initial + of_row) * pattern(begin)))
       everywhere -= plan_.initial;
     for (uint64_t e = begin; e < end; ++e) {
       const double expected = (everywhere + of_row) * pattern(e), shown = values.value(e);
       if (equal(shown, expected)) continue;
-      return timeline_.violated(fmt::format("{}: element {} of table \"{}\" (stripe {}, server {}) is {}; the adds that its counters show sum up to {}",
-                                            reading.who, e, plan_.spec.name, stripe, stripes_[stripe].server, shown, expected));
+      return timeline_.violated(fmt::format(
+          "{}: element {} of table \"{}\" (stripe {}, server {}) is {}; the adds that its counters show sum up to {}",
+          reading.who, e, plan_.spec.name, stripe, stripes_[stripe].server, shown, expected));
     }
   }
 }
 
 /// The elements of a stripe that a reading shows, besides the counters, row by row.
 std::vector<std::pair<uint64_t, uint64_t>> Ledger::runs_of(const Reading& reading, size_t stripe) const {
-  const uint64_t first = stripes_[stripe].begin + workers_, end = stripes_[stripe].begin + stripes_[stripe].count, cols = plan_.spec.cols;
+  const uint64_t first = stripes_[stripe].begin + workers_, end = stripes_[stripe].begin + stripes_[stripe].count,
+                 cols = plan_.spec.cols;
   std::vector<std::pair<uint64_t, uint64_t>> runs;
   const auto note = [&](uint64_t from, uint64_t to) {
     if (from < to) runs.emplace_back(from, to);
   };
   if (reading.rows.empty())
-    for (uint64_t row = row_of(first); row * cols < end; ++row) note(std::max(first, row * cols), std::min(end, (row + 1) * cols));
+    for (uint64_t row = row_of(first); row * cols < end; ++row)
+      note(std::max(first, row * cols), std::min(end, (row + 1) * cols));
   for (const int64_t row : reading.rows)
     note(std::max(first, static_cast<uint64_t>(row) * cols), std::min(end, (static_cast<uint64_t>(row) + 1) * cols));
   return runs;
@@ -277,10 +298,12 @@ void Ledger::note_bits(const Reading& reading, const std::vector<std::byte>& val
   }
   const auto& [theirs, who] = bits_.try_emplace(reading.round, hash, reading.who).first->second;
   if (theirs != hash)
-    timeline_.violated(fmt::format("get number {} of table \"{}\" gave {} other bits than {}", reading.round + 1, plan_.spec.name, reading.who, who));
+    timeline_.violated(fmt::format("get number {} of table \"{}\" gave {} other bits than {}", reading.round + 1,
+                                   plan_.spec.name, reading.who, who));
 }
 
-void Ledger::check_part(const std::string& who, size_t server, const table::Shard& shard, const std::vector<bool>& complete) {
+void Ledger::check_part(const std::string& who, size_t server, const table::Shard& shard,
+                        const std::vector<bool>& complete) {
   std::vector<std::byte> values(shard.elements() * plan_.spec.element_bytes());
   if (!created_ || values.empty()) return;
   shard.read(0, shard.elements(), values.data());
@@ -290,12 +313,14 @@ void Ledger::check_part(const std::string& who, size_t server, const table::Shar
   reading.low = known_;
   for (size_t stripe = 0; stripe < stripes_.size(); ++stripe)
     for (size_t worker = 0; worker < workers_; ++worker)
-      if (complete[worker]) reading.low[cell(stripe, worker)] = static_cast<uint32_t>(touching_[cell(stripe, worker)].size());
+      if (complete[worker])
+        reading.low[cell(stripe, worker)] = static_cast<uint32_t>(touching_[cell(stripe, worker)].size());
   const uint64_t skip = shard.rows().first * plan_.spec.cols;
   const Values part{values.data(), plan_.spec.dtype, plan_.spec.cols, skip, nullptr};
   std::vector<uint32_t> counts(workers_);
   for (size_t stripe = 0; stripe < stripes_.size(); ++stripe)
-    if (stripes_[stripe].server == server && check_counters(reading, stripe, part, counts)) check_elements(reading, stripe, part, counts);
+    if (stripes_[stripe].server == server && check_counters(reading, stripe, part, counts))
+      check_elements(reading, stripe, part, counts);
 }
 
 }  // namespace mv::sim

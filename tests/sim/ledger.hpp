@@ -25,9 +25,9 @@ struct TablePlan {
 
 /// One add of one worker, as the ledger remembers it.
 struct Add {
-  size_t by = 0;              ///< which life of a worker
-  size_t serial = 0;          ///< how many of its adds to the table came before
-  size_t index = 0;           ///< the same, without those that came to nothing
+  size_t by = 0;      ///< which life of a worker
+  size_t serial = 0;  ///< how many of its adds to the table came before
+  size_t index = 0;   ///< the same, without those that came to nothing
   int amount = 0;
   bool all = true;
   std::vector<int64_t> rows;  ///< what is sent, unless all: with the rows of the counters
@@ -40,12 +40,12 @@ struct Reading {
   std::string who;
   size_t by = 0;
   bool gated = true;
-  std::vector<int64_t> rows;      ///< empty: all
-  std::vector<uint32_t> low;      ///< adds that must show, by stripe and worker
-  size_t own = 0;                 ///< own adds that must show: those with smaller serials
-  bool exact = false;             ///< sync mode: the first `index` adds of everyone, and nothing else
+  std::vector<int64_t> rows;  ///< empty: all
+  std::vector<uint32_t> low;  ///< adds that must show, by stripe and worker
+  size_t own = 0;             ///< own adds that must show: those with smaller serials
+  bool exact = false;         ///< sync mode: the first `index` adds of everyone, and nothing else
   size_t index = 0;
-  uint64_t round = 0;             ///< sync mode: which get of this worker
+  uint64_t round = 0;  ///< sync mode: which get of this worker
 };
 
 class Ledger {
@@ -109,10 +109,10 @@ class Ledger {
   bool created_ = false;
   bool initial_may_be_lost_ = false;
   std::vector<Stripe> stripes_;
-  std::vector<size_t> begun_;                  ///< by worker
-  std::vector<std::vector<AddRef>> adds_;      ///< by worker
-  std::vector<std::vector<AddRef>> touching_;  ///< by stripe and worker
-  std::vector<uint32_t> known_;                ///< by stripe and worker: applied for certain
+  std::vector<size_t> begun_;                                  ///< by worker
+  std::vector<std::vector<AddRef>> adds_;                      ///< by worker
+  std::vector<std::vector<AddRef>> touching_;                  ///< by stripe and worker
+  std::vector<uint32_t> known_;                                ///< by stripe and worker: applied for certain
   std::map<uint64_t, std::pair<uint64_t, std::string>> bits_;  ///< sync mode: of each round's get
 };
 

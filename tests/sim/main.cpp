@@ -38,7 +38,8 @@ struct Board {
 };
 
 std::string replay(const Options& options, uint64_t seed) {
-  return fmt::format("replay: {} --seed {}{} --verbose", options.program, seed, options.nodes != 0 ? fmt::format(" --nodes {}", options.nodes) : "");
+  return fmt::format("replay: {} --seed {}{} --verbose", options.program, seed,
+                     options.nodes != 0 ? fmt::format(" --nodes {}", options.nodes) : "");
 }
 
 Outcome run_seed(const Options& options, uint64_t seed) {
@@ -48,14 +49,15 @@ Outcome run_seed(const Options& options, uint64_t seed) {
   if (!options.twice || !outcome.violation.empty()) return outcome;
   const Outcome again = SimCluster(make_scenario(seed, options.nodes), false).run();
   if (again.hash != outcome.hash || again.steps != outcome.steps)
-    outcome.violation = fmt::format("a second run went another way: {:016x} after {} steps, {:016x} after {}", outcome.hash, outcome.steps,
-                                    again.hash, again.steps);
+    outcome.violation = fmt::format("a second run went another way: {:016x} after {} steps, {:016x} after {}",
+                                    outcome.hash, outcome.steps, again.hash, again.steps);
   return outcome;
 }
 
 void tell_failure(const Options& options, uint64_t seed, const std::string& what, uint64_t count) {
   if (count > kMostTold) return;
-  const std::string text = fmt::format("\nseed {} ({})\n  {}\n  {}\n", seed, make_scenario(seed, options.nodes).describe(), what, replay(options, seed));
+  const std::string text = fmt::format("\nseed {} ({})\n  {}\n  {}\n", seed,
+                                       make_scenario(seed, options.nodes).describe(), what, replay(options, seed));
   fwrite(text.data(), 1, text.size(), stdout);
   fflush(stdout);
 }
@@ -89,7 +91,9 @@ int run_range(const Options& options, uint64_t begin, uint64_t end) {
   for (size_t job = 0; job < jobs.size(); ++job) jobs[job] = start_job(options, board, job, end);
   const bool tty = isatty(STDOUT_FILENO) != 0;
   for (size_t open = jobs.size(); open > 0;) {
-    if (tty) fmt::print("\r{} of {} seeds, {} failed ", board.passed + board.failed, end - begin, board.failed.load()), fflush(stdout);
+    if (tty)
+      fmt::print("\r{} of {} seeds, {} failed ", board.passed + board.failed, end - begin, board.failed.load()),
+          fflush(stdout);
     bool ended = false;
     for (size_t job = 0; job < jobs.size(); ++job) {
       int status = 0;
@@ -100,7 +104,8 @@ int run_range(const Options& options, uint64_t begin, uint64_t end) {
         --open;
         continue;
       }
-      tell_failure(options, board.at[job], fmt::format("the simulator died (wait status {:#x})", status), ++board.failed);
+      tell_failure(options, board.at[job], fmt::format("the simulator died (wait status {:#x})", status),
+                   ++board.failed);
       jobs[job] = start_job(options, board, job, end);  // the others' sake: go on with the next seed
     }
     if (!ended) usleep(tty ? 100'000 : 20'000);

@@ -22,7 +22,8 @@ std::span<const std::byte> Flight::body() const {
 
 // ---- who is there
 
-void Network::add(Peer peer, std::string name, std::string address, base::LinkEvents& events, std::function<void()> touched) {
+void Network::add(Peer peer, std::string name, std::string address, base::LinkEvents& events,
+                  std::function<void()> touched) {
   listeners_[address] = peer;
   endpoints_[peer] = {std::move(name), std::move(address), &events, std::move(touched), {}, {}, Nanos(0)};
 }
@@ -49,7 +50,9 @@ void Network::remove(Peer peer, bool orderly, bool told) {
     connection.ended = true;
     const Peer other = ends.first == peer ? ends.second : ends.first;
     const Way& way = connection.way[side(peer, other)];
-    if (told) lose(other, peer, std::max({timeline_.now(), way.arrives, connection.silent_until}) + delay(), "its process ended");
+    if (told)
+      lose(other, peer, std::max({timeline_.now(), way.arrives, connection.silent_until}) + delay(),
+           "its process ended");
   }
 }
 
@@ -61,10 +64,13 @@ void Network::pause(Peer peer, Nanos span) {
 void Network::when_running(Peer peer, std::function<void()> work) {
   const auto found = endpoints_.find(peer);
   if (found == endpoints_.end() || found->second.paused_until <= timeline_.now()) return work();
-  timeline_.at(found->second.paused_until, [this, peer, work = std::move(work)]() mutable { when_running(peer, std::move(work)); });
+  timeline_.at(found->second.paused_until,
+               [this, peer, work = std::move(work)]() mutable { when_running(peer, std::move(work)); });
 }
 
-Nanos Network::delay() { return weather_.latency + Nanos(random_.below(static_cast<uint64_t>(weather_.jitter.count()) + 1)); }
+Nanos Network::delay() {
+  return weather_.latency + Nanos(random_.below(static_cast<uint64_t>(weather_.jitter.count()) + 1));
+}
 
 // ---- connections
 
@@ -97,7 +103,9 @@ void Network::connect(Peer dialer, Peer listener, const std::string& dialed) {
 void Network::schedule_up(Peer self, Peer other, Nanos when) {
   Connection& connection = connections_[pair(self, other)];
   connection.up_at[side(self, other)] = when;
-  timeline_.at(when, [this, self, other, life = connection.life] { when_running(self, [=, this] { come_up(self, other, life); }); });
+  timeline_.at(when, [this, self, other, life = connection.life] {
+    when_running(self, [=, this] { come_up(self, other, life); });
+  });
 }
 
 void Network::come_up(Peer self, Peer other, uint64_t life) {
@@ -148,7 +156,8 @@ void Network::lose(Peer self, Peer other, Nanos when, const std::string& why) {
 
 void Network::send(Peer from, Peer to, const base::Frame& frame) {
   const auto prefix = wire::read_prefix(frame.head);
-  if (!prefix.ok() || !wire::read_header(std::span(frame.head).subspan(wire::kPrefixBytes, prefix.value().header_bytes)).ok())
+  if (!prefix.ok() ||
+      !wire::read_header(std::span(frame.head).subspan(wire::kPrefixBytes, prefix.value().header_bytes)).ok())
     return timeline_.violated(name(from) + " sent a frame that is not sound");
   const auto flight = std::make_shared<Flight>(Flight{from, to, 0, frame.head, frame.tail, {}, nullptr});
   if (from == to) {
@@ -197,7 +206,8 @@ void Network::launch_loosely(const FlightRef& flight, Connection& connection) {
 }
 
 Nanos Network::transfer_time(const Flight& flight) {
-  return flight.tail != nullptr && random_.chance(weather_.staged) ? Nanos(random_.between(1'000, 3'000'000)) : Nanos(0);
+  return flight.tail != nullptr && random_.chance(weather_.staged) ? Nanos(random_.between(1'000, 3'000'000))
+                                                                   : Nanos(0);
 }
 
 void Network::launch(const FlightRef& flight, Nanos departs, Nanos arrives, Nanos ends) {
@@ -235,7 +245,8 @@ bool Network::arrives(const Flight& flight) {
   if (to == nullptr || flight.stopped) return false;
   if (flight.from == flight.to) return true;
   const Connection& connection = connections_.at(pair(flight.from, flight.to));
-  return connection.life == flight.life && connection.up[side(flight.to, flight.from)] && !to->fenced.contains(flight.from);
+  return connection.life == flight.life && connection.up[side(flight.to, flight.from)] &&
+         !to->fenced.contains(flight.from);
 }
 
 void Network::deliver(const FlightRef& flight) {
@@ -284,12 +295,14 @@ void Network::trace(const char* what, const Flight& flight) {
   const wire::Message& message = flight.message();
   const uint64_t size = flight.body().size();
   timeline_.note(flight.from * 3 + flight.to);
-  timeline_.note((static_cast<uint64_t>(message.body_type()) << 56) ^ (message.seq() << 28) ^ (message.done() << 14) ^ size);
+  timeline_.note((static_cast<uint64_t>(message.body_type()) << 56) ^ (message.seq() << 28) ^ (message.done() << 14) ^
+                 size);
   if (!verbose) return;
   const double ms = static_cast<double>(timeline_.now().count()) / 1e6;
   std::printf("%11.4f  %s %s %s from %s: seq %llu done %llu status %d, %llu bytes\n", ms, name(flight.to).c_str(), what,
-              wire::EnumNameBody(message.body_type()), name(flight.from).c_str(), static_cast<unsigned long long>(message.seq()),
-              static_cast<unsigned long long>(message.done()), message.status(), static_cast<unsigned long long>(size));
+              wire::EnumNameBody(message.body_type()), name(flight.from).c_str(),
+              static_cast<unsigned long long>(message.seq()), static_cast<unsigned long long>(message.done()),
+              message.status(), static_cast<unsigned long long>(size));
 }
 
 void Network::trace(const char* what, Peer a, Peer b) {

@@ -30,13 +30,15 @@ struct Flight {
   Peer from, to;
   uint64_t life;
   std::vector<std::byte> head;
-  base::PayloadRef tail;           ///< until it departs; what a node sends to itself is read on arrival
+  base::PayloadRef tail;  ///< until it departs; what a node sends to itself is read on arrival
   std::vector<std::byte> payload;
   base::SinkRef sink;
   size_t received = 0;
-  bool stopped = false;            ///< its sender died before it left
+  bool stopped = false;  ///< its sender died before it left
 
-  const wire::Message& message() const { return *flatbuffers::GetRoot<wire::Message>(head.data() + wire::kPrefixBytes); }
+  const wire::Message& message() const {
+    return *flatbuffers::GetRoot<wire::Message>(head.data() + wire::kPrefixBytes);
+  }
   std::span<const std::byte> body() const;
 };
 using FlightRef = std::shared_ptr<Flight>;
@@ -44,7 +46,8 @@ using FlightRef = std::shared_ptr<Flight>;
 /// Connects endpoints, carries their messages, and breaks what it is told to break.
 class Network {
  public:
-  Network(Timeline& timeline, Random random, Weather weather) : timeline_(timeline), random_(random), weather_(weather) {}
+  Network(Timeline& timeline, Random random, Weather weather)
+      : timeline_(timeline), random_(random), weather_(weather) {}
 
   /// A node appears and listens. `touched` is called after anything was reported to it.
   void add(Peer peer, std::string name, std::string address, base::LinkEvents& events, std::function<void()> touched);
@@ -72,8 +75,8 @@ class Network {
     std::string name, address;
     base::LinkEvents* events = nullptr;  ///< null once it has ended
     std::function<void()> touched;
-    std::set<Peer> fenced;               ///< never heard again
-    std::set<FlightRef> leaving;         ///< sent, with a payload that has not left
+    std::set<Peer> fenced;        ///< never heard again
+    std::set<FlightRef> leaving;  ///< sent, with a payload that has not left
     Nanos paused_until{0};
   };
   /// One direction of a connection.
@@ -85,9 +88,9 @@ class Network {
     bool up[2] = {false, false};  ///< as the lower and the higher of the two see it
     Nanos up_at[2] = {};          ///< when they hear, or heard, of it
     bool ended = true;
-    uint64_t life = 0;            ///< counts breaks: what left in an earlier life does not arrive
+    uint64_t life = 0;  ///< counts breaks: what left in an earlier life does not arrive
     Nanos silent_until{0};
-    std::string address[2];       ///< what each side calls the other
+    std::string address[2];  ///< what each side calls the other
     Way way[2];
   };
   static std::pair<Peer, Peer> pair(Peer a, Peer b) { return {std::min(a, b), std::max(a, b)}; }

@@ -27,7 +27,9 @@ class Random {
   /// 0 .. end - 1
   uint64_t below(uint64_t end) { return next() % end; }
   /// low .. high, both included
-  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low + 1))); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(below(static_cast<uint64_t>(high - low + 1)));
+  }
   bool chance(double probability) { return static_cast<double>(next() >> 11) * 0x1p-53 < probability; }
   /// An index, with these weights.
   size_t pick(const std::vector<double>& weights) {

@@ -15,7 +15,8 @@ void choose_roles(Scenario& plan, Random& random) {
   const size_t nodes = plan.nodes.size();
   const size_t style = random.below(3);
   const size_t servers = nodes > kMany ? 1 + random.below(8) : 1 + random.below(nodes - 1);
-  for (NodePlan& node : plan.nodes) node.role = style == 2 && nodes <= kMany ? static_cast<int>(1 + random.below(3)) : MV_ROLE_WORKER;
+  for (NodePlan& node : plan.nodes)
+    node.role = style == 2 && nodes <= kMany ? static_cast<int>(1 + random.below(3)) : MV_ROLE_WORKER;
   if (style == 0 && nodes <= kMany)
     for (NodePlan& node : plan.nodes) node.role = MV_ROLE_ALL;
   if (style == 1 || nodes > kMany)
@@ -83,7 +84,8 @@ Step choose_add(const Scenario& plan, Random& random) {
 
 Step choose_reading(const Scenario& plan, Random& random, bool peek) {
   Step step{peek ? Call::kPeek : Call::kGet, random.below(plan.tables.size())};
-  if (random.chance(0.4) && !has_long_rows(plan.tables[step.table])) step.call = peek ? Call::kPeekRows : Call::kGetRows;
+  if (random.chance(0.4) && !has_long_rows(plan.tables[step.table]))
+    step.call = peek ? Call::kPeekRows : Call::kGetRows;
   return step;
 }
 
@@ -125,7 +127,8 @@ void write_sync_scripts(Scenario& plan, Random& random, size_t length) {
       if (random.chance(0.1)) node.steps.push_back(choose_reading(plan, random, true));
     }
     if (plan.out_of_step && &node == &plan.nodes.back())
-      node.steps.insert(node.steps.begin() + random.between(0, static_cast<int64_t>(node.steps.size())), choose_add(plan, random));
+      node.steps.insert(node.steps.begin() + random.between(0, static_cast<int64_t>(node.steps.size())),
+                        choose_add(plan, random));
   }
 }
 
@@ -135,7 +138,8 @@ void add_partitions(Scenario& plan, Random& random) {
     fault.fault = random.chance(0.7) ? Fault::kPart : Fault::kStall;
     fault.early = random.chance(0.2);
     fault.when = kMillisecond * random.between(0, 800);
-    const int64_t longest = plan.weather.lossy ? 1000 : 2500;  // shorter than the heartbeat time-out, with what gets lost after it
+    const int64_t longest =
+        plan.weather.lossy ? 1000 : 2500;  // shorter than the heartbeat time-out, with what gets lost after it
     fault.span = kMillisecond * random.between(1, random.chance(0.2) ? longest : 300);
     fault.side.push_back(random.below(plan.nodes.size()));
     if (random.chance(0.5)) {
@@ -178,13 +182,16 @@ void add_kill(Scenario& plan, Random& random, bool of_worker) {
   fault.when = kMillisecond * random.between(0, of_worker ? 200 : 500);
   fault.early = random.chance(0.04);
   fault.side.push_back(candidates[random.below(candidates.size())]);
-  if (of_worker && !plan.sync && !fault.early && random.chance(0.8)) fault.restart = kMillisecond * random.between(1, random.chance(0.3) ? 400 : 60);
+  if (of_worker && !plan.sync && !fault.early && random.chance(0.8))
+    fault.restart = kMillisecond * random.between(1, random.chance(0.3) ? 400 : 60);
   plan.faults.push_back(fault);
 }
 
 void choose_faults(Scenario& plan, Random& random) {
-  if (random.chance(0.5)) add_partitions(plan, random);
-  else if (random.chance(0.2)) add_pause(plan, random, false);
+  if (random.chance(0.5))
+    add_partitions(plan, random);
+  else if (random.chance(0.2))
+    add_pause(plan, random, false);
   if (random.chance(plan.sync ? 0.15 : 0.5)) add_kill(plan, random, true);
   if (random.chance(plan.sync ? 0.02 : 0.2)) add_kill(plan, random, true);
   if (random.chance(0.05)) add_kill(plan, random, false);
@@ -193,7 +200,8 @@ void choose_faults(Scenario& plan, Random& random) {
 }
 
 size_t count_role(const std::vector<NodePlan>& nodes, int role) {
-  return static_cast<size_t>(std::count_if(nodes.begin(), nodes.end(), [&](const NodePlan& n) { return (n.role & role) != 0; }));
+  return static_cast<size_t>(
+      std::count_if(nodes.begin(), nodes.end(), [&](const NodePlan& n) { return (n.role & role) != 0; }));
 }
 
 }  // namespace
@@ -202,11 +210,14 @@ size_t Scenario::servers() const { return count_role(nodes, MV_ROLE_SERVER); }
 size_t Scenario::workers() const { return count_role(nodes, MV_ROLE_WORKER); }
 
 size_t Scenario::restarts() const {
-  return static_cast<size_t>(std::count_if(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.restart != base::kNever; }));
+  return static_cast<size_t>(
+      std::count_if(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.restart != base::kNever; }));
 }
 
 bool Scenario::loses_members() const {
-  return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.fault != Fault::kPart && f.fault != Fault::kStall && f.fault != Fault::kPause; });
+  return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) {
+    return f.fault != Fault::kPart && f.fault != Fault::kStall && f.fault != Fault::kPause;
+  });
 }
 
 Scenario make_scenario(uint64_t seed, size_t nodes) {
@@ -221,36 +232,41 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
   choose_network(plan, random);
   choose_faults(plan, random);
   const bool large = !many && random.chance(0.025);
-  for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i) plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
+  for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i)
+    plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
   if (random.chance(0.3)) plan.window_bytes = large ? 1 << 20 : size_t{256} << random.below(9);
   const size_t length = many ? 6 : large ? 10 : 10 + random.below(40);
   plan.direct = !plan.sync && random.chance(0.4);
-  plan.out_of_step = plan.sync && plan.tables.size() == 1 && random.chance(0.04);  // between two tables nobody would notice
+  plan.out_of_step =
+      plan.sync && plan.tables.size() == 1 && random.chance(0.04);  // between two tables nobody would notice
   plan.sync ? write_sync_scripts(plan, random, length) : write_async_scripts(plan, random, length);
   plan.asynchronous = random.chance(0.7) ? 0.1 * static_cast<double>(random.between(1, 8)) : 0;
   plan.forgotten = random.chance(0.5) ? 0.1 * static_cast<double>(random.between(1, 5)) : 0;
   plan.hasty = random.chance(0.35) ? 0.1 * static_cast<double>(random.between(1, 5)) : 0;
-  plan.hasty_barriers = !plan.sync && plan.hasty > 0 && random.chance(0.3);  // sync mode needs everyone to pass the same ones
+  plan.hasty_barriers =
+      !plan.sync && plan.hasty > 0 && random.chance(0.3);  // sync mode needs everyone to pass the same ones
   plan.think = Nanos(random.between(1'000, 20'000'000));
   return plan;
 }
 
 std::string Scenario::describe() const {
-  std::string text = fmt::format("{} nodes, {} workers, {} servers, {} mode, {} network", nodes.size(), workers(), servers(),
-                                 sync ? "sync" : "async", weather.lossy ? "lossy" : "reliable");
+  std::string text = fmt::format("{} nodes, {} workers, {} servers, {} mode, {} network", nodes.size(), workers(),
+                                 servers(), sync ? "sync" : "async", weather.lossy ? "lossy" : "reliable");
   if (window_bytes != Scenario().window_bytes) text += fmt::format(", window of {} bytes", window_bytes);
   if (hasty > 0) text += ", hasty";
   if (direct) text += ", direct";
   if (out_of_step) text += ", out of step";
   for (const TablePlan& table : tables) text += fmt::format("; \"{}\" is {}", table.spec.name, table.spec.describe());
   for (const FaultPlan& fault : faults) {
-    static constexpr const char* kNames[] = {"partition", "stall", "long partition", "pause", "long pause", "kill", "quiet kill"};
+    static constexpr const char* kNames[] = {"partition",  "stall", "long partition", "pause",
+                                             "long pause", "kill",  "quiet kill"};
     text += fmt::format("; {} of", kNames[static_cast<size_t>(fault.fault)]);
     for (const size_t node : fault.side) text += fmt::format(" {}", node);
     if (fault.other != SIZE_MAX) text += fmt::format(" from {}", fault.other);
     text += fmt::format(" at {:.1f} ms", static_cast<double>(fault.when.count()) / 1e6);
     if (fault.span.count() > 0) text += fmt::format(" for {:.1f} ms", static_cast<double>(fault.span.count()) / 1e6);
-    if (fault.restart != base::kNever) text += fmt::format(", back after {:.1f} ms", static_cast<double>(fault.restart.count()) / 1e6);
+    if (fault.restart != base::kNever)
+      text += fmt::format(", back after {:.1f} ms", static_cast<double>(fault.restart.count()) / 1e6);
   }
   return text;
 }

@@ -29,10 +29,10 @@ enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQui
 
 struct FaultPlan {
   Fault fault = Fault::kPart;
-  Nanos when{0};               ///< after everyone is ready; while joining if `early`
+  Nanos when{0};  ///< after everyone is ready; while joining if `early`
   bool early = false;
-  std::vector<size_t> side;    ///< these nodes are cut off from the others; or the one that stops or is killed
-  size_t other = SIZE_MAX;     ///< only from this one
+  std::vector<size_t> side;  ///< these nodes are cut off from the others; or the one that stops or is killed
+  size_t other = SIZE_MAX;   ///< only from this one
   Nanos span{0};
   Nanos restart = base::kNever;  ///< a killed worker comes back after this time
 };

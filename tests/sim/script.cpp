@@ -17,7 +17,8 @@ bool is_change(Call call) { return call == Call::kAdd || call == Call::kAddRows;
 bool is_peek(Call call) { return call == Call::kPeek || call == Call::kPeekRows; }
 
 const char* name_of(Call call) {
-  static constexpr const char* kNames[] = {"add", "add of rows", "get", "get of rows", "peek", "peek of rows", "barrier", "catching up", "open"};
+  static constexpr const char* kNames[] = {"add",          "add of rows", "get",         "get of rows", "peek",
+                                           "peek of rows", "barrier",     "catching up", "open"};
   return kNames[static_cast<size_t>(call)];
 }
 
@@ -139,8 +140,10 @@ void Script::choose_patience(const OperationRef& op) {
   const Scenario& plan = world_.scenario();
   op->blocking = !random_.chance(plan.asynchronous);
   const bool own_part_is_done = is_change(op->step.call) && own_shard(op->step.table) != nullptr;
-  op->hasty = (op->blocking || !plan.sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
-  if (op->hasty && random_.chance(0.5)) op->deadline = world_.timeline().now() + Nanos(random_.between(10'000, 30'000'000));
+  op->hasty =
+      (op->blocking || !plan.sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
+  if (op->hasty && random_.chance(0.5))
+    op->deadline = world_.timeline().now() + Nanos(random_.between(10'000, 30'000'000));
 }
 
 void Script::withdraw_later(const OperationRef& op) {
@@ -161,7 +164,10 @@ void Script::change(const OperationRef& op) {
   op->memory = ledger.values(*op->add);
   const bool forgotten = !op->hasty && random_.chance(world_.scenario().forgotten);
   say(fmt::format("{} number {} to \"{}\"{}{}", name_of(op->step.call), op->add->index, ledger.plan().spec.name,
-                  forgotten ? ", and forgets it" : op->blocking ? "" : ", not waiting", op->hasty ? ", in haste" : ""));
+                  forgotten      ? ", and forgets it"
+                  : op->blocking ? ""
+                                 : ", not waiting",
+                  op->hasty ? ", in haste" : ""));
   ps::Request request;
   request.table = tables_[op->step.table];
   request.kind = ps::OpKind::kChange;
@@ -200,28 +206,33 @@ void Script::change_own(const Operation& op, table::Shard& shard) const {
   if (add.all) return shard.add(0, shard.elements(), op.memory.data() + shard.rows().first * row_bytes);
   for (size_t i = 0; i < add.rows.size(); ++i) {
     const int64_t row = add.rows[i] - static_cast<int64_t>(shard.rows().first);
-    if (row >= 0 && row < static_cast<int64_t>(shard.rows().count)) shard.add_rows({&row, 1}, op.memory.data() + i * row_bytes);
+    if (row >= 0 && row < static_cast<int64_t>(shard.rows().count))
+      shard.add_rows({&row, 1}, op.memory.data() + i * row_bytes);
   }
 }
 
 void Script::read_own(Operation& op, const table::Shard& shard) const {
   const uint64_t row_bytes = tables_[op.step.table]->spec.row_bytes();
-  if (op.reading.rows.empty()) return shard.read(0, shard.elements(), op.memory.data() + shard.rows().first * row_bytes);
+  if (op.reading.rows.empty())
+    return shard.read(0, shard.elements(), op.memory.data() + shard.rows().first * row_bytes);
   for (size_t i = 0; i < op.reading.rows.size(); ++i) {
     const int64_t row = op.reading.rows[i] - static_cast<int64_t>(shard.rows().first);
-    if (row >= 0 && row < static_cast<int64_t>(shard.rows().count)) shard.read_rows({&row, 1}, op.memory.data() + i * row_bytes);
+    if (row >= 0 && row < static_cast<int64_t>(shard.rows().count))
+      shard.read_rows({&row, 1}, op.memory.data() + i * row_bytes);
   }
 }
 
 void Script::read(const OperationRef& op) {
   Ledger& ledger = world_.ledger(op->step.table);
   const bool gated = !is_peek(op->step.call), sync = world_.scenario().sync && world_.scenario().workers() > 1;
-  op->reading = ledger.begin(fmt::format("{}'s {} number {} of \"{}\"", name_, name_of(op->step.call), op->round, ledger.plan().spec.name),
-                             life_, gated, sync, op->round);
-  if (op->step.call == Call::kGetRows || op->step.call == Call::kPeekRows) op->reading.rows = ledger.choose_rows(random_, random_.chance(0.2));
+  op->reading = ledger.begin(
+      fmt::format("{}'s {} number {} of \"{}\"", name_, name_of(op->step.call), op->round, ledger.plan().spec.name),
+      life_, gated, sync, op->round);
+  if (op->step.call == Call::kGetRows || op->step.call == Call::kPeekRows)
+    op->reading.rows = ledger.choose_rows(random_, random_.chance(0.2));
   op->memory.resize(ledger.bytes(op->reading));
-  say(fmt::format("{} of \"{}\"{}{}", name_of(op->step.call), ledger.plan().spec.name, op->blocking ? "" : ", not waiting",
-                  op->hasty ? ", in haste" : ""));
+  say(fmt::format("{} of \"{}\"{}{}", name_of(op->step.call), ledger.plan().spec.name,
+                  op->blocking ? "" : ", not waiting", op->hasty ? ", in haste" : ""));
   ps::Request request;
   request.table = tables_[op->step.table];
   request.kind = ps::OpKind::kGet;
@@ -240,7 +251,8 @@ void Script::read(const OperationRef& op) {
 // ---- what came of a call
 
 void Script::completed(const OperationRef& op, const base::Status& status) {
-  if (op == nullptr || std::exchange(op->over, true)) return violated(fmt::format("a call was over twice: {}", status.text()));
+  if (op == nullptr || std::exchange(op->over, true))
+    return violated(fmt::format("a call was over twice: {}", status.text()));
   std::erase(under_way_, op);
   if (op->blocking) waiting_ = false;
   say(fmt::format("{}: {}", name_of(op->step.call), status.ok() ? "done" : status.text()));
@@ -255,20 +267,23 @@ void Script::judge(const OperationRef& op, const base::Status& status) {
   if (status.ok()) return op->add != nullptr ? ledger.acknowledged(*op->add) : ledger.check(op->reading, op->memory);
   if (status.code() == MV_EPEERLOST) return give_up(status);
   if (is_out_of_step(status)) return give_up(status);
-  if (op->hasty && status.code() == (op->deadline != base::kNever ? MV_ETIMEOUT : MV_ECANCELED)) return judge_given_up(op, status);
-  violated(fmt::format("{} ended with status {}: {}", name_of(op->step.call), static_cast<int>(status.code()), status.text()));
+  if (op->hasty && status.code() == (op->deadline != base::kNever ? MV_ETIMEOUT : MV_ECANCELED))
+    return judge_given_up(op, status);
+  violated(fmt::format("{} ended with status {}: {}", name_of(op->step.call), static_cast<int>(status.code()),
+                       status.text()));
 }
 
 /// The status says what became of an add. In sync mode what was not carried out does not count, and is called again.
 void Script::judge_given_up(const OperationRef& op, const base::Status& status) {
   const bool undone = says(status, "not applied"), unknown = says(status, "outcome unknown");
-  if (op->add != nullptr && undone == unknown) return violated("a given-up add does not tell what became of it: " + status.text());
+  if (op->add != nullptr && undone == unknown)
+    return violated("a given-up add does not tell what became of it: " + status.text());
   if (op->add != nullptr && undone) world_.ledger(op->step.table).not_applied(op->add);
   if (!world_.scenario().sync || is_peek(op->step.call) || unknown) return;
   const ps::TableView& table = *tables_[op->step.table];
   if (table.round != op->round || table.index != op->index)
-    return violated(fmt::format("a given-up {} has moved the counts from ({}, {}) to ({}, {})", name_of(op->step.call), op->round, op->index,
-                                table.round, table.index));
+    return violated(fmt::format("a given-up {} has moved the counts from ({}, {}) to ({}, {})", name_of(op->step.call),
+                                op->round, op->index, table.round, table.index));
   waiting_ = true;
   world_.later(member_.self(), Nanos(random_.between(0, 1'000'000)), [weak = weak_from_this(), step = op->step] {
     const auto self = weak.lock();
@@ -281,7 +296,8 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
 }
 
 void Script::give_up(const base::Status& why) {
-  if (why.code() != MV_EOUTOFSTEP && !world_.names_the_gone(why.text())) violated("nobody was lost, but: " + why.text());
+  if (why.code() != MV_EOUTOFSTEP && !world_.names_the_gone(why.text()))
+    violated("nobody was lost, but: " + why.text());
   if (!failure_.ok()) return;
   failure_ = why;
   say("gives up: " + why.text());
@@ -325,7 +341,8 @@ void Script::barrier_over(size_t visit, bool hasty, const base::Status& status) 
     for (size_t table = 0; table < tables_.size() && !world_.changes_may_fail(); ++table)
       world_.ledger(table).settled(life_, visits_[visit].begun[table]);
     world_.barrier_passed(member_.self(), visits_[visit].entered);
-  } else if (status.code() == MV_EPEERLOST ? !world_.names_the_gone(status.text()) : !given_up && !is_out_of_step(status)) {
+  } else if (status.code() == MV_EPEERLOST ? !world_.names_the_gone(status.text())
+                                           : !given_up && !is_out_of_step(status)) {
     violated(fmt::format("a barrier ended with status {}: {}", static_cast<int>(status.code()), status.text()));
   }
   go();
@@ -350,7 +367,8 @@ void Script::open(size_t table) {
 void Script::look_once_more() {
   if (looked_ == tables_.size()) return leave();
   attempts_ = kHastyAttempts;
-  const auto op = std::make_shared<Operation>(*this, Step{world_.scenario().sync ? Call::kPeek : Call::kGet, looked_++});
+  const auto op =
+      std::make_shared<Operation>(*this, Step{world_.scenario().sync ? Call::kPeek : Call::kGet, looked_++});
   op->self = op;
   op->round = tables_[op->step.table]->round;
   read(op);
@@ -362,7 +380,8 @@ void Script::leave() {
   say("leaves");
   member_.leave([this](const base::Status& status) {
     say("has left: " + (status.ok() ? "fine" : status.text()));
-    if (!status.ok() && !is_out_of_step(status) && !world_.names_the_gone(status.text())) violated("leaving: " + status.text());
+    if (!status.ok() && !is_out_of_step(status) && !world_.names_the_gone(status.text()))
+      violated("leaving: " + status.text());
     const bool clean = status.ok() && failure_.ok() && !world_.changes_may_fail();
     world_.left(member_.self(), clean);
   });
@@ -379,7 +398,8 @@ void Script::violated(const std::string& what) { world_.timeline().violated(fmt:
 
 void Script::say(const std::string& what) const {
   if (!world_.verbose()) return;
-  std::printf("%11.4f  %s: %s\n", static_cast<double>(world_.timeline().now().count()) / 1e6, name_.c_str(), what.c_str());
+  std::printf("%11.4f  %s: %s\n", static_cast<double>(world_.timeline().now().count()) / 1e6, name_.c_str(),
+              what.c_str());
 }
 
 std::string Script::state() const {
@@ -387,7 +407,8 @@ std::string Script::state() const {
   std::string text = fmt::format("is at step {} of {}", at_, steps_.size());
   if (!failure_.ok()) text += ", has given up";
   if (leaving_) text += ", leaves";
-  for (const auto& op : under_way_) text += fmt::format(", waits for its {} of \"{}\"", name_of(op->step.call), tables_[op->step.table]->spec.name);
+  for (const auto& op : under_way_)
+    text += fmt::format(", waits for its {} of \"{}\"", name_of(op->step.call), tables_[op->step.table]->spec.name);
   if (!visits_.empty() && visits_.back().over == base::kNever) text += ", waits in a barrier";
   return text;
 }

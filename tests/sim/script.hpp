@@ -24,9 +24,9 @@ class Graveyard {
 
 /// A barrier of one worker: what it had begun before, and when it was over.
 struct BarrierVisit {
-  std::vector<size_t> begun;          ///< adds, by table
+  std::vector<size_t> begun;  ///< adds, by table
   Nanos entered{0};
-  Nanos over = base::kNever;          ///< kNever: not yet, or nobody knows when the master heard of it
+  Nanos over = base::kNever;  ///< kNever: not yet, or nobody knows when the master heard of it
 };
 
 /// What scripts need of the world around them.
@@ -54,8 +54,14 @@ class Surroundings {
 
 class Script : public std::enable_shared_from_this<Script> {
  public:
-  Script(Surroundings& world, engine::Member& member, Random random, std::vector<Step> steps, size_t life, std::string name)
-      : world_(world), member_(member), random_(random), steps_(std::move(steps)), life_(life), name_(std::move(name)) {}
+  Script(Surroundings& world, engine::Member& member, Random random, std::vector<Step> steps, size_t life,
+         std::string name)
+      : world_(world),
+        member_(member),
+        random_(random),
+        steps_(std::move(steps)),
+        life_(life),
+        name_(std::move(name)) {}
 
   /// The cluster is there: creates the tables, and begins.
   void start();
@@ -112,12 +118,12 @@ class Script : public std::enable_shared_from_this<Script> {
   std::vector<ps::TableViewRef> tables_;
   std::vector<BarrierVisit> visits_;
   std::vector<OperationRef> under_way_;
-  size_t at_ = 0;                     ///< the next step
-  size_t looked_ = 0;                 ///< tables that were read once more at the end
-  int attempts_ = 0;                  ///< of this step
+  size_t at_ = 0;      ///< the next step
+  size_t looked_ = 0;  ///< tables that were read once more at the end
+  int attempts_ = 0;   ///< of this step
   Nanos started_at_{0};
   bool started_ = false, going_ = false, waiting_ = false, leaving_ = false;
-  base::Status failure_;              ///< it goes no further
+  base::Status failure_;  ///< it goes no further
 };
 
 }  // namespace mv::sim

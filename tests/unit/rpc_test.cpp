@@ -1,0 +1,206 @@
+// engine/rpc: each request of each life of a client starts once, in order, whatever the link does to it.
+
+#include "engine/rpc/client.hpp"
+#include "engine/rpc/server.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+#undef fail  // a function of ours has this name
+
+namespace {
+
+using namespace mv;
+
+constexpr base::Peer kServer = 1;
+
+class StillClock final : public base::Clock {
+ public:
+  base::Nanos now() const override { return base::Nanos(0); }
+};
+
+/// A link that only keeps what it is given.
+class KeepingLink final : public base::Link {
+ public:
+  void dial(const std::string&) override {}
+  void send(base::Peer, const base::Frame& frame) override { sent.push_back(frame); }
+  void close(base::Peer) override {}
+  std::vector<base::Frame> take() { return std::exchange(sent, {}); }
+
+  std::vector<base::Frame> sent;
+};
+
+const wire::Message& message_of(const base::Frame& frame) {
+  return *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
+}
+
+/// Carries out changes by writing down which table number they name.
+class Service final : public rpc::Service {
+ public:
+  base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte>,
+                  const base::SinkRef&) override {
+    started += fmt::format("{}{}", started.empty() ? "" : " ", request.body_as_Destroy()->table());
+    if (fails) return server->fail(asked, base::error(MV_ENOTFOUND, "there is no such table"));
+    server->finish(asked);
+  }
+  void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
+  void on_cancel(const rpc::Asked&) override {}
+
+  rpc::Server* server = nullptr;
+  std::string started;
+  bool fails = false;
+};
+
+class Heard final : public rpc::Pending {
+ public:
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    ++times;
+    code = status.code();
+  }
+  int times = 0;
+  mv_status code = MV_OK;
+};
+
+/// One server, and a life of a client.
+struct Pair {
+  explicit Pair(base::Peer client_peer = 2, Pair* same_server = nullptr)
+      : self(client_peer), server(same_server != nullptr ? same_server->server : std::make_shared<Serving>()) {
+    client.on_connected(kServer);
+  }
+  struct Serving {
+    Serving() { service.server = &engine; }
+    KeepingLink link;
+    Service service;
+    rpc::Server engine{link, service};
+  };
+
+  std::shared_ptr<Heard> call(uint32_t number) {
+    const auto heard = std::make_shared<Heard>();
+    wire::FrameBuilder builder;
+    auto frame = builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), number));
+    client.call(kServer, {std::move(frame), heard, false, 0, nullptr});
+    return heard;
+  }
+  void to_server(const base::Frame& frame) { server->engine.on_message(self, message_of(frame), {}, nullptr); }
+  void to_server(const std::vector<base::Frame>& frames) {
+    for (const base::Frame& frame : frames) to_server(frame);
+  }
+  void to_client(const std::vector<base::Frame>& frames) {
+    for (const base::Frame& frame : frames) client.on_answer(kServer, message_of(frame), {});
+  }
+  void answers_arrive() {
+    server->engine.flush();
+    to_client(server->link.take());
+  }
+
+  const base::Peer self;
+  StillClock clock;
+  KeepingLink link;
+  rpc::Client client{clock, link, {}};
+  std::shared_ptr<Serving> server;
+};
+
+void requests_start_in_the_order_of_the_calls(void**) {
+  Pair pair;
+  const auto first = pair.call(7), second = pair.call(8);
+  const auto sent = pair.link.take();
+  pair.to_server(sent[1]);
+  assert_string_equal(pair.server->service.started.c_str(), "");
+  pair.to_server(sent[0]);
+  assert_string_equal(pair.server->service.started.c_str(), "7 8");
+  pair.answers_arrive();
+  assert_int_equal(first->times, 1);
+  assert_int_equal(second->times, 1);
+}
+
+void a_repeated_request_starts_once_and_is_answered_again(void**) {
+  Pair pair;
+  const auto heard = pair.call(7);
+  const auto sent = pair.link.take();
+  pair.to_server(sent);
+  pair.server->engine.flush();
+  pair.server->link.take();  // the answer gets lost
+  pair.to_server(sent);
+  assert_string_equal(pair.server->service.started.c_str(), "7");
+  assert_int_equal(heard->times, 0);
+  pair.answers_arrive();
+  assert_int_equal(heard->times, 1);
+  assert_int_equal(heard->code, MV_OK);
+}
+
+void an_error_is_kept_until_the_client_has_it(void**) {
+  Pair pair;
+  pair.server->service.fails = true;
+  const auto heard = pair.call(7);
+  const auto sent = pair.link.take();
+  pair.to_server(sent);
+  pair.server->link.take();  // lost
+  pair.server->service.fails = false;
+  pair.to_server(sent);
+  pair.answers_arrive();
+  assert_string_equal(pair.server->service.started.c_str(), "7");
+  assert_int_equal(heard->code, MV_ENOTFOUND);
+}
+
+void what_a_break_took_is_sent_again_once(void**) {
+  Pair pair;
+  const auto first = pair.call(7), second = pair.call(8);
+  pair.to_server(pair.link.take()[0]);  // the second is lost with the connection, and so is the answer
+  pair.server->engine.flush();
+  pair.server->link.take();
+  pair.client.on_connected(kServer);
+  for (int round = 0; round < 3; ++round) {
+    pair.to_server(pair.link.take());
+    pair.answers_arrive();
+  }
+  assert_string_equal(pair.server->service.started.c_str(), "7 8");
+  assert_int_equal(first->times, 1);
+  assert_int_equal(second->times, 1);
+}
+
+void a_restarted_client_is_never_taken_for_its_old_self(void**) {
+  Pair old(2);
+  old.call(7);
+  old.call(8);
+  old.to_server(old.link.take());
+  Pair young(3, &old);  // numbers its requests from 1 again
+  old.server->engine.on_lost(old.self);
+  young.call(9);
+  young.to_server(young.link.take());
+  assert_string_equal(old.server->service.started.c_str(), "7 8 9");
+}
+
+void calls_to_a_lost_server_fail_at_once(void**) {
+  Pair pair;
+  const auto under_way = pair.call(7);
+  pair.client.on_lost(kServer, base::error(MV_EPEERLOST, "gone"));
+  const auto later = pair.call(8);
+  assert_int_equal(under_way->code, MV_EPEERLOST);
+  assert_int_equal(later->code, MV_EPEERLOST);
+  assert_int_equal(under_way->times + later->times, 2);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(requests_start_in_the_order_of_the_calls),
+      cmocka_unit_test(a_repeated_request_starts_once_and_is_answered_again),
+      cmocka_unit_test(an_error_is_kept_until_the_client_has_it),
+      cmocka_unit_test(what_a_break_took_is_sent_again_once),
+      cmocka_unit_test(a_restarted_client_is_never_taken_for_its_old_self),
+      cmocka_unit_test(calls_to_a_lost_server_fail_at_once),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

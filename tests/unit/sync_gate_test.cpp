@@ -1,0 +1,201 @@
+// engine/ps/sync_gate: sync mode's order, one promise at a time. Whole clusters of it run in tests/sim.
+
+#include "engine/ps/sync_gate.hpp"  // first: CMocka has a macro called fail
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+
+/// A gate of some workers that writes down what it decides. Requests are named by worker and sequence number.
+class Written final : public ps::SyncGate::Owner {
+ public:
+  explicit Written(size_t workers) : gate(*this, "t") {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < workers; ++i) names.push_back(fmt::format("worker {}", i));
+    gate.set_workers(std::move(names));
+  }
+  void add(size_t worker, uint64_t seq, uint64_t round, uint64_t index, uint32_t of = 1) {
+    gate.change(worker, {worker + 1, seq}, {round, index}, of, 8, true);
+  }
+  void offer(size_t worker, uint64_t seq, uint64_t round, uint64_t index, uint32_t of = 1) {
+    gate.change(worker, {worker + 1, seq}, {round, index}, of, 8, false);
+  }
+  void get(size_t worker, uint64_t seq, uint64_t round, uint64_t index) {
+    gate.get(worker, {worker + 1, seq}, {round, index});
+  }
+  bool withdraw(size_t worker, uint64_t seq) { return gate.withdraw(worker, {worker + 1, seq}, &missing); }
+
+  void apply_change(const rpc::Asked& asked) override { write("apply", asked); }
+  void grant_change(const rpc::Asked& asked) override { write("grant", asked); }
+  void serve_get(const rpc::Asked& asked) override { write("serve", asked); }
+  void fail_gated(const rpc::Asked& asked, const base::Status& why) override {
+    write("fail", asked);
+    failure = why;
+  }
+  /// What was decided since the last look.
+  std::string take() { return std::exchange(decisions_, ""); }
+
+  ps::SyncGate gate;
+  base::Status failure;
+  std::string missing;
+
+ private:
+  void write(const char* what, const rpc::Asked& asked) {
+    decisions_ += fmt::format("{}{} {}.{}", decisions_.empty() ? "" : ", ", what, asked.client - 1, asked.seq);
+  }
+  std::string decisions_;
+};
+
+void adds_are_applied_by_index_then_by_worker(void**) {
+  Written w(2);
+  w.add(1, 1, 0, 0);
+  w.add(1, 2, 0, 1);
+  assert_string_equal(w.take().c_str(), "");
+  w.add(0, 1, 0, 0);
+  assert_string_equal(w.take().c_str(), "apply 0.1, apply 1.1");
+  w.add(0, 2, 0, 1);
+  assert_string_equal(w.take().c_str(), "apply 0.2, apply 1.2");
+}
+
+void a_get_waits_for_as_many_adds_of_everyone(void**) {
+  Written w(2);
+  w.add(0, 1, 0, 0);
+  w.get(0, 2, 0, 1);
+  assert_string_equal(w.take().c_str(), "apply 0.1");
+  w.add(1, 1, 0, 0);
+  assert_string_equal(w.take().c_str(), "apply 1.1, serve 0.2");
+}
+
+void adds_of_the_next_round_wait_until_everyone_holds_its_get(void**) {
+  Written w(2);
+  w.get(0, 1, 0, 0);
+  w.get(1, 1, 0, 0);
+  assert_string_equal(w.take().c_str(), "serve 0.1, serve 1.1");
+  w.add(0, 2, 1, 0);
+  w.gate.got(0, 0);
+  assert_string_equal(w.take().c_str(), "");
+  w.gate.got(1, 0);
+  assert_string_equal(w.take().c_str(), "apply 0.2");
+}
+
+void a_later_get_does_not_speak_for_an_earlier_one(void**) {
+  Written w(2);
+  for (uint64_t round = 0; round < 2; ++round) w.get(0, 1 + round, round, 0);
+  for (uint64_t round = 0; round < 2; ++round) w.get(1, 1 + round, round, 0);
+  w.gate.got(1, 0);
+  w.gate.got(1, 1);
+  w.take();
+  w.add(1, 3, 2, 0);
+  w.add(0, 3, 2, 0);
+  w.gate.got(0, 1);  // the answer to its get number 0 got lost
+  assert_string_equal(w.take().c_str(), "");
+  w.gate.got(0, 0);
+  assert_string_equal(w.take().c_str(), "apply 0.3, apply 1.3");
+}
+
+void who_has_finished_blocks_nobody(void**) {
+  Written w(2);
+  w.add(0, 1, 0, 0);
+  w.get(0, 2, 0, 1);
+  w.take();
+  w.gate.finished(1);
+  assert_string_equal(w.take().c_str(), "serve 0.2");
+}
+
+void who_is_lost_fails_all_and_is_named(void**) {
+  Written w(2);
+  w.add(0, 1, 0, 0);
+  w.get(0, 2, 0, 1);
+  w.take();
+  w.gate.lost(1, base::error(MV_EPEERLOST, "worker 1 is gone"));
+  assert_string_equal(w.take().c_str(), "fail 0.2");
+  assert_int_equal(w.failure.code(), MV_EPEERLOST);
+  assert_non_null(strstr(w.failure.text().c_str(), "worker 1 is gone"));
+  w.add(0, 3, 0, 1);
+  assert_string_equal(w.take().c_str(), "fail 0.3");
+}
+
+void who_makes_other_calls_is_told(void**) {
+  Written w(2);
+  w.add(0, 1, 0, 0);
+  w.get(0, 2, 0, 1);
+  w.get(1, 1, 0, 0);
+  assert_string_equal(w.take().c_str(), "apply 0.1, fail 0.2, fail 1.1");
+  assert_int_equal(w.failure.code(), MV_EOUTOFSTEP);
+}
+
+void the_sender_whose_turn_it_is_and_the_next_hold_grants(void**) {
+  Written w(3);
+  for (size_t worker = 3; worker-- > 0;) w.offer(worker, 1, 0, 0);
+  const std::string granted = w.take();
+  assert_non_null(strstr(granted.c_str(), "grant 0.1"));
+  assert_null(strstr(granted.c_str(), "apply"));
+  w.gate.data(0, {1, 1});
+  assert_non_null(strstr(w.take().c_str(), "apply 0.1"));
+}
+
+void an_add_counts_when_all_its_chunks_are_applied(void**) {
+  Written w(1);
+  w.add(0, 1, 0, 0, 2);
+  w.get(0, 2, 0, 1);
+  assert_string_equal(w.take().c_str(), "apply 0.1");
+  w.add(0, 3, 0, 0, 2);
+  assert_string_equal(w.take().c_str(), "apply 0.3, serve 0.2");
+}
+
+void a_withdrawn_add_keeps_its_place(void**) {
+  Written w(2);
+  w.offer(0, 1, 0, 0);
+  w.add(0, 2, 0, 1);
+  assert_true(w.withdraw(0, 1));
+  assert_non_null(strstr(w.missing.c_str(), "worker"));
+  w.take();
+  w.add(1, 1, 0, 0);
+  assert_string_equal(w.take().c_str(), "");  // neither worker 0's second add, nor anyone else's
+  w.add(0, 3, 0, 0);
+  assert_string_equal(w.take().c_str(), "apply 0.3, apply 1.1, apply 0.2");
+}
+
+void what_is_here_is_not_given_back(void**) {
+  Written w(2);
+  w.add(1, 1, 0, 0);
+  assert_false(w.withdraw(1, 1));
+  w.get(1, 2, 0, 1);
+  assert_true(w.withdraw(1, 2));
+  w.take();
+  w.add(0, 1, 0, 0);
+  assert_string_equal(w.take().c_str(), "apply 0.1, apply 1.1");
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(adds_are_applied_by_index_then_by_worker),
+      cmocka_unit_test(a_get_waits_for_as_many_adds_of_everyone),
+      cmocka_unit_test(adds_of_the_next_round_wait_until_everyone_holds_its_get),
+      cmocka_unit_test(a_later_get_does_not_speak_for_an_earlier_one),
+      cmocka_unit_test(who_has_finished_blocks_nobody),
+      cmocka_unit_test(who_is_lost_fails_all_and_is_named),
+      cmocka_unit_test(who_makes_other_calls_is_told),
+      cmocka_unit_test(the_sender_whose_turn_it_is_and_the_next_hold_grants),
+      cmocka_unit_test(an_add_counts_when_all_its_chunks_are_applied),
+      cmocka_unit_test(a_withdrawn_add_keeps_its_place),
+      cmocka_unit_test(what_is_here_is_not_given_back),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -235,7 +235,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
   for (size_t i = random.chance(0.25) && !large ? 2 : 1; i > 0; --i)
     plan.tables.push_back(choose_table(plan, random, plan.tables.size(), large));
   if (random.chance(0.3)) plan.window_bytes = large ? 1 << 20 : size_t{256} << random.below(9);
-  const size_t length = many ? 6 : large ? 10 : 10 + random.below(40);
+  const size_t length = many ? 6 : large ? 10 : random.chance(0.25) ? 40 + random.below(80) : 10 + random.below(40);
   plan.direct = !plan.sync && random.chance(0.4);
   plan.out_of_step =
       plan.sync && plan.tables.size() == 1 && random.chance(0.04);  // between two tables nobody would notice

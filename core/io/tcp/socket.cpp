@@ -41,6 +41,7 @@ base::Result<HostPort> parse_address(const std::string& address) {
     return wrong("an IPv6 host goes in brackets");
   }
   if (parsed.host.empty()) return wrong("it has no host");
+  if (parsed.host.find_first_of("[]") != std::string::npos) return wrong("a bracket in its host is out of place");
   unsigned port = 0;
   const char* end = parsed.port.data() + parsed.port.size();
   const auto [stopped, failed] = std::from_chars(parsed.port.data(), end, port);

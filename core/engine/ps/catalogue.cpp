@@ -44,7 +44,9 @@ class Client::Round : public std::enable_shared_from_this<Round> {
   void heard(size_t server, const base::Status& status, const wire::Message* answer) {
     pendings_[server].reset();
     if (status.ok() && answer != nullptr) each_(server, *answer);
-    if (!status.ok() && error_.ok()) error_ = status;
+    const bool unsent = asked_back_ && status.code() == MV_ECANCELED;
+    if (!status.ok() && error_.ok())
+      error_ = !unsent ? status : base::error(MV_ETIMEOUT, "{} has not answered earlier calls", client_.view_->name(servers_[server]));
     if (--open_ > 0) return;
     if (has_timer_) client_.deadlines_.erase(timer_);
     has_timer_ = false;
@@ -152,9 +154,9 @@ void Client::create(const table::Spec& spec, base::PayloadRef initial, base::Nan
       },
       fill)
       ->ask(
-          [table](wire::FrameBuilder& builder, size_t) {
+          [table, holds = tables_.contains(spec.name)](wire::FrameBuilder& builder, size_t) {
             const auto written = write_spec(builder.fbb(), table->spec);
-            return builder.finish(wire::Body::Create, wire::CreateCreate(builder.fbb(), written));
+            return builder.finish(wire::Body::Create, wire::CreateCreate(builder.fbb(), written, holds));
           },
           deadline);
 }

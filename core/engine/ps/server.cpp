@@ -142,7 +142,7 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request) {
     rpc_.fail(asked, table.broken);
     return forget_if_all_told(number);
   }
-  if (!table.creators.insert(asked.client).second)
+  if (!table.creators.insert(asked.client).second && request.holds())
     return rpc_.fail(asked, base::error(MV_EDISAGREE, "table \"{}\" exists already; mv_table_open() gives a handle on it", spec.name));
   answer_created(asked, number);
 }
@@ -162,7 +162,9 @@ void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
     return forget_if_all_told(request.table());
   }
   if (table->complete) return rpc_.answer(asked, builder_.answer({}));  // a worker in the place of a lost one
-  table->ready.emplace(asked.client, asked);
+  if (const auto before = table->ready.find(asked.client); before != table->ready.end())  // it gave up, and tries again
+    rpc_.fail(before->second, base::error(MV_ETIMEOUT, "table \"{}\": asked for again", table->spec.name));
+  table->ready.insert_or_assign(asked.client, asked);
   watch();
   settle_creation(request.table());
 }

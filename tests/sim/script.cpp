@@ -97,10 +97,16 @@ void Script::create_next() {
   auto values = std::make_shared<std::vector<std::byte>>(world_.ledger(table).initial_values());
   const auto initial = fills && !values->empty() ? base::Payload::lent(*values) : nullptr;
   say(fmt::format("creates \"{}\"", world_.ledger(table).plan().spec.name));
-  member_.tables().create(world_.ledger(table).plan().spec, initial, base::kNever,
-                          [this, initial, values](base::Result<ps::TableViewRef> opened) {
+  const bool hasty = ++attempts_ <= kHastyAttempts && random_.chance(world_.scenario().hasty);
+  const Nanos deadline = hasty ? world_.timeline().now() + Nanos(random_.between(100'000, 100'000'000)) : base::kNever;
+  member_.tables().create(world_.ledger(table).plan().spec, initial, deadline,
+                          [this, initial, values, hasty](base::Result<ps::TableViewRef> opened) {
                             world_.graveyard().bury(std::move(*values));
+                            say("creation: " + (opened.ok() ? "done" : opened.status().text()));
+                            if (!opened.ok() && hasty && opened.status().code() == MV_ETIMEOUT)
+                              return after(Nanos(random_.between(0, 50'000'000)), &Script::create_next);
                             if (!opened.ok()) return give_up(opened.status());
+                            attempts_ = 0;
                             world_.ledger(tables_.size()).created();
                             tables_.push_back(opened.value());
                             after(Nanos(0), &Script::create_next);
@@ -296,7 +302,9 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
 }
 
 void Script::give_up(const base::Status& why) {
-  if (why.code() != MV_EOUTOFSTEP && !world_.names_the_gone(why.text()))
+  // A creation that was given up, and broke before it was tried again.
+  const bool broke_meanwhile = why.code() == MV_ENOTFOUND && !has_tables() && world_.scenario().loses_members();
+  if (why.code() != MV_EOUTOFSTEP && !broke_meanwhile && !world_.names_the_gone(why.text()))
     violated("nobody was lost, but: " + why.text());
   if (!failure_.ok()) return;
   failure_ = why;

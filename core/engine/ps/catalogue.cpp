@@ -100,6 +100,8 @@ void Client::undo_creation(const TableView& table, const base::Status& why) {
 
 /// Three rounds: register the spec; worker 0 sets the initial values; wait for everyone.
 void Client::create(const table::Spec& spec, base::PayloadRef initial, base::Nanos deadline, Opened opened) {
+  // Two views of one table would count this worker's calls twice.
+  if (!creating_.try_emplace(spec.name).second) return opened(base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", spec.name));
   auto table = std::make_shared<TableView>();
   table->spec = spec;
   table->servers = servers_;

@@ -166,9 +166,11 @@ void SimCluster::end(Node& node) {
 void SimCluster::check_parts(const Node& node) {
   if ((node.self.role & MV_ROLE_SERVER) == 0 || !node.ready) return;
   const auto server = static_cast<size_t>(node.member->cluster().view().server_id(node.self.peer));
-  for (size_t table = 0; table < ledgers_.size(); ++table)
-    if (const auto shard = node.member->shards().shard(static_cast<uint32_t>(table)))
-      ledgers_[table]->check_part(fmt::format("{}, server {},", node.name, server), server, *shard, clean_);
+  for (const auto& ledger : ledgers_) {
+    const auto number = ledger->number(server);
+    const auto shard = number.has_value() ? node.member->shards().shard(*number) : nullptr;
+    if (shard != nullptr) ledger->check_part(fmt::format("{}, server {},", node.name, server), server, *shard, clean_);
+  }
 }
 
 // ---- faults

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,8 +77,12 @@ class Ledger {
   void check(const Reading& reading, const std::vector<std::byte>& values);
   /// Worker 0 was lost before it had the table: if the others create it all the same, it may start from zeros.
   void initial_may_be_lost() { initial_may_be_lost_ = true; }
-  /// Some worker has it: it was created.
-  void created() { created_ = true; }
+  /// Some worker has it: it was created, under these numbers, one a server.
+  void created(const std::vector<uint32_t>& numbers) { numbers_ = numbers; }
+  /// The number that this server knows it by; none if nobody has the table.
+  std::optional<uint32_t> number(size_t server) const {
+    return numbers_.empty() ? std::nullopt : std::optional(numbers_[server]);
+  }
   /// At the end: a server's part. `complete` are the workers that left in good order.
   void check_part(const std::string& who, size_t server, const table::Shard& shard, const std::vector<bool>& complete);
 
@@ -106,7 +111,7 @@ class Ledger {
   Timeline& timeline_;
   const TablePlan plan_;
   const size_t workers_;
-  bool created_ = false;
+  std::vector<uint32_t> numbers_;
   bool initial_may_be_lost_ = false;
   std::vector<Stripe> stripes_;
   std::vector<size_t> begun_;                                  ///< by worker

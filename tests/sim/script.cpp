@@ -107,7 +107,7 @@ void Script::create_next() {
                               return after(Nanos(random_.between(0, 50'000'000)), &Script::create_next);
                             if (!opened.ok()) return give_up(opened.status());
                             attempts_ = 0;
-                            world_.ledger(tables_.size()).created();
+                            world_.ledger(tables_.size()).created(opened.value()->numbers);
                             tables_.push_back(opened.value());
                             after(Nanos(0), &Script::create_next);
                           });

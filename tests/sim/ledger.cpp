@@ -23,11 +23,11 @@ void with_type(mv_dtype dtype, Work work) {
 struct Ledger::Values {
   const std::byte* data;
   mv_dtype dtype;
-  uint64_t cols, skip = 0;                                   ///< elements of the table before data
+  uint64_t cols;
   const std::unordered_map<uint64_t, size_t>* at = nullptr;  ///< where each row lies; null: where the table has it
 
   double value(uint64_t element) const {
-    return slot(at != nullptr ? at->at(element / cols) * cols + element % cols : element - skip);
+    return slot(at != nullptr ? at->at(element / cols) * cols + element % cols : element);
   }
   double slot(uint64_t i) const {
     float f;
@@ -204,7 +204,7 @@ void Ledger::check(const Reading& reading, const std::vector<std::byte>& values)
         std::memcmp(values.data() + at.at(reading.rows[i]) * plan_.spec.row_bytes(),
                     values.data() + i * plan_.spec.row_bytes(), plan_.spec.row_bytes()) != 0)
       return timeline_.violated(fmt::format("{}: row {} came twice, and differs", reading.who, reading.rows[i]));
-  const Values all{values.data(), plan_.spec.dtype, cols, 0, reading.rows.empty() ? nullptr : &at};
+  const Values all{values.data(), plan_.spec.dtype, cols, reading.rows.empty() ? nullptr : &at};
   std::vector<size_t> stripes = stripes_of(reading.rows);
   if (reading.rows.empty())
     for (size_t stripe = 0; stripe < stripes_.size(); ++stripe) stripes.push_back(stripe);
@@ -304,9 +304,8 @@ void Ledger::note_bits(const Reading& reading, const std::vector<std::byte>& val
 
 void Ledger::check_part(const std::string& who, size_t server, const table::Shard& shard,
                         const std::vector<bool>& complete) {
-  std::vector<std::byte> values(shard.elements() * plan_.spec.element_bytes());
-  if (values.empty()) return;
-  shard.read(0, shard.elements(), values.data());
+  std::vector<std::byte> values(plan_.spec.bytes());
+  shard.read(0, shard.elements(), values.data() + shard.rows().first * plan_.spec.row_bytes());
   Reading reading;
   reading.who = who + " at the end";
   reading.by = workers_;
@@ -315,8 +314,7 @@ void Ledger::check_part(const std::string& who, size_t server, const table::Shar
     for (size_t worker = 0; worker < workers_; ++worker)
       if (complete[worker])
         reading.low[cell(stripe, worker)] = static_cast<uint32_t>(touching_[cell(stripe, worker)].size());
-  const uint64_t skip = shard.rows().first * plan_.spec.cols;
-  const Values part{values.data(), plan_.spec.dtype, plan_.spec.cols, skip, nullptr};
+  const Values part{values.data(), plan_.spec.dtype, plan_.spec.cols};
   std::vector<uint32_t> counts(workers_);
   for (size_t stripe = 0; stripe < stripes_.size(); ++stripe)
     if (stripes_[stripe].server == server && check_counters(reading, stripe, part, counts))

@@ -164,9 +164,10 @@ void Member::withdraw_barrier(const ps::Completion* completion, mv_status code) 
   if (found == entering_.end()) return;
   const auto entering = *found;
   const base::Status status = base::error(code, "barrier: withdrawn");
-  if (entering->asked) rpc_client_.cancel(cluster_.master(), entering.get());
-  if (entering->asked) rpc_client_.abandon(cluster_.master(), entering.get(), status);
-  entering->end(status);
+  entering->end(status);  // first: what the withdrawal itself answers comes too late
+  if (!entering->asked) return;
+  rpc_client_.cancel(cluster_.master(), entering.get());
+  rpc_client_.abandon(cluster_.master(), entering.get(), status);
 }
 
 void Member::expire_barriers() {

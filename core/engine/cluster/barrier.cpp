@@ -8,10 +8,9 @@ void Barrier::enter(const rpc::Asked& asked, base::Nanos now) {
   const Member* member = view_.find(asked.client);
   if (member == nullptr || !member->is_worker())
     return rpc_.fail(asked, base::error(MV_ESTATE, "only workers take part in barriers"));
-  if (const auto untold = untold_.find(asked.client); untold != untold_.end()) {
-    rpc_.fail(asked, untold->second);
-    untold_.erase(untold);
-    return;
+  if (auto& untold = untold_[asked.client]; !untold.empty()) {
+    rpc_.fail(asked, untold.front());
+    return untold.pop_front();
   }
   waiting_[asked.client].push_back({asked, now});
   settle();
@@ -38,7 +37,7 @@ void Barrier::lost(base::Peer peer, const base::Status& why) {
   for (const Member* worker : view_.workers()) {
     if (worker->state != State::kHere) continue;
     auto& theirs = waiting_[worker->peer];
-    if (theirs.empty()) untold_.emplace(worker->peer, why);
+    if (theirs.empty()) untold_[worker->peer].push_back(why);
     for (const Waiting& waiting : std::exchange(theirs, {})) rpc_.fail(waiting.asked, why);
   }
 }

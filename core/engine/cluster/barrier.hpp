@@ -41,7 +41,7 @@ class Barrier {
   const View& view_;
   wire::FrameBuilder builder_;
   std::map<base::Peer, std::deque<Waiting>> waiting_;  ///< a worker with several threads may wait several times
-  std::map<base::Peer, base::Status> untold_;
+  std::map<base::Peer, std::deque<base::Status>> untold_;  ///< a loss for each barrier that is to fail
 };
 
 }  // namespace mv::cluster

@@ -360,7 +360,7 @@ void Client::drop_get(const OperationRef& op, const base::Status& status) {
 
 void Client::withdraw_change(const OperationRef& op, mv_status code) {
   std::vector<std::shared_ptr<Chunk>> open;
-  bool any_left = false;
+  bool any_left = op->request.skip != kNoServer;  // the caller has applied its own part already
   for (const auto& weak : op->chunks) {
     const auto chunk = weak.lock();
     if (chunk == nullptr || chunk->over || !rpc_.unsent(op->request.table->servers[chunk->piece.server], chunk.get()))

@@ -13,12 +13,12 @@ fail() { say "failed: $*" >&2; exit 1; }
 # Variables that say where certificates, proxies and package indexes are; the clean environment inside takes over only these.
 network_variables='^(https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSL_CAINFO|PIP_[A-Z_]+)='
 
-# Debian's mirror, as this machine's apt is told.
+# Debian's mirror, as this machine's apt is told; without one, debootstrap's own choice.
 mirror() {
   local uri
   uri=$(apt-get indextargets --format '$(REPO_URI) $(COMPONENT) $(IDENTIFIER)' 2>/dev/null |
     awk '$2 == "main" && $3 == "Packages" && $1 !~ /security/ { print $1; exit }') || true
-  echo "${uri:-http://deb.debian.org/debian}"
+  echo "$uri"
 }
 
 # Copies a file or folder of this machine to the same place in the scratch system.
@@ -84,8 +84,9 @@ trap 'exit 130' INT TERM
 chmod 755 "$root"
 
 started=$SECONDS
-say "a minimal Debian ($suite) from $(mirror) in $root"
-debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$root" "$(mirror)" >"$root.log" 2>&1 ||
+from=$(mirror)
+say "a minimal Debian ($suite) from ${from:-the default mirror} in $root"
+debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$root" ${from:+"$from"} >"$root.log" 2>&1 ||
   { tail -n 20 "$root.log" "$root/debootstrap/debootstrap.log" >&2; rm -f "$root.log"; fail "debootstrap"; }
 rm -f "$root.log"
 lend_network

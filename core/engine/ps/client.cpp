@@ -371,6 +371,7 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
   TableView& table = *op->request.table;
   const bool newest = !op->counted || (table.index == op->index + 1 && table.round == op->round);
   if (any_left || !newest) return leave_behind(op, code);
+  const std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
   for (const auto& chunk : open) {
     chunk->over = true;
     chunk->let_go();
@@ -378,7 +379,6 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
   }
   op->open = 0;
   if (op->counted) table.index = op->index;
-  const std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
   complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
   change_over(op->change_id);
 }

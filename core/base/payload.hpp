@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "base/shared_memory.hpp"
+
 namespace mv::base {
 
 /// Bytes to send: lent by a caller, held by somebody else, or owned.
@@ -33,6 +35,8 @@ class Payload {
   std::span<const std::byte> bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool is_lent() const { return keep_ == nullptr; }
+  /// The shared memory that the bytes lie in, or null: a road within the machine may then send their place instead of them.
+  std::shared_ptr<SharedMemory> shared() const { return SharedMemory::find(bytes_); }
 
   /// Copies lent bytes; nothing refers to the lender's memory afterwards.
   void make_owned() {

@@ -1,0 +1,101 @@
+#include "base/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace mv::base {
+
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+/// What find() looks through: last byte's address -> memory.
+struct Listing {
+  std::mutex mutex;
+  std::map<const std::byte*, std::weak_ptr<SharedMemory>> by_end;
+  std::atomic<size_t> size{0};  ///< so that find() costs nothing where there is nothing
+};
+
+Listing& listing() {
+  static auto* const kListing = new Listing;  // never destroyed: memory may outlive static objects
+  return *kListing;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size_t bytes, bool populate) {
+  const int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return error(MV_ESYSTEM, "can't make shared memory: {}", std::strerror(errno));
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    const int why = errno;
+    close(fd);
+    return error(MV_ENOMEM, "{} bytes of shared memory are not to be had: {}", bytes, std::strerror(why));
+  }
+  auto made = map(fd, bytes, PROT_READ | PROT_WRITE, populate);
+  // After our own mapping, which stays writable: whoever maps it from now on can only read.
+  if (made.ok() && fcntl(fd, F_ADD_SEALS, kSeals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
+    return error(MV_ESYSTEM, "shared memory can't be sealed: {}", std::strerror(errno));
+  return made;
+}
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_bytes, bool populate) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct stat about {};
+  const bool sound = seals >= 0 && (seals & kSeals) == kSeals && fstat(fd, &about) == 0 && about.st_size > 0 &&
+                     static_cast<size_t>(about.st_size) >= least_bytes;
+  if (!sound) {
+    close(fd);
+    return error(MV_EPROTOCOL, "a descriptor for shared memory is no sealed memfd of at least {} bytes", least_bytes);
+  }
+  return map(fd, static_cast<size_t>(about.st_size), PROT_READ, populate);
+}
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int fd, size_t bytes, int protection, bool populate) {
+  void* mapped = mmap(nullptr, bytes, protection, MAP_SHARED | (populate ? MAP_POPULATE : 0), fd, 0);
+  if (mapped == MAP_FAILED) {
+    const int why = errno;
+    close(fd);
+    return error(MV_ENOMEM, "{} bytes of shared memory can't be mapped: {}", bytes, std::strerror(why));
+  }
+  return std::shared_ptr<SharedMemory>(new SharedMemory(fd, {static_cast<std::byte*>(mapped), bytes}));
+}
+
+SharedMemory::~SharedMemory() {
+  Listing& all = listing();
+  if (all.size.load(std::memory_order_relaxed) > 0) {
+    std::lock_guard lock(all.mutex);
+    const auto found = all.by_end.find(memory_.data() + memory_.size());
+    if (found != all.by_end.end() && found->second.expired()) all.by_end.erase(found);
+    all.size = all.by_end.size();
+  }
+  munmap(memory_.data(), memory_.size());
+  close(fd_);
+}
+
+void SharedMemory::enlist(const std::shared_ptr<SharedMemory>& memory) {
+  Listing& all = listing();
+  std::lock_guard lock(all.mutex);
+  all.by_end.insert_or_assign(memory->data() + memory->bytes(), memory);
+  all.size = all.by_end.size();
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::find(std::span<const std::byte> bytes) {
+  Listing& all = listing();
+  if (all.size.load(std::memory_order_relaxed) == 0) return nullptr;
+  std::lock_guard lock(all.mutex);
+  const auto next = all.by_end.upper_bound(bytes.data());
+  if (next == all.by_end.end()) return nullptr;
+  std::shared_ptr<SharedMemory> memory = next->second.lock();
+  const bool holds = memory != nullptr && bytes.data() >= memory->data() && bytes.data() + bytes.size() <= next->first;
+  return holds ? memory : nullptr;
+}
+
+}  // namespace mv::base

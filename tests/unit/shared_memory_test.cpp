@@ -1,0 +1,65 @@
+// Memory that several processes map: who may write, what is refused, and how it is found again.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csetjmp>
+#include <cstdarg>
+#include <cstring>
+
+#include "base/shared_memory.hpp"
+
+extern "C" {
+#include <cmocka.h>
+}
+
+using mv::base::SharedMemory;
+
+static void what_one_writes_the_other_reads(void**) {
+  const auto made = SharedMemory::make("test", 10'000);
+  assert_true(made.ok());
+  const auto seen = SharedMemory::adopt(dup(made.value()->fd()), 10'000);
+  assert_true(seen.ok());
+  std::strcpy(reinterpret_cast<char*>(made.value()->data()) + 9'000, "hello");
+  assert_string_equal(reinterpret_cast<const char*>(seen.value()->data()) + 9'000, "hello");
+}
+
+static void nobody_else_writes_or_resizes(void**) {
+  const auto made = SharedMemory::make("test", 4096, true);
+  assert_true(made.ok());
+  const int fd = made.value()->fd();
+  assert_ptr_equal(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+  assert_int_equal(ftruncate(fd, 0), -1);
+  assert_int_equal(ftruncate(fd, 8192), -1);
+}
+
+static void what_could_be_resized_or_is_too_small_is_refused(void**) {
+  const int open_ended = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  assert_int_equal(ftruncate(open_ended, 4096), 0);
+  assert_int_equal(SharedMemory::adopt(open_ended, 100).status().code(), MV_EPROTOCOL);
+  assert_int_equal(fcntl(open_ended, F_GETFD), -1);  // it was taken over all the same
+  const auto small = SharedMemory::make("test", 4096);
+  assert_int_equal(SharedMemory::adopt(dup(small.value()->fd()), 4097).status().code(), MV_EPROTOCOL);
+}
+
+static void enlisted_memory_is_found_as_long_as_it_lives(void**) {
+  auto memory = SharedMemory::make("test", 8192).value();
+  const std::byte* at = memory->data();
+  assert_null(SharedMemory::find({at, 10}).get());
+  SharedMemory::enlist(memory);
+  assert_ptr_equal(SharedMemory::find({at + 8000, 192}).get(), memory.get());
+  assert_null(SharedMemory::find({at + 8000, 193}).get());
+  assert_null(SharedMemory::find({at - 1, 2}).get());
+  memory.reset();
+  assert_null(SharedMemory::find({at, 10}).get());
+}
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(what_one_writes_the_other_reads),
+      cmocka_unit_test(nobody_else_writes_or_resizes),
+      cmocka_unit_test(what_could_be_resized_or_is_too_small_is_refused),
+      cmocka_unit_test(enlisted_memory_is_found_as_long_as_it_lives),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

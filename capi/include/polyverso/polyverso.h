@@ -128,18 +128,23 @@ typedef struct mv_init_options {
   const char *master;           /**< "host:port" where rank 0 listens and the others call; no default for nodes > 1 */
   const char *bind;             /**< "host" or "host:port" to listen on; default: loopback, port 0 = any free one */
   const char *secret;           /**< shared by the cluster; needed beyond loopback. It authenticates, it does not encrypt */
-  const char *io;               /**< "auto" (default), "tcp" or "inproc": which roads may be used */
+  const char *io;               /**< which roads may be used: "auto" (default; shared memory within a machine, TCP beyond), "tcp" or "inproc" */
   const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7" on all messages; default none */
   int64_t timeout_ms;           /**< one request to one server; default 60,000 */
   int64_t gate_timeout_ms;      /**< barriers, table creation, sync mode's gets and adds; default 600,000 */
   int64_t init_timeout_ms;      /**< until all processes have arrived; default 60,000 */
   int64_t heartbeat_timeout_ms; /**< silence after which a peer counts as lost; default 5,000 */
   uint64_t inflight_bytes;      /**< payload of unfinished asynchronous adds before a call blocks; default 256 MiB */
+  int64_t spin_us;              /**< microseconds that a wait spins before it sleeps, at most 50; default 50, and none where the machine's
+                                     processors are all busy; 0 = never */
+  const char *checkpoint;       /**< a directory for the checkpoints that worker 0 asks for by itself, every checkpoint_every_ms */
+  int64_t checkpoint_every_ms;  /**< default 60,000 where `checkpoint` is given */
+  int64_t checkpoint_keep;      /**< how many of them stay, the newest ones; default 3 */
 } mv_init_options;
 
 #define MV_INIT_OPTIONS_INIT                                                                            \
   { sizeof(mv_init_options), MV_STRUCT_VERSION, NULL, MV_UNSET, MV_ROLE_UNSET, MV_UNSET, 0, NULL, NULL, \
-    NULL, NULL, NULL, 0, 0, 0, 0, 0 }
+    NULL, NULL, NULL, 0, 0, 0, 0, 0, MV_UNSET, NULL, 0, 0 }
 
 /** Starts the default node, or joins the cluster that the options or the environment describe, and returns when
  *  all of its processes have arrived. With no options and nothing in the environment it is a whole working
@@ -243,19 +248,29 @@ MV_API mv_status mv_barrier(mv_node node, const mv_call_options *options);
 
 /* ------------------------------------------------------------------- tables */
 
-/** An array or matrix of numbers, split over the servers by contiguous ranges. */
+/** Numbers shared by all workers, split over the servers. */
 typedef int64_t mv_table;
 
-/** Element types. A table has one of the numbered ones. */
+/** Element types. A table has one of the numbered ones. Integers wrap around. MV_F16 and MV_BF16 travel as two bytes; the servers
+ *  keep and add them as 32-bit floats, and round to nearest, ties to even, when they are read. */
 typedef int32_t mv_dtype;
 enum mv_dtype_code {
   MV_RAW = 0, /**< for a call's data: bytes in the table's own dtype and byte order; `count` then counts bytes */
   MV_F32 = 1,
   MV_F64 = 2,
-  MV_I64 = 3 /**< row ids; no tables of it yet */
+  MV_I64 = 3,
+  MV_I32 = 4,
+  MV_U8 = 5,
+  MV_F16 = 6, /**< IEEE 754 binary16 */
+  MV_BF16 = 7 /**< the upper half of an IEEE 754 binary32 */
 };
 
-enum mv_table_kind { MV_ARRAY = 1, MV_MATRIX = 2 };
+enum mv_table_kind {
+  MV_ARRAY = 1,   /**< one column, dense; contiguous ranges on the servers */
+  MV_MATRIX = 2,  /**< dense rows; contiguous ranges of rows on the servers */
+  MV_SPARSE = 3,  /**< a matrix of which only the rows ever changed are stored; row r is on server r modulo servers */
+  MV_KEYVALUE = 4 /**< rows of `cols` values under any 64-bit key; only those ever changed are stored, by a hash of the key */
+};
 enum mv_table_flag { MV_REJECT_NONFINITE = 1 /**< adds, sets and initial values with NaN or infinity are MV_ENONFINITE */ };
 
 typedef struct mv_table_spec {
@@ -263,15 +278,23 @@ typedef struct mv_table_spec {
   uint32_t version; /**< MV_STRUCT_VERSION */
   const char *name; /**< the table's identity, at most 255 bytes; NULL: "table-<n>", n counting this node's unnamed ones */
   int32_t kind;     /**< an mv_table_kind */
-  mv_dtype dtype;   /**< MV_F32 (default) or MV_F64 */
-  uint64_t rows;    /**< array: its elements; matrix: its rows. At least 1 */
-  uint64_t cols;    /**< matrix: its columns, at least 1; array: 1 */
+  mv_dtype dtype;   /**< any but MV_RAW; default MV_F32 */
+  uint64_t rows;    /**< array: its elements; matrix, sparse: its rows, at least 1; key-value: 0 */
+  uint64_t cols;    /**< matrix, sparse, key-value: its columns, at least 1; array: 1 */
   uint32_t flags;   /**< mv_table_flag */
   uint32_t reserved; /**< 0 */
+  const char *updater;  /**< what an add does on the servers, with its parameters: see mv_table_set_updater(); NULL = "add" */
+  int64_t staleness;    /**< MV_UNSET: as the node, sync or async. 0: sync mode for this table. s > 0: stale-synchronous, see
+                             mv_table_clock() */
+  double initial;       /**< sparse, key-value: the value of what was never changed */
+  double initial_range; /**< sparse, key-value: that value is uniformly random in initial +- initial_range instead, a function of
+                             seed, id and column only (SplitMix64) */
+  uint64_t seed;        /**< see initial_range */
+  uint64_t capacity;    /**< key-value: keys kept on all servers together; beyond, each server drops its least recently used. 0 = no limit */
 } mv_table_spec;
 
 #define MV_TABLE_SPEC_INIT \
-  { sizeof(mv_table_spec), MV_STRUCT_VERSION, NULL, MV_ARRAY, MV_F32, 0, 1, 0, 0 }
+  { sizeof(mv_table_spec), MV_STRUCT_VERSION, NULL, MV_ARRAY, MV_F32, 0, 1, 0, 0, NULL, MV_UNSET, 0, 0, 0, 0 }
 
 /** Creates a table. Collective: every worker calls it with the same spec, and it returns on all of them when the table holds
  *  its initial value on every server.
@@ -282,7 +305,7 @@ typedef struct mv_table_spec {
 MV_API mv_status mv_table_create(mv_node node, const mv_table_spec *spec, const void *data, uint64_t count, mv_dtype dtype,
                                  mv_table *table);
 /** mv_table_create() with the spec as text, keys as its fields: "kind=matrix rows=10 cols=64 dtype=f64 name=weights
- *  reject_nonfinite=1"; `size=100` stands for kind=array rows=100. */
+ *  reject_nonfinite=1 updater=\"adagrad rate=0.1\""; `size=100` stands for kind=array rows=100. */
 MV_API mv_status mv_table_create_text(mv_node node, const char *spec, const void *data, uint64_t count, mv_dtype dtype,
                                       mv_table *table);
 /** A handle on a table that exists already, by name. Not collective. MV_ENOTFOUND if there is none. */
@@ -302,14 +325,20 @@ typedef struct mv_table_info {
   uint64_t rows, cols;
   uint32_t flags;      /**< mv_table_flag */
   uint32_t servers;    /**< servers that own a part */
-  uint64_t bytes;      /**< of its values, on all servers */
+  uint64_t bytes;      /**< of its values, on all servers, as they travel */
   uint64_t adds, gets; /**< this handle's, so far */
+  char updater[256];   /**< as mv_table_set_updater() takes it, with all parameters */
+  int64_t staleness;   /**< as in the spec */
+  uint64_t clock;      /**< this worker's, see mv_table_clock() */
+  uint64_t stored;     /**< rows, elements or keys that the servers store */
+  uint64_t memory_bytes; /**< that values, updater states and indexes take on all servers */
+  uint64_t state_bytes;  /**< of these, the updater's states */
 } mv_table_info;
 
 #define MV_TABLE_INFO_INIT \
-  { sizeof(mv_table_info), MV_STRUCT_VERSION, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(mv_table_info), MV_STRUCT_VERSION, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, 0 }
 
-/** Describes the table. @param info the caller's, with size and version set; filled */
+/** Describes the table; asks the servers what they store. @param info the caller's, with size and version set; filled */
 MV_API mv_status mv_table_describe(mv_table table, mv_table_info *info);
 /** The tables that exist on the cluster, as JSON: [{"name": "w", "kind": "matrix", "dtype": "f32", "rows": 10, "cols": 64}, …].
  *  @param text     caller's buffer, NUL-terminated on return; NULL with capacity 0 asks for the length only
@@ -326,8 +355,10 @@ MV_API mv_status mv_table_list(mv_node node, char *text, uint64_t capacity, uint
  *          MV_EPEERLOST  a server died: the message names it; MV_EOUTOFSTEP in sync mode.
  *  One worker's adds to one table are applied in the order of its calls; adds are atomic per stripe of at most 1 MiB. */
 MV_API mv_status mv_table_add(mv_table table, const void *data, uint64_t count, mv_dtype dtype, const mv_call_options *options);
-/** mv_table_add() to some rows of a matrix, or elements of an array (its rows have one column).
- *  @param rows      row_count ids in 0 .. rows - 1, in any order; repeated ids add up; lent or copied like data
+/** mv_table_add() to some rows of a matrix or sparse table, elements of an array (its rows have one column), or keys of a
+ *  key-value table, which come to be.
+ *  @param rows      row_count ids in 0 .. rows - 1, or any 64-bit keys, in any order; values of repeated ids are summed first, so that
+ *                   the updater sees each id once; lent or copied like data
  *  @param data      row_count * cols elements, row i for rows[i]
  *  @return besides: MV_ERANGE, nothing was sent */
 MV_API mv_status mv_table_add_rows(mv_table table, const int64_t *rows, uint64_t row_count, const void *data, uint64_t count,
@@ -338,7 +369,8 @@ MV_API mv_status mv_table_add_rows(mv_table table, const int64_t *rows, uint64_t
  *  @return MV_ESHAPE, MV_EDTYPE, MV_ETIMEOUT (naming who is missing in sync mode; counters are unchanged), MV_EPEERLOST, MV_EOUTOFSTEP;
  *          on an error the contents of `data` are undefined */
 MV_API mv_status mv_table_get(mv_table table, void *data, uint64_t count, mv_dtype dtype, const mv_call_options *options);
-/** mv_table_get() of some rows: row i of `data` receives rows[i]; ids in any order, repeats allowed. */
+/** mv_table_get() of some rows: row i of `data` receives rows[i]; ids in any order, repeats allowed. What a sparse or key-value table
+ *  does not store reads as its initial value, and stays unstored. */
 MV_API mv_status mv_table_get_rows(mv_table table, const int64_t *rows, uint64_t row_count, void *data, uint64_t count,
                                    mv_dtype dtype, const mv_call_options *options);
 /** mv_table_get() past sync mode's gates: what the servers hold now, at least this worker's applied adds. It ticks no counter, so
@@ -351,6 +383,61 @@ MV_API mv_status mv_table_peek_rows(mv_table table, const int64_t *rows, uint64_
 MV_API mv_status mv_table_set(mv_table table, const void *data, uint64_t count, mv_dtype dtype, const mv_call_options *options);
 MV_API mv_status mv_table_set_rows(mv_table table, const int64_t *rows, uint64_t row_count, const void *data, uint64_t count,
                                    mv_dtype dtype, const mv_call_options *options);
+
+/** Forgets rows of a sparse table or keys of a key-value table, with their updater's state: they read as their initial value
+ *  again. What is not stored is skipped. Ordered and acknowledged like an add; in sync mode it counts no round.
+ *  @return MV_EINVAL for arrays and matrices */
+MV_API mv_status mv_table_erase_rows(mv_table table, const int64_t *rows, uint64_t row_count, const mv_call_options *options);
+/** Gives what a sparse or key-value table stores, in chunks of at most `capacity` rows. Begin with cursor 0, go on with *next until it
+ *  is -1. What is stored all the while is given exactly once; what comes or goes meanwhile, at most once. The order means nothing.
+ *  @param rows   capacity ids, written
+ *  @param data   count = capacity * cols elements of the table's dtype, row i for rows[i]; or NULL with count 0: ids only
+ *  @param next   out: where to go on; -1 = that was all
+ *  @param found  out: rows written, perhaps 0 before the end
+ *  @return MV_EINVAL for arrays and matrices, or a cursor that this table did not give */
+MV_API mv_status mv_table_scan(mv_table table, int64_t cursor, int64_t *rows, uint64_t capacity, void *data, uint64_t count,
+                               mv_dtype dtype, int64_t *next, uint64_t *found);
+/** Ends one of this worker's iterations on a table with staleness s > 0. Adds made after a worker's c-th call have clock c; a
+ *  get at clock c returns once it holds all adds of all workers of clock up to c - s - 1, its own always, perhaps newer ones
+ *  (stale-synchronous parallel: Ho et al., NIPS 2013). So the fastest worker waits, in its get, for one that is more than s
+ *  behind. A worker that has finished is waited for no more. Never waits itself. Elsewhere it only counts. */
+MV_API mv_status mv_table_clock(mv_table table);
+/** Sets what adds do on the servers from here on, or new parameters for it (a rate that decays). Ordered and acknowledged like this
+ *  worker's adds; one worker calls it. With w the values, g what is added, each element by itself:
+ *    "add"       w += g (the default)
+ *    "assign"    w = g
+ *    "sgd"       rate=0.01 decay=0: w -= rate (g + decay w)
+ *    "momentum"  rate=0.01 momentum=0.9 dampening=0 nesterov=0 decay=0: g' = g + decay w; v = momentum v + (1 - dampening) g'; w -= rate v,
+ *                or with nesterov=1 w -= rate (g' + momentum v)
+ *    "adagrad"   rate=0.01 epsilon=1e-10 decay=0: s += g^2; w -= rate g / (sqrt(s) + epsilon)
+ *    "ftrl"      alpha=0.1 beta=1 l1=0 l2=0: FTRL-Proximal per coordinate (McMahan et al., KDD 2013)
+ *    "dcasgd"    rate=0.01 lambda=0.04 mean_square=0 epsilon=1e-7: w -= rate (g + lambda g^2 (w - b)), b the value that the adding worker last
+ *                got; with mean_square=m, m = 0.95 say, lambda / sqrt(M + epsilon) with M = m M + (1 - m) g^2 (Zheng et al., ICML 2017)
+ *  All but "add" and "assign" want a floating-point dtype. The same updater with other parameters keeps its states; another
+ *  updater begins with zeros.
+ *  @return MV_EINVAL for an unknown updater or parameter, with the known ones */
+MV_API mv_status mv_table_set_updater(mv_table table, const char *updater, const mv_call_options *options);
+
+/* -------------------------------------------------------------- checkpoints */
+
+/** Saves all tables with their updaters' states and clocks. Collective: every worker calls it, and the checkpoint holds all that any of
+ *  them did before its call and nothing from after it. Workers wait for each other as in a barrier; the writing goes on behind
+ *  their backs, and what they change meanwhile is copied first.
+ *  In `directory`, which all servers see under this path, it makes "checkpoint-<number>": one safetensors file for each server and, last
+ *  of all and by a rename, "manifest.json", without which a checkpoint does not count.
+ *  @param keep     how many whole checkpoints stay in the directory, the newest ones; 0 = all
+ *  @param options  blocking: returns when the checkpoint is complete and on the disk. MV_ASYNC: returns when training may go on, the
+ *                  request finishes with the checkpoint
+ *  @return MV_ESYSTEM with the file and the reason (a full disk): no checkpoint came to be, earlier ones are untouched */
+MV_API mv_status mv_checkpoint_save(mv_node node, const char *directory, uint64_t keep, const mv_call_options *options);
+/** Loads all tables of a checkpoint, on any number of servers and workers. Collective, between two barriers. Tables that exist must have
+ *  the same specs (MV_EDISAGREE); the others come to be, and mv_table_create() or mv_table_open() then finds them with their values.
+ *  @param path     a checkpoint, or a directory of them: then its newest whole one
+ *  @return MV_ENOTFOUND if there is none; MV_EINVAL for a damaged or partial one, with the reason: nothing was changed */
+MV_API mv_status mv_checkpoint_load(mv_node node, const char *path, const mv_call_options *options);
+/** What a checkpoint, a directory of them, or one of their files holds, as JSON: tables with their specs, files, sizes, checksums, and
+ *  "damage": what is wrong with it, if anything. Needs no node. Text as in mv_table_list(). */
+MV_API mv_status mv_checkpoint_inspect(const char *path, char *text, uint64_t capacity, uint64_t *length);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,11 @@ bool is_answer(const wire::Message& message) {
     case wire::Body::Reply:
     case wire::Body::Created:
     case wire::Body::Listing:
+    case wire::Body::Stats:
+    case wire::Body::Scanned:
+    case wire::Body::Saving:
+    case wire::Body::SavedFile:
+    case wire::Body::Loaded:
     case wire::Body::Ack:
     case wire::Body::Progress:
     case wire::Body::Grant:

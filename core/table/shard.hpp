@@ -1,61 +1,97 @@
 #pragma once
-// One server's part of a dense table.
+// One server's part of a table, whatever kind of table it is.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/shared_memory.hpp"
+#include "table/snapshot.hpp"
 #include "table/spec.hpp"
+#include "wire/polyverso_generated.h"
 
 namespace mv::table {
 
-/// Values of a contiguous range of rows, under one lock a stripe. Element and row numbers are the shard's own, from 0.
-/// Any thread; every call is atomic per stripe, and per row where rows fit into stripes. Callers have checked ranges.
+using wire::Write;
+
+/// Who reads or changes: a worker's number, for updaters that keep a backup for each.
+using Worker = int64_t;
+inline constexpr Worker kNoWorker = -1;
+
+/// Where a shard stands.
+struct Place {
+  size_t servers = 1;
+  size_t index = 0;          ///< of this server
+  bool shared = false;       ///< other processes of this machine may map it
+};
+
+/// What a shard takes.
+struct Usage {
+  uint64_t stored = 0;        ///< rows or keys
+  uint64_t memory_bytes = 0;  ///< values, states, backups and indexes
+  uint64_t state_bytes = 0;   ///< states and backups
+};
+
+/// A chunk of what a keyed shard stores.
+struct Scanned {
+  std::vector<int64_t> rows;
+  std::vector<std::byte> values;  ///< of the table's dtype, row after row
+  int64_t next = -1;              ///< where to go on; -1: that was all
+};
+
+/// Values in and out are of the table's dtype; inside, halves are floats. Dense shards number their elements and rows from 0,
+/// keyed ones use the table's own ids. Any thread; every call is atomic per stripe, and per row where rows fit into stripes. Callers
+/// have checked ranges and ids, and summed up repeated ids of adds.
 class Shard {
  public:
-  /// MV_ENOMEM if the memory is not to be had. All zeros; pages are touched when first written.
-  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, Range rows);
-  ~Shard();
+  /// MV_ENOMEM if the memory is not to be had. Dense: all zeros; pages are touched when first written.
+  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place);
+  virtual ~Shard() = default;
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
+  const Spec& spec() const { return spec_; }
+  /// Dense: which of the table's rows these are. Keyed: none.
   const Range& rows() const { return rows_; }
-  uint64_t elements() const { return rows_.count * cols_; }
+  uint64_t elements() const { return rows_.count * spec_.cols; }
 
-  void add(uint64_t first, uint64_t count, const std::byte* values);
-  void set(uint64_t first, uint64_t count, const std::byte* values);
-  void read(uint64_t first, uint64_t count, std::byte* out) const;
-  /// Repeated rows add up.
-  void add_rows(std::span<const int64_t> rows, const std::byte* values);
-  /// Of repeated rows the last one stays.
-  void set_rows(std::span<const int64_t> rows, const std::byte* values);
-  void read_rows(std::span<const int64_t> rows, std::byte* out) const;
+  /// Elements of a dense shard. Write::Add goes through the updater, Write::Set past it.
+  virtual void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) = 0;
+  virtual void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) = 0;
+  /// Rows, of any shard. Write::Erase only of keyed ones, with null values. Of repeated rows in a Write::Set the last one stays.
+  virtual void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) = 0;
+  virtual void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) = 0;
+  /// Keyed: what is stored, from `cursor` (0, then Scanned::next), about `most` rows and never more. MV_EINVAL for a cursor that was never given.
+  virtual base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) = 0;
+
+  /// The same updater with other parameters keeps its states, another one begins with zeros. MV_ENOMEM.
+  virtual base::Status set_updater(const UpdaterSpec& updater) = 0;
+  virtual UpdaterSpec updater() const = 0;
+  virtual Usage usage() const = 0;
+
+  /// The memory that other processes may map, laid out as table/segment.hpp says; null where there is none.
+  virtual std::shared_ptr<base::SharedMemory> shared() const { return nullptr; }
+  /// For readers of shared(): all workers' adds below this clock are applied (stale-synchronous tables).
+  virtual void publish_clock(uint64_t) {}
+  /// The table is gone: for readers of shared(), and for the callers' threads of this process.
+  virtual void destroy() { destroyed = true; }
+
+  /// The shard as it is now, to be written down by another thread while it changes. One at a time.
+  virtual base::Result<std::unique_ptr<Snapshot>> snapshot() = 0;
+  /// Takes rows of a snapshot, perhaps of another number of servers; what is not this server's is skipped.
+  virtual base::Status restore(const Restored& rows) = 0;
 
   /// True once the table was destroyed; those who still hold the shard must not use it as a table any more.
   std::atomic<bool> destroyed{false};
 
- private:
-  Shard(const Spec& spec, Range rows, std::byte* memory);
-
-  /// Calls work(first, count, offset) for each stripe's share of a range, under the stripe's lock; offset in elements.
-  template <typename Work>
-  void for_stripes(uint64_t first, uint64_t count, Work work) const;
-  /// Calls work(begin, count) for each run of row ids that lie in one stripe, under its lock. For rows that fit into one.
-  template <typename Work>
-  void for_row_runs(std::span<const int64_t> rows, Work work) const;
-
-  std::byte* at(uint64_t element) const { return memory_ + element * element_bytes_; }
-
+ protected:
+  Shard(const Spec& spec, Range rows) : spec_(spec), rows_(rows) {}
+  const Spec spec_;
   const Range rows_;
-  const uint64_t cols_, element_bytes_, stripe_elements_;
-  const mv_dtype dtype_;
-  std::byte* const memory_;
-  mutable std::vector<std::mutex> locks_;
 };
 
 }  // namespace mv::table

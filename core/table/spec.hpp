@@ -6,27 +6,48 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "tensor/dtype.hpp"
 
 namespace mv::table {
+
+/// What an add does, with all of its parameters; see updater/.
+struct UpdaterSpec {
+  std::string name = "add";
+  std::vector<double> parameters;  ///< in the order of the updater's own list
+  bool operator==(const UpdaterSpec&) const = default;
+};
+
+/// How the workers' calls on a table wait for each other.
+enum class Pace { kAsync, kSync, kStale };
 
 struct Spec {
   std::string name;
   int32_t kind = MV_ARRAY;
   mv_dtype dtype = MV_F32;
-  uint64_t rows = 0;  ///< an array's elements are rows of one column
+  uint64_t rows = 0;  ///< an array's elements are rows of one column; key-value: 0
   uint64_t cols = 1;
   uint32_t flags = 0;
+  UpdaterSpec updater = {};
+  int64_t staleness = MV_UNSET;
+  double initial = 0, initial_range = 0;  ///< keyed tables: the value of what is not stored
+  uint64_t seed = 0;
+  uint64_t capacity = 0;
 
   uint64_t elements() const { return rows * cols; }
+  uint64_t element_bytes() const { return tensor::dtype_bytes(dtype); }
   uint64_t row_bytes() const { return cols * element_bytes(); }
   uint64_t bytes() const { return rows * row_bytes(); }
-  uint64_t element_bytes() const { return dtype == MV_F32 ? 4 : 8; }
+  /// Only what was changed is stored, by its id: sparse and key-value tables.
+  bool is_keyed() const { return kind == MV_SPARSE || kind == MV_KEYVALUE; }
+  /// Whether there is such a row; any number is a key.
+  bool has_row(int64_t row) const { return kind == MV_KEYVALUE || (row >= 0 && static_cast<uint64_t>(row) < rows); }
   bool rejects_nonfinite() const { return (flags & MV_REJECT_NONFINITE) != 0; }
+  Pace pace(bool node_is_sync, size_t workers) const;
   /// All but the name.
-  bool same_shape(const Spec& other) const {
-    return kind == other.kind && dtype == other.dtype && rows == other.rows && cols == other.cols && flags == other.flags;
-  }
-  /// "a 10 x 64 matrix of f32" for messages.
+  bool same_shape(const Spec& other) const;
+  /// "a 10 x 64 matrix of f32" for messages, with what is not as usual.
   std::string describe() const;
 };
 
@@ -47,6 +68,29 @@ inline uint64_t owner_of(uint64_t rows, uint64_t servers, uint64_t row) {
   const uint64_t each = rows / servers, extra = rows % servers;
   const uint64_t long_end = extra * (each + 1);
   return row < long_end ? row / (each + 1) : extra + (row - long_end) / each;
+}
+
+/// A well-mixed function of a key (the finalizer of SplitMix64: Steele et al., OOPSLA 2014): where it is stored.
+constexpr uint64_t mix(uint64_t key) {
+  key += 0x9e3779b97f4a7c15;
+  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9;
+  key = (key ^ (key >> 27)) * 0x94d049bb133111eb;
+  return key ^ (key >> 31);
+}
+
+/// The server that holds this row or key, which the table has.
+inline size_t server_of(const Spec& spec, size_t servers, int64_t row) {
+  const auto number = static_cast<uint64_t>(row);
+  if (spec.kind == MV_KEYVALUE) return static_cast<size_t>((mix(number) & UINT32_MAX) * servers >> 32);
+  return static_cast<size_t>(spec.kind == MV_SPARSE ? number % servers : owner_of(spec.rows, servers, number));
+}
+/// What subtracting makes the server's own number of one of its rows; 0 where ids go as they are.
+inline int64_t first_row(const Spec& spec, size_t servers, size_t server) {
+  return spec.is_keyed() ? 0 : static_cast<int64_t>(part_of(spec.rows, servers, server).first);
+}
+/// Whether a server holds, or may come to hold, anything of the table.
+inline bool has_part(const Spec& spec, size_t servers, size_t server) {
+  return spec.is_keyed() || part_of(spec.rows, servers, server).count > 0;
 }
 
 /// Bytes of a stripe, the unit of locking, of a message's payload and of atomicity.

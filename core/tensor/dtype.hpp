@@ -13,11 +13,15 @@ namespace mv::tensor {
 constexpr size_t dtype_bytes(mv_dtype dtype) {
   switch (dtype) {
     case MV_RAW:
+    case MV_U8:
       return 1;
+    case MV_F16:
+    case MV_BF16:
+      return 2;
     case MV_F32:
+    case MV_I32:
       return 4;
     case MV_F64:
-      return 8;
     case MV_I64:
       return 8;
     default:
@@ -25,8 +29,13 @@ constexpr size_t dtype_bytes(mv_dtype dtype) {
   }
 }
 
-/// Whether a table may have it.
-constexpr bool is_table_dtype(mv_dtype dtype) { return dtype == MV_F32 || dtype == MV_F64; }
+/// Whether a table or a tensor may have it.
+constexpr bool is_table_dtype(mv_dtype dtype) { return dtype != MV_RAW && dtype_bytes(dtype) > 0; }
+
+constexpr bool is_floating(mv_dtype dtype) { return dtype == MV_F32 || dtype == MV_F64 || dtype == MV_F16 || dtype == MV_BF16; }
+
+/// What values of this dtype are computed in, and what servers store them as: halves as floats.
+constexpr mv_dtype storage_dtype(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16 ? MV_F32 : dtype; }
 
 /// The name that texts and messages use: "f32".
 constexpr std::string_view dtype_name(mv_dtype dtype) {
@@ -39,6 +48,14 @@ constexpr std::string_view dtype_name(mv_dtype dtype) {
       return "f64";
     case MV_I64:
       return "i64";
+    case MV_I32:
+      return "i32";
+    case MV_U8:
+      return "u8";
+    case MV_F16:
+      return "f16";
+    case MV_BF16:
+      return "bf16";
     default:
       return "unknown";
   }
@@ -50,6 +67,10 @@ constexpr std::optional<mv_dtype> parse_dtype(std::string_view text) {
   if (text == "f32" || text == "float32" || text == "float") return MV_F32;
   if (text == "f64" || text == "float64" || text == "double") return MV_F64;
   if (text == "i64" || text == "int64") return MV_I64;
+  if (text == "i32" || text == "int32" || text == "int") return MV_I32;
+  if (text == "u8" || text == "uint8" || text == "byte") return MV_U8;
+  if (text == "f16" || text == "float16" || text == "half") return MV_F16;
+  if (text == "bf16" || text == "bfloat16") return MV_BF16;
   return std::nullopt;
 }
 

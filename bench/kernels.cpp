@@ -76,7 +76,7 @@ void add_rows(benchmark::State& state) {
 void gather_rows(benchmark::State& state) {
   Rows rows(state.range(0));
   for (auto _ : state) {
-    mv::math::gather_rows(Rows::kRowBytes, rows.table_bytes(), rows.ids.data(), rows.ids.size(), rows.value_bytes());
+    mv::math::gather_rows(MV_F32, rows.table_bytes(), Rows::kCols, rows.ids.data(), rows.ids.size(), rows.value_bytes());
     benchmark::ClobberMemory();
   }
   count_payload(state);

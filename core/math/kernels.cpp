@@ -7,12 +7,13 @@
 #include <cassert>
 #include <cstring>
 
+#include "math/convert.hpp"
 #include "math/kernels.hpp"
+#include "math/lanes-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace mv::math {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 /// One element, wherever it lies.
 template <typename T>
@@ -20,8 +21,13 @@ HWY_INLINE void add_one(std::byte* dst, const std::byte* src) {
   T sum, addend;
   std::memcpy(&sum, dst, sizeof(T));
   std::memcpy(&addend, src, sizeof(T));
-  sum += addend;
+  sum = static_cast<T>(sum + addend);  // T is unsigned where it is an integer: no overflow but the wrapping kind
   std::memcpy(dst, &sum, sizeof(T));
+}
+
+template <typename T, class D>
+HWY_INLINE void add_vector(D tag, T* dst, const T* src) {
+  hn::StoreU(hn::Add(hn::LoadU(tag, dst), hn::LoadU(tag, src)), tag, dst);
 }
 
 template <typename T>
@@ -48,19 +54,26 @@ HWY_INLINE void add_range(std::byte* dst_bytes, const std::byte* src_bytes, size
     hn::StoreU(c, tag, dst + i + 2 * lanes);
     hn::StoreU(d, tag, dst + i + 3 * lanes);
   }
-  for (; i + lanes <= count; i += lanes) {
-    hn::StoreU(hn::Add(hn::LoadU(tag, dst + i), hn::LoadU(tag, src + i)), tag, dst + i);
-  }
-  for (; i < count; ++i) add_one<T>(dst_bytes + i * sizeof(T), src_bytes + i * sizeof(T));
+  for (; i + lanes <= count; i += lanes) add_vector(tag, dst + i, src + i);
+  over_rest<T, hn::MaxLanes(tag) / 2>(count, i, [&](auto rest, size_t at) HWY_ATTR { add_vector(rest, dst + at, src + at); });
 }
 
-template <typename T>
-HWY_INLINE bool finite_range(const std::byte* bytes, size_t count) {
-  using Bits = hwy::MakeUnsigned<T>;
+/// Halves into floats.
+template <mv_dtype kHalf>
+HWY_INLINE void add_halves(std::byte* dst_bytes, const std::byte* src_bytes, size_t count) {
+  auto* dst = reinterpret_cast<float*>(dst_bytes);
+  const auto* src = reinterpret_cast<const uint16_t*>(src_bytes);
+  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(tag, dst + i), widen<kHalf>(tag, src + i)), tag, dst + i);
+  });
+}
+
+/// `exponent` is all ones in NaN and infinity, and in nothing else.
+template <typename Bits>
+HWY_INLINE bool finite_range(const std::byte* bytes, size_t count, Bits exponent_mask) {
   const hn::ScalableTag<Bits> tag;
   const size_t lanes = hn::Lanes(tag);
-  const Bits kExponent = hwy::ExponentMask<T>();  // all ones in NaN and infinity, and in nothing else
-  const auto exponent = hn::Set(tag, kExponent);
+  const auto exponent = hn::Set(tag, exponent_mask);
   const Bits* values = reinterpret_cast<const Bits*>(bytes);
   size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
@@ -72,35 +85,135 @@ HWY_INLINE bool finite_range(const std::byte* bytes, size_t count) {
   }
   for (; i < count; ++i) {
     Bits value;
-    std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
-    if ((value & kExponent) == kExponent) return false;
+    std::memcpy(&value, bytes + i * sizeof(Bits), sizeof(Bits));
+    if ((value & exponent_mask) == exponent_mask) return false;
   }
   return true;
 }
 
-template <typename T>
-HWY_INLINE void add_each_row(std::byte* table, size_t cols, const int64_t* rows, size_t row_count,
-                             const std::byte* values) {
-  const size_t row_bytes = cols * sizeof(T);
-  if (cols == 1) {  // elements of an array
-    for (size_t i = 0; i < row_count; ++i)
-      add_one<T>(table + static_cast<size_t>(rows[i]) * sizeof(T), values + i * sizeof(T));
+void add_f32(std::byte* dst, const std::byte* src, size_t count) { add_range<float>(dst, src, count); }
+void add_f64(std::byte* dst, const std::byte* src, size_t count) { add_range<double>(dst, src, count); }
+void add_i32(std::byte* dst, const std::byte* src, size_t count) { add_range<uint32_t>(dst, src, count); }
+void add_i64(std::byte* dst, const std::byte* src, size_t count) { add_range<uint64_t>(dst, src, count); }
+void add_u8(std::byte* dst, const std::byte* src, size_t count) { add_range<uint8_t>(dst, src, count); }
+void add_f16(std::byte* dst, const std::byte* src, size_t count) { add_halves<MV_F16>(dst, src, count); }
+void add_bf16(std::byte* dst, const std::byte* src, size_t count) { add_halves<MV_BF16>(dst, src, count); }
+
+bool finite_f32(const std::byte* values, size_t count) { return finite_range<uint32_t>(values, count, 0x7f800000); }
+bool finite_f64(const std::byte* values, size_t count) { return finite_range<uint64_t>(values, count, 0x7ff0000000000000); }
+bool finite_f16(const std::byte* values, size_t count) { return finite_range<uint16_t>(values, count, 0x7c00); }
+bool finite_bf16(const std::byte* values, size_t count) { return finite_range<uint16_t>(values, count, 0x7f80); }
+
+// ---- rows
+
+/// How many rows ahead are fetched, and how much of each: the hardware follows longer ones by itself.
+constexpr size_t kRowsAhead = 12, kMostAhead = 512, kLine = 64;
+
+template <bool kWrite>
+HWY_INLINE void fetch(const std::byte* row, size_t row_bytes) {
+  const size_t bytes = row_bytes < kMostAhead ? row_bytes : kMostAhead;
+  for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, kWrite);
+  __builtin_prefetch(row + bytes - 1, kWrite);  // a row that begins within a line ends in one more
+}
+
+/// work(row of the table, i) for each id.
+template <bool kWrite, typename Byte, typename Work>
+HWY_INLINE void over_rows(Byte* table, size_t row_bytes, const int64_t* rows, size_t row_count, const Work& work) {
+  const auto row_at = [&](size_t i) HWY_ATTR { return table + static_cast<size_t>(rows[i]) * row_bytes; };
+  if (row_bytes <= 8) {  // so short that the processor runs far enough ahead
+    for (size_t i = 0; i < row_count; ++i) work(row_at(i), i);
     return;
   }
+  for (size_t i = 0; i < row_count && i < kRowsAhead; ++i) fetch<kWrite>(row_at(i), row_bytes);
   for (size_t i = 0; i < row_count; ++i) {
-    add_range<T>(table + static_cast<size_t>(rows[i]) * row_bytes, values + i * row_bytes, cols);
+    if (i + kRowsAhead < row_count) fetch<kWrite>(row_at(i + kRowsAhead), row_bytes);
+    work(row_at(i), i);
   }
 }
 
-void add_f32(std::byte* dst, const std::byte* src, size_t count) { add_range<float>(dst, src, count); }
-void add_f64(std::byte* dst, const std::byte* src, size_t count) { add_range<double>(dst, src, count); }
-bool finite_f32(const std::byte* values, size_t count) { return finite_range<float>(values, count); }
-bool finite_f64(const std::byte* values, size_t count) { return finite_range<double>(values, count); }
+template <typename T>
+HWY_INLINE void add_each_row(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+  const size_t row_bytes = cols * sizeof(T);
+  over_rows<true>(table, row_bytes, rows, row_count, [&](std::byte* row, size_t i) HWY_ATTR {
+    if (cols == 1) return add_one<T>(row, values + i * sizeof(T));  // elements of an array
+    add_range<T>(row, values + i * row_bytes, cols);
+  });
+}
+
+template <mv_dtype kHalf>
+HWY_INLINE void add_each_half_row(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+  over_rows<true>(table, cols * sizeof(float), rows, row_count, [&](std::byte* row, size_t i) HWY_ATTR {
+    add_halves<kHalf>(row, values + i * cols * sizeof(uint16_t), cols);
+  });
+}
+
+/// A short copy without a call: vectors, the last of which overlaps the one before.
+HWY_INLINE void copy_row(std::byte* HWY_RESTRICT to_bytes, const std::byte* HWY_RESTRICT from_bytes, size_t bytes) {
+  const hn::ScalableTag<uint8_t> tag;
+  const size_t step = hn::Lanes(tag);
+  auto* to = reinterpret_cast<uint8_t*>(to_bytes);
+  const auto* from = reinterpret_cast<const uint8_t*>(from_bytes);
+  if (bytes < step) {
+    over_rest<uint8_t, hn::MaxLanes(tag) / 2>(
+        bytes, 0, [&](auto rest, size_t at) HWY_ATTR { hn::StoreU(hn::LoadU(rest, from + at), rest, to + at); });
+    return;
+  }
+  for (size_t at = 0; at + step <= bytes; at += step) hn::StoreU(hn::LoadU(tag, from + at), tag, to + at);
+  hn::StoreU(hn::LoadU(tag, from + bytes - step), tag, to + bytes - step);
+}
+
+/// Rows whose size the compiler knows: a copy is then one load and one store.
+template <size_t kBytes>
+HWY_INLINE void gather_fixed(const std::byte* table, const int64_t* rows, size_t row_count, std::byte* out) {
+  over_rows<false>(table, kBytes, rows, row_count,
+                   [&](const std::byte* row, size_t i) HWY_ATTR { std::memcpy(out + i * kBytes, row, kBytes); });
+}
+template <size_t kBytes>
+HWY_INLINE void set_fixed(std::byte* table, const int64_t* rows, size_t row_count, const std::byte* values) {
+  over_rows<true>(table, kBytes, rows, row_count,
+                  [&](std::byte* row, size_t i) HWY_ATTR { std::memcpy(row, values + i * kBytes, kBytes); });
+}
+
+constexpr size_t kLongRow = 2048;  // from here on memcpy does better
+
+void gather_bytes(size_t row_bytes, const std::byte* table, const int64_t* rows, size_t row_count, std::byte* out) {
+  if (row_bytes == 4) return gather_fixed<4>(table, rows, row_count, out);
+  if (row_bytes == 8) return gather_fixed<8>(table, rows, row_count, out);
+  over_rows<false>(table, row_bytes, rows, row_count, [&](const std::byte* row, size_t i) HWY_ATTR {
+    if (row_bytes < kLongRow) return copy_row(out + i * row_bytes, row, row_bytes);
+    std::memcpy(out + i * row_bytes, row, row_bytes);
+  });
+}
+
+void set_bytes(size_t row_bytes, std::byte* table, const int64_t* rows, size_t row_count, const std::byte* values) {
+  if (row_bytes == 4) return set_fixed<4>(table, rows, row_count, values);
+  if (row_bytes == 8) return set_fixed<8>(table, rows, row_count, values);
+  over_rows<true>(table, row_bytes, rows, row_count, [&](std::byte* row, size_t i) HWY_ATTR {
+    if (row_bytes < kLongRow) return copy_row(row, values + i * row_bytes, row_bytes);
+    std::memcpy(row, values + i * row_bytes, row_bytes);
+  });
+}
+
 void add_rows_f32(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
   add_each_row<float>(table, cols, rows, row_count, values);
 }
 void add_rows_f64(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
   add_each_row<double>(table, cols, rows, row_count, values);
+}
+void add_rows_i32(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+  add_each_row<uint32_t>(table, cols, rows, row_count, values);
+}
+void add_rows_i64(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+  add_each_row<uint64_t>(table, cols, rows, row_count, values);
+}
+void add_rows_u8(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+  add_each_row<uint8_t>(table, cols, rows, row_count, values);
+}
+void add_rows_f16(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+  add_each_half_row<MV_F16>(table, cols, rows, row_count, values);
+}
+void add_rows_bf16(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+  add_each_half_row<MV_BF16>(table, cols, rows, row_count, values);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -113,23 +226,36 @@ namespace {
 
 HWY_EXPORT(add_f32);
 HWY_EXPORT(add_f64);
+HWY_EXPORT(add_i32);
+HWY_EXPORT(add_i64);
+HWY_EXPORT(add_u8);
+HWY_EXPORT(add_f16);
+HWY_EXPORT(add_bf16);
 HWY_EXPORT(finite_f32);
 HWY_EXPORT(finite_f64);
+HWY_EXPORT(finite_f16);
+HWY_EXPORT(finite_bf16);
 HWY_EXPORT(add_rows_f32);
 HWY_EXPORT(add_rows_f64);
+HWY_EXPORT(add_rows_i32);
+HWY_EXPORT(add_rows_i64);
+HWY_EXPORT(add_rows_u8);
+HWY_EXPORT(add_rows_f16);
+HWY_EXPORT(add_rows_bf16);
+HWY_EXPORT(gather_bytes);
+HWY_EXPORT(set_bytes);
 
-/// Rows whose size the compiler knows: a copy is then one load and one store.
-template <size_t kBytes>
-void set_fixed_rows(std::byte* table, const int64_t* rows, size_t row_count, const std::byte* values) noexcept {
-  for (size_t i = 0; i < row_count; ++i) {
-    std::memcpy(table + static_cast<size_t>(rows[i]) * kBytes, values + i * kBytes, kBytes);
-  }
-}
+bool is_half(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16; }
 
-template <size_t kBytes>
-void gather_fixed_rows(const std::byte* table, const int64_t* rows, size_t row_count, std::byte* out) noexcept {
-  for (size_t i = 0; i < row_count; ++i) {
-    std::memcpy(out + i * kBytes, table + static_cast<size_t>(rows[i]) * kBytes, kBytes);
+size_t stored_bytes(mv_dtype dtype) {
+  switch (dtype) {
+    case MV_U8:
+      return 1;
+    case MV_F64:
+    case MV_I64:
+      return 8;
+    default:
+      return 4;
   }
 }
 
@@ -153,47 +279,86 @@ bool all_finite(std::span<const double> values) noexcept {
   return all_finite_bytes(MV_F64, std::as_bytes(values).data(), values.size());
 }
 
-void add_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count) noexcept {
-  assert(dtype == MV_F32 || dtype == MV_F64);
-  if (dtype == MV_F32) {
-    HWY_DYNAMIC_DISPATCH(add_f32)(dst, src, count);
-  } else {
-    HWY_DYNAMIC_DISPATCH(add_f64)(dst, src, count);
+void add_bytes(mv_dtype dtype, std::byte* stored, const std::byte* src, size_t count) noexcept {
+  switch (dtype) {
+    case MV_F32:
+      return HWY_DYNAMIC_DISPATCH(add_f32)(stored, src, count);
+    case MV_F64:
+      return HWY_DYNAMIC_DISPATCH(add_f64)(stored, src, count);
+    case MV_I32:
+      return HWY_DYNAMIC_DISPATCH(add_i32)(stored, src, count);
+    case MV_I64:
+      return HWY_DYNAMIC_DISPATCH(add_i64)(stored, src, count);
+    case MV_U8:
+      return HWY_DYNAMIC_DISPATCH(add_u8)(stored, src, count);
+    case MV_F16:
+      return HWY_DYNAMIC_DISPATCH(add_f16)(stored, src, count);
+    case MV_BF16:
+      return HWY_DYNAMIC_DISPATCH(add_bf16)(stored, src, count);
+    default:
+      assert(false);
   }
+}
+
+void store_bytes(mv_dtype dtype, std::byte* stored, const std::byte* src, size_t count) noexcept {
+  if (is_half(dtype)) return widen_bytes(dtype, stored, src, count);
+  std::memcpy(stored, src, count * stored_bytes(dtype));
+}
+
+void load_bytes(mv_dtype dtype, const std::byte* stored, std::byte* out, size_t count) noexcept {
+  if (is_half(dtype)) return narrow_bytes(dtype, out, stored, count);
+  std::memcpy(out, stored, count * stored_bytes(dtype));
 }
 
 bool all_finite_bytes(mv_dtype dtype, const std::byte* values, size_t count) noexcept {
-  assert(dtype == MV_F32 || dtype == MV_F64);
-  return dtype == MV_F32 ? HWY_DYNAMIC_DISPATCH(finite_f32)(values, count)
-                         : HWY_DYNAMIC_DISPATCH(finite_f64)(values, count);
-}
-
-void add_rows(mv_dtype dtype, std::byte* table, size_t cols, const int64_t* rows, size_t row_count,
-              const std::byte* values) noexcept {
-  assert(dtype == MV_F32 || dtype == MV_F64);
-  if (dtype == MV_F32) {
-    HWY_DYNAMIC_DISPATCH(add_rows_f32)(table, cols, rows, row_count, values);
-  } else {
-    HWY_DYNAMIC_DISPATCH(add_rows_f64)(table, cols, rows, row_count, values);
+  switch (dtype) {
+    case MV_F32:
+      return HWY_DYNAMIC_DISPATCH(finite_f32)(values, count);
+    case MV_F64:
+      return HWY_DYNAMIC_DISPATCH(finite_f64)(values, count);
+    case MV_F16:
+      return HWY_DYNAMIC_DISPATCH(finite_f16)(values, count);
+    case MV_BF16:
+      return HWY_DYNAMIC_DISPATCH(finite_bf16)(values, count);
+    default:
+      return true;
   }
 }
 
-void set_rows(size_t row_bytes, std::byte* table, const int64_t* rows, size_t row_count,
+void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
               const std::byte* values) noexcept {
-  if (row_bytes == 4) return set_fixed_rows<4>(table, rows, row_count, values);
-  if (row_bytes == 8) return set_fixed_rows<8>(table, rows, row_count, values);
-  for (size_t i = 0; i < row_count; ++i) {
-    std::memcpy(table + static_cast<size_t>(rows[i]) * row_bytes, values + i * row_bytes, row_bytes);
+  switch (dtype) {
+    case MV_F32:
+      return HWY_DYNAMIC_DISPATCH(add_rows_f32)(stored, cols, rows, row_count, values);
+    case MV_F64:
+      return HWY_DYNAMIC_DISPATCH(add_rows_f64)(stored, cols, rows, row_count, values);
+    case MV_I32:
+      return HWY_DYNAMIC_DISPATCH(add_rows_i32)(stored, cols, rows, row_count, values);
+    case MV_I64:
+      return HWY_DYNAMIC_DISPATCH(add_rows_i64)(stored, cols, rows, row_count, values);
+    case MV_U8:
+      return HWY_DYNAMIC_DISPATCH(add_rows_u8)(stored, cols, rows, row_count, values);
+    case MV_F16:
+      return HWY_DYNAMIC_DISPATCH(add_rows_f16)(stored, cols, rows, row_count, values);
+    case MV_BF16:
+      return HWY_DYNAMIC_DISPATCH(add_rows_bf16)(stored, cols, rows, row_count, values);
+    default:
+      assert(false);
   }
 }
 
-void gather_rows(size_t row_bytes, const std::byte* table, const int64_t* rows, size_t row_count,
+void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
+              const std::byte* values) noexcept {
+  if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(set_bytes)(cols * stored_bytes(dtype), stored, rows, row_count, values);
+  for (size_t i = 0; i < row_count; ++i)
+    widen_bytes(dtype, stored + static_cast<size_t>(rows[i]) * cols * 4, values + i * cols * 2, cols);
+}
+
+void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
                  std::byte* out) noexcept {
-  if (row_bytes == 4) return gather_fixed_rows<4>(table, rows, row_count, out);
-  if (row_bytes == 8) return gather_fixed_rows<8>(table, rows, row_count, out);
-  for (size_t i = 0; i < row_count; ++i) {
-    std::memcpy(out + i * row_bytes, table + static_cast<size_t>(rows[i]) * row_bytes, row_bytes);
-  }
+  if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(gather_bytes)(cols * stored_bytes(dtype), stored, rows, row_count, out);
+  for (size_t i = 0; i < row_count; ++i)
+    narrow_bytes(dtype, out + i * cols * 2, stored + static_cast<size_t>(rows[i]) * cols * 4, cols);
 }
 
 }  // namespace mv::math

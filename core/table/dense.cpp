@@ -1,115 +1,230 @@
-#include "table/shard.hpp"
+#include "table/dense.hpp"
 
-#include <sys/mman.h>
-
-#include <cerrno>
+#include <algorithm>
 #include <cstring>
+#include <new>
 
+#include "base/log.hpp"
+#include "math/convert.hpp"
 #include "math/kernels.hpp"
 
 namespace mv::table {
 
-base::Result<std::shared_ptr<Shard>> Shard::make(const Spec& spec, Range rows) {
-  const uint64_t bytes = rows.count * spec.row_bytes();
-  std::byte* memory = nullptr;
-  if (bytes > 0) {
-    void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED)
-      return base::error(MV_ENOMEM, "table \"{}\": {} bytes for this server's part are not to be had: {}", spec.name, bytes,
-                         std::strerror(errno));
-    madvise(mapped, bytes, MADV_HUGEPAGE);  // first touch is 7 times as fast; a refusal changes nothing else
-    memory = static_cast<std::byte*>(mapped);
+namespace {
+
+/// States that an updater may have at most.
+constexpr size_t kMostStates = 8;
+/// Elements of halves that are widened at a time, for updaters that take floats.
+constexpr size_t kWidened = 1024;
+
+/// Copies with every bit inverted: see Block::backup.
+void copy_inverted(std::byte* to, const std::byte* from, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) {  // updaters with backups want floats or doubles
+    uint32_t word;
+    std::memcpy(&word, from + i, sizeof(word));
+    word = ~word;
+    std::memcpy(to + i, &word, sizeof(word));
   }
-  return std::shared_ptr<Shard>(new Shard(spec, rows, memory));
 }
 
-Shard::Shard(const Spec& spec, Range rows, std::byte* memory)
-    : rows_(rows),
-      cols_(spec.cols),
-      element_bytes_(spec.element_bytes()),
+}  // namespace
+
+base::Result<std::shared_ptr<Shard>> DenseShard::make(const Spec& spec, const Place& place) {
+  const Range rows = part_of(spec.rows, place.servers, place.index);
+  const size_t stored_bytes = tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));
+  std::unique_ptr<Segment> segment;
+  if (place.shared && rows.count > 0) {
+    auto made = Segment::make(spec, rows.count * spec.cols);
+    if (made.ok())
+      segment = std::move(made).value();
+    else
+      base::log_warn("table \"{}\": {}; other processes will ask for its values", spec.name, made.status().text());
+  }
+  auto memory = Memory::make(segment != nullptr ? 0 : rows.count * spec.cols * stored_bytes);
+  if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\": {}", spec.name, memory.status().text());
+  std::shared_ptr<DenseShard> shard(new DenseShard(spec, rows, std::move(memory).value(), std::move(segment)));
+  if (auto status = shard->set_updater(spec.updater); !status.ok()) return status;
+  return std::shared_ptr<Shard>(std::move(shard));
+}
+
+DenseShard::DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment)
+    : Shard(spec, rows),
+      stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec.dtype))),
       stripe_elements_(table::stripe_elements(spec)),
-      dtype_(spec.dtype),
-      memory_(memory),
-      locks_((rows.count * spec.cols + stripe_elements_ - 1) / stripe_elements_) {}
+      memory_(std::move(memory)),
+      segment_(std::move(segment)),
+      values_(segment_ != nullptr ? segment_->values() : memory_.data()),
+      stripes_((elements() + stripe_elements_ - 1) / stripe_elements_) {}
 
-Shard::~Shard() {
-  if (memory_ != nullptr) munmap(memory_, elements() * element_bytes_);
-}
-
-template <typename Work>
-void Shard::for_stripes(uint64_t first, uint64_t count, Work work) const {
-  for (uint64_t done = 0; done < count;) {
-    const uint64_t from = first + done, stripe = from / stripe_elements_;
-    const uint64_t share = std::min(count - done, (stripe + 1) * stripe_elements_ - from);
-    std::lock_guard lock(locks_[stripe]);
-    work(from, share, done);
-    done += share;
-  }
-}
+// ------------------------------------------------------------ stripes
 
 template <typename Work>
-void Shard::for_row_runs(std::span<const int64_t> rows, Work work) const {
-  const uint64_t stripe_rows = stripe_elements_ / cols_;
+void DenseShard::for_row_runs(std::span<const int64_t> rows, Work work) {
+  const uint64_t stripe_rows = stripe_elements_ / spec_.cols;
   for (size_t begin = 0; begin < rows.size();) {
-    const uint64_t stripe = static_cast<uint64_t>(rows[begin]) / stripe_rows;
+    const uint64_t index = static_cast<uint64_t>(rows[begin]) / stripe_rows;
     size_t end = begin + 1;
-    while (end < rows.size() && static_cast<uint64_t>(rows[end]) / stripe_rows == stripe) ++end;
-    std::lock_guard lock(locks_[stripe]);
-    work(begin, end - begin);
+    while (end < rows.size() && static_cast<uint64_t>(rows[end]) / stripe_rows == index) ++end;
+    Stripe& stripe = stripes_[index];
+    std::lock_guard lock(stripe.mutex);
+    work(stripe, begin, end - begin);
     begin = end;
   }
 }
 
-void Shard::add(uint64_t first, uint64_t count, const std::byte* values) {
-  for_stripes(first, count, [&](uint64_t from, uint64_t share, uint64_t offset) {
-    math::add_bytes(dtype_, at(from), values + offset * element_bytes_, share);
+// ------------------------------------------------------------ changes
+
+void DenseShard::apply(const Model& model, Worker worker, uint64_t first, uint64_t count, const std::byte* values) const {
+  if (model.adds) return math::add_bytes(spec_.dtype, at(values_, first), values, count);
+  std::byte* const backups = backup(model, worker, false);
+  std::array<std::byte*, kMostStates> states{};
+  const auto block_of = [&](uint64_t from, uint64_t share, const std::byte* added) {
+    for (size_t i = 0; i < model.beside->states.size(); ++i) states[i] = at(model.beside->states[i].data(), from);
+    model.updater->apply({.count = share,
+                          .values = at(values_, from),
+                          .added = added,
+                          .states = states.data(),
+                          .backup = backups != nullptr ? at(backups, from) : nullptr});
+  };
+  if (tensor::storage_dtype(spec_.dtype) == spec_.dtype) return block_of(first, count, values);
+  alignas(64) std::array<std::byte, kWidened * sizeof(float)> widened;
+  for (uint64_t done = 0; done < count; done += kWidened) {
+    const uint64_t share = std::min<uint64_t>(kWidened, count - done);
+    math::widen_bytes(spec_.dtype, widened.data(), values + done * spec_.element_bytes(), share);
+    block_of(first + done, share, widened.data());
+  }
+}
+
+void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) {
+  for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
+    before_change(stripe);
+    const StripeWrite open(segment_.get(), index_of(stripe));
+    const std::byte* source = values + done * spec_.element_bytes();
+    if (write == Write::Set) return math::store_bytes(spec_.dtype, at(values_, from), source, share);
+    apply(*stripe.model, worker, from, share, source);
   });
 }
 
-void Shard::set(uint64_t first, uint64_t count, const std::byte* values) {
-  for_stripes(first, count, [&](uint64_t from, uint64_t share, uint64_t offset) {
-    std::memcpy(at(from), values + offset * element_bytes_, share * element_bytes_);
-  });
-}
-
-void Shard::read(uint64_t first, uint64_t count, std::byte* out) const {
-  for_stripes(first, count, [&](uint64_t from, uint64_t share, uint64_t offset) {
-    std::memcpy(out + offset * element_bytes_, at(from), share * element_bytes_);
-  });
-}
-
-void Shard::add_rows(std::span<const int64_t> rows, const std::byte* values) {
-  const uint64_t row_bytes = cols_ * element_bytes_;
-  if (cols_ > stripe_elements_) {
-    for (size_t i = 0; i < rows.size(); ++i) add(static_cast<uint64_t>(rows[i]) * cols_, cols_, values + i * row_bytes);
+void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) {
+  const uint64_t cols = spec_.cols, row_bytes = spec_.row_bytes();
+  if (cols > stripe_elements_) {
+    for (size_t i = 0; i < rows.size(); ++i)
+      change(write, worker, static_cast<uint64_t>(rows[i]) * cols, cols, values + i * row_bytes);
     return;
   }
-  for_row_runs(rows, [&](size_t begin, size_t count) {
-    math::add_rows(dtype_, memory_, cols_, rows.data() + begin, count, values + begin * row_bytes);
+  for_row_runs(rows, [&](Stripe& stripe, size_t begin, size_t count) {
+    before_change(stripe);
+    const StripeWrite open(segment_.get(), index_of(stripe));
+    const std::byte* source = values + begin * row_bytes;
+    if (write == Write::Set) return math::set_rows(spec_.dtype, values_, cols, &rows[begin], count, source);
+    if (stripe.model->adds) return math::add_rows(spec_.dtype, values_, cols, &rows[begin], count, source);
+    for (size_t i = 0; i < count; ++i)
+      apply(*stripe.model, worker, static_cast<uint64_t>(rows[begin + i]) * cols, cols, source + i * row_bytes);
   });
 }
 
-void Shard::set_rows(std::span<const int64_t> rows, const std::byte* values) {
-  const uint64_t row_bytes = cols_ * element_bytes_;
-  if (cols_ > stripe_elements_) {
-    for (size_t i = 0; i < rows.size(); ++i) set(static_cast<uint64_t>(rows[i]) * cols_, cols_, values + i * row_bytes);
-    return;
-  }
-  for_row_runs(rows, [&](size_t begin, size_t count) {
-    for (size_t i = begin; i < begin + count; ++i)
-      std::memcpy(memory_ + static_cast<uint64_t>(rows[i]) * row_bytes, values + i * row_bytes, row_bytes);
+// ------------------------------------------------------------ reading
+
+std::byte* DenseShard::backup(const Model& model, Worker worker, bool wanted) const {
+  if (worker == kNoWorker || !model.updater->keeps_backups()) return nullptr;
+  std::lock_guard lock(model.beside->mutex);
+  const auto found = model.beside->backups.find(worker);
+  if (found != model.beside->backups.end()) return found->second.data();
+  if (!wanted) return nullptr;
+  auto memory = Memory::make(elements() * stored_bytes_);
+  if (!memory.ok()) throw std::bad_alloc();
+  return model.beside->backups.emplace(worker, std::move(memory).value()).first->second.data();
+}
+
+void DenseShard::back_up(const Model& model, Worker worker, uint64_t first, uint64_t count) const {
+  std::byte* const backups = backup(model, worker, true);
+  if (backups != nullptr) copy_inverted(at(backups, first), at(values_, first), count * stored_bytes_);
+}
+
+void DenseShard::read(Worker worker, uint64_t first, uint64_t count, std::byte* out) {
+  for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
+    math::load_bytes(spec_.dtype, at(values_, from), out + done * spec_.element_bytes(), share);
+    back_up(*stripe.model, worker, from, share);
   });
 }
 
-void Shard::read_rows(std::span<const int64_t> rows, std::byte* out) const {
-  const uint64_t row_bytes = cols_ * element_bytes_;
-  if (cols_ > stripe_elements_) {
-    for (size_t i = 0; i < rows.size(); ++i) read(static_cast<uint64_t>(rows[i]) * cols_, cols_, out + i * row_bytes);
+void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) {
+  const uint64_t cols = spec_.cols, row_bytes = spec_.row_bytes();
+  if (cols > stripe_elements_) {
+    for (size_t i = 0; i < rows.size(); ++i) read(worker, static_cast<uint64_t>(rows[i]) * cols, cols, out + i * row_bytes);
     return;
   }
-  for_row_runs(rows, [&](size_t begin, size_t count) {
-    math::gather_rows(row_bytes, memory_, rows.data() + begin, count, out + begin * row_bytes);
+  for_row_runs(rows, [&](Stripe& stripe, size_t begin, size_t count) {
+    math::gather_rows(spec_.dtype, values_, cols, &rows[begin], count, out + begin * row_bytes);
+    if (!stripe.model->updater->keeps_backups()) return;
+    for (size_t i = 0; i < count; ++i) back_up(*stripe.model, worker, static_cast<uint64_t>(rows[begin + i]) * cols, cols);
   });
+}
+
+base::Result<Scanned> DenseShard::scan(int64_t, size_t, bool) {
+  return base::error(MV_EINVAL, "table \"{}\" is {}: all of its rows are stored, scanning is for sparse and key-value tables", spec_.name,
+                     spec_.describe());
+}
+
+// ------------------------------------------------------------ the updater
+
+base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& updater) const {
+  if (auto status = check_updater(updater, spec_.dtype); !status.ok())
+    return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  auto model = std::make_shared<Model>();
+  model->spec = updater;
+  model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
+  model->adds = updater.name == "add";
+  const size_t states = model->updater->states();
+  if (model_ != nullptr && model_->spec.name == updater.name && model_->beside->states.size() == states) {
+    model->beside = model_->beside;
+    return ModelRef(std::move(model));
+  }
+  model->beside = std::make_shared<Beside>();
+  while (model->beside->states.size() < states) {
+    auto memory = Memory::make(elements() * stored_bytes_);
+    if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\", updater {}: {}", spec_.name, updater.name, memory.status().text());
+    model->beside->states.push_back(std::move(memory).value());
+  }
+  return ModelRef(std::move(model));
+}
+
+base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
+  std::lock_guard lock(mutex_);
+  auto made = make_model(updater);
+  if (!made.ok()) return made.status();
+  model_ = std::move(made).value();
+  for (Stripe& stripe : stripes_) {
+    std::lock_guard stripe_lock(stripe.mutex);
+    stripe.model = model_;  // nothing changes for a snapshot, which keeps the states that it knows
+  }
+  return {};
+}
+
+UpdaterSpec DenseShard::updater() const {
+  std::lock_guard lock(mutex_);
+  return model_->spec;
+}
+
+Usage DenseShard::usage() const {
+  std::lock_guard lock(mutex_);
+  const uint64_t each = elements() * stored_bytes_;
+  std::lock_guard beside_lock(model_->beside->mutex);
+  const uint64_t beside = model_->beside->states.size() + model_->beside->backups.size();
+  return {.stored = rows_.count, .memory_bytes = each * (1 + beside), .state_bytes = each * beside};
+}
+
+// ------------------------------------------------------------ what other processes see
+
+std::shared_ptr<base::SharedMemory> DenseShard::shared() const { return segment_ != nullptr ? segment_->memory() : nullptr; }
+
+void DenseShard::publish_clock(uint64_t clock) {
+  if (segment_ != nullptr) segment_->head().clock.store(clock, std::memory_order_release);
+}
+
+void DenseShard::destroy() {
+  Shard::destroy();
+  if (segment_ != nullptr) segment_->head().destroyed.store(1, std::memory_order_release);
 }
 
 }  // namespace mv::table

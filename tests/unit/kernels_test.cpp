@@ -172,9 +172,9 @@ void rows_equal_the_plain_loop(size_t cols) {
   mv::math::add_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, source.bytes());
   assert_true(memory.holds(added));
   memory.fill(table);
-  mv::math::set_rows(cols * sizeof(T), memory.bytes(), ids.data(), kIds, source.bytes());
+  mv::math::set_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, source.bytes());
   assert_true(memory.holds(assigned));
-  mv::math::gather_rows(cols * sizeof(T), memory.bytes(), ids.data(), kIds, out.bytes());
+  mv::math::gather_rows(kDtype<T>, memory.bytes(), cols, ids.data(), kIds, out.bytes());
   for (size_t i = 0; i < kIds; ++i) {
     assert_memory_equal(out.bytes() + i * cols * sizeof(T), assigned.data() + size_t(ids[i]) * cols, cols * sizeof(T));
   }

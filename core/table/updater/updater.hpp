@@ -14,13 +14,15 @@
 namespace mv::table {
 
 /// Some neighbouring elements, all of one row or of one stripe, and what lies beside them. All arrays have `count` elements of the
-/// storage dtype and are the updater's alone during the call.
+/// storage dtype, perhaps unaligned, and are the updater's alone during the call.
 struct Block {
   size_t count = 0;
   std::byte* values = nullptr;
   const std::byte* added = nullptr;
   std::byte* const* states = nullptr;  ///< Updater::states() arrays, zero at first
-  const std::byte* backup = nullptr;   ///< Updater::keeps_backups(): the values that this worker last got, or null if it got none
+  /// Updater::keeps_backups(): the values that this worker last got, or null if it got none. Every bit is inverted, so that the zeros of
+  /// fresh memory are a NaN, which stands for a value that it never got.
+  const std::byte* backup = nullptr;
 };
 
 /// Stateless but for its parameters; the states lie beside the values. Any thread.

@@ -1,0 +1,131 @@
+// Vectors of one instruction set: included again for each of them, inside the files that foreach_target.h compiles.
+#if defined(MV_MATH_LANES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef MV_MATH_LANES_INL_HPP
+#undef MV_MATH_LANES_INL_HPP
+#else
+#define MV_MATH_LANES_INL_HPP
+#endif
+
+#include <hwy/highway.h>
+#include <polyverso/polyverso.h>
+
+#include <cstddef>
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace mv::math {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <typename T, size_t kLanes, typename Work>
+HWY_INLINE void over_rest(size_t count, size_t i, const Work& work) {
+  if constexpr (kLanes > 0) {
+    const hn::CappedTag<T, kLanes> tag;
+    for (; i + hn::Lanes(tag) <= count; i += hn::Lanes(tag)) work(tag, i);
+    over_rest<T, kLanes / 2>(count, i, work);
+  }
+}
+
+/// work(tag, first) for all of 0 .. count - 1: by whole vectors, then the rest by ever shorter ones, so that nothing outside is
+/// touched and every element goes through the same arithmetic. Rows are often shorter than a few vectors.
+template <typename T, typename Work>
+HWY_INLINE void over_lanes(size_t count, const Work& work) {
+  const hn::ScalableTag<T> tag;
+  size_t i = 0;
+  for (; i + hn::Lanes(tag) <= count; i += hn::Lanes(tag)) work(tag, i);
+  over_rest<T, hn::MaxLanes(tag) / 2>(count, i, work);
+}
+
+// Halves, by arithmetic that all instruction sets have, so that they agree on every bit, those of a NaN's payload too. Where a float's
+// adder helps (it rounds a subnormal, or normalizes one), its operands and its result are normal: flush-to-zero modes change nothing.
+
+/// binary16 -> binary32: exact. A signalling NaN becomes a quiet one.
+template <class D>
+HWY_INLINE hn::Vec<D> widen_f16(D tag, hn::Vec<hn::Rebind<uint16_t, D>> half) {
+  const hn::RebindToUnsigned<D> bits;
+  const auto wide = hn::PromoteTo(bits, half);
+  const auto sign = hn::ShiftLeft<16>(hn::And(wide, hn::Set(bits, 0x8000)));
+  const auto shifted = hn::ShiftLeft<13>(hn::And(wide, hn::Set(bits, 0x7fff)));
+  const auto exponent = hn::And(shifted, hn::Set(bits, 0x0f800000));
+  const auto mantissa = hn::And(shifted, hn::Set(bits, 0x007fe000));
+  const auto rebiased = hn::Add(shifted, hn::Set(bits, (127 - 15) << 23));
+  // Subnormal: the number as if its exponent were the least one, less the leading one that this adds.
+  const auto least = hn::Set(bits, (127 - 14) << 23);
+  const auto subnormal = hn::BitCast(bits, hn::Sub(hn::BitCast(tag, hn::Or(least, mantissa)), hn::BitCast(tag, least)));
+  const auto quiet = hn::IfThenZeroElse(hn::Eq(mantissa, hn::Zero(bits)), hn::Set(bits, 0x00400000));
+  const auto special = hn::Or(hn::Or(hn::Set(bits, 0x7f800000), mantissa), quiet);
+  auto out = hn::IfThenElse(hn::Eq(exponent, hn::Zero(bits)), subnormal, rebiased);
+  out = hn::IfThenElse(hn::Eq(exponent, hn::Set(bits, 0x0f800000)), special, out);
+  return hn::BitCast(tag, hn::Or(out, sign));
+}
+
+/// binary32 -> binary16, to nearest, ties to even.
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> narrow_f16(D tag, hn::Vec<D> value) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::RebindToSigned<D> numbers;
+  const auto all = hn::BitCast(bits, value);
+  const auto size = hn::And(all, hn::Set(bits, 0x7fffffff));
+  const auto sign = hn::ShiftRight<16>(hn::Xor(all, size));
+  // Rounds up by carrying into the exponent, as far as infinity.
+  const auto odd = hn::And(hn::ShiftRight<13>(size), hn::Set(bits, 1));
+  const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(size, hn::Set(bits, 0xc8000fff)), odd));
+  // Below 2^-14: adding 1/2 moves the last bit of the half to the last bit of the float, and rounds on the way.
+  const auto half = hn::Set(bits, 0x3f000000);
+  const auto subnormal =
+      hn::Sub(hn::BitCast(bits, hn::Add(hn::BitCast(tag, size), hn::BitCast(tag, half))), half);
+  const auto payload = hn::Or(hn::And(hn::ShiftRight<13>(size), hn::Set(bits, 0x3ff)), hn::Set(bits, 0x7e00));
+  const auto signed_size = hn::BitCast(numbers, size);  // never negative: signed comparisons are what all targets have
+  const auto is = [&](uint32_t limit) HWY_ATTR {
+    return hn::RebindMask(bits, hn::Lt(signed_size, hn::Set(numbers, static_cast<int32_t>(limit))));
+  };
+  auto out = hn::IfThenElse(is(0x38800000), subnormal, normal);
+  out = hn::IfThenElse(is(0x47800000), out, hn::Set(bits, 0x7c00));
+  out = hn::IfThenElse(is(0x7f800001), out, payload);
+  return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(numbers, hn::Or(out, sign)));
+}
+
+/// bfloat16 -> binary32: exact. A signalling NaN becomes a quiet one.
+template <class D>
+HWY_INLINE hn::Vec<D> widen_bf16(D tag, hn::Vec<hn::Rebind<uint16_t, D>> half) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::RebindToSigned<D> numbers;
+  const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(bits, half));
+  const auto size = hn::BitCast(numbers, hn::And(wide, hn::Set(bits, 0x7fffffff)));
+  const auto is_nan = hn::RebindMask(bits, hn::Gt(size, hn::Set(numbers, 0x7f800000)));
+  return hn::BitCast(tag, hn::IfThenElse(is_nan, hn::Or(wide, hn::Set(bits, 0x00400000)), wide));
+}
+
+/// binary32 -> bfloat16, to nearest, ties to even.
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> narrow_bf16(D, hn::Vec<D> value) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::RebindToSigned<D> numbers;
+  const auto all = hn::BitCast(bits, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(all), hn::Set(bits, 1));
+  const auto rounded = hn::Add(hn::Add(all, hn::Set(bits, 0x7fff)), odd);
+  const auto size = hn::BitCast(numbers, hn::And(all, hn::Set(bits, 0x7fffffff)));
+  const auto is_nan = hn::RebindMask(bits, hn::Gt(size, hn::Set(numbers, 0x7f800000)));
+  const auto out = hn::IfThenElse(is_nan, hn::Or(all, hn::Set(bits, 0x00400000)), rounded);
+  return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(numbers, hn::ShiftRight<16>(out)));
+}
+
+template <mv_dtype kHalf, class D>
+HWY_INLINE hn::Vec<D> widen(D tag, const uint16_t* from) {
+  const auto half = hn::LoadU(hn::Rebind<uint16_t, D>(), from);
+  if constexpr (kHalf == MV_F16) return widen_f16(tag, half);
+  if constexpr (kHalf == MV_BF16) return widen_bf16(tag, half);
+}
+
+template <mv_dtype kHalf, class D>
+HWY_INLINE void narrow(D tag, hn::Vec<D> value, uint16_t* to) {
+  const hn::Rebind<uint16_t, D> half;
+  if constexpr (kHalf == MV_F16) hn::StoreU(narrow_f16(tag, value), half, to);
+  if constexpr (kHalf == MV_BF16) hn::StoreU(narrow_bf16(tag, value), half, to);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mv::math
+HWY_AFTER_NAMESPACE();
+
+#endif

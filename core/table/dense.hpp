@@ -1,0 +1,111 @@
+#pragma once
+// A server's part of an array or a matrix: contiguous rows, whether they were ever changed or not.
+//
+// Memory per element: the storage dtype's bytes, as many again for each state of the updater, and for each worker that gets from a
+// table whose updater keeps backups. Pages that nobody wrote take none.
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "table/memory.hpp"
+#include "table/segment.hpp"
+#include "table/shard.hpp"
+#include "table/updater/updater.hpp"
+
+namespace mv::table {
+
+class DenseSnapshot;
+
+class DenseShard final : public Shard, public std::enable_shared_from_this<DenseShard> {
+ public:
+  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place);
+
+  void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) override;
+  void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
+  void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) override;
+  void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) override;
+  base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
+
+  base::Status set_updater(const UpdaterSpec& updater) override;
+  UpdaterSpec updater() const override;
+  Usage usage() const override;
+
+  std::shared_ptr<base::SharedMemory> shared() const override;
+  void publish_clock(uint64_t clock) override;
+  void destroy() override;
+
+  base::Result<std::unique_ptr<Snapshot>> snapshot() override;
+  base::Status restore(const Restored& rows) override;
+
+ private:
+  friend class DenseSnapshot;
+
+  /// What lies beside the values, as large as they are, each element at the same place.
+  struct Beside {
+    std::vector<Memory> states;
+    std::mutex mutex;
+    std::map<Worker, Memory> backups;
+  };
+  /// An updater at work.
+  struct Model {
+    UpdaterSpec spec;
+    std::unique_ptr<Updater> updater;
+    bool adds;  ///< "add", for which there are shorter ways
+    std::shared_ptr<Beside> beside;
+  };
+  using ModelRef = std::shared_ptr<const Model>;
+  /// The unit of locking. Its model is the shard's, but for the moment in which another one makes its way through the stripes.
+  struct Stripe {
+    std::mutex mutex;
+    ModelRef model;
+    DenseSnapshot* unread = nullptr;  ///< a snapshot that wants its contents as they are
+  };
+
+  DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment);
+  base::Result<ModelRef> make_model(const UpdaterSpec& updater) const;
+
+  std::byte* at(std::byte* array, uint64_t element) const { return array + element * stored_bytes_; }
+  /// The worker's backups, made if `wanted`; null where there are none.
+  std::byte* backup(const Model& model, Worker worker, bool wanted) const;
+
+  /// work(stripe, first element, how many of them, how many elements of the call came before), under its lock.
+  template <typename Work>
+  void for_stripes(uint64_t first, uint64_t count, Work work);
+  /// work(stripe, begin, count) for runs of rows[begin ...] that lie in one stripe, under its lock, which is taken once for each.
+  template <typename Work>
+  void for_row_runs(std::span<const int64_t> rows, Work work);
+  /// To be called under the stripe's lock before anything in it changes.
+  void before_change(Stripe& stripe);
+  size_t index_of(const Stripe& stripe) const { return static_cast<size_t>(&stripe - stripes_.data()); }
+
+  void apply(const Model& model, Worker worker, uint64_t first, uint64_t count, const std::byte* values) const;
+  void back_up(const Model& model, Worker worker, uint64_t first, uint64_t count) const;
+
+  const size_t stored_bytes_;  ///< of an element
+  const uint64_t stripe_elements_;
+  const Memory memory_;  ///< of values that nobody else maps
+  const std::unique_ptr<Segment> segment_;
+  std::byte* const values_;
+  std::vector<Stripe> stripes_;
+
+  mutable std::mutex mutex_;  ///< before any stripe's
+  ModelRef model_;
+  bool snapshot_taken_ = false;
+};
+
+template <typename Work>
+void DenseShard::for_stripes(uint64_t first, uint64_t count, Work work) {
+  for (uint64_t done = 0; done < count;) {
+    const uint64_t from = first + done, index = from / stripe_elements_;
+    const uint64_t share = std::min(count - done, (index + 1) * stripe_elements_ - from);
+    Stripe& stripe = stripes_[index];
+    std::lock_guard lock(stripe.mutex);
+    work(stripe, from, share, done);
+    done += share;
+  }
+}
+
+}  // namespace mv::table

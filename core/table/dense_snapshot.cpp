@@ -1,0 +1,111 @@
+#include "table/dense_snapshot.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mv::table {
+
+void DenseShard::before_change(Stripe& stripe) {
+  if (stripe.unread == nullptr) return;
+  stripe.unread->set_aside(index_of(stripe));
+  stripe.unread = nullptr;
+}
+
+base::Result<std::unique_ptr<Snapshot>> DenseShard::snapshot() {
+  std::lock_guard lock(mutex_);
+  if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is being saved already", spec_.name);
+  snapshot_taken_ = true;
+  return std::unique_ptr<Snapshot>(std::make_unique<DenseSnapshot>(shared_from_this(), model_));
+}
+
+DenseSnapshot::DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model)
+    : shard_(std::move(shard)), model_(std::move(model)), aside_(shard_->stripes_.size()) {
+  arrays_.push_back(shard_->values_);
+  for (const Memory& state : model_->beside->states) arrays_.push_back(state.data());
+  out_.resize(arrays_.size());
+  for (DenseShard::Stripe& stripe : shard_->stripes_) {
+    std::lock_guard lock(stripe.mutex);
+    stripe.unread = this;
+  }
+}
+
+DenseSnapshot::~DenseSnapshot() {
+  for (DenseShard::Stripe& stripe : shard_->stripes_) {
+    std::lock_guard lock(stripe.mutex);
+    stripe.unread = nullptr;
+  }
+  std::lock_guard lock(shard_->mutex_);
+  shard_->snapshot_taken_ = false;
+}
+
+uint64_t DenseSnapshot::stripe_elements(size_t stripe) const {
+  return std::min(shard_->stripe_elements_, shard_->elements() - stripe * shard_->stripe_elements_);
+}
+
+void DenseSnapshot::set_aside(size_t stripe) {
+  const size_t bytes = stripe_elements(stripe) * shard_->stored_bytes_;
+  std::vector<Buffer> copies;
+  for (const std::byte* array : arrays_) {
+    const Buffer& buffer = copies.emplace_back(new std::byte[bytes]);
+    std::memcpy(buffer.get(), array + stripe * shard_->stripe_elements_ * shard_->stored_bytes_, bytes);
+  }
+  aside_[stripe] = std::move(copies);
+}
+
+/// Elements first .. end - 1 of a stripe to element `to` of out_.
+void DenseSnapshot::copy(size_t index, uint64_t first, uint64_t end, uint64_t to) {
+  const size_t each = shard_->stored_bytes_;
+  const bool is_last = end == stripe_elements(index);
+  DenseShard::Stripe& stripe = shard_->stripes_[index];
+  std::unique_lock lock(stripe.mutex);
+  const bool unread = stripe.unread == this;
+  if (!unread) lock.unlock();  // set aside, and ours alone
+  for (size_t i = 0; i < arrays_.size(); ++i) {
+    const std::byte* from = unread ? arrays_[i] + index * shard_->stripe_elements_ * each : aside_[index][i].get();
+    std::memcpy(out_[i].data() + to * each, from + first * each, (end - first) * each);
+  }
+  if (!is_last) return;
+  if (unread) stripe.unread = nullptr;
+  aside_[index].clear();
+}
+
+Rows DenseSnapshot::next() {
+  const uint64_t cols = shard_->spec().cols, per_stripe = shard_->stripe_elements_;
+  // Whole rows: a stripe's, or one that lies in several stripes.
+  const uint64_t count = std::min(std::max<uint64_t>(1, per_stripe / cols), shard_->rows().count - row_);
+  const uint64_t first = row_ * cols, end = (row_ + count) * cols;
+  for (auto& array : out_) array.resize(count * cols * shard_->stored_bytes_);
+  for (uint64_t from = first; from < end;) {
+    const uint64_t stripe = from / per_stripe, until = std::min(end, (stripe + 1) * per_stripe);
+    copy(stripe, from - stripe * per_stripe, until - stripe * per_stripe, from - first);
+    from = until;
+  }
+  Rows rows{.first = shard_->rows().first + row_, .count = count, .ids = {}, .values = out_[0], .states = {}};
+  for (size_t i = 1; i < out_.size(); ++i) rows.states.emplace_back(out_[i]);
+  row_ += count;
+  return rows;
+}
+
+// ------------------------------------------------------------ restoring
+
+base::Status DenseShard::restore(const Restored& rows) {
+  const uint64_t begin = std::max(rows.first, rows_.first), end = std::min(rows.first + rows.count, rows_.end());
+  if (begin >= end) return {};
+  const uint64_t cols = spec_.cols;
+  const size_t bytes = rows.count * cols * stored_bytes_;
+  const bool fits = rows.values.size() == bytes && std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
+  if (!fits) return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(), rows.count);
+  const uint64_t skipped = (begin - rows.first) * cols;
+  for_stripes((begin - rows_.first) * cols, (end - begin) * cols, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
+    before_change(stripe);
+    const StripeWrite open(segment_.get(), index_of(stripe));
+    const size_t source = (skipped + done) * stored_bytes_, length = share * stored_bytes_;
+    std::memcpy(at(values_, from), rows.values.data() + source, length);
+    const auto& states = stripe.model->beside->states;
+    if (states.size() != rows.states.size()) return;
+    for (size_t i = 0; i < states.size(); ++i) std::memcpy(at(states[i].data(), from), rows.states[i].data() + source, length);
+  });
+  return {};
+}
+
+}  // namespace mv::table

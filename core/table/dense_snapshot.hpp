@@ -1,0 +1,38 @@
+#pragma once
+// A dense shard as it was: stripes that change before they are read are copied first.
+
+#include <memory>
+#include <vector>
+
+#include "table/dense.hpp"
+#include "table/snapshot.hpp"
+
+namespace mv::table {
+
+class DenseSnapshot final : public Snapshot {
+ public:
+  /// Every stripe learns of it, one after the other.
+  DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model);
+  ~DenseSnapshot() override;
+
+  uint64_t rows() const override { return shard_->rows().count; }
+  size_t states() const override { return arrays_.size() - 1; }
+  Rows next() override;
+
+  /// Keeps a stripe's contents; under its lock.
+  void set_aside(size_t stripe);
+
+ private:
+  using Buffer = std::unique_ptr<std::byte[]>;
+  uint64_t stripe_elements(size_t stripe) const;
+  void copy(size_t stripe, uint64_t first, uint64_t end, uint64_t to);
+
+  const std::shared_ptr<DenseShard> shard_;
+  const DenseShard::ModelRef model_;      ///< keeps the states
+  std::vector<const std::byte*> arrays_;  ///< values, then states
+  std::vector<std::vector<Buffer>> aside_;  ///< by stripe, then array; empty unless set aside
+  std::vector<std::vector<std::byte>> out_;  ///< by array: what next() gives
+  uint64_t row_ = 0;
+};
+
+}  // namespace mv::table

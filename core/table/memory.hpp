@@ -1,0 +1,33 @@
+#pragma once
+// Memory of one process for large arrays.
+
+#include <cstddef>
+#include <utility>
+
+#include "base/result.hpp"
+
+namespace mv::table {
+
+/// Zeros, in huge pages where the kernel has them. Pages are touched when first used: what nobody writes takes no memory.
+class Memory {
+ public:
+  /// MV_ENOMEM; nothing for no bytes.
+  static base::Result<Memory> make(size_t bytes);
+  Memory() = default;
+  Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Memory();
+
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace mv::table

@@ -1,0 +1,55 @@
+// AdaGrad (Duchi et al., JMLR 2011): g' = g + decay w;  s += g'^2;  w -= rate g' / (sqrt(s) + epsilon).
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "table/updater/adagrad.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include "table/updater/formula-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mv::table {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE void adagrad(const double* parameters, const Block& block) {
+  const T rate = static_cast<T>(parameters[0]), epsilon = static_cast<T>(parameters[1]), decay = static_cast<T>(parameters[2]);
+  const Arrays<T> a(block);
+  T* const s = a.state(0);
+  each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
+    const auto w = hn::LoadU(tag, a.w + i);
+    const auto g = decayed(tag, hn::LoadU(tag, a.g + i), w, decay);
+    const auto sum = hn::Add(hn::LoadU(tag, s + i), hn::Mul(g, g));
+    const auto step = hn::Div(hn::Mul(hn::Set(tag, rate), g), hn::Add(hn::Sqrt(sum), hn::Set(tag, epsilon)));
+    hn::StoreU(sum, tag, s + i);
+    hn::StoreU(hn::Sub(w, step), tag, a.w + i);
+  });
+}
+void adagrad_f32(const double* parameters, const Block& block) { adagrad<float>(parameters, block); }
+void adagrad_f64(const double* parameters, const Block& block) { adagrad<double>(parameters, block); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mv::table
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mv::table {
+namespace {
+
+HWY_EXPORT(adagrad_f32);
+HWY_EXPORT(adagrad_f64);
+
+void apply(std::span<const double> parameters, mv_dtype storage, const Block& block) {
+  if (storage == MV_F32) return HWY_DYNAMIC_DISPATCH(adagrad_f32)(parameters.data(), block);
+  HWY_DYNAMIC_DISPATCH(adagrad_f64)(parameters.data(), block);
+}
+
+constexpr Parameter kParameters[] = {
+    {"rate", 0.01, 0, kAnySize, "the learning rate"},
+    {"epsilon", 1e-10, kAboveZero, kAnySize, "keeps the first steps finite"},
+    {"decay", 0, 0, kAnySize, "weight decay: how much of w is added to the gradient"},
+};
+
+}  // namespace
+
+constinit const Kind kAdagrad = {"adagrad", kParameters, true, false, always<1>, apply};
+
+}  // namespace mv::table
+#endif  // HWY_ONCE

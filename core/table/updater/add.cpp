@@ -1,0 +1,25 @@
+// w += g, and w = g: of all dtypes.
+
+#include <cstring>
+
+#include "math/kernels.hpp"
+#include "table/updater/kind.hpp"
+
+namespace mv::table {
+
+namespace {
+
+void add(std::span<const double>, mv_dtype storage, const Block& block) {
+  math::add_bytes(storage, block.values, block.added, block.count);
+}
+
+void assign(std::span<const double>, mv_dtype storage, const Block& block) {
+  std::memcpy(block.values, block.added, block.count * tensor::dtype_bytes(storage));
+}
+
+}  // namespace
+
+constinit const Kind kAdd = {"add", {}, false, false, always<0>, add};
+constinit const Kind kAssign = {"assign", {}, false, false, always<0>, assign};
+
+}  // namespace mv::table

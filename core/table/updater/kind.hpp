@@ -1,0 +1,43 @@
+#pragma once
+// How an updater's file describes it: its name, its parameters, and its formula for any number of elements.
+
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "table/updater/updater.hpp"
+
+namespace mv::table {
+
+/// The one place where a parameter's name, default and range are written.
+struct Parameter {
+  const char* name;
+  double fallback;
+  double least;  ///< inclusive, as is `most`
+  double most;
+  const char* help;
+};
+
+inline constexpr double kAnySize = std::numeric_limits<double>::max();  ///< finite
+/// The least of a parameter that must be above zero, and stay there as a float.
+inline constexpr double kAboveZero = 1e-30;
+
+struct Kind {
+  const char* name;
+  std::span<const Parameter> parameters;
+  bool floating_only;  ///< wants a floating-point dtype
+  bool keeps_backups;
+  size_t (*states)(std::span<const double> parameters);
+  /// storage: a storage dtype, floating if floating_only.
+  void (*apply)(std::span<const double> parameters, mv_dtype storage, const Block& block);
+};
+
+extern const Kind kAdd, kAssign, kSgd, kMomentum, kAdagrad, kFtrl, kDcasgd;
+
+template <size_t kStates>
+size_t always(std::span<const double>) {
+  return kStates;
+}
+
+}  // namespace mv::table

@@ -15,7 +15,8 @@
 
 namespace mv::capi {
 
-enum class Kind : uint32_t { kNode = 1, kTable = 2, kRequest = 3 };
+enum class Kind : uint32_t { kNode = 1, kTable = 2, kRequest = 3, kTensor = 4 };
+inline constexpr uint64_t kLastKind = 4;
 
 inline constexpr int kIndexBits = 24;
 inline constexpr int kGenerationBits = 26;
@@ -40,7 +41,7 @@ constexpr bool split_handle(int64_t handle, HandleParts* parts) {
   parts->kind = static_cast<Kind>(kind);
   parts->generation = static_cast<uint32_t>(bits >> kIndexBits) & kLastGeneration;
   parts->index = static_cast<uint32_t>(bits) & ((1u << kIndexBits) - 1);
-  return kind >= 1 && kind <= 3 && parts->generation != 0;
+  return kind >= 1 && kind <= kLastKind && parts->generation != 0;
 }
 
 /// What became of a handle.

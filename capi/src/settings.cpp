@@ -119,6 +119,17 @@ constexpr Setting kSettings[] = {
          .type = SettingType::kBytes,
          .help = "payload of unfinished asynchronous adds",
          .least = 1}),
+    from_options<&Start::spin_us, &Options::spin_us, MV_UNSET>({.key = "spin_us",
+                                                                .type = SettingType::kInteger,
+                                                                .help = "microseconds that a wait spins before it sleeps",
+                                                                .least = 0,
+                                                                .most = 50}),
+    from_options<&Start::checkpoint, &Options::checkpoint, nullptr>(
+        {.key = "checkpoint", .type = SettingType::kText, .help = "a directory for checkpoints made by the clock"}),
+    from_options<&Start::checkpoint_every, &Options::checkpoint_every_ms, 0>(
+        {.key = "checkpoint_every_ms", .type = SettingType::kMillis, .help = "time between them"}),
+    from_options<&Start::checkpoint_keep, &Options::checkpoint_keep, 0>(
+        {.key = "checkpoint_keep", .type = SettingType::kInteger, .help = "how many of them stay", .least = 1}),
     without_option<&Start::log_level>({.key = "log_level",
                                        .type = SettingType::kChoice,
                                        .help = "what is written to standard error",

@@ -1,9 +1,11 @@
 #include "spec.hpp"
 
+#include <cmath>
 #include <limits>
 
 #include "base/config.hpp"
 #include "options.hpp"
+#include "table/updater/updater.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::capi {
@@ -15,10 +17,14 @@ using base::SettingType;
 
 constexpr size_t kLongestName = sizeof(mv_table_info::name) - 1;
 
-constexpr SettingChoice kKinds[] = {{"array", MV_ARRAY}, {"matrix", MV_MATRIX}};
-constexpr SettingChoice kDtypes[] = {{"f32", MV_F32}, {"f64", MV_F64}, {"float32", MV_F32}, {"float64", MV_F64}};
+constexpr SettingChoice kKinds[] = {
+    {"array", MV_ARRAY}, {"matrix", MV_MATRIX}, {"sparse", MV_SPARSE}, {"keyvalue", MV_KEYVALUE}};
+constexpr SettingChoice kDtypes[] = {{"f32", MV_F32},     {"f64", MV_F64},     {"i64", MV_I64},     {"i32", MV_I32},
+                                     {"u8", MV_U8},       {"f16", MV_F16},     {"bf16", MV_BF16},   {"float32", MV_F32},
+                                     {"float64", MV_F64}, {"int64", MV_I64},   {"int32", MV_I32},   {"uint8", MV_U8},
+                                     {"float16", MV_F16}, {"bfloat16", MV_BF16}};
 constexpr SettingInfo kName{.key = "name", .type = SettingType::kText, .help = "the table's identity"};
-constexpr SettingInfo kKind{.key = "kind", .type = SettingType::kChoice, .help = "array or matrix", .choices = kKinds};
+constexpr SettingInfo kKind{.key = "kind", .type = SettingType::kChoice, .help = "what kind of table", .choices = kKinds};
 constexpr SettingInfo kDtype{
     .key = "dtype", .type = SettingType::kChoice, .help = "type of the elements", .choices = kDtypes};
 constexpr SettingInfo kRows{
@@ -26,9 +32,36 @@ constexpr SettingInfo kRows{
 constexpr SettingInfo kCols{.key = "cols", .type = SettingType::kInteger, .help = "columns", .least = 1};
 constexpr SettingInfo kSize{.key = "size", .type = SettingType::kInteger, .help = "elements of an array", .least = 1};
 constexpr SettingInfo kFinite{.key = "reject_nonfinite", .type = SettingType::kBool, .help = "refuse NaN and infinity"};
+constexpr SettingInfo kUpdater{.key = "updater", .type = SettingType::kText, .help = "what adds do on the servers"};
+constexpr SettingInfo kStaleness{.key = "staleness",
+                                 .type = SettingType::kInteger,
+                                 .help = "0: sync; more: stale-synchronous; -1: as the node",
+                                 .least = MV_UNSET};
+constexpr SettingInfo kInitial{.key = "initial", .type = SettingType::kReal, .help = "value of what is not stored"};
+constexpr SettingInfo kRange{.key = "initial_range", .type = SettingType::kReal, .help = "randomly so far from it"};
+constexpr SettingInfo kSeed{.key = "seed", .type = SettingType::kInteger, .help = "for initial_range", .least = INT64_MIN};
+constexpr SettingInfo kCapacity{
+    .key = "capacity", .type = SettingType::kInteger, .help = "keys that are kept; 0 = all", .least = 0};
 
-enum Field : size_t { kNameField, kKindField, kDtypeField, kRowsField, kColsField, kSizeField, kFiniteField };
-constexpr const SettingInfo* kFields[] = {&kName, &kKind, &kDtype, &kRows, &kCols, &kSize, &kFinite};
+enum Field : size_t {
+  kNameField,
+  kKindField,
+  kDtypeField,
+  kRowsField,
+  kColsField,
+  kSizeField,
+  kFiniteField,
+  kUpdaterField,
+  kStalenessField,
+  kInitialField,
+  kRangeField,
+  kSeedField,
+  kCapacityField
+};
+constexpr const SettingInfo* kFields[] = {&kName,    &kKind,      &kDtype,   &kRows,  &kCols, &kSize,    &kFinite,
+                                          &kUpdater, &kStaleness, &kInitial, &kRange, &kSeed, &kCapacity};
+
+constexpr const char* kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
 
 /// The bytes of the UTF-8 sequence that `text` begins with; 0 if it begins with none. Overlong forms, surrogates and
 /// numbers beyond Unicode are none.
@@ -80,15 +113,13 @@ base::Status check_name(const char* function, std::string_view name) {
   return {};
 }
 
-base::Status check_spec(const char* function, const table::Spec& spec) {
-  if (spec.kind != MV_ARRAY && spec.kind != MV_MATRIX) {
-    return base::error(MV_EINVAL, "{}: the table's kind is {}, neither MV_ARRAY nor MV_MATRIX", function, spec.kind);
-  }
-  if (!tensor::is_table_dtype(spec.dtype)) {
-    return base::error(MV_EDTYPE, "{}: a table has the dtype MV_F32 or MV_F64, not {} ({})", function, spec.dtype,
-                       tensor::dtype_name(spec.dtype));
-  }
-  if (spec.rows == 0 || spec.cols == 0) {
+namespace {
+
+base::Status check_shape(const char* function, const table::Spec& spec) {
+  const bool keyvalue = spec.kind == MV_KEYVALUE;
+  if (keyvalue && spec.rows != 0)
+    return base::error(MV_EINVAL, "{}: a key-value table has no fixed rows, {} were given", function, spec.rows);
+  if ((spec.rows == 0 && !keyvalue) || spec.cols == 0) {
     return base::error(MV_EINVAL, "{}: a table of {} x {} has no elements: rows and cols are at least 1", function,
                        spec.rows, spec.cols);
   }
@@ -96,14 +127,57 @@ base::Status check_spec(const char* function, const table::Spec& spec) {
     return base::error(MV_EINVAL, "{}: an array has one column, not {}: say kind=matrix", function, spec.cols);
   }
   constexpr uint64_t kMostBytes = std::numeric_limits<int64_t>::max();
-  if (spec.rows > kMostBytes / spec.element_bytes() / spec.cols) {
+  if (spec.cols > kMostBytes / 8 || spec.rows > kMostBytes / 8 / spec.cols) {  // 8: no storage takes more an element
     return base::error(MV_EINVAL, "{}: a table of {} x {} {} has more bytes than 64 bits can count", function,
                        spec.rows, spec.cols, tensor::dtype_name(spec.dtype));
   }
+  if (spec.is_keyed() && spec.row_bytes() > table::kStripeBytes) {
+    return base::error(MV_EINVAL, "{}: {} columns of {} are {} bytes: a row of a sparse or key-value table has at most {}",
+                       function, spec.cols, tensor::dtype_name(spec.dtype), spec.row_bytes(), table::kStripeBytes);
+  }
+  return {};
+}
+
+base::Status check_keyed(const char* function, const table::Spec& spec) {
+  if (spec.capacity != 0 && spec.kind != MV_KEYVALUE)
+    return base::error(MV_EINVAL, "{}: capacity is for key-value tables", function);
+  if ((spec.initial != 0 || spec.initial_range != 0 || spec.seed != 0) && !spec.is_keyed())
+    return base::error(MV_EINVAL, "{}: initial, initial_range and seed are for sparse and key-value tables; give the table's data", function);
+  if (!std::isfinite(spec.initial) || !std::isfinite(spec.initial_range) || spec.initial_range < 0)
+    return base::error(MV_EINVAL, "{}: initial={} initial_range={}: finite numbers are expected, the range not negative", function,
+                       spec.initial, spec.initial_range);
+  const bool whole = spec.initial == std::trunc(spec.initial) && spec.initial_range == 0;
+  if (!whole && !tensor::is_floating(spec.dtype))
+    return base::error(MV_EINVAL, "{}: {} holds no initial={} initial_range={}", function, tensor::dtype_name(spec.dtype), spec.initial,
+                       spec.initial_range);
+  return {};
+}
+
+}  // namespace
+
+base::Status check_spec(const char* function, const table::Spec& spec) {
+  if (spec.kind < MV_ARRAY || spec.kind > MV_KEYVALUE)
+    return base::error(MV_EINVAL, "{}: the table's kind is {}, which is no mv_table_kind", function, spec.kind);
+  if (!tensor::is_table_dtype(spec.dtype)) {
+    return base::error(MV_EDTYPE, "{}: {} ({}) is no dtype of tables: MV_F32, F64, I64, I32, U8, F16 and BF16 are", function,
+                       spec.dtype, tensor::dtype_name(spec.dtype));
+  }
+  if (auto status = check_shape(function, spec); !status.ok()) return status;
+  if (auto status = check_keyed(function, spec); !status.ok()) return status;
+  if (spec.staleness < MV_UNSET)
+    return base::error(MV_EINVAL, "{}: staleness={}: clocks are counted from 0; MV_UNSET for the node's mode", function, spec.staleness);
   if ((spec.flags & ~uint32_t{MV_REJECT_NONFINITE}) != 0) {
     return base::error(MV_EINVAL, "{}: the flags {:#x} hold bits that are no mv_table_flag", function, spec.flags);
   }
+  if (auto status = table::check_updater(spec.updater, spec.dtype); !status.ok())
+    return base::error(status.code(), "{}: {}", function, status.text());
   return {};
+}
+
+base::Result<table::UpdaterSpec> read_updater(const char* function, const char* text) {
+  auto updater = table::parse_updater(text != nullptr ? text : "");
+  if (!updater.ok()) return base::error(updater.status().code(), "{}: {}", function, updater.status().text());
+  return updater;
 }
 
 base::Result<table::Spec> read_spec(const char* function, const mv_table_spec* given) {
@@ -113,7 +187,10 @@ base::Result<table::Spec> read_spec(const char* function, const mv_table_spec* g
   const mv_table_spec& from = read.value();
   if (from.reserved != 0)
     return base::error(MV_EINVAL, "{}: mv_table_spec.reserved is {}, it must be 0", function, from.reserved);
-  table::Spec spec{"", from.kind, from.dtype, from.rows, from.cols, from.flags};
+  auto updater = read_updater(function, from.updater);
+  if (!updater.ok()) return updater.status();
+  table::Spec spec{"", from.kind, from.dtype, from.rows, from.cols, from.flags, std::move(updater).value(), from.staleness,
+                   from.initial, from.initial_range, from.seed, from.capacity};
   if (from.name != nullptr) {
     if (auto status = check_name(function, from.name); !status.ok()) return status;
     spec.name = from.name;
@@ -143,6 +220,15 @@ base::Result<table::Spec> parse_spec(const char* function, std::string_view text
   spec.rows = static_cast<uint64_t>(number(kRowsField, 0));
   spec.cols = static_cast<uint64_t>(number(kColsField, 1));
   spec.flags = number(kFiniteField, 0) != 0 ? MV_REJECT_NONFINITE : 0;
+  spec.staleness = number(kStalenessField, MV_UNSET);
+  spec.initial = base::real_of(number(kInitialField, 0));
+  spec.initial_range = base::real_of(number(kRangeField, 0));
+  spec.seed = static_cast<uint64_t>(number(kSeedField, 0));
+  spec.capacity = static_cast<uint64_t>(number(kCapacityField, 0));
+  const auto* how = said.find(kUpdaterField);
+  auto updater = read_updater(function, how != nullptr ? how->value.text.c_str() : nullptr);
+  if (!updater.ok()) return updater.status();
+  spec.updater = std::move(updater).value();
   if (const auto* name = said.find(kNameField)) {
     if (status = check_name(function, name->value.text); !status.ok()) return status;
     spec.name = name->value.text;
@@ -156,9 +242,9 @@ std::string specs_as_json(const std::vector<table::Spec>& specs) {
   for (const table::Spec& spec : specs) {
     json += json.size() > 1 ? ", {\"name\": " : "{\"name\": ";
     append_json_string(json, spec.name);
-    json +=
-        fmt::format(R"(, "kind": "{}", "dtype": "{}", "rows": {}, "cols": {}}})",
-                    spec.kind == MV_ARRAY ? "array" : "matrix", tensor::dtype_name(spec.dtype), spec.rows, spec.cols);
+    json += fmt::format(R"(, "kind": "{}", "dtype": "{}", "rows": {}, "cols": {})", kKindNames[spec.kind],
+                        tensor::dtype_name(spec.dtype), spec.rows, spec.cols);
+    json += fmt::format(R"(, "updater": "{}", "staleness": {}}})", table::to_text(spec.updater), spec.staleness);
   }
   return json + "]";
 }

@@ -14,6 +14,8 @@ namespace mv::capi {
 
 base::Result<table::Spec> read_spec(const char* function, const mv_table_spec* given);
 base::Result<table::Spec> parse_spec(const char* function, std::string_view text);
+/// Text as mv_table_set_updater() takes it; null is "add".
+base::Result<table::UpdaterSpec> read_updater(const char* function, const char* text);
 /// Whether there can be such a table; the sentence names the field.
 base::Status check_spec(const char* function, const table::Spec& spec);
 /// A name that a table may have: UTF-8, 1 .. 255 bytes.

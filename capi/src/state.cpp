@@ -42,6 +42,8 @@ const char* name_of(Kind kind) {
       return "table";
     case Kind::kRequest:
       return "request";
+    case Kind::kTensor:
+      return "tensor";
   }
   return "handle";
 }
@@ -54,6 +56,8 @@ Fate fate_of(State& state, Kind kind, int64_t handle) {
       return state.tables.fate(handle);
     case Kind::kRequest:
       return state.requests.fate(handle);
+    case Kind::kTensor:
+      return state.tensors.fate(handle);
   }
   return Fate::kNever;
 }
@@ -76,7 +80,8 @@ base::Status no_node(State& state, const char* function) {
 State::State(uint32_t first_generation)
     : nodes(Kind::kNode, first_generation),
       tables(Kind::kTable, first_generation),
-      requests(Kind::kRequest, first_generation) {}
+      requests(Kind::kRequest, first_generation),
+      tensors(Kind::kTensor, first_generation) {}
 
 State* current_state() noexcept {
   State* state = life.load(std::memory_order_acquire);
@@ -89,8 +94,8 @@ State& current_state_for_init() {
   uint32_t newest = 0;
   if (parent != nullptr) {
     // Handles of the parent must be stale here, whatever the child opens.
-    newest = std::max(
-        {parent->nodes.newest_generation(), parent->tables.newest_generation(), parent->requests.newest_generation()});
+    newest = std::max({parent->nodes.newest_generation(), parent->tables.newest_generation(),
+                       parent->requests.newest_generation(), parent->tensors.newest_generation()});
   }
   auto fresh = std::make_unique<State>(std::min(newest + 1, kLastGeneration));
   State* expected = nullptr;
@@ -106,7 +111,7 @@ base::Status not_a(State& state, const char* function, Kind wanted, int64_t hand
   HandleParts parts;
   const bool possible = split_handle(handle, &parts);
   const Fate fate = possible ? fate_of(state, parts.kind, handle) : Fate::kNever;
-  if (fate == Fate::kNever && !any_node(state)) return no_node(state, function);
+  if (fate == Fate::kNever && wanted != Kind::kTensor && !any_node(state)) return no_node(state, function);
   if (fate == Fate::kNever || fate == Fate::kReserved) {
     return base::error(MV_EHANDLE, "{}: {} is no handle that this library gave out; a {} is wanted", function, handle,
                        name_of(wanted));
@@ -142,6 +147,12 @@ base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle) {
   auto pin = state.requests.pin(handle);
   if (!pin) return not_a(state, function, Kind::kRequest, handle);
+  return pin;
+}
+
+base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle) {
+  auto pin = state.tensors.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kTensor, handle);
   return pin;
 }
 

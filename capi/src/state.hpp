@@ -1,5 +1,5 @@
 #pragma once
-// All that the library keeps for a process: its nodes, tables and requests behind handles, and the count of mv_init().
+// All that the library keeps for a process: nodes, tables, requests and tensors behind handles, and the count of mv_init().
 
 #include <polyverso/polyverso.h>
 
@@ -13,6 +13,7 @@
 #include "handles.hpp"
 #include "node/node.hpp"
 #include "node/settings.hpp"
+#include "tensor/tensor.hpp"
 
 namespace mv::capi {
 
@@ -37,6 +38,7 @@ struct RequestEntry {
 using NodeTable = HandleTable<NodeRef>;
 using TableTable = HandleTable<TableEntry>;
 using RequestTable = HandleTable<RequestEntry>;
+using TensorTable = HandleTable<tensor::Tensor>;
 
 /// One life of the library: a forked child begins another.
 struct State {
@@ -45,6 +47,8 @@ struct State {
   NodeTable nodes;
   TableTable tables;
   RequestTable requests;
+  tensor::Heap heap;
+  TensorTable tensors;
 
   std::atomic<int64_t> default_node{0};  ///< its handle; 0 while there is none
   std::atomic<bool> was_initialised{false};
@@ -57,13 +61,14 @@ struct State {
 State* current_state() noexcept;
 /// The same, but begins a new life in a forked child.
 State& current_state_for_init();
-/// Makes forked children forget the nodes of their parent. Called before the first node starts.
+/// Makes forked children forget the nodes and tensors of their parent. Called before the first of them comes to be.
 void watch_forks();
 
 /// A pin on the node that `handle` names, 0 being the default; or why there is none. `function` begins the message.
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle);
 base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle);
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle);
+base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle);
 /// MV_EHANDLE with what `handle` is instead of one of `wanted`, or MV_ESTATE where no node runs that it could be of.
 base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle);
 

@@ -66,6 +66,19 @@ mv_status peek(const char* function, mv_table table, const Rows& rows, const nod
   return move_data<&Table::peek, MayForget::kNo>(function, table, rows, data, options);
 }
 
+base::Status erase_rows(State& state, mv_table table, const Rows& rows, const mv_call_options* given) {
+  CallPlan plan;
+  if (auto status = plan_call("mv_table_erase_rows", given, MayForget::kYes, &plan); !status.ok()) return status;
+  auto pin = find_table(state, "mv_table_erase_rows", table);
+  if (!pin.ok()) return pin.status();
+  if (rows.ids == nullptr && rows.count != 0)
+    return base::error(MV_EINVAL, "mv_table_erase_rows: rows is NULL, but row_count is {}", rows.count);
+  if (rows.count > std::numeric_limits<int64_t>::max() / sizeof(int64_t))
+    return base::error(MV_ESHAPE, "mv_table_erase_rows: no memory holds {} ids", rows.count);
+  return run_call(state, pin.value()->node, plan,
+                  [&](const node::CallOptions& how) { return pin.value()->table->erase(rows, how); });
+}
+
 }  // namespace
 }  // namespace mv::capi
 
@@ -98,4 +111,9 @@ mv_status mv_table_set(mv_table table, const void* data, uint64_t count, mv_dtyp
 mv_status mv_table_set_rows(mv_table table, const int64_t* rows, uint64_t row_count, const void* data, uint64_t count,
                             mv_dtype dtype, const mv_call_options* options) {
   return mv::capi::set("mv_table_set_rows", table, {rows, row_count, false}, {data, count, dtype}, options);
+}
+mv_status mv_table_erase_rows(mv_table table, const int64_t* rows, uint64_t row_count, const mv_call_options* options) {
+  return mv::capi::fence("mv_table_erase_rows", [&](mv::capi::State& state) {
+    return mv::capi::erase_rows(state, table, {rows, row_count, false}, options);
+  });
 }

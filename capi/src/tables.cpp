@@ -7,10 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "calls.hpp"
 #include "fence.hpp"
 #include "options.hpp"
 #include "spec.hpp"
 #include "state.hpp"
+#include "table/updater/updater.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::capi {
@@ -75,7 +77,9 @@ base::Status describe(State& state, mv_table table, mv_table_info* out) {
   if (!read.ok()) return read.status();
   auto pin = find_table(state, "mv_table_describe", table);
   if (!pin.ok()) return pin.status();
-  const node::TableInfo from = pin.value()->table->info();
+  const auto told = pin.value()->table->info();
+  if (!told.ok()) return told.status();
+  const node::TableInfo& from = told.value();
   mv_table_info info = MV_TABLE_INFO_INIT;
   info.size = out->size;
   std::memcpy(info.name, from.spec.name.data(), std::min(from.spec.name.size(), sizeof(info.name) - 1));
@@ -88,6 +92,13 @@ base::Status describe(State& state, mv_table table, mv_table_info* out) {
   info.bytes = from.bytes;
   info.adds = from.adds;
   info.gets = from.gets;
+  const std::string updater = table::to_text(from.spec.updater);
+  std::memcpy(info.updater, updater.data(), std::min(updater.size(), sizeof(info.updater) - 1));
+  info.staleness = from.spec.staleness;
+  info.clock = from.clock;
+  info.stored = from.usage.stored;
+  info.memory_bytes = from.usage.memory_bytes;
+  info.state_bytes = from.usage.state_bytes;
   std::memcpy(out, &info, std::min<size_t>(sizeof(info), info.size));
   return {};
 }
@@ -108,6 +119,33 @@ base::Status list_tables(State& state, mv_node node, char* text, uint64_t capaci
   }
   *length = json.size();
   return {};
+}
+
+base::Status scan(State& state, mv_table table, int64_t cursor, int64_t* rows, uint64_t capacity, const node::MutableData& data,
+                  int64_t* next, uint64_t* found) {
+  if (next == nullptr || found == nullptr) return base::error(MV_EINVAL, "mv_table_scan: the pointer for the result is NULL");
+  if (rows == nullptr) return base::error(MV_EINVAL, "mv_table_scan: rows is NULL");
+  if (data.values == nullptr && data.count != 0) return base::error(MV_EINVAL, "mv_table_scan: data is NULL, but count is {}", data.count);
+  if (tensor::dtype_bytes(data.dtype) == 0) return base::error(MV_EINVAL, "mv_table_scan: {} is no mv_dtype", data.dtype);
+  auto pin = find_table(state, "mv_table_scan", table);
+  if (!pin.ok()) return pin.status();
+  const auto scanned = pin.value()->table->scan(cursor, {rows, capacity}, data);
+  if (!scanned.ok()) return scanned.status();
+  *next = scanned.value().next;
+  *found = scanned.value().found;
+  return {};
+}
+
+base::Status set_updater(State& state, mv_table table, const char* text, const mv_call_options* given) {
+  CallPlan plan;
+  if (auto status = plan_call("mv_table_set_updater", given, MayForget::kNo, &plan); !status.ok()) return status;
+  if (text == nullptr) return base::error(MV_EINVAL, "mv_table_set_updater: updater is NULL");
+  const auto updater = read_updater("mv_table_set_updater", text);
+  if (!updater.ok()) return updater.status();
+  auto pin = find_table(state, "mv_table_set_updater", table);
+  if (!pin.ok()) return pin.status();
+  return run_call(state, pin.value()->node, plan,
+                  [&](const node::CallOptions& how) { return pin.value()->table->set_updater(updater.value(), how); });
 }
 
 }  // namespace
@@ -164,4 +202,23 @@ mv_status mv_table_describe(mv_table table, mv_table_info* info) {
 mv_status mv_table_list(mv_node node, char* text, uint64_t capacity, uint64_t* length) {
   return mv::capi::fence("mv_table_list",
                          [&](State& state) { return mv::capi::list_tables(state, node, text, capacity, length); });
+}
+
+mv_status mv_table_scan(mv_table table, int64_t cursor, int64_t* rows, uint64_t capacity, void* data, uint64_t count,
+                        mv_dtype dtype, int64_t* next, uint64_t* found) {
+  return mv::capi::fence("mv_table_scan", [&](State& state) {
+    return mv::capi::scan(state, table, cursor, rows, capacity, {data, count, dtype}, next, found);
+  });
+}
+
+mv_status mv_table_clock(mv_table table) {
+  return mv::capi::fence("mv_table_clock", [&](State& state) -> mv::base::Status {
+    auto pin = mv::capi::find_table(state, "mv_table_clock", table);
+    return pin.ok() ? pin.value()->table->clock() : pin.status();
+  });
+}
+
+mv_status mv_table_set_updater(mv_table table, const char* updater, const mv_call_options* options) {
+  return mv::capi::fence("mv_table_set_updater",
+                         [&](State& state) { return mv::capi::set_updater(state, table, updater, options); });
 }

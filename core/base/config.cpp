@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 namespace mv::base {
@@ -68,6 +69,7 @@ const char* value_hint(const SettingInfo& setting) {
     case SettingType::kBool:
       return "0|1";
     case SettingType::kInteger:
+    case SettingType::kReal:
       return "number";
     case SettingType::kMillis:
       return "milliseconds, -1 = none";
@@ -94,6 +96,13 @@ Result<SettingValue> parse_setting(const SettingInfo& setting, std::string_view 
       const auto number = whole_number(text);
       if (!number) return bad("is not a whole number");
       value.number = *number;
+      break;
+    }
+    case SettingType::kReal: {
+      double real = 0;
+      const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), real);
+      if (failure != std::errc() || end != text.data() + text.size()) return bad("is not a number");
+      value.number = bits_of(real);
       break;
     }
     case SettingType::kBytes: {
@@ -124,6 +133,8 @@ Status check_setting(const SettingInfo& setting, const SettingValue& value) {
   switch (setting.type) {
     case SettingType::kBool:
       return value.number == 0 || value.number == 1 ? Status() : bad("is neither 0 nor 1");
+    case SettingType::kReal:
+      return std::isfinite(real_of(value.number)) ? Status() : bad("is not finite");
     case SettingType::kMillis:
       return value.number == -1 || value.number >= 1 ? Status()
                                                      : bad("is no time-out: at least 1 ms is expected, or -1 for none");
@@ -150,6 +161,7 @@ std::string show_setting(const SettingInfo& setting, const SettingValue& value) 
       if (choice.value == value.number) return choice.name;
     }
   }
+  if (setting.type == SettingType::kReal) return fmt::format("{}", real_of(value.number));
   return std::to_string(value.number);
 }
 

@@ -3,6 +3,7 @@
 // particular setting; whoever has some brings a list of descriptions.
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@ namespace mv::base {
 enum class SettingType {
   kBool,     ///< 0/1, true/false, yes/no, on/off
   kInteger,  ///< a whole number
+  kReal,     ///< a finite number; SettingValue::number holds its bits
   kMillis,   ///< a time-out in milliseconds, at least 1; -1: none
   kBytes,    ///< a size: a whole number, KiB, MiB and GiB may follow
   kChoice,   ///< one of some names, each of which stands for a number that is understood as well
@@ -50,6 +52,10 @@ struct SettingValue {
   std::string text;
   bool operator==(const SettingValue&) const = default;
 };
+
+/// Between a kReal's value and its bits.
+inline int64_t bits_of(double real) { return std::bit_cast<int64_t>(real == 0 ? 0.0 : real); }
+inline double real_of(int64_t bits) { return std::bit_cast<double>(bits); }
 
 /// The value that `text` writes. The error says what is wrong with it, not where it stood: "is not a whole number".
 Result<SettingValue> parse_setting(const SettingInfo& setting, std::string_view text);

@@ -60,7 +60,7 @@ struct Member::Entering final : rpc::Pending {
   bool over = false;
 };
 
-Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events)
+Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events, bool shares_memory)
     : clock_(clock),
       self_(self),
       events_(std::move(events)),
@@ -69,7 +69,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       rpc_server_(link, *this),
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
       ps_client_(clock, rpc_client_, pool_),
-      ps_server_(clock, rpc_server_, pool_) {}
+      ps_server_(clock, rpc_server_, pool_, shares_memory) {}
 
 void Member::start() {
   rpc_client_.on_connected(self_.peer);  // a node reaches itself

@@ -24,7 +24,9 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
     std::function<void()> on_change;
   };
 
-  Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events);
+  /// @param shares_memory  other processes of this machine may map this node's dense shards
+  Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events,
+         bool shares_memory = false);
 
   void start();
   ps::Client& tables() { return ps_client_; }

@@ -37,7 +37,7 @@ Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& option
     member_->tables().withdraw(call.get(), MV_EINTR);
     member_->withdraw_barrier(call.get(), MV_EINTR);
   });
-  if (!call->done()) return {base::Status(MV_ESTATE, "the node is shutting down"), nullptr};
+  if (!call->done()) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on without you"), nullptr};
   return {call->status(), nullptr};
 }
 
@@ -84,7 +84,10 @@ base::Result<uint64_t> MemberNode::reserve(uint64_t bytes, const CallOptions& op
 Started MemberNode::barrier(const CallOptions& options) {
   if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "barrier: this process is only a server"), nullptr};
   const auto call = std::make_shared<Call>(Call::Kind::kBarrier, finished_, options);
-  io::Task begin = [this, call, until = deadline(options, true)] { member_->barrier(call, until); };
+  return start(call, options, [this, call, until = deadline(options, true)] { member_->barrier(call, until); });
+}
+
+Started MemberNode::start(const CallRef& call, const CallOptions& options, io::Task begin) {
   if (options.mode == Mode::kBlocking) return wait_blocking(call, options, std::move(begin));
   loop_.post(std::move(begin));
   return {{}, call};
@@ -145,17 +148,20 @@ base::Result<TableRef> MemberNode::create_table(TableSpec spec, ConstData initia
   const bool unnamed = spec.name.empty();
   if (unnamed) spec.name = fmt::format("table-{}", unnamed_.load());
   base::PayloadRef values;
-  if (initial.values != nullptr) {
+  if (spec.is_keyed() && initial.count > 0)
+    return base::error(MV_EINVAL, "table \"{}\" is {}: its initial value is `initial`, and rows are set once it is there", spec.name, spec.describe());
+  if (initial.values != nullptr && initial.count > 0) {
     if (const base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
     if (identity_.worker_id == 0) values = base::Payload::copy({static_cast<const std::byte*>(initial.values), spec.bytes()});
   }
   const auto outcome = std::make_shared<Outcome>();
-  loop_.post([this, outcome, spec, values, until = deadline({}, true)] {
+  const bool given = initial.values != nullptr && initial.count > 0;
+  loop_.post([this, outcome, spec, values, given, until = deadline({}, true)] {
     member_->tables().create(spec, values, until, [this, outcome](base::Result<ps::TableViewRef> table) {
       if (table.ok()) outcome->shard = own_shard(*table.value());
       outcome->table = std::move(table);
       outcome->done.store(true, std::memory_order_release);
-    });
+    }, given);
   });
   auto opened = finish_opening(outcome, spec.name);
   if (opened.ok() && unnamed) ++unnamed_;
@@ -176,8 +182,7 @@ base::Result<TableRef> MemberNode::open_table(const std::string& name) {
 }
 
 std::shared_ptr<table::Shard> MemberNode::own_shard(const ps::TableView& table) {
-  const bool gated = identity_.sync && identity_.num_workers > 1;
-  if (identity_.server_id < 0 || gated) return nullptr;
+  if (identity_.server_id < 0 || table.pace == table::Pace::kSync) return nullptr;
   return member_->shards().shard(table.numbers[static_cast<size_t>(identity_.server_id)]);
 }
 

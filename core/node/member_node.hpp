@@ -51,6 +51,8 @@ class MemberNode final : public Node, private io::Flusher {
   void forget_small(const ps::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
   /// Blocks while too many bytes of asynchronous calls are under way; gives what is to be handed to the call.
   base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
+  /// Begins something of an engine's on the loop, under a call that it will complete, and waits if it is a blocking call.
+  Started start(const CallRef& call, const CallOptions& options, io::Task begin);
   /// Runs `work` on the loop and waits for it.
   void on_loop(const std::function<void()>& work);
   std::shared_ptr<table::Shard> own_shard(const ps::TableView& table);

@@ -12,7 +12,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "node/settings.hpp"
-#include "table/spec.hpp"
+#include "table/shard.hpp"
 
 namespace mv::node {
 
@@ -68,9 +68,16 @@ struct Identity {
 using TableSpec = table::Spec;
 
 struct TableInfo {
-  TableSpec spec;
+  TableSpec spec;               ///< with the updater of now
   uint32_t servers = 0;
-  uint64_t bytes = 0, adds = 0, gets = 0;
+  uint64_t bytes = 0, adds = 0, gets = 0, clock = 0;
+  table::Usage usage;
+};
+
+/// A chunk of a scan; see mv_table_scan().
+struct Scanned {
+  uint64_t found = 0;
+  int64_t next = -1;
 };
 
 /// All methods from any thread, unless said otherwise. A Node outlives its tables and calls.
@@ -109,11 +116,15 @@ class Node {
 class Table {
  public:
   virtual ~Table() = default;
-  virtual TableInfo info() const = 0;
+  virtual base::Result<TableInfo> info() = 0;
   virtual Started add(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
   virtual Started set(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
   virtual Started get(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
   virtual Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
+  virtual Started erase(const Rows& rows, const CallOptions& options) = 0;
+  virtual Started set_updater(const table::UpdaterSpec& updater, const CallOptions& options) = 0;
+  virtual base::Status clock() = 0;
+  virtual base::Result<Scanned> scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) = 0;
   virtual base::Status close() = 0;
   virtual base::Status destroy() = 0;
 };

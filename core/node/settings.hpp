@@ -30,6 +30,10 @@ struct Settings {
   base::Nanos init_timeout = 60s;
   base::Nanos heartbeat_timeout = 5s;
   uint64_t inflight_bytes = 256ull << 20;
+  int64_t spin_us = 50;            ///< how long a wait spins at most before it sleeps
+  std::string checkpoint;          ///< directory for the checkpoints that are made by the clock; empty: none
+  base::Nanos checkpoint_every = 60s;
+  uint64_t checkpoint_keep = 3;
 };
 
 }  // namespace mv::node

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "math/kernels.hpp"
 #include "node/member_node.hpp"
+#include "table/combine.hpp"
+#include "table/updater/updater.hpp"
 
 namespace mv::node {
 
@@ -13,19 +16,11 @@ namespace {
 /// Fire-and-forget changes up to this size take the short way.
 constexpr size_t kSmallBytes = 2048;
 
-const char* dtype_name(mv_dtype dtype) { return dtype == MV_F32 ? "f32" : dtype == MV_F64 ? "f64" : dtype == MV_I64 ? "i64" : "raw"; }
 
-}  // namespace
-
-namespace {
-
-base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype) {
-  if (dtype != MV_RAW && dtype != spec.dtype)
-    return base::error(MV_EDTYPE, "table \"{}\" holds {}, {} was given", spec.name, dtype_name(spec.dtype), dtype_name(dtype));
-  const uint64_t unit = dtype == MV_RAW ? spec.element_bytes() : 1;
-  if (rows <= UINT64_MAX / (spec.cols * unit) && count == rows * spec.cols * unit) return {};
-  return base::error(MV_ESHAPE, "table \"{}\": {} {} given, {} rows x {} columns need {}", spec.name, count,
-                     dtype == MV_RAW ? "bytes" : "values", rows, spec.cols, rows * spec.cols * unit);
+std::vector<int64_t> every_row(const TableSpec& spec) {
+  std::vector<int64_t> rows(spec.rows);
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return rows;
 }
 
 base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values) {
@@ -35,31 +30,42 @@ base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* valu
 
 }  // namespace
 
+base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype) {
+  if (dtype != MV_RAW && dtype != spec.dtype)
+    return base::error(MV_EDTYPE, "table \"{}\" holds {}, {} was given", spec.name, tensor::dtype_name(spec.dtype),
+                       tensor::dtype_name(dtype));
+  const uint64_t unit = dtype == MV_RAW ? spec.element_bytes() : 1;
+  if (rows <= UINT64_MAX / (spec.cols * unit) && count == rows * spec.cols * unit) return {};
+  return base::error(MV_ESHAPE, "table \"{}\": {} {} given, {} rows x {} columns need {}", spec.name, count,
+                     dtype == MV_RAW ? "bytes" : "values", rows, spec.cols, rows * spec.cols * unit);
+}
+
 base::Status check_data(const TableSpec& spec, uint64_t rows, const ConstData& data) {
   const base::Status size = check_size(spec, rows, data.count, data.dtype);
   return size.ok() ? check_finite(spec, rows, data.values) : size;
 }
 
 TableHandle::TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_ptr<table::Shard> own)
-    : node_(node), table_(std::move(table)), spec_(table_->spec), own_(std::move(own)), all_own_(own_ != nullptr && own_->rows().count == spec_.rows) {}
+    : node_(node),
+      table_(std::move(table)),
+      spec_(table_->spec),
+      own_(std::move(own)),
+      all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))) {}
 
-TableInfo TableHandle::info() const {
-  TableInfo info;
-  info.spec = spec_;
-  for (size_t server = 0; server < table_->servers.size(); ++server)
-    info.servers += table::part_of(spec_.rows, table_->servers.size(), server).count > 0 ? 1 : 0;
-  info.bytes = spec_.bytes();
-  info.adds = adds_;
-  info.gets = gets_;
-  return info;
+size_t TableHandle::own_server() const { return static_cast<size_t>(node_.identity().server_id); }
+
+base::Status TableHandle::check_rows(const Rows& rows) const {
+  if (rows.all && spec_.kind == MV_KEYVALUE)
+    return base::error(MV_EINVAL, "table \"{}\" is {}: name the keys", spec_.name, spec_.describe());
+  if (rows.all || spec_.kind == MV_KEYVALUE) return {};
+  const auto end = static_cast<int64_t>(spec_.rows);
+  const int64_t* bad = std::find_if(rows.ids, rows.ids + rows.count, [&](int64_t row) { return row < 0 || row >= end; });
+  if (bad == rows.ids + rows.count) return {};
+  return base::error(MV_ERANGE, "table \"{}\": row {} is outside 0 .. {}", spec_.name, *bad, end - 1);
 }
 
 base::Status TableHandle::check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const {
-  if (!rows.all) {
-    const auto end = static_cast<int64_t>(spec_.rows);
-    const int64_t* bad = std::find_if(rows.ids, rows.ids + rows.count, [&](int64_t row) { return row < 0 || row >= end; });
-    if (bad != rows.ids + rows.count) return base::error(MV_ERANGE, "table \"{}\": row {} is outside 0 .. {}", spec_.name, *bad, end - 1);
-  }
+  if (const base::Status wrong = check_rows(rows); !wrong.ok()) return wrong;
   return check_size(spec_, rows.all ? spec_.rows : rows.count, count, dtype);
 }
 
@@ -95,14 +101,33 @@ Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData
   if (const base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
   adds_.fetch_add(write == wire::Write::Add ? 1 : 0, std::memory_order_relaxed);
-  const auto* values = static_cast<const std::byte*>(data.values);
-  const uint64_t bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
+  Values values{static_cast<const std::byte*>(data.values), (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(), nullptr};
+  if (rows.all && spec_.is_keyed()) {  // all rows, one by one
+    const std::vector<int64_t> ids = every_row(spec_);
+    return change_checked(write, {ids.data(), ids.size(), false}, values, options);
+  }
+  if (rows.all || write != wire::Write::Add) return change_checked(write, rows, values, options);
+  // An updater must see each row once, and the servers are spared the work: repeated rows are summed up here.
+  const auto sums = std::make_shared<table::Combined>();
+  if (!table::combine(spec_, {rows.ids, rows.count}, values.bytes, sums.get())) return change_checked(write, rows, values, options);
+  values = {sums->values.data(), sums->values.size(), sums};
+  return change_checked(write, {sums->rows.data(), sums->rows.size(), false}, values, options);
+}
+
+Started TableHandle::erase(const Rows& rows, const CallOptions& options) {
+  if (!spec_.is_keyed()) return {base::error(MV_EINVAL, "table \"{}\" is {}: its rows can't be erased", spec_.name, spec_.describe()), nullptr};
+  if (const base::Status wrong = check_rows(rows); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+  return change_checked(wire::Write::Erase, rows, {}, options);
+}
+
+/// The part of this process at once, the rest by a request.
+Started TableHandle::change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options) {
   if (all_own_) {
-    change_own(write, rows, values);
+    change_own(write, rows, values.bytes);
     return finished_here(options);
   }
-
-  if (options.mode == Mode::kForget && bytes <= kSmallBytes) {
+  if (options.mode == Mode::kForget && values.size <= kSmallBytes) {
     base::Status status;
     if (forget_small(rows, values, write, options, &status)) return {status, nullptr};
   }
@@ -112,19 +137,23 @@ Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData
   request.write = write;
   request.all = rows.all;
   if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
-  if (own_ != nullptr) request.skip = static_cast<size_t>(node_.identity().server_id);
-  const bool gated = node_.identity().sync && write == wire::Write::Add;
-  request.deadline = node_.deadline(options, gated);
+  if (own_ != nullptr) request.skip = own_server();
+  request.deadline = node_.deadline(options, table_->pace == table::Pace::kSync && write == wire::Write::Add);
   const bool blocking = options.mode == Mode::kBlocking;
   if (!blocking) {
-    auto token = node_.reserve(bytes, options);
+    auto token = node_.reserve(values.size, options);
     if (!token.ok()) return {token.status(), nullptr};
     request.reserved = token.value();
   }
-  request.source = blocking ? base::Payload::lent({values, bytes}) : base::Payload::copy({values, bytes});
+  const std::span<const std::byte> bytes(values.bytes, values.size);
+  if (values.keep != nullptr)
+    request.source = base::Payload::kept(bytes, values.keep);
+  else
+    request.source = blocking ? base::Payload::lent(bytes) : base::Payload::copy(bytes);
 
+  table_->open_changes.fetch_add(1, std::memory_order_relaxed);
   std::function<void()> own_work;
-  if (own_ != nullptr) own_work = [&] { change_own(write, rows, values); };
+  if (own_ != nullptr) own_work = [&] { change_own(write, rows, values.bytes); };
   if (options.mode == Mode::kForget) {
     node_.forget(std::move(request));
     if (own_work) own_work();
@@ -135,45 +164,57 @@ Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData
 }
 
 /// Many small adds: the message is made here, by the caller, if it is one message to one server elsewhere. False if it is not.
-bool TableHandle::forget_small(const Rows& rows, const std::byte* values, wire::Write write, const CallOptions& options,
+bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options,
                                base::Status* status) {
-  const bool gated = node_.identity().sync && node_.identity().num_workers > 1;
   const size_t servers = table_->servers.size();
-  if (gated || (rows.all ? servers > 1 : rows.count == 0)) return false;
-  const size_t server = rows.all ? 0 : table::owner_of(spec_.rows, servers, static_cast<uint64_t>(rows.ids[0]));
-  if (own_ != nullptr && static_cast<int64_t>(server) == node_.identity().server_id) return false;
-  const table::Range part = table::part_of(spec_.rows, servers, server);
+  if (table_->pace == table::Pace::kSync || (rows.all ? servers > 1 : rows.count == 0)) return false;
+  const size_t server = rows.all ? 0 : table::server_of(spec_, servers, rows.ids[0]);
+  if (own_ != nullptr && server == own_server()) return false;
+  const int64_t first = table::first_row(spec_, servers, server);
   const size_t row_count = rows.all ? 0 : rows.count, ids_bytes = row_count * sizeof(int64_t);
-  const size_t values_bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
   alignas(8) std::byte payload[2 * kSmallBytes];
-  if (ids_bytes + values_bytes > sizeof payload) return false;
+  if (ids_bytes + values.size > sizeof payload) return false;
   for (size_t i = 0; i < row_count; ++i) {
-    const auto row = static_cast<uint64_t>(rows.ids[i]);
-    if (row < part.first || row >= part.end()) return false;
-    const uint64_t own_number = row - part.first;
+    if (i > 0 && table::server_of(spec_, servers, rows.ids[i]) != server) return false;
+    const int64_t own_number = rows.ids[i] - first;
     std::memcpy(payload + i * sizeof own_number, &own_number, sizeof own_number);
   }
-  std::memcpy(payload + ids_bytes, values, values_bytes);
+  if (values.size > 0) std::memcpy(payload + ids_bytes, values.bytes, values.size);
 
-  const auto reserved = node_.reserve(values_bytes, options);
+  const auto reserved = node_.reserve(values.size, options);
   if (!reserved.ok()) {
     *status = reserved.status();
     return true;
   }
+  table_->open_changes.fetch_add(1, std::memory_order_relaxed);
   thread_local wire::FrameBuilder builder;
   const auto body = wire::CreateChange(builder.fbb(), table_->numbers[server], write, 0, rows.all ? spec_.elements() : 0, row_count);
-  const std::span<const std::byte> bytes(payload, ids_bytes + values_bytes);
+  const std::span<const std::byte> bytes(payload, ids_bytes + values.size);
   node_.forget_small(table_, server, builder.finish_small(wire::Body::Change, body, bytes), reserved.value());
   return true;
+}
+
+/// A stale-synchronous get asks the gate, unless the own part shows already that nobody is too far behind.
+bool TableHandle::own_is_open(bool gated, uint64_t clock) const {
+  if (own_ == nullptr) return false;
+  if (table_->pace != table::Pace::kStale || !gated) return true;
+  const auto staleness = static_cast<uint64_t>(spec_.staleness);
+  return clock <= staleness || own_->least_clock.load(std::memory_order_acquire) >= clock - staleness;
 }
 
 Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options) {
   if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+  if (rows.all && spec_.is_keyed()) {
+    const std::vector<int64_t> ids = every_row(spec_);
+    return fetch(gated, {ids.data(), ids.size(), false}, data, options);
+  }
   gets_.fetch_add(gated ? 1 : 0, std::memory_order_relaxed);
   auto* out = static_cast<std::byte*>(data.values);
   const uint64_t bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
-  if (all_own_) {
+  const uint64_t clock = table_->clock.load(std::memory_order_acquire);
+  const bool own_open = own_is_open(gated, clock);
+  if (all_own_ && own_open) {
     read_own(rows, out);
     return finished_here(options);
   }
@@ -182,49 +223,47 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   request.table = table_;
   request.kind = ps::OpKind::kGet;
   request.gated = gated;
+  request.clock = clock;
   request.all = rows.all;
   if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
-  if (own_ != nullptr) request.skip = static_cast<size_t>(node_.identity().server_id);
+  if (own_open) request.skip = own_server();
   request.destination = {out, bytes};
-  request.deadline = node_.deadline(options, gated && node_.identity().sync);
+  request.deadline = node_.deadline(options, gated && table_->pace != table::Pace::kAsync);
   std::function<void()> own_work;
-  if (own_ != nullptr) own_work = [&] { read_own(rows, out); };
+  if (own_open) own_work = [&] { read_own(rows, out); };
   const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
   return node_.run(call, options, std::move(request), own_work);
 }
 
 void TableHandle::own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vector<uint64_t>& from) const {
-  const auto first = static_cast<int64_t>(own_->rows().first), end = static_cast<int64_t>(own_->rows().end());
+  const size_t servers = table_->servers.size(), own = own_server();
+  const int64_t first = table::first_row(spec_, servers, own);
   for (uint64_t i = 0; i < rows.count; ++i) {
-    if (rows.ids[i] < first || rows.ids[i] >= end) continue;
+    if (table::server_of(spec_, servers, rows.ids[i]) != own) continue;
     ids.push_back(rows.ids[i] - first);
     from.push_back(i);
   }
 }
 
 void TableHandle::change_own(wire::Write write, const Rows& rows, const std::byte* values) {
-  const bool adds = write == wire::Write::Add;
-  if (rows.all) {
-    values += own_->rows().first * spec_.row_bytes();
-    return adds ? own_->add(0, own_->elements(), values) : own_->set(0, own_->elements(), values);
-  }
-  if (all_own_) return adds ? own_->add_rows({rows.ids, rows.count}, values) : own_->set_rows({rows.ids, rows.count}, values);
+  const table::Worker worker = node_.identity().worker_id;
+  if (rows.all) return own_->change(write, worker, 0, own_->elements(), values + own_->rows().first * spec_.row_bytes());
+  if (all_own_) return own_->change_rows(write, worker, {rows.ids, rows.count}, values);
   std::vector<int64_t> ids;
   std::vector<uint64_t> from;
   own_rows(rows, ids, from);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const std::byte* row = values + from[i] * spec_.row_bytes();
-    adds ? own_->add_rows({&ids[i], 1}, row) : own_->set_rows({&ids[i], 1}, row);
-  }
+  if (write == wire::Write::Erase) return own_->change_rows(write, worker, ids, nullptr);
+  for (size_t i = 0; i < ids.size(); ++i) own_->change_rows(write, worker, {&ids[i], 1}, values + from[i] * spec_.row_bytes());
 }
 
 void TableHandle::read_own(const Rows& rows, std::byte* out) const {
-  if (rows.all) return own_->read(0, own_->elements(), out + own_->rows().first * spec_.row_bytes());
-  if (all_own_) return own_->read_rows({rows.ids, rows.count}, out);
+  const table::Worker worker = node_.identity().worker_id;
+  if (rows.all) return own_->read(worker, 0, own_->elements(), out + own_->rows().first * spec_.row_bytes());
+  if (all_own_) return own_->read_rows(worker, {rows.ids, rows.count}, out);
   std::vector<int64_t> ids;
   std::vector<uint64_t> from;
   own_rows(rows, ids, from);
-  for (size_t i = 0; i < ids.size(); ++i) own_->read_rows({&ids[i], 1}, out + from[i] * spec_.row_bytes());
+  for (size_t i = 0; i < ids.size(); ++i) own_->read_rows(worker, {&ids[i], 1}, out + from[i] * spec_.row_bytes());
 }
 
 base::Status TableHandle::close() { return {}; }

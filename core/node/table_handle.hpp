@@ -16,30 +16,49 @@ class MemberNode;
 /// MV_ESHAPE, MV_EDTYPE or MV_ENONFINITE if `data` is not `rows` rows for this table.
 base::Status check_data(const TableSpec& spec, uint64_t rows, const ConstData& data);
 
+/// MV_ESHAPE or MV_EDTYPE if `count` elements of `dtype` are not `rows` rows of it.
+base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype);
+
 class TableHandle final : public Table {
  public:
   /// @param own this process's part, where its callers may work on it themselves; else null
   TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_ptr<table::Shard> own);
 
-  TableInfo info() const override;
+  base::Result<TableInfo> info() override;
   Started add(const Rows& rows, const ConstData& data, const CallOptions& options) override;
   Started set(const Rows& rows, const ConstData& data, const CallOptions& options) override;
   Started get(const Rows& rows, const MutableData& data, const CallOptions& options) override;
   Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) override;
+  Started erase(const Rows& rows, const CallOptions& options) override;
+  Started set_updater(const table::UpdaterSpec& updater, const CallOptions& options) override;
+  base::Status clock() override;
+  base::Result<Scanned> scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) override;
   base::Status close() override;
   base::Status destroy() override;
 
  private:
+  /// Values of a change, with repeated rows summed up already.
+  struct Values {
+    const std::byte* bytes = nullptr;
+    uint64_t size = 0;
+    std::shared_ptr<const void> keep;  ///< null: the caller's memory
+  };
+
   Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
+  Started change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options);
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
+  base::Status check_rows(const Rows& rows) const;
   base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
   base::Status usable();
-  bool forget_small(const Rows& rows, const std::byte* values, wire::Write write, const CallOptions& options, base::Status* status);
+  bool forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options, base::Status* status);
   Started finished_here(const CallOptions& options);
   void change_own(wire::Write write, const Rows& rows, const std::byte* values);
   void read_own(const Rows& rows, std::byte* out) const;
+  /// This process's part may be read here and now: nobody has to be waited for.
+  bool own_is_open(bool gated, uint64_t clock) const;
   /// Which of the caller's rows lie in this process, and their numbers here.
   void own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vector<uint64_t>& from) const;
+  size_t own_server() const;
 
   MemberNode& node_;
   const ps::TableViewRef table_;

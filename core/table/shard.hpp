@@ -85,6 +85,8 @@ class Shard {
   /// Takes rows of a snapshot, perhaps of another number of servers; what is not this server's is skipped.
   virtual base::Status restore(const Restored& rows) = 0;
 
+  /// Stale-synchronous tables: every worker that has not finished has begun this iteration, and its adds from before are applied.
+  std::atomic<uint64_t> least_clock{0};
   /// True once the table was destroyed; those who still hold the shard must not use it as a table any more.
   std::atomic<bool> destroyed{false};
 

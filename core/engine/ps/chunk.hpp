@@ -12,6 +12,7 @@ struct Client::Operation {
   size_t open = 0;          ///< chunks that are not finished
   base::Status error;       ///< the first one
   uint64_t change_id = 0;   ///< changes: for fences
+  bool gated = false;       ///< it may have to wait for other workers
   bool counted = false;     ///< sync mode counts it, with these counts
   uint64_t round = 0, index = 0;
   bool told = false;        ///< the completion was called
@@ -30,6 +31,7 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
   void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override;
   /// The caller's memory is not touched any more.
   void let_go();
+  /// Of its values; an erased row has none.
   uint64_t bytes() const {
     const table::Spec& spec = op->request.table->spec;
     return piece.ids.empty() ? piece.count * spec.element_bytes() : piece.ids.size() * spec.row_bytes();
@@ -51,11 +53,18 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
 /// A Pending from a function.
 class Client::Gather final : public rpc::Pending {
  public:
-  using Finish = std::function<void(const base::Status&, const wire::Message*)>;
-  explicit Gather(Finish finish) : finish_(std::move(finish)) {}
-  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override { finish_(status, answer); }
+  using Finish = std::function<void(const base::Status&, const wire::Message*, std::span<const std::byte>)>;
+  Gather(base::Pool& pool, Finish finish) : pool_(pool), finish_(std::move(finish)) {}
+  base::SinkRef place(const wire::Message&, size_t bytes) override {
+    const base::Pool::Block block = pool_.take(bytes);
+    return base::Sink::into(block.bytes, block.memory);
+  }
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override {
+    finish_(status, answer, payload);
+  }
 
  private:
+  base::Pool& pool_;
   Finish finish_;
 };
 

@@ -71,7 +71,6 @@ Client::~Client() = default;
 
 void Client::start(const cluster::View& view) {
   view_ = &view;
-  counts_ = view.sync && view.workers().size() > 1;
   for (const cluster::Member* server : view.servers()) servers_.push_back(server->peer);
 }
 
@@ -81,7 +80,8 @@ void Client::begin(Request request) {
   Request& want = op->request;
   TableView& table = *want.table;
   const bool change = want.kind == OpKind::kChange;
-  op->counted = counts_ && (change ? want.write == wire::Write::Add : want.gated);
+  op->gated = change ? want.write == wire::Write::Add && table.pace == table::Pace::kSync : want.gated && table.pace != table::Pace::kAsync;
+  op->counted = op->gated && table.pace == table::Pace::kSync;
   op->round = table.round;
   op->index = table.index;
   if (op->counted) ++(change ? table.index : table.round);
@@ -120,7 +120,7 @@ class Client::SmallChange final : public rpc::Pending {
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
     client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
     client_.note_untold(*table_, status);
-    client_.change_over(id_);
+    client_.change_over(*table_, id_);
   }
 
  private:
@@ -154,10 +154,11 @@ base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
     const auto values = source->bytes().subspan(piece.offset * spec.element_bytes(), piece.count * spec.element_bytes());
     return source->is_lent() ? base::Payload::lent(values) : base::Payload::kept(values, source);
   }
-  const size_t ids_bytes = piece.ids.size() * sizeof(int64_t), row_bytes = spec.row_bytes();
+  const size_t ids_bytes = piece.ids.size() * sizeof(int64_t);
+  const size_t row_bytes = op.request.write == wire::Write::Erase ? 0 : spec.row_bytes();
   const base::Pool::Block block = pool_.take(ids_bytes + piece.ids.size() * row_bytes);
   std::memcpy(block.bytes.data(), piece.ids.data(), ids_bytes);
-  for (size_t i = 0; i < piece.from.size(); ++i)
+  for (size_t i = 0; i < piece.from.size() && row_bytes > 0; ++i)
     std::memcpy(block.bytes.data() + ids_bytes + i * row_bytes, source->bytes().data() + piece.from[i] * row_bytes, row_bytes);
   return base::Payload::kept(block.bytes, block.memory);
 }
@@ -184,7 +185,7 @@ void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chun
   const Request& want = op->request;
   const Piece& piece = chunk->piece;
   const auto body = wire::CreateGet(builder_.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
-                                    op->counted, op->round, op->index);
+                                    op->gated, op->round, op->index, want.clock);
   const auto ids = std::as_bytes(std::span(piece.ids));
   rpc::Call call;
   call.frame = builder_.finish(wire::Body::Get, body, piece.ids.empty() ? nullptr : base::Payload::copy(ids));
@@ -231,11 +232,11 @@ void Client::settle(const OperationRef& op) {
     op->withdrawn.clear();
     table.index = op->index;
     complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
-    return change_over(op->change_id);
+    return change_over(table, op->change_id);
   }
   if (op->request.completion == nullptr) note_untold(table, op->error);
   complete(op, op->error);
-  change_over(op->change_id);
+  change_over(table, op->change_id);
 }
 
 void Client::complete(const OperationRef& op, const base::Status& status) {
@@ -250,10 +251,10 @@ void Client::complete(const OperationRef& op, const base::Status& status) {
 void Client::send_got(const Operation& op) {
   const TableView& table = *op.request.table;
   for (size_t server = 0; server < table.servers.size(); ++server) {
-    if (table::part_of(table.spec.rows, table.servers.size(), server).count == 0) continue;
+    if (!table::has_part(table.spec, table.servers.size(), server)) continue;
     auto frame = builder_.finish(wire::Body::Got, wire::CreateGot(builder_.fbb(), table.numbers[server], op.round));
     // Others' adds wait for this, and with them perhaps a get of this worker that fills the window.
-    rpc_.call(table.servers[server], {std::move(frame), std::make_shared<Gather>([](const auto&, const auto*) {}), false, 0, nullptr, true});
+    rpc_.call(table.servers[server], {std::move(frame), std::make_shared<Gather>(pool_, [](const auto&, const auto*, auto) {}), false, 0, nullptr, true});
   }
 }
 
@@ -265,7 +266,8 @@ void Client::revert_counts(Operation& op) {
     send_got(op);  // later calls carry counts that include it: for the others it was made
 }
 
-void Client::change_over(uint64_t id) {
+void Client::change_over(TableView& table, uint64_t id) {
+  table.open_changes.fetch_sub(1, std::memory_order_release);
   changes_over_[id - first_change_] = true;
   while (!changes_over_.empty() && changes_over_.front()) {
     changes_over_.pop_front();
@@ -315,7 +317,7 @@ void Client::expire(const OperationRef& op) {
   if (op->told) return;
   const bool get = op->request.kind == OpKind::kGet;
   const bool whole_offer = !get && op->counted && op->request.source->size() > kEagerBytes;
-  if (op->counted && !op->asked_back && (get || whole_offer)) {
+  if (op->gated && !op->asked_back && (get || whole_offer)) {
     op->asked_back = true;
     op->timer = deadlines_.emplace(clock_.now() + kLastWord, [this, weak = std::weak_ptr(op)] {
       if (const auto late = weak.lock()) expire(late);
@@ -380,7 +382,7 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
   op->open = 0;
   if (op->counted) table.index = op->index;
   complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
-  change_over(op->change_id);
+  change_over(table, op->change_id);
 }
 
 /// The caller gets its memory back and hears that the outcome is open; the change itself goes on.

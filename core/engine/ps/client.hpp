@@ -37,12 +37,27 @@ class Client {
 
   using Opened = std::function<void(base::Result<TableViewRef>)>;
   /// Collective creation. `initial` (worker 0 only, else null) is lent until `opened` is called.
-  void create(const table::Spec& spec, base::PayloadRef initial, base::Nanos deadline, Opened opened);
+  /// `given`: this worker was given an initial value, whether it counts or not.
+  void create(const table::Spec& spec, base::PayloadRef initial, base::Nanos deadline, Opened opened, bool given = false);
   /// Ends the creation of this table as if its deadline had passed.
   void give_up_creation(const std::string& name);
   void open(const std::string& name, base::Nanos deadline, Opened opened);
   void list(base::Nanos deadline, std::function<void(base::Result<std::vector<table::Spec>>)> listed);
   void destroy(const TableViewRef& table, base::Nanos deadline, CompletionRef completion);
+
+  /// This worker has begun its clock-th iteration. Ordered like a change; fences wait for it. Errors are told like those of
+  /// fire-and-forget adds.
+  void clock(const TableViewRef& table, uint64_t clock);
+  /// Ordered like a change; `skip` is a server that the caller has served itself. The caller counts it in open_changes.
+  void set_updater(const TableViewRef& table, const table::UpdaterSpec& updater, size_t skip, base::Nanos deadline, CompletionRef completion);
+  void stat(const TableViewRef& table, base::Nanos deadline, std::function<void(base::Result<TableStats>)> told);
+  /// A chunk of what one server stores. `values`: room for `most` rows, or empty.
+  struct Chunked {
+    uint64_t found = 0;
+    int64_t next = -1;
+  };
+  void scan(const TableViewRef& table, size_t server, int64_t cursor, std::span<int64_t> rows, std::span<std::byte> values,
+            base::Nanos deadline, std::function<void(base::Result<Chunked>)> told);
 
   /// Calls `passed` once all changes begun so far are applied (or have failed), with the first error that nobody was told.
   void fence(std::function<void(const base::Status&)> passed);
@@ -64,6 +79,8 @@ class Client {
     std::function<void(const base::Status&)> passed;
   };
 
+  void know(TableView& table) const;
+  void take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks);
   void undo_creation(const TableView& table, const base::Status& why);
   void send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
   void send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk);
@@ -77,7 +94,7 @@ class Client {
   void leave_behind(const OperationRef& op, mv_status code);
   void revert_counts(Operation& op);
   void send_got(const Operation& op);
-  void change_over(uint64_t id);
+  void change_over(TableView& table, uint64_t id);
   void note_untold(TableView& table, const base::Status& status);
   void pass_fences();
   std::string waiting_for(const Operation& op) const;
@@ -87,7 +104,6 @@ class Client {
   base::Pool& pool_;
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
-  bool counts_ = false;  ///< sync mode with more than one worker
   std::vector<base::Peer> servers_;
   std::map<std::string, TableViewRef> tables_;  ///< by name, so that all handles share the counters
   std::map<std::string, std::weak_ptr<Round>> creating_;

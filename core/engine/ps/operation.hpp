@@ -9,7 +9,7 @@
 
 #include "base/clock.hpp"
 #include "engine/rpc/pending.hpp"
-#include "table/spec.hpp"
+#include "table/shard.hpp"
 #include "wire/frame.hpp"
 
 namespace mv::ps {
@@ -22,12 +22,17 @@ class Completion {
 };
 using CompletionRef = std::shared_ptr<Completion>;
 
-/// A table as its clients know it. Shared by all handles of this node on it. `spec`, `servers` and `numbers` are fixed; the rest is
-/// the loop's.
+/// A table as its clients know it. Shared by all handles of this node on it. `spec`, `pace`, `servers` and `numbers` are fixed;
+/// what is atomic is for any thread, the rest is the loop's.
 struct TableView {
   table::Spec spec;
+  table::Pace pace = table::Pace::kAsync;
   std::vector<base::Peer> servers;  ///< by server id
   std::vector<uint32_t> numbers;    ///< the table's number on each of them
+  std::atomic<uint64_t> clock{0};   ///< this worker's iterations, see mv_table_clock()
+  /// Changes that callers have started and servers have not acknowledged. While there are none, what a server holds shows all that
+  /// this worker has done.
+  std::atomic<uint64_t> open_changes{0};
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
   base::Status untold;              ///< of a fire-and-forget add that failed; taken by Client::take_untold()
@@ -37,12 +42,19 @@ using TableViewRef = std::shared_ptr<TableView>;
 
 enum class OpKind { kChange, kGet };
 
+/// What a table takes on all servers, and what its adds do there now.
+struct TableStats {
+  table::Usage usage;
+  table::UpdaterSpec updater;
+};
+
 /// What a caller asks for.
 struct Request {
   TableViewRef table;
   OpKind kind = OpKind::kGet;
   wire::Write write = wire::Write::Add;
-  bool gated = true;                      ///< gets: counts in sync mode (false: a peek)
+  bool gated = true;                      ///< gets: waits for its turn where the table's pace asks for it (false: a peek)
+  uint64_t clock = 0;                     ///< gets: this worker's clock at the call
   bool all = true;                        ///< all rows, else those of `rows`
   std::vector<int64_t> rows;
   size_t skip = SIZE_MAX;                 ///< a server that the caller serves itself

@@ -38,19 +38,19 @@ std::vector<Piece> plan_all(const table::Spec& spec, size_t servers, size_t skip
 
 std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip) {
   std::vector<std::vector<uint64_t>> of_server(servers);
-  for (uint64_t i = 0; i < rows.size(); ++i) of_server[table::owner_of(spec.rows, servers, static_cast<uint64_t>(rows[i]))].push_back(i);
+  for (uint64_t i = 0; i < rows.size(); ++i) of_server[table::server_of(spec, servers, rows[i])].push_back(i);
 
   const bool rows_fit = spec.row_bytes() <= table::kStripeBytes;
   const size_t most = std::max<uint64_t>(1, table::kStripeBytes / (spec.row_bytes() + sizeof(int64_t)));
   std::vector<Piece> pieces;
   for (size_t server = 0; server < servers; ++server) {
-    const table::Range part = table::part_of(spec.rows, servers, server);
-    if (server == skip || part.count == 0) continue;
+    if (server == skip || !table::has_part(spec, servers, server)) continue;
+    const int64_t first_row = table::first_row(spec, servers, server);
     const auto& mine = of_server[server];
     if (mine.empty()) pieces.push_back({server, 0, 0, 0, {}, {}, 1});
     for (size_t begin = 0; begin < mine.size();) {
       if (!rows_fit) {  // longer than a message should be: each row as elements
-        const uint64_t row = static_cast<uint64_t>(rows[mine[begin]]) - part.first;
+        const auto row = static_cast<uint64_t>(rows[mine[begin]] - first_row);
         add_elements(pieces, spec, server, row * spec.cols, spec.cols, mine[begin] * spec.cols);
         ++begin;
         continue;
@@ -58,7 +58,7 @@ std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<
       Piece piece{server, 0, 0, 0, {}, {}, 1};
       const size_t end = std::min(mine.size(), begin + most);
       for (; begin < end; ++begin) {
-        piece.ids.push_back(rows[mine[begin]] - static_cast<int64_t>(part.first));
+        piece.ids.push_back(rows[mine[begin]] - first_row);
         piece.from.push_back(mine[begin]);
       }
       pieces.push_back(std::move(piece));

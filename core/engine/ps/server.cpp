@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "table/updater/updater.hpp"
 
 namespace mv::ps {
 
@@ -14,25 +15,9 @@ constexpr base::Nanos kNoticeAfter = 10s;
 constexpr base::Nanos kLook = 1s;
 }  // namespace
 
-table::Spec read_spec(const wire::TableSpec& wire) {
-  table::Spec spec;
-  if (wire.name() != nullptr) spec.name = wire.name()->str();
-  spec.kind = static_cast<int32_t>(wire.kind());
-  spec.dtype = static_cast<mv_dtype>(wire.dtype());
-  spec.rows = wire.rows();
-  spec.cols = wire.cols();
-  spec.flags = wire.flags();
-  return spec;
-}
-
-flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const table::Spec& spec) {
-  return wire::CreateTableSpecDirect(fbb, spec.name.c_str(), static_cast<wire::TableKind>(spec.kind), static_cast<wire::DType>(spec.dtype),
-                                     spec.rows, spec.cols, spec.flags);
-}
-
 void Server::start(const cluster::View& view, base::Peer self) {
   view_ = &view;
-  counts_ = view.sync && view.workers().size() > 1;
+  sync_ = view.sync;
   servers_ = view.servers().size();
   index_ = static_cast<uint64_t>(std::max<int64_t>(0, view.server_id(self)));
   for (const cluster::Member* worker : view.workers()) {
@@ -52,7 +37,9 @@ void Server::worker_finished(base::Peer worker) {
   const int64_t id = view_->worker_id(worker);
   for (uint32_t number = 0; number < tables_.size(); ++number) {
     if (tables_[number] == nullptr) continue;
-    if (counts_ && id >= 0) tables_[number]->gate.finished(static_cast<size_t>(id));
+    if (id >= 0) tables_[number]->gate.finished(static_cast<size_t>(id));
+    if (id >= 0) tables_[number]->stale.finished(static_cast<size_t>(id));
+    tables_[number]->publish_clock();
     settle_creation(number);
   }
 }
@@ -63,7 +50,9 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
   for (uint32_t number = 0; number < tables_.size(); ++number) {
     if (tables_[number] == nullptr) continue;
     Table& table = *tables_[number];
-    if (counts_ && id >= 0) table.gate.lost(static_cast<size_t>(id), why);
+    if (id >= 0) table.gate.lost(static_cast<size_t>(id), why);
+    if (id >= 0) table.stale.lost(static_cast<size_t>(id), why);
+    table.publish_clock();
     std::erase_if(table.held, [&](const auto& entry) { return entry.first.client == worker; });
     std::erase_if(table.wanted, [&](const auto& entry) { return entry.first.client == worker; });
     if (!table.complete) break_creation(number, why);
@@ -77,6 +66,11 @@ void Server::worker_joined(base::Peer worker) {
   workers_[static_cast<size_t>(id)] = worker;
   worker_ids_.emplace(worker, static_cast<size_t>(id));
   active_.insert(worker);
+  for (const auto& table : tables_) {
+    if (table == nullptr) continue;
+    table->stale.joined(static_cast<size_t>(id));
+    table->publish_clock();
+  }
 }
 
 std::shared_ptr<table::Shard> Server::shard(uint32_t number) const {
@@ -102,6 +96,14 @@ void Server::on_request(const rpc::Asked& asked, const wire::Message& request, s
       return get(asked, *request.body_as_Get(), payload);
     case wire::Body::Got:
       return got(asked, *request.body_as_Got());
+    case wire::Body::Clock:
+      return clock(asked, *request.body_as_Clock());
+    case wire::Body::SetUpdater:
+      return set_updater(asked, *request.body_as_SetUpdater());
+    case wire::Body::Stat:
+      return stat(asked, *request.body_as_Stat());
+    case wire::Body::Scan:
+      return scan(asked, *request.body_as_Scan());
     default:
       return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a server does not understand {}", wire::EnumNameBody(request.body_type())));
   }
@@ -115,22 +117,9 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request) {
   const table::Spec spec = read_spec(*request.spec());
   const auto known = by_name_.find(spec.name);
   if (known == by_name_.end()) {
-    const bool sane = (spec.dtype == MV_F32 || spec.dtype == MV_F64) && spec.rows > 0 && spec.cols > 0 &&
-                      spec.rows <= (UINT64_C(1) << 62) / spec.cols / 8;
-    if (!sane) return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a spec that no client sends", spec.name));
-    auto shard = table::Shard::make(spec, table::part_of(spec.rows, servers_, index_));
-    auto table = std::make_unique<Table>(*this, spec);
-    if (shard.ok())
-      table->shard = std::move(shard).value();
-    else
-      table->broken = shard.status();
-    std::vector<std::string> names;
-    for (const base::Peer worker : workers_) names.push_back(view_->name(worker));
-    table->gate.set_workers(std::move(names));
-    for (size_t id = 0; id < workers_.size(); ++id)
-      if (!active_.contains(workers_[id])) table->gate.finished(id);
+    if (const base::Status wrong = check_spec(spec); !wrong.ok()) return rpc_.fail(asked, wrong);
     by_name_.emplace(spec.name, static_cast<uint32_t>(tables_.size()));
-    tables_.push_back(std::move(table));
+    tables_.push_back(make_table(spec));
   }
   const uint32_t number = by_name_.at(spec.name);
   Table& table = *tables_[number];
@@ -144,13 +133,36 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request) {
   }
   if (!table.creators.insert(asked.client).second && request.holds())
     return rpc_.fail(asked, base::error(MV_EDISAGREE, "table \"{}\" exists already; mv_table_open() gives a handle on it", spec.name));
+  table.wants_initial = table.wants_initial || request.initial();
   answer_created(asked, number);
+}
+
+std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec) {
+  auto table = std::make_unique<Table>(*this, spec, spec.pace(sync_, workers_.size()));
+  auto shard = table::Shard::make(spec, {servers_, index_, shares_memory_});
+  if (shard.ok())
+    table->shard = std::move(shard).value();
+  else
+    table->broken = shard.status();
+  std::vector<std::string> names;
+  for (const base::Peer worker : workers_) names.push_back(view_->name(worker));
+  table->gate.set_workers(names);
+  table->stale.set_workers(std::move(names));
+  for (size_t id = 0; id < workers_.size(); ++id) {
+    if (active_.contains(workers_[id])) continue;
+    table->gate.finished(id);
+    table->stale.finished(id);
+  }
+  return table;
 }
 
 void Server::answer_created(const rpc::Asked& asked, uint32_t number) {
   auto& fbb = builder_.fbb();
-  const auto written = write_spec(fbb, tables_[number]->spec);
-  rpc_.answer(asked, builder_.finish(wire::Body::Created, wire::CreateCreated(fbb, number, written, tables_[number]->complete)));
+  const Table& table = *tables_[number];
+  const auto written = write_spec(fbb, table.spec);
+  const int64_t worker = worker_id(asked.client);
+  const uint64_t clock = worker >= 0 ? table.stale.clock_of(static_cast<size_t>(worker)) : 0;
+  rpc_.answer(asked, builder_.finish(wire::Body::Created, wire::CreateCreated(fbb, number, written, table.complete, clock)));
 }
 
 void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
@@ -173,6 +185,8 @@ void Server::settle_creation(uint32_t number) {
   Table& table = *tables_[number];
   if (table.complete || !table.broken.ok() || table.ready.empty()) return;
   if (!std::all_of(active_.begin(), active_.end(), [&](base::Peer worker) { return table.ready.contains(worker); })) return;
+  if (table.wants_initial && !table.creators.contains(workers_.front()))
+    return break_creation(number, base::error(MV_ESTATE, "table \"{}\": worker 0, whose initial value counts, is gone; create the table without one and set it", table.spec.name));
   table.complete = true;
   for (const auto& [worker, asked] : std::exchange(table.ready, {})) rpc_.answer(asked, builder_.answer({}));
 }
@@ -217,7 +231,7 @@ void Server::destroy(const rpc::Asked& asked, const wire::Destroy& request) {
   Table* table = find(asked, request.table());
   if (table == nullptr) return;
   const base::Status gone = base::error(MV_ENOTFOUND, "table \"{}\" was destroyed by {}", table->spec.name, view_->name(asked.client));
-  table->shard->destroyed = true;
+  if (table->shard != nullptr) table->shard->destroy();
   for (const auto& [waiting, held] : std::exchange(table->held, {})) rpc_.fail(waiting, gone);
   for (const auto& [waiting, wanted] : std::exchange(table->wanted, {})) rpc_.fail(waiting, gone);
   for (const auto& [worker, waiting] : std::exchange(table->ready, {})) rpc_.fail(waiting, gone);
@@ -253,7 +267,8 @@ void Server::tick() {
       table->still_since = now;
     } else if (now - table->still_since >= kNoticeAfter) {
       base::log_warn("table \"{}\": nothing has moved for {:.0f} s; {}", table->spec.name, std::chrono::duration<double>(now - table->still_since).count(),
-                     table->ready.empty() ? table->gate.missing() : "not created yet by " + missing_creators(*table));
+                     !table->ready.empty() ? "not created yet by " + missing_creators(*table)
+                     : table->pace == table::Pace::kStale ? table->stale.missing() : table->gate.missing());
       table->still_since = now;
     }
   }
@@ -267,49 +282,80 @@ Server::Table* Server::find(const rpc::Asked& asked, uint32_t number) {
   return nullptr;
 }
 
+/// One that has its part of the values.
+Server::Table* Server::find_sound(const rpc::Asked& asked, uint32_t number) {
+  Table* table = find(asked, number);
+  if (table == nullptr || (table->broken.ok() && table->shard != nullptr)) return table;
+  rpc_.fail(asked, table->broken);
+  return nullptr;
+}
+
 base::Status Server::check_range(const Table& table, uint64_t first, uint64_t count, uint64_t rows) const {
-  if (!table.broken.ok()) return table.broken;
   const uint64_t elements = table.shard->elements();
   if (count > elements || first > elements - count || rows > wire::kMaxPayloadBytes / 8)
     return base::error(MV_EPROTOCOL, "table \"{}\": elements {} .. {} of a part that has {}", table.spec.name, first, first + count, elements);
   return {};
 }
 
-base::Status Server::check_rows(const Table& table, std::span<const std::byte> ids, uint64_t rows) const {
-  if (ids.size() < rows * 8) return base::error(MV_EPROTOCOL, "table \"{}\": {} row ids in {} bytes", table.spec.name, rows, ids.size());
-  const auto* id = reinterpret_cast<const int64_t*>(ids.data());
+/// The row ids at the head of a payload, copied before they are checked: a payload may lie in memory that its sender can still write.
+base::Result<std::vector<int64_t>> Server::take_rows(const Table& table, std::span<const std::byte> payload, uint64_t rows) const {
+  if (payload.size() < rows * sizeof(int64_t))
+    return base::error(MV_EPROTOCOL, "table \"{}\": {} row ids in {} bytes", table.spec.name, rows, payload.size());
+  std::vector<int64_t> ids(rows);
+  std::memcpy(ids.data(), payload.data(), rows * sizeof(int64_t));
   const auto end = static_cast<int64_t>(table.shard->rows().count);
-  const auto* bad = std::find_if(id, id + rows, [&](int64_t row) { return row < 0 || row >= end; });
-  if (bad != id + rows) return base::error(MV_ERANGE, "table \"{}\": row {} of a part that has {}", table.spec.name, *bad, end);
-  return {};
+  const auto fits = [&](int64_t row) {
+    if (!table.spec.is_keyed()) return row >= 0 && row < end;
+    return table.spec.has_row(row) && table::server_of(table.spec, servers_, row) == index_;
+  };
+  const auto bad = std::find_if_not(ids.begin(), ids.end(), fits);
+  if (bad != ids.end()) return base::error(MV_ERANGE, "table \"{}\": row {} is not of this part", table.spec.name, *bad);
+  return ids;
+}
+
+uint64_t Server::Table::bytes_of(const wire::Change& change) const {
+  if (change.rows() == 0) return change.count() * spec.element_bytes();
+  return change.rows() * (sizeof(int64_t) + (change.write() == wire::Write::Erase ? 0 : spec.row_bytes()));
 }
 
 void Server::change(const rpc::Asked& asked, const wire::Change& request, std::span<const std::byte> payload,
                     const base::SinkRef& staged) {
-  Table* table = find(asked, request.table());
+  Table* table = find_sound(asked, request.table());
   if (table == nullptr) return;
   base::Status wrong = check_range(*table, request.first(), request.count(), request.rows());
-  const uint64_t bytes = request.rows() > 0 ? request.rows() * (8 + table->spec.row_bytes()) : request.count() * table->spec.element_bytes();
+  const bool erases = request.write() == wire::Write::Erase;
+  if (wrong.ok() && erases && (request.count() > 0 || !table->spec.is_keyed()))
+    wrong = base::error(MV_EPROTOCOL, "table \"{}\": nothing of it can be erased like this", table->spec.name);
+  const uint64_t bytes = table->bytes_of(request);
   const bool here = request.offered() == 0;
   if (wrong.ok() && (here ? payload.size() : request.offered()) != bytes)
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change of {} bytes came with {}", table->spec.name, bytes, payload.size());
-  if (wrong.ok() && here && request.rows() > 0) wrong = check_rows(*table, payload, request.rows());
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   Held held{request.first(), request.count(), request.rows(), payload, staged, {}};
   const int64_t worker = worker_id(asked.client);
-  if (!counts_ || request.write() != wire::Write::Add || worker < 0) {
-    apply(*table, request.write(), held);
-    return rpc_.finish(asked);
+  if (table->pace != table::Pace::kSync || request.write() != wire::Write::Add || worker < 0) {
+    wrong = apply(*table, request.write(), asked.client, held);
+    return wrong.ok() ? rpc_.finish(asked) : rpc_.fail(asked, wrong);
   }
-  if (staged == nullptr && !payload.empty()) {  // shown in place: must outlive the call
-    held.copy = pool_.take(payload.size());
-    std::memcpy(held.copy.bytes.data(), payload.data(), payload.size());
-    held.payload = held.copy.bytes;
+  if (here && request.rows() > 0) {
+    const auto rows = take_rows(*table, payload, request.rows());
+    if (!rows.ok()) return rpc_.fail(asked, rows.status());
   }
+  hold(held, payload, staged);
   table->held.emplace(asked, std::move(held));
   watch();
   table->gate.change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
+}
+
+/// Keeps a payload until its turn comes; one that was shown in place must outlive the call.
+void Server::hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  held.payload = payload;
+  held.keep = staged;
+  if (staged != nullptr || payload.empty()) return;
+  held.copy = pool_.take(payload.size());
+  std::memcpy(held.copy.bytes.data(), payload.data(), payload.size());
+  held.payload = held.copy.bytes;
 }
 
 void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
@@ -318,78 +364,128 @@ void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
     const auto found = table->held.find(asked);
     if (found == table->held.end()) continue;
     Held& held = found->second;
-    const uint64_t bytes = held.rows > 0 ? held.rows * (8 + table->spec.row_bytes()) : held.count * table->spec.element_bytes();
-    base::Status wrong;
-    if (payload.size() != bytes)
-      wrong = base::error(MV_EPROTOCOL, "table \"{}\": {} bytes were offered, {} came", table->spec.name, bytes, payload.size());
-    else if (held.rows > 0)
-      wrong = check_rows(*table, payload, held.rows);
-    if (!wrong.ok()) {  // a client that breaks the protocol: its add counts as nothing, the others go on
-      held.rows = held.count = 0;
-      payload = {};
-    }
-    held.payload = payload;
-    held.keep = staged;
-    if (staged == nullptr && !payload.empty()) {
-      held.copy = pool_.take(payload.size());
-      std::memcpy(held.copy.bytes.data(), payload.data(), payload.size());
-      held.payload = held.copy.bytes;
-    }
+    const uint64_t bytes = held.rows > 0 ? held.rows * (sizeof(int64_t) + table->spec.row_bytes()) : held.count * table->spec.element_bytes();
+    const bool sound = payload.size() == bytes && (held.rows == 0 || take_rows(*table, payload, held.rows).ok());
+    if (!sound) held.rows = held.count = 0;  // a client that breaks the protocol: its add counts as nothing, the others go on
+    hold(held, sound ? payload : std::span<const std::byte>(), sound ? staged : nullptr);
     return table->gate.data(static_cast<size_t>(worker_id(asked.client)), asked);
   }
 }
 
-void Server::apply(Table& table, wire::Write write, const Held& held) {
+base::Status Server::apply(Table& table, wire::Write write, base::Peer client, const Held& held) {
   table::Shard& shard = *table.shard;
+  const table::Worker worker = worker_id(client);
   if (held.rows > 0) {
-    const std::span rows(reinterpret_cast<const int64_t*>(held.payload.data()), held.rows);
-    const std::byte* values = held.payload.data() + held.rows * 8;
-    return write == wire::Write::Add ? shard.add_rows(rows, values) : shard.set_rows(rows, values);
+    const auto rows = take_rows(table, held.payload, held.rows);
+    if (!rows.ok()) return rows.status();
+    const std::byte* values = write == wire::Write::Erase ? nullptr : held.payload.data() + held.rows * sizeof(int64_t);
+    shard.change_rows(write, worker, rows.value(), values);
+  } else if (held.count > 0) {
+    shard.change(write, worker, held.first, held.count, held.payload.data());
   }
-  if (held.count == 0) return;
-  return write == wire::Write::Add ? shard.add(held.first, held.count, held.payload.data())
-                                   : shard.set(held.first, held.count, held.payload.data());
+  return {};
 }
 
 void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<const std::byte> payload) {
-  Table* table = find(asked, request.table());
+  Table* table = find_sound(asked, request.table());
   if (table == nullptr) return;
   base::Status wrong = check_range(*table, request.first(), request.count(), request.rows());
   const uint64_t bytes = request.rows() > 0 ? request.rows() * table->spec.row_bytes() : request.count() * table->spec.element_bytes();
   if (wrong.ok() && bytes > wire::kMaxPayloadBytes)
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": {} bytes in one answer; at most {} are", table->spec.name, bytes, wire::kMaxPayloadBytes);
-  if (wrong.ok() && request.rows() > 0) wrong = check_rows(*table, payload, request.rows());
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
-  Wanted wanted{request.first(), request.count(), request.rows(), {}};
+  Wanted wanted{request.first(), request.count(), {}};
   if (request.rows() > 0) {
-    const auto* id = reinterpret_cast<const int64_t*>(payload.data());
-    wanted.ids.assign(id, id + request.rows());
+    auto rows = take_rows(*table, payload, request.rows());
+    if (!rows.ok()) return rpc_.fail(asked, rows.status());
+    wanted.ids = std::move(rows).value();
   }
   const int64_t worker = worker_id(asked.client);
-  if (!counts_ || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
+  if (table->pace == table::Pace::kAsync || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
   table->wanted.emplace(asked, std::move(wanted));
   watch();
+  if (table->pace == table::Pace::kStale) return table->stale.get(asked, request.clock());
   table->gate.get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
 }
 
 void Server::reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted) {
-  const uint64_t bytes = wanted.rows > 0 ? wanted.rows * table.spec.row_bytes() : wanted.count * table.spec.element_bytes();
+  const bool by_row = !wanted.ids.empty();
+  const uint64_t bytes = by_row ? wanted.ids.size() * table.spec.row_bytes() : wanted.count * table.spec.element_bytes();
   // A copy, so that changes made while the answer is being sent don't show in it: a get is atomic per stripe.
   base::Pool::Block block = pool_.take(bytes);
-  if (wanted.rows > 0)
-    table.shard->read_rows(wanted.ids, block.bytes.data());
+  const table::Worker worker = worker_id(asked.client);
+  if (by_row)
+    table.shard->read_rows(worker, wanted.ids, block.bytes.data());
   else
-    table.shard->read(wanted.first, wanted.count, block.bytes.data());
+    table.shard->read(worker, wanted.first, wanted.count, block.bytes.data());
   const auto values = base::Payload::kept(block.bytes, block.memory);
   rpc_.answer(asked, builder_.finish(wire::Body::Reply, wire::CreateReply(builder_.fbb()), values));
 }
 
 void Server::got(const rpc::Asked& asked, const wire::Got& request) {
-  Table* table = find(asked, request.table());
+  Table* table = find_sound(asked, request.table());
   if (table == nullptr) return;
   rpc_.finish(asked);
   const int64_t worker = worker_id(asked.client);
-  if (counts_ && worker >= 0) table->gate.got(static_cast<size_t>(worker), request.round());
+  if (table->pace == table::Pace::kSync && worker >= 0) table->gate.got(static_cast<size_t>(worker), request.round());
+}
+
+void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
+  Table* table = find_sound(asked, request.table());
+  if (table == nullptr) return;
+  rpc_.finish(asked);
+  const int64_t worker = worker_id(asked.client);
+  if (worker < 0) return;
+  table->stale.clock(static_cast<size_t>(worker), request.clock());
+  table->publish_clock();
+  ++table->moves;
+}
+
+void Server::Table::publish_clock() {
+  if (pace != table::Pace::kStale || shard == nullptr) return;
+  shard->least_clock.store(stale.least(), std::memory_order_release);
+  shard->publish_clock(stale.least());
+}
+
+// ---- the table as such
+
+void Server::set_updater(const rpc::Asked& asked, const wire::SetUpdater& request) {
+  Table* table = find_sound(asked, request.table());
+  if (table == nullptr) return;
+  const table::UpdaterSpec updater = read_updater(request.updater());
+  base::Status status = table::check_updater(updater, table->spec.dtype);
+  if (status.ok()) status = table->shard->set_updater(updater);
+  status.ok() ? rpc_.finish(asked) : rpc_.fail(asked, status);
+}
+
+void Server::stat(const rpc::Asked& asked, const wire::Stat& request) {
+  Table* table = find_sound(asked, request.table());
+  if (table == nullptr) return;
+  const table::Usage usage = table->shard->usage();
+  const auto updater = write_updater(builder_.fbb(), table->shard->updater());
+  const auto stats = wire::CreateStats(builder_.fbb(), usage.stored, usage.memory_bytes, usage.state_bytes, updater);
+  rpc_.answer(asked, builder_.finish(wire::Body::Stats, stats));
+}
+
+void Server::scan(const rpc::Asked& asked, const wire::Scan& request) {
+  Table* table = find_sound(asked, request.table());
+  if (table == nullptr) return;
+  if (!table->spec.is_keyed())
+    return rpc_.fail(asked, base::error(MV_EINVAL, "table \"{}\" is {}: only keyed tables are scanned", table->spec.name, table->spec.describe()));
+  const uint64_t bytes_each = sizeof(int64_t) + (request.values() ? table->spec.row_bytes() : 0);
+  const uint64_t most = std::min<uint64_t>(request.most(), table::kStripeBytes / bytes_each);
+  auto scanned = table->shard->scan(request.cursor(), std::max<uint64_t>(1, most), request.values());
+  if (!scanned.ok()) return rpc_.fail(asked, scanned.status());
+  const table::Scanned& found = scanned.value();
+  base::PayloadRef payload;
+  if (!found.rows.empty()) {
+    const size_t ids_bytes = found.rows.size() * sizeof(int64_t);
+    base::Pool::Block block = pool_.take(ids_bytes + found.values.size());
+    std::memcpy(block.bytes.data(), found.rows.data(), ids_bytes);
+    if (!found.values.empty()) std::memcpy(block.bytes.data() + ids_bytes, found.values.data(), found.values.size());
+    payload = base::Payload::kept(block.bytes, block.memory);
+  }
+  rpc_.answer(asked, builder_.finish(wire::Body::Scanned, wire::CreateScanned(builder_.fbb(), found.rows.size(), found.next), payload));
 }
 
 void Server::on_cancel(const rpc::Asked& asked) {
@@ -405,7 +501,9 @@ void Server::on_cancel(const rpc::Asked& asked) {
     }
     if (worker < 0 || (!table->held.contains(asked) && !table->wanted.contains(asked))) continue;
     std::string missing;
-    if (!table->gate.withdraw(static_cast<size_t>(worker), asked, &missing)) return;
+    const bool withdrawn = table->pace == table::Pace::kStale ? table->stale.withdraw(asked, &missing)
+                                                              : table->gate.withdraw(static_cast<size_t>(worker), asked, &missing);
+    if (!withdrawn) return;
     table->held.erase(asked);
     table->wanted.erase(asked);
     return rpc_.fail(asked, base::error(MV_ETIMEOUT, "table \"{}\": {}", table->spec.name, missing));
@@ -417,10 +515,10 @@ void Server::on_cancel(const rpc::Asked& asked) {
 void Server::Table::apply_change(const rpc::Asked& asked) {
   const auto found = held.find(asked);
   if (found == held.end()) return;
-  server.apply(*this, wire::Write::Add, found->second);
+  const base::Status status = server.apply(*this, wire::Write::Add, asked.client, found->second);
   held.erase(found);
   ++moves;
-  server.rpc_.finish(asked);
+  status.ok() ? server.rpc_.finish(asked) : server.rpc_.fail(asked, status);
 }
 
 void Server::Table::grant_change(const rpc::Asked& asked) { server.rpc_.grant(asked); }

@@ -11,7 +11,9 @@
 #include "base/clock.hpp"
 #include "base/pool.hpp"
 #include "engine/cluster/view.hpp"
+#include "engine/ps/stale_gate.hpp"
 #include "engine/ps/sync_gate.hpp"
+#include "engine/ps/spec_wire.hpp"
 #include "engine/rpc/server.hpp"
 #include "table/shard.hpp"
 
@@ -21,7 +23,8 @@ namespace mv::ps {
 /// by callers' threads (Shard is thread-safe).
 class Server {
  public:
-  Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool) : clock_(clock), rpc_(rpc), pool_(pool) {}
+  Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, bool shares_memory)
+      : clock_(clock), rpc_(rpc), pool_(pool), shares_memory_(shares_memory) {}
 
   /// Once, before any request: who the workers are, and which of the servers this is. The view stays the cluster engine's.
   void start(const cluster::View& view, base::Peer self);
@@ -51,24 +54,35 @@ class Server {
     base::Pool::Block copy;
   };
   struct Wanted {
-    uint64_t first, count, rows;
+    uint64_t first, count;
     std::vector<int64_t> ids;
   };
-  struct Table final : SyncGate::Owner {
-    Table(Server& server, table::Spec spec) : server(server), spec(std::move(spec)), gate(*this, this->spec.name) {}
+  struct Table final : SyncGate::Owner, StaleGate::Owner {
+    Table(Server& server, table::Spec spec, table::Pace pace)
+        : server(server),
+          spec(std::move(spec)),
+          pace(pace),
+          gate(*this, this->spec.name),
+          stale(*this, this->spec.name, static_cast<uint64_t>(std::max<int64_t>(0, this->spec.staleness))) {}
     void apply_change(const rpc::Asked& asked) override;
     void grant_change(const rpc::Asked& asked) override;
     void serve_get(const rpc::Asked& asked) override;
+    void serve_stale(const rpc::Asked& asked) override { serve_get(asked); }
     void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
+    uint64_t bytes_of(const wire::Change& change) const;
+    void publish_clock();
 
     Server& server;
     const table::Spec spec;
+    const table::Pace pace;
     std::shared_ptr<table::Shard> shard;
     base::Status broken;                        ///< creation failed; kept until every worker was told
     std::set<base::Peer> creators, told;
     std::map<base::Peer, rpc::Asked> ready;     ///< waiting for the others, until all are ready
     bool complete = false;
-    SyncGate gate;
+    bool wants_initial = false;                 ///< a worker was given an initial value; worker 0 brings the one that counts
+    SyncGate gate;     ///< Pace::kSync
+    StaleGate stale;   ///< Pace::kStale
     std::map<rpc::Asked, Held> held;
     std::map<rpc::Asked, Wanted> wanted;
     uint64_t moves = 0;                         ///< counts whatever is no longer waited for
@@ -88,13 +102,20 @@ class Server {
   void change(const rpc::Asked& asked, const wire::Change& request, std::span<const std::byte> payload, const base::SinkRef& staged);
   void get(const rpc::Asked& asked, const wire::Get& request, std::span<const std::byte> payload);
   void got(const rpc::Asked& asked, const wire::Got& request);
+  void clock(const rpc::Asked& asked, const wire::Clock& request);
+  void set_updater(const rpc::Asked& asked, const wire::SetUpdater& request);
+  void stat(const rpc::Asked& asked, const wire::Stat& request);
+  void scan(const rpc::Asked& asked, const wire::Scan& request);
 
   int64_t worker_id(base::Peer peer) const;
   Table* find(const rpc::Asked& asked, uint32_t number);
+  Table* find_sound(const rpc::Asked& asked, uint32_t number);
   base::Status check_range(const Table& table, uint64_t first, uint64_t count, uint64_t rows) const;
-  base::Status check_rows(const Table& table, std::span<const std::byte> ids, uint64_t rows) const;
-  void apply(Table& table, wire::Write write, const Held& held);
+  base::Result<std::vector<int64_t>> take_rows(const Table& table, std::span<const std::byte> payload, uint64_t rows) const;
+  base::Status apply(Table& table, wire::Write write, base::Peer client, const Held& held);
+  void hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged);
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
+  std::unique_ptr<Table> make_table(const table::Spec& spec);
   void answer_created(const rpc::Asked& asked, uint32_t number);
 
   void watch();
@@ -108,15 +129,13 @@ class Server {
   std::vector<base::Peer> workers_;        ///< by worker id
   std::set<base::Peer> active_;
   std::unordered_map<base::Peer, size_t> worker_ids_;
-  bool counts_ = false;                    ///< sync mode with more than one worker: adds and gets pass the gates
+  bool sync_ = false;                      ///< the node's mode, for tables that say nothing of their own
   uint64_t servers_ = 0, index_ = 0;       ///< how many there are, and which this is
+  const bool shares_memory_;               ///< other processes of this machine may map the shards
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
   std::map<std::string, uint32_t> by_name_;
   base::Nanos next_look_ = base::kNever;  ///< armed while anything waits
 };
 
-/// Between the wire's and the library's form of a spec.
-table::Spec read_spec(const wire::TableSpec& spec);
-flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const table::Spec& spec);
 
 }  // namespace mv::ps

@@ -1,0 +1,18 @@
+#pragma once
+// Between the wire's and the library's form of a table's spec.
+
+#include "table/spec.hpp"
+#include "wire/frame.hpp"
+
+namespace mv::ps {
+
+table::UpdaterSpec read_updater(const wire::Updater* updater);
+flatbuffers::Offset<wire::Updater> write_updater(flatbuffers::FlatBufferBuilder& fbb, const table::UpdaterSpec& updater);
+
+table::Spec read_spec(const wire::TableSpec& spec);
+flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const table::Spec& spec);
+
+/// Whether a spec that came over the wire is one that clients may send; the rest of the core relies on it.
+base::Status check_spec(const table::Spec& spec);
+
+}  // namespace mv::ps

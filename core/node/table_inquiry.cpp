@@ -1,0 +1,101 @@
+// Tables as wholes: what they take, what they store, how fast their workers may run, what adds do.
+
+#include "node/member_node.hpp"
+#include "node/table_handle.hpp"
+#include "table/updater/updater.hpp"
+
+namespace mv::node {
+
+namespace {
+
+/// Begins `ask(told)` on the loop and waits for what it tells.
+template <typename T, typename Ask>
+base::Result<T> wait_for(MemberNode& node, Ask ask) {
+  struct Told {
+    std::atomic<bool> done{false};
+    base::Result<T> what = base::Status(MV_ESTATE, "the node is shutting down");
+  };
+  const auto told = std::make_shared<Told>();
+  node.loop().post([ask, told] {
+    ask([told](base::Result<T> what) {
+      told->what = std::move(what);
+      told->done.store(true, std::memory_order_release);
+    });
+  });
+  const auto done = [&] { return told->done.load(std::memory_order_acquire); };
+  while (node.loop().drive_until(done, base::kNever) == io::Driven::kInterrupted) {
+  }
+  return std::move(told->what);
+}
+
+/// Cursors of a cluster's scan: the server's number above its own cursor, below 2^53 in all.
+constexpr int kServerShift = 41;
+constexpr int64_t kCursorMask = (int64_t{1} << kServerShift) - 1;
+
+}  // namespace
+
+base::Result<TableInfo> TableHandle::info() {
+  TableInfo info;
+  info.spec = spec_;
+  for (size_t server = 0; server < table_->servers.size(); ++server)
+    info.servers += table::has_part(spec_, table_->servers.size(), server) ? 1 : 0;
+  info.adds = adds_;
+  info.gets = gets_;
+  info.clock = table_->clock;
+  const auto stats = wait_for<ps::TableStats>(node_, [this, until = node_.deadline({}, false)](auto told) {
+    node_.member().tables().stat(table_, until, told);
+  });
+  if (!stats.ok()) return stats.status();
+  info.usage = stats.value().usage;
+  info.spec.updater = stats.value().updater;
+  info.bytes = info.usage.stored * spec_.row_bytes();
+  return info;
+}
+
+base::Status TableHandle::clock() {
+  if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
+  const uint64_t clock = table_->clock.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (table_->pace == table::Pace::kStale)
+    node_.loop().post([tables = &node_.member().tables(), table = table_, clock] { tables->clock(table, clock); });
+  return {};
+}
+
+Started TableHandle::set_updater(const table::UpdaterSpec& updater, const CallOptions& options) {
+  if (const base::Status wrong = table::check_updater(updater, spec_.dtype); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+  if (own_ != nullptr)
+    if (const base::Status failed = own_->set_updater(updater); !failed.ok()) return {failed, nullptr};
+  table_->open_changes.fetch_add(1, std::memory_order_relaxed);
+  const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
+  const size_t skip = own_ != nullptr ? own_server() : ps::kNoServer;
+  return node_.start(call, options, [tables = &node_.member().tables(), table = table_, updater, skip, call, until = node_.deadline(options, false)] {
+    tables->set_updater(table, updater, skip, until, call);
+  });
+}
+
+base::Result<Scanned> TableHandle::scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) {
+  if (!spec_.is_keyed()) return base::error(MV_EINVAL, "table \"{}\" is {}: read it with get", spec_.name, spec_.describe());
+  const auto servers = static_cast<int64_t>(table_->servers.size());
+  if (cursor < 0 || cursor >> kServerShift >= servers)
+    return base::error(MV_EINVAL, "table \"{}\": {} is no cursor of a scan; begin with 0", spec_.name, cursor);
+  if (rows.empty()) return base::error(MV_EINVAL, "table \"{}\": a scan with room for no row", spec_.name);
+  if (data.count > 0)
+    if (const base::Status wrong = check_size(spec_, rows.size(), data.count, data.dtype); !wrong.ok()) return wrong;
+  if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
+
+  const auto server = static_cast<size_t>(cursor >> kServerShift);
+  const std::span values(static_cast<std::byte*>(data.values), data.count > 0 ? rows.size() * spec_.row_bytes() : 0);
+  const auto chunk = wait_for<ps::Client::Chunked>(node_, [=, this, until = node_.deadline({}, false)](auto told) {
+    node_.member().tables().scan(table_, server, cursor & kCursorMask, rows, values, until, told);
+  });
+  if (!chunk.ok()) return chunk.status();
+  Scanned scanned{chunk.value().found, chunk.value().next};
+  const int64_t own = static_cast<int64_t>(server);
+  if (scanned.next >= 0)
+    scanned.next |= own << kServerShift;
+  else if (own + 1 < servers)
+    scanned.next = (own + 1) << kServerShift;
+  return scanned;
+}
+
+}  // namespace mv::node

@@ -12,6 +12,18 @@
 
 namespace mv::base {
 
+class Payload;
+
+/// A road that shows a peer where bytes lie, instead of sending them.
+class Borrower {
+ public:
+  /// Their lender wants them back: nobody looks at them once this has returned.
+  virtual void give_back(Payload& payload) = 0;
+
+ protected:
+  ~Borrower() = default;
+};
+
 /// Bytes to send: lent by a caller, held by somebody else, or owned.
 /// Roads read bytes() afresh at every write, on the loop, so that make_owned() may move a lent payload aside while it is
 /// being sent: that is how a call that times out gives its caller's memory back.
@@ -38,9 +50,18 @@ class Payload {
   /// The shared memory that the bytes lie in, or null: a road within the machine may then send their place instead of them.
   std::shared_ptr<SharedMemory> shared() const { return SharedMemory::find(bytes_); }
 
+  /// From now on make_owned() asks `borrower` first. False if somebody else has borrowed them.
+  bool borrow(Borrower& borrower) {
+    if (borrower_ != nullptr && borrower_ != &borrower) return false;
+    borrower_ = &borrower;
+    return true;
+  }
+  void returned() { borrower_ = nullptr; }
+
   /// Copies lent bytes; nothing refers to the lender's memory afterwards.
   void make_owned() {
     if (keep_ != nullptr || bytes_.empty()) return;
+    if (Borrower* borrower = std::exchange(borrower_, nullptr)) borrower->give_back(*this);
     std::shared_ptr<std::byte[]> own(new std::byte[bytes_.size()]);
     std::memcpy(own.get(), bytes_.data(), bytes_.size());
     bytes_ = {own.get(), bytes_.size()};
@@ -50,6 +71,7 @@ class Payload {
  private:
   std::span<const std::byte> bytes_;
   std::shared_ptr<const void> keep_;
+  Borrower* borrower_ = nullptr;
 };
 using PayloadRef = std::shared_ptr<Payload>;
 

@@ -1,5 +1,6 @@
 #include "node/router.hpp"
 
+#include "base/log.hpp"
 #include "io/faulty/faulty.hpp"
 #include "io/inproc/inproc.hpp"
 #include "io/tcp/tcp.hpp"
@@ -7,19 +8,13 @@
 namespace mv::node {
 
 /// Notes by which road a peer came, and passes everything on.
-class Router::Tap final : public base::LinkEvents {
+class Router::Tap : public base::LinkEvents {
  public:
   Tap(Router& router, io::Road& road, base::LinkEvents& events) : router_(router), road_(road), events_(events) {}
 
-  void on_connected(base::Peer peer, const std::string& address) override {
-    router_.ways_[peer] = &road_;
-    events_.on_connected(peer, address);
-  }
+  void on_connected(base::Peer peer, const std::string& address) override { router_.base_connected(road_, peer, address); }
   void on_dial_failed(const std::string& address, const base::Status& why) override { events_.on_dial_failed(address, why); }
-  void on_lost(base::Peer peer, const base::Status& why) override {
-    router_.ways_.erase(peer);
-    events_.on_lost(peer, why);
-  }
+  void on_lost(base::Peer peer, const base::Status& why) override { router_.base_lost(peer, why); }
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override {
     events_.on_message(from, message, payload);
   }
@@ -28,10 +23,21 @@ class Router::Tap final : public base::LinkEvents {
   }
   void on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) override { events_.on_payload(from, message, sink); }
 
- private:
+ protected:
   Router& router_;
+
+ private:
   io::Road& road_;
   base::LinkEvents& events_;
+};
+
+/// The same for shared memory, whose beginnings and ends are changes of way only.
+class Router::ShmTap final : public Tap {
+ public:
+  using Tap::Tap;
+  void on_connected(base::Peer peer, const std::string&) override { router_.shm_connected(peer); }
+  void on_dial_failed(const std::string&, const base::Status& why) override { router_.shm_failed(why); }
+  void on_lost(base::Peer peer, const base::Status& why) override { router_.shm_lost(peer, why); }
 };
 
 base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Settings& settings, base::Peer self) {
@@ -42,25 +48,39 @@ base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Setting
   options.self = self;
   options.secret = settings.secret;
   router->tcp_ = std::make_unique<io::TcpRoad>(loop, options);
+  if (settings.io != "tcp") {
+    io::ShmOptions shm;
+    shm.self = self;
+    shm.secret = settings.secret;
+    auto road = std::make_unique<io::ShmRoad>(loop, std::move(shm));
+    router->shm_road_ = road.get();
+    router->shm_ = std::move(road);
+    router->shm_road_->set_admission([r = router.get()](base::Peer peer) { return r->ways_.contains(peer); });
+  }
   if (settings.faults.empty()) return router;
   const auto faults = io::parse_faults(settings.faults);
   if (!faults.ok()) return faults.status();
   router->lossy_ = true;
-  router->tcp_ = std::make_unique<io::FaultyRoad>(loop, std::move(router->tcp_), faults.value());
+  for (auto* road : {&router->tcp_, &router->shm_})
+    if (*road != nullptr) *road = std::make_unique<io::FaultyRoad>(loop, std::move(*road), faults.value());
   return router;
 }
 
 Router::Router(io::Loop& loop, base::Peer self) : loop_(loop), self_(self) {}
 
 Router::~Router() {
-  loop_.remove_flusher(*inproc_);
-  if (tcp_ != nullptr) loop_.remove_flusher(*tcp_);
+  for (io::Road* road : {inproc_.get(), tcp_.get(), shm_.get()})
+    if (road != nullptr) loop_.remove_flusher(*road);
 }
 
 void Router::attach(base::LinkEvents& events) {
-  for (io::Road* road : {inproc_.get(), tcp_.get()}) {
+  events_ = &events;
+  for (io::Road* road : {inproc_.get(), tcp_.get(), shm_.get()}) {
     if (road == nullptr) continue;
-    taps_.push_back(std::make_unique<Tap>(*this, *road, events));
+    if (road == shm_.get())
+      taps_.push_back(std::make_unique<ShmTap>(*this, *road, events));
+    else
+      taps_.push_back(std::make_unique<Tap>(*this, *road, events));
     road->attach(*taps_.back());
     loop_.add_flusher(*road);
   }
@@ -70,11 +90,21 @@ io::Road& Router::road_to(const std::string& address) const {
   return tcp_ == nullptr || address.starts_with("inproc:") ? *inproc_ : *tcp_;
 }
 
-base::Result<std::string> Router::listen(const std::string& address) { return road_to(address).listen(address); }
+base::Result<std::string> Router::listen(const std::string& address) {
+  listen_in_shm();
+  return road_to(address).listen(address);
+}
 
 base::Result<std::string> Router::adopt(int listening_fd) {
   if (tcp_ == nullptr) return base::error(MV_ENOSYS, "no TCP, no socket to take over");
+  listen_in_shm();
   return tcp_->adopt(listening_fd);
+}
+
+void Router::listen_in_shm() {
+  if (shm_ == nullptr) return;
+  const auto bound = shm_->listen(io::ShmRoad::address_of(self_));
+  if (!bound.ok()) shm_failed(bound.status());
 }
 
 void Router::dial(const std::string& address) { road_to(address).dial(address); }
@@ -82,21 +112,72 @@ void Router::dial(const std::string& address) { road_to(address).dial(address); 
 void Router::send(base::Peer to, const base::Frame& frame) {
   if (to == self_) return inproc_->send(to, frame);
   const auto way = ways_.find(to);
-  if (way != ways_.end()) way->second->send(to, frame);
+  if (way != ways_.end()) (way->second.shm ? *shm_ : *way->second.base).send(to, frame);
 }
 
 void Router::close(base::Peer peer) {
   const auto way = ways_.find(peer);
   if (way == ways_.end()) return;
-  way->second->close(peer);
+  io::Road* base = way->second.base;
   ways_.erase(way);
+  if (shm_ != nullptr) shm_->close(peer);
+  base->close(peer);
 }
 
 void Router::stop(std::function<void()> stopped) {
   inproc_->stop([this, stopped = std::move(stopped)] {
     if (tcp_ == nullptr) return stopped();
-    tcp_->stop(stopped);
+    // The peers hear the last messages in shared memory before the end of TCP, which is the end of this node to them.
+    if (shm_ == nullptr) return tcp_->stop(stopped);
+    shm_->stop([this, stopped] { tcp_->stop(stopped); });
   });
+}
+
+// ------------------------------------------------------------ changes of way
+
+void Router::base_connected(io::Road& road, base::Peer peer, const std::string& address) {
+  Way& way = ways_[peer];
+  const bool is_new = way.base == nullptr;
+  way.base = &road;
+  way.address = address;
+  events_->on_connected(peer, address);
+  if (!is_new || shm_ == nullptr || &road != tcp_.get()) return;
+  shm_road_->admit(peer);
+  // One of the two dials. If nobody answers, the peer is on another machine.
+  if (self_ > peer) shm_->dial(io::ShmRoad::address_of(peer));
+}
+
+void Router::base_lost(base::Peer peer, const base::Status& why) {
+  if (shm_ != nullptr) {
+    shm_road_->drain(peer);  // what was sent before the end
+    shm_->close(peer);
+  }
+  ways_.erase(peer);
+  events_->on_lost(peer, why);
+}
+
+void Router::shm_connected(base::Peer peer) {
+  const auto way = ways_.find(peer);
+  if (way == ways_.end()) return shm_->close(peer);
+  way->second.shm = true;
+  base::log_debug("{} ({:016x}) is on this machine: messages go through shared memory", way->second.address, peer);
+  // Whatever is under way over TCP may now be overtaken: the engines ask what the peer has.
+  events_->on_connected(peer, way->second.address);
+}
+
+void Router::shm_failed(const base::Status& why) {
+  const bool elsewhere = why.code() == MV_EUNREACHABLE || why.code() == MV_EPEERLOST;
+  if (elsewhere || std::exchange(told_of_shm_, true)) return base::log_debug("{}", why.text());
+  base::log_warn("no shared memory with other processes of this machine, TCP instead: {}", why.text());
+}
+
+void Router::shm_lost(base::Peer peer, const base::Status& why) {
+  const auto way = ways_.find(peer);
+  if (way == ways_.end()) return;
+  way->second.shm = false;
+  if (why.code() == MV_EPEERLOST) return;  // it said goodbye, and will over TCP
+  if (why.code() == MV_EPROTOCOL) shm_failed(why);
+  events_->on_connected(peer, way->second.address);
 }
 
 }  // namespace mv::node

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "io/road.hpp"
+#include "io/shm/shm.hpp"
 #include "node/settings.hpp"
 
 namespace mv::node {
 
-/// To itself and to "inproc:" addresses within the process, to others over TCP. With faults (Settings::faults) everything but a
-/// node's way to itself goes through io/faulty. Loop thread only, but for make() and listen(), before the loop starts.
+/// To itself and to "inproc:" addresses within the process, to others over TCP. Where a peer turns out to live on this machine
+/// (its node answers in shared memory), messages take that way, and the TCP connection tells of the peer's end; should the way
+/// break, TCP takes over again. With faults (Settings::faults) everything but a node's way to itself goes through io/faulty.
+/// Loop thread only, but for make() and listen(), before the loop starts.
 class Router final : public base::Link {
  public:
   static base::Result<std::unique_ptr<Router>> make(io::Loop& loop, const Settings& settings, base::Peer self);
@@ -26,6 +29,8 @@ class Router final : public base::Link {
   void stop(std::function<void()> stopped);
   /// True if messages may get lost without the connection's breaking.
   bool lossy() const { return lossy_; }
+  /// The road through shared memory; null where there is none.
+  io::ShmRoad* shm() const { return shm_road_; }
 
   void dial(const std::string& address) override;
   void send(base::Peer to, const base::Frame& frame) override;
@@ -33,16 +38,32 @@ class Router final : public base::Link {
 
  private:
   class Tap;
+  class ShmTap;
+  /// How a peer is reached.
+  struct Way {
+    io::Road* base = nullptr;  // where it came from first; tells of its end
+    bool shm = false;
+    std::string address;       // by `base`
+  };
 
   Router(io::Loop& loop, base::Peer self);
   io::Road& road_to(const std::string& address) const;
+  void listen_in_shm();
+  void base_connected(io::Road& road, base::Peer peer, const std::string& address);
+  void base_lost(base::Peer peer, const base::Status& why);
+  void shm_connected(base::Peer peer);
+  void shm_failed(const base::Status& why);
+  void shm_lost(base::Peer peer, const base::Status& why);
 
   io::Loop& loop_;
   const base::Peer self_;
   bool lossy_ = false;
-  std::unique_ptr<io::Road> inproc_, tcp_;
-  std::vector<std::unique_ptr<Tap>> taps_;
-  std::unordered_map<base::Peer, io::Road*> ways_;
+  bool told_of_shm_ = false;
+  std::unique_ptr<io::Road> inproc_, tcp_, shm_;
+  io::ShmRoad* shm_road_ = nullptr;  // shm_, or what it wraps
+  base::LinkEvents* events_ = nullptr;
+  std::vector<std::unique_ptr<base::LinkEvents>> taps_;
+  std::unordered_map<base::Peer, Way> ways_;
 };
 
 }  // namespace mv::node

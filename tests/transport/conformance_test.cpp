@@ -1,4 +1,4 @@
-// What every road promises (base/link.hpp, io/road.hpp). Built once for each: ROAD is kTcp, kInproc or kFaulty.
+// What every road promises (base/link.hpp, io/road.hpp). Built once for each: ROAD is kTcp, kShm, kInproc or kFaulty.
 
 #include <cstring>
 #include <thread>

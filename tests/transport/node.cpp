@@ -1,5 +1,7 @@
 #include "node.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -13,6 +15,16 @@ namespace {
 
 std::unique_ptr<io::Road> make_road(Kind kind, io::Loop& loop, const io::TcpOptions& options) {
   if (kind == Kind::kInproc) return std::make_unique<io::InprocRoad>(loop, options.self);
+  if (kind == Kind::kShm) {
+    io::ShmOptions shm;
+    shm.self = options.self;
+    shm.secret = options.secret;
+    shm.hello_timeout = options.hello_timeout;
+    shm.max_strangers = options.max_strangers;
+    shm.version_min = options.version_min;
+    shm.version_max = options.version_max;
+    return std::make_unique<io::ShmRoad>(loop, std::move(shm));
+  }
   auto tcp = std::make_unique<io::TcpRoad>(loop, options);
   if (kind == Kind::kTcp) return tcp;
   return std::make_unique<io::FaultyRoad>(loop, std::move(tcp), io::Faults{});
@@ -59,7 +71,10 @@ Node::~Node() {
 }
 
 std::string Node::listen() {
-  const auto bound = listen(kind_ == Kind::kInproc ? "inproc:" + std::to_string(self_) : "127.0.0.1:0");
+  std::string address = "127.0.0.1:0";
+  if (kind_ == Kind::kInproc) address = "inproc:" + std::to_string(self_);
+  if (kind_ == Kind::kShm) address = "shm:test-" + std::to_string(getpid()) + "-" + std::to_string(self_);
+  const auto bound = listen(address);
   return bound.ok() ? bound.value() : bound.status().text();
 }
 

@@ -11,6 +11,7 @@
 
 #include "io/inproc/inproc.hpp"
 #include "io/loop/loop.hpp"
+#include "io/shm/shm.hpp"
 #include "io/tcp/tcp.hpp"
 
 namespace mv::test {
@@ -19,7 +20,7 @@ using base::Nanos;
 using base::Peer;
 using namespace std::chrono_literals;
 
-enum class Kind { kTcp, kInproc, kFaulty };
+enum class Kind { kTcp, kInproc, kFaulty, kShm };
 
 /// Longer than anything takes that works, also under sanitizers on a busy machine.
 inline constexpr Nanos kPatience = 20s;

@@ -165,6 +165,8 @@ void Loop::run_background() {
     wake_waiters();
     watchers_changed_ = false;
     uv_run(&uv_, may_sleep() ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+    after_sleep();
+    look();
     flush();
     wake_waiters();
     lock.lock();
@@ -243,6 +245,7 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const sigs
       if (deadline != kNever) limit = std::min(limit, deadline - at);
     }
     const Woke woke = sleep_on(uv_backend_fd(&uv_), limit, open);
+    after_sleep();
     if (woke == Woke::kSignal) return done() ? Driven::kDone : Driven::kInterrupted;
     poll_now();
     if (done()) return Driven::kDone;
@@ -362,6 +365,7 @@ void Loop::run_tasks() {
 void Loop::poll_now() {
   watchers_changed_ = false;
   uv_run(&uv_, UV_RUN_NOWAIT);
+  look();
   flush();
   wake_waiters();
 }
@@ -370,10 +374,25 @@ void Loop::flush() {
   for (size_t i = 0; i < flushers_.size(); ++i) flushers_[i]->flush();
 }
 
+bool Loop::look() {
+  bool any = false;
+  for (size_t i = 0; i < watched_.size(); ++i) any |= watched_[i]->look();
+  return any;
+}
+
 bool Loop::may_sleep() {
+  for (size_t i = 0; i < watched_.size(); ++i) {
+    if (watched_[i]->before_sleep()) continue;
+    while (i-- > 0) watched_[i]->after_sleep();
+    return false;
+  }
   Lock lock(mutex_);
   asleep_ = queue_.empty() && !stopping_;
   return asleep_;
+}
+
+void Loop::after_sleep() {
+  for (Watched* watched : watched_) watched->after_sleep();
 }
 
 void Loop::set_timer(Nanos at, Task fn) {

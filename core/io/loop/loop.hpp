@@ -44,6 +44,20 @@ class Flusher {
   ~Flusher() = default;
 };
 
+/// Memory that peers write to: looking there costs no system call, and finds what a sleep would wait for. All on the loop.
+class Watched {
+ public:
+  /// Works off what has come; true if there was anything.
+  virtual bool look() = 0;
+  /// The loop is about to sleep: peers have to ring from now on. False, and as if after_sleep() was called, if something came
+  /// before they knew.
+  virtual bool before_sleep() = 0;
+  virtual void after_sleep() = 0;
+
+ protected:
+  ~Watched() = default;
+};
+
 class Loop final : public base::Clock {
  public:
   Loop();
@@ -76,6 +90,8 @@ class Loop final : public base::Clock {
   void set_timer(base::Nanos at, Task fn);
   void add_flusher(Flusher& flusher) { flushers_.push_back(&flusher); }
   void remove_flusher(Flusher& flusher) { std::erase(flushers_, &flusher); }
+  void add_watched(Watched& watched) { watched_.push_back(&watched); }
+  void remove_watched(Watched& watched) { std::erase(watched_, &watched); }
   uv_loop_t& uv() { return uv_; }
   /// libuv tells the kernel of changed watchers only inside uv_run(): to be called after each change, or a driver sleeps past it.
   void watchers_changed() { watchers_changed_ = true; }
@@ -107,7 +123,9 @@ class Loop final : public base::Clock {
   void run_tasks();
   void poll_now();
   void flush();
+  bool look();
   bool may_sleep();
+  void after_sleep();
   void on_timer();
   int take_wake_fd();
 
@@ -124,6 +142,7 @@ class Loop final : public base::Clock {
 
   // On the loop.
   std::vector<Flusher*> flushers_;
+  std::vector<Watched*> watched_;
   std::vector<Task> running_;
   base::Nanos timer_at_ = base::kNever;
   Task timer_fn_;

@@ -13,20 +13,6 @@
 
 namespace mv::io {
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    reset();
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int Fd::release() { return std::exchange(fd_, -1); }
-
-void Fd::reset() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 base::Result<HostPort> parse_address(const std::string& address) {
   const auto wrong = [&](const char* what) {
     return base::error(MV_EINVAL, "\"{}\" is not an address: {}; expected \"host:port\" or \"[v6]:port\"", address,

@@ -8,26 +8,9 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "io/fd.hpp"
 
 namespace mv::io {
-
-/// Owns a descriptor.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd() { reset(); }
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  int release();
-  void reset();
-
- private:
-  int fd_ = -1;
-};
 
 /// "host:port", "1.2.3.4:port", "[v6]:port".
 struct HostPort {

@@ -14,9 +14,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "io/listener.hpp"
 #include "io/road.hpp"
 #include "io/tcp/connection.hpp"
-#include "io/tcp/listener.hpp"
 
 namespace mv::io {
 

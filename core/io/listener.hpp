@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 
+#include "io/fd.hpp"
 #include "io/loop/handles.hpp"
-#include "io/tcp/socket.hpp"
 
 namespace mv::io {
 

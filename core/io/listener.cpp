@@ -1,4 +1,4 @@
-#include "io/tcp/listener.hpp"
+#include "io/listener.hpp"
 
 #include <sys/socket.h>
 

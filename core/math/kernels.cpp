@@ -106,6 +106,19 @@ bool finite_bf16(const std::byte* values, size_t count) { return finite_range<ui
 
 // ---- rows
 
+bool increasing(const int64_t* rows, size_t count) {
+  const hn::ScalableTag<int64_t> tag;
+  const size_t lanes = hn::Lanes(tag);
+  size_t i = 1;
+  for (; i + lanes <= count; i += lanes) {
+    if (!hn::AllTrue(tag, hn::Lt(hn::LoadU(tag, rows + i - 1), hn::LoadU(tag, rows + i)))) return false;
+  }
+  for (; i < count; ++i) {
+    if (rows[i - 1] >= rows[i]) return false;
+  }
+  return true;
+}
+
 /// How many rows ahead are fetched, and how much of each: the hardware follows longer ones by itself.
 constexpr size_t kRowsAhead = 12, kMostAhead = 512, kLine = 64;
 
@@ -242,6 +255,7 @@ HWY_EXPORT(add_rows_i64);
 HWY_EXPORT(add_rows_u8);
 HWY_EXPORT(add_rows_f16);
 HWY_EXPORT(add_rows_bf16);
+HWY_EXPORT(increasing);
 HWY_EXPORT(gather_bytes);
 HWY_EXPORT(set_bytes);
 
@@ -323,6 +337,10 @@ bool all_finite_bytes(mv_dtype dtype, const std::byte* values, size_t count) noe
     default:
       return true;
   }
+}
+
+bool strictly_increasing(std::span<const int64_t> rows) noexcept {
+  return HWY_DYNAMIC_DISPATCH(increasing)(rows.data(), rows.size());
 }
 
 void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,

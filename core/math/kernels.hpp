@@ -34,6 +34,9 @@ void load_bytes(mv_dtype dtype, const std::byte* stored, std::byte* out, size_t 
 /// True for all integers.
 bool all_finite_bytes(mv_dtype dtype, const std::byte* values, size_t count) noexcept;
 
+/// rows[0] < rows[1] < …: nothing repeats.
+bool strictly_increasing(std::span<const int64_t> rows) noexcept;
+
 // Rows of a table of `cols` columns. Ids are in range: the caller has checked them. They come in any order and may repeat;
 // they are worked off in their order, one after the other, so that repeats add up (add) or the last one stays (set). Rows further
 // on are prefetched.

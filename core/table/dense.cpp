@@ -1,33 +1,14 @@
 #include "table/dense.hpp"
 
-#include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 
 #include "base/log.hpp"
-#include "math/convert.hpp"
 #include "math/kernels.hpp"
+#include "table/updater/apply.hpp"
 
 namespace mv::table {
-
-namespace {
-
-/// States that an updater may have at most.
-constexpr size_t kMostStates = 8;
-/// Elements of halves that are widened at a time, for updaters that take floats.
-constexpr size_t kWidened = 1024;
-
-/// Copies with every bit inverted: see Block::backup.
-void copy_inverted(std::byte* to, const std::byte* from, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) {  // updaters with backups want floats or doubles
-    uint32_t word;
-    std::memcpy(&word, from + i, sizeof(word));
-    word = ~word;
-    std::memcpy(to + i, &word, sizeof(word));
-  }
-}
-
-}  // namespace
 
 base::Result<std::shared_ptr<Shard>> DenseShard::make(const Spec& spec, const Place& place) {
   const Range rows = part_of(spec.rows, place.servers, place.index);
@@ -77,22 +58,14 @@ void DenseShard::for_row_runs(std::span<const int64_t> rows, Work work) {
 void DenseShard::apply(const Model& model, Worker worker, uint64_t first, uint64_t count, const std::byte* values) const {
   if (model.adds) return math::add_bytes(spec_.dtype, at(values_, first), values, count);
   std::byte* const backups = backup(model, worker, false);
-  std::array<std::byte*, kMostStates> states{};
-  const auto block_of = [&](uint64_t from, uint64_t share, const std::byte* added) {
-    for (size_t i = 0; i < model.beside->states.size(); ++i) states[i] = at(model.beside->states[i].data(), from);
-    model.updater->apply({.count = share,
-                          .values = at(values_, from),
-                          .added = added,
-                          .states = states.data(),
-                          .backup = backups != nullptr ? at(backups, from) : nullptr});
-  };
-  if (tensor::storage_dtype(spec_.dtype) == spec_.dtype) return block_of(first, count, values);
-  alignas(64) std::array<std::byte, kWidened * sizeof(float)> widened;
-  for (uint64_t done = 0; done < count; done += kWidened) {
-    const uint64_t share = std::min<uint64_t>(kWidened, count - done);
-    math::widen_bytes(spec_.dtype, widened.data(), values + done * spec_.element_bytes(), share);
-    block_of(first + done, share, widened.data());
-  }
+  std::array<std::byte*, kMostStates> states;
+  const std::vector<Memory>& beside = model.beside->states;
+  for (size_t i = 0; i < beside.size(); ++i) states[i] = at(beside[i].data(), first);
+  const Block block{.count = count,
+                    .values = at(values_, first),
+                    .states = states.data(),
+                    .backup = backups != nullptr ? at(backups, first) : nullptr};
+  apply_added(*model.updater, spec_.dtype, block, beside.size(), values);
 }
 
 void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) {

@@ -19,7 +19,7 @@ struct Block {
   size_t count = 0;
   std::byte* values = nullptr;
   const std::byte* added = nullptr;
-  std::byte* const* states = nullptr;  ///< Updater::states() arrays, zero at first
+  std::byte* const* states = nullptr;  ///< Updater::states() arrays, zeros at first
   /// Updater::keeps_backups(): the values that this worker last got, or null if it got none. Every bit is inverted, so that the zeros of
   /// fresh memory are a NaN, which stands for a value that it never got.
   const std::byte* backup = nullptr;

@@ -1,0 +1,247 @@
+#include "table/keyed/keyed.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <new>
+
+#include "math/kernels.hpp"
+#include "table/updater/apply.hpp"
+
+namespace mv::table {
+
+namespace {
+
+/// Parts where there is no limit on the rows, and rows that a part should have where there is one: growth moves about a million
+/// records in tens of milliseconds, so a part should stay well below that.
+constexpr unsigned kPartBits = 6;
+constexpr uint64_t kPartRows = 1 << 16;
+/// Rows that are sorted by part at a time.
+constexpr size_t kBatch = 1024;
+
+uint64_t share_of(const Spec& spec, const Place& place) { return (spec.capacity + place.servers - 1) / place.servers; }
+
+unsigned part_bits_for(const Spec& spec, const Place& place) {
+  if (spec.capacity == 0) return kPartBits;
+  const uint64_t parts = std::max<uint64_t>(1, share_of(spec, place) / kPartRows);
+  return std::min<unsigned>(kPartBits, static_cast<unsigned>(std::bit_width(parts)) - 1);
+}
+
+/// math::add_bytes() of one element without its call.
+template <typename T>
+void add_one(std::byte* stored, const std::byte* added) {
+  T sum, addend;
+  std::memcpy(&sum, stored, sizeof(T));
+  std::memcpy(&addend, added, sizeof(T));
+  sum += addend;
+  std::memcpy(stored, &sum, sizeof(T));
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<Shard>> KeyedShard::make(const Spec& spec, const Place& place) {
+  std::shared_ptr<KeyedShard> shard(new KeyedShard(spec, place));
+  if (auto status = shard->set_updater(spec.updater); !status.ok()) return status;
+  return std::shared_ptr<Shard>(std::move(shard));
+}
+
+KeyedShard::KeyedShard(const Spec& spec, const Place& place)
+    : Shard(spec, Range()),
+      servers_(place.servers),
+      server_(place.index),
+      stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec.dtype))),
+      most_rows_(spec.capacity == 0 ? 0 : share_of(spec, place) >> part_bits_for(spec, place)),
+      part_bits_(part_bits_for(spec, place)),
+      initial_(spec) {
+  const RecordLayout layout(spec, 0);
+  const auto pool = Slab::make_pool(layout.stride);
+  for (size_t i = 0; i < size_t{1} << part_bits_; ++i) parts_.push_back(std::make_unique<Part>(i, layout, part_bits_, pool));
+}
+
+// ------------------------------------------------------------ batches
+
+template <typename Work>
+void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
+  std::array<uint64_t, kBatch> hashes;
+  std::array<uint16_t, kBatch> sorted;
+  std::array<uint16_t, (1 << kPartBits) + 1> ends;
+  for (size_t first = 0; first < rows.size(); first += kBatch) {
+    const auto some = rows.subspan(first, std::min(kBatch, rows.size() - first));
+    ends.fill(0);
+    for (size_t i = 0; i < some.size(); ++i) {
+      hashes[i] = mix(static_cast<uint64_t>(some[i]));
+      const size_t part = part_of(hashes[i]);
+      ++ends[part + 1];
+      parts_[part]->records.prefetch_index(hashes[i]);
+    }
+    for (size_t part = 1; part < ends.size(); ++part) ends[part] += ends[part - 1];
+    for (size_t i = 0; i < some.size(); ++i) sorted[ends[part_of(hashes[i])]++] = static_cast<uint16_t>(i);
+    for (size_t begin = 0; begin < some.size();) {  // ends[part] is now the end of the part's places
+      Part& part = *parts_[part_of(hashes[sorted[begin]])];
+      const size_t end = ends[part.index];
+      std::lock_guard lock(part.mutex);
+      for (size_t i = begin; i < end; ++i) part.records.prefetch_record(hashes[sorted[i]]);
+      work(part, Batch{some, hashes.data(), std::span(sorted).subspan(begin, end - begin), first});
+      begin = end;
+    }
+  }
+}
+
+// ------------------------------------------------------------ changes
+
+uint32_t KeyedShard::reach(Part& part, int64_t id, uint64_t hash, bool* is_new) {
+  Records& records = part.records;
+  const uint32_t slot = records.find(id, hash);
+  *is_new = slot == Records::kNone;
+  if (!*is_new) {
+    if (records.layout().is_linked) records.touch(slot);
+    return slot;
+  }
+  if (most_rows_ > 0 && records.size() >= most_rows_) {
+    const int64_t oldest = records.id(records.least_recently_used());
+    records.erase(oldest, mix(static_cast<uint64_t>(oldest)));
+  }
+  return records.insert(id, hash);
+}
+
+void KeyedShard::add(Part& part, Worker worker, uint32_t slot, const std::byte* values) {
+  Records& records = part.records;
+  std::byte* const stored = records.values(slot);
+  if (part.model->adds) {
+    if (spec_.cols == 1 && spec_.dtype == MV_F32) return add_one<float>(stored, values);
+    if (spec_.cols == 1 && spec_.dtype == MV_F64) return add_one<double>(stored, values);
+    if (spec_.cols == 1 && spec_.dtype == MV_I64) return add_one<uint64_t>(stored, values);
+    return math::add_bytes(spec_.dtype, stored, values, spec_.cols);
+  }
+  std::array<std::byte*, kMostStates> states;
+  const size_t count = records.layout().states;
+  for (size_t i = 0; i < count; ++i) states[i] = records.state(slot, i);
+  const bool wants_backup = part.model->updater->keeps_backups() && worker != kNoWorker;
+  const Block block{.count = spec_.cols,
+                    .values = stored,
+                    .states = states.data(),
+                    .backup = wants_backup ? records.backup(worker, slot, false) : nullptr};
+  apply_added(*part.model->updater, spec_.dtype, block, count, values);
+}
+
+void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) {
+  const uint64_t row_bytes = spec_.row_bytes();
+  for_parts(rows, [&](Part& part, const Batch& batch) {
+    before_change(part);
+    for (const uint16_t place : batch.places) {
+      const int64_t id = batch.rows[place];
+      if (write == Write::Erase) {
+        part.records.erase(id, batch.hashes[place]);
+        continue;
+      }
+      bool is_new;
+      const uint32_t slot = reach(part, id, batch.hashes[place], &is_new);
+      const std::byte* const source = values + (batch.first + place) * row_bytes;
+      if (write == Write::Set) {
+        math::store_bytes(spec_.dtype, part.records.values(slot), source, spec_.cols);
+        continue;
+      }
+      if (is_new) initial_.fill(id, part.records.values(slot));
+      add(part, worker, slot, source);
+    }
+  });
+}
+
+// Without a number for each element there is nothing to change or to read by numbers: the engine asks for rows.
+void KeyedShard::change(Write, Worker, uint64_t, uint64_t, const std::byte*) { assert(false); }
+void KeyedShard::read(Worker, uint64_t, uint64_t, std::byte*) { assert(false); }
+
+// ------------------------------------------------------------ reading
+
+void KeyedShard::get(Part& part, Worker worker, int64_t id, uint64_t hash, std::byte* out) {
+  Records& records = part.records;
+  const uint32_t slot = records.find(id, hash);
+  if (slot == Records::kNone) return initial_.read(id, out);
+  const std::byte* const stored = records.values(slot);
+  math::load_bytes(spec_.dtype, stored, out, spec_.cols);
+  if (records.layout().is_linked) records.touch(slot);
+  if (worker == kNoWorker || !part.model->updater->keeps_backups()) return;
+  copy_inverted(records.backup(worker, slot, true), stored, records.layout().row_bytes);
+}
+
+void KeyedShard::read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) {
+  const uint64_t row_bytes = spec_.row_bytes();
+  for_parts(rows, [&](Part& part, const Batch& batch) {
+    for (const uint16_t place : batch.places)
+      get(part, worker, batch.rows[place], batch.hashes[place], out + (batch.first + place) * row_bytes);
+  });
+}
+
+// ------------------------------------------------------------ restoring
+
+base::Status KeyedShard::restore(const Restored& rows) {
+  const size_t row_bytes = spec_.cols * stored_bytes_, bytes = rows.ids.size() * row_bytes;
+  const bool fits = rows.values.size() == bytes && std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
+  if (!fits) return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(), rows.ids.size());
+  for_parts(rows.ids, [&](Part& part, const Batch& batch) {
+    before_change(part);
+    for (const uint16_t place : batch.places) {
+      const int64_t id = batch.rows[place];
+      if (!spec_.has_row(id) || server_of(spec_, servers_, id) != server_) continue;
+      bool is_new;
+      const uint32_t slot = reach(part, id, batch.hashes[place], &is_new);
+      const size_t source = (batch.first + place) * row_bytes;
+      std::memcpy(part.records.values(slot), rows.values.data() + source, row_bytes);
+      if (part.records.layout().states != rows.states.size()) continue;
+      for (size_t i = 0; i < rows.states.size(); ++i)
+        std::memcpy(part.records.state(slot, i), rows.states[i].data() + source, row_bytes);
+    }
+  });
+  return {};
+}
+
+// ------------------------------------------------------------ the updater
+
+base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
+  if (auto status = check_updater(updater, spec_.dtype); !status.ok())
+    return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  auto model = std::make_shared<Model>();
+  model->spec = updater;
+  model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
+  model->adds = updater.name == "add";
+
+  std::lock_guard lock(mutex_);
+  const RecordLayout layout(spec_, model->updater->states());
+  const bool keeps = model_ != nullptr && model_->spec.name == updater.name && model_->updater->states() == layout.states;
+  const auto pool = Slab::make_pool(layout.stride);
+  for (const auto& part : parts_) {
+    std::lock_guard part_lock(part->mutex);
+    if (!keeps) {
+      before_change(*part);
+      if (part->records.layout() == layout)
+        part->records.clear_states();
+      else
+        part->records.relayout(layout, pool);
+      part->records.drop_backups();
+    }
+    part->model = model;
+  }
+  model_ = std::move(model);
+  return {};
+}
+
+UpdaterSpec KeyedShard::updater() const {
+  std::lock_guard lock(mutex_);
+  return model_->spec;
+}
+
+Usage KeyedShard::usage() const {
+  Usage usage;
+  for (const auto& part : parts_) {
+    std::lock_guard lock(part->mutex);
+    const Records& records = part->records;
+    usage.stored += records.size();
+    usage.memory_bytes += records.bytes();
+    usage.state_bytes += records.size() * records.layout().states * records.layout().row_bytes + records.backup_bytes();
+  }
+  return usage;
+}
+
+}  // namespace mv::table

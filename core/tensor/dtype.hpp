@@ -32,7 +32,9 @@ constexpr size_t dtype_bytes(mv_dtype dtype) {
 /// Whether a table or a tensor may have it.
 constexpr bool is_table_dtype(mv_dtype dtype) { return dtype != MV_RAW && dtype_bytes(dtype) > 0; }
 
-constexpr bool is_floating(mv_dtype dtype) { return dtype == MV_F32 || dtype == MV_F64 || dtype == MV_F16 || dtype == MV_BF16; }
+constexpr bool is_floating(mv_dtype dtype) {
+  return dtype == MV_F32 || dtype == MV_F64 || dtype == MV_F16 || dtype == MV_BF16;
+}
 
 /// What values of this dtype are computed in, and what servers store them as: halves as floats.
 constexpr mv_dtype storage_dtype(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16 ? MV_F32 : dtype; }

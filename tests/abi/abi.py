@@ -27,13 +27,13 @@ and commit the new {expected} with it; a "-" line in its diff breaks callers, so
 
 
 def preprocessed(header, compiler):
-    """The header's own declarations with macros expanded and comments gone, as one string."""
+    """The declarations of the header and of those beside it, with macros expanded and comments gone, as one string."""
     text = subprocess.run([compiler, "-E", str(header)], check=True, capture_output=True, text=True).stdout
     lines, own = [], False
     for line in text.splitlines():
         marker = re.match(r'# \d+ "([^"]*)"', line)
         if marker:
-            own = marker[1] == str(header)
+            own = Path(marker[1]).resolve().parent == header.resolve().parent
         elif own:
             lines.append(line)
     text = re.sub(r"__attribute__\s*\(\(.*?\)\)\s*\)?", "", " ".join(lines))

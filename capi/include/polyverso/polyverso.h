@@ -442,4 +442,7 @@ MV_API mv_status mv_checkpoint_inspect(const char *path, char *text, uint64_t ca
 #ifdef __cplusplus
 }
 #endif
+
+#include "tensor.h" /* mv_tensor_*, which belongs to this header */
+
 #endif

@@ -1,0 +1,64 @@
+#pragma once
+// What the functions of tensor.h have in common: tensors found by their handles, results that become handles.
+
+#include <polyverso/tensor.h>
+
+#include <utility>
+
+#include "fence.hpp"
+#include "state.hpp"
+#include "tensor/tensor.hpp"
+
+namespace mv::capi {
+
+using tensor::Tensor;
+
+/// A handle for a tensor; what it lies upon counts its handles.
+mv_tensor open_tensor(State& state, Tensor made);
+
+/// make(State&) -> Result<Tensor>, and a handle for what it made.
+template <typename Make>
+mv_status give_tensor(const char* function, mv_tensor* result, Make make) {
+  return fence(function, [&](State& state) -> base::Status {
+    if (result == nullptr) return base::error(MV_EINVAL, "{}: the place for the tensor is NULL", function);
+    base::Result<Tensor> made = make(state);
+    if (!made.ok()) return made.status();
+    *result = open_tensor(state, std::move(made).value());
+    return {};
+  });
+}
+
+/// use(State&, const Tensor&) -> Status, of an open tensor.
+template <typename Use>
+mv_status with_tensor(const char* function, mv_tensor handle, Use use) {
+  return fence(function, [&](State& state) -> base::Status {
+    auto pin = find_tensor(state, function, handle);
+    if (!pin.ok()) return pin.status();
+    return use(state, *pin.value());
+  });
+}
+
+/// make(State&, const Tensor&) -> Result<Tensor>, of an open tensor another one.
+template <typename Make>
+mv_status derive_tensor(const char* function, mv_tensor handle, mv_tensor* result, Make make) {
+  return give_tensor(function, result, [&](State& state) -> base::Result<Tensor> {
+    auto pin = find_tensor(state, function, handle);
+    if (!pin.ok()) return pin.status();
+    return make(state, *pin.value());
+  });
+}
+
+/// compute(State&, const Tensor* out) -> Result<Tensor>, into `out` or into a new tensor.
+template <typename Compute>
+mv_status compute_into(const char* function, mv_tensor out, mv_tensor* result, Compute compute) {
+  if (out == 0) return give_tensor(function, result, [&](State& state) { return compute(state, nullptr); });
+  return with_tensor(function, out, [&](State& state, const Tensor& into) -> base::Status {
+    if (result == nullptr) return base::error(MV_EINVAL, "{}: the place for the tensor is NULL", function);
+    const base::Result<Tensor> made = compute(state, &into);
+    if (!made.ok()) return made.status();
+    *result = out;
+    return {};
+  });
+}
+
+}  // namespace mv::capi

@@ -1,0 +1,155 @@
+#include "tensor/cast.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "math/convert.hpp"
+
+namespace mv::tensor {
+
+namespace {
+
+bool is_half(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16; }
+
+template <typename To, typename From>
+To convert(From value) {
+  if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    // The first number beyond the range is a power of two, which every float type has.
+    constexpr From kBeyond = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
+    if (std::isnan(value)) return 0;
+    if (value >= kBeyond) return std::numeric_limits<To>::max();
+    if (value <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+  }
+  return static_cast<To>(value);
+}
+
+template <typename To, typename From>
+void convert_all(std::byte* dst, const std::byte* src, size_t count) {
+  To* to = reinterpret_cast<To*>(dst);
+  const From* from = reinterpret_cast<const From*>(src);
+  for (size_t i = 0; i < count; ++i) to[i] = convert<To>(from[i]);
+}
+
+template <typename To>
+void convert_from(std::byte* dst, mv_dtype from, const std::byte* src, size_t count) {
+  switch (from) {
+    case MV_F32:
+      return convert_all<To, float>(dst, src, count);
+    case MV_F64:
+      return convert_all<To, double>(dst, src, count);
+    case MV_I64:
+      return convert_all<To, int64_t>(dst, src, count);
+    case MV_I32:
+      return convert_all<To, int32_t>(dst, src, count);
+    default:
+      return convert_all<To, uint8_t>(dst, src, count);
+  }
+}
+
+/// The float next to the value towards zero, with its last bit set if it is not the value: rounding that to a half
+/// gives what rounding the value itself does ("round to odd").
+float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (double{nearest} == value || std::isnan(value)) return nearest;
+  auto bits = std::bit_cast<uint32_t>(nearest);
+  if (std::fabs(double{nearest}) > std::fabs(value)) --bits;
+  return std::bit_cast<float>(bits | 1);
+}
+
+/// A double that rounds to the same half as the value: its upper bits, and whether there are others.
+double upper_bits(int64_t value) {
+  const uint64_t size = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+  const int excess = std::max(0, static_cast<int>(std::bit_width(size)) - 52);
+  const uint64_t upper = size >> excess;
+  const bool is_cut = upper << excess != size;
+  const double kept = std::ldexp(static_cast<double>(upper | (is_cut ? 1 : 0)), excess);
+  return value < 0 ? -kept : kept;
+}
+
+/// At most a chunk.
+void convert_to_half(mv_dtype to, std::byte* dst, mv_dtype from, const std::byte* src, size_t count) {
+  float floats[kChunk];
+  if (from == MV_F32) return math::narrow_bytes(to, dst, src, count);
+  if (from == MV_I64) {
+    const auto* values = reinterpret_cast<const int64_t*>(src);
+    for (size_t i = 0; i < count; ++i) floats[i] = round_to_odd(upper_bits(values[i]));
+  } else {
+    Chunk doubles;
+    const std::byte* at = src;
+    if (from != MV_F64) convert_from<double>(doubles.bytes, from, src, count);
+    if (from != MV_F64) at = doubles.bytes;
+    for (size_t i = 0; i < count; ++i) floats[i] = round_to_odd(reinterpret_cast<const double*>(at)[i]);
+  }
+  math::narrow_bytes(to, dst, reinterpret_cast<const std::byte*>(floats), count);
+}
+
+void convert_chunk(mv_dtype to, std::byte* dst, mv_dtype from, const std::byte* src, size_t count) {
+  Chunk floats;
+  if (is_half(from)) {
+    math::widen_bytes(from, to == MV_F32 ? dst : floats.bytes, src, count);
+    if (to == MV_F32) return;
+    src = floats.bytes;
+    from = MV_F32;
+  }
+  switch (to) {
+    case MV_F32:
+      return convert_from<float>(dst, from, src, count);
+    case MV_F64:
+      return convert_from<double>(dst, from, src, count);
+    case MV_I64:
+      return convert_from<int64_t>(dst, from, src, count);
+    case MV_I32:
+      return convert_from<int32_t>(dst, from, src, count);
+    case MV_U8:
+      return convert_from<uint8_t>(dst, from, src, count);
+    default:
+      return convert_to_half(to, dst, from, src, count);
+  }
+}
+
+}  // namespace
+
+void cast_elements(mv_dtype to, std::byte* dst, mv_dtype from, const std::byte* src, size_t count) {
+  if (to == from) {
+    if (count > 0 && dst != src) std::memcpy(dst, src, count * dtype_bytes(to));
+    return;
+  }
+  for (size_t i = 0; i < count; i += kChunk) {
+    convert_chunk(to, dst + i * dtype_bytes(to), from, src + i * dtype_bytes(from), std::min(kChunk, count - i));
+  }
+}
+
+void store_element(mv_dtype dtype, std::byte* at, double value) {
+  cast_elements(dtype, at, MV_F64, reinterpret_cast<const std::byte*>(&value), 1);
+}
+
+double load_element(mv_dtype dtype, const std::byte* at) {
+  double value = 0;
+  cast_elements(MV_F64, reinterpret_cast<std::byte*>(&value), dtype, at, 1);
+  return value;
+}
+
+mv_dtype common_dtype(mv_dtype a, mv_dtype b) {
+  if (a == b) return a;
+  if (is_floating(a) && is_floating(b)) return a == MV_F64 || b == MV_F64 ? MV_F64 : MV_F32;
+  if (!is_floating(a) && !is_floating(b)) return a == MV_I64 || b == MV_I64 ? MV_I64 : MV_I32;
+  const auto [floating, integer] = is_floating(a) ? std::pair(a, b) : std::pair(b, a);
+  return integer == MV_U8 ? floating : MV_F64;
+}
+
+base::Result<Tensor> cast(const char* function, Heap& heap, const Tensor& tensor, mv_dtype dtype) {
+  if (auto status = check_dtype(function, dtype); !status.ok()) return status;
+  auto made = make_dense(heap, dtype, tensor.stored_shape(), Heap::Content::kAnything);
+  if (!made.ok()) return made;
+  cast_elements(dtype, made.value().data, tensor.dtype, tensor.data, tensor.stored());
+  made.value().shape = tensor.shape;
+  made.value().held = tensor.held;
+  return made;
+}
+
+}  // namespace mv::tensor

@@ -1,0 +1,298 @@
+#include "tensor/elementwise.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "tensor/arithmetic.hpp"
+#include "tensor/cast.hpp"
+#include "tensor/walk.hpp"
+
+namespace mv::tensor {
+
+namespace {
+
+bool is_comparison(int op) { return op >= MV_EQ && op <= MV_GE; }
+
+/// Elements to read: a tensor's, or a value's.
+struct Source {
+  mv_dtype dtype;
+  Shape shape;
+  const std::byte* data;
+};
+
+Source source_of(const Tensor& tensor) { return {tensor.dtype, tensor.shape, tensor.data}; }
+
+bool overlaps(const Tensor& a, const Tensor& b) {
+  const std::less<const std::byte*> before;
+  return before(a.data, b.data + b.stored_bytes()) && before(b.data, a.data + a.stored_bytes());
+}
+
+/// The operand, or a copy of it where writing out's elements one after the other would change what is yet to be read.
+base::Result<Tensor> readable(Heap& heap, const Tensor& operand, const Tensor* out) {
+  if (out == nullptr || !overlaps(operand, *out)) return operand;
+  const bool in_step =
+      operand.data == out->data && operand.shape == out->shape && dtype_bytes(operand.dtype) == dtype_bytes(out->dtype);
+  return in_step ? base::Result<Tensor>(operand) : clone(heap, operand);
+}
+
+/// Out, checked, or a new tensor.
+base::Result<Tensor> prepare(const char* function, Heap& heap, mv_dtype dtype, const Shape& shape, const Tensor* out) {
+  if (out == nullptr) return make_dense(heap, dtype, shape, Heap::Content::kAnything);
+  if (auto status = need_dense(function, *out); !status.ok()) return status;
+  if (out->shape == shape) return *out;
+  return base::error(MV_ESHAPE, "{}: the result is {} {}, but out is {}", function, dtype_name(dtype), shape.text(),
+                     out->text());
+}
+
+/// `count` elements of a source as elements of `dtype`: where they are, or converted into the chunk.
+const std::byte* fetch(mv_dtype dtype, mv_dtype from, const std::byte* at, size_t count, Chunk* chunk) {
+  if (dtype == from) return at;
+  cast_elements(dtype, chunk->bytes, from, at, count);
+  return chunk->bytes;
+}
+
+/// Results of a computation: dtype `made`, to become `shown` and end as `out`'s.
+void deliver(mv_dtype made, mv_dtype shown, mv_dtype out, std::byte* at, Chunk* chunk, size_t count) {
+  if (shown != made && shown != out) {
+    Chunk between;
+    cast_elements(shown, between.bytes, made, chunk->bytes, count);
+    return cast_elements(out, at, shown, between.bytes, count);
+  }
+  cast_elements(out, at, made, chunk->bytes, count);
+}
+
+/// A computation on up to two sources, element by element: run(out, operands, count) on elements of `computed`, whose
+/// result elements are of `made` and stand for `shown`.
+template <size_t kOperands, typename Run>
+void compute(const std::array<Source, kOperands>& sources, mv_dtype computed, mv_dtype made, mv_dtype shown,
+             const Tensor& out, Run run) {
+  std::array<const Shape*, kOperands> shapes;
+  bool needs_chunks = made != out.dtype;
+  for (size_t k = 0; k < kOperands; ++k) {
+    shapes[k] = &sources[k].shape;
+    needs_chunks = needs_chunks || sources[k].dtype != computed;
+  }
+  const Walk<kOperands> walk(out.shape, shapes);
+  const size_t longest = needs_chunks ? kChunk : walk.run();
+  walk.each([&](size_t first, const std::array<size_t, kOperands>& offsets) {
+    for (size_t i = 0; i < walk.run(); i += longest) {
+      const size_t count = std::min(longest, walk.run() - i);
+      std::array<Chunk, kOperands> chunks;
+      std::array<Operand, kOperands> operands;
+      for (size_t k = 0; k < kOperands; ++k) {
+        const Source& source = sources[k];
+        const bool is_single = walk.is_single(k);
+        const std::byte* at = source.data + (offsets[k] + (is_single ? 0 : i)) * dtype_bytes(source.dtype);
+        operands[k] = {fetch(computed, source.dtype, at, is_single ? 1 : count, &chunks[k]), is_single};
+      }
+      std::byte* const to = out.data + (first + i) * dtype_bytes(out.dtype);
+      if (made == out.dtype) {
+        run(to, operands, count);
+      } else {
+        Chunk results;
+        run(results.bytes, operands, count);
+        deliver(made, shown, out.dtype, to, &results, count);
+      }
+    }
+  });
+}
+
+base::Result<Tensor> combine(const char* function, Heap& heap, int op, const Source& a, const Source& b, mv_dtype dtype,
+                             const Tensor* out) {
+  auto shape = broadcast(function, a.shape, b.shape);
+  if (!shape.ok()) return shape.status();
+  const mv_dtype computed = storage_dtype(dtype);
+  const mv_dtype made = is_comparison(op) ? MV_U8 : computed;
+  const mv_dtype shown = is_comparison(op) ? MV_U8 : dtype;
+  auto result = prepare(function, heap, shown, shape.value(), out);
+  if (!result.ok()) return result;
+  compute<2>({a, b}, computed, made, shown, result.value(),
+             [&](std::byte* to, const std::array<Operand, 2>& operands, size_t count) {
+               const auto run = is_comparison(op) ? compare_run : binary_run;
+               run(op, computed, to, operands[0], operands[1], count);
+             });
+  return result;
+}
+
+base::Status check_binary_op(const char* function, int op) {
+  if (op >= MV_ADD && op <= MV_GE) return {};
+  return base::error(MV_EINVAL, "{}: {} is no mv_tensor_binary_op", function, op);
+}
+
+bool has_negative(const Tensor& tensor) {
+  for (size_t i = 0; i < tensor.stored(); ++i)
+    if (load_element(tensor.dtype, tensor.data + i * dtype_bytes(tensor.dtype)) < 0) return true;
+  return false;
+}
+
+base::Status no_negative_power(const char* function) {
+  return base::error(MV_EINVAL, "{}: MV_POW of integers with a negative exponent: cast the base to f64 first",
+                     function);
+}
+
+/// Whether an integer dtype has this value.
+bool has_value(mv_dtype dtype, double value) {
+  if (value != std::trunc(value)) return false;
+  if (dtype == MV_U8) return value >= 0 && value <= 255;
+  const double beyond = dtype == MV_I32 ? 0x1p31 : 0x1p63;
+  return value >= -beyond && value < beyond;
+}
+
+/// The dtype in which an integer tensor meets a value.
+base::Result<mv_dtype> dtype_with(const char* function, int op, const Tensor& a, double value) {
+  if (is_floating(a.dtype)) return a.dtype;
+  if (op == MV_DIV) return mv_dtype{MV_F64};
+  if (has_value(a.dtype, value)) return a.dtype;
+  if (is_comparison(op)) return mv_dtype{MV_F64};
+  return base::error(MV_EDTYPE, "{}: {} {} of {}: its dtype does not have this value; cast it to f64 first", function,
+                     binary_name(op), value, a.text());
+}
+
+base::Status axpy_rows(const char* function, double alpha, const Tensor& x, const Tensor& y) {
+  const mv_dtype computed = storage_dtype(common_dtype(x.dtype, y.dtype));
+  if (!is_floating(computed) && !has_value(computed, alpha))
+    return base::error(MV_EDTYPE, "{}: alpha is {}, which {} and {} do not have", function, alpha, x.text(), y.text());
+  std::byte factor[sizeof(double)];
+  store_element(computed, factor, alpha);
+  const size_t cols = y.shape.row_count(), runs = x.is_row_sparse() ? x.held.count : 1;
+  const size_t run = x.is_row_sparse() ? cols : x.stored();
+  const bool in_place = x.dtype == computed && y.dtype == computed;
+  const size_t longest = in_place ? std::max<size_t>(run, 1) : kChunk;
+  for (size_t r = 0; r < runs; ++r) {
+    const auto to_row = x.is_row_sparse() ? static_cast<size_t>(x.held.ids[r]) : 0;
+    if (to_row >= y.shape.rows() && x.is_row_sparse())  // somebody wrote over them
+      return base::error(MV_ERANGE, "{}: {} holds a row {}", function, x.text(), x.held.ids[r]);
+    for (size_t i = 0; i < run; i += longest) {
+      const size_t count = std::min(longest, run - i);
+      const std::byte* from = x.data + (r * run + i) * dtype_bytes(x.dtype);
+      std::byte* to = y.data + (to_row * cols + i) * dtype_bytes(y.dtype);
+      Chunk values, sums;
+      from = fetch(computed, x.dtype, from, count, &values);
+      if (y.dtype == computed) {
+        axpy_run(computed, to, factor, from, count);
+      } else {
+        cast_elements(computed, sums.bytes, y.dtype, to, count);
+        axpy_run(computed, sums.bytes, factor, from, count);
+        cast_elements(y.dtype, to, computed, sums.bytes, count);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+const char* binary_name(int op) {
+  constexpr const char* kNames[] = {"MV_ADD", "MV_SUB", "MV_MUL", "MV_DIV", "MV_POW", "MV_MIN", "MV_MAX",
+                                    "MV_EQ",  "MV_NE",  "MV_LT",  "MV_LE",  "MV_GT",  "MV_GE"};
+  return op >= MV_ADD && op <= MV_GE ? kNames[op - MV_ADD] : "no operator";
+}
+
+base::Result<Tensor> unary(const char* function, Heap& heap, int op, const Tensor& a, const Tensor* out) {
+  if (op < MV_NEG || op > MV_LOG) return base::error(MV_EINVAL, "{}: {} is no mv_tensor_unary_op", function, op);
+  if (auto status = need_dense(function, a); !status.ok()) return status;
+  const bool stays = is_floating(a.dtype) || op == MV_NEG || op == MV_ABS;
+  const mv_dtype dtype = stays ? a.dtype : MV_F64;
+  const mv_dtype computed = storage_dtype(dtype);
+  auto operand = readable(heap, a, out);
+  if (!operand.ok()) return operand;
+  auto result = prepare(function, heap, dtype, a.shape, out);
+  if (!result.ok()) return result;
+  compute<1>({source_of(operand.value())}, computed, computed, dtype, result.value(),
+             [&](std::byte* to, const std::array<Operand, 1>& operands, size_t count) {
+               unary_run(op, computed, to, operands[0].data, count);
+             });
+  return result;
+}
+
+base::Result<Tensor> binary(const char* function, Heap& heap, int op, const Tensor& a, const Tensor& b,
+                            const Tensor* out) {
+  if (auto status = check_binary_op(function, op); !status.ok()) return status;
+  if (auto status = need_dense(function, a); !status.ok()) return status;
+  if (auto status = need_dense(function, b); !status.ok()) return status;
+  mv_dtype dtype = common_dtype(a.dtype, b.dtype);
+  if (op == MV_DIV && !is_floating(dtype)) dtype = MV_F64;
+  if (op == MV_POW && !is_floating(dtype) && has_negative(b)) return no_negative_power(function);
+  auto first = readable(heap, a, out), second = readable(heap, b, out);
+  if (!first.ok()) return first;
+  if (!second.ok()) return second;
+  return combine(function, heap, op, source_of(first.value()), source_of(second.value()), dtype, out);
+}
+
+base::Result<Tensor> scalar(const char* function, Heap& heap, int op, const Tensor& a, double value, bool is_swapped,
+                            const Tensor* out) {
+  if (auto status = check_binary_op(function, op); !status.ok()) return status;
+  if (auto status = need_dense(function, a); !status.ok()) return status;
+  auto dtype = dtype_with(function, op, a, value);
+  if (!dtype.ok()) return dtype.status();
+  if (op == MV_POW && !is_floating(dtype.value()) && (is_swapped ? has_negative(a) : value < 0))
+    return no_negative_power(function);
+  auto operand = readable(heap, a, out);
+  if (!operand.ok()) return operand;
+  std::byte element[sizeof(double)];
+  store_element(dtype.value(), element, value);
+  const Source tensor = source_of(operand.value()), single{dtype.value(), Shape{}, element};
+  return is_swapped ? combine(function, heap, op, single, tensor, dtype.value(), out)
+                    : combine(function, heap, op, tensor, single, dtype.value(), out);
+}
+
+base::Result<Tensor> copy(const char* function, Heap& heap, const Tensor& a, const Tensor* out) {
+  if (out == nullptr) return clone(heap, a);
+  if (auto status = need_dense(function, a); !status.ok()) return status;
+  if (auto status = need_dense(function, *out); !status.ok()) return status;
+  auto shape = broadcast(function, a.shape, out->shape);
+  if (!shape.ok() || shape.value() != out->shape)
+    return base::error(MV_ESHAPE, "{}: {} does not fill {}", function, a.text(), out->text());
+  auto operand = readable(heap, a, out);
+  if (!operand.ok()) return operand;
+  const Tensor& from = operand.value();
+  const Walk<1> walk(out->shape, {&from.shape});
+  const size_t size = dtype_bytes(out->dtype), from_size = dtype_bytes(from.dtype);
+  walk.each([&](size_t first, const std::array<size_t, 1>& offsets) {
+    const std::byte* at = from.data + offsets[0] * from_size;
+    std::byte* to = out->data + first * size;
+    cast_elements(out->dtype, to, from.dtype, at, walk.is_single(0) ? 1 : walk.run());
+    if (!walk.is_single(0)) return;
+    for (size_t done = 1; done < walk.run(); done *= 2)
+      std::memcpy(to + done * size, to, std::min(done, walk.run() - done) * size);
+  });
+  return *out;
+}
+
+base::Status axpy(const char* function, Heap& heap, double alpha, const Tensor& x, const Tensor& y) {
+  if (auto status = need_dense(function, y); !status.ok()) return status;
+  if (x.shape != y.shape) return base::error(MV_ESHAPE, "{}: x is {}, y is {}", function, x.text(), y.text());
+  auto operand = readable(heap, x, &y);
+  if (!operand.ok()) return operand.status();
+  return axpy_rows(function, alpha, operand.value(), y);
+}
+
+base::Status fill(const char* function, const Tensor& tensor, double value) {
+  if (auto status = need_dense(function, tensor); !status.ok()) return status;
+  const size_t count = tensor.stored(), size = dtype_bytes(tensor.dtype);
+  if (count == 0) return {};
+  store_element(tensor.dtype, tensor.data, value);
+  // Doubling, but from a part that stays in the cache.
+  for (size_t done = 1, step = 1; done < count; done += step, step = std::min(done, kChunk))
+    std::memcpy(tensor.data + done * size, tensor.data, std::min(step, count - done) * size);
+  return {};
+}
+
+base::Status range(const char* function, const Tensor& tensor, double start, double step) {
+  if (auto status = need_dense(function, tensor); !status.ok()) return status;
+  double values[kChunk];
+  for (size_t i = 0; i < tensor.stored(); i += kChunk) {
+    const size_t count = std::min(kChunk, tensor.stored() - i);
+    for (size_t j = 0; j < count; ++j) values[j] = start + static_cast<double>(i + j) * step;
+    cast_elements(tensor.dtype, tensor.data + i * dtype_bytes(tensor.dtype), MV_F64,
+                  reinterpret_cast<const std::byte*>(values), count);
+  }
+  return {};
+}
+
+}  // namespace mv::tensor

@@ -1,0 +1,138 @@
+// Compiled once for every instruction set: foreach_target.h includes this file again and again with another HWY_TARGET.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/matmul.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "tensor/elementwise.hpp"
+#include "tensor/matmul.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mv::tensor {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// kRows rows of c, from row-major a with `inner` columns and a panel of b: inner x two vectors, contiguous. At most
+/// two vectors of c exist; `cols` says how much.
+template <size_t kRows, typename T>
+HWY_INLINE void multiply_rows(const T* a, const T* panel, T* c, size_t c_stride, size_t inner, size_t cols) {
+  const hn::ScalableTag<T> tag;
+  const size_t lanes = hn::Lanes(tag);
+  const auto zero = hn::Zero(tag);
+  auto c00 = zero, c01 = zero, c10 = zero, c11 = zero, c20 = zero, c21 = zero, c30 = zero, c31 = zero;
+  for (size_t k = 0; k < inner; ++k) {
+    const auto b0 = hn::Load(tag, panel + k * 2 * lanes), b1 = hn::Load(tag, panel + k * 2 * lanes + lanes);
+    const auto add = [&](size_t row, auto& low, auto& high) HWY_ATTR {
+      const auto value = hn::Set(tag, a[row * inner + k]);
+      low = hn::Add(low, hn::Mul(value, b0));
+      high = hn::Add(high, hn::Mul(value, b1));
+    };
+    add(0, c00, c01);
+    if constexpr (kRows > 1) add(1, c10, c11);
+    if constexpr (kRows > 2) add(2, c20, c21);
+    if constexpr (kRows > 3) add(3, c30, c31);
+  }
+  const auto store = [&](size_t row, auto low, auto high) HWY_ATTR {
+    HWY_ALIGN T line[2 * hn::MaxLanes(tag)];
+    hn::Store(low, tag, line);
+    hn::Store(high, tag, line + lanes);
+    std::memcpy(c + row * c_stride, line, cols * sizeof(T));
+  };
+  store(0, c00, c01);
+  if constexpr (kRows > 1) store(1, c10, c11);
+  if constexpr (kRows > 2) store(2, c20, c21);
+  if constexpr (kRows > 3) store(3, c30, c31);
+}
+
+/// c = a b, all row-major: rows x inner, inner x cols.
+template <typename T>
+HWY_INLINE void multiply(const std::byte* a_bytes, const std::byte* b_bytes, std::byte* c_bytes, size_t rows,
+                         size_t inner, size_t cols) {
+  const T* a = reinterpret_cast<const T*>(a_bytes);
+  const T* b = reinterpret_cast<const T*>(b_bytes);
+  T* c = reinterpret_cast<T*>(c_bytes);
+  const size_t width = 2 * hn::Lanes(hn::ScalableTag<T>());
+  std::vector<T> memory(inner * width + 64 / sizeof(T));
+  T* panel = memory.data();
+  while (reinterpret_cast<uintptr_t>(panel) % 64 != 0) ++panel;
+  for (size_t first = 0; first < cols; first += width) {
+    const size_t count = std::min(width, cols - first);
+    for (size_t k = 0; k < inner; ++k) std::memcpy(panel + k * width, b + k * cols + first, count * sizeof(T));
+    size_t row = 0;
+    for (; row + 4 <= rows; row += 4)
+      multiply_rows<4>(a + row * inner, panel, c + row * cols + first, cols, inner, count);
+    for (; row < rows; ++row) multiply_rows<1>(a + row * inner, panel, c + row * cols + first, cols, inner, count);
+  }
+}
+
+void multiply_f32(const std::byte* a, const std::byte* b, std::byte* c, size_t rows, size_t inner, size_t cols) {
+  multiply<float>(a, b, c, rows, inner, cols);
+}
+void multiply_f64(const std::byte* a, const std::byte* b, std::byte* c, size_t rows, size_t inner, size_t cols) {
+  multiply<double>(a, b, c, rows, inner, cols);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mv::tensor
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mv::tensor {
+namespace {
+
+HWY_EXPORT(multiply_f32);
+HWY_EXPORT(multiply_f64);
+
+base::Status check(const char* function, const Tensor& a, const Tensor& b, int flags) {
+  if ((flags & ~(MV_TRANSPOSE_A | MV_TRANSPOSE_B)) != 0)
+    return base::error(MV_EINVAL, "{}: the flags {:#x} hold bits that are no mv_tensor_matmul_flag", function,
+                       static_cast<unsigned>(flags));
+  if (auto status = need_dense(function, a); !status.ok()) return status;
+  if (auto status = need_dense(function, b); !status.ok()) return status;
+  if (a.shape.dims != 2 || b.shape.dims != 2)
+    return base::error(MV_ESHAPE, "{}: two matrices are needed, not {} and {}", function, a.text(), b.text());
+  if (a.dtype != b.dtype || (a.dtype != MV_F32 && a.dtype != MV_F64)) {
+    return base::error(MV_EDTYPE, "{}: {} and {}: both must be f32 or both f64, see mv_tensor_cast()", function,
+                       a.text(), b.text());
+  }
+  return {};
+}
+
+}  // namespace
+
+base::Result<Tensor> matmul(const char* function, Heap& heap, const Tensor& a, const Tensor& b, int flags,
+                            const Tensor* out) {
+  if (auto status = check(function, a, b, flags); !status.ok()) return status;
+  auto left = (flags & MV_TRANSPOSE_A) != 0 ? transpose(function, heap, a) : base::Result<Tensor>(a);
+  auto right = (flags & MV_TRANSPOSE_B) != 0 ? transpose(function, heap, b) : base::Result<Tensor>(b);
+  if (!left.ok()) return left;
+  if (!right.ok()) return right;
+  const Shape &of_a = left.value().shape, &of_b = right.value().shape;
+  if (of_a.lengths[1] != of_b.lengths[0]) {
+    return base::error(MV_ESHAPE, "{}: {} columns meet {} rows: {}{} and {}{}", function, of_a.lengths[1],
+                       of_b.lengths[0], a.text(), (flags & MV_TRANSPOSE_A) != 0 ? " transposed" : "", b.text(),
+                       (flags & MV_TRANSPOSE_B) != 0 ? " transposed" : "");
+  }
+  const int64_t lengths[2] = {of_a.lengths[0], of_b.lengths[1]};
+  auto shape = make_shape(function, lengths, 2);
+  if (!shape.ok()) return shape.status();
+  auto made = make_dense(heap, a.dtype, shape.value(), Heap::Content::kAnything);
+  if (!made.ok()) return made;
+  const auto rows = of_a.rows(), inner = of_b.rows(), cols = of_b.row_count();
+  if (a.dtype == MV_F32) {
+    HWY_DYNAMIC_DISPATCH(multiply_f32)(left.value().data, right.value().data, made.value().data, rows, inner, cols);
+  } else {
+    HWY_DYNAMIC_DISPATCH(multiply_f64)(left.value().data, right.value().data, made.value().data, rows, inner, cols);
+  }
+  if (out == nullptr) return made;
+  if (out->shape != shape.value())
+    return base::error(MV_ESHAPE, "{}: the result is {}, but out is {}", function, made.value().text(), out->text());
+  return copy(function, heap, made.value(), out);
+}
+
+}  // namespace mv::tensor
+#endif  // HWY_ONCE

@@ -1,0 +1,56 @@
+#pragma once
+// Sums in double precision, whose error hardly grows with the number of terms.
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace mv::tensor {
+
+/// term(0) + ... + term(count - 1), in 16 sums side by side, which are then added pairwise.
+template <typename Term>
+double sum_of_chunk(size_t count, Term term) {
+  constexpr size_t kSums = 16;
+  double sums[kSums] = {};
+  size_t i = 0;
+  for (; i + kSums <= count; i += kSums)
+    for (size_t k = 0; k < kSums; ++k) sums[k] += term(i + k);
+  for (size_t k = 0; i + k < count; ++k) sums[k] += term(i + k);
+  for (size_t half = kSums / 2; half > 0; half /= 2)
+    for (size_t k = 0; k < half; ++k) sums[k] += sums[k + half];
+  return sums[0];
+}
+
+/// Pairwise summation of a stream: a sum of 2^k terms is only ever added to another one of 2^k.
+class PairwiseSum {
+ public:
+  void add(double term) {
+    size_t level = 0;
+    for (uint64_t full = terms_++; (full & 1) != 0; full >>= 1) term = sums_[level++] + term;
+    sums_[level] = term;
+  }
+  double total() const {
+    double total = 0;
+    for (size_t level = 0; terms_ >> level != 0; ++level)
+      if ((terms_ >> level & 1) != 0) total = sums_[level] + total;
+    return total;
+  }
+
+ private:
+  std::array<double, 64> sums_;
+  uint64_t terms_ = 0;
+};
+
+/// A sum that carries what its additions rounded away (Knuth's two-sum), for columns, which are met row by row.
+struct CompensatedSum {
+  double sum = 0, lost = 0;
+  void add(double term) {
+    const double next = sum + term, part = next - sum;
+    lost += (sum - (next - part)) + (term - part);
+    sum = next;
+  }
+  double total() const { return std::isfinite(lost) ? sum + lost : sum; }
+};
+
+}  // namespace mv::tensor

@@ -1,0 +1,341 @@
+// core/table/dense: arrays and matrices of all dtypes, with updaters, in private and in shared memory, saved while they change.
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+#include "math/convert.hpp"
+#include "table/segment.hpp"
+#include "table/shard.hpp"
+#include "table/updater/updater.hpp"
+
+namespace {
+
+using namespace mv::table;
+using mv::tensor::dtype_bytes;
+
+Spec matrix(mv_dtype dtype, uint64_t rows, uint64_t cols, const char* updater = "") {
+  return {.name = "w", .kind = cols == 1 ? MV_ARRAY : MV_MATRIX, .dtype = dtype, .rows = rows, .cols = cols,
+          .updater = parse_updater(updater).value()};
+}
+
+std::shared_ptr<Shard> make(const Spec& spec, const Place& place = {}) {
+  auto shard = Shard::make(spec, place);
+  if (!shard.ok()) fail_msg("%s", shard.status().text().c_str());
+  return std::move(shard).value();
+}
+
+template <typename T>
+const std::byte* in(const std::vector<T>& values) {
+  return reinterpret_cast<const std::byte*>(values.data());
+}
+template <typename T>
+std::byte* out(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+
+template <typename T>
+std::vector<T> read(Shard& shard, uint64_t first, uint64_t count) {
+  std::vector<T> values(count);
+  shard.read(kNoWorker, first, count, out(values));
+  return values;
+}
+
+template <typename T>
+void adds_sets_and_reads(mv_dtype dtype, bool shared) {
+  for (const uint64_t cols : {1, 3, 64, 5000}) {
+    const uint64_t rows = 900'000 / cols / sizeof(T) + 3;  // a stripe and a bit of the next for some
+    const auto shard = make(matrix(dtype, 3 * rows, cols), {.servers = 3, .index = 1, .shared = shared});
+    assert_int_equal(shard->rows().count, rows);
+    assert_true((shard->shared() != nullptr) == shared);
+    std::vector<T> model(rows * cols);
+    std::mt19937 random(uint32_t{9} + uint32_t(cols));
+    for (int round = 0; round < 40; ++round) {
+      const auto write = static_cast<Write>(random() % 2);
+      const auto worker = static_cast<Worker>(random() % 3);
+      if (round % 2 == 0) {
+        const uint64_t first = random() % model.size(), count = random() % (model.size() - first) + 1;
+        std::vector<T> values(count);
+        for (T& value : values) value = static_cast<T>(random() % 1000);
+        shard->change(write, worker, first, count, in(values));
+        for (uint64_t i = 0; i < count; ++i)
+          model[first + i] = write == Write::Set ? values[i] : static_cast<T>(model[first + i] + values[i]);
+        continue;
+      }
+      std::vector<int64_t> ids(random() % 50 + 1);
+      for (int64_t& id : ids) id = static_cast<int64_t>(random() % rows);
+      std::vector<T> values(ids.size() * cols), got(values.size());
+      for (T& value : values) value = static_cast<T>(random() % 1000);
+      shard->change_rows(write, worker, ids, in(values));
+      for (size_t i = 0; i < ids.size(); ++i)
+        for (uint64_t c = 0; c < cols; ++c) {
+          T& w = model[static_cast<uint64_t>(ids[i]) * cols + c];
+          w = write == Write::Set ? values[i * cols + c] : static_cast<T>(w + values[i * cols + c]);
+        }
+      shard->read_rows(worker, ids, out(got));
+      for (size_t i = 0; i < ids.size(); ++i)
+        assert_memory_equal(&got[i * cols], &model[static_cast<uint64_t>(ids[i]) * cols], cols * sizeof(T));
+    }
+    assert_true(read<T>(*shard, 0, model.size()) == model);
+  }
+}
+
+void all_dtypes_add_set_and_read(void**) {
+  for (const bool shared : {false, true}) {
+    adds_sets_and_reads<float>(MV_F32, shared);
+    adds_sets_and_reads<double>(MV_F64, shared);
+    adds_sets_and_reads<uint32_t>(MV_I32, shared);
+    adds_sets_and_reads<uint64_t>(MV_I64, shared);
+    adds_sets_and_reads<uint8_t>(MV_U8, shared);
+  }
+}
+
+void halves_accumulate_as_floats(void**) {
+  for (const mv_dtype dtype : {MV_F16, MV_BF16}) {
+    const auto shard = make(matrix(dtype, 100, 40));
+    std::vector<float> ones(100 * 40, 1), big(100 * 40, 4096), back(100 * 40);
+    std::vector<uint16_t> halves(ones.size()), got(ones.size());
+    const auto add = [&](const std::vector<float>& floats) {
+      mv::math::narrow_bytes(dtype, out(halves), in(floats), floats.size());
+      shard->change(Write::Add, 0, 0, halves.size(), in(halves));
+    };
+    add(big);
+    for (int i = 0; i < 64; ++i) add(ones);  // each of them would be lost in halves
+    std::vector<int64_t> ids = {99, 0, 50};
+    shard->read_rows(0, ids, out(got));
+    shard->read(0, 0, got.size(), out(got));
+    mv::math::widen_bytes(dtype, out(back), in(got), back.size());
+    for (const float value : back) assert_true(value == 4160);
+    shard->change_rows(Write::Add, 0, ids, in(halves));
+    shard->change_rows(Write::Set, 0, std::vector<int64_t>{0}, in(halves));
+    shard->read_rows(0, ids, out(got));
+    mv::math::widen_bytes(dtype, out(back), in(got), 3 * 40);
+    assert_true(back[40] == 1 && back[0] != 1 && back[80] != 1);
+  }
+}
+
+void updaters_keep_their_states_beside_each_element(void**) {
+  const uint64_t rows = 7000, cols = 60;  // several stripes
+  const auto shard = make(matrix(MV_F32, rows, cols, "momentum rate=1 momentum=0.5"));
+  std::vector<float> g(rows * cols);
+  for (size_t i = 0; i < g.size(); ++i) g[i] = static_cast<float>(i % 97);
+  shard->change(Write::Add, 0, 0, g.size(), in(g));
+  std::vector<int64_t> ids = {6999, 3, 4000};
+  const std::vector<float> zeros(3 * cols);
+  shard->change_rows(Write::Add, 0, ids, in(zeros));
+  assert_true(read<float>(*shard, 5 * cols, 1)[0] == -g[5 * cols]);
+  for (const int64_t id : ids) {
+    const auto row = read<float>(*shard, static_cast<uint64_t>(id) * cols, cols);
+    for (uint64_t c = 0; c < cols; ++c) assert_true(row[c] == -1.5f * g[static_cast<uint64_t>(id) * cols + c]);
+  }
+  const Usage usage = shard->usage();
+  assert_int_equal(usage.stored, rows);
+  assert_int_equal(usage.state_bytes, rows * cols * 4);
+  assert_int_equal(usage.memory_bytes, 2 * rows * cols * 4);
+  // Other parameters keep the states, another updater does not; a set passes by it.
+  assert_true(shard->set_updater(parse_updater("momentum rate=2 momentum=1").value()).ok());
+  assert_string_equal(to_text(shard->updater()).c_str(), "momentum rate=2 momentum=1 dampening=0 nesterov=0 decay=0");
+  shard->change_rows(Write::Set, 0, ids, in(zeros));
+  shard->change_rows(Write::Add, 0, ids, in(zeros));
+  assert_true(read<float>(*shard, 3 * cols + 1, 1)[0] == -2 * 0.5f * g[3 * cols + 1]);
+  assert_true(shard->set_updater(parse_updater("ftrl").value()).ok());
+  assert_true(shard->set_updater(parse_updater("momentum rate=1 momentum=1").value()).ok());
+  shard->change_rows(Write::Set, 0, ids, in(zeros));
+  shard->change_rows(Write::Add, 0, ids, in(zeros));
+  assert_true(read<float>(*shard, 3 * cols + 1, 1)[0] == 0);
+  assert_int_equal(shard->set_updater({"sgd", {1}}).code(), MV_EINVAL);
+}
+
+void dcasgd_knows_what_each_worker_last_got(void**) {
+  const auto shard = make(matrix(MV_F64, 10, 2, "dcasgd rate=1 lambda=0.5"));
+  const std::vector<double> g = {2, 2};
+  const std::vector<int64_t> row = {4};
+  std::vector<double> got(2);
+  shard->change_rows(Write::Set, 0, row, in(std::vector<double>{10, 10}));
+  shard->read_rows(0, row, out(got));
+  shard->change_rows(Write::Add, 1, row, in(g));  // worker 1 got nothing yet: plain
+  assert_true(read<double>(*shard, 8, 1)[0] == 8);
+  shard->change_rows(Write::Add, 0, row, in(g));  // 8 - (2 + 0.5 * 4 * (8 - 10))
+  assert_true(read<double>(*shard, 8, 1)[0] == 10);
+  shard->read(1, 0, 20, out(got = std::vector<double>(20)));
+  shard->change_rows(Write::Add, 1, row, in(g));
+  assert_true(read<double>(*shard, 8, 1)[0] == 8);
+  assert_int_equal(shard->usage().state_bytes, 2 * 20 * 8);
+}
+
+void scanning_is_for_keyed_tables(void**) {
+  assert_int_equal(make(matrix(MV_F32, 10, 2))->scan(0, 10, true).status().code(), MV_EINVAL);
+}
+
+void more_elements_than_31_bits_count(void**) {
+  const uint64_t count = (uint64_t{1} << 31) + 10;
+  const auto shard = make(matrix(MV_U8, count, 1));
+  const std::vector<uint8_t> some = {1, 2, 3, 250, 9, 9, 9, 9, 9, 9, 9, 9};
+  shard->change(Write::Add, 0, count - some.size(), some.size(), in(some));
+  shard->change(Write::Add, 0, count - some.size(), some.size(), in(some));
+  const std::vector<int64_t> ids = {static_cast<int64_t>(count) - 1, (int64_t{1} << 31) - 1, 5};
+  shard->change_rows(Write::Add, 0, ids, in(some));
+  assert_true(read<uint8_t>(*shard, count - some.size(), 5) == (std::vector<uint8_t>{2, 6, 6, 244, 18}));
+  std::vector<uint8_t> got(3);
+  shard->read_rows(0, ids, out(got));
+  assert_true(got == (std::vector<uint8_t>{19, 6, 3}));
+}
+
+void other_processes_see_a_shared_shard(void**) {
+  const Spec spec = matrix(MV_F32, 9000, 50);
+  const auto shard = make(spec, {.servers = 1, .index = 0, .shared = true});
+  const auto reader = SegmentReader::open(shard->shared(), spec, shard->elements()).value();
+  std::vector<float> values(9000 * 50), seen(values.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  shard->change(Write::Add, 0, 0, values.size(), in(values));
+  shard->change_rows(Write::Set, 0, std::vector<int64_t>{3, 8999}, in(values));
+  assert_true(reader->read(0, seen.size(), out(seen)));
+  assert_true(seen == read<float>(*shard, 0, values.size()));
+  shard->publish_clock(17);
+  assert_int_equal(reader->clock(), 17);
+  assert_false(reader->destroyed());
+  shard->destroy();
+  assert_true(reader->destroyed() && shard->destroyed);
+}
+
+// ---- snapshots
+
+/// All of a snapshot in one piece: values, then each state.
+std::vector<std::vector<std::byte>> drained(Snapshot& snapshot, uint64_t first_row) {
+  std::vector<std::vector<std::byte>> arrays(1 + snapshot.states());
+  uint64_t next = first_row, rows = 0;
+  for (;;) {
+    const Rows some = snapshot.next();
+    if (some.count == 0) break;
+    assert_int_equal(some.first, next);
+    assert_int_equal(some.states.size(), snapshot.states());
+    next += some.count;
+    rows += some.count;
+    arrays[0].insert(arrays[0].end(), some.values.begin(), some.values.end());
+    for (size_t i = 0; i < some.states.size(); ++i)
+      arrays[1 + i].insert(arrays[1 + i].end(), some.states[i].begin(), some.states[i].end());
+  }
+  assert_int_equal(rows, snapshot.rows());
+  return arrays;
+}
+
+void a_snapshot_holds_what_was_there_when_it_was_taken(void**) {
+  for (const uint64_t cols : {1, 50, 700'000}) {  // the last: a row in several stripes
+    const uint64_t rows = 2'000'000 / cols + 1;
+    const auto shard = make(matrix(MV_F32, 2 * rows, cols, "momentum rate=1"), {.servers = 2, .index = 1});
+    std::vector<float> g(rows * cols, 2);
+    shard->change(Write::Add, 0, 0, g.size(), in(g));
+    auto snapshot = std::move(shard->snapshot()).value();
+    assert_int_equal(shard->snapshot().status().code(), MV_ESTATE);
+    std::atomic<bool> stop = false;
+    std::jthread changer([&] {
+      std::mt19937 random(1);
+      while (!stop) {
+        const uint64_t first = random() % g.size(), count = std::min<uint64_t>(random() % 300'000, g.size() - first);
+        shard->change(Write::Add, 0, first, count, in(g));
+        const std::vector<int64_t> ids = {static_cast<int64_t>(random() % rows)};
+        shard->change_rows(Write::Set, 0, ids, in(g));
+      }
+    });
+    const auto arrays = drained(*snapshot, rows);
+    stop = true;
+    changer.join();
+    const std::vector<float> values(g.size(), -2), speeds(g.size(), 2);
+    assert_int_equal(arrays.size(), 2);
+    assert_int_equal(arrays[0].size(), values.size() * 4);
+    assert_memory_equal(arrays[0].data(), values.data(), arrays[0].size());
+    assert_memory_equal(arrays[1].data(), speeds.data(), arrays[1].size());
+    snapshot.reset();
+    assert_true(shard->snapshot().ok());
+  }
+}
+
+void another_updater_does_not_disturb_a_snapshot(void**) {
+  const auto shard = make(matrix(MV_F32, 400'000, 1, "momentum rate=1"));
+  const std::vector<float> g(400'000, 3);
+  shard->change(Write::Add, 0, 0, g.size(), in(g));
+  auto snapshot = std::move(shard->snapshot()).value();
+  assert_true(shard->set_updater(parse_updater("ftrl").value()).ok());
+  shard->change(Write::Add, 0, 0, g.size(), in(g));
+  const auto arrays = drained(*snapshot, 0);
+  float first, state;
+  std::memcpy(&first, arrays[0].data(), 4);
+  std::memcpy(&state, arrays[1].data() + 399'999 * 4, 4);
+  assert_true(first == -3 && state == 3);
+}
+
+void rows_are_restored_from_another_number_of_servers(void**) {
+  const uint64_t rows = 1001, cols = 7;
+  const auto old = make(matrix(MV_F64, rows, cols, "adagrad"), {.servers = 1, .index = 0});
+  std::vector<double> g(rows * cols);
+  for (size_t i = 0; i < g.size(); ++i) g[i] = static_cast<double>(i) - 3000;
+  old->change(Write::Add, 0, 0, g.size(), in(g));
+  auto snapshot = std::move(old->snapshot()).value();
+  std::vector<std::shared_ptr<Shard>> shards;
+  for (size_t i = 0; i < 3; ++i) shards.push_back(make(matrix(MV_F64, rows, cols, "adagrad"), {.servers = 3, .index = i}));
+  const auto stateless = make(matrix(MV_F64, rows, cols, "sgd"));
+  for (Rows some = snapshot->next(); some.count > 0; some = snapshot->next()) {
+    for (const auto& shard : shards) assert_true(shard->restore(some).ok());
+    assert_true(stateless->restore(some).ok());
+    some.values = some.values.first(8);
+    assert_int_equal(shards[0]->restore(some).code(), MV_EINVAL);
+  }
+  old->change(Write::Add, 0, 0, g.size(), in(g));
+  for (const auto& shard : shards) {  // values and states: another step ends in the same place
+    const uint64_t first = shard->rows().first * cols;
+    shard->change(Write::Add, 0, 0, shard->elements(), in(g) + first * 8);
+    assert_true(read<double>(*shard, 0, shard->elements()) == read<double>(*old, first, shard->elements()));
+  }
+}
+
+void threads_add_at_once(void**) {
+  const auto shard = make(matrix(MV_I64, 3000, 100), {.servers = 1, .index = 0, .shared = true});
+  const std::vector<int64_t> ones(3000 * 100, 1);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 3; ++t)
+      threads.emplace_back([&, t] {
+        std::mt19937 random(static_cast<uint32_t>(t));
+        for (int i = 0; i < 20; ++i) {
+          shard->change(Write::Add, t, 0, ones.size(), in(ones));
+          std::vector<int64_t> ids(3000);
+          for (size_t row = 0; row < ids.size(); ++row) ids[row] = static_cast<int64_t>((row * 7 + random()) % 3000);
+          std::vector<int64_t> got(3000 * 100);
+          shard->read_rows(t, ids, out(got));
+          if (i == 10) assert_true(shard->set_updater(parse_updater("add").value()).ok());
+        }
+      });
+  }
+  for (const int64_t value : read<int64_t>(*shard, 0, ones.size())) assert_int_equal(value, 60);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(all_dtypes_add_set_and_read),
+      cmocka_unit_test(halves_accumulate_as_floats),
+      cmocka_unit_test(updaters_keep_their_states_beside_each_element),
+      cmocka_unit_test(dcasgd_knows_what_each_worker_last_got),
+      cmocka_unit_test(scanning_is_for_keyed_tables),
+      cmocka_unit_test(more_elements_than_31_bits_count),
+      cmocka_unit_test(other_processes_see_a_shared_shard),
+      cmocka_unit_test(a_snapshot_holds_what_was_there_when_it_was_taken),
+      cmocka_unit_test(another_updater_does_not_disturb_a_snapshot),
+      cmocka_unit_test(rows_are_restored_from_another_number_of_servers),
+      cmocka_unit_test(threads_add_at_once),
+  };
+  return cmocka_run_group_tests_name("table/dense", tests, nullptr, nullptr);
+}

@@ -4,11 +4,14 @@
 //   make_fuzz_corpus tests/fuzz/corpus
 
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "table/checkpoint/part.hpp"
+#include "table/updater/updater.hpp"
 #include "wire/frame.hpp"
 #include "wire/hello.hpp"
 
@@ -145,6 +148,40 @@ void write_road_texts() {
   write("fuzz_road_text", "no_port", bytes_of("host:"));
 }
 
+void write_checkpoints() {
+  namespace checkpoint = table::checkpoint;
+  const auto entry = [](const char* name, int32_t kind, mv_dtype dtype, const char* updater) {
+    checkpoint::TableEntry entry;
+    entry.spec.name = name;
+    entry.spec.kind = kind;
+    entry.spec.dtype = dtype;
+    entry.spec.rows = kind == MV_KEYVALUE ? 0 : 9;
+    entry.spec.cols = kind == MV_ARRAY ? 1 : 3;
+    entry.spec.updater = entry.updater = table::parse_updater(updater).value();
+    return entry;
+  };
+  const std::vector<checkpoint::TableEntry> entries = {entry("a", MV_ARRAY, MV_U8, "add"), entry("m", MV_MATRIX, MV_F64, "momentum"),
+                                                       entry("s", MV_SPARSE, MV_BF16, "adagrad rate=0.5"), entry("k", MV_KEYVALUE, MV_I64, "assign")};
+  checkpoint::Manifest manifest{7, 1700000000, {}, entries};
+  checkpoint::Part part;
+  part.number = 7;
+  for (const auto& each : entries) checkpoint::add_table(part, each, {0, 4}, each.updater.name == "add" || each.updater.name == "assign" ? 0 : 1);
+  checkpoint::lay_out(part);
+  manifest.files.push_back({checkpoint::file_name(0), part.file_bytes(), std::string(37, '0')});
+  write("fuzz_checkpoint", "manifest", bytes_of("m" + checkpoint::to_json(manifest)));
+  write("fuzz_checkpoint", "manifest_empty", bytes_of("m{}"));
+  std::string header = checkpoint::write_header(part).substr(checkpoint::kLengthBytes);
+  header.resize(header.find_last_not_of(' ') + 1);
+  const auto with_length = [&](uint64_t bytes) {
+    std::string input(1 + sizeof bytes, 'h');
+    std::memcpy(input.data() + 1, &bytes, sizeof bytes);
+    return bytes_of(input + header);
+  };
+  const uint64_t bytes = checkpoint::kLengthBytes + header.size() + part.data_bytes;
+  write("fuzz_checkpoint", "header", with_length(bytes));
+  write("fuzz_checkpoint", "header_of_a_truncated_file", with_length(bytes - 1));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -153,5 +190,6 @@ int main(int argc, char** argv) {
   write_frames();
   write_hellos();
   write_road_texts();
+  write_checkpoints();
   return 0;
 }

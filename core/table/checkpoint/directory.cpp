@@ -1,0 +1,139 @@
+#include "table/checkpoint/directory.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+
+#include "table/checkpoint/file.hpp"
+
+namespace mv::table::checkpoint {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kPartSuffix = ".part";
+constexpr uint64_t kMostManifestBytes = 64 << 20;
+
+std::optional<uint64_t> number_of(const std::string& name) {
+  if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return std::nullopt;
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number);
+  return error == std::errc() && end == name.data() + name.size() && number < UINT64_MAX ? std::optional(number) : std::nullopt;
+}
+
+bool has_manifest(const std::string& path) {
+  struct stat stat {};
+  return ::stat((path + "/" + kManifestName).c_str(), &stat) == 0 && S_ISREG(stat.st_mode);
+}
+
+bool is_directory(const std::string& path) {
+  struct stat stat {};
+  return ::stat(path.c_str(), &stat) == 0 && S_ISDIR(stat.st_mode);
+}
+
+/// A file that write_part() or complete_checkpoint() made, or was making.
+bool is_ours(std::string name) {
+  if (name.ends_with(kPartSuffix)) name.resize(name.size() - kPartSuffix.size());
+  return name == kManifestName || (name.starts_with("server-") && name.ends_with(".safetensors"));
+}
+
+std::string name_of(const std::string& path) {
+  const fs::path whole = fs::path(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+}  // namespace
+
+std::string parent_of(const std::string& path) {
+  const fs::path whole = fs::path(path).lexically_normal();
+  const fs::path parent = (whole.has_filename() ? whole : whole.parent_path()).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+base::Result<std::vector<Place>> list_checkpoints(const std::string& directory) {
+  std::error_code error;
+  std::vector<Place> places;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const auto number = number_of(entry->path().filename().string());
+    const std::string path = entry->path().string();
+    if (number && is_directory(path)) places.push_back({*number, path, has_manifest(path)});
+  }
+  if (error && error.value() == ENOENT) return base::error(MV_ENOTFOUND, "{}: there is no such directory", directory);
+  if (error) return system_error(directory, error.value());
+  std::ranges::sort(places, {}, [](const Place& place) { return std::pair(place.number, place.path); });
+  return places;
+}
+
+base::Result<Place> begin_checkpoint(const std::string& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) return system_error(directory, error.value());
+  const auto places = list_checkpoints(directory);
+  if (!places.ok()) return places.status();
+  Place place;
+  place.number = places.value().empty() ? 1 : places.value().back().number + 1;
+  place.path = fmt::format("{}/{}{:06}", directory, kPrefix, place.number);
+  if (mkdir(place.path.c_str(), 0777) != 0) return system_error(place.path, errno);
+  if (auto failed = sync_directory(directory); !failed.ok()) return failed;
+  return place;
+}
+
+base::Status complete_checkpoint(const std::string& path, const Manifest& manifest) {
+  if (auto failed = write_file(path + "/" + kManifestName, to_json(manifest)); !failed.ok()) return failed;
+  return sync_directory(path);
+}
+
+base::Status remove_checkpoint(const std::string& path) {
+  if (unlink((path + "/" + kManifestName).c_str()) != 0 && errno != ENOENT) return system_error(path, errno);
+  if (auto failed = sync_directory(path); !failed.ok()) return failed;
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (is_ours(entry->path().filename().string())) files.push_back(entry->path());
+  for (const fs::path& file : files)
+    if (unlink(file.c_str()) != 0 && errno != ENOENT) return system_error(file.string(), errno);
+  // Somebody else's file in it keeps the directory.
+  return rmdir(path.c_str()) == 0 ? base::Status() : system_error(path, errno);
+}
+
+base::Status prune_checkpoints(const std::string& directory, uint64_t keep) {
+  const auto places = list_checkpoints(directory);
+  if (!places.ok()) return places.status();
+  uint64_t whole = 0;
+  base::Status first;
+  for (auto place = places.value().rbegin(); place != places.value().rend(); ++place) {
+    const bool goes = place->whole ? keep > 0 && whole >= keep : whole > 0;
+    whole += place->whole ? 1 : 0;
+    if (!goes) continue;
+    if (auto failed = remove_checkpoint(place->path); !failed.ok() && first.ok()) first = failed;
+  }
+  if (auto failed = sync_directory(directory); !failed.ok() && first.ok()) first = failed;
+  return first;
+}
+
+base::Result<std::string> find_checkpoint(const std::string& path) {
+  if (has_manifest(path)) return path;
+  if (is_directory(path) && number_of(name_of(path)))
+    return base::error(MV_EINVAL, "{}: there is no {} in it: this checkpoint was not completed", path, kManifestName);
+  auto places = list_checkpoints(path);
+  if (!places.ok()) return places.status();
+  const auto newest = std::find_if(places.value().rbegin(), places.value().rend(), [](const Place& place) { return place.whole; });
+  if (newest == places.value().rend()) return base::error(MV_ENOTFOUND, "{}: there is no whole checkpoint in it", path);
+  return newest->path;
+}
+
+base::Result<Manifest> read_manifest(const std::string& path) {
+  const auto text = read_file(path + "/" + kManifestName, kMostManifestBytes);
+  if (!text.ok()) return text.status();
+  auto manifest = parse_manifest(text.value());
+  if (!manifest.ok()) return base::error(MV_EINVAL, "{}: {}", path, manifest.status().text());
+  return manifest;
+}
+
+}  // namespace mv::table::checkpoint

@@ -1,0 +1,34 @@
+#include "table/checkpoint/restore.hpp"
+
+namespace mv::table::checkpoint {
+
+namespace {
+constexpr size_t kErasedAtOnce = 4096;
+}  // namespace
+
+base::Status empty_for(const TableEntry& entry, Shard& shard) {
+  if (auto failed = shard.set_updater(entry.updater); !failed.ok()) return failed;
+  if (!entry.spec.is_keyed()) return {};
+  for (int64_t cursor = 0; cursor >= 0;) {
+    const auto scanned = shard.scan(cursor, kErasedAtOnce, false);
+    if (!scanned.ok()) return scanned.status();
+    if (!scanned.value().rows.empty()) shard.change_rows(Write::Erase, kNoWorker, scanned.value().rows, nullptr);
+    cursor = scanned.value().next;
+  }
+  return {};
+}
+
+base::Status restore_table(const Examined& from, const TableEntry& entry, Shard& shard) {
+  if (auto failed = empty_for(entry, shard); !failed.ok()) return failed;
+  for (const auto& file : from.files) {
+    if (!file) continue;
+    for (const PartTable& table : file->part().tables) {
+      if (table.entry.spec.name != entry.spec.name) continue;
+      const auto take = [&](const Rows& rows) { return shard.restore(rows); };
+      if (auto failed = file->read(table, shard.rows(), take); !failed.ok()) return failed;
+    }
+  }
+  return {};
+}
+
+}  // namespace mv::table::checkpoint

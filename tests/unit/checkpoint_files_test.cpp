@@ -1,0 +1,357 @@
+// core/table/checkpoint: files as they are written, read back, kept, and refused when they are damaged.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "table/checkpoint/directory.hpp"
+#include "table/checkpoint/examine.hpp"
+#include "table/checkpoint/inspect.hpp"
+#include "table/checkpoint/restore.hpp"
+#include "table/updater/updater.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace mv;
+using namespace mv::table::checkpoint;
+using table::Range;
+using table::Rows;
+using table::Spec;
+
+constexpr uint64_t kCols = 3;
+const std::atomic<bool> kNotGivenUp{false};
+
+/// A directory for one test.
+class Scratch {
+ public:
+  Scratch() {
+    std::string pattern = (fs::temp_directory_path() / "polyverso-checkpoint-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Scratch() { fs::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// Rows whose values tell which they are: row r of array a has r * 10 + a + col / 8. Two rows at a time.
+class Invented final : public table::Snapshot {
+ public:
+  Invented(Range rows, size_t states, bool keyed) : rows_(rows), states_(states), keyed_(keyed), at_(rows.first) {}
+  uint64_t rows() const override { return rows_.count; }
+  size_t states() const override { return states_; }
+  Rows next() override {
+    Rows out;
+    out.first = at_;
+    out.count = std::min<uint64_t>(2, rows_.end() - at_);
+    arrays_.assign(1 + states_, {});
+    for (uint64_t row = at_; row < at_ + out.count; ++row) {
+      if (keyed_) out.ids.push_back(static_cast<int64_t>(row * 7));
+      for (size_t a = 0; a < arrays_.size(); ++a)
+        for (uint64_t col = 0; col < kCols; ++col) arrays_[a].push_back(value(row, a, col));
+    }
+    at_ += out.count;
+    out.values = std::as_bytes(std::span(arrays_[0]));
+    for (size_t a = 1; a < arrays_.size(); ++a) out.states.push_back(std::as_bytes(std::span(arrays_[a])));
+    return out;
+  }
+  static float value(uint64_t row, size_t array, uint64_t col) { return static_cast<float>(row * 10 + array) + static_cast<float>(col) / 8; }
+
+ private:
+  const Range rows_;
+  const size_t states_;
+  const bool keyed_;
+  uint64_t at_;
+  std::vector<std::vector<float>> arrays_;
+};
+
+TableEntry entry_of(const std::string& name, int32_t kind, const char* updater) {
+  TableEntry entry;
+  entry.spec.name = name;
+  entry.spec.kind = kind;
+  entry.spec.rows = kind == MV_KEYVALUE ? 0 : kind == MV_SPARSE ? 1000 : 11;
+  entry.spec.cols = kCols;
+  entry.spec.updater = entry.updater = table::parse_updater(updater).value();
+  entry.spec.seed = UINT64_MAX;
+  entry.spec.initial = 0.1;
+  entry.clock = 42;
+  return entry;
+}
+
+const char* const kOddName = "ж\"\n/../w.ids";
+
+std::vector<TableEntry> entries() {
+  return {entry_of("w", MV_SPARSE, "adagrad rate=0.3"), entry_of("w.ids", MV_MATRIX, "momentum rate=0.1"), entry_of(kOddName, MV_KEYVALUE, "add"),
+          entry_of("__metadata__", MV_MATRIX, "add")};
+}
+
+std::vector<SavedTable> saved_tables(uint64_t server, uint64_t servers) {
+  std::vector<SavedTable> tables;
+  for (const TableEntry& entry : entries()) {
+    const bool keyed = entry.spec.is_keyed();
+    const Range rows = table::part_of(11, servers, server);
+    const size_t states = table::make_updater(entry.updater, MV_F32)->states();
+    tables.push_back({entry, keyed ? Range{} : rows, std::make_unique<Invented>(rows, states, keyed)});
+  }
+  return tables;
+}
+
+/// A whole checkpoint of so many servers; its path.
+std::string save(const std::string& directory, uint64_t servers) {
+  auto place = begin_checkpoint(directory);
+  assert_true(place.ok());
+  Manifest manifest;
+  manifest.number = place.value().number;
+  manifest.tables = entries();
+  for (uint64_t server = 0; server < servers; ++server) {
+    auto tables = saved_tables(server, servers);
+    auto file = write_part(place.value().path, manifest.number, server, servers, tables, kNotGivenUp);
+    assert_true(file.ok());
+    manifest.files.push_back(file.value());
+  }
+  assert_true(complete_checkpoint(place.value().path, manifest).ok());
+  return place.value().path;
+}
+
+std::vector<char> slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+void spill(const std::string& path, const std::vector<char>& bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+/// The checkpoint is refused, with a reason that contains `part`; inspecting it tells the same.
+void expect_damage(const std::string& path, const char* part) {
+  const auto found = open_sound(path, {}, kNotGivenUp);
+  if (found.ok() || found.status().text().find(part) == std::string::npos)
+    print_error("expected ...%s..., got %s\n", part, found.ok() ? "a sound checkpoint" : found.status().text().c_str());
+  assert_true(!found.ok() && found.status().code() == MV_EINVAL && found.status().text().find(part) != std::string::npos);
+  const auto report = inspect(path);
+  assert_true(report.ok() && report.value().find("\"damage\": [\n") != std::string::npos);
+}
+
+// ---- tests
+
+void what_is_written_is_read_back(void**) {
+  const Scratch scratch;
+  const auto found = open_sound(save(scratch.path(), 3), {}, kNotGivenUp);
+  assert_true(found.ok());
+  assert_int_equal(found.value().manifest->tables.size(), 4);
+  const auto& names = found.value().manifest->tables;
+  assert_string_equal(names[2].spec.name.c_str(), kOddName);
+  assert_true(names[0].spec.seed == UINT64_MAX && names[0].spec.initial == 0.1 && names[0].clock == 42);
+  assert_true(names[0].updater == table::parse_updater("adagrad rate=0.3").value());
+  for (size_t t = 0; t < names.size(); ++t) {
+    std::map<uint64_t, int> seen;
+    for (const auto& file : found.value().files) {
+      const auto& table = file->part().tables[t];
+      const auto read = file->read(table, {0, 1000}, [&](const Rows& rows) {
+        for (uint64_t i = 0; i < rows.count; ++i) {
+          const uint64_t row = rows.ids.empty() ? rows.first + i : static_cast<uint64_t>(rows.ids[i]) / 7;
+          ++seen[row];
+          for (size_t a = 0; a <= rows.states.size(); ++a) {
+            float shown[kCols];
+            std::memcpy(shown, (a == 0 ? rows.values : rows.states[a - 1]).data() + i * sizeof shown, sizeof shown);
+            for (uint64_t col = 0; col < kCols; ++col) assert_true(shown[col] == Invented::value(row, a, col));
+          }
+        }
+        return base::Status();
+      });
+      assert_true(read.ok());
+    }
+    assert_int_equal(seen.size(), 11);
+    for (const auto& [row, times] : seen) assert_int_equal(times, 1);
+  }
+}
+
+void a_real_shard_is_restored_on_another_number_of_servers(void**) {
+  const Scratch scratch;
+  TableEntry entry = entry_of("m", MV_MATRIX, "adagrad rate=0.3");
+  auto place = begin_checkpoint(scratch.path());
+  Manifest manifest{place.value().number, 0, {}, {entry}};
+  for (uint64_t server = 0; server < 2; ++server) {
+    auto shard = table::Shard::make(entry.spec, {2, server, false});
+    assert_true(shard.ok());
+    std::vector<float> ones(shard.value()->elements(), static_cast<float>(server + 1));
+    shard.value()->change(table::Write::Add, 0, 0, ones.size(), reinterpret_cast<const std::byte*>(ones.data()));
+    std::vector<SavedTable> tables;
+    tables.push_back({entry, shard.value()->rows(), shard.value()->snapshot().value()});
+    auto file = write_part(place.value().path, manifest.number, server, 2, tables, kNotGivenUp);
+    assert_true(file.ok());
+    manifest.files.push_back(file.value());
+  }
+  assert_true(complete_checkpoint(place.value().path, manifest).ok());
+  const auto found = open_sound(place.value().path, {}, kNotGivenUp);
+  assert_true(found.ok());
+  for (uint64_t server = 0; server < 3; ++server) {
+    auto shard = table::Shard::make(entry.spec, {3, server, false});
+    assert_true(restore_table(found.value(), entry, *shard.value()).ok());
+    std::vector<float> values(shard.value()->elements());
+    shard.value()->read(table::kNoWorker, 0, values.size(), reinterpret_cast<std::byte*>(values.data()));
+    for (const float value : values) assert_true(value < 0 && value > -0.31F);  // the first step of adagrad is the rate
+    std::vector<float> again(values.size(), 1);
+    shard.value()->change(table::Write::Add, 0, 0, again.size(), reinterpret_cast<const std::byte*>(again.data()));
+    std::vector<float> stepped(values.size());
+    shard.value()->read(table::kNoWorker, 0, stepped.size(), reinterpret_cast<std::byte*>(stepped.data()));
+    for (size_t i = 0; i < values.size(); ++i) assert_true(values[i] - stepped[i] < 0.22F);  // the second one is smaller: its state is there
+  }
+}
+
+void names_that_meet_are_kept_apart(void**) {
+  Part part;
+  for (const TableEntry& entry : entries()) add_table(part, entry, {0, 5}, 1);
+  lay_out(part);
+  const std::string text = write_header(part);
+  assert_int_equal(text.size() % 4096, 0);
+  const auto again = parse_header(std::string_view(text).substr(kLengthBytes), part.file_bytes());
+  if (!again.ok()) print_error("%s\n", again.status().text().c_str());
+  assert_true(again.ok());
+  assert_int_equal(again.value().tables.size(), 4);
+  assert_true(write_header(again.value()) == text);
+}
+
+void damage_is_told(void**) {
+  const Scratch scratch;
+  const std::string path = save(scratch.path(), 2), first = path + "/server-0.safetensors", manifest = path + "/manifest.json";
+  const auto sound = slurp(first), sound_manifest = slurp(manifest);
+  const auto found = open_sound(path, {}, kNotGivenUp);
+  const uint64_t data = found.value().files[0]->part().data_begin;
+
+  auto broken = sound;
+  broken[data + 5] ^= 1;
+  spill(first, broken);
+  expect_damage(path, "is damaged: its checksum");
+  assert_true(open_sound(path, {2, 1}, kNotGivenUp).ok());  // another server's share
+  broken = sound;
+  broken[20] ^= 1;
+  spill(first, broken);
+  expect_damage(path, "server-0.safetensors");
+  for (const size_t bytes : {size_t{0}, size_t{7}, size_t{100}, size_t{data}, sound.size() - 1}) {
+    broken.assign(sound.begin(), sound.begin() + static_cast<ptrdiff_t>(bytes));
+    spill(first, broken);
+    expect_damage(path, "server-0.safetensors");
+  }
+  broken = sound;
+  broken.push_back('x');
+  spill(first, broken);
+  expect_damage(path, "server-0.safetensors");
+  fs::remove(first);
+  expect_damage(path, "there is no such file");
+  fs::copy_file(path + "/server-1.safetensors", first);
+  expect_damage(path, "server-0.safetensors");
+  spill(first, sound);
+  assert_true(open_sound(path, {}, kNotGivenUp).ok());
+
+  spill(manifest, {'{'});
+  expect_damage(path, "is not a JSON object");
+  std::string text(sound_manifest.begin(), sound_manifest.end());
+  text.replace(text.find("\"format\": 1"), 11, "\"format\": 9");
+  spill(manifest, {text.begin(), text.end()});
+  expect_damage(path, "has format 9");
+  fs::remove(manifest);
+  const auto none = find_checkpoint(path);
+  assert_true(!none.ok() && none.status().code() == MV_EINVAL && none.status().text().find("not completed") != std::string::npos);
+  assert_int_equal(find_checkpoint(scratch.path()).status().code(), MV_ENOTFOUND);
+  assert_int_equal(inspect(scratch.path() + "/nothing").status().code(), MV_ENOTFOUND);
+}
+
+void tensors_must_not_overlap_or_leave_gaps(void**) {
+  const auto header = [](uint64_t begin) {
+    return fmt::format(R"({{"a":{{"dtype":"F32","shape":[2],"data_offsets":[0,8]}},"b":{{"dtype":"F32","shape":[2],"data_offsets":[{},{}]}}}})", begin, begin + 8);
+  };
+  const auto text_of = [&](uint64_t begin, uint64_t data) {
+    const std::string text = header(begin);
+    return parse_header(text, kLengthBytes + text.size() + data).status().text();
+  };
+  assert_non_null(strstr(text_of(4, 12).c_str(), "inside another"));
+  assert_non_null(strstr(text_of(9, 17).c_str(), "gap"));
+  assert_non_null(strstr(text_of(8, 15).c_str(), "truncated"));
+  assert_non_null(strstr(text_of(8, 17).c_str(), "of which the tensors make 16"));
+  assert_non_null(strstr(text_of(8, 16).c_str(), "not one of Polyverso's"));
+}
+
+void rows_that_no_file_has_are_damage(void**) {
+  const Scratch scratch;
+  auto place = begin_checkpoint(scratch.path());
+  const TableEntry entry = entry_of("m", MV_MATRIX, "add");
+  for (const auto& [first, part] : std::map<uint64_t, const char*>{{5, "in two files"}, {7, "in no file"}}) {
+    Manifest manifest{place.value().number, 0, {}, {entry}};
+    for (uint64_t server = 0; server < 2; ++server) {
+      const Range rows = server == 0 ? Range{0, 6} : Range{first, 11 - first};
+      std::vector<SavedTable> tables;
+      tables.push_back({entry, rows, std::make_unique<Invented>(rows, 0, false)});
+      auto file = write_part(place.value().path, manifest.number, server, 2, tables, kNotGivenUp);
+      manifest.files.push_back(file.value());
+    }
+    assert_true(complete_checkpoint(place.value().path, manifest).ok());
+    expect_damage(place.value().path, part);
+  }
+}
+
+void the_newest_whole_ones_stay(void**) {
+  const Scratch scratch;
+  const std::string directory = scratch.path() + "/made/on/the/way";
+  const std::string first = save(directory, 1), second = save(directory, 1);
+  const auto crashed = begin_checkpoint(directory);
+  spill(crashed.value().path + "/server-0.safetensors.part", {'x'});
+  const std::string fourth = save(directory, 1);
+  const auto under_way = begin_checkpoint(directory);
+  assert_true(prune_checkpoints(directory, 2).ok());
+  const auto left = list_checkpoints(directory);
+  assert_int_equal(left.value().size(), 3);
+  assert_string_equal(left.value()[0].path.c_str(), second.c_str());
+  assert_string_equal(left.value()[1].path.c_str(), fourth.c_str());
+  assert_true(left.value()[1].whole && !left.value()[2].whole);
+  assert_string_equal(left.value()[2].path.c_str(), under_way.value().path.c_str());
+  assert_string_equal(find_checkpoint(directory).value().c_str(), fourth.c_str());
+  assert_false(fs::exists(first));
+  assert_true(prune_checkpoints(directory, 0).ok());
+  assert_int_equal(list_checkpoints(directory).value().size(), 3);
+}
+
+void what_is_given_up_leaves_no_file(void**) {
+  const Scratch scratch;
+  const std::atomic<bool> given_up{true};
+  auto tables = saved_tables(0, 1);
+  const auto file = write_part(scratch.path(), 1, 0, 1, tables, given_up);
+  assert_true(!file.ok() && file.status().code() == MV_ECANCELED);
+  assert_true(fs::is_empty(scratch.path()));
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_written_is_read_back),
+      cmocka_unit_test(a_real_shard_is_restored_on_another_number_of_servers),
+      cmocka_unit_test(names_that_meet_are_kept_apart),
+      cmocka_unit_test(damage_is_told),
+      cmocka_unit_test(tensors_must_not_overlap_or_leave_gaps),
+      cmocka_unit_test(rows_that_no_file_has_are_damage),
+      cmocka_unit_test(the_newest_whole_ones_stay),
+      cmocka_unit_test(what_is_given_up_leaves_no_file),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

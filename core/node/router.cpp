@@ -121,6 +121,7 @@ void Router::close(base::Peer peer) {
   io::Road* base = way->second.base;
   ways_.erase(way);
   if (shm_ != nullptr) shm_->close(peer);
+  if (on_shm_lost_) on_shm_lost_(peer);
   base->close(peer);
 }
 
@@ -151,6 +152,7 @@ void Router::base_lost(base::Peer peer, const base::Status& why) {
   if (shm_ != nullptr) {
     shm_road_->drain(peer);  // what was sent before the end
     shm_->close(peer);
+    if (on_shm_lost_) on_shm_lost_(peer);
   }
   ways_.erase(peer);
   events_->on_lost(peer, why);
@@ -175,6 +177,7 @@ void Router::shm_lost(base::Peer peer, const base::Status& why) {
   const auto way = ways_.find(peer);
   if (way == ways_.end()) return;
   way->second.shm = false;
+  if (on_shm_lost_) on_shm_lost_(peer);
   if (why.code() == MV_EPEERLOST) return;  // it said goodbye, and will over TCP
   if (why.code() == MV_EPROTOCOL) shm_failed(why);
   events_->on_connected(peer, way->second.address);

@@ -31,6 +31,8 @@ class Router final : public base::Link {
   bool lossy() const { return lossy_; }
   /// The road through shared memory; null where there is none.
   io::ShmRoad* shm() const { return shm_road_; }
+  /// Hears of peers whose memory is out of reach, on the loop.
+  void set_on_shm_lost(std::function<void(base::Peer)> lost) { on_shm_lost_ = std::move(lost); }
 
   void dial(const std::string& address) override;
   void send(base::Peer to, const base::Frame& frame) override;
@@ -61,6 +63,7 @@ class Router final : public base::Link {
   bool told_of_shm_ = false;
   std::unique_ptr<io::Road> inproc_, tcp_, shm_;
   io::ShmRoad* shm_road_ = nullptr;  // shm_, or what it wraps
+  std::function<void(base::Peer)> on_shm_lost_;
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<base::LinkEvents>> taps_;
   std::unordered_map<base::Peer, Way> ways_;

@@ -167,6 +167,7 @@ base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
   auto made = make_model(updater);
   if (!made.ok()) return made.status();
   model_ = std::move(made).value();
+  if (segment_ != nullptr) segment_->head().counts_gets.store(keeps_backups(updater) ? 1 : 0, std::memory_order_release);
   for (Stripe& stripe : stripes_) {
     std::lock_guard stripe_lock(stripe.mutex);
     stripe.model = model_;  // nothing changes for a snapshot, which keeps the states that it knows

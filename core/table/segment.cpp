@@ -1,6 +1,6 @@
 #include "table/segment.hpp"
 
-#include <cstring>
+#include "math/kernels.hpp"
 
 #if defined(__SANITIZE_THREAD__)
 extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
@@ -82,8 +82,6 @@ void Segment::end_write(uint64_t stripe) const {
 
 base::Result<std::shared_ptr<SegmentReader>> SegmentReader::open(std::shared_ptr<base::SharedMemory> memory,
                                                                  const Spec& spec, uint64_t elements) {
-  if (tensor::storage_dtype(spec.dtype) != spec.dtype)
-    return base::error(MV_ENOSYS, "table \"{}\" stores its halves as floats: gets ask the server", spec.name);
   const SegmentLayout layout(spec, elements);
   if (memory->bytes() >= layout.bytes) {
     const auto& head = *reinterpret_cast<const SegmentHead*>(memory->data());
@@ -96,7 +94,8 @@ base::Result<std::shared_ptr<SegmentReader>> SegmentReader::open(std::shared_ptr
 }
 
 SegmentReader::SegmentReader(const Spec& spec, SegmentLayout layout, std::shared_ptr<base::SharedMemory> memory)
-    : cols_(spec.cols),
+    : dtype_(spec.dtype),
+      cols_(spec.cols),
       out_bytes_(spec.element_bytes()),
       layout_(layout),
       memory_(std::move(memory)),
@@ -125,7 +124,7 @@ bool SegmentReader::guarded(uint64_t stripe, Copy copy) const {
 }
 
 void SegmentReader::copy_out(std::byte* out, uint64_t first, uint64_t count) const {
-  std::memcpy(out, values_ + first * layout_.element_bytes, count * layout_.element_bytes);
+  math::load_bytes(dtype_, values_ + first * layout_.element_bytes, out, count);
 }
 
 bool SegmentReader::read(uint64_t first, uint64_t count, std::byte* out) const {

@@ -27,6 +27,7 @@ struct SegmentHead {
   uint64_t stripe_elements;  ///< table::stripe_elements(spec)
   alignas(64) std::atomic<uint64_t> clock;  ///< all workers' adds below it are applied; see Shard::publish_clock()
   std::atomic<uint32_t> destroyed;
+  std::atomic<uint32_t> counts_gets;  ///< the updater wants to know of gets, which therefore have to reach the server
 };
 struct alignas(64) StripeGuard {
   std::atomic<uint64_t> sequence;
@@ -97,7 +98,11 @@ class SegmentReader {
   bool read_rows(std::span<const int64_t> ids, int64_t first_row, std::byte* out) const;
 
   uint64_t clock() const { return head().clock.load(std::memory_order_acquire); }
-  bool destroyed() const { return head().destroyed.load(std::memory_order_acquire) != 0; }
+  /// Gets have to ask the server.
+  bool is_closed() const {
+    return head().destroyed.load(std::memory_order_acquire) != 0 || head().counts_gets.load(std::memory_order_acquire) != 0;
+  }
+  int fd() const { return memory_->fd(); }
 
   static constexpr int kTries = 3;
 
@@ -108,6 +113,7 @@ class SegmentReader {
   bool guarded(uint64_t stripe, Copy copy) const;
   void copy_out(std::byte* out, uint64_t first, uint64_t count) const;
 
+  const mv_dtype dtype_;
   const uint64_t cols_;
   const size_t out_bytes_;  ///< of an element of dtype_
   const SegmentLayout layout_;

@@ -138,6 +138,7 @@ void Loop::post(Task task) {
   }
   const bool was_empty = queue_.empty();
   queue_.push_back(std::move(task));
+  has_tasks_.store(true, std::memory_order_relaxed);
   if (asleep_) {
     asleep_ = false;
     lock.unlock();
@@ -163,10 +164,12 @@ void Loop::run_background() {
     run_tasks();
     flush();
     wake_waiters();
-    watchers_changed_ = false;
-    uv_run(&uv_, may_sleep() ? UV_RUN_ONCE : UV_RUN_NOWAIT);
-    after_sleep();
-    look();
+    if (!spin()) {
+      watchers_changed_ = false;
+      uv_run(&uv_, may_sleep() ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+      after_sleep();
+      look();
+    }
     flush();
     wake_waiters();
     lock.lock();
@@ -197,7 +200,10 @@ Driven Loop::drive_until(const std::function<bool()>& done, Nanos deadline, Task
   assert(!driven_by_me());
   const SignalGate gate;
   Lock lock(mutex_);
-  if (first && !stopping_) queue_.push_back(std::move(first));
+  if (first && !stopping_) {
+    queue_.push_back(std::move(first));
+    has_tasks_.store(true, std::memory_order_relaxed);
+  }
   ++callers_;
   const Driven how = drive_in_turn(lock, done, deadline, gate.open());
   if (--callers_ == 0 && stopping_) callers_out_.notify_all();
@@ -235,6 +241,7 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const sigs
     if (done()) return Driven::kDone;
     if (stopping_.load(std::memory_order_acquire)) return Driven::kStopped;
 
+    if (spin()) continue;
     const Nanos at = now();
     if (at >= deadline) return Driven::kTimeout;
     Nanos limit{0};
@@ -352,6 +359,7 @@ void Loop::run_tasks() {
     asleep_ = false;
     if (queue_.empty()) return;
     running_.swap(queue_);
+    has_tasks_.store(false, std::memory_order_relaxed);
   }
   uv_update_time(&uv_);
   for (Task& task : running_) {
@@ -378,6 +386,33 @@ bool Loop::look() {
   bool any = false;
   for (size_t i = 0; i < watched_.size(); ++i) any |= watched_[i]->look();
   return any;
+}
+
+/// Looks for news as long as that is worth while. True if there are any; then libuv has its turn later, but has it.
+bool Loop::spin() {
+  constexpr int kMostLooks = 32;
+  constexpr int kLooksPerGlance = 16;  // at the clock
+  if (watched_.empty() || watchers_changed_ || looks_ >= kMostLooks) {
+    looks_ = 0;
+    return false;
+  }
+  if (std::none_of(watched_.begin(), watched_.end(), [](const Watched* w) { return w->is_attended(); })) return false;
+  const Nanos begin = now(), budget = spin_.budget(begin);
+  if (budget == Nanos{0}) return false;
+  do {
+    for (int i = 0; i < kLooksPerGlance; ++i) {
+      if (look()) {
+        ++looks_;
+        spin_.paid();
+        return true;
+      }
+      if (has_tasks_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
+      relax();
+    }
+  } while (now() - begin < budget);
+  spin_.failed();
+  looks_ = 0;
+  return false;
 }
 
 bool Loop::may_sleep() {

@@ -28,6 +28,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "io/loop/descriptors.hpp"
+#include "io/loop/spin.hpp"
 #include "io/loop/task.hpp"
 
 namespace mv::io {
@@ -53,6 +54,8 @@ class Watched {
   /// before they knew.
   virtual bool before_sleep() = 0;
   virtual void after_sleep() = 0;
+  /// Whether anybody who runs on another processor than this may write there.
+  virtual bool is_attended() const = 0;
 
  protected:
   ~Watched() = default;
@@ -65,6 +68,8 @@ class Loop final : public base::Clock {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
+  /// How long a driver looks at watched memory before it sleeps, at most; see spin.hpp. 0: not at all. Before start().
+  void set_spin(base::Nanos limit) { spin_ = Spin(limit); }
   /// Starts the background thread, which blocks all signals. MV_ESYSTEM.
   base::Status start();
   /// Ends the background thread and whoever is in drive_until(), who gets Driven::kStopped; returns when all are out. Tasks that
@@ -124,6 +129,7 @@ class Loop final : public base::Clock {
   void poll_now();
   void flush();
   bool look();
+  bool spin();
   bool may_sleep();
   void after_sleep();
   void on_timer();
@@ -147,6 +153,8 @@ class Loop final : public base::Clock {
   base::Nanos timer_at_ = base::kNever;
   Task timer_fn_;
   bool watchers_changed_ = true;
+  Spin spin_{base::Nanos{0}};
+  int looks_ = 0;  // that found something, since libuv was asked
 
   std::mutex mutex_;
   // Under mutex_.
@@ -165,6 +173,7 @@ class Loop final : public base::Clock {
   std::vector<int> spare_wake_fds_;
   std::condition_variable background_cv_;
 
+  std::atomic<bool> has_tasks_{false};  // in queue_, for a driver that spins
   std::atomic<int> waiting_{0};  // entries of line_, for wake_waiters()
   std::thread background_;
 };

@@ -1,6 +1,7 @@
 #include "io/shm/connection.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -178,6 +179,7 @@ void ShmConnection::send(const base::Frame& frame) {
 void ShmConnection::flush() {
   if (state_ != State::kOpen && state_ != State::kClosing) return;
   if (!sender_->publish()) return;
+  own_page().processor.store(static_cast<uint32_t>(sched_getcpu()), std::memory_order_relaxed);
   full_fence();
   ring_bell();
 }
@@ -240,6 +242,10 @@ void ShmConnection::say_asleep() {
 bool ShmConnection::is_quiet() const {
   if (state_ != State::kOpen && state_ != State::kClosing) return true;
   return !receiver_->ready() && (!sender_->may_advance() || !sender_->wish_come_true());
+}
+
+bool ShmConnection::is_elsewhere(uint32_t processor) const {
+  return state_ == State::kOpen && peer_page().processor.load(std::memory_order_relaxed) != processor;
 }
 
 void ShmConnection::say_awake() {

@@ -76,6 +76,8 @@ class ShmConnection {
   void say_asleep();
   bool is_quiet() const;
   void say_awake();
+  /// Whether the peer was last seen on another processor than this.
+  bool is_elsewhere(uint32_t processor) const;
 
   /// Asks for the memory of a table of the peer; `given` gets null if there is none, or the connection ends.
   void ask(uint64_t number, Given given);

@@ -34,6 +34,7 @@ struct Control {
   alignas(64) std::atomic<uint64_t> read;     ///< position in the other's ring: what lies before it may be overwritten
   std::atomic<uint64_t> claimed;              ///< position in the other's ring up to which it is being read at this moment
   alignas(64) std::atomic<uint64_t> naps;     ///< counts the beginnings and ends of sleep: odd while asleep
+  std::atomic<uint32_t> processor;            ///< where the maker ran last
   std::atomic<uint64_t> wants_read;           ///< asleep, and waiting for the other to have read so far; kNoWish if not
 };
 inline constexpr uint64_t kNoWish = UINT64_MAX;

@@ -1,5 +1,6 @@
 #include "io/shm/shm.hpp"
 
+#include <sched.h>
 #include <sodium.h>
 
 #include <algorithm>
@@ -227,6 +228,12 @@ bool ShmRoad::before_sleep() {
 
 void ShmRoad::after_sleep() {
   for (ShmConnection* connection : open_) connection->say_awake();
+}
+
+bool ShmRoad::is_attended() const {
+  if (open_.empty()) return false;
+  const auto here = static_cast<uint32_t>(sched_getcpu());
+  return std::any_of(open_.begin(), open_.end(), [here](const ShmConnection* c) { return c->is_elsewhere(here); });
 }
 
 void ShmRoad::drain(base::Peer peer) {

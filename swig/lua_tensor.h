@@ -1,0 +1,134 @@
+/* Tensors in Lua: handles that are freed when they are collected, and lent memory kept alive. */
+#ifndef POLYVERSO_SWIG_LUA_TENSOR_H
+#define POLYVERSO_SWIG_LUA_TENSOR_H
+
+/* Keys of Lua's registry: {storage = what it belongs to}, and the owners' metatable. */
+static const char pv_lent_key, pv_owner_key;
+
+/* ------------------------------------------------------------------ lent memory */
+
+static void pv_lent(lua_State *L) {
+  pv_registry(L, &pv_lent_key);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushlightuserdata(L, (void *)&pv_lent_key);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+static void pv_tensor_keep(lua_State *L, mv_tensor tensor, int index) {
+  mv_tensor_info info = MV_TENSOR_INFO_INIT;
+  if (mv_tensor_describe(tensor, &info) != MV_OK) return;
+  pv_lent(L);
+  lua_pushnumber(L, (lua_Number)info.storage);
+  lua_pushvalue(L, index);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/* Frees the handle, and lets lent memory go with the last one upon it. */
+static mv_status pv_tensor_free(lua_State *L, mv_tensor tensor) {
+  mv_tensor_info info = MV_TENSOR_INFO_INIT;
+  const int is_last = mv_tensor_describe(tensor, &info) == MV_OK && info.is_lent && info.sharers == 1;
+  const mv_status status = mv_tensor_free(tensor);
+  if (status == MV_OK && is_last) {
+    pv_lent(L);
+    lua_pushnumber(L, (lua_Number)info.storage);
+    lua_pushnil(L);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+  }
+  return status;
+}
+
+/* Memory to make a tensor upon: LuaJIT's. */
+static int pv_tensor_memory(lua_State *L, int index, const char *function, void **data, uint64_t *count, mv_dtype *dtype) {
+  const int lent = pv_lend_memory(L, index, function, 1, data, count, dtype);
+  if (lent >= 0) return lent;
+  return pv_refuse(L, MV_EDTYPE, function, "values must be FFI memory, not a %s", luaL_typename(L, index));
+}
+
+/* ------------------------------------------------------------------ owners */
+
+static int pv_owner_collected(lua_State *L) {
+  mv_tensor *tensor = (mv_tensor *)lua_touserdata(L, 1);
+  if (*tensor != 0) pv_tensor_free(L, *tensor);
+  *tensor = 0;
+  return 0;
+}
+
+/* tensor_owner(handle): a value that frees the tensor when it is collected. */
+static int pv_tensor_owner(lua_State *L) {
+  const mv_tensor tensor = (mv_tensor)luaL_checknumber(L, 1);
+  mv_tensor *owner = (mv_tensor *)lua_newuserdata(L, sizeof *owner);
+  *owner = tensor;
+  pv_registry(L, &pv_owner_key);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, pv_owner_collected);
+    lua_setfield(L, -2, "__gc");
+    lua_pushlightuserdata(L, (void *)&pv_owner_key);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+  lua_setmetatable(L, -2);
+  return 1;
+}
+
+/* ------------------------------------------------------------------ values */
+
+/* One integer, or a table of them. More than a tensor has dimensions are counted only: the function will refuse them. */
+static int pv_lengths(lua_State *L, int index, const char *function, int64_t *lengths, uint64_t *dims) {
+  *dims = 1;
+  if (lua_type(L, index) == LUA_TNUMBER) return pv_integer(L, index, function, "length", lengths);
+  if (lua_type(L, index) != LUA_TTABLE)
+    return pv_refuse(L, MV_EINVAL, function, "argument %d must be a table of integers, not a %s", index,
+                     luaL_typename(L, index));
+  *dims = pv_length(L, index);
+  for (uint64_t i = 0; i < *dims && i < MV_MAX_DIMS; ++i) {
+    lua_rawgeti(L, index, (int)(i + 1));
+    if (!pv_is_integer(L, -1, &lengths[i]))
+      return pv_refuse(L, MV_EINVAL, function, "element %d of argument %d is not an integer", (int)(i + 1), index);
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
+static void pv_push_tensor_info(lua_State *L, const mv_tensor_info *info) {
+  lua_createtable(L, 0, 11);
+  lua_createtable(L, (int)info->dims, 0);
+  for (uint32_t d = 0; d < info->dims; ++d) {
+    pv_push_integer(L, info->shape[d]);
+    lua_rawseti(L, -2, (int)(d + 1));
+  }
+  lua_setfield(L, -2, "shape");
+  pv_set_integer(L, "dtype", info->dtype);
+  pv_set_integer(L, "count", (int64_t)info->count);
+  pv_set_integer(L, "bytes", (int64_t)info->bytes);
+  pv_set_integer(L, "is_view", info->is_view);
+  pv_set_integer(L, "is_lent", info->is_lent);
+  pv_set_integer(L, "is_shared", info->is_shared);
+  pv_set_integer(L, "row_sparse", info->row_sparse);
+  pv_set_integer(L, "rows_held", (int64_t)info->rows_held);
+  pv_set_integer(L, "storage", (int64_t)info->storage);
+  pv_set_integer(L, "sharers", (int64_t)info->sharers);
+}
+
+/* mv_tensor_text()'s text; asked for again with more room as long as the first answer was cut. */
+static int pv_push_tensor_text(lua_State *L, mv_tensor tensor, const char *text, uint64_t capacity, uint64_t length) {
+  if (length >= capacity) {
+    char *more = (char *)lua_newuserdata(L, (size_t)length + 1);
+    const mv_status status = mv_tensor_text(tensor, more, length + 1, &length);
+    if (status != MV_OK) {
+      pv_raise(L, status);
+      return 0;
+    }
+    text = more;
+  }
+  lua_pushlstring(L, text, (size_t)length);
+  return 1;
+}
+
+#endif

@@ -68,7 +68,7 @@ void SimCluster::start(Node& node) {
   node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
   if (node.life != SIZE_MAX)
     node.script = std::make_shared<Script>(static_cast<Surroundings&>(*this), *node.member, random_.fork(), node.steps,
-                                           node.life, fmt::format("{} (life {})", node.name, node.life));
+                                           plan_.nodes[node.place].slowness, node.life, fmt::format("{} (life {})", node.name, node.life));
   network_.add(node.self.peer, node.name, node.self.address, *node.member, [this, &node] { touch(node); });
   node.member->start();
   touch(node);
@@ -212,7 +212,12 @@ void SimCluster::part(const FaultPlan& fault) {
 }
 
 void SimCluster::gone(const Node& node) {
-  changes_may_fail_ = changes_may_fail_ || plan_.sync || (node.self.role & MV_ROLE_SERVER) != 0;
+  servers_may_fail_ = servers_may_fail_ || (node.self.role & MV_ROLE_SERVER) != 0;
+  changes_may_fail_ = changes_may_fail_ || servers_may_fail_ || plan_.has_pace(table::Pace::kSync);
+  if (node.life != SIZE_MAX) {
+    gone_lives_.insert(node.life);
+    for (const auto& ledger : ledgers_) ledger->lost(node.life);
+  }
   if (node.rank >= 0)
     gone_.insert(node.rank);
   else
@@ -247,8 +252,18 @@ void SimCluster::restart(size_t place, int64_t rank) {
   --restarts_open_;
   if (cluster_dissolves()) return;
   add_node(place, next_life_++, rank, true);
-  // Others' barriers are none of its business.
-  std::erase_if(nodes_.back()->steps, [](const Step& step) { return step.call == Call::kBarrier; });
+  keep_own_business(nodes_.back()->steps);
+}
+
+/// Others' barriers are not for who comes late. While they wait there for its end, it must not wait for their clocks: it ticks no
+/// more often than its tables allow.
+void SimCluster::keep_own_business(std::vector<Step>& steps) const {
+  const bool barriers = std::erase_if(steps, [](const Step& step) { return step.call == Call::kBarrier; }) > 0;
+  std::vector<int64_t> ticks(plan_.tables.size());
+  std::erase_if(steps, [&](const Step& step) {
+    if (step.call == Call::kSetUpdater) return true;
+    return step.call == Call::kClock && barriers && ++ticks[step.table] > plan_.tables[step.table].spec.staleness;
+  });
 }
 
 bool SimCluster::cluster_dissolves() const {

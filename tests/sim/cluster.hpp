@@ -49,6 +49,8 @@ class SimCluster final : private Surroundings {
   void touched(Peer self) override { touch(node(self)); }
   bool names_the_gone(const std::string& text) const override;
   bool changes_may_fail() const override { return changes_may_fail_ || plan_.out_of_step; }
+  bool servers_may_fail() const override { return servers_may_fail_; }
+  bool is_gone(size_t life) const override { return gone_lives_.contains(life); }
   void barrier_passed(Peer self, Nanos entered) override;
   void left(Peer self, bool clean) override;
   bool verbose() const override { return verbose_; }
@@ -70,6 +72,7 @@ class SimCluster final : private Surroundings {
   void pause(const FaultPlan& fault);
   void kill(size_t place, const FaultPlan& fault);
   void restart(size_t place, int64_t rank);
+  void keep_own_business(std::vector<Step>& steps) const;
   void gone(const Node& node);
   bool all_ended() const;
   bool cluster_dissolves() const;
@@ -86,7 +89,8 @@ class SimCluster final : private Surroundings {
   std::vector<bool> clean_;                   ///< by life: left in good order
   std::set<int64_t> gone_;                    ///< ranks that others may have lost
   bool anyone_gone_ = false;                  ///< somebody whose rank nobody knows
-  bool changes_may_fail_ = false;
+  std::set<size_t> gone_lives_;
+  bool changes_may_fail_ = false, servers_may_fail_ = false;
   size_t next_life_ = 0, lives_open_ = 0, waiting_for_ready_ = 0;
   size_t restarts_open_ = 0;
 };

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Nanos kMillisecond = 1ms;
 constexpr size_t kMany = 20;  ///< from so many nodes on, each does little
+constexpr uint64_t kVariety = 0x7661726965747921;
 
 void choose_roles(Scenario& plan, Random& random) {
   const size_t nodes = plan.nodes.size();
@@ -214,6 +215,11 @@ size_t Scenario::restarts() const {
       std::count_if(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.restart != base::kNever; }));
 }
 
+bool Scenario::has_pace(table::Pace wanted) const {
+  return std::any_of(tables.begin(), tables.end(),
+                     [&](const TablePlan& table) { return table.spec.pace(sync, workers()) == wanted; });
+}
+
 bool Scenario::loses_members() const {
   return std::any_of(faults.begin(), faults.end(), [](const FaultPlan& f) {
     return f.fault != Fault::kPart && f.fault != Fault::kStall && f.fault != Fault::kPause;
@@ -246,6 +252,8 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
   plan.hasty_barriers =
       !plan.sync && plan.hasty > 0 && random.chance(0.3);  // sync mode needs everyone to pass the same ones
   plan.think = Nanos(random.between(1'000, 20'000'000));
+  Random more(Random::mix(seed ^ kVariety));  // dice of its own: the other half of the seeds stays as it is
+  if (!plan.out_of_step && !large && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3);
   return plan;
 }
 
@@ -256,6 +264,8 @@ std::string Scenario::describe() const {
   if (hasty > 0) text += ", hasty";
   if (direct) text += ", direct";
   if (out_of_step) text += ", out of step";
+  for (size_t node = 0; node < nodes.size(); ++node)
+    if (nodes[node].slowness > 1) text += fmt::format(", node {} is slow", node);
   for (const TablePlan& table : tables) text += fmt::format("; \"{}\" is {}", table.spec.name, table.spec.describe());
   for (const FaultPlan& fault : faults) {
     static constexpr const char* kNames[] = {"partition",  "stall", "long partition", "pause",

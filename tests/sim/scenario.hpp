@@ -10,7 +10,11 @@
 
 namespace mv::sim {
 
-enum class Call { kAdd, kAddRows, kGet, kGetRows, kPeek, kPeekRows, kBarrier, kCatchUp, kOpen };
+enum class Call {
+  kAdd, kAddRows, kGet, kGetRows, kPeek, kPeekRows, kBarrier, kCatchUp, kOpen,
+  kSet, kErase, kScan,  ///< of keyed tables
+  kClock, kSetUpdater
+};
 
 /// One line of a worker's script.
 struct Step {
@@ -23,6 +27,7 @@ struct NodePlan {
   int64_t rank = -1;  ///< the one it asks for
   Nanos start{0};
   std::vector<Step> steps;
+  int slowness = 1;  ///< it thinks so many times as long as others
 };
 
 enum class Fault { kPart, kStall, kLongPart, kPause, kLongPause, kKill, kKillQuietly };
@@ -50,7 +55,8 @@ struct Scenario {
   double asynchronous = 0, forgotten = 0;  ///< shares of the calls
   double hasty = 0;                        ///< share with a short deadline, or withdrawn
   bool hasty_barriers = false;
-  bool direct = false;       ///< async mode: workers use their own node's part without a message
+  bool direct = false;       ///< workers use their own node's part without a message where its table allows it
+  bool small = false;        ///< forgotten changes of one message take the short way
   bool out_of_step = false;  ///< sync mode: one worker makes other calls than the rest
   Nanos think{0};
   size_t in_flight = 8;
@@ -58,6 +64,8 @@ struct Scenario {
   size_t servers() const;
   size_t workers() const;
   size_t restarts() const;
+  table::Pace pace(size_t table) const { return tables[table].spec.pace(sync, workers()); }
+  bool has_pace(table::Pace pace) const;
   /// Somebody is killed, or out of reach for longer than the others' patience.
   bool loses_members() const;
   /// One line for people.
@@ -66,5 +74,8 @@ struct Scenario {
 
 /// @param nodes how many, or 0: 2 to 9
 Scenario make_scenario(uint64_t seed, size_t nodes);
+
+/// For half of the seeds: gives the tables paces, kinds and updaters of their own, and the workers scripts that use them.
+void vary_tables(Scenario& plan, Random& random, size_t length);
 
 }  // namespace mv::sim

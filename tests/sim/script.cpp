@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "table/combine.hpp"
+
 namespace mv::sim {
 
 using namespace std::chrono_literals;
@@ -13,12 +15,16 @@ constexpr std::byte kBuried{0xee};
 constexpr size_t kKeepBytes = 64 << 10;
 constexpr int kHastyAttempts = 3;
 
-bool is_change(Call call) { return call == Call::kAdd || call == Call::kAddRows; }
+bool is_change(Call call) {
+  return call == Call::kAdd || call == Call::kAddRows || call == Call::kSet || call == Call::kErase;
+}
 bool is_peek(Call call) { return call == Call::kPeek || call == Call::kPeekRows; }
 
 const char* name_of(Call call) {
   static constexpr const char* kNames[] = {"add",          "add of rows", "get",         "get of rows", "peek",
-                                           "peek of rows", "barrier",     "catching up", "open"};
+                                           "peek of rows", "barrier",     "catching up", "open",
+                                           "set",          "erase",       "scan",        "clock",
+                                           "new updater"};
   return kNames[static_cast<size_t>(call)];
 }
 
@@ -52,6 +58,7 @@ struct Script::Operation final : ps::Completion {
   AddRef add;
   Reading reading;
   uint64_t round = 0, index = 0;  ///< sync mode's counts when it began
+  uint64_t clock = 0;             ///< this worker's then
   bool blocking = true, hasty = false, over = false;
   Nanos deadline = base::kNever;
 };
@@ -81,7 +88,8 @@ void Script::after(Nanos span, void (Script::*next)()) {
 
 /// Thinks a while, then makes the next step.
 void Script::go() {
-  if (!std::exchange(going_, true)) after(Nanos(random_.between(0, world_.scenario().think.count())), &Script::advance);
+  const int64_t longest = world_.scenario().think.count() * slowness_;
+  if (!std::exchange(going_, true)) after(Nanos(random_.between(0, longest)), &Script::advance);
 }
 
 void Script::start() {
@@ -108,6 +116,7 @@ void Script::create_next() {
                             if (!opened.ok()) return give_up(opened.status());
                             attempts_ = 0;
                             world_.ledger(tables_.size()).created(opened.value()->numbers);
+                            world_.ledger(tables_.size()).ticked(life_, opened.value()->clock);
                             tables_.push_back(opened.value());
                             after(Nanos(0), &Script::create_next);
                           });
@@ -132,10 +141,15 @@ void Script::perform(const Step& step) {
   if (step.call == Call::kCatchUp) return;
   if (step.call == Call::kBarrier) return enter_barrier();
   if (step.call == Call::kOpen) return open(step.table);
+  if (step.call == Call::kScan) return scan(step.table);
+  if (step.call == Call::kClock) return tick_clock(step.table);
+  if (step.call == Call::kSetUpdater) return set_updater(step.table);
+  note_acknowledged();
   const auto op = std::make_shared<Operation>(*this, step);
   op->self = op;
   op->round = tables_[step.table]->round;
   op->index = tables_[step.table]->index;
+  op->clock = tables_[step.table]->clock;
   choose_patience(op);
   is_change(step.call) ? change(op) : read(op);
   world_.touched(member_.self());
@@ -146,8 +160,8 @@ void Script::choose_patience(const OperationRef& op) {
   const Scenario& plan = world_.scenario();
   op->blocking = !random_.chance(plan.asynchronous);
   const bool own_part_is_done = is_change(op->step.call) && own_shard(op->step.table) != nullptr;
-  op->hasty =
-      (op->blocking || !plan.sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
+  const bool sync = tables_[op->step.table]->pace == table::Pace::kSync;
+  op->hasty = (op->blocking || !sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
   if (op->hasty && random_.chance(0.5))
     op->deadline = world_.timeline().now() + Nanos(random_.between(10'000, 30'000'000));
 }
@@ -166,10 +180,12 @@ void Script::withdraw_later(const OperationRef& op) {
 
 void Script::change(const OperationRef& op) {
   Ledger& ledger = world_.ledger(op->step.table);
-  op->add = ledger.add(life_, random_, op->step.call == Call::kAdd);
+  const Call call = op->step.call;
+  const auto write = call == Call::kSet ? table::Write::Set : call == Call::kErase ? table::Write::Erase : table::Write::Add;
+  op->add = ledger.add(life_, random_, write, call == Call::kAdd, op->clock);
   op->memory = ledger.values(*op->add);
   const bool forgotten = !op->hasty && random_.chance(world_.scenario().forgotten);
-  say(fmt::format("{} number {} to \"{}\"{}{}", name_of(op->step.call), op->add->index, ledger.plan().spec.name,
+  say(fmt::format("{} number {} to \"{}\"{}{}", name_of(call), op->add->index, ledger.plan().spec.name,
                   forgotten      ? ", and forgets it"
                   : op->blocking ? ""
                                  : ", not waiting",
@@ -177,17 +193,46 @@ void Script::change(const OperationRef& op) {
   ps::Request request;
   request.table = tables_[op->step.table];
   request.kind = ps::OpKind::kChange;
+  request.write = write;
   request.all = op->add->all;
   request.rows = op->add->rows;
   request.deadline = op->deadline;
+  table::Combined sums;  // as the node does for its callers
+  if (write == table::Write::Add && !request.all && table::combine(request.table->spec, request.rows, op->memory.data(), &sums)) {
+    request.rows = std::move(sums.rows);
+    op->memory = std::move(sums.values);
+  }
   request.source = op->blocking && !forgotten ? base::Payload::lent(op->memory) : base::Payload::copy(op->memory);
   table::Shard* own = own_shard(op->step.table);
   if (own != nullptr) {
-    request.skip = static_cast<size_t>(member_.cluster().view().server_id(member_.self()));
-    change_own(*op, *own);
+    request.skip = own_server();
+    change_own(*op, request, *own);
   }
+  if (forgotten && own == nullptr && world_.scenario().small && begin_small(request)) return;
+  request.table->open_changes.fetch_add(1, std::memory_order_relaxed);
   if (forgotten) return member_.tables().begin(std::move(request));
   begin(op, std::move(request));
+}
+
+/// As the node does with forgotten changes that are one message.
+bool Script::begin_small(const ps::Request& request) {
+  const ps::TableView& view = *request.table;
+  const size_t servers = view.servers.size();
+  if (view.pace == table::Pace::kSync || request.source->size() > 2048 || (request.all ? servers > 1 : request.rows.empty())) return false;
+  const size_t server = request.all ? 0 : table::server_of(view.spec, servers, request.rows.front());
+  std::vector<int64_t> ids = request.rows;
+  for (int64_t& id : ids) {
+    if (table::server_of(view.spec, servers, id) != server) return false;
+    id -= table::first_row(view.spec, servers, server);
+  }
+  const auto id_bytes = std::as_bytes(std::span(ids)), values = std::as_bytes(std::span(request.source->bytes()));
+  std::vector<std::byte> payload(id_bytes.begin(), id_bytes.end());
+  payload.insert(payload.end(), values.begin(), values.end());
+  const auto body = wire::CreateChange(builder_.fbb(), view.numbers[server], request.write, 0,
+                                       request.all ? view.spec.elements() : 0, ids.size());
+  request.table->open_changes.fetch_add(1, std::memory_order_relaxed);
+  member_.tables().begin_small(request.table, server, builder_.finish_small(wire::Body::Change, body, payload), 0);
+  return true;
 }
 
 void Script::begin(const OperationRef& op, ps::Request request) {
@@ -198,44 +243,56 @@ void Script::begin(const OperationRef& op, ps::Request request) {
   withdraw_later(op);
 }
 
+size_t Script::own_server() const { return static_cast<size_t>(member_.cluster().view().server_id(member_.self())); }
+table::Worker Script::worker() const { return member_.cluster().view().worker_id(member_.self()); }
+
 /// Where the node would let the caller's thread work on the shard itself.
 table::Shard* Script::own_shard(size_t table) const {
-  const Scenario& plan = world_.scenario();
-  const int64_t server = member_.cluster().view().server_id(member_.self());
-  if (!plan.direct || server < 0 || (plan.sync && plan.workers() > 1)) return nullptr;
-  return member_.shards().shard(tables_[table]->numbers[static_cast<size_t>(server)]).get();
+  const bool serves = member_.cluster().view().server_id(member_.self()) >= 0;
+  if (!world_.scenario().direct || !serves || tables_[table]->pace == table::Pace::kSync) return nullptr;
+  return member_.shards().shard(tables_[table]->numbers[own_server()]).get();
 }
 
-void Script::change_own(const Operation& op, table::Shard& shard) const {
-  const Add& add = *op.add;
-  const uint64_t row_bytes = tables_[op.step.table]->spec.row_bytes();
-  if (add.all) return shard.add(0, shard.elements(), op.memory.data() + shard.rows().first * row_bytes);
-  for (size_t i = 0; i < add.rows.size(); ++i) {
-    const int64_t row = add.rows[i] - static_cast<int64_t>(shard.rows().first);
-    if (row >= 0 && row < static_cast<int64_t>(shard.rows().count))
-      shard.add_rows({&row, 1}, op.memory.data() + i * row_bytes);
+/// As the node asks before it reads there.
+bool Script::own_is_open(const Operation& op, const table::Shard& shard) const {
+  if (tables_[op.step.table]->pace != table::Pace::kStale || !op.reading.gated) return true;
+  return shard.least_clock.load() >= op.reading.needs;
+}
+
+void Script::change_own(const Operation& op, const ps::Request& request, table::Shard& shard) const {
+  const table::Spec& spec = tables_[op.step.table]->spec;
+  const size_t servers = request.table->servers.size();
+  if (request.all)
+    return shard.change(request.write, worker(), 0, shard.elements(), op.memory.data() + shard.rows().first * spec.row_bytes());
+  for (size_t i = 0; i < request.rows.size(); ++i) {
+    if (table::server_of(spec, servers, request.rows[i]) != own_server()) continue;
+    const int64_t row = request.rows[i] - table::first_row(spec, servers, own_server());
+    const bool erases = request.write == table::Write::Erase;
+    shard.change_rows(request.write, worker(), {&row, 1}, erases ? nullptr : op.memory.data() + i * spec.row_bytes());
   }
 }
 
-void Script::read_own(Operation& op, const table::Shard& shard) const {
-  const uint64_t row_bytes = tables_[op.step.table]->spec.row_bytes();
+void Script::read_own(Operation& op, table::Shard& shard) const {
+  const table::Spec& spec = tables_[op.step.table]->spec;
+  const size_t servers = tables_[op.step.table]->servers.size();
   if (op.reading.rows.empty())
-    return shard.read(0, shard.elements(), op.memory.data() + shard.rows().first * row_bytes);
+    return shard.read(worker(), 0, shard.elements(), op.memory.data() + shard.rows().first * spec.row_bytes());
   for (size_t i = 0; i < op.reading.rows.size(); ++i) {
-    const int64_t row = op.reading.rows[i] - static_cast<int64_t>(shard.rows().first);
-    if (row >= 0 && row < static_cast<int64_t>(shard.rows().count))
-      shard.read_rows({&row, 1}, op.memory.data() + i * row_bytes);
+    if (table::server_of(spec, servers, op.reading.rows[i]) != own_server()) continue;
+    const int64_t row = op.reading.rows[i] - table::first_row(spec, servers, own_server());
+    shard.read_rows(worker(), {&row, 1}, op.memory.data() + i * spec.row_bytes());
   }
 }
 
 void Script::read(const OperationRef& op) {
   Ledger& ledger = world_.ledger(op->step.table);
-  const bool gated = !is_peek(op->step.call), sync = world_.scenario().sync && world_.scenario().workers() > 1;
+  const bool gated = !is_peek(op->step.call);
   op->reading = ledger.begin(
       fmt::format("{}'s {} number {} of \"{}\"", name_, name_of(op->step.call), op->round, ledger.plan().spec.name),
-      life_, gated, sync, op->round);
-  if (op->step.call == Call::kGetRows || op->step.call == Call::kPeekRows)
-    op->reading.rows = ledger.choose_rows(random_, random_.chance(0.2));
+      life_, gated, tables_[op->step.table]->pace, op->round, op->clock);
+  op->reading.all = op->step.call == Call::kGet || op->step.call == Call::kPeek;
+  if (!op->reading.all) op->reading.rows = ledger.choose_rows(random_, random_.chance(0.2));
+  if (op->reading.all) op->reading.rows = ledger.plan().keys;
   op->memory.resize(ledger.bytes(op->reading));
   say(fmt::format("{} of \"{}\"{}{}", name_of(op->step.call), ledger.plan().spec.name,
                   op->blocking ? "" : ", not waiting", op->hasty ? ", in haste" : ""));
@@ -243,12 +300,14 @@ void Script::read(const OperationRef& op) {
   request.table = tables_[op->step.table];
   request.kind = ps::OpKind::kGet;
   request.gated = gated;
+  request.clock = op->clock;
   request.all = op->reading.rows.empty();
   request.rows = op->reading.rows;
   request.deadline = op->deadline;
   request.destination = op->memory;
-  if (table::Shard* own = own_shard(op->step.table)) {
-    request.skip = static_cast<size_t>(member_.cluster().view().server_id(member_.self()));
+  table::Shard* own = own_shard(op->step.table);
+  if (own != nullptr && own_is_open(*op, *own)) {
+    request.skip = own_server();
     read_own(*op, *own);
   }
   begin(op, std::move(request));
@@ -270,7 +329,9 @@ void Script::completed(const OperationRef& op, const base::Status& status) {
 void Script::judge(const OperationRef& op, const base::Status& status) {
   Ledger& ledger = world_.ledger(op->step.table);
   if (world_.changes_may_fail()) op->reading.exact = false;  // a worker may have left without its adds
+  if (world_.servers_may_fail()) op->reading.bounded = false;
   if (status.ok()) return op->add != nullptr ? ledger.acknowledged(*op->add) : ledger.check(op->reading, op->memory);
+  if (status.code() == MV_EPEERLOST && outlives_the_lost(op, status)) return;
   if (status.code() == MV_EPEERLOST) return give_up(status);
   if (is_out_of_step(status)) return give_up(status);
   if (op->hasty && status.code() == (op->deadline != base::kNever ? MV_ETIMEOUT : MV_ECANCELED))
@@ -279,19 +340,34 @@ void Script::judge(const OperationRef& op, const base::Status& status) {
                        status.text()));
 }
 
-/// The status says what became of an add. In sync mode what was not carried out does not count, and is called again.
+/// The status says what became of a change. In sync mode what was not carried out does not count, and is called again.
 void Script::judge_given_up(const OperationRef& op, const base::Status& status) {
   const bool undone = says(status, "not applied"), unknown = says(status, "outcome unknown");
   if (op->add != nullptr && undone == unknown)
-    return violated("a given-up add does not tell what became of it: " + status.text());
+    return violated("a given-up change does not tell what became of it: " + status.text());
   if (op->add != nullptr && undone) world_.ledger(op->step.table).not_applied(op->add);
-  if (!world_.scenario().sync || is_peek(op->step.call) || unknown) return;
   const ps::TableView& table = *tables_[op->step.table];
+  if (table.pace == table::Pace::kStale && op->reading.gated && op->add == nullptr) judge_late_get(*op, status);
+  if (table.pace != table::Pace::kSync || is_peek(op->step.call) || unknown) return;
   if (table.round != op->round || table.index != op->index)
     return violated(fmt::format("a given-up {} has moved the counts from ({}, {}) to ({}, {})", name_of(op->step.call),
                                 op->round, op->index, table.round, table.index));
+  repeat_later(op->step);
+}
+
+/// Where a server says why a get had to wait, it names who is behind.
+void Script::judge_late_get(const Operation& op, const base::Status& status) {
+  const size_t word = status.text().find("is at clock ");
+  if (word == std::string::npos) return;
+  unsigned long long at = 0, needed = 0;
+  const bool told = std::sscanf(status.text().c_str() + word, "is at clock %llu, %llu", &at, &needed) == 2;
+  if (!told || at >= needed || needed != op.reading.needs || !says(status, "(rank "))
+    violated(fmt::format("a get that needs clock {} came too late for: {}", op.reading.needs, status.text()));
+}
+
+void Script::repeat_later(const Step& step) {
   waiting_ = true;
-  world_.later(member_.self(), Nanos(random_.between(0, 1'000'000)), [weak = weak_from_this(), step = op->step] {
+  world_.later(member_.self(), Nanos(random_.between(0, 1'000'000)), [weak = weak_from_this(), step] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->waiting_ = false;
@@ -299,6 +375,20 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
     self->perform(step);
     if (!self->waiting_) self->go();
   });
+}
+
+/// A stale-synchronous get that waited for a worker who is lost fails once; the next one goes on without it.
+bool Script::outlives_the_lost(const OperationRef& op, const base::Status& status) {
+  const bool gated_get = op->add == nullptr && op->reading.gated;
+  if (tables_[op->step.table]->pace != table::Pace::kStale || !gated_get) return false;
+  if (world_.servers_may_fail() || world_.is_gone(life_) || !failure_.ok()) return false;
+  if (!world_.ledger(op->step.table).may_have_waited_for_the_lost(op->reading))
+    violated(fmt::format("a get that needs clock {} waited for nobody who is lost: {}", op->reading.needs, status.text()));
+  if (!world_.names_the_gone(status.text())) violated("a get does not name who is lost: " + status.text());
+  if (++outlived_ > world_.scenario().in_flight * (world_.scenario().faults.size() + 1))
+    violated("one loss fails gets over and over: " + status.text());
+  if (op->blocking) repeat_later(op->step);
+  return true;
 }
 
 void Script::give_up(const base::Status& why) {
@@ -376,20 +466,26 @@ void Script::look_once_more() {
   if (looked_ == tables_.size()) return leave();
   attempts_ = kHastyAttempts;
   const auto op =
-      std::make_shared<Operation>(*this, Step{world_.scenario().sync ? Call::kPeek : Call::kGet, looked_++});
+      std::make_shared<Operation>(*this, Step{tables_[looked_]->pace == table::Pace::kSync ? Call::kPeek : Call::kGet, looked_});
+  ++looked_;
   op->self = op;
   op->round = tables_[op->step.table]->round;
+  op->clock = tables_[op->step.table]->clock;
   read(op);
   world_.touched(member_.self());
 }
 
 void Script::leave() {
   leaving_ = true;
+  for (size_t table = 0; table < tables_.size(); ++table) world_.ledger(table).finished(life_);
   say("leaves");
   member_.leave([this](const base::Status& status) {
     say("has left: " + (status.ok() ? "fine" : status.text()));
     if (!status.ok() && !is_out_of_step(status) && !world_.names_the_gone(status.text()))
       violated("leaving: " + status.text());
+    for (const auto& table : tables_)
+      if (table->open_changes != 0)
+        violated(fmt::format("all is settled, but {} changes of \"{}\" are open", table->open_changes.load(), table->spec.name));
     const bool clean = status.ok() && failure_.ok() && !world_.changes_may_fail();
     world_.left(member_.self(), clean);
   });

@@ -45,6 +45,10 @@ class Surroundings {
   virtual bool names_the_gone(const std::string& text) const = 0;
   /// A server is gone, or in sync mode anyone: once that was told, barriers pass although changes came to nothing.
   virtual bool changes_may_fail() const = 0;
+  /// A server is gone, for somebody at least.
+  virtual bool servers_may_fail() const = 0;
+  /// This life of a worker was killed, or others may have lost it.
+  virtual bool is_gone(size_t life) const = 0;
   /// A barrier that was entered at this time let its worker pass.
   virtual void barrier_passed(Peer self, Nanos entered) = 0;
   /// The script is over and its worker has left.
@@ -54,12 +58,13 @@ class Surroundings {
 
 class Script : public std::enable_shared_from_this<Script> {
  public:
-  Script(Surroundings& world, engine::Member& member, Random random, std::vector<Step> steps, size_t life,
+  Script(Surroundings& world, engine::Member& member, Random random, std::vector<Step> steps, int slowness, size_t life,
          std::string name)
       : world_(world),
         member_(member),
         random_(random),
         steps_(std::move(steps)),
+        slowness_(slowness),
         life_(life),
         name_(std::move(name)) {}
 
@@ -80,6 +85,8 @@ class Script : public std::enable_shared_from_this<Script> {
  private:
   struct Operation;
   class Visit;
+  class Switch;
+  struct Scan;
   using OperationRef = std::shared_ptr<Operation>;
 
   void create_next();
@@ -92,12 +99,26 @@ class Script : public std::enable_shared_from_this<Script> {
   void choose_patience(const OperationRef& op);
   void begin(const OperationRef& op, ps::Request request);
   table::Shard* own_shard(size_t table) const;
-  void change_own(const Operation& op, table::Shard& shard) const;
-  void read_own(Operation& op, const table::Shard& shard) const;
+  bool own_is_open(const Operation& op, const table::Shard& shard) const;
+  size_t own_server() const;
+  table::Worker worker() const;
+  void change_own(const Operation& op, const ps::Request& request, table::Shard& shard) const;
+  void read_own(Operation& op, table::Shard& shard) const;
+  bool begin_small(const ps::Request& request);
   void withdraw_later(const OperationRef& op);
   void completed(const OperationRef& op, const base::Status& status);
   void judge(const OperationRef& op, const base::Status& status);
   void judge_given_up(const OperationRef& op, const base::Status& status);
+  void judge_late_get(const Operation& op, const base::Status& status);
+  bool outlives_the_lost(const OperationRef& op, const base::Status& status);
+  void repeat_later(const Step& step);
+  void note_acknowledged();
+  void tick_clock(size_t table);
+  void set_updater(size_t table);
+  void scan(size_t table);
+  void updater_set(size_t table, const base::Status& status);
+  void scan_on(const std::shared_ptr<Scan>& scan);
+  void chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<ps::Client::Chunked>& chunk);
   void enter_barrier();
   void barrier_over(size_t visit, bool hasty, const base::Status& status);
   void open(size_t table);
@@ -113,6 +134,7 @@ class Script : public std::enable_shared_from_this<Script> {
   engine::Member& member_;
   Random random_;
   const std::vector<Step> steps_;
+  const int slowness_;
   const size_t life_;
   const std::string name_;
   std::vector<ps::TableViewRef> tables_;
@@ -121,6 +143,8 @@ class Script : public std::enable_shared_from_this<Script> {
   size_t at_ = 0;      ///< the next step
   size_t looked_ = 0;  ///< tables that were read once more at the end
   int attempts_ = 0;   ///< of this step
+  size_t outlived_ = 0;  ///< gets that failed because somebody was lost
+  wire::FrameBuilder builder_;
   Nanos started_at_{0};
   bool started_ = false, going_ = false, waiting_ = false, leaving_ = false;
   base::Status failure_;  ///< it goes no further

@@ -1,0 +1,41 @@
+#pragma once
+// Values of any dtype that tables of a simulation have, as doubles that hold them exactly.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <polyverso/polyverso.h>
+
+namespace mv::sim {
+
+template <typename Work>
+auto with_type(mv_dtype dtype, Work work) {
+  switch (dtype) {
+    case MV_F32:
+      return work(float{});
+    case MV_I32:
+      return work(int32_t{});
+    case MV_I64:
+      return work(int64_t{});
+    default:
+      return work(double{});
+  }
+}
+
+inline double number_at(mv_dtype dtype, const std::byte* values, uint64_t at) {
+  return with_type(dtype, [&](auto number) {
+    std::memcpy(&number, values + at * sizeof number, sizeof number);
+    return static_cast<double>(number);
+  });
+}
+
+inline void put_number(mv_dtype dtype, std::span<std::byte> values, uint64_t at, double number) {
+  with_type(dtype, [&](auto typed) {
+    typed = static_cast<decltype(typed)>(number);
+    std::memcpy(values.data() + at * sizeof typed, &typed, sizeof typed);
+  });
+}
+
+}  // namespace mv::sim

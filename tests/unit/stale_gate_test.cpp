@@ -1,0 +1,229 @@
+// engine/ps/stale_gate: who may read a stale-synchronous table, one promise at a time. Whole clusters of it run in tests/sim.
+
+#include "engine/ps/stale_gate.hpp"  // first: CMocka has a macro called fail
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+
+/// A gate of some workers that writes down what it decides. Requests are named by worker and sequence number.
+class Written final : public ps::StaleGate::Owner {
+ public:
+  Written(size_t workers, uint64_t staleness) : gate(*this, "t", staleness) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < workers; ++i) names.push_back(fmt::format("worker {}", i));
+    gate.set_workers(std::move(names));
+  }
+  void get(size_t worker, uint64_t seq, uint64_t clock) { gate.get({worker + 1, seq}, clock); }
+  bool withdraw(size_t worker, uint64_t seq) { return gate.withdraw({worker + 1, seq}, &missing); }
+
+  void serve_stale(const rpc::Asked& asked) override {
+    write("serve", asked);
+    if (on_serve) std::exchange(on_serve, nullptr)();
+  }
+  void fail_gated(const rpc::Asked& asked, const base::Status& why) override {
+    write("fail", asked);
+    failure = why;
+  }
+  /// What was decided since the last look.
+  std::string take() { return std::exchange(decisions_, ""); }
+
+  ps::StaleGate gate;
+  base::Status failure;
+  std::string missing;
+  std::function<void()> on_serve;
+
+ private:
+  void write(const char* what, const rpc::Asked& asked) {
+    decisions_ += fmt::format("{}{} {}.{}", decisions_.empty() ? "" : ", ", what, asked.client - 1, asked.seq);
+  }
+  std::string decisions_;
+};
+
+void a_get_waits_for_who_is_more_than_s_behind(void**) {
+  for (uint64_t staleness = 1; staleness <= 3; ++staleness) {
+    Written w(2, staleness);
+    for (uint64_t clock = 0; clock <= staleness; ++clock) {
+      w.gate.clock(0, clock);
+      w.get(0, clock, clock);
+      assert_string_equal(w.take().c_str(), fmt::format("serve 0.{}", clock).c_str());
+    }
+    w.gate.clock(0, staleness + 1);
+    w.get(0, 99, staleness + 1);
+    assert_string_equal(w.take().c_str(), "");
+    w.gate.clock(1, 1);
+    assert_string_equal(w.take().c_str(), "serve 0.99");
+  }
+}
+
+void the_slowest_is_never_held_up(void**) {
+  Written w(3, 1);
+  w.gate.clock(0, 7);
+  w.gate.clock(1, 9);
+  w.get(2, 1, 0);
+  w.get(2, 2, 1);
+  assert_string_equal(w.take().c_str(), "serve 2.1, serve 2.2");
+}
+
+void one_tick_serves_only_those_whom_it_is_enough_for(void**) {
+  Written w(3, 1);
+  w.get(0, 1, 3);
+  w.get(1, 1, 2);
+  w.get(1, 2, 3);
+  w.gate.clock(0, 3);
+  w.gate.clock(1, 3);
+  assert_string_equal(w.take().c_str(), "");
+  w.gate.clock(2, 1);
+  assert_string_equal(w.take().c_str(), "serve 1.1");
+  w.gate.clock(2, 2);
+  assert_string_equal(w.take().c_str(), "serve 0.1, serve 1.2");
+}
+
+void clocks_never_go_back(void**) {
+  Written w(1, 1);
+  w.gate.clock(0, 5);
+  w.gate.clock(0, 3);
+  assert_int_equal(w.gate.clock_of(0), 5);
+  assert_int_equal(w.gate.least(), 5);
+}
+
+void who_has_finished_is_waited_for_no_more(void**) {
+  Written w(3, 1);
+  w.get(0, 1, 4);
+  w.gate.clock(0, 4);
+  w.gate.clock(1, 4);
+  w.gate.finished(2);
+  assert_string_equal(w.take().c_str(), "serve 0.1");
+  w.gate.finished(0);
+  w.gate.finished(1);
+  assert_true(w.gate.least() == UINT64_MAX);
+}
+
+void who_is_lost_fails_the_gets_that_waited_for_it_and_no_others(void**) {
+  Written w(3, 1);
+  w.gate.clock(0, 4);
+  w.gate.clock(1, 2);
+  w.get(0, 1, 4);  // needs 3: waits for both others
+  w.gate.clock(2, 1);
+  w.get(1, 1, 2);
+  assert_string_equal(w.take().c_str(), "serve 1.1");
+  w.get(0, 2, 3);  // needs 2: waits for worker 2
+  w.gate.lost(2, base::error(MV_EPEERLOST, "worker 2 is gone"));
+  assert_string_equal(w.take().c_str(), "fail 0.1, fail 0.2");
+  assert_int_equal(w.failure.code(), MV_EPEERLOST);
+  assert_non_null(strstr(w.failure.text().c_str(), "worker 2 is gone"));
+  w.get(0, 3, 3);
+  assert_string_equal(w.take().c_str(), "serve 0.3");
+  w.get(0, 4, 4);  // worker 1 is still there
+  assert_string_equal(w.take().c_str(), "");
+  w.gate.lost(2, base::error(MV_EPEERLOST, "again"));
+  assert_string_equal(w.take().c_str(), "");
+  w.gate.clock(1, 3);
+  assert_string_equal(w.take().c_str(), "serve 0.4");
+}
+
+void a_loss_spares_who_waits_for_others(void**) {
+  Written w(3, 1);
+  w.gate.clock(0, 5);
+  w.gate.clock(2, 9);
+  w.get(0, 1, 5);
+  w.gate.lost(2, base::error(MV_EPEERLOST, "worker 2 is gone"));
+  assert_string_equal(w.take().c_str(), "");
+  w.gate.clock(1, 4);
+  assert_string_equal(w.take().c_str(), "serve 0.1");
+}
+
+void who_comes_in_place_of_a_lost_one_stands_with_the_slowest(void**) {
+  Written w(3, 1);
+  w.gate.clock(0, 6);
+  w.gate.clock(1, 4);
+  w.gate.clock(2, 9);
+  w.gate.lost(2, base::error(MV_EPEERLOST, "gone"));
+  w.gate.joined(2);
+  assert_int_equal(w.gate.clock_of(2), 4);
+  w.gate.lost(1, base::error(MV_EPEERLOST, "gone"));
+  w.gate.clock(2, 5);
+  w.gate.joined(1);
+  assert_int_equal(w.gate.clock_of(1), 5);
+  w.gate.joined(1);  // told twice
+  assert_int_equal(w.gate.clock_of(1), 5);
+  assert_int_equal(w.gate.least(), 5);
+}
+
+void who_comes_when_nobody_is_left_goes_on_where_it_stood(void**) {
+  Written w(2, 1);
+  w.gate.clock(0, 3);
+  w.gate.clock(1, 3);
+  w.gate.finished(0);
+  w.gate.lost(1, base::error(MV_EPEERLOST, "gone"));
+  w.gate.joined(1);
+  assert_int_equal(w.gate.clock_of(1), 3);
+}
+
+void a_withdrawn_get_is_not_served_and_tells_who_is_behind(void**) {
+  Written w(3, 1);
+  w.gate.clock(0, 4);
+  w.gate.clock(1, 3);
+  w.get(0, 1, 4);
+  assert_non_null(strstr(w.gate.missing().c_str(), "worker 2"));
+  assert_true(w.withdraw(0, 1));
+  assert_string_equal(w.missing.c_str(), "worker 2 is at clock 0, 3 is needed");
+  assert_string_equal(w.gate.missing().c_str(), "");
+  w.gate.clock(2, 4);
+  assert_string_equal(w.take().c_str(), "");
+  assert_false(w.withdraw(0, 1));
+}
+
+void all_begin_again_at_a_checkpoints_clock(void**) {
+  Written w(2, 2);
+  w.gate.restart(10);
+  w.get(0, 1, 12);
+  assert_string_equal(w.take().c_str(), "serve 0.1");
+  w.get(0, 2, 13);
+  assert_string_equal(w.take().c_str(), "");
+}
+
+void serving_may_lead_to_the_next_get(void**) {
+  Written w(2, 1);
+  w.get(0, 1, 2);
+  w.get(0, 2, 2);
+  w.on_serve = [&] { w.get(0, 3, 2); };
+  w.gate.clock(0, 2);
+  w.gate.clock(1, 1);
+  assert_string_equal(w.take().c_str(), "serve 0.1, serve 0.2, serve 0.3");
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_get_waits_for_who_is_more_than_s_behind),
+      cmocka_unit_test(the_slowest_is_never_held_up),
+      cmocka_unit_test(one_tick_serves_only_those_whom_it_is_enough_for),
+      cmocka_unit_test(clocks_never_go_back),
+      cmocka_unit_test(who_has_finished_is_waited_for_no_more),
+      cmocka_unit_test(who_is_lost_fails_the_gets_that_waited_for_it_and_no_others),
+      cmocka_unit_test(a_loss_spares_who_waits_for_others),
+      cmocka_unit_test(who_comes_in_place_of_a_lost_one_stands_with_the_slowest),
+      cmocka_unit_test(who_comes_when_nobody_is_left_goes_on_where_it_stood),
+      cmocka_unit_test(a_withdrawn_get_is_not_served_and_tells_who_is_behind),
+      cmocka_unit_test(all_begin_again_at_a_checkpoints_clock),
+      cmocka_unit_test(serving_may_lead_to_the_next_get),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

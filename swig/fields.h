@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum { PV_FIELD_I32, PV_FIELD_U32, PV_FIELD_I64, PV_FIELD_U64, PV_FIELD_TEXT, PV_FIELD_BIT } pv_field_kind;
+typedef enum { PV_FIELD_I32, PV_FIELD_U32, PV_FIELD_I64, PV_FIELD_U64, PV_FIELD_REAL, PV_FIELD_TEXT, PV_FIELD_BIT } pv_field_kind;
 
 /* A value of an enum that may be written as a word. */
 typedef struct {
@@ -28,8 +28,12 @@ typedef struct {
 
 static const pv_word pv_role_words[] = {
     {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {NULL, 0}};
-static const pv_word pv_kind_words[] = {{"array", MV_ARRAY}, {"matrix", MV_MATRIX}, {NULL, 0}};
-static const pv_word pv_dtype_words[] = {{"f32", MV_F32}, {"f64", MV_F64}, {NULL, 0}};
+static const pv_word pv_kind_words[] = {
+    {"array", MV_ARRAY}, {"matrix", MV_MATRIX}, {"sparse", MV_SPARSE}, {"keyvalue", MV_KEYVALUE}, {NULL, 0}};
+static const pv_word pv_dtype_words[] = {
+    {"f32", MV_F32},       {"f64", MV_F64},     {"i64", MV_I64},     {"i32", MV_I32},     {"u8", MV_U8},
+    {"f16", MV_F16},       {"bf16", MV_BF16},   {"float32", MV_F32}, {"float64", MV_F64}, {"int64", MV_I64},
+    {"int32", MV_I32},     {"uint8", MV_U8},    {"float16", MV_F16}, {"bfloat16", MV_BF16}, {NULL, 0}};
 
 #define PV_FIELD(type, member, kind, words) {#member, kind, offsetof(type, member), words, 0}
 
@@ -49,6 +53,10 @@ static const pv_field pv_init_fields[] = {
     PV_FIELD(mv_init_options, init_timeout_ms, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, heartbeat_timeout_ms, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, inflight_bytes, PV_FIELD_U64, NULL),
+    PV_FIELD(mv_init_options, spin_us, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_init_options, checkpoint, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_init_options, checkpoint_every_ms, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_init_options, checkpoint_keep, PV_FIELD_I64, NULL),
     {NULL, PV_FIELD_I32, 0, NULL, 0}};
 
 static const pv_field pv_spec_fields[] = {
@@ -58,6 +66,12 @@ static const pv_field pv_spec_fields[] = {
     PV_FIELD(mv_table_spec, rows, PV_FIELD_U64, NULL),
     PV_FIELD(mv_table_spec, cols, PV_FIELD_U64, NULL),
     PV_FIELD(mv_table_spec, flags, PV_FIELD_U32, NULL),
+    PV_FIELD(mv_table_spec, updater, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_table_spec, staleness, PV_FIELD_I64, NULL),
+    PV_FIELD(mv_table_spec, initial, PV_FIELD_REAL, NULL),
+    PV_FIELD(mv_table_spec, initial_range, PV_FIELD_REAL, NULL),
+    PV_FIELD(mv_table_spec, seed, PV_FIELD_I64, NULL), /* its 64 bits; languages have no larger integers of their own */
+    PV_FIELD(mv_table_spec, capacity, PV_FIELD_U64, NULL),
     {"size", PV_FIELD_U64, offsetof(mv_table_spec, rows), NULL, 0}, /* an array's, as in mv_table_create_text() */
     {"reject_nonfinite", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_REJECT_NONFINITE},
     {NULL, PV_FIELD_I32, 0, NULL, 0}};
@@ -88,7 +102,8 @@ static inline int pv_field_number(void *options, const pv_field *field, int64_t 
     case PV_FIELD_U64: fits = value >= 0; break;
     case PV_FIELD_BIT: fits = value == 0 || value == 1; break;
     case PV_FIELD_TEXT: snprintf(message, PV_MESSAGE_SIZE, "option %s takes text", field->key); return 0;
-    case PV_FIELD_I64: break;
+    case PV_FIELD_I64:
+    case PV_FIELD_REAL: break;
   }
   if (!fits) {
     snprintf(message, PV_MESSAGE_SIZE, "option %s = %" PRId64 " is out of range", field->key, value);
@@ -99,10 +114,22 @@ static inline int pv_field_number(void *options, const pv_field *field, int64_t 
     case PV_FIELD_U32: *(uint32_t *)at = (uint32_t)value; break;
     case PV_FIELD_I64: *(int64_t *)at = value; break;
     case PV_FIELD_U64: *(uint64_t *)at = (uint64_t)value; break;
+    case PV_FIELD_REAL: *(double *)at = (double)value; break;
     case PV_FIELD_BIT: *(uint32_t *)at = (*(uint32_t *)at & ~field->bit) | (value ? field->bit : 0); break;
     case PV_FIELD_TEXT: break;
   }
   return 1;
+}
+
+/* Stores a number that is no integer, or too large for one. */
+static inline int pv_field_real(void *options, const pv_field *field, double value, char message[PV_MESSAGE_SIZE]) {
+  if (field->kind == PV_FIELD_REAL) {
+    *(double *)((char *)options + field->offset) = value;
+    return 1;
+  }
+  snprintf(message, PV_MESSAGE_SIZE, "option %s = %.17g: %s is needed", field->key, value,
+           field->kind == PV_FIELD_TEXT ? "text" : "a whole number of 64 bits");
+  return 0;
 }
 
 /* Stores text, which must live as long as the options are used, or a word for a number. */

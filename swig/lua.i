@@ -1,7 +1,10 @@
 /* Lua 5.1, LuaJIT and 5.4: integers, tables of numbers, FFI memory and error values. Helpers are in lua_values.h.
  * Temporary memory is a userdata in its argument's place on the stack: a Lua error may longjmp past any C cleanup. */
 %{
+#include "halves.h"
 #include "lua_values.h"
+
+#include "lua_memory.h"
 %}
 
 %wrapper %{
@@ -41,6 +44,13 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
 %define MV_RESUMES(function)
 %enddef
 
+%define MV_SCANS(function, capacity, found)
+%exception function {
+  $action
+  if (result == MV_OK && !pv_scanned(L, "$symname", 3, 4, capacity, *found)) SWIG_fail;
+}
+%enddef
+
 %define MV_RESUMES_FOR(function, timeout)
 %enddef
 
@@ -55,8 +65,7 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
 %exception function {
   $action
   if (result != MV_OK) pv_raise(L, result);
-  pv_settle(L, arg1, result);
-  if (result != MV_OK) SWIG_fail;
+  if (!pv_settle(L, "$symname", arg1, result) || result != MV_OK) SWIG_fail;
 }
 %enddef
 
@@ -84,8 +93,8 @@ MV_RELEASES(function)
   if (result == MV_OK) {
     if (options->flags & MV_ASYNC)
       pv_hold(L, *options->request, at + 1);
-    else
-      pv_written(L, at + 1);
+    else if (!pv_written(L, at + 1, "$symname"))
+      SWIG_fail;
   }
 }
 %enddef
@@ -102,9 +111,14 @@ MV_RELEASES(function)
   pv_push_integer(L, $1);
   SWIG_arg++;
 }
-%typemap(in, numinputs = 0) int64_t * (int64_t value = 0), int32_t * (int32_t value = 0) { $1 = &value; }
-%typemap(argout) int64_t *, int32_t * {
-  pv_push_integer(L, *$1);
+%typemap(in) uint64_t {
+  if (!pv_count(L, $input, "$symname", "$1_name", &$1)) SWIG_fail;
+}
+%typemap(in, numinputs = 0) int64_t * (int64_t value = 0), int32_t * (int32_t value = 0), uint64_t *found (uint64_t value = 0) {
+  $1 = &value;
+}
+%typemap(argout) int64_t *, int32_t *, uint64_t *found {
+  if (!pv_push_exact(L, "$symname", (int64_t)*$1)) SWIG_fail;
   SWIG_arg++;
 }
 
@@ -119,9 +133,12 @@ MV_RELEASES(function)
   if (!pv_lend(L, $input, "$symname", arg1, 1, &$1, &$2, &$3)) SWIG_fail;
 }
 %typemap(in) (const int64_t *rows, uint64_t row_count) {
-  if (!pv_lend_rows(L, $input, "$symname", &$1, &$2)) SWIG_fail;
+  if (!pv_lend_rows(L, $input, "$symname", 0, &$1, &$2)) SWIG_fail;
 }
-%typemap(argout) (const int64_t *rows, uint64_t row_count) ""
+%typemap(in) (int64_t *rows, uint64_t capacity) {
+  if (!pv_lend_rows(L, $input, "$symname", 1, &$1, &$2)) SWIG_fail;
+}
+%typemap(argout) (const int64_t *rows, uint64_t row_count), (int64_t *rows, uint64_t capacity) ""
 
 /* --------------------------------------------------------------- options, as tables */
 
@@ -184,7 +201,17 @@ MV_RELEASES(function)
   $2 = sizeof first;
   $3 = &length;
 }
+/* Asked for again with more room as long as the text was cut: it may have grown meanwhile. */
 %typemap(argout) (char *text, uint64_t capacity, uint64_t *length) {
-  if (!pv_push_list_text(L, arg1, $1, $2, *$3)) SWIG_fail;
+  while (*$3 >= $2) {
+    $2 = *$3 + 1;
+    $1 = (char *)lua_newuserdata(L, (size_t)$2);
+    result = $symname(arg1, $1, $2, $3);
+    if (result != MV_OK) {
+      pv_raise(L, result);
+      SWIG_fail;
+    }
+  }
+  lua_pushlstring(L, $1, (size_t)*$3);
   SWIG_arg++;
 }

@@ -10,7 +10,7 @@
 static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
 
 /* Keys of Lua's registry. */
-static const char pv_error_key, pv_held_key, pv_memory_key;
+static const char pv_error_key, pv_held_key, pv_memory_key, pv_dtypes_key;
 
 static void pv_registry(lua_State *L, const char *key) {
   lua_pushlightuserdata(L, (void *)key);
@@ -45,7 +45,8 @@ static int pv_error_text(lua_State *L) {
 /* Whether a chunk is one of this binding's own, whose lines tell the user nothing. */
 static int pv_is_own(const char *source) {
   static const char *const own[] = {"/polyverso/init.lua", "/polyverso/node.lua", "/polyverso/table.lua",
-                                    "/polyverso/request.lua", "/polyverso/values.lua", "/multiverso/init.lua"};
+                                    "/polyverso/request.lua", "/polyverso/values.lua", "/polyverso/tensor.lua",
+                                    "/multiverso/init.lua"};
   size_t length = strlen(source);
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
     if (length >= strlen(own[i]) && strcmp(source + length - strlen(own[i]), own[i]) == 0) return 1;
@@ -90,7 +91,16 @@ static void pv_raise_text(lua_State *L, mv_status status, const char *text) {
   lua_setmetatable(L, -2);
 }
 
+/* Ctrl-C: the interpreter's handler has set a hook that ends the program at its next instruction. That shall be one of an
+ * empty function, not of an error handler, where it would be an error in error handling. 1 with what the hook raised. */
+static int pv_run_hook(lua_State *L) {
+  if (!lua_gethook(L)) return 0;
+  if (luaL_loadstring(L, "") != 0 || lua_pcall(L, 0, 0, 0) != 0) return 1;
+  return 0;
+}
+
 static void pv_raise(lua_State *L, mv_status status) {
+  if (status == MV_EINTR && pv_run_hook(L)) return;
   lua_pushstring(L, mv_last_error()); /* a copy: what follows makes calls of its own */
   pv_raise_text(L, status, lua_tostring(L, -1));
 }
@@ -119,8 +129,37 @@ static void pv_withdraw(lua_State *L, const mv_call_options *options) {
 
 /* ------------------------------------------------------------------ numbers */
 
+/* Pushes a function of polyverso/memory.lua, which asks LuaJIT's FFI library what C can't. */
+static void pv_push_memory(lua_State *L, const char *function) {
+  pv_registry(L, &pv_memory_key);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "polyverso.memory");
+    lua_call(L, 1, 1);
+    lua_pushlightuserdata(L, (void *)&pv_memory_key);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+  lua_getfield(L, -1, function);
+  lua_remove(L, -2);
+}
+
+/* An int64_t or uint64_t of LuaJIT's. */
+static int pv_is_cdata_integer(lua_State *L, int index, int64_t *value) {
+  lua_pushvalue(L, index);
+  pv_push_memory(L, "halves");
+  lua_insert(L, -2);
+  lua_call(L, 1, 2);
+  const int is_integer = !lua_isnil(L, -1);
+  if (is_integer) *value = (int64_t)lua_tonumber(L, -2) * (INT64_C(1) << 32) + (int64_t)lua_tonumber(L, -1);
+  lua_pop(L, 2);
+  return is_integer;
+}
+
 static int pv_is_integer(lua_State *L, int index, int64_t *value) {
   *value = 0;
+  if (lua_type(L, index) == PV_CDATA) return pv_is_cdata_integer(L, index, value);
   if (lua_type(L, index) != LUA_TNUMBER) return 0;
 #if LUA_VERSION_NUM >= 503
   int exact = 0;
@@ -132,6 +171,30 @@ static int pv_is_integer(lua_State *L, int index, int64_t *value) {
   *value = (int64_t)number;
   return (lua_Number)*value == number;
 #endif
+}
+
+/* Pushes the integer exactly: as a number where that can hold it, else as LuaJIT's int64_t. 0, with an error value, where
+ * nothing can. */
+static int pv_push_exact(lua_State *L, const char *function, int64_t value) {
+#if LUA_VERSION_NUM < 503
+  const int64_t most = INT64_C(1) << 53;
+  if (value < -most || value > most) {
+    lua_getglobal(L, "jit");
+    const int has_ffi = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (!has_ffi)
+      return pv_refuse(L, MV_EDTYPE, function, "no number of this Lua holds %" PRId64 " exactly: Lua 5.4 and LuaJIT can",
+                       value);
+    pv_push_memory(L, "int64");
+    lua_pushnumber(L, (lua_Number)(value >> 32));
+    lua_pushnumber(L, (lua_Number)(value & UINT32_MAX));
+    lua_call(L, 2, 1);
+    return 1;
+  }
+#endif
+  (void)function;
+  pv_push_integer(L, value);
+  return 1;
 }
 
 static int pv_integer(lua_State *L, int index, const char *function, const char *type, int64_t *value) {
@@ -147,14 +210,14 @@ static int pv_integer32(lua_State *L, int index, const char *function, const cha
   return *value == wide || pv_refuse(L, MV_EINVAL, function, "argument %d (%s) does not fit 32 bits", index, type);
 }
 
-/* ------------------------------------------------------------------ tables of numbers */
+static int pv_count(lua_State *L, int index, const char *function, const char *name, uint64_t *value) {
+  int64_t number;
+  if (!pv_integer(L, index, function, name, &number)) return 0;
+  *value = (uint64_t)number;
+  return number >= 0 || pv_refuse(L, MV_EINVAL, function, "%s is %" PRId64 ", a count can't be negative", name, number);
+}
 
-/* A Lua table's numbers as C sees them. It takes the table's place among the arguments and keeps the table alive. */
-typedef struct {
-  uint64_t count;
-  mv_dtype dtype;
-  double values[]; /* or float or int64_t, as dtype says */
-} pv_numbers;
+/* ------------------------------------------------------------------ tables, and userdata in their places */
 
 static void pv_keep_table(lua_State *L, int numbers) {
 #if LUA_VERSION_NUM >= 502
@@ -180,244 +243,6 @@ static size_t pv_length(lua_State *L, int index) {
 #endif
 }
 
-/* table.n, or else #table. */
-static int64_t pv_table_count(lua_State *L, int index) {
-  int64_t count;
-  lua_getfield(L, index, "n");
-  if (!pv_is_integer(L, -1, &count) || count < 0) count = (int64_t)pv_length(L, index);
-  lua_pop(L, 1);
-  return count;
-}
-
-/* Numbers have no dtype of their own in Lua: table.dtype says it, else they take that of the mv_table of the call. */
-static mv_dtype pv_table_dtype(lua_State *L, int index, const char *function, int64_t table) {
-  int64_t dtype;
-  lua_getfield(L, index, "dtype");
-  int known = pv_is_integer(L, -1, &dtype);
-  lua_pop(L, 1);
-  if (known) return dtype == MV_F64 ? MV_F64 : MV_F32;
-  mv_table_info info = MV_TABLE_INFO_INIT;
-  if (strncmp(function, "mv_table_create", 15) == 0 || mv_table_describe(table, &info) != MV_OK) return MV_F32;
-  return info.dtype;
-}
-
-/* Puts memory for `count` numbers into the table's place at `index`, the table behind it. */
-static pv_numbers *pv_replace_table(lua_State *L, int index, int64_t count, mv_dtype dtype) {
-  size_t size = dtype == MV_F32 ? sizeof(float) : sizeof(double);
-  pv_numbers *numbers = (pv_numbers *)lua_newuserdata(L, sizeof(pv_numbers) + (size_t)count * size + sizeof(double));
-  numbers->count = (uint64_t)count;
-  numbers->dtype = dtype;
-  lua_pushvalue(L, index);
-  pv_keep_table(L, lua_gettop(L) - 1);
-  lua_replace(L, index);
-  return numbers;
-}
-
-/* table[1 .. count] -> numbers. The table is on top of the stack. */
-static int pv_read_table(lua_State *L, pv_numbers *numbers, const char *function, const char *what) {
-  for (uint64_t i = 0; i < numbers->count; ++i) {
-    int64_t id = 0;
-    lua_rawgeti(L, -1, (int)(i + 1));
-    if (numbers->dtype == MV_I64 ? !pv_is_integer(L, -1, &id) : lua_type(L, -1) != LUA_TNUMBER)
-      return pv_refuse(L, MV_EDTYPE, function, "%s[%" PRIu64 "] is a %s, not %s", what, i + 1, luaL_typename(L, -1),
-                       numbers->dtype == MV_I64 ? "an integer" : "a number");
-    switch (numbers->dtype) {
-      case MV_F32: ((float *)numbers->values)[i] = (float)lua_tonumber(L, -1); break;
-      case MV_F64: numbers->values[i] = lua_tonumber(L, -1); break;
-      default: ((int64_t *)numbers->values)[i] = id; break;
-    }
-    lua_pop(L, 1);
-  }
-  return 1;
-}
-
-/* numbers -> table[1 .. count], of the userdata at `index`. */
-static void pv_write_table(lua_State *L, int index, const pv_numbers *numbers) {
-  pv_kept_table(L, index);
-  for (uint64_t i = 0; i < numbers->count; ++i) {
-    lua_pushnumber(L, numbers->dtype == MV_F32 ? ((const float *)numbers->values)[i] : numbers->values[i]);
-    lua_rawseti(L, -2, (int)(i + 1));
-  }
-  lua_pop(L, 1);
-}
-
-/* After C has filled the argument: where it stands for a table, the table gets the numbers. */
-static void pv_written(lua_State *L, int index) {
-  if (lua_type(L, index) == LUA_TUSERDATA) pv_write_table(L, index, (const pv_numbers *)lua_touserdata(L, index));
-}
-
-/* ------------------------------------------------------------------ buffers */
-
-/* Address, elements and dtype of FFI memory: polyverso/memory.lua asks the FFI library. On top of the stack are the
- * cdata and its count, or nil where its type tells; both are popped. */
-static int pv_lend_cdata(lua_State *L, const char *function, int writable, void **data, uint64_t *count,
-                         mv_dtype *dtype) {
-  pv_registry(L, &pv_memory_key);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_getglobal(L, "require");
-    lua_pushliteral(L, "polyverso.memory");
-    lua_call(L, 1, 1);
-    lua_pushlightuserdata(L, (void *)&pv_memory_key);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, LUA_REGISTRYINDEX);
-  }
-  lua_insert(L, -3);
-  lua_pushboolean(L, writable);
-  lua_call(L, 3, 3);
-  if (lua_isnil(L, -3)) return pv_refuse(L, MV_EDTYPE, function, "data is %s", lua_tostring(L, -2));
-  *data = (void *)(intptr_t)lua_tonumber(L, -3);
-  *count = (uint64_t)lua_tonumber(L, -2);
-  *dtype = (mv_dtype)lua_tonumber(L, -1);
-  lua_pop(L, 3);
-  return 1;
-}
-
-/* FFI memory as an argument: a cdata that knows its length, or {pointer = cdata, count = n}.
- * 1: lent, 0: refused, -1: the argument is neither. */
-static int pv_lend_memory(lua_State *L, int index, const char *function, int writable, void **data, uint64_t *count,
-                          mv_dtype *dtype) {
-  if (lua_type(L, index) == PV_CDATA) {
-    lua_pushvalue(L, index);
-    lua_pushnil(L);
-    return pv_lend_cdata(L, function, writable, data, count, dtype);
-  }
-  if (lua_type(L, index) != LUA_TTABLE) return -1;
-  lua_getfield(L, index, "pointer");
-  if (lua_type(L, -1) != PV_CDATA) {
-    lua_pop(L, 1);
-    return -1;
-  }
-  lua_getfield(L, index, "count");
-  return pv_lend_cdata(L, function, writable, data, count, dtype);
-}
-
-/* A call's (data, count, dtype): FFI memory as it is; a table of numbers by copy; a string's bytes as MV_RAW. */
-static int pv_lend(lua_State *L, int index, const char *function, int64_t table, int writable, void **data,
-                   uint64_t *count, mv_dtype *dtype) {
-  *data = NULL;
-  *count = 0;
-  *dtype = MV_RAW;
-  int lent = pv_lend_memory(L, index, function, writable, data, count, dtype);
-  if (lent >= 0) {
-    if (lent == 0 || *dtype != MV_I64) return lent;
-    return pv_refuse(L, MV_EDTYPE, function, "data is FFI memory of int64_t: float or double is needed");
-  }
-  switch (lua_type(L, index)) {
-    case LUA_TNONE:
-    case LUA_TNIL: return 1;
-    case LUA_TSTRING: {
-      size_t length;
-      *data = (void *)lua_tolstring(L, index, &length);
-      *count = length;
-      if (!writable) return 1;
-      return pv_refuse(L, MV_EINVAL, function,
-                       "data is a string, results need memory to go to: a table {n = count}, or FFI memory");
-    }
-    case LUA_TTABLE: {
-      *dtype = pv_table_dtype(L, index, function, table);
-      pv_numbers *numbers = pv_replace_table(L, index, pv_table_count(L, index), *dtype);
-      *data = numbers->values;
-      *count = numbers->count;
-      if (writable) return 1;
-      pv_kept_table(L, index);
-      if (!pv_read_table(L, numbers, function, "data")) return 0;
-      lua_pop(L, 1);
-      return 1;
-    }
-    default:
-      return pv_refuse(L, MV_EDTYPE, function,
-                       "data must be a table of numbers, FFI memory or a string of bytes, not a %s",
-                       luaL_typename(L, index));
-  }
-}
-
-/* Row ids: a table of integers, FFI memory of int64_t, or a string of 8 bytes for each. */
-static int pv_lend_rows(lua_State *L, int index, const char *function, int64_t **rows, uint64_t *count) {
-  void *data = NULL;
-  mv_dtype dtype = MV_I64;
-  *rows = NULL;
-  *count = 0;
-  int lent = pv_lend_memory(L, index, function, 0, &data, count, &dtype);
-  if (lent == 0) return 0;
-  if (lent > 0 && dtype != MV_I64)
-    return pv_refuse(L, MV_EDTYPE, function, "rows is FFI memory of another type than int64_t");
-  if (lent < 0) switch (lua_type(L, index)) {
-      case LUA_TNIL: return 1;
-      case LUA_TSTRING: {
-        size_t length;
-        data = (void *)lua_tolstring(L, index, &length);
-        *count = length / sizeof(int64_t);
-        if (length % sizeof(int64_t))
-          return pv_refuse(L, MV_EDTYPE, function, "rows is a string that is not of 8 bytes for each id");
-        break;
-      }
-      case LUA_TTABLE: {
-        pv_numbers *numbers = pv_replace_table(L, index, pv_table_count(L, index), MV_I64);
-        pv_kept_table(L, index);
-        if (!pv_read_table(L, numbers, function, "rows")) return 0;
-        lua_pop(L, 1);
-        data = numbers->values;
-        *count = numbers->count;
-        break;
-      }
-      default:
-        return pv_refuse(L, MV_EDTYPE, function, "rows must be a table of integers, not a %s", luaL_typename(L, index));
-    }
-  *rows = (int64_t *)data;
-  return 1;
-}
-
-/* ------------------------------------------------------------------ buffers of unfinished requests */
-
-/* Pushes the registry's {request: argument}. */
-static void pv_held(lua_State *L) {
-  pv_registry(L, &pv_held_key);
-  if (!lua_isnil(L, -1)) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushlightuserdata(L, (void *)&pv_held_key);
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
-}
-
-/* Keeps the argument alive until its request is settled. */
-static void pv_hold(lua_State *L, mv_request request, int index) {
-  pv_held(L);
-  pv_push_integer(L, request);
-  lua_pushvalue(L, index);
-  lua_rawset(L, -3);
-  lua_pop(L, 1);
-}
-
-/* If the request is released by now, lets its argument go; a table gets its numbers first, unless the call failed. */
-static void pv_settle(lua_State *L, mv_request request, mv_status status) {
-  pv_held(L);
-  pv_push_integer(L, request);
-  lua_rawget(L, -2);
-  if (!lua_isnil(L, -1) && mv_request_error(request) == MV_EHANDLE) {
-    if (status == MV_OK) pv_written(L, lua_gettop(L));
-    pv_push_integer(L, request);
-    lua_pushnil(L);
-    lua_rawset(L, -4);
-  }
-  lua_pop(L, 2);
-}
-
-static void pv_settle_all(lua_State *L) {
-  pv_held(L);
-  lua_pushnil(L);
-  while (lua_next(L, -2)) {
-    lua_pop(L, 1);
-    if (mv_request_error((mv_request)lua_tonumber(L, -1)) == MV_EHANDLE) {
-      lua_pushvalue(L, -1);
-      lua_pushnil(L);
-      lua_rawset(L, -4); /* clearing a field is allowed while walking */
-    }
-  }
-  lua_pop(L, 1);
-}
-
 /* ------------------------------------------------------------------ tables of options */
 
 /* The value on top of the stack into its field. */
@@ -429,7 +254,8 @@ static int pv_field_set(lua_State *L, const pv_field *field, void *options, char
     default: break;
   }
   if (pv_is_integer(L, -1, &number)) return pv_field_number(options, field, number, message);
-  snprintf(message, PV_MESSAGE_SIZE, "option %s is neither an integer nor text", field->key);
+  if (lua_type(L, -1) == LUA_TNUMBER) return pv_field_real(options, field, lua_tonumber(L, -1), message);
+  snprintf(message, PV_MESSAGE_SIZE, "option %s is neither a number nor text", field->key);
   return 0;
 }
 
@@ -514,7 +340,7 @@ static void pv_push_handles(lua_State *L, const mv_request *handles, uint64_t co
 }
 
 static void pv_push_info(lua_State *L, const mv_table_info *info) {
-  lua_createtable(L, 0, 10);
+  lua_createtable(L, 0, 16);
   lua_pushstring(L, info->name);
   lua_setfield(L, -2, "name");
   pv_set_integer(L, "kind", info->kind);
@@ -526,22 +352,13 @@ static void pv_push_info(lua_State *L, const mv_table_info *info) {
   pv_set_integer(L, "bytes", (int64_t)info->bytes);
   pv_set_integer(L, "adds", (int64_t)info->adds);
   pv_set_integer(L, "gets", (int64_t)info->gets);
-}
-
-/* mv_table_list()'s text; asked for again with more room as long as the first answer was cut. */
-static int pv_push_list_text(lua_State *L, mv_node node, const char *text, uint64_t capacity, uint64_t length) {
-  while (length >= capacity) {
-    capacity = length + 1;
-    char *more = (char *)lua_newuserdata(L, (size_t)capacity);
-    mv_status status = mv_table_list(node, more, capacity, &length);
-    if (status != MV_OK) {
-      pv_raise(L, status);
-      return 0;
-    }
-    text = more;
-  }
-  lua_pushlstring(L, text, (size_t)length);
-  return 1;
+  lua_pushstring(L, info->updater);
+  lua_setfield(L, -2, "updater");
+  pv_set_integer(L, "staleness", info->staleness);
+  pv_set_integer(L, "clock", (int64_t)info->clock);
+  pv_set_integer(L, "stored", (int64_t)info->stored);
+  pv_set_integer(L, "memory_bytes", (int64_t)info->memory_bytes);
+  pv_set_integer(L, "state_bytes", (int64_t)info->state_bytes);
 }
 
 #endif

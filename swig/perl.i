@@ -1,6 +1,7 @@
 /* Perl: integers, PDLs, packed strings, hashes and exception objects. Helpers are in perl_values.h.
  * A call may end in a longjmp (die): nothing here owns memory that Perl does not know of. */
 %{
+#include "halves.h"
 #include "perl_values.h"
 %}
 
@@ -30,6 +31,10 @@ require Polyverso::Error;
     $action
   } while (result == MV_EINTR && pv_signals());
 }
+%enddef
+
+%define MV_SCANS(function, capacity, found)
+MV_RESUMES(function)
 %enddef
 
 %define MV_RESUMES_FOR(function, timeout)
@@ -94,8 +99,13 @@ require Polyverso::Error;
 %typemap(in) int32_t {
   if (!pv_integer32($input, "$symname", $argnum, "$1_type", &$1)) SWIG_fail;
 }
-%typemap(in, numinputs = 0) int64_t * (int64_t value = 0), int32_t * (int32_t value = 0) { $1 = &value; }
-%typemap(argout) int64_t *, int32_t * { PV_PUSH(newSViv((IV)*$1)); }
+%typemap(in) uint64_t {
+  if (!pv_count($input, "$symname", $argnum, "$1_name", &$1)) SWIG_fail;
+}
+%typemap(in, numinputs = 0) int64_t * (int64_t value = 0), int32_t * (int32_t value = 0), uint64_t *found (uint64_t value = 0) {
+  $1 = &value;
+}
+%typemap(argout) int64_t *, int32_t *, uint64_t *found { PV_PUSH(newSViv((IV)*$1)); }
 
 %typemap(in) const char * { $1 = SvOK($input) ? SvPVutf8_nolen($input) : NULL; }
 %typemap(freearg) const char * ""
@@ -114,9 +124,14 @@ require Polyverso::Error;
 }
 %typemap(argout) (void *data, uint64_t count, mv_dtype dtype) { pv_written(written$argnum); }
 %typemap(in) (const int64_t *rows, uint64_t row_count) {
-  if (!pv_lend_rows($input, "$symname", &$1, &$2)) SWIG_fail;
+  if (!pv_lend_rows($input, "$symname", 0, &$1, &$2)) SWIG_fail;
 }
 %typemap(argout) (const int64_t *rows, uint64_t row_count) ""
+%typemap(in) (int64_t *rows, uint64_t capacity) (SV *written = NULL) {
+  if (!pv_lend_rows($input, "$symname", 1, &$1, &$2)) SWIG_fail;
+  written = $input;
+}
+%typemap(argout) (int64_t *rows, uint64_t capacity) { pv_written(written$argnum); }
 
 /* --------------------------------------------------------------- options, as hashes */
 
@@ -167,8 +182,26 @@ require Polyverso::Error;
   $2 = sizeof first;
   $3 = &length;
 }
+/* Asked for again with more room as long as the text was cut: it may have grown meanwhile. */
 %typemap(argout) (char *text, uint64_t capacity, uint64_t *length) {
-  SV *text = pv_list_text(arg1, $1, $2, *$3);
-  if (!text) SWIG_fail;
-  PV_PUSH(text);
+  while (*$3 >= $2) {
+    $2 = *$3 + 1;
+    $1 = (char *)pv_temporary($2);
+    while ((result = $symname(arg1, $1, $2, $3)) == MV_EINTR) pv_signals();
+    if (result != MV_OK) {
+      pv_raise(result);
+      SWIG_fail;
+    }
+  }
+  PV_PUSH(newSVpvn_utf8($1, *$3, 1));
 }
+
+/* --------------------------------------------------------------- for Polyverso::Values */
+
+%inline %{
+/* A fresh PDL of a table's dtype, with cols x rows elements, or rows if cols is 0. */
+static SV *fresh_pdl(int32_t dtype, int64_t rows, int64_t cols) { return pv_fresh_pdl(dtype, rows, cols); }
+/* Packed doubles as MV_F16 or MV_BF16; and back, to packed floats. */
+static SV *pack_halves(int32_t dtype, SV *doubles) { return pv_pack_halves(dtype, doubles); }
+static SV *unpack_halves(int32_t dtype, SV *halves) { return pv_unpack_halves(dtype, halves); }
+%}

@@ -84,25 +84,48 @@ static int pv_integer32(SV *sv, const char *function, int position, const char *
   return *value == wide || pv_refuse(MV_EINVAL, function, "argument %d (%s) does not fit 32 bits", position, type);
 }
 
+static int pv_count(SV *sv, const char *function, int position, const char *name, uint64_t *value) {
+  int64_t number;
+  if (!pv_integer(sv, function, position, name, &number)) return 0;
+  *value = (uint64_t)number;
+  return number >= 0 || pv_refuse(MV_EINVAL, function, "%s is %" PRId64 ", a count can't be negative", name, number);
+}
+
 /* ------------------------------------------------------------------ PDLs */
 
 #ifdef POLYVERSO_HAVE_PDL
 static int pv_is_pdl(SV *sv) { return SvROK(sv) && sv_derived_from(sv, "PDL"); }
 
-/* The physical PDL behind the reference; NULL with $@ set if this PDL is another than the one we were built for. */
+/* Whether PDL is there, and the one that we were built for; else $@ is set. */
+static int pv_have_pdl(const char *function) {
+  if (PDL) return 1;
+  SV *core = get_sv("PDL::SHARE", 0);
+  Core *found = core && SvOK(core) ? INT2PTR(Core *, SvIV(core)) : NULL;
+  if (!found || found->Version != PDL_CORE_VERSION)
+    return pv_refuse(MV_ENOSYS, function, "this module was built for another version of PDL: build it again");
+  PDL = found;
+  return 1;
+}
+
+/* The physical PDL behind the reference; NULL with $@ set if there can't be one. */
 static pdl *pv_pdl(SV *sv, const char *function) {
-  if (!PDL) {
-    SV *core = get_sv("PDL::SHARE", 0);
-    Core *found = core && SvOK(core) ? INT2PTR(Core *, SvIV(core)) : NULL;
-    if (!found || found->Version != PDL_CORE_VERSION) {
-      pv_refuse(MV_ENOSYS, function, "this module was built for another version of PDL: build it again");
-      return NULL;
-    }
-    PDL = found;
-  }
+  if (!pv_have_pdl(function)) return NULL;
   pdl *piddle = PDL->SvPDLV(sv);
   PDL->barf_if_error(PDL->make_physical(piddle));
   return piddle;
+}
+
+/* PDL's types and the dtypes; PDL has no halves, so unsigned shorts are the bits of MV_BF16. */
+static const struct {
+  int type;
+  mv_dtype dtype;
+} pv_pdl_types[] = {{PDL_F, MV_F32},   {PDL_D, MV_F64}, {PDL_LL, MV_I64}, {PDL_IND, MV_I64},
+                    {PDL_L, MV_I32},   {PDL_B, MV_U8},  {PDL_US, MV_BF16}};
+
+static mv_dtype pv_dtype_of_pdl(const pdl *piddle) {
+  for (size_t i = 0; i < sizeof pv_pdl_types / sizeof *pv_pdl_types; ++i)
+    if (pv_pdl_types[i].type == (int)piddle->datatype) return pv_pdl_types[i].dtype;
+  return MV_RAW;
 }
 #endif
 
@@ -134,7 +157,15 @@ static int pv_lend_string(SV *sv, const char *function, int writable, void **dat
   return 1;
 }
 
-/* A call's (data, count, dtype), without a copy: a float or double PDL, or the bytes of a string as MV_RAW. */
+/* A Polyverso::Tensor's memory. 1: lent, 0: refused, -1: the argument is no tensor. */
+static int pv_lend_tensor(SV *sv, void **data, uint64_t *count, mv_dtype *dtype) {
+  if (!SvROK(sv) || !sv_derived_from(sv, "Polyverso::Tensor")) return -1;
+  const mv_status status = mv_tensor_data((mv_tensor)SvIV(SvRV(sv)), data, count, dtype);
+  if (status != MV_OK) pv_raise(status);
+  return status == MV_OK;
+}
+
+/* A call's (data, count, dtype), without a copy: a tensor, a PDL of a table's dtype, or the bytes of a string as MV_RAW. */
 static int pv_lend(SV *sv, const char *function, int writable, void **data, uint64_t *count, mv_dtype *dtype) {
   *data = NULL;
   *count = 0;
@@ -145,20 +176,21 @@ static int pv_lend(SV *sv, const char *function, int writable, void **data, uint
   if (pv_is_pdl(sv)) {
     pdl *piddle = pv_pdl(sv, function);
     if (!piddle) return 0;
-    if (piddle->datatype != PDL_F && piddle->datatype != PDL_D)
+    *dtype = pv_dtype_of_pdl(piddle);
+    if (*dtype == MV_RAW)
       return pv_refuse(MV_EDTYPE, function,
-                       "data is a PDL of another type than float and double: ->float or ->double converts it");
-    *dtype = piddle->datatype == PDL_F ? MV_F32 : MV_F64;
+                       "data is a PDL of a type that no table has: ->float, ->double, ->longlong, ->long or ->byte converts it");
     *data = piddle->data;
     *count = (uint64_t)piddle->nvals;
     return 1;
   }
 #endif
-  return pv_lend_string(sv, function, writable, data, count);
+  const int lent = pv_lend_tensor(sv, data, count, dtype);
+  return lent >= 0 ? lent : pv_lend_string(sv, function, writable, data, count);
 }
 
 /* Row ids: a longlong or indx PDL, or a string packed with 'q*'. */
-static int pv_lend_rows(SV *sv, const char *function, int64_t **rows, uint64_t *count) {
+static int pv_lend_rows(SV *sv, const char *function, int writable, int64_t **rows, uint64_t *count) {
   void *data = NULL;
   *rows = NULL;
   *count = 0;
@@ -176,7 +208,11 @@ static int pv_lend_rows(SV *sv, const char *function, int64_t **rows, uint64_t *
     return 1;
   }
 #endif
-  if (!pv_lend_string(sv, function, 0, &data, count)) return 0;
+  mv_dtype dtype = MV_I64;
+  const int lent = pv_lend_tensor(sv, (void **)rows, count, &dtype);
+  if (lent > 0 && dtype != MV_I64) return pv_refuse(MV_EDTYPE, function, "rows is a tensor of another dtype than i64");
+  if (lent >= 0) return lent;
+  if (!pv_lend_string(sv, function, writable, &data, count)) return 0;
   if (*count % sizeof(int64_t) != 0)
     return pv_refuse(MV_EDTYPE, function,
                      "rows is a string of %" PRIu64 " bytes: pack('q*', ...) makes one of 8 for each id", *count);
@@ -236,6 +272,7 @@ static void pv_hold(mv_request request, SV *sv) {
     entry[0] = newSVsv(sv);
   }
 #endif
+  if (!entry[0] && SvROK(sv)) entry[0] = newSVsv(sv); /* a tensor, whose memory stays where it is */
   if (!entry[0]) {
     locked = !SvREADONLY(sv);
     SvREADONLY_on(sv);
@@ -293,6 +330,7 @@ static int pv_field_set(SV *value, const pv_field *field, void *options, char *m
   if (field->kind == PV_FIELD_TEXT && !SvROK(value))
     return pv_field_text(options, field, SvPVutf8_nolen(value), message);
   if (pv_is_integer(value, &number)) return pv_field_number(options, field, number, message);
+  if (!SvROK(value) && looks_like_number(value)) return pv_field_real(options, field, SvNV(value), message);
   if (!SvROK(value)) return pv_field_text(options, field, SvPVutf8_nolen(value), message);
   snprintf(message, PV_MESSAGE_SIZE, "option %s is a reference", field->key);
   return 0;
@@ -387,21 +425,63 @@ static SV *pv_info(const mv_table_info *info) {
   (void)hv_stores(hash, "bytes", newSVuv(info->bytes));
   (void)hv_stores(hash, "adds", newSVuv(info->adds));
   (void)hv_stores(hash, "gets", newSVuv(info->gets));
+  (void)hv_stores(hash, "updater", newSVpvn_utf8(info->updater, strlen(info->updater), 1));
+  (void)hv_stores(hash, "staleness", newSViv((IV)info->staleness));
+  (void)hv_stores(hash, "clock", newSVuv(info->clock));
+  (void)hv_stores(hash, "stored", newSVuv(info->stored));
+  (void)hv_stores(hash, "memory_bytes", newSVuv(info->memory_bytes));
+  (void)hv_stores(hash, "state_bytes", newSVuv(info->state_bytes));
   return newRV_noinc((SV *)hash);
 }
 
-/* mv_table_list()'s text; asked for again with more room as long as the first answer was cut. */
-static SV *pv_list_text(mv_node node, const char *text, uint64_t capacity, uint64_t length) {
-  while (length >= capacity) {
-    char *more = (char *)pv_temporary(capacity = length + 1);
-    mv_status status = mv_table_list(node, more, capacity, &length);
-    if (status != MV_OK) {
-      pv_raise(status);
-      return NULL;
-    }
-    text = more;
+/* ------------------------------------------------------------------ for Polyverso::Values */
+
+static SV *pv_fresh_pdl(mv_dtype dtype, int64_t rows, int64_t cols) {
+#ifdef POLYVERSO_HAVE_PDL
+  if (!pv_have_pdl("PDL")) croak(NULL);
+  PDL_Indx dims[2] = {cols ? (PDL_Indx)cols : (PDL_Indx)rows, (PDL_Indx)rows};
+  pdl *piddle = PDL->pdlnew();
+  SV *reference = sv_newmortal();
+  PDL->SetSV_PDL(reference, piddle);
+  for (size_t i = 0; i < sizeof pv_pdl_types / sizeof *pv_pdl_types; ++i)
+    if (pv_pdl_types[i].dtype == dtype && pv_pdl_types[i].type != PDL_IND) piddle->datatype = pv_pdl_types[i].type;
+  PDL->barf_if_error(PDL->setdims(piddle, dims, cols ? 2 : 1));
+  PDL->barf_if_error(PDL->make_physical(piddle));
+  return reference;
+#else
+  pv_refuse(MV_ENOSYS, "PDL", "this module was built without PDL: build it again where PDL is installed");
+  croak(NULL);
+#endif
+}
+
+static SV *pv_pack_halves(mv_dtype dtype, SV *doubles) {
+  STRLEN length;
+  const char *from = SvPVbyte(doubles, length);
+  SV *halves = sv_2mortal(newSV(length / 4 + 1));
+  SvPOK_only(halves);
+  SvCUR_set(halves, length / 4);
+  for (size_t i = 0; i < length / sizeof(double); ++i) {
+    double value;
+    memcpy(&value, from + i * sizeof value, sizeof value);
+    const uint16_t half = pv_half_of(dtype, value);
+    memcpy(SvPVX(halves) + i * sizeof half, &half, sizeof half);
   }
-  return newSVpvn_utf8(text, length, 1);
+  return halves;
+}
+
+static SV *pv_unpack_halves(mv_dtype dtype, SV *halves) {
+  STRLEN length;
+  const char *from = SvPVbyte(halves, length);
+  SV *floats = sv_2mortal(newSV(length * 2 + 1));
+  SvPOK_only(floats);
+  SvCUR_set(floats, length * 2);
+  for (size_t i = 0; i < length / sizeof(uint16_t); ++i) {
+    uint16_t half;
+    memcpy(&half, from + i * sizeof half, sizeof half);
+    const float value = (float)pv_number_of_half(dtype, half);
+    memcpy(SvPVX(floats) + i * sizeof value, &value, sizeof value);
+  }
+  return floats;
 }
 
 #endif

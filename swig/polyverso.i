@@ -3,7 +3,7 @@
  *
  * What C passes as several parameters arrives from a language as one argument:
  *   (data, count, dtype)        one buffer; its element type is the dtype, bytes are MV_RAW
- *   (rows, row_count)           one buffer or list of int64
+ *   (rows, row_count)           one buffer or list of int64; (rows, capacity) is one to be filled
  *   mv_init_options and the like  a mapping of the struct's fields; they are optional where C allows NULL
  *   mv_call_options             nothing, flags as a number, or a mapping; with MV_ASYNC the handle is the call's result
  * Results that C returns through pointers are the call's results; a status other than MV_OK is raised as an error. */
@@ -45,6 +45,7 @@
  *   MV_READS(function, options, at)   the same, and writes into the buffer that is argument `at`, from 0, of the
  *                                     language's call
  *   MV_RESUMES(function)              may simply be called again after a signal
+ *   MV_SCANS(function, capacity, found)  the same, and fills `*found` of `capacity` rows of its last two arguments
  *   MV_RESUMES_FOR(function, timeout) the same, for what is left of the C argument `timeout`
  *   MV_RELEASES(function)             may release the request that is its first argument
  *   MV_RELEASES_AFTER(function, timeout)  both
@@ -65,6 +66,7 @@ MV_WAITS(mv_table_create_text)
 MV_RESUMES(mv_table_open)
 MV_WAITS(mv_table_close)
 MV_WAITS(mv_table_destroy)
+MV_RESUMES(mv_table_describe)
 MV_RESUMES(mv_table_list)
 MV_CALLS(mv_table_add, arg5)
 MV_CALLS(mv_table_add_rows, arg7)
@@ -74,5 +76,12 @@ MV_READS(mv_table_peek, arg5, 1)
 MV_READS(mv_table_peek_rows, arg7, 2)
 MV_CALLS(mv_table_set, arg5)
 MV_CALLS(mv_table_set_rows, arg7)
+MV_CALLS(mv_table_erase_rows, arg4)
+MV_SCANS(mv_table_scan, arg4, arg9)
+MV_CALLS(mv_table_set_updater, arg3)
+MV_CALLS(mv_checkpoint_save, arg4)
+MV_CALLS(mv_checkpoint_load, arg3)
+MV_RESUMES(mv_checkpoint_inspect)
 
 %include <polyverso/polyverso.h>
+%include "tensor.i"

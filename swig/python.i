@@ -33,6 +33,10 @@
 }
 %enddef
 
+%define MV_SCANS(function, capacity, found)
+MV_RESUMES(function)
+%enddef
+
 %define MV_RESUMES_FOR(function, timeout)
 %thread function;
 %exception function {
@@ -101,8 +105,15 @@
 %typemap(in) int32_t {
   if (!pv_integer32($input, "$symname", $argnum, "$1_type", &$1)) SWIG_fail;
 }
-%typemap(in, numinputs = 0) int64_t * (int64_t value = 0), int32_t * (int32_t value = 0) { $1 = &value; }
-%typemap(argout) int64_t *, int32_t * { $result = SWIG_Python_AppendOutput($result, PyLong_FromLongLong(*$1)); }
+%typemap(in) uint64_t {
+  if (!pv_count($input, "$symname", $argnum, "$1_name", &$1)) SWIG_fail;
+}
+%typemap(in, numinputs = 0) int64_t * (int64_t value = 0), int32_t * (int32_t value = 0), uint64_t *found (uint64_t value = 0) {
+  $1 = &value;
+}
+%typemap(argout) int64_t *, int32_t *, uint64_t *found {
+  $result = SWIG_Python_AppendOutput($result, PyLong_FromLongLong((int64_t)*$1));
+}
 
 /* --------------------------------------------------------------- buffers */
 
@@ -119,11 +130,15 @@
 }
 
 %typemap(in) (const int64_t *rows, uint64_t row_count) (Py_buffer view, int lent = 0) {
-  if (!pv_lend_rows($input, "$symname", &view, &lent, &$2)) SWIG_fail;
+  if (!pv_lend_rows($input, "$symname", 0, &view, &lent, &$2)) SWIG_fail;
   $1 = lent ? view.buf : NULL;
 }
-%typemap(argout) (const int64_t *rows, uint64_t row_count) ""
-%typemap(freearg) (const int64_t *rows, uint64_t row_count) {
+%typemap(in) (int64_t *rows, uint64_t capacity) (Py_buffer view, int lent = 0) {
+  if (!pv_lend_rows($input, "$symname", PyBUF_WRITABLE, &view, &lent, &$2)) SWIG_fail;
+  $1 = lent ? view.buf : NULL;
+}
+%typemap(argout) (const int64_t *rows, uint64_t row_count), (int64_t *rows, uint64_t capacity) ""
+%typemap(freearg) (const int64_t *rows, uint64_t row_count), (int64_t *rows, uint64_t capacity) {
   if (lent$argnum) PyBuffer_Release(&view$argnum);
 }
 
@@ -186,8 +201,24 @@
   $2 = sizeof first;
   $3 = &length;
 }
+/* Asked for again with more room as long as the text was cut: it may have grown meanwhile. */
 %typemap(argout) (char *text, uint64_t capacity, uint64_t *length) {
-  PyObject *text = pv_list_text(arg1, $1, $2, *$3);
+  PyObject *text = NULL;
+  char *more = NULL;
+  while (result == MV_OK && *$3 >= $2) {
+    $2 = *$3 + 1;
+    PyMem_Free(more);
+    if (!(more = (char *)PyMem_Malloc($2))) break;
+    Py_BEGIN_ALLOW_THREADS
+    result = $symname(arg1, more, $2, $3);
+    Py_END_ALLOW_THREADS
+    if (result == MV_EINTR && PyErr_CheckSignals() == 0) result = MV_OK, $2 = *$3;
+  }
+  if (result != MV_OK)
+    pv_raise(result);
+  else
+    text = *$3 < $2 ? PyUnicode_FromStringAndSize(more ? more : $1, (Py_ssize_t)*$3) : PyErr_NoMemory();
+  PyMem_Free(more);
   if (!text) SWIG_fail;
   $result = SWIG_Python_AppendOutput($result, text);
 }

@@ -107,6 +107,13 @@ static int pv_integer32(PyObject *object, const char *function, int position, co
   return 0;
 }
 
+static int pv_count(PyObject *object, const char *function, int position, const char *name, uint64_t *value) {
+  int64_t number;
+  if (!pv_integer(object, function, position, name, &number)) return 0;
+  *value = (uint64_t)number;
+  return number >= 0 || pv_refuse(MV_EINVAL, function, "%s is %lld, a count can't be negative", name, (long long)number);
+}
+
 /* ------------------------------------------------------------------ buffers */
 
 /* The dtype of a one-letter native format of Python's struct module; -1 for any other. */
@@ -119,7 +126,17 @@ static int pv_dtype(const Py_buffer *view) {
   if (*format == 'f' && view->itemsize == 4) return MV_F32;
   if (*format == 'd' && view->itemsize == 8) return MV_F64;
   if (strchr("qln", *format) && view->itemsize == 8) return MV_I64;
+  if (strchr("il", *format) && view->itemsize == 4) return MV_I32;
+  if (*format == 'B') return MV_U8;
+  if (*format == 'e') return MV_F16;
+  if (*format == 'H' && view->itemsize == 2) return MV_BF16; /* Python has none of its own: its bits */
   return -1;
+}
+
+/* bytes, bytearray and views of them: memory of no particular dtype. */
+static int pv_is_bytes(PyObject *object, const Py_buffer *view) {
+  return PyBytes_Check(object) || PyByteArray_Check(object) ||
+         (PyMemoryView_Check(object) && view->itemsize == 1 && (!view->format || strchr("Bbc", *view->format)));
 }
 
 /* Fills the view, or says what is wrong with the object's memory and what to do about it. */
@@ -140,7 +157,7 @@ static int pv_view(PyObject *object, const char *function, const char *what, int
                    "%s is a %.100s that is not C-contiguous: numpy.ascontiguousarray() makes it so", what, type);
 }
 
-/* A call's (data, count, dtype), without a copy: native f32 or f64, or the bytes of a bytes-like object as MV_RAW. */
+/* A call's (data, count, dtype), without a copy: numbers of a table's dtype, or the bytes of a bytes-like object as MV_RAW. */
 static int pv_lend(PyObject *object, const char *function, int writable, Py_buffer *view, int *lent, uint64_t *count,
                    mv_dtype *dtype) {
   *count = 0;
@@ -148,25 +165,20 @@ static int pv_lend(PyObject *object, const char *function, int writable, Py_buff
   if (object == Py_None) return 1;
   if (!pv_view(object, function, "data", writable, view)) return 0;
   *lent = 1;
-  int known = pv_dtype(view);
-  if (known == MV_F32 || known == MV_F64) {
-    *dtype = known;
-    *count = (uint64_t)(view->len / view->itemsize);
-    return 1;
-  }
   *count = (uint64_t)view->len;
-  if (PyBytes_Check(object) || PyByteArray_Check(object) ||
-      (PyMemoryView_Check(object) && view->itemsize == 1 && (!view->format || strchr("Bbc", *view->format))))
-    return 1;
-  return pv_refuse(MV_EDTYPE, function,
-                   "data has elements of format '%.20s': .astype('float32') or 'float64' converts it",
-                   view->format ? view->format : "B");
+  if (pv_is_bytes(object, view)) return 1;
+  *dtype = pv_dtype(view);
+  *count = (uint64_t)(view->len / view->itemsize);
+  return *dtype > 0 || pv_refuse(MV_EDTYPE, function,
+                                 "data has elements of format '%.20s': .astype('float32') or another dtype of tables converts it",
+                                 view->format ? view->format : "B");
 }
 
-static int pv_lend_rows(PyObject *object, const char *function, Py_buffer *view, int *lent, uint64_t *count) {
+static int pv_lend_rows(PyObject *object, const char *function, int writable, Py_buffer *view, int *lent,
+                        uint64_t *count) {
   *count = 0;
   if (object == Py_None) return 1;
-  if (!pv_view(object, function, "rows", 0, view)) return 0;
+  if (!pv_view(object, function, "rows", writable, view)) return 0;
   *lent = 1;
   *count = (uint64_t)view->len / 8;
   if (pv_dtype(view) == MV_I64) return 1;
@@ -176,6 +188,30 @@ static int pv_lend_rows(PyObject *object, const char *function, Py_buffer *view,
 }
 
 /* ------------------------------------------------------------------ mappings */
+
+/* One value into its field; `*set` = 0 with a message if it does not fit. */
+static int pv_field_value(PyObject *value, const pv_field *field, void *options, int *set, char *message) {
+  if (PyUnicode_Check(value)) {
+    const char *text = PyUnicode_AsUTF8(value);
+    if (text) *set = pv_field_text(options, field, text, message);
+    return text != NULL;
+  }
+  if (PyNumber_Check(value) && !PyIndex_Check(value)) {
+    const double real = PyFloat_AsDouble(value);
+    if (real == -1 && PyErr_Occurred()) return 0;
+    *set = pv_field_real(options, field, real, message);
+    return 1;
+  }
+  int overflow = 0;
+  int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow)
+    snprintf(message, PV_MESSAGE_SIZE, "option %s does not fit a signed 64-bit integer", field->key);
+  else if (number == -1 && PyErr_Occurred())
+    return 0;
+  else
+    *set = pv_field_number(options, field, number, message);
+  return 1;
+}
 
 /* Sets the options' fields from a mapping; None leaves them. `*items` keeps the texts alive; the caller drops it. */
 static int pv_fields(PyObject *object, const char *function, const pv_field *fields, void *options, PyObject **items) {
@@ -193,15 +229,7 @@ static int pv_fields(PyObject *object, const char *function, const pv_field *fie
     int set = 0;
     if (!name) return 0;
     if (field && value == Py_None) continue;
-    if (field && PyUnicode_Check(value)) {
-      const char *text = PyUnicode_AsUTF8(value);
-      if (!text) return 0;
-      set = pv_field_text(options, field, text, message);
-    } else if (field) {
-      int64_t number = PyLong_AsLongLong(value);
-      if (number == -1 && PyErr_Occurred()) return 0;
-      set = pv_field_number(options, field, number, message);
-    }
+    if (field && !pv_field_value(value, field, options, &set, message)) return 0;
     if (!set) return pv_refuse(MV_EINVAL, function, "%s", message);
   }
   return 1;
@@ -262,33 +290,13 @@ static PyObject *pv_handle_list(const mv_request *handles, uint64_t count) {
 
 static PyObject *pv_info(const mv_table_info *info) {
   typedef unsigned long long wide;
-  return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K}",
+  return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K,s:s,s:L,s:K,s:K,s:K,s:K}",
                        "name", info->name, "kind", info->kind, "dtype", info->dtype,
                        "rows", (wide)info->rows, "cols", (wide)info->cols,
                        "flags", info->flags, "servers", info->servers, "bytes", (wide)info->bytes,
-                       "adds", (wide)info->adds, "gets", (wide)info->gets);
-}
-
-/* mv_table_list()'s text; asked for again with more room as long as the first answer was cut. */
-static PyObject *pv_list_text(mv_node node, const char *first, uint64_t capacity, uint64_t length) {
-  if (length < capacity) return PyUnicode_FromStringAndSize(first, (Py_ssize_t)length);
-  PyObject *text = NULL;
-  char *more = NULL;
-  mv_status status = MV_OK;
-  while (status == MV_OK && length >= capacity) {
-    capacity = length + 1;
-    PyMem_Free(more);
-    if (!(more = (char *)PyMem_Malloc(capacity))) return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS
-    status = mv_table_list(node, more, capacity, &length);
-    Py_END_ALLOW_THREADS
-  }
-  if (status == MV_OK)
-    text = PyUnicode_FromStringAndSize(more, (Py_ssize_t)length);
-  else
-    pv_raise(status);
-  PyMem_Free(more);
-  return text;
+                       "adds", (wide)info->adds, "gets", (wide)info->gets, "updater", info->updater,
+                       "staleness", (long long)info->staleness, "clock", (wide)info->clock, "stored", (wide)info->stored,
+                       "memory_bytes", (wide)info->memory_bytes, "state_bytes", (wide)info->state_bytes);
 }
 
 #endif

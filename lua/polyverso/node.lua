@@ -41,25 +41,62 @@ local function create(self, kind, spec)
   for key, value in pairs(spec) do
     if key ~= "init" and key ~= "dtype" then passed[key] = value end
   end
-  local initial = spec.init ~= nil and values.flat(spec.init) or nil
-  if type(initial) == "table" and not initial.pointer then initial = values.with_dtype(initial, passed.dtype) end
-  return Table.new(capi.mv_table_create(self.handle, passed, initial))
+  return Table.new(capi.mv_table_create(self.handle, passed, values.with_dtype(spec.init, passed.dtype)))
 end
 
 --- Creates an array. Collective: every worker makes the same call.
--- @param spec {size = n, dtype = "f32" or "f64", name = ..., init = values, reject_nonfinite = true}; of the workers'
--- initial values worker 0's count
+-- @param spec {size = n, ...} and, all optional:
+--   dtype = "f32", "f64", "i64", "i32", "u8", "f16" or "bf16"
+--   name = the table's identity, for open()
+--   init = initial values, of which worker 0's count
+--   reject_nonfinite = true: refuse NaN and infinity
+--   updater = what an add does on the servers, "adagrad rate=0.1"; mv_table_set_updater() in polyverso.h has the list
+--   staleness = how many clocks (t:clock()) a worker may be ahead of another in its gets; 0: sync mode for this table
 function Node:array(spec) return create(self, capi.MV_ARRAY, spec) end
 
 --- Creates a matrix.
 -- @param spec {rows = r, cols = c, ...}, otherwise as array()
 function Node:matrix(spec) return create(self, capi.MV_MATRIX, spec) end
 
+--- Creates a matrix of which only the rows ever changed are stored and sent.
+-- @param spec {rows = r, cols = c, ...} as matrix(), without init, but:
+--   initial = the value of what was never changed
+--   initial_range, seed = that value is random in initial +- initial_range instead, always the same one for the same seed,
+--   row and column
+function Node:sparse(spec) return create(self, capi.MV_SPARSE, spec) end
+
+--- Creates a table of `cols` numbers (default 1) under each of any 64-bit integers; those never changed are not stored.
+-- @param spec {cols = c, ...} as sparse(), and:
+--   capacity = keys kept on all servers together; beyond, each server drops those that were least recently used
+function Node:keyvalue(spec) return create(self, capi.MV_KEYVALUE, spec or {}) end
+
 --- A table that exists already.
 function Node:open(name) return Table.new(capi.mv_table_open(self.handle, name)) end
 
 --- The cluster's tables as JSON text.
 function Node:tables() return capi.mv_table_list(self.handle) end
+
+--- Saves all tables, with their updaters' states and clocks, as "checkpoint-<number>" in a directory that all servers see
+-- under this path. Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from
+-- after it. Returns when it is on the disk; with async when training may go on.
+-- @param how {keep = how many stay, the newest ones (default all), timeout = seconds, async = true}, or nil
+function Node:save(directory, how)
+  how = how or {}
+  local options = values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout)
+  local request = capi.mv_checkpoint_save(self.handle, directory, how.keep or 0, options)
+  return request and Request.new(request)
+end
+
+--- Loads all tables of a checkpoint, or of the newest whole one in a directory, on any number of servers. Collective, between
+-- two barriers. Tables that are not there yet come to be; matrix() and its siblings, or open(), then find them with their
+-- values. A missing or damaged one is an error, with the reason, and nothing was changed.
+-- @param how {timeout = seconds, async = true}, or nil
+function Node:load(path, how)
+  how = how or {}
+  local options = values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout)
+  local request = capi.mv_checkpoint_load(self.handle, path, options)
+  return request and Request.new(request)
+end
 
 --- Leaves the cluster. A process that is also a server goes on serving until every worker has finished.
 function Node:shutdown() capi.mv_shutdown(self.handle) end

@@ -1,8 +1,13 @@
---- An array or matrix shared by all workers; from node:array(), node:matrix() or node:open().
+--- An array, matrix, sparse matrix or key-value table, shared by all workers; from node:array(), node:matrix(),
+-- node:sparse(), node:keyvalue() or node:open().
 --
--- Values of a matrix are a table of row tables, or flat, row by row; those of an array are a flat table. FFI memory of
--- the table's type goes in, and receives results, without a copy. `how` is nil or a table:
+-- Values of a matrix are a table of row tables, or flat, row by row; those of an array, and of a key-value table with one
+-- column, are a flat table. FFI memory of the table's type goes in, and receives results, without a copy: float, double,
+-- int64_t, int32_t, uint8_t, and uint16_t for the bits of bf16. Tables of numbers go into tables of every dtype. Integers
+-- are never cut or rounded: those that no number holds exactly are int64_t in LuaJIT and an error in Lua 5.1.
+-- `how` is nil or a table:
 --   rows = {ids from 0}   instead of the whole table, in any order
+--   keys = {integers}     the same, as it is called for key-value tables: any integers of 64 bits
 --   timeout = seconds     instead of the node's default
 --   async = true          returns a request at once
 
@@ -21,72 +26,131 @@ function Table.new(handle)
     dtype = info.dtype,
     rows = info.rows,
     cols = info.cols,
-    is_matrix = info.kind == capi.MV_MATRIX,
+    is_map = info.kind == capi.MV_KEYVALUE,
+    is_flat = info.kind == capi.MV_ARRAY or info.kind == capi.MV_KEYVALUE and info.cols == 1,
   }, Table)
 end
 
 local NOTHING = {}
-local KNOWN = {rows = true, out = true, timeout = true, async = true, wait = true}
+
+local function set_of(names)
+  local set = {}
+  for name in names:gmatch("%a+") do set[name] = true end
+  return {names = names, set = set}
+end
+local KNOWN, KNOWN_TO_SCAN = set_of("rows, keys, out, timeout, async, wait"), set_of("chunk")
 
 -- A misspelt option must not pass for none: add(data, {row = 3}) would add to every row.
-local function checked(how)
+local function checked(how, known)
   for name in pairs(how or NOTHING) do
-    if not KNOWN[name] then
-      capi.raise(capi.MV_EINVAL, ('unknown option "%s"; known: rows, out, timeout, async, wait'):format(tostring(name)))
+    if not known.set[name] then
+      capi.raise(capi.MV_EINVAL, ('unknown option "%s"; known: %s'):format(tostring(name), known.names))
     end
   end
   return how or NOTHING
 end
 
+-- The ids of a call; nil for the whole table.
+local function ids_of(how)
+  if how.rows and how.keys then capi.raise(capi.MV_EINVAL, "rows and keys are the same: give one of them") end
+  return how.rows or how.keys
+end
+
+local function flags_of(how) return how.async and capi.MV_ASYNC or how.wait == false and capi.MV_FORGET or 0 end
+
 local function read(self, how, whole, some)
-  how = checked(how)
-  local count = how.rows and values.row_count(how.rows) or self.rows
+  how = checked(how, KNOWN)
+  local ids = ids_of(how)
+  local count = ids and values.row_count(ids) or self.rows
   local out = how.out or {n = count * self.cols, dtype = self.dtype}
-  local options = values.call_options(how.async and capi.MV_ASYNC or 0, how.timeout)
+  local options = values.call_options(flags_of(how), how.timeout)
   local request
-  if how.rows then
-    request = some(self.handle, how.rows, out, options)
+  if ids then
+    request = some(self.handle, ids, out, options)
   else
     request = whole(self.handle, out, options)
   end
   local function result()
     if how.out then return out end
     out.n, out.dtype = nil, nil
-    return self.is_matrix and values.rows_of(out, count, self.cols) or out
+    return self.is_flat and out or values.rows_of(out, count, self.cols)
   end
   if request then return Request.new(request, result) end
   return result()
 end
 
---- The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers.
+--- The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers; with a staleness
+-- at most so many clocks of any worker behind. Rows and keys that are not stored have their initial value.
 -- how.out receives them in place: FFI memory, or a table of the right length.
 function Table:get(how) return read(self, how, capi.mv_table_get, capi.mv_table_get_rows) end
 
---- get() past sync mode's rounds: what the servers hold now. One worker alone may call it.
+--- get() past sync mode's rounds and staleness: what the servers hold now. One worker alone may call it.
 function Table:peek(how) return read(self, how, capi.mv_table_peek, capi.mv_table_peek_rows) end
 
+--- What a sparse or key-value table stores, for a loop: `for ids, values in t:scan() do`. Each turn gives at most
+-- how.chunk rows (default 16384): a table of ids, and values as get() gives them. What is stored all the while comes exactly
+-- once, what comes or goes meanwhile at most once; in no order that means anything.
+function Table:scan(how)
+  local chunk = checked(how, KNOWN_TO_SCAN).chunk or 16384
+  local cursor = 0
+  return function()
+    while cursor ~= -1 do
+      local ids, flat, found = {n = chunk}, {n = chunk * self.cols, dtype = self.dtype}, nil
+      cursor, found = capi.mv_table_scan(self.handle, cursor, ids, flat)
+      if found > 0 then
+        ids.n, flat.n, flat.dtype = nil, nil, nil
+        return ids, self.is_flat and flat or values.rows_of(flat, found, self.cols)
+      end
+    end
+  end
+end
+
 local function write(self, data, how, whole, some)
-  how = checked(how)
-  local flags = how.async and capi.MV_ASYNC or how.wait == false and capi.MV_FORGET or 0
-  local options = values.call_options(flags, how.timeout)
-  local flat = values.flat(data)
+  how = checked(how, KNOWN)
+  local ids, options = ids_of(how), values.call_options(flags_of(how), how.timeout)
+  local given = values.flat(data)
   local request
-  if how.rows then
-    request = some(self.handle, how.rows, flat, options)
+  if ids then
+    request = some(self.handle, ids, given, options)
   else
-    request = whole(self.handle, flat, options)
+    request = whole(self.handle, given, options)
   end
   return request and Request.new(request)
 end
 
---- Adds element by element; repeated rows add up. Returns when every server has applied it; with how.wait = false at
+--- Adds element by element, through the table's updater; repeated rows are summed up first. Returns when every server has applied it; with how.wait = false at
 -- once, and its error, if any, comes from the next call on the table, barrier() or shutdown().
 function Table:add(data, how) return write(self, data, how, capi.mv_table_add, capi.mv_table_add_rows) end
 
---- Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers.
+--- Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows the
+-- last one stays.
 function Table:set(data, how) return write(self, data, how, capi.mv_table_set, capi.mv_table_set_rows) end
 
---- The fields of mv_table_info.
+--- Forgets rows of a sparse table, or keys of a key-value table, with their updater's state: they read as their initial
+-- value again. What is not stored is skipped. `how` as of add().
+function Table:erase(ids, how)
+  how = checked(how, KNOWN)
+  local request = capi.mv_table_erase_rows(self.handle, ids, values.call_options(flags_of(how), how.timeout))
+  return request and Request.new(request)
+end
+
+--- Sets what adds do from here on, or new parameters for it: "adagrad rate=0.05". mv_table_set_updater() in polyverso.h has
+-- the list. One worker calls it.
+function Table:set_updater(updater, how)
+  how = checked(how, KNOWN)
+  local request = capi.mv_table_set_updater(self.handle, updater, values.call_options(flags_of(how), how.timeout))
+  return request and Request.new(request)
+end
+
+--- Ends one of this worker's iterations on a table that has a staleness. Never waits.
+function Table:clock() capi.mv_table_clock(self.handle) end
+
+--- Rows; of a key-value table the keys that the servers store, which they are asked for. Also #table, but not in Lua 5.1.
+function Table:size() return self.is_map and self:info().stored or self.rows end
+
+Table.__len = Table.size
+
+--- The fields of mv_table_info; asks the servers.
 function Table:info() return capi.mv_table_describe(self.handle) end
 
 --- Gives this handle back; the table lives on.

@@ -4,15 +4,27 @@ local capi = require("polyverso.capi")
 
 local values = {}
 
-local DTYPES = {
-  f32 = capi.MV_F32, float = capi.MV_F32, [capi.MV_F32] = capi.MV_F32,
-  f64 = capi.MV_F64, double = capi.MV_F64, [capi.MV_F64] = capi.MV_F64,
+local NAMES = {
+  [capi.MV_F32] = {"f32", "float", "float32"},
+  [capi.MV_F64] = {"f64", "double", "float64"},
+  [capi.MV_I64] = {"i64", "int64", "int64_t"},
+  [capi.MV_I32] = {"i32", "int32", "int32_t"},
+  [capi.MV_U8] = {"u8", "uint8", "uint8_t"},
+  [capi.MV_F16] = {"f16", "float16"},
+  [capi.MV_BF16] = {"bf16", "bfloat16"},
 }
+local DTYPES = {}
+for dtype, names in pairs(NAMES) do
+  DTYPES[dtype] = dtype
+  for _, name in ipairs(names) do DTYPES[name] = dtype end
+end
 
---- MV_F32 or MV_F64 of a name; nil is MV_F32.
+--- The mv_dtype of a name; nil is MV_F32.
 function values.dtype(name)
   local dtype = DTYPES[name or "f32"]
-  if not dtype then capi.raise(capi.MV_EDTYPE, ('dtype "%s": "f32" or "f64" is needed'):format(tostring(name))) end
+  if not dtype then
+    capi.raise(capi.MV_EDTYPE, ('dtype "%s": one of f32, f64, i64, i32, u8, f16, bf16 is needed'):format(tostring(name)))
+  end
   return dtype
 end
 
@@ -29,11 +41,16 @@ function values.flat(data)
   return flat
 end
 
---- A copy that says which dtype its numbers are to have, for where no mv_table says it.
-function values.with_dtype(flat, dtype)
-  local copy = {dtype = dtype}
-  for i = 1, #flat do copy[i] = flat[i] end
-  return copy
+--- Data that says which dtype its numbers are to have, for where no mv_table says it.
+function values.with_dtype(data, dtype)
+  local flat = values.flat(data)
+  if type(flat) ~= "table" or flat.pointer then return flat end
+  if flat == data then -- the caller's own: a copy
+    flat = {}
+    for i = 1, data.n or #data do flat[i] = data[i] end
+  end
+  flat.dtype = dtype
+  return flat
 end
 
 --- A flat table as a table of row tables.

@@ -139,6 +139,9 @@ describe("arguments", function()
 end)
 
 if ffi then
+  -- LuaJIT's own literals, which other Luas can't read.
+  local function literal(text) return assert(loadstring("return " .. text))() end
+
   describe("FFI memory", function()
     local t
 
@@ -159,16 +162,19 @@ if ffi then
       polyverso.mv_table_add(t, {pointer = ffi.cast("const float *", array), count = 6})
       polyverso.mv_table_get_rows(t, ffi.new("int64_t[1]", {1}), ffi.cast("float(&)[3]", array))
       assert.equal(12, array[2])
-      local bytes = ffi.new("unsigned char[24]")
+      local bytes = ffi.new("char[24]")
       polyverso.mv_table_get(t, bytes)
       assert.equal(2, ffi.cast("float *", bytes)[0])
     end)
 
     it("must be of a type that is known, and long enough", function()
       for text, data in pairs{
-        ["int %[6%]"] = ffi.new("int[6]"),
+        ["short %[6%]"] = ffi.new("short[6]"),
+        ["uint64_t %[6%]"] = ffi.new("uint64_t[6]"),
         ["count"] = ffi.cast("float *", ffi.new("float[6]")),
-        ["int64_t"] = ffi.new("int64_t[6]"),
+        ["i64 was given"] = ffi.new("int64_t[6]"),
+        ["i32 was given"] = ffi.new("int[6]"),
+        ["u8 was given"] = ffi.new("uint8_t[24]"),
         ["array or a pointer"] = ffi.new("float"),
         ["float %*%*"] = ffi.cast("float **", 0),
         ["complex"] = ffi.new("complex[6]"),
@@ -178,9 +184,47 @@ if ffi then
         assert.truthy(failure.text:find(text), failure.text)
       end
       assert.equal("MV_EDTYPE", failure_of(polyverso.mv_table_get, t, ffi.new("const float[6]")).name)
+      assert.equal("MV_EDTYPE", failure_of(polyverso.mv_table_add_rows, t, ffi.new("uint64_t[1]"), {1, 2, 3}).name)
       assert.equal("MV_EDTYPE", failure_of(polyverso.mv_table_get, t, ffi.new("double[6]")).name)
       assert.equal("MV_ESHAPE", failure_of(polyverso.mv_table_get, t, ffi.new("float[5]")).name)
       assert.equal("MV_EDTYPE", failure_of(polyverso.mv_table_add_rows, t, ffi.new("int[1]"), {1, 2, 3}).name)
+    end)
+
+    it("is of every dtype", function()
+      local ctypes = {f32 = "float", f64 = "double", i64 = "int64_t", i32 = "int32_t", u8 = "uint8_t", bf16 = "uint16_t"}
+      for dtype, ctype in pairs(ctypes) do
+        local given, out = ffi.new(ctype .. "[3]", {1, 2, 3}), ffi.new(ctype .. "[3]")
+        polyverso.mv_table_get(polyverso.mv_table_create(0, {rows = 3, dtype = dtype}, given), out)
+        for i = 0, 2 do assert.equal(given[i], out[i]) end
+      end
+    end)
+
+    it("receives scans", function()
+      local kv = polyverso.mv_table_create(0, {kind = "keyvalue", cols = 2, dtype = "f64"}, nil)
+      local keys = ffi.new("int64_t[2]", {-1, literal("2LL ^ 62")})
+      polyverso.mv_table_add_rows(kv, keys, {1, 2, 3, 4})
+      local ids, data = ffi.new("int64_t[4]"), ffi.new("double[8]")
+      assert.same({-1, 2}, {polyverso.mv_table_scan(kv, 0, ids, data)})
+      local sum = 0
+      for i = 0, 3 do sum = sum + data[i] end
+      assert.equal(10, sum)
+      assert.equal(keys[0] + keys[1], ids[0] + ids[1])
+    end)
+
+    it("has integers that no number holds", function()
+      local wide = polyverso.mv_table_create(0, {rows = 2, dtype = "i64"}, {literal("2LL ^ 53") + 1, literal("-5LL"), dtype = polyverso.MV_I64})
+      local out = {n = 2}
+      polyverso.mv_table_get(wide, out)
+      assert.equal("int64_t", tostring(ffi.typeof(out[1])):match("<(.*)>"))
+      assert.is_true(out[1] == literal("2LL ^ 53") + 1)
+      assert.equal(-5, out[2])
+      assert.equal("number", type(out[2]))
+      polyverso.mv_table_add(wide, {literal("1ULL"), 2})
+      polyverso.mv_table_get(wide, out)
+      assert.is_true(out[1] == literal("2LL ^ 53") + 2)
+      assert.equal("MV_EDTYPE", failure_of(polyverso.mv_table_add, wide, {literal("2ULL ^ 63"), 0}).name)
+      assert.equal("MV_EDTYPE", failure_of(polyverso.mv_table_add, wide, {ffi.new("double", 1), 0}).name)
+      assert.equal(0, polyverso.mv_rank(literal("0LL")))
     end)
 
     it("lives as long as its request", function()

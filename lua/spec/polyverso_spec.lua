@@ -50,7 +50,7 @@ describe("polyverso", function()
     local out = {0, 0, 0}
     assert.equal(out, a:get{out = out})
     assert.same({1.1, 1.2, 1.3}, out)
-    assert.truthy(failure_of(node.array, node, {size = 3, dtype = "i32"}).text:find("i32"))
+    assert.truthy(failure_of(node.array, node, {size = 3, dtype = "i16"}).text:find("i16"))
   end)
 
   it("refuses what does not fit", function()

@@ -6,6 +6,7 @@ use warnings;
 our $VERSION = '0.1.0';
 
 use Exporter 'import';
+use JSON::PP ();
 use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Node;
@@ -49,6 +50,11 @@ sub open_node {
     return Polyverso::Node->_new(Polyverso::CAPI::mv_node_open(_options(%settings)));
 }
 
+sub inspect_checkpoint {
+    my ($class, $path) = @_;
+    return JSON::PP->new->decode(Polyverso::CAPI::mv_checkpoint_inspect($path));
+}
+
 1;
 
 __END__
@@ -66,7 +72,7 @@ Polyverso - model parameters shared between processes, in any language
 
     my $node    = Polyverso->init(sync => 1);
     my $weights = $node->matrix(rows => 10, cols => 64);
-    $weights->add($gradient);              # a PDL of dims (64, 10), or [[...], ...]
+    $weights->add(ones(64, 10));           # a PDL of dims (64, 10), or [[...], ...]
     my $values = $weights->get;            # a PDL; without PDL, or with as => 'array', an array reference
     $node->shutdown;
 
@@ -86,13 +92,18 @@ of its node.
 
 A further node in this process, for tests and for several clusters at once.
 
+=head2 Polyverso->inspect_checkpoint($path)
+
+What a checkpoint, a directory of them, or one of their files holds, as nested hashes and arrays: tables with their specs,
+files, sizes, checksums, and C<damage>, what is wrong with it, if anything. Needs no node.
+
 =head1 C FUNCTIONS
 
 Every function of F<polyverso.h> is here under its own name, C<Polyverso::mv_table_add>, and can be imported:
-C<use Polyverso qw(:functions :constants)>. What C takes as (data, count, dtype) is one argument: a PDL of type float or
-double, whose memory is used as it is, or a packed string, whose bytes are MV_RAW. Results are written into a PDL in
-place, or into a string of the right length. Row ids are a longlong or indx PDL, or C<pack 'q*', @ids>. Options are hash
-references, or flags as a number.
+C<use Polyverso qw(:functions :constants)>. What C takes as (data, count, dtype) is one argument: a PDL of type float,
+double, longlong, long or byte, or ushort for the bits of bfloat16, whose memory is used as it is, or a packed string,
+whose bytes are MV_RAW. Results are written into a PDL in place, or into a string of the right length. Row ids are a
+longlong or indx PDL, or C<pack 'q*', @ids>. Options are hash references, or flags as a number.
 What C returns through pointers is returned; a status other than MV_OK is thrown.
 
 =head1 ERRORS

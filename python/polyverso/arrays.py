@@ -10,33 +10,115 @@ import numpy as np
 from . import capi
 from .errors import ArgumentError
 
-DTYPES = {capi.MV_F32: np.dtype(np.float32), capi.MV_F64: np.dtype(np.float64)}
+try:
+    from ml_dtypes import bfloat16 as _bfloat16
+except ImportError:
+    _bfloat16 = np.uint16
+
+# numpy has no bfloat16 of its own: with the package ml_dtypes it has, without it uint16 stand for its bits.
+BF16 = np.dtype(_bfloat16)
+BITS = np.dtype(np.uint16)
+
+DTYPES = {
+    capi.MV_F32: np.dtype(np.float32),
+    capi.MV_F64: np.dtype(np.float64),
+    capi.MV_I64: np.dtype(np.int64),
+    capi.MV_I32: np.dtype(np.int32),
+    capi.MV_U8: np.dtype(np.uint8),
+    capi.MV_F16: np.dtype(np.float16),
+    capi.MV_BF16: BF16,
+}
+# The words of polyverso.h; numpy understands some of them otherwise, its "u8" are eight bytes.
+_NAMES = {
+    "f32": capi.MV_F32,
+    "f64": capi.MV_F64,
+    "i64": capi.MV_I64,
+    "i32": capi.MV_I32,
+    "u8": capi.MV_U8,
+    "f16": capi.MV_F16,
+    "bf16": capi.MV_BF16,
+    "bfloat16": capi.MV_BF16,
+}
+
+
+def code_of(dtype: Any) -> int:
+    """The mv_dtype of a table's dtype: "f32", "bf16" and so on, or anything that numpy.dtype() understands."""
+    if isinstance(dtype, str) and dtype in _NAMES:
+        return _NAMES[dtype]
+    wanted = np.dtype(dtype)
+    for code, known in DTYPES.items():
+        if known == wanted and known != BITS:
+            return code
+    raise TypeError(
+        f"a table holds float32, float64, int64, int32, uint8, float16 or bfloat16 (dtype=\"bf16\"), not {wanted}"
+    )
 
 
 def as_values(data: Any, dtype: np.dtype) -> np.ndarray:
-    """`data` as a C-contiguous array of the dtype: itself, if it is one already."""
+    """`data` as a C-contiguous array of the dtype: itself, if it is one already. Nothing is cut on the way to integers."""
     if type(data) is np.ndarray and data.dtype == dtype and data.flags.c_contiguous:
         return data
     if data is None:
         raise ArgumentError(capi.MV_ESHAPE, "no data given")
+    if dtype.kind in "iu":
+        return _as_integers(data, dtype)
     return np.ascontiguousarray(data, dtype=dtype)
 
 
+def _as_integers(data: Any, dtype: np.dtype) -> np.ndarray:
+    given = np.asarray(data)
+    if given.size and given.dtype.kind not in "iub":
+        raise ArgumentError(capi.MV_EDTYPE, f"the table holds {dtype}, not {given.dtype}: round or cast the data yourself")
+    if given.size and given.dtype.kind != "b":
+        limits = np.iinfo(dtype)
+        least, most = int(given.min()), int(given.max())
+        if least < limits.min or most > limits.max:
+            raise ArgumentError(
+                capi.MV_EDTYPE, f"the table holds {dtype}, {limits.min} .. {limits.max}; the data has {least} .. {most}"
+            )
+    return np.ascontiguousarray(given, dtype=dtype)
+
+
+def as_table_values(data: Any, code: int) -> np.ndarray:
+    """as_values() for a table's mv_dtype, as the C functions want it: bfloat16 are uint16 there, and may be so here."""
+    if code != capi.MV_BF16:
+        return as_values(data, DTYPES[code])
+    if getattr(data, "dtype", None) == BITS:
+        return np.ascontiguousarray(data)
+    if BF16 == BITS:
+        raise ArgumentError(
+            capi.MV_EDTYPE, "numpy has no bfloat16: give its bits as uint16, or install ml_dtypes, which brings it"
+        )
+    return as_values(data, BF16).view(BITS)
+
+
+def as_memory(out: Any, code: int) -> Any:
+    """The same for memory that receives results."""
+    if code == capi.MV_BF16 and isinstance(out, np.ndarray) and out.dtype == BF16:
+        return out.view(BITS)
+    return out
+
+
 def as_rows(rows: Any) -> np.ndarray:
-    """Row ids as int64. Floats are refused, not cut, and a mask of booleans is not taken for ids."""
+    """Row ids or keys as int64. Floats are refused, not cut, and a mask of booleans is not taken for ids."""
     ids = np.atleast_1d(np.asarray(rows))
     if ids.size and ids.dtype.kind not in "iu":
-        raise ArgumentError(capi.MV_EDTYPE, f"row ids must be integers, not {ids.dtype}")
+        raise ArgumentError(capi.MV_EDTYPE, f"row ids and keys must be integers of 64 bits, not {ids.dtype}")
+    if ids.size and ids.dtype == np.uint64 and int(ids.max()) >= 1 << 63:
+        raise ArgumentError(
+            capi.MV_EDTYPE,
+            f"key {int(ids.max())} does not fit int64; of hashes take the same bits: .view('int64')",
+        )
     return np.ascontiguousarray(ids, dtype=np.int64)
 
 
-def code_of(dtype: Any) -> int:
-    """MV_F32 or MV_F64 for anything that numpy.dtype() understands."""
-    wanted = np.dtype(dtype)
-    for code, known in DTYPES.items():
-        if known == wanted:
-            return code
-    raise TypeError(f"a table holds float32 or float64, not {wanted}")
+def rows_or_keys(rows: Any, keys: Any) -> Any:
+    """Two names for one thing: a key-value table has keys."""
+    if keys is None:
+        return rows
+    if rows is not None:
+        raise ArgumentError(capi.MV_EINVAL, "rows and keys are the same: give one of them")
+    return keys
 
 
 def milliseconds(timeout: Optional[float]) -> int:

@@ -2,7 +2,8 @@
 
 from typing import Any, Dict, List, Mapping, Optional, Union
 
-# Anything with the buffer protocol: C-contiguous native float32 or float64, or bytes; None = NULL.
+# Anything with the buffer protocol: C-contiguous native float32, float64, int64, int32, uint8, float16, or uint16, which are
+# the bits of bfloat16; or bytes. None = NULL.
 Data = Any
 # The same, int64.
 Rows = Any
@@ -61,8 +62,14 @@ MV_RAW: int
 MV_F32: int
 MV_F64: int
 MV_I64: int
+MV_I32: int
+MV_U8: int
+MV_F16: int
+MV_BF16: int
 MV_ARRAY: int
 MV_MATRIX: int
+MV_SPARSE: int
+MV_KEYVALUE: int
 MV_REJECT_NONFINITE: int
 
 def mv_version() -> int: ...
@@ -107,3 +114,11 @@ def mv_table_peek(table: int, data: Data, options: CallOptions = ...) -> Optiona
 def mv_table_peek_rows(table: int, rows: Rows, data: Data, options: CallOptions = ...) -> Optional[int]: ...
 def mv_table_set(table: int, data: Data, options: CallOptions = ...) -> Optional[int]: ...
 def mv_table_set_rows(table: int, rows: Rows, data: Data, options: CallOptions = ...) -> Optional[int]: ...
+def mv_table_erase_rows(table: int, rows: Rows, options: CallOptions = ...) -> Optional[int]: ...
+# [next cursor, rows found]
+def mv_table_scan(table: int, cursor: int, rows: Rows, data: Data) -> List[int]: ...
+def mv_table_clock(table: int) -> None: ...
+def mv_table_set_updater(table: int, updater: str, options: CallOptions = ...) -> Optional[int]: ...
+def mv_checkpoint_save(node: int, directory: str, keep: int, options: CallOptions = ...) -> Optional[int]: ...
+def mv_checkpoint_load(node: int, path: str, options: CallOptions = ...) -> Optional[int]: ...
+def mv_checkpoint_inspect(path: str) -> str: ...

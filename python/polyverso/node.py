@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Dict, List, Optional
 
 from . import capi
-from .arrays import as_values, code_of, milliseconds
+from .arrays import as_table_values, code_of, milliseconds
 from .request import Request
 from .table import Table, call_options
 
@@ -34,6 +35,12 @@ def init(**settings: Any) -> "Node":
 def open_node(**settings: Any) -> "Node":
     """A further node in this process, for tests and for several clusters at once. Settings as of init()."""
     return Node(capi.mv_node_open(_options(settings)))
+
+
+def inspect_checkpoint(path: Any) -> Any:
+    """What a checkpoint, a directory of them, or one of their files holds: tables with their specs, files, sizes, checksums,
+    and "damage", what is wrong with it, if anything. Needs no node. ArgumentError (MV_ENOTFOUND) if there is nothing."""
+    return json.loads(capi.mv_checkpoint_inspect(os.fspath(path)))
 
 
 class Node:
@@ -108,14 +115,22 @@ class Node:
         name: Optional[str] = None,
         init: Any = None,
         reject_nonfinite: bool = False,
+        *,
+        updater: Optional[str] = None,
+        staleness: Optional[int] = None,
     ) -> Table:
         """Creates an array of `size` numbers. Collective: every worker calls it alike.
 
-        dtype: float32 or float64.
+        dtype: float32, float64, int64, int32, uint8, float16, or "bf16".
         init: (size,) initial values, of which worker 0's count; None = zeros.
+        reject_nonfinite: refuse adds, sets and initial values with NaN or infinity.
+        updater: what an add does on the servers, "adagrad rate=0.1"; None = add. Table.set_updater() sets another.
+        staleness: how many clocks (Table.clock()) a worker may be ahead of another in its gets; 0 = sync mode for this
+        table; None = as the node.
         Raises StateError (MV_EDISAGREE) if the workers' calls differ, ArgumentError if `init` does not fit.
         """
-        return self._create({"kind": capi.MV_ARRAY, "rows": size, "name": name}, dtype, init, reject_nonfinite)
+        spec = {"kind": capi.MV_ARRAY, "rows": size, "name": name, "updater": updater, "staleness": staleness}
+        return self._create(spec, dtype, init, reject_nonfinite)
 
     def matrix(
         self,
@@ -125,15 +140,68 @@ class Node:
         name: Optional[str] = None,
         init: Any = None,
         reject_nonfinite: bool = False,
+        *,
+        updater: Optional[str] = None,
+        staleness: Optional[int] = None,
     ) -> Table:
         """Creates a matrix of (rows, cols) numbers; otherwise as array()."""
-        spec = {"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name}
+        spec = {"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name, "updater": updater}
+        spec["staleness"] = staleness
         return self._create(spec, dtype, init, reject_nonfinite)
+
+    def sparse(
+        self,
+        rows: int,
+        cols: int,
+        dtype: Any = "float32",
+        name: Optional[str] = None,
+        reject_nonfinite: bool = False,
+        *,
+        updater: Optional[str] = None,
+        staleness: Optional[int] = None,
+        initial: float = 0.0,
+        initial_range: float = 0.0,
+        seed: int = 0,
+    ) -> Table:
+        """Creates a matrix of (rows, cols) numbers of which only the rows ever changed are stored and sent.
+
+        initial: what all others hold.
+        initial_range, seed: with a range, each of their elements is random in initial +- initial_range instead, always the
+        same one for the same seed, row and column.
+        Otherwise as array().
+        """
+        spec = {"kind": capi.MV_SPARSE, "rows": rows, "cols": cols, "name": name, "updater": updater}
+        spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed)
+        return self._create(spec, dtype, None, reject_nonfinite)
+
+    def keyvalue(
+        self,
+        cols: int = 1,
+        dtype: Any = "float32",
+        name: Optional[str] = None,
+        reject_nonfinite: bool = False,
+        *,
+        updater: Optional[str] = None,
+        staleness: Optional[int] = None,
+        initial: float = 0.0,
+        initial_range: float = 0.0,
+        seed: int = 0,
+        capacity: int = 0,
+    ) -> Table:
+        """Creates a table of `cols` numbers under each of any 64-bit integers; those never changed are not stored.
+
+        capacity: keys kept on all servers together; beyond it each server drops those that were least recently used.
+        0 = no limit.
+        Otherwise as sparse().
+        """
+        spec = {"kind": capi.MV_KEYVALUE, "rows": 0, "cols": cols, "name": name, "updater": updater}
+        spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed, capacity=capacity)
+        return self._create(spec, dtype, None, reject_nonfinite)
 
     def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool) -> Table:
         spec["dtype"] = code_of(dtype)
         spec["reject_nonfinite"] = int(reject_nonfinite)
-        values = None if init is None else as_values(init, dtype)
+        values = None if init is None else as_table_values(init, spec["dtype"])
         return Table(self._handle, capi.mv_table_create(self._handle, spec, values))
 
     def open(self, name: str) -> Table:
@@ -141,8 +209,38 @@ class Node:
         return Table(self._handle, capi.mv_table_open(self._handle, name))
 
     def tables(self) -> List[Dict[str, Any]]:
-        """The cluster's tables: [{"name": ..., "kind": ..., "dtype": ..., "rows": ..., "cols": ...}]."""
+        """The cluster's tables: [{"name": ..., "kind": ..., "dtype": ..., "rows": ..., "cols": ..., "updater": ...}]."""
         return json.loads(capi.mv_table_list(self._handle))
+
+    def save(self, directory: Any, keep: int = 0, timeout: Optional[float] = None) -> None:
+        """Saves all tables, with their updaters' states and clocks, below `directory`, and returns when that is on the disk.
+        Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from after it.
+
+        directory: one that all servers see under this path; the checkpoint is "checkpoint-<number>" in it.
+        keep: how many of them stay, the newest ones; 0 = all.
+        Raises SystemFailure (MV_ESYSTEM) with file and reason, such as a full disk; earlier checkpoints are untouched.
+        """
+        capi.mv_checkpoint_save(self._handle, os.fspath(directory), keep, call_options(0, timeout))
+
+    def save_async(self, directory: Any, keep: int = 0, timeout: Optional[float] = None) -> Request:
+        """save() to be awaited or waited for; it returns when training may go on."""
+        options = call_options(capi.MV_ASYNC, timeout)
+        return Request(self._handle, capi.mv_checkpoint_save(self._handle, os.fspath(directory), keep, options))
+
+    def load(self, path: Any, timeout: Optional[float] = None) -> None:
+        """Loads all tables of a checkpoint, on any number of servers. Collective, between two barriers. Tables that are not
+        there yet come to be; array(), matrix() and so on, or open(), then find them with their values.
+
+        path: a checkpoint, or a directory of them: then its newest whole one.
+        Raises ArgumentError if there is none or it is damaged, with the reason, and StateError (MV_EDISAGREE) if a table
+        has another shape than the checkpoint's; nothing was changed then.
+        """
+        capi.mv_checkpoint_load(self._handle, os.fspath(path), call_options(0, timeout))
+
+    def load_async(self, path: Any, timeout: Optional[float] = None) -> Request:
+        """load() to be awaited or waited for."""
+        options = call_options(capi.MV_ASYNC, timeout)
+        return Request(self._handle, capi.mv_checkpoint_load(self._handle, os.fspath(path), options))
 
     def shutdown(self) -> None:
         """Leaves the cluster. A process that is also a server goes on serving until every worker has finished."""

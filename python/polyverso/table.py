@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 import numpy as np
 
 from . import capi
-from .arrays import DTYPES, as_rows, as_values, milliseconds
+from .arrays import BITS, DTYPES, as_memory, as_rows, as_table_values, milliseconds, rows_or_keys
 from .request import Request
 
 
@@ -19,11 +19,14 @@ def call_options(flags: int, timeout: Optional[float]) -> Union[int, Dict[str, i
 
 
 class Table:
-    """An array or matrix of float32 or float64; from Node.array(), Node.matrix() or Node.open().
+    """An array, a matrix, a sparse matrix or a key-value table; from Node.array(), matrix(), sparse(), keyvalue(), open().
 
-    `rows` in every method: None for the whole table, or row ids (of an array: element ids) in any order. Then the
-    values have the shape (len(rows), cols), of an array (len(rows),). Values go in as anything numpy converts; an array
-    of the table's dtype that is C-contiguous goes in without a copy.
+    `rows` in every method: None for the whole table, or row ids (of an array: element ids) in any order, repeats allowed;
+    of a key-value table any 64-bit integers, which may as well be called `keys`, and which always have to be named.
+    The values then have the shape (len(rows), cols); of arrays, and of key-value tables with one column, (len(rows),).
+    Values go in as anything numpy converts; an array of the table's dtype that is C-contiguous goes in without a copy.
+    Floats are not cut to integers. bfloat16 is ml_dtypes' where that package is installed, else its bits as uint16, which
+    go in wherever bfloat16 is wanted.
     Wrong sizes, dtypes and row ids are an ArgumentError, and nothing is sent.
     """
 
@@ -31,11 +34,13 @@ class Table:
         self._node = node
         self._handle = handle
         info = capi.mv_table_describe(handle)
-        self._matrix = info["kind"] == capi.MV_MATRIX
+        self._kind: int = info["kind"]
         self._rows: int = info["rows"]
         self._cols: int = info["cols"]
-        self._dtype = DTYPES[info["dtype"]]
+        self._code: int = info["dtype"]
         self._name: str = info["name"]
+        flat = self._kind == capi.MV_ARRAY or (self._kind == capi.MV_KEYVALUE and self._cols == 1)
+        self._row: Tuple[int, ...] = () if flat else (self._cols,)
 
     @property
     def handle(self) -> int:
@@ -48,71 +53,132 @@ class Table:
 
     @property
     def dtype(self) -> np.dtype:
-        return self._dtype
+        return DTYPES[self._code]
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        return (self._rows, self._cols) if self._matrix else (self._rows,)
+        """(rows,), (rows, cols); of a key-value table that of one key's values: () or (cols,)."""
+        return self._row if self._kind == capi.MV_KEYVALUE else (self._rows, *self._row)
 
     def info(self) -> Dict[str, Any]:
-        """The fields of mv_table_info: name, kind, dtype, rows, cols, flags, servers, bytes, adds, gets."""
+        """The fields of mv_table_info: name, kind, dtype, rows, cols, flags, servers, bytes, adds, gets, updater, staleness,
+        clock, stored, memory_bytes, state_bytes. Asks the servers."""
         return capi.mv_table_describe(self._handle)
+
+    def __len__(self) -> int:
+        """Rows; of a key-value table the keys that the servers store, which they are asked for."""
+        return self.info()["stored"] if self._kind == capi.MV_KEYVALUE else self._rows
+
+    def __bool__(self) -> bool:
+        return True
 
     # ------------------------------------------------------------------ reading
 
-    def get(self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None) -> np.ndarray:
-        """The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers.
+    def get(
+        self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
+    ) -> np.ndarray:
+        """The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers; with a
+        staleness at most so many clocks of any worker behind. Rows and keys that are not stored have their initial value.
 
         out: where to put them, an array of the table's dtype, C-contiguous and writable; None = a fresh one.
         timeout: seconds; None = the node's default.
         """
-        return self._read(capi.mv_table_get, capi.mv_table_get_rows, rows, out, call_options(0, timeout))[0]
+        ids = rows_or_keys(rows, keys)
+        return self._read(capi.mv_table_get, capi.mv_table_get_rows, ids, out, call_options(0, timeout))[0]
 
-    def peek(self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None) -> np.ndarray:
-        """get() past sync mode's rounds: what the servers hold now. One worker alone may call it."""
-        return self._read(capi.mv_table_peek, capi.mv_table_peek_rows, rows, out, call_options(0, timeout))[0]
+    def peek(
+        self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
+    ) -> np.ndarray:
+        """get() past sync mode's rounds and staleness: what the servers hold now. One worker alone may call it."""
+        ids = rows_or_keys(rows, keys)
+        return self._read(capi.mv_table_peek, capi.mv_table_peek_rows, ids, out, call_options(0, timeout))[0]
 
-    def get_async(self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None) -> Request:
+    def get_async(
+        self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
+    ) -> Request:
         """get() to be awaited or waited for; `out` belongs to the call until then."""
         options = call_options(capi.MV_ASYNC, timeout)
-        out, handle = self._read(capi.mv_table_get, capi.mv_table_get_rows, rows, out, options)
+        ids = rows_or_keys(rows, keys)
+        out, handle = self._read(capi.mv_table_get, capi.mv_table_get_rows, ids, out, options)
         return Request(self._node, handle, out)
 
     def _read(self, whole: Any, some: Any, rows: Any, out: Any, options: Any) -> Tuple[np.ndarray, Any]:
-        if rows is None:
-            if out is None:
-                out = np.empty(self.shape, self._dtype)
-            return out, whole(self._handle, out, options)
-        ids = as_rows(rows)
+        ids = None if rows is None else as_rows(rows)
         if out is None:
-            out = np.empty((ids.size, self._cols) if self._matrix else ids.size, self._dtype)
-        return out, some(self._handle, ids, out, options)
+            shape = self.shape if ids is None else (ids.size, *self._row)
+            out = np.empty(shape, DTYPES[self._code])
+        memory = as_memory(out, self._code)
+        if ids is None:
+            return out, whole(self._handle, memory, options)
+        return out, some(self._handle, ids, memory, options)
+
+    def scan(self, chunk: int = 16384) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+        """What a sparse or key-value table stores, in pieces: (ids, values) with at most `chunk` rows, fresh int64 and dtype
+        arrays of the shapes (n,) and (n, cols) or (n,). What is stored all the while comes exactly once, what comes or goes
+        meanwhile at most once; in no order that means anything.
+        """
+        ids = np.empty(chunk, np.int64)
+        values = np.empty((chunk, *self._row), BITS if self._code == capi.MV_BF16 else self.dtype)
+        cursor = 0
+        while cursor != -1:
+            cursor, found = capi.mv_table_scan(self._handle, cursor, ids, values)
+            if found:
+                yield ids[:found].copy(), values[:found].copy().view(self.dtype)
 
     # ------------------------------------------------------------------ writing
 
-    def add(self, data: Any, rows: Any = None, wait: bool = True, timeout: Optional[float] = None) -> None:
-        """Adds `data` element by element; repeated rows add up.
+    def add(
+        self, data: Any, rows: Any = None, wait: bool = True, timeout: Optional[float] = None, *, keys: Any = None
+    ) -> None:
+        """Adds `data` element by element, through the table's updater; repeated rows are summed up first.
 
         wait: return when every server has applied it; False = at once, its error, if any, comes from the next call on
         the table, barrier() or shutdown().
         """
         options = call_options(0 if wait else capi.MV_FORGET, timeout)
-        self._write(capi.mv_table_add, capi.mv_table_add_rows, data, rows, options)
+        self._write(capi.mv_table_add, capi.mv_table_add_rows, data, rows_or_keys(rows, keys), options)
 
-    def add_async(self, data: Any, rows: Any = None, timeout: Optional[float] = None) -> Request:
+    def add_async(
+        self, data: Any, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None
+    ) -> Request:
         """add() to be awaited or waited for; `data` is copied."""
         options = call_options(capi.MV_ASYNC, timeout)
-        return Request(self._node, self._write(capi.mv_table_add, capi.mv_table_add_rows, data, rows, options))
+        ids = rows_or_keys(rows, keys)
+        return Request(self._node, self._write(capi.mv_table_add, capi.mv_table_add_rows, data, ids, options))
 
-    def set(self, data: Any, rows: Any = None, timeout: Optional[float] = None) -> None:
-        """Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers."""
-        self._write(capi.mv_table_set, capi.mv_table_set_rows, data, rows, call_options(0, timeout))
+    def set(self, data: Any, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None) -> None:
+        """Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows
+        the last one stays."""
+        options = call_options(0, timeout)
+        self._write(capi.mv_table_set, capi.mv_table_set_rows, data, rows_or_keys(rows, keys), options)
 
     def _write(self, whole: Any, some: Any, data: Any, rows: Any, options: Any) -> Any:
-        values = as_values(data, self._dtype)
+        values = as_table_values(data, self._code)
         if rows is None:
             return whole(self._handle, values, options)
         return some(self._handle, as_rows(rows), values, options)
+
+    def erase(
+        self, rows: Any = None, wait: bool = True, timeout: Optional[float] = None, *, keys: Any = None
+    ) -> None:
+        """Forgets rows of a sparse table, or keys of a key-value table, with their updater's state: they read as their
+        initial value again. What is not stored is skipped. `wait` as of add()."""
+        ids = as_rows([] if rows is None and keys is None else rows_or_keys(rows, keys))
+        capi.mv_table_erase_rows(self._handle, ids, call_options(0 if wait else capi.MV_FORGET, timeout))
+
+    # ------------------------------------------------------------------ the servers' part, and time
+
+    def set_updater(self, updater: str, timeout: Optional[float] = None) -> None:
+        """Sets what adds do from here on, or new parameters for it: "adagrad rate=0.05". mv_table_set_updater() in
+        polyverso.h has the list. One worker calls it.
+
+        Raises ArgumentError for an unknown updater or parameter, with the known ones.
+        """
+        capi.mv_table_set_updater(self._handle, updater, call_options(0, timeout))
+
+    def clock(self) -> None:
+        """Ends one of this worker's iterations on a table that has a staleness. Never waits."""
+        capi.mv_table_clock(self._handle)
 
     # ------------------------------------------------------------------ ending
 
@@ -125,4 +191,4 @@ class Table:
         capi.mv_table_destroy(self._handle)
 
     def __repr__(self) -> str:
-        return f"<polyverso.Table {self._name!r} {self.shape} {self._dtype}>"
+        return f"<polyverso.Table {self._name!r} {self.shape} {self.dtype}>"

@@ -48,9 +48,15 @@ def test_any_contiguous_buffer_goes_in(table, data):
     ("data", "advice"),
     [
         (np.ones(12, "f8"), "f64"),
-        (np.ones(12, "i4"), "astype"),
+        (np.ones(12, "i4"), "i32"),
+        (np.ones(12, "i8"), "i64"),
+        (np.ones(12, "u1"), "u8"),
+        (np.ones(12, "f2"), "f16"),
+        (np.ones(12, "u2"), "bf16"),
         (np.ones(12, ">f4"), "astype"),
-        (np.ones(12, "u1"), "astype"),
+        (np.ones(12, "i2"), "astype"),
+        (np.ones(12, "u8"), "astype"),
+        (np.ones(12, "?"), "astype"),
         (np.ones((4, 6), "f4")[:, ::2], "ascontiguousarray"),
         (np.asfortranarray(np.ones((4, 3), "f4")), "ascontiguousarray"),
         ([1.0] * 12, "asarray"),
@@ -89,6 +95,66 @@ def test_row_ids_are_int64_buffers(table):
             capi.mv_table_add_rows(table, rows, np.ones(6, "f4"))
     with pytest.raises(polyverso.ArgumentError, match="asarray"):
         capi.mv_table_add_rows(table, [1, 2], np.ones(6, "f4"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "numpy"),
+    [("f32", "f4"), ("f64", "f8"), ("i64", "i8"), ("i32", "i4"), ("u8", "u1"), ("f16", "f2"), ("bf16", "u2")],
+)
+def test_every_dtype_is_a_buffer(node, dtype, numpy):
+    table = capi.mv_table_create(node.handle, {"rows": 3, "dtype": dtype}, np.array([1, 2, 3], numpy))
+    out = np.empty(3, numpy)
+    capi.mv_table_get(table, out)
+    assert out.tolist() == [1, 2, 3]
+    raw = bytearray(out.nbytes)
+    capi.mv_table_get(table, raw)
+    assert bytes(raw) == out.tobytes()
+
+
+def test_a_scan_fills_both_buffers(node):
+    table = capi.mv_table_create(node.handle, {"kind": "keyvalue", "cols": 2, "dtype": "f64"}, None)
+    keys = np.array([-5, 1 << 62, 7], "i8")
+    capi.mv_table_add_rows(table, keys, np.arange(6, dtype="f8"))
+    ids, values, seen, cursor = np.zeros(2, "i8"), np.zeros((2, 2)), {}, 0
+    while cursor != -1:
+        cursor, found = capi.mv_table_scan(table, cursor, ids, values)
+        seen.update(zip(ids[:found].tolist(), values[:found].tolist()))
+    assert seen == {-5: [0, 1], 1 << 62: [2, 3], 7: [4, 5]}
+    assert capi.mv_table_scan(table, 0, np.zeros(8, "i8"), None) == [-1, 3]
+    for ids, values, name in (
+        (None, values, "EINVAL"), (bytes(16), values, "EINVAL"), (np.zeros(2, "i4"), values, "EDTYPE"),
+        (np.zeros(2, "i8"), np.zeros(3), "ESHAPE"), (np.zeros(2, "i8"), np.zeros(4, "f4"), "EDTYPE"),
+    ):
+        with pytest.raises(polyverso.ArgumentError) as caught:
+            capi.mv_table_scan(table, 0, ids, values)
+        assert caught.value.name == "MV_" + name
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"initial": "much"}, "initial"), ({"initial": []}, ""), ({"capacity": -1}, "capacity"), ({"capacity": 0.5}, "whole"),
+        ({"seed": 1 << 63}, "64-bit"), ({"updater": 3}, "text"), ({"dtype": "i16"}, "dtype"), ({"kind": "list"}, "kind"),
+    ],
+)
+def test_wrong_specs_are_refused(node, spec, message):
+    with pytest.raises((polyverso.ArgumentError, TypeError), match=message):
+        capi.mv_table_create(node.handle, {"kind": "keyvalue", **spec}, None)
+
+
+def test_numbers_of_a_spec_may_be_any(node):
+    for initial in (1, 1.0, np.float32(1), np.int8(1)):
+        table = capi.mv_table_create(node.handle, {"kind": "keyvalue", "initial": initial, "seed": -1}, None)
+        out = np.zeros(1, "f4")
+        capi.mv_table_get_rows(table, np.array([3]), out)
+        assert out[0] == 1
+
+
+def test_counts_are_not_negative(node):
+    with pytest.raises(polyverso.ArgumentError, match="keep"):
+        capi.mv_checkpoint_save(node.handle, "/nowhere", -1)
+    with pytest.raises(TypeError, match="keep"):
+        capi.mv_checkpoint_save(node.handle, "/nowhere", "all")
 
 
 def test_numbers_are_checked():

@@ -8,8 +8,26 @@ use warnings;
 use Polyverso::CAPI ();
 use Polyverso::Error;
 
-my %PACK = ($Polyverso::CAPI::MV_F32 => 'f*', $Polyverso::CAPI::MV_F64 => 'd*');
-my %SIZE = ($Polyverso::CAPI::MV_F32 => 4,    $Polyverso::CAPI::MV_F64 => 8);
+# By dtype: pack's letter, bytes, the PDL type of results, and what an integer may be.
+my %TYPE = (
+    $Polyverso::CAPI::MV_F32  => { pack => 'f*', size => 4, pdl => 'float' },
+    $Polyverso::CAPI::MV_F64  => { pack => 'd*', size => 8, pdl => 'double' },
+    $Polyverso::CAPI::MV_I64  => { pack => 'q*', size => 8, pdl => 'longlong', range => [-9223372036854775808, 9223372036854775807] },
+    $Polyverso::CAPI::MV_I32  => { pack => 'l*', size => 4, pdl => 'long',     range => [-2147483648, 2147483647] },
+    $Polyverso::CAPI::MV_U8   => { pack => 'C*', size => 1, pdl => 'byte',     range => [0, 255] },
+    $Polyverso::CAPI::MV_F16  => { half => 1, size => 2, pdl => 'float' },
+    $Polyverso::CAPI::MV_BF16 => { half => 1, size => 2, pdl => 'float' },
+);
+
+my %DTYPE = (
+    f32  => $Polyverso::CAPI::MV_F32, float  => $Polyverso::CAPI::MV_F32, float32 => $Polyverso::CAPI::MV_F32,
+    f64  => $Polyverso::CAPI::MV_F64, double => $Polyverso::CAPI::MV_F64, float64 => $Polyverso::CAPI::MV_F64,
+    i64  => $Polyverso::CAPI::MV_I64, longlong => $Polyverso::CAPI::MV_I64, int64 => $Polyverso::CAPI::MV_I64,
+    i32  => $Polyverso::CAPI::MV_I32, long   => $Polyverso::CAPI::MV_I32, int32   => $Polyverso::CAPI::MV_I32,
+    u8   => $Polyverso::CAPI::MV_U8,  byte   => $Polyverso::CAPI::MV_U8,  uint8   => $Polyverso::CAPI::MV_U8,
+    f16  => $Polyverso::CAPI::MV_F16,  float16  => $Polyverso::CAPI::MV_F16,
+    bf16 => $Polyverso::CAPI::MV_BF16, bfloat16 => $Polyverso::CAPI::MV_BF16,
+);
 
 my $have_pdl;
 
@@ -22,6 +40,7 @@ sub have_pdl {
 sub is_pdl { return ref $_[0] && UNIVERSAL::isa($_[0], 'PDL') }
 
 my %STATUS = (
+    EDTYPE => $Polyverso::CAPI::MV_EDTYPE,
     EINVAL => $Polyverso::CAPI::MV_EINVAL,
     ENOSYS => $Polyverso::CAPI::MV_ENOSYS,
     ESHAPE => $Polyverso::CAPI::MV_ESHAPE,
@@ -29,9 +48,12 @@ my %STATUS = (
 
 sub _refuse { my ($name, $text) = @_; Polyverso::Error->throw($STATUS{$name}, $text) }
 
-my %pdl_type;
-
-sub _pdl_type { return $pdl_type{ $_[0] } //= $_[0] == $Polyverso::CAPI::MV_F32 ? PDL::float() : PDL::double() }
+# The mv_dtype of a name.
+sub dtype {
+    my ($name) = @_;
+    return $DTYPE{ $name // 'f32' }
+        // _refuse(EDTYPE => qq{dtype "$name": one of f32, f64, i64, i32, u8, f16, bf16 is needed});
+}
 
 sub _flatten {
     my ($list, $flat) = @_;
@@ -46,26 +68,53 @@ sub _flatten {
 sub data {
     my ($values, $dtype) = @_;
     _refuse(ESHAPE => 'no data given') unless defined $values;
-    if (is_pdl($values)) {
-        my $type = _pdl_type($dtype);
-        return $values->get_datatype == $type->enum ? $values : $values->convert($type);
+    return _of_pdl($values, $dtype) if is_pdl($values);
+    return $values unless ref $values eq 'ARRAY';
+    my ($type, $flat) = ($TYPE{$dtype}, _flatten($values, []));
+    return Polyverso::CAPI::pack_halves($dtype, pack 'd*', @$flat) if $type->{half};
+    if (my $range = $type->{range}) {
+        for my $value (@$flat) {
+            _refuse(EDTYPE => 'value "' . ($value // 'undef') . qq{" is not an integer of $range->[0] .. $range->[1]})
+                unless is_integer($value) && $value >= $range->[0] && $value <= $range->[1];
+        }
     }
-    return pack $PACK{$dtype}, @{ _flatten($values, []) } if ref $values eq 'ARRAY';
-    return $values;
+    return pack $type->{pack}, @$flat;
 }
 
-# Row ids: a PDL, an array reference, or one number.
+# Whether it is an integer of 64 bits, written as one.
+sub is_integer {
+    my ($value) = @_;
+    return defined $value && $value =~ /\A-?[0-9]+\z/ && (length $value < 19 || sprintf('%d', $value) eq $value);
+}
+
+# PDL has no halves: unsigned shorts are their bits, other types are converted. Nothing is cut on the way to integers.
+sub _of_pdl {
+    my ($values, $dtype) = @_;
+    my $type = $TYPE{$dtype};
+    if ($type->{half}) {
+        return ${ $values->copy->get_dataref } if $values->type eq 'ushort';
+        return Polyverso::CAPI::pack_halves($dtype, ${ $values->double->copy->get_dataref });
+    }
+    my $wanted = PDL->can($type->{pdl})->();
+    return $values if $values->get_datatype == $wanted->enum;
+    my $converted = $values->convert($wanted);
+    _refuse(EDTYPE => "the table holds $type->{pdl}, and not all of the data fits: round or cast it yourself")
+        if $type->{range} && !PDL::all($converted == $values);
+    return $converted;
+}
+
+# Row ids or keys: a PDL, an array reference, or one number.
 sub rows {
     my ($rows) = @_;
     if (is_pdl($rows)) {
+        return $rows if $rows->type eq 'longlong' || $rows->type eq 'indx';
         my $ids = $rows->flat->longlong;
         _refuse(EINVAL => 'row ids are not integers') unless PDL::all($ids == $rows->flat);
         return $ids;
     }
     my @ids = ref $rows eq 'ARRAY' ? @$rows : ($rows);
     for my $id (@ids) {
-        _refuse(EINVAL => 'row id "' . ($id // 'undef') . '" is not an integer')
-            unless defined $id && $id =~ /\A-?[0-9]+\z/;
+        _refuse(EINVAL => 'row id "' . ($id // 'undef') . '" is not an integer of 64 bits') unless is_integer($id);
     }
     return pack 'q*', @ids;
 }
@@ -73,28 +122,49 @@ sub rows {
 # How many ids data() of rows() holds.
 sub row_count { return is_pdl($_[0]) ? $_[0]->nelem : length($_[0]) / 8 }
 
+# How a result shall look: 'pdl' or 'array'.
+sub look {
+    my ($as) = @_;
+    $as //= have_pdl() ? 'pdl' : 'array';
+    _refuse(EINVAL => "as => '$as': 'pdl' or 'array' is needed") unless $as eq 'pdl' || $as eq 'array';
+    _refuse(ENOSYS => "as => 'pdl' needs PDL: apt install pdl, or cpan PDL") if $as eq 'pdl' && !have_pdl();
+    return $as;
+}
+
+# Bytes of a string that holds so many numbers.
+sub bytes { my ($dtype, $count) = @_; return $count * $TYPE{$dtype}{size} }
+
 # Fresh memory for a result: a PDL, or a string for result() to unpack.
 sub room {
-    my ($dtype, $matrix, $rows, $cols, $as) = @_;
-    $as //= have_pdl() ? 'pdl' : 'array';
-    if ($as eq 'pdl') {
-        _refuse(ENOSYS => "as => 'pdl' needs PDL: apt install pdl, or cpan PDL") unless have_pdl();
-        my $pdl = PDL->initialize;
-        $pdl->set_datatype(_pdl_type($dtype)->enum);
-        $pdl->setdims($matrix ? [$cols, $rows] : [$rows]);
-        return $pdl;
-    }
-    _refuse(EINVAL => "as => '$as': 'pdl' or 'array' is needed") unless $as eq 'array';
-    return "\0" x ($rows * $cols * $SIZE{$dtype});
+    my ($dtype, $flat, $rows, $cols, $as) = @_;
+    return Polyverso::CAPI::fresh_pdl($dtype, $rows, $flat ? 0 : $cols) if $as eq 'pdl' && !$TYPE{$dtype}{half};
+    return "\0" x bytes($dtype, $rows * $cols);
 }
 
 # What the caller asked for, of room() that a call has filled.
 sub result {
-    my ($dtype, $matrix, $rows, $cols, $memory) = @_;
+    my ($dtype, $flat, $rows, $cols, $as, $memory) = @_;
     return $memory if ref $memory;
-    my @flat = unpack $PACK{$dtype}, $memory;
-    return \@flat unless $matrix;
+    my $type = $TYPE{$dtype};
+    $memory = Polyverso::CAPI::unpack_halves($dtype, $memory) if $type->{half};
+    return _pdl_of($type->{half} ? $Polyverso::CAPI::MV_F32 : $dtype, $flat, $rows, $cols, $memory) if $as eq 'pdl';
+    my @flat = unpack $type->{pack} // 'f*', $memory;
+    return \@flat if $flat;
     return [map { [splice @flat, 0, $cols] } 1 .. $rows];
+}
+
+sub _pdl_of {
+    my ($dtype, $flat, $rows, $cols, $bytes) = @_;
+    my $pdl = Polyverso::CAPI::fresh_pdl($dtype, $rows, $flat ? 0 : $cols);
+    ${ $pdl->get_dataref } = $bytes;
+    $pdl->upd_data;
+    return $pdl;
+}
+
+# Packed row ids, as a result.
+sub ids {
+    my ($count, $as, $packed) = @_;
+    return result($Polyverso::CAPI::MV_I64, 1, $count, 1, $as, $packed);
 }
 
 1;

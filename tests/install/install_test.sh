@@ -37,6 +37,18 @@ cmake -G Ninja -S "$here/consumer" -B "$scratch/consumer" -DCMAKE_PREFIX_PATH="$
 cmake --build "$scratch/consumer" >"$scratch/build.log" || { cat "$scratch/build.log" >&2; exit 1; }
 expect "$version: 2 2 2" "$scratch/consumer/client"
 
+expect "2 2 2" "$scratch/consumer/multiverso"
+
+step "a program for Multiverso, linked by hand; and its library opened by its path alone"
+cc -std=c99 -Wall -Wextra -Werror -o "$scratch/multiverso" "$here/consumer/multiverso.c" -I"$prefix/include" \
+  -L"$prefix/$libdir" -Wl,-rpath-link,"$prefix/$libdir" -lmultiverso
+expect "2 2 2" env LD_LIBRARY_PATH="$prefix/$libdir" "$scratch/multiverso"
+python3 -c '
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.MV_Init(None, None)
+sys.exit(library.MV_NumWorkers() != 1)' "$prefix/$libdir/libmultiverso.so"
+
 step "the command, running that program"
 "$prefix/bin/polyverso" run -n 1 -- "$scratch/consumer/client" >"$scratch/run.log" || { cat "$scratch/run.log" >&2; exit 1; }
 

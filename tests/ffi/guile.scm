@@ -1,0 +1,42 @@
+;; Guile: (system foreign), of its standard library.
+;; docs: begin
+(use-modules (system foreign) (system foreign-library) (rnrs bytevectors))
+(define (mv name type . types) (foreign-library-function "libpolyverso.so.0" name #:return-type type #:arg-types types))
+(define (check status) (unless (zero? status) (error (pointer->string ((mv "mv_last_error" '*))))))
+(define at bytevector->pointer) (define null %null-pointer) (define data (f32vector 1 2 3)) (define place (s64vector 0))
+(define (move name count options) ((mv name int int64 '* uint64 int '*) (s64vector-ref place 0) (at data) count 1 options))
+(check ((mv "mv_init" int '*) null)) (define create (mv "mv_table_create_text" int int64 '* '* uint64 int '*))
+(check (create 0 (string->pointer "size=3 name=w") null 0 1 (at place)))
+(check (move "mv_table_add" 3 null)) (check (move "mv_table_get" 3 null))
+;; docs: end
+
+(define barrier (mv "mv_barrier" int int64 '*))
+(define (show label)
+  (check (barrier 0 null))
+  (check (move "mv_table_get" 3 null))
+  (display (string-join (cons (string-append label ":") (map number->string (f32vector->list data)))))
+  (newline)
+  (check (barrier 0 null)))
+(show "after one add")
+
+;; mv_call_options, with MV_ASYNC.
+(define request (make-bytevector 8))
+(define options (make-c-struct (list uint32 uint32 uint32 uint32 int64 '*) (list 32 1 1 0 0 (at request))))
+(define fd (make-bytevector 4))
+(check ((mv "mv_event_fd" int int64 '*) 0 (at fd)))
+(for-each (lambda (i) (f32vector-set! data i (1+ i))) '(0 1 2))
+(check (move "mv_table_add" 3 options))
+(define port (fdes->inport (bytevector-s32-native-ref fd 0)))
+(define readable (pair? (car (select (list port) '() '() 10))))
+(define finished (make-bytevector 8))
+(define count (make-bytevector 8))
+(check ((mv "mv_poll" int int64 '* uint64 '* int64) 0 (at finished) 1 (at count) 0))
+(format #t "event fd: ~a, ~a finished~%" (if readable "readable" "silent") (bytevector-u64-native-ref count 0))
+(unless (equal? request finished) (error "another request"))
+(check ((mv "mv_request_wait" int int64 int64) (bytevector-s64-native-ref request 0) 0))
+(show "after two adds")
+
+(define status (move "mv_table_get" 2 null))
+(format #t "~a: ~a~%" (pointer->string ((mv "mv_status_name" '* int) status)) (pointer->string ((mv "mv_last_error" '*))))
+(release-port-handle port)
+(check ((mv "mv_shutdown" int int64) 0))

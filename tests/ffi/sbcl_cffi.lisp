@@ -1,0 +1,47 @@
+;; Common Lisp: SBCL with CFFI.
+;; docs: begin
+(require :asdf) (asdf:load-system :cffi) (cffi:load-foreign-library "libpolyverso.so.0")
+(defun check (status) (unless (zerop status) (error "~a" (cffi:foreign-funcall "mv_last_error" :string))))
+(defmacro mv (name &rest arguments) `(check (cffi:foreign-funcall ,name ,@arguments :int)))
+(defvar *null* (cffi:null-pointer)) (defvar *data* (cffi:foreign-alloc :float :initial-contents '(1.0 2.0 3.0)))
+(mv "mv_init" :pointer *null*) (defvar *table* (cffi:foreign-alloc :int64))
+(mv "mv_table_create_text" :int64 0 :string "size=3 name=w" :pointer *null* :uint64 0 :int 1 :pointer *table*)
+(mv "mv_table_add" :int64 (cffi:mem-ref *table* :int64) :pointer *data* :uint64 3 :int 1 :pointer *null*)
+(mv "mv_table_get" :int64 (cffi:mem-ref *table* :int64) :pointer *data* :uint64 3 :int 1 :pointer *null*)
+;; docs: end
+
+(defun values-of (pointer) (loop for i below 3 collect (cffi:mem-aref pointer :float i)))
+(defun table () (cffi:mem-ref *table* :int64))
+(defun show (label)
+  (mv "mv_barrier" :int64 0 :pointer *null*)
+  (mv "mv_table_get" :int64 (table) :pointer *data* :uint64 3 :int 1 :pointer *null*)
+  (format t "~a:~{ ~f~}~%" label (values-of *data*))
+  (mv "mv_barrier" :int64 0 :pointer *null*))
+(show "after one add")
+
+(cffi:defcstruct call-options
+  (size :uint32) (version :uint32) (flags :uint32) (reserved :uint32) (timeout-ms :int64) (request :pointer))
+(cffi:defcstruct pollfd (fd :int) (events :short) (revents :short))
+
+(defvar *delta* (cffi:foreign-alloc :float :initial-contents '(1.0 2.0 3.0)))
+(cffi:with-foreign-objects ((options '(:struct call-options)) (waiting '(:struct pollfd))
+                            (request :int64) (finished :int64) (count :uint64) (fd :int))
+  (cffi:with-foreign-slots ((size version flags reserved timeout-ms) options (:struct call-options))
+    (setf size 32 version 1 flags 1 reserved 0 timeout-ms 0))
+  (setf (cffi:foreign-slot-value options '(:struct call-options) 'request) request)
+  (mv "mv_event_fd" :int64 0 :pointer fd)
+  (mv "mv_table_add" :int64 (table) :pointer *delta* :uint64 3 :int 1 :pointer options)
+  (cffi:with-foreign-slots ((fd events revents) waiting (:struct pollfd))
+    (setf events 1 revents 0))
+  (setf (cffi:foreign-slot-value waiting '(:struct pollfd) 'fd) (cffi:mem-ref fd :int))
+  (let ((readable (= 1 (cffi:foreign-funcall "poll" :pointer waiting :ulong 1 :int 10000 :int))))
+    (mv "mv_poll" :int64 0 :pointer finished :uint64 1 :pointer count :int64 0)
+    (format t "event fd: ~:[silent~;readable~], ~d finished~%" readable (cffi:mem-ref count :uint64)))
+  (assert (= (cffi:mem-ref request :int64) (cffi:mem-ref finished :int64)))
+  (mv "mv_request_wait" :int64 (cffi:mem-ref request :int64) :int64 0))
+(show "after two adds")
+
+(let ((status (cffi:foreign-funcall "mv_table_get" :int64 (table) :pointer *data* :uint64 2 :int 1 :pointer *null* :int)))
+  (format t "~a: ~a~%" (cffi:foreign-funcall "mv_status_name" :int status :string)
+          (cffi:foreign-funcall "mv_last_error" :string)))
+(mv "mv_shutdown" :int64 0)

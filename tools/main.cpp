@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "checkpoint.hpp"
 #include "run/guard.hpp"
 #include "run/launcher.hpp"
 #include "run/options.hpp"
@@ -57,6 +58,14 @@ What is not given comes from the environment: POLYVERSO_MASTER, POLYVERSO_NODES,
 A secret is needed beyond loopback; it authenticates, it does not encrypt.
 )";
 
+constexpr const char* kInspectFooter = R"(examples:
+  polyverso checkpoint inspect /data/run7                      its newest whole checkpoint
+  polyverso checkpoint inspect /data/run7/checkpoint-000012    this one
+  polyverso checkpoint inspect --json checkpoint-000012/server-0.safetensors | jq .tables
+
+Everything is read and compared with its checksums. The exit status is 0 if it is sound, 1 if it is damaged or not there.
+)";
+
 /// What CLI11 can't know by itself: that a command follows.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -95,6 +104,14 @@ void describe_server(CLI::App& server, ServerOptions& options) {
   server.footer(kServerFooter);
 }
 
+void describe_checkpoint(CLI::App& checkpoint, InspectOptions& options) {
+  checkpoint.require_subcommand(1);
+  CLI::App& inspect = *checkpoint.add_subcommand("inspect", "Tells what a checkpoint holds, and whether it is sound");
+  inspect.add_option("path", options.path, "A checkpoint, a directory of them, or one of their files")->type_name("FILE|DIR")->required();
+  inspect.add_flag("--json", options.json, "As JSON, for programs");
+  inspect.footer(kInspectFooter);
+}
+
 /// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'.
 int run(std::vector<std::string> words) {
   CLI::App app("Polyverso: model parameters shared between processes, in any language.", "polyverso");
@@ -108,6 +125,9 @@ int run(std::vector<std::string> words) {
   CLI::App& run_command = *app.add_subcommand("run", kRunHelp);
   describe_run(run_command, run_options, settings);
   describe_server(*app.add_subcommand("server", kServerHelp), server_options);
+  InspectOptions inspect_options;
+  CLI::App& checkpoint_command = *app.add_subcommand("checkpoint", "Looks at what mv_checkpoint_save() has saved");
+  describe_checkpoint(checkpoint_command, inspect_options);
 
   const auto dashes = std::ranges::find(words, "--");
   const std::vector<std::string> command(dashes == words.end() ? dashes : dashes + 1, words.end());
@@ -124,6 +144,7 @@ int run(std::vector<std::string> words) {
     if (!asked) throw UsageError{error.what()};
     return app.exit(error);
   }
+  if (checkpoint_command.parsed()) return inspect_checkpoint(inspect_options);
   if (!run_command.parsed()) return run_server(server_options);
   run_options.commands = split_commands(command);
   run_options.settings = parse_settings(settings);

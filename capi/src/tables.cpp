@@ -14,6 +14,7 @@
 #include "state.hpp"
 #include "table/updater/updater.hpp"
 #include "tensor/dtype.hpp"
+#include "text_out.hpp"
 
 namespace mv::capi {
 namespace {
@@ -104,20 +105,12 @@ base::Status describe(State& state, mv_table table, mv_table_info* out) {
 }
 
 base::Status list_tables(State& state, mv_node node, char* text, uint64_t capacity, uint64_t* length) {
-  if (length == nullptr) return base::error(MV_EINVAL, "mv_table_list: length is NULL");
-  if (text == nullptr && capacity != 0)
-    return base::error(MV_EINVAL, "mv_table_list: text is NULL, but capacity is {}", capacity);
+  if (auto status = check_text_out("mv_table_list", text, capacity, length); !status.ok()) return status;
   auto pin = find_node(state, "mv_table_list", node);
   if (!pin.ok()) return pin.status();
   const auto specs = (*pin.value())->node->list_tables();
   if (!specs.ok()) return specs.status();
-  const std::string json = specs_as_json(specs.value());
-  if (capacity > 0) {
-    const size_t fitting = static_cast<size_t>(std::min<uint64_t>(json.size(), capacity - 1));
-    std::memcpy(text, json.data(), fitting);
-    text[fitting] = '\0';
-  }
-  *length = json.size();
+  put_text(specs_as_json(specs.value()), text, capacity, length);
   return {};
 }
 

@@ -33,6 +33,15 @@ bool is_answer(const wire::Message& message) {
   }
 }
 
+bool is_for_saver(const wire::Message& message) {
+  return message.body_type() == wire::Body::Save || message.body_type() == wire::Body::Saved || message.body_type() == wire::Body::Load;
+}
+
+bool is_for_vault(const wire::Message& message) {
+  return message.body_type() == wire::Body::Snapshot || message.body_type() == wire::Body::Written || message.body_type() == wire::Body::Check ||
+         message.body_type() == wire::Body::Restore;
+}
+
 bool is_for_cluster(const wire::Message& message) {
   return message.body_type() == wire::Body::Join || message.body_type() == wire::Body::Barrier || message.body_type() == wire::Body::Leave;
 }
@@ -60,7 +69,8 @@ struct Member::Entering final : rpc::Pending {
   bool over = false;
 };
 
-Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events, bool shares_memory)
+Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events, bool shares_memory,
+               ps::Archive* archive)
     : clock_(clock),
       self_(self),
       events_(std::move(events)),
@@ -69,7 +79,10 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       rpc_server_(link, *this),
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
       ps_client_(clock, rpc_client_, pool_),
-      ps_server_(clock, rpc_server_, pool_, shares_memory) {}
+      ps_server_(clock, rpc_server_, pool_, shares_memory),
+      checkpointer_(clock, rpc_client_, ps_client_),
+      vault_(rpc_server_, ps_server_, archive),
+      saver_(clock, rpc_client_, rpc_server_, ps_server_, archive) {}
 
 void Member::start() {
   rpc_client_.on_connected(self_.peer);  // a node reaches itself
@@ -115,6 +128,8 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
   if (is_for_cluster(request)) return cluster_.on_request(asked, request);
   if ((self_.role & MV_ROLE_SERVER) == 0)
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
+  if (is_for_saver(request)) return saver_.on_request(asked, request);
+  if (is_for_vault(request)) return vault_.on_request(asked, request);
   ps_server_.on_request(asked, request, payload, staged);
 }
 
@@ -123,7 +138,7 @@ void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
 }
 
 void Member::on_cancel(const rpc::Asked& asked) {
-  if (!cluster_.on_cancel(asked)) ps_server_.on_cancel(asked);
+  if (!cluster_.on_cancel(asked) && !saver_.on_cancel(asked)) ps_server_.on_cancel(asked);
 }
 
 // ---- the cluster's news
@@ -131,6 +146,8 @@ void Member::on_cancel(const rpc::Asked& asked) {
 void Member::on_view(const cluster::View& view) {
   ps_server_.start(view, self_.peer);
   ps_client_.start(view);
+  checkpointer_.start(view);
+  saver_.start(view);
 }
 
 void Member::on_ready() { events_.on_ready(cluster_.view()); }
@@ -138,11 +155,14 @@ void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
 
 void Member::on_member_finished(const cluster::Member& member) {
   ps_server_.worker_finished(member.peer);
+  saver_.worker_finished(member.peer);
   events_.on_change();
 }
 
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
   if (member.is_worker()) ps_server_.worker_lost(member.peer, why);
+  if (member.is_worker()) saver_.worker_lost(member.peer, why);
+  vault_.lost(member.peer);
   events_.on_change();
 }
 
@@ -193,31 +213,36 @@ void Member::expire_barriers() {
 
 void Member::leave(std::function<void(const base::Status&)> left) {
   ps_client_.fence([this, left](const base::Status& fence_error) {
-    class Told final : public rpc::Pending {
-     public:
-      Told(std::shared_ptr<size_t> open, std::function<void()> all_told) : open_(std::move(open)), all_told_(std::move(all_told)) {}
-      void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {
-        if (--*open_ == 0) all_told_();
-      }
-
-     private:
-      const std::shared_ptr<size_t> open_;
-      const std::function<void()> all_told_;
-    };
-    const size_t targets = cluster_.leave_targets().size();
-    const auto open = std::make_shared<size_t>(targets);
-    std::vector<rpc::PendingRef> pendings;
-    for (size_t i = 0; i < targets; ++i) pendings.push_back(std::make_shared<Told>(open, [left, fence_error] { left(fence_error); }));
-    cluster_.leave(pendings);
-    cluster_.finish_self();
-    if (targets == 0) left(fence_error);
+    checkpointer_.finish([this, left, fence_error] { tell_all(left, fence_error); });
   });
+}
+
+void Member::tell_all(std::function<void(const base::Status&)> left, const base::Status& fence_error) {
+  class Told final : public rpc::Pending {
+   public:
+    Told(std::shared_ptr<size_t> open, std::function<void()> all_told) : open_(std::move(open)), all_told_(std::move(all_told)) {}
+    void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {
+      if (--*open_ == 0) all_told_();
+    }
+
+   private:
+    const std::shared_ptr<size_t> open_;
+    const std::function<void()> all_told_;
+  };
+  const size_t targets = cluster_.leave_targets().size();
+  const auto open = std::make_shared<size_t>(targets);
+  std::vector<rpc::PendingRef> pendings;
+  for (size_t i = 0; i < targets; ++i) pendings.push_back(std::make_shared<Told>(open, [left, fence_error] { left(fence_error); }));
+  cluster_.leave(pendings);
+  cluster_.finish_self();
+  if (targets == 0) left(fence_error);
 }
 
 // ---- time
 
 base::Nanos Member::next_deadline() const {
-  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(), ps_server_.next_deadline()});
+  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(), ps_server_.next_deadline(),
+                               checkpointer_.next_deadline(), saver_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->deadline);
   return next;
 }
@@ -227,6 +252,8 @@ void Member::tick() {
   cluster_.tick();
   ps_client_.tick();
   ps_server_.tick();
+  checkpointer_.tick();
+  saver_.tick();
   expire_barriers();
 }
 

@@ -9,8 +9,11 @@
 #include "base/link.hpp"
 #include "base/pool.hpp"
 #include "engine/cluster/cluster.hpp"
+#include "engine/ps/checkpointer.hpp"
 #include "engine/ps/client.hpp"
+#include "engine/ps/saver.hpp"
 #include "engine/ps/server.hpp"
+#include "engine/ps/vault.hpp"
 
 namespace mv::engine {
 
@@ -25,12 +28,14 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   };
 
   /// @param shares_memory  other processes of this machine may map this node's dense shards
+  /// @param archive  where checkpoints are kept, or null
   Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events,
-         bool shares_memory = false);
+         bool shares_memory = false, ps::Archive* archive = nullptr);
 
   void start();
   ps::Client& tables() { return ps_client_; }
   const ps::Server& shards() const { return ps_server_; }
+  ps::Checkpointer& checkpoints() { return checkpointer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   base::Peer self() const { return self_.peer; }
 
@@ -38,7 +43,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void barrier(ps::CompletionRef completion, base::Nanos deadline);
   /// Withdraws a barrier that has not finished: completes it with `code`.
   void withdraw_barrier(const ps::Completion* completion, mv_status code);
-  /// This worker has finished: fence, then tell everyone. `left` hears the first untold error when all know.
+  /// This worker has finished: fence, wait for its checkpoints, then tell everyone. `left` hears the first untold error when all know.
   void leave(std::function<void(const base::Status&)> left);
 
   void on_connected(base::Peer peer, const std::string& address) override;
@@ -58,6 +63,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
 
   void deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   void expire_barriers();
+  void tell_all(std::function<void(const base::Status&)> left, const base::Status& fence_error);
 
   base::SinkRef place(const wire::Message& request, size_t bytes) override;
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
@@ -81,6 +87,9 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   cluster::Cluster cluster_;
   ps::Client ps_client_;
   ps::Server ps_server_;
+  ps::Checkpointer checkpointer_;
+  ps::Vault vault_;
+  ps::Saver saver_;
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers under way
 };
 

@@ -17,7 +17,7 @@ class FinishedList;
 
 class Call final : public ps::Completion, public std::enable_shared_from_this<Call> {
  public:
-  enum class Kind { kTable, kBarrier };
+  enum class Kind { kTable, kBarrier, kCheckpoint };
 
   Call(Kind kind, FinishedList& finished, const CallOptions& options)
       : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync), tag_(options.tag) {}

@@ -27,16 +27,22 @@ void MemberNode::on_loop(const std::function<void()>& work) {
   while (driven == io::Driven::kInterrupted) driven = loop_.drive_until(is_done, base::kNever);
 }
 
+/// Ends it with this code, and a text that says what became of it; where that is not up to its caller it goes on.
+void MemberNode::withdraw(const CallRef& call, mv_status code) {
+  on_loop([&] {
+    member_->tables().withdraw(call.get(), code);
+    member_->withdraw_barrier(call.get(), code);
+    member_->checkpoints().withdraw(call.get(), code);
+  });
+}
+
 /// `begin`, if given, is run on the loop: by this very thread, if nobody else drives it, so that no other needs to wake.
 Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin) {
   const io::Driven driven = loop_.drive_until([&] { return call->done(); }, base::kNever, std::move(begin));
   if (driven == io::Driven::kDone) return {call->status(), nullptr};
   if (driven == io::Driven::kStopped) return {base::Status(MV_ESTATE, "the node is shutting down"), nullptr};
   if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
-  on_loop([&] {
-    member_->tables().withdraw(call.get(), MV_EINTR);
-    member_->withdraw_barrier(call.get(), MV_EINTR);
-  });
+  withdraw(call, MV_EINTR);
   if (!call->done()) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on without you"), nullptr};
   return {call->status(), nullptr};
 }
@@ -104,10 +110,7 @@ base::Status MemberNode::wait(const CallRef& call, base::Nanos timeout, bool* al
 }
 
 base::Status MemberNode::cancel(const CallRef& call) {
-  on_loop([&] {
-    member_->tables().withdraw(call.get(), MV_ECANCELED);
-    member_->withdraw_barrier(call.get(), MV_ECANCELED);
-  });
+  withdraw(call, MV_ECANCELED);
   return call->status();
 }
 

@@ -69,6 +69,7 @@ base::Status MemberNode::start() {
   engine::Member::Events events;
   events.on_ready = [this](const cluster::View& view) {
     take_identity(view);
+    save_by_clock();
     ready_ = true;
   };
   events.on_failed = [this](const base::Status& why) {
@@ -76,7 +77,7 @@ base::Status MemberNode::start() {
     failed_ = true;
   };
   events.on_change = [this] { workers_gone_ = member_->cluster().all_workers_gone(); };
-  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events));
+  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), false, &archive_);
   loop_.add_flusher(*this);  // before the roads': what it sends leaves in the same turn
   router_->attach(*member_);
   if (const base::Status status = loop_.start(); !status.ok()) return status;
@@ -181,6 +182,7 @@ base::Status MemberNode::shutdown() {
 }
 
 void MemberNode::stop_roads() {
+  archive_.stop();
   if (!std::exchange(loop_runs_, false)) return;
   std::atomic<bool> stopped{false};
   loop_.post([&] { router_->stop([&] { stopped = true; }); });

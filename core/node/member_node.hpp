@@ -8,6 +8,7 @@
 
 #include "engine/member.hpp"
 #include "io/loop/loop.hpp"
+#include "node/archive.hpp"
 #include "node/call.hpp"
 #include "node/node.hpp"
 #include "node/router.hpp"
@@ -29,6 +30,9 @@ class MemberNode final : public Node, private io::Flusher {
   base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override;
   base::Result<TableRef> open_table(const std::string& name) override;
   base::Result<std::vector<TableSpec>> list_tables() override;
+
+  Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) override;
+  Started load_checkpoint(const std::string& path, const CallOptions& options) override;
 
   base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) override;
   bool done(const CallRef& call) const override { return call->done(); }
@@ -66,6 +70,8 @@ class MemberNode final : public Node, private io::Flusher {
   base::Status listen(cluster::Self& self);
   base::Status wait_until_ready();
   void take_identity(const cluster::View& view);
+  void save_by_clock();
+  void withdraw(const CallRef& call, mv_status code);
   void rearm();
   void flush() override;
   void stop_roads();
@@ -77,6 +83,7 @@ class MemberNode final : public Node, private io::Flusher {
   FinishedList finished_;
   io::Loop loop_;
   std::unique_ptr<Router> router_;
+  DiskArchive archive_{loop_};
   std::unique_ptr<engine::Member> member_;
   std::atomic<bool> ready_{false}, failed_{false}, workers_gone_{false};
   base::Status failure_;

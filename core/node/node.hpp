@@ -98,6 +98,10 @@ class Node {
   virtual base::Result<TableRef> open_table(const std::string& name) = 0;
   virtual base::Result<std::vector<TableSpec>> list_tables() = 0;
 
+  /// kAsync: returns when training may go on; what goes wrong before that is the call's status too.
+  virtual Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) = 0;
+  virtual Started load_checkpoint(const std::string& path, const CallOptions& options) = 0;
+
   /// Waits for a call: its own status; or MV_ETIMEOUT / MV_EINTR with `*alive` true, the call going on.
   virtual base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) = 0;
   virtual bool done(const CallRef& call) const = 0;

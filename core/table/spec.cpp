@@ -18,6 +18,12 @@ bool Spec::same_shape(const Spec& other) const {
          initial_range == other.initial_range && seed == other.seed && capacity == other.capacity;
 }
 
+bool Spec::same_but_for_parameters(const Spec& other) const {
+  Spec alike = other;
+  if (alike.updater.name == updater.name) alike.updater = updater;
+  return same_shape(alike);
+}
+
 std::string Spec::describe() const {
   const std::string_view type = tensor::dtype_name(dtype);
   std::string text;

@@ -47,6 +47,8 @@ struct Spec {
   Pace pace(bool node_is_sync, size_t workers) const;
   /// All but the name.
   bool same_shape(const Spec& other) const;
+  /// The same, except that the updater's parameters may differ.
+  bool same_but_for_parameters(const Spec& other) const;
   /// "a 10 x 64 matrix of f32" for messages, with what is not as usual.
   std::string describe() const;
 };

@@ -250,7 +250,7 @@ bool Cluster::needs(const Member& member) const {
   if (member.peer == self_.peer || member.state == State::kLost) return false;
   // A worker that has finished may serve on.
   if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
-  return member.peer == master_ || self_.is_master || View::need_each_other(*self, member);
+  return member.peer == master_ || self_.is_master || view_.need_each_other(*self, member);
 }
 
 void Cluster::ready_if_all_ready() {

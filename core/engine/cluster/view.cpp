@@ -47,8 +47,11 @@ std::string View::name(base::Peer peer) const {
                      member->rank, member->pid, member->host);
 }
 
-bool View::need_each_other(const Member& a, const Member& b) {
-  return (a.is_worker() && b.is_server()) || (b.is_worker() && a.is_server());
+bool View::need_each_other(const Member& a, const Member& b) const {
+  if ((a.is_worker() && b.is_server()) || (b.is_worker() && a.is_server())) return true;
+  if (!a.is_server() || !b.is_server()) return false;
+  const auto first = std::find_if(members.begin(), members.end(), [](const Member& m) { return m.is_server(); });
+  return a.peer == first->peer || b.peer == first->peer;
 }
 
 View read_view(const wire::View& wire) {

@@ -48,6 +48,9 @@ class Client {
   /// This worker has begun its clock-th iteration. Ordered like a change; fences wait for it. Errors are told like those of
   /// fire-and-forget adds.
   void clock(const TableViewRef& table, uint64_t clock);
+  /// This worker's iterations on every table that it has, and where a checkpoint puts them.
+  std::map<std::string, uint64_t> clocks() const;
+  void set_clock(const std::string& table, uint64_t clock);
   /// Ordered like a change; `skip` is a server that the caller has served itself. The caller counts it in open_changes.
   void set_updater(const TableViewRef& table, const table::UpdaterSpec& updater, size_t skip, base::Nanos deadline, CompletionRef completion);
   void stat(const TableViewRef& table, base::Nanos deadline, std::function<void(base::Result<TableStats>)> told);

@@ -21,6 +21,17 @@ void Client::clock(const TableViewRef& table, uint64_t clock) {
   std::make_shared<Round>(*this, table->servers, Round::Each(), done)->tell(question);
 }
 
+std::map<std::string, uint64_t> Client::clocks() const {
+  std::map<std::string, uint64_t> clocks;
+  for (const auto& [name, table] : tables_) clocks.emplace(name, table->clock.load(std::memory_order_relaxed));
+  return clocks;
+}
+
+void Client::set_clock(const std::string& table, uint64_t clock) {
+  const auto known = tables_.find(table);
+  if (known != tables_.end()) known->second->clock.store(clock, std::memory_order_release);
+}
+
 void Client::set_updater(const TableViewRef& table, const table::UpdaterSpec& updater, size_t skip, base::Nanos deadline,
                          CompletionRef completion) {
   const uint64_t id = next_change_++;

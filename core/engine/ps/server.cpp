@@ -123,7 +123,12 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request) {
   }
   const uint32_t number = by_name_.at(spec.name);
   Table& table = *tables_[number];
-  if (table.broken.ok() && !table.spec.same_shape(spec))
+  // A complete one is of a checkpoint, or older than this worker: its updater's parameters may have changed.
+  const bool agrees = table.complete ? table.spec.same_but_for_parameters(spec) : table.spec.same_shape(spec);
+  if (table.complete && !agrees)
+    return rpc_.fail(asked, base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, there is {}", spec.name, view_->name(asked.client), spec.describe(),
+                                        table.spec.describe()));
+  if (table.broken.ok() && !agrees)
     break_creation(number, base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, others for {}", spec.name, view_->name(asked.client),
                                        spec.describe(), table.spec.describe()));
   if (!table.broken.ok()) {
@@ -137,13 +142,13 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request) {
   answer_created(asked, number);
 }
 
-std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec) {
+std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
   auto table = std::make_unique<Table>(*this, spec, spec.pace(sync_, workers_.size()));
-  auto shard = table::Shard::make(spec, {servers_, index_, shares_memory_});
-  if (shard.ok())
-    table->shard = std::move(shard).value();
+  auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(spec);
+  if (made.ok())
+    table->shard = std::move(made).value();
   else
-    table->broken = shard.status();
+    table->broken = made.status();
   std::vector<std::string> names;
   for (const base::Peer worker : workers_) names.push_back(view_->name(worker));
   table->gate.set_workers(names);

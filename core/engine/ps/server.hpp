@@ -15,6 +15,7 @@
 #include "engine/ps/sync_gate.hpp"
 #include "engine/ps/spec_wire.hpp"
 #include "engine/rpc/server.hpp"
+#include "table/checkpoint/part_file.hpp"
 #include "table/shard.hpp"
 
 namespace mv::ps {
@@ -44,6 +45,22 @@ class Server {
 
   /// This server's part of a table, for the callers' threads of the same process.
   std::shared_ptr<table::Shard> shard(uint32_t number) const;
+
+  // ---- for checkpoints; `clocks` by table, else this server's own
+
+  uint64_t servers() const { return servers_; }
+  uint64_t index() const { return index_; }
+  /// All tables that are complete.
+  std::vector<table::checkpoint::TableEntry> entries(const std::map<std::string, uint64_t>& clocks) const;
+  base::Result<std::vector<table::checkpoint::SavedTable>> snapshot(const std::map<std::string, uint64_t>& clocks);
+  /// Whether a table of a checkpoint is, or can become, one of these.
+  base::Status fits(const table::Spec& spec) const;
+  std::shared_ptr<table::Shard> find_shard(const std::string& name) const;
+  base::Result<std::shared_ptr<table::Shard>> make_shard(const table::Spec& spec) const;
+  /// A new table, which all workers that create it find with its values.
+  base::Status adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard);
+  /// All workers stand at this clock.
+  void restart_clock(const std::string& name, uint64_t clock);
 
  private:
   /// A gated change: what it will do once its turn has come, and its payload if that is here.
@@ -115,7 +132,9 @@ class Server {
   base::Status apply(Table& table, wire::Write write, base::Peer client, const Held& held);
   void hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged);
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
-  std::unique_ptr<Table> make_table(const table::Spec& spec);
+  /// @param shard null: a new one
+  std::unique_ptr<Table> make_table(const table::Spec& spec, std::shared_ptr<table::Shard> shard = nullptr);
+  uint64_t saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const;
   void answer_created(const rpc::Asked& asked, uint32_t number);
 
   void watch();

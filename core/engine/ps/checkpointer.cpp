@@ -1,0 +1,181 @@
+#include "engine/ps/checkpointer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "engine/ps/vault.hpp"
+
+namespace mv::ps {
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr base::Nanos kFirstPoll = 2ms;
+constexpr base::Nanos kLongestPoll = 100ms;
+/// How long a caller whose deadline passed waits for the word on who is missing.
+constexpr base::Nanos kLastWord = 1s;
+}  // namespace
+
+/// A call on its way: the fence; the question to server 0; for a save, how far it is, again and again.
+class Checkpointer::Call final : public rpc::Pending, public std::enable_shared_from_this<Call> {
+ public:
+  Call(Checkpointer& owner, Wish wish, bool alone) : wish(std::move(wish)), alone(alone), owner_(owner) {}
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
+    asked = false;
+    owner_.heard(shared_from_this(), status, answer);
+  }
+  const char* what() const { return wish.loads ? "loading a checkpoint" : "saving a checkpoint"; }
+
+  Wish wish;
+  const bool alone;         ///< the others take no part
+  base::Status fence_error;
+  bool fenced = false;
+  bool asked = false;       ///< server 0 has a question of this call
+  bool asked_back = false;  ///< the deadline passed, server 0 was asked who is missing
+  bool over = false;
+  uint64_t save = 0;        ///< once it goes on behind the workers' backs: by which number server 0 knows it
+  std::string path;
+  base::Nanos poll_at = base::kNever, poll_wait = kFirstPoll;
+
+ private:
+  Checkpointer& owner_;
+};
+
+void Checkpointer::begin(Wish wish) {
+  const auto call = std::make_shared<Call>(*this, std::move(wish), false);
+  calls_.push_back(call);
+  tables_.fence([this, call](const base::Status& status) {
+    if (call->over) return;
+    call->fence_error = status;
+    ask(call);
+  });
+}
+
+void Checkpointer::ask(const CallRef& call) {
+  call->fenced = call->asked = true;
+  auto& fbb = builder_.fbb();
+  const auto path = fbb.CreateString(call->wish.path);
+  if (call->wish.loads) {
+    rpc_.call(server(), {builder_.finish(wire::Body::Load, wire::CreateLoad(fbb, path)), call, true, 0, nullptr});
+    return;
+  }
+  const auto clocks = write_clocks(fbb, tables_.clocks());
+  rpc_.call(server(), {builder_.finish(wire::Body::Save, wire::CreateSave(fbb, path, call->wish.keep, clocks, call->alone)), call, true, 0, nullptr});
+}
+
+void Checkpointer::ask_whether_saved(const CallRef& call) {
+  call->poll_at = base::kNever;
+  call->asked = true;
+  rpc_.call(server(), {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call->save)), call, true, 0, nullptr});
+}
+
+void Checkpointer::heard(const CallRef& call, const base::Status& status, const wire::Message* answer) {
+  if (call->over) return;
+  const bool unsent = call->asked_back && status.code() == MV_ECANCELED;
+  if (unsent) return end(call, base::error(MV_ETIMEOUT, "{}: {} has not answered earlier calls", call->what(), view_->name(server())));
+  if (!status.ok()) return end(call, status);
+  if (const auto* saving = answer != nullptr ? answer->body_as_Saving() : nullptr) {
+    const bool first = call->save == 0;
+    call->save = saving->save();
+    if (saving->path() != nullptr) call->path = saving->path()->str();
+    call->poll_at = clock_.now() + call->poll_wait;
+    call->poll_wait = std::min(call->poll_wait * 2, kLongestPoll);
+    if (first && call->wish.saving) call->wish.saving();
+    return;
+  }
+  if (const auto* loaded = answer != nullptr ? answer->body_as_Loaded() : nullptr) take_clocks(*loaded);
+  end(call, call->fence_error);
+}
+
+/// All workers stand where the checkpoint stood.
+void Checkpointer::take_clocks(const wire::Loaded& loaded) {
+  for (const auto& [name, clock] : read_clocks(loaded.clocks())) tables_.set_clock(name, clock);
+}
+
+void Checkpointer::end(const CallRef& call, const base::Status& status) {
+  if (std::exchange(call->over, true)) return;
+  calls_.remove(call);
+  if (call->alone && !status.ok()) base::log_warn("the checkpoint of this moment was not saved: {}", status.text());
+  if (call->wish.completion != nullptr) call->wish.completion->complete(status);
+  if (calls_.empty() && finished_) std::exchange(finished_, nullptr)();
+}
+
+// ---- giving up
+
+void Checkpointer::withdraw(const Completion* completion, mv_status code) {
+  const auto found = std::find_if(calls_.begin(), calls_.end(), [&](const CallRef& call) { return call->wish.completion.get() == completion; });
+  if (found == calls_.end()) return;
+  const CallRef call = *found;
+  const base::Status status = call->save != 0   ? base::error(code, "checkpoint {}: not waited for any more; it goes on", call->path)
+                              : !call->asked    ? base::error(code, "{}: withdrawn; nothing was done", call->what())
+                              : call->wish.loads ? base::error(code, "{}: withdrawn; if all workers had asked already, it goes on", call->what())
+                                                : base::error(code, "{}: withdrawn", call->what());
+  end(call, status);  // first: what the withdrawal itself answers comes too late
+  if (!call->asked) return;
+  rpc_.cancel(server(), call.get());
+  rpc_.abandon(server(), call.get(), status);
+}
+
+void Checkpointer::expire(const CallRef& call) {
+  if (call->save != 0) return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
+  if (!call->fenced) return end(call, base::error(MV_ETIMEOUT, "{}: this worker's own adds are not applied yet", call->what()));
+  if (!std::exchange(call->asked_back, true)) {
+    call->wish.deadline = clock_.now() + kLastWord;
+    return rpc_.cancel(server(), call.get());
+  }
+  const base::Status status = base::error(MV_ETIMEOUT, "{}: no answer from {}", call->what(), view_->name(server()));
+  end(call, status);
+  rpc_.abandon(server(), call.get(), status);
+}
+
+// ---- by the clock
+
+void Checkpointer::save_every(base::Nanos span, std::string directory, uint64_t keep) {
+  every_ = span;
+  directory_ = std::move(directory);
+  keep_ = keep;
+  next_by_clock_ = base::after(clock_.now(), span);
+}
+
+void Checkpointer::save_by_clock() {
+  next_by_clock_ = base::after(clock_.now(), every_);
+  Wish wish;
+  wish.path = directory_;
+  wish.keep = keep_;
+  const auto call = std::make_shared<Call>(*this, std::move(wish), true);
+  calls_.push_back(call);
+  ask(call);
+}
+
+void Checkpointer::finish(std::function<void()> finished) {
+  next_by_clock_ = base::kNever;
+  const auto calls = calls_;
+  for (const CallRef& call : calls)
+    if (call->save == 0 && !call->alone) end(call, base::error(MV_ESTATE, "{}: this worker leaves", call->what()));
+  if (calls_.empty()) return finished();
+  finished_ = std::move(finished);
+}
+
+// ---- time
+
+base::Nanos Checkpointer::next_deadline() const {
+  base::Nanos next = next_by_clock_;
+  for (const CallRef& call : calls_) next = std::min({next, call->poll_at, call->wish.deadline});
+  return next;
+}
+
+void Checkpointer::tick() {
+  const base::Nanos now = clock_.now();
+  if (now >= next_by_clock_) {
+    const bool busy = std::any_of(calls_.begin(), calls_.end(), [](const CallRef& call) { return call->alone; });
+    busy ? void(next_by_clock_ = base::after(now, every_)) : save_by_clock();
+  }
+  const auto calls = calls_;  // both may end calls
+  for (const CallRef& call : calls) {
+    if (!call->over && now >= call->wish.deadline) expire(call);
+    if (!call->over && now >= call->poll_at) ask_whether_saved(call);
+  }
+}
+
+}  // namespace mv::ps

@@ -1,0 +1,126 @@
+#pragma once
+// Server 0's part in checkpoints: gathers the workers' wishes, and has all servers carry them out.
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "engine/cluster/view.hpp"
+#include "engine/ps/archive.hpp"
+#include "engine/ps/server.hpp"
+#include "engine/ps/vault.hpp"
+#include "engine/rpc/client.hpp"
+#include "engine/rpc/server.hpp"
+
+namespace mv::ps {
+
+/// One save or load at a time. All workers that are here ask for it, as in a barrier; a loss while some of them wait is told to each
+/// survivor once, now or when it asks, so that they stay in step.
+///
+///   save   a place on the disk; a snapshot on every server; the workers go on; every server's file; the manifest
+///   load   the checkpoint's manifest; a check on every server; only then the values; the workers go on
+///
+/// Loop thread only.
+class Saver {
+ public:
+  /// @param archive null: this node keeps no checkpoints
+  Saver(const base::Clock& clock, rpc::Client& client, rpc::Server& server, Server& tables, Archive* archive)
+      : clock_(clock), client_(client), server_(server), tables_(tables), archive_(archive) {}
+
+  void start(const cluster::View& view) { view_ = &view; }
+  void on_request(const rpc::Asked& asked, const wire::Message& request);
+  /// True if the request waited here: it is answered with MV_ETIMEOUT and who is missing.
+  bool on_cancel(const rpc::Asked& asked);
+  void worker_finished(base::Peer worker);
+  void worker_lost(base::Peer worker, const base::Status& why);
+
+  base::Nanos next_deadline() const;
+  void tick();
+
+ private:
+  /// What a worker wants.
+  struct Wish {
+    rpc::Asked asked;
+    bool loads = false;
+    std::string path;  ///< of the directory, or what is to be loaded
+    uint64_t keep = 0;
+    Clocks clocks;
+    bool same_as(const Wish& other) const { return loads == other.loads && path == other.path && keep == other.keep; }
+  };
+  struct Part {
+    base::Peer server = base::kNobody;
+    bool over = false;    ///< it has nothing more to do
+    bool asked = false;   ///< an answer is awaited
+    table::checkpoint::FileEntry file;
+  };
+  enum class Phase { kPlace, kSnapshots, kWriting, kEnding, kFinding, kChecking, kRestoring };
+  struct Job {
+    uint64_t id = 0;
+    Phase phase = Phase::kPlace;
+    std::string path;  ///< of the checkpoint
+    uint64_t number = 0, keep = 0;
+    std::vector<rpc::Asked> askers;  ///< not answered yet
+    std::vector<base::Peer> workers;
+    Clocks clocks;
+    std::vector<table::checkpoint::TableEntry> tables;
+    std::vector<Part> parts;
+    base::Status error;  ///< the first one
+  };
+  /// What became of a save, for those who still have to ask.
+  struct Ending {
+    std::string path;
+    bool over = false;
+    base::Status status;
+    std::set<base::Peer> untold;
+  };
+  using Heard = std::function<void(size_t server, const base::Status&, const wire::Message*)>;
+  using Question = std::function<base::Frame(wire::FrameBuilder&)>;
+
+  void ask_for(Wish wish, bool alone);
+  void saved(const rpc::Asked& asked, const wire::Saved& request);
+  void settle();
+  void begin(std::vector<Wish> wishes);
+  void set_phase(Phase phase);
+  void ask(size_t server, const Question& question, Heard heard);
+  void ask_all(const Question& question, void (Saver::*next)());
+  void fail_askers(const base::Status& why);
+  std::string missing_workers() const;
+  std::string missing_servers() const;
+  bool is_here(const cluster::Member& worker) const { return worker.state == cluster::State::kHere; }
+  // a save
+  void take_snapshots(base::Result<table::checkpoint::Place> place);
+  void snapshots_taken();
+  void poll();
+  void heard_of_file(size_t server, const base::Status& status, const wire::Message* answer);
+  void end_save();
+  void save_over(const base::Status& status);
+  // a load
+  void check(base::Result<Archive::Found> found);
+  void checked();
+  void restored();
+  void load_over();
+
+  const base::Clock& clock_;
+  rpc::Client& client_;
+  rpc::Server& server_;
+  Server& tables_;
+  Archive* const archive_;
+  wire::FrameBuilder builder_;
+  const cluster::View* view_ = nullptr;
+  std::map<base::Peer, std::deque<Wish>> waiting_;         ///< a worker with several threads may wait several times
+  std::map<base::Peer, std::deque<base::Status>> untold_;  ///< a loss for each call that is to fail
+  std::deque<Wish> alone_;                                 ///< wishes that no other worker takes part in
+  std::shared_ptr<Job> job_;
+  uint64_t jobs_ = 0;
+  std::map<uint64_t, Ending> endings_;
+  base::Nanos next_poll_ = base::kNever, poll_wait_{0};
+  base::Nanos waits_since_ = base::kNever;  ///< the first of waiting_
+  base::Nanos phase_since_{0}, next_notice_ = base::kNever;
+};
+
+}  // namespace mv::ps

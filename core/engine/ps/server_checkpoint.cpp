@@ -1,0 +1,87 @@
+// What checkpoints need of a server's tables.
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "engine/ps/server.hpp"
+#include "engine/ps/spec_wire.hpp"
+
+namespace mv::ps {
+
+namespace {
+
+/// Snapshot and updater of the same moment: a caller's thread may be giving the shard another one.
+base::Status take(table::Shard& shard, table::checkpoint::SavedTable& out) {
+  do {
+    out.snapshot.reset();
+    out.entry.updater = shard.updater();
+    auto snapshot = shard.snapshot();
+    if (!snapshot.ok()) return snapshot.status();
+    out.snapshot = std::move(snapshot).value();
+  } while (!(shard.updater() == out.entry.updater));
+  return {};
+}
+
+}  // namespace
+
+uint64_t Server::saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const {
+  const auto said = clocks.find(table.spec.name);
+  if (said != clocks.end()) return said->second;
+  const uint64_t least = table.stale.least();
+  return least != UINT64_MAX ? least : 0;
+}
+
+std::vector<table::checkpoint::TableEntry> Server::entries(const std::map<std::string, uint64_t>& clocks) const {
+  std::vector<table::checkpoint::TableEntry> entries;
+  for (const auto& [name, number] : by_name_)
+    if (const Table& table = *tables_[number]; table.complete) entries.push_back({table.spec, table.shard->updater(), saved_clock(table, clocks)});
+  return entries;
+}
+
+base::Result<std::vector<table::checkpoint::SavedTable>> Server::snapshot(const std::map<std::string, uint64_t>& clocks) {
+  std::vector<table::checkpoint::SavedTable> saved;
+  for (const auto& [name, number] : by_name_) {
+    const Table& table = *tables_[number];
+    if (!table.complete) continue;
+    table::checkpoint::SavedTable one;
+    one.entry = {table.spec, {}, saved_clock(table, clocks)};
+    one.rows = table.shard->rows();
+    if (const base::Status failed = take(*table.shard, one); !failed.ok()) return failed;
+    saved.push_back(std::move(one));
+  }
+  return saved;
+}
+
+base::Status Server::fits(const table::Spec& spec) const {
+  const auto known = by_name_.find(spec.name);
+  if (known == by_name_.end()) return check_spec(spec);
+  const Table& table = *tables_[known->second];
+  if (!table.complete) return base::error(MV_ESTATE, "table \"{}\" is being created while a checkpoint is loaded", spec.name);
+  if (table.spec.same_but_for_parameters(spec)) return {};
+  return base::error(MV_EDISAGREE, "table \"{}\" is {}, but {} in the checkpoint", spec.name, table.spec.describe(), spec.describe());
+}
+
+std::shared_ptr<table::Shard> Server::find_shard(const std::string& name) const {
+  const auto known = by_name_.find(name);
+  return known != by_name_.end() ? tables_[known->second]->shard : nullptr;
+}
+
+base::Result<std::shared_ptr<table::Shard>> Server::make_shard(const table::Spec& spec) const {
+  return table::Shard::make(spec, {servers_, index_, shares_memory_});
+}
+
+base::Status Server::adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
+  if (by_name_.contains(spec.name)) return base::error(MV_ESTATE, "table \"{}\" was created while it was being loaded", spec.name);
+  by_name_.emplace(spec.name, static_cast<uint32_t>(tables_.size()));
+  tables_.push_back(make_table(spec, std::move(shard)));
+  tables_.back()->complete = true;
+  return {};
+}
+
+void Server::restart_clock(const std::string& name, uint64_t clock) {
+  Table& table = *tables_[by_name_.at(name)];
+  table.stale.restart(clock);
+  table.publish_clock();
+}
+
+}  // namespace mv::ps

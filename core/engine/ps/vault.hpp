@@ -1,0 +1,61 @@
+#pragma once
+// A server's part in checkpoints: writes its shards down, and takes them back.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/ps/archive.hpp"
+#include "engine/ps/server.hpp"
+
+namespace mv::ps {
+
+/// Does what server 0 (saver.hpp) asks of every server: Snapshot, Written, Check, Restore. Loop thread only.
+class Vault {
+ public:
+  /// @param archive null: this node keeps no checkpoints
+  Vault(rpc::Server& rpc, Server& tables, Archive* archive) : rpc_(rpc), tables_(tables), archive_(archive) {}
+
+  void on_request(const rpc::Asked& asked, const wire::Message& request);
+  /// Nobody will ask for what this one has begun.
+  void lost(base::Peer peer);
+
+ private:
+  /// A file on its way to the disk, and what became of it until the next one.
+  struct Writing {
+    uint64_t save = 0;
+    base::Peer by = base::kNobody;
+    Archive::GivenUp given_up = std::make_shared<std::atomic<bool>>(false);
+    bool over = false;
+    base::Status status;
+    table::checkpoint::FileEntry file;
+  };
+  /// A checkpoint that was found sound, and shards for its tables that don't exist yet: memory for them is to be had.
+  struct Prepared {
+    std::string path;
+    table::checkpoint::Manifest manifest;
+    std::vector<std::shared_ptr<table::Shard>> made;  ///< by table; null: it exists
+  };
+
+  void snapshot(const rpc::Asked& asked, const wire::Snapshot& request);
+  void written(const rpc::Asked& asked, const wire::Written& request);
+  void check(const rpc::Asked& asked, const wire::Check& request);
+  base::Status prepare(const std::string& path, table::checkpoint::Manifest manifest);
+  void restore(const rpc::Asked& asked, const wire::Restore& request);
+  base::Status adopt(const Prepared& prepared);
+
+  rpc::Server& rpc_;
+  Server& tables_;
+  Archive* const archive_;
+  wire::FrameBuilder builder_;
+  std::shared_ptr<Writing> writing_;
+  std::optional<Prepared> prepared_;
+};
+
+/// Between the wire's form of clocks and the library's.
+using Clocks = std::map<std::string, uint64_t>;
+Clocks read_clocks(const flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>* clocks);
+flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>> write_clocks(flatbuffers::FlatBufferBuilder& fbb, const Clocks& clocks);
+
+}  // namespace mv::ps

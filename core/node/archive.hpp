@@ -1,0 +1,47 @@
+#pragma once
+// Checkpoints on the disk, by a thread of its own.
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "engine/ps/archive.hpp"
+#include "io/loop/loop.hpp"
+
+namespace mv::node {
+
+/// One job after the other; the thread starts with the first one. Called on the loop, tells on the loop.
+class DiskArchive final : public ps::Archive {
+ public:
+  explicit DiskArchive(io::Loop& loop) : loop_(loop) {}
+  ~DiskArchive() override { stop(); }
+
+  /// Gives up what is under way, and waits for the thread; nothing is told afterwards. Idempotent. Not on the loop.
+  void stop();
+
+  void begin(const std::string& directory, Told<table::checkpoint::Place> told) override;
+  void complete(const std::string& path, table::checkpoint::Manifest manifest, uint64_t keep, Done done) override;
+  void discard(const std::string& path, Done done) override;
+  void find(const std::string& path, Told<Found> told) override;
+  void write(Part part, GivenUp given_up, Told<table::checkpoint::FileEntry> told) override;
+  void check(const std::string& path, table::checkpoint::Share share, Told<table::checkpoint::Manifest> told) override;
+  void restore(const std::string& path, std::vector<Target> targets, Done done) override;
+
+ private:
+  template <typename Tell, typename Work>
+  void start(Tell told, Work work);
+  void enqueue(std::function<void()> job);
+  void run();
+
+  io::Loop& loop_;
+  const GivenUp stopping_ = std::make_shared<std::atomic<bool>>(false);
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<std::function<void()>> jobs_;  ///< under mutex_
+  GivenUp writing_;                         ///< under mutex_: of the file that is being written
+  std::thread thread_;
+};
+
+}  // namespace mv::node

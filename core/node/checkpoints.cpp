@@ -1,0 +1,57 @@
+// Saving and loading checkpoints, from callers' threads.
+
+#include <filesystem>
+
+#include "base/log.hpp"
+#include "node/member_node.hpp"
+
+namespace mv::node {
+
+namespace {
+
+/// All processes are told the same path, wherever each of them stands.
+base::Result<std::string> absolute(const std::string& path) {
+  std::error_code error;
+  const auto whole = std::filesystem::absolute(path, error).lexically_normal();
+  if (error) return base::error(MV_ESYSTEM, "{}: {}", path, error.message());
+  const std::string text = whole.string();
+  return text.size() > 1 && text.ends_with('/') ? text.substr(0, text.size() - 1) : text;
+}
+
+}  // namespace
+
+Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) {
+  if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "only workers save checkpoints; this process is only a server"), nullptr};
+  const auto path = absolute(directory);
+  if (!path.ok()) return {path.status(), nullptr};
+  const auto call = std::make_shared<Call>(Call::Kind::kCheckpoint, finished_, options);
+  const auto saving = std::make_shared<std::atomic<bool>>(false);
+  ps::Checkpointer::Wish wish{false, path.value(), keep, deadline(options, true), call, [saving] { *saving = true; }};
+  io::Task begin = [this, wish] { member_->checkpoints().begin(wish); };
+  if (options.mode == Mode::kBlocking) return start(call, options, std::move(begin));
+  // What this worker does next must not get into it: waits until the servers have their snapshots.
+  const auto driven = loop_.drive_until([&] { return saving->load() || call->done(); }, base::kNever, std::move(begin));
+  if (driven == io::Driven::kInterrupted)
+    return {base::Status(MV_EINTR, "a signal interrupted the wait for the other workers; the call goes on"), call};
+  if (driven == io::Driven::kStopped) return {base::Status(MV_ESTATE, "the node is shutting down"), nullptr};
+  return {{}, call};
+}
+
+Started MemberNode::load_checkpoint(const std::string& path, const CallOptions& options) {
+  if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "only workers load checkpoints; this process is only a server"), nullptr};
+  const auto whole = absolute(path);
+  if (!whole.ok()) return {whole.status(), nullptr};
+  const auto call = std::make_shared<Call>(Call::Kind::kCheckpoint, finished_, options);
+  ps::Checkpointer::Wish wish{true, whole.value(), 0, deadline(options, true), call, nullptr};
+  return start(call, options, [this, wish] { member_->checkpoints().begin(wish); });
+}
+
+void MemberNode::save_by_clock() {
+  if (settings_.checkpoint.empty() || identity_.worker_id != 0) return;
+  const auto directory = absolute(settings_.checkpoint);
+  if (!directory.ok()) return base::log_error("no checkpoints will be saved: {}", directory.status().text());
+  base::log_info("saves a checkpoint to {} every {:.3g} s", directory.value(), std::chrono::duration<double>(settings_.checkpoint_every).count());
+  member_->checkpoints().save_every(settings_.checkpoint_every, directory.value(), settings_.checkpoint_keep);
+}
+
+}  // namespace mv::node

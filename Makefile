@@ -9,7 +9,7 @@ export JOBS CMAKE_FLAGS
 tree = tools/make/tree.sh
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo test test-quick asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg test test-quick asan tsan fuzz bench nightly fresh install abi-update format lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,10 +25,20 @@ demo: deps ## Trains digits with a Perl, a Python and a Lua worker on one table
 	@$(tree) release shipped
 	@. build/activate && python3 examples/digits/demo.py
 
+lm: deps ## Trains word vectors in three languages, kills all processes midway, and goes on from the checkpoint
+	@$(tree) release shipped
+	@. build/activate && python3 examples/lm/demo.py
+
+logreg: deps ## Learns the Old from the New Testament: sparse logistic regression, FTRL on the servers
+	@$(tree) release shipped
+	@. build/activate && python3 examples/logreg/demo.py
+
 test: deps ## Runs every test of every language, then the core under ASan+UBSan and TSan
+	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
 	@tools/make/test.sh release asan tsan
 
 test-quick: deps ## Runs the tests of the release tree only
+	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
 	@tools/make/test.sh release
 
 asan: deps ## Runs the core's and the C tests under AddressSanitizer and UBSan

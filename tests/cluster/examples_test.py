@@ -66,3 +66,66 @@ def test_the_demo_meets_its_targets(tmp_path):
     last = result.stdout.splitlines()[-1]
     numbers = r"demo: single=0\.\d{3} sync=0\.\d{3} async=0\.\d{3} seconds=\d+\.\d plot=(.*)"
     assert pathlib.Path(re.fullmatch(numbers, last)[1]).read_bytes().startswith(b"\x89PNG")
+
+
+# ------------------------------------------------------------------ word vectors
+
+LM = {
+    "python": [sys.executable, str(EXAMPLES / "lm" / "train.py")],
+    "perl": ["perl", str(EXAMPLES / "lm" / "train.pl")],
+    "luajit": ["luajit", str(EXAMPLES / "lm" / "train.lua")],
+}
+
+
+def say(*words, timeout=60):
+    """What a command that must succeed prints."""
+    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=timeout)
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def little_text(tmp_path):
+    """A folder with a corpus of few words."""
+    say(sys.executable, EXAMPLES / "lm" / "corpus.py", "--folder", tmp_path, "--tokens", 12_000)
+    return tmp_path
+
+
+@pytest.mark.parametrize("language", LM)
+def test_a_resumed_training_ends_with_the_bits_of_one_that_was_never_killed(language, little_text):
+    train = [*LM[language], "--folder", little_text, "--epochs", 2, "--save-every", 7]
+    vectors = little_text / "vectors.f32"
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", say(*train, "--report", 0.05))]
+    assert losses[-1] < losses[0]
+    never_killed = vectors.read_bytes()
+    vectors.unlink()
+    assert "saved after round 7 " not in say(*train, "--resume", 1)  # it goes on behind the last checkpoint
+    assert vectors.read_bytes() == never_killed
+    say(*LM[language], "--folder", little_text, "--epochs", 2, "--seed", 2)
+    assert vectors.read_bytes() != never_killed
+
+
+def test_word_vectors_of_three_languages_survive_that_all_are_killed(tmp_path):
+    out = say(sys.executable, EXAMPLES / "lm" / "demo.py", "--smoke", "--folder", tmp_path, timeout=120)
+    last = out.splitlines()[-1]
+    shared, plot = re.fullmatch(r"lm: shared=(0\.\d\d) seconds=\d+\.\d plot=(.*)", last).groups()
+    assert float(shared) >= 0.05, out  # of the nearest words are those that counting finds; by chance 0.01
+    assert pathlib.Path(plot).read_bytes().startswith(b"\x89PNG")
+
+
+# ------------------------------------------------------------------ logistic regression
+
+
+@pytest.mark.parametrize("program", [[sys.executable, "train.py"], ["perl", "train.pl"]], ids=["python", "perl"])
+def test_logistic_regression_alone(program, tmp_path):
+    say(sys.executable, EXAMPLES / "logreg" / "testaments.py", "--folder", tmp_path, "--verses", 3000)
+    interpreter, script = program
+    out = say(interpreter, EXAMPLES / "logreg" / script, "--folder", tmp_path, "--epochs", 4)
+    auc, stored, zero = re.search(r"auc ([\d.]+) loss [\d.]+ stored (\d+) zero (\d+)", out).groups()
+    assert float(auc) > 0.9, out
+    assert 0.3 * int(stored) < int(zero) < int(stored), out
+
+
+def test_logistic_regression_of_two_languages(tmp_path):
+    out = say(sys.executable, EXAMPLES / "logreg" / "demo.py", "--smoke", "--folder", tmp_path)
+    assert re.fullmatch(r"logreg: auc=0\.\d{3} seconds=\d+\.\d", out.splitlines()[-1])

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Trains word vectors with a Python, a Perl and a Lua worker; kills all of them, servers too, in the middle; goes on
+from the newest checkpoint with two servers instead of one; draws the loss of both parts and shows what the vectors
+know.
+
+`make lm` runs this; by hand, `source build/activate` first. Exit status 0 only if the training learned something, the
+loss went on where it was, and the vectors agree with what counting tells.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import corpus
+import nearest
+
+HERE = pathlib.Path(__file__).resolve().parent
+WORKERS = 3
+LIMIT_S = 400  # for each part
+KILLED_AT = 0.5  # of the whole training, but not before a checkpoint is there
+BAR = 30
+
+LINE = re.compile(r"block (\d+) of (\d+)  loss ([\d.]+)  ([\d.]+) words/s  ([\d.]+) s")
+SAVED = re.compile(r"saved after round (\d+) of \d+")
+
+
+class Failure(Exception):
+    """What went wrong, for the person who typed `make lm`."""
+
+
+def find(program):
+    if shutil.which(program) is None:
+        raise Failure(f"{program} is not on PATH: run `make lm`, or `source build/activate` first")
+    return program
+
+
+class Part:
+    """One `polyverso run` of the training, until its end or until it is killed."""
+
+    def __init__(self, name, servers, arguments):
+        self.name = name
+        self.curve = []  # (block, loss)
+        self.saved = 0  # blocks in the newest checkpoint
+        self.total = None
+        trainers = [[sys.executable, "train.py"], [find("perl"), "train.pl"], [find("luajit"), "train.lua"]]
+        line = [find("polyverso"), "run", "--servers", str(servers), "--"]
+        for at, (interpreter, script) in enumerate(trainers):
+            line += ["---"] * (at > 0) + [interpreter, str(HERE / script), *map(str, arguments)]
+        # One thread each: NumPy's matrix products would otherwise spread over the others' cores.
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+        self._process = subprocess.Popen(
+            line, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment
+        )
+
+    def run(self, killed_at=None):
+        """Reads what worker 0 says. With killed_at it kills everything once so much is done and a part of it is
+        saved."""
+        watchdog = threading.Timer(LIMIT_S, self._process.terminate)
+        watchdog.start()
+        killed = False
+        try:
+            for line in self._process.stdout:
+                self._read(line)
+                if killed_at and not killed and self.saved and self._part() >= killed_at:
+                    kill_all(self._process.pid)
+                    killed = True
+            status = self._process.wait()
+        finally:
+            watchdog.cancel()
+            if self._process.poll() is None:
+                self._process.terminate()
+                self._process.wait()
+        if killed_at and not killed:
+            raise Failure(f"{self.name}: training ended with status {status} before it could be killed")
+        if not killed_at and (status != 0 or not self.curve):
+            raise Failure(f"{self.name}: training ended with status {status}")
+
+    def _part(self):
+        """Of the whole training that is done, 0 .. 1."""
+        return self.curve[-1][0] / self.total if self.curve else 0
+
+    def _read(self, line):
+        at, saved = LINE.search(line), SAVED.search(line)
+        if at:
+            done, self.total = int(at[1]), int(at[2])
+            self.curve.append((done, float(at[3])))
+            loss, speed, seconds = map(float, at.groups()[2:])
+            self._show(self._part(), f"loss {loss:.3f}  {speed / 1000:5.0f} k words/s  {seconds:5.1f} s")
+        elif saved:
+            self.saved = WORKERS * int(saved[1])
+        elif "trained: " not in line:
+            print(line, end="", flush=True)
+
+    def _show(self, part, text):
+        """A bar that overwrites itself on a terminal; elsewhere a line for every tenth that is done."""
+        full = round(BAR * part)
+        line = f"{self.name:8}[{'#' * full}{'.' * (BAR - full)}] {100 * part:5.1f} %  {text}"
+        if sys.stdout.isatty():
+            print(f"\r{line}", end="\n" if part >= 1 else "", flush=True)
+        elif part >= 1 or len(self.curve) == 1 or int(10 * part) > int(10 * self.curve[-2][0] / self.total):
+            print(line, flush=True)
+
+
+def children(pid):
+    try:
+        lists = [path.read_text(encoding="ascii") for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(child) for text in lists for child in text.split()]
+
+
+def kill_all(pid):
+    """SIGKILL for a process and all below it: as if the power had failed."""
+    family = [pid]
+    for member in family:
+        family += children(member)
+    for member in family:
+        try:
+            os.kill(member, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def loss_at(curve, count, last):
+    """The mean of some reports at the end, or at the beginning, of a curve: a single one is about few blocks."""
+    some = curve[-count:] if last else curve[:count]
+    return statistics.fmean(loss for _, loss in some)
+
+
+def draw(first, second, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    axes.plot(*zip(*first.curve), label="one server, until killed")
+    axes.plot(*zip(*second.curve), label="two servers, from the checkpoint")
+    axes.axvline(first.saved, color="gray", linestyle=":", label="the checkpoint")
+    axes.set(xlabel="blocks of a thousand words", ylabel="loss for each pair of words")
+    axes.set_title("Word vectors: killed and resumed")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def missed_targets(first, second, shared, chance):
+    begun, before = first.curve[0][1], loss_at(first.curve, 3, last=True)
+    after, ended = loss_at(second.curve, 3, last=False), loss_at(second.curve, 3, last=True)
+    print(f"loss: {begun:.3f} at first, {before:.3f} when killed, {after:.3f} once resumed, {ended:.3f} at the end")
+    fallen = begun - before
+    if fallen < 0.1:
+        yield f"the loss fell by {fallen:.3f} only before the kill"
+    if after > before + 0.35 * fallen:
+        yield f"the resumed training has a loss of {after:.3f}; it was {before:.3f}, and {begun:.3f} at first"
+    if ended > after:
+        yield f"the loss rose from {after:.3f} to {ended:.3f} after the resumption"
+    if second.curve[0][0] < first.saved:
+        yield f"the resumed training was at block {second.curve[0][0]}, before the checkpoint's {first.saved}"
+    if shared < 20 * chance or shared < 0.05:
+        yield f"of ten nearest words only {10 * shared:.2f} are those that counting finds"
+
+
+def shown(path):
+    """Relative to here, where that is shorter."""
+    here = pathlib.Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def demo(folder, tokens, epochs, save_every, report):
+    begun = time.monotonic()
+    words, count = corpus.make(folder, tokens)
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    print(f"{count:,} tokens of {words:,} words, {epochs} times; workers: Python, Perl, LuaJIT", flush=True)
+    arguments = ["--folder", folder, "--epochs", epochs, "--save-every", save_every, "--report", report]
+    first = Part("first", 1, arguments)
+    first.run(killed_at=KILLED_AT)
+    if sys.stdout.isatty():
+        print()
+    done = f"at block {first.curve[-1][0]} of {first.total}"
+    print(f"killed all processes {done}; the checkpoint holds {first.saved}", flush=True)
+    second = Part("resumed", 2, [*arguments, "--resume", 1])
+    second.run()
+    shared, chance = nearest.show(folder)
+    missed = list(missed_targets(first, second, shared, chance))
+    plot = folder / "loss.png"
+    draw(first, second, plot)
+    for sentence in missed:
+        print(f"missed: {sentence}")
+    print(f"lm: shared={shared:.2f} seconds={time.monotonic() - begun:.1f} plot={shown(plot)}", flush=True)
+    return 1 if missed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=pathlib.Path, default=corpus.FOLDER, help="(build/lm)")
+    parser.add_argument("--smoke", action="store_true", help="a small part of the text: does everything work?")
+    options = parser.parse_args()
+    scale = {"tokens": 120_000, "epochs": 5, "save_every": 20, "report": 0.25}
+    if not options.smoke:
+        scale = {"tokens": None, "epochs": 8, "save_every": 200, "report": 1}
+    try:
+        return demo(options.folder.resolve(), **scale)
+    except (Failure, corpus.verses.Missing) as failure:
+        print(f"lm: failed: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""What word vectors have learned: the nearest words of some, by the angle between their vectors.
+
+    python3 examples/lm/nearest.py [--folder build/lm] [god king ...]
+
+The last line compares with vectors that need no training: how often each word has which other ones around it.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import numpy as np
+
+WORDS = "god king lord son david water sword wife bread jerusalem".split()
+WINDOW = 5
+CONTEXTS = 2000  # of the counted vectors: so many of the most frequent words
+JUDGED = slice(100, 500)  # by frequency: frequent enough to have a meaning, and not so frequent as to have none
+
+
+class Vectors:
+    """A row for each word, of length 1."""
+
+    def __init__(self, words, rows):
+        self.words = words
+        self.number = {word: at for at, word in enumerate(words)}
+        self._rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+    def nearest(self, word, count):
+        """The `count` words nearest to the word-th, by number, best first."""
+        likeness = self._rows @ self._rows[word]
+        likeness[word] = -2
+        return np.argsort(-likeness)[:count]
+
+
+def words_of(folder):
+    return [line.split()[0] for line in (folder / "words.txt").read_text(encoding="ascii").splitlines()]
+
+
+def trained(folder):
+    """What train.py, train.pl or train.lua left."""
+    words = words_of(folder)
+    return Vectors(words, np.fromfile(folder / "vectors.f32", np.float32).reshape(len(words), -1))
+
+
+def counted(folder):
+    """Positive pointwise mutual information of a word and those around it, straight from the text: what skip-gram with
+    negative sampling approximates with fewer numbers (Levy and Goldberg, NIPS 2014)."""
+    words = words_of(folder)
+    tokens = np.fromfile(folder / "tokens.i32", "<i4").astype(np.int64)
+    contexts = min(CONTEXTS, len(words))
+    counts = np.zeros(len(words) * contexts)
+    for distance in range(1, WINDOW + 1):
+        for word, context in ((tokens[:-distance], tokens[distance:]), (tokens[distance:], tokens[:-distance])):
+            known = context < contexts
+            counts += np.bincount(word[known] * contexts + context[known], minlength=counts.size)
+    counts = counts.reshape(len(words), contexts)
+    expected = counts.sum(1, keepdims=True) * counts.sum(0, keepdims=True) / counts.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return Vectors(words, np.nan_to_num(np.maximum(np.log(counts / expected), 0), nan=0).astype(np.float32))
+
+
+def agreement(one, other, count=10):
+    """Which part of a word's nearest words the two share, on average, and what it would be by chance."""
+    judged = range(len(one.words))[JUDGED]
+    shared = [len(np.intersect1d(one.nearest(word, count), other.nearest(word, count))) for word in judged]
+    return float(np.mean(shared)) / count, count / len(one.words)
+
+
+def show(folder, words=WORDS):
+    """Prints them; returns agreement()."""
+    learned = trained(folder)
+    for word in words:
+        if word in learned.number:
+            near = ", ".join(learned.words[at] for at in learned.nearest(learned.number[word], 8))
+            print(f"{word:>10}: {near}")
+        else:
+            print(f"{word:>10}: is not among the {len(learned.words)} words")
+    shared, chance = agreement(learned, counted(folder))
+    print(f"of ten nearest words {10 * shared:.1f} are also nearest by counting; by chance {10 * chance:.2f} would be")
+    return shared, chance
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = pathlib.Path(__file__).resolve().parents[2] / "build" / "lm"
+    parser.add_argument("--folder", type=pathlib.Path, default=default)
+    parser.add_argument("words", nargs="*", default=WORDS)
+    options = parser.parse_args()
+    if not (options.folder / "vectors.f32").exists():
+        sys.exit(f"nearest.py: there are no vectors in {options.folder}: train first, see the README")
+    show(options.folder, options.words)
+
+
+if __name__ == "__main__":
+    main()

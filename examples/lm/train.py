@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Word vectors by skip-gram with negative sampling: one worker, in Python with NumPy. train.pl and train.lua are its
+twins.
+
+    polyverso run -n 3 -- python3 examples/lm/train.py [--folder build/lm] [--epochs 10] [--seed 1] [--report 1]
+                                                       [--save-every ROUNDS] [--resume 1]
+
+The corpus is cut into blocks; of n workers each trains on every n-th block. Two sparse tables hold a vector for each
+word: as the middle of a window (`input`) and as part of it (`output`). The servers do the step, by adagrad; a worker
+sends gradients. Mikolov et al., Distributed Representations of Words and Phrases and their Compositionality, NIPS 2013.
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+
+import numpy as np
+import polyverso
+
+DIMENSIONS = 64
+WINDOW = 5  # words on each side, at most; each middle draws 1 .. WINDOW
+NEGATIVES = 5  # for each pair of words
+POOL = 64  # so many are drawn for a block, and shared by its pairs at a weight: their vectors travel once
+SAMPLE = 2e-4  # of words more frequent than this some are left out
+BLOCK = 1000  # words of the text
+STALENESS = 2  # blocks that the fastest worker may be ahead of the slowest
+UPDATER = "adagrad rate=0.1"
+
+
+class Corpus:
+    """The text as numbers, and what is drawn from it. A block's draws depend on seed and number only: a training that
+    is resumed goes on with what the killed one would have drawn."""
+
+    def __init__(self, folder, seed):
+        if not (folder / "tokens.i32").exists():
+            sys.exit(f"train.py: there is no corpus in {folder}: run corpus.py first")
+        lines = (folder / "words.txt").read_text(encoding="ascii").split("\n")[:-1]
+        counts = np.array([int(line.split()[1]) for line in lines], np.float64)
+        self.tokens = np.fromfile(folder / "tokens.i32", "<i4").astype(np.int64)
+        self.words = len(counts)
+        self.blocks = -(-len(self.tokens) // BLOCK)
+        share = SAMPLE * len(self.tokens) / counts
+        self._kept = np.sqrt(share) + share
+        self._noise = np.cumsum(counts**0.75)
+        self._noise /= self._noise[-1]
+        self._seed = seed
+
+    def block(self, number):
+        """Words that are kept of the number-th block, how far each looks, and the pool of negatives."""
+        random = np.random.default_rng((self._seed, number))
+        words = self.tokens[number % self.blocks * BLOCK :][:BLOCK]
+        words = words[random.random(len(words)) < self._kept[words]]
+        reach = random.integers(1, WINDOW + 1, len(words))
+        return words, reach, np.minimum(np.searchsorted(self._noise, random.random(POOL)), self.words - 1)
+
+
+def sigmoid(scores):
+    return 1 / (1 + np.exp(-scores))
+
+
+def gradients(middles, outer, pool, reach):
+    """Of the loss by each row of the three matrices; then the loss, and how many pairs it is about.
+
+    The i-th rows of `middles` and `outer` are the input and output vectors of the same, i-th word of the block. A pair
+    of words (i, j) costs -log sigmoid(middles[i] . outer[j]), and NEGATIVES times the mean of -log sigmoid(-middles[i]
+    . pool)."""
+    by_middles, by_outer = np.zeros_like(middles), np.zeros_like(outer)
+    pairs, loss = np.zeros(len(middles), np.float32), 0.0
+    for distance in range(1, min(WINDOW, len(middles) - 1) + 1):
+        left, right = slice(None, -distance), slice(distance, None)
+        for i, j in ((left, right), (right, left)):
+            wanted = (reach[i] >= distance).astype(np.float32)
+            likely = sigmoid(np.einsum("ij,ij->i", middles[i], outer[j]))
+            slope = (wanted * (likely - 1))[:, None]
+            by_middles[i] += slope * outer[j]
+            by_outer[j] += slope * middles[i]
+            pairs[i] += wanted
+            loss -= wanted @ np.log(likely)
+    likely = sigmoid(middles @ pool.T)
+    weight = (NEGATIVES / POOL * pairs)[:, None]
+    slope = weight * likely
+    loss -= (weight * np.log1p(-np.minimum(likely, 0.9999999))).sum()
+    return by_middles + slope @ pool, by_outer, slope.T @ middles, loss, pairs.sum()
+
+
+class Report:
+    """Worker 0's account of how far all of them are, every so many seconds."""
+
+    def __init__(self, progress, total, seconds):
+        self.progress, self.total, self.seconds = progress, total, seconds
+        self.begun = self.last = time.monotonic()
+        self.first = self.done()
+        self.loss = self.pairs = 0.0
+
+    def done(self):
+        return int(self.progress.get().sum())
+
+    def note(self, loss, pairs, at_once=False):
+        self.loss += loss
+        self.pairs += pairs
+        now = time.monotonic()
+        if (now < self.last + self.seconds and not at_once) or self.pairs == 0:
+            return
+        done, seconds = min(self.done(), self.total), now - self.begun
+        speed = (done - self.first) * BLOCK / seconds
+        print(
+            f"{100 * done / self.total:5.1f} %  block {done} of {self.total}  loss {self.loss / self.pairs:.4f}"
+            f"  {speed:.0f} words/s  {seconds:.1f} s",
+            flush=True,
+        )
+        self.last, self.loss, self.pairs = now, 0.0, 0.0
+
+
+def train(node, options):
+    corpus = Corpus(options.folder, options.seed)
+    saved = str(options.folder / "checkpoints")
+    if options.resume:
+        node.load(saved)  # the tables below are then found with their values
+    shape = {"rows": corpus.words, "cols": DIMENSIONS, "updater": UPDATER, "staleness": STALENESS}
+    inputs = node.sparse(name="input", initial_range=0.5 / DIMENSIONS, seed=options.seed, **shape)
+    outputs = node.sparse(name="output", **shape)
+    me, workers = node.worker_id, node.num_workers
+    # Rounds that each worker has done; saved like the vectors.
+    progress = node.array(workers, dtype="int64", name="progress")
+
+    total = options.epochs * corpus.blocks
+    rounds = -(-total // workers)
+    report = Report(progress, total, options.report)
+    loss = pairs = 0.0
+    for round_number in range(int(progress.get()[me]), rounds):
+        number = round_number * workers + me
+        words, reach, pool = corpus.block(number)
+        if number < total and len(words) > 1:
+            middles, around = inputs.get(rows=words), outputs.get(rows=np.concatenate((words, pool)))
+            outer, others = around[: len(words)], around[len(words) :]
+            by_middles, by_outer, by_pool, loss, pairs = gradients(middles, outer, others, reach)
+            inputs.add(by_middles, rows=words, wait=False)  # a word that occurs twice: the library sums its gradients
+            outputs.add(np.concatenate((by_outer, by_pool)), rows=np.concatenate((words, pool)), wait=False)
+        inputs.clock()
+        outputs.clock()
+        progress.add([1], rows=[me], wait=False)
+        if me == 0:
+            report.note(loss, pairs)
+        if options.save_every and (round_number + 1) % options.save_every == 0:
+            node.save(saved, keep=2)
+            if me == 0:
+                print(f"saved after round {round_number + 1} of {rounds}", flush=True)
+    node.barrier()
+    if me == 0:
+        report.note(loss, pairs, at_once=True)
+        inputs.peek(rows=np.arange(corpus.words)).tofile(options.folder / "vectors.f32")
+        print(f"trained: see nearest.py for what is in {options.folder / 'vectors.f32'}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = pathlib.Path(__file__).resolve().parents[2] / "build" / "lm"
+    parser.add_argument("--folder", type=pathlib.Path, default=default, help="corpus.py's; all results go there")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=float, default=1, help="seconds between two of worker 0's lines")
+    parser.add_argument("--save-every", type=int, default=0, help="rounds between two checkpoints; 0 = none")
+    parser.add_argument("--resume", type=int, default=0, help="1 = go on from the newest checkpoint")
+    options = parser.parse_args()
+    with polyverso.init() as node:
+        train(node, options)
+
+
+if __name__ == "__main__":
+    main()

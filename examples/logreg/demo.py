@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Learns to tell the Old from the New Testament by the words of a verse, with a Perl and a Python worker on one
+key-value table, twice: without L1 and with it. `make logreg` runs this; by hand, `source build/activate` first. Exit
+status 0 only if both learned something, and L1 left most weights at zero at little cost.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import testaments
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT_S = 100  # for one training
+FINAL = re.compile(r"final accuracy ([\d.]+) auc ([\d.]+) loss ([\d.]+) stored (\d+) zero (\d+)")
+EPOCH = re.compile(r"epoch \d+ loss ([\d.]+)")
+
+
+class Failure(Exception):
+    """What went wrong, for the person who typed `make logreg`."""
+
+
+class Result:
+    """Of one training, from what it printed."""
+
+    def __init__(self, text):
+        final = FINAL.search(text)
+        if final is None:
+            raise Failure(f"training ended without a result:\n{text}")
+        self.accuracy, self.auc, self.loss = map(float, final.groups()[:3])
+        self.stored, self.zero = map(int, final.groups()[3:])
+        self.losses = [float(loss) for loss in EPOCH.findall(text)]
+
+
+def find(program):
+    if shutil.which(program) is None:
+        raise Failure(f"{program} is not on PATH: run `make logreg`, or `source build/activate` first")
+    return program
+
+
+def train(folder, l1):
+    workers = [[find("perl"), str(HERE / "train.pl")], [sys.executable, str(HERE / "train.py")]]
+    line = [find("polyverso"), "run", "--servers", "1"]
+    for at, worker in enumerate(workers):
+        line += ["---" if at else "--", *worker, "--folder", str(folder), "--l1", str(l1)]
+    environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    try:
+        done = subprocess.run(
+            line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, env=environment
+        )
+    except subprocess.TimeoutExpired:
+        raise Failure(f"training takes more than {LIMIT_S} s") from None
+    if done.returncode != 0:
+        raise Failure(f"training ended with status {done.returncode}:\n{done.stdout}")
+    return Result(done.stdout)
+
+
+def missed_targets(plain, sparse):
+    for name, result in (("without L1", plain), ("with L1", sparse)):
+        if result.auc < 0.94:
+            yield f"{name}: the area under the curve is {result.auc:.4f}, wanted 0.94"
+        if result.losses[-1] > 0.8 * result.losses[0]:
+            yield f"{name}: the loss went from {result.losses[0]:.4f} to {result.losses[-1]:.4f} only"
+    if sparse.auc < plain.auc - 0.02:
+        yield f"L1 costs {plain.auc - sparse.auc:.4f} of the area under the curve"
+    if sparse.zero < 0.5 * sparse.stored or sparse.zero < 2 * plain.zero:
+        yield f"only {sparse.zero} of {sparse.stored} weights are zero with L1; {plain.zero} were without"
+
+
+def demo(folder, verses):
+    begun = time.monotonic()
+    count, held_out = testaments.make(folder, 4, verses)
+    print(f"{count:,} verses for training, {held_out:,} for testing; a Perl and a Python worker, one server", flush=True)
+    results = {l1: train(folder, l1) for l1 in (0, 1)}
+    print("   l1  accuracy    AUC    loss   weights stored    not zero")
+    for l1, r in results.items():
+        print(f"{l1:>5}{r.accuracy:10.4f}{r.auc:8.4f}{r.loss:8.4f}{r.stored:17,}{r.stored - r.zero:12,}", flush=True)
+    missed = list(missed_targets(*results.values()))
+    for sentence in missed:
+        print(f"missed: {sentence}")
+    print(f"logreg: auc={results[1].auc:.3f} seconds={time.monotonic() - begun:.1f}", flush=True)
+    return 1 if missed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=pathlib.Path, default=testaments.FOLDER, help="for the files (build/logreg)")
+    parser.add_argument("--smoke", action="store_true", help="a third of the verses: does everything work?")
+    options = parser.parse_args()
+    try:
+        return demo(options.folder.resolve(), 10_000 if options.smoke else None)
+    except (Failure, testaments.verses.Missing) as failure:
+        print(f"logreg: failed: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Makes libsvm files to learn from: is a verse of the King James Bible from the Old (0) or the New Testament (1)?
+
+    python3 examples/logreg/testaments.py [--folder build/logreg] [--files 4] [--verses N]
+
+Features are a verse's words and pairs of words next to each other, by a hash of 32 bits, each with the value 1. Every
+fifth verse goes into test.svm, the others in turn into train-0.svm, train-1.svm and so on.
+"""
+
+import argparse
+import contextlib
+import pathlib
+import sys
+import zlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "kjv"))
+import verses  # noqa: E402
+
+FOLDER = HERE.parents[1] / "build" / "logreg"
+HELD_OUT = 5  # one in so many
+
+
+def features(text):
+    words = verses.words_of(text)
+    pairs = (f"{one} {other}" for one, other in zip(words, words[1:]))
+    return sorted({zlib.crc32(feature.encode()) for feature in (*words, *pairs)})
+
+
+def labelled():
+    """(label, features) of each verse."""
+    label = 0
+    for book, text in verses.verses():
+        label = label or int(book == verses.FIRST_OF_THE_NEW_TESTAMENT)
+        yield label, features(text)
+
+
+def make(folder, files, count=None):
+    """Writes `files` files for training and one for testing; `count`: only about so many verses, from all over the
+    text. Returns how many verses are for training, and for testing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.svm"):
+        old.unlink()
+    everything = list(labelled())
+    chosen = everything[:: max(1, len(everything) // count)] if count else everything
+    written = [0, 0]
+    with contextlib.ExitStack() as stack:
+        test = stack.enter_context((folder / "test.svm").open("w", encoding="ascii"))
+        train = [stack.enter_context((folder / f"train-{k}.svm").open("w", encoding="ascii")) for k in range(files)]
+        for at, (label, numbers) in enumerate(chosen):
+            held_out = at % HELD_OUT == HELD_OUT - 1
+            file = test if held_out else train[written[0] % files]
+            file.write(" ".join([str(label), *(f"{number}:1" for number in numbers)]) + "\n")
+            written[held_out] += 1
+    return written
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="where to (build/logreg)")
+    parser.add_argument("--files", type=int, default=4, help="how many for training")
+    parser.add_argument("--verses", type=int, help="only about N verses")
+    options = parser.parse_args()
+    try:
+        train, test = make(options.folder, options.files, options.verses)
+    except verses.Missing as missing:
+        sys.exit(f"testaments.py: {missing}")
+    print(f"{options.folder}: {train:,} verses for training in {options.files} files, {test:,} for testing")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Sparse logistic regression on libsvm files, by FTRL-Proximal on the servers: one worker, in Python with NumPy.
+train.pl is its twin in plain Perl.
+
+    polyverso run -n 2 --servers 1 -- python3 examples/logreg/train.py [--folder build/logreg] [--epochs 3] [--batch 200]
+                                                                       [--alpha 0.1] [--l1 1] [--l2 0]
+
+Lines are "label feature:value ...", as libsvm has them; a feature may be any whole number of 64 bits. Of n workers each
+streams every n-th of the folder's train*.svm. The weights are a key-value table: only features that occurred are
+stored, and L1 leaves most of their weights at exactly zero. At the end worker 0 predicts test.svm.
+"""
+
+import argparse
+import itertools
+import pathlib
+import sys
+import time
+
+import numpy as np
+import polyverso
+
+
+class Batch:
+    """Some lines as one sparse matrix: `lines` says which of the labels each of its values belongs to, `keys[columns]`
+    which feature each is of."""
+
+    def __init__(self, texts):
+        labels, lines, features, values = [], [], [], []
+        for text in texts:
+            label, *pairs = text.replace(":", " ").split()
+            lines += [len(labels)] * (len(pairs) // 2)
+            labels.append(float(label) > 0)
+            features += map(int, pairs[0::2])
+            values += map(float, pairs[1::2])
+        self.labels = np.array(labels, float)
+        self.lines = np.array(lines, np.intp)
+        self.values = np.array(values)
+        self.keys, self.columns = np.unique(np.array(features, np.int64), return_inverse=True)
+
+    def scores(self, weights):
+        return np.bincount(self.lines, self.values * weights[self.columns], len(self.labels))
+
+    def gradient(self, errors):
+        """Of the summed loss, for each key."""
+        return np.bincount(self.columns, self.values * errors[self.lines], len(self.keys)).astype(np.float32)
+
+
+def batches(path, size):
+    with path.open(encoding="ascii") as file:
+        while lines := list(itertools.islice(file, size)):
+            yield Batch(lines)
+
+
+def loss(scores, labels):
+    """The sum of -log of the probability of each label."""
+    return np.logaddexp(0, np.where(labels > 0, -scores, scores)).sum()
+
+
+def area_under_curve(scores, labels):
+    """The probability that one of label 1 scores higher than one of label 0."""
+    order = np.argsort(scores)
+    _, first, count = np.unique(scores[order], return_index=True, return_counts=True)
+    ranks = np.repeat(first + (count - 1) / 2, count)  # equal scores share their places
+    ones = labels[order] > 0
+    return (ranks[ones].sum() - ones.sum() * (ones.sum() - 1) / 2) / (ones.sum() * (~ones).sum())
+
+
+def train(node, table, options):
+    mine = sorted(options.folder.glob("train*.svm"))[node.worker_id :: node.num_workers]
+    begun = time.monotonic()
+    for epoch in range(options.epochs):
+        count = total = 0
+        for batch in itertools.chain.from_iterable(batches(path, options.batch) for path in mine):
+            scores = batch.scores(table.get(keys=batch.keys))
+            table.add(batch.gradient(1 / (1 + np.exp(-scores)) - batch.labels), keys=batch.keys, wait=False)
+            count += len(scores)
+            total += loss(scores, batch.labels)  # of lines that this epoch has not yet learned from
+        if node.is_master:
+            speed = (epoch + 1) * count / (time.monotonic() - begun)
+            print(f"epoch {epoch} loss {total / max(count, 1):.4f} lines/s of this worker {speed:.0f}", flush=True)
+
+
+def judge(table, options):
+    """Prints what the weights are worth on test.svm, and how many there are."""
+    scores, labels = [], []
+    for batch in batches(options.folder / "test.svm", 1000):
+        scores.append(batch.scores(table.peek(keys=batch.keys)))
+        labels.append(batch.labels)
+    scores, labels = np.concatenate(scores), np.concatenate(labels)
+    stored = zero = 0
+    for keys, weights in table.scan():
+        stored += len(keys)
+        zero += int((weights == 0).sum())
+    print(
+        f"final accuracy {((scores > 0) == (labels > 0)).mean():.4f} auc {area_under_curve(scores, labels):.4f}"
+        f" loss {loss(scores, labels) / len(labels):.4f} stored {stored} zero {zero}",
+        flush=True,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = pathlib.Path(__file__).resolve().parents[2] / "build" / "logreg"
+    parser.add_argument("--folder", type=pathlib.Path, default=default, help="train*.svm and test.svm (build/logreg)")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=200, help="lines between a get and an add")
+    parser.add_argument("--alpha", type=float, default=0.1, help="the rate of learning")
+    parser.add_argument("--l1", type=float, default=1.0, help="more of it leaves more weights at zero")
+    parser.add_argument("--l2", type=float, default=0.0)
+    options = parser.parse_args()
+    if not (options.folder / "test.svm").exists():
+        sys.exit(f"train.py: there is no test.svm in {options.folder}: run testaments.py first")
+    with polyverso.init() as node:
+        updater = f"ftrl alpha={options.alpha:g} l1={options.l1:g} l2={options.l2:g}"
+        table = node.keyvalue(1, name="weights", updater=updater)
+        train(node, table, options)
+        node.barrier()  # all gradients of all workers are in the table
+        if node.is_master:
+            judge(table, options)
+
+
+if __name__ == "__main__":
+    main()

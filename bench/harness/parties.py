@@ -1,6 +1,8 @@
 """The sides of comparisons: how each is started, with its pinning."""
 
+import pathlib
 import sys
+import tempfile
 from dataclasses import dataclass
 
 from .process import Broken, Process, started
@@ -19,6 +21,16 @@ class Pinning:
         if self.client == self.server:
             return f"both processes on CPU {self.client}"
         return f"client on CPU {self.client}, server on CPU {self.server}"
+
+
+class Folder:
+    """A temporary one, that ends with a party."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def end(self, seconds):
+        self._folder.cleanup()
 
 
 class Parties:
@@ -40,6 +52,10 @@ class Parties:
         """A worker in a cluster of one process."""
         return self._alone("a cluster of one", [self.programs / "table_worker"])
 
+    def dtype_adder(self):
+        """The same, with arrays of every dtype."""
+        return self._alone("a cluster of one", [self.programs / "dtype_worker"])
+
     def caller(self, interpreter):
         """The same from another language; Python is the one that runs this, for which the module was built."""
         suffix = {"python3": "py", "perl": "pl"}.get(interpreter, "lua")
@@ -48,17 +64,34 @@ class Parties:
 
     def table_over_tcp(self, pinning):
         """One worker and one server, started by `polyverso run`; standard input goes to the worker."""
-        command = [*self.run_words(1), "taskset", "--cpu-list", pinning.client, self.programs / "table_worker"]
+        return self.worker("table_worker", pinning, "tcp")
+
+    def worker(self, program, pinning, io="auto"):
+        """The same with another program, and over the shortest road that there is."""
+        command = [*self.run_words(1, io), "taskset", "--cpu-list", pinning.client, self.programs / program]
         return started(lambda: Process("polyverso run", command, pinning.server, self.environment))
 
-    def run_words(self, workers):
-        """`workers` workers and one server over TCP; the workers' command follows."""
-        return [self.launcher, "run", "--no-color", "-v", "--set", "io=tcp", "-n", workers, "--servers", 1, "--"]
+    def run_words(self, workers, io="tcp"):
+        """`workers` workers and one server; the workers' command follows."""
+        return [self.launcher, "run", "--no-color", "-v", "--set", f"io={io}", "-n", workers, "--servers", 1, "--"]
 
     # ------------------------------------------------------------------ peers
 
     def memcpy(self):
         return self._alone("memcpy", [self.programs / "memcpy"])
+
+    def row_loop(self):
+        """A loop over rows of a matrix in one's own memory."""
+        return self._alone("row_loop", [self.programs / "row_loop"])
+
+    def redis(self, pinning):
+        """A Redis server that writes nothing to the disk, and its client on a unix socket."""
+        folder = tempfile.TemporaryDirectory(prefix="polyverso-bench-")
+        socket = pathlib.Path(folder.name) / "redis"
+        words = ["redis-server", "--port", 0, "--unixsocket", socket, "--dir", folder.name, "--save", "", "--appendonly", "no"]
+        server = Process("redis-server", words, pinning.server)
+        client = [self.programs / "redis_worker", socket]
+        return started(lambda: Process("redis_worker", client, pinning.client), [server, Folder(folder)])
 
     def raw_socket(self, pinning):
         return self._with_server("raw_socket", pinning)

@@ -1,0 +1,67 @@
+/* A worker on a key-value table of f64. Operation add: blocking, 1 to each of BYTES / 8 keys.
+ * After every batch the sum of the table must be the number of adds so far. */
+#include <polyverso/polyverso.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "programs/batch.h"
+#include "programs/draws.h"
+
+typedef struct worker {
+  mv_table table;
+  int64_t *draws;
+  uint64_t at;    /* the next draw */
+  uint64_t count; /* keys of an add */
+  double *ones;   /* count of them */
+  uint64_t added; /* since the program began */
+} worker;
+
+static void expect_ok(mv_status status, const char *doing) {
+  if (status != MV_OK) batch_fail("%s: %s: %s", doing, mv_status_name(status), mv_last_error());
+}
+
+static void prepare(void *self, const char *operation, uint64_t bytes) {
+  worker *w = self;
+  w->count = bytes / sizeof(double);
+  if (strcmp(operation, "add") != 0) batch_fail("key_worker: unknown operation %s", operation);
+  if (w->count == 0 || kDraws % w->count != 0) batch_fail("key_worker: %d draws are no whole number of adds", kDraws);
+  free(w->ones);
+  w->ones = batch_memory(bytes);
+  for (uint64_t i = 0; i < w->count; ++i) w->ones[i] = 1;
+  w->at = 0;
+}
+
+static void repeat(void *self, uint64_t times) {
+  worker *w = self;
+  for (uint64_t i = 0; i < times; ++i) {
+    expect_ok(mv_table_add_rows(w->table, w->draws + w->at, w->count, w->ones, w->count, MV_F64, NULL), "mv_table_add_rows");
+    w->at = (w->at + w->count) % kDraws;
+  }
+  w->added += times * w->count;
+}
+
+static void check(void *self) {
+  const worker *w = self;
+  enum { kSome = 100000 };
+  static int64_t keys[kSome];
+  static double values[kSome];
+  double sum = 0;
+  for (int64_t next = 0; next >= 0;) {
+    uint64_t found = 0;
+    expect_ok(mv_table_scan(w->table, next, keys, kSome, values, kSome, MV_F64, &next, &found), "mv_table_scan");
+    for (uint64_t i = 0; i < found; ++i) sum += values[i];
+  }
+  if (sum != (double)w->added) batch_fail("after %llu adds of 1 the sum is %.17g", (unsigned long long)w->added, sum);
+}
+
+int main(void) {
+  expect_ok(mv_init(NULL), "mv_init");
+  worker self = {.draws = draws_make()};
+  mv_table_spec spec = MV_TABLE_SPEC_INIT;
+  spec.kind = MV_KEYVALUE;
+  spec.dtype = MV_F64;
+  expect_ok(mv_table_create(0, &spec, NULL, 0, MV_F64, &self.table), "mv_table_create");
+  batch_serve(&(batch_program){prepare, repeat, check, &self});
+  expect_ok(mv_shutdown(0), "mv_shutdown");
+  return 0;
+}

@@ -1,0 +1,42 @@
+"""Adds to keys of 64 bits."""
+
+import shutil
+
+from harness.bench import measurement
+from harness.compare import Batch
+from harness.process import Broken
+from harness.result import Row, ratio_at_least
+from harness.units import per_second
+
+KEYS = 1000  # of an add
+ADD = Batch("add", 8 * KEYS)
+MILLION = Batch("add", 8 * KEYS, 1000)  # adds between two looks at the clock: a million keys
+
+
+@measurement
+def key_value_adds(bench):
+    """1e7 adds to random keys by batches of 1,000, beside Redis INCRBYFLOAT pipelined by the same batch"""
+    if shutil.which("redis-server") is None:
+        raise Broken("redis-server is not installed: apt install redis-server")
+    pinning = bench.parties.two_if_any
+    sides = {"ours": lambda: bench.parties.worker("key_worker", pinning), "redis": lambda: bench.parties.redis(pinning)}
+    # At least three samples of each side in each pair, besides the warm-up: more than 1e7 adds of each in all.
+    batch = ADD if bench.quick else MILLION
+    effort = bench.effort.less(rounds=2, pairs=2)
+    comparison = bench.compare(sides, {"adds": {"ours": batch, "redis": batch}}, effort)["adds"]
+    yield Row(
+        name="adds to random 64-bit keys, 1,000 to a call",
+        ours=comparison.of("ours").map(keys_per_second),
+        unit="keys/s",
+        peer="Redis INCRBYFLOAT",
+        peer_value=comparison.of("redis").map(keys_per_second),
+        ratio=comparison.ratio("redis", "ours"),
+        target=ratio_at_least(10),
+        runs=comparison.runs,
+        note="f64, a million different keys, blocking, sums checked; Redis on a unix socket, 1,000 commands in one write and "
+        f"without persistence, its client spells them beforehand and only counts the answers; {pinning}",
+    )
+
+
+def keys_per_second(seconds):
+    return KEYS * per_second(seconds)

@@ -4,16 +4,21 @@
 local polyverso = require("polyverso")
 local ffi = jit and require("ffi")
 
-local CTYPES = {f32 = "float[?]", f64 = "double[?]", rows = "int64_t[?]"}
-local DTYPES = {f32 = polyverso.MV_F32, f64 = polyverso.MV_F64}
+local CTYPES = {
+  f32 = "float[?]", f64 = "double[?]", i64 = "int64_t[?]", i32 = "int32_t[?]", u8 = "uint8_t[?]", rows = "int64_t[?]",
+}
+local DTYPES = {
+  f32 = polyverso.MV_F32, f64 = polyverso.MV_F64, i64 = polyverso.MV_I64, i32 = polyverso.MV_I32, u8 = polyverso.MV_U8,
+  f16 = polyverso.MV_F16, bf16 = polyverso.MV_BF16,
+}
 local SPECIAL = {inf = math.huge, nan = 0 / 0}
 local variables = {}
 
 local function number(text) return SPECIAL[text] or tonumber(text) end
 
--- Memory of `kind` for the numbers.
+-- Memory of `kind` for the numbers; C has no type for halves.
 local function memory(kind, numbers)
-  if not ffi then
+  if not ffi or not CTYPES[kind] then
     numbers.dtype = DTYPES[kind]
     return numbers
   end
@@ -24,7 +29,7 @@ end
 
 -- The numbers in memory(), as a table.
 local function numbers_in(stored, kind_count)
-  if not ffi then return stored end
+  if type(stored) == "table" then return stored end
   local numbers = {}
   for i = 1, kind_count do numbers[i] = tonumber(stored[i - 1]) end
   return numbers
@@ -78,7 +83,7 @@ function value_of(token)
   end
   local kind, items = token:match("^(%w+)%[(.*)%]$")
   if kind then return sequence(kind, split(items)) end
-  return token:find("^%-?%d+$") and tonumber(token) or token
+  return token:find("^%-?%d+%.?%d*$") and tonumber(token) or token
 end
 
 local function agrees(result, token)
@@ -115,7 +120,9 @@ local function call(name, tokens, outcome)
     count = count + 1
     arguments[count] = (value_of(tokens[i]))
   end
-  local ended, result = pcall(polyverso[name], (unpack or table.unpack)(arguments, 1, count))
+  local results = {pcall(polyverso[name], (unpack or table.unpack)(arguments, 1, count))}
+  local ended, result = results[1], results[2]
+  if #results > 2 then result = {(unpack or table.unpack)(results, 2)} end
   local kind, wanted = tokens[outcome], tokens[outcome + 1]
   if not ended then
     if type(result) == "table" and kind == "!" and wanted == result.name then return nil end

@@ -6,8 +6,21 @@ use warnings;
 use PDL::Lite;
 use Polyverso;
 
-my %PDL_TYPE = (f32 => \&PDL::float, f64 => \&PDL::double, rows => \&PDL::longlong);
+my %PDL_TYPE = (
+    f32 => \&PDL::float, f64 => \&PDL::double, i64 => \&PDL::longlong, i32 => \&PDL::long, u8 => \&PDL::byte,
+    rows => \&PDL::longlong
+);
+my %HALF = (f16 => Polyverso::MV_F16(), bf16 => Polyverso::MV_BF16());
 my %variables;
+
+# Numbers of a kind, in memory that the C functions take: PDLs, and of halves, which PDL lacks, a string.
+sub memory {
+    my ($kind, @items) = @_;
+    return Polyverso::CAPI::pack_halves($HALF{$kind}, pack 'd*', @items) if $HALF{$kind};
+    # Whole numbers of 64 bits must not pass through doubles.
+    return PDL->can('longlong')->(map { int } @items) if $kind eq 'rows' || $kind eq 'i64';
+    return $PDL_TYPE{$kind}->([@items]);
+}
 
 # A token's value, as a Perl user would write it.
 sub value_of {
@@ -16,7 +29,7 @@ sub value_of {
     return $variables{$token} if $token =~ /\A\$/;
     return Polyverso->can($token)->() if $token =~ /\AMV_/;
     return $1 if $token =~ /\A"(.*)"\z/;
-    return $token + 0 if $token =~ /\A-?[0-9]+\z/;
+    return $token + 0 if $token =~ /\A-?[0-9]+(?:\.[0-9]+)?\z/;
     if ($token =~ /\A\{(.*)\}\z/) {
         my %pairs = $1 =~ /(\w+)=("[^"]*"|[^,]+)/g;
         return { map { $_ => value_of($pairs{$_}) } keys %pairs };
@@ -25,7 +38,7 @@ sub value_of {
         my @items = split /,/, $items;
         return [map { value_of($_) } @items] if $kind eq 'list';
         return pack 'f*', @items if $kind eq 'raw32';
-        return $PDL_TYPE{$kind}->([@items]);
+        return memory($kind, @items);
     }
     return $token;
 }
@@ -47,11 +60,12 @@ sub agrees {
 sub step {
     my ($name, @rest) = @_;
     if ($name eq 'buffer') {
-        $variables{ $rest[0] } = $PDL_TYPE{ $rest[1] }->(PDL->zeroes($rest[2]) + 77);
+        $variables{ $rest[0] } = memory($rest[1], (77) x $rest[2]);
         return;
     }
     if ($name eq 'expect') {
         my ($got, $wanted) = ($variables{ $rest[0] }, value_of($rest[1]));
+        return $got eq $wanted ? undef : 'holds ' . unpack 'H*', $got unless ref $got;
         return $got->nelem == $wanted->nelem && PDL::all($got == $wanted) ? undef : "holds $got";
     }
     return Polyverso->can($rest[0]) ? undef : 'is missing' if $name eq 'function';
@@ -66,12 +80,14 @@ sub step {
         last;
     }
     my @arguments = map { value_of($_) } @rest;
-    my $result;
-    unless (eval { $result = Polyverso->can($name)->(@arguments); 1 }) {
+    my $result;    # of several an array
+    unless (eval { my @all = Polyverso->can($name)->(@arguments); $result = @all > 1 ? \@all : $all[0]; 1 }) {
         my $error = $@;
         return "died: $error" unless ref $error && $error->isa('Polyverso::Error');
         return @wanted && $wanted[0] eq '!' && $wanted[1] eq $error->name ? undef : "threw $error";
     }
+    # A string is an argument by alias, of which the array has a copy.
+    $variables{ $rest[$_] } = $arguments[$_] for grep { $rest[$_] =~ /\A\$/ } 0 .. $#rest;
     return unless @wanted;
     return 'returned ' . ($result // 'nothing') if $wanted[0] eq '!';
     $variables{ $wanted[1] } = $result if $wanted[0] eq '=>';

@@ -4,12 +4,23 @@ import array
 import re
 import sys
 
+import numpy as np
+
 from polyverso import capi
 from polyverso.errors import Error
 
-TYPECODES = {"f32": "f", "f64": "d", "rows": "q"}
+TYPECODES = {"f32": "f", "f64": "d", "i64": "q", "i32": "i", "u8": "B", "rows": "q"}
 TOKEN = re.compile(r'(?:[^\s"]|"[^"]*")+')
 variables = {}
+
+
+def memory(kind, items):
+    """Numbers of a kind, in memory that the C functions take."""
+    if kind == "f16":
+        return np.array(items, np.float16)
+    if kind == "bf16":  # the upper half of a float; scenarios use numbers that it holds
+        return (np.array(items, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return array.array(TYPECODES[kind], items)
 
 
 def value_of(token):
@@ -32,7 +43,9 @@ def value_of(token):
             return [value_of(item) for item in items]
         if kind == "raw32":
             return array.array("f", map(float, items)).tobytes()
-        return array.array(TYPECODES[kind], map(int if kind == "rows" else float, items))
+        return memory(kind, list(map(float if kind.endswith(("f32", "f64", "f16")) else int, items)))
+    if re.fullmatch(r"-?\d+\.\d+", token):
+        return float(token)
     return int(token) if re.fullmatch(r"-?\d+", token) else token
 
 
@@ -48,11 +61,11 @@ def agrees(result, token):
 def step(tokens):
     """Runs one line; what is wrong, or None."""
     if tokens[0] == "buffer":
-        variables[tokens[1]] = array.array(TYPECODES[tokens[2]], [77] * int(tokens[3]))
+        variables[tokens[1]] = memory(tokens[2], [77] * int(tokens[3]))
         return None
     if tokens[0] == "expect":
         got = variables[tokens[1]]
-        return None if got == value_of(tokens[2]) else f"holds {got.tolist()}"
+        return None if got.tolist() == value_of(tokens[2]).tolist() else f"holds {got.tolist()}"
     if tokens[0] == "function":
         return None if callable(getattr(capi, tokens[1], None)) else "is missing"
     if tokens[0] == "constant":

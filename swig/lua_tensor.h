@@ -43,18 +43,24 @@ static mv_status pv_tensor_free(lua_State *L, mv_tensor tensor) {
 }
 
 /* Memory to make a tensor upon: LuaJIT's. */
-static int pv_tensor_memory(lua_State *L, int index, const char *function, void **data, uint64_t *count, mv_dtype *dtype) {
-  const int lent = pv_lend_memory(L, index, function, 1, data, count, dtype);
+static int pv_tensor_memory(lua_State *L, int index, const char *function, void **data, uint64_t *count,
+                            mv_dtype *dtype) {
+  *data = NULL;
+  *count = 0;
+  *dtype = MV_RAW;
+  const int lent = lua_isnil(L, index) ? 1 : pv_lend_memory(L, index, function, 1, data, count, dtype);
   if (lent >= 0) return lent;
   return pv_refuse(L, MV_EDTYPE, function, "values must be FFI memory, not a %s", luaL_typename(L, index));
 }
 
 /* ------------------------------------------------------------------ owners */
 
-static int pv_owner_collected(lua_State *L) {
+static int pv_owner_ends(lua_State *L) {
   mv_tensor *tensor = (mv_tensor *)lua_touserdata(L, 1);
-  if (*tensor != 0) pv_tensor_free(L, *tensor);
-  *tensor = 0;
+  if (tensor && *tensor != 0) {
+    pv_tensor_free(L, *tensor);
+    *tensor = 0;
+  }
   return 0;
 }
 
@@ -66,9 +72,13 @@ static int pv_tensor_owner(lua_State *L) {
   pv_registry(L, &pv_owner_key);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, pv_owner_collected);
+    lua_createtable(L, 0, 2);
+    lua_pushcfunction(L, pv_owner_ends);
     lua_setfield(L, -2, "__gc");
+    lua_createtable(L, 0, 1); /* owner:free() */
+    lua_pushcfunction(L, pv_owner_ends);
+    lua_setfield(L, -2, "free");
+    lua_setfield(L, -2, "__index");
     lua_pushlightuserdata(L, (void *)&pv_owner_key);
     lua_pushvalue(L, -2);
     lua_rawset(L, LUA_REGISTRYINDEX);
@@ -78,6 +88,18 @@ static int pv_tensor_owner(lua_State *L) {
 }
 
 /* ------------------------------------------------------------------ values */
+
+/* A tensor as an argument: a polyverso.tensor, a handle, or nil for 0. */
+static int pv_tensor_handle(lua_State *L, int index, const char *function, mv_tensor *tensor) {
+  *tensor = 0;
+  if (lua_isnil(L, index)) return 1;
+  if (lua_type(L, index) != LUA_TTABLE) return pv_integer(L, index, function, "mv_tensor", tensor);
+  lua_pushliteral(L, "mv_tensor");
+  lua_rawget(L, index);
+  const int known = pv_is_integer(L, -1, tensor);
+  lua_pop(L, 1);
+  return known || pv_refuse(L, MV_EINVAL, function, "argument %d is a table that is no tensor", index);
+}
 
 /* One integer, or a table of them. More than a tensor has dimensions are counted only: the function will refuse them. */
 static int pv_lengths(lua_State *L, int index, const char *function, int64_t *lengths, uint64_t *dims) {
@@ -90,7 +112,7 @@ static int pv_lengths(lua_State *L, int index, const char *function, int64_t *le
   for (uint64_t i = 0; i < *dims && i < MV_MAX_DIMS; ++i) {
     lua_rawgeti(L, index, (int)(i + 1));
     if (!pv_is_integer(L, -1, &lengths[i]))
-      return pv_refuse(L, MV_EINVAL, function, "element %d of argument %d is not an integer", (int)(i + 1), index);
+      return pv_refuse(L, MV_EINVAL, function, "element %d of argument %d is no integer", (int)(i + 1), index);
     lua_pop(L, 1);
   }
   return 1;

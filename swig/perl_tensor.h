@@ -48,8 +48,18 @@ static mv_status pv_tensor_free(mv_tensor tensor) {
 
 /* ------------------------------------------------------------------ values */
 
+/* A tensor as an argument: a Polyverso::Tensor, a handle, or undef for 0. */
+static int pv_tensor_handle(SV *sv, const char *function, int position, mv_tensor *tensor) {
+  SvGETMAGIC(sv);
+  *tensor = 0;
+  if (!SvOK(sv)) return 1;
+  if (SvROK(sv) && sv_derived_from(sv, "Polyverso::Tensor")) sv = SvRV(sv);
+  return pv_integer(sv, function, position, "mv_tensor", tensor);
+}
+
 /* (values, count, dtype): what a table takes, or [dtype, a packed string]. */
-static int pv_tensor_values(SV *sv, const char *function, int writable, void **data, uint64_t *count, mv_dtype *dtype) {
+static int pv_tensor_values(SV *sv, const char *function, int writable, void **data, uint64_t *count,
+                            mv_dtype *dtype) {
   static const unsigned char sizes[] = {0, 4, 8, 8, 4, 1, 2, 2};
   SvGETMAGIC(sv);
   if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVAV) return pv_lend(sv, function, writable, data, count, dtype);
@@ -58,7 +68,8 @@ static int pv_tensor_values(SV *sv, const char *function, int writable, void **d
   if (writable || !first || !second)
     return pv_refuse(MV_EDTYPE, function, "values must be a PDL%s", writable ? "" : " or [dtype, a packed string]");
   if (!pv_integer32(*first, function, 1, "mv_dtype", &wanted)) return 0;
-  if (wanted < MV_F32 || wanted > MV_BF16) return pv_refuse(MV_EINVAL, function, "%d is no dtype of tensors", (int)wanted);
+  if (wanted < MV_F32 || wanted > MV_BF16)
+    return pv_refuse(MV_EINVAL, function, "%d is no dtype of tensors", (int)wanted);
   if (!pv_lend_string(*second, function, 0, data, count)) return 0;
   *dtype = wanted;
   if (*count % sizes[wanted])
@@ -126,7 +137,8 @@ static void pv_pdl_ends(pdl *piddle, Size_t alias) {
   pv_tensor_free((mv_tensor)alias);
 }
 
-/* A PDL upon the tensor's memory, with a handle of its own; NULL with $@ set. PDL's first dimension is the last one here. */
+/* A PDL upon the tensor's memory, with a handle of its own; NULL with $@ set. PDL's first dimension is the last one
+ * here. */
 static SV *pv_pdl_of_tensor(mv_tensor tensor, const char *function) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   mv_tensor alias = 0;
@@ -160,13 +172,13 @@ static SV *pv_pdl_of_tensor(mv_tensor tensor, const char *function) {
 }
 #endif
 
-/* Polyverso::CAPI::tensor_pdl(handle) */
+/* Polyverso::CAPI::tensor_pdl(tensor) */
 XS(pv_tensor_pdl) {
   dXSARGS;
-  int64_t handle = 0;
+  mv_tensor handle = 0;
   SV *result = NULL;
   if (items != 1) croak("Usage: tensor_pdl(tensor);");
-  if (pv_integer(ST(0), "tensor_pdl", 1, "mv_tensor", &handle)) {
+  if (pv_tensor_handle(ST(0), "tensor_pdl", 1, &handle)) {
 #ifdef POLYVERSO_HAVE_PDL
     result = pv_pdl_of_tensor(handle, "tensor_pdl");
 #else

@@ -1,5 +1,5 @@
-/* Tensors in Python: the buffer protocol, DLPack, and lent memory kept alive. All of it runs with the interpreter lock held, but the deleter
- * of a DLPack capsule. */
+/* Tensors in Python: the buffer protocol, DLPack, and lent memory kept alive. All of it runs with the interpreter lock
+ * held, but the deleter of a DLPack capsule. */
 #ifndef POLYVERSO_SWIG_PYTHON_TENSOR_H
 #define POLYVERSO_SWIG_PYTHON_TENSOR_H
 
@@ -142,7 +142,7 @@ static PyMethodDef pv_tensor_methods[] = {
     {"free", pv_tensor_close, METH_NOARGS, "Frees the tensor now, rather than with its last reference."},
     {NULL, NULL, 0, NULL}};
 static PyMemberDef pv_tensor_members[] = {
-    {"handle", T_LONGLONG, offsetof(pv_tensor_memory, handle), READONLY, "The mv_tensor, for functions of polyverso.capi."},
+    {"handle", T_LONGLONG, offsetof(pv_tensor_memory, handle), READONLY, "The mv_tensor."},
     {NULL, 0, 0, 0, NULL}};
 static PyType_Slot pv_tensor_slots[] = {{Py_tp_init, (void *)pv_tensor_init},
                                         {Py_tp_dealloc, (void *)pv_tensor_dealloc},
@@ -155,10 +155,22 @@ static PyType_Slot pv_tensor_slots[] = {{Py_tp_init, (void *)pv_tensor_init},
 static PyType_Spec pv_tensor_spec = {"polyverso._capi.TensorMemory", sizeof(pv_tensor_memory), 0,
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, pv_tensor_slots};
 
+static PyObject *pv_tensor_type;
+
 static int pv_tensor_start(PyObject *module) {
   if (!pv_lent && !(pv_lent = PyDict_New())) return 0;
-  PyObject *type = PyType_FromSpec(&pv_tensor_spec);
-  return type && PyModule_AddObject(module, "TensorMemory", type) == 0;
+  if (!pv_tensor_type && !(pv_tensor_type = PyType_FromSpec(&pv_tensor_spec))) return 0;
+  return PyModule_AddObjectRef(module, "TensorMemory", pv_tensor_type) == 0;
+}
+
+/* A tensor as an argument: an object of ours, a handle, or None for 0. */
+static int pv_tensor_handle(PyObject *object, const char *function, int position, mv_tensor *tensor) {
+  *tensor = 0;
+  if (object == Py_None) return 1;
+  if (!PyObject_TypeCheck(object, (PyTypeObject *)pv_tensor_type))
+    return pv_integer(object, function, position, "mv_tensor", tensor);
+  *tensor = ((pv_tensor_memory *)object)->handle;
+  return 1;
 }
 
 /* ------------------------------------------------------------------ DLPack */
@@ -187,8 +199,9 @@ enum { PV_DL_CPU = 1, PV_DL_INT = 0, PV_DL_UINT = 1, PV_DL_FLOAT = 2, PV_DL_BFLO
 static const struct {
   mv_dtype dtype;
   uint8_t code, bits;
-} pv_dl_types[] = {{MV_F32, PV_DL_FLOAT, 32}, {MV_F64, PV_DL_FLOAT, 64}, {MV_I64, PV_DL_INT, 64},    {MV_I32, PV_DL_INT, 32},
-                   {MV_U8, PV_DL_UINT, 8},    {MV_F16, PV_DL_FLOAT, 16}, {MV_BF16, PV_DL_BFLOAT, 16}};
+} pv_dl_types[] = {{MV_F32, PV_DL_FLOAT, 32}, {MV_F64, PV_DL_FLOAT, 64},  {MV_I64, PV_DL_INT, 64},
+                   {MV_I32, PV_DL_INT, 32},   {MV_U8, PV_DL_UINT, 8},     {MV_F16, PV_DL_FLOAT, 16},
+                   {MV_BF16, PV_DL_BFLOAT, 16}};
 enum { PV_DL_TYPES = sizeof pv_dl_types / sizeof *pv_dl_types };
 
 /* One of ours, with the lengths that it points to. */
@@ -213,12 +226,14 @@ static void pv_dl_capsule_end(PyObject *capsule) {
   managed->deleter(managed);
 }
 
-/* tensor_dlpack(handle): a capsule upon the tensor's memory. */
+/* tensor_dlpack(tensor): a capsule upon the tensor's memory. */
 static PyObject *pv_tensor_dlpack(PyObject *self, PyObject *arguments) {
-  long long handle;
+  PyObject *tensor_object;
+  mv_tensor handle;
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   (void)self;
-  if (!PyArg_ParseTuple(arguments, "L", &handle)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "O", &tensor_object)) return NULL;
+  if (!pv_tensor_handle(tensor_object, "tensor_dlpack", 1, &handle)) return NULL;
   pv_dl_export *out = (pv_dl_export *)calloc(1, sizeof *out);
   if (!out) return PyErr_NoMemory();
   mv_status status = mv_tensor_describe(handle, &info);
@@ -255,7 +270,8 @@ static void pv_dl_holder_end(PyObject *holder) {
 static mv_dtype pv_dl_dtype(const pv_dl_tensor *tensor) {
   if (tensor->device.type != PV_DL_CPU || tensor->dtype.lanes != 1) return MV_RAW;
   for (int i = 0; i < PV_DL_TYPES; ++i)
-    if (pv_dl_types[i].code == tensor->dtype.code && pv_dl_types[i].bits == tensor->dtype.bits) return pv_dl_types[i].dtype;
+    if (pv_dl_types[i].code == tensor->dtype.code && pv_dl_types[i].bits == tensor->dtype.bits)
+      return pv_dl_types[i].dtype;
   return MV_RAW;
 }
 
@@ -322,10 +338,11 @@ static PyObject *pv_tensor_info(const mv_tensor_info *info) {
   typedef unsigned long long wide;
   PyObject *shape = PyTuple_New((Py_ssize_t)info->dims);
   for (uint32_t d = 0; shape && d < info->dims; ++d) PyTuple_SET_ITEM(shape, d, PyLong_FromLongLong(info->shape[d]));
-  return Py_BuildValue("{s:i,s:N,s:K,s:K,s:i,s:i,s:i,s:i,s:K,s:K,s:K}", "dtype", info->dtype, "shape", shape, "count",
-                       (wide)info->count, "bytes", (wide)info->bytes, "is_view", info->is_view, "is_lent", info->is_lent,
-                       "is_shared", info->is_shared, "row_sparse", info->row_sparse, "rows_held", (wide)info->rows_held,
-                       "storage", (wide)info->storage, "sharers", (wide)info->sharers);
+  return Py_BuildValue("{s:i,s:N,s:K,s:K,s:i,s:i,s:i,s:i,s:K,s:K,s:K}", "dtype", info->dtype, "shape", shape,
+                       "count", (wide)info->count, "bytes", (wide)info->bytes, "is_view", info->is_view,
+                       "is_lent", info->is_lent, "is_shared", info->is_shared, "row_sparse", info->row_sparse,
+                       "rows_held", (wide)info->rows_held, "storage", (wide)info->storage,
+                       "sharers", (wide)info->sharers);
 }
 
 /* mv_tensor_text()'s text; asked for again with more room as long as the first answer was cut. */

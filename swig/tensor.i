@@ -1,9 +1,10 @@
-/* Tensors, for every language. What C passes as several parameters arrives as one argument:
+/* Tensors, for every language. A tensor is a handle, or the language's object with one, which then lives as long as the
+ * call. What C passes as several parameters arrives as one argument:
  *   (values, count, dtype)   as (data, count, dtype): a buffer with a dtype of its own
  *   (shape, dims), (index, dims)   a list of integers
- * mv_tensor_data() gives address, count and dtype; mv_tensor_describe() a mapping. Memory that is lent to mv_tensor_view() is kept
- * alive until the last tensor upon it is freed. Beside the functions of tensor.h each language has what makes a tensor's memory one
- * of its own arrays. */
+ * mv_tensor_data() gives address, count and dtype; mv_tensor_describe() a mapping. Memory that is lent to
+ * mv_tensor_view() is kept alive until the last tensor upon it is freed. Beside the functions of tensor.h each language
+ * has what makes a tensor's memory one of its own arrays. */
 %ignore mv_tensor_info;
 
 #if defined(SWIGPYTHON)
@@ -16,6 +17,9 @@
 %native(tensor_dlpack) PyObject *pv_tensor_dlpack(PyObject *self, PyObject *arguments);
 %native(tensor_from_dlpack) PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments);
 
+%typemap(in) mv_tensor {
+  if (!pv_tensor_handle($input, "$symname", $argnum, &$1)) SWIG_fail;
+}
 %typemap(in) (const void *values, uint64_t count, mv_dtype dtype) (Py_buffer view, int lent = 0) {
   if (!pv_lend($input, "$symname", 0, &view, &lent, &$2, &$3)) SWIG_fail;
   $1 = lent ? view.buf : NULL;
@@ -24,7 +28,8 @@
   if (!pv_lend($input, "$symname", PyBUF_WRITABLE, &view, &lent, &$2, &$3)) SWIG_fail;
   $1 = lent ? view.buf : NULL;
 }
-%typemap(freearg) (const void *values, uint64_t count, mv_dtype dtype), (void *values, uint64_t count, mv_dtype dtype) {
+%typemap(freearg) (const void *values, uint64_t count, mv_dtype dtype),
+                  (void *values, uint64_t count, mv_dtype dtype) {
   if (lent$argnum) PyBuffer_Release(&view$argnum);
 }
 %typemap(in) (const int64_t *shape, uint64_t dims) (int64_t lengths[MV_MAX_DIMS]),
@@ -44,9 +49,12 @@
   $3 = &dtype;
 }
 %typemap(argout) (void **data, uint64_t *count, mv_dtype *dtype) {
-  $result = SWIG_Python_AppendOutput($result, Py_BuildValue("(KKi)", (unsigned long long)(uintptr_t)*$1, (unsigned long long)*$2, (int)*$3));
+  typedef unsigned long long wide;
+  PyObject *where = Py_BuildValue("(KKi)", (wide)(uintptr_t)*$1, (wide)*$2, (int)*$3);
+  $result = SWIG_Python_AppendOutput($result, where);
 }
-%typemap(in, numinputs = 0) (char *picture, uint64_t capacity, uint64_t *length) (char first[1024], uint64_t length = 0) {
+%typemap(in, numinputs = 0) (char *picture, uint64_t capacity, uint64_t *length)
+    (char first[1024], uint64_t length = 0) {
   $1 = first;
   $2 = sizeof first;
   $3 = &length;
@@ -71,6 +79,9 @@
   newXS("Polyverso::CAPI::tensor_pdl", pv_tensor_pdl, __FILE__);
 %}
 
+%typemap(in) mv_tensor {
+  if (!pv_tensor_handle($input, "$symname", $argnum, &$1)) SWIG_fail;
+}
 %typemap(in) (const void *values, uint64_t count, mv_dtype dtype) {
   void *memory = NULL;
   if (!pv_tensor_values($input, "$symname", 0, &memory, &$2, &$3)) SWIG_fail;
@@ -100,7 +111,8 @@
   PV_PUSH(newSVuv(*$2));
   PV_PUSH(newSViv(*$3));
 }
-%typemap(in, numinputs = 0) (char *picture, uint64_t capacity, uint64_t *length) (char first[1024], uint64_t length = 0) {
+%typemap(in, numinputs = 0) (char *picture, uint64_t capacity, uint64_t *length)
+    (char first[1024], uint64_t length = 0) {
   $1 = first;
   $2 = sizeof first;
   $3 = &length;
@@ -124,6 +136,9 @@
 /* For the Lua above: a value that frees the tensor when it is collected. */
 %native(tensor_owner) int pv_tensor_owner(lua_State *L);
 
+%typemap(in) mv_tensor {
+  if (!pv_tensor_handle(L, $input, "$symname", &$1)) SWIG_fail;
+}
 %typemap(in) (const void *values, uint64_t count, mv_dtype dtype) {
   void *memory = NULL;
   if (!pv_lend(L, $input, "$symname", 0, 0, &memory, &$2, &$3)) SWIG_fail;
@@ -160,7 +175,8 @@
   pv_push_integer(L, *$3);
   SWIG_arg += 3;
 }
-%typemap(in, numinputs = 0) (char *picture, uint64_t capacity, uint64_t *length) (char first[1024], uint64_t length = 0) {
+%typemap(in, numinputs = 0) (char *picture, uint64_t capacity, uint64_t *length)
+    (char first[1024], uint64_t length = 0) {
   $1 = first;
   $2 = sizeof first;
   $3 = &length;

@@ -30,7 +30,7 @@ end
 
 --- A table of row tables as one flat table, row by row; anything else as it is.
 function values.flat(data)
-  if type(data) ~= "table" or type(data[1]) ~= "table" then return data end
+  if type(data) ~= "table" or data.mv_tensor or type(data[1]) ~= "table" then return data end
   local flat, n = {}, 0
   for _, row in ipairs(data) do
     for _, value in ipairs(row) do
@@ -44,7 +44,7 @@ end
 --- Data that says which dtype its numbers are to have, for where no mv_table says it.
 function values.with_dtype(data, dtype)
   local flat = values.flat(data)
-  if type(flat) ~= "table" or flat.pointer then return flat end
+  if type(flat) ~= "table" or flat.pointer or flat.mv_tensor then return flat end
   if flat == data then -- the caller's own: a copy
     flat = {}
     for i = 1, data.n or #data do flat[i] = data[i] end
@@ -66,6 +66,7 @@ end
 
 --- How many ids a table, string or FFI array of row ids holds.
 function values.row_count(rows)
+  if type(rows) == "table" and rows.mv_tensor then return rows:count() end
   if type(rows) == "table" then return rows.count or rows.n or #rows end
   if type(rows) == "string" then return math.floor(#rows / 8) end
   return require("ffi").sizeof(rows) / 8

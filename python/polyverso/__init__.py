@@ -30,9 +30,10 @@ from .errors import (
     SystemFailure,
     TimeoutError,
 )
-from .node import Node, init, open_node
+from .node import Node, init, inspect_checkpoint, open_node
 from .request import Request
 from .table import Table
+from .tensor import Tensor
 
 __version__ = capi.mv_version_text()
 
@@ -48,8 +49,10 @@ __all__ = [
     "StateError",
     "SystemFailure",
     "Table",
+    "Tensor",
     "TimeoutError",
     "capi",
     "init",
+    "inspect_checkpoint",
     "open_node",
 ]

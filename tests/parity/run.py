@@ -1,4 +1,4 @@
-"""Puts scenarios.txt through every language, after checking that it uses every public function.
+"""Puts scenarios.txt and tensors.txt through every language, after checking that they use every public function.
 
     run.py HEADER COMMAND...     e.g.  run.py polyverso.h lua5.1 driver.lua lua5.1
 """
@@ -34,13 +34,14 @@ def unused(functions, scenarios):
 
 
 def main():
-    header = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
-    scenarios = (HERE / "scenarios.txt").read_text(encoding="utf-8")
+    headers = sorted(pathlib.Path(sys.argv[1]).parent.glob("*.h"))
+    header = "\n".join(file.read_text(encoding="utf-8") for file in headers)
+    files = [file.read_text(encoding="utf-8") for file in (HERE / "scenarios.txt", HERE / "tensors.txt")]
     functions = functions_of(header)
     constants = constants_of(header)
     if len(functions) < 10 or len(constants) < 10:
         sys.exit(f"only {len(functions)} functions and {len(constants)} constants found in {sys.argv[1]}")
-    missing = unused(functions, scenarios)
+    missing = unused(functions, "\n".join(files))
     if missing:
         sys.exit("no scenario uses " + ", ".join(missing))
     major, minor, patch = (int(constants[f"MV_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
@@ -48,12 +49,17 @@ def main():
     lines += [f"mv_version -> {major * 10000 + minor * 100 + patch}", f'mv_version_text -> "{major}.{minor}.{patch}"']
     lines += [f"function {name}" for name in functions]
     lines += [f"constant {name} {value}" for name, value in sorted(constants.items())]
+    files[0] += "\n".join(lines) + "\n"  # after the rest, so that line numbers are those of the file
+    alone = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "scenarios.txt"
-        # After the rest, so that line numbers are those of scenarios.txt.
-        script.write_text(scenarios + "\n".join(lines) + "\n", encoding="utf-8")
-        alone = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
-        sys.exit(subprocess.run([*sys.argv[2:], str(script)], env=alone, timeout=120, check=False).returncode)
+        empty = pathlib.Path(folder) / "empty"
+        empty.mkdir()
+        for text in files:
+            script.write_text(text.replace("@FOLDER@", str(empty)), encoding="utf-8")
+            code = subprocess.run([*sys.argv[2:], str(script)], env=alone, timeout=120, check=False).returncode
+            if code != 0:
+                sys.exit(code)
 
 
 main()

@@ -1,0 +1,280 @@
+--- Tensors: numbers in shared memory, for scripts and for tables.
+--
+--     local tensor = require("polyverso.tensor")
+--     local weights = tensor.normal({10, 64}, 1)      -- shape, seed
+--     weights:mul_(0.1)
+--     table:add(weights)            -- on one host the bytes are not copied on their way out
+--     print(weights:sum(0))         -- along the rows
+--
+-- Positions and axes count from 0, as row ids and FFI memory do. Operators make new tensors; add_, sub_, mul_, div_ and pow_
+-- work in place. The names are the same in Python and Perl. LuaJIT sees the memory with pointer().
+
+local capi = require("polyverso.capi")
+
+local Tensor = {}
+
+local CODES = {
+  f32 = capi.MV_F32, f64 = capi.MV_F64, i64 = capi.MV_I64, i32 = capi.MV_I32, u8 = capi.MV_U8,
+  f16 = capi.MV_F16, bf16 = capi.MV_BF16,
+}
+local NAMES = {}
+for name, code in pairs(CODES) do NAMES[code] = name end
+local CTYPES = {f32 = "float *", f64 = "double *", i64 = "int64_t *", i32 = "int32_t *", u8 = "uint8_t *",
+  f16 = "uint16_t *", bf16 = "uint16_t *"}
+
+local function code(dtype)
+  local known = CODES[dtype or "f32"]
+  if not known then
+    capi.raise(capi.MV_EINVAL, ('a tensor holds f32, f64, i64, i32, u8, f16 or bf16, not "%s"'):format(tostring(dtype)))
+  end
+  return known
+end
+
+-- The object is a table, for Lua 5.1 collects no tables; the owner in it is what frees the handle.
+local function new(handle)
+  return setmetatable({mv_tensor = handle, owner = capi.tensor_owner(handle)}, Tensor)
+end
+
+local function is_tensor(value) return getmetatable(value) == Tensor end
+
+-- An operand: a tensor, or numbers.
+local function operand(value, dtype)
+  return is_tensor(value) and value or Tensor.copy_of(value, dtype)
+end
+
+-- ------------------------------------------------------------------ coming
+
+function Tensor.zeros(shape, dtype) return new(capi.mv_tensor_create(code(dtype), shape)) end
+
+function Tensor.full(shape, value, dtype) return Tensor.zeros(shape, dtype):fill(value) end
+
+function Tensor.ones(shape, dtype) return Tensor.full(shape, 1, dtype) end
+
+--- start, start + step, ...: `count` of them.
+function Tensor.range(count, start, step, dtype)
+  local made = Tensor.zeros(count, dtype)
+  capi.mv_tensor_range(made, start or 0, step or 1)
+  return made
+end
+
+--- Random numbers, the same for a seed on every machine and in every language.
+function Tensor.uniform(shape, seed, low, high, dtype)
+  local made = Tensor.zeros(shape, dtype)
+  capi.mv_tensor_uniform(made, seed, low or 0, high or 1)
+  return made
+end
+
+function Tensor.normal(shape, seed, mean, deviation, dtype)
+  local made = Tensor.zeros(shape, dtype)
+  capi.mv_tensor_normal(made, seed, mean or 0, deviation or 1)
+  return made
+end
+
+-- The lengths of nested tables, and their numbers in a row.
+local function lay_out(list, level, shape, flat)
+  local length = shape[level] or #list
+  shape[level] = length
+  if #list ~= length then capi.raise(capi.MV_ESHAPE, ("rows of %d and of %d values"):format(length, #list)) end
+  for _, value in ipairs(list) do
+    if type(value) == "table" then lay_out(value, level + 1, shape, flat) else flat[#flat + 1] = value end
+  end
+end
+
+--- A copy of a number, of nested tables of numbers, of FFI memory, or of a tensor.
+function Tensor.copy_of(data, dtype)
+  if is_tensor(data) then return dtype and data:cast(dtype) or data:copy() end
+  local shape, flat = {}, {}
+  if type(data) == "number" then
+    flat[1] = data
+  elseif type(data) == "table" and not data.pointer then
+    lay_out(data, 1, shape, flat)
+  else
+    local view = Tensor.view(data)
+    return view:cast(dtype or view:dtype())
+  end
+  local exact = (dtype == "f16" or dtype == "bf16") and "f64" or dtype
+  flat.dtype = code(exact)
+  local made = new(capi.mv_tensor_from(flat, shape))
+  return exact == dtype and made or made:cast(dtype)
+end
+
+--- A tensor upon FFI memory, an array or {pointer = cdata, count = n}, which it keeps.
+-- @param shape nil = one dimension
+function Tensor.view(memory, shape)
+  if not shape then
+    local count = type(memory) == "table" and memory.count
+    if not count then
+      local _, found = require("polyverso.memory").look(memory, nil, true)
+      count = found
+    end
+    shape = {count}
+  end
+  return new(capi.mv_tensor_view(memory, shape))
+end
+
+--- A row-sparse tensor: copies of the values' rows at these ids; repeated ids are summed.
+function Tensor.sparse(rows, values, height) return new(capi.mv_tensor_sparse(rows, operand(values), height)) end
+
+-- ------------------------------------------------------------------ what it is
+
+local methods = {}
+
+function methods:info() return capi.mv_tensor_describe(self) end
+function methods:shape() return self:info().shape end
+function methods:dtype() return NAMES[self:info().dtype] end
+function methods:dims() return #self:shape() end
+function methods:count() return self:info().count end
+function methods:row_sparse() return self:info().row_sparse == 1 end
+function methods:handle() return self.mv_tensor end
+
+--- LuaJIT: a pointer to the elements, and how many. They live as long as a tensor upon them; keep one.
+function methods:pointer()
+  local ffi = require("ffi")
+  local address, count, dtype = capi.mv_tensor_data(self)
+  return ffi.cast(CTYPES[NAMES[dtype]], ffi.cast("intptr_t", address)), count
+end
+
+function methods:get(...)
+  local value, integer = capi.mv_tensor_get(self, {...})
+  return self:dtype():find("f") and value or integer
+end
+
+--- set(i, j, value)
+function methods:set(...)
+  local index = {...}
+  local value = table.remove(index)
+  capi.mv_tensor_set(self, index, value)
+end
+
+--- The only element.
+function methods:item() return self:reshape({}):get() end
+
+--- Nested tables of numbers; without dimensions, a number.
+function methods:to_list()
+  local shape = self:shape()
+  if #shape == 0 then return self:get() end
+  local list = {}
+  for i = 1, shape[1] do list[i] = self:row(i - 1):to_list() end
+  return list
+end
+
+-- ------------------------------------------------------------------ views and copies
+
+function methods:row(row) return new(capi.mv_tensor_row(self, row)) end
+--- Rows first .. last - 1.
+function methods:slice(first, last) return new(capi.mv_tensor_slice(self, first, last)) end
+function methods:reshape(shape) return new(capi.mv_tensor_reshape(self, shape)) end
+function methods:take(rows) return new(capi.mv_tensor_take(self, rows)) end
+function methods:copy() return new(capi.mv_tensor_copy(self, nil)) end
+function methods:cast(dtype) return new(capi.mv_tensor_cast(self, code(dtype))) end
+function methods:transpose() return new(capi.mv_tensor_transpose(self)) end
+function methods:to_dense() return new(capi.mv_tensor_to_dense(self)) end
+function methods:to_sparse() return new(capi.mv_tensor_to_sparse(self)) end
+
+--- A row-sparse tensor's ids and rows, as views.
+function methods:parts()
+  local ids, held = capi.mv_tensor_parts(self)
+  return new(ids), new(held)
+end
+
+function methods:assign(other)
+  capi.mv_tensor_copy(operand(other), self)
+  return self
+end
+
+function methods:fill(value)
+  capi.mv_tensor_fill(self, value)
+  return self
+end
+
+-- ------------------------------------------------------------------ arithmetic
+
+local function binary(op, a, b, out)
+  local made
+  if type(b) == "number" then
+    made = capi.mv_tensor_scalar(op, a, b, 0, out)
+  elseif type(a) == "number" then
+    made = capi.mv_tensor_scalar(op, b, a, 1, out)
+  else
+    made = capi.mv_tensor_binary(op, operand(a), operand(b), out)
+  end
+  return out or new(made)
+end
+
+for name, op in pairs{add = "ADD", sub = "SUB", mul = "MUL", div = "DIV", pow = "POW"} do
+  local number = capi["MV_" .. op]
+  Tensor["__" .. name] = function(a, b) return binary(number, a, b) end
+  methods[name .. "_"] = function(self, other) return binary(number, self, other, self) end
+end
+-- Lua's own comparisons give a boolean, so these are methods.
+for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
+  local number = capi["MV_" .. name:upper()]
+  methods[name] = function(self, other) return binary(number, self, other) end
+end
+function methods:minimum(other) return binary(capi.MV_MIN, self, other) end
+function methods:maximum(other) return binary(capi.MV_MAX, self, other) end
+
+for _, name in ipairs{"neg", "abs", "sqrt", "exp", "log"} do
+  local number = capi["MV_" .. name:upper()]
+  methods[name] = function(self) return new(capi.mv_tensor_unary(number, self, nil)) end
+end
+Tensor.__unm = methods.neg
+
+--- self += alpha * other, in place; other may be row-sparse.
+function methods:axpy(alpha, other)
+  capi.mv_tensor_axpy(alpha, operand(other), self)
+  return self
+end
+
+for name, op in pairs{sum = "SUM", mean = "MEAN", min = "LEAST", max = "GREATEST", argmin = "ARGMIN", argmax = "ARGMAX",
+                      norm = "NORM"} do
+  local number = capi["MV_" .. op]
+  methods[name] = function(self, axis)
+    return new(capi.mv_tensor_reduce(number, self, axis or capi.MV_ALL_AXES))
+  end
+end
+
+function methods:dot(other) return capi.mv_tensor_dot(self, operand(other)) end
+
+--- Whether the shapes are one and |self - other| <= absolute + relative * |other| everywhere.
+function methods:close(other, relative, absolute)
+  return capi.mv_tensor_close(self, operand(other), relative or 1e-5, absolute or 1e-8) == 1
+end
+
+function methods:equal(other) return self:close(other, 0, 0) end
+
+--- The product of matrices. how: {transpose_a = true, transpose_b = true}
+function methods:matmul(other, how)
+  how = how or {}
+  local flags = (how.transpose_a and capi.MV_TRANSPOSE_A or 0) + (how.transpose_b and capi.MV_TRANSPOSE_B or 0)
+  return new(capi.mv_tensor_matmul(self, operand(other), flags, nil))
+end
+
+--- Frees the tensor now, rather than when it is collected.
+function methods:free()
+  self.owner:free()
+  self.mv_tensor = 0
+end
+
+-- ------------------------------------------------------------------ as a value
+
+function Tensor.__index(self, key)
+  if type(key) ~= "number" then return methods[key] end
+  local part = self:row(key)
+  return part:dims() == 0 and part:get() or part
+end
+
+function Tensor.__newindex(self, key, value)
+  if type(key) ~= "number" then return rawset(self, key, value) end
+  local part = self:row(key)
+  if type(value) == "number" then part:fill(value) else part:assign(value) end
+end
+
+function Tensor.__tostring(self) return capi.mv_tensor_text(self) end
+function Tensor.__len(self) return self:shape()[1] end
+
+local module = {is_tensor = is_tensor, methods = methods}
+for _, name in ipairs{"zeros", "full", "ones", "range", "uniform", "normal", "copy_of", "view", "sparse"} do
+  module[name] = Tensor[name]
+end
+return module

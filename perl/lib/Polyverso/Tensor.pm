@@ -1,0 +1,341 @@
+package Polyverso::Tensor;
+
+# A blessed handle. Everything below is names: the work is in the C functions.
+
+use strict;
+use warnings;
+
+use Polyverso::CAPI ();
+use Polyverso::Error;
+use Polyverso::Values;
+
+my %CODE = map { lc($_) => ${ $Polyverso::CAPI::{"MV_$_"} } } qw(F32 F64 I64 I32 U8 F16 BF16);
+my %NAME = reverse %CODE;
+my %PACK = (f32 => 'f*', f64 => 'd*', i64 => 'q*', i32 => 'l*', u8 => 'C*');
+
+# Before `use overload`, which calls them.
+sub _constant { return ${ $Polyverso::CAPI::{"MV_$_[0]"} } }
+sub _operator { my $op = _constant($_[0]); return sub { $_[0]->_binary($op, $_[1], $_[2]) } }
+sub _in_place { my $op = _constant($_[0]); return sub { $_[0]->_binary($op, $_[1], 0, $_[0]) } }
+
+use overload
+    '+'    => _operator('ADD'),
+    '-'    => _operator('SUB'),
+    '*'    => _operator('MUL'),
+    '/'    => _operator('DIV'),
+    '**'   => _operator('POW'),
+    '=='   => _operator('EQ'),
+    '!='   => _operator('NE'),
+    '<'    => _operator('LT'),
+    '<='   => _operator('LE'),
+    '>'    => _operator('GT'),
+    '>='   => _operator('GE'),
+    '+='   => _in_place('ADD'),
+    '-='   => _in_place('SUB'),
+    '*='   => _in_place('MUL'),
+    '/='   => _in_place('DIV'),
+    '**='  => _in_place('POW'),
+    'x'    => sub { $_[2] ? _tensor($_[1])->matmul($_[0]) : $_[0]->matmul($_[1]) },
+    'neg'  => sub { $_[0]->_unary('NEG') },
+    'abs'  => sub { $_[0]->_unary('ABS') },
+    'sqrt' => sub { $_[0]->_unary('SQRT') },
+    'exp'  => sub { $_[0]->_unary('EXP') },
+    'log'  => sub { $_[0]->_unary('LOG') },
+    '""'   => sub { Polyverso::CAPI::mv_tensor_text($_[0]) },
+    'bool' => sub { 1 },
+    '='    => sub { $_[0]->copy };
+
+sub _code {
+    my ($dtype) = @_;
+    return $CODE{ $dtype // 'f32' } // Polyverso::Error->throw($Polyverso::CAPI::MV_EINVAL,
+        "a tensor holds @{[sort keys %CODE]}, not '$dtype'");
+}
+
+sub _new { my ($class, $handle) = @_; return bless \$handle, ref $class || $class }
+
+# An operand: a tensor, or numbers.
+sub _tensor {
+    my ($value, $dtype) = @_;
+    return ref $value && UNIVERSAL::isa($value, __PACKAGE__) ? $value : __PACKAGE__->copy_of($value, $dtype);
+}
+
+sub _binary {
+    my ($self, $op, $other, $swapped, $out) = @_;
+    my $made;
+    if (ref $other) {
+        my $operand = _tensor($other);
+        my ($first, $second) = $swapped ? ($operand, $self) : ($self, $operand);
+        $made = Polyverso::CAPI::mv_tensor_binary($op, $first, $second, $out);
+    }
+    else {
+        $made = Polyverso::CAPI::mv_tensor_scalar($op, $self, $other, $swapped ? 1 : 0, $out);
+    }
+    return $out // $self->_new($made);
+}
+
+sub _unary {
+    my ($self, $op) = @_;
+    return $self->_new(Polyverso::CAPI::mv_tensor_unary(_constant($op), $self, undef));
+}
+
+sub _reduce {
+    my ($self, $op, $axis) = @_;
+    $axis //= $Polyverso::CAPI::MV_ALL_AXES;
+    return $self->_new(Polyverso::CAPI::mv_tensor_reduce(_constant($op), $self, $axis));
+}
+
+# ------------------------------------------------------------------ coming
+
+sub zeros {
+    my ($class, $shape, $dtype) = @_;
+    return $class->_new(Polyverso::CAPI::mv_tensor_create(_code($dtype), $shape));
+}
+
+sub full { my ($class, $shape, $value, $dtype) = @_; return $class->zeros($shape, $dtype)->fill($value) }
+sub ones { my ($class, $shape, $dtype) = @_; return $class->full($shape, 1, $dtype) }
+
+sub range {
+    my ($class, $count, $start, $step, $dtype) = @_;
+    my $self = $class->zeros($count, $dtype);
+    Polyverso::CAPI::mv_tensor_range($self, $start // 0, $step // 1);
+    return $self;
+}
+
+sub uniform {
+    my ($class, $shape, $seed, $low, $high, $dtype) = @_;
+    my $self = $class->zeros($shape, $dtype);
+    Polyverso::CAPI::mv_tensor_uniform($self, $seed, $low // 0, $high // 1);
+    return $self;
+}
+
+sub normal {
+    my ($class, $shape, $seed, $mean, $deviation, $dtype) = @_;
+    my $self = $class->zeros($shape, $dtype);
+    Polyverso::CAPI::mv_tensor_normal($self, $seed, $mean // 0, $deviation // 1);
+    return $self;
+}
+
+# The lengths of nested arrays, and their numbers in a row; rows of differing lengths end with an error.
+sub _lay_out {
+    my ($list, $level, $shape, $flat) = @_;
+    my $length = $shape->[$level] //= @$list;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ESHAPE, "rows of $length and of " . @$list . ' values')
+        if @$list != $length;
+    for my $value (@$list) {
+        if   (ref $value eq 'ARRAY') { _lay_out($value, $level + 1, $shape, $flat) }
+        else                         { push @$flat, $value }
+    }
+    return;
+}
+
+sub copy_of {
+    my ($class, $data, $dtype) = @_;
+    return defined $dtype ? $data->cast($dtype) : $data->copy if UNIVERSAL::isa($data, __PACKAGE__);
+    if (Polyverso::Values::is_pdl($data)) {
+        my $self = $class->_new(Polyverso::CAPI::mv_tensor_from($data, [reverse $data->dims]));
+        return defined $dtype ? $self->cast($dtype) : $self;
+    }
+    my (@shape, @flat);
+    if (ref $data) { _lay_out($data, 0, \@shape, \@flat) }
+    else           { @flat = ($data) }
+    $dtype //= 'f32';
+    my $packed = $PACK{$dtype} ? $dtype : 'f64';
+    my $self   = $class->_new(Polyverso::CAPI::mv_tensor_from([$CODE{$packed}, pack $PACK{$packed}, @flat], \@shape));
+    return $packed eq $dtype ? $self : $self->cast($dtype);
+}
+
+sub view { my ($class, $pdl) = @_; return $class->_new(Polyverso::CAPI::mv_tensor_view($pdl, [reverse $pdl->dims])) }
+
+sub sparse {
+    my ($class, $rows, $values, $height) = @_;
+    return $class->_new(Polyverso::CAPI::mv_tensor_sparse(Polyverso::Values::rows($rows), _tensor($values), $height));
+}
+
+# ------------------------------------------------------------------ what it is
+
+sub handle     { ${ $_[0] } }
+sub info       { Polyverso::CAPI::mv_tensor_describe($_[0]) }
+sub shape      { $_[0]->info->{shape} }
+sub dtype      { $NAME{ $_[0]->info->{dtype} } }
+sub dims       { scalar @{ $_[0]->shape } }
+sub count      { $_[0]->info->{count} }
+sub row_sparse { $_[0]->info->{row_sparse} }
+sub is_float   { $_[0]->dtype =~ /f/ }
+
+# A PDL upon the same memory, which keeps it. PDL's first dimension is the last one here.
+sub pdl { Polyverso::Values::have_pdl(); Polyverso::CAPI::tensor_pdl($_[0]) }
+
+sub get {
+    my ($self, @index) = @_;
+    my ($value, $integer) = Polyverso::CAPI::mv_tensor_get($self, \@index);
+    return $self->is_float ? $value : $integer;
+}
+
+sub set {
+    my ($self, @index) = @_;
+    my $value = pop @index;
+    Polyverso::CAPI::mv_tensor_set($self, \@index, $value);
+    return;
+}
+
+sub item { $_[0]->reshape([])->get }
+
+sub to_list {
+    my ($self) = @_;
+    my @shape = @{ $self->shape };
+    return $self->get unless @shape;
+    return [map { $self->row($_)->to_list } 0 .. $shape[0] - 1];
+}
+
+# ------------------------------------------------------------------ views and copies
+
+sub take {
+    my ($self, $rows) = @_;
+    return $self->_new(Polyverso::CAPI::mv_tensor_take($self, Polyverso::Values::rows($rows)));
+}
+
+sub row       { my ($self, $row) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_row($self, $row)) }
+sub slice     { my ($self, $begin, $end) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_slice($self, $begin, $end)) }
+sub reshape   { my ($self, $shape) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_reshape($self, $shape)) }
+sub copy      { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_copy($self, undef)) }
+sub assign    { my ($self, $other) = @_; Polyverso::CAPI::mv_tensor_copy(_tensor($other), $self); return $self }
+sub cast      { my ($self, $dtype) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_cast($self, _code($dtype))) }
+sub transpose { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_transpose($self)) }
+sub parts     { my ($self) = @_; return map { $self->_new($_) } Polyverso::CAPI::mv_tensor_parts($self) }
+sub to_dense  { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_to_dense($self)) }
+sub to_sparse { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_to_sparse($self)) }
+sub fill      { my ($self, $value) = @_; Polyverso::CAPI::mv_tensor_fill($self, $value); return $self }
+
+# ------------------------------------------------------------------ arithmetic
+
+sub axpy {
+    my ($self, $alpha, $other) = @_;
+    Polyverso::CAPI::mv_tensor_axpy($alpha, _tensor($other), $self);
+    return $self;
+}
+
+sub minimum { $_[0]->_binary(_constant('MIN'), $_[1]) }
+sub maximum { $_[0]->_binary(_constant('MAX'), $_[1]) }
+sub sum     { $_[0]->_reduce('SUM',      $_[1]) }
+sub mean    { $_[0]->_reduce('MEAN',     $_[1]) }
+sub min     { $_[0]->_reduce('LEAST',    $_[1]) }
+sub max     { $_[0]->_reduce('GREATEST', $_[1]) }
+sub argmin  { $_[0]->_reduce('ARGMIN',   $_[1]) }
+sub argmax  { $_[0]->_reduce('ARGMAX',   $_[1]) }
+sub norm    { $_[0]->_reduce('NORM',     $_[1]) }
+sub dot     { my ($self, $other) = @_; return Polyverso::CAPI::mv_tensor_dot($self, _tensor($other)) }
+
+sub close {
+    my ($self, $other, $relative, $absolute) = @_;
+    return Polyverso::CAPI::mv_tensor_close($self, _tensor($other), $relative // 1e-5, $absolute // 1e-8);
+}
+sub equal { my ($self, $other) = @_; return $self->close($other, 0, 0) }
+
+sub matmul {
+    my ($self, $other, %how) = @_;
+    my $flags = ($how{transpose_a} ? _constant('TRANSPOSE_A') : 0) | ($how{transpose_b} ? _constant('TRANSPOSE_B') : 0);
+    return $self->_new(Polyverso::CAPI::mv_tensor_matmul($self, _tensor($other), $flags, undef));
+}
+
+# ------------------------------------------------------------------ going
+
+sub free {
+    my ($self) = @_;
+    my $handle = $$self;
+    $$self = 0;
+    Polyverso::CAPI::mv_tensor_free($handle) if $handle;
+    return;
+}
+
+sub DESTROY {
+    my ($self) = @_;
+    return if ${^GLOBAL_PHASE} eq 'DESTRUCT';
+    local ($@, $!);
+    eval { $self->free };
+    return;
+}
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+Polyverso::Tensor - numbers in shared memory, for scripts and for tables
+
+=head1 SYNOPSIS
+
+    use Polyverso::Tensor;
+
+    my $weights = Polyverso::Tensor->normal([10, 64], 1);    # shape, seed
+    $weights *= 0.1;
+    $table->add($weights);            # on one host the bytes are not copied on their way out
+    print $weights->sum(0);           # along the rows
+    $weights->pdl->slice('(0),:') .= 0;                      # the same memory, as a PDL
+
+=head1 DESCRIPTION
+
+An array of f32, f64, i64, i32, u8, f16 or bf16 in shared memory, or a row-sparse one. Operators make new tensors,
+C<+=> and its like work in place. Positions count from 0. The names are the same in Python and Lua; what each function
+does is written in F<polyverso/tensor.h>. A failed call throws a L<Polyverso::Error>.
+
+=head1 CONSTRUCTORS
+
+The dtype comes last and is C<'f32'> unless said.
+
+=head2 zeros($shape, $dtype), ones($shape, $dtype), full($shape, $value, $dtype)
+
+C<$shape> is an array reference, or one number.
+
+=head2 range($count, $start, $step, $dtype)
+
+=head2 uniform($shape, $seed, $low, $high, $dtype), normal($shape, $seed, $mean, $deviation, $dtype)
+
+Random numbers, the same for a seed on every machine and in every language.
+
+=head2 copy_of($data, $dtype), view($pdl)
+
+A copy of nested arrays, a number, a PDL or a tensor; a tensor upon a PDL's own memory, which it keeps.
+
+=head2 sparse($rows, $values, $height)
+
+A row-sparse tensor: copies of the values' rows at these ids; repeated ids are summed.
+
+=head1 METHODS
+
+=head2 shape, dtype, dims, count, row_sparse, info, handle
+
+=head2 get(@index), set(@index, $value), item, to_list, pdl
+
+One element; the only one; nested arrays; a PDL upon the same memory, whose dimensions are in PDL's order.
+
+=head2 row($i), slice($begin, $end), reshape($shape)
+
+Views.
+
+=head2 copy, cast($dtype), transpose, take($rows), parts, to_dense, to_sparse
+
+Copies; C<parts> gives a row-sparse tensor's ids and rows as views.
+
+=head2 fill($value), assign($other), axpy($alpha, $other)
+
+In place; the last adds C<$alpha> times another tensor, which may be row-sparse.
+
+=head2 + - * / ** == != < <= > >= x neg abs sqrt exp log, minimum($other), maximum($other)
+
+Element by element; C<x> is the product of matrices, as is
+C<matmul($other, transpose_a =E<gt> 1, transpose_b =E<gt> 1)>.
+
+=head2 sum($axis), mean, min, max, argmin, argmax, norm
+
+Along an axis; without one over all, into a tensor without dimensions.
+
+=head2 dot($other), close($other, $relative, $absolute), equal($other)
+
+=head2 free
+
+Frees the tensor now, rather than with its last reference.
+
+=cut

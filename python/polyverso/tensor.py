@@ -1,0 +1,389 @@
+"""Tensors: numbers in shared memory, for scripts and for tables.
+
+    from polyverso import Tensor
+
+    weights = Tensor.normal((10, 64), seed=1)
+    table.add(weights * 0.1)             # on one host the bytes are not copied on their way out
+    weights.numpy()[0] = 0               # the same memory, as an array
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import capi
+from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack
+
+_CODES = {
+    "f32": capi.MV_F32,
+    "f64": capi.MV_F64,
+    "i64": capi.MV_I64,
+    "i32": capi.MV_I32,
+    "u8": capi.MV_U8,
+    "f16": capi.MV_F16,
+    "bf16": capi.MV_BF16,
+}
+_NAMES = {code: name for name, code in _CODES.items()}
+_NUMPY = {"f32": "float32", "f64": "float64", "i64": "int64", "i32": "int32", "u8": "uint8", "f16": "float16"}
+
+Shape = Union[int, Sequence[int]]
+
+
+def _code(dtype: Any) -> int:
+    """The mv_dtype of "f32" and the like, or of anything that numpy.dtype() understands."""
+    if isinstance(dtype, str) and dtype in _CODES:
+        return _CODES[dtype]
+    wanted = np.dtype(dtype)
+    for name, known in _NUMPY.items():
+        if wanted == known:
+            return _CODES[name]
+    if wanted == np.bool_:
+        return capi.MV_U8
+    raise TypeError(f"a tensor holds {', '.join(_CODES)}, not {wanted}")
+
+
+def _ids(rows: Any) -> np.ndarray:
+    return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+class Tensor(TensorMemory):
+    """An array of f32, f64, i64, i32, u8, f16 or bf16 in shared memory, or a row-sparse one.
+
+    It has the buffer protocol: numpy.asarray(tensor), memoryview(tensor) and everything that takes a buffer use its
+    memory, and keep it. Positions count from 0. Results are new tensors, except of `+=` and its like; a slice, a row
+    and a reshape are views. The names are the same in Perl and Lua.
+    """
+
+    __slots__ = ()
+    __array_priority__ = 1000  # numpy leaves `array + tensor` to us
+
+    # ------------------------------------------------------------------ coming
+
+    @classmethod
+    def zeros(cls, shape: Shape, dtype: Any = "f32") -> "Tensor":
+        return cls(capi.mv_tensor_create(_code(dtype), shape))
+
+    @classmethod
+    def full(cls, shape: Shape, value: float, dtype: Any = "f32") -> "Tensor":
+        return cls.zeros(shape, dtype).fill(value)
+
+    @classmethod
+    def ones(cls, shape: Shape, dtype: Any = "f32") -> "Tensor":
+        return cls.full(shape, 1, dtype)
+
+    @classmethod
+    def range(cls, count: int, start: float = 0, step: float = 1, dtype: Any = "f32") -> "Tensor":
+        """start, start + step, ... : `count` of them."""
+        tensor = cls.zeros(count, dtype)
+        capi.mv_tensor_range(tensor, start, step)
+        return tensor
+
+    @classmethod
+    def uniform(cls, shape: Shape, seed: int, low: float = 0, high: float = 1, dtype: Any = "f32") -> "Tensor":
+        """Random numbers, the same for a seed on every machine and in every language."""
+        tensor = cls.zeros(shape, dtype)
+        capi.mv_tensor_uniform(tensor, seed, low, high)
+        return tensor
+
+    @classmethod
+    def normal(cls, shape: Shape, seed: int, mean: float = 0, deviation: float = 1, dtype: Any = "f32") -> "Tensor":
+        tensor = cls.zeros(shape, dtype)
+        capi.mv_tensor_normal(tensor, seed, mean, deviation)
+        return tensor
+
+    @classmethod
+    def copy_of(cls, data: Any, dtype: Any = None) -> "Tensor":
+        """A copy of an array, a list of lists, anything that numpy converts.
+
+        dtype: None = the array's own; of Python numbers f32.
+        """
+        if isinstance(data, Tensor):
+            return data.copy() if dtype is None else data.cast(dtype)
+        array = np.asarray(data)
+        code = _code(array.dtype if dtype is None and hasattr(data, "dtype") else dtype or "f32")
+        if code == capi.MV_BF16:
+            wide = cls(capi.mv_tensor_from(np.ascontiguousarray(array, dtype=np.float64).reshape(-1), array.shape))
+            return wide.cast("bf16")
+        values = np.ascontiguousarray(array, dtype=_NUMPY[_NAMES[code]])
+        return cls(capi.mv_tensor_from(values.reshape(-1), array.shape))
+
+    @classmethod
+    def view(cls, array: Any) -> "Tensor":
+        """A tensor upon an array's own memory, which it keeps: C-contiguous, writable, of one of the dtypes."""
+        view = memoryview(array)
+        return cls(capi.mv_tensor_view(array, view.shape))
+
+    @classmethod
+    def from_dlpack(cls, array: Any) -> "Tensor":
+        """A tensor upon the memory of a PyTorch tensor or any other array with __dlpack__, which it keeps."""
+        return cls(tensor_from_dlpack(array.__dlpack__()))
+
+    @classmethod
+    def sparse(cls, rows: Any, values: Any, height: int) -> "Tensor":
+        """A row-sparse tensor of `height` rows: copies of values[i] at rows[i]; repeated rows are summed."""
+        held = values if isinstance(values, Tensor) else cls.copy_of(values)
+        return cls(capi.mv_tensor_sparse(_ids(rows), held, height))
+
+    # ------------------------------------------------------------------ what it is
+
+    def info(self) -> Dict[str, Any]:
+        """The fields of mv_tensor_info."""
+        return capi.mv_tensor_describe(self)
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return self.info()["shape"]
+
+    @property
+    def dtype(self) -> str:
+        """"f32" and the like."""
+        return _NAMES[self.info()["dtype"]]
+
+    @property
+    def dims(self) -> int:
+        return len(self.shape)
+
+    @property
+    def count(self) -> int:
+        """Elements, the product of the shape."""
+        return self.info()["count"]
+
+    @property
+    def row_sparse(self) -> bool:
+        return bool(self.info()["row_sparse"])
+
+    def numpy(self) -> np.ndarray:
+        """An array upon the same memory, which it keeps. numpy has no bf16: as uint16, the bits."""
+        return np.asarray(memoryview(self))
+
+    def to_list(self) -> List[Any]:
+        """Nested lists of numbers; without dimensions, a number."""
+        return (self.cast("f32") if self.dtype == "bf16" else self).numpy().tolist()
+
+    def item(self) -> Union[int, float]:
+        """The only element."""
+        value, integer = capi.mv_tensor_get(self.reshape(()), ())
+        return value if self.dtype in ("f32", "f64", "f16", "bf16") else integer
+
+    def __dlpack__(self, *, stream: Any = None, **wishes: Any) -> Any:
+        return tensor_dlpack(self)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return (1, 0)  # this machine's memory
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape:
+            raise TypeError("a tensor without dimensions has no length")
+        return shape[0]
+
+    def __str__(self) -> str:
+        return capi.mv_tensor_text(self)
+
+    __repr__ = __str__
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    # ------------------------------------------------------------------ elements and rows
+
+    def get(self, *index: int) -> Union[int, float]:
+        value, integer = capi.mv_tensor_get(self, index)
+        return value if self.dtype in ("f32", "f64", "f16", "bf16") else integer
+
+    def set(self, *index_and_value: Any) -> None:
+        """set(i, j, value)"""
+        capi.mv_tensor_set(self, index_and_value[:-1], index_and_value[-1])
+
+    def row(self, row: int) -> "Tensor":
+        """A view of one row, with one dimension less."""
+        return Tensor(capi.mv_tensor_row(self, row))
+
+    def slice(self, begin: int, end: int) -> "Tensor":
+        """A view of rows begin .. end - 1."""
+        return Tensor(capi.mv_tensor_slice(self, begin, end))
+
+    def take(self, rows: Any) -> "Tensor":
+        """Copies of some rows, in this order; of a row-sparse tensor those that it holds, row-sparse."""
+        return Tensor(capi.mv_tensor_take(self, _ids(rows)))
+
+    def _part(self, key: Any) -> "Tensor":
+        """The view that an index means: integers for the first dimensions, or a slice of rows."""
+        if isinstance(key, slice):
+            begin, end, step = key.indices(len(self))
+            if step != 1:
+                raise IndexError("rows are sliced in steps of 1; take() copies any")
+            return self.slice(begin, max(begin, end))
+        part = self
+        for position in key if isinstance(key, tuple) else (key,):
+            place = operator.index(position)
+            part = part.row(place + len(part) if place < 0 else place)
+        return part
+
+    def __getitem__(self, key: Any) -> Any:
+        """t[i], t[i, j]: a row, or the element where no dimension is left; t[a:b]: rows."""
+        if not isinstance(key, (slice, tuple)) and operator.index(key) >= len(self):
+            raise IndexError(f"row {key} of {self.dtype} {self.shape}")  # ends a for loop
+        part = self._part(key)
+        return part.item() if part.dims == 0 else part
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        part = self._part(key)
+        if isinstance(value, (int, float)):
+            part.fill(value)
+        else:
+            capi.mv_tensor_copy(_tensor(value, part.dtype), part)
+
+    # ------------------------------------------------------------------ copies and views
+
+    def copy(self) -> "Tensor":
+        return Tensor(capi.mv_tensor_copy(self, 0))
+
+    def assign(self, other: Any) -> "Tensor":
+        """Takes another tensor's values, converted, repeated where its shape says so."""
+        capi.mv_tensor_copy(_tensor(other, self.dtype), self)
+        return self
+
+    def cast(self, dtype: Any) -> "Tensor":
+        """A copy of another dtype: floats are rounded to nearest even; to integers they are cut and kept in range."""
+        return Tensor(capi.mv_tensor_cast(self, _code(dtype)))
+
+    def reshape(self, *shape: Any) -> "Tensor":
+        """A view; one length may be -1."""
+        return Tensor(capi.mv_tensor_reshape(self, shape[0] if len(shape) == 1 else shape))
+
+    def transpose(self) -> "Tensor":
+        """A matrix's rows as columns, copied."""
+        return Tensor(capi.mv_tensor_transpose(self))
+
+    def parts(self) -> Tuple["Tensor", "Tensor"]:
+        """A row-sparse tensor's ids and rows, as views."""
+        ids, values = capi.mv_tensor_parts(self)
+        return Tensor(ids), Tensor(values)
+
+    def to_dense(self) -> "Tensor":
+        return Tensor(capi.mv_tensor_to_dense(self))
+
+    def to_sparse(self) -> "Tensor":
+        return Tensor(capi.mv_tensor_to_sparse(self))
+
+    def fill(self, value: float) -> "Tensor":
+        capi.mv_tensor_fill(self, value)
+        return self
+
+    # ------------------------------------------------------------------ arithmetic
+
+    def _binary(self, op: int, other: Any, swapped: bool = False, out: Optional["Tensor"] = None) -> Any:
+        into = 0 if out is None else out
+        if isinstance(other, (bool, int, float, np.integer, np.floating)):
+            made = capi.mv_tensor_scalar(op, self, float(other), int(swapped), into)
+        else:
+            operand = _tensor(other)
+            first, second = (operand, self) if swapped else (self, operand)
+            made = capi.mv_tensor_binary(op, first, second, into)
+        return Tensor(made) if out is None else out
+
+    def _unary(self, op: int) -> "Tensor":
+        return Tensor(capi.mv_tensor_unary(op, self, 0))
+
+    def axpy(self, alpha: float, other: Any) -> "Tensor":
+        """self += alpha * other, in place; other may be row-sparse."""
+        capi.mv_tensor_axpy(alpha, _tensor(other), self)
+        return self
+
+    def minimum(self, other: Any) -> "Tensor":
+        return self._binary(capi.MV_MIN, other)
+
+    def maximum(self, other: Any) -> "Tensor":
+        return self._binary(capi.MV_MAX, other)
+
+    def abs(self) -> "Tensor":
+        return self._unary(capi.MV_ABS)
+
+    def sqrt(self) -> "Tensor":
+        return self._unary(capi.MV_SQRT)
+
+    def exp(self) -> "Tensor":
+        return self._unary(capi.MV_EXP)
+
+    def log(self) -> "Tensor":
+        return self._unary(capi.MV_LOG)
+
+    def __neg__(self) -> "Tensor":
+        return self._unary(capi.MV_NEG)
+
+    __abs__ = abs
+
+    # ------------------------------------------------------------------ many to one
+
+    def _reduce(self, op: int, axis: Optional[int]) -> "Tensor":
+        return Tensor(capi.mv_tensor_reduce(op, self, capi.MV_ALL_AXES if axis is None else axis))
+
+    def sum(self, axis: Optional[int] = None) -> "Tensor":
+        """Along an axis, or over all: then a tensor without dimensions."""
+        return self._reduce(capi.MV_SUM, axis)
+
+    def mean(self, axis: Optional[int] = None) -> "Tensor":
+        return self._reduce(capi.MV_MEAN, axis)
+
+    def min(self, axis: Optional[int] = None) -> "Tensor":
+        return self._reduce(capi.MV_LEAST, axis)
+
+    def max(self, axis: Optional[int] = None) -> "Tensor":
+        return self._reduce(capi.MV_GREATEST, axis)
+
+    def argmin(self, axis: Optional[int] = None) -> "Tensor":
+        return self._reduce(capi.MV_ARGMIN, axis)
+
+    def argmax(self, axis: Optional[int] = None) -> "Tensor":
+        return self._reduce(capi.MV_ARGMAX, axis)
+
+    def norm(self, axis: Optional[int] = None) -> "Tensor":
+        """The root of the sum of squares."""
+        return self._reduce(capi.MV_NORM, axis)
+
+    def dot(self, other: Any) -> float:
+        return capi.mv_tensor_dot(self, _tensor(other))
+
+    def close(self, other: Any, relative: float = 1e-5, absolute: float = 1e-8) -> bool:
+        """Whether the shapes are one and |self - other| <= absolute + relative * |other| everywhere."""
+        return bool(capi.mv_tensor_close(self, _tensor(other), relative, absolute))
+
+    def equal(self, other: Any) -> bool:
+        return self.close(other, 0, 0)
+
+    def matmul(self, other: Any, transpose_a: bool = False, transpose_b: bool = False) -> "Tensor":
+        flags = (capi.MV_TRANSPOSE_A if transpose_a else 0) | (capi.MV_TRANSPOSE_B if transpose_b else 0)
+        return Tensor(capi.mv_tensor_matmul(self, _tensor(other), flags, 0))
+
+    __matmul__ = matmul
+    __hash__ = object.__hash__
+
+
+def _tensor(value: Any, dtype: Any = None) -> Tensor:
+    return value if isinstance(value, Tensor) else Tensor.copy_of(value, dtype)
+
+
+def _operator(op: int, swapped: bool = False, in_place: bool = False) -> Any:
+    if in_place:
+        return lambda self, other: self._binary(op, other, out=self)
+    return lambda self, other: self._binary(op, other, swapped)
+
+
+for _name, _op in {"add": "ADD", "sub": "SUB", "mul": "MUL", "truediv": "DIV", "pow": "POW"}.items():
+    _number = getattr(capi, f"MV_{_op}")
+    setattr(Tensor, f"__{_name}__", _operator(_number))
+    setattr(Tensor, f"__r{_name}__", _operator(_number, swapped=True))
+    setattr(Tensor, f"__i{_name}__", _operator(_number, in_place=True))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Tensor, f"__{_name}__", _operator(getattr(capi, f"MV_{_name.upper()}")))
+del _name, _op, _number

@@ -30,8 +30,25 @@ function multiverso.worker_id() return capi.mv_worker_id(0) end
 
 function multiverso.server_id() return capi.mv_server_id(0) end
 
-local function create(class, spec, init_value)
-  local handle = capi.mv_table_create(0, spec, values.flat(init_value))
+--- A new table of what `make` makes of each value.
+local function map(flat, make)
+  local result = {}
+  for i, value in ipairs(flat) do result[i] = make(value) end
+  return result
+end
+
+local function create(class, spec, init_value, init)
+  local flat, handle = values.flat(init_value), nil
+  if init ~= nil and init ~= "master" and init ~= "average" then
+    capi.raise(capi.MV_EINVAL, ('init is "%s": "master" or "average" is expected'):format(tostring(init)))
+  elseif init ~= "average" or flat == nil then
+    handle = capi.mv_table_create(0, spec, flat)
+  else
+    local workers = capi.mv_num_workers(0)
+    handle = capi.mv_table_create(0, spec, map(flat, function() return 0 end))
+    capi.mv_table_add(handle, map(flat, function(value) return value / workers end))
+    capi.mv_barrier(0)
+  end
   return setmetatable({handle = handle, rows = spec.rows, cols = spec.cols or 1}, class)
 end
 
@@ -44,9 +61,11 @@ multiverso.ArrayTableHandler = ArrayTableHandler
 
 --- Creates the table; every worker calls it alike.
 -- @param size how many values
--- @param init_value their initial values, of which the master's are used; nil = zeros
-function ArrayTableHandler:new(size, init_value)
-  return create(self, {kind = capi.MV_ARRAY, rows = size}, init_value)
+-- @param init_value their initial values; nil = zeros, on all workers
+-- @param init "master" (also nil): the master's initial values count; "average": the mean of all workers' does, each of which
+-- gives some, and has then made one add
+function ArrayTableHandler:new(size, init_value, init)
+  return create(self, {kind = capi.MV_ARRAY, rows = size}, init_value, init)
 end
 
 --- Adds `size` values.
@@ -67,9 +86,10 @@ MatrixTableHandler.__index = MatrixTableHandler
 multiverso.MatrixTableHandler = MatrixTableHandler
 
 --- Creates the table; every worker calls it alike.
--- @param init_value its initial values, row tables or flat, row by row, of which the master's are used; nil = zeros
-function MatrixTableHandler:new(num_row, num_col, init_value)
-  return create(self, {kind = capi.MV_MATRIX, rows = num_row, cols = num_col}, init_value)
+-- @param init_value its initial values, row tables or flat, row by row; nil = zeros, on all workers
+-- @param init "master" or "average", as for arrays
+function MatrixTableHandler:new(num_row, num_col, init_value, init)
+  return create(self, {kind = capi.MV_MATRIX, rows = num_row, cols = num_col}, init_value, init)
 end
 
 --- Adds values, row tables or flat.

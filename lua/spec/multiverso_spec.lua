@@ -43,6 +43,14 @@ for _, sync in ipairs{false, true} do
       assert.same({{1, 2}, {3, 4}}, table:get())
     end)
 
+    it("takes the average of initial values", function()
+      assert.same({1, 2}, multiverso.ArrayTableHandler:new(2, {1, 2}, "average"):get())
+      assert.same({{1, 2}}, multiverso.MatrixTableHandler:new(1, 2, {{1, 2}}, "average"):get())
+      assert.same({0, 0}, multiverso.ArrayTableHandler:new(2, nil, "average"):get())
+      assert.has_error(function() multiverso.ArrayTableHandler:new(2, {1}, "average") end)
+      assert.has_error(function() multiverso.ArrayTableHandler:new(2, {1, 2}, "mean") end)
+    end)
+
     it("refuses what does not fit", function()
       local array, matrix = multiverso.ArrayTableHandler:new(3), multiverso.MatrixTableHandler:new(3, 2)
       assert.has_error(function() array:add({1, 2}) end)

@@ -6,6 +6,7 @@ import numpy as np
 
 from polyverso import capi
 from polyverso.arrays import as_rows, as_values
+from polyverso.errors import ArgumentError
 
 _F32 = np.dtype(np.float32)
 
@@ -17,9 +18,16 @@ def _add_flags(sync: bool) -> Optional[int]:
 class TableHandler:
     """What both tables have in common."""
 
-    def __init__(self, spec: dict, init_value: Any) -> None:
+    def __init__(self, spec: dict, init_value: Any, init: str) -> None:
+        if init not in ("master", "average"):
+            raise ArgumentError(capi.MV_EINVAL, f'init is "{init}": "master" or "average" is expected')
         values = None if init_value is None else as_values(init_value, _F32)
-        self._table = capi.mv_table_create(0, spec, values)
+        if init == "master" or values is None:
+            self._table = capi.mv_table_create(0, spec, values)
+        else:
+            self._table = capi.mv_table_create(0, spec, np.zeros_like(values))
+            capi.mv_table_add(self._table, values / np.float32(capi.mv_num_workers(0)))
+            capi.mv_barrier(0)
 
     def get(self) -> np.ndarray:
         raise NotImplementedError
@@ -31,15 +39,17 @@ class TableHandler:
 class ArrayTableHandler(TableHandler):
     """A one-dimensional float32 table shared by all workers."""
 
-    def __init__(self, size: int, init_value: Any = None) -> None:
+    def __init__(self, size: int, init_value: Any = None, *, init: str = "master") -> None:
         """Creates the table; every worker calls it alike.
 
         size: how many values.
-        init_value: (size,) initial values, anything numpy converts to float32; None = zeros. Only the master worker's
-        are used, and they are in the table when this returns.
+        init_value: (size,) initial values, anything numpy converts to float32; None = zeros, on all workers. They are in
+        the table when this returns.
+        init: "master": only the master worker's count. "average": the mean of all workers' does; each gives some, and has
+        then made one add.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
-        super().__init__({"kind": capi.MV_ARRAY, "rows": size}, init_value)
+        super().__init__({"kind": capi.MV_ARRAY, "rows": size}, init_value, init)
         self._size = size
 
     def get(self) -> np.ndarray:
@@ -60,15 +70,16 @@ class ArrayTableHandler(TableHandler):
 class MatrixTableHandler(TableHandler):
     """A two-dimensional float32 table shared by all workers."""
 
-    def __init__(self, num_row: int, num_col: int, init_value: Any = None) -> None:
+    def __init__(self, num_row: int, num_col: int, init_value: Any = None, *, init: str = "master") -> None:
         """Creates the table; every worker calls it alike.
 
         num_row, num_col: its shape.
-        init_value: num_row * num_col initial values, two- or one-dimensional, row by row; None = zeros. Only the master
-        worker's are used, and they are in the table when this returns.
+        init_value: num_row * num_col initial values, two- or one-dimensional, row by row; None = zeros, on all workers.
+        They are in the table when this returns.
+        init: "master" or "average", as for ArrayTableHandler.
         Raises polyverso.ArgumentError if init_value has another size, StateError if the workers' calls differ.
         """
-        super().__init__({"kind": capi.MV_MATRIX, "rows": num_row, "cols": num_col}, init_value)
+        super().__init__({"kind": capi.MV_MATRIX, "rows": num_row, "cols": num_col}, init_value, init)
         self._num_row = num_row
         self._num_col = num_col
 

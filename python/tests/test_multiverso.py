@@ -16,11 +16,16 @@ def joined(request):
     mv.shutdown()
 
 
+def positional(function):
+    parameters = inspect.signature(function).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind == parameter.POSITIONAL_OR_KEYWORD]
+
+
 def test_signatures_are_multiversos():
     assert str(inspect.signature(mv.init)).startswith("(sync: bool = False)")
-    assert list(inspect.signature(mv.ArrayTableHandler).parameters) == ["size", "init_value"]
+    assert positional(mv.ArrayTableHandler) == ["size", "init_value"]
     assert list(inspect.signature(mv.ArrayTableHandler.add).parameters) == ["self", "data", "sync"]
-    assert list(inspect.signature(mv.MatrixTableHandler).parameters) == ["num_row", "num_col", "init_value"]
+    assert positional(mv.MatrixTableHandler) == ["num_row", "num_col", "init_value"]
     assert list(inspect.signature(mv.MatrixTableHandler.add).parameters) == ["self", "data", "row_ids", "sync"]
     assert list(inspect.signature(mv.MatrixTableHandler.get).parameters) == ["self", "row_ids"]
 
@@ -46,6 +51,35 @@ def test_array(joined):
 def test_initial_values_are_there_at_once(joined, init_value):
     table = mv.ArrayTableHandler(4, init_value=init_value)
     assert table.get().tolist() == [0, 1, 2, 3]
+
+
+AVERAGE = """
+    import numpy as np, multiverso as mv
+    mv.init(sync={sync})
+    mine = [1 + 3 * mv.worker_id(), 2]
+    array = mv.ArrayTableHandler(2, mine, init="average")
+    matrix = mv.MatrixTableHandler(1, 2, [mine], init="average")
+    of_master = mv.MatrixTableHandler(1, 2, [mine])
+    print(array.get().tolist(), matrix.get().tolist(), of_master.get().tolist())
+    mv.barrier()
+    mv.shutdown()
+"""
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_initial_values_may_be_the_average(cluster, sync):
+    workers = [cluster.start(AVERAGE.format(sync=sync), nodes=2) for _ in range(2)]
+    for worker in workers:
+        output, errors = worker.communicate(timeout=60)
+        assert (output, errors) == ("[2.5, 2.0] [[2.5, 2.0]] [[1.0, 2.0]]\n", "")
+
+
+def test_the_average_of_one(joined):
+    assert mv.ArrayTableHandler(2, [1, 2], init="average").get().tolist() == [1, 2]
+    assert mv.MatrixTableHandler(1, 2, init="average").get().tolist() == [[0, 0]]
+    for call in (lambda: mv.ArrayTableHandler(2, [1, 2], init="mean"), lambda: mv.ArrayTableHandler(2, [1], init="average")):
+        with pytest.raises(ValueError):
+            call()
 
 
 def test_matrix(joined):

@@ -25,7 +25,7 @@ def compiled(file, build, source):
     """A C program's binary, or raises with the compiler's words."""
     program, library = file.with_suffix(""), build / "lib"
     command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", program, file, f"-I{source}/capi/include"]
-    command += [f"-L{library}", f"-Wl,-rpath,{library}", "-lpolyverso", "-lm"]
+    command += [f"-L{library}", f"-Wl,-rpath,{library}", "-Wl,--as-needed", "-lmultiverso", "-lpolyverso", "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
 

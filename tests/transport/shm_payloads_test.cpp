@@ -1,0 +1,136 @@
+// io/shm: payloads that lie in shared memory already, of which only the place travels.
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "base/shared_memory.hpp"
+#include "node.hpp"
+
+#include "cmocka.hpp"
+
+namespace {
+
+using namespace mv::test;
+namespace base = mv::base;
+
+constexpr size_t kBytes = 1 << 20;
+
+/// Enlisted memory that holds pattern(seq, kBytes), `offset` bytes from its beginning.
+std::shared_ptr<base::SharedMemory> patterned(uint64_t seq, size_t offset = 0) {
+  auto memory = base::SharedMemory::make("test", kBytes + 4096).value();
+  base::SharedMemory::enlist(memory);
+  const auto bytes = pattern(seq, kBytes);
+  std::memcpy(memory->data() + offset, bytes.data(), bytes.size());
+  return memory;
+}
+
+std::span<const std::byte> bytes_of(const base::SharedMemory& memory, size_t offset = 0) { return {memory.data() + offset, kBytes}; }
+
+void expect_intact(Pair& pair, size_t count) {
+  assert_true(pair.a->wait([&](const Record& record) { return record.messages.size() >= count; }));
+  for (const Heard& message : pair.a->record().messages) assert_true(message.intact);
+  for (Node* node : {pair.a.get(), pair.b.get()}) assert_int_equal(node->record().violations.size(), 0);
+}
+
+/// Keeps a node's loop busy until the end of this object.
+class Standstill {
+ public:
+  explicit Standstill(Node& node) {
+    node.loop().post([state = state_] {
+      state->begun = true;
+      while (!state->over) std::this_thread::sleep_for(1ms);
+    });
+    while (!state_->begun) std::this_thread::sleep_for(1ms);
+  }
+  ~Standstill() { state_->over = true; }
+
+ private:
+  struct State {
+    std::atomic<bool> begun{false}, over{false};
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+void a_payload_in_shared_memory_is_shown_where_it_lies(void**) {
+  Pair pair(Kind::kShm);
+  const auto memory = patterned(1);
+  {
+    Standstill standstill(*pair.a);
+    pair.b->send(11, 1, base::Payload::kept(bytes_of(*memory), memory));
+    pair.b->send(11, 3, 100);
+    // What is written before the peer looks is what it sees: nothing was copied.
+    const auto other = pattern(2, kBytes);
+    std::memcpy(memory->data(), other.data(), kBytes);
+  }
+  assert_true(pair.a->wait([](const Record& record) { return record.messages.size() == 2; }));
+  const Record record = pair.a->record();
+  assert_int_equal(record.messages[0].bytes, kBytes);
+  assert_false(record.messages[0].intact);
+  assert_true(record.messages[1].intact);
+}
+
+void memory_is_introduced_once_and_forgotten_at_its_end(void**) {
+  Pair pair(Kind::kShm);
+  for (uint64_t seq = 1; seq <= 40; ++seq) {
+    const auto memory = patterned(seq, 8 * seq);
+    for (int i = 0; i < 3; ++i) pair.b->send(11, seq, base::Payload::kept(bytes_of(*memory, 8 * seq), memory));
+  }
+  expect_intact(pair, 120);
+}
+
+void what_lies_askew_is_copied(void**) {
+  Pair pair(Kind::kShm);
+  const auto memory = patterned(1, 3);
+  pair.b->send(11, 1, base::Payload::kept(bytes_of(*memory, 3), memory));
+  expect_intact(pair, 1);
+}
+
+void a_lender_has_its_memory_back_at_once(void**) {
+  Pair pair(Kind::kShm);
+  const auto memory = patterned(1);
+  const auto payload = base::Payload::lent(bytes_of(*memory));
+  {
+    Standstill standstill(*pair.a);
+    for (int i = 0; i < 2; ++i) pair.b->send(11, 1, payload);  // the peer can't have begun to read
+    pair.b->run([&] {
+      payload->make_owned();
+      std::memset(memory->data(), 0x55, kBytes);
+    });
+  }
+  expect_intact(pair, 2);
+}
+
+void lenders_and_readers_at_once(void**) {
+  Pair pair(Kind::kShm);
+  const auto memory = base::SharedMemory::make("test", kBytes).value();
+  base::SharedMemory::enlist(memory);
+  uint64_t dice = 7;
+  for (uint64_t seq = 1; seq <= 300; ++seq) {
+    const auto bytes = pattern(seq, kBytes);
+    std::memcpy(memory->data(), bytes.data(), kBytes);
+    const auto payload = base::Payload::lent(bytes_of(*memory));
+    pair.b->send(11, seq, payload);
+    dice = dice * 6364136223846793005u + 1442695040888963407u;
+    if ((dice >> 60) < 8) std::this_thread::sleep_for(std::chrono::microseconds(dice >> 56));
+    pair.b->run([&] { payload->make_owned(); });
+    std::memset(memory->data(), 0x55, kBytes);  // a reader of this would see it
+  }
+  assert_true(pair.a->wait([](const Record& record) {
+    return !record.messages.empty() && std::any_of(record.messages.begin(), record.messages.end(), [](const Heard& m) { return m.seq == 300; });
+  }));
+  expect_intact(pair, 300);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_payload_in_shared_memory_is_shown_where_it_lies),
+      cmocka_unit_test(memory_is_introduced_once_and_forgotten_at_its_end),
+      cmocka_unit_test(what_lies_askew_is_copied),
+      cmocka_unit_test(a_lender_has_its_memory_back_at_once),
+      cmocka_unit_test(lenders_and_readers_at_once),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

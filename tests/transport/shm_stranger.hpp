@@ -1,0 +1,57 @@
+#pragma once
+// A process that talks to a shared-memory road by hand: politely up to a point.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/fd.hpp"
+#include "io/shm/ring.hpp"
+#include "io/shm/unix_socket.hpp"
+#include "wire/hello.hpp"
+
+namespace mv::test {
+
+class ShmStranger {
+ public:
+  /// What it offers after the hello. The defaults are right.
+  struct Offer {
+    size_t bytes = io::kControlBytes + io::kRingBytes;
+    std::optional<size_t> said_bytes = std::nullopt;
+    uint64_t magic = io::Control::kMagic;
+    uint64_t ring_bytes = io::kRingBytes;
+    bool sealed = true;
+    bool with_descriptors = true;
+    bool bell_is_a_pipe = false;
+  };
+
+  explicit ShmStranger(const std::string& address);
+  ~ShmStranger();
+
+  bool connected() const { return static_cast<bool>(fd_); }
+  bool send(std::span<const std::byte> bytes);
+  bool introduce(base::Peer self, const std::string& secret = "");
+  bool offer(const Offer& offer);
+  /// Takes the node's own offer, and maps it.
+  bool take_offer();
+  /// The other side has closed the socket within 20 s; what it sends meanwhile is thrown away.
+  bool is_turned_away();
+
+  io::Control& control() { return *reinterpret_cast<io::Control*>(memory_); }
+  std::byte* ring() { return memory_ + io::kControlBytes; }
+  /// The node's side, read-only.
+  const io::Control& peer() const { return *reinterpret_cast<const io::Control*>(peer_memory_); }
+  void show(uint64_t written);
+  /// Rings the node's bell, as after something was written.
+  void ring_bell();
+  int socket() const { return fd_.get(); }
+
+ private:
+  io::Fd fd_, memfd_, bell_, pipe_[2], peer_bell_;
+  std::byte* memory_ = nullptr;
+  size_t memory_bytes_ = 0;
+  std::byte* peer_memory_ = nullptr;
+  size_t peer_bytes_ = 0;
+};
+
+}  // namespace mv::test

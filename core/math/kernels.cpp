@@ -11,6 +11,23 @@
 #include "math/kernels.hpp"
 #include "math/lanes-inl.hpp"
 
+#ifndef MV_MATH_KERNELS_CHOSEN
+#define MV_MATH_KERNELS_CHOSEN
+namespace mv::math {
+namespace {
+
+/// Which rows of a table, and which of the values or of the output go with them.
+struct Chosen {
+  const int64_t* rows;
+  size_t count;
+  const uint32_t* places;
+  size_t place(size_t i) const { return places != nullptr ? places[i] : i; }
+};
+
+}  // namespace
+}  // namespace mv::math
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace mv::math {
 namespace HWY_NAMESPACE {
@@ -129,33 +146,35 @@ HWY_INLINE void fetch(const std::byte* row, size_t row_bytes) {
   __builtin_prefetch(row + bytes - 1, kWrite);  // a row that begins within a line ends in one more
 }
 
-/// work(row of the table, i) for each id.
+/// work(row of the table, place) for each id.
 template <bool kWrite, typename Byte, typename Work>
-HWY_INLINE void over_rows(Byte* table, size_t row_bytes, const int64_t* rows, size_t row_count, const Work& work) {
+HWY_INLINE void over_rows(Byte* table, size_t row_bytes, const Chosen& chosen, const Work& work) {
+  const int64_t* const rows = chosen.rows;
+  const size_t row_count = chosen.count;
   const auto row_at = [&](size_t i) HWY_ATTR { return table + static_cast<size_t>(rows[i]) * row_bytes; };
   if (row_bytes <= 8) {  // so short that the processor runs far enough ahead
-    for (size_t i = 0; i < row_count; ++i) work(row_at(i), i);
+    for (size_t i = 0; i < row_count; ++i) work(row_at(i), chosen.place(i));
     return;
   }
   for (size_t i = 0; i < row_count && i < kRowsAhead; ++i) fetch<kWrite>(row_at(i), row_bytes);
   for (size_t i = 0; i < row_count; ++i) {
     if (i + kRowsAhead < row_count) fetch<kWrite>(row_at(i + kRowsAhead), row_bytes);
-    work(row_at(i), i);
+    work(row_at(i), chosen.place(i));
   }
 }
 
 template <typename T>
-HWY_INLINE void add_each_row(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
+HWY_INLINE void add_each_row(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
   const size_t row_bytes = cols * sizeof(T);
-  over_rows<true>(table, row_bytes, rows, row_count, [&](std::byte* row, size_t i) HWY_ATTR {
+  over_rows<true>(table, row_bytes, chosen, [&](std::byte* row, size_t i) HWY_ATTR {
     if (cols == 1) return add_one<T>(row, values + i * sizeof(T));  // elements of an array
     add_range<T>(row, values + i * row_bytes, cols);
   });
 }
 
 template <mv_dtype kHalf>
-HWY_INLINE void add_each_half_row(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
-  over_rows<true>(table, cols * sizeof(float), rows, row_count, [&](std::byte* row, size_t i) HWY_ATTR {
+HWY_INLINE void add_each_half_row(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  over_rows<true>(table, cols * sizeof(float), chosen, [&](std::byte* row, size_t i) HWY_ATTR {
     add_halves<kHalf>(row, values + i * cols * sizeof(uint16_t), cols);
   });
 }
@@ -177,56 +196,56 @@ HWY_INLINE void copy_row(std::byte* HWY_RESTRICT to_bytes, const std::byte* HWY_
 
 /// Rows whose size the compiler knows: a copy is then one load and one store.
 template <size_t kBytes>
-HWY_INLINE void gather_fixed(const std::byte* table, const int64_t* rows, size_t row_count, std::byte* out) {
-  over_rows<false>(table, kBytes, rows, row_count,
+HWY_INLINE void gather_fixed(const std::byte* table, const Chosen& chosen, std::byte* out) {
+  over_rows<false>(table, kBytes, chosen,
                    [&](const std::byte* row, size_t i) HWY_ATTR { std::memcpy(out + i * kBytes, row, kBytes); });
 }
 template <size_t kBytes>
-HWY_INLINE void set_fixed(std::byte* table, const int64_t* rows, size_t row_count, const std::byte* values) {
-  over_rows<true>(table, kBytes, rows, row_count,
+HWY_INLINE void set_fixed(std::byte* table, const Chosen& chosen, const std::byte* values) {
+  over_rows<true>(table, kBytes, chosen,
                   [&](std::byte* row, size_t i) HWY_ATTR { std::memcpy(row, values + i * kBytes, kBytes); });
 }
 
 constexpr size_t kLongRow = 2048;  // from here on memcpy does better
 
-void gather_bytes(size_t row_bytes, const std::byte* table, const int64_t* rows, size_t row_count, std::byte* out) {
-  if (row_bytes == 4) return gather_fixed<4>(table, rows, row_count, out);
-  if (row_bytes == 8) return gather_fixed<8>(table, rows, row_count, out);
-  over_rows<false>(table, row_bytes, rows, row_count, [&](const std::byte* row, size_t i) HWY_ATTR {
+void gather_bytes(size_t row_bytes, const std::byte* table, const Chosen& chosen, std::byte* out) {
+  if (row_bytes == 4) return gather_fixed<4>(table, chosen, out);
+  if (row_bytes == 8) return gather_fixed<8>(table, chosen, out);
+  over_rows<false>(table, row_bytes, chosen, [&](const std::byte* row, size_t i) HWY_ATTR {
     if (row_bytes < kLongRow) return copy_row(out + i * row_bytes, row, row_bytes);
     std::memcpy(out + i * row_bytes, row, row_bytes);
   });
 }
 
-void set_bytes(size_t row_bytes, std::byte* table, const int64_t* rows, size_t row_count, const std::byte* values) {
-  if (row_bytes == 4) return set_fixed<4>(table, rows, row_count, values);
-  if (row_bytes == 8) return set_fixed<8>(table, rows, row_count, values);
-  over_rows<true>(table, row_bytes, rows, row_count, [&](std::byte* row, size_t i) HWY_ATTR {
+void set_bytes(size_t row_bytes, std::byte* table, const Chosen& chosen, const std::byte* values) {
+  if (row_bytes == 4) return set_fixed<4>(table, chosen, values);
+  if (row_bytes == 8) return set_fixed<8>(table, chosen, values);
+  over_rows<true>(table, row_bytes, chosen, [&](std::byte* row, size_t i) HWY_ATTR {
     if (row_bytes < kLongRow) return copy_row(row, values + i * row_bytes, row_bytes);
     std::memcpy(row, values + i * row_bytes, row_bytes);
   });
 }
 
-void add_rows_f32(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
-  add_each_row<float>(table, cols, rows, row_count, values);
+void add_rows_f32(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  add_each_row<float>(table, cols, chosen, values);
 }
-void add_rows_f64(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
-  add_each_row<double>(table, cols, rows, row_count, values);
+void add_rows_f64(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  add_each_row<double>(table, cols, chosen, values);
 }
-void add_rows_i32(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
-  add_each_row<uint32_t>(table, cols, rows, row_count, values);
+void add_rows_i32(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  add_each_row<uint32_t>(table, cols, chosen, values);
 }
-void add_rows_i64(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
-  add_each_row<uint64_t>(table, cols, rows, row_count, values);
+void add_rows_i64(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  add_each_row<uint64_t>(table, cols, chosen, values);
 }
-void add_rows_u8(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
-  add_each_row<uint8_t>(table, cols, rows, row_count, values);
+void add_rows_u8(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  add_each_row<uint8_t>(table, cols, chosen, values);
 }
-void add_rows_f16(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
-  add_each_half_row<MV_F16>(table, cols, rows, row_count, values);
+void add_rows_f16(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  add_each_half_row<MV_F16>(table, cols, chosen, values);
 }
-void add_rows_bf16(std::byte* table, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values) {
-  add_each_half_row<MV_BF16>(table, cols, rows, row_count, values);
+void add_rows_bf16(std::byte* table, size_t cols, const Chosen& chosen, const std::byte* values) {
+  add_each_half_row<MV_BF16>(table, cols, chosen, values);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -343,40 +362,43 @@ bool strictly_increasing(std::span<const int64_t> rows) noexcept {
   return HWY_DYNAMIC_DISPATCH(increasing)(rows.data(), rows.size());
 }
 
-void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-              const std::byte* values) noexcept {
+void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values,
+              const uint32_t* places) noexcept {
+  const Chosen chosen{rows, row_count, places};
   switch (dtype) {
     case MV_F32:
-      return HWY_DYNAMIC_DISPATCH(add_rows_f32)(stored, cols, rows, row_count, values);
+      return HWY_DYNAMIC_DISPATCH(add_rows_f32)(stored, cols, chosen, values);
     case MV_F64:
-      return HWY_DYNAMIC_DISPATCH(add_rows_f64)(stored, cols, rows, row_count, values);
+      return HWY_DYNAMIC_DISPATCH(add_rows_f64)(stored, cols, chosen, values);
     case MV_I32:
-      return HWY_DYNAMIC_DISPATCH(add_rows_i32)(stored, cols, rows, row_count, values);
+      return HWY_DYNAMIC_DISPATCH(add_rows_i32)(stored, cols, chosen, values);
     case MV_I64:
-      return HWY_DYNAMIC_DISPATCH(add_rows_i64)(stored, cols, rows, row_count, values);
+      return HWY_DYNAMIC_DISPATCH(add_rows_i64)(stored, cols, chosen, values);
     case MV_U8:
-      return HWY_DYNAMIC_DISPATCH(add_rows_u8)(stored, cols, rows, row_count, values);
+      return HWY_DYNAMIC_DISPATCH(add_rows_u8)(stored, cols, chosen, values);
     case MV_F16:
-      return HWY_DYNAMIC_DISPATCH(add_rows_f16)(stored, cols, rows, row_count, values);
+      return HWY_DYNAMIC_DISPATCH(add_rows_f16)(stored, cols, chosen, values);
     case MV_BF16:
-      return HWY_DYNAMIC_DISPATCH(add_rows_bf16)(stored, cols, rows, row_count, values);
+      return HWY_DYNAMIC_DISPATCH(add_rows_bf16)(stored, cols, chosen, values);
     default:
       assert(false);
   }
 }
 
-void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-              const std::byte* values) noexcept {
-  if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(set_bytes)(cols * stored_bytes(dtype), stored, rows, row_count, values);
+void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values,
+              const uint32_t* places) noexcept {
+  const Chosen chosen{rows, row_count, places};
+  if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(set_bytes)(cols * stored_bytes(dtype), stored, chosen, values);
   for (size_t i = 0; i < row_count; ++i)
-    widen_bytes(dtype, stored + static_cast<size_t>(rows[i]) * cols * 4, values + i * cols * 2, cols);
+    widen_bytes(dtype, stored + static_cast<size_t>(rows[i]) * cols * 4, values + chosen.place(i) * cols * 2, cols);
 }
 
-void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-                 std::byte* out) noexcept {
-  if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(gather_bytes)(cols * stored_bytes(dtype), stored, rows, row_count, out);
+void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, std::byte* out,
+                 const uint32_t* places) noexcept {
+  const Chosen chosen{rows, row_count, places};
+  if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(gather_bytes)(cols * stored_bytes(dtype), stored, chosen, out);
   for (size_t i = 0; i < row_count; ++i)
-    narrow_bytes(dtype, out + i * cols * 2, stored + static_cast<size_t>(rows[i]) * cols * 4, cols);
+    narrow_bytes(dtype, out + chosen.place(i) * cols * 2, stored + static_cast<size_t>(rows[i]) * cols * 4, cols);
 }
 
 }  // namespace mv::math

@@ -39,16 +39,16 @@ bool strictly_increasing(std::span<const int64_t> rows) noexcept;
 
 // Rows of a table of `cols` columns. Ids are in range: the caller has checked them. They come in any order and may repeat;
 // they are worked off in their order, one after the other, so that repeats add up (add) or the last one stays (set). Rows further
-// on are prefetched.
+// on are prefetched. With `places`, the row of rows[i] is not the i-th of values or out, but the one at places[i].
 
 /// stored[rows[i]] += values[i]
-void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-              const std::byte* values) noexcept;
+void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values,
+              const uint32_t* places = nullptr) noexcept;
 /// stored[rows[i]] = values[i]
-void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-              const std::byte* values) noexcept;
+void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values,
+              const uint32_t* places = nullptr) noexcept;
 /// out[i] = stored[rows[i]]
-void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
-                 std::byte* out) noexcept;
+void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, std::byte* out,
+                 const uint32_t* places = nullptr) noexcept;
 
 }  // namespace mv::math

@@ -2,37 +2,32 @@
 
 #include <cstring>
 #include <new>
-#include <utility>
 
 namespace mv::table {
 
-namespace {
-constexpr size_t kSmall = 64 << 10;
-}
-
-void Index::allocate(unsigned bits) {
-  const size_t bytes = sizeof(uint32_t) << bits;
-  if (bytes < kSmall) {
-    small_ = std::make_unique<std::byte[]>(bytes + kAlignment);
-    const auto address = reinterpret_cast<uintptr_t>(small_.get());
-    words_ = reinterpret_cast<uint32_t*>((address + kAlignment - 1) / kAlignment * kAlignment);
-  } else {
-    auto memory = Memory::make(bytes);
+std::shared_ptr<uint32_t> IndexPool::take(unsigned bits, size_t user) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<Memory> region = regions_.at(bits).lock();
+  if (region == nullptr) {
+    auto memory = Memory::make((users_ * sizeof(uint32_t)) << bits);
     if (!memory.ok()) throw std::bad_alloc();
-    memory_ = std::move(memory).value();
-    words_ = reinterpret_cast<uint32_t*>(memory_.data());
+    region = std::make_shared<Memory>(std::move(memory).value());
+    regions_[bits] = region;
   }
-  bits_ = bits;
+  return {region, reinterpret_cast<uint32_t*>(region->data()) + (user << bits)};
 }
 
-/// Its words; `used_` stays.
-void Index::take(Index& other) {
-  std::swap(words_, other.words_);
-  std::swap(bits_, other.bits_);
-  std::swap(memory_, other.memory_);
-  std::swap(small_, other.small_);
+void Index::clear(unsigned bits) {
+  if (bits != bits_) {
+    memory_ = pool_->take(bits, user_);
+    words_ = memory_.get();
+    bits_ = bits;
+    most_ = (capacity() * (180 + user_ * 38 / pool_->users())) >> 8;
+    seen_.store(reinterpret_cast<uintptr_t>(words_) | bits_, std::memory_order_relaxed);
+  } else {
+    std::memset(words_, 0, bytes());
+  }
   dead_ = 0;
-  seen_.store(reinterpret_cast<uintptr_t>(words_) | bits_, std::memory_order_relaxed);
 }
 
 }  // namespace mv::table

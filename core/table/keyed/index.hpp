@@ -1,14 +1,35 @@
 #pragma once
 // Where the records of a segment are, by the hashes of their ids.
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "table/memory.hpp"
 
 namespace mv::table {
+
+/// Memory for the indexes of a shard: those of one size share a region, which may have huge pages however small each of them is. They
+/// all grow at about the same time; a region goes when the last one has left it. Any thread.
+class IndexPool {
+ public:
+  explicit IndexPool(size_t users) : users_(users) {}
+  /// Zeros for 2^bits words of user `user`, who has no others of this size. Throws std::bad_alloc.
+  std::shared_ptr<uint32_t> take(unsigned bits, size_t user);
+  size_t users() const { return users_; }
+
+ private:
+  const size_t users_;
+  std::mutex mutex_;
+  std::array<std::weak_ptr<Memory>, 32> regions_;
+};
 
 /// An open-addressing table with linear probing. A word of 32 bits holds the number of a record and above it, as a tag, as many bits
 /// of the hash as are left, so that a search hardly ever looks at another id's record. An entry's home is given by the upper bits of
@@ -17,8 +38,9 @@ namespace mv::table {
 /// Its owner locks, but prefetch() is for any thread.
 class Index {
  public:
-  /// `skipped`: upper bits of a hash that all of its hashes share.
-  explicit Index(unsigned skipped) : skipped_(skipped) {}
+  /// `skipped`: upper bits of a hash that all of its hashes share. `user`: its number in the pool.
+  Index(unsigned skipped, std::shared_ptr<IndexPool> pool, size_t user)
+      : skipped_(skipped), pool_(std::move(pool)), user_(user) {}
 
   static constexpr uint32_t kNone = UINT32_MAX;
   /// Positions are 0 .. capacity() - 1; the one after the last is the first.
@@ -34,7 +56,7 @@ class Index {
     return word == kEmpty || word == kDead ? kNone : (word & mask()) - 1;
   }
 
-  void prefetch(uint64_t hash) const {
+  [[gnu::always_inline]] void prefetch(uint64_t hash) const {
     const uintptr_t seen = seen_.load(std::memory_order_relaxed);
     const unsigned bits = seen % kAlignment;
     if (bits > 0) __builtin_prefetch(reinterpret_cast<const uint32_t*>(seen - bits) + ((hash << skipped_) >> (64 - bits)));
@@ -64,7 +86,7 @@ class Index {
   /// Adds an entry that is not there yet. hash_of(slot) is asked for all others where the table has to grow.
   template <typename HashOf>
   void insert(uint64_t hash, uint32_t slot, const HashOf& hash_of) {
-    if (words_ == nullptr || (used_ + dead_ + 1) * 5 > capacity() * 4) rebuild(hash_of);
+    if (used_ + dead_ >= most_) rebuild(hash_of);
     put(hash, slot);
     ++used_;
   }
@@ -90,23 +112,31 @@ class Index {
   /// Larger, or only without what was erased.
   template <typename HashOf>
   void rebuild(const HashOf& hash_of) {
-    Index larger(skipped_);
-    const bool grows = words_ == nullptr || (used_ + 1) * 5 > capacity() * 3;
-    larger.allocate(words_ == nullptr ? kLeastBits : bits_ + (grows ? 1 : 0));
+    std::vector<uint32_t> slots;
+    slots.reserve(used_);
     for (size_t i = 0; i < capacity(); ++i) {
-      if (const uint32_t found = slot(i); found != kNone) larger.put(hash_of(found), found);
+      if (const uint32_t found = slot(i); found != kNone) slots.push_back(found);
     }
-    take(larger);
+    const bool grows = used_ >= most_ / 4 * 3;  // else there is much to clear away
+    clear(words_ == nullptr ? kLeastBits : bits_ + (grows ? 1 : 0));
+    std::array<uint64_t, 64> hashes;  // of several at a time: they come from records that are far apart
+    for (size_t first = 0; first < slots.size(); first += hashes.size()) {
+      const auto some = std::span(slots).subspan(first, std::min(hashes.size(), slots.size() - first));
+      for (size_t i = 0; i < some.size(); ++i) hashes[i] = hash_of(some[i]);
+      for (size_t i = 0; i < some.size(); ++i) put(hashes[i], some[i]);
+    }
   }
-  void allocate(unsigned bits);
-  void take(Index& other);
+  /// Empty words, perhaps more of them.
+  void clear(unsigned bits);
 
-  unsigned skipped_, bits_ = 0;
+  const unsigned skipped_;
+  unsigned bits_ = 0;
+  const std::shared_ptr<IndexPool> pool_;
+  const size_t user_;
+  std::shared_ptr<uint32_t> memory_;
   uint32_t* words_ = nullptr;
-  size_t used_ = 0, dead_ = 0;
-  Memory memory_;                     ///< of large tables
-  std::unique_ptr<std::byte[]> small_;  ///< of small ones
-  std::atomic<uintptr_t> seen_{0};
+  size_t used_ = 0, dead_ = 0, most_ = 0;
+  std::atomic<uintptr_t> seen_{0};  ///< words_ and bits_, for prefetch()
 };
 
 }  // namespace mv::table

@@ -20,6 +20,8 @@ constexpr unsigned kPartBits = 6;
 constexpr uint64_t kPartRows = 1 << 16;
 /// Rows that are sorted by part at a time.
 constexpr size_t kBatch = 1024;
+/// Rows whose records should be fetched at the same time, and parts that may be locked for it.
+constexpr size_t kInFlight = 64, kMostLocked = 8;
 
 uint64_t share_of(const Spec& spec, const Place& place) { return (spec.capacity + place.servers - 1) / place.servers; }
 
@@ -57,7 +59,9 @@ KeyedShard::KeyedShard(const Spec& spec, const Place& place)
       initial_(spec) {
   const RecordLayout layout(spec, 0);
   const auto pool = Slab::make_pool(layout.stride);
-  for (size_t i = 0; i < size_t{1} << part_bits_; ++i) parts_.push_back(std::make_unique<Part>(i, layout, part_bits_, pool));
+  const size_t parts = size_t{1} << part_bits_;
+  const auto indexes = std::make_shared<IndexPool>(parts);
+  for (size_t i = 0; i < parts; ++i) parts_.push_back(std::make_unique<Part>(i, layout, part_bits_, indexes, pool));
 }
 
 // ------------------------------------------------------------ batches
@@ -78,13 +82,21 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
     }
     for (size_t part = 1; part < ends.size(); ++part) ends[part] += ends[part - 1];
     for (size_t i = 0; i < some.size(); ++i) sorted[ends[part_of(hashes[i])]++] = static_cast<uint16_t>(i);
-    for (size_t begin = 0; begin < some.size();) {  // ends[part] is now the end of the part's places
-      Part& part = *parts_[part_of(hashes[sorted[begin]])];
-      const size_t end = ends[part.index];
-      std::lock_guard lock(part.mutex);
-      for (size_t i = begin; i < end; ++i) part.records.prefetch_record(hashes[sorted[i]]);
-      work(part, Batch{some, hashes.data(), std::span(sorted).subspan(begin, end - begin), first});
-      begin = end;
+    // ends[part] is now the end of the part's places. Parts are locked some at a time, in order, so that the records of many rows are on
+    // their way from memory at once: one part's share of a batch is too small for that.
+    for (size_t begin = 0; begin < some.size();) {
+      std::array<std::unique_lock<std::mutex>, kMostLocked> locks;
+      size_t end = begin;
+      for (size_t locked = 0; locked < kMostLocked && end < some.size() && end - begin < kInFlight; ++locked) {
+        Part& part = *parts_[part_of(hashes[sorted[end]])];
+        locks[locked] = std::unique_lock(part.mutex);
+        for (; end < ends[part.index]; ++end) part.records.prefetch_record(hashes[sorted[end]]);
+      }
+      while (begin < end) {
+        Part& part = *parts_[part_of(hashes[sorted[begin]])];
+        work(part, Batch{some, hashes.data(), std::span(sorted).subspan(begin, ends[part.index] - begin), first});
+        begin = ends[part.index];
+      }
     }
   }
 }

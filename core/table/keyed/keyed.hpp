@@ -47,8 +47,9 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   using ModelRef = std::shared_ptr<const Model>;
   /// Its model is the shard's, but for the moment in which another one makes its way through the parts.
   struct alignas(64) Part {
-    Part(size_t index, const RecordLayout& layout, unsigned skipped_bits, std::shared_ptr<ChunkPool> pool)
-        : index(index), records(layout, skipped_bits, std::move(pool)) {}
+    Part(size_t index, const RecordLayout& layout, unsigned skipped_bits, std::shared_ptr<IndexPool> indexes,
+         std::shared_ptr<ChunkPool> pool)
+        : index(index), records(layout, skipped_bits, std::move(indexes), index, std::move(pool)) {}
     const size_t index;
     std::mutex mutex;
     Records records;

@@ -28,8 +28,10 @@ struct RecordLayout {
 /// Its owner locks.
 class Records {
  public:
-  Records(const RecordLayout& layout, unsigned skipped_bits, std::shared_ptr<ChunkPool> pool)
-      : layout_(layout), index_(skipped_bits), slab_(std::move(pool), layout.stride) {}
+  /// As Index and Slab want it.
+  Records(const RecordLayout& layout, unsigned skipped_bits, std::shared_ptr<IndexPool> indexes, size_t user,
+          std::shared_ptr<ChunkPool> pool)
+      : layout_(layout), index_(skipped_bits, std::move(indexes), user), slab_(std::move(pool), layout.stride) {}
 
   static constexpr uint32_t kNone = Index::kNone;
   const RecordLayout& layout() const { return layout_; }
@@ -48,8 +50,9 @@ class Records {
   /// kNone if there is no such id. Hashes are mix(id).
   uint32_t find(int64_t id, uint64_t hash) const;
   /// Brings what find() and its caller will look at closer: first the one for some ids, then, a little later, the other.
-  void prefetch_index(uint64_t hash) const { index_.prefetch(hash); }
-  void prefetch_record(uint64_t hash) const {
+  /// (Always inline: GCC takes a function that only fetches for one without effect, and drops its calls.)
+  [[gnu::always_inline]] void prefetch_index(uint64_t hash) const { index_.prefetch(hash); }
+  [[gnu::always_inline]] void prefetch_record(uint64_t hash) const {
     const uint32_t slot = index_.likely(hash);
     if (slot == kNone) return;
     const std::byte* record = at(slot);

@@ -158,6 +158,11 @@
   lua_pushnumber(L, *$1);
   SWIG_arg++;
 }
+/* The nearest number: of floats it says less than the other result. */
+%typemap(argout) int64_t *integer {
+  pv_push_integer(L, *$1);
+  SWIG_arg++;
+}
 %typemap(in, numinputs = 0) mv_tensor_info *about (mv_tensor_info value = MV_TENSOR_INFO_INIT) { $1 = &value; }
 %typemap(argout) mv_tensor_info *about {
   pv_push_tensor_info(L, $1);

@@ -106,6 +106,7 @@ sub _of_pdl {
 # Row ids or keys: a PDL, an array reference, or one number.
 sub rows {
     my ($rows) = @_;
+    return $rows if UNIVERSAL::isa($rows, 'Polyverso::Tensor');
     if (is_pdl($rows)) {
         return $rows if $rows->type eq 'longlong' || $rows->type eq 'indx';
         my $ids = $rows->flat->longlong;
@@ -120,7 +121,10 @@ sub rows {
 }
 
 # How many ids data() of rows() holds.
-sub row_count { return is_pdl($_[0]) ? $_[0]->nelem : length($_[0]) / 8 }
+sub row_count {
+    my ($ids) = @_;
+    return is_pdl($ids) ? $ids->nelem : ref $ids ? $ids->count : length($ids) / 8;
+}
 
 # How a result shall look: 'pdl' or 'array'.
 sub look {

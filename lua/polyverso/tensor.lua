@@ -154,7 +154,9 @@ function methods:to_list()
   local shape = self:shape()
   if #shape == 0 then return self:get() end
   local list = {}
-  for i = 1, shape[1] do list[i] = self:row(i - 1):to_list() end
+  for i = 1, shape[1] do
+    if #shape == 1 then list[i] = self:get(i - 1) else list[i] = self:row(i - 1):to_list() end
+  end
   return list
 end
 
@@ -260,12 +262,12 @@ end
 
 function Tensor.__index(self, key)
   if type(key) ~= "number" then return methods[key] end
-  local part = self:row(key)
-  return part:dims() == 0 and part:get() or part
+  return self:dims() == 1 and self:get(key) or self:row(key)
 end
 
 function Tensor.__newindex(self, key, value)
   if type(key) ~= "number" then return rawset(self, key, value) end
+  if self:dims() == 1 then return self:set(key, value) end
   local part = self:row(key)
   if type(value) == "number" then part:fill(value) else part:assign(value) end
 end

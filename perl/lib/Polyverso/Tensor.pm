@@ -184,7 +184,7 @@ sub to_list {
     my ($self) = @_;
     my @shape = @{ $self->shape };
     return $self->get unless @shape;
-    return [map { $self->row($_)->to_list } 0 .. $shape[0] - 1];
+    return [map { @shape == 1 ? $self->get($_) : $self->row($_)->to_list } 0 .. $shape[0] - 1];
 }
 
 # ------------------------------------------------------------------ views and copies

@@ -12,8 +12,8 @@
 
 _Static_assert(sizeof(TableHandler) >= sizeof(mv_table), "a pointer holds a table's handle");
 
-/* A signal ends a wait with MV_EINTR. The original's callers know of no interrupted calls: their runtimes look after signals when
- * the call has returned. So a call that was not made is made again, and one that goes on is waited for. */
+/* A signal ends a wait with MV_EINTR. The original's callers know of no interrupted calls: their runtimes look after
+ * signals when the call has returned. So a call that was not made is made again, and one that goes on is waited for. */
 static bool is_to_be_repeated(mv_status status, mv_request request) { return status == MV_EINTR && request == 0; }
 static mv_status waited(mv_status status, mv_request request) {
   while (status == MV_EINTR) status = mv_request_wait(request, 0);

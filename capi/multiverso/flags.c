@@ -28,16 +28,18 @@ static const struct {
     {"backup_worker_ratio", "mv_table_spec.staleness lets fast workers go ahead of slow ones"},
 };
 
-/** The updater that -updater_type= names; false where it can't be had. The others took their parameters with each add, which
- *  these functions never gave. */
+/** The updater that -updater_type= names; false where it can't be had. The others took their parameters with each add,
+ *  which these functions never gave. */
 static bool choose_updater(const char *name) {
   if (strcmp(name, "default") == 0 || name[0] == '\0') {
     updater = NULL;
   } else if (strcmp(name, "sgd") == 0) {
     updater = "sgd rate=1"; /* Multiverso's subtracts: the rate was the caller's */
   } else {
-    return refused("MV_Init", "-updater_type=%s is not offered here, default and sgd are: mv_table_create() of polyverso.h takes"
-                   " an updater with its parameters", name);
+    return refused("MV_Init",
+                   "-updater_type=%s is not offered here, default and sgd are: mv_table_create() of polyverso.h takes "
+                   "an updater with its parameters",
+                   name);
   }
   return true;
 }

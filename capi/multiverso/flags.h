@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/** Takes Multiverso's arguments out of argv and lowers *argc. False where one asks for what is not offered: then argv is as it
- *  was, and the error has been told. */
+/** Takes Multiverso's arguments out of argv and lowers *argc. False where one asks for what is not offered: then argv
+ *  is as it was, and the error has been told. */
 bool take_flags(int *argc, char **argv);
 
 /** The updater of new tables, as mv_table_spec takes it; NULL = add. */

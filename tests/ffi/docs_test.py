@@ -25,7 +25,7 @@ def main():
             print(f"tests/ffi/{runtime.file}: {MOST} lines at most between `docs: begin` and `docs: end`, once")
             bad += 1
         elif marked[0] not in shown:
-            print(f"{document.name} has no block with the marked lines of tests/ffi/{runtime.file}, which are\n{marked[0]}")
+            print(f"{document.name} does not show the marked lines of tests/ffi/{runtime.file}, which are\n{marked[0]}")
             bad += 1
     return 1 if bad else 0
 

@@ -34,7 +34,9 @@ class Runtime:
 RUNTIMES = {
     "luajit": Runtime("luajit.lua", "luajit", "luajit {file}"),
     "ctypes": Runtime("python_ctypes.py", "python3", "python3 {file}"),
-    "cffi": Runtime("python_cffi.py", "python3-cffi", "/usr/bin/python3 {file}", probe="/usr/bin/python3 -c 'import cffi'"),
+    "cffi": Runtime(
+        "python_cffi.py", "python3-cffi", "/usr/bin/python3 {file}", probe="/usr/bin/python3 -c 'import cffi'"
+    ),
     "platypus": Runtime("perl_platypus.pl", "libffi-platypus-perl", "perl {file}", probe="perl -MFFI::Platypus -e 1"),
     "php": Runtime("php.php", "php8.2-cli", "php {file}", probe="php -r 'exit(extension_loaded(\"ffi\") ? 0 : 1);'"),
     "fiddle": Runtime("ruby_fiddle.rb", "ruby", "ruby {file}", probe="ruby -r fiddle -e 1"),
@@ -67,7 +69,8 @@ def is_there(runtime):
 
 def output_of(command, environment):
     """Its standard output; ends the test with everything it wrote where it fails."""
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+    how = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": LIMIT}
+    done = subprocess.run(command, env=environment, **how)
     if done.returncode != 0:
         print(" ".join(map(str, command)), f"ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         sys.exit(1)

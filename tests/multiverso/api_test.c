@@ -107,8 +107,9 @@ static void the_sgd_updater_subtracts(void **state) {
 /** What Multiverso or this library knows is gone from argv; what the program's own is stays, in order. */
 static void known_arguments_are_taken(void **state) {
   (void)state;
-  char program[] = "train", own[] = "-depth=3", sync[] = "-sync=false", file[] = "data.txt", threads[] = "-omp_threads=4";
-  char updater[] = "-updater_type=default", average[] = "-ma=false", role[] = "-ps_role=default", last[] = "--verbose";
+  char program[] = "train", own[] = "-depth=3", sync[] = "-sync=false", file[] = "data.txt";
+  char threads[] = "-omp_threads=4", updater[] = "-updater_type=default", average[] = "-ma=false";
+  char role[] = "-ps_role=default", last[] = "--verbose";
   char *argv[] = {program, own, sync, file, threads, updater, average, role, last};
   int argc = (int)(sizeof(argv) / sizeof(argv[0]));
   MV_Init(&argc, argv);

@@ -1,5 +1,5 @@
-"""libmultiverso.so as a binding for Multiverso calls it through ctypes: no argtypes, strings in an array without an end,
-handles as c_void_p, float32 arrays by their address."""
+"""libmultiverso.so as a binding for Multiverso calls it through ctypes: no argtypes, strings in an array without an
+end, handles as c_void_p, float32 arrays by their address."""
 
 import ctypes
 

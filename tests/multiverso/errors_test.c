@@ -1,5 +1,5 @@
-/* Errors are written, and end the process; with POLYVERSO_MULTIVERSO_ERRORS=continue the call returns. Each in a child of its own:
- * this process never joins a cluster, and so may fork. */
+/* Errors are written, and end the process; with POLYVERSO_MULTIVERSO_ERRORS=continue the call returns. Each in a child
+ * of its own: this process never joins a cluster, and so may fork. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

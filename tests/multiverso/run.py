@@ -38,7 +38,8 @@ def complaint(mode, commands):
         for command in commands[1:]:
             words += ["---", *command, mode]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
-    done = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+    how = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": LIMIT}
+    done = subprocess.run(words, env=environment, **how)
     if done.returncode == 0 and done.stdout.count("as it should be") == len(commands):
         return ""
     return f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}\n"

@@ -20,9 +20,12 @@ static class Multiverso {
   [DllImport(so)] public static extern void MV_NewMatrixTable(int rows, int cols, out IntPtr table);
   [DllImport(so)] public static extern void MV_GetMatrixTableAll(IntPtr table, [Out] float[] data, int size);
   [DllImport(so)] public static extern void MV_AddAsyncMatrixTableAll(IntPtr table, float[] data, int size);
-  [DllImport(so)] public static extern void MV_GetMatrixTableByRows(IntPtr table, [Out] float[] data, int size, int[] ids, int count);
-  [DllImport(so)] public static extern void MV_AddMatrixTableByRows(IntPtr table, float[] data, int size, int[] ids, int count);
-  [DllImport(so)] public static extern void MV_AddAsyncMatrixTableByRows(IntPtr table, float[] data, int size, int[] ids, int count);
+  [DllImport(so)]
+  public static extern void MV_GetMatrixTableByRows(IntPtr table, [Out] float[] data, int size, int[] ids, int count);
+  [DllImport(so)]
+  public static extern void MV_AddMatrixTableByRows(IntPtr table, float[] data, int size, int[] ids, int count);
+  [DllImport(so)]
+  public static extern void MV_AddAsyncMatrixTableByRows(IntPtr table, float[] data, int size, int[] ids, int count);
 }
 
 static class Worker {
@@ -33,7 +36,7 @@ static class Worker {
   static float[] Floats(int count, Func<int, float> value) { return Enumerable.Range(0, count).Select(value).ToArray(); }
   static void Expect(float[] data, int count, Func<int, float> value) {
     for (int i = 0; i < count; ++i) {
-      if (data[i] != value(i)) throw new Exception(string.Format("element {0} is {1}, not {2}", i, data[i], value(i)));
+      if (data[i] != value(i)) throw new Exception("element " + i + " is " + data[i] + ", not " + value(i));
     }
   }
 
@@ -58,7 +61,8 @@ static class Worker {
     Multiverso.MV_NewMatrixTable(rows, cols, out table);
     Multiverso.MV_Barrier();
     int all = rows * cols, few = some.Length * cols;
-    float[] everything = Floats(all, i => i), part = Floats(few, i => some[i / cols] * cols + i % cols), data = new float[all];
+    float[] everything = Floats(all, i => i), data = new float[all];
+    float[] part = Floats(few, i => some[i / cols] * cols + i % cols);
     for (int i = 1; i <= 10; ++i) {
       Multiverso.MV_AddAsyncMatrixTableAll(table, everything, all);
       if (i % 2 == 0) Multiverso.MV_AddMatrixTableByRows(table, part, few, some, some.Length);

@@ -1,5 +1,5 @@
--- One worker of tests/multiverso, over LuaJIT's FFI, as a binding for Multiverso calls it: handles in an array of one, C ints
--- for sizes, the library global.
+-- One worker of tests/multiverso, over LuaJIT's FFI, as a binding for Multiverso calls it: handles in an array of one,
+-- C ints for sizes, the library global.
 --     worker.lua async|sync
 
 local ffi = require("ffi")

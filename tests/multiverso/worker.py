@@ -22,7 +22,7 @@ binding.init(sync=sys.argv[1] == "sync")
 workers = library.MV_NumWorkers()
 assert 0 <= library.MV_WorkerId() < workers and library.MV_ServerId() >= 0
 
-# A runtime's signals (timers, profilers, children that end) interrupt waits, and no call may fail or be done twice for it.
+# A runtime's signals (timers, profilers, children) interrupt waits, and no call may fail or be done twice for it.
 signals = []
 signal.signal(signal.SIGALRM, lambda *_: signals.append(1))
 signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)

@@ -1,9 +1,9 @@
-/** Multiverso's C interface, on Polyverso: libmultiverso.so, for bindings and programs that were written for the original.
+/** Multiverso's C interface, on Polyverso: libmultiverso.so, for bindings and programs written for the original.
  *
- *  New programs do better with <polyverso/polyverso.h>, whose functions return what went wrong. These return nothing, as the
- *  original's did: on an error they write a line to standard error and abort the process. With
- *  POLYVERSO_MULTIVERSO_ERRORS=continue in the environment they write the line and return: no value is written through a
- *  pointer but NULL for a new table's handle, and functions that return a number return -1.
+ *  New programs do better with <polyverso/polyverso.h>, whose functions return what went wrong. These return nothing,
+ *  as the original's did: on an error they write a line to standard error and abort the process. With
+ *  POLYVERSO_MULTIVERSO_ERRORS=continue in the environment they write the line and return: no value is written through
+ *  a pointer but NULL for a new table's handle, and functions that return a number return -1.
  *
  *  Tables hold float32. Sizes count elements and must be the table's own: unlike the original, a wrong one is an error.
  *  docs/coming-from-multiverso.md lists all that differs.
@@ -25,9 +25,10 @@ typedef void *TableHandler;
 
 /* ------------------------------------------------------------ the cluster */
 
-/** Joins the cluster that the arguments, else the environment, describe; alone it is a cluster of one. Takes the arguments it
- *  knows out of argv and lowers *argc: Multiverso's -sync=, -ps_role=, -updater_type=default|sgd, and mv_init_args()'s. Arguments
- *  of Multiverso's that would change the result and are not offered (-machine_file= and the like) are errors.
+/** Joins the cluster that the arguments, else the environment, describe; alone it is a cluster of one. Takes the
+ *  arguments it knows out of argv and lowers *argc: Multiverso's -sync=, -ps_role=, -updater_type=default|sgd, and
+ *  mv_init_args()'s. Those of Multiverso's that would change the result and are not offered (-machine_file= and the
+ *  like) are errors.
  *  @param argv argv[0] is skipped; need not end with NULL. Both may be NULL */
 MULTIVERSO_API void MV_Init(int *argc, char *argv[]);
 /** Leaves the cluster, when this worker's adds are in the tables. */
@@ -47,7 +48,8 @@ MULTIVERSO_API void MV_NewArrayTable(int size, TableHandler *out);
 MULTIVERSO_API void MV_GetArrayTable(TableHandler handler, float *data, int size);
 /** Returns when the servers have added the values. */
 MULTIVERSO_API void MV_AddArrayTable(TableHandler handler, float *data, int size);
-/** Returns at once; `data` may be reused. An error comes from the next call on the table, the barrier or the shutdown. */
+/** Returns at once; `data` may be reused. Its error comes from the next call on the table, the barrier or the
+ *  shutdown. */
 MULTIVERSO_API void MV_AddAsyncArrayTable(TableHandler handler, float *data, int size);
 
 MULTIVERSO_API void MV_NewMatrixTable(int num_row, int num_col, TableHandler *out);
@@ -58,7 +60,8 @@ MULTIVERSO_API void MV_AddAsyncMatrixTableAll(TableHandler handler, float *data,
  *  @param row_ids from 0, in any order; repeated ones add up */
 MULTIVERSO_API void MV_GetMatrixTableByRows(TableHandler handler, float *data, int size, int row_ids[], int row_ids_n);
 MULTIVERSO_API void MV_AddMatrixTableByRows(TableHandler handler, float *data, int size, int row_ids[], int row_ids_n);
-MULTIVERSO_API void MV_AddAsyncMatrixTableByRows(TableHandler handler, float *data, int size, int row_ids[], int row_ids_n);
+MULTIVERSO_API void MV_AddAsyncMatrixTableByRows(TableHandler handler, float *data, int size, int row_ids[],
+                                                 int row_ids_n);
 
 #ifdef __cplusplus
 }

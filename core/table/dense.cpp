@@ -39,17 +39,72 @@ DenseShard::DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_
 
 // ------------------------------------------------------------ stripes
 
+namespace {
+
+/// Rows that are sorted by stripe at a time.
+constexpr size_t kSorted = 1 << 14;
+
+/// Scratch of a thread.
+struct Sorting {
+  std::vector<uint32_t> ends, stripes, places;
+  std::vector<int64_t> rows;
+};
+
+Sorting& sorting() {
+  thread_local Sorting scratch;
+  return scratch;
+}
+
+/// Sorts rows by stripe, stably: a lock for each row costs more than the row. False if that is not worth while.
+bool sort_by_stripe(std::span<const int64_t> rows, uint64_t stripe_rows, size_t stripe_count, Sorting& out) {
+  if (rows.size() < 64 || stripe_count > 4 * rows.size()) return false;
+  out.stripes.resize(rows.size());
+  size_t changes = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    out.stripes[i] = static_cast<uint32_t>(static_cast<uint64_t>(rows[i]) / stripe_rows);
+    changes += i > 0 && out.stripes[i] != out.stripes[i - 1] ? 1 : 0;
+  }
+  if (changes <= stripe_count + rows.size() / 16) return false;
+  out.ends.assign(stripe_count + 1, 0);
+  for (const uint32_t stripe : out.stripes) ++out.ends[stripe + 1];
+  for (size_t i = 1; i <= stripe_count; ++i) out.ends[i] += out.ends[i - 1];
+  out.places.resize(rows.size());
+  out.rows.resize(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const uint32_t to = out.ends[out.stripes[i]]++;
+    out.places[to] = static_cast<uint32_t>(i);
+    out.rows[to] = rows[i];
+  }
+  return true;
+}
+
+}  // namespace
+
 template <typename Work>
-void DenseShard::for_row_runs(std::span<const int64_t> rows, Work work) {
+void DenseShard::for_neighbours(const Run& some, const Work& work) {
   const uint64_t stripe_rows = stripe_elements_ / spec_.cols;
-  for (size_t begin = 0; begin < rows.size();) {
-    const uint64_t index = static_cast<uint64_t>(rows[begin]) / stripe_rows;
+  const auto stripe_of = [&](size_t i) { return static_cast<uint64_t>(some.rows[i]) / stripe_rows; };
+  for (size_t begin = 0; begin < some.rows.size();) {
     size_t end = begin + 1;
-    while (end < rows.size() && static_cast<uint64_t>(rows[end]) / stripe_rows == index) ++end;
-    Stripe& stripe = stripes_[index];
+    while (end < some.rows.size() && stripe_of(end) == stripe_of(begin)) ++end;
+    Stripe& stripe = stripes_[stripe_of(begin)];
     std::lock_guard lock(stripe.mutex);
-    work(stripe, begin, end - begin);
+    const auto rows = some.rows.subspan(begin, end - begin);
+    work(stripe, some.places != nullptr ? Run{rows, some.first, some.places + begin} : Run{rows, some.first + begin, nullptr});
     begin = end;
+  }
+}
+
+template <typename Work>
+void DenseShard::for_row_runs(std::span<const int64_t> rows, const Work& work) {
+  const uint64_t stripe_rows = stripe_elements_ / spec_.cols;
+  Sorting& sorted = sorting();
+  for (size_t first = 0; first < rows.size(); first += kSorted) {
+    const auto some = rows.subspan(first, std::min(kSorted, rows.size() - first));
+    if (sort_by_stripe(some, stripe_rows, stripes_.size(), sorted))
+      for_neighbours(Run{sorted.rows, first, sorted.places.data()}, work);
+    else
+      for_neighbours(Run{some, first, nullptr}, work);
   }
 }
 
@@ -85,14 +140,14 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
       change(write, worker, static_cast<uint64_t>(rows[i]) * cols, cols, values + i * row_bytes);
     return;
   }
-  for_row_runs(rows, [&](Stripe& stripe, size_t begin, size_t count) {
+  for_row_runs(rows, [&](Stripe& stripe, const Run& run) {
     before_change(stripe);
     const StripeWrite open(segment_.get(), index_of(stripe));
-    const std::byte* source = values + begin * row_bytes;
-    if (write == Write::Set) return math::set_rows(spec_.dtype, values_, cols, &rows[begin], count, source);
-    if (stripe.model->adds) return math::add_rows(spec_.dtype, values_, cols, &rows[begin], count, source);
-    for (size_t i = 0; i < count; ++i)
-      apply(*stripe.model, worker, static_cast<uint64_t>(rows[begin + i]) * cols, cols, source + i * row_bytes);
+    const std::byte* const source = values + run.first * row_bytes;
+    if (write == Write::Set) return math::set_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
+    if (stripe.model->adds) return math::add_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
+    for (size_t i = 0; i < run.rows.size(); ++i)
+      apply(*stripe.model, worker, static_cast<uint64_t>(run.rows[i]) * cols, cols, values + run.place(i) * row_bytes);
   });
 }
 
@@ -127,10 +182,11 @@ void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::by
     for (size_t i = 0; i < rows.size(); ++i) read(worker, static_cast<uint64_t>(rows[i]) * cols, cols, out + i * row_bytes);
     return;
   }
-  for_row_runs(rows, [&](Stripe& stripe, size_t begin, size_t count) {
-    math::gather_rows(spec_.dtype, values_, cols, &rows[begin], count, out + begin * row_bytes);
+  for_row_runs(rows, [&](Stripe& stripe, const Run& run) {
+    std::byte* const target = out + run.first * row_bytes;
+    math::gather_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), target, run.places);
     if (!stripe.model->updater->keeps_backups()) return;
-    for (size_t i = 0; i < count; ++i) back_up(*stripe.model, worker, static_cast<uint64_t>(rows[begin + i]) * cols, cols);
+    for (const int64_t row : run.rows) back_up(*stripe.model, worker, static_cast<uint64_t>(row) * cols, cols);
   });
 }
 

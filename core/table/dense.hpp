@@ -74,9 +74,18 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   /// work(stripe, first element, how many of them, how many elements of the call came before), under its lock.
   template <typename Work>
   void for_stripes(uint64_t first, uint64_t count, Work work);
-  /// work(stripe, begin, count) for runs of rows[begin ...] that lie in one stripe, under its lock, which is taken once for each.
+  /// Rows of a call that lie in one stripe, and their places in the call: first + places[i], or first + i where that is null.
+  struct Run {
+    std::span<const int64_t> rows;
+    size_t first;
+    const uint32_t* places;
+    size_t place(size_t i) const { return first + (places != nullptr ? places[i] : i); }
+  };
+  /// work(stripe, run) for all rows, under the stripe's lock. Rows of one stripe stay in their order.
   template <typename Work>
-  void for_row_runs(std::span<const int64_t> rows, Work work);
+  void for_row_runs(std::span<const int64_t> rows, const Work& work);
+  template <typename Work>
+  void for_neighbours(const Run& some, const Work& work);
   /// To be called under the stripe's lock before anything in it changes.
   void before_change(Stripe& stripe);
   size_t index_of(const Stripe& stripe) const { return static_cast<size_t>(&stripe - stripes_.data()); }

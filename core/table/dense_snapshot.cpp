@@ -14,12 +14,18 @@ void DenseShard::before_change(Stripe& stripe) {
 base::Result<std::unique_ptr<Snapshot>> DenseShard::snapshot() {
   std::lock_guard lock(mutex_);
   if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is being saved already", spec_.name);
+  std::vector<Memory> aside;
+  while (aside.size() < 1 + model_->beside->states.size()) {
+    auto memory = Memory::make(elements() * stored_bytes_);
+    if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\", to be saved: {}", spec_.name, memory.status().text());
+    aside.push_back(std::move(memory).value());
+  }
   snapshot_taken_ = true;
-  return std::unique_ptr<Snapshot>(std::make_unique<DenseSnapshot>(shared_from_this(), model_));
+  return std::unique_ptr<Snapshot>(std::make_unique<DenseSnapshot>(shared_from_this(), model_, std::move(aside)));
 }
 
-DenseSnapshot::DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model)
-    : shard_(std::move(shard)), model_(std::move(model)), aside_(shard_->stripes_.size()) {
+DenseSnapshot::DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model, std::vector<Memory> aside)
+    : shard_(std::move(shard)), model_(std::move(model)), aside_(std::move(aside)) {
   arrays_.push_back(shard_->values_);
   for (const Memory& state : model_->beside->states) arrays_.push_back(state.data());
   out_.resize(arrays_.size());
@@ -43,30 +49,23 @@ uint64_t DenseSnapshot::stripe_elements(size_t stripe) const {
 }
 
 void DenseSnapshot::set_aside(size_t stripe) {
-  const size_t bytes = stripe_elements(stripe) * shard_->stored_bytes_;
-  std::vector<Buffer> copies;
-  for (const std::byte* array : arrays_) {
-    const Buffer& buffer = copies.emplace_back(new std::byte[bytes]);
-    std::memcpy(buffer.get(), array + stripe * shard_->stripe_elements_ * shard_->stored_bytes_, bytes);
-  }
-  aside_[stripe] = std::move(copies);
+  const size_t begin = stripe * shard_->stripe_elements_ * shard_->stored_bytes_;
+  for (size_t i = 0; i < arrays_.size(); ++i)
+    std::memcpy(aside_[i].data() + begin, arrays_[i] + begin, stripe_elements(stripe) * shard_->stored_bytes_);
 }
 
-/// Elements first .. end - 1 of a stripe to element `to` of out_.
-void DenseSnapshot::copy(size_t index, uint64_t first, uint64_t end, uint64_t to) {
-  const size_t each = shard_->stored_bytes_;
-  const bool is_last = end == stripe_elements(index);
+/// Elements first .. end - 1, all of one stripe, to element `to` of out_.
+void DenseSnapshot::copy(uint64_t first, uint64_t end, uint64_t to) {
+  const size_t each = shard_->stored_bytes_, index = first / shard_->stripe_elements_;
   DenseShard::Stripe& stripe = shard_->stripes_[index];
   std::unique_lock lock(stripe.mutex);
   const bool unread = stripe.unread == this;
   if (!unread) lock.unlock();  // set aside, and ours alone
   for (size_t i = 0; i < arrays_.size(); ++i) {
-    const std::byte* from = unread ? arrays_[i] + index * shard_->stripe_elements_ * each : aside_[index][i].get();
+    const std::byte* const from = unread ? arrays_[i] : aside_[i].data();
     std::memcpy(out_[i].data() + to * each, from + first * each, (end - first) * each);
   }
-  if (!is_last) return;
-  if (unread) stripe.unread = nullptr;
-  aside_[index].clear();
+  if (unread && end == index * shard_->stripe_elements_ + stripe_elements(index)) stripe.unread = nullptr;
 }
 
 Rows DenseSnapshot::next() {
@@ -76,8 +75,8 @@ Rows DenseSnapshot::next() {
   const uint64_t first = row_ * cols, end = (row_ + count) * cols;
   for (auto& array : out_) array.resize(count * cols * shard_->stored_bytes_);
   for (uint64_t from = first; from < end;) {
-    const uint64_t stripe = from / per_stripe, until = std::min(end, (stripe + 1) * per_stripe);
-    copy(stripe, from - stripe * per_stripe, until - stripe * per_stripe, from - first);
+    const uint64_t until = std::min(end, (from / per_stripe + 1) * per_stripe);
+    copy(from, until, from - first);
     from = until;
   }
   Rows rows{.first = shard_->rows().first + row_, .count = count, .ids = {}, .values = out_[0], .states = {}};

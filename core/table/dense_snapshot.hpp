@@ -12,7 +12,7 @@ namespace mv::table {
 class DenseSnapshot final : public Snapshot {
  public:
   /// Every stripe learns of it, one after the other.
-  DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model);
+  DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model, std::vector<Memory> aside);
   ~DenseSnapshot() override;
 
   uint64_t rows() const override { return shard_->rows().count; }
@@ -23,14 +23,13 @@ class DenseSnapshot final : public Snapshot {
   void set_aside(size_t stripe);
 
  private:
-  using Buffer = std::unique_ptr<std::byte[]>;
   uint64_t stripe_elements(size_t stripe) const;
-  void copy(size_t stripe, uint64_t first, uint64_t end, uint64_t to);
+  void copy(uint64_t first, uint64_t end, uint64_t to);
 
   const std::shared_ptr<DenseShard> shard_;
-  const DenseShard::ModelRef model_;      ///< keeps the states
-  std::vector<const std::byte*> arrays_;  ///< values, then states
-  std::vector<std::vector<Buffer>> aside_;  ///< by stripe, then array; empty unless set aside
+  const DenseShard::ModelRef model_;       ///< keeps the states
+  std::vector<const std::byte*> arrays_;   ///< values, then states
+  const std::vector<Memory> aside_;        ///< by array: as large as it is, but only stripes that were set aside take memory
   std::vector<std::vector<std::byte>> out_;  ///< by array: what next() gives
   uint64_t row_ = 0;
 };

@@ -205,9 +205,9 @@ void other_processes_see_a_shared_shard(void**) {
   assert_true(seen == read<float>(*shard, 0, values.size()));
   shard->publish_clock(17);
   assert_int_equal(reader->clock(), 17);
-  assert_false(reader->destroyed());
+  assert_false(reader->is_closed());
   shard->destroy();
-  assert_true(reader->destroyed() && shard->destroyed);
+  assert_true(reader->is_closed() && shard->destroyed);
 }
 
 // ---- snapshots

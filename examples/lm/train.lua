@@ -145,14 +145,15 @@ end
 
 -- Worker 0's account of how far all of them are, every so many seconds: returns a function that is told of each block.
 local function reporter(progress, total, seconds)
-  local begun, first, loss, pairs = now(), sum_of(progress:get()), 0, 0
+  local begun, first, loss, pairs, mean = now(), sum_of(progress:get()), 0, 0, 0 / 0
   local last = begun
   return function(more_loss, more_pairs, at_once)
     loss, pairs = loss + more_loss, pairs + more_pairs
-    if (now() < last + seconds and not at_once) or pairs == 0 then return end
+    if now() < last + seconds and not at_once then return end
     last = now()
+    if pairs > 0 then mean = loss / pairs end
     local done = min(sum_of(progress:get()), total)
-    say("%5.1f %%  block %d of %d  loss %.4f  %.0f words/s  %.1f s", 100 * done / total, done, total, loss / pairs,
+    say("%5.1f %%  block %d of %d  loss %.4f  %.0f words/s  %.1f s", 100 * done / total, done, total, mean,
       (done - first) * BLOCK / (last - begun), last - begun)
     loss, pairs = 0, 0
   end
@@ -212,9 +213,9 @@ local function train(node, options)
   local total = options.epochs * corpus.blocks
   local rounds = math.ceil(total / workers)
   local report = reporter(progress, total, options.report)
-  local block, loss, pairs = new_block(), 0, 0
+  local block = new_block()
   for round = progress:get()[me + 1], rounds - 1 do
-    local number = round * workers + me
+    local number, loss, pairs = round * workers + me, 0, 0
     draw(block, corpus, options.seed, number)
     if number < total and block.count > 1 then loss, pairs = train_block(block, inputs, outputs) end
     inputs:clock()
@@ -228,7 +229,7 @@ local function train(node, options)
   end
   node:barrier()
   if me == 0 then
-    report(loss, pairs, true)
+    report(0, 0, true)
     save_vectors(inputs, corpus.words, options.folder .. "/vectors.f32")
   end
 end

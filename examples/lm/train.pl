@@ -99,17 +99,18 @@ sub reporter {
     my ($progress, $total, $seconds) = @_;
     my $begun = my $last = now();
     my $first = sum($progress->get);
-    my ($loss, $pairs) = (0, 0);
+    my ($loss, $pairs, $mean) = (0, 0, 'nan');
     return sub {
         my ($more_loss, $more_pairs, $at_once) = @_;
         $loss  += $more_loss;
         $pairs += $more_pairs;
-        return if (now() < $last + $seconds && !$at_once) || $pairs == 0;
+        return if now() < $last + $seconds && !$at_once;
         $last = now();
+        $mean = $loss / $pairs if $pairs > 0;
         my $done = sum($progress->get);
         $done = $total if $done > $total;
         printf "%5.1f %%  block %d of %d  loss %.4f  %.0f words/s  %.1f s\n", 100 * $done / $total, $done, $total,
-            $loss / $pairs, ($done - $first) * BLOCK / ($last - $begun), $last - $begun;
+            $mean, ($done - $first) * BLOCK / ($last - $begun), $last - $begun;
         ($loss, $pairs) = (0, 0);
     };
 }
@@ -129,11 +130,11 @@ sub train {
     my $total  = $options{epochs} * $corpus->{blocks};
     my $rounds = int(($total + $workers - 1) / $workers);
     my $report = reporter($progress, $total, $options{report});
-    my ($loss, $pairs) = (0, 0);
     for my $round ($progress->get->at($me) .. $rounds - 1) {
         my $number = $round * $workers + $me;
         my ($words, $reach, $pool) = block($corpus, $options{seed}, $number);
         my $count = $words->nelem;
+        my ($loss, $pairs) = (0, 0);
         if ($number < $total && $count > 1) {
             my $around = $words->append($pool);
             my ($middles, $outer) = ($inputs->get(rows => $words), $outputs->get(rows => $around));
@@ -153,7 +154,7 @@ sub train {
     }
     $node->barrier;
     return if $me != 0;
-    $report->($loss, $pairs, 1);
+    $report->(0, 0, 1);
     my $vectors = $inputs->peek(rows => sequence(longlong, $corpus->{words}));
     open my $file, '>:raw', "$options{folder}/vectors.f32" or die "$options{folder}/vectors.f32: $!\n";
     print {$file} ${ $vectors->get_dataref };

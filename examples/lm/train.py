@@ -92,6 +92,7 @@ class Report:
         self.begun = self.last = time.monotonic()
         self.first = self.done()
         self.loss = self.pairs = 0.0
+        self.mean = float("nan")
 
     def done(self):
         return int(self.progress.get().sum())
@@ -100,12 +101,14 @@ class Report:
         self.loss += loss
         self.pairs += pairs
         now = time.monotonic()
-        if (now < self.last + self.seconds and not at_once) or self.pairs == 0:
+        if now < self.last + self.seconds and not at_once:
             return
+        if self.pairs > 0:
+            self.mean = self.loss / self.pairs
         done, seconds = min(self.done(), self.total), now - self.begun
         speed = (done - self.first) * BLOCK / seconds
         print(
-            f"{100 * done / self.total:5.1f} %  block {done} of {self.total}  loss {self.loss / self.pairs:.4f}"
+            f"{100 * done / self.total:5.1f} %  block {done} of {self.total}  loss {self.mean:.4f}"
             f"  {speed:.0f} words/s  {seconds:.1f} s",
             flush=True,
         )
@@ -127,10 +130,10 @@ def train(node, options):
     total = options.epochs * corpus.blocks
     rounds = -(-total // workers)
     report = Report(progress, total, options.report)
-    loss = pairs = 0.0
     for round_number in range(int(progress.get()[me]), rounds):
         number = round_number * workers + me
         words, reach, pool = corpus.block(number)
+        loss = pairs = 0.0
         if number < total and len(words) > 1:
             middles, around = inputs.get(rows=words), outputs.get(rows=np.concatenate((words, pool)))
             outer, others = around[: len(words)], around[len(words) :]
@@ -148,7 +151,7 @@ def train(node, options):
                 print(f"saved after round {round_number + 1} of {rounds}", flush=True)
     node.barrier()
     if me == 0:
-        report.note(loss, pairs, at_once=True)
+        report.note(0.0, 0.0, at_once=True)
         inputs.peek(rows=np.arange(corpus.words)).tofile(options.folder / "vectors.f32")
         print(f"trained: see nearest.py for what is in {options.folder / 'vectors.f32'}", flush=True)
 

@@ -22,7 +22,7 @@ SimCluster::SimCluster(const Scenario& scenario, bool verbose)
   const size_t lives = plan_.workers() + plan_.restarts();
   for (const TablePlan& table : plan_.tables)
     ledgers_.push_back(std::make_unique<Ledger>(timeline_, table, plan_.servers(), lives));
-  for (const auto& ledger : ledgers_) ledger->compares_bits = !plan_.out_of_step;
+  for (const auto& ledger : ledgers_) ledger->compares_bits = !plan_.out_of_step && !ledger->plan().sets_any_time;
   clean_.resize(lives);
   for (size_t place = 0; place < plan_.nodes.size(); ++place)
     add_node(place, (plan_.nodes[place].role & MV_ROLE_WORKER) != 0 ? next_life_++ : SIZE_MAX, plan_.nodes[place].rank,
@@ -251,6 +251,7 @@ void SimCluster::kill(size_t place, const FaultPlan& fault) {
 void SimCluster::restart(size_t place, int64_t rank) {
   --restarts_open_;
   if (cluster_dissolves()) return;
+  for (const auto& ledger : ledgers_) ledger->comes_late(next_life_);
   add_node(place, next_life_++, rank, true);
   keep_own_business(nodes_.back()->steps);
 }
@@ -269,6 +270,11 @@ void SimCluster::keep_own_business(std::vector<Step>& steps) const {
 bool SimCluster::cluster_dissolves() const {
   return std::any_of(nodes_.begin(), nodes_.end(),
                      [](const auto& n) { return n->ending || (n->script != nullptr && n->script->leaving()); });
+}
+
+size_t SimCluster::life_at(int64_t rank) const {
+  const auto newest = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->rank == rank; });
+  return newest != nodes_.rend() ? (*newest)->life : SIZE_MAX;
 }
 
 bool SimCluster::names_the_gone(const std::string& text) const {

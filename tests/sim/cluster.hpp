@@ -50,6 +50,7 @@ class SimCluster final : private Surroundings {
   bool names_the_gone(const std::string& text) const override;
   bool changes_may_fail() const override { return changes_may_fail_ || plan_.out_of_step; }
   bool servers_may_fail() const override { return servers_may_fail_; }
+  size_t life_at(int64_t rank) const override;
   bool is_gone(size_t life) const override { return gone_lives_.contains(life); }
   void barrier_passed(Peer self, Nanos entered) override;
   void left(Peer self, bool clean) override;

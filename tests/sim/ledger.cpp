@@ -191,8 +191,28 @@ void Ledger::switched() { switch_->begun_then = begun_; }
 
 void Ledger::ticked(size_t worker, uint64_t clock) {
   Standing& standing = standings_[worker];
-  if (standing.state == Standing::kAbsent) standing.state = Standing::kHere;
+  if (standing.state == Standing::kAbsent) {
+    check_start(worker, clock);
+    standing.state = Standing::kHere;
+  }
   standing.clock = clock;
+}
+
+uint64_t Ledger::least_told() const {
+  uint64_t least = UINT64_MAX;
+  for (const Standing& standing : standings_)
+    if (standing.state == Standing::kHere) least = std::min(least, standing.told);
+  return least == UINT64_MAX ? 0 : least;
+}
+
+/// Not further behind than the others were when it came, nor ahead of them all, nor of those who have gone.
+void Ledger::check_start(size_t worker, uint64_t clock) {
+  if (plan_.spec.staleness <= 0) return;  // servers know no clocks of it
+  uint64_t most = 0;
+  for (const Standing& standing : standings_) most = std::max(most, standing.clock);
+  if (clock >= standings_[worker].least && clock <= most) return;
+  timeline_.violated(fmt::format("{} begins \"{}\" at clock {}; the others were at {} .. {}", worker_name(worker),
+                                 plan_.spec.name, clock, standings_[worker].least, most));
 }
 
 void Ledger::finished(size_t worker) {
@@ -218,6 +238,7 @@ Reading Ledger::begin(std::string who, size_t by, bool gated, table::Pace pace, 
   reading.bounded = gated && pace == table::Pace::kStale;
   const auto staleness = static_cast<uint64_t>(std::max<int64_t>(0, plan_.spec.staleness));
   reading.needs = clock > staleness ? clock - staleness : 0;
+  for (const Standing& standing : standings_) reading.told.push_back(standing.told);
   return reading;
 }
 

@@ -32,6 +32,7 @@ struct TablePlan {
   std::vector<int64_t> keys;  ///< those in use
   uint64_t untouched = 0;     ///< this many at the end of the shared ones are only read
   uint64_t owned_from = 0;    ///< from this one on, they belong to one life each, in turn
+  bool sets_any_time = false; ///< sync mode: not only between barriers, so that gets of the same number may differ there
 
   /// What one add of 1 does.
   double effect() const { return spec.updater.name == "sgd" ? -spec.updater.parameters.front() : 1; }
@@ -65,6 +66,7 @@ struct Reading {
   uint64_t round = 0;          ///< sync mode: which get of this worker
   bool bounded = false;        ///< stale-synchronous: adds of clocks below `needs` must show
   uint64_t needs = 0;
+  std::vector<uint64_t> told;  ///< by worker: all servers know that it stands there at least
 };
 
 class Ledger {
@@ -96,6 +98,8 @@ class Ledger {
   void ticked(size_t worker, uint64_t clock);
   /// All servers know that.
   void clock_settled(size_t worker) { standings_[worker].told = standings_[worker].clock; }
+  /// A worker comes in the place of a lost one: it stands where the slowest of the others does.
+  void comes_late(size_t worker) { standings_[worker].least = least_told(); }
   void finished(size_t worker);
   /// Nobody waits for it any more, and what it did last may have come to nothing.
   void lost(size_t worker) { standings_[worker].state = Standing::kGone; }
@@ -134,7 +138,8 @@ class Ledger {
   struct Standing {
     enum State { kAbsent, kHere, kFinished, kGone } state = kAbsent;
     uint64_t clock = 0;
-    uint64_t told = 0;  ///< servers know this for certain
+    uint64_t told = 0;   ///< servers know this for certain
+    uint64_t least = 0;  ///< it begins here or later
   };
   /// What a counter tells: adds at the first rate, and at the later one.
   struct Count {
@@ -182,6 +187,8 @@ class Ledger {
   void check_keyed_part(Reading& reading, size_t server, table::Shard& shard);
   std::string worker_name(size_t worker) const { return "life " + std::to_string(worker); }
   std::string place(size_t stripe) const;
+  uint64_t least_told() const;
+  void check_start(size_t worker, uint64_t clock);
 
   Timeline& timeline_;
   const TablePlan plan_;

@@ -355,14 +355,21 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
   repeat_later(op->step);
 }
 
-/// Where a server says why a get had to wait, it names who is behind.
+/// Where a server says why a get had to wait, it names who is behind, and nobody else.
 void Script::judge_late_get(const Operation& op, const base::Status& status) {
-  const size_t word = status.text().find("is at clock ");
-  if (word == std::string::npos) return;
-  unsigned long long at = 0, needed = 0;
-  const bool told = std::sscanf(status.text().c_str() + word, "is at clock %llu, %llu", &at, &needed) == 2;
-  if (!told || at >= needed || needed != op.reading.needs || !says(status, "(rank "))
-    violated(fmt::format("a get that needs clock {} came too late for: {}", op.reading.needs, status.text()));
+  const std::string text = status.text();
+  for (size_t at = text.find("(rank "); at != std::string::npos; at = text.find("(rank ", at + 1)) {
+    const size_t word = text.find("is at clock ", at);
+    if (word == std::string::npos) return;
+    long long rank = 0;
+    unsigned long long clock = 0, needed = 0;
+    const bool told = std::sscanf(text.c_str() + at, "(rank %lld", &rank) == 1 &&
+                      std::sscanf(text.c_str() + word, "is at clock %llu, %llu", &clock, &needed) == 2;
+    const size_t life = world_.life_at(rank);
+    const bool behind = told && clock < needed && needed == op.reading.needs && life < op.reading.told.size();
+    if (!behind || op.reading.told[life] > clock)
+      return violated(fmt::format("a get that needs clock {} came too late for: {}", op.reading.needs, text));
+  }
 }
 
 void Script::repeat_later(const Step& step) {

@@ -49,6 +49,7 @@ void make_keyed(const Scenario& plan, TablePlan& table, Random& random) {
   table.keys = choose_keys(spec, shared + owned, random);
   table.untouched = untouched;
   table.owned_from = shared;
+  table.sets_any_time = owned > 0 && random.chance(0.4);
 }
 
 /// sgd without decay is linear: the ledger can tell what it does.
@@ -76,7 +77,10 @@ void vary_table(Scenario& plan, TablePlan& table, Random& random) {
 Step choose_free(const Scenario& plan, Random& random) {
   const size_t table = random.below(plan.tables.size());
   const bool keyed = is_keyed(plan, table);
-  if (plan.pace(table) == Pace::kSync) return {random.chance(0.6) || !keyed ? Call::kPeekRows : Call::kScan, table};
+  if (plan.pace(table) == Pace::kSync) {
+    if (plan.tables[table].sets_any_time && random.chance(0.6)) return {random.chance(0.5) ? Call::kSet : Call::kErase, table};
+    return {random.chance(0.6) || !keyed ? Call::kPeekRows : Call::kScan, table};
+  }
   if (keyed) {
     static constexpr Call kCalls[] = {Call::kAdd, Call::kAddRows, Call::kGet,  Call::kGetRows, Call::kPeek,
                                       Call::kPeekRows, Call::kSet, Call::kErase, Call::kScan};
@@ -146,7 +150,7 @@ void write_scripts(Scenario& plan, Random& random, size_t length) {
   }
   std::vector<Step>& steps = plan.nodes[switcher].steps;
   for (size_t table = 0; table < plan.tables.size(); ++table)
-    if (plan.tables[table].later_rate != 0 && plan.pace(table) != Pace::kSync)
+    if (plan.tables[table].later_rate != 0 && !switched.contains(table))
       steps.insert(steps.begin() + random.between(0, static_cast<int64_t>(steps.size())), {Call::kSetUpdater, table});
 }
 

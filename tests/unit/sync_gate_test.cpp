@@ -37,6 +37,10 @@ class Written final : public ps::SyncGate::Owner {
   void get(size_t worker, uint64_t seq, uint64_t round, uint64_t index) {
     gate.get(worker, {worker + 1, seq}, {round, index});
   }
+  /// A set, an erase, another updater.
+  void follow(size_t worker, uint64_t seq) {
+    if (!gate.follow(worker, {worker + 1, seq})) write("now", {worker + 1, seq});
+  }
   bool withdraw(size_t worker, uint64_t seq) { return gate.withdraw(worker, {worker + 1, seq}, &missing); }
 
   void apply_change(const rpc::Asked& asked) override { write("apply", asked); }
@@ -181,6 +185,40 @@ void what_is_here_is_not_given_back(void**) {
   assert_string_equal(w.take().c_str(), "apply 0.1, apply 1.1");
 }
 
+void what_is_not_counted_still_comes_behind_its_workers_adds(void**) {
+  Written w(2);
+  w.follow(1, 1);
+  assert_string_equal(w.take().c_str(), "now 1.1");
+  w.add(1, 2, 0, 0);
+  w.follow(1, 3);
+  w.follow(1, 4);
+  w.add(1, 5, 0, 1);
+  w.follow(0, 1);  // others' adds are none of its business
+  assert_string_equal(w.take().c_str(), "now 0.1");
+  w.add(0, 2, 0, 0);
+  assert_string_equal(w.take().c_str(), "apply 0.2, apply 1.2, apply 1.3, apply 1.4");
+  w.follow(1, 6);
+  w.add(0, 3, 0, 1);
+  assert_string_equal(w.take().c_str(), "apply 0.3, apply 1.5, apply 1.6");
+}
+
+void what_follows_a_withdrawn_add_does_not_wait_for_it(void**) {
+  Written w(2);
+  w.offer(1, 1, 0, 0);
+  w.follow(1, 2);
+  w.take();
+  assert_true(w.withdraw(1, 1));
+  assert_string_equal(w.take().c_str(), "apply 1.2");
+}
+
+void a_loss_fails_what_follows_adds_too(void**) {
+  Written w(3);
+  w.add(1, 1, 0, 0);
+  w.follow(1, 2);
+  w.gate.lost(0, base::error(MV_EPEERLOST, "worker 0 is gone"));
+  assert_string_equal(w.take().c_str(), "fail 1.1, fail 1.2");
+}
+
 }  // namespace
 
 int main() {
@@ -196,6 +234,9 @@ int main() {
       cmocka_unit_test(an_add_counts_when_all_its_chunks_are_applied),
       cmocka_unit_test(a_withdrawn_add_keeps_its_place),
       cmocka_unit_test(what_is_here_is_not_given_back),
+      cmocka_unit_test(what_is_not_counted_still_comes_behind_its_workers_adds),
+      cmocka_unit_test(what_follows_a_withdrawn_add_does_not_wait_for_it),
+      cmocka_unit_test(a_loss_fails_what_follows_adds_too),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -335,14 +335,14 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   const bool here = request.offered() == 0;
   if (wrong.ok() && (here ? payload.size() : request.offered()) != bytes)
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change of {} bytes came with {}", table->spec.name, bytes, payload.size());
+  const int64_t worker = worker_id(asked.client);
+  const bool counted = table->pace == table::Pace::kSync && request.write() == wire::Write::Add && worker >= 0;
+  if (wrong.ok() && !here && !counted)
+    wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change offers values for which nobody will ask", table->spec.name);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
-  Held held{request.first(), request.count(), request.rows(), payload, staged, {}};
-  const int64_t worker = worker_id(asked.client);
-  if (table->pace != table::Pace::kSync || request.write() != wire::Write::Add || worker < 0) {
-    wrong = apply(*table, request.write(), asked.client, held);
-    return wrong.ok() ? rpc_.finish(asked) : rpc_.fail(asked, wrong);
-  }
+  Held held{request.first(), request.count(), request.rows(), payload, staged, {}, request.write()};
+  if (!counted) return change_in_order(asked, *table, std::move(held));
   if (here && request.rows() > 0) {
     const auto rows = take_rows(*table, payload, request.rows());
     if (!rows.ok()) return rpc_.fail(asked, rows.status());
@@ -351,6 +351,18 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   table->held.emplace(asked, std::move(held));
   watch();
   table->gate.change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
+}
+
+/// A change that sync mode does not count is applied at once, but not before its worker's earlier adds.
+void Server::change_in_order(const rpc::Asked& asked, Table& table, Held held) {
+  const int64_t worker = worker_id(asked.client);
+  if (table.pace == table::Pace::kSync && worker >= 0 && table.gate.follow(static_cast<size_t>(worker), asked)) {
+    hold(held, held.payload, held.keep);
+    table.held.emplace(asked, std::move(held));
+    return watch();
+  }
+  const base::Status status = apply(table, asked.client, held);
+  status.ok() ? rpc_.finish(asked) : rpc_.fail(asked, status);
 }
 
 /// Keeps a payload until its turn comes; one that was shown in place must outlive the call.
@@ -377,8 +389,10 @@ void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
   }
 }
 
-base::Status Server::apply(Table& table, wire::Write write, base::Peer client, const Held& held) {
+base::Status Server::apply(Table& table, base::Peer client, const Held& held) {
   table::Shard& shard = *table.shard;
+  if (held.updater.has_value()) return shard.set_updater(*held.updater);
+  const wire::Write write = held.write;
   const table::Worker worker = worker_id(client);
   if (held.rows > 0) {
     const auto rows = take_rows(table, held.payload, held.rows);
@@ -458,9 +472,10 @@ void Server::set_updater(const rpc::Asked& asked, const wire::SetUpdater& reques
   Table* table = find_sound(asked, request.table());
   if (table == nullptr) return;
   const table::UpdaterSpec updater = read_updater(request.updater());
-  base::Status status = table::check_updater(updater, table->spec.dtype);
-  if (status.ok()) status = table->shard->set_updater(updater);
-  status.ok() ? rpc_.finish(asked) : rpc_.fail(asked, status);
+  if (const base::Status wrong = table::check_updater(updater, table->spec.dtype); !wrong.ok()) return rpc_.fail(asked, wrong);
+  Held held{0, 0, 0, {}, nullptr, {}};
+  held.updater = updater;
+  change_in_order(asked, *table, std::move(held));
 }
 
 void Server::stat(const rpc::Asked& asked, const wire::Stat& request) {
@@ -520,7 +535,7 @@ void Server::on_cancel(const rpc::Asked& asked) {
 void Server::Table::apply_change(const rpc::Asked& asked) {
   const auto found = held.find(asked);
   if (found == held.end()) return;
-  const base::Status status = server.apply(*this, wire::Write::Add, asked.client, found->second);
+  const base::Status status = server.apply(*this, asked.client, found->second);
   held.erase(found);
   ++moves;
   status.ok() ? server.rpc_.finish(asked) : server.rpc_.fail(asked, status);

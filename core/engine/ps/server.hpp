@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -69,6 +70,8 @@ class Server {
     std::span<const std::byte> payload;
     base::SinkRef keep;
     base::Pool::Block copy;
+    wire::Write write = wire::Write::Add;
+    std::optional<table::UpdaterSpec> updater = {};  ///< instead of values
   };
   struct Wanted {
     uint64_t first, count;
@@ -129,7 +132,8 @@ class Server {
   Table* find_sound(const rpc::Asked& asked, uint32_t number);
   base::Status check_range(const Table& table, uint64_t first, uint64_t count, uint64_t rows) const;
   base::Result<std::vector<int64_t>> take_rows(const Table& table, std::span<const std::byte> payload, uint64_t rows) const;
-  base::Status apply(Table& table, wire::Write write, base::Peer client, const Held& held);
+  base::Status apply(Table& table, base::Peer client, const Held& held);
+  void change_in_order(const rpc::Asked& asked, Table& table, Held held);
   void hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged);
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
   /// @param shard null: a new one

@@ -26,6 +26,13 @@ void SyncGate::change(size_t worker, const rpc::Asked& asked, Count count, uint3
   advance();
 }
 
+bool SyncGate::follow(size_t worker, const rpc::Asked& asked) {
+  Worker& w = workers_[worker];
+  if (w.changes.empty() && w.followers.empty()) return false;
+  w.followers.push_back({asked, w.changes.empty() ? w.applied : w.changes.back().count.index + 1});
+  return true;
+}
+
 void SyncGate::data(size_t worker, const rpc::Asked& asked) {
   for (Change& change : workers_[worker].changes)
     if (change.asked == asked) change.data_here = true;
@@ -70,6 +77,10 @@ bool SyncGate::withdraw(size_t worker, const rpc::Asked& asked, std::string* mis
   *missing = missing_for(change->count, false);
   w.latest.index = std::min(w.latest.index, index);
   w.changes.erase(change);
+  // If it comes again, it comes behind what followed it: its outcome was called unknown.
+  for (Follower& follower : w.followers)
+    if (follower.adds == index + 1) follower.adds = index;
+  advance();
   return true;
 }
 
@@ -102,7 +113,7 @@ std::vector<SyncGate::Worker*> SyncGate::order() {
 void SyncGate::advance() {
   if (advancing_) return;  // owner calls may lead back here; the loop below looks again anyway
   advancing_ = true;
-  while (broken_.ok() && (apply_turn() || serve_one())) {
+  while (broken_.ok() && (apply_follower() || apply_turn() || serve_one())) {
   }
   if (broken_.ok()) give_grants();
   advancing_ = false;
@@ -124,6 +135,18 @@ bool SyncGate::apply_turn() {
   turn->changes.pop_front();
   owner_.apply_change(asked);
   return true;
+}
+
+/// What came behind adds that are applied comes before the worker's next add.
+bool SyncGate::apply_follower() {
+  for (Worker& w : workers_) {
+    if (w.followers.empty() || w.followers.front().adds > w.applied) continue;
+    const rpc::Asked asked = w.followers.front().asked;
+    w.followers.pop_front();
+    owner_.apply_change(asked);
+    return true;
+  }
+  return false;
 }
 
 void SyncGate::give_grants() {
@@ -175,6 +198,7 @@ void SyncGate::fail_all(const base::Status& why) {
   broken_ = why;
   for (Worker& w : workers_) {
     for (const Change& change : std::exchange(w.changes, {})) owner_.fail_gated(change.asked, why);
+    for (const Follower& follower : std::exchange(w.followers, {})) owner_.fail_gated(follower.asked, why);
     for (const Get& get : std::exchange(w.gets, {})) owner_.fail_gated(get.asked, why);
   }
 }

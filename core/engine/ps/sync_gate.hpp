@@ -46,6 +46,9 @@ class SyncGate {
 
   /// One of the `of` chunks of an add. Withdrawn ones come again, perhaps behind later adds. `bytes` counts against the grants if its data is still at the sender.
   void change(size_t worker, const rpc::Asked& asked, Count count, uint32_t of, uint64_t bytes, bool data_here);
+  /// A change that is not counted: a set, an erase, another updater. True: it is applied once the worker's adds that are here are;
+  /// false: now.
+  bool follow(size_t worker, const rpc::Asked& asked);
   void data(size_t worker, const rpc::Asked& asked);
   void get(size_t worker, const rpc::Asked& asked, Count count);
   /// The worker holds its get number `round`.
@@ -70,6 +73,10 @@ class SyncGate {
     rpc::Asked asked;
     Count count;
   };
+  struct Follower {
+    rpc::Asked asked;
+    uint64_t adds;  ///< so many of the worker's must be applied
+  };
   struct Worker {
     std::string name;
     bool active = true;
@@ -78,6 +85,7 @@ class SyncGate {
     uint64_t applied = 0;                 ///< its adds that are applied
     uint32_t chunks = 0;                  ///< of the next one that are applied
     std::deque<Change> changes;           ///< in the order of their indexes
+    std::deque<Follower> followers;       ///< in the order of their arrival
     std::vector<Get> gets;                ///< not served
     std::map<uint64_t, uint64_t> closed;  ///< round -> adds before the get that ended it, for rounds that others may be in
     Count latest;                         ///< round of its newest add, and adds including it
@@ -85,6 +93,7 @@ class SyncGate {
 
   void advance();
   bool apply_turn();
+  bool apply_follower();
   void give_grants();
   bool serve_one();
   std::vector<Worker*> order();

@@ -1,4 +1,4 @@
-/* What every test of the C interface begins with: CMocka, and assertions that show mv_last_error(). */
+/* What every test of the C interface begins with: CMocka, assertions that show mv_last_error(), a node and its tables. */
 #ifndef POLYVERSO_TESTS_EXPECT_H
 #define POLYVERSO_TESTS_EXPECT_H
 
@@ -30,6 +30,28 @@ static inline void expect_error_at(mv_status got, mv_status want, const char* pa
   print_error("%s\n  gave %s: %s\n  not %s: ...%s...\n", call, mv_status_name(got), got == MV_OK ? "" : mv_last_error(),
               mv_status_name(want), part);
   _fail(file, line);
+}
+
+/* ------------------------------------------------------------ a cluster of one, for the length of a test */
+
+static inline int start_alone(void** state) {
+  (void)state;
+  expect_ok(mv_init(NULL));
+  return 0;
+}
+static inline int end_alone(void** state) {
+  (void)state;
+  expect_ok(mv_shutdown(0));
+  return 0;
+}
+#define TEST_ALONE(function) cmocka_unit_test_setup_teardown(function, start_alone, end_alone)
+
+/** A table of zeros on the default node, of a spec as text. */
+static inline mv_table create_table(const char* spec) {
+  mv_table table = 0;
+  expect_ok(mv_table_create_text(0, spec, NULL, 0, MV_F32, &table));
+  assert_true(table > 0 && table < (INT64_C(1) << 53));
+  return table;
 }
 
 #endif

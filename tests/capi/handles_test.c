@@ -45,10 +45,13 @@ static void as_node(int64_t handle) {
   REFUSE(mv_table_create_text(handle, "size=1", NULL, 0, MV_F32, &made));
   REFUSE(mv_table_open(handle, "w", &made));
   REFUSE(mv_table_list(handle, NULL, 0, &count));
+  REFUSE(mv_checkpoint_save(handle, "/nowhere", 0, NULL));
+  REFUSE(mv_checkpoint_load(handle, "/nowhere", NULL));
 }
 static void as_table(int64_t handle) {
   float value = 0;
-  const int64_t row = 0;
+  int64_t row = 0, next = 0;
+  uint64_t found = 0;
   mv_table_info info = MV_TABLE_INFO_INIT;
   REFUSE(mv_table_close(handle));
   REFUSE(mv_table_destroy(handle));
@@ -61,6 +64,10 @@ static void as_table(int64_t handle) {
   REFUSE(mv_table_peek_rows(handle, &row, 1, &value, 1, MV_F32, NULL));
   REFUSE(mv_table_set(handle, &value, 1, MV_F32, NULL));
   REFUSE(mv_table_set_rows(handle, &row, 1, &value, 1, MV_F32, NULL));
+  REFUSE(mv_table_erase_rows(handle, &row, 1, NULL));
+  REFUSE(mv_table_scan(handle, 0, &row, 1, &value, 1, MV_F32, &next, &found));
+  REFUSE(mv_table_clock(handle));
+  REFUSE(mv_table_set_updater(handle, "add", NULL));
 }
 static void as_request(int64_t handle) {
   int32_t done = 77;

@@ -5,22 +5,6 @@
 
 #include "expect.h"
 
-static int start(void** state) {
-  (void)state;
-  expect_ok(mv_init(NULL));
-  return 0;
-}
-static int end(void** state) {
-  (void)state;
-  expect_ok(mv_shutdown(0));
-  return 0;
-}
-
-static mv_table create(const char* spec) {
-  mv_table table = 0;
-  expect_ok(mv_table_create_text(0, spec, NULL, 0, MV_F32, &table));
-  return table;
-}
 static mv_call_options async_into(mv_request* request) {
   mv_call_options options = MV_CALL_OPTIONS_INIT;
   options.flags = MV_ASYNC;
@@ -34,7 +18,7 @@ static int readable(int32_t fd) {
 
 static void a_request_is_waited_for_once(void** state) {
   (void)state;
-  const mv_table table = create("size=2");
+  const mv_table table = create_table("size=2");
   mv_request add = 0, get = 0;
   float delta[2] = {1, 2}, got[2] = {0, 0};
   mv_call_options options = async_into(&add);
@@ -53,7 +37,7 @@ static void a_request_is_waited_for_once(void** state) {
 
 static void test_tells_without_waiting(void** state) {
   (void)state;
-  const mv_table table = create("size=2");
+  const mv_table table = create_table("size=2");
   const float delta[2] = {1, 2};
   mv_request request = 0;
   mv_call_options options = async_into(&request);
@@ -71,7 +55,7 @@ static void test_tells_without_waiting(void** state) {
 
 static void cancel_releases_whatever_became_of_it(void** state) {
   (void)state;
-  const mv_table table = create("size=2");
+  const mv_table table = create_table("size=2");
   float got[2];
   mv_request request = 0;
   mv_call_options options = async_into(&request);
@@ -84,7 +68,7 @@ static void cancel_releases_whatever_became_of_it(void** state) {
 
 static void a_forgotten_add_is_there_after_the_barrier(void** state) {
   (void)state;
-  const mv_table table = create("size=1 dtype=f64");
+  const mv_table table = create_table("size=1 dtype=f64");
   mv_call_options options = MV_CALL_OPTIONS_INIT;
   options.flags = MV_FORGET;
   const double one = 1;
@@ -106,7 +90,7 @@ static void a_barrier_may_be_a_request(void** state) {
 static void the_event_fd_is_readable_until_poll_has_told_all(void** state) {
   (void)state;
   enum { kRequests = 5 };
-  const mv_table table = create("size=1");
+  const mv_table table = create_table("size=1");
   const float one = 1;
   mv_request requests[kRequests], finished[kRequests + 1];
   uint64_t count = 77;
@@ -143,7 +127,7 @@ static void the_event_fd_is_readable_until_poll_has_told_all(void** state) {
 
 static void poll_skips_what_was_waited_for(void** state) {
   (void)state;
-  const mv_table table = create("size=1");
+  const mv_table table = create_table("size=1");
   const float one = 1;
   mv_request first = 0, second = 0, finished[2] = {0, 0};
   uint64_t count = 0;
@@ -170,7 +154,7 @@ static void poll_checks_its_arguments(void** state) {
 
 static void call_options_are_checked(void** state) {
   (void)state;
-  const mv_table table = create("size=1");
+  const mv_table table = create_table("size=1");
   float value = 1;
   mv_request request = 77;
   const mv_call_options good = MV_CALL_OPTIONS_INIT;
@@ -209,7 +193,7 @@ static void call_options_are_checked(void** state) {
 
 static void a_handle_is_zero_where_none_is_left(void** state) {
   (void)state;
-  const mv_table table = create("size=1");
+  const mv_table table = create_table("size=1");
   const float value = 1;
   mv_request request = 77;
   mv_call_options options = MV_CALL_OPTIONS_INIT;
@@ -224,7 +208,7 @@ static void a_handle_is_zero_where_none_is_left(void** state) {
 
 static void requests_are_not_used_up(void** state) {
   (void)state;
-  const mv_table table = create("size=1");
+  const mv_table table = create_table("size=1");
   const float one = 1;
   float got = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -249,7 +233,7 @@ static void* wait_for_it(void* argument) {
 
 static void two_threads_may_wait_for_one_request(void** state) {
   (void)state;
-  const mv_table table = create("size=1000");
+  const mv_table table = create_table("size=1000");
   float* values = calloc(1000, sizeof(float));
   for (int round = 0; round < 200; ++round) {
     struct shared_wait waits[2];
@@ -267,20 +251,19 @@ static void two_threads_may_wait_for_one_request(void** state) {
 }
 
 int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, start, end)
-  const struct CMUnitTest tests[] = {
-      TEST(a_request_is_waited_for_once),
-      TEST(test_tells_without_waiting),
-      TEST(cancel_releases_whatever_became_of_it),
-      TEST(a_forgotten_add_is_there_after_the_barrier),
-      TEST(a_barrier_may_be_a_request),
-      TEST(the_event_fd_is_readable_until_poll_has_told_all),
-      TEST(poll_skips_what_was_waited_for),
-      TEST(poll_checks_its_arguments),
-      TEST(call_options_are_checked),
-      TEST(a_handle_is_zero_where_none_is_left),
-      TEST(requests_are_not_used_up),
-      TEST(two_threads_may_wait_for_one_request),
+const struct CMUnitTest tests[] = {
+      TEST_ALONE(a_request_is_waited_for_once),
+      TEST_ALONE(test_tells_without_waiting),
+      TEST_ALONE(cancel_releases_whatever_became_of_it),
+      TEST_ALONE(a_forgotten_add_is_there_after_the_barrier),
+      TEST_ALONE(a_barrier_may_be_a_request),
+      TEST_ALONE(the_event_fd_is_readable_until_poll_has_told_all),
+      TEST_ALONE(poll_skips_what_was_waited_for),
+      TEST_ALONE(poll_checks_its_arguments),
+      TEST_ALONE(call_options_are_checked),
+      TEST_ALONE(a_handle_is_zero_where_none_is_left),
+      TEST_ALONE(requests_are_not_used_up),
+      TEST_ALONE(two_threads_may_wait_for_one_request),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,26 +4,9 @@
 
 #include "expect.h"
 
-static int start(void** state) {
-  (void)state;
-  expect_ok(mv_init(NULL));
-  return 0;
-}
-static int end(void** state) {
-  (void)state;
-  expect_ok(mv_shutdown(0));
-  return 0;
-}
-
-static mv_table create(const char* spec) {
-  mv_table table = 0;
-  expect_ok(mv_table_create_text(0, spec, NULL, 0, MV_F32, &table));
-  return table;
-}
-
 static void adds_add_and_sets_assign(void** state) {
   (void)state;
-  const mv_table table = create("size=3");
+  const mv_table table = create_table("size=3");
   const float one[3] = {1, 2, 3}, base[3] = {10, 20, 30};
   float got[3];
   expect_ok(mv_table_add(table, one, 3, MV_F32, NULL));
@@ -38,7 +21,7 @@ static void adds_add_and_sets_assign(void** state) {
 
 static void rows_come_in_any_order_and_repeats_add_up(void** state) {
   (void)state;
-  const mv_table table = create("kind=matrix rows=4 cols=2");
+  const mv_table table = create_table("kind=matrix rows=4 cols=2");
   const int64_t rows[3] = {3, 0, 3};
   const float delta[6] = {1, 2, 3, 4, 10, 20};
   float all[8], some[6];
@@ -57,7 +40,7 @@ static void rows_come_in_any_order_and_repeats_add_up(void** state) {
 
 static void an_arrays_elements_are_its_rows(void** state) {
   (void)state;
-  const mv_table table = create("size=5 dtype=f64");
+  const mv_table table = create_table("size=5 dtype=f64");
   const int64_t rows[2] = {4, 1};
   const double delta[2] = {0.5, 0.25};
   double all[5];
@@ -68,7 +51,7 @@ static void an_arrays_elements_are_its_rows(void** state) {
 
 static void no_rows_are_no_change(void** state) {
   (void)state;
-  const mv_table table = create("size=2");
+  const mv_table table = create_table("size=2");
   float got[2] = {7, 7};
   expect_ok(mv_table_add_rows(table, NULL, 0, NULL, 0, MV_F32, NULL));
   expect_ok(mv_table_get_rows(table, NULL, 0, NULL, 0, MV_F32, NULL));
@@ -78,7 +61,7 @@ static void no_rows_are_no_change(void** state) {
 
 static void raw_data_counts_bytes(void** state) {
   (void)state;
-  const mv_table table = create("kind=matrix rows=2 cols=2 dtype=f64");
+  const mv_table table = create_table("kind=matrix rows=2 cols=2 dtype=f64");
   const double delta[4] = {1, 2, 3, 4};
   double got[4];
   const int64_t row = 1;
@@ -93,7 +76,7 @@ static void raw_data_counts_bytes(void** state) {
 static void a_large_table_keeps_every_value(void** state) {
   (void)state;
   enum { kElements = 700001 }; /* several stripes, the last one odd */
-  const mv_table table = create("size=700001");
+  const mv_table table = create_table("size=700001");
   float *values = malloc(kElements * sizeof(float)), *got = malloc(kElements * sizeof(float));
   for (size_t i = 0; i < kElements; ++i) values[i] = (float)(i % 1000);
   expect_ok(mv_table_add(table, values, kElements, MV_F32, NULL));
@@ -106,7 +89,7 @@ static void a_large_table_keeps_every_value(void** state) {
 
 static void what_does_not_fit_is_refused_and_changes_nothing(void** state) {
   (void)state;
-  const mv_table table = create("name=weights kind=matrix rows=3 cols=2");
+  const mv_table table = create_table("name=weights kind=matrix rows=3 cols=2");
   float values[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   const double doubles[6] = {1, 1, 1, 1, 1, 1};
   const int64_t rows[2] = {0, 1}, beyond[2] = {0, 3}, negative[2] = {-1, 0}, huge[1] = {INT64_MAX};
@@ -135,7 +118,7 @@ static void what_does_not_fit_is_refused_and_changes_nothing(void** state) {
 
 static void nan_and_infinity_are_refused_where_the_table_says_so(void** state) {
   (void)state;
-  const mv_table strict = create("size=3 reject_nonfinite=1"), open = create("size=3");
+  const mv_table strict = create_table("size=3 reject_nonfinite=1"), open = create_table("size=3");
   const float bad[3] = {1, NAN, 2};
   const float worse[3] = {INFINITY, 0, 0};
   const int64_t rows[3] = {0, 1, 2};
@@ -170,17 +153,16 @@ static void a_cluster_of_one_in_sync_mode_is_in_step_with_itself(void** state) {
 }
 
 int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, start, end)
-  const struct CMUnitTest tests[] = {
-      TEST(adds_add_and_sets_assign),
-      TEST(rows_come_in_any_order_and_repeats_add_up),
-      TEST(an_arrays_elements_are_its_rows),
-      TEST(no_rows_are_no_change),
-      TEST(raw_data_counts_bytes),
-      TEST(a_large_table_keeps_every_value),
-      TEST(what_does_not_fit_is_refused_and_changes_nothing),
-      TEST(nan_and_infinity_are_refused_where_the_table_says_so),
-      TEST(a_cluster_of_one_in_sync_mode_is_in_step_with_itself),
+const struct CMUnitTest tests[] = {
+      TEST_ALONE(adds_add_and_sets_assign),
+      TEST_ALONE(rows_come_in_any_order_and_repeats_add_up),
+      TEST_ALONE(an_arrays_elements_are_its_rows),
+      TEST_ALONE(no_rows_are_no_change),
+      TEST_ALONE(raw_data_counts_bytes),
+      TEST_ALONE(a_large_table_keeps_every_value),
+      TEST_ALONE(what_does_not_fit_is_refused_and_changes_nothing),
+      TEST_ALONE(nan_and_infinity_are_refused_where_the_table_says_so),
+      TEST_ALONE(a_cluster_of_one_in_sync_mode_is_in_step_with_itself),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

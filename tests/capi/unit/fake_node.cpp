@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "table/updater/updater.hpp"
+
 namespace mv::node {
 
 class Call {
@@ -36,7 +38,12 @@ class Table final : public node::Table {
  public:
   explicit Table(node::TableSpec spec) : spec_(std::move(spec)) { ++seen.tables; }
   ~Table() override { --seen.tables; }
-  node::TableInfo info() const override { return {spec_, 1, spec_.bytes(), 3, 4}; }
+  base::Result<node::TableInfo> info() override {
+    if (script.info) {
+      if (auto status = script.info(); !status.ok()) return status;
+    }
+    return node::TableInfo{spec_, 1, spec_.bytes(), 3, 4, 5, {6, 7, 8}};
+  }
   node::Started add(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override {
     return run(options);
   }
@@ -48,6 +55,15 @@ class Table final : public node::Table {
   }
   node::Started peek(const node::Rows&, const node::MutableData&, const node::CallOptions& options) override {
     return run(options);
+  }
+  node::Started erase(const node::Rows&, const node::CallOptions& options) override { return run(options); }
+  node::Started set_updater(const table::UpdaterSpec& updater, const node::CallOptions& options) override {
+    seen.updater = table::to_text(updater);
+    return run(options);
+  }
+  base::Status clock() override { return script.info ? script.info() : base::Status(); }
+  base::Result<node::Scanned> scan(int64_t cursor, std::span<int64_t> rows, const node::MutableData&) override {
+    return node::Scanned{rows.size(), cursor + 1};
   }
   base::Status close() override { return script.close ? script.close() : base::Status(); }
   base::Status destroy() override { return script.destroy ? script.destroy() : base::Status(); }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "node/node.hpp"
 
@@ -14,8 +15,9 @@ namespace mv::fake {
 struct Script {
   std::function<base::Status(const node::Settings&)> start;
   std::function<base::Status()> shutdown;
-  std::function<node::Started(const node::CallOptions&)> call;  ///< add, set, get, peek and barrier
+  std::function<node::Started(const node::CallOptions&)> call;  ///< add, set, erase, get, peek, set_updater, barrier, checkpoints
   std::function<base::Status()> close, destroy;
+  std::function<base::Status()> info;  ///< and clock
   std::function<std::vector<node::TableSpec>()> list;
 };
 extern Script script;
@@ -24,6 +26,7 @@ extern Script script;
 struct Seen {
   node::Settings settings;                                           ///< of the last start
   node::CallOptions options;                                         ///< of the last call
+  std::string updater;                                               ///< of the last set_updater
   std::atomic<int> starts{0}, shutdowns{0}, abandoned{0}, alive{0};  ///< of nodes
   std::atomic<int> tables{0};                                        ///< objects alive
 };

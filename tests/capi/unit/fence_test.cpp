@@ -69,10 +69,36 @@ void exceptions_become_statuses(void**) {
   fake::script.call = [](const CallOptions&) -> Started { throw std::runtime_error("the sky fell"); };
   expect_error(mv_table_add(table, &one, 1, MV_F32, nullptr), MV_EINTERNAL, "mv_table_add: the sky fell");
   fake::script.call = [](const CallOptions&) -> Started { throw 7; };
+  expect_error(mv_table_erase_rows(table, nullptr, 0, nullptr), MV_EINTERNAL, "mv_table_erase_rows: an unknown");
+  expect_error(mv_table_set_updater(table, "add", nullptr), MV_EINTERNAL, "mv_table_set_updater: an unknown");
+  expect_error(mv_checkpoint_save(0, "/nowhere", 0, nullptr), MV_EINTERNAL, "mv_checkpoint_save: an unknown");
+  fake::script.info = []() -> Status { throw std::bad_alloc(); };
+  mv_table_info info = MV_TABLE_INFO_INIT;
+  expect_error(mv_table_describe(table, &info), MV_ENOMEM, "mv_table_describe: out of memory");
+  expect_error(mv_table_clock(table), MV_ENOMEM, "mv_table_clock: out of memory");
   expect_error(mv_barrier(0, nullptr), MV_EINTERNAL, "unknown");
   fake::script.call = nullptr;
   expect_ok(mv_table_add(table, &one, 1, MV_F32, nullptr));
   assert_string_equal(mv_last_error(), "mv_barrier: an unknown exception");  // a success leaves it alone
+}
+
+void what_the_node_tells_of_a_table_arrives(void**) {
+  expect_ok(mv_init(nullptr));
+  const mv_table table = array_of(2);
+  mv_table_info info = MV_TABLE_INFO_INIT;
+  expect_ok(mv_table_describe(table, &info));
+  assert_true(info.rows == 2 && info.servers == 1 && info.bytes == 8 && info.adds == 3 && info.gets == 4);
+  assert_true(info.clock == 5 && info.stored == 6 && info.memory_bytes == 7 && info.state_bytes == 8);
+  fake::script.info = [] { return error(MV_EPEERLOST, "server 1 is gone"); };
+  info.rows = 77;
+  expect_error(mv_table_describe(table, &info), MV_EPEERLOST, "server 1 is gone");
+  assert_int_equal(info.rows, 77);
+  expect_ok(mv_table_set_updater(table, "sgd rate=0.5", nullptr));
+  assert_string_equal(fake::seen.updater.c_str(), "sgd rate=0.5 decay=0");
+  int64_t rows[3], next = 0;
+  uint64_t found = 0;
+  expect_ok(mv_table_scan(table, 41, rows, 3, nullptr, 0, MV_F32, &next, &found));
+  assert_true(next == 42 && found == 3);
 }
 
 void an_exception_leaves_no_request_behind(void**) {
@@ -323,8 +349,9 @@ void names_are_escaped_in_the_list(void**) {
   expect_ok(mv_table_list(0, text, sizeof(text), &length));
   assert_string_equal(
       text,
-      "[{\"name\": \"a\\\"b\\\\c\\u000a\\u0001\xC3\xA9\", \"kind\": \"matrix\", \"dtype\": \"f64\", \"rows\": 2, "
-      "\"cols\": 3}, {\"name\": \"w\", \"kind\": \"array\", \"dtype\": \"f32\", \"rows\": 9, \"cols\": 1}]");
+      R"([{"name": "a\"b\\c\u000a\u0001é", "kind": "matrix", "dtype": "f64", "rows": 2, "cols": 3, "updater": "add", )"
+      R"("staleness": -1}, {"name": "w", "kind": "array", "dtype": "f32", "rows": 9, "cols": 1, "updater": "add", )"
+      R"("staleness": -1}])");
   assert_int_equal(length, strlen(text));
 }
 
@@ -367,6 +394,7 @@ int main() {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, fresh, all_shut)
   const CMUnitTest tests[] = {
       TEST(exceptions_become_statuses),
+      TEST(what_the_node_tells_of_a_table_arrives),
       TEST(an_exception_leaves_no_request_behind),
       TEST(a_failed_start_leaves_nothing_initialised),
       TEST(init_and_shutdown_are_counted),

@@ -17,7 +17,8 @@ using mv::node::Settings;
 using namespace std::chrono_literals;
 
 const char* const kVariables[] = {"SYNC",   "ROLE",       "RANK",      "NODES",     "MASTER",
-                                  "SECRET", "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES"};
+                                  "SECRET", "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES",
+                                  "SPIN_US", "CHECKPOINT"};
 
 int fresh(void**) {
   fake::reset();
@@ -47,6 +48,8 @@ void nothing_said_means_the_defaults(void**) {
   assert_true(got.timeout == standard.timeout && got.gate_timeout == standard.gate_timeout);
   assert_true(got.init_timeout == standard.init_timeout && got.heartbeat_timeout == standard.heartbeat_timeout &&
               got.listen_fd == -1);
+  assert_true(got.spin_us == standard.spin_us && got.checkpoint.empty() && got.checkpoint_keep == 3 &&
+              got.checkpoint_every == 60s);
 }
 
 void text_takes_every_separator_and_spelling(void**) {
@@ -85,6 +88,10 @@ void bad_text_is_told_by_name(void**) {
   refuse("role=boss", "worker|server|all");
   refuse("role=none", "worker|server|all");
   refuse("log_level=6", "trace|debug|info|warn|error|off");
+  refuse("spin_us=51", "spin_us=51 in the text is outside 0 .. 50");
+  refuse("spin_us=-1", "spin_us=-1");
+  refuse("checkpoint_every_ms=0", "at least 1 ms");
+  refuse("checkpoint_keep=0", "less than 1");
   refuse("help", "heartbeat_timeout_ms");
   assert_int_equal(fake::seen.starts, 0);
 }
@@ -125,6 +132,10 @@ void the_struct_says_the_same_as_text(void**) {
   options.init_timeout_ms = MV_FOREVER;
   options.heartbeat_timeout_ms = 4;
   options.inflight_bytes = 5;
+  options.spin_us = 0;
+  options.checkpoint = "/a path";
+  options.checkpoint_every_ms = 6;
+  options.checkpoint_keep = 7;
   options.text = "log_level=error sync=1";
   expect_ok(mv_init(&options));
   const Settings& got = fake::seen.settings;
@@ -133,8 +144,20 @@ void the_struct_says_the_same_as_text(void**) {
   assert_true(got.bind == "127.0.0.1:0" && got.secret == "s" && got.io == "tcp" && got.faults == "drop=0.1");
   assert_true(got.timeout == 1ms && got.gate_timeout == 2ms && got.init_timeout == mv::base::kNever);
   assert_true(got.heartbeat_timeout == 4ms && got.inflight_bytes == 5);
+  assert_true(got.spin_us == 0 && got.checkpoint == "/a path" && got.checkpoint_every == 6ms && got.checkpoint_keep == 7);
   assert_int_equal(mv::base::log_level(), MV_LOG_ERROR);
   expect_ok(mv_log_level_set(MV_LOG_WARN));
+}
+
+void a_struct_of_the_first_release_says_what_it_has(void**) {
+  mv_init_options options = MV_INIT_OPTIONS_INIT;
+  options.size = offsetof(mv_init_options, spin_us);
+  options.inflight_bytes = 5;
+  options.spin_us = 1000;
+  options.checkpoint = reinterpret_cast<const char*>(1);
+  expect_ok(mv_init(&options));
+  assert_true(fake::seen.settings.inflight_bytes == 5 && fake::seen.settings.spin_us == Settings().spin_us);
+  assert_true(fake::seen.settings.checkpoint.empty());
 }
 
 void explicit_sources_must_agree(void**) {
@@ -242,6 +265,7 @@ int main() {
       TEST(a_secret_is_never_shown),
       TEST(settings_must_make_sense_together),
       TEST(the_struct_says_the_same_as_text),
+      TEST(a_struct_of_the_first_release_says_what_it_has),
       TEST(explicit_sources_must_agree),
       TEST(the_environment_stands_behind_what_is_explicit),
       TEST(the_environments_place_is_only_for_its_own_cluster),

@@ -72,7 +72,11 @@ bool Saver::on_cancel(const rpc::Asked& asked) {
     return true;
   }
   if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return false;
-  server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it goes on", job_->path, missing_servers()));
+  const bool goes_on = job_->phase == Phase::kRestoring;
+  server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path, missing_servers(), goes_on ? "goes on" : "is given up"));
+  // What this worker does from now on must not get into a save, and nobody may go on from a load that not all wait for.
+  if (!goes_on && job_->error.ok())
+    job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: given up, because {} did not wait any longer", job_->path, view_->name(asked.client));
   return true;
 }
 
@@ -222,6 +226,11 @@ void Saver::take_snapshots(base::Result<table::checkpoint::Place> place) {
   job_->path = place.value().path;
   job_->number = place.value().number;
   job_->tables = tables_.entries(job_->clocks);
+  if (!job_->error.ok()) {  // given up meanwhile
+    fail_askers(job_->error);
+    set_phase(Phase::kWriting);
+    return end_save();
+  }
   set_phase(Phase::kSnapshots);
   ask_all(
       [job = job_](wire::FrameBuilder& builder) {

@@ -1,0 +1,133 @@
+#include "checkpoints/disk.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "table/checkpoint/restore.hpp"
+
+namespace mv::sim {
+
+namespace {
+constexpr Nanos kSlowest = std::chrono::milliseconds(20);
+uint64_t number_of(const std::string& path) { return std::strtoull(path.c_str() + path.rfind('-') + 1, nullptr, 10); }
+std::vector<std::byte> copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
+}  // namespace
+
+table::Rows Disk::Chunk::rows() const {
+  table::Rows rows{.first = first, .count = count, .ids = ids, .values = values, .states = {}};
+  for (const auto& state : states) rows.states.emplace_back(state);
+  return rows;
+}
+
+const Disk::Checkpoint* Disk::newest() const {
+  const auto found = std::find_if(checkpoints.rbegin(), checkpoints.rend(), [](const auto& entry) { return entry.second.manifest.has_value(); });
+  return found != checkpoints.rend() ? &found->second : nullptr;
+}
+
+void DiskInMemory::soon(std::function<void()> work) {
+  later_(Nanos(disk_.random.between(1000, kSlowest.count())), [weak = std::weak_ptr(alive_), work = std::move(work)] {
+    if (weak.lock() != nullptr) work();
+  });
+}
+
+base::Status DiskInMemory::failure(const char* doing) {
+  return disk_.random.chance(disk_.failing) ? base::error(MV_ESYSTEM, "the disk failed while {}", doing) : base::Status();
+}
+
+void DiskInMemory::begin(const std::string& directory, Told<table::checkpoint::Place> told) {
+  soon([this, directory, told] {
+    if (auto failed = failure("beginning"); !failed.ok()) return told(failed);
+    const uint64_t number = disk_.checkpoints.empty() ? 1 : disk_.checkpoints.rbegin()->first + 1;
+    disk_.checkpoints[number];
+    told(table::checkpoint::Place{number, fmt::format("{}/checkpoint-{}", directory, number), false});
+  });
+}
+
+void DiskInMemory::complete(const std::string& path, table::checkpoint::Manifest manifest, uint64_t, Done done) {
+  soon([this, path, manifest, done] {
+    if (auto failed = failure("completing"); !failed.ok()) return done(failed);
+    Disk::Checkpoint& checkpoint = disk_.checkpoints[number_of(path)];
+    if (checkpoint.files.size() != manifest.files.size()) disk_.timeline.violated("a checkpoint was completed without all of its files");
+    checkpoint.manifest = manifest;
+    done({});
+  });
+}
+
+void DiskInMemory::discard(const std::string& path, Done done) {
+  soon([this, path, done] {
+    disk_.checkpoints.erase(number_of(path));
+    done({});
+  });
+}
+
+void DiskInMemory::find(const std::string& path, Told<Found> told) {
+  soon([this, path, told] {
+    const Disk::Checkpoint* newest = disk_.newest();
+    if (newest == nullptr) return told(base::error(MV_ENOTFOUND, "{}: there is no whole checkpoint in it", path));
+    told(Found{fmt::format("{}/checkpoint-{}", path, newest->manifest->number), *newest->manifest});
+  });
+}
+
+// ---- files
+
+struct DiskInMemory::Writing {
+  Part part;
+  GivenUp given_up;
+  Told<table::checkpoint::FileEntry> told;
+  std::vector<Disk::Table> tables;
+  size_t at = 0;
+};
+
+void DiskInMemory::write(Part part, GivenUp given_up, Told<table::checkpoint::FileEntry> told) {
+  const auto writing = std::make_shared<Writing>(Writing{std::move(part), std::move(given_up), std::move(told), {}, 0});
+  for (const auto& table : writing->part.tables) writing->tables.push_back({table.entry, {}});
+  soon([this, writing] { write_on(writing); });
+}
+
+/// A chunk, and later the next: the values change meanwhile.
+void DiskInMemory::write_on(const std::shared_ptr<Writing>& writing) {
+  if (*writing->given_up) {
+    writing->part.tables.clear();
+    return writing->told(base::Status(MV_ECANCELED, "given up"));
+  }
+  if (writing->at == writing->tables.size()) {
+    auto failed = failure("writing");
+    writing->part.tables.clear();
+    if (!failed.ok()) return writing->told(failed);
+    disk_.checkpoints[number_of(writing->part.path)].files[writing->part.server] = std::move(writing->tables);
+    return writing->told(table::checkpoint::FileEntry{table::checkpoint::file_name(writing->part.server), 1, "sim"});
+  }
+  const table::Rows rows = writing->part.tables[writing->at].snapshot->next();
+  if (rows.count > 0) {
+    Disk::Chunk chunk{rows.first, rows.count, rows.ids, copy(rows.values), {}};
+    for (const auto& state : rows.states) chunk.states.push_back(copy(state));
+    writing->tables[writing->at].chunks.push_back(std::move(chunk));
+  } else {
+    ++writing->at;
+  }
+  soon([this, writing] { write_on(writing); });
+}
+
+void DiskInMemory::check(const std::string& path, table::checkpoint::Share, Told<table::checkpoint::Manifest> told) {
+  soon([this, path, told] {
+    if (auto failed = failure("checking"); !failed.ok()) return told(failed);
+    told(*disk_.checkpoints.at(number_of(path)).manifest);
+  });
+}
+
+void DiskInMemory::restore(const std::string& path, std::vector<Target> targets, Done done) {
+  soon([this, path, targets, done] {
+    const Disk::Checkpoint& checkpoint = disk_.checkpoints.at(number_of(path));
+    for (const Target& target : targets) {
+      if (auto failed = table::checkpoint::empty_for(target.entry, *target.shard); !failed.ok()) return done(failed);
+      for (const auto& [server, tables] : checkpoint.files)
+        for (const Disk::Table& table : tables)
+          for (const Disk::Chunk& chunk : table.chunks)
+            if (table.entry.spec.name == target.entry.spec.name)
+              if (auto failed = target.shard->restore(chunk.rows()); !failed.ok()) return done(failed);
+    }
+    done({});
+  });
+}
+
+}  // namespace mv::sim

@@ -1,0 +1,69 @@
+#pragma once
+// A disk in memory that all servers see, slow and sometimes full; what it holds outlives the processes.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/ps/archive.hpp"
+#include "random.hpp"
+#include "timeline.hpp"
+
+namespace mv::sim {
+
+class Disk {
+ public:
+  struct Chunk {
+    uint64_t first = 0, count = 0;
+    std::vector<int64_t> ids;
+    std::vector<std::byte> values;
+    std::vector<std::vector<std::byte>> states;
+    table::Rows rows() const;
+  };
+  struct Table {
+    table::checkpoint::TableEntry entry;
+    std::vector<Chunk> chunks;
+  };
+  struct Checkpoint {
+    std::map<uint64_t, std::vector<Table>> files;  ///< by server
+    std::optional<table::checkpoint::Manifest> manifest;
+  };
+
+  Disk(Timeline& timeline, Random random) : timeline(timeline), random(random) {}
+  /// The newest whole one, or null.
+  const Checkpoint* newest() const;
+
+  Timeline& timeline;
+  Random random;
+  double failing = 0;  ///< share of the jobs
+  std::map<uint64_t, Checkpoint> checkpoints;
+};
+
+/// One server's way to it. Ends with its process.
+class DiskInMemory final : public ps::Archive {
+ public:
+  /// @param later carries out work of this process, after a while
+  DiskInMemory(Disk& disk, std::function<void(Nanos, std::function<void()>)> later) : disk_(disk), later_(std::move(later)) {}
+
+  void begin(const std::string& directory, Told<table::checkpoint::Place> told) override;
+  void complete(const std::string& path, table::checkpoint::Manifest manifest, uint64_t keep, Done done) override;
+  void discard(const std::string& path, Done done) override;
+  void find(const std::string& path, Told<Found> told) override;
+  void write(Part part, GivenUp given_up, Told<table::checkpoint::FileEntry> told) override;
+  void check(const std::string& path, table::checkpoint::Share share, Told<table::checkpoint::Manifest> told) override;
+  void restore(const std::string& path, std::vector<Target> targets, Done done) override;
+
+ private:
+  struct Writing;
+  void soon(std::function<void()> work);
+  void write_on(const std::shared_ptr<Writing>& writing);
+  base::Status failure(const char* doing);
+
+  Disk& disk_;
+  const std::function<void(Nanos, std::function<void()>)> later_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace mv::sim

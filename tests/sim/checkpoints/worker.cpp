@@ -1,0 +1,241 @@
+#include "checkpoints/worker.hpp"
+
+namespace mv::sim {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+table::Spec spec_of(size_t table) {
+  table::Spec spec;
+  spec.name = table == 0 ? "dense" : "keys";
+  spec.kind = table == 0 ? MV_MATRIX : MV_KEYVALUE;
+  spec.dtype = table == 0 ? MV_F64 : MV_I64;
+  spec.rows = table == 0 ? kRows : 0;
+  spec.cols = table == 0 ? kMostWorkers : 1;
+  return spec;
+}
+
+class Ending final : public ps::Completion {
+ public:
+  explicit Ending(std::function<void(const base::Status&)> then) : then_(std::move(then)) {}
+  void complete(const base::Status& status) override { then_(status); }
+
+ private:
+  const std::function<void(const base::Status&)> then_;
+};
+
+}  // namespace
+
+void Worker::state(std::string what) {
+  around_.say(member_.self(), what);
+  state_ = std::move(what);
+}
+
+void Worker::violated(const std::string& what) { around_.timeline().violated(fmt::format("worker {}, {}: {}", id_, state_, what)); }
+
+void Worker::after(Then then) {
+  around_.later(member_.self(), Nanos(random_.between(0, 5'000'000)), [self = shared_from_this(), then] {
+    if (!self->leaving_) ((*self).*then)();
+  });
+}
+
+ps::CompletionRef Worker::on_end(std::function<void(const base::Status&)> then) {
+  return std::make_shared<Ending>([weak = weak_from_this(), then](const base::Status& status) {
+    if (const auto self = weak.lock(); self != nullptr && !self->leaving_) then(status);
+  });
+}
+
+bool Worker::bearable(const base::Status& status, const char* doing) {
+  if (status.ok()) return true;
+  const bool lost = status.code() == MV_EPEERLOST && around_.anyone_killed();
+  const bool of_disk = status.code() == MV_ESYSTEM && around_.plan().failing > 0;
+  if (!lost && !of_disk) violated(fmt::format("{} ended with status {}: {}", doing, static_cast<int>(status.code()), status.text()));
+  if (of_disk) return true;
+  leave();
+  return false;
+}
+
+void Worker::start() {
+  id_ = static_cast<size_t>(member_.cluster().view().worker_id(member_.self()));
+  state("begins");
+  heir_ ? load() : create(0);
+}
+
+void Worker::create(size_t table) {
+  if (table == 2) return heir_ ? look(&Worker::leave) : after(&Worker::add_some);
+  state(fmt::format("creates \"{}\"", spec_of(table).name));
+  member_.tables().create(spec_of(table), nullptr, base::kNever, [weak = weak_from_this(), table](base::Result<ps::TableViewRef> opened) {
+    const auto self = weak.lock();
+    if (self == nullptr || self->leaving_) return;
+    if (!opened.ok()) return void(self->bearable(opened.status(), "a creation"));
+    self->tables_[table] = opened.value();
+    self->create(table + 1);
+  });
+  around_.touched(member_.self());
+}
+
+// ---- adding
+
+void Worker::add(size_t table, ps::Request request) {
+  request.table = tables_[table];
+  request.kind = ps::OpKind::kChange;
+  tables_[table]->open_changes.fetch_add(1);
+  member_.tables().begin(std::move(request));
+}
+
+void Worker::add_some() {
+  for (int64_t i = random_.between(1, 4); i > 0; --i) {
+    std::vector<double> ones(kRows * kMostWorkers);
+    for (uint64_t row = 0; row < kRows; ++row) {
+      ones[row * kMostWorkers + id_] = 1;
+      begun_.dense[row * kMostWorkers + id_] += 1;
+    }
+    ps::Request dense;
+    dense.source = base::Payload::copy(std::as_bytes(std::span(ones)));
+    add(0, std::move(dense));
+    ps::Request keyed;
+    keyed.all = false;
+    std::vector<int64_t> amounts;
+    for (int64_t key = static_cast<int64_t>(id_ * 1000) + random_.between(0, 5); amounts.size() < 3; key += random_.between(1, 9)) {
+      keyed.rows.push_back(key);
+      amounts.push_back(random_.between(1, 9));
+      begun_.keys[key] += amounts.back();
+    }
+    keyed.source = base::Payload::copy(std::as_bytes(std::span(amounts)));
+    add(1, std::move(keyed));
+  }
+  around_.touched(member_.self());
+  after(&Worker::save);
+}
+
+// ---- saving
+
+void Worker::save() {
+  const auto& loads = around_.plan().loads;
+  const bool hasty = random_.chance(around_.plan().hasty), behind = random_.chance(0.5) && !(round_ < loads.size() && loads[round_]);
+  state(fmt::format("saves for the {}. time{}{}", round_ + 1, hasty ? ", in haste" : "", behind ? ", and goes on" : ""));
+  around_.promises().at_save[id_].push_back(begun_);
+  ps::Checkpointer::Wish wish;
+  wish.path = "disk";
+  if (hasty) wish.deadline = around_.timeline().now() + Nanos(random_.between(0, 60'000'000));
+  const auto went_on = std::make_shared<bool>(false);
+  if (behind)
+    wish.saving = [weak = weak_from_this(), went_on] {
+      *went_on = true;
+      if (const auto self = weak.lock(); self != nullptr && !self->leaving_) self->next_round();
+    };
+  wish.completion = on_end([this, hasty, went_on](const base::Status& status) {
+    if (!*went_on) return save_over(status);
+    const bool late = hasty && status.code() == MV_ETIMEOUT;
+    if (!late) bearable(status, "a save behind its back");
+  });
+  member_.checkpoints().begin(std::move(wish));
+  around_.touched(member_.self());
+}
+
+void Worker::save_over(const base::Status& status) {
+  around_.say(member_.self(), "the save: " + (status.ok() ? "done" : status.text()));
+  if (around_.plan().hasty > 0 && status.code() == MV_ETIMEOUT) {
+    around_.promises().in_step = false;  // the others may have waited for it
+    return next_round();
+  }
+  if (!bearable(status, "a save")) return;
+  if (status.ok()) {
+    // It is there, and holds what it must; later ones may be there too.
+    bool found = false;
+    for (const auto& [number, checkpoint] : around_.disk().checkpoints)
+      found = found || (checkpoint.manifest && content_of(checkpoint).of(id_) == around_.promises().at_save[id_].back());
+    if (!found) violated("a save that succeeded is not on the disk");
+  }
+  round_ < around_.plan().loads.size() && around_.plan().loads[round_] ? enter_barrier(&Worker::load) : next_round();
+}
+
+void Worker::next_round() {
+  if (++round_ < around_.plan().rounds) return after(&Worker::add_some);
+  leave();
+}
+
+// ---- loading
+
+void Worker::enter_barrier(Then then) {
+  state("enters a barrier");
+  member_.barrier(on_end([this, then](const base::Status& status) {
+                    if (bearable(status, "a barrier")) after(then);
+                  }),
+                  base::kNever);
+  around_.touched(member_.self());
+}
+
+void Worker::load() {
+  state("loads");
+  const Disk::Checkpoint* newest = around_.disk().newest();
+  has_wanted_ = newest != nullptr;
+  if (has_wanted_) wanted_ = content_of(*newest);
+  ps::Checkpointer::Wish wish;
+  wish.loads = true;
+  wish.path = "disk";
+  wish.completion = on_end([this](const base::Status& status) { loaded(status); });
+  member_.checkpoints().begin(std::move(wish));
+  around_.touched(member_.self());
+}
+
+void Worker::loaded(const base::Status& status) {
+  around_.say(member_.self(), "the load: " + (status.ok() ? "done" : status.text()));
+  if (!has_wanted_ && status.code() == MV_ENOTFOUND) return heir_ ? leave() : enter_barrier(&Worker::next_round);
+  if (!bearable(status, "a load")) return;
+  if (heir_) return create(0);
+  if (!status.ok()) return enter_barrier(&Worker::next_round);
+  begun_ = wanted_.of(id_);
+  look(nullptr);
+}
+
+/// Reads everything; nobody adds meanwhile.
+void Worker::look(Then then) {
+  state("looks");
+  const auto got = std::make_shared<std::pair<std::vector<double>, std::vector<int64_t>>>();
+  got->first.resize(kRows * kMostWorkers);
+  std::vector<int64_t> keys;
+  for (int64_t worker = 0; worker < static_cast<int64_t>(kMostWorkers); ++worker)
+    for (int64_t key = worker * 1000; key < worker * 1000 + 40; ++key) keys.push_back(key);
+  got->second.resize(keys.size());
+  const auto seen = [this, got, keys, then](const base::Status& status) {
+    if (!bearable(status, "a get")) return;
+    Content content;
+    content.dense = got->first;
+    for (size_t i = 0; i < keys.size(); ++i)
+      if (got->second[i] != 0) content.keys[keys[i]] = got->second[i];
+    looked(content, then);
+  };
+  ps::Request dense, keyed;
+  dense.table = tables_[0];
+  dense.destination = std::as_writable_bytes(std::span(got->first));
+  keyed.table = tables_[1];
+  keyed.all = false;
+  keyed.rows = keys;
+  keyed.destination = std::as_writable_bytes(std::span(got->second));
+  dense.completion = on_end([this, keyed, seen](const base::Status& status) mutable {
+    if (!bearable(status, "a get")) return;
+    keyed.completion = on_end(seen);
+    member_.tables().begin(std::move(keyed));
+    around_.touched(member_.self());
+  });
+  member_.tables().begin(std::move(dense));
+  around_.touched(member_.self());
+}
+
+void Worker::looked(const Content& got, Then then) {
+  if (has_wanted_ && !around_.anyone_killed() && !(got == wanted_)) violated("the tables do not hold what was loaded");
+  if (then != nullptr) return ((*this).*then)();
+  enter_barrier(&Worker::next_round);
+}
+
+void Worker::leave() {
+  if (std::exchange(leaving_, true)) return;
+  state("leaves");
+  if (!heir_) around_.promises().at_save[id_].push_back(begun_);
+  member_.leave([this](const base::Status&) { around_.left(member_.self()); });
+  around_.touched(member_.self());
+}
+
+}  // namespace mv::sim

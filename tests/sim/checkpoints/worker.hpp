@@ -1,0 +1,67 @@
+#pragma once
+// One worker's course: adds and saves by turns, loads now and then, and looks at what it gets.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "checkpoints/world.hpp"
+
+namespace mv::sim {
+
+/// What a worker needs of the world around it.
+class Around {
+ public:
+  virtual ~Around() = default;
+  virtual Timeline& timeline() = 0;
+  virtual Disk& disk() = 0;
+  virtual const Plan& plan() const = 0;
+  virtual Promises& promises() = 0;
+  virtual bool anyone_killed() const = 0;
+  /// Later, if this process still runs.
+  virtual void later(Peer self, Nanos span, std::function<void()> work) = 0;
+  virtual void touched(Peer self) = 0;
+  virtual void left(Peer self) = 0;
+  virtual void say(Peer self, const std::string& what) = 0;
+};
+
+class Worker : public std::enable_shared_from_this<Worker> {
+ public:
+  Worker(Around& around, engine::Member& member, Random random, bool heir) : around_(around), member_(member), random_(random), heir_(heir) {}
+  void start();
+  const std::string& state() const { return state_; }
+
+ private:
+  using Then = void (Worker::*)();
+  void after(Then then);
+  void create(size_t table);
+  void add_some();
+  void add(size_t table, ps::Request request);
+  void save();
+  void save_over(const base::Status& status);
+  void load();
+  void loaded(const base::Status& status);
+  void look(Then then);
+  void looked(const Content& got, Then then);
+  void next_round();
+  void enter_barrier(Then then);
+  void leave();
+  /// True if it goes on after this; else it leaves.
+  bool bearable(const base::Status& status, const char* doing);
+  ps::CompletionRef on_end(std::function<void(const base::Status&)> then);
+  void state(std::string what);
+  void violated(const std::string& what);
+
+  Around& around_;
+  engine::Member& member_;
+  Random random_;
+  const bool heir_;
+  size_t id_ = 0, round_ = 0;
+  ps::TableViewRef tables_[2];
+  Content begun_;  ///< of its own
+  Content wanted_;  ///< heirs, and after a load: what all must see
+  bool has_wanted_ = false, leaving_ = false;
+  std::string state_ = "not ready";
+};
+
+}  // namespace mv::sim

@@ -77,12 +77,38 @@ base::Status MemberNode::start() {
     failed_ = true;
   };
   events.on_change = [this] { workers_gone_ = member_->cluster().all_workers_gone(); };
-  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), false, &archive_);
+  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &archive_);
   loop_.add_flusher(*this);  // before the roads': what it sends leaves in the same turn
   router_->attach(*member_);
+  share_memory();
+  loop_.set_spin(std::chrono::microseconds(settings_.spin_us));
   if (const base::Status status = loop_.start(); !status.ok()) return status;
   loop_runs_ = true;
   return wait_until_ready();
+}
+
+/// Lets others of this machine map the tables of this server, and forgets what was mapped of servers that are gone.
+void MemberNode::share_memory() {
+  if (router_->shm() == nullptr) return;
+  router_->shm()->serve([this](uint64_t number) -> std::shared_ptr<base::SharedMemory> {
+    const auto shard = number <= UINT32_MAX ? member_->shards().shard(static_cast<uint32_t>(number)) : nullptr;
+    return shard != nullptr && !shard->destroyed ? shard->shared() : nullptr;
+  });
+  router_->set_on_shm_lost([this](base::Peer peer) {
+    std::lock_guard lock(mappings_mutex_);
+    for (const auto& weak : mappings_)
+      if (const MappingRef mapping = weak.lock()) mapping->drop(peer);
+  });
+}
+
+MappingRef MemberNode::map(const ps::TableViewRef& table, size_t own) {
+  if (router_->shm() == nullptr || table->spec.is_keyed() || table->pace == table::Pace::kSync) return nullptr;
+  const auto mapping = std::make_shared<Mapping>(loop_, *router_->shm(), table, own);
+  mapping->ask();
+  std::lock_guard lock(mappings_mutex_);
+  std::erase_if(mappings_, [](const auto& weak) { return weak.expired(); });
+  mappings_.push_back(mapping);
+  return mapping;
 }
 
 base::Status MemberNode::make_roads(cluster::Self& self) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "io/loop/loop.hpp"
 #include "node/archive.hpp"
 #include "node/call.hpp"
+#include "node/mapping.hpp"
 #include "node/node.hpp"
 #include "node/router.hpp"
 
@@ -60,12 +62,15 @@ class MemberNode final : public Node, private io::Flusher {
   /// Runs `work` on the loop and waits for it.
   void on_loop(const std::function<void()>& work);
   std::shared_ptr<table::Shard> own_shard(const ps::TableView& table);
+  /// What is to be mapped of a table; null where nothing is. `own`: a server that is this process, or SIZE_MAX.
+  MappingRef map(const ps::TableViewRef& table, size_t own);
   engine::Member& member() { return *member_; }
   io::Loop& loop() { return loop_; }
 
  private:
   struct Outcome;
 
+  void share_memory();
   base::Status make_roads(cluster::Self& self);
   base::Status listen(cluster::Self& self);
   base::Status wait_until_ready();
@@ -88,6 +93,8 @@ class MemberNode final : public Node, private io::Flusher {
   std::atomic<bool> ready_{false}, failed_{false}, workers_gone_{false};
   base::Status failure_;
   base::Nanos armed_ = base::kNever;
+  std::mutex mappings_mutex_;
+  std::vector<std::weak_ptr<Mapping>> mappings_;
   std::atomic<uint64_t> unnamed_{0};
   std::atomic<bool> told_of_limit_{false};
   bool loop_runs_ = false;

@@ -15,6 +15,8 @@ namespace {
 
 /// Fire-and-forget changes up to this size take the short way.
 constexpr size_t kSmallBytes = 2048;
+/// How long a get of mapped parts waits for this worker's own changes before it becomes a request, which waits at the server.
+constexpr base::Nanos kOwnChanges = std::chrono::milliseconds(50);
 
 
 std::vector<int64_t> every_row(const TableSpec& spec) {
@@ -50,7 +52,8 @@ TableHandle::TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_p
       table_(std::move(table)),
       spec_(table_->spec),
       own_(std::move(own)),
-      all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))) {}
+      all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))),
+      mapping_(all_own_ ? nullptr : node_.map(table_, own_ != nullptr ? own_server() : SIZE_MAX)) {}
 
 size_t TableHandle::own_server() const { return static_cast<size_t>(node_.identity().server_id); }
 
@@ -219,6 +222,10 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
     return finished_here(options);
   }
 
+  if (base::Status status; fetch_mapped(gated, clock, rows, out, options, &status)) {
+    return status.ok() ? finished_here(options) : Started{status, nullptr};
+  }
+
   ps::Request request;
   request.table = table_;
   request.kind = ps::OpKind::kGet;
@@ -233,6 +240,67 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   if (own_open) own_work = [&] { read_own(rows, out); };
   const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
   return node_.run(call, options, std::move(request), own_work);
+}
+
+bool TableHandle::fetch_mapped(bool gated, uint64_t clock, const Rows& rows, std::byte* out, const CallOptions& options,
+                               base::Status* status) {
+  if (mapping_ == nullptr) return false;
+  const size_t servers = table_->servers.size();
+  const bool waits = gated && table_->pace == table::Pace::kStale && clock > static_cast<uint64_t>(spec_.staleness);
+  for (size_t server = 0; server < servers; ++server) {
+    if ((own_ != nullptr && server == own_server()) || !table::has_part(spec_, servers, server)) continue;
+    const table::SegmentReader* reader = mapping_->reader(server);
+    if (reader == nullptr) mapping_->ask();
+    if (reader == nullptr || (waits && reader->clock() < clock - static_cast<uint64_t>(spec_.staleness))) return false;
+  }
+  if (own_ != nullptr && !own_is_open(gated, clock)) return false;
+
+  // A worker sees its own changes. A request would queue behind them; this has to wait for their acknowledgement.
+  const auto seen = [this] { return table_->open_changes.load(std::memory_order_acquire) == 0; };
+  if (!seen()) {
+    if (options.mode != Mode::kBlocking) return false;
+    const base::Nanos limit = std::min(node_.deadline(options, false), node_.loop().now() + kOwnChanges);
+    if (node_.loop().drive_until(seen, limit) == io::Driven::kInterrupted) {
+      *status = base::Status(MV_EINTR, "a signal came while this worker's earlier changes were under way; nothing was read");
+      return true;
+    }
+    if (!seen()) return false;
+  }
+  return read_mapped(rows, out);
+}
+
+/// False if a server wrote all the while.
+bool TableHandle::read_mapped(const Rows& rows, std::byte* out) const {
+  const size_t servers = table_->servers.size(), own = own_ != nullptr ? own_server() : SIZE_MAX;
+  if (rows.all) {
+    if (own_ != nullptr) read_own(rows, out);
+    for (size_t server = 0; server < servers; ++server) {
+      const table::Range part = table::part_of(spec_.rows, servers, server);
+      if (server == own || part.count == 0) continue;
+      const table::SegmentReader* reader = mapping_->reader(server);
+      if (reader == nullptr || !reader->read(0, part.count * spec_.cols, out + part.first * spec_.row_bytes())) return false;
+    }
+    return true;
+  }
+  for (size_t begin = 0; begin < rows.count;) {  // runs of rows of one server
+    const size_t server = table::server_of(spec_, servers, rows.ids[begin]);
+    const auto last = static_cast<int64_t>(table::part_of(spec_.rows, servers, server).end());
+    const int64_t first = table::first_row(spec_, servers, server);
+    size_t end = begin + 1;
+    while (end < rows.count && rows.ids[end] >= first && rows.ids[end] < last) ++end;
+    std::byte* to = out + begin * spec_.row_bytes();
+    if (server == own) {
+      for (size_t i = begin; i < end; ++i) {
+        const int64_t row = rows.ids[i] - first;
+        own_->read_rows(node_.identity().worker_id, {&row, 1}, out + i * spec_.row_bytes());
+      }
+    } else {
+      const table::SegmentReader* reader = mapping_->reader(server);
+      if (reader == nullptr || !reader->read_rows({rows.ids + begin, end - begin}, first, to)) return false;
+    }
+    begin = end;
+  }
+  return true;
 }
 
 void TableHandle::own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vector<uint64_t>& from) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/ps/operation.hpp"
+#include "node/mapping.hpp"
 #include "node/node.hpp"
 #include "table/shard.hpp"
 
@@ -54,6 +55,9 @@ class TableHandle final : public Table {
   Started finished_here(const CallOptions& options);
   void change_own(wire::Write write, const Rows& rows, const std::byte* values);
   void read_own(const Rows& rows, std::byte* out) const;
+  /// A get of parts that are mapped, without a message. False if it has to be a message.
+  bool fetch_mapped(bool gated, uint64_t clock, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
+  bool read_mapped(const Rows& rows, std::byte* out) const;
   /// This process's part may be read here and now: nobody has to be waited for.
   bool own_is_open(bool gated, uint64_t clock) const;
   /// Which of the caller's rows lie in this process, and their numbers here.
@@ -65,6 +69,7 @@ class TableHandle final : public Table {
   const TableSpec& spec_;
   const std::shared_ptr<table::Shard> own_;
   const bool all_own_;  ///< the whole table lies in this process
+  const MappingRef mapping_;  ///< null where there is nothing to map
   std::atomic<uint64_t> adds_{0}, gets_{0};
 };
 

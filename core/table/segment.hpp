@@ -98,10 +98,9 @@ class SegmentReader {
   bool read_rows(std::span<const int64_t> ids, int64_t first_row, std::byte* out) const;
 
   uint64_t clock() const { return head().clock.load(std::memory_order_acquire); }
+  bool destroyed() const { return head().destroyed.load(std::memory_order_acquire) != 0; }
   /// Gets have to ask the server.
-  bool is_closed() const {
-    return head().destroyed.load(std::memory_order_acquire) != 0 || head().counts_gets.load(std::memory_order_acquire) != 0;
-  }
+  bool is_closed() const { return destroyed() || head().counts_gets.load(std::memory_order_acquire) != 0; }
   int fd() const { return memory_->fd(); }
 
   static constexpr int kTries = 3;

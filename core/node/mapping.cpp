@@ -1,0 +1,58 @@
+#include "node/mapping.hpp"
+
+#include <bit>
+
+#include "base/log.hpp"
+
+namespace mv::node {
+
+Mapping::Mapping(io::Loop& loop, io::ShmRoad& road, ps::TableViewRef table, size_t own)
+    : loop_(loop), road_(road), table_(std::move(table)), own_(own), parts_(table_->servers.size()) {}
+
+Mapping::~Mapping() {
+  for (const Part& part : parts_)
+    for (const auto& reader : part.kept) loop_.descriptors().remove(reader->fd());
+}
+
+const table::SegmentReader* Mapping::reader(size_t server) const {
+  const table::SegmentReader* reader = parts_[server].reader.load(std::memory_order_acquire);
+  return reader != nullptr && !reader->is_closed() ? reader : nullptr;
+}
+
+void Mapping::ask() {
+  // Less and less often: where a server has nothing to map, every get comes by here.
+  if (!std::has_single_bit(asks_.fetch_add(1, std::memory_order_relaxed) + 1)) return;
+  loop_.post([self = shared_from_this()] { self->ask_on_loop(); });
+}
+
+void Mapping::ask_on_loop() {
+  for (size_t server = 0; server < parts_.size(); ++server) {
+    Part& part = parts_[server];
+    const bool needed = server != own_ && table::has_part(table_->spec, parts_.size(), server) && part.reader.load() == nullptr;
+    if (!needed || part.asked || !road_.reaches(table_->servers[server])) continue;
+    part.asked = true;
+    road_.ask(table_->servers[server], table_->numbers[server],
+              [weak = weak_from_this(), server](std::shared_ptr<base::SharedMemory> memory) {
+                if (const MappingRef self = weak.lock()) self->take(server, std::move(memory));
+              });
+  }
+}
+
+void Mapping::take(size_t server, std::shared_ptr<base::SharedMemory> memory) {
+  Part& part = parts_[server];
+  part.asked = false;
+  if (memory == nullptr) return;
+  const uint64_t rows = table::part_of(table_->spec.rows, parts_.size(), server).count;
+  auto reader = table::SegmentReader::open(std::move(memory), table_->spec, rows * table_->spec.cols);
+  if (!reader.ok()) return base::log_debug("{}", reader.status().text());
+  part.kept.push_back(std::move(reader).value());
+  loop_.descriptors().add(part.kept.back()->fd());
+  part.reader.store(part.kept.back().get(), std::memory_order_release);
+}
+
+void Mapping::drop(base::Peer server) {
+  for (size_t i = 0; i < parts_.size(); ++i)
+    if (table_->servers[i] == server) parts_[i].reader.store(nullptr, std::memory_order_release);
+}
+
+}  // namespace mv::node

@@ -1,6 +1,7 @@
 """The sides of comparisons: how each is started, with its pinning."""
 
 import pathlib
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ class Pinning:
         if self.client == self.server:
             return f"both processes on CPU {self.client}"
         return f"client on CPU {self.client}, server on CPU {self.server}"
+
+
+# Redis is one program that looks at its name. Debian's package redis-tools has it under this one, and starts no service.
+REDIS = shutil.which("redis-check-rdb")
 
 
 class Folder:
@@ -87,8 +92,9 @@ class Parties:
     def redis(self, pinning):
         """A Redis server that writes nothing to the disk, and its client on a unix socket."""
         folder = tempfile.TemporaryDirectory(prefix="polyverso-bench-")
-        socket = pathlib.Path(folder.name) / "redis"
-        words = ["redis-server", "--port", 0, "--unixsocket", socket, "--dir", folder.name, "--save", "", "--appendonly", "no"]
+        socket, program = pathlib.Path(folder.name) / "socket", pathlib.Path(folder.name) / "redis-server"
+        program.symlink_to(REDIS)
+        words = [program, "--port", 0, "--unixsocket", socket, "--dir", folder.name, "--save", "", "--appendonly", "no"]
         server = Process("redis-server", words, pinning.server)
         client = [self.programs / "redis_worker", socket]
         return started(lambda: Process("redis_worker", client, pinning.client), [server, Folder(folder)])

@@ -1,9 +1,8 @@
 """Adds to keys of 64 bits."""
 
-import shutil
-
 from harness.bench import measurement
 from harness.compare import Batch
+from harness.parties import REDIS
 from harness.process import Broken
 from harness.result import Row, ratio_at_least
 from harness.units import per_second
@@ -16,8 +15,8 @@ MILLION = Batch("add", 8 * KEYS, 1000)  # adds between two looks at the clock: a
 @measurement
 def key_value_adds(bench):
     """1e7 adds to random keys by batches of 1,000, beside Redis INCRBYFLOAT pipelined by the same batch"""
-    if shutil.which("redis-server") is None:
-        raise Broken("redis-server is not installed: apt install redis-server")
+    if REDIS is None:
+        raise Broken("Redis is not installed: apt install redis-tools")
     pinning = bench.parties.two_if_any
     sides = {"ours": lambda: bench.parties.worker("key_worker", pinning), "redis": lambda: bench.parties.redis(pinning)}
     # At least three samples of each side in each pair, besides the warm-up: more than 1e7 adds of each in all.

@@ -103,6 +103,9 @@ def draw(bench, measured, caption):
     for name, (title, series) in bench.curves.items():
         paths.append(bench.output / f"{name}.png")
         curves.draw(paths[-1], series, title, caption)
+    for name, picture in bench.pictures.items():
+        paths.append(bench.output / f"{name}.png")
+        picture(paths[-1], caption)
     round_trips = [row for row in measured if row["unit"] == "µs" and row["peer_value"] is not None]
     if round_trips:
         paths.append(bench.output / "latency.png")

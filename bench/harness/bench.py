@@ -36,6 +36,7 @@ class Bench:
         self.environment = environment
         self.output = build / "bench"
         self.curves = {}  # to plot: {file: (title, {label: [(bytes, bytes per second)]})}
+        self.pictures = {}  # other plots: {file: function of its path and a caption}
 
     def compare(self, sides, cases, effort=None):
         """compare.compare() with this run's effort. sides: {side: function without arguments that starts its Party}"""

@@ -200,8 +200,8 @@ void Ledger::ticked(size_t worker, uint64_t clock) {
 
 uint64_t Ledger::least_told() const {
   uint64_t least = UINT64_MAX;
-  for (const Standing& standing : standings_)
-    if (standing.state == Standing::kHere) least = std::min(least, standing.told);
+  for (const Standing& standing : standings_)  // servers may not know yet that somebody is lost
+    if (standing.state == Standing::kHere || standing.state == Standing::kGone) least = std::min(least, standing.told);
   return least == UINT64_MAX ? 0 : least;
 }
 

@@ -367,7 +367,8 @@ void Script::judge_late_get(const Operation& op, const base::Status& status) {
                       std::sscanf(text.c_str() + word, "is at clock %llu, %llu", &clock, &needed) == 2;
     const size_t life = world_.life_at(rank);
     const bool behind = told && clock < needed && needed == op.reading.needs && life < op.reading.told.size();
-    if (!behind || op.reading.told[life] > clock)
+    // The successor of a lost one may be meant, who stands further behind.
+    if (!behind || (op.reading.told[life] > clock && !world_.is_gone(life)))
       return violated(fmt::format("a get that needs clock {} came too late for: {}", op.reading.needs, text));
   }
 }

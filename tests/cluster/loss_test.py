@@ -119,9 +119,9 @@ def test_the_masters_death_ends_everybodys_waiting(cluster):
     server.ends(seconds=5)
 
 
-@pytest.mark.parametrize("operation", ["table.add(np.ones(1000))", "table.get()"])
-def test_a_stopped_server_counts_as_lost_after_the_heartbeat_limit(cluster, operation):
-    job = cluster(2, 1, heartbeat_timeout_ms=1000)
+@pytest.mark.parametrize("operation, io", [("table.add(np.ones(1000))", "auto"), ("table.add(np.ones(1000))", "tcp"), ("table.get()", "tcp")])
+def test_a_stopped_server_counts_as_lost_after_the_heartbeat_limit(cluster, operation, io):
+    job = cluster(2, 1, heartbeat_timeout_ms=1000, io=io)
     nodes = workers(job, 2, CREATE + f"""
 wait_for_word()
 attempt(lambda: {operation})
@@ -138,6 +138,36 @@ attempt(node.shutdown)
         _, ending = node.hear_attempt(5)
         assert ending.startswith("PeerError") and "server 0" in ending, ending
         assert 0.8 < time.monotonic() - stopped < 3
+    for node in nodes:
+        node.hear_attempt(5)
+        node.ends()
+
+
+def test_a_mapped_table_is_read_without_its_server_until_that_is_lost(cluster):
+    job = cluster(2, 1, heartbeat_timeout_ms=1000, io="auto")
+    nodes = workers(job, 2, CREATE + """
+table.add(np.ones(1000))
+node.barrier()
+for _ in range(10):
+    table.get()  # the first ones may come before the memory has been mapped
+    time.sleep(0.02)
+wait_for_word()
+say("sum", table.get()[0])
+time.sleep(2.5)
+attempt(table.get)
+attempt(node.shutdown)
+""")
+    server = job.server(0)
+    for node in nodes:
+        node.hear("up")
+    time.sleep(1)
+    server.kill(signal.SIGSTOP)
+    for node in nodes:
+        node.tell("go on")
+    for node in nodes:
+        assert float(node.hear("sum").split()[1]) == 2
+        _, ending = node.hear_attempt(8)
+        assert ending.startswith("PeerError") and "server 0" in ending, ending
     for node in nodes:
         node.hear_attempt(5)
         node.ends()

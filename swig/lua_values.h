@@ -95,7 +95,7 @@ static void pv_raise_text(lua_State *L, mv_status status, const char *text) {
  * empty function, not of an error handler, where it would be an error in error handling. 1 with what the hook raised. */
 static int pv_run_hook(lua_State *L) {
   if (!lua_gethook(L)) return 0;
-  if (luaL_loadstring(L, "") != 0 || lua_pcall(L, 0, 0, 0) != 0) return 1;
+  if (luaL_loadbuffer(L, "", 0, "=polyverso") != 0 || lua_pcall(L, 0, 0, 0) != 0) return 1;
   return 0;
 }
 

@@ -49,11 +49,16 @@ Polyverso::Error - what a failed call of Polyverso throws
 
 =head1 SYNOPSIS
 
-    unless (eval { $table->add($gradient); 1 }) {
+    use Polyverso;
+
+    my $node  = Polyverso->init;
+    my $table = $node->array(size => 3);
+    unless (eval { $table->add([1, 2], timeout => 5); 1 }) {
         my $error = $@;
         die $error unless ref $error && $error->isa('Polyverso::Error');
-        warn $error->text if $error->family eq 'timeout';
+        print $error->name, ': ', $error->text, "\n" if $error->family eq 'argument';
     }
+    $node->shutdown;
 
 =head1 METHODS
 

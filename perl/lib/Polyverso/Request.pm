@@ -77,9 +77,14 @@ Polyverso::Request - a call under way
 
 =head1 SYNOPSIS
 
+    use Polyverso;
+
+    my $node    = Polyverso->init;
+    my $table   = $node->array(size => 3);
     my $request = $table->get(async => 1);
-    ...
+    # ... something else meanwhile ...
     my $values = $request->wait(timeout => 5);
+    $node->shutdown;
 
 =head1 METHODS
 

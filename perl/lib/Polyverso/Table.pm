@@ -15,7 +15,7 @@ sub _new {
     return bless {
         handle => $handle,
         is_map => $is_map,
-        flat   => $info->{kind} == $Polyverso::CAPI::MV_ARRAY || ($is_map && $info->{cols} == 1),
+        flat   => $info->{kind} == $Polyverso::CAPI::MV_ARRAY || ($is_map && $info->{cols} == 1) ? 1 : 0,
         map { $_ => $info->{$_} } qw(name dtype rows cols)
     }, $class;
 }
@@ -70,19 +70,22 @@ sub _flags { $_[0]{async} ? $Polyverso::CAPI::MV_ASYNC : $_[0]{forget} ? $Polyve
 
 sub _read {
     my ($self, $how, $whole, $some) = @_;
-    _check($how, \%KNOWN);
-    my $ids     = _ids($how);
-    my $rows    = defined $ids ? Polyverso::Values::row_count($ids) : $self->{rows};
-    my @layout  = (@$self{qw(dtype flat)}, $rows, $self->{cols}, Polyverso::Values::look($how->{as}));
-    my $memory  = $how->{out} // Polyverso::Values::room(@layout);
-    my $options = _options(_flags($how), $how);
-    my $handle =
-        defined $ids
-        ? $some->($self->{handle}, $ids, $memory, $options)
-        : $whole->($self->{handle}, $memory, $options);
-    return Polyverso::Values::result(@layout, $memory) unless $how->{async};
+    my ($handle, $dtype, $flat, $rows, $cols) = @$self{qw(handle dtype flat rows cols)};
+    my ($ids, $options) = (undef, 0);
+    if (%$how) {    # most calls say nothing, and are short enough for it to count
+        _check($how, \%KNOWN);
+        $ids     = _ids($how);
+        $rows    = Polyverso::Values::row_count($ids) if defined $ids;
+        $options = _options(_flags($how), $how);
+    }
+    my $as      = Polyverso::Values::look($how->{as});
+    my $memory  = $how->{out} // Polyverso::Values::room($dtype, $flat, $rows, $cols, $as);
+    my $request = defined $ids ? $some->($handle, $ids, $memory, $options) : $whole->($handle, $memory, $options);
+    return ref $memory ? $memory : Polyverso::Values::result($dtype, $flat, $rows, $cols, $as, $memory)
+        unless $how->{async};
     # The closure holds the memory until the request has written it.
-    return Polyverso::Request->_new($handle, sub { Polyverso::Values::result(@layout, $memory) });
+    return Polyverso::Request->_new($request,
+        sub { Polyverso::Values::result($dtype, $flat, $rows, $cols, $as, $memory) });
 }
 
 sub get {

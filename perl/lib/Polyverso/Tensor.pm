@@ -267,13 +267,18 @@ Polyverso::Tensor - numbers in shared memory, for scripts and for tables
 
 =head1 SYNOPSIS
 
+    use PDL;
+    use Polyverso;
     use Polyverso::Tensor;
 
+    my $node    = Polyverso->init;
+    my $table   = $node->matrix(rows => 10, cols => 64);
     my $weights = Polyverso::Tensor->normal([10, 64], 1);    # shape, seed
     $weights *= 0.1;
     $table->add($weights);            # on one host the bytes are not copied on their way out
     print $weights->sum(0);           # along the rows
     $weights->pdl->slice('(0),:') .= 0;                      # the same memory, as a PDL
+    $node->shutdown;
 
 =head1 DESCRIPTION
 

@@ -129,7 +129,7 @@ sub row_count {
 # How a result shall look: 'pdl' or 'array'.
 sub look {
     my ($as) = @_;
-    $as //= have_pdl() ? 'pdl' : 'array';
+    return ($have_pdl // have_pdl()) ? 'pdl' : 'array' unless defined $as;
     _refuse(EINVAL => "as => '$as': 'pdl' or 'array' is needed") unless $as eq 'pdl' || $as eq 'array';
     _refuse(ENOSYS => "as => 'pdl' needs PDL: apt install pdl, or cpan PDL") if $as eq 'pdl' && !have_pdl();
     return $as;
@@ -138,10 +138,12 @@ sub look {
 # Bytes of a string that holds so many numbers.
 sub bytes { my ($dtype, $count) = @_; return $count * $TYPE{$dtype}{size} }
 
+*fresh = \&Polyverso::CAPI::fresh_pdl;
+
 # Fresh memory for a result: a PDL, or a string for result() to unpack.
 sub room {
     my ($dtype, $flat, $rows, $cols, $as) = @_;
-    return Polyverso::CAPI::fresh_pdl($dtype, $rows, $flat ? 0 : $cols) if $as eq 'pdl' && !$TYPE{$dtype}{half};
+    return fresh($dtype, $rows, $flat ? 0 : $cols) if $as eq 'pdl' && !$TYPE{$dtype}{half};
     return "\0" x bytes($dtype, $rows * $cols);
 }
 
@@ -159,7 +161,7 @@ sub result {
 
 sub _pdl_of {
     my ($dtype, $flat, $rows, $cols, $bytes) = @_;
-    my $pdl = Polyverso::CAPI::fresh_pdl($dtype, $rows, $flat ? 0 : $cols);
+    my $pdl = fresh($dtype, $rows, $flat ? 0 : $cols);
     ${ $pdl->get_dataref } = $bytes;
     $pdl->upd_data;
     return $pdl;

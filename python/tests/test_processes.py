@@ -42,8 +42,34 @@ STAY_IN_SYNC = """
 """
 
 
+GET_AHEAD = """
+    import polyverso
+    node = polyverso.init()
+    table = node.keyvalue(name="w", staleness=1)
+    for _ in range(2): table.clock()
+    print("waiting")
+    table.get(keys=[1])
+"""
+
+STAY_BEHIND = """
+    import sys, polyverso
+    node = polyverso.init()
+    table = node.keyvalue(name="w", staleness=1)
+    sys.stdin.readline()
+"""
+
+SAVE = """
+    import polyverso
+    node = polyverso.init()
+    print("waiting")
+    node.save("/nowhere")
+"""
+
+
 @pytest.mark.parametrize(
-    "scripts", [(JOIN_FOREVER,), (WAIT_AT_BARRIER, STAY), (GET_IN_SYNC, STAY_IN_SYNC)], ids=["init", "barrier", "get"]
+    "scripts",
+    [(JOIN_FOREVER,), (WAIT_AT_BARRIER, STAY), (GET_IN_SYNC, STAY_IN_SYNC), (GET_AHEAD, STAY_BEHIND), (SAVE, STAY)],
+    ids=["init", "barrier", "get", "stale get", "save"],
 )
 def test_ctrl_c_ends_a_wait(cluster, scripts):
     first = [cluster.start(script, nodes=2) for script in scripts][0]

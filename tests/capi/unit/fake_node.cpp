@@ -90,7 +90,9 @@ class Node final : public node::Node {
   void abandon_after_fork() noexcept override { ++seen.abandoned; }
 
   node::Started barrier(const node::CallOptions& options) override { return run(options); }
-  node::Started save_checkpoint(const std::string&, uint64_t, const node::CallOptions& options) override { return run(options); }
+  node::Started save_checkpoint(const std::string&, uint64_t, const node::CallOptions& options) override {
+    return run(options);
+  }
   node::Started load_checkpoint(const std::string&, const node::CallOptions& options) override { return run(options); }
   base::Result<node::TableRef> create_table(node::TableSpec spec, node::ConstData) override {
     return node::TableRef(std::make_shared<Table>(std::move(spec)));

@@ -15,7 +15,8 @@ namespace mv::fake {
 struct Script {
   std::function<base::Status(const node::Settings&)> start;
   std::function<base::Status()> shutdown;
-  std::function<node::Started(const node::CallOptions&)> call;  ///< add, set, erase, get, peek, set_updater, barrier, checkpoints
+  std::function<node::Started(const node::CallOptions&)>
+      call;  ///< add, set, erase, get, peek, set_updater, barrier, checkpoints
   std::function<base::Status()> close, destroy;
   std::function<base::Status()> info;  ///< and clock
   std::function<std::vector<node::TableSpec>()> list;

@@ -16,9 +16,8 @@ namespace fake = mv::fake;
 using mv::node::Settings;
 using namespace std::chrono_literals;
 
-const char* const kVariables[] = {"SYNC",   "ROLE",       "RANK",      "NODES",     "MASTER",
-                                  "SECRET", "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES",
-                                  "SPIN_US", "CHECKPOINT"};
+const char* const kVariables[] = {"SYNC",       "ROLE",      "RANK",      "NODES",          "MASTER",  "SECRET",
+                                  "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES", "SPIN_US", "CHECKPOINT"};
 
 int fresh(void**) {
   fake::reset();
@@ -144,7 +143,8 @@ void the_struct_says_the_same_as_text(void**) {
   assert_true(got.bind == "127.0.0.1:0" && got.secret == "s" && got.io == "tcp" && got.faults == "drop=0.1");
   assert_true(got.timeout == 1ms && got.gate_timeout == 2ms && got.init_timeout == mv::base::kNever);
   assert_true(got.heartbeat_timeout == 4ms && got.inflight_bytes == 5);
-  assert_true(got.spin_us == 0 && got.checkpoint == "/a path" && got.checkpoint_every == 6ms && got.checkpoint_keep == 7);
+  assert_true(got.spin_us == 0 && got.checkpoint == "/a path" && got.checkpoint_every == 6ms &&
+              got.checkpoint_keep == 7);
   assert_int_equal(mv::base::log_level(), MV_LOG_ERROR);
   expect_ok(mv_log_level_set(MV_LOG_WARN));
 }

@@ -8,7 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum { PV_FIELD_I32, PV_FIELD_U32, PV_FIELD_I64, PV_FIELD_U64, PV_FIELD_REAL, PV_FIELD_TEXT, PV_FIELD_BIT } pv_field_kind;
+typedef enum {
+  PV_FIELD_I32,
+  PV_FIELD_U32,
+  PV_FIELD_I64,
+  PV_FIELD_U64,
+  PV_FIELD_REAL,
+  PV_FIELD_TEXT,
+  PV_FIELD_BIT
+} pv_field_kind;
 
 /* A value of an enum that may be written as a word. */
 typedef struct {

@@ -14,7 +14,7 @@ static inline uint16_t pv_half_of(mv_dtype dtype, double value) {
     memcpy(&half, &rounded, sizeof half);
     return half;
   }
-  /* The float between is rounded towards the odd one of its two neighbours, so that it is never a tie that the number was not. */
+  /* The float between is rounded to the odd one of its two neighbours, so that it is no tie where the number was none. */
   float single = (float)value;
   uint32_t bits;
   memcpy(&bits, &single, sizeof bits);

@@ -113,14 +113,15 @@ static int pv_read_number(lua_State *L, pv_numbers *numbers, uint64_t i) {
 
 /* table[1 .. count] -> numbers. The table is on top of the stack. */
 static int pv_read_table(lua_State *L, pv_numbers *numbers, const char *function, const char *what) {
-  static const char *const wanted[] = {"", "a number", "a number", "an integer", "an integer of 32 bits", "an integer of 0 .. 255",
-                                       "a number", "a number"};
+  static const char *const wanted[] = {
+      "", "a number", "a number", "an integer", "an integer of 32 bits", "an integer of 0 .. 255", "a number", "a number"};
   for (uint64_t i = 0; i < numbers->count; ++i) {
     lua_rawgeti(L, -1, (int)(i + 1));
-    if (!pv_read_number(L, numbers, i))
-      return pv_refuse(L, MV_EDTYPE, function, "%s[%" PRIu64 "] is %s%s, not %s", what, i + 1,
-                       lua_type(L, -1) == LUA_TNUMBER ? "" : "a ",
-                       lua_type(L, -1) == LUA_TNUMBER ? lua_tostring(L, -1) : luaL_typename(L, -1), wanted[numbers->dtype]);
+    if (!pv_read_number(L, numbers, i)) {
+      const int is_number = lua_type(L, -1) == LUA_TNUMBER;
+      return pv_refuse(L, MV_EDTYPE, function, "%s[%" PRIu64 "] is %s%s, not %s", what, i + 1, is_number ? "" : "a ",
+                       is_number ? lua_tostring(L, -1) : luaL_typename(L, -1), wanted[numbers->dtype]);
+    }
     lua_pop(L, 1);
   }
   return 1;

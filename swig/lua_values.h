@@ -91,8 +91,8 @@ static void pv_raise_text(lua_State *L, mv_status status, const char *text) {
   lua_setmetatable(L, -2);
 }
 
-/* Ctrl-C: the interpreter's handler has set a hook that ends the program at its next instruction. That shall be one of an
- * empty function, not of an error handler, where it would be an error in error handling. 1 with what the hook raised. */
+/* Ctrl-C: the interpreter's handler has set a hook that ends the program at its next instruction. That shall be one of
+ * an empty function, not of an error handler, where it would be an error in error handling. 1 with what the hook raised. */
 static int pv_run_hook(lua_State *L) {
   if (!lua_gethook(L)) return 0;
   if (luaL_loadbuffer(L, "", 0, "=polyverso") != 0 || lua_pcall(L, 0, 0, 0) != 0) return 1;
@@ -173,8 +173,8 @@ static int pv_is_integer(lua_State *L, int index, int64_t *value) {
 #endif
 }
 
-/* Pushes the integer exactly: as a number where that can hold it, else as LuaJIT's int64_t. 0, with an error value, where
- * nothing can. */
+/* Pushes the integer exactly: as a number where that can hold it, else as LuaJIT's int64_t. 0, with an error value,
+ * where nothing can. */
 static int pv_push_exact(lua_State *L, const char *function, int64_t value) {
 #if LUA_VERSION_NUM < 503
   const int64_t most = INT64_C(1) << 53;
@@ -183,8 +183,8 @@ static int pv_push_exact(lua_State *L, const char *function, int64_t value) {
     const int has_ffi = !lua_isnil(L, -1);
     lua_pop(L, 1);
     if (!has_ffi)
-      return pv_refuse(L, MV_EDTYPE, function, "no number of this Lua holds %" PRId64 " exactly: Lua 5.4 and LuaJIT can",
-                       value);
+      return pv_refuse(L, MV_EDTYPE, function,
+                       "no number of this Lua holds %" PRId64 " exactly: Lua 5.4 and LuaJIT can", value);
     pv_push_memory(L, "int64");
     lua_pushnumber(L, (lua_Number)(value >> 32));
     lua_pushnumber(L, (lua_Number)(value & UINT32_MAX));

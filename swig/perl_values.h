@@ -165,7 +165,7 @@ static int pv_lend_tensor(SV *sv, void **data, uint64_t *count, mv_dtype *dtype)
   return status == MV_OK;
 }
 
-/* A call's (data, count, dtype), without a copy: a tensor, a PDL of a table's dtype, or the bytes of a string as MV_RAW. */
+/* A call's (data, count, dtype), without a copy: a tensor, a PDL of a table's dtype, or a string's bytes as MV_RAW. */
 static int pv_lend(SV *sv, const char *function, int writable, void **data, uint64_t *count, mv_dtype *dtype) {
   *data = NULL;
   *count = 0;
@@ -179,7 +179,8 @@ static int pv_lend(SV *sv, const char *function, int writable, void **data, uint
     *dtype = pv_dtype_of_pdl(piddle);
     if (*dtype == MV_RAW)
       return pv_refuse(MV_EDTYPE, function,
-                       "data is a PDL of a type that no table has: ->float, ->double, ->longlong, ->long or ->byte converts it");
+                       "data is a PDL of a type that no table has: ->float, ->double, ->longlong, ->long or ->byte "
+                       "converts it");
     *data = piddle->data;
     *count = (uint64_t)piddle->nvals;
     return 1;

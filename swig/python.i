@@ -108,7 +108,8 @@ MV_RESUMES(function)
 %typemap(in) uint64_t {
   if (!pv_count($input, "$symname", $argnum, "$1_name", &$1)) SWIG_fail;
 }
-%typemap(in, numinputs = 0) int64_t * (int64_t value = 0), int32_t * (int32_t value = 0), uint64_t *found (uint64_t value = 0) {
+%typemap(in, numinputs = 0) int64_t * (int64_t value = 0), int32_t * (int32_t value = 0),
+                            uint64_t *found (uint64_t value = 0) {
   $1 = &value;
 }
 %typemap(argout) int64_t *, int32_t *, uint64_t *found {

@@ -111,7 +111,8 @@ static int pv_count(PyObject *object, const char *function, int position, const 
   int64_t number;
   if (!pv_integer(object, function, position, name, &number)) return 0;
   *value = (uint64_t)number;
-  return number >= 0 || pv_refuse(MV_EINVAL, function, "%s is %lld, a count can't be negative", name, (long long)number);
+  return number >= 0 ||
+         pv_refuse(MV_EINVAL, function, "%s is %lld, a count can't be negative", name, (long long)number);
 }
 
 /* ------------------------------------------------------------------ buffers */
@@ -157,7 +158,7 @@ static int pv_view(PyObject *object, const char *function, const char *what, int
                    "%s is a %.100s that is not C-contiguous: numpy.ascontiguousarray() makes it so", what, type);
 }
 
-/* A call's (data, count, dtype), without a copy: numbers of a table's dtype, or the bytes of a bytes-like object as MV_RAW. */
+/* A call's (data, count, dtype), without a copy: numbers of a table's dtype, or a bytes-like object's bytes as MV_RAW. */
 static int pv_lend(PyObject *object, const char *function, int writable, Py_buffer *view, int *lent, uint64_t *count,
                    mv_dtype *dtype) {
   *count = 0;
@@ -170,7 +171,7 @@ static int pv_lend(PyObject *object, const char *function, int writable, Py_buff
   *dtype = pv_dtype(view);
   *count = (uint64_t)(view->len / view->itemsize);
   return *dtype > 0 || pv_refuse(MV_EDTYPE, function,
-                                 "data has elements of format '%.20s': .astype('float32') or another dtype of tables converts it",
+                                 "data has elements of format '%.20s': .astype() to a dtype of tables converts it",
                                  view->format ? view->format : "B");
 }
 
@@ -295,8 +296,8 @@ static PyObject *pv_info(const mv_table_info *info) {
                        "rows", (wide)info->rows, "cols", (wide)info->cols,
                        "flags", info->flags, "servers", info->servers, "bytes", (wide)info->bytes,
                        "adds", (wide)info->adds, "gets", (wide)info->gets, "updater", info->updater,
-                       "staleness", (long long)info->staleness, "clock", (wide)info->clock, "stored", (wide)info->stored,
-                       "memory_bytes", (wide)info->memory_bytes, "state_bytes", (wide)info->state_bytes);
+                       "staleness", (long long)info->staleness, "clock", (wide)info->clock,
+                       "stored", (wide)info->stored, "memory_bytes", (wide)info->memory_bytes, "state_bytes", (wide)info->state_bytes);
 }
 
 #endif

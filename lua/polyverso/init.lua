@@ -9,8 +9,8 @@
 --
 -- The functions of polyverso.h are here under their own names: polyverso.mv_table_add(table, data, options). What C
 -- takes as (data, count, dtype) is one argument: a table of numbers, an FFI array, {pointer = cdata, count = n} or a
--- string of bytes; results are written into a table ({n = count} says how many) or FFI memory. A table's numbers take the
--- dtype of the mv_table, or that of their field dtype = polyverso.MV_F64. Row ids count from 0, as in C.
+-- string of bytes; results are written into a table ({n = count} says how many) or FFI memory. A table's numbers take
+-- the dtype of the mv_table, or that of their field dtype = polyverso.MV_F64. Row ids count from 0, as in C.
 -- Errors are tables {code, name, family, text, where}, and strings to tostring().
 
 local capi = require("polyverso.capi")
@@ -48,8 +48,8 @@ function polyverso.open_node(settings)
   return Node.new(capi.mv_node_open(options(settings)))
 end
 
---- What a checkpoint, a directory of them, or one of their files holds, as JSON text: tables with their specs, files, sizes,
--- checksums, and "damage", what is wrong with it, if anything. Needs no node.
+--- What a checkpoint, a directory of them, or one of their files holds, as JSON text: tables with their specs, files,
+-- sizes, checksums, and "damage", what is wrong with it, if anything. Needs no node.
 function polyverso.inspect_checkpoint(path) return capi.mv_checkpoint_inspect(path) end
 
 return polyverso

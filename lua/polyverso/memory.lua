@@ -29,7 +29,8 @@ local function describe(ctype)
   -- A pointer to an array, or to a pointer, is no block of numbers.
   local is_array = rest:find("^%[") or rest:find("^%(&%)%[")
   if not found or not (is_array or rest == "*") then
-    return ("FFI memory of type %s: float, double, int64_t, int32_t or uint8_t is needed; row ids are int64_t"):format(name)
+    local needed = "FFI memory of type %s: float, double, int64_t, int32_t or uint8_t is needed; row ids are int64_t"
+    return needed:format(name)
   end
   return {dtype = found.dtype, size = found.size, is_array = is_array ~= nil, is_const = is_const}
 end

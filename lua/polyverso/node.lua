@@ -61,8 +61,8 @@ function Node:matrix(spec) return create(self, capi.MV_MATRIX, spec) end
 --- Creates a matrix of which only the rows ever changed are stored and sent.
 -- @param spec {rows = r, cols = c, ...} as matrix(), without init, but:
 --   initial = the value of what was never changed
---   initial_range, seed = that value is random in initial +- initial_range instead, always the same one for the same seed,
---   row and column
+--   initial_range, seed = that value is random in initial +- initial_range instead, always the same one for the same
+--   seed, row and column
 function Node:sparse(spec) return create(self, capi.MV_SPARSE, spec) end
 
 --- Creates a table of `cols` numbers (default 1) under each of any 64-bit integers; those never changed are not stored.
@@ -76,9 +76,9 @@ function Node:open(name) return Table.new(capi.mv_table_open(self.handle, name))
 --- The cluster's tables as JSON text.
 function Node:tables() return capi.mv_table_list(self.handle) end
 
---- Saves all tables, with their updaters' states and clocks, as "checkpoint-<number>" in a directory that all servers see
--- under this path. Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from
--- after it. Returns when it is on the disk; with async when training may go on.
+--- Saves all tables, with their updaters' states and clocks, as "checkpoint-<number>" in a directory that all servers
+-- see under this path. Collective: every worker calls it, and the checkpoint holds what each did before its call,
+-- nothing from after it. Returns when it is on the disk; with async when training may go on.
 -- @param how {keep = how many stay, the newest ones (default all), timeout = seconds, async = true}, or nil
 function Node:save(directory, how)
   how = how or {}
@@ -87,9 +87,9 @@ function Node:save(directory, how)
   return request and Request.new(request)
 end
 
---- Loads all tables of a checkpoint, or of the newest whole one in a directory, on any number of servers. Collective, between
--- two barriers. Tables that are not there yet come to be; matrix() and its siblings, or open(), then find them with their
--- values. A missing or damaged one is an error, with the reason, and nothing was changed.
+--- Loads all tables of a checkpoint, or of the newest whole one in a directory, on any number of servers. Collective,
+-- between two barriers. Tables that are not there yet come to be; matrix() and its siblings, or open(), then find them
+-- with their values. A missing or damaged one is an error, with the reason, and nothing was changed.
 -- @param how {timeout = seconds, async = true}, or nil
 function Node:load(path, how)
   how = how or {}

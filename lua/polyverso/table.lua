@@ -1,10 +1,11 @@
 --- An array, matrix, sparse matrix or key-value table, shared by all workers; from node:array(), node:matrix(),
 -- node:sparse(), node:keyvalue() or node:open().
 --
--- Values of a matrix are a table of row tables, or flat, row by row; those of an array, and of a key-value table with one
--- column, are a flat table. FFI memory of the table's type goes in, and receives results, without a copy: float, double,
--- int64_t, int32_t, uint8_t, and uint16_t for the bits of bf16. Tables of numbers go into tables of every dtype. Integers
--- are never cut or rounded: those that no number holds exactly are int64_t in LuaJIT and an error in Lua 5.1.
+-- Values of a matrix are a table of row tables, or flat, row by row; those of an array, and of a key-value table with
+-- one column, are a flat table. FFI memory of the table's type goes in, and receives results, without a copy: float,
+-- double, int64_t, int32_t, uint8_t, and uint16_t for the bits of bf16. Tables of numbers go into tables of every
+-- dtype. Integers are never cut or rounded: those that no number holds exactly are int64_t in LuaJIT and an error in
+-- Lua 5.1.
 -- `how` is nil or a table:
 --   rows = {ids from 0}   instead of the whole table, in any order
 --   keys = {integers}     the same, as it is called for key-value tables: any integers of 64 bits
@@ -79,8 +80,8 @@ local function read(self, how, whole, some)
   return result()
 end
 
---- The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers; with a staleness
--- at most so many clocks of any worker behind. Rows and keys that are not stored have their initial value.
+--- The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers; with a
+-- staleness at most so many clocks of any worker behind. Rows and keys that are not stored have their initial value.
 -- how.out receives them in place: FFI memory, or a table of the right length.
 function Table:get(how) return read(self, how, capi.mv_table_get, capi.mv_table_get_rows) end
 
@@ -88,8 +89,8 @@ function Table:get(how) return read(self, how, capi.mv_table_get, capi.mv_table_
 function Table:peek(how) return read(self, how, capi.mv_table_peek, capi.mv_table_peek_rows) end
 
 --- What a sparse or key-value table stores, for a loop: `for ids, values in t:scan() do`. Each turn gives at most
--- how.chunk rows (default 16384): a table of ids, and values as get() gives them. What is stored all the while comes exactly
--- once, what comes or goes meanwhile at most once; in no order that means anything.
+-- how.chunk rows (default 16384): a table of ids, and values as get() gives them. What is stored all the while comes
+-- exactly once, what comes or goes meanwhile at most once; in no order that means anything.
 function Table:scan(how)
   local chunk = checked(how, KNOWN_TO_SCAN).chunk or 16384
   local cursor = 0
@@ -118,8 +119,9 @@ local function write(self, data, how, whole, some)
   return request and Request.new(request)
 end
 
---- Adds element by element, through the table's updater; repeated rows are summed up first. Returns when every server has applied it; with how.wait = false at
--- once, and its error, if any, comes from the next call on the table, barrier() or shutdown().
+--- Adds element by element, through the table's updater; repeated rows are summed up first. Returns when every server
+-- has applied it; with how.wait = false at once, and its error, if any, comes from the next call on the table,
+-- barrier() or shutdown().
 function Table:add(data, how) return write(self, data, how, capi.mv_table_add, capi.mv_table_add_rows) end
 
 --- Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows the
@@ -134,8 +136,8 @@ function Table:erase(ids, how)
   return request and Request.new(request)
 end
 
---- Sets what adds do from here on, or new parameters for it: "adagrad rate=0.05". mv_table_set_updater() in polyverso.h has
--- the list. One worker calls it.
+--- Sets what adds do from here on, or new parameters for it: "adagrad rate=0.05". mv_table_set_updater() in polyverso.h
+-- has the list. One worker calls it.
 function Table:set_updater(updater, how)
   how = checked(how, KNOWN)
   local request = capi.mv_table_set_updater(self.handle, updater, values.call_options(flags_of(how), how.timeout))
@@ -145,7 +147,7 @@ end
 --- Ends one of this worker's iterations on a table that has a staleness. Never waits.
 function Table:clock() capi.mv_table_clock(self.handle) end
 
---- Rows; of a key-value table the keys that the servers store, which they are asked for. Also #table, but not in Lua 5.1.
+--- Rows; of a key-value table the keys that the servers store, which they are asked for. Also #t, but not in 5.1.
 function Table:size() return self.is_map and self:info().stored or self.rows end
 
 Table.__len = Table.size

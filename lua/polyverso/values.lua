@@ -23,7 +23,8 @@ end
 function values.dtype(name)
   local dtype = DTYPES[name or "f32"]
   if not dtype then
-    capi.raise(capi.MV_EDTYPE, ('dtype "%s": one of f32, f64, i64, i32, u8, f16, bf16 is needed'):format(tostring(name)))
+    local needed = 'dtype "%s": one of f32, f64, i64, i32, u8, f16, bf16 is needed'
+    capi.raise(capi.MV_EDTYPE, needed:format(tostring(name)))
   end
   return dtype
 end

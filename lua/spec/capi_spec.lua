@@ -191,7 +191,9 @@ if ffi then
     end)
 
     it("is of every dtype", function()
-      local ctypes = {f32 = "float", f64 = "double", i64 = "int64_t", i32 = "int32_t", u8 = "uint8_t", bf16 = "uint16_t"}
+      local ctypes = {
+        f32 = "float", f64 = "double", i64 = "int64_t", i32 = "int32_t", u8 = "uint8_t", bf16 = "uint16_t",
+      }
       for dtype, ctype in pairs(ctypes) do
         local given, out = ffi.new(ctype .. "[3]", {1, 2, 3}), ffi.new(ctype .. "[3]")
         polyverso.mv_table_get(polyverso.mv_table_create(0, {rows = 3, dtype = dtype}, given), out)
@@ -212,7 +214,8 @@ if ffi then
     end)
 
     it("has integers that no number holds", function()
-      local wide = polyverso.mv_table_create(0, {rows = 2, dtype = "i64"}, {literal("2LL ^ 53") + 1, literal("-5LL"), dtype = polyverso.MV_I64})
+      local initial = {literal("2LL ^ 53") + 1, literal("-5LL"), dtype = polyverso.MV_I64}
+      local wide = polyverso.mv_table_create(0, {rows = 2, dtype = "i64"}, initial)
       local out = {n = 2}
       polyverso.mv_table_get(wide, out)
       assert.equal("int64_t", tostring(ffi.typeof(out[1])):match("<(.*)>"))

@@ -94,8 +94,8 @@ A further node in this process, for tests and for several clusters at once.
 
 =head2 Polyverso->inspect_checkpoint($path)
 
-What a checkpoint, a directory of them, or one of their files holds, as nested hashes and arrays: tables with their specs,
-files, sizes, checksums, and C<damage>, what is wrong with it, if anything. Needs no node.
+What a checkpoint, a directory of them, or one of their files holds, as nested hashes and arrays: tables with their
+specs, files, sizes, checksums, and C<damage>, what is wrong with it, if anything. Needs no node.
 
 =head1 C FUNCTIONS
 

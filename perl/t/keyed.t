@@ -48,7 +48,9 @@ subtest 'dtypes' => sub {
 
 subtest 'PDLs of every dtype' => sub {
     plan skip_all => 'PDL is not installed' unless $have_pdl;
-    my %type = (f32 => 'float', f64 => 'double', i64 => 'longlong', i32 => 'long', u8 => 'byte', f16 => 'float', bf16 => 'float');
+    my %type = (
+        f32 => 'float', f64 => 'double', i64 => 'longlong', i32 => 'long', u8 => 'byte', f16 => 'float', bf16 => 'float'
+    );
     for my $dtype (sort keys %type) {
         my $t = $node->matrix(rows => 2, cols => 3, dtype => $dtype, init => PDL->sequence(3, 2));
         $t->add(PDL->ones(3, 2));
@@ -75,7 +77,7 @@ subtest 'a sparse matrix' => sub {
     is($t->info->{stored}, 1, 'and take no room');
     refused(ERANGE => sub { $t->get(as => 'array', rows => [1e9]) });
     my ($one, $other) = map { $node->sparse(rows => 9, cols => 3, initial_range => 0.25, seed => $_) } 1, 2;
-    isnt("@{ $one->get(as => 'array')->[0] }", "@{ $other->get(as => 'array')->[0] }", 'random initial values differ by seed');
+    isnt("@{ $one->get(as => 'array')->[0] }", "@{ $other->get(as => 'array')->[0] }", 'random values differ by seed');
 };
 
 subtest 'keys' => sub {

@@ -26,7 +26,7 @@ is_deeply($m->get(as => 'array', rows => [1, 0]), [[35, 36], [3, 4]], 'some rows
 is_deeply($m->peek(as => 'array', rows => 2), [[7, 8]], 'one row of it');
 $m->set([[0, 0]], rows => [2]);
 is_deeply($node->open('m')->get(as => 'array'), [[3, 4], [35, 36], [0, 0]], 'opened by name');
-is_deeply([@{ $node->tables->[0] }{qw(name kind dtype rows cols updater)}], ['m', 'matrix', 'f32', 3, 2, 'add'], 'listed');
+is_deeply([@{ $node->tables->[0] }{qw(name kind dtype rows cols)}], ['m', 'matrix', 'f32', 3, 2], 'listed');
 is_deeply([@{ $m->info }{qw(name rows cols bytes)}], ['m', 3, 2, 24], 'described');
 
 my $a = $node->array(size => 3, dtype => 'f64', init => [0.1, 0.2, 0.3]);

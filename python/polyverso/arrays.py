@@ -55,7 +55,7 @@ def code_of(dtype: Any) -> int:
 
 
 def as_values(data: Any, dtype: np.dtype) -> np.ndarray:
-    """`data` as a C-contiguous array of the dtype: itself, if it is one already. Nothing is cut on the way to integers."""
+    """`data` as a C-contiguous array of the dtype: itself, if it is one already. Nothing is cut to become an integer."""
     if type(data) is np.ndarray and data.dtype == dtype and data.flags.c_contiguous:
         return data
     if data is None:
@@ -68,7 +68,7 @@ def as_values(data: Any, dtype: np.dtype) -> np.ndarray:
 def _as_integers(data: Any, dtype: np.dtype) -> np.ndarray:
     given = np.asarray(data)
     if given.size and given.dtype.kind not in "iub":
-        raise ArgumentError(capi.MV_EDTYPE, f"the table holds {dtype}, not {given.dtype}: round or cast the data yourself")
+        raise ArgumentError(capi.MV_EDTYPE, f"the table holds {dtype}, not {given.dtype}: round or cast it yourself")
     if given.size and given.dtype.kind != "b":
         limits = np.iinfo(dtype)
         least, most = int(given.min()), int(given.max())

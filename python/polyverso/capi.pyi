@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-# Anything with the buffer protocol: C-contiguous native float32, float64, int64, int32, uint8, float16, or uint16, which are
-# the bits of bfloat16; or bytes. None = NULL.
+# Anything with the buffer protocol: C-contiguous native float32, float64, int64, int32, uint8, float16, or uint16, which
+# are the bits of bfloat16; or bytes. None = NULL.
 Data = Any
 # The same, int64.
 Rows = Any

@@ -38,8 +38,9 @@ def open_node(**settings: Any) -> "Node":
 
 
 def inspect_checkpoint(path: Any) -> Any:
-    """What a checkpoint, a directory of them, or one of their files holds: tables with their specs, files, sizes, checksums,
-    and "damage", what is wrong with it, if anything. Needs no node. ArgumentError (MV_ENOTFOUND) if there is nothing."""
+    """What a checkpoint, a directory of them, or one of their files holds: tables with their specs, files, sizes,
+    checksums, and "damage", what is wrong with it, if anything. Needs no node. ArgumentError (MV_ENOTFOUND) if there is
+    nothing."""
     return json.loads(capi.mv_checkpoint_inspect(os.fspath(path)))
 
 
@@ -166,8 +167,8 @@ class Node:
         """Creates a matrix of (rows, cols) numbers of which only the rows ever changed are stored and sent.
 
         initial: what all others hold.
-        initial_range, seed: with a range, each of their elements is random in initial +- initial_range instead, always the
-        same one for the same seed, row and column.
+        initial_range, seed: with a range, each of their elements is random in initial +- initial_range instead, always
+        the same one for the same seed, row and column.
         Otherwise as array().
         """
         spec = {"kind": capi.MV_SPARSE, "rows": rows, "cols": cols, "name": name, "updater": updater}
@@ -209,12 +210,13 @@ class Node:
         return Table(self._handle, capi.mv_table_open(self._handle, name))
 
     def tables(self) -> List[Dict[str, Any]]:
-        """The cluster's tables: [{"name": ..., "kind": ..., "dtype": ..., "rows": ..., "cols": ..., "updater": ...}]."""
+        """The cluster's tables: [{"name": ..., "kind": ..., "dtype": ..., "rows": ..., "cols": ..., ...}]."""
         return json.loads(capi.mv_table_list(self._handle))
 
     def save(self, directory: Any, keep: int = 0, timeout: Optional[float] = None) -> None:
-        """Saves all tables, with their updaters' states and clocks, below `directory`, and returns when that is on the disk.
-        Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from after it.
+        """Saves all tables, with their updaters' states and clocks, below `directory`, and returns when that is on the
+        disk. Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from
+        after it.
 
         directory: one that all servers see under this path; the checkpoint is "checkpoint-<number>" in it.
         keep: how many of them stay, the newest ones; 0 = all.
@@ -228,12 +230,12 @@ class Node:
         return Request(self._handle, capi.mv_checkpoint_save(self._handle, os.fspath(directory), keep, options))
 
     def load(self, path: Any, timeout: Optional[float] = None) -> None:
-        """Loads all tables of a checkpoint, on any number of servers. Collective, between two barriers. Tables that are not
-        there yet come to be; array(), matrix() and so on, or open(), then find them with their values.
+        """Loads all tables of a checkpoint, on any number of servers. Collective, between two barriers. Tables that are
+        not there yet come to be; array(), matrix() and so on, or open(), then find them with their values.
 
         path: a checkpoint, or a directory of them: then its newest whole one.
-        Raises ArgumentError if there is none or it is damaged, with the reason, and StateError (MV_EDISAGREE) if a table
-        has another shape than the checkpoint's; nothing was changed then.
+        Raises ArgumentError if there is none or it is damaged, with the reason, and StateError (MV_EDISAGREE) if a
+        table has another shape than the checkpoint's; nothing was changed then.
         """
         capi.mv_checkpoint_load(self._handle, os.fspath(path), call_options(0, timeout))
 

@@ -19,14 +19,15 @@ def call_options(flags: int, timeout: Optional[float]) -> Union[int, Dict[str, i
 
 
 class Table:
-    """An array, a matrix, a sparse matrix or a key-value table; from Node.array(), matrix(), sparse(), keyvalue(), open().
+    """An array, a matrix, a sparse matrix or a key-value table; from Node.array(), matrix(), sparse(), keyvalue(),
+    open().
 
-    `rows` in every method: None for the whole table, or row ids (of an array: element ids) in any order, repeats allowed;
-    of a key-value table any 64-bit integers, which may as well be called `keys`, and which always have to be named.
-    The values then have the shape (len(rows), cols); of arrays, and of key-value tables with one column, (len(rows),).
-    Values go in as anything numpy converts; an array of the table's dtype that is C-contiguous goes in without a copy.
-    Floats are not cut to integers. bfloat16 is ml_dtypes' where that package is installed, else its bits as uint16, which
-    go in wherever bfloat16 is wanted.
+    `rows` in every method: None for the whole table, or row ids (of an array: element ids) in any order, repeats
+    allowed; of a key-value table any 64-bit integers, which may as well be called `keys`, and which always have to be
+    named. The values then have the shape (len(rows), cols); of arrays, and of key-value tables with one column,
+    (len(rows),). Values go in as anything numpy converts; an array of the table's dtype that is C-contiguous goes in
+    without a copy. Floats are not cut to integers. bfloat16 is ml_dtypes' where that package is installed, else its
+    bits as uint16, which go in wherever bfloat16 is wanted.
     Wrong sizes, dtypes and row ids are an ArgumentError, and nothing is sent.
     """
 
@@ -61,8 +62,8 @@ class Table:
         return self._row if self._kind == capi.MV_KEYVALUE else (self._rows, *self._row)
 
     def info(self) -> Dict[str, Any]:
-        """The fields of mv_table_info: name, kind, dtype, rows, cols, flags, servers, bytes, adds, gets, updater, staleness,
-        clock, stored, memory_bytes, state_bytes. Asks the servers."""
+        """The fields of mv_table_info: name, kind, dtype, rows, cols, flags, servers, bytes, adds, gets, updater,
+        staleness, clock, stored, memory_bytes, state_bytes. Asks the servers."""
         return capi.mv_table_describe(self._handle)
 
     def __len__(self) -> int:
@@ -78,7 +79,8 @@ class Table:
         self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
     ) -> np.ndarray:
         """The table's values, with all earlier adds of this worker; in sync mode the same bits on all workers; with a
-        staleness at most so many clocks of any worker behind. Rows and keys that are not stored have their initial value.
+        staleness at most so many clocks of any worker behind. Rows and keys that are not stored have their initial
+        value.
 
         out: where to put them, an array of the table's dtype, C-contiguous and writable; None = a fresh one.
         timeout: seconds; None = the node's default.
@@ -113,9 +115,9 @@ class Table:
         return out, some(self._handle, ids, memory, options)
 
     def scan(self, chunk: int = 16384) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
-        """What a sparse or key-value table stores, in pieces: (ids, values) with at most `chunk` rows, fresh int64 and dtype
-        arrays of the shapes (n,) and (n, cols) or (n,). What is stored all the while comes exactly once, what comes or goes
-        meanwhile at most once; in no order that means anything.
+        """What a sparse or key-value table stores, in pieces: (ids, values) with at most `chunk` rows, fresh int64 and
+        dtype arrays of the shapes (n,) and (n, cols) or (n,). What is stored all the while comes exactly once, what
+        comes or goes meanwhile at most once; in no order that means anything.
         """
         ids = np.empty(chunk, np.int64)
         values = np.empty((chunk, *self._row), BITS if self._code == capi.MV_BF16 else self.dtype)
@@ -147,8 +149,8 @@ class Table:
         return Request(self._node, self._write(capi.mv_table_add, capi.mv_table_add_rows, data, ids, options))
 
     def set(self, data: Any, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None) -> None:
-        """Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows
-        the last one stays."""
+        """Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated
+        rows the last one stays."""
         options = call_options(0, timeout)
         self._write(capi.mv_table_set, capi.mv_table_set_rows, data, rows_or_keys(rows, keys), options)
 

@@ -133,8 +133,9 @@ def test_a_scan_fills_both_buffers(node):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"initial": "much"}, "initial"), ({"initial": []}, ""), ({"capacity": -1}, "capacity"), ({"capacity": 0.5}, "whole"),
-        ({"seed": 1 << 63}, "64-bit"), ({"updater": 3}, "text"), ({"dtype": "i16"}, "dtype"), ({"kind": "list"}, "kind"),
+        ({"initial": "much"}, "initial"), ({"initial": []}, ""), ({"capacity": -1}, "capacity"),
+        ({"capacity": 0.5}, "whole"), ({"seed": 1 << 63}, "64-bit"), ({"updater": 3}, "text"),
+        ({"dtype": "i16"}, "dtype"), ({"kind": "list"}, "kind"),
     ],
 )
 def test_wrong_specs_are_refused(node, spec, message):

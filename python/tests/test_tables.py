@@ -9,7 +9,10 @@ from polyverso import arrays, capi
 
 @pytest.mark.parametrize(
     ("dtype", "numpy"),
-    [("f32", "f4"), ("f64", "f8"), ("i64", "i8"), ("i32", "i4"), ("u8", "u1"), ("f16", "f2"), ("i8", "i8"), (np.int32, "i4")],
+    [
+        ("f32", "f4"), ("f64", "f8"), ("i64", "i8"), ("i32", "i4"), ("u8", "u1"), ("f16", "f2"), ("i8", "i8"),
+        (np.int32, "i4"),
+    ],
 )
 def test_every_dtype(node, dtype, numpy):
     table = node.matrix(2, 2, dtype=dtype, init=[[1, 2], [3, 4]])

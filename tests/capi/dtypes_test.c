@@ -1,4 +1,4 @@
-/* Every dtype in every kind of table: what goes in comes out; integers wrap around, halves are rounded when they are read. */
+/* Every dtype in every kind of table: what goes in comes out, integers wrap around, halves are rounded when read. */
 #include <stdio.h>
 
 #include "expect.h"
@@ -134,12 +134,12 @@ static void halves_are_summed_wide_and_rounded_to_even(void** state) {
   (void)state;
   const char *f16 = "size=1 dtype=f16", *bf16 = "size=1 dtype=bf16";
   /* 2048 + n / 2: f16 has no halves there, and no odd numbers above. */
-  assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 1), 0x6800); /* 2048.5 -> 2048 */
-  assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 2), 0x6800); /* 2049, a tie -> 2048, even */
-  assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 3), 0x6801); /* 2049.5 -> 2050 */
-  assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 6), 0x6802); /* 2051, a tie -> 2052, even */
-  assert_int_equal(sum_of(f16, MV_F16, 0x7bff, 0x7bff, 1), 0x7c00); /* 131008 -> infinity */
-  assert_int_equal(sum_of(f16, MV_F16, 0x0001, 0x0001, 1), 0x0002); /* subnormal numbers are kept */
+  assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 1), 0x6800);   /* 2048.5 -> 2048 */
+  assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 2), 0x6800);   /* 2049, a tie -> 2048, even */
+  assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 3), 0x6801);   /* 2049.5 -> 2050 */
+  assert_int_equal(sum_of(f16, MV_F16, 0x6800, 0x3800, 6), 0x6802);   /* 2051, a tie -> 2052, even */
+  assert_int_equal(sum_of(f16, MV_F16, 0x7bff, 0x7bff, 1), 0x7c00);   /* 131008 -> infinity */
+  assert_int_equal(sum_of(f16, MV_F16, 0x0001, 0x0001, 1), 0x0002);   /* subnormal numbers are kept */
   assert_int_equal(sum_of(bf16, MV_BF16, 0x4380, 0x3f80, 1), 0x4380); /* 257, a tie -> 256, even */
   assert_int_equal(sum_of(bf16, MV_BF16, 0x4380, 0x3f80, 3), 0x4382); /* 259, a tie -> 260, even */
   assert_int_equal(sum_of(bf16, MV_BF16, 0x4380, 0x3f80, 2), 0x4381); /* 258 */

@@ -1,4 +1,4 @@
-/* What every test of the C interface begins with: CMocka, assertions that show mv_last_error(), a node and its tables. */
+/* What tests of the C interface begin with: CMocka, assertions that show mv_last_error(), a node and its tables. */
 #ifndef POLYVERSO_TESTS_EXPECT_H
 #define POLYVERSO_TESTS_EXPECT_H
 

@@ -1,4 +1,4 @@
-/* Sparse and key-value tables: only what was changed is stored, found again by its id, given by scans, forgotten by erase. */
+/* Sparse and key-value tables: only what was changed is stored, found by its id, given by scans, forgotten by erase. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -105,7 +105,8 @@ static void a_hundred_thousand_keys_are_all_found_again(void** state) {
 
 static void what_does_not_fit_is_refused(void** state) {
   (void)state;
-  const mv_table sparse = create_table("name=s kind=sparse rows=10 cols=2"), keys = create_table("name=k kind=keyvalue cols=2");
+  const mv_table sparse = create_table("name=s kind=sparse rows=10 cols=2"),
+                 keys = create_table("name=k kind=keyvalue cols=2");
   const int64_t beyond = 10, negative = -1, good = 3;
   float values[20] = {0};
   expect_error(mv_table_add_rows(sparse, &beyond, 1, values, 2, MV_F32, NULL), MV_ERANGE, "row 10 is outside 0 .. 9");
@@ -219,7 +220,7 @@ static void erase_is_a_call_like_an_add(void** state) {
 
 enum { kScanned = 10000 };
 
-/** Scans to the end by `capacity` rows; how often each id of 0 .. kScanned - 1 came goes into seen[], others are counted. */
+/** Scans by `capacity` rows. How often each id of 0 .. kScanned - 1 came goes into seen[]; others are counted. */
 static int scan_all(mv_table table, uint64_t capacity, int seen[kScanned]) {
   int64_t ids[512], cursor = 0;
   double values[512 * 2];
@@ -341,7 +342,8 @@ static void share_keys(struct member* self) {
     const int64_t row = i * 37 % 100000, values[2] = {self->index + 1, i};
     mv_call_options forget = MV_CALL_OPTIONS_INIT;
     forget.flags = MV_FORGET;
-    for (int t = 0; t < 2; ++t) expect_ok(mv_table_add_rows(both[t], &row, 1, values, 2, MV_I64, i % 2 ? &forget : NULL));
+    for (int t = 0; t < 2; ++t)
+      expect_ok(mv_table_add_rows(both[t], &row, 1, values, 2, MV_I64, i % 2 ? &forget : NULL));
   }
   expect_ok(mv_barrier(self->node, NULL));
   for (int t = 0; t < 2; ++t) {

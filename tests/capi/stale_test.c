@@ -72,7 +72,8 @@ static void the_fastest_waits_for_one_that_is_more_than_s_behind(void** state) {
 
 static void several_ways(struct member* self) {
   const char* const specs[] = {"name=a size=30 staleness=1", "name=m kind=matrix rows=10 cols=3 staleness=1",
-                               "name=s kind=sparse rows=10 cols=3 staleness=1", "name=k kind=keyvalue cols=3 staleness=1"};
+                               "name=s kind=sparse rows=10 cols=3 staleness=1",
+                               "name=k kind=keyvalue cols=3 staleness=1"};
   for (size_t t = 0; t < COUNT_OF(specs); ++t) {
     const mv_table table = create_on(self, specs[t]);
     const int64_t rows[3] = {9, 0, 4};

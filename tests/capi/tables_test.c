@@ -5,7 +5,8 @@
 
 static void a_table_says_what_it_is(void** state) {
   (void)state;
-  const mv_table table = create_table("name=\"my weights\" kind=matrix rows=10 cols=64 dtype=float64 reject_nonfinite=yes");
+  const mv_table table =
+      create_table("name=\"my weights\" kind=matrix rows=10 cols=64 dtype=float64 reject_nonfinite=yes");
   mv_table_info info = MV_TABLE_INFO_INIT;
   expect_ok(mv_table_describe(table, &info));
   assert_string_equal(info.name, "my weights");
@@ -215,9 +216,9 @@ static void the_list_is_json_in_a_buffer_of_any_size(void** state) {
   assert_string_equal(text, "[]");
   create_table("name=\"a \\\"b\\\"\" size=3");
   expect_ok(mv_table_list(0, text, sizeof(text), &length));
-  assert_string_equal(
-      text, "[{\"name\": \"a \\\"b\\\"\", \"kind\": \"array\", \"dtype\": \"f32\", \"rows\": 3, \"cols\": 1, "
-            "\"updater\": \"add\", \"staleness\": -1}]");
+  assert_string_equal(text,
+                      "[{\"name\": \"a \\\"b\\\"\", \"kind\": \"array\", \"dtype\": \"f32\", \"rows\": 3, \"cols\": 1, "
+                      "\"updater\": \"add\", \"staleness\": -1}]");
   assert_int_equal(length, strlen(text));
   char small[4] = {'x', 'x', 'x', 'x'};
   expect_ok(mv_table_list(0, small, 3, &length));
@@ -240,7 +241,7 @@ static void info_structs_are_checked(void** state) {
 }
 
 int main(void) {
-const struct CMUnitTest tests[] = {
+  const struct CMUnitTest tests[] = {
       TEST_ALONE(a_table_says_what_it_is),
       TEST_ALONE(structs_and_texts_make_the_same),
       TEST_ALONE(a_spec_that_can_not_be_is_refused),

@@ -116,7 +116,8 @@ static void repeated_rows_are_one_gradient(void** state) {
     float got[kCols];
     expect_ok(mv_table_add_rows(table, twice, 2, given, 2 * kCols, MV_F32, NULL));
     expect_ok(mv_table_get_rows(table, twice, 1, got, kCols, MV_F32, NULL));
-    for (int i = 0; i < kCols; ++i) assert_true(got[i] == -1); /* 4 / sqrt(16); one after the other were -1 - 3 / sqrt(10) */
+    for (int i = 0; i < kCols; ++i)
+      assert_true(got[i] == -1); /* 4 / sqrt(16); one after the other were -1 - 3 / sqrt(10) */
   }
 }
 
@@ -184,14 +185,9 @@ static void what_is_no_updater_is_refused(void** state) {
   const mv_table table = create_table("size=1"), whole = create_table("size=1 dtype=i64");
   static const struct {
     const char *text, *part;
-  } wrong[] = {{"sdg", "sgd"},
-               {"sgd speed=1", "rate"},
-               {"sgd rate", "rate"},
-               {"sgd rate=fast", "rate"},
-               {"sgd rate=nan", "rate"},
-               {"sgd rate=0.1 rate=0.2", "rate"},
-               {"add rate=1", "rate"},
-               {"rate=1", "rate"}};
+  } wrong[] = {
+      {"sdg", "sgd"},           {"sgd speed=1", "rate"},           {"sgd rate", "rate"},   {"sgd rate=fast", "rate"},
+      {"sgd rate=nan", "rate"}, {"sgd rate=0.1 rate=0.2", "rate"}, {"add rate=1", "rate"}, {"rate=1", "rate"}};
   mv_table made = 77;
   for (size_t i = 0; i < COUNT_OF(wrong); ++i) {
     expect_error(mv_table_set_updater(table, wrong[i].text, NULL), MV_EINVAL, wrong[i].part);
@@ -222,7 +218,8 @@ static void dcasgd_compensates_what_changed_since_the_last_get(void** state) {
     const mv_table table = create_with(spec, "dcasgd rate=0.5 lambda=0.25");
     const double g[kCols] = {1, -2, 3, 0.5, 0};
     double got[kCols], w[kCols] = {1, 1, 1, 1, 1};
-    expect_ok(mv_table_set_rows(table, rows, 1, w, kCols, MV_F64, NULL)); /* of what is not stored nobody notes who got it */
+    expect_ok(
+        mv_table_set_rows(table, rows, 1, w, kCols, MV_F64, NULL)); /* of what is not stored nobody notes who got it */
     expect_ok(mv_table_get_rows(table, rows, 1, got, kCols, MV_F64, NULL));
     double b[kCols];
     memcpy(b, got, sizeof(b));
@@ -237,7 +234,8 @@ static void dcasgd_compensates_what_changed_since_the_last_get(void** state) {
 
 static void dcasgd_may_scale_by_the_mean_square(void** state) {
   (void)state;
-  const mv_table table = create_table("size=1 dtype=f64 updater=\"dcasgd rate=0.5 lambda=0.25 mean_square=0.75 epsilon=1e-3\"");
+  const mv_table table =
+      create_table("size=1 dtype=f64 updater=\"dcasgd rate=0.5 lambda=0.25 mean_square=0.75 epsilon=1e-3\"");
   double w = 0, b = 0, m = 0, got = 0;
   expect_ok(mv_table_get(table, &got, 1, MV_F64, NULL));
   for (int round = 0; round < 10; ++round) {

@@ -20,8 +20,8 @@ say("end", table.get().tolist())
 node.shutdown()
 """
 
-# Gets as far as it may, and says where it stands; then waits in its get until the slow one has made a step. Up to clock 2
-# nothing may hold it: there it would wait for ever.
+# Gets as far as it may, and says where it stands; then waits in its get until the slow one has made a step. Up to clock
+# 2 nothing may hold it: there it would wait for ever.
 FAST = """
 node = pv.init()
 me = node.worker_id

@@ -134,15 +134,15 @@ What an add does on the servers: C<'adagrad rate=0.1'>; C<mv_table_set_updater> 
 
 =item staleness
 
-How many clocks (C<< $table->clock >>) a worker may be ahead of another in its gets; 0 is sync mode for this table. Default:
-as the node.
+How many clocks (C<< $table->clock >>) a worker may be ahead of another in its gets; 0 is sync mode for this table.
+Default: as the node.
 
 =back
 
 =head2 sparse(rows => $r, cols => $c, ...), keyvalue(cols => $c, ...)
 
-A matrix of which only the rows ever changed are stored and sent; and C<cols> numbers (default 1) under each of any 64-bit
-integers. Options as above but C<init>, and besides:
+A matrix of which only the rows ever changed are stored and sent; and C<cols> numbers (default 1) under each of any
+64-bit integers. Options as above but C<init>, and besides:
 
 =over
 
@@ -174,16 +174,18 @@ Waits until this worker's adds are applied and every worker is here.
 
 =head2 save($directory, keep => 3, timeout => $seconds, async => 1)
 
-Saves all tables, with their updaters' states and clocks, as F<checkpoint-N> in a directory that all servers see under this
-path. Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from after it.
-C<keep> is how many stay, the newest ones; default: all. Returns when it is on the disk; with C<async> when training may go
-on, the L<Polyverso::Request> finishes with the checkpoint. C<< Polyverso->inspect_checkpoint >> tells what is in one.
+Saves all tables, with their updaters' states and clocks, as F<checkpoint-N> in a directory that all servers see under
+this path. Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from after
+it. C<keep> is how many stay, the newest ones; default: all. Returns when it is on the disk; with C<async> when training
+may go on, the L<Polyverso::Request> finishes with the checkpoint. C<< Polyverso->inspect_checkpoint >> tells what is in
+one.
 
 =head2 load($path, timeout => $seconds, async => 1)
 
-Loads all tables of a checkpoint, or of the newest whole one in a directory, on any number of servers. Collective, between
-two barriers. Tables that are not there yet come to be; C<matrix> and its siblings, or C<open>, then find them with their
-values. A missing or damaged one is an error of the family C<argument>, with the reason, and nothing was changed.
+Loads all tables of a checkpoint, or of the newest whole one in a directory, on any number of servers. Collective,
+between two barriers. Tables that are not there yet come to be; C<matrix> and its siblings, or C<open>, then find them
+with their values. A missing or damaged one is an error of the family C<argument>, with the reason, and nothing was
+changed.
 
 =head2 event_fd, poll(capacity => 64, timeout => $seconds)
 

@@ -196,17 +196,17 @@ Polyverso::Table - an array, a matrix, a sparse matrix or a key-value table, sha
 =head1 METHODS
 
 PDL's first dimension is the one that runs fastest: a table of 10 rows and 64 columns is a PDL of dims (64, 10), or an
-array of 10 references to arrays of 64. An array table is one-dimensional, and so are the values of a key-value table with
-one column. Data of a wrong size or type, and row ids outside the table, throw an error of the family C<argument>, and
-nothing is sent. All options are optional:
+array of 10 references to arrays of 64. An array table is one-dimensional, and so are the values of a key-value table
+with one column. Data of a wrong size or type, and row ids outside the table, throw an error of the family C<argument>,
+and nothing is sent. All options are optional:
 
 =over
 
 =item rows, keys
 
 Row ids (of an array: element ids; of a key-value table any integers of 64 bits), as an array reference, a PDL or one
-number; in any order, repeats allowed. The two names mean the same. Without them the call is about the whole table, which
-a key-value table does not have.
+number; in any order, repeats allowed. The two names mean the same. Without them the call is about the whole table,
+which a key-value table does not have.
 
 =item timeout
 
@@ -218,9 +218,9 @@ Return a L<Polyverso::Request> at once.
 
 =back
 
-Tables of C<f32>, C<f64>, C<i64>, C<i32> and C<u8> are PDLs of the types float, double, longlong, long and byte; others are
-converted, but nothing is cut on the way to integers. PDL has no floats of two bytes: those of C<f16> and C<bf16> tables
-become float PDLs, are rounded when they go in, and PDLs of the type ushort go in as their bits.
+Tables of C<f32>, C<f64>, C<i64>, C<i32> and C<u8> are PDLs of the types float, double, longlong, long and byte; others
+are converted, but nothing is cut on the way to integers. PDL has no floats of two bytes: those of C<f16> and C<bf16>
+tables become float PDLs, are rounded when they go in, and PDLs of the type ushort go in as their bits.
 
 =head2 get(as => 'pdl' | 'array', out => $pdl, ...)
 
@@ -236,24 +236,24 @@ C<get> past sync mode's rounds and staleness: what the servers hold now. One wor
 =head2 add($data, forget => 1, ...)
 
 Adds element by element, through the table's updater; repeated rows are summed up first. Returns when every server has
-applied it; with C<forget> at once, its error, if any, comes from the next call on the table, C<barrier> or C<shutdown>. A
-PDL of the table's type goes in without a copy.
+applied it; with C<forget> at once, its error, if any, comes from the next call on the table, C<barrier> or C<shutdown>.
+A PDL of the table's type goes in without a copy.
 
 =head2 set($data, ...)
 
-Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows the last
-one stays.
+Assigns values, past updater and sync mode's rounds: for loading a model, between two barriers. Of repeated rows the
+last one stays.
 
 =head2 erase($rows, forget => 1, ...)
 
-Forgets rows of a sparse table, or keys of a key-value table, with their updater's state: they read as their initial value
-again. What is not stored is skipped.
+Forgets rows of a sparse table, or keys of a key-value table, with their updater's state: they read as their initial
+value again. What is not stored is skipped.
 
 =head2 scan(chunk => 16384, as => 'pdl' | 'array')
 
-What a sparse or key-value table stores: an iterator, a code reference that returns (ids, values) of at most C<chunk> rows
-each time, and nothing at the end. What is stored all the while comes exactly once, what comes or goes meanwhile at most
-once; in no order that means anything.
+What a sparse or key-value table stores: an iterator, a code reference that returns (ids, values) of at most C<chunk>
+rows each time, and nothing at the end. What is stored all the while comes exactly once, what comes or goes meanwhile at
+most once; in no order that means anything.
 
 =head2 set_updater('adagrad rate=0.05', ...)
 

@@ -12,7 +12,7 @@ use Polyverso::Error;
 my %TYPE = (
     $Polyverso::CAPI::MV_F32  => { pack => 'f*', size => 4, pdl => 'float' },
     $Polyverso::CAPI::MV_F64  => { pack => 'd*', size => 8, pdl => 'double' },
-    $Polyverso::CAPI::MV_I64  => { pack => 'q*', size => 8, pdl => 'longlong', range => [-9223372036854775808, 9223372036854775807] },
+    $Polyverso::CAPI::MV_I64  => { pack => 'q*', size => 8, pdl => 'longlong', range => [-2**63, 2**63 - 1] },
     $Polyverso::CAPI::MV_I32  => { pack => 'l*', size => 4, pdl => 'long',     range => [-2147483648, 2147483647] },
     $Polyverso::CAPI::MV_U8   => { pack => 'C*', size => 1, pdl => 'byte',     range => [0, 255] },
     $Polyverso::CAPI::MV_F16  => { half => 1, size => 2, pdl => 'float' },

@@ -54,17 +54,22 @@ class SignalGate {
   sigset_t open_;
 };
 
-enum class Woke { kReady, kTimeout, kSignal };
+enum class Woke { kReady, kBell, kTimeout, kSignal };
 
-Woke sleep_on(int fd, Nanos limit, const sigset_t& open) {
-  pollfd watched{fd, POLLIN, 0};
+/// kBell: nothing but `bell` (if there is one); it is silent again.
+Woke sleep_on(int fd, int bell, Nanos limit, const sigset_t& open) {
+  pollfd watched[2] = {{fd, POLLIN, 0}, {bell, POLLIN, 0}};  // a negative one is passed over
   timespec span{};
   if (limit != kNever) {
     span.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
     span.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
   }
-  const int ready = ppoll(&watched, 1, limit == kNever ? nullptr : &span, &open);
-  if (ready > 0) return Woke::kReady;
+  const int ready = ppoll(watched, 2, limit == kNever ? nullptr : &span, &open);
+  if (ready > 0 && watched[1].revents != 0) {
+    uint64_t rings;
+    [[maybe_unused]] const ssize_t got = ::read(bell, &rings, sizeof rings);
+  }
+  if (ready > 0) return watched[0].revents != 0 ? Woke::kReady : Woke::kBell;
   return ready < 0 && errno == EINTR ? Woke::kSignal : Woke::kTimeout;
 }
 
@@ -79,7 +84,8 @@ Loop::Loop() {
   wake_up_.data = this;
   uv_timer_init(&uv_, &timer_);
   timer_.data = this;
-  for (int fd : {uv_backend_fd(&uv_), uv_.async_io_watcher.fd, uv_.signal_pipefd[0], uv_.signal_pipefd[1]}) {
+  bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  for (int fd : {uv_backend_fd(&uv_), uv_.async_io_watcher.fd, uv_.signal_pipefd[0], uv_.signal_pipefd[1], bell_}) {
     if (fd >= 0) descriptors_.add(fd);
   }
 }
@@ -91,6 +97,7 @@ Loop::~Loop() {
   uv_close(reinterpret_cast<uv_handle_t*>(&timer_), nullptr);
   while (uv_loop_close(&uv_) == UV_EBUSY) uv_run(&uv_, UV_RUN_ONCE);
   for (int fd : spare_wake_fds_) ::close(fd);
+  if (bell_ >= 0) ::close(bell_);
 }
 
 base::Status Loop::start() {
@@ -152,6 +159,8 @@ void Loop::post(Task task) {
 
 void Loop::run_background() {
   const Driving driving(this);
+  sigset_t mask;  // all are blocked here, asleep or not
+  sigfillset(&mask);
   Lock lock(mutex_);
   while (!stopping_) {
     if (baton_ != Baton::kFree || (queue_.empty() && line_.empty() && now() < hot_until_)) {
@@ -164,14 +173,12 @@ void Loop::run_background() {
     run_tasks();
     flush();
     wake_waiters();
+    if (watchers_changed_) poll_now();
     if (!spin()) {
-      watchers_changed_ = false;
-      uv_run(&uv_, may_sleep() ? UV_RUN_ONCE : UV_RUN_NOWAIT);
-      after_sleep();
-      look();
+      sleep(kNever, mask);
+      flush();
+      wake_waiters();
     }
-    flush();
-    wake_waiters();
     lock.lock();
     baton_ = Baton::kFree;
     asleep_ = false;
@@ -244,19 +251,26 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const sigs
     if (spin()) continue;
     const Nanos at = now();
     if (at >= deadline) return Driven::kTimeout;
-    Nanos limit{0};
-    if (may_sleep()) {
-      uv_update_time(&uv_);
-      const int timers = uv_backend_timeout(&uv_);
-      limit = timers < 0 ? kNever : Nanos(std::chrono::milliseconds(timers));
-      if (deadline != kNever) limit = std::min(limit, deadline - at);
-    }
-    const Woke woke = sleep_on(uv_backend_fd(&uv_), limit, open);
-    after_sleep();
-    if (woke == Woke::kSignal) return done() ? Driven::kDone : Driven::kInterrupted;
-    poll_now();
-    if (done()) return Driven::kDone;
+    if (!sleep(deadline == kNever ? kNever : deadline - at, open)) return done() ? Driven::kDone : Driven::kInterrupted;
   }
+}
+
+/// Until something comes, or `most` is over; takes what has come. False if it was a signal.
+bool Loop::sleep(Nanos most, const sigset_t& open) {
+  Nanos limit{0};
+  if (may_sleep()) {
+    uv_update_time(&uv_);
+    const int timers = uv_backend_timeout(&uv_);
+    limit = std::min(most, timers < 0 ? kNever : Nanos(std::chrono::milliseconds(timers)));
+  }
+  const Woke woke = sleep_on(uv_backend_fd(&uv_), bell_, limit, open);
+  after_sleep();
+  if (woke == Woke::kSignal) return false;
+  if (woke == Woke::kBell && limit != Nanos{0})
+    look();  // libuv has nothing
+  else
+    poll_now();
+  return true;
 }
 
 /// Waits while others drive. Nothing if the baton may be free now. Keeps the lock but for the wait itself.
@@ -275,7 +289,7 @@ std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>
     Nanos limit = deadline == kNever ? kNever : std::max(Nanos{0}, deadline - now());
     if (me.wake_fd < 0)
       limit = std::min(limit, Nanos(std::chrono::milliseconds(1)));  // out of descriptors: look again and again
-    const Woke woke = sleep_on(me.wake_fd, limit, open);
+    const Woke woke = sleep_on(me.wake_fd, -1, limit, open);
     if (woke == Woke::kSignal) how = Driven::kInterrupted;
     if (woke == Woke::kTimeout && now() >= deadline) how = Driven::kTimeout;
   }

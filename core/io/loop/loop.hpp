@@ -97,6 +97,8 @@ class Loop final : public base::Clock {
   void remove_flusher(Flusher& flusher) { std::erase(flushers_, &flusher); }
   void add_watched(Watched& watched) { watched_.push_back(&watched); }
   void remove_watched(Watched& watched) { std::erase(watched_, &watched); }
+  /// An eventfd for peers to ring when Watched::before_sleep() has told them to; -1 if there is none to be had.
+  int bell() const { return bell_; }
   uv_loop_t& uv() { return uv_; }
   /// libuv tells the kernel of changed watchers only inside uv_run(): to be called after each change, or a driver sleeps past it.
   void watchers_changed() { watchers_changed_ = true; }
@@ -128,6 +130,7 @@ class Loop final : public base::Clock {
   void run_tasks();
   void poll_now();
   void flush();
+  bool sleep(base::Nanos most, const sigset_t& open);
   bool look();
   bool spin();
   bool may_sleep();
@@ -143,6 +146,7 @@ class Loop final : public base::Clock {
   uv_loop_t uv_{};
   uv_async_t wake_up_{};
   uv_timer_t timer_{};
+  int bell_ = -1;
   base::Status ready_;  // of the constructor
   Descriptors descriptors_;
 

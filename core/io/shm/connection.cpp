@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,17 +107,11 @@ base::Status ShmConnection::make_offer() {
   page.ring_bytes = kRingBytes;
   page.wants_read = kNoWish;
   page.magic = Control::kMagic;
-  bell_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (bell_) bell_poll_ = Poll::make(loop_, bell_.get(), [this](int) {
-    uint64_t rings;
-    [[maybe_unused]] const ssize_t got = ::read(bell_.get(), &rings, sizeof rings);  // the loop looks at the rings anyway
-  });
-  if (!bell_poll_) return base::error(MV_ESYSTEM, "can't make an eventfd: {}", std::strerror(errno));
-  bell_poll_->watch(UV_READABLE);
+  if (loop_.bell() < 0) return base::error(MV_ESYSTEM, "no eventfd was to be had: out of descriptors?");
   Note note;
   note.kind = Note::Kind::kOffer;
   note.bytes = own_->bytes();
-  const int descriptors[] = {own_->fd(), bell_.get()};
+  const int descriptors[] = {own_->fd(), loop_.bell()};
   if (!send_note(fd_.get(), note, descriptors))
     return base::error(MV_ESYSTEM, "can't pass descriptors to {}: {}", address_, std::strerror(errno));
   return {};
@@ -274,9 +267,7 @@ void ShmConnection::kill() {
   if (receiver_) receiver_->stop();
   if (sender_) sender_->let_go();
   if (own_ != nullptr) say_awake();
-  // The Polls themselves stay until the owner frees us: we may be inside their callbacks.
-  for (Poll* poll : {poll_.get(), bell_poll_.get()})
-    if (poll != nullptr) poll->watch(0);
+  if (poll_) poll_->watch(0);  // it stays until the owner frees us: we may be inside its callback
   if (fd_) shutdown(fd_.get(), SHUT_RDWR);
   if (peer_bell_) loop_.descriptors().remove(peer_bell_.get());
   peer_bell_.reset();

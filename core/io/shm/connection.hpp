@@ -2,7 +2,7 @@
 // One connection of the shared-memory road: a unix socket, on which the two sides prove themselves (wire/hello.hpp) and pass
 // their descriptors, then two rings. The socket stays for its end, which tells of the peer's, and for further descriptors.
 //
-// A bell is an eventfd. Its owner sleeps in epoll; whoever has something for it rings, but only if it says that it sleeps. (Its
+// A bell is an eventfd, one for each loop, which sleeps on it; whoever has something for it rings, but only if it says that it sleeps. (Its
 // flags are the peer's to change, and could be turned against a ringer; but that takes a process of the same user that knows the
 // secret, which needs no such trick.)
 
@@ -120,8 +120,8 @@ class ShmConnection {
   const std::string address_;
   State state_ = State::kGreeting;
   Fd fd_;
-  Fd bell_, peer_bell_;
-  std::unique_ptr<Poll> poll_, bell_poll_;  // end before the descriptors
+  Fd peer_bell_;
+  std::unique_ptr<Poll> poll_;  // ends before fd_
   std::optional<wire::Handshake> handshake_;
   NoteReader notes_;
   bool inside_take_ = false;

@@ -17,14 +17,14 @@ template <mv_dtype kHalf>
 HWY_INLINE void widen_range(std::byte* dst, const std::byte* src, size_t count) {
   const auto* from = reinterpret_cast<const uint16_t*>(src);
   auto* to = reinterpret_cast<float*>(dst);
-  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR { hn::StoreU(widen<kHalf>(tag, from + i), tag, to + i); });
+  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR { store(widen<kHalf>(tag, from + i), tag, to + i); });
 }
 
 template <mv_dtype kHalf>
 HWY_INLINE void narrow_range(std::byte* dst, const std::byte* src, size_t count) {
   const auto* from = reinterpret_cast<const float*>(src);
   auto* to = reinterpret_cast<uint16_t*>(dst);
-  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR { narrow<kHalf>(tag, hn::LoadU(tag, from + i), to + i); });
+  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR { narrow<kHalf>(tag, load(tag, from + i), to + i); });
 }
 
 void widen_range_f16(std::byte* dst, const std::byte* src, size_t count) { widen_range<MV_F16>(dst, src, count); }

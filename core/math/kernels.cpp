@@ -44,7 +44,7 @@ HWY_INLINE void add_one(std::byte* dst, const std::byte* src) {
 
 template <typename T, class D>
 HWY_INLINE void add_vector(D tag, T* dst, const T* src) {
-  hn::StoreU(hn::Add(hn::LoadU(tag, dst), hn::LoadU(tag, src)), tag, dst);
+  store(hn::Add(load(tag, dst), load(tag, src)), tag, dst);
 }
 
 template <typename T>
@@ -81,7 +81,7 @@ HWY_INLINE void add_halves(std::byte* dst_bytes, const std::byte* src_bytes, siz
   auto* dst = reinterpret_cast<float*>(dst_bytes);
   const auto* src = reinterpret_cast<const uint16_t*>(src_bytes);
   over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
-    hn::StoreU(hn::Add(hn::LoadU(tag, dst + i), widen<kHalf>(tag, src + i)), tag, dst + i);
+    store(hn::Add(load(tag, dst + i), widen<kHalf>(tag, src + i)), tag, dst + i);
   });
 }
 
@@ -187,7 +187,7 @@ HWY_INLINE void copy_row(std::byte* HWY_RESTRICT to_bytes, const std::byte* HWY_
   const auto* from = reinterpret_cast<const uint8_t*>(from_bytes);
   if (bytes < step) {
     over_rest<uint8_t, hn::MaxLanes(tag) / 2>(
-        bytes, 0, [&](auto rest, size_t at) HWY_ATTR { hn::StoreU(hn::LoadU(rest, from + at), rest, to + at); });
+        bytes, 0, [&](auto rest, size_t at) HWY_ATTR { store(load(rest, from + at), rest, to + at); });
     return;
   }
   for (size_t at = 0; at + step <= bytes; at += step) hn::StoreU(hn::LoadU(tag, from + at), tag, to + at);

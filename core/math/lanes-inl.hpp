@@ -11,11 +11,27 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace mv::math {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// hn::LoadU() and hn::StoreU(), which for a single number want it aligned.
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load(D tag, const T* from) {
+  if constexpr (hn::MaxLanes(tag) > 1) return hn::LoadU(tag, from);
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return hn::Set(tag, value);
+}
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE void store(hn::Vec<D> value, D tag, T* to) {
+  if constexpr (hn::MaxLanes(tag) > 1) return hn::StoreU(value, tag, to);
+  const T number = hn::GetLane(value);
+  std::memcpy(to, &number, sizeof(T));
+}
 
 template <typename T, size_t kLanes, typename Work>
 HWY_INLINE void over_rest(size_t count, size_t i, const Work& work) {
@@ -112,7 +128,7 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> narrow_bf16(D, hn::Vec<D> value) {
 
 template <mv_dtype kHalf, class D>
 HWY_INLINE hn::Vec<D> widen(D tag, const uint16_t* from) {
-  const auto half = hn::LoadU(hn::Rebind<uint16_t, D>(), from);
+  const auto half = load(hn::Rebind<uint16_t, D>(), from);
   if constexpr (kHalf == MV_F16) return widen_f16(tag, half);
   if constexpr (kHalf == MV_BF16) return widen_bf16(tag, half);
 }
@@ -120,8 +136,8 @@ HWY_INLINE hn::Vec<D> widen(D tag, const uint16_t* from) {
 template <mv_dtype kHalf, class D>
 HWY_INLINE void narrow(D tag, hn::Vec<D> value, uint16_t* to) {
   const hn::Rebind<uint16_t, D> half;
-  if constexpr (kHalf == MV_F16) hn::StoreU(narrow_f16(tag, value), half, to);
-  if constexpr (kHalf == MV_BF16) hn::StoreU(narrow_bf16(tag, value), half, to);
+  if constexpr (kHalf == MV_F16) store(narrow_f16(tag, value), half, to);
+  if constexpr (kHalf == MV_BF16) store(narrow_bf16(tag, value), half, to);
 }
 
 }  // namespace HWY_NAMESPACE

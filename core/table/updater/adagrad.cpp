@@ -14,12 +14,12 @@ HWY_INLINE void adagrad(const double* parameters, const Block& block) {
   const Arrays<T> a(block);
   T* const s = a.state(0);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
-    const auto w = hn::LoadU(tag, a.w + i);
-    const auto g = decayed(tag, hn::LoadU(tag, a.g + i), w, decay);
-    const auto sum = hn::Add(hn::LoadU(tag, s + i), hn::Mul(g, g));
+    const auto w = load(tag, a.w + i);
+    const auto g = decayed(tag, load(tag, a.g + i), w, decay);
+    const auto sum = hn::Add(load(tag, s + i), hn::Mul(g, g));
     const auto step = hn::Div(hn::Mul(hn::Set(tag, rate), g), hn::Add(hn::Sqrt(sum), hn::Set(tag, epsilon)));
-    hn::StoreU(sum, tag, s + i);
-    hn::StoreU(hn::Sub(w, step), tag, a.w + i);
+    store(sum, tag, s + i);
+    store(hn::Sub(w, step), tag, a.w + i);
   });
 }
 void adagrad_f32(const double* parameters, const Block& block) { adagrad<float>(parameters, block); }

@@ -17,21 +17,21 @@ HWY_INLINE void dcasgd(const double* parameters, const Block& block) {
   T* const squares = parameters[2] > 0 ? a.state(0) : nullptr;
   const T* const backup = reinterpret_cast<const T*>(block.backup);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
-    const auto w = hn::LoadU(tag, a.w + i), g = hn::LoadU(tag, a.g + i), square = hn::Mul(g, g);
+    const auto w = load(tag, a.w + i), g = load(tag, a.g + i), square = hn::Mul(g, g);
     auto weight = hn::Set(tag, lambda);
     if (squares != nullptr) {
-      const auto mean = hn::Add(hn::Mul(hn::Set(tag, keep), hn::LoadU(tag, squares + i)), hn::Mul(hn::Set(tag, take), square));
+      const auto mean = hn::Add(hn::Mul(hn::Set(tag, keep), load(tag, squares + i)), hn::Mul(hn::Set(tag, take), square));
       weight = hn::Div(weight, hn::Sqrt(hn::Add(mean, hn::Set(tag, epsilon))));
-      hn::StoreU(mean, tag, squares + i);
+      store(mean, tag, squares + i);
     }
     auto step = g;
     if (backup != nullptr) {
       const hn::RebindToUnsigned<decltype(tag)> bits;
-      const auto b = hn::BitCast(tag, hn::Not(hn::BitCast(bits, hn::LoadU(tag, backup + i))));
+      const auto b = hn::BitCast(tag, hn::Not(hn::BitCast(bits, load(tag, backup + i))));
       const auto late = hn::Mul(hn::Mul(weight, square), hn::Sub(w, b));
       step = hn::IfThenElse(hn::Eq(b, b), hn::Add(g, late), g);
     }
-    hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(tag, rate), step)), tag, a.w + i);
+    store(hn::Sub(w, hn::Mul(hn::Set(tag, rate), step)), tag, a.w + i);
   });
 }
 void dcasgd_f32(const double* parameters, const Block& block) { dcasgd<float>(parameters, block); }

@@ -16,6 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::table {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+using math::HWY_NAMESPACE::load;
+using math::HWY_NAMESPACE::store;
 
 /// A block's arrays as numbers.
 template <typename T>

@@ -18,17 +18,17 @@ HWY_INLINE void ftrl(const double* parameters, const Block& block) {
   T* const zs = a.state(0);
   T* const ns = a.state(1);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
-    const auto w = hn::LoadU(tag, a.w + i), g = hn::LoadU(tag, a.g + i), before = hn::LoadU(tag, ns + i);
+    const auto w = load(tag, a.w + i), g = load(tag, a.g + i), before = load(tag, ns + i);
     const auto n = hn::Add(before, hn::Mul(g, g));
     const auto root = hn::Sqrt(n), per_alpha = hn::Set(tag, alpha);
     const auto sigma = hn::Div(hn::Sub(root, hn::Sqrt(before)), per_alpha);
-    const auto z = hn::Add(hn::LoadU(tag, zs + i), hn::Sub(g, hn::Mul(sigma, w)));
+    const auto z = hn::Add(load(tag, zs + i), hn::Sub(g, hn::Mul(sigma, w)));
     const auto bound = hn::Set(tag, l1);
     const auto scale = hn::Add(hn::Div(hn::Add(hn::Set(tag, beta), root), per_alpha), hn::Set(tag, l2));
     const auto solved = hn::Div(hn::Sub(hn::CopySign(bound, z), z), scale);
-    hn::StoreU(z, tag, zs + i);
-    hn::StoreU(n, tag, ns + i);
-    hn::StoreU(hn::IfThenZeroElse(hn::Le(hn::Abs(z), bound), solved), tag, a.w + i);
+    store(z, tag, zs + i);
+    store(n, tag, ns + i);
+    store(hn::IfThenZeroElse(hn::Le(hn::Abs(z), bound), solved), tag, a.w + i);
   });
 }
 void ftrl_f32(const double* parameters, const Block& block) { ftrl<float>(parameters, block); }

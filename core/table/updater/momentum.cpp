@@ -17,12 +17,12 @@ HWY_INLINE void momentum(const double* parameters, const Block& block) {
   const Arrays<T> a(block);
   T* const v = a.state(0);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
-    const auto w = hn::LoadU(tag, a.w + i);
-    const auto g = decayed(tag, hn::LoadU(tag, a.g + i), w, decay);
-    const auto speed = hn::Add(hn::Mul(hn::Set(tag, keep), hn::LoadU(tag, v + i)), hn::Mul(hn::Set(tag, take), g));
+    const auto w = load(tag, a.w + i);
+    const auto g = decayed(tag, load(tag, a.g + i), w, decay);
+    const auto speed = hn::Add(hn::Mul(hn::Set(tag, keep), load(tag, v + i)), hn::Mul(hn::Set(tag, take), g));
     const auto step = nesterov ? hn::Add(g, hn::Mul(hn::Set(tag, keep), speed)) : speed;
-    hn::StoreU(speed, tag, v + i);
-    hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(tag, rate), step)), tag, a.w + i);
+    store(speed, tag, v + i);
+    store(hn::Sub(w, hn::Mul(hn::Set(tag, rate), step)), tag, a.w + i);
   });
 }
 void momentum_f32(const double* parameters, const Block& block) { momentum<float>(parameters, block); }

@@ -13,9 +13,9 @@ HWY_INLINE void sgd(const double* parameters, const Block& block) {
   const T rate = static_cast<T>(parameters[0]), decay = static_cast<T>(parameters[1]);
   const Arrays<T> a(block);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
-    const auto w = hn::LoadU(tag, a.w + i);
-    const auto g = decayed(tag, hn::LoadU(tag, a.g + i), w, decay);
-    hn::StoreU(hn::Sub(w, hn::Mul(hn::Set(tag, rate), g)), tag, a.w + i);
+    const auto w = load(tag, a.w + i);
+    const auto g = decayed(tag, load(tag, a.g + i), w, decay);
+    store(hn::Sub(w, hn::Mul(hn::Set(tag, rate), g)), tag, a.w + i);
   });
 }
 void sgd_f32(const double* parameters, const Block& block) { sgd<float>(parameters, block); }

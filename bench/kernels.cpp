@@ -1,7 +1,8 @@
-// The kernels of core/math beside glibc's memcpy. Speed is payload: the bytes of the source, counted once, for all of them.
+// The kernels of core/math, and what core/table makes of them, beside glibc's memcpy. Speed is payload: the bytes of the source, counted once, for all of them.
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -10,6 +11,9 @@
 #include <vector>
 
 #include "math/kernels.hpp"
+#include "table/combine.hpp"
+#include "table/updater/updater.hpp"
+#include "tensor/dtype.hpp"
 
 namespace {
 
@@ -50,6 +54,36 @@ void all_finite(benchmark::State& state) {
   count_payload(state);
 }
 
+/// Values of any dtype added to what is stored for it; the payload is the values.
+void add_dtype(benchmark::State& state, mv_dtype dtype) {
+  const std::vector<std::byte> from(static_cast<size_t>(state.range(0)));
+  const size_t count = from.size() / mv::tensor::dtype_bytes(dtype);
+  std::vector<std::byte> to(count * mv::tensor::dtype_bytes(mv::tensor::storage_dtype(dtype)));
+  for (auto _ : state) {
+    mv::math::add_bytes(dtype, to.data(), from.data(), count);
+    benchmark::ClobberMemory();
+  }
+  count_payload(state);
+}
+
+/// One step of an updater; the payload is the gradient. Values and states are read and written besides, so that memory bounds it.
+void step(benchmark::State& state, const char* updater) {
+  const auto made = mv::table::make_updater(mv::table::parse_updater(updater).value(), MV_F32);
+  const auto gradient = ones<float>(state.range(0));
+  auto values = gradient;
+  std::vector<std::vector<float>> states(made->states(), std::vector<float>(gradient.size()));
+  std::vector<std::byte*> arrays;
+  for (auto& array : states) arrays.push_back(reinterpret_cast<std::byte*>(array.data()));
+  for (auto _ : state) {
+    made->apply({.count = gradient.size(),
+                 .values = reinterpret_cast<std::byte*>(values.data()),
+                 .added = reinterpret_cast<const std::byte*>(gradient.data()),
+                 .states = arrays.data()});
+    benchmark::ClobberMemory();
+  }
+  count_payload(state);
+}
+
 /// Rows of 64 floats, every other one of the table, in a scattered order.
 struct Rows {
   static constexpr size_t kCols = 64, kRowBytes = kCols * sizeof(float);
@@ -82,6 +116,30 @@ void gather_rows(benchmark::State& state) {
   count_payload(state);
 }
 
+/// What gather_rows() is measured by: the loop that anybody would write.
+void gather_loop(benchmark::State& state) {
+  Rows rows(state.range(0));
+  for (auto _ : state) {
+    for (size_t i = 0; i < rows.ids.size(); ++i) {
+      const float* from = &rows.table[static_cast<size_t>(rows.ids[i]) * Rows::kCols];
+      std::copy_n(from, Rows::kCols, &rows.values[i * Rows::kCols]);
+    }
+    benchmark::ClobberMemory();
+  }
+  count_payload(state);
+}
+
+/// The check that no row is named twice, and the sums where every second one is.
+void combine(benchmark::State& state, bool repeats) {
+  Rows rows(state.range(0));
+  if (repeats)
+    for (int64_t& id : rows.ids) id /= 4;  // all of them are even
+  const mv::table::Spec spec{.name = "bench", .kind = MV_SPARSE, .dtype = MV_F32, .rows = uint64_t{1} << 40, .cols = Rows::kCols};
+  mv::table::Combined out;
+  for (auto _ : state) benchmark::DoNotOptimize(mv::table::combine(spec, rows.ids, rows.value_bytes(), &out));
+  count_payload(state);
+}
+
 void sizes(benchmark::internal::Benchmark* benchmark) { benchmark->RangeMultiplier(kStep)->Range(kSmallest, kLargest); }
 
 }  // namespace
@@ -94,5 +152,16 @@ BENCHMARK(all_finite<float>)->Name("all_finite_f32")->Apply(sizes);
 BENCHMARK(all_finite<double>)->Name("all_finite_f64")->Apply(sizes);
 BENCHMARK(add_rows)->Name("add_rows_f32")->Apply(sizes);
 BENCHMARK(gather_rows)->Name("gather_rows_f32")->Apply(sizes);
+BENCHMARK(gather_loop)->Name("gather_loop_f32")->Apply(sizes);
+BENCHMARK_CAPTURE(add_dtype, i64, MV_I64)->Name("add_i64")->Apply(sizes);
+BENCHMARK_CAPTURE(add_dtype, u8, MV_U8)->Name("add_u8")->Apply(sizes);
+BENCHMARK_CAPTURE(add_dtype, f16, MV_F16)->Name("add_f16")->Apply(sizes);
+BENCHMARK_CAPTURE(add_dtype, bf16, MV_BF16)->Name("add_bf16")->Apply(sizes);
+BENCHMARK_CAPTURE(step, sgd, "sgd")->Name("sgd_f32")->Apply(sizes);
+BENCHMARK_CAPTURE(step, momentum, "momentum")->Name("momentum_f32")->Apply(sizes);
+BENCHMARK_CAPTURE(step, adagrad, "adagrad")->Name("adagrad_f32")->Apply(sizes);
+BENCHMARK_CAPTURE(step, ftrl, "ftrl l1=0.5")->Name("ftrl_f32")->Apply(sizes);
+BENCHMARK_CAPTURE(combine, distinct, false)->Name("combine_distinct_f32")->Apply(sizes);
+BENCHMARK_CAPTURE(combine, repeats, true)->Name("combine_repeats_f32")->Apply(sizes);
 
 BENCHMARK_MAIN();

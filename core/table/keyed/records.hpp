@@ -2,8 +2,8 @@
 // The rows of one segment of a keyed shard: ids, values, states, and who was used last.
 //
 // A record: id (8 bytes), with a limit of rows two links of 4 bytes, values, states; rounded up to 4 bytes, or to 8 where an element
-// has 8. With the index's 5 to 10 bytes (7 on average), an entry takes 15 bytes and its values and states; 23 with a limit. What is
-// erased is used again, but not given back before the table is destroyed.
+// has 8. With the index's 5 to 11 bytes (7.5 on average), an entry takes 15.5 bytes and its values and states; 23.5 with a limit. What
+// is erased is used again, but not given back before the table is destroyed.
 
 #include <cstdint>
 #include <cstring>

@@ -92,9 +92,9 @@ def as_table_values(data: Any, code: int) -> np.ndarray:
     return as_values(data, BF16).view(BITS)
 
 
-def as_memory(out: Any, code: int) -> Any:
-    """The same for memory that receives results."""
-    if code == capi.MV_BF16 and isinstance(out, np.ndarray) and out.dtype == BF16:
+def as_bits(out: Any) -> Any:
+    """Memory for bfloat16 results, as the C functions want it."""
+    if isinstance(out, np.ndarray) and out.dtype == BF16:
         return out.view(BITS)
     return out
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple, Union
 import numpy as np
 
 from . import capi
-from .arrays import BITS, DTYPES, as_memory, as_rows, as_table_values, milliseconds, rows_or_keys
+from .arrays import BITS, DTYPES, as_bits, as_rows, as_table_values, milliseconds, rows_or_keys
 from .request import Request
 
 
@@ -42,6 +42,8 @@ class Table:
         self._name: str = info["name"]
         flat = self._kind == capi.MV_ARRAY or (self._kind == capi.MV_KEYVALUE and self._cols == 1)
         self._row: Tuple[int, ...] = () if flat else (self._cols,)
+        self._shape = self._row if self._kind == capi.MV_KEYVALUE else (self._rows, *self._row)
+        self._dtype = DTYPES[self._code]
 
     @property
     def handle(self) -> int:
@@ -54,12 +56,12 @@ class Table:
 
     @property
     def dtype(self) -> np.dtype:
-        return DTYPES[self._code]
+        return self._dtype
 
     @property
     def shape(self) -> Tuple[int, ...]:
         """(rows,), (rows, cols); of a key-value table that of one key's values: () or (cols,)."""
-        return self._row if self._kind == capi.MV_KEYVALUE else (self._rows, *self._row)
+        return self._shape
 
     def info(self) -> Dict[str, Any]:
         """The fields of mv_table_info: name, kind, dtype, rows, cols, flags, servers, bytes, adds, gets, updater,
@@ -107,9 +109,8 @@ class Table:
     def _read(self, whole: Any, some: Any, rows: Any, out: Any, options: Any) -> Tuple[np.ndarray, Any]:
         ids = None if rows is None else as_rows(rows)
         if out is None:
-            shape = self.shape if ids is None else (ids.size, *self._row)
-            out = np.empty(shape, DTYPES[self._code])
-        memory = as_memory(out, self._code)
+            out = np.empty(self._shape if ids is None else (ids.size, *self._row), self._dtype)
+        memory = as_bits(out) if self._code == capi.MV_BF16 else out
         if ids is None:
             return out, whole(self._handle, memory, options)
         return out, some(self._handle, ids, memory, options)
@@ -120,12 +121,12 @@ class Table:
         comes or goes meanwhile at most once; in no order that means anything.
         """
         ids = np.empty(chunk, np.int64)
-        values = np.empty((chunk, *self._row), BITS if self._code == capi.MV_BF16 else self.dtype)
+        values = np.empty((chunk, *self._row), BITS if self._code == capi.MV_BF16 else self._dtype)
         cursor = 0
         while cursor != -1:
             cursor, found = capi.mv_table_scan(self._handle, cursor, ids, values)
             if found:
-                yield ids[:found].copy(), values[:found].copy().view(self.dtype)
+                yield ids[:found].copy(), values[:found].copy().view(self._dtype)
 
     # ------------------------------------------------------------------ writing
 
@@ -193,4 +194,4 @@ class Table:
         capi.mv_table_destroy(self._handle)
 
     def __repr__(self) -> str:
-        return f"<polyverso.Table {self._name!r} {self.shape} {self.dtype}>"
+        return f"<polyverso.Table {self._name!r} {self._shape} {self._dtype}>"

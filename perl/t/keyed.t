@@ -97,6 +97,11 @@ subtest 'keys' => sub {
     for my $wrong ('9223372036854775808', '-9223372036854775809', 1.5, 'one', undef) {
         refused(EINVAL => sub { $t->get(as => 'array', keys => [$wrong]) });
     }
+    $t->add([1, 2], keys => [2**62, -1e15]);
+    is_deeply($t->get(as => 'array', keys => ['4611686018427387904', '-1000000000000000']), [1, 2], 'floats may be keys');
+    for my $wrong (2**63, 1e300, 9**9**9, -sin 9**9**9) {
+        refused(EINVAL => sub { $t->get(as => 'array', keys => [$wrong]) });
+    }
     refused(EINVAL => sub { $t->get(as => 'array') });
     refused(EINVAL => sub { $t->get(as => 'array', rows => [1], keys => [1]) });
     refused(EINVAL => sub { $t->scan(size => 3) });

@@ -7,6 +7,7 @@ use warnings;
 
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Scalar::Util ();
 
 # By dtype: pack's letter, bytes, the PDL type of results, and what an integer may be.
 my %TYPE = (
@@ -81,10 +82,12 @@ sub data {
     return pack $type->{pack}, @$flat;
 }
 
-# Whether it is an integer of 64 bits, written as one.
+# Whether it is an integer of 64 bits, however Perl has come by it: 2**62 and 1e15 are floats, which print otherwise.
 sub is_integer {
     my ($value) = @_;
-    return defined $value && $value =~ /\A-?[0-9]+\z/ && (length $value < 19 || sprintf('%d', $value) eq $value);
+    return 0 unless defined $value && !ref $value;
+    return length $value < 19 || sprintf('%d', $value) eq $value if $value =~ /\A-?[0-9]+\z/;
+    return Scalar::Util::looks_like_number($value) && $value == int $value && abs $value < 2**63;
 }
 
 # PDL has no halves: unsigned shorts are their bits, other types are converted. Nothing is cut on the way to integers.

@@ -10,28 +10,50 @@ namespace mv::tensor {
 
 namespace {
 
+constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+constexpr int kRounds = 10;
+
 /// Seeds give other numbers for each distribution.
 enum class Stream : uint32_t { kUniform = 0, kNormal = 1 };
 
-/// The 64 random bits of element i.
-uint64_t word_at(int64_t seed, Stream stream, uint64_t i) {
-  const auto key = static_cast<uint64_t>(seed);
-  const uint64_t block = i / 2;
-  const auto words =
-      philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, static_cast<uint32_t>(stream)},
-             {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
-  const size_t half = i % 2 * 2;
-  return words[half] | uint64_t{words[half + 1]} << 32;
+/// Blocks that are computed side by side.
+constexpr size_t kSide = 16;
+
+/// philox() of kSide counters that follow each other: words[w][k] is word w of block first + k.
+void philox_side(uint64_t first, Stream stream, uint64_t seed, uint32_t (&words)[4][kSide]) {
+  for (size_t k = 0; k < kSide; ++k) {
+    words[0][k] = static_cast<uint32_t>(first + k);
+    words[1][k] = static_cast<uint32_t>((first + k) >> 32);
+    words[2][k] = 0;
+    words[3][k] = static_cast<uint32_t>(stream);
+  }
+  auto key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < kRounds; ++round, key0 += kWeyl0, key1 += kWeyl1) {
+    for (size_t k = 0; k < kSide; ++k) {
+      const uint64_t product0 = uint64_t{kMultiplier0} * words[0][k], product1 = uint64_t{kMultiplier1} * words[2][k];
+      words[0][k] = static_cast<uint32_t>(product1 >> 32) ^ words[1][k] ^ key0;
+      words[1][k] = static_cast<uint32_t>(product1);
+      words[2][k] = static_cast<uint32_t>(product0 >> 32) ^ words[3][k] ^ key1;
+      words[3][k] = static_cast<uint32_t>(product0);
+    }
+  }
 }
 
+/// tensor[i] = make(the 64 random bits of element i): block i / 2, its first or its second half.
 template <typename T, typename Make>
-void fill_from(const Tensor& tensor, mv_dtype made, Make make) {
-  T values[kChunk];
-  for (size_t i = 0; i < tensor.stored(); i += kChunk) {
-    const size_t count = std::min(kChunk, tensor.stored() - i);
-    for (size_t j = 0; j < count; ++j) values[j] = make(i + j);
+void fill_from(const Tensor& tensor, mv_dtype made, int64_t seed, Stream stream, Make make) {
+  constexpr size_t kBatch = 2 * kSide;
+  T values[kBatch];
+  uint32_t words[4][kSide];
+  for (size_t i = 0; i < tensor.stored(); i += kBatch) {
+    philox_side(i / 2, stream, static_cast<uint64_t>(seed), words);
+    for (size_t k = 0; k < kSide; ++k) {
+      values[2 * k] = make(words[0][k] | uint64_t{words[1][k]} << 32);
+      values[2 * k + 1] = make(words[2][k] | uint64_t{words[3][k]} << 32);
+    }
     cast_elements(tensor.dtype, tensor.data + i * dtype_bytes(tensor.dtype), made,
-                  reinterpret_cast<const std::byte*>(values), count);
+                  reinterpret_cast<const std::byte*>(values), std::min(kBatch, tensor.stored() - i));
   }
 }
 
@@ -53,8 +75,7 @@ base::Status fill_integers(const char* function, const Tensor& tensor, int64_t s
   // high may be 2^63, and high - low 2^64, which is 0 here and stands for all bits.
   const uint64_t end = high == 0x1p63 ? uint64_t{1} << 63 : static_cast<uint64_t>(static_cast<int64_t>(high));
   const uint64_t width = end - static_cast<uint64_t>(from);
-  fill_from<int64_t>(tensor, MV_I64, [=](uint64_t i) {
-    const uint64_t word = word_at(seed, Stream::kUniform, i);
+  fill_from<int64_t>(tensor, MV_I64, seed, Stream::kUniform, [=](uint64_t word) {
     __extension__ using Wide = unsigned __int128;
     const uint64_t offset = width == 0 ? word : static_cast<uint64_t>(static_cast<Wide>(word) * width >> 64);
     return static_cast<int64_t>(static_cast<uint64_t>(from) + offset);
@@ -65,9 +86,6 @@ base::Status fill_integers(const char* function, const Tensor& tensor, int64_t s
 }  // namespace
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-  constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-  constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {
     const uint64_t product0 = uint64_t{kMultiplier0} * counter[0], product1 = uint64_t{kMultiplier1} * counter[2];
     counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
@@ -122,8 +140,8 @@ base::Status fill_uniform(const char* function, const Tensor& tensor, int64_t se
     return base::error(MV_EINVAL, "{}: low is {}, high is {}: low < high, both finite, are needed", function, low,
                        high);
   if (!is_floating(tensor.dtype)) return fill_integers(function, tensor, seed, low, high);
-  fill_from<double>(tensor, MV_F64, [=](uint64_t i) {
-    const double unit = static_cast<double>(word_at(seed, Stream::kUniform, i) >> 11) * 0x1p-53;
+  fill_from<double>(tensor, MV_F64, seed, Stream::kUniform, [=](uint64_t word) {
+    const double unit = static_cast<double>(word >> 11) * 0x1p-53;
     return low + unit * (high - low);
   });
   return {};
@@ -138,9 +156,9 @@ base::Status fill_normal(const char* function, const Tensor& tensor, int64_t see
                        "{}: mean is {}, deviation is {}: finite numbers, the deviation 0 or more, are needed", function,
                        mean, deviation);
   }
-  fill_from<double>(tensor, MV_F64, [=](uint64_t i) {
+  fill_from<double>(tensor, MV_F64, seed, Stream::kNormal, [=](uint64_t word) {
     // The middles of 2^52 equal parts: never 0 or 1.
-    const double p = (static_cast<double>(word_at(seed, Stream::kNormal, i) >> 12) + 0.5) * 0x1p-52;
+    const double p = (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
     return mean + deviation * normal_quantile(p);
   });
   return {};

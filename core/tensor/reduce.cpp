@@ -82,16 +82,20 @@ void sum_along_rows(int op, const Tensor& tensor, const Split& split, const Tens
 
 void sum_columns(int op, const Tensor& tensor, const Split& split, const Tensor& result) {
   Chunk chunk;
-  CompensatedSum sums[kChunk];
+  double squares[kChunk];
   for (size_t o = 0; o < split.outer; ++o) {
     by_chunks(0, split.inner, [&](size_t column, size_t n) {
-      std::fill_n(sums, n, CompensatedSum{});
+      ColumnSums<kChunk> sums(n);
       for (size_t j = 0; j < split.along; ++j) {
         const double* values = fetch<double>(tensor, (o * split.along + j) * split.inner + column, n, &chunk);
-        for (size_t i = 0; i < n; ++i) sums[i].add(op == MV_NORM ? values[i] * values[i] : values[i]);
+        if (op == MV_NORM) {
+          for (size_t i = 0; i < n; ++i) squares[i] = values[i] * values[i];
+          values = squares;
+        }
+        sums.add(values);
       }
       for (size_t i = 0; i < n; ++i)
-        store(result, o * split.inner + column + i, finish_sum(op, sums[i].total(), split.along));
+        store(result, o * split.inner + column + i, finish_sum(op, sums.total(i), split.along));
     });
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Sums in double precision, whose error hardly grows with the number of terms.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -42,15 +43,28 @@ class PairwiseSum {
   uint64_t terms_ = 0;
 };
 
-/// A sum that carries what its additions rounded away (Knuth's two-sum), for columns, which are met row by row.
-struct CompensatedSum {
-  double sum = 0, lost = 0;
-  void add(double term) {
-    const double next = sum + term, part = next - sum;
-    lost += (sum - (next - part)) + (term - part);
-    sum = next;
+/// Sums of columns, which are met row by row. Each carries what its additions rounded away (Knuth's two-sum).
+template <size_t kColumns>
+class ColumnSums {
+ public:
+  explicit ColumnSums(size_t columns) : columns_(columns) {
+    std::fill_n(sums_, columns, 0.0);
+    std::fill_n(lost_, columns, 0.0);
   }
-  double total() const { return std::isfinite(lost) ? sum + lost : sum; }
+  void add(const double* terms) {
+    for (size_t i = 0; i < columns_; ++i) {
+      const double next = sums_[i] + terms[i], part = next - sums_[i];
+      lost_[i] += (sums_[i] - (next - part)) + (terms[i] - part);
+      sums_[i] = next;
+    }
+  }
+  double total(size_t column) const {
+    return std::isfinite(lost_[column]) ? sums_[column] + lost_[column] : sums_[column];
+  }
+
+ private:
+  const size_t columns_;
+  double sums_[kColumns], lost_[kColumns];
 };
 
 }  // namespace mv::tensor

@@ -253,7 +253,7 @@ Scenario make_scenario(uint64_t seed, size_t nodes) {
       !plan.sync && plan.hasty > 0 && random.chance(0.3);  // sync mode needs everyone to pass the same ones
   plan.think = Nanos(random.between(1'000, 20'000'000));
   Random more(Random::mix(seed ^ kVariety));  // dice of its own: the other half of the seeds stays as it is
-  if (!plan.out_of_step && !large && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3);
+  if (!plan.out_of_step && more.chance(0.5)) vary_tables(plan, more, many ? length : length * 2 / 3, large);
   return plan;
 }
 

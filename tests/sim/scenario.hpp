@@ -76,6 +76,6 @@ struct Scenario {
 Scenario make_scenario(uint64_t seed, size_t nodes);
 
 /// For half of the seeds: gives the tables paces, kinds and updaters of their own, and the workers scripts that use them.
-void vary_tables(Scenario& plan, Random& random, size_t length);
+void vary_tables(Scenario& plan, Random& random, size_t length, bool large);
 
 }  // namespace mv::sim

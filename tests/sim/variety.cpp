@@ -40,7 +40,8 @@ void make_keyed(const Scenario& plan, TablePlan& table, Random& random) {
   table::Spec& spec = table.spec;
   spec.kind = random.chance(0.5) ? MV_SPARSE : MV_KEYVALUE;
   spec.rows = spec.kind == MV_SPARSE ? (shared + owned) * (1 + random.below(random.chance(0.5) ? 3 : 1'000'000)) : 0;
-  spec.cols = lives + 1 + random.below(random.chance(0.1) ? 300 : 5);
+  const bool wide = lives <= 20 && random.chance(0.03);  // so that an add is several messages
+  spec.cols = lives + 1 + (wide ? 3000 + random.below(3000) : random.below(random.chance(0.1) ? 300 : 5));
   spec.dtype = static_cast<mv_dtype>(std::vector<int>{MV_F32, MV_F64, MV_I32, MV_I64}[random.below(4)]);
   table.initial = 0;
   table.fractional = table.fractional && spec.dtype != MV_I32 && spec.dtype != MV_I64;
@@ -163,9 +164,39 @@ void spare_the_locked(Scenario& plan, Random& random) {
   for (FaultPlan& fault : plan.faults) fault.restart = base::kNever;
 }
 
+/// Tables of many messages keep their scripts, in which all workers tick as often between two barriers.
+void vary_large(Scenario& plan, Random& random) {
+  for (TablePlan& table : plan.tables) table.spec.staleness = random.between(1, 3);
+  plan.hasty_barriers = false;
+  const std::vector<uint64_t> ticks{random.below(3), random.below(4), random.below(4), random.below(3), random.below(3)};
+  for (NodePlan& node : plan.nodes) {
+    std::vector<Step> steps;
+    size_t part = 0, begin = 0;
+    const auto tick = [&] {
+      for (uint64_t i = 0; i < ticks[part % ticks.size()]; ++i)
+        for (size_t table = 0; table < plan.tables.size(); ++table)
+          steps.insert(steps.end() - static_cast<std::ptrdiff_t>(random.below(steps.size() - begin + 1)), {Call::kClock, table});
+    };
+    for (const Step& step : std::exchange(node.steps, {})) {
+      if (step.call != Call::kBarrier) {
+        steps.push_back(step);
+        continue;
+      }
+      tick();
+      ++part;
+      steps.push_back(step);
+      begin = steps.size();
+    }
+    tick();
+    node.steps = std::move(steps);
+  }
+}
+
 }  // namespace
 
-void vary_tables(Scenario& plan, Random& random, size_t length) {
+void vary_tables(Scenario& plan, Random& random, size_t length, bool large) {
+  if (large && !plan.sync) return vary_large(plan, random);
+  if (large) return;
   if (plan.tables.size() < kMostTables && random.chance(0.3)) {
     plan.tables.push_back(plan.tables.front());
     plan.tables.back().spec.name = fmt::format("t{}", plan.tables.size() - 1);

@@ -147,6 +147,7 @@ void Member::on_view(const cluster::View& view) {
   ps_server_.start(view, self_.peer);
   ps_client_.start(view);
   checkpointer_.start(view);
+  vault_.start(view);
   saver_.start(view);
 }
 

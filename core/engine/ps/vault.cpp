@@ -23,6 +23,8 @@ flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>> 
 
 void Vault::on_request(const rpc::Asked& asked, const wire::Message& request) {
   if (archive_ == nullptr) return rpc_.fail(asked, base::Status(MV_ENOSYS, "this server keeps no checkpoints"));
+  if (view_ == nullptr || view_->servers().front()->peer != asked.client)
+    return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 has servers write and read files"));
   switch (request.body_type()) {
     case wire::Body::Snapshot:
       return snapshot(asked, *request.body_as_Snapshot());

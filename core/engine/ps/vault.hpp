@@ -17,6 +17,7 @@ class Vault {
   /// @param archive null: this node keeps no checkpoints
   Vault(rpc::Server& rpc, Server& tables, Archive* archive) : rpc_(rpc), tables_(tables), archive_(archive) {}
 
+  void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request);
   /// Nobody will ask for what this one has begun.
   void lost(base::Peer peer);
@@ -48,6 +49,7 @@ class Vault {
   rpc::Server& rpc_;
   Server& tables_;
   Archive* const archive_;
+  const cluster::View* view_ = nullptr;
   wire::FrameBuilder builder_;
   std::shared_ptr<Writing> writing_;
   std::optional<Prepared> prepared_;

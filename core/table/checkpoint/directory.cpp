@@ -80,11 +80,11 @@ base::Result<Place> begin_checkpoint(const std::string& directory) {
   place.number = places.value().empty() ? 1 : places.value().back().number + 1;
   place.path = fmt::format("{}/{}{:06}", directory, kPrefix, place.number);
   if (mkdir(place.path.c_str(), 0777) != 0) return system_error(place.path, errno);
-  if (auto failed = sync_directory(directory); !failed.ok()) return failed;
-  return place;
+  return place;  // its own name need not be on the disk before its manifest is
 }
 
 base::Status complete_checkpoint(const std::string& path, const Manifest& manifest) {
+  if (auto failed = sync_directory(parent_of(path)); !failed.ok()) return failed;
   if (auto failed = write_file(path + "/" + kManifestName, to_json(manifest)); !failed.ok()) return failed;
   return sync_directory(path);
 }

@@ -101,7 +101,8 @@ static int pv_tensor_handle(lua_State *L, int index, const char *function, mv_te
   return known || pv_refuse(L, MV_EINVAL, function, "argument %d is a table that is no tensor", index);
 }
 
-/* One integer, or a table of them. More than a tensor has dimensions are counted only: the function will refuse them. */
+/* One integer, or a table of them. More than a tensor has dimensions are counted only: the function
+ * will refuse them. */
 static int pv_lengths(lua_State *L, int index, const char *function, int64_t *lengths, uint64_t *dims) {
   *dims = 1;
   if (lua_type(L, index) == LUA_TNUMBER) return pv_integer(L, index, function, "length", lengths);

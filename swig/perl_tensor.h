@@ -78,8 +78,8 @@ static int pv_tensor_values(SV *sv, const char *function, int writable, void **d
   return 1;
 }
 
-/* One integer, or a reference to an array of them. More than a tensor has dimensions are counted only: the function will
- * refuse them. */
+/* One integer, or a reference to an array of them. More than a tensor has dimensions are counted only: the function
+ * will refuse them. */
 static int pv_lengths(SV *sv, const char *function, int position, int64_t *lengths, uint64_t *dims) {
   SvGETMAGIC(sv);
   *dims = 1;

@@ -316,7 +316,8 @@ static PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments) {
 
 /* ------------------------------------------------------------------ values */
 
-/* One integer, or a sequence of them. More than a tensor has dimensions are counted only: the function will refuse them. */
+/* One integer, or a sequence of them. More than a tensor has dimensions are counted only: the function
+ * will refuse them. */
 static int pv_lengths(PyObject *object, const char *function, int position, int64_t *lengths, uint64_t *dims) {
   *dims = 1;
   if (PyIndex_Check(object)) return pv_integer(object, function, position, "length", lengths);

@@ -6,8 +6,8 @@
 --     table:add(weights)            -- on one host the bytes are not copied on their way out
 --     print(weights:sum(0))         -- along the rows
 --
--- Positions and axes count from 0, as row ids and FFI memory do. Operators make new tensors; add_, sub_, mul_, div_ and pow_
--- work in place. The names are the same in Python and Perl. LuaJIT sees the memory with pointer().
+-- Positions and axes count from 0, as row ids and FFI memory do. Operators make new tensors; add_, sub_, mul_, div_ and
+-- pow_ work in place. The names are the same in Python and Perl. LuaJIT sees the memory with pointer().
 
 local capi = require("polyverso.capi")
 

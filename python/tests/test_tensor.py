@@ -5,6 +5,8 @@ import math
 import os
 import random
 import statistics
+import subprocess
+import sys
 
 import numpy as np
 import polyverso
@@ -97,8 +99,9 @@ def test_long_runs_and_scalars(dtype, count):
             same(s / t, a / b)
             same(s * 0.1, a * a.dtype.type(0.1))
             same(abs(s).sqrt(), np.sqrt(np.abs(a)))
-            np.testing.assert_allclose((s / 20).exp().numpy(), np.exp(a / a.dtype.type(20)), rtol=2e-3 if dtype == "f16" else 1e-6)
-            np.testing.assert_allclose(abs(s).log().numpy(), np.log(np.abs(a)), rtol=2e-3 if dtype == "f16" else 1e-6, atol=1e-3)
+            near = {"rtol": 2e-3 if dtype == "f16" else 1e-6}
+            np.testing.assert_allclose((s / 20).exp().numpy(), np.exp(a / a.dtype.type(20)), **near)
+            np.testing.assert_allclose(abs(s).log().numpy(), np.log(np.abs(a)), atol=1e-3, **near)
 
 
 def test_exp_and_log_of_doubles_are_right_to_the_last_places():
@@ -156,7 +159,8 @@ def test_wide_integers_round_once_on_their_way_to_halves():
         assert got == round(value / 2**exponent) * 2.0**exponent or abs(value) > 2**53
         neighbours = [float(np.array([(bits + d) << 16], np.uint32).view(np.float32)[0]) for d in (-1, 1)]
         assert all(abs(int(got) - value) <= abs(int(near) - value) for near in neighbours)
-    same(Tensor.copy_of(np.array([2049, 2051, 65519, 65520])).cast("f16"), np.array([2048, 2052, 65504, np.inf], np.float16))
+    halves = Tensor.copy_of(np.array([2049, 2051, 65519, 65520])).cast("f16")
+    same(halves, np.array([2048, 2052, 65504, np.inf], np.float16))
 
 
 REDUCTIONS = {"sum": np.sum, "mean": np.mean, "min": np.min, "max": np.max, "argmin": np.argmin, "argmax": np.argmax}
@@ -177,7 +181,8 @@ def test_reductions(seed):
                     wanted = np.float64 if dtype == "f64" or dtype in INTEGERS else np.float32
                     wanted = np.int64 if name == "sum" and dtype in INTEGERS else wanted
                     assert made.numpy().dtype == wanted
-                    np.testing.assert_allclose(made.numpy(), exact, rtol=1e-12 if wanted != np.float32 else 1e-6, atol=1e-5)
+                    relative = 1e-6 if wanted == np.float32 else 1e-12
+                    np.testing.assert_allclose(made.numpy(), exact, rtol=relative, atol=1e-5)
                 else:
                     same(made, np.asarray(reduction(a, axis)))
             norm = np.sqrt(np.sum(a.astype(np.float64) ** 2, axis))
@@ -393,6 +398,34 @@ def test_a_thousand_tensors_need_few_descriptors():
     del large
     again = Tensor.zeros((1 << 20,))
     assert capi.mv_tensor_data(again)[0] == where and again.max().item() == 0
+
+
+def test_a_forked_child_begins_anew():
+    """In a process of its own: this one may have threads."""
+    script = """
+import os, polyverso
+from polyverso import Tensor
+
+mine = Tensor.ones(3)
+child = os.fork()
+if child == 0:
+    try:
+        mine.sum()
+        os._exit(1)
+    except polyverso.StateError:
+        pass
+    with polyverso.init():
+        try:
+            mine.sum()
+            os._exit(2)
+        except polyverso.HandleError:
+            pass
+        other = Tensor.full(3, 7)  # not where the parent's is
+        os._exit(0 if other.sum().item() == 21 else 3)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert code == 0 and mine.sum().item() == 3, code
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_tensors_are_a_tables_values():

@@ -1,4 +1,4 @@
-// core/tensor: every instruction set that this machine has gives the same bits; shapes are gone through as their definition says.
+// core/tensor: every instruction set that this machine has gives the same bits; shapes are gone through as defined.
 
 #include <hwy/highway.h>
 

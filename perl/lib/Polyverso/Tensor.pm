@@ -194,8 +194,12 @@ sub take {
     return $self->_new(Polyverso::CAPI::mv_tensor_take($self, Polyverso::Values::rows($rows)));
 }
 
+sub slice {
+    my ($self, $begin, $end) = @_;
+    return $self->_new(Polyverso::CAPI::mv_tensor_slice($self, $begin, $end));
+}
+
 sub row       { my ($self, $row) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_row($self, $row)) }
-sub slice     { my ($self, $begin, $end) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_slice($self, $begin, $end)) }
 sub reshape   { my ($self, $shape) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_reshape($self, $shape)) }
 sub copy      { my ($self) = @_; return $self->_new(Polyverso::CAPI::mv_tensor_copy($self, undef)) }
 sub assign    { my ($self, $other) = @_; Polyverso::CAPI::mv_tensor_copy(_tensor($other), $self); return $self }

@@ -77,7 +77,9 @@ void InitialValues::read(int64_t id, std::byte* out) const {
     std::memcpy(out, out_row_.data(), out_row_.size());
     return;
   }
-  std::vector<std::byte> stored(cols_ * tensor::dtype_bytes(tensor::storage_dtype(dtype_)));
+  const mv_dtype storage = tensor::storage_dtype(dtype_);
+  if (storage == dtype_) return fill(id, out);
+  std::vector<std::byte> stored(cols_ * tensor::dtype_bytes(storage));
   fill(id, stored.data());
   math::load_bytes(dtype_, stored.data(), out, cols_);
 }

@@ -25,7 +25,8 @@ struct Block {
   const std::byte* backup = nullptr;
 };
 
-/// Stateless but for its parameters; the states lie beside the values. Any thread.
+/// Stateless but for its parameters; the states lie beside the values. Any thread. Each element goes by itself: one that wants more (how
+/// often a row was changed, the norm of a whole value) will say so by a further function here, and find it in a further field of Block.
 class Updater {
  public:
   virtual ~Updater() = default;

@@ -33,6 +33,14 @@ def memory(pid, name):
     raise OSError(f"/proc/{pid}/status has no {name}")
 
 
+def proportional_memory(pid):
+    """What is resident, in bytes; of pages that n processes share, a part of n."""
+    for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/{pid}/smaps_rollup has no Pss")
+
+
 def forget_peak(pid):
     """The peak is what is resident now."""
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")

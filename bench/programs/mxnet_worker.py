@@ -1,7 +1,9 @@
 """MXNet's KVStore as a peer: the only worker of a cluster that bench/harness/mxnet.py starts.
 
-It has two of the operations of table_worker.c:
+It has two of the operations of table_worker.c, and the halves of the first:
 add_get   push, then pull, waiting for both
+push      waiting for it
+pull      waiting for it
 forget    pushes that nobody waits for, and at the end of each block the wait for all of them
 
 The store is dist_sync: with one worker that is push and pull without a server-side optimizer, whose Python would run
@@ -40,11 +42,25 @@ def prepare(operation, size):
         store.pull(key, out=pulled)  # after the pushes, which the server acknowledges one by one
         mx.nd.waitall()
 
+    def push(times):
+        for _ in range(times):
+            store.push(key, pushed)
+            mx.nd.waitall()
+
+    def pull(times):
+        for _ in range(times):
+            store.pull(key, out=pulled)
+            pulled.wait_to_read()
+
     def check():
+        if operation == "push":
+            pull(1)
         if pulled[count - 1].asscalar() != 1:
             batch.fail(f"{operation}: {pulled[count - 1].asscalar()} pulled after pushing 1")
 
-    repeat = {"add_get": add_get, "forget": forget}.get(operation)
+    repeat = {"add_get": add_get, "forget": forget, "push": push, "pull": pull}.get(operation)
+    if operation == "pull":
+        push(1)
     if repeat is None:
         batch.fail(f"unknown operation {operation}")
     return repeat, check

@@ -54,6 +54,9 @@ class SignalGate {
   sigset_t open_;
 };
 
+/// So often in a row something is found in shared memory before libuv and signals have their turn.
+constexpr int kMostLooks = 32;
+
 enum class Woke { kReady, kBell, kTimeout, kSignal };
 
 /// kBell: nothing but `bell` (if there is one); it is silent again.
@@ -258,7 +261,10 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const sigs
 /// Until something comes, or `most` is over; takes what has come. False if it was a signal.
 bool Loop::sleep(Nanos most, const sigset_t& open) {
   Nanos limit{0};
-  if (may_sleep()) {
+  if (!is_quiet()) {
+    if (++looks_ < kMostLooks) return look(), true;
+    looks_ = 0;  // libuv and signals have their turn
+  } else if (may_sleep()) {
     uv_update_time(&uv_);
     const int timers = uv_backend_timeout(&uv_);
     limit = std::min(most, timers < 0 ? kNever : Nanos(std::chrono::milliseconds(timers)));
@@ -404,7 +410,6 @@ bool Loop::look() {
 
 /// Looks for news as long as that is worth while. True if there are any; then libuv has its turn later, but has it.
 bool Loop::spin() {
-  constexpr int kMostLooks = 32;
   constexpr int kLooksPerGlance = 16;  // at the clock
   if (watched_.empty() || watchers_changed_ || looks_ >= kMostLooks) {
     looks_ = 0;
@@ -429,12 +434,17 @@ bool Loop::spin() {
   return false;
 }
 
-bool Loop::may_sleep() {
+/// Nothing came before peers knew that they have to ring from now on.
+bool Loop::is_quiet() {
   for (size_t i = 0; i < watched_.size(); ++i) {
     if (watched_[i]->before_sleep()) continue;
     while (i-- > 0) watched_[i]->after_sleep();
     return false;
   }
+  return true;
+}
+
+bool Loop::may_sleep() {
   Lock lock(mutex_);
   asleep_ = queue_.empty() && !stopping_;
   return asleep_;

@@ -133,6 +133,7 @@ class Loop final : public base::Clock {
   bool sleep(base::Nanos most, const sigset_t& open);
   bool look();
   bool spin();
+  bool is_quiet();
   bool may_sleep();
   void after_sleep();
   void on_timer();

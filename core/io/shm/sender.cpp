@@ -25,6 +25,7 @@ void set_magic(std::byte* record, RecordKind kind) { std::memcpy(record, &kind, 
 }  // namespace
 
 void Sender::push(const base::Frame& frame) {
+  if (waiting_.empty() && !frame.tail && put_whole(frame)) return;  // most: without a copy of their own
   Waiting next{frame};
   if (!waiting_.empty() || !put(next)) waiting_.push_back(std::move(next));
 }

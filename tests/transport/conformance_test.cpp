@@ -100,7 +100,7 @@ void a_sink_may_be_discarded_half_way(void**) {
   Pair pair(kRoad);
   constexpr size_t kBytes = 12 << 20;
   std::shared_ptr<std::vector<std::byte>> memory;
-  pair.a->sink_for = [&](uint64_t seq, size_t bytes) {
+  const auto sink_for = [&](uint64_t seq, size_t bytes) {
     if (seq == 2) return base::Sink::nowhere();
     memory = std::make_shared<std::vector<std::byte>>(bytes);
     const auto sink = base::Sink::into(*memory);
@@ -110,6 +110,7 @@ void a_sink_may_be_discarded_half_way(void**) {
     });
     return sink;
   };
+  pair.a->run([&] { pair.a->sink_for = sink_for; });
   for (uint64_t seq = 1; seq <= 2; ++seq) pair.b->send(11, seq, kBytes + seq);
   pair.b->send(11, 3, 10);
   assert_true(pair.a->wait([](const Record& record) { return record.messages.size() == 3; }));

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <limits>
-#include <optional>
 
 #include "tensor/arithmetic.hpp"
 #include "tensor/cast.hpp"

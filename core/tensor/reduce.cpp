@@ -92,7 +92,11 @@ void sum_columns(int op, const Tensor& tensor, const Split& split, const Tensor&
           for (size_t i = 0; i < n; ++i) squares[i] = values[i] * values[i];
           values = squares;
         }
-        sums.add(values);
+        if (tensor.dtype == MV_F64) {
+          sums.add_exactly(values);
+        } else {
+          sums.add(values);
+        }
       }
       for (size_t i = 0; i < n; ++i)
         store(result, o * split.inner + column + i, finish_sum(op, sums.total(i), split.along));

@@ -43,7 +43,7 @@ class PairwiseSum {
   uint64_t terms_ = 0;
 };
 
-/// Sums of columns, which are met row by row. Each carries what its additions rounded away (Knuth's two-sum).
+/// Sums of columns, which are met row by row.
 template <size_t kColumns>
 class ColumnSums {
  public:
@@ -51,7 +51,12 @@ class ColumnSums {
     std::fill_n(sums_, columns, 0.0);
     std::fill_n(lost_, columns, 0.0);
   }
+  /// For terms that have fewer digits than the sums.
   void add(const double* terms) {
+    for (size_t i = 0; i < columns_; ++i) sums_[i] += terms[i];
+  }
+  /// Keeps what the additions round away (Knuth's two-sum).
+  void add_exactly(const double* terms) {
     for (size_t i = 0; i < columns_; ++i) {
       const double next = sums_[i] + terms[i], part = next - sums_[i];
       lost_[i] += (sums_[i] - (next - part)) + (terms[i] - part);

@@ -123,7 +123,7 @@ base::Result<Tensor> clone(Heap& heap, const Tensor& tensor) {
   auto made = make_dense(heap, tensor.dtype, tensor.stored_shape(), Heap::Content::kAnything);
   if (!made.ok()) return made;
   Tensor& copy = made.value();
-  std::memcpy(copy.data, tensor.data, tensor.stored_bytes());
+  if (tensor.stored() > 0) std::memcpy(copy.data, tensor.data, tensor.stored_bytes());
   copy.shape = tensor.shape;
   copy.held = tensor.held;  // never written, so they may be shared
   return made;

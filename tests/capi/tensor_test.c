@@ -80,6 +80,15 @@ static void shapes_may_be_empty_but_not_wrong(void** state) {
   expect_ok(mv_tensor_reduce(MV_SUM, empty, 0, &tensor));
   EXPECT_F32(tensor, 0, 0, 0, 0);
   expect_ok(mv_tensor_free(tensor));
+  mv_tensor lent = 0;
+  expect_ok(mv_tensor_view(NULL, 0, MV_F64, DIMS(0), &lent));
+  expect_ok(mv_tensor_copy(lent, 0, &tensor));
+  expect_ok(mv_tensor_free(tensor));
+  expect_ok(mv_tensor_binary(MV_ADD, lent, lent, lent, &tensor));
+  expect_ok(mv_tensor_reduce(MV_SUM, lent, MV_ALL_AXES, &tensor));
+  assert_true(value_of(tensor, NULL, 0) == 0);
+  expect_ok(mv_tensor_free(tensor));
+  expect_ok(mv_tensor_free(lent));
   tensor = 77;
   expect_error(mv_tensor_reduce(MV_LEAST, empty, 0, &tensor), MV_EINVAL, "f32 (0, 4)");
   expect_error(mv_tensor_create(MV_RAW, DIMS(1), &tensor), MV_EINVAL, "MV_RAW");

@@ -96,7 +96,10 @@ void SimCluster::on_failed(Node& node, const base::Status& why) {
   node.failed = true;
   if (!anyone_gone_ && gone_.empty() && !cluster_dissolves())
     timeline_.violated(fmt::format("{} did not get into the cluster: {}", node.name, why.text()));
+  if (why.code() == MV_ETIMEOUT && !anyone_gone_ && !servers_may_fail_)
+    timeline_.violated(fmt::format("{} was kept waiting although all servers are there: {}", node.name, why.text()));
   anyone_gone_ = true;  // it ends at once, and others may lose it
+  if (node.life != SIZE_MAX) lose_life(node.life);
   if (waiting_for_ready_ > 0 && --waiting_for_ready_ == 0) schedule_faults(false);
   end(node);
 }
@@ -214,14 +217,16 @@ void SimCluster::part(const FaultPlan& fault) {
 void SimCluster::gone(const Node& node) {
   servers_may_fail_ = servers_may_fail_ || (node.self.role & MV_ROLE_SERVER) != 0;
   changes_may_fail_ = changes_may_fail_ || servers_may_fail_ || plan_.has_pace(table::Pace::kSync);
-  if (node.life != SIZE_MAX) {
-    gone_lives_.insert(node.life);
-    for (const auto& ledger : ledgers_) ledger->lost(node.life);
-  }
+  if (node.life != SIZE_MAX) lose_life(node.life);
   if (node.rank >= 0)
     gone_.insert(node.rank);
   else
     anyone_gone_ = true;
+}
+
+void SimCluster::lose_life(size_t life) {
+  gone_lives_.insert(life);
+  for (const auto& ledger : ledgers_) ledger->lost(life);
 }
 
 void SimCluster::kill(size_t place, const FaultPlan& fault) {
@@ -271,6 +276,9 @@ bool SimCluster::cluster_dissolves() const {
   return std::any_of(nodes_.begin(), nodes_.end(),
                      [](const auto& n) { return n->ending || (n->script != nullptr && n->script->leaving()); });
 }
+
+/// Who takes the place of a lost worker may find that the others have finished meanwhile, and the servers with them.
+bool SimCluster::came_too_late(size_t life) const { return life >= plan_.workers() && cluster_dissolves(); }
 
 size_t SimCluster::life_at(int64_t rank) const {
   const auto newest = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->rank == rank; });

@@ -51,6 +51,7 @@ class SimCluster final : private Surroundings {
   bool changes_may_fail() const override { return changes_may_fail_ || plan_.out_of_step; }
   bool servers_may_fail() const override { return servers_may_fail_; }
   size_t life_at(int64_t rank) const override;
+  bool came_too_late(size_t life) const override;
   bool is_gone(size_t life) const override { return gone_lives_.contains(life); }
   void barrier_passed(Peer self, Nanos entered) override;
   void left(Peer self, bool clean) override;
@@ -75,6 +76,7 @@ class SimCluster final : private Surroundings {
   void restart(size_t place, int64_t rank);
   void keep_own_business(std::vector<Step>& steps) const;
   void gone(const Node& node);
+  void lose_life(size_t life);
   bool all_ended() const;
   bool cluster_dissolves() const;
   void check_end();

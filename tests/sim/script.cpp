@@ -402,7 +402,8 @@ bool Script::outlives_the_lost(const OperationRef& op, const base::Status& statu
 void Script::give_up(const base::Status& why) {
   // A creation that was given up, and broke before it was tried again.
   const bool broke_meanwhile = why.code() == MV_ENOTFOUND && !has_tables() && world_.scenario().loses_members();
-  if (why.code() != MV_EOUTOFSTEP && !broke_meanwhile && !world_.names_the_gone(why.text()))
+  const bool too_late = why.code() == MV_EPEERLOST && !has_tables() && world_.came_too_late(life_);
+  if (why.code() != MV_EOUTOFSTEP && !broke_meanwhile && !too_late && !world_.names_the_gone(why.text()))
     violated("nobody was lost, but: " + why.text());
   if (!failure_.ok()) return;
   failure_ = why;

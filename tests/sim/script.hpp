@@ -47,6 +47,7 @@ class Surroundings {
   virtual bool changes_may_fail() const = 0;
   /// A server is gone, for somebody at least.
   virtual bool servers_may_fail() const = 0;
+  virtual bool came_too_late(size_t life) const = 0;
   /// The newest life of a worker with this rank, or SIZE_MAX.
   virtual size_t life_at(int64_t rank) const = 0;
   /// This life of a worker was killed, or others may have lost it.

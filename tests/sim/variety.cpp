@@ -50,7 +50,8 @@ void make_keyed(const Scenario& plan, TablePlan& table, Random& random) {
   table.keys = choose_keys(spec, shared + owned, random);
   table.untouched = untouched;
   table.owned_from = shared;
-  table.sets_any_time = owned > 0 && random.chance(0.4);
+  // An add whose caller lost patience may go on behind what its caller does next.
+  table.sets_any_time = owned > 0 && plan.hasty == 0 && random.chance(0.4);
 }
 
 /// sgd without decay is linear: the ledger can tell what it does.

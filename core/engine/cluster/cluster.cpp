@@ -212,7 +212,12 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
 }
 
 void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
-  if (phase_ == Phase::kReady || phase_ == Phase::kFailed) return;  // whoever is gone by now is reported by the others
+  if (phase_ == Phase::kFailed) return;
+  if (phase_ == Phase::kReady) {  // who comes late is called until it is there; whoever is gone is reported by the others
+    const auto wanted = [&](const Member& m) { return m.address == address && needs(m) && !contacts_[m.peer].connected; };
+    if (std::any_of(view_.members.begin(), view_.members.end(), wanted)) redial_[address] = clock_.now() + kRedialAfter;
+    return;
+  }
   if (why.code() != MV_EUNREACHABLE) return fail(why);
   last_dial_ = why;
   redial_[address] = clock_.now() + kRedialAfter;

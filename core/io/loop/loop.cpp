@@ -1,6 +1,7 @@
 #include "io/loop/loop.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -415,18 +416,21 @@ bool Loop::spin() {
     looks_ = 0;
     return false;
   }
-  if (std::none_of(watched_.begin(), watched_.end(), [](const Watched* w) { return w->is_attended(); })) return false;
+  auto writers = Watched::Writers::kNone;
+  for (const Watched* watched : watched_) writers = std::max(writers, watched->writers());
+  if (writers == Watched::Writers::kNone) return false;
   const Nanos begin = now(), budget = spin_.budget(begin);
   if (budget == Nanos{0}) return false;
+  const bool yields = writers == Watched::Writers::kHere;  // they can't go on while we look
   do {
-    for (int i = 0; i < kLooksPerGlance; ++i) {
+    for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
       if (look()) {
         ++looks_;
         spin_.paid();
         return true;
       }
       if (has_tasks_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
-      relax();
+      yields ? static_cast<void>(sched_yield()) : relax();
     }
   } while (now() - begin < budget);
   spin_.failed();

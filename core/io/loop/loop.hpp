@@ -54,8 +54,9 @@ class Watched {
   /// before they knew.
   virtual bool before_sleep() = 0;
   virtual void after_sleep() = 0;
-  /// Whether anybody who runs on another processor than this may write there.
-  virtual bool is_attended() const = 0;
+  /// Who may write there: somebody who runs on another processor, or only such as have to share this one.
+  enum class Writers { kNone, kHere, kElsewhere };
+  virtual Writers writers() const = 0;
 
  protected:
   ~Watched() = default;

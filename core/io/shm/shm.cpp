@@ -230,10 +230,11 @@ void ShmRoad::after_sleep() {
   for (ShmConnection* connection : open_) connection->say_awake();
 }
 
-bool ShmRoad::is_attended() const {
-  if (open_.empty()) return false;
+Watched::Writers ShmRoad::writers() const {
+  if (open_.empty()) return Writers::kNone;
   const auto here = static_cast<uint32_t>(sched_getcpu());
-  return std::any_of(open_.begin(), open_.end(), [here](const ShmConnection* c) { return c->is_elsewhere(here); });
+  const bool elsewhere = std::any_of(open_.begin(), open_.end(), [here](const ShmConnection* c) { return c->is_elsewhere(here); });
+  return elsewhere ? Writers::kElsewhere : Writers::kHere;
 }
 
 void ShmRoad::drain(base::Peer peer) {

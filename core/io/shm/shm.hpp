@@ -80,7 +80,7 @@ class ShmRoad final : public Road, private ShmEvents, private Watched {
   bool look() override;
   bool before_sleep() override;
   void after_sleep() override;
-  bool is_attended() const override;
+  Writers writers() const override;
 
   void on_accept(Fd fd);
   void start_dial(const std::string& address);

@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "base/log.hpp"
+#include "io/tcp/interfaces.hpp"
 
 namespace mv::io {
 
@@ -271,13 +272,16 @@ void TcpRoad::on_greeted(Connection& connection) {
   settle_held(peer);
 }
 
-/// Where an accepted peer listens, or, if it does not, came from.
+/// Where an accepted peer listens, or, if it does not, came from. Of a peer on another machine that says it listens on loopback, or on
+/// all interfaces, the host is the one it came from.
 std::string TcpRoad::peer_address(const Entry& entry) const {
   const std::string& said = entry.connection->handshake().peer().address;
   const auto parsed = parse_address(said);
   if (said.empty() || !parsed.ok()) return entry.connection->address();
-  if (!is_wildcard(parsed.value().host)) return said;
-  return to_text({host_port(remote_endpoint(entry.connection->fd())).host, parsed.value().port});
+  const std::string from = host_port(remote_endpoint(entry.connection->fd())).host;
+  const bool elsewhere = from != host_port(local_endpoint(entry.connection->fd())).host;
+  const bool useless = is_wildcard(parsed.value().host) || (elsewhere && is_loopback_text(parsed.value().host) && !is_loopback_text(from));
+  return useless ? to_text({from, parsed.value().port}) : said;
 }
 
 void TcpRoad::on_failed(Connection& connection, const base::Status& why, bool refused) {

@@ -38,6 +38,8 @@ class TcpRoad final : public Road, private ConnectionEvents {
   void attach(base::LinkEvents& events) override { events_ = &events; }
   base::Result<std::string> listen(const std::string& address) override;
   base::Result<std::string> adopt(int listening_fd) override;
+  /// What peers are told about where this node listens, instead of the first address of listen().
+  void introduce_as(const std::string& address) { own_address_ = address; }
   void dial(const std::string& address) override;
   void send(base::Peer to, const base::Frame& frame) override;
   void close(base::Peer peer) override;

@@ -1,4 +1,5 @@
-// The kernels of core/math, and what core/table makes of them, beside glibc's memcpy. Speed is payload: the bytes of the source, counted once, for all of them.
+// The kernels of core/math, and what core/table makes of them, beside glibc's memcpy. Speed is payload: the bytes of
+// the source, counted once, for all of them.
 
 #include <benchmark/benchmark.h>
 
@@ -66,7 +67,8 @@ void add_dtype(benchmark::State& state, mv_dtype dtype) {
   count_payload(state);
 }
 
-/// One step of an updater; the payload is the gradient. Values and states are read and written besides, so that memory bounds it.
+/// One step of an updater; the payload is the gradient. Values and states are read and written besides, so that memory
+/// bounds it.
 void step(benchmark::State& state, const char* updater) {
   const auto made = mv::table::make_updater(mv::table::parse_updater(updater).value(), MV_F32);
   const auto gradient = ones<float>(state.range(0));
@@ -110,7 +112,8 @@ void add_rows(benchmark::State& state) {
 void gather_rows(benchmark::State& state) {
   Rows rows(state.range(0));
   for (auto _ : state) {
-    mv::math::gather_rows(MV_F32, rows.table_bytes(), Rows::kCols, rows.ids.data(), rows.ids.size(), rows.value_bytes());
+    mv::math::gather_rows(MV_F32, rows.table_bytes(), Rows::kCols, rows.ids.data(), rows.ids.size(),
+                          rows.value_bytes());
     benchmark::ClobberMemory();
   }
   count_payload(state);
@@ -134,7 +137,8 @@ void combine(benchmark::State& state, bool repeats) {
   Rows rows(state.range(0));
   if (repeats)
     for (int64_t& id : rows.ids) id /= 4;  // all of them are even
-  const mv::table::Spec spec{.name = "bench", .kind = MV_SPARSE, .dtype = MV_F32, .rows = uint64_t{1} << 40, .cols = Rows::kCols};
+  const mv::table::Spec spec{
+      .name = "bench", .kind = MV_SPARSE, .dtype = MV_F32, .rows = uint64_t{1} << 40, .cols = Rows::kCols};
   mv::table::Combined out;
   for (auto _ : state) benchmark::DoNotOptimize(mv::table::combine(spec, rows.ids, rows.value_bytes(), &out));
   count_payload(state);

@@ -2,8 +2,8 @@
 // Half-width floats to f32 and back: IEEE binary16 (MV_F16) and the upper half of a binary32 (MV_BF16). Kernels as in
 // kernels.hpp: the same bits on all instruction sets, without the conversion instructions that only some of them have.
 //
-// Narrowing rounds to nearest, ties to even; what is too large becomes infinity, what is too small a subnormal or zero. Both ways
-// a NaN stays one, is made quiet, and keeps its sign and the upper bits of its payload.
+// Narrowing rounds to nearest, ties to even; what is too large becomes infinity, what is too small a subnormal or zero.
+// Both ways a NaN stays one, is made quiet, and keeps its sign and the upper bits of its payload.
 
 #include <polyverso/polyverso.h>
 

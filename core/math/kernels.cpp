@@ -72,7 +72,8 @@ HWY_INLINE void add_range(std::byte* dst_bytes, const std::byte* src_bytes, size
     hn::StoreU(d, tag, dst + i + 3 * lanes);
   }
   for (; i + lanes <= count; i += lanes) add_vector(tag, dst + i, src + i);
-  over_rest<T, hn::MaxLanes(tag) / 2>(count, i, [&](auto rest, size_t at) HWY_ATTR { add_vector(rest, dst + at, src + at); });
+  over_rest<T, hn::MaxLanes(tag) / 2>(count, i,
+                                      [&](auto rest, size_t at) HWY_ATTR { add_vector(rest, dst + at, src + at); });
 }
 
 /// Halves into floats.
@@ -117,7 +118,9 @@ void add_f16(std::byte* dst, const std::byte* src, size_t count) { add_halves<MV
 void add_bf16(std::byte* dst, const std::byte* src, size_t count) { add_halves<MV_BF16>(dst, src, count); }
 
 bool finite_f32(const std::byte* values, size_t count) { return finite_range<uint32_t>(values, count, 0x7f800000); }
-bool finite_f64(const std::byte* values, size_t count) { return finite_range<uint64_t>(values, count, 0x7ff0000000000000); }
+bool finite_f64(const std::byte* values, size_t count) {
+  return finite_range<uint64_t>(values, count, 0x7ff0000000000000);
+}
 bool finite_f16(const std::byte* values, size_t count) { return finite_range<uint16_t>(values, count, 0x7c00); }
 bool finite_bf16(const std::byte* values, size_t count) { return finite_range<uint16_t>(values, count, 0x7f80); }
 
@@ -362,8 +365,8 @@ bool strictly_increasing(std::span<const int64_t> rows) noexcept {
   return HWY_DYNAMIC_DISPATCH(increasing)(rows.data(), rows.size());
 }
 
-void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values,
-              const uint32_t* places) noexcept {
+void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
+              const std::byte* values, const uint32_t* places) noexcept {
   const Chosen chosen{rows, row_count, places};
   switch (dtype) {
     case MV_F32:
@@ -385,16 +388,16 @@ void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* row
   }
 }
 
-void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, const std::byte* values,
-              const uint32_t* places) noexcept {
+void set_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
+              const std::byte* values, const uint32_t* places) noexcept {
   const Chosen chosen{rows, row_count, places};
   if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(set_bytes)(cols * stored_bytes(dtype), stored, chosen, values);
   for (size_t i = 0; i < row_count; ++i)
     widen_bytes(dtype, stored + static_cast<size_t>(rows[i]) * cols * 4, values + chosen.place(i) * cols * 2, cols);
 }
 
-void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const int64_t* rows, size_t row_count, std::byte* out,
-                 const uint32_t* places) noexcept {
+void gather_rows(mv_dtype dtype, const std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,
+                 std::byte* out, const uint32_t* places) noexcept {
   const Chosen chosen{rows, row_count, places};
   if (!is_half(dtype)) return HWY_DYNAMIC_DISPATCH(gather_bytes)(cols * stored_bytes(dtype), stored, chosen, out);
   for (size_t i = 0; i < row_count; ++i)

@@ -42,8 +42,8 @@ HWY_INLINE void over_rest(size_t count, size_t i, const Work& work) {
   }
 }
 
-/// work(tag, first) for all of 0 .. count - 1: by whole vectors, then the rest by ever shorter ones, so that nothing outside is
-/// touched and every element goes through the same arithmetic. Rows are often shorter than a few vectors.
+/// work(tag, first) for all of 0 .. count - 1: by whole vectors, then the rest by ever shorter ones, so that nothing
+/// outside is touched and every element goes through the same arithmetic. Rows are often shorter than a few vectors.
 template <typename T, typename Work>
 HWY_INLINE void over_lanes(size_t count, const Work& work) {
   const hn::ScalableTag<T> tag;
@@ -52,8 +52,9 @@ HWY_INLINE void over_lanes(size_t count, const Work& work) {
   over_rest<T, hn::MaxLanes(tag) / 2>(count, i, work);
 }
 
-// Halves, by arithmetic that all instruction sets have, so that they agree on every bit, those of a NaN's payload too. Where a float's
-// adder helps (it rounds a subnormal, or normalizes one), its operands and its result are normal: flush-to-zero modes change nothing.
+// Halves, by arithmetic that all instruction sets have, so that they agree on every bit, those of a NaN's payload too.
+// Where a float's adder helps (it rounds a subnormal, or normalizes one), its operands and its result are normal:
+// flush-to-zero modes change nothing.
 
 /// binary16 -> binary32: exact. A signalling NaN becomes a quiet one.
 template <class D>
@@ -88,8 +89,7 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> narrow_f16(D tag, hn::Vec<D> value) 
   const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(size, hn::Set(bits, 0xc8000fff)), odd));
   // Below 2^-14: adding 1/2 moves the last bit of the half to the last bit of the float, and rounds on the way.
   const auto half = hn::Set(bits, 0x3f000000);
-  const auto subnormal =
-      hn::Sub(hn::BitCast(bits, hn::Add(hn::BitCast(tag, size), hn::BitCast(tag, half))), half);
+  const auto subnormal = hn::Sub(hn::BitCast(bits, hn::Add(hn::BitCast(tag, size), hn::BitCast(tag, half))), half);
   const auto payload = hn::Or(hn::And(hn::ShiftRight<13>(size), hn::Set(bits, 0x3ff)), hn::Set(bits, 0x7e00));
   const auto signed_size = hn::BitCast(numbers, size);  // never negative: signed comparisons are what all targets have
   const auto is = [&](uint32_t limit) HWY_ATTR {

@@ -20,8 +20,8 @@ std::vector<Word>& scratch() {
   return words;
 }
 
-/// Numbers ids in the order of their first appearance: an open-addressing table whose words hold a number, plus one, and
-/// above it what bits are left of the hash, so that hardly any comparison is in vain.
+/// Numbers ids in the order of their first appearance: an open-addressing table whose words hold a number, plus one,
+/// and above it what bits are left of the hash, so that hardly any comparison is in vain.
 template <typename Word>
 class Numbering {
  public:
@@ -51,7 +51,9 @@ class Numbering {
 
  private:
   /// While nothing has repeated, the numbers are places among the rows.
-  int64_t id_of(size_t number, const std::vector<int64_t>& unique) const { return unique.empty() ? rows_[number] : unique[number]; }
+  int64_t id_of(size_t number, const std::vector<int64_t>& unique) const {
+    return unique.empty() ? rows_[number] : unique[number];
+  }
 
   const std::span<const int64_t> rows_;
   const int bits_;

@@ -16,8 +16,8 @@ struct Combined {
   std::vector<std::byte> values;  ///< of the table's dtype
 };
 
-/// Sums up the values of repeated ids, so that an updater sees each once and nothing is sent twice: in the order in which they come,
-/// halves as floats that are rounded once at the end. Any number is an id.
+/// Sums up the values of repeated ids, so that an updater sees each once and nothing is sent twice: in the order in
+/// which they come, halves as floats that are rounded once at the end. Any number is an id.
 /// @return false: nothing repeats, use the input as it is; *out is untouched
 bool combine(const Spec& spec, std::span<const int64_t> rows, const std::byte* values, Combined* out);
 

@@ -90,7 +90,8 @@ void DenseShard::for_neighbours(const Run& some, const Work& work) {
     Stripe& stripe = stripes_[stripe_of(begin)];
     std::lock_guard lock(stripe.mutex);
     const auto rows = some.rows.subspan(begin, end - begin);
-    work(stripe, some.places != nullptr ? Run{rows, some.first, some.places + begin} : Run{rows, some.first + begin, nullptr});
+    work(stripe,
+         some.places != nullptr ? Run{rows, some.first, some.places + begin} : Run{rows, some.first + begin, nullptr});
     begin = end;
   }
 }
@@ -110,7 +111,8 @@ void DenseShard::for_row_runs(std::span<const int64_t> rows, const Work& work) {
 
 // ------------------------------------------------------------ changes
 
-void DenseShard::apply(const Model& model, Worker worker, uint64_t first, uint64_t count, const std::byte* values) const {
+void DenseShard::apply(const Model& model, Worker worker, uint64_t first, uint64_t count,
+                       const std::byte* values) const {
   if (model.adds) return math::add_bytes(spec_.dtype, at(values_, first), values, count);
   std::byte* const backups = backup(model, worker, false);
   std::array<std::byte*, kMostStates> states;
@@ -125,7 +127,7 @@ void DenseShard::apply(const Model& model, Worker worker, uint64_t first, uint64
 
 void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) {
   for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
-    before_change(stripe);
+    before_change(stripe, from, share);
     const StripeWrite open(segment_.get(), index_of(stripe));
     const std::byte* source = values + done * spec_.element_bytes();
     if (write == Write::Set) return math::store_bytes(spec_.dtype, at(values_, from), source, share);
@@ -141,11 +143,14 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
     return;
   }
   for_row_runs(rows, [&](Stripe& stripe, const Run& run) {
-    before_change(stripe);
+    if (stripe.unread != nullptr)
+      for (const int64_t row : run.rows) before_change(stripe, static_cast<uint64_t>(row) * cols, cols);
     const StripeWrite open(segment_.get(), index_of(stripe));
     const std::byte* const source = values + run.first * row_bytes;
-    if (write == Write::Set) return math::set_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
-    if (stripe.model->adds) return math::add_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
+    if (write == Write::Set)
+      return math::set_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
+    if (stripe.model->adds)
+      return math::add_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
     for (size_t i = 0; i < run.rows.size(); ++i)
       apply(*stripe.model, worker, static_cast<uint64_t>(run.rows[i]) * cols, cols, values + run.place(i) * row_bytes);
   });
@@ -179,7 +184,8 @@ void DenseShard::read(Worker worker, uint64_t first, uint64_t count, std::byte* 
 void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) {
   const uint64_t cols = spec_.cols, row_bytes = spec_.row_bytes();
   if (cols > stripe_elements_) {
-    for (size_t i = 0; i < rows.size(); ++i) read(worker, static_cast<uint64_t>(rows[i]) * cols, cols, out + i * row_bytes);
+    for (size_t i = 0; i < rows.size(); ++i)
+      read(worker, static_cast<uint64_t>(rows[i]) * cols, cols, out + i * row_bytes);
     return;
   }
   for_row_runs(rows, [&](Stripe& stripe, const Run& run) {
@@ -191,8 +197,9 @@ void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::by
 }
 
 base::Result<Scanned> DenseShard::scan(int64_t, size_t, bool) {
-  return base::error(MV_EINVAL, "table \"{}\" is {}: all of its rows are stored, scanning is for sparse and key-value tables", spec_.name,
-                     spec_.describe());
+  return base::error(MV_EINVAL,
+                     "table \"{}\" is {}: all of its rows are stored, scanning is for sparse and key-value tables",
+                     spec_.name, spec_.describe());
 }
 
 // ------------------------------------------------------------ the updater
@@ -212,7 +219,8 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
   model->beside = std::make_shared<Beside>();
   while (model->beside->states.size() < states) {
     auto memory = Memory::make(elements() * stored_bytes_);
-    if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\", updater {}: {}", spec_.name, updater.name, memory.status().text());
+    if (!memory.ok())
+      return base::error(MV_ENOMEM, "table \"{}\", updater {}: {}", spec_.name, updater.name, memory.status().text());
     model->beside->states.push_back(std::move(memory).value());
   }
   return ModelRef(std::move(model));
@@ -223,7 +231,8 @@ base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
   auto made = make_model(updater);
   if (!made.ok()) return made.status();
   model_ = std::move(made).value();
-  if (segment_ != nullptr) segment_->head().counts_gets.store(keeps_backups(updater) ? 1 : 0, std::memory_order_release);
+  if (segment_ != nullptr)
+    segment_->head().counts_gets.store(keeps_backups(updater) ? 1 : 0, std::memory_order_release);
   for (Stripe& stripe : stripes_) {
     std::lock_guard stripe_lock(stripe.mutex);
     stripe.model = model_;  // nothing changes for a snapshot, which keeps the states that it knows
@@ -246,7 +255,9 @@ Usage DenseShard::usage() const {
 
 // ------------------------------------------------------------ what other processes see
 
-std::shared_ptr<base::SharedMemory> DenseShard::shared() const { return segment_ != nullptr ? segment_->memory() : nullptr; }
+std::shared_ptr<base::SharedMemory> DenseShard::shared() const {
+  return segment_ != nullptr ? segment_->memory() : nullptr;
+}
 
 void DenseShard::publish_clock(uint64_t clock) {
   if (segment_ != nullptr) segment_->head().clock.store(clock, std::memory_order_release);

@@ -1,8 +1,8 @@
 #pragma once
 // A server's part of an array or a matrix: contiguous rows, whether they were ever changed or not.
 //
-// Memory per element: the storage dtype's bytes, as many again for each state of the updater, and for each worker that gets from a
-// table whose updater keeps backups. Pages that nobody wrote take none.
+// Memory per element: the storage dtype's bytes, as many again for each state of the updater, and for each worker that
+// gets from a table whose updater keeps backups. Pages that nobody wrote take none.
 
 #include <algorithm>
 #include <map>
@@ -57,11 +57,13 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     std::shared_ptr<Beside> beside;
   };
   using ModelRef = std::shared_ptr<const Model>;
-  /// The unit of locking. Its model is the shard's, but for the moment in which another one makes its way through the stripes.
+  /// The unit of locking. Its model is the shard's, but for the moment in which another one makes its way through the
+  /// stripes.
   struct Stripe {
     std::mutex mutex;
     ModelRef model;
     DenseSnapshot* unread = nullptr;  ///< a snapshot that wants its contents as they are
+    uint64_t kept = 0;                ///< which of its 64 pieces that snapshot has set aside
   };
 
   DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment);
@@ -74,7 +76,8 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   /// work(stripe, first element, how many of them, how many elements of the call came before), under its lock.
   template <typename Work>
   void for_stripes(uint64_t first, uint64_t count, Work work);
-  /// Rows of a call that lie in one stripe, and their places in the call: first + places[i], or first + i where that is null.
+  /// Rows of a call that lie in one stripe, and their places in the call: first + places[i], or first + i where that is
+  /// null.
   struct Run {
     std::span<const int64_t> rows;
     size_t first;
@@ -86,8 +89,8 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void for_row_runs(std::span<const int64_t> rows, const Work& work);
   template <typename Work>
   void for_neighbours(const Run& some, const Work& work);
-  /// To be called under the stripe's lock before anything in it changes.
-  void before_change(Stripe& stripe);
+  /// To be called under the stripe's lock before these elements of it change.
+  void before_change(Stripe& stripe, uint64_t first, uint64_t count);
   size_t index_of(const Stripe& stripe) const { return static_cast<size_t>(&stripe - stripes_.data()); }
 
   void apply(const Model& model, Worker worker, uint64_t first, uint64_t count, const std::byte* values) const;

@@ -5,10 +5,21 @@
 
 namespace mv::table {
 
-void DenseShard::before_change(Stripe& stripe) {
-  if (stripe.unread == nullptr) return;
-  stripe.unread->set_aside(index_of(stripe));
-  stripe.unread = nullptr;
+namespace {
+/// What is set aside at once is a 64th of a stripe, 16 KiB or so: whoever adds to a few rows waits for no more.
+constexpr uint64_t kPieces = 64;
+uint64_t piece_elements(uint64_t stripe_elements) { return (stripe_elements + kPieces - 1) / kPieces; }
+}  // namespace
+
+void DenseShard::before_change(Stripe& stripe, uint64_t first, uint64_t count) {
+  if (stripe.unread == nullptr || count == 0) return;
+  const uint64_t begin = index_of(stripe) * stripe_elements_, end = std::min(begin + stripe_elements_, elements());
+  const uint64_t each = piece_elements(stripe_elements_);
+  for (uint64_t piece = (first - begin) / each; begin + piece * each < first + count; ++piece) {
+    if ((stripe.kept >> piece & 1) != 0) continue;
+    stripe.unread->set_aside(begin + piece * each, std::min(begin + (piece + 1) * each, end));
+    stripe.kept |= uint64_t{1} << piece;
+  }
 }
 
 base::Result<std::unique_ptr<Snapshot>> DenseShard::snapshot() {
@@ -16,8 +27,9 @@ base::Result<std::unique_ptr<Snapshot>> DenseShard::snapshot() {
   if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is being saved already", spec_.name);
   std::vector<Memory> aside;
   while (aside.size() < 1 + model_->beside->states.size()) {
-    auto memory = Memory::make(elements() * stored_bytes_);
-    if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\", to be saved: {}", spec_.name, memory.status().text());
+    auto memory = Memory::make(elements() * stored_bytes_, Memory::kSmallPages);
+    if (!memory.ok())
+      return base::error(MV_ENOMEM, "table \"{}\", to be saved: {}", spec_.name, memory.status().text());
     aside.push_back(std::move(memory).value());
   }
   snapshot_taken_ = true;
@@ -32,6 +44,7 @@ DenseSnapshot::DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::Mode
   for (DenseShard::Stripe& stripe : shard_->stripes_) {
     std::lock_guard lock(stripe.mutex);
     stripe.unread = this;
+    stripe.kept = 0;
   }
 }
 
@@ -48,24 +61,27 @@ uint64_t DenseSnapshot::stripe_elements(size_t stripe) const {
   return std::min(shard_->stripe_elements_, shard_->elements() - stripe * shard_->stripe_elements_);
 }
 
-void DenseSnapshot::set_aside(size_t stripe) {
-  const size_t begin = stripe * shard_->stripe_elements_ * shard_->stored_bytes_;
-  for (size_t i = 0; i < arrays_.size(); ++i)
-    std::memcpy(aside_[i].data() + begin, arrays_[i] + begin, stripe_elements(stripe) * shard_->stored_bytes_);
+void DenseSnapshot::set_aside(uint64_t first, uint64_t end) {
+  const size_t begin = first * shard_->stored_bytes_, bytes = (end - first) * shard_->stored_bytes_;
+  for (size_t i = 0; i < arrays_.size(); ++i) std::memcpy(aside_[i].data() + begin, arrays_[i] + begin, bytes);
 }
 
 /// Elements first .. end - 1, all of one stripe, to element `to` of out_.
 void DenseSnapshot::copy(uint64_t first, uint64_t end, uint64_t to) {
   const size_t each = shard_->stored_bytes_, index = first / shard_->stripe_elements_;
+  const uint64_t begin = index * shard_->stripe_elements_, piece = piece_elements(shard_->stripe_elements_);
   DenseShard::Stripe& stripe = shard_->stripes_[index];
-  std::unique_lock lock(stripe.mutex);
-  const bool unread = stripe.unread == this;
-  if (!unread) lock.unlock();  // set aside, and ours alone
-  for (size_t i = 0; i < arrays_.size(); ++i) {
-    const std::byte* const from = unread ? arrays_[i] : aside_[i].data();
-    std::memcpy(out_[i].data() + to * each, from + first * each, (end - first) * each);
+  std::lock_guard lock(stripe.mutex);
+  for (uint64_t from = first; from < end;) {
+    const uint64_t number = (from - begin) / piece, until = std::min(end, begin + (number + 1) * piece);
+    const bool kept = (stripe.kept >> number & 1) != 0;
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      const std::byte* const source = kept ? aside_[i].data() : arrays_[i];
+      std::memcpy(out_[i].data() + (to + from - first) * each, source + from * each, (until - from) * each);
+    }
+    from = until;
   }
-  if (unread && end == index * shard_->stripe_elements_ + stripe_elements(index)) stripe.unread = nullptr;
+  if (end == begin + stripe_elements(index)) stripe.unread = nullptr;
 }
 
 Rows DenseSnapshot::next() {
@@ -92,18 +108,23 @@ base::Status DenseShard::restore(const Restored& rows) {
   if (begin >= end) return {};
   const uint64_t cols = spec_.cols;
   const size_t bytes = rows.count * cols * stored_bytes_;
-  const bool fits = rows.values.size() == bytes && std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
-  if (!fits) return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(), rows.count);
+  const bool fits = rows.values.size() == bytes &&
+                    std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
+  if (!fits)
+    return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(),
+                       rows.count);
   const uint64_t skipped = (begin - rows.first) * cols;
-  for_stripes((begin - rows_.first) * cols, (end - begin) * cols, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
-    before_change(stripe);
-    const StripeWrite open(segment_.get(), index_of(stripe));
-    const size_t source = (skipped + done) * stored_bytes_, length = share * stored_bytes_;
-    std::memcpy(at(values_, from), rows.values.data() + source, length);
-    const auto& states = stripe.model->beside->states;
-    if (states.size() != rows.states.size()) return;
-    for (size_t i = 0; i < states.size(); ++i) std::memcpy(at(states[i].data(), from), rows.states[i].data() + source, length);
-  });
+  for_stripes((begin - rows_.first) * cols, (end - begin) * cols,
+              [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
+                before_change(stripe, from, share);
+                const StripeWrite open(segment_.get(), index_of(stripe));
+                const size_t source = (skipped + done) * stored_bytes_, length = share * stored_bytes_;
+                std::memcpy(at(values_, from), rows.values.data() + source, length);
+                const auto& states = stripe.model->beside->states;
+                if (states.size() != rows.states.size()) return;
+                for (size_t i = 0; i < states.size(); ++i)
+                  std::memcpy(at(states[i].data(), from), rows.states[i].data() + source, length);
+              });
   return {};
 }
 

@@ -19,17 +19,17 @@ class DenseSnapshot final : public Snapshot {
   size_t states() const override { return arrays_.size() - 1; }
   Rows next() override;
 
-  /// Keeps a stripe's contents; under its lock.
-  void set_aside(size_t stripe);
+  /// Keeps elements first .. end - 1, a piece of a stripe; under its lock.
+  void set_aside(uint64_t first, uint64_t end);
 
  private:
   uint64_t stripe_elements(size_t stripe) const;
   void copy(uint64_t first, uint64_t end, uint64_t to);
 
   const std::shared_ptr<DenseShard> shard_;
-  const DenseShard::ModelRef model_;       ///< keeps the states
-  std::vector<const std::byte*> arrays_;   ///< values, then states
-  const std::vector<Memory> aside_;        ///< by array: as large as it is, but only stripes that were set aside take memory
+  const DenseShard::ModelRef model_;      ///< keeps the states
+  std::vector<const std::byte*> arrays_;  ///< values, then states
+  const std::vector<Memory> aside_;  ///< by array: as large as it is, but only what was set aside takes memory
   std::vector<std::vector<std::byte>> out_;  ///< by array: what next() gives
   uint64_t row_ = 0;
 };

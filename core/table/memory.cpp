@@ -12,24 +12,26 @@ namespace mv::table {
 namespace {
 constexpr size_t kHugePage = 2 << 20;
 const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
+}  // namespace
 
-base::Result<Memory> Memory::make(size_t bytes) {
+base::Result<Memory> Memory::make(size_t bytes, Pages pages) {
   Memory memory;
   if (bytes == 0) return memory;
   // One huge page more, so that there is a place in it where whole ones begin.
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return base::error(MV_ENOMEM, "{} bytes of memory are not to be had: {}", bytes, std::strerror(errno));
+  if (mapped == MAP_FAILED)
+    return base::error(MV_ENOMEM, "{} bytes of memory are not to be had: {}", bytes, std::strerror(errno));
   auto* data = static_cast<std::byte*>(mapped);
   if (slack > 0) {
     const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(data) % kHugePage) % kHugePage;
-    const size_t pages = (bytes + kPage - 1) / kPage * kPage;
+    const size_t whole = (bytes + kPage - 1) / kPage * kPage;
     if (before > 0) munmap(data, before);
-    if (slack > before) munmap(data + before + pages, slack - before);
+    if (slack > before) munmap(data + before + whole, slack - before);
     data += before;
   }
-  madvise(data, bytes, MADV_HUGEPAGE);  // first touch is 7 times as fast; a refusal changes nothing else
+  // First touch of huge ones is 7 times as fast; a refusal changes nothing else.
+  madvise(data, bytes, pages == kHugePages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   memory.data_ = data;
   memory.bytes_ = bytes;
   return memory;

@@ -8,13 +8,16 @@
 
 namespace mv::table {
 
-/// Zeros, in huge pages where the kernel has them. Pages are touched when first used: what nobody writes takes no memory.
+/// Zeros, in huge pages where the kernel has them. Pages are touched when first used: what nobody writes takes no
+/// memory.
 class Memory {
  public:
-  /// MV_ENOMEM; nothing for no bytes.
-  static base::Result<Memory> make(size_t bytes);
+  enum Pages { kHugePages, kSmallPages };
+  /// MV_ENOMEM; nothing for no bytes. Small pages: for what is touched here and there.
+  static base::Result<Memory> make(size_t bytes, Pages pages = kHugePages);
   Memory() = default;
-  Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Memory(Memory&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Memory& operator=(Memory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);

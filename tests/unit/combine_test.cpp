@@ -23,7 +23,9 @@ namespace {
 
 using namespace mv::table;
 
-Spec spec_of(mv_dtype dtype, uint64_t cols) { return {.name = "t", .kind = MV_KEYVALUE, .dtype = dtype, .rows = 0, .cols = cols}; }
+Spec spec_of(mv_dtype dtype, uint64_t cols) {
+  return {.name = "t", .kind = MV_KEYVALUE, .dtype = dtype, .rows = 0, .cols = cols};
+}
 
 template <typename T>
 const std::byte* bytes(const std::vector<T>& values) {
@@ -60,7 +62,8 @@ void sums_like_a_map(mv_dtype dtype, size_t cols, size_t count, size_t distinct)
 
 void repeated_rows_are_summed_in_the_order_of_their_first_appearance(void**) {
   for (const size_t cols : {1, 3, 50}) {
-    for (const auto& [count, distinct] : {std::pair<size_t, size_t>{1, 1}, {2, 1}, {100, 7}, {1000, 990}, {5000, 100000}}) {
+    for (const auto& [count, distinct] :
+         {std::pair<size_t, size_t>{1, 1}, {2, 1}, {100, 7}, {1000, 990}, {5000, 100000}}) {
       sums_like_a_map<float>(MV_F32, cols, count, distinct);
       sums_like_a_map<double>(MV_F64, cols, count, distinct);
       sums_like_a_map<uint32_t>(MV_I32, cols, count, distinct);

@@ -1,4 +1,5 @@
-// core/table/dense: arrays and matrices of all dtypes, with updaters, in private and in shared memory, saved while they change.
+// core/table/dense: arrays and matrices of all dtypes, with updaters, in private and in shared memory, saved while they
+// change.
 
 #include <atomic>
 #include <cstdint>
@@ -27,7 +28,11 @@ using namespace mv::table;
 using mv::tensor::dtype_bytes;
 
 Spec matrix(mv_dtype dtype, uint64_t rows, uint64_t cols, const char* updater = "") {
-  return {.name = "w", .kind = cols == 1 ? MV_ARRAY : MV_MATRIX, .dtype = dtype, .rows = rows, .cols = cols,
+  return {.name = "w",
+          .kind = cols == 1 ? MV_ARRAY : MV_MATRIX,
+          .dtype = dtype,
+          .rows = rows,
+          .cols = cols,
           .updater = parse_updater(updater).value()};
 }
 
@@ -284,7 +289,8 @@ void rows_are_restored_from_another_number_of_servers(void**) {
   old->change(Write::Add, 0, 0, g.size(), in(g));
   auto snapshot = std::move(old->snapshot()).value();
   std::vector<std::shared_ptr<Shard>> shards;
-  for (size_t i = 0; i < 3; ++i) shards.push_back(make(matrix(MV_F64, rows, cols, "adagrad"), {.servers = 3, .index = i}));
+  for (size_t i = 0; i < 3; ++i)
+    shards.push_back(make(matrix(MV_F64, rows, cols, "adagrad"), {.servers = 3, .index = i}));
   const auto stateless = make(matrix(MV_F64, rows, cols, "sgd"));
   for (Rows some = snapshot->next(); some.count > 0; some = snapshot->next()) {
     for (const auto& shard : shards) assert_true(shard->restore(some).ok());

@@ -85,7 +85,8 @@ std::vector<T> varied(size_t count, uint32_t seed) {
                        static_cast<T>(-std::numeric_limits<T>::max())};
   for (T& value : values) {
     const uint32_t pick = random() % 16;
-    value = pick < std::size(special) ? special[pick] : static_cast<T>(std::ldexp(T(int32_t(random())), int(random() % 80) - 60));
+    value = pick < std::size(special) ? special[pick]
+                                      : static_cast<T>(std::ldexp(T(int32_t(random())), int(random() % 80) - 60));
   }
   return values;
 }
@@ -232,13 +233,15 @@ std::vector<uint16_t> some_halves(mv_dtype dtype, size_t count, uint32_t seed) {
   std::vector<float> floats(count);
   for (float& value : floats) value = std::ldexp(float(int32_t(random())), -int(random() % 50));
   std::vector<uint16_t> halves(count);
-  mv::math::narrow_bytes(dtype, reinterpret_cast<std::byte*>(halves.data()), reinterpret_cast<const std::byte*>(floats.data()), count);
+  mv::math::narrow_bytes(dtype, reinterpret_cast<std::byte*>(halves.data()),
+                         reinterpret_cast<const std::byte*>(floats.data()), count);
   return halves;
 }
 
 std::vector<float> as_floats(mv_dtype dtype, const std::vector<uint16_t>& halves) {
   std::vector<float> floats(halves.size());
-  mv::math::widen_bytes(dtype, reinterpret_cast<std::byte*>(floats.data()), reinterpret_cast<const std::byte*>(halves.data()), halves.size());
+  mv::math::widen_bytes(dtype, reinterpret_cast<std::byte*>(floats.data()),
+                        reinterpret_cast<const std::byte*>(halves.data()), halves.size());
   return floats;
 }
 

@@ -1,4 +1,5 @@
-// core/table/keyed: sparse and key-value tables against an unordered_map, growing, erasing, scanned, full, saved while they change.
+// core/table/keyed: sparse and key-value tables against an unordered_map, growing, erasing, scanned, full, saved while
+// they change.
 
 #include <algorithm>
 #include <atomic>
@@ -32,7 +33,12 @@ namespace {
 using namespace mv::table;
 
 Spec keyed(mv_dtype dtype, uint64_t cols, const char* updater = "") {
-  return {.name = "k", .kind = MV_KEYVALUE, .dtype = dtype, .rows = 0, .cols = cols, .updater = parse_updater(updater).value()};
+  return {.name = "k",
+          .kind = MV_KEYVALUE,
+          .dtype = dtype,
+          .rows = 0,
+          .cols = cols,
+          .updater = parse_updater(updater).value()};
 }
 
 std::shared_ptr<Shard> make(const Spec& spec, const Place& place = {}) {
@@ -115,7 +121,8 @@ void behaves_like_a_map(mv_dtype dtype, size_t cols, size_t distinct) {
     }
     for (int64_t& id : ids) id = some_id(random, distinct);
     const auto got = read<T>(*shard, ids);
-    for (size_t i = 0; i < ids.size(); ++i) assert_memory_equal(&got[i * cols], value_of(ids[i]).data(), cols * sizeof(T));
+    for (size_t i = 0; i < ids.size(); ++i)
+      assert_memory_equal(&got[i * cols], value_of(ids[i]).data(), cols * sizeof(T));
     assert_int_equal(shard->usage().stored, model.size());
   }
   const auto all = scanned<T>(*shard, distinct < 100 ? 7 : 500);
@@ -150,7 +157,8 @@ void growth_loses_nothing_and_keeps_entries_small(void**) {
   assert_int_equal(usage.state_bytes, 0);
   const double overhead = static_cast<double>(usage.memory_bytes) / static_cast<double>(count) - sizeof(float);
   if (overhead > 20) fail_msg("%.1f bytes an entry", overhead);
-  for (size_t i = 0; i < count; i += 997) assert_true(read<float>(*shard, {static_cast<int64_t>(i * 1'000'003)})[0] == 1);
+  for (size_t i = 0; i < count; i += 997)
+    assert_true(read<float>(*shard, {static_cast<int64_t>(i * 1'000'003)})[0] == 1);
   // What was erased is used again.
   for (size_t begin = 0; begin < count; begin += ones.size()) {
     ids.clear();
@@ -345,10 +353,12 @@ int64_t unmixed(uint64_t hash) {
 void ids_whose_hashes_agree_are_found_and_given_together(void**) {
   const auto shard = make(keyed(MV_I64, 1));
   std::vector<int64_t> ids;
-  for (uint64_t i = 0; i < 40; ++i) ids.push_back(unmixed(0xfffffffffe000000 + i));  // one home, at the end of the last part
+  for (uint64_t i = 0; i < 40; ++i)
+    ids.push_back(unmixed(0xfffffffffe000000 + i));  // one home, at the end of the last part
   assert_int_equal(mix(static_cast<uint64_t>(ids[7])), 0xfffffffffe000007);
   for (uint64_t i = 0; i < 20; ++i) ids.push_back(unmixed(0xfc00000000000000 + (i << 50)));  // where the overflow lands
-  for (const int64_t id : ids) shard->change_rows(Write::Add, 0, std::vector<int64_t>{id}, in(std::vector<int64_t>{id}));
+  for (const int64_t id : ids)
+    shard->change_rows(Write::Add, 0, std::vector<int64_t>{id}, in(std::vector<int64_t>{id}));
   assert_true(read<int64_t>(*shard, ids) == ids);
   const auto all = scanned<int64_t>(*shard, 40);
   assert_int_equal(all.size(), ids.size());
@@ -407,7 +417,8 @@ void a_snapshot_holds_what_was_there_when_it_was_taken(void**) {
       shard->change_rows(random() % 4 == 0 ? Write::Erase : Write::Add, 0, some, in(g));
       std::vector<float> got(200);
       shard->read_rows(0, some, out(got));
-      if (random() % 50 == 0) assert_true(shard->set_updater(parse_updater(random() % 2 == 0 ? "ftrl" : "momentum").value()).ok());
+      if (random() % 50 == 0)
+        assert_true(shard->set_updater(parse_updater(random() % 2 == 0 ? "ftrl" : "momentum").value()).ok());
     }
   });
   const Saved saved = drained(*snapshot);

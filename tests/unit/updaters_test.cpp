@@ -1,12 +1,13 @@
-// core/table/updater: every updater against a plain loop of its formula, bit for bit, on every instruction set; specs read and written.
+// core/table/updater: every updater against a plain loop of its formula, bit for bit, on every instruction set; specs
+// read and written.
 
 #include <hwy/highway.h>
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <ios>
 #include <functional>
+#include <ios>
 #include <limits>
 #include <random>
 #include <string>
@@ -158,8 +159,9 @@ void follows_its_formula(const std::string& text, size_t count) {
 void every_updater_follows_its_formula_bit_for_bit(void**) {
   on_every_target([] {
     for (const char* text :
-         {"add", "assign", "sgd", "sgd rate=0.5 decay=0.125", "momentum", "momentum rate=0.3 nesterov=1 decay=0.01 dampening=0.25",
-          "adagrad", "adagrad rate=0.7 epsilon=0.001 decay=0.1", "ftrl", "ftrl alpha=0.3 beta=0.5 l1=0.75 l2=0.25", "dcasgd",
+         {"add", "assign", "sgd", "sgd rate=0.5 decay=0.125", "momentum",
+          "momentum rate=0.3 nesterov=1 decay=0.01 dampening=0.25", "adagrad",
+          "adagrad rate=0.7 epsilon=0.001 decay=0.1", "ftrl", "ftrl alpha=0.3 beta=0.5 l1=0.75 l2=0.25", "dcasgd",
           "dcasgd rate=0.2 lambda=0.5 mean_square=0.95 epsilon=0.001"}) {
       for (const size_t count : {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 50, 64, 100, 257}) {
         follows_its_formula<float>(text, count);
@@ -191,11 +193,15 @@ void halves_are_widened_first(void**) {
 
 void text_is_read_and_written_with_all_parameters(void**) {
   assert_string_equal(to_text(parse_updater("").value()).c_str(), "add");
-  assert_string_equal(to_text(parse_updater("  adagrad   epsilon=1e-10,rate=0.1 ").value()).c_str(), "adagrad rate=0.1 epsilon=1e-10 decay=0");
-  assert_string_equal(to_text(parse_updater("momentum").value()).c_str(), "momentum rate=0.01 momentum=0.9 dampening=0 nesterov=0 decay=0");
+  assert_string_equal(to_text(parse_updater("  adagrad   epsilon=1e-10,rate=0.1 ").value()).c_str(),
+                      "adagrad rate=0.1 epsilon=1e-10 decay=0");
+  assert_string_equal(to_text(parse_updater("momentum").value()).c_str(),
+                      "momentum rate=0.01 momentum=0.9 dampening=0 nesterov=0 decay=0");
   assert_string_equal(to_text(parse_updater("ftrl").value()).c_str(), "ftrl alpha=0.1 beta=1 l1=0 l2=0");
-  assert_string_equal(to_text(parse_updater("dcasgd").value()).c_str(), "dcasgd rate=0.01 lambda=0.04 mean_square=0 epsilon=1e-07");
-  for (const char* text : {"add", "assign", "sgd rate=0.3", "momentum", "adagrad rate=1e-7", "ftrl l1=3", "dcasgd mean_square=0.5"}) {
+  assert_string_equal(to_text(parse_updater("dcasgd").value()).c_str(),
+                      "dcasgd rate=0.01 lambda=0.04 mean_square=0 epsilon=1e-07");
+  for (const char* text :
+       {"add", "assign", "sgd rate=0.3", "momentum", "adagrad rate=1e-7", "ftrl l1=3", "dcasgd mean_square=0.5"}) {
     const UpdaterSpec spec = parse_updater(text).value();
     assert_true(parse_updater(to_text(spec)).value() == spec);
     assert_true(check_updater(spec, MV_F64).ok());
@@ -207,7 +213,8 @@ void refuses(const char* text, std::initializer_list<const char*> words) {
   assert_false(parsed.ok());
   assert_int_equal(parsed.status().code(), MV_EINVAL);
   for (const char* word : words) {
-    if (parsed.status().text().find(word) == std::string::npos) fail_msg("\"%s\" lacks \"%s\"", parsed.status().text().c_str(), word);
+    if (parsed.status().text().find(word) == std::string::npos)
+      fail_msg("\"%s\" lacks \"%s\"", parsed.status().text().c_str(), word);
   }
 }
 

@@ -9,11 +9,13 @@
 
 namespace mv::table {
 
-/// spec.initial everywhere; or, with a range, uniformly random in initial +- range, a function of seed, id and column only:
+/// spec.initial everywhere; or, with a range, uniformly random in initial +- range, a function of seed, id and column:
 ///
-///   r = mix(mix(mix(seed) + id) + column)        table::mix() is the n = 1 output of SplitMix64; sums modulo 2^64, ids as two's complement
-///   u = (r >> 11) * 2^-52 - 1                    in [-1, 1), exact
-///   value = initial + initial_range * u          in double, then rounded once to what is stored; integers to the nearest, within bounds
+///   r = mix(mix(mix(seed) + id) + column)       table::mix(); sums modulo 2^64, ids as two's complement
+///   u = (r >> 11) * 2^-52 - 1                   in [-1, 1), exact
+///   value = initial + initial_range * u         in double, then rounded once to what is stored
+///
+/// Integers are rounded to the nearest one that the dtype has.
 class InitialValues {
  public:
   explicit InitialValues(const Spec& spec);

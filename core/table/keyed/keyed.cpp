@@ -14,8 +14,8 @@ namespace mv::table {
 
 namespace {
 
-/// Parts where there is no limit on the rows, and rows that a part should have where there is one: growth moves about a million
-/// records in tens of milliseconds, so a part should stay well below that.
+/// 64 parts where there is no limit on the rows: a part of 10 million keys grows in less than 2 ms. Where there is a
+/// limit, as many as leave each part so many rows that its own order of use is about that of all.
 constexpr unsigned kPartBits = 6;
 constexpr uint64_t kPartRows = 1 << 16;
 /// Rows that are sorted by part at a time.
@@ -82,8 +82,8 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
     }
     for (size_t part = 1; part < ends.size(); ++part) ends[part] += ends[part - 1];
     for (size_t i = 0; i < some.size(); ++i) sorted[ends[part_of(hashes[i])]++] = static_cast<uint16_t>(i);
-    // ends[part] is now the end of the part's places. Parts are locked some at a time, in order, so that the records of many rows are on
-    // their way from memory at once: one part's share of a batch is too small for that.
+    // ends[part] is now the end of the part's places. Parts are locked some at a time, in order, so that the records of
+    // many rows are on their way from memory at once: one part's share of a batch is too small for that.
     for (size_t begin = 0; begin < some.size();) {
       std::array<std::unique_lock<std::mutex>, kMostLocked> locks;
       size_t end = begin;
@@ -190,8 +190,11 @@ void KeyedShard::read_rows(Worker worker, std::span<const int64_t> rows, std::by
 
 base::Status KeyedShard::restore(const Restored& rows) {
   const size_t row_bytes = spec_.cols * stored_bytes_, bytes = rows.ids.size() * row_bytes;
-  const bool fits = rows.values.size() == bytes && std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
-  if (!fits) return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(), rows.ids.size());
+  const bool fits = rows.values.size() == bytes &&
+                    std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
+  if (!fits)
+    return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(),
+                       rows.ids.size());
   for_parts(rows.ids, [&](Part& part, const Batch& batch) {
     before_change(part);
     for (const uint16_t place : batch.places) {
@@ -221,7 +224,8 @@ base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
 
   std::lock_guard lock(mutex_);
   const RecordLayout layout(spec_, model->updater->states());
-  const bool keeps = model_ != nullptr && model_->spec.name == updater.name && model_->updater->states() == layout.states;
+  const bool keeps =
+      model_ != nullptr && model_->spec.name == updater.name && model_->updater->states() == layout.states;
   const auto pool = Slab::make_pool(layout.stride);
   for (const auto& part : parts_) {
     std::lock_guard part_lock(part->mutex);

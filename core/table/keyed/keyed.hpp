@@ -1,9 +1,9 @@
 #pragma once
 // A server's part of a sparse or key-value table: only rows that were ever changed are stored, by their ids.
 //
-// Ids are spread by their hashes over parts with a lock each, so that threads rarely meet and growth moves one part at a time.
-// Memory per entry: see records.hpp. With a capacity, each part forgets its least recently used row when it is full; few rows make
-// one part, and the order is exact.
+// Ids are spread by their hashes over parts with a lock each, so that threads rarely meet and growth moves one part at
+// a time. Memory per entry: see records.hpp. With a capacity, each part forgets its least recently used row when it is
+// full; few rows make one part, and the order is exact.
 
 #include <memory>
 #include <mutex>

@@ -101,7 +101,8 @@ void Records::relayout(const RecordLayout& layout, std::shared_ptr<ChunkPool> po
 }
 
 void Records::clear_states() {
-  for (uint32_t slot = 0; slot < used_; ++slot) std::memset(at(slot) + layout_.state_at(0), 0, layout_.states * layout_.row_bytes);
+  for (uint32_t slot = 0; slot < used_; ++slot)
+    std::memset(at(slot) + layout_.state_at(0), 0, layout_.states * layout_.row_bytes);
 }
 
 std::byte* Records::backup(Worker worker, uint32_t slot, bool wanted) {

@@ -1,9 +1,9 @@
 #pragma once
 // The rows of one segment of a keyed shard: ids, values, states, and who was used last.
 //
-// A record: id (8 bytes), with a limit of rows two links of 4 bytes, values, states; rounded up to 4 bytes, or to 8 where an element
-// has 8. With the index's 5 to 11 bytes (7.5 on average), an entry takes 15.5 bytes and its values and states; 23.5 with a limit. What
-// is erased is used again, but not given back before the table is destroyed.
+// A record: id (8 bytes), with a limit of rows two links of 4 bytes, values, states; rounded up to 4 bytes, or to 8
+// where an element has 8. With the index's 5 to 11 bytes (7.5 on average), an entry takes 15.5 bytes and its values and
+// states; 23.5 with a limit. What is erased is used again, but not given back before the table is destroyed.
 
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace mv::table {
 /// Where things are in a record.
 struct RecordLayout {
   RecordLayout(const Spec& spec, size_t states);
-  bool is_linked;     ///< has links, to find the least recently used one
+  bool is_linked;  ///< has links, to find the least recently used one
   size_t values_at, row_bytes, states, stride;
   size_t state_at(size_t index) const { return values_at + (1 + index) * row_bytes; }
   bool operator==(const RecordLayout&) const = default;
@@ -49,8 +49,8 @@ class Records {
 
   /// kNone if there is no such id. Hashes are mix(id).
   uint32_t find(int64_t id, uint64_t hash) const;
-  /// Brings what find() and its caller will look at closer: first the one for some ids, then, a little later, the other.
-  /// (Always inline: GCC takes a function that only fetches for one without effect, and drops its calls.)
+  /// Brings what find() and its caller will look at closer: first the one for some ids, then, a little later, the
+  /// other. (Always inline: GCC takes a function that only fetches for one without effect, and drops its calls.)
   [[gnu::always_inline]] void prefetch_index(uint64_t hash) const { index_.prefetch(hash); }
   [[gnu::always_inline]] void prefetch_record(uint64_t hash) const {
     const uint32_t slot = index_.likely(hash);
@@ -72,8 +72,8 @@ class Records {
   void relayout(const RecordLayout& layout, std::shared_ptr<ChunkPool> pool);
   void clear_states();
 
-  /// The worker's backup of a row: see Block::backup. Zeros if it got none since the record came to be; null where it never got any
-  /// and none is `wanted`.
+  /// The worker's backup of a row: see Block::backup. Zeros if it got none since the record came to be; null where it
+  /// never got any and none is `wanted`.
   std::byte* backup(Worker worker, uint32_t slot, bool wanted);
   void drop_backups() { backups_.clear(); }
 

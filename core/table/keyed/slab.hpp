@@ -11,8 +11,8 @@
 
 namespace mv::table {
 
-/// Chunks of one size, for all slabs of a shard: carved from large blocks, which may have huge pages. Chunks live as long as the
-/// pool. Any thread.
+/// Chunks of one size, for all slabs of a shard: carved from large blocks, which may have huge pages. Chunks live as
+/// long as the pool. Any thread.
 class ChunkPool {
  public:
   explicit ChunkPool(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
@@ -36,7 +36,8 @@ class Slab {
     return std::make_shared<ChunkPool>(stride << shift_for(stride));
   }
 
-  Slab(std::shared_ptr<ChunkPool> pool, size_t stride) : pool_(std::move(pool)), stride_(stride), shift_(shift_for(stride)) {}
+  Slab(std::shared_ptr<ChunkPool> pool, size_t stride)
+      : pool_(std::move(pool)), stride_(stride), shift_(shift_for(stride)) {}
 
   std::byte* at(uint32_t slot) const { return chunks_[slot >> shift_] + (slot & ((1u << shift_) - 1)) * stride_; }
   bool has(uint32_t slot) const { return (slot >> shift_) < chunks_.size(); }

@@ -54,7 +54,9 @@ KeyedSnapshot::Copied KeyedSnapshot::copy(const KeyedShard::Part& part, size_t m
   copied.ids.reserve(expected);
   copied.values.reserve(expected * row_bytes);
   for (auto& state : copied.states) state.reserve(expected * row_bytes);
-  const auto append = [row_bytes](std::vector<std::byte>& to, const std::byte* from) { to.insert(to.end(), from, from + row_bytes); };
+  const auto append = [row_bytes](std::vector<std::byte>& to, const std::byte* from) {
+    to.insert(to.end(), from, from + row_bytes);
+  };
   for (; position < index.capacity() && copied.ids.size() < most; ++position) {
     if (position + kAhead < index.capacity()) {
       const uint32_t ahead = index.slot(position + kAhead);

@@ -10,7 +10,8 @@ namespace HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE void adagrad(const double* parameters, const Block& block) {
-  const T rate = static_cast<T>(parameters[0]), epsilon = static_cast<T>(parameters[1]), decay = static_cast<T>(parameters[2]);
+  const T rate = static_cast<T>(parameters[0]), epsilon = static_cast<T>(parameters[1]),
+          decay = static_cast<T>(parameters[2]);
   const Arrays<T> a(block);
   T* const s = a.state(0);
   each<T>(block, [&](auto tag, size_t i) HWY_ATTR {

@@ -1,5 +1,6 @@
-// Delay-compensated asynchronous SGD (Zheng et al., ICML 2017): w -= rate (g + lambda g^2 (w - b)), b what the adding worker last got.
-// With mean_square = m > 0 lambda is divided by sqrt(M + epsilon), where M = m M + (1 - m) g^2. What it never got it can't be late for.
+// Delay-compensated asynchronous SGD (Zheng et al., ICML 2017): w -= rate (g + lambda g^2 (w - b)), b what the adding
+// worker last got. With mean_square = m > 0 lambda is divided by sqrt(M + epsilon), where M = m M + (1 - m) g^2. What
+// it never got it can't be late for.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "table/updater/dcasgd.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -12,7 +13,8 @@ namespace HWY_NAMESPACE {
 template <typename T>
 HWY_INLINE void dcasgd(const double* parameters, const Block& block) {
   const T rate = static_cast<T>(parameters[0]), lambda = static_cast<T>(parameters[1]);
-  const T keep = static_cast<T>(parameters[2]), take = static_cast<T>(1 - parameters[2]), epsilon = static_cast<T>(parameters[3]);
+  const T keep = static_cast<T>(parameters[2]), take = static_cast<T>(1 - parameters[2]),
+          epsilon = static_cast<T>(parameters[3]);
   const Arrays<T> a(block);
   T* const squares = parameters[2] > 0 ? a.state(0) : nullptr;
   const T* const backup = reinterpret_cast<const T*>(block.backup);
@@ -20,7 +22,8 @@ HWY_INLINE void dcasgd(const double* parameters, const Block& block) {
     const auto w = load(tag, a.w + i), g = load(tag, a.g + i), square = hn::Mul(g, g);
     auto weight = hn::Set(tag, lambda);
     if (squares != nullptr) {
-      const auto mean = hn::Add(hn::Mul(hn::Set(tag, keep), load(tag, squares + i)), hn::Mul(hn::Set(tag, take), square));
+      const auto mean =
+          hn::Add(hn::Mul(hn::Set(tag, keep), load(tag, squares + i)), hn::Mul(hn::Set(tag, take), square));
       weight = hn::Div(weight, hn::Sqrt(hn::Add(mean, hn::Set(tag, epsilon))));
       store(mean, tag, squares + i);
     }

@@ -1,5 +1,6 @@
-// Updaters' formulas over vectors: included again for each instruction set, as lanes-inl.hpp says. Square roots and divisions are exact
-// in IEEE 754, so that these formulas, operation by operation, give the bits of a plain loop on every machine.
+// Updaters' formulas over vectors: included again for each instruction set, as lanes-inl.hpp says. Square roots and
+// divisions are exact in IEEE 754, so that these formulas, operation by operation, give the bits of a plain loop on
+// every machine.
 #if defined(MV_TABLE_UPDATER_FORMULA_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MV_TABLE_UPDATER_FORMULA_INL_HPP
 #undef MV_TABLE_UPDATER_FORMULA_INL_HPP

@@ -72,9 +72,11 @@ base::Result<UpdaterSpec> parse_updater(std::string_view text) {
   for (const Parameter& parameter : kind->parameters) spec.parameters.push_back(parameter.fallback);
   std::vector<bool> said(spec.parameters.size());
   for (const base::TextPair& pair : std::span(pairs.value()).subspan(1)) {
-    const auto known = std::ranges::find(kind->parameters, pair.key, [](const Parameter& one) { return std::string_view(one.name); });
+    const auto known =
+        std::ranges::find(kind->parameters, pair.key, [](const Parameter& one) { return std::string_view(one.name); });
     if (known == kind->parameters.end())
-      return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}", kind->name, pair.key, list_parameters(*kind));
+      return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}", kind->name, pair.key,
+                         list_parameters(*kind));
     const auto index = static_cast<size_t>(known - kind->parameters.begin());
     const std::string value = pair.value.value_or("");
     double& number = spec.parameters[index];
@@ -92,12 +94,14 @@ base::Status check_updater(const UpdaterSpec& spec, mv_dtype dtype) {
   const Kind* kind = find(spec.name);
   if (kind == nullptr) return unknown_updater(spec.name);
   if (spec.parameters.size() != kind->parameters.size())
-    return base::error(MV_EINVAL, "updater {}: {} parameters given, it has {}", spec.name, spec.parameters.size(), kind->parameters.size());
+    return base::error(MV_EINVAL, "updater {}: {} parameters given, it has {}", spec.name, spec.parameters.size(),
+                       kind->parameters.size());
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     if (auto status = check_value(*kind, kind->parameters[i], spec.parameters[i]); !status.ok()) return status;
   }
   if (kind->floating_only && !tensor::is_floating(dtype))
-    return base::error(MV_EINVAL, "updater {} wants a floating-point dtype, not {}", spec.name, tensor::dtype_name(dtype));
+    return base::error(MV_EINVAL, "updater {} wants a floating-point dtype, not {}", spec.name,
+                       tensor::dtype_name(dtype));
   return {};
 }
 

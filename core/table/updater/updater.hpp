@@ -13,20 +13,21 @@
 
 namespace mv::table {
 
-/// Some neighbouring elements, all of one row or of one stripe, and what lies beside them. All arrays have `count` elements of the
-/// storage dtype, perhaps unaligned, and are the updater's alone during the call.
+/// Some neighbouring elements, all of one row or of one stripe, and what lies beside them. All arrays have `count`
+/// elements of the storage dtype, perhaps unaligned, and are the updater's alone during the call.
 struct Block {
   size_t count = 0;
   std::byte* values = nullptr;
   const std::byte* added = nullptr;
   std::byte* const* states = nullptr;  ///< Updater::states() arrays, zeros at first
-  /// Updater::keeps_backups(): the values that this worker last got, or null if it got none. Every bit is inverted, so that the zeros of
-  /// fresh memory are a NaN, which stands for a value that it never got.
+  /// Updater::keeps_backups(): the values that this worker last got, or null if it got none. Every bit is inverted, so
+  /// that the zeros of fresh memory are a NaN, which stands for a value that it never got.
   const std::byte* backup = nullptr;
 };
 
-/// Stateless but for its parameters; the states lie beside the values. Any thread. Each element goes by itself: one that wants more (how
-/// often a row was changed, the norm of a whole value) will say so by a further function here, and find it in a further field of Block.
+/// Stateless but for its parameters; the states lie beside the values. Any thread. Each element goes by itself: one
+/// that wants more (how often a row was changed, the norm of a whole value) will say so by a further function here, and
+/// find it in a further field of Block.
 class Updater {
  public:
   virtual ~Updater() = default;

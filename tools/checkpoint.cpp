@@ -41,7 +41,9 @@ std::string show_time(int64_t seconds) {
   const auto time = static_cast<std::time_t>(seconds);
   std::tm local{};
   std::array<char, 64> text{};
-  if (localtime_r(&time, &local) == nullptr || std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S %z", &local) == 0) return "?";
+  if (localtime_r(&time, &local) == nullptr ||
+      std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S %z", &local) == 0)
+    return "?";
   return text.data();
 }
 
@@ -93,18 +95,21 @@ void print_checkpoint(const Json& report) {
   fmt::print("{}\n", show_name(report.value("path", "")));
   if (!report.contains("tables")) return;
   if (report.value("what", "") == "file")
-    fmt::print("  checkpoint {}: the file of server {} of {}, {}\n\n", report.value("number", uint64_t{0}), report.value("server", uint64_t{0}),
-               report.value("servers", uint64_t{0}), show_bytes(report.value("bytes", uint64_t{0})));
+    fmt::print("  checkpoint {}: the file of server {} of {}, {}\n\n", report.value("number", uint64_t{0}),
+               report.value("server", uint64_t{0}), report.value("servers", uint64_t{0}),
+               show_bytes(report.value("bytes", uint64_t{0})));
   else
-    fmt::print("  checkpoint {} of {}, {} server{}, {}\n\n", report.value("number", uint64_t{0}), show_time(report.value("time", int64_t{0})),
-               report.value("servers", uint64_t{0}), report.value("servers", uint64_t{0}) == 1 ? "" : "s", show_bytes(report.value("bytes", uint64_t{0})));
+    fmt::print("  checkpoint {} of {}, {} server{}, {}\n\n", report.value("number", uint64_t{0}),
+               show_time(report.value("time", int64_t{0})), report.value("servers", uint64_t{0}),
+               report.value("servers", uint64_t{0}) == 1 ? "" : "s", show_bytes(report.value("bytes", uint64_t{0})));
   print_tables(report);
 }
 
 void print_directory(const Json& report) {
   fmt::print("{}\n", show_name(report.value("path", "")));
   for (const Json& checkpoint : report.value("checkpoints", Json::array()))
-    fmt::print("  checkpoint {}{}\n", checkpoint.value("number", uint64_t{0}), checkpoint.value("whole", false) ? "" : ", not completed");
+    fmt::print("  checkpoint {}{}\n", checkpoint.value("number", uint64_t{0}),
+               checkpoint.value("whole", false) ? "" : ", not completed");
   if (!report.contains("newest")) return;
   fmt::print("\n");
   print_checkpoint(report["newest"]);

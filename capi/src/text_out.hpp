@@ -13,7 +13,8 @@ namespace mv::capi {
 /// Whether there is somewhere to put a text.
 inline base::Status check_text_out(const char* function, const char* text, uint64_t capacity, const uint64_t* length) {
   if (length == nullptr) return base::error(MV_EINVAL, "{}: length is NULL", function);
-  if (text == nullptr && capacity != 0) return base::error(MV_EINVAL, "{}: text is NULL, but capacity is {}", function, capacity);
+  if (text == nullptr && capacity != 0)
+    return base::error(MV_EINVAL, "{}: text is NULL, but capacity is {}", function, capacity);
   return {};
 }
 

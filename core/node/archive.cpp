@@ -122,7 +122,8 @@ void DiskArchive::write(Part part, GivenUp given_up, Told<checkpoint::FileEntry>
       writing_ = given_up;
       if (*stopping_) *given_up = true;
     }
-    auto file = checkpoint::write_part(shared->path, shared->number, shared->server, shared->servers, shared->tables, *given_up);
+    auto file = checkpoint::write_part(shared->path, shared->number, shared->server, shared->servers, shared->tables,
+                                       *given_up);
     shared->tables.clear();  // also those that were not reached
     std::lock_guard lock(mutex_);
     writing_.reset();
@@ -143,7 +144,8 @@ void DiskArchive::restore(const std::string& path, std::vector<Target> targets, 
     const auto found = checkpoint::open_sound(path, kNothing, *stopping);
     if (!found.ok()) return found.status();
     for (const Target& target : targets)
-      if (auto failed = checkpoint::restore_table(found.value(), target.entry, *target.shard); !failed.ok()) return failed;
+      if (auto failed = checkpoint::restore_table(found.value(), target.entry, *target.shard); !failed.ok())
+        return failed;
     return {};
   });
 }

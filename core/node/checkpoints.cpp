@@ -21,7 +21,8 @@ base::Result<std::string> absolute(const std::string& path) {
 }  // namespace
 
 Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) {
-  if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "only workers save checkpoints; this process is only a server"), nullptr};
+  if (identity_.worker_id < 0)
+    return {base::Status(MV_ESTATE, "only workers save checkpoints; this process is only a server"), nullptr};
   const auto path = absolute(directory);
   if (!path.ok()) return {path.status(), nullptr};
   const auto call = std::make_shared<Call>(Call::Kind::kCheckpoint, finished_, options);
@@ -38,7 +39,8 @@ Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep,
 }
 
 Started MemberNode::load_checkpoint(const std::string& path, const CallOptions& options) {
-  if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "only workers load checkpoints; this process is only a server"), nullptr};
+  if (identity_.worker_id < 0)
+    return {base::Status(MV_ESTATE, "only workers load checkpoints; this process is only a server"), nullptr};
   const auto whole = absolute(path);
   if (!whole.ok()) return {whole.status(), nullptr};
   const auto call = std::make_shared<Call>(Call::Kind::kCheckpoint, finished_, options);
@@ -50,7 +52,8 @@ void MemberNode::save_by_clock() {
   if (settings_.checkpoint.empty() || identity_.worker_id != 0) return;
   const auto directory = absolute(settings_.checkpoint);
   if (!directory.ok()) return base::log_error("no checkpoints will be saved: {}", directory.status().text());
-  base::log_info("saves a checkpoint to {} every {:.3g} s", directory.value(), std::chrono::duration<double>(settings_.checkpoint_every).count());
+  base::log_info("saves a checkpoint to {} every {:.3g} s", directory.value(),
+                 std::chrono::duration<double>(settings_.checkpoint_every).count());
   member_->checkpoints().save_every(settings_.checkpoint_every, directory.value(), settings_.checkpoint_keep);
 }
 

@@ -1,4 +1,5 @@
-/* Checkpoints: what is saved is loaded, by as many nodes as there are now; what is damaged, or does not fit, is refused. */
+/* Checkpoints: what is saved is loaded, by as many nodes as there are now; what is damaged, or does not fit, is
+ * refused. */
 #define _XOPEN_SOURCE 700 /* nftw() */
 #include <ftw.h>
 #include <pthread.h>
@@ -80,9 +81,12 @@ struct tables {
 
 static struct tables create_all(struct member* self) {
   struct tables all;
-  expect_ok(mv_table_create_text(self->node, "kind=matrix rows=40 cols=3 name=dense updater=\"adagrad rate=0.5\"", NULL, 0, MV_F32, &all.dense));
+  expect_ok(mv_table_create_text(self->node, "kind=matrix rows=40 cols=3 name=dense updater=\"adagrad rate=0.5\"", NULL,
+                                 0, MV_F32, &all.dense));
   expect_ok(mv_table_create_text(self->node, "size=40 dtype=f16", NULL, 0, MV_F32, &all.half));
-  expect_ok(mv_table_create_text(self->node, "kind=sparse rows=1000000000000 cols=3 dtype=f64 name=sparse initial=7 staleness=2", NULL, 0, MV_F32, &all.sparse));
+  expect_ok(mv_table_create_text(self->node,
+                                 "kind=sparse rows=1000000000000 cols=3 dtype=f64 name=sparse initial=7 staleness=2",
+                                 NULL, 0, MV_F32, &all.sparse));
   expect_ok(mv_table_create_text(self->node, "kind=keyvalue cols=1 dtype=i64 name=keys", NULL, 0, MV_F32, &all.keys));
   return all;
 }
@@ -233,7 +237,8 @@ static void what_is_damaged_is_refused(void** state) {
   static char text[1 << 16];
   uint64_t length = 0;
   expect_ok(mv_checkpoint_inspect(in("runs"), text, sizeof(text), &length));
-  assert_true(length == strlen(text) && strstr(text, "\"damage\": []") != NULL && strstr(text, "\"name\": \"sparse\"") != NULL);
+  assert_true(length == strlen(text) && strstr(text, "\"damage\": []") != NULL &&
+              strstr(text, "\"name\": \"sparse\"") != NULL);
   flip(in("runs/checkpoint-000002/server-1.safetensors"), -3);
   run_cluster(2, load_damaged);
   expect_ok(mv_checkpoint_inspect(in("runs/checkpoint-000002/server-1.safetensors"), text, sizeof(text), &length));
@@ -253,7 +258,8 @@ static void the_newest_stay_and_failures_leave_nothing(void** state) {
   mv_table table;
   expect_ok(mv_table_create_text(0, "size=100 name=w", NULL, 0, MV_F32, &table));
   for (int i = 0; i < 4; ++i) expect_ok(mv_checkpoint_save(0, in("kept"), 2, NULL));
-  assert_true(!exists(in("kept/checkpoint-000002")) && exists(in("kept/checkpoint-000003/manifest.json")) && exists(in("kept/checkpoint-000004/manifest.json")));
+  assert_true(!exists(in("kept/checkpoint-000002")) && exists(in("kept/checkpoint-000003/manifest.json")) &&
+              exists(in("kept/checkpoint-000004/manifest.json")));
   FILE* file = fopen(in("file"), "w");
   fclose(file);
   expect_error(mv_checkpoint_save(0, in("file/in/a/file"), 2, NULL), MV_ESYSTEM, "file/in/a/file");

@@ -1,5 +1,5 @@
-// Checkpoints that anybody may have written: a manifest, or the header of a server's file. Any bytes are one that can be written again
-// and stays the same, or an error.
+// Checkpoints that anybody may have written: a manifest, or the header of a server's file. Any bytes are one that can
+// be written again and stays the same, or an error.
 //
 //   byte 0   'm': a manifest follows; else u64 bytes of the file, and its header
 

@@ -76,7 +76,9 @@ class Invented final : public table::Snapshot {
     for (size_t a = 1; a < arrays_.size(); ++a) out.states.push_back(std::as_bytes(std::span(arrays_[a])));
     return out;
   }
-  static float value(uint64_t row, size_t array, uint64_t col) { return static_cast<float>(row * 10 + array) + static_cast<float>(col) / 8; }
+  static float value(uint64_t row, size_t array, uint64_t col) {
+    return static_cast<float>(row * 10 + array) + static_cast<float>(col) / 8;
+  }
 
  private:
   const Range rows_;
@@ -102,8 +104,8 @@ TableEntry entry_of(const std::string& name, int32_t kind, const char* updater) 
 const char* const kOddName = "ж\"\n/../w.ids";
 
 std::vector<TableEntry> entries() {
-  return {entry_of("w", MV_SPARSE, "adagrad rate=0.3"), entry_of("w.ids", MV_MATRIX, "momentum rate=0.1"), entry_of(kOddName, MV_KEYVALUE, "add"),
-          entry_of("__metadata__", MV_MATRIX, "add")};
+  return {entry_of("w", MV_SPARSE, "adagrad rate=0.3"), entry_of("w.ids", MV_MATRIX, "momentum rate=0.1"),
+          entry_of(kOddName, MV_KEYVALUE, "add"), entry_of("__metadata__", MV_MATRIX, "add")};
 }
 
 std::vector<SavedTable> saved_tables(uint64_t server, uint64_t servers) {
@@ -147,7 +149,8 @@ void expect_damage(const std::string& path, const char* part) {
   const auto found = open_sound(path, {}, kNotGivenUp);
   if (found.ok() || found.status().text().find(part) == std::string::npos)
     print_error("expected ...%s..., got %s\n", part, found.ok() ? "a sound checkpoint" : found.status().text().c_str());
-  assert_true(!found.ok() && found.status().code() == MV_EINVAL && found.status().text().find(part) != std::string::npos);
+  assert_true(!found.ok() && found.status().code() == MV_EINVAL &&
+              found.status().text().find(part) != std::string::npos);
   const auto report = inspect(path);
   assert_true(report.ok() && report.value().find("\"damage\": [\n") != std::string::npos);
 }
@@ -215,7 +218,8 @@ void a_real_shard_is_restored_on_another_number_of_servers(void**) {
     shard.value()->change(table::Write::Add, 0, 0, again.size(), reinterpret_cast<const std::byte*>(again.data()));
     std::vector<float> stepped(values.size());
     shard.value()->read(table::kNoWorker, 0, stepped.size(), reinterpret_cast<std::byte*>(stepped.data()));
-    for (size_t i = 0; i < values.size(); ++i) assert_true(values[i] - stepped[i] < 0.22F);  // the second one is smaller: its state is there
+    for (size_t i = 0; i < values.size(); ++i)
+      assert_true(values[i] - stepped[i] < 0.22F);  // the second one is smaller: its state is there
   }
 }
 
@@ -234,7 +238,8 @@ void names_that_meet_are_kept_apart(void**) {
 
 void damage_is_told(void**) {
   const Scratch scratch;
-  const std::string path = save(scratch.path(), 2), first = path + "/server-0.safetensors", manifest = path + "/manifest.json";
+  const std::string path = save(scratch.path(), 2), first = path + "/server-0.safetensors",
+                    manifest = path + "/manifest.json";
   const auto sound = slurp(first), sound_manifest = slurp(manifest);
   const auto found = open_sound(path, {}, kNotGivenUp);
   const uint64_t data = found.value().files[0]->part().data_begin;
@@ -272,14 +277,18 @@ void damage_is_told(void**) {
   expect_damage(path, "has format 9");
   fs::remove(manifest);
   const auto none = find_checkpoint(path);
-  assert_true(!none.ok() && none.status().code() == MV_EINVAL && none.status().text().find("not completed") != std::string::npos);
+  assert_true(!none.ok() && none.status().code() == MV_EINVAL &&
+              none.status().text().find("not completed") != std::string::npos);
   assert_int_equal(find_checkpoint(scratch.path()).status().code(), MV_ENOTFOUND);
   assert_int_equal(inspect(scratch.path() + "/nothing").status().code(), MV_ENOTFOUND);
 }
 
 void tensors_must_not_overlap_or_leave_gaps(void**) {
   const auto header = [](uint64_t begin) {
-    return fmt::format(R"({{"a":{{"dtype":"F32","shape":[2],"data_offsets":[0,8]}},"b":{{"dtype":"F32","shape":[2],"data_offsets":[{},{}]}}}})", begin, begin + 8);
+    return fmt::format(
+        R"({{"a":{{"dtype":"F32","shape":[2],"data_offsets":[0,8]}},)"
+        R"("b":{{"dtype":"F32","shape":[2],"data_offsets":[{},{}]}}}})",
+        begin, begin + 8);
   };
   const auto text_of = [&](uint64_t begin, uint64_t data) {
     const std::string text = header(begin);

@@ -1,5 +1,6 @@
 #pragma once
-// Where checkpoints are kept: the engines' door to the disk. node/ has one with a thread of its own, the simulator one in memory.
+// Where checkpoints are kept: the engines' door to the disk. node/ has one with a thread of its own, the simulator
+// one in memory.
 
 #include <cstdint>
 #include <functional>
@@ -55,7 +56,8 @@ class Archive {
 
   virtual void write(Part part, GivenUp given_up, Told<table::checkpoint::FileEntry> told) = 0;
   /// Whether it is sound; the data of this share of the files is read.
-  virtual void check(const std::string& path, table::checkpoint::Share share, Told<table::checkpoint::Manifest> told) = 0;
+  virtual void check(const std::string& path, table::checkpoint::Share share,
+                     Told<table::checkpoint::Manifest> told) = 0;
   /// Puts the rows that the checkpoint has for these shards into them, and nothing else stays there.
   virtual void restore(const std::string& path, std::vector<Target> targets, Done done) = 0;
 };

@@ -28,13 +28,13 @@ class Checkpointer::Call final : public rpc::Pending, public std::enable_shared_
   const char* what() const { return wish.loads ? "loading a checkpoint" : "saving a checkpoint"; }
 
   Wish wish;
-  const bool alone;         ///< the others take no part
+  const bool alone;  ///< the others take no part
   base::Status fence_error;
   bool fenced = false;
   bool asked = false;       ///< server 0 has a question of this call
   bool asked_back = false;  ///< the deadline passed, server 0 was asked who is missing
   bool over = false;
-  uint64_t save = 0;        ///< once it goes on behind the workers' backs: by which number server 0 knows it
+  uint64_t save = 0;  ///< once it goes on behind the workers' backs: by which number server 0 knows it
   std::string path;
   base::Nanos poll_at = base::kNever, poll_wait = kFirstPoll;
 
@@ -61,19 +61,24 @@ void Checkpointer::ask(const CallRef& call) {
     return;
   }
   const auto clocks = write_clocks(fbb, tables_.clocks());
-  rpc_.call(server(), {builder_.finish(wire::Body::Save, wire::CreateSave(fbb, path, call->wish.keep, clocks, call->alone)), call, true, 0, nullptr});
+  rpc_.call(server(),
+            {builder_.finish(wire::Body::Save, wire::CreateSave(fbb, path, call->wish.keep, clocks, call->alone)), call,
+             true, 0, nullptr});
 }
 
 void Checkpointer::ask_whether_saved(const CallRef& call) {
   call->poll_at = base::kNever;
   call->asked = true;
-  rpc_.call(server(), {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call->save)), call, true, 0, nullptr});
+  rpc_.call(server(), {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call->save)), call, true, 0,
+                       nullptr});
 }
 
 void Checkpointer::heard(const CallRef& call, const base::Status& status, const wire::Message* answer) {
   if (call->over) return;
   const bool unsent = call->asked_back && status.code() == MV_ECANCELED;
-  if (unsent) return end(call, base::error(MV_ETIMEOUT, "{}: {} has not answered earlier calls", call->what(), view_->name(server())));
+  if (unsent)
+    return end(call,
+               base::error(MV_ETIMEOUT, "{}: {} has not answered earlier calls", call->what(), view_->name(server())));
   if (!status.ok()) return end(call, status);
   if (const auto* saving = answer != nullptr ? answer->body_as_Saving() : nullptr) {
     const bool first = call->save == 0;
@@ -104,13 +109,16 @@ void Checkpointer::end(const CallRef& call, const base::Status& status) {
 // ---- giving up
 
 void Checkpointer::withdraw(const Completion* completion, mv_status code) {
-  const auto found = std::find_if(calls_.begin(), calls_.end(), [&](const CallRef& call) { return call->wish.completion.get() == completion; });
+  const auto found = std::find_if(calls_.begin(), calls_.end(),
+                                  [&](const CallRef& call) { return call->wish.completion.get() == completion; });
   if (found == calls_.end()) return;
   const CallRef call = *found;
-  const base::Status status = call->save != 0   ? base::error(code, "checkpoint {}: not waited for any more; it goes on", call->path)
-                              : !call->asked    ? base::error(code, "{}: withdrawn; nothing was done", call->what())
-                              : call->wish.loads ? base::error(code, "{}: withdrawn; if all workers had asked already, it goes on", call->what())
-                                                : base::error(code, "{}: withdrawn", call->what());
+  const base::Status status =
+      call->save != 0 ? base::error(code, "checkpoint {}: not waited for any more; it goes on", call->path)
+      : !call->asked  ? base::error(code, "{}: withdrawn; nothing was done", call->what())
+      : call->wish.loads
+          ? base::error(code, "{}: withdrawn; if all workers had asked already, it goes on", call->what())
+          : base::error(code, "{}: withdrawn", call->what());
   end(call, status);  // first: what the withdrawal itself answers comes too late
   if (!call->asked) return;
   rpc_.cancel(server(), call.get());
@@ -118,8 +126,10 @@ void Checkpointer::withdraw(const Completion* completion, mv_status code) {
 }
 
 void Checkpointer::expire(const CallRef& call) {
-  if (call->save != 0) return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
-  if (!call->fenced) return end(call, base::error(MV_ETIMEOUT, "{}: this worker's own adds are not applied yet", call->what()));
+  if (call->save != 0)
+    return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
+  if (!call->fenced)
+    return end(call, base::error(MV_ETIMEOUT, "{}: this worker's own adds are not applied yet", call->what()));
   if (!std::exchange(call->asked_back, true)) {
     call->wish.deadline = clock_.now() + kLastWord;
     return rpc_.cancel(server(), call.get());

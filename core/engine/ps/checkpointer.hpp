@@ -17,7 +17,8 @@ namespace mv::ps {
 /// Loop thread only. Completions may call back into this object.
 class Checkpointer {
  public:
-  Checkpointer(const base::Clock& clock, rpc::Client& rpc, Client& tables) : clock_(clock), rpc_(rpc), tables_(tables) {}
+  Checkpointer(const base::Clock& clock, rpc::Client& rpc, Client& tables)
+      : clock_(clock), rpc_(rpc), tables_(tables) {}
 
   void start(const cluster::View& view) { view_ = &view; }
 

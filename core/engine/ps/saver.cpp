@@ -20,7 +20,9 @@ class Answer final : public rpc::Pending {
  public:
   using Finish = std::function<void(const base::Status&, const wire::Message*)>;
   explicit Answer(Finish finish) : finish_(std::move(finish)) {}
-  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override { finish_(status, answer); }
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
+    finish_(status, answer);
+  }
 
  private:
   const Finish finish_;
@@ -34,12 +36,15 @@ std::string text_of(const flatbuffers::String* text) { return text != nullptr ? 
 
 void Saver::on_request(const rpc::Asked& asked, const wire::Message& request) {
   if (archive_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 keeps no checkpoints"));
-  if (view_ == nullptr || tables_.index() != 0) return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 is asked for checkpoints"));
+  if (view_ == nullptr || tables_.index() != 0)
+    return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 is asked for checkpoints"));
   if (const auto* save = request.body_as_Save())
-    return ask_for({asked, false, text_of(save->directory()), save->keep(), read_clocks(save->clocks())}, save->alone());
+    return ask_for({asked, false, text_of(save->directory()), save->keep(), read_clocks(save->clocks())},
+                   save->alone());
   if (const auto* load = request.body_as_Load()) return ask_for({asked, true, text_of(load->path()), 0, {}}, false);
   if (const auto* question = request.body_as_Saved()) return saved(asked, *question);
-  server_.fail(asked, base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
+  server_.fail(asked,
+               base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
 }
 
 void Saver::ask_for(Wish wish, bool alone) {
@@ -48,7 +53,8 @@ void Saver::ask_for(Wish wish, bool alone) {
   if (member == nullptr || !member->is_worker() || !is_here(*member))
     return server_.fail(wish.asked, base::Status(MV_ESTATE, "only workers ask for checkpoints"));
   if (alone) {
-    if (job_ != nullptr || !alone_.empty()) return server_.fail(wish.asked, base::Status(MV_ESTATE, "another checkpoint is being saved or loaded"));
+    if (job_ != nullptr || !alone_.empty())
+      return server_.fail(wish.asked, base::Status(MV_ESTATE, "another checkpoint is being saved or loaded"));
     alone_.push_back(std::move(wish));
     return settle();
   }
@@ -68,15 +74,18 @@ bool Saver::on_cancel(const rpc::Asked& asked) {
   if (waits != mine.end()) {
     const bool loads = waits->loads;
     mine.erase(waits);
-    server_.fail(asked, base::error(MV_ETIMEOUT, "{}: still waiting for {}", loads ? "loading a checkpoint" : "saving a checkpoint", missing_workers()));
+    server_.fail(asked, base::error(MV_ETIMEOUT, "{}: still waiting for {}",
+                                    loads ? "loading a checkpoint" : "saving a checkpoint", missing_workers()));
     return true;
   }
   if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return false;
   const bool goes_on = job_->phase == Phase::kRestoring;
-  server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path, missing_servers(), goes_on ? "goes on" : "is given up"));
+  server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path,
+                                  missing_servers(), goes_on ? "goes on" : "is given up"));
   // What this worker does from now on must not get into a save, and nobody may go on from a load that not all wait for.
   if (!goes_on && job_->error.ok())
-    job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: given up, because {} did not wait any longer", job_->path, view_->name(asked.client));
+    job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: given up, because {} did not wait any longer", job_->path,
+                              view_->name(asked.client));
   return true;
 }
 
@@ -93,7 +102,8 @@ void Saver::worker_finished(base::Peer worker) {
 
 void Saver::worker_lost(base::Peer worker, const base::Status& why) {
   if (view_ == nullptr) return;
-  const bool anyone_waits = std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
+  const bool anyone_waits =
+      std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
   worker_finished(worker);
   if (!anyone_waits) return;
   const base::Status status = base::error(MV_EPEERLOST, "checkpoint: {}", why.text());
@@ -115,7 +125,8 @@ void Saver::settle() {
       continue;
     }
     const auto workers = view_->workers();
-    const bool all = std::all_of(workers.begin(), workers.end(), [&](const auto* w) { return !is_here(*w) || !waiting_[w->peer].empty(); });
+    const bool all = std::all_of(workers.begin(), workers.end(),
+                                 [&](const auto* w) { return !is_here(*w) || !waiting_[w->peer].empty(); });
     std::vector<Wish> wishes;
     for (const cluster::Member* worker : workers) {
       auto& theirs = waiting_[worker->peer];
@@ -126,7 +137,8 @@ void Saver::settle() {
     if (wishes.empty()) break;
     begin(std::move(wishes));
   }
-  const bool waits = std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
+  const bool waits =
+      std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
   if (!waits) waits_since_ = base::kNever;
 }
 
@@ -135,7 +147,8 @@ void Saver::begin(std::vector<Wish> wishes) {
   const auto other = std::find_if(wishes.begin(), wishes.end(), [&](const Wish& wish) { return !wish.same_as(first); });
   if (other != wishes.end()) {
     const auto tell = [&](const Wish& wish) {
-      return fmt::format("{} wants to {} {} (keep {})", view_->name(wish.asked.client), wish.loads ? "load" : "save to", wish.path, wish.keep);
+      return fmt::format("{} wants to {} {} (keep {})", view_->name(wish.asked.client), wish.loads ? "load" : "save to",
+                         wish.path, wish.keep);
     };
     const base::Status disagree = base::error(MV_EDISAGREE, "checkpoint: {}, {}", tell(first), tell(*other));
     for (const Wish& wish : wishes) server_.fail(wish.asked, disagree);
@@ -161,7 +174,8 @@ void Saver::begin(std::vector<Wish> wishes) {
   if (first.loads)
     archive_->find(first.path, [this](base::Result<Archive::Found> found) { check(std::move(found)); });
   else
-    archive_->begin(first.path, [this](base::Result<table::checkpoint::Place> place) { take_snapshots(std::move(place)); });
+    archive_->begin(first.path,
+                    [this](base::Result<table::checkpoint::Place> place) { take_snapshots(std::move(place)); });
 }
 
 // ---- what the servers do
@@ -175,11 +189,12 @@ void Saver::set_phase(Phase phase) {
 void Saver::ask(size_t server, const Question& question, Heard heard) {
   Part& part = job_->parts[server];
   part.asked = true;
-  const auto pending = std::make_shared<Answer>([this, job = job_, server, heard](const base::Status& status, const wire::Message* answer) {
-    if (job != job_) return;
-    job->parts[server].asked = false;
-    heard(server, status, answer);
-  });
+  const auto pending = std::make_shared<Answer>(
+      [this, job = job_, server, heard](const base::Status& status, const wire::Message* answer) {
+        if (job != job_) return;
+        job->parts[server].asked = false;
+        heard(server, status, answer);
+      });
   client_.call(part.server, {question(builder_), pending, true, 0, nullptr});
 }
 
@@ -209,13 +224,16 @@ std::string Saver::missing_workers() const {
     if (!is_here(*worker) || (theirs != waiting_.end() && !theirs->second.empty())) continue;
     names += (names.empty() ? "" : ", ") + view_->name(worker->peer);
   }
-  return !names.empty() ? names : job_ != nullptr ? fmt::format("checkpoint {}, which is not complete yet", job_->path) : "nobody";
+  return !names.empty()    ? names
+         : job_ != nullptr ? fmt::format("checkpoint {}, which is not complete yet", job_->path)
+                           : "nobody";
 }
 
 std::string Saver::missing_servers() const {
   std::string names;
   for (const Part& part : job_->parts)
-    if (part.asked || (job_->phase == Phase::kWriting && !part.over)) names += (names.empty() ? "" : ", ") + view_->name(part.server);
+    if (part.asked || (job_->phase == Phase::kWriting && !part.over))
+      names += (names.empty() ? "" : ", ") + view_->name(part.server);
   return names.empty() ? view_->name(job_->parts.front().server) : names;
 }
 
@@ -236,7 +254,8 @@ void Saver::take_snapshots(base::Result<table::checkpoint::Place> place) {
       [job = job_](wire::FrameBuilder& builder) {
         const auto clocks = write_clocks(builder.fbb(), job->clocks);
         const auto path = builder.fbb().CreateString(job->path);
-        return builder.finish(wire::Body::Snapshot, wire::CreateSnapshot(builder.fbb(), job->id, job->number, path, clocks));
+        return builder.finish(wire::Body::Snapshot,
+                              wire::CreateSnapshot(builder.fbb(), job->id, job->number, path, clocks));
       },
       &Saver::snapshots_taken);
 }
@@ -252,7 +271,8 @@ void Saver::snapshots_taken() {
       return member == nullptr || !is_here(*member);
     });
     for (const rpc::Asked& asked : std::exchange(job.askers, {}))
-      server_.answer(asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), job.id, job.path.c_str())));
+      server_.answer(asked, builder_.finish(wire::Body::Saving,
+                                            wire::CreateSavingDirect(builder_.fbb(), job.id, job.path.c_str())));
     base::log_info("checkpoint {}: all servers have their snapshots; training goes on", job.path);
   } else {
     fail_askers(job.error);
@@ -273,9 +293,12 @@ void Saver::poll() {
         [&](wire::FrameBuilder& builder) {
           return builder.finish(wire::Body::Written, wire::CreateWritten(builder.fbb(), job->id, !job->error.ok()));
         },
-        [this](size_t from, const base::Status& status, const wire::Message* answer) { heard_of_file(from, status, answer); });
+        [this](size_t from, const base::Status& status, const wire::Message* answer) {
+          heard_of_file(from, status, answer);
+        });
   }
-  if (job_ == job && std::all_of(job->parts.begin(), job->parts.end(), [](const Part& part) { return part.over; })) end_save();
+  if (job_ == job && std::all_of(job->parts.begin(), job->parts.end(), [](const Part& part) { return part.over; }))
+    end_save();
 }
 
 void Saver::heard_of_file(size_t server, const base::Status& status, const wire::Message* answer) {
@@ -284,7 +307,8 @@ void Saver::heard_of_file(size_t server, const base::Status& status, const wire:
   if (!status.ok()) {
     part.over = true;
     const bool named = status.code() == MV_EPEERLOST;
-    if (job_->error.ok()) job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
+    if (job_->error.ok())
+      job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
     poll_wait_ = kFirstPoll;  // the others are told to stop
     next_poll_ = clock_.now();
   } else if (file != nullptr && file->name() != nullptr) {
@@ -300,7 +324,8 @@ void Saver::end_save() {
   next_poll_ = base::kNever;
   if (!job_->error.ok())
     return archive_->discard(job_->path, [this](const base::Status& failed) {
-      if (!failed.ok()) base::log_warn("checkpoint {}: what there is of it could not be removed: {}", job_->path, failed.text());
+      if (!failed.ok())
+        base::log_warn("checkpoint {}: what there is of it could not be removed: {}", job_->path, failed.text());
       save_over(job_->error);
     });
   table::checkpoint::Manifest manifest;
@@ -339,7 +364,9 @@ void Saver::saved(const rpc::Asked& asked, const wire::Saved& request) {
     return server_.fail(asked, base::Status(MV_ENOTFOUND, "no such checkpoint is being saved"));
   Ending& ending = found->second;
   if (!ending.over)
-    return server_.answer(asked, builder_.finish(wire::Body::Saving, wire::CreateSavingDirect(builder_.fbb(), request.save(), ending.path.c_str())));
+    return server_.answer(
+        asked, builder_.finish(wire::Body::Saving,
+                               wire::CreateSavingDirect(builder_.fbb(), request.save(), ending.path.c_str())));
   ending.status.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, ending.status);
   ending.untold.erase(asked.client);
   if (ending.untold.empty()) endings_.erase(found);
@@ -376,7 +403,9 @@ void Saver::checked() {
 }
 
 void Saver::restored() {
-  if (!job_->error.ok()) job_->error = base::error(job_->error.code(), "{}; the tables are neither as they were nor as they were saved", job_->error.text());
+  if (!job_->error.ok())
+    job_->error = base::error(job_->error.code(), "{}; the tables are neither as they were nor as they were saved",
+                              job_->error.text());
   load_over();
 }
 
@@ -407,7 +436,8 @@ void Saver::tick() {
   if (now < next_notice_) return;
   const bool long_wait = job_ == nullptr && waits_since_ != base::kNever && now - waits_since_ >= kNoticeAfter;
   if (long_wait) base::log_warn("a checkpoint waits for {}", missing_workers());
-  if (job_ != nullptr && now - phase_since_ >= kNoticeAfter) base::log_info("checkpoint {}: waiting for {}", job_->path, missing_servers());
+  if (job_ != nullptr && now - phase_since_ >= kNoticeAfter)
+    base::log_info("checkpoint {}: waiting for {}", job_->path, missing_servers());
   next_notice_ = job_ != nullptr || waits_since_ != base::kNever ? now + kNoticeAfter : base::kNever;
 }
 

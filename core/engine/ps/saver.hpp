@@ -19,8 +19,8 @@
 
 namespace mv::ps {
 
-/// One save or load at a time. All workers that are here ask for it, as in a barrier; a loss while some of them wait is told to each
-/// survivor once, now or when it asks, so that they stay in step.
+/// One save or load at a time. All workers that are here ask for it, as in a barrier; a loss while some of them wait
+/// is told to each survivor once, now or when it asks, so that they stay in step.
 ///
 ///   save   a place on the disk; a snapshot on every server; the workers go on; every server's file; the manifest
 ///   load   the checkpoint's manifest; a check on every server; only then the values; the workers go on
@@ -54,8 +54,8 @@ class Saver {
   };
   struct Part {
     base::Peer server = base::kNobody;
-    bool over = false;    ///< it has nothing more to do
-    bool asked = false;   ///< an answer is awaited
+    bool over = false;   ///< it has nothing more to do
+    bool asked = false;  ///< an answer is awaited
     table::checkpoint::FileEntry file;
   };
   enum class Phase { kPlace, kSnapshots, kWriting, kEnding, kFinding, kChecking, kRestoring };

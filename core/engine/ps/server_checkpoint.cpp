@@ -34,11 +34,13 @@ uint64_t Server::saved_clock(const Table& table, const std::map<std::string, uin
 std::vector<table::checkpoint::TableEntry> Server::entries(const std::map<std::string, uint64_t>& clocks) const {
   std::vector<table::checkpoint::TableEntry> entries;
   for (const auto& [name, number] : by_name_)
-    if (const Table& table = *tables_[number]; table.complete) entries.push_back({table.spec, table.shard->updater(), saved_clock(table, clocks)});
+    if (const Table& table = *tables_[number]; table.complete)
+      entries.push_back({table.spec, table.shard->updater(), saved_clock(table, clocks)});
   return entries;
 }
 
-base::Result<std::vector<table::checkpoint::SavedTable>> Server::snapshot(const std::map<std::string, uint64_t>& clocks) {
+base::Result<std::vector<table::checkpoint::SavedTable>> Server::snapshot(
+    const std::map<std::string, uint64_t>& clocks) {
   std::vector<table::checkpoint::SavedTable> saved;
   for (const auto& [name, number] : by_name_) {
     const Table& table = *tables_[number];
@@ -56,9 +58,11 @@ base::Status Server::fits(const table::Spec& spec) const {
   const auto known = by_name_.find(spec.name);
   if (known == by_name_.end()) return check_spec(spec);
   const Table& table = *tables_[known->second];
-  if (!table.complete) return base::error(MV_ESTATE, "table \"{}\" is being created while a checkpoint is loaded", spec.name);
+  if (!table.complete)
+    return base::error(MV_ESTATE, "table \"{}\" is being created while a checkpoint is loaded", spec.name);
   if (table.spec.same_but_for_parameters(spec)) return {};
-  return base::error(MV_EDISAGREE, "table \"{}\" is {}, but {} in the checkpoint", spec.name, table.spec.describe(), spec.describe());
+  return base::error(MV_EDISAGREE, "table \"{}\" is {}, but {} in the checkpoint", spec.name, table.spec.describe(),
+                     spec.describe());
 }
 
 std::shared_ptr<table::Shard> Server::find_shard(const std::string& name) const {
@@ -71,7 +75,8 @@ base::Result<std::shared_ptr<table::Shard>> Server::make_shard(const table::Spec
 }
 
 base::Status Server::adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
-  if (by_name_.contains(spec.name)) return base::error(MV_ESTATE, "table \"{}\" was created while it was being loaded", spec.name);
+  if (by_name_.contains(spec.name))
+    return base::error(MV_ESTATE, "table \"{}\" was created while it was being loaded", spec.name);
   by_name_.emplace(spec.name, static_cast<uint32_t>(tables_.size()));
   tables_.push_back(make_table(spec, std::move(shard)));
   tables_.back()->complete = true;

@@ -15,7 +15,8 @@ Clocks read_clocks(const flatbuffers::Vector<flatbuffers::Offset<wire::TableCloc
   return read;
 }
 
-flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>> write_clocks(flatbuffers::FlatBufferBuilder& fbb, const Clocks& clocks) {
+flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>> write_clocks(
+    flatbuffers::FlatBufferBuilder& fbb, const Clocks& clocks) {
   std::vector<flatbuffers::Offset<wire::TableClock>> written;
   for (const auto& [name, clock] : clocks) written.push_back(wire::CreateTableClockDirect(fbb, name.c_str(), clock));
   return fbb.CreateVector(written);
@@ -35,7 +36,8 @@ void Vault::on_request(const rpc::Asked& asked, const wire::Message& request) {
     case wire::Body::Restore:
       return restore(asked, *request.body_as_Restore());
     default:
-      return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a server does not understand {}", wire::EnumNameBody(request.body_type())));
+      return rpc_.fail(
+          asked, base::error(MV_EPROTOCOL, "a server does not understand {}", wire::EnumNameBody(request.body_type())));
   }
 }
 
@@ -55,7 +57,8 @@ void Vault::snapshot(const rpc::Asked& asked, const wire::Snapshot& request) {
   writing->by = asked.client;
   writing_ = writing;
   rpc_.answer(asked, builder_.answer({}));
-  Archive::Part part{text_of(request.path()), request.number(), tables_.index(), tables_.servers(), std::move(tables).value()};
+  Archive::Part part{text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
+                     std::move(tables).value()};
   archive_->write(std::move(part), writing->given_up, [writing](base::Result<table::checkpoint::FileEntry> file) {
     writing->over = true;
     if (file.ok())
@@ -71,7 +74,8 @@ void Vault::written(const rpc::Asked& asked, const wire::Written& request) {
   if (request.forget()) *writing_->given_up = true;
   if (writing_->over && !writing_->status.ok()) return rpc_.fail(asked, writing_->status);
   auto& fbb = builder_.fbb();
-  const auto file = writing_->over ? wire::CreateSavedFileDirect(fbb, writing_->file.name.c_str(), writing_->file.bytes, writing_->file.checksum.c_str())
+  const auto file = writing_->over ? wire::CreateSavedFileDirect(fbb, writing_->file.name.c_str(), writing_->file.bytes,
+                                                                 writing_->file.checksum.c_str())
                                    : wire::CreateSavedFile(fbb);
   rpc_.answer(asked, builder_.finish(wire::Body::SavedFile, file));
 }
@@ -107,14 +111,17 @@ base::Status Vault::prepare(const std::string& path, table::checkpoint::Manifest
 
 void Vault::restore(const rpc::Asked& asked, const wire::Restore& request) {
   const std::string path = text_of(request.path());
-  if (!prepared_ || prepared_->path != path) return rpc_.fail(asked, base::error(MV_ESTATE, "{}: was not checked before", path));
+  if (!prepared_ || prepared_->path != path)
+    return rpc_.fail(asked, base::error(MV_ESTATE, "{}: was not checked before", path));
   const auto prepared = std::make_shared<Prepared>(std::move(*prepared_));
   prepared_.reset();
   std::vector<Archive::Target> targets;
   for (size_t i = 0; i < prepared->made.size(); ++i) {
     const auto& entry = prepared->manifest.tables[i];
     const auto shard = prepared->made[i] != nullptr ? prepared->made[i] : tables_.find_shard(entry.spec.name);
-    if (shard == nullptr) return rpc_.fail(asked, base::error(MV_ESTATE, "table \"{}\" was destroyed while it was being loaded", entry.spec.name));
+    if (shard == nullptr)
+      return rpc_.fail(asked,
+                       base::error(MV_ESTATE, "table \"{}\" was destroyed while it was being loaded", entry.spec.name));
     targets.push_back({entry, shard});
   }
   archive_->restore(path, std::move(targets), [this, asked, prepared](const base::Status& failed) {

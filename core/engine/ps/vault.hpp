@@ -58,6 +58,7 @@ class Vault {
 /// Between the wire's form of clocks and the library's.
 using Clocks = std::map<std::string, uint64_t>;
 Clocks read_clocks(const flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>* clocks);
-flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>> write_clocks(flatbuffers::FlatBufferBuilder& fbb, const Clocks& clocks);
+flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>> write_clocks(
+    flatbuffers::FlatBufferBuilder& fbb, const Clocks& clocks);
 
 }  // namespace mv::ps

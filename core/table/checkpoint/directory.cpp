@@ -24,7 +24,8 @@ std::optional<uint64_t> number_of(const std::string& name) {
   if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return std::nullopt;
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number);
-  return error == std::errc() && end == name.data() + name.size() && number < UINT64_MAX ? std::optional(number) : std::nullopt;
+  return error == std::errc() && end == name.data() + name.size() && number < UINT64_MAX ? std::optional(number)
+                                                                                         : std::nullopt;
 }
 
 bool has_manifest(const std::string& path) {
@@ -123,7 +124,8 @@ base::Result<std::string> find_checkpoint(const std::string& path) {
     return base::error(MV_EINVAL, "{}: there is no {} in it: this checkpoint was not completed", path, kManifestName);
   auto places = list_checkpoints(path);
   if (!places.ok()) return places.status();
-  const auto newest = std::find_if(places.value().rbegin(), places.value().rend(), [](const Place& place) { return place.whole; });
+  const auto newest =
+      std::find_if(places.value().rbegin(), places.value().rend(), [](const Place& place) { return place.whole; });
   if (newest == places.value().rend()) return base::error(MV_ENOTFOUND, "{}: there is no whole checkpoint in it", path);
   return newest->path;
 }

@@ -24,8 +24,8 @@ base::Status complete_checkpoint(const std::string& path, const Manifest& manife
 base::Status prune_checkpoints(const std::string& directory, uint64_t keep);
 /// Removes one, with all that checkpoints consist of. It does not count any more as soon as this begins.
 base::Status remove_checkpoint(const std::string& path);
-/// `path`, if it is a checkpoint; the newest whole one, if it is a directory of them. MV_ENOTFOUND if there is none, MV_EINVAL for one
-/// without a manifest.
+/// `path`, if it is a checkpoint; the newest whole one, if it is a directory of them. MV_ENOTFOUND if there is none,
+/// MV_EINVAL for one without a manifest.
 base::Result<std::string> find_checkpoint(const std::string& path);
 base::Result<Manifest> read_manifest(const std::string& path);
 

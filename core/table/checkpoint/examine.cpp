@@ -29,7 +29,8 @@ class Examiner {
       found_.files.push_back(open(server));
       if (found_.files.back() && server % share.of == share.index) check_data(*found_.files.back());
     }
-    const bool all_there = found_.files.size() == told.files.size() && std::ranges::all_of(found_.files, [](const auto& file) { return file.has_value(); });
+    const bool all_there = found_.files.size() == told.files.size() &&
+                           std::ranges::all_of(found_.files, [](const auto& file) { return file.has_value(); });
     for (const TableEntry& table : told.tables)
       if (all_there) check_table(table);
     return std::move(found_);
@@ -51,9 +52,11 @@ class Examiner {
     if (file.value().bytes() != entry.bytes) {
       damaged(fmt::format("{}: has {} bytes, {} says {}", path, file.value().bytes(), kManifestName, entry.bytes));
     } else if (file.value().checksum() != entry.checksum) {
-      damaged(fmt::format("{}: its header has checksum {}, {} says {}", path, file.value().checksum(), kManifestName, entry.checksum));
+      damaged(fmt::format("{}: its header has checksum {}, {} says {}", path, file.value().checksum(), kManifestName,
+                          entry.checksum));
     } else if (part.server != server || part.servers != told.files.size() || part.number != told.number) {
-      damaged(fmt::format("{}: is of server {} of {} in checkpoint {}, and does not belong here", path, part.server, part.servers, part.number));
+      damaged(fmt::format("{}: is of server {} of {} in checkpoint {}, and does not belong here", path, part.server,
+                          part.servers, part.number));
     } else {
       return std::move(file).value();
     }
@@ -69,15 +72,18 @@ class Examiner {
     std::vector<Range> parts;
     for (const auto& file : found_.files) {
       const auto& tables = file->part().tables;
-      const auto mine = std::ranges::find(tables, told.spec.name, [](const PartTable& table) { return table.entry.spec.name; });
-      if (mine == tables.end()) return damaged(fmt::format("table \"{}\": server {} has no part of it", told.spec.name, file->part().server));
+      const auto mine =
+          std::ranges::find(tables, told.spec.name, [](const PartTable& table) { return table.entry.spec.name; });
+      if (mine == tables.end())
+        return damaged(fmt::format("table \"{}\": server {} has no part of it", told.spec.name, file->part().server));
       if (!mine->entry.spec.same_shape(told.spec))
-        return damaged(fmt::format("table \"{}\": {} in {}, but {} in the file of server {}", told.spec.name, told.spec.describe(), kManifestName,
-                                   mine->entry.spec.describe(), file->part().server));
+        return damaged(fmt::format("table \"{}\": {} in {}, but {} in the file of server {}", told.spec.name,
+                                   told.spec.describe(), kManifestName, mine->entry.spec.describe(),
+                                   file->part().server));
       const size_t states = make_updater(mine->entry.updater, tensor::storage_dtype(told.spec.dtype))->states();
       if (mine->states.size() != states)
-        return damaged(fmt::format("table \"{}\": {} states in the file of server {}; {} keeps {}", told.spec.name, mine->states.size(),
-                                   file->part().server, to_text(mine->entry.updater), states));
+        return damaged(fmt::format("table \"{}\": {} states in the file of server {}; {} keeps {}", told.spec.name,
+                                   mine->states.size(), file->part().server, to_text(mine->entry.updater), states));
       parts.push_back(mine->rows);
     }
     if (told.spec.is_keyed()) return;
@@ -86,11 +92,13 @@ class Examiner {
     for (const Range& range : parts) {
       if (range.count == 0) continue;
       if (range.first != reached)
-        return damaged(fmt::format("table \"{}\": rows {} .. {} are {}", told.spec.name, std::min(reached, range.first), std::max(reached, range.first),
+        return damaged(fmt::format("table \"{}\": rows {} .. {} are {}", told.spec.name, std::min(reached, range.first),
+                                   std::max(reached, range.first),
                                    range.first < reached ? "in two files" : "in no file"));
       reached = range.end();
     }
-    if (reached != told.spec.rows) damaged(fmt::format("table \"{}\": rows {} .. {} are in no file", told.spec.name, reached, told.spec.rows));
+    if (reached != told.spec.rows)
+      damaged(fmt::format("table \"{}\": rows {} .. {} are in no file", told.spec.name, reached, told.spec.rows));
   }
 
   const std::string path_;
@@ -100,7 +108,9 @@ class Examiner {
 
 }  // namespace
 
-Examined examine(const std::string& path, const Share& share, const std::atomic<bool>& given_up) { return Examiner(path, given_up).examine(share); }
+Examined examine(const std::string& path, const Share& share, const std::atomic<bool>& given_up) {
+  return Examiner(path, given_up).examine(share);
+}
 
 base::Result<Examined> open_sound(const std::string& path, const Share& share, const std::atomic<bool>& given_up) {
   Examined found = examine(path, share, given_up);

@@ -10,7 +10,8 @@
 
 namespace mv::table::checkpoint {
 
-/// Which files' data is to be compared with its checksums: every `of`-th, from `index` on. Headers are looked at in any case.
+/// Which files' data is to be compared with its checksums: every `of`-th, from `index` on. Headers are looked at in
+/// any case.
 struct Share {
   uint64_t of = 1, index = 0;
 };

@@ -18,7 +18,9 @@ constexpr uint64_t kWriteBehind = 16 << 20;
 constexpr size_t kMostAtOnce = 1 << 30;
 }  // namespace
 
-base::Status system_error(const std::string& path, int error) { return base::error(MV_ESYSTEM, "{}: {}", path, std::strerror(error)); }
+base::Status system_error(const std::string& path, int error) {
+  return base::error(MV_ESYSTEM, "{}: {}", path, std::strerror(error));
+}
 
 // ---- out
 
@@ -33,7 +35,8 @@ base::Result<OutputFile> OutputFile::create(const std::string& path, uint64_t by
   return file;
 }
 
-OutputFile::OutputFile(OutputFile&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), dirty_(other.dirty_) {}
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), dirty_(other.dirty_) {}
 
 OutputFile::~OutputFile() {
   if (fd_ < 0) return;
@@ -68,7 +71,8 @@ base::Status OutputFile::finish() {
 
 base::Result<InputFile> InputFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a named pipe must not hold us
-  if (fd < 0) return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such file", path) : system_error(path, errno);
+  if (fd < 0)
+    return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such file", path) : system_error(path, errno);
   struct stat stat {};
   InputFile file(path, fd, 0);
   if (fstat(fd, &stat) != 0) return system_error(path, errno);
@@ -77,7 +81,8 @@ base::Result<InputFile> InputFile::open(const std::string& path) {
   return file;
 }
 
-InputFile::InputFile(InputFile&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), bytes_(other.bytes_) {}
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), bytes_(other.bytes_) {}
 
 InputFile::~InputFile() {
   if (fd_ >= 0) close(fd_);
@@ -111,7 +116,8 @@ base::Status write_file(const std::string& path, std::string_view text) {
 base::Result<std::string> read_file(const std::string& path, uint64_t most) {
   const auto file = InputFile::open(path);
   if (!file.ok()) return file.status();
-  if (file.value().bytes() > most) return base::error(MV_EINVAL, "{}: {} bytes; at most {} make sense", path, file.value().bytes(), most);
+  if (file.value().bytes() > most)
+    return base::error(MV_EINVAL, "{}: {} bytes; at most {} make sense", path, file.value().bytes(), most);
   std::string text(file.value().bytes(), '\0');
   if (auto failed = file.value().read(0, std::as_writable_bytes(std::span(text))); !failed.ok()) return failed;
   return text;

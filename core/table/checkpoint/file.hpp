@@ -11,8 +11,8 @@
 
 namespace mv::table::checkpoint {
 
-/// A file that comes to be by finish(), under a name that is free or its own; until then it lies beside it as "<path>.part", and is
-/// removed if it ends before.
+/// A file that comes to be by finish(), under a name that is free or its own; until then it lies beside it as
+/// "<path>.part", and is removed if it ends before.
 class OutputFile {
  public:
   /// Makes room for `bytes` at once where the file system can, so that a full disk shows before anything is written.

@@ -71,7 +71,8 @@ Json checkpoint_report(const std::string& path) {
 
 Json directory_report(const std::string& path, const std::vector<Place>& places) {
   Json json{{"path", path}, {"what", "directory"}}, list = Json::array();
-  for (const Place& place : places) list.push_back({{"number", place.number}, {"path", place.path}, {"whole", place.whole}});
+  for (const Place& place : places)
+    list.push_back({{"number", place.number}, {"path", place.path}, {"whole", place.whole}});
   json["checkpoints"] = std::move(list);
   const auto newest = std::find_if(places.rbegin(), places.rend(), [](const Place& place) { return place.whole; });
   if (newest == places.rend()) {
@@ -104,7 +105,8 @@ Json file_report(const std::string& path) {
     json["tables"] = std::move(tables);
     if (const auto wrong = file.value().verify(kNeverGivenUp); !wrong.ok()) damage.push_back(wrong.text());
     const auto manifest = read_manifest(parent_of(path));
-    if (manifest.ok() && part.server < manifest.value().files.size() && manifest.value().files[part.server].checksum != file.value().checksum())
+    if (manifest.ok() && part.server < manifest.value().files.size() &&
+        manifest.value().files[part.server].checksum != file.value().checksum())
       damage.push_back(fmt::format("{}: {} beside it says that its header has another checksum", path, kManifestName));
   } else {
     damage.push_back(file.status().text());
@@ -118,7 +120,8 @@ Json file_report(const std::string& path) {
 base::Result<std::string> inspect(const std::string& path) {
   struct stat stat {};
   if (::stat(path.c_str(), &stat) != 0)
-    return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such file or directory", path) : system_error(path, errno);
+    return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such file or directory", path)
+                           : system_error(path, errno);
   if (!S_ISDIR(stat.st_mode)) {
     const bool is_manifest = path.ends_with(std::string("/") + kManifestName) || path == kManifestName;
     return dump(is_manifest ? checkpoint_report(parent_of(path)) : file_report(path), 2);

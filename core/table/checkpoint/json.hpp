@@ -1,5 +1,6 @@
 #pragma once
-// Reading JSON that anybody may have written; private to checkpoint/*.cpp, because the library behind it is slow to compile.
+// Reading JSON that anybody may have written; private to checkpoint/*.cpp, because the library behind it is slow to
+// compile.
 
 #include <nlohmann/json.hpp>
 
@@ -40,7 +41,8 @@ inline std::optional<int64_t> find_integer(const Json& object, const char* key) 
 }
 inline std::optional<double> find_real(const Json& object, const char* key) {
   const Json* value = find(object, key);
-  if (value != nullptr && value->is_null()) return std::numeric_limits<double>::quiet_NaN();  // JSON has no other way to say it
+  if (value != nullptr && value->is_null())
+    return std::numeric_limits<double>::quiet_NaN();  // JSON has no other way to say it
   if (value == nullptr || !value->is_number()) return std::nullopt;
   return value->get<double>();
 }

@@ -70,10 +70,12 @@ base::Result<TableEntry> read_table(const Json& json) {
   if (!dtype || !tensor::is_table_dtype(*dtype)) return wrong("unknown dtype");
   spec.dtype = *dtype;
   const auto rows = find_count(json, "rows"), cols = find_count(json, "cols"), flags = find_count(json, "flags"),
-             seed = find_count(json, "seed"), capacity = find_count(json, "capacity"), clock = find_count(json, "clock");
+             seed = find_count(json, "seed"), capacity = find_count(json, "capacity"),
+             clock = find_count(json, "clock");
   const auto staleness = find_integer(json, "staleness");
   const auto initial = find_real(json, "initial"), range = find_real(json, "initial_range");
-  if (!rows || !cols || !flags || *flags > UINT32_MAX || !seed || !capacity || !clock || !staleness || !initial || !range)
+  if (!rows || !cols || !flags || *flags > UINT32_MAX || !seed || !capacity || !clock || !staleness || !initial ||
+      !range)
     return wrong("a field is missing, or is not a number");
   spec.rows = *rows;
   spec.cols = *cols;
@@ -119,7 +121,8 @@ base::Result<Manifest> parse_manifest(std::string_view text) {
   const auto number = find_count(*json, "number"), servers = find_count(*json, "servers");
   const auto time = find_integer(*json, "time");
   const Json *files = find(*json, "files"), *tables = find(*json, "tables");
-  if (!number || !servers || !time || files == nullptr || !files->is_array() || tables == nullptr || !tables->is_array())
+  if (!number || !servers || !time || files == nullptr || !files->is_array() || tables == nullptr ||
+      !tables->is_array())
     return wrong("a field is missing, or of another type");
   manifest.number = *number;
   manifest.time = *time;
@@ -138,7 +141,8 @@ base::Result<Manifest> parse_manifest(std::string_view text) {
   for (const Json& table : *tables) {
     auto read = read_table(table);
     if (!read.ok()) return wrong(read.status().text());
-    if (!names.insert(read.value().spec.name).second) return wrong(fmt::format("table \"{}\" comes twice", read.value().spec.name));
+    if (!names.insert(read.value().spec.name).second)
+      return wrong(fmt::format("table \"{}\" comes twice", read.value().spec.name));
     manifest.tables.push_back(std::move(read).value());
   }
   return manifest;

@@ -30,7 +30,7 @@ struct FileEntry {
 
 struct Manifest {
   uint64_t number = 0;
-  int64_t time = 0;  ///< seconds since 1970
+  int64_t time = 0;              ///< seconds since 1970
   std::vector<FileEntry> files;  ///< by server
   std::vector<TableEntry> tables;
 };

@@ -12,7 +12,8 @@
 
 namespace mv::table::checkpoint {
 
-static_assert(std::endian::native == std::endian::little, "the formats are little-endian, and values are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "the formats are little-endian, and values are written as they lie in memory");
 
 namespace {
 
@@ -25,11 +26,13 @@ struct DtypeName {
   uint64_t bytes;
 };
 /// All that safetensors knows and whose elements are whole bytes.
-constexpr DtypeName kDtypes[] = {{"F64", 8}, {"I64", 8}, {"U64", 8}, {"F32", 4},     {"I32", 4},     {"U32", 4}, {"F16", 2}, {"BF16", 2},
-                                 {"I16", 2}, {"U16", 2}, {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"U8", 1},  {"BOOL", 1}};
+constexpr DtypeName kDtypes[] = {{"F64", 8}, {"I64", 8},     {"U64", 8},     {"F32", 4}, {"I32", 4},
+                                 {"U32", 4}, {"F16", 2},     {"BF16", 2},    {"I16", 2}, {"U16", 2},
+                                 {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"U8", 1},  {"BOOL", 1}};
 
 uint64_t bytes_of(std::string_view dtype) {
-  const auto found = std::ranges::find(kDtypes, dtype, [](const DtypeName& known) { return std::string_view(known.name); });
+  const auto found =
+      std::ranges::find(kDtypes, dtype, [](const DtypeName& known) { return std::string_view(known.name); });
   return found != std::end(kDtypes) ? found->bytes : 0;
 }
 
@@ -82,15 +85,18 @@ base::Result<std::map<std::string, Tensor>> read_tensors(const Json& header, uin
     if (bytes_of(tensor.dtype) == 0) return wrong(fmt::format("unknown dtype \"{}\"", tensor.dtype));
     const Json *shape = find(json, "shape"), *offsets = find(json, "data_offsets");
     const auto counts = [](const Json* array) {
-      return array != nullptr && array->is_array() && std::ranges::all_of(*array, [](const Json& n) { return n.is_number_unsigned(); });
+      return array != nullptr && array->is_array() &&
+             std::ranges::all_of(*array, [](const Json& n) { return n.is_number_unsigned(); });
     };
     if (!counts(shape) || !counts(offsets) || offsets->size() != 2) return wrong("has no shape, or no place");
     tensor.shape = shape->get<std::vector<uint64_t>>();
     tensor.begin = (*offsets)[0].get<uint64_t>();
     tensor.end = (*offsets)[1].get<uint64_t>();
     if (tensor.begin > tensor.end || tensor.end > data_bytes)
-      return wrong(fmt::format("lies at {} .. {} of {} bytes of data: out of range, or the file is truncated", tensor.begin, tensor.end, data_bytes));
-    if (bytes_of(tensor) != tensor.bytes()) return wrong(fmt::format("its shape does not make {} bytes", tensor.bytes()));
+      return wrong(fmt::format("lies at {} .. {} of {} bytes of data: out of range, or the file is truncated",
+                               tensor.begin, tensor.end, data_bytes));
+    if (bytes_of(tensor) != tensor.bytes())
+      return wrong(fmt::format("its shape does not make {} bytes", tensor.bytes()));
     tensors.emplace(name, std::move(tensor));
   }
   std::vector<const Tensor*> order;
@@ -103,7 +109,8 @@ base::Result<std::map<std::string, Tensor>> read_tensors(const Json& header, uin
                          tensor->begin < reached ? "inside another that ends at" : "behind a gap after", reached);
     reached = tensor->end;
   }
-  if (reached != data_bytes) return base::error(MV_EINVAL, "{} bytes of data, of which the tensors make {}", data_bytes, reached);
+  if (reached != data_bytes)
+    return base::error(MV_EINVAL, "{} bytes of data, of which the tensors make {}", data_bytes, reached);
   return tensors;
 }
 
@@ -118,7 +125,8 @@ class Taker {
   base::Result<Tensor> take(const Json* name, std::string_view dtype, const std::vector<uint64_t>& shape) {
     if (name == nullptr || !name->is_string()) return base::Status(MV_EINVAL, "a tensor without a name");
     const auto found = tensors_.find(name->get<std::string>());
-    if (found == tensors_.end()) return base::error(MV_EINVAL, "there is no tensor \"{}\" for it", name->get<std::string>());
+    if (found == tensors_.end())
+      return base::error(MV_EINVAL, "there is no tensor \"{}\" for it", name->get<std::string>());
     Tensor tensor = std::move(found->second);
     tensors_.erase(found);
     if (tensor.dtype != dtype || tensor.shape != shape)
@@ -129,7 +137,8 @@ class Taker {
     return tensor;
   }
   base::Status nothing_left() const {
-    return tensors_.empty() ? base::Status() : base::error(MV_EINVAL, "tensor \"{}\" belongs to no table", tensors_.begin()->first);
+    return tensors_.empty() ? base::Status()
+                            : base::error(MV_EINVAL, "tensor \"{}\" belongs to no table", tensors_.begin()->first);
   }
 
  private:
@@ -143,7 +152,9 @@ base::Result<PartTable> read_part_table(const Json& json, Taker& taker) {
   PartTable table;
   table.entry = std::move(entry).value();
   const Spec& spec = table.entry.spec;
-  const auto wrong = [&](const std::string& what) { return base::error(MV_EINVAL, "table \"{}\": {}", spec.name, what); };
+  const auto wrong = [&](const std::string& what) {
+    return base::error(MV_EINVAL, "table \"{}\": {}", spec.name, what);
+  };
   const auto first = find_count(json, "first"), count = find_count(json, "count");
   if (!first || !count) return wrong("does not tell its rows");
   table.rows = {*first, *count};
@@ -209,7 +220,8 @@ void add_table(Part& part, const TableEntry& entry, const Range& rows, size_t st
   PartTable table{entry, rows, {}, {}, {}};
   table.values = make(spec.is_keyed() ? spec.name + ".values" : spec.name, dtype, shape_of(spec, rows.count));
   if (spec.is_keyed()) table.ids = make(spec.name + ".ids", tensor_dtype(MV_I64), {rows.count});
-  for (size_t i = 0; i < states; ++i) table.states.push_back(make(fmt::format("{}.state{}", spec.name, i), dtype, shape_of(spec, rows.count)));
+  for (size_t i = 0; i < states; ++i)
+    table.states.push_back(make(fmt::format("{}.state{}", spec.name, i), dtype, shape_of(spec, rows.count)));
   part.tables.push_back(std::move(table));
 }
 
@@ -236,11 +248,15 @@ std::string write_header(const Part& part) {
     tables.push_back(std::move(json));
   }
   for (const Tensor* tensor : part.tensors()) checksums[tensor->name] = tensor->checksum;
-  header[kMetadata] = {{"polyverso_format", std::to_string(kFormat)}, {"number", std::to_string(part.number)},
-                       {"server", std::to_string(part.server)},       {"servers", std::to_string(part.servers)},
-                       {"tables", dump(tables)},                      {"checksums", dump(checksums)}};
+  header[kMetadata] = {{"polyverso_format", std::to_string(kFormat)},
+                       {"number", std::to_string(part.number)},
+                       {"server", std::to_string(part.server)},
+                       {"servers", std::to_string(part.servers)},
+                       {"tables", dump(tables)},
+                       {"checksums", dump(checksums)}};
   for (const Tensor* tensor : part.tensors())
-    header[tensor->name] = {{"dtype", tensor->dtype}, {"shape", tensor->shape}, {"data_offsets", {tensor->begin, tensor->end}}};
+    header[tensor->name] = {
+        {"dtype", tensor->dtype}, {"shape", tensor->shape}, {"data_offsets", {tensor->begin, tensor->end}}};
   const std::string json = dump(header);
   const uint64_t whole = (kLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment;
   const uint64_t length = whole - kLengthBytes;
@@ -263,7 +279,9 @@ base::Result<Part> parse_header(std::string_view text, uint64_t file_bytes) {
   if (metadata == nullptr || !metadata->is_object() || !find_text(*metadata, "polyverso_format"))
     return base::Status(MV_EINVAL, "a safetensors file, but not one of Polyverso's checkpoints");
   const auto format = parse_count(find_text(*metadata, "polyverso_format"));
-  if (format != kFormat) return base::error(MV_EINVAL, "it has format {}; this build reads {}", find_text(*metadata, "polyverso_format").value(), kFormat);
+  if (format != kFormat)
+    return base::error(MV_EINVAL, "it has format {}; this build reads {}",
+                       find_text(*metadata, "polyverso_format").value(), kFormat);
   const auto number = parse_count(find_text(*metadata, "number")), server = parse_count(find_text(*metadata, "server")),
              servers = parse_count(find_text(*metadata, "servers"));
   const Json tables = Json::parse(find_text(*metadata, "tables").value_or(""), nullptr, false);

@@ -5,8 +5,8 @@
 //   header: JSON; the name, dtype, shape and place of every tensor, and metadata; padded with spaces
 //   data: the tensors, one behind the other
 //
-// Each table is a tensor of its name for its values, one for each state of its updater and, where it is keyed, one for the ids of its
-// rows. The metadata tells which tensor is what, and the checksum of each.
+// Each table is a tensor of its name for its values, one for each state of its updater and, where it is keyed, one
+// for the ids of its rows. The metadata tells which tensor is what, and the checksum of each.
 
 #include <string>
 #include <string_view>
@@ -54,7 +54,8 @@ void add_table(Part& part, const TableEntry& entry, const Range& rows, size_t st
 void lay_out(Part& part);
 /// The header with its length in front.
 std::string write_header(const Part& part);
-/// Reads a header, without the length in front, of a file of so many bytes. MV_EINVAL with what is wrong with it. Any text.
+/// Reads a header, without the length in front, of a file of so many bytes. MV_EINVAL with what is wrong with it. Any
+/// text.
 base::Result<Part> parse_header(std::string_view header, uint64_t file_bytes);
 
 /// "F32", for a storage dtype; "I64" for ids.

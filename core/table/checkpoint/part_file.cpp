@@ -15,17 +15,20 @@ constexpr size_t kReadBytes = 4 << 20;
 /// Writes one tensor from its begin to its end.
 class TensorWriter {
  public:
-  TensorWriter(OutputFile& file, Tensor& tensor, uint64_t data_begin) : file_(file), tensor_(tensor), at_(data_begin + tensor.begin), end_(data_begin + tensor.end) {}
+  TensorWriter(OutputFile& file, Tensor& tensor, uint64_t data_begin)
+      : file_(file), tensor_(tensor), at_(data_begin + tensor.begin), end_(data_begin + tensor.end) {}
 
   base::Status write(std::span<const std::byte> bytes) {
-    if (bytes.size() > end_ - at_) return base::error(MV_EINTERNAL, "tensor \"{}\": more rows came than there were", tensor_.name);
+    if (bytes.size() > end_ - at_)
+      return base::error(MV_EINTERNAL, "tensor \"{}\": more rows came than there were", tensor_.name);
     checksum_.add(bytes);
     const uint64_t at = std::exchange(at_, at_ + bytes.size());
     return file_.write(at, bytes);
   }
   base::Status finish() {
     tensor_.checksum = checksum_.text();
-    return at_ == end_ ? base::Status() : base::error(MV_EINTERNAL, "tensor \"{}\": fewer rows came than there were", tensor_.name);
+    return at_ == end_ ? base::Status()
+                       : base::error(MV_EINTERNAL, "tensor \"{}\": fewer rows came than there were", tensor_.name);
   }
 
  private:
@@ -44,7 +47,8 @@ base::Status write_rows(std::vector<TensorWriter>& writers, const Rows& rows) {
   return rows.ids.empty() ? base::Status() : writers[next].write(std::as_bytes(std::span(rows.ids)));
 }
 
-base::Status write_table(OutputFile& file, const Part& part, PartTable& table, Snapshot& snapshot, const std::atomic<bool>& given_up) {
+base::Status write_table(OutputFile& file, const Part& part, PartTable& table, Snapshot& snapshot,
+                         const std::atomic<bool>& given_up) {
   std::vector<TensorWriter> writers;
   writers.emplace_back(file, table.values, part.data_begin);
   for (Tensor& state : table.states) writers.emplace_back(file, state, part.data_begin);
@@ -54,7 +58,8 @@ base::Status write_table(OutputFile& file, const Part& part, PartTable& table, S
     const Rows rows = snapshot.next();
     if (rows.count == 0 && rows.ids.empty()) break;
     if (rows.states.size() != table.states.size())
-      return base::error(MV_EINTERNAL, "table \"{}\": {} states instead of {}", table.entry.spec.name, rows.states.size(), table.states.size());
+      return base::error(MV_EINTERNAL, "table \"{}\": {} states instead of {}", table.entry.spec.name,
+                         rows.states.size(), table.states.size());
     if (auto failed = write_rows(writers, rows); !failed.ok()) return failed;
   }
   for (TensorWriter& writer : writers)
@@ -64,8 +69,8 @@ base::Status write_table(OutputFile& file, const Part& part, PartTable& table, S
 
 }  // namespace
 
-base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers, std::span<SavedTable> tables,
-                                   const std::atomic<bool>& given_up) {
+base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers,
+                                   std::span<SavedTable> tables, const std::atomic<bool>& given_up) {
   Part part;
   part.number = number;
   part.server = server;
@@ -102,7 +107,8 @@ base::Result<PartFile> PartFile::open(const std::string& path) {
   if (bytes < kLengthBytes) return wrong("it ends within its header");
   if (auto failed = file.value().read(0, std::as_writable_bytes(std::span(&length, 1))); !failed.ok()) return failed;
   if (length > bytes - kLengthBytes || length > kMostHeaderBytes)
-    return wrong(fmt::format("its header is said to have {} bytes, the file has {}: truncated, or no safetensors file", length, bytes));
+    return wrong(fmt::format("its header is said to have {} bytes, the file has {}: truncated, or no safetensors file",
+                             length, bytes));
   std::string header(kLengthBytes + length, '\0');
   if (auto failed = file.value().read(0, std::as_writable_bytes(std::span(header))); !failed.ok()) return failed;
   auto part = parse_header(std::string_view(header).substr(kLengthBytes), bytes);
@@ -110,7 +116,8 @@ base::Result<PartFile> PartFile::open(const std::string& path) {
   return PartFile(std::move(file).value(), std::move(part).value(), checksum_of(std::as_bytes(std::span(header))));
 }
 
-base::Status PartFile::verify(const Tensor& tensor, const Spec* ids_of, std::vector<std::byte>& buffer, const std::atomic<bool>& given_up) const {
+base::Status PartFile::verify(const Tensor& tensor, const Spec* ids_of, std::vector<std::byte>& buffer,
+                              const std::atomic<bool>& given_up) const {
   Checksum checksum;
   std::optional<int64_t> stranger;
   file_.expect(part_.data_begin + tensor.begin, tensor.bytes());
@@ -127,8 +134,10 @@ base::Status PartFile::verify(const Tensor& tensor, const Spec* ids_of, std::vec
     at += chunk.size();
   }
   if (checksum.text() == tensor.checksum && !stranger) return {};
-  if (checksum.text() == tensor.checksum) return base::error(MV_EINVAL, "{}: table \"{}\" has no row {}", file_.path(), ids_of->name, *stranger);
-  return base::error(MV_EINVAL, "{}: the data of tensor \"{}\" is damaged: its checksum is {}, not {}", file_.path(), tensor.name, checksum.text(), tensor.checksum);
+  if (checksum.text() == tensor.checksum)
+    return base::error(MV_EINVAL, "{}: table \"{}\" has no row {}", file_.path(), ids_of->name, *stranger);
+  return base::error(MV_EINVAL, "{}: the data of tensor \"{}\" is damaged: its checksum is {}, not {}", file_.path(),
+                     tensor.name, checksum.text(), tensor.checksum);
 }
 
 base::Status PartFile::verify(const std::atomic<bool>& given_up) const {
@@ -143,7 +152,8 @@ base::Status PartFile::verify(const std::atomic<bool>& given_up) const {
   return {};
 }
 
-base::Status PartFile::read(const PartTable& table, const Range& wanted, const std::function<base::Status(const Rows&)>& take) const {
+base::Status PartFile::read(const PartTable& table, const Range& wanted,
+                            const std::function<base::Status(const Rows&)>& take) const {
   const Spec& spec = table.entry.spec;
   const bool keyed = spec.is_keyed();
   const uint64_t row_bytes = spec.cols * tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));

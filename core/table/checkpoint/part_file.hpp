@@ -19,10 +19,10 @@ struct SavedTable {
   std::unique_ptr<Snapshot> snapshot;
 };
 
-/// Writes this server's file into the checkpoint at `path`. The snapshots are read once, each let go as soon as it is written. MV_ECANCELED soon
-/// after `given_up` has become true.
-base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers, std::span<SavedTable> tables,
-                                   const std::atomic<bool>& given_up);
+/// Writes this server's file into the checkpoint at `path`. The snapshots are read once, each let go as soon as it is
+/// written. MV_ECANCELED soon after `given_up` has become true.
+base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers,
+                                   std::span<SavedTable> tables, const std::atomic<bool>& given_up);
 
 /// A file that is there. Errors name it.
 class PartFile {
@@ -36,12 +36,14 @@ class PartFile {
   /// Reads the data, and compares it with its checksums; every id must be one of its table.
   base::Status verify(const std::atomic<bool>& given_up) const;
   /// Hands over the rows of a table, in order, a few MiB at a time; dense ones as far as they overlap with `wanted`.
-  base::Status read(const PartTable& table, const Range& wanted, const std::function<base::Status(const Rows&)>& take) const;
+  base::Status read(const PartTable& table, const Range& wanted,
+                    const std::function<base::Status(const Rows&)>& take) const;
 
  private:
   PartFile(InputFile file, Part part, std::string checksum)
       : file_(std::move(file)), part_(std::move(part)), checksum_(std::move(checksum)) {}
-  base::Status verify(const Tensor& tensor, const Spec* ids_of, std::vector<std::byte>& buffer, const std::atomic<bool>& given_up) const;
+  base::Status verify(const Tensor& tensor, const Spec* ids_of, std::vector<std::byte>& buffer,
+                      const std::atomic<bool>& given_up) const;
 
   InputFile file_;
   Part part_;

@@ -20,7 +20,8 @@ table::Rows Disk::Chunk::rows() const {
 }
 
 const Disk::Checkpoint* Disk::newest() const {
-  const auto found = std::find_if(checkpoints.rbegin(), checkpoints.rend(), [](const auto& entry) { return entry.second.manifest.has_value(); });
+  const auto found = std::find_if(checkpoints.rbegin(), checkpoints.rend(),
+                                  [](const auto& entry) { return entry.second.manifest.has_value(); });
   return found != checkpoints.rend() ? &found->second : nullptr;
 }
 
@@ -31,7 +32,8 @@ void DiskInMemory::soon(std::function<void()> work) {
 }
 
 base::Status DiskInMemory::failure(const char* doing) {
-  return disk_.random.chance(disk_.failing) ? base::error(MV_ESYSTEM, "the disk failed while {}", doing) : base::Status();
+  return disk_.random.chance(disk_.failing) ? base::error(MV_ESYSTEM, "the disk failed while {}", doing)
+                                            : base::Status();
 }
 
 void DiskInMemory::begin(const std::string& directory, Told<table::checkpoint::Place> told) {
@@ -47,7 +49,8 @@ void DiskInMemory::complete(const std::string& path, table::checkpoint::Manifest
   soon([this, path, manifest, done] {
     if (auto failed = failure("completing"); !failed.ok()) return done(failed);
     Disk::Checkpoint& checkpoint = disk_.checkpoints[number_of(path)];
-    if (checkpoint.files.size() != manifest.files.size()) disk_.timeline.violated("a checkpoint was completed without all of its files");
+    if (checkpoint.files.size() != manifest.files.size())
+      disk_.timeline.violated("a checkpoint was completed without all of its files");
     checkpoint.manifest = manifest;
     done({});
   });

@@ -45,7 +45,8 @@ class Disk {
 class DiskInMemory final : public ps::Archive {
  public:
   /// @param later carries out work of this process, after a while
-  DiskInMemory(Disk& disk, std::function<void(Nanos, std::function<void()>)> later) : disk_(disk), later_(std::move(later)) {}
+  DiskInMemory(Disk& disk, std::function<void(Nanos, std::function<void()>)> later)
+      : disk_(disk), later_(std::move(later)) {}
 
   void begin(const std::string& directory, Told<table::checkpoint::Place> told) override;
   void complete(const std::string& path, table::checkpoint::Manifest manifest, uint64_t keep, Done done) override;

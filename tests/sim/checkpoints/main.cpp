@@ -1,4 +1,5 @@
-// sim_checkpoints: clusters that save and load on a bad network and a bad disk, and heirs that load what they left. By seed.
+// sim_checkpoints: clusters that save and load on a bad network and a bad disk, and heirs that load what they left.
+// By seed.
 
 #include <CLI/CLI.hpp>
 
@@ -21,7 +22,8 @@ std::string run_seed(uint64_t seed, bool verbose) {
   if (!timeline.violation().empty()) return timeline.violation();
   for (const auto& [number, checkpoint] : disk.checkpoints) {
     if (!checkpoint.manifest) continue;
-    if (const std::string wrong = promises.wrong_with(content_of(checkpoint)); !wrong.empty()) return fmt::format("checkpoint {}: {}", number, wrong);
+    if (const std::string wrong = promises.wrong_with(content_of(checkpoint)); !wrong.empty())
+      return fmt::format("checkpoint {}: {}", number, wrong);
   }
   if (verbose) std::printf("the heirs come: %s\n", make_heirs(seed).describe().c_str());
   run_cluster(later, disk, make_heirs(seed), promises, true, verbose);
@@ -46,7 +48,9 @@ int main(int argc, char** argv) {
   for (uint64_t each = from; each <= to; ++each) {
     const std::string wrong = run_seed(each, verbose);
     if (wrong.empty()) continue;
-    if (++failed <= 5) fmt::print("seed {} ({})\n  {}\n  replay: {} --seed {} --verbose\n", each, make_plan(each).describe(), wrong, argv[0], each);
+    if (++failed <= 5)
+      fmt::print("seed {} ({})\n  {}\n  replay: {} --seed {} --verbose\n", each, make_plan(each).describe(), wrong,
+                 argv[0], each);
   }
   fmt::print("{} passed, {} failed\n", to - from + 1 - failed, failed);
   return failed == 0 ? 0 : 1;

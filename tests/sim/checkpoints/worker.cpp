@@ -32,7 +32,9 @@ void Worker::state(std::string what) {
   state_ = std::move(what);
 }
 
-void Worker::violated(const std::string& what) { around_.timeline().violated(fmt::format("worker {}, {}: {}", id_, state_, what)); }
+void Worker::violated(const std::string& what) {
+  around_.timeline().violated(fmt::format("worker {}, {}: {}", id_, state_, what));
+}
 
 void Worker::after(Then then) {
   around_.later(member_.self(), Nanos(random_.between(0, 5'000'000)), [self = shared_from_this(), then] {
@@ -50,7 +52,8 @@ bool Worker::bearable(const base::Status& status, const char* doing) {
   if (status.ok()) return true;
   const bool lost = status.code() == MV_EPEERLOST && around_.anyone_killed();
   const bool of_disk = status.code() == MV_ESYSTEM && around_.plan().failing > 0;
-  if (!lost && !of_disk) violated(fmt::format("{} ended with status {}: {}", doing, static_cast<int>(status.code()), status.text()));
+  if (!lost && !of_disk)
+    violated(fmt::format("{} ended with status {}: {}", doing, static_cast<int>(status.code()), status.text()));
   if (of_disk) return true;
   leave();
   return false;
@@ -65,13 +68,14 @@ void Worker::start() {
 void Worker::create(size_t table) {
   if (table == 2) return heir_ ? look(&Worker::leave) : after(&Worker::add_some);
   state(fmt::format("creates \"{}\"", spec_of(table).name));
-  member_.tables().create(spec_of(table), nullptr, base::kNever, [weak = weak_from_this(), table](base::Result<ps::TableViewRef> opened) {
-    const auto self = weak.lock();
-    if (self == nullptr || self->leaving_) return;
-    if (!opened.ok()) return void(self->bearable(opened.status(), "a creation"));
-    self->tables_[table] = opened.value();
-    self->create(table + 1);
-  });
+  member_.tables().create(spec_of(table), nullptr, base::kNever,
+                          [weak = weak_from_this(), table](base::Result<ps::TableViewRef> opened) {
+                            const auto self = weak.lock();
+                            if (self == nullptr || self->leaving_) return;
+                            if (!opened.ok()) return void(self->bearable(opened.status(), "a creation"));
+                            self->tables_[table] = opened.value();
+                            self->create(table + 1);
+                          });
   around_.touched(member_.self());
 }
 
@@ -97,7 +101,8 @@ void Worker::add_some() {
     ps::Request keyed;
     keyed.all = false;
     std::vector<int64_t> amounts;
-    for (int64_t key = static_cast<int64_t>(id_ * 1000) + random_.between(0, 5); amounts.size() < 3; key += random_.between(1, 9)) {
+    for (int64_t key = static_cast<int64_t>(id_ * 1000) + random_.between(0, 5); amounts.size() < 3;
+         key += random_.between(1, 9)) {
       keyed.rows.push_back(key);
       amounts.push_back(random_.between(1, 9));
       begun_.keys[key] += amounts.back();
@@ -113,8 +118,10 @@ void Worker::add_some() {
 
 void Worker::save() {
   const auto& loads = around_.plan().loads;
-  const bool hasty = random_.chance(around_.plan().hasty), behind = random_.chance(0.5) && !(round_ < loads.size() && loads[round_]);
-  state(fmt::format("saves for the {}. time{}{}", round_ + 1, hasty ? ", in haste" : "", behind ? ", and goes on" : ""));
+  const bool hasty = random_.chance(around_.plan().hasty),
+             behind = random_.chance(0.5) && !(round_ < loads.size() && loads[round_]);
+  state(
+      fmt::format("saves for the {}. time{}{}", round_ + 1, hasty ? ", in haste" : "", behind ? ", and goes on" : ""));
   around_.promises().at_save[id_].push_back(begun_);
   ps::Checkpointer::Wish wish;
   wish.path = "disk";
@@ -145,7 +152,8 @@ void Worker::save_over(const base::Status& status) {
     // It is there, and holds what it must; later ones may be there too.
     bool found = false;
     for (const auto& [number, checkpoint] : around_.disk().checkpoints)
-      found = found || (checkpoint.manifest && content_of(checkpoint).of(id_) == around_.promises().at_save[id_].back());
+      found =
+          found || (checkpoint.manifest && content_of(checkpoint).of(id_) == around_.promises().at_save[id_].back());
     if (!found) violated("a save that succeeded is not on the disk");
   }
   round_ < around_.plan().loads.size() && around_.plan().loads[round_] ? enter_barrier(&Worker::load) : next_round();

@@ -27,7 +27,8 @@ class Around {
 
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
-  Worker(Around& around, engine::Member& member, Random random, bool heir) : around_(around), member_(member), random_(random), heir_(heir) {}
+  Worker(Around& around, engine::Member& member, Random random, bool heir)
+      : around_(around), member_(member), random_(random), heir_(heir) {}
   void start();
   const std::string& state() const { return state_; }
 
@@ -58,7 +59,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   const bool heir_;
   size_t id_ = 0, round_ = 0;
   ps::TableViewRef tables_[2];
-  Content begun_;  ///< of its own
+  Content begun_;   ///< of its own
   Content wanted_;  ///< heirs, and after a load: what all must see
   bool has_wanted_ = false, leaving_ = false;
   std::string state_ = "not ready";

@@ -20,7 +20,8 @@ constexpr Nanos kHeartbeat = 6s;
 
 Content Content::of(size_t worker) const {
   Content own;
-  for (uint64_t row = 0; row < kRows; ++row) own.dense[row * kMostWorkers + worker] = dense[row * kMostWorkers + worker];
+  for (uint64_t row = 0; row < kRows; ++row)
+    own.dense[row * kMostWorkers + worker] = dense[row * kMostWorkers + worker];
   for (const auto& [key, amount] : keys)
     if (owner_of(key) == worker) own.keys.emplace(key, amount);
   return own;
@@ -31,8 +32,10 @@ Content content_of(const Disk::Checkpoint& checkpoint) {
   for (const auto& [server, tables] : checkpoint.files)
     for (const Disk::Table& table : tables)
       for (const Disk::Chunk& chunk : table.chunks) {
-        if (table.entry.spec.name == "dense") std::memcpy(&content.dense[chunk.first * kMostWorkers], chunk.values.data(), chunk.values.size());
-        for (size_t i = 0; i < chunk.ids.size(); ++i) std::memcpy(&content.keys[chunk.ids[i]], chunk.values.data() + i * sizeof(int64_t), sizeof(int64_t));
+        if (table.entry.spec.name == "dense")
+          std::memcpy(&content.dense[chunk.first * kMostWorkers], chunk.values.data(), chunk.values.size());
+        for (size_t i = 0; i < chunk.ids.size(); ++i)
+          std::memcpy(&content.keys[chunk.ids[i]], chunk.values.data() + i * sizeof(int64_t), sizeof(int64_t));
       }
   return content;
 }
@@ -53,7 +56,8 @@ std::string Promises::wrong_with(const Content& content) const {
     if (here.empty()) return fmt::format("worker {} never stood like this when it saved", worker);
     std::vector<size_t> both;
     std::set_intersection(fitting.begin(), fitting.end(), here.begin(), here.end(), std::back_inserter(both));
-    if (worker > 0 && exact && both.empty()) return fmt::format("worker {} stood like this at another of its saves than those before", worker);
+    if (worker > 0 && exact && both.empty())
+      return fmt::format("worker {} stood like this at another of its saves than those before", worker);
     fitting = worker > 0 ? both : here;
   }
   return "";
@@ -78,8 +82,10 @@ void choose_network(Plan& plan, Random& random) {
 void choose_roles(Plan& plan, Random& random) {
   for (uint64_t nodes = 1 + random.below(kMostWorkers); nodes > 0; --nodes)
     plan.roles.push_back(random.chance(0.5) ? MV_ROLE_ALL : random.chance(0.5) ? MV_ROLE_WORKER : MV_ROLE_SERVER);
-  if (std::none_of(plan.roles.begin(), plan.roles.end(), [](int role) { return (role & MV_ROLE_SERVER) != 0; })) plan.roles.back() = MV_ROLE_ALL;
-  if (std::none_of(plan.roles.begin(), plan.roles.end(), [](int role) { return (role & MV_ROLE_WORKER) != 0; })) plan.roles.back() = MV_ROLE_ALL;
+  if (std::none_of(plan.roles.begin(), plan.roles.end(), [](int role) { return (role & MV_ROLE_SERVER) != 0; }))
+    plan.roles.back() = MV_ROLE_ALL;
+  if (std::none_of(plan.roles.begin(), plan.roles.end(), [](int role) { return (role & MV_ROLE_WORKER) != 0; }))
+    plan.roles.back() = MV_ROLE_ALL;
 }
 
 }  // namespace
@@ -122,7 +128,8 @@ std::string Plan::describe() const {
   if (hasty > 0) text += ", hasty";
   if (parts > 0) text += fmt::format(", {} partitions", parts);
   if (std::find(loads.begin(), loads.end(), true) != loads.end()) text += ", loads";
-  if (killed != SIZE_MAX) text += fmt::format(", node {} killed at {:.1f} ms", killed, static_cast<double>(killed_at.count()) / 1e6);
+  if (killed != SIZE_MAX)
+    text += fmt::format(", node {} killed at {:.1f} ms", killed, static_cast<double>(killed_at.count()) / 1e6);
   return text;
 }
 
@@ -133,7 +140,13 @@ namespace {
 class World final : private Around {
  public:
   World(Timeline& timeline, Disk& disk, const Plan& plan, Promises& promises, bool heirs, bool verbose)
-      : timeline_(timeline), disk_(disk), plan_(plan), promises_(promises), heirs_(heirs), verbose_(verbose), random_(Random::mix(plan.seed + heirs)),
+      : timeline_(timeline),
+        disk_(disk),
+        plan_(plan),
+        promises_(promises),
+        heirs_(heirs),
+        verbose_(verbose),
+        random_(Random::mix(plan.seed + heirs)),
         network_(timeline, random_.fork(), plan.weather) {
     disk_.failing = plan.failing;
     for (size_t place = 0; place < plan.roles.size(); ++place) add_node(place);
@@ -146,7 +159,8 @@ class World final : private Around {
     if (all_ended()) return;
     std::string who;
     for (const auto& node : nodes_)
-      if (node->member != nullptr) who += fmt::format("\n  node {} {}", node->place, node->worker == nullptr ? "serves" : node->worker->state());
+      if (node->member != nullptr)
+        who += fmt::format("\n  node {} {}", node->place, node->worker == nullptr ? "serves" : node->worker->state());
     timeline_.violated("not everyone has ended:" + who);
   }
 
@@ -175,7 +189,9 @@ class World final : private Around {
     touch(gone);
   }
   void say(Peer self, const std::string& what) override {
-    if (verbose_) std::printf("%11.4f  node %zu: %s\n", static_cast<double>(timeline_.now().count()) / 1e6, node(self).place, what.c_str());
+    if (verbose_)
+      std::printf("%11.4f  node %zu: %s\n", static_cast<double>(timeline_.now().count()) / 1e6, node(self).place,
+                  what.c_str());
   }
   void later(Peer self, Nanos span, std::function<void()> work) override {
     timeline_.after(span, [this, self, work = std::move(work)]() mutable {
@@ -203,7 +219,9 @@ class World final : private Around {
     self.pid = static_cast<uint32_t>(1000 + place);
     self.heartbeat_timeout = kHeartbeat;
     node->link = std::make_unique<SimLink>(network_, self.peer);
-    node->archive = std::make_unique<DiskInMemory>(disk_, [this, peer = self.peer](Nanos span, std::function<void()> work) { later(peer, span, std::move(work)); });
+    node->archive = std::make_unique<DiskInMemory>(
+        disk_,
+        [this, peer = self.peer](Nanos span, std::function<void()> work) { later(peer, span, std::move(work)); });
     timeline_.after(Nanos(random_.between(0, 50'000'000)), [this, node] { start(*node); });
   }
 
@@ -215,12 +233,15 @@ class World final : private Around {
     events.on_ready = [this, &node](const cluster::View&) { ready(node); };
     events.on_failed = [this, &node](const base::Status& why) {
       const bool dissolves = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& other) { return other->ending; });
-      if (!killed_ && !dissolves) timeline_.violated(fmt::format("node {} did not get into the cluster: {}", node.place, why.text()));
+      if (!killed_ && !dissolves)
+        timeline_.violated(fmt::format("node {} did not get into the cluster: {}", node.place, why.text()));
       end(node);
     };
     events.on_change = [] {};
-    node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events), false, node.archive.get());
-    network_.add(node.self.peer, fmt::format("node {}", node.place), node.self.address, *node.member, [this, &node] { touch(node); });
+    node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events), false,
+                                                   node.archive.get());
+    network_.add(node.self.peer, fmt::format("node {}", node.place), node.self.address, *node.member,
+                 [this, &node] { touch(node); });
     node.member->start();
     touch(node);
   }
@@ -237,10 +258,12 @@ class World final : private Around {
 
   void disturb() {
     for (size_t i = 0; i < plan_.parts; ++i)
-      timeline_.after(kMillisecond * random_.between(0, 400), [this, a = random_.below(nodes_.size()), b = random_.below(nodes_.size()), breaks = random_.chance(0.7),
-                                                               span = kMillisecond * random_.between(1, 500)] {
-        if (a != b && nodes_[a]->member != nullptr && nodes_[b]->member != nullptr) network_.part(nodes_[a]->self.peer, nodes_[b]->self.peer, span, breaks);
-      });
+      timeline_.after(kMillisecond * random_.between(0, 400),
+                      [this, a = random_.below(nodes_.size()), b = random_.below(nodes_.size()),
+                       breaks = random_.chance(0.7), span = kMillisecond * random_.between(1, 500)] {
+                        if (a != b && nodes_[a]->member != nullptr && nodes_[b]->member != nullptr)
+                          network_.part(nodes_[a]->self.peer, nodes_[b]->self.peer, span, breaks);
+                      });
     if (plan_.killed == SIZE_MAX) return;
     timeline_.after(plan_.killed_at, [this] { kill(*nodes_[plan_.killed]); });
   }
@@ -248,7 +271,8 @@ class World final : private Around {
   void kill(Node& node) {
     if (node.member == nullptr || node.ending) return;
     killed_ = true;
-    if (const int64_t worker = node.member->cluster().view().worker_id(node.self.peer); worker >= 0) promises_.killed[static_cast<size_t>(worker)] = true;
+    if (const int64_t worker = node.member->cluster().view().worker_id(node.self.peer); worker >= 0)
+      promises_.killed[static_cast<size_t>(worker)] = true;
     if (verbose_) std::printf("node %zu is killed\n", node.place);
     network_.remove(node.self.peer, false, true);
     drop(node);
@@ -302,7 +326,8 @@ class World final : private Around {
   }
 
   bool all_ended() const {
-    return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node->ending && node->member == nullptr; });
+    return std::all_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node->ending && node->member == nullptr; });
   }
 
   Timeline& timeline_;

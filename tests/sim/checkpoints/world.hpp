@@ -15,8 +15,8 @@ namespace mv::sim {
 inline constexpr size_t kMostWorkers = 5;
 inline constexpr uint64_t kRows = 11;
 
-/// All values of the two tables: the dense one counts each worker's adds in a column of its own, in every row; the keyed one has keys
-/// of its own for each worker.
+/// All values of the two tables: the dense one counts each worker's adds in a column of its own, in every row; the
+/// keyed one has keys of its own for each worker.
 struct Content {
   std::vector<double> dense = std::vector<double>(kRows * kMostWorkers);
   std::map<int64_t, int64_t> keys;
@@ -43,9 +43,9 @@ struct Plan {
   Nanos probe_after = base::kNever;
   size_t rounds = 3;
   double failing = 0, hasty = 0;
-  std::vector<bool> loads;       ///< by round: all load the newest one
-  size_t parts = 0;              ///< short partitions
-  size_t killed = SIZE_MAX;      ///< this node
+  std::vector<bool> loads;   ///< by round: all load the newest one
+  size_t parts = 0;          ///< short partitions
+  size_t killed = SIZE_MAX;  ///< this node
   Nanos killed_at{0};
   std::string describe() const;
 };

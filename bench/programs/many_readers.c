@@ -1,7 +1,8 @@
 /* One of several workers that read a whole table at the same time:  many_readers BYTES ROUNDS SECONDS
- * In each round all of them get it for SECONDS; then two of them copy as many bytes with memcpy, for as long. Worker 0 writes
- * {"gets": bytes per second of all workers together, "copies": of the two} for each round. With 0 rounds everybody reads the table
- * once, a megabyte at a time, and stays, so that the processes can be looked at, until worker 0's standard input ends. */
+ * In each round all of them get it for SECONDS; then two of them copy as many bytes with memcpy, for as long. Worker 0
+ * writes {"gets": bytes per second of all workers together, "copies": of the two} for each round. With 0 rounds
+ * everybody reads the table once, a megabyte at a time, and stays, so that the processes can be looked at, until worker
+ * 0's standard input ends. */
 #include <polyverso/polyverso.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static void by_chunks(mv_table table, uint64_t rows, int writes) {
       expect_ok(mv_table_add_rows(table, ids, count, values, count * kCols, MV_F32, NULL), "mv_table_add_rows");
     } else {
       expect_ok(mv_table_get_rows(table, ids, count, values, count * kCols, MV_F32, NULL), "mv_table_get_rows");
-      if (values[count * kCols - 1] != 1) batch_fail("row %llu holds %g", (unsigned long long)(first + count - 1), values[0]);
+      const float last = values[count * kCols - 1];
+      if (last != 1) batch_fail("row %llu holds %g", (unsigned long long)(first + count - 1), last);
     }
   }
   free(values);
@@ -91,7 +93,8 @@ int main(int argc, char **argv) {
     fflush(stdout);
     while (getchar() != EOF) continue;
   }
-  float *values = rounds > 0 ? batch_memory(bytes) : NULL, *from = rounds > 0 && worker < kCopiers ? batch_memory(bytes) : NULL;
+  float *values = rounds > 0 ? batch_memory(bytes) : NULL;
+  float *from = rounds > 0 && worker < kCopiers ? batch_memory(bytes) : NULL;
   for (long round = 0; round < rounds; ++round) {
     meet();
     const double gets = total(tally, 0, bytes_per_second(table, values, NULL, bytes, seconds));

@@ -22,7 +22,8 @@ def large_calls(bench):
     limits = {"get": 0.7, "add": 0.6}
     cases = {name: {"ours": Batch(name, LARGE), "memcpy": Batch("copy", LARGE)} for name in limits}
     for name, comparison in bench.compare(sides, cases).items():
-        yield speed_row(f"{name} of 64 MiB on one host", comparison, "memcpy", LARGE, limits[name], f"payload counted once; {pinning}")
+        note = f"payload counted once; {pinning}"
+        yield speed_row(f"{name} of 64 MiB on one host", comparison, "memcpy", LARGE, limits[name], note)
 
 
 @measurement
@@ -34,10 +35,11 @@ def large_calls_beside_mxnet(bench):
         return
     pinning = bench.parties.any_cpu  # MXNet is slower where each process has one CPU
     sides = {"ours": lambda: bench.parties.worker("table_worker", pinning), "MXNet dist": lambda: bench.mxnet(pinning)}
-    cases = {name: {"ours": Batch(name, LARGE), "MXNet dist": Batch(theirs, LARGE)} for name, theirs in (("get", "pull"), ("add", "push"))}
+    theirs, limits = {"get": "pull", "add": "push"}, {"get": 10, "add": 4}
+    cases = {name: {"ours": Batch(name, LARGE), "MXNet dist": Batch(theirs[name], LARGE)} for name in theirs}
     for name, comparison in bench.compare(sides, cases).items():
-        limit = 10 if name == "get" else 4
-        yield speed_row(f"{name} of 64 MiB on one host, beside MXNet", comparison, "MXNet dist", LARGE, limit, str(pinning))
+        title = f"{name} of 64 MiB on one host, beside MXNet"
+        yield speed_row(title, comparison, "MXNet dist", LARGE, limits[name], str(pinning))
 
 
 def speed_row(name, comparison, peer, size, limit, note):
@@ -64,7 +66,8 @@ def one_float_on_one_host(bench):
 
 
 def beside_echo(bench, pinning, where, add_limit):
-    sides = {"ours": lambda: bench.parties.worker("table_worker", pinning), "libuv echo": lambda: bench.parties.uv_echo(pinning)}
+    parties = bench.parties
+    sides = {"ours": lambda: parties.worker("table_worker", pinning), "libuv echo": lambda: parties.uv_echo(pinning)}
     limits = {"get": 0.1, "add": add_limit}
     cases = {name: {"ours": Batch(name, ONE_FLOAT), "libuv echo": Batch("echo", ECHO_BYTES)} for name in limits}
     for name, comparison in bench.compare(sides, cases).items():
@@ -85,7 +88,8 @@ def beside_echo(bench, pinning, where, add_limit):
 def forgotten_adds_on_one_host(bench):
     """fire-and-forget adds of one float by one client on one host, order checked"""
     pinning = bench.parties.any_cpu
-    comparison = bench.compare({"ours": lambda: bench.parties.worker("table_worker", pinning)}, {"adds": {"ours": FORGET}})["adds"]
+    sides = {"ours": lambda: bench.parties.worker("table_worker", pinning)}
+    comparison = bench.compare(sides, {"adds": {"ours": FORGET}})["adds"]
     yield Row(
         name="fire-and-forget adds of one float on one host",
         ours=comparison.of("ours").map(per_second),
@@ -122,7 +126,7 @@ def four_readers(bench):
         ratio=Spread.of([each["gets"] / each["copies"] for each in measured]),
         target=ratio_at_least(0.8),
         runs=rounds,
-        note="all together, payload counted once; the copies are two processes', between warm buffers of their own; any CPU",
+        note="all together, payload counted once; the copies are two processes', between warm buffers; any CPU",
     )
 
 
@@ -147,5 +151,5 @@ def mapped_memory(bench):
         ratio=Spread.of([together / size]),
         target=ratio_at_most(1.1) if size == GIB else None,  # what a process needs anyway weighs more in a small one
         runs=1,
-        note="the launcher, the server and the workers, pages that they share counted once (Pss); every page was read by each",
+        note="launcher, server and workers, pages that they share counted once (Pss); each has read every page",
     )

@@ -28,7 +28,8 @@ void Mapping::ask() {
 void Mapping::ask_on_loop() {
   for (size_t server = 0; server < parts_.size(); ++server) {
     Part& part = parts_[server];
-    const bool needed = server != own_ && table::has_part(table_->spec, parts_.size(), server) && part.reader.load() == nullptr;
+    const bool needed =
+        server != own_ && table::has_part(table_->spec, parts_.size(), server) && part.reader.load() == nullptr;
     if (!needed || part.asked || !road_.reaches(table_->servers[server])) continue;
     part.asked = true;
     road_.ask(table_->servers[server], table_->numbers[server],

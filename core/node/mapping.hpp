@@ -12,8 +12,8 @@
 
 namespace mv::node {
 
-/// What one handle has mapped. A server's part is asked for at the beginning, and at some of the gets that did without, and
-/// dropped when the server can't be reached in shared memory any more.
+/// What one handle has mapped. A server's part is asked for at the beginning, and at some of the gets that did without,
+/// and dropped when the server can't be reached in shared memory any more.
 class Mapping : public std::enable_shared_from_this<Mapping> {
  public:
   /// @param own   a server whose part needs no mapping, or SIZE_MAX
@@ -22,7 +22,8 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
 
   /// Asks for what is missing, if it is time to. Any thread.
   void ask();
-  /// The part of `server`, as long as this object is there; null if it is not mapped, or gets have to reach the server. Any thread.
+  /// The part of `server`, as long as this object is there; null if it is not mapped, or gets have to reach the server.
+  /// Any thread.
   const table::SegmentReader* reader(size_t server) const;
   /// On the loop.
   void drop(base::Peer server);

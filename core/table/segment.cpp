@@ -11,8 +11,8 @@ namespace mv::table {
 
 namespace {
 
-// A sequence lock (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012). ThreadSanitizer knows
-// no fences, and would call the copy a race, which it is: one whose outcome is thrown away.
+// A sequence lock (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012).
+// ThreadSanitizer knows no fences, and would call the copy a race, which it is: one whose outcome is thrown away.
 #if defined(__SANITIZE_THREAD__)
 void fence() { asm volatile("" ::: "memory"); }  // enough on the machines that the sanitizers run on
 struct RacyReads {
@@ -89,8 +89,9 @@ base::Result<std::shared_ptr<SegmentReader>> SegmentReader::open(std::shared_ptr
         head.element_bytes == layout.element_bytes && head.stripe_elements == layout.stripe_elements)
       return std::shared_ptr<SegmentReader>(new SegmentReader(spec, layout, std::move(memory)));
   }
-  return base::error(MV_EPROTOCOL, "table \"{}\": a server offers {} bytes of memory that do not hold {} elements of it",
-                     spec.name, memory->bytes(), elements);
+  return base::error(MV_EPROTOCOL,
+                     "table \"{}\": a server offers {} bytes of memory that do not hold {} elements of it", spec.name,
+                     memory->bytes(), elements);
 }
 
 SegmentReader::SegmentReader(const Spec& spec, SegmentLayout layout, std::shared_ptr<base::SharedMemory> memory)
@@ -149,8 +150,8 @@ bool SegmentReader::read_rows(std::span<const int64_t> ids, int64_t first_row, s
     }
     std::byte* to = out + i * row_bytes;
     const uint64_t row = row_of(i), element = row * cols_;
-    const bool whole = cut ? read(element, cols_, to)
-                           : guarded(row / stripe_rows, [&] { copy_out(to, element, cols_); });
+    const bool whole =
+        cut ? read(element, cols_, to) : guarded(row / stripe_rows, [&] { copy_out(to, element, cols_); });
     if (!whole) return false;
   }
   return true;

@@ -25,7 +25,9 @@ std::shared_ptr<base::SharedMemory> patterned(uint64_t seq, size_t offset = 0) {
   return memory;
 }
 
-std::span<const std::byte> bytes_of(const base::SharedMemory& memory, size_t offset = 0) { return {memory.data() + offset, kBytes}; }
+std::span<const std::byte> bytes_of(const base::SharedMemory& memory, size_t offset = 0) {
+  return {memory.data() + offset, kBytes};
+}
 
 void expect_intact(Pair& pair, size_t count) {
   assert_true(pair.a->wait([&](const Record& record) { return record.messages.size() >= count; }));
@@ -117,7 +119,8 @@ void lenders_and_readers_at_once(void**) {
     std::memset(memory->data(), 0x55, kBytes);  // a reader of this would see it
   }
   assert_true(pair.a->wait([](const Record& record) {
-    return !record.messages.empty() && std::any_of(record.messages.begin(), record.messages.end(), [](const Heard& m) { return m.seq == 300; });
+    return !record.messages.empty() &&
+           std::any_of(record.messages.begin(), record.messages.end(), [](const Heard& m) { return m.seq == 300; });
   }));
   expect_intact(pair, 300);
 }

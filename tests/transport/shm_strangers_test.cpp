@@ -110,10 +110,12 @@ struct Intruder {
   /// A whole frame; how many bytes it takes.
   size_t put_frame(size_t at, uint64_t seq, size_t payload) {
     wire::FrameBuilder builder;
-    base::Frame frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()), base::Payload::copy(pattern(seq, payload)));
+    base::Frame frame =
+        builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()), base::Payload::copy(pattern(seq, payload)));
     wire::stamp(frame, seq, 0);
     std::memcpy(stranger.ring() + at, frame.head.data(), frame.head.size());
-    if (frame.tail) std::memcpy(stranger.ring() + at + frame.head.size(), frame.tail->bytes().data(), frame.tail->size());
+    if (frame.tail)
+      std::memcpy(stranger.ring() + at + frame.head.size(), frame.tail->bytes().data(), frame.tail->size());
     return io::record_bytes(frame.bytes());
   }
   void expect_thrown_out() {
@@ -153,8 +155,8 @@ void records_that_make_no_sense_cost_their_own_connection(void**) {
       {mark(io::RecordKind::kPart, 16, 0), 4096},
       {mark(io::RecordKind::kPlace, 64, 64), 64},
       {mark(io::RecordKind::kSkip, 0, 0), 16},
-      {{0, 0, 0}, 8},                                    // askew
-      {{0, 0, 0}, io::kRingBytes + 16},                  // more than the ring holds
+      {{0, 0, 0}, 8},                    // askew
+      {{0, 0, 0}, io::kRingBytes + 16},  // more than the ring holds
       {{0, 0, 0}, UINT64_MAX - 15},
   };
   for (const Case& each : cases) {
@@ -197,8 +199,8 @@ void places_outside_of_segments_cost_their_own_connection(void**) {
     bool ok;
   };
   Peer self = 100;
-  for (const Case& each : {Case{1, 0, 4096, true}, Case{2, 0, 64, false}, Case{1, 4096, 64, false}, Case{1, 4000, 200, false},
-                           Case{1, 4, 64, false}, Case{1, UINT64_MAX - 7, 64, false}}) {
+  for (const Case& each : {Case{1, 0, 4096, true}, Case{2, 0, 64, false}, Case{1, 4096, 64, false},
+                           Case{1, 4000, 200, false}, Case{1, 4, 64, false}, Case{1, UINT64_MAX - 7, 64, false}}) {
     Intruder intruder(node, address, ++self);
     const io::Fd memory(memfd_create("payload", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     assert_int_equal(ftruncate(memory.get(), 4096), 0);

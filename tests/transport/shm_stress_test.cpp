@@ -1,4 +1,5 @@
-// io/shm between processes of which one is killed in the middle of reading and writing: the other goes on, with whole messages.
+// io/shm between processes of which one is killed in the middle of reading and writing: the other goes on, with whole
+// messages.
 
 #include <unistd.h>
 

@@ -129,7 +129,8 @@ void readers_see_whole_stripes_and_hold_no_writer_up(void**) {
   size_t killed = 0;
   const auto begun = Clock::now();
   for (float value = 2; Clock::now() - begun < 1500ms; ++value) {
-    for (uint64_t stripe = 0; stripe < stripes_of(spec); ++stripe, ++writes) fill(*segment.value(), spec, stripe, value);
+    for (uint64_t stripe = 0; stripe < stripes_of(spec); ++stripe, ++writes)
+      fill(*segment.value(), spec, stripe, value);
     if (killed < children.size() - 1 && Clock::now() - begun > 400ms * (killed + 1)) kill(children[killed++], SIGKILL);
     if (static_cast<int>(value) % 16 == 0) std::this_thread::sleep_for(1ms);  // reads get a chance
   }

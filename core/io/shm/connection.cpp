@@ -24,7 +24,8 @@ constexpr size_t kLeastRingBytes = 64 << 10, kMostRingBytes = 64 << 20;
 /// Segments of payloads that one peer may have introduced at a time.
 constexpr size_t kMostSegments = 1024;
 
-static_assert(record_bytes(Sender::kWholeBytes) < kRecordLimit && record_bytes(wire::kMaxHeaderBytes + (8 << 10)) < kRecordLimit);
+static_assert(record_bytes(Sender::kWholeBytes) < kRecordLimit &&
+              record_bytes(wire::kMaxHeaderBytes + (8 << 10)) < kRecordLimit);
 
 /// A peer's bell is written to, so it must be what it says, and never block.
 bool is_bell(int fd) {
@@ -127,7 +128,9 @@ base::Status ShmConnection::take_offer(const Note& note, std::array<Fd, kNoteFds
 }
 
 base::Status ShmConnection::map_offer(const Note& note, Fd segment) {
-  const auto wrong = [&](const char* what) { return base::error(MV_EPROTOCOL, "{} offers shared memory {}", address_, what); };
+  const auto wrong = [&](const char* what) {
+    return base::error(MV_EPROTOCOL, "{} offers shared memory {}", address_, what);
+  };
   struct stat about {};
   if (fstat(segment.get(), &about) != 0 || static_cast<uint64_t>(about.st_size) != note.bytes ||
       note.bytes < kControlBytes + kLeastRingBytes || note.bytes > kControlBytes + kMostRingBytes)
@@ -204,7 +207,8 @@ bool ShmConnection::look() {
     }
     flush();
   }
-  if (state_ == State::kClosing && sender_->all_read() && !std::exchange(half_closed_, true)) shutdown(fd_.get(), SHUT_WR);
+  if (state_ == State::kClosing && sender_->all_read() && !std::exchange(half_closed_, true))
+    shutdown(fd_.get(), SHUT_WR);
   return any;
 }
 
@@ -216,7 +220,8 @@ void ShmConnection::take(size_t budget) {
   if (!status.ok()) return garbage(status);
   if (receiver_->goodbye()) return end(End::kGoodbye, base::error(MV_EPEERLOST, "{} closed the connection", address_));
   full_fence();
-  if (peer_page().wants_read.load(std::memory_order_relaxed) <= own_page().read.load(std::memory_order_relaxed)) ring_bell();
+  if (peer_page().wants_read.load(std::memory_order_relaxed) <= own_page().read.load(std::memory_order_relaxed))
+    ring_bell();
 }
 
 void ShmConnection::say_asleep() {
@@ -319,7 +324,8 @@ void ShmConnection::read_notes() {
 }
 
 void ShmConnection::take_note(const Note& note, std::array<Fd, kNoteFds>& fds) {
-  if (note.magic != Note::kMagic) return end_or_fail(base::error(MV_EPROTOCOL, "{} says something else on its socket", address_));
+  if (note.magic != Note::kMagic)
+    return end_or_fail(base::error(MV_EPROTOCOL, "{} says something else on its socket", address_));
   if (state_ == State::kOffering) {
     if (const base::Status status = take_offer(note, fds); !status.ok()) return fail(status);
     set_state(State::kStanding);
@@ -341,10 +347,13 @@ void ShmConnection::take_note(const Note& note, std::array<Fd, kNoteFds>& fds) {
     case Note::Kind::kOffer:
       break;
   }
-  end_or_fail(base::error(MV_EPROTOCOL, "{} sent a note ({}) that makes no sense here", address_, static_cast<uint32_t>(note.kind)));
+  end_or_fail(base::error(MV_EPROTOCOL, "{} sent a note ({}) that makes no sense here", address_,
+                          static_cast<uint32_t>(note.kind)));
 }
 
-void ShmConnection::end_or_fail(const base::Status& why) { state_ < State::kOpen ? fail(why) : end(End::kGarbage, why); }
+void ShmConnection::end_or_fail(const base::Status& why) {
+  state_ < State::kOpen ? fail(why) : end(End::kGarbage, why);
+}
 
 // ------------------------------------------------------------ payloads and tables in shared memory
 
@@ -376,7 +385,8 @@ void ShmConnection::take_segment(const Note& note, Fd fd) {
 
 std::shared_ptr<base::SharedMemory> ShmConnection::find(uint64_t number) {
   auto known = segments_.find(number);
-  if (known == segments_.end() && state_ == State::kOpen) {  // introduced before the record was written: it is in the socket
+  if (known == segments_.end() &&
+      state_ == State::kOpen) {  // introduced before the record was written: it is in the socket
     read_notes();
     known = segments_.find(number);
   }

@@ -1,10 +1,11 @@
 #pragma once
-// One connection of the shared-memory road: a unix socket, on which the two sides prove themselves (wire/hello.hpp) and pass
-// their descriptors, then two rings. The socket stays for its end, which tells of the peer's, and for further descriptors.
+// One connection of the shared-memory road: a unix socket, on which the two sides prove themselves (wire/hello.hpp) and
+// pass their descriptors, then two rings. The socket stays for its end, which tells of the peer's, and for further
+// descriptors.
 //
-// A bell is an eventfd, one for each loop, which sleeps on it; whoever has something for it rings, but only if it says that it sleeps. (Its
-// flags are the peer's to change, and could be turned against a ringer; but that takes a process of the same user that knows the
-// secret, which needs no such trick.)
+// A bell is an eventfd, one for each loop, which sleeps on it; whoever has something for it rings, but only if it says
+// that it sleeps. (Its flags are the peer's to change, and could be turned against a ringer; but that takes a process
+// of the same user that knows the secret, which needs no such trick.)
 
 #include <deque>
 #include <functional>
@@ -72,7 +73,8 @@ class ShmConnection {
   void flush();
   /// Takes what has come, as much as is good for one turn; true if there was anything.
   bool look();
-  /// The peer rings from now on. In two steps, so that one fence serves all connections: say_asleep(), full_fence(), is_quiet().
+  /// The peer rings from now on. In two steps, so that one fence serves all connections: say_asleep(), full_fence(),
+  /// is_quiet().
   void say_asleep();
   bool is_quiet() const;
   void say_awake();

@@ -11,14 +11,14 @@ namespace {
 constexpr uint64_t kTellEvery = 64 << 10;
 
 base::Status wrong_size(const Mark& mark) {
-  return base::error(MV_EPROTOCOL, "a record ({:#010x}, {}, {}) does not lie within what was written", mark.magic, mark.first,
-                     mark.second);
+  return base::error(MV_EPROTOCOL, "a record ({:#010x}, {}, {}) does not lie within what was written", mark.magic,
+                     mark.first, mark.second);
 }
 
 }  // namespace
 
-ShmReceiver::ShmReceiver(base::LinkEvents& events, base::Peer from, const Control& peer, const std::byte* ring, size_t bytes,
-                         Control& own, Find find, Forget forget)
+ShmReceiver::ShmReceiver(base::LinkEvents& events, base::Peer from, const Control& peer, const std::byte* ring,
+                         size_t bytes, Control& own, Find find, Forget forget)
     : events_(events),
       from_(from),
       peer_(peer),
@@ -57,7 +57,8 @@ base::Status ShmReceiver::take_record(const RingReader::Record& record) {
   const auto kind = static_cast<RecordKind>(record.mark.magic);
   const bool in_parts = sink_ != nullptr;
   if (in_parts != (kind == RecordKind::kPart))
-    return base::error(MV_EPROTOCOL, "a record ({:#010x}) comes where a payload {}", record.mark.magic, in_parts ? "goes on" : "did not begin");
+    return base::error(MV_EPROTOCOL, "a record ({:#010x}) comes where a payload {}", record.mark.magic,
+                       in_parts ? "goes on" : "did not begin");
   switch (kind) {
     case RecordKind::kFrame:
       return take_frame(record);
@@ -92,14 +93,16 @@ base::Result<wire::Prefix> ShmReceiver::read_mark(const RingReader::Record& reco
   return prefix;
 }
 
-base::Result<const wire::Message*> ShmReceiver::copy_header(const RingReader::Record& record, const wire::Prefix& prefix) {
+base::Result<const wire::Message*> ShmReceiver::copy_header(const RingReader::Record& record,
+                                                            const wire::Prefix& prefix) {
   header_.resize(wire::padded(prefix.header_bytes));
   std::memcpy(header_.data(), record.bytes.data() + wire::kPrefixBytes, prefix.header_bytes);
   return wire::read_header(std::span<const std::byte>(header_).first(prefix.header_bytes));
 }
 
 base::Status ShmReceiver::take_frame(const RingReader::Record& record) {
-  const auto prefix = read_mark(record, wire::padded(record.mark.second > wire::kMaxPayloadBytes ? 0 : record.mark.second));
+  const auto prefix =
+      read_mark(record, wire::padded(record.mark.second > wire::kMaxPayloadBytes ? 0 : record.mark.second));
   if (!prefix.ok()) return prefix.status();
   const auto message = copy_header(record, prefix.value());
   if (!message.ok()) return message.status();

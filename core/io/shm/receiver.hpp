@@ -20,8 +20,8 @@ class ShmReceiver {
   using Forget = std::function<void(uint64_t number)>;
 
   /// @param peer the control page in front of `ring`  @param own this side's, which tells how far it has read
-  ShmReceiver(base::LinkEvents& events, base::Peer from, const Control& peer, const std::byte* ring, size_t bytes, Control& own,
-              Find find, Forget forget);
+  ShmReceiver(base::LinkEvents& events, base::Peer from, const Control& peer, const std::byte* ring, size_t bytes,
+              Control& own, Find find, Forget forget);
 
   /// True if there is something to take.
   bool ready() const { return !stopped_ && peer_.written.load(std::memory_order_acquire) != ring_.position(); }

@@ -1,12 +1,14 @@
 #pragma once
-// One direction of the shared-memory road: a ring of records in memory that its sender made and its receiver can only read.
+// One direction of the shared-memory road: a ring of records in memory that its sender made and its receiver can only
+// read.
 //
-// Each side of a connection makes one segment: a control page, which tells the other how far this side has written its own ring
-// and how far it has read the other's, and the ring itself. So a side writes nothing but its own segment, and whatever a
-// broken or hostile peer writes there, it is read with suspicion: positions are checked, prefixes and headers copied out first.
+// Each side of a connection makes one segment: a control page, which tells the other how far this side has written its
+// own ring and how far it has read the other's, and the ring itself. So a side writes nothing but its own segment, and
+// whatever a broken or hostile peer writes there, it is read with suspicion: positions are checked, prefixes and
+// headers copied out first.
 //
-// Positions count bytes since the beginning. A record lies in one piece, starts on a multiple of kRecordUnit, and has in front
-// 16 bytes like a frame's prefix (wire/frame.hpp), whose magic tells what it is.
+// Positions count bytes since the beginning. A record lies in one piece, starts on a multiple of kRecordUnit, and has
+// in front 16 bytes like a frame's prefix (wire/frame.hpp), whose magic tells what it is.
 
 #include <atomic>
 #include <cstddef>
@@ -32,10 +34,10 @@ struct Control {
   uint64_t ring_bytes;
   alignas(64) std::atomic<uint64_t> written;  ///< position in the own ring: records before it are whole
   alignas(64) std::atomic<uint64_t> read;     ///< position in the other's ring: what lies before it may be overwritten
-  std::atomic<uint64_t> claimed;              ///< position in the other's ring up to which it is being read at this moment
-  alignas(64) std::atomic<uint64_t> naps;     ///< counts the beginnings and ends of sleep: odd while asleep
-  std::atomic<uint32_t> processor;            ///< where the maker ran last
-  std::atomic<uint64_t> wants_read;           ///< asleep, and waiting for the other to have read so far; kNoWish if not
+  std::atomic<uint64_t> claimed;           ///< position in the other's ring up to which it is being read at this moment
+  alignas(64) std::atomic<uint64_t> naps;  ///< counts the beginnings and ends of sleep: odd while asleep
+  std::atomic<uint32_t> processor;         ///< where the maker ran last
+  std::atomic<uint64_t> wants_read;        ///< asleep, and waiting for the other to have read so far; kNoWish if not
 };
 inline constexpr uint64_t kNoWish = UINT64_MAX;
 static_assert(sizeof(Control) <= kControlBytes && std::atomic<uint64_t>::is_always_lock_free);
@@ -99,8 +101,9 @@ class RingReader {
   RingReader(const std::byte* ring, size_t bytes) : ring_(ring), bytes_(bytes) {}
 
   struct Record {
-    Mark mark;                         ///< copied
-    std::span<const std::byte> bytes;  ///< from the mark on, and perhaps more than this record: the peer can still change them
+    Mark mark;  ///< copied
+    /// From the mark on, and perhaps more than this record; the peer can still change them.
+    std::span<const std::byte> bytes;
   };
   /// Takes over the peer's write position; false if it can't be true.
   bool set_written(uint64_t written);

@@ -12,7 +12,8 @@ namespace mv::io {
 
 namespace {
 
-/// How long bytes are kept from their owner because the peer is reading them: it applies a megabyte in a fraction of one.
+/// How long bytes are kept from their owner because the peer is reading them: it applies a megabyte in a fraction of
+/// one.
 constexpr std::chrono::seconds kPatience(1);
 
 std::byte* append(std::byte* to, std::span<const std::byte> bytes) {
@@ -113,8 +114,9 @@ std::optional<bool> Sender::put_place(const base::Frame& frame) {
   return true;
 }
 
-/// The owner of a payload wants its memory back. Either the peer sees the revocation before it reads, or we see that it reads,
-/// and wait. Which of them it was does not matter to us: the payload is sent again, and rpc takes each request once.
+/// The owner of a payload wants its memory back. Either the peer sees the revocation before it reads, or we see that it
+/// reads, and wait. Which of them it was does not matter to us: the payload is sent again, and rpc takes each request
+/// once.
 void Sender::give_back(base::Payload& payload) {
   std::vector<base::Frame> again;
   for (Placed& placed : placed_) {
@@ -131,7 +133,8 @@ void Sender::wait_for_read(const Placed& placed) {
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (peer_.read.load(std::memory_order_acquire) < placed.end) {
     if (std::chrono::steady_clock::now() > until)
-      return base::log_warn("a peer has been reading a call's memory for {} s: the call ends without it", kPatience.count());
+      return base::log_warn("a peer has been reading a call's memory for {} s: the call ends without it",
+                            kPatience.count());
     sched_yield();
   }
 }
@@ -152,7 +155,8 @@ base::Status Sender::advance() {
   if (read != ring_.read()) {
     const uint64_t before = ring_.read();
     if (!ring_.set_read(read))
-      return base::error(MV_EPROTOCOL, "its read position {} makes no sense after {}, with {} written", read, before, ring_.position());
+      return base::error(MV_EPROTOCOL, "its read position {} makes no sense after {}, with {} written", read, before,
+                         ring_.position());
     while (!placed_.empty() && placed_.front().end <= read) {
       const base::PayloadRef payload = placed_.front().frame.tail;
       placed_.pop_front();

@@ -1,5 +1,6 @@
 #pragma once
-// What leaves by one connection: frames go into the ring as they come; what does not fit waits, large payloads by reference.
+// What leaves by one connection: frames go into the ring as they come; what does not fit waits, large payloads by
+// reference.
 
 #include <cstddef>
 #include <deque>
@@ -44,7 +45,9 @@ class Sender final : private base::Borrower {
   /// @param to_the_end   wake us when everything is read
   uint64_t wish(bool to_the_end) const;
   /// The peer has read so far.
-  bool wish_come_true() const { return peer_.read.load(std::memory_order_acquire) >= own_.wants_read.load(std::memory_order_relaxed); }
+  bool wish_come_true() const {
+    return peer_.read.load(std::memory_order_acquire) >= own_.wants_read.load(std::memory_order_relaxed);
+  }
   /// The connection has ended: nothing refers to anybody's memory afterwards.
   void let_go();
 

@@ -19,7 +19,8 @@ constexpr base::Nanos kTick = std::chrono::milliseconds(50);
 constexpr size_t kMostName = 100;
 
 std::optional<std::string> name_of(const std::string& address) {
-  if (!address.starts_with(kScheme) || address.size() == kScheme.size() || address.size() > kMostName) return std::nullopt;
+  if (!address.starts_with(kScheme) || address.size() == kScheme.size() || address.size() > kMostName)
+    return std::nullopt;
   return "polyverso-" + address.substr(kScheme.size());
 }
 
@@ -47,7 +48,8 @@ base::Result<std::string> ShmRoad::listen(const std::string& address) {
     return base::error(MV_EINVAL, "\"{}\" is not an address for shared memory; expected \"shm:name\"", address);
   auto fd = listen_abstract(*name);
   if (!fd.ok()) return base::error(fd.status().code(), "{}: {}", address, fd.status().text());
-  auto listener = std::make_unique<Listener>(loop_, std::move(fd).value(), [this](Fd accepted) { on_accept(std::move(accepted)); });
+  auto listener =
+      std::make_unique<Listener>(loop_, std::move(fd).value(), [this](Fd accepted) { on_accept(std::move(accepted)); });
   if (!listener->ok()) return base::error(MV_ESYSTEM, "can't watch the socket of {}", address);
   listeners_[address] = std::move(listener);
   return address;
@@ -75,8 +77,10 @@ void ShmRoad::start_dial(const std::string& address) {
   const auto name = name_of(address);
   auto fd = name ? connect_abstract(*name)
                  : base::error(MV_EINVAL, "\"{}\" is not an address for shared memory; expected \"shm:name\"", address);
-  if (!fd.ok()) return events_->on_dial_failed(address, base::error(fd.status().code(), "{}: {}", address, fd.status().text()));
-  add_connection(address, std::move(fd).value(), /*dialed=*/true).connection->greet(make_handshake(Handshake::Side::kDialer));
+  if (!fd.ok())
+    return events_->on_dial_failed(address, base::error(fd.status().code(), "{}: {}", address, fd.status().text()));
+  add_connection(address, std::move(fd).value(), /*dialed=*/true)
+      .connection->greet(make_handshake(Handshake::Side::kDialer));
 }
 
 ShmRoad::Entry& ShmRoad::add_connection(const std::string& address, Fd fd, bool dialed) {
@@ -119,13 +123,13 @@ void ShmRoad::on_deciding(ShmConnection& connection) { decide(entry_of(connectio
 void ShmRoad::decide(Entry& entry) {
   ShmConnection& connection = *entry.connection;
   const base::Peer peer = connection.handshake().peer().incarnation;
-  // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the outcome
-  // of its own, which the larger may have accepted before it knew better.
+  // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the
+  // outcome of its own, which the larger may have accepted before it knew better.
   const bool dialing = !entry.dialed && std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
     const Entry& other = item.second;
     return other.dialed && other.peer == peer && other.connection->state() < ShmConnection::State::kOpen;
   });
-  const Refusal refusal = gone_.contains(peer) ? Refusal::kFenced
+  const Refusal refusal = gone_.contains(peer)                                         ? Refusal::kFenced
                           : peers_.contains(peer) || (dialing && options_.self > peer) ? Refusal::kDuplicate
                                                                                        : Refusal::kNone;
   if (refusal != Refusal::kNone) {
@@ -233,7 +237,8 @@ void ShmRoad::after_sleep() {
 Watched::Writers ShmRoad::writers() const {
   if (open_.empty()) return Writers::kNone;
   const auto here = static_cast<uint32_t>(sched_getcpu());
-  const bool elsewhere = std::any_of(open_.begin(), open_.end(), [here](const ShmConnection* c) { return c->is_elsewhere(here); });
+  const bool elsewhere =
+      std::any_of(open_.begin(), open_.end(), [here](const ShmConnection* c) { return c->is_elsewhere(here); });
   return elsewhere ? Writers::kElsewhere : Writers::kHere;
 }
 
@@ -308,7 +313,8 @@ void ShmRoad::tick() {
     }
     connection->kill();
     const double seconds = std::chrono::duration<double>(options_.hello_timeout).count();
-    on_failed(*connection, base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s", connection->address(), seconds));
+    on_failed(*connection, base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s",
+                                       connection->address(), seconds));
   }
   std::vector<std::string> unanswered;
   std::erase_if(awaited_, [&](const auto& item) {
@@ -317,9 +323,13 @@ void ShmRoad::tick() {
     return true;
   });
   for (const std::string& address : unanswered)
-    events_->on_dial_failed(address, base::error(MV_EUNREACHABLE, "{} preferred to dial this process, and did not", address));
-  const bool waiting = !awaited_.empty() || std::any_of(listeners_.begin(), listeners_.end(), [](const auto& item) { return item.second->paused(); }) || std::any_of(connections_.begin(), connections_.end(),
-                                                        [](const auto& item) { return item.second.deadline != base::kNever; });
+    events_->on_dial_failed(address,
+                            base::error(MV_EUNREACHABLE, "{} preferred to dial this process, and did not", address));
+  const bool waiting = !awaited_.empty() || std::any_of(listeners_.begin(), listeners_.end(), [](const auto& item) {
+    return item.second->paused();
+  }) || std::any_of(connections_.begin(), connections_.end(), [](const auto& item) {
+    return item.second.deadline != base::kNever;
+  });
   if (!waiting) timer_.stop();
 }
 

@@ -1,10 +1,11 @@
 #pragma once
-// The road between processes of one machine that run as the same user: messages through shared memory, without a system call
-// while both sides are awake. Addresses are "shm:name", in the kernel's table of abstract socket names, which a network
-// namespace has its own of: who answers there can be passed descriptors, and so shares this machine's memory.
+// The road between processes of one machine that run as the same user: messages through shared memory, without a system
+// call while both sides are awake. Addresses are "shm:name", in the kernel's table of abstract socket names, which a
+// network namespace has its own of: who answers there can be passed descriptors, and so shares this machine's memory.
 //
-// It mends nothing: a connection that breaks is lost, as far as this road is concerned, with MV_EUNREACHABLE. A goodbye is
-// MV_EPEERLOST, as on every road. When two nodes dial each other at once, the dial of the larger incarnation is the one that stays.
+// It mends nothing: a connection that breaks is lost, as far as this road is concerned, with MV_EUNREACHABLE. A goodbye
+// is MV_EPEERLOST, as on every road. When two nodes dial each other at once, the dial of the larger incarnation is the
+// one that stays.
 
 #include <functional>
 #include <map>
@@ -46,8 +47,8 @@ class ShmRoad final : public Road, private ShmEvents, private Watched {
   void stop(std::function<void()> stopped) override;
   void cut(base::Peer peer) override;
 
-  /// Asked before a peer is let in; without it everybody is who knows the secret. Who is not waits for admit(), as long as a hello
-  /// may take.
+  /// Asked before a peer is let in; without it everybody is who knows the secret. Who is not waits for admit(), as long
+  /// as a hello may take.
   void set_admission(std::function<bool(base::Peer)> admission) { admission_ = std::move(admission); }
   void admit(base::Peer peer) { settle_held(peer); }
   bool reaches(base::Peer peer) const { return peers_.contains(peer); }
@@ -106,7 +107,7 @@ class ShmRoad final : public Road, private ShmEvents, private Watched {
   std::vector<std::unique_ptr<ShmConnection>> dead_;      // freed when no callback of theirs can be on the stack
   std::unordered_set<base::Peer> gone_;                   // closed: fenced
   std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
-  std::vector<std::string> to_dial_;                      // started by flush(): a dial may fail at once
+  std::vector<std::string> to_dial_;                             // started by flush(): a dial may fail at once
   size_t strangers_ = 0;
   Timer timer_;
   bool stopping_ = false;

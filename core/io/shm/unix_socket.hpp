@@ -1,6 +1,6 @@
 #pragma once
-// Sockets in the abstract namespace, which reach processes of the same machine (and network namespace) only, leave nothing in
-// any file system, and carry descriptors.
+// Sockets in the abstract namespace, which reach processes of the same machine (and network namespace) only, leave
+// nothing in any file system, and carry descriptors.
 
 #include <array>
 #include <cstddef>

@@ -219,14 +219,8 @@ void Client::settle(const OperationRef& op) {
     const bool newest = table.index == op->index + 1 && table.round == op->round;
     if (op->withdrawn.size() < op->chunks.size() || !newest) {
       // Other servers have applied their part, or later calls count on this one: it has to go on.
-      const auto again = std::exchange(op->withdrawn, {});
       op->error = {};
-      op->open = again.size();
-      for (const auto& chunk : again) {
-        chunk->over = false;
-        chunk->let_go();
-        send_change(op, chunk, true);
-      }
+      send_withdrawn_again(op);
       return leave_behind(op, MV_ETIMEOUT);
     }
     op->withdrawn.clear();
@@ -372,7 +366,10 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
   }
   TableView& table = *op->request.table;
   const bool newest = !op->counted || (table.index == op->index + 1 && table.round == op->round);
-  if (any_left || !newest) return leave_behind(op, code);
+  if (any_left || !newest) {
+    send_withdrawn_again(op);  // now: what the caller does next must come behind it
+    return leave_behind(op, code);
+  }
   const std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
   for (const auto& chunk : open) {
     chunk->over = true;
@@ -385,12 +382,21 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
   change_over(table, op->change_id);
 }
 
+void Client::send_withdrawn_again(const OperationRef& op) {
+  const auto again = std::exchange(op->withdrawn, {});
+  op->open += again.size();
+  for (const auto& chunk : again) {
+    chunk->over = false;
+    chunk->let_go();
+    send_change(op, chunk, true);
+  }
+}
+
 /// The caller gets its memory back and hears that the outcome is open; the change itself goes on.
 void Client::leave_behind(const OperationRef& op, mv_status code) {
   const std::string who = waiting_for(*op);
   for (const auto& weak : op->chunks)
     if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
-  for (const auto& chunk : op->withdrawn) chunk->let_go();  // they will be sent again
   complete(op, base::error(code, "table \"{}\": outcome unknown: the change is under way to {} and goes on without you",
                            op->request.table->spec.name, who));
 }

@@ -94,6 +94,7 @@ class Client {
   void expire(const OperationRef& op);
   void drop_get(const OperationRef& op, const base::Status& status);
   void withdraw_change(const OperationRef& op, mv_status code);
+  void send_withdrawn_again(const OperationRef& op);
   void leave_behind(const OperationRef& op, mv_status code);
   void revert_counts(Operation& op);
   void send_got(const Operation& op);

@@ -20,7 +20,8 @@ template <typename To, typename From>
 To convert(From value) {
   if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
     // The first number beyond the range is a power of two, which every float type has.
-    constexpr From kBeyond = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
+    constexpr To kHalf = std::numeric_limits<To>::max() / 2 + 1;
+    constexpr From kBeyond = static_cast<From>(kHalf) * 2;
     if (std::isnan(value)) return 0;
     if (value >= kBeyond) return std::numeric_limits<To>::max();
     if (value <= static_cast<From>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();

@@ -14,9 +14,12 @@ Mapping::~Mapping() {
     for (const auto& reader : part.kept) loop_.descriptors().remove(reader->fd());
 }
 
-const table::SegmentReader* Mapping::reader(size_t server) const {
-  const table::SegmentReader* reader = parts_[server].reader.load(std::memory_order_acquire);
-  return reader != nullptr && !reader->is_closed() ? reader : nullptr;
+const table::SegmentReader* Mapping::reader(size_t server) {
+  Part& part = parts_[server];
+  const table::SegmentReader* reader = part.reader.load(std::memory_order_acquire);
+  if (reader == nullptr || reader->is_closed()) return nullptr;
+  if (!part.populated.load(std::memory_order_relaxed) && !part.populated.exchange(true)) reader->populate();
+  return reader;
 }
 
 void Mapping::ask() {

@@ -24,13 +24,14 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   void ask();
   /// The part of `server`, as long as this object is there; null if it is not mapped, or gets have to reach the server.
   /// Any thread.
-  const table::SegmentReader* reader(size_t server) const;
+  const table::SegmentReader* reader(size_t server);
   /// On the loop.
   void drop(base::Peer server);
 
  private:
   struct Part {
     std::atomic<const table::SegmentReader*> reader{nullptr};
+    std::atomic<bool> populated{false};  // by the first who reads, which would be long for the loop
     std::vector<std::shared_ptr<table::SegmentReader>> kept;  // the loop's; callers may be reading what was dropped
     bool asked = false;                                       // the loop's
   };

@@ -97,6 +97,8 @@ class SegmentReader {
   /// `first_row` is subtracted from each id.
   bool read_rows(std::span<const int64_t> ids, int64_t first_row, std::byte* out) const;
 
+  /// Maps the pages now, which the first reads would do one after the other.
+  void populate() const;
   uint64_t clock() const { return head().clock.load(std::memory_order_acquire); }
   bool destroyed() const { return head().destroyed.load(std::memory_order_acquire) != 0; }
   /// Gets have to ask the server.

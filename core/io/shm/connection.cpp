@@ -340,7 +340,7 @@ void ShmConnection::take_note(const Note& note, std::array<Fd, kNoteFds>& fds) {
       if (asked_.empty()) break;
       const Given given = std::move(asked_.front());
       asked_.pop_front();
-      auto memory = fds[0] ? base::SharedMemory::adopt(fds[0].release(), 1, /*populate=*/true)
+      auto memory = fds[0] ? base::SharedMemory::adopt(fds[0].release(), 1)
                            : base::Result<std::shared_ptr<base::SharedMemory>>(nullptr);
       return given(memory.ok() ? std::move(memory).value() : nullptr);
     }

@@ -37,8 +37,8 @@ bool is_bell(int fd) {
 
 }  // namespace
 
-ShmConnection::ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd)
-    : loop_(loop), owner_(owner), address_(std::move(address)), fd_(std::move(fd)) {}
+ShmConnection::ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd, bool populate)
+    : loop_(loop), owner_(owner), address_(std::move(address)), populate_(populate), fd_(std::move(fd)) {}
 
 ShmConnection::~ShmConnection() {
   asked_.clear();
@@ -100,7 +100,7 @@ void ShmConnection::read_hello() {
 }
 
 base::Status ShmConnection::make_offer() {
-  auto made = base::SharedMemory::make("polyverso-ring", kControlBytes + kRingBytes, /*populate=*/true);
+  auto made = base::SharedMemory::make("polyverso-ring", kControlBytes + kRingBytes, populate_);
   if (!made.ok()) return made.status();
   own_ = std::move(made).value();
   hold(*own_);
@@ -135,7 +135,7 @@ base::Status ShmConnection::map_offer(const Note& note, Fd segment) {
   if (fstat(segment.get(), &about) != 0 || static_cast<uint64_t>(about.st_size) != note.bytes ||
       note.bytes < kControlBytes + kLeastRingBytes || note.bytes > kControlBytes + kMostRingBytes)
     return wrong("of a size that no ring has");
-  auto mapped = base::SharedMemory::adopt(segment.release(), note.bytes, /*populate=*/true);
+  auto mapped = base::SharedMemory::adopt(segment.release(), note.bytes, populate_);
   if (!mapped.ok()) return mapped.status();
   peer_ = std::move(mapped).value();
   hold(*peer_);

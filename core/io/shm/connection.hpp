@@ -52,8 +52,8 @@ class ShmConnection {
   enum class State { kGreeting, kOffering, kStanding, kOpen, kClosing, kDead };
   using Given = std::function<void(std::shared_ptr<base::SharedMemory>)>;
 
-  /// `fd` is connected. `address` is what messages call it.
-  ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd);
+  /// `fd` is connected. `address` is what messages call it. `populate`: touches all of the rings' memory now.
+  ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd, bool populate);
   ~ShmConnection();
   ShmConnection(const ShmConnection&) = delete;
   ShmConnection& operator=(const ShmConnection&) = delete;
@@ -120,6 +120,7 @@ class ShmConnection {
   Loop& loop_;
   ShmEvents& owner_;
   const std::string address_;
+  const bool populate_;
   State state_ = State::kGreeting;
   Fd fd_;
   Fd peer_bell_;

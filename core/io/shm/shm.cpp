@@ -17,6 +17,9 @@ namespace {
 constexpr std::string_view kScheme = "shm:";
 constexpr base::Nanos kTick = std::chrono::milliseconds(50);
 constexpr size_t kMostName = 100;
+/// So many connections have their rings' memory from the beginning; further ones as they use it, for most of them never
+/// do.
+constexpr size_t kPopulated = 8;
 
 std::optional<std::string> name_of(const std::string& address) {
   if (!address.starts_with(kScheme) || address.size() == kScheme.size() || address.size() > kMostName)
@@ -84,7 +87,8 @@ void ShmRoad::start_dial(const std::string& address) {
 }
 
 ShmRoad::Entry& ShmRoad::add_connection(const std::string& address, Fd fd, bool dialed) {
-  auto connection = std::make_unique<ShmConnection>(loop_, as_owner(), address, std::move(fd));
+  auto connection =
+      std::make_unique<ShmConnection>(loop_, as_owner(), address, std::move(fd), connections_.size() < kPopulated);
   const ShmConnection* key = connection.get();
   Entry& entry = connections_[key];
   entry.connection = std::move(connection);

@@ -1,0 +1,71 @@
+"""Shared memory and TCP: which is taken, and that they come to the same bits."""
+
+import pathlib
+
+import pytest
+
+TRAIN = """
+import hashlib
+node = pv.init()
+table = node.matrix(400, 300, name="weights", updater="adagrad rate=0.1")
+rng = np.random.default_rng(node.worker_id)
+digest = hashlib.sha256()
+for i in range(12):
+    table.add(rng.normal(size=(400, 300)) * 10.0 ** rng.integers(-8, 8))
+    rows = np.arange(i, 400, 7)
+    table.add(rng.normal(size=(len(rows), 300)), rows=rows)
+    digest.update(table.get().tobytes())
+    digest.update(table.get(rows=rows).tobytes())
+say("digest", digest.hexdigest())
+wait_for_word()
+node.shutdown()
+"""
+
+
+def rings(node):
+    """How many rings of the shared-memory road a process has mapped."""
+    return pathlib.Path(f"/proc/{node.process.pid}/maps").read_text(encoding="utf-8").count("memfd:polyverso-ring")
+
+
+def train(cluster, **settings):
+    job = cluster(2, 2, **settings)
+    nodes = [job.python(rank, TRAIN) for rank in range(2)]
+    servers = [job.server(0), job.server(1)]
+    digests = [node.hear("digest ", 60).split()[1] for node in nodes]
+    mapped = [rings(node) for node in [*nodes, *servers]]
+    for node in nodes:
+        node.tell("go on")
+    for node in [*nodes, *servers]:
+        node.ends()
+    return digests, mapped
+
+
+def test_the_same_bits_come_by_shared_memory_and_by_tcp(cluster):
+    by_memory, mapped = train(cluster, io="auto", sync=1)
+    assert all(count >= 2 for count in mapped), mapped  # a pair for each connection
+    by_tcp, unmapped = train(cluster, io="tcp", sync=1)
+    assert unmapped == [0, 0, 0, 0]
+    assert by_memory == by_tcp
+    assert by_memory[0] == by_memory[1]  # sync mode
+
+
+@pytest.mark.parametrize("io", ["auto", "tcp"])
+def test_a_worker_sees_its_own_adds(cluster, io):
+    job = cluster(1, 1, io=io)
+    worker = job.python(0, """
+node = pv.init()
+table = node.array(100000, name="sum")
+for i in range(1, 200):
+    table.add(np.ones(100000), wait=False)
+    if i % 3 == 0:
+        table.add(np.ones(1), rows=[5])
+        assert table.get(rows=[5])[0] == i + i // 3, (i, table.get(rows=[5]))
+    values = table.get()
+    assert values.min() == i, (i, values.min())
+say("seen")
+node.shutdown()
+""")
+    server = job.server(0)
+    worker.hear("seen", 60)
+    worker.ends()
+    server.ends()

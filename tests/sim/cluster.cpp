@@ -96,7 +96,8 @@ void SimCluster::on_failed(Node& node, const base::Status& why) {
   node.failed = true;
   if (!anyone_gone_ && gone_.empty() && !cluster_dissolves())
     timeline_.violated(fmt::format("{} did not get into the cluster: {}", node.name, why.text()));
-  if (why.code() == MV_ETIMEOUT && !anyone_gone_ && !servers_may_fail_)
+  const bool late = node.life != SIZE_MAX && node.life >= plan_.workers();
+  if (late && why.code() == MV_ETIMEOUT && !anyone_gone_ && !servers_may_fail_ && !cluster_dissolves())
     timeline_.violated(fmt::format("{} was kept waiting although all servers are there: {}", node.name, why.text()));
   anyone_gone_ = true;  // it ends at once, and others may lose it
   if (node.life != SIZE_MAX) lose_life(node.life);

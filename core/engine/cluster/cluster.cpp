@@ -338,9 +338,11 @@ void Cluster::mark_finished(base::Peer peer) {
   if (member == nullptr || member->state != State::kHere) return;
   member->state = State::kFinished;
   owner_.on_member_finished(*member);
-  if (!self_.is_master) return;
-  barrier_.finished(peer);
-  publish();
+  if (self_.is_master) {
+    barrier_.finished(peer);
+    publish();
+  }
+  ready_if_all_ready();  // it may have been all that this one waited for
 }
 
 /// Another process has the rank now.

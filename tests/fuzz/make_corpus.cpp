@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "io/shm/ring.hpp"
 #include "table/checkpoint/part.hpp"
 #include "table/updater/updater.hpp"
 #include "wire/frame.hpp"
@@ -95,14 +96,55 @@ std::vector<std::pair<std::string, base::Frame>> frames() {
   return made;
 }
 
+template <typename T>
+Bytes raw(const T& value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+Bytes whole_units(Bytes record) {
+  record.resize(io::record_bytes(record.size()));
+  return record;
+}
+
+/// What only the shared-memory road has: payloads in parts and in other memory, skip marks, goodbyes.
+void write_rings(const base::Frame& frame, const Bytes& records) {
+  const auto marked = [&](io::RecordKind kind, uint64_t payload) {
+    Bytes head = whole_units(frame.head);
+    io::Mark mark;
+    std::memcpy(&mark, head.data(), sizeof mark);
+    mark.magic = static_cast<uint32_t>(kind);
+    mark.second = payload;
+    std::memcpy(head.data(), &mark, sizeof mark);
+    return head;
+  };
+  const auto mark = [](io::RecordKind kind, uint32_t first) { return raw(io::Mark{static_cast<uint32_t>(kind), first, 0}); };
+  const Bytes part = whole_units(join({mark(io::RecordKind::kPart, 1000), Bytes(1000)}));
+  const Bytes in_parts = join({marked(io::RecordKind::kStart, 3000), part, part, part});
+  const uint64_t place[4] = {1, 64, 0, 0};
+  const Bytes elsewhere = join({marked(io::RecordKind::kPlace, 1024), raw(place)});
+  const Bytes forget = mark(io::RecordKind::kForget, 1), goodbye = mark(io::RecordKind::kGoodbye, 0);
+  const Bytes once = bytes_of(std::string("\x01\x00\xff\x80", 4)), in_steps = bytes_of(std::string("\x00\x80\x03\x00", 4));
+  write("fuzz_ring", "in_parts", join({once, in_parts, goodbye}));
+  write("fuzz_ring", "in_parts_discarded", join({in_steps, in_parts, goodbye}));
+  write("fuzz_ring", "elsewhere", join({once, elsewhere, forget, elsewhere, goodbye}));
+  write("fuzz_ring", "skipped", join({once, mark(io::RecordKind::kSkip, 0), Bytes(64 << 10)}));
+  write("fuzz_ring", "all_at_once", join({once, records, in_parts, elsewhere, goodbye}));
+  write("fuzz_ring", "all_around_the_end", join({bytes_of(std::string("\x01\x80\xff\x80", 4)), records, in_parts, elsewhere, goodbye}));
+}
+
 void write_frames() {
-  Bytes all;
+  Bytes all, records;
   for (const auto& [name, frame] : frames()) {
     write("fuzz_frame", name, frame.head);
     const Bytes stream = stream_of(frame);
     write("fuzz_stream", name, join({bytes_of(std::string("\x01\x00\x07\x05", 4)), stream}));
+    write("fuzz_ring", name, join({bytes_of(std::string("\x01\x00\x07\x05", 4)), stream}));
     all.insert(all.end(), stream.begin(), stream.end());
+    records.insert(records.end(), stream.begin(), stream.end());
+    records.resize((records.size() + 15) / 16 * 16);  // each begins on such a multiple
   }
+  write_rings(frames().front().second, records);
   const auto goodbye = wire::goodbye();
   all.insert(all.end(), goodbye.begin(), goodbye.end());
   write("fuzz_stream", "all_by_bytes", join({bytes_of(std::string("\x01\x00\x00\x0f", 4)), all}));

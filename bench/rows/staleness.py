@@ -15,7 +15,7 @@ SLOW = {"always the same one": 0, "another one every 5 iterations": 5}
 
 @dataclass
 class Found:
-    """Of one setting: iterations per second of all workers together, by run; gets by how many clocks they were behind."""
+    """Of one setting: iterations/s of all workers together, by run; gets by how many clocks they were behind."""
 
     speeds: list = field(default_factory=list)
     behind: list = field(default_factory=list)

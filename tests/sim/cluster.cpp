@@ -68,7 +68,8 @@ void SimCluster::start(Node& node) {
   node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
   if (node.life != SIZE_MAX)
     node.script = std::make_shared<Script>(static_cast<Surroundings&>(*this), *node.member, random_.fork(), node.steps,
-                                           plan_.nodes[node.place].slowness, node.life, fmt::format("{} (life {})", node.name, node.life));
+                                           plan_.nodes[node.place].slowness, node.life,
+                                           fmt::format("{} (life {})", node.name, node.life));
   network_.add(node.self.peer, node.name, node.self.address, *node.member, [this, &node] { touch(node); });
   node.member->start();
   touch(node);
@@ -262,8 +263,8 @@ void SimCluster::restart(size_t place, int64_t rank) {
   keep_own_business(nodes_.back()->steps);
 }
 
-/// Others' barriers are not for who comes late. While they wait there for its end, it must not wait for their clocks: it ticks no
-/// more often than its tables allow.
+/// Others' barriers are not for who comes late. While they wait there for its end, it must not wait for their clocks:
+/// it ticks no more often than its tables allow.
 void SimCluster::keep_own_business(std::vector<Step>& steps) const {
   const bool barriers = std::erase_if(steps, [](const Step& step) { return step.call == Call::kBarrier; }) > 0;
   std::vector<int64_t> ticks(plan_.tables.size());
@@ -282,7 +283,8 @@ bool SimCluster::cluster_dissolves() const {
 bool SimCluster::came_too_late(size_t life) const { return life >= plan_.workers() && cluster_dissolves(); }
 
 size_t SimCluster::life_at(int64_t rank) const {
-  const auto newest = std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->rank == rank; });
+  const auto newest =
+      std::find_if(nodes_.rbegin(), nodes_.rend(), [&](const auto& node) { return node->rank == rank; });
   return newest != nodes_.rend() ? (*newest)->life : SIZE_MAX;
 }
 
@@ -294,8 +296,8 @@ bool SimCluster::names_the_gone(const std::string& text) const {
 
 // ---- barriers
 
-/// Whoever took part the whole time was in a barrier when this one let its worker pass: in the first that was not over when
-/// this worker came, or in a later one. What it had begun before is applied.
+/// Whoever took part the whole time was in a barrier when this one let its worker pass: in the first that was not over
+/// when this worker came, or in a later one. What it had begun before is applied.
 void SimCluster::barrier_passed(Peer self, Nanos entered) {
   if (anyone_gone_ || changes_may_fail()) return;
   for (const auto& other : nodes_) {

@@ -49,7 +49,8 @@ void Script::set_updater(size_t table) {
   world_.ledger(table).switches(life_);
   table::Shard* own = own_shard(table);
   if (own != nullptr)
-    if (const base::Status failed = own->set_updater(updater); !failed.ok()) return violated("set_updater: " + failed.text());
+    if (const base::Status failed = own->set_updater(updater); !failed.ok())
+      return violated("set_updater: " + failed.text());
   tables_[table]->open_changes.fetch_add(1, std::memory_order_relaxed);
   waiting_ = true;
   member_.tables().set_updater(tables_[table], updater, own != nullptr ? own_server() : ps::kNoServer, base::kNever,

@@ -85,7 +85,8 @@ std::vector<int64_t> Ledger::choose_rows(Random& random, bool many) const {
                         (2 * (plan_.spec.row_bytes() + sizeof(int64_t)));  // one message, so that it is of one moment
   const auto most = [&] { return keyed_ ? 40 + random.below(40) : 600 + random.below(200); };
   std::vector<int64_t> chosen(many ? std::min(fits, most()) : 1 + random.below(6));
-  for (int64_t& row : chosen) row = keyed_ ? plan_.keys[random.below(rows())] : static_cast<int64_t>(random.below(rows()));
+  for (int64_t& row : chosen)
+    row = keyed_ ? plan_.keys[random.below(rows())] : static_cast<int64_t>(random.below(rows()));
   add_counter_rows(chosen, 0, true);
   return chosen;
 }

@@ -1,13 +1,14 @@
 #pragma once
 // What a table must hold: exact for every reading, whatever the network did.
 //
-// The first elements of each stripe of each server's part are counters, one for every life of a worker. Every add also adds
-// 1 to its worker's counter in each stripe that it touches. As adds of one worker are applied in order, a counter of n says
-// that the first n adds of this worker that touch the stripe are in it; and as adds are atomic per stripe, every other
-// element must be the sum of just those. What was acknowledged, or lies before a barrier, must be among them.
+// The first elements of each stripe of each server's part are counters, one for every life of a worker. Every add also
+// adds 1 to its worker's counter in each stripe that it touches. As adds of one worker are applied in order, a counter
+// of n says that the first n adds of this worker that touch the stripe are in it; and as adds are atomic per stripe,
+// every other element must be the sum of just those. What was acknowledged, or lies before a barrier, must be among
+// them.
 //
-// In keyed tables each row is such a stripe of its own. Some rows belong to one life of a worker, who alone changes them, and
-// also sets and erases them: they have no counters, but must be as some prefix of its changes leaves them.
+// In keyed tables each row is such a stripe of its own. Some rows belong to one life of a worker, who alone changes
+// them, and also sets and erases them: they have no counters, but must be as some prefix of its changes leaves them.
 
 #include <map>
 #include <memory>
@@ -25,14 +26,15 @@ namespace mv::sim {
 
 struct TablePlan {
   table::Spec spec;
-  bool fractional = false;    ///< values that round: equal bits then show an equal order of additions
-  int initial = 0;            ///< dense: what worker 0 creates it with; 0: nothing
-  double later_rate = 0;      ///< of sgd, once a worker has set it; 0: none does
+  bool fractional = false;  ///< values that round: equal bits then show an equal order of additions
+  int initial = 0;          ///< dense: what worker 0 creates it with; 0: nothing
+  double later_rate = 0;    ///< of sgd, once a worker has set it; 0: none does
   // keyed tables
   std::vector<int64_t> keys;  ///< those in use
   uint64_t untouched = 0;     ///< this many at the end of the shared ones are only read
   uint64_t owned_from = 0;    ///< from this one on, they belong to one life each, in turn
-  bool sets_any_time = false; ///< sync mode: not only between barriers, so that gets of the same number may differ there
+  bool sets_any_time =
+      false;  ///< sync mode: not only between barriers, so that gets of the same number may differ there
 
   /// What one add of 1 does.
   double effect() const { return spec.updater.name == "sgd" ? -spec.updater.parameters.front() : 1; }
@@ -57,14 +59,14 @@ struct Reading {
   std::string who;
   size_t by = 0;
   bool gated = true;
-  bool all = true;             ///< of everything
-  std::vector<int64_t> rows;   ///< which; dense and all: empty
-  std::vector<uint32_t> low;   ///< adds that must show, by stripe and worker
-  size_t own = 0;              ///< own changes that must show: those with smaller serials
-  bool exact = false;          ///< sync mode: the first `index` adds of everyone, and nothing else
+  bool all = true;            ///< of everything
+  std::vector<int64_t> rows;  ///< which; dense and all: empty
+  std::vector<uint32_t> low;  ///< adds that must show, by stripe and worker
+  size_t own = 0;             ///< own changes that must show: those with smaller serials
+  bool exact = false;         ///< sync mode: the first `index` adds of everyone, and nothing else
   size_t index = 0;
-  uint64_t round = 0;          ///< sync mode: which get of this worker
-  bool bounded = false;        ///< stale-synchronous: adds of clocks below `needs` must show
+  uint64_t round = 0;    ///< sync mode: which get of this worker
+  bool bounded = false;  ///< stale-synchronous: adds of clocks below `needs` must show
   uint64_t needs = 0;
   std::vector<uint64_t> told;  ///< by worker: all servers know that it stands there at least
 };
@@ -79,7 +81,8 @@ class Ledger {
   /// The values that the table is created with; empty if none are given.
   std::vector<std::byte> initial_values() const;
 
-  /// A new change, now on its way. An add to everything, or to some rows; sets and erases are of some of the worker's own.
+  /// A new change, now on its way. An add to everything, or to some rows; sets and erases are of some of the worker's
+  /// own.
   AddRef add(size_t by, Random& random, table::Write write, bool all, uint64_t clock);
   std::vector<std::byte> values(const Add& add) const;
   void acknowledged(const Add& add);
@@ -116,7 +119,8 @@ class Ledger {
   void scanned(const Reading& reading, std::span<const int64_t> rows, const std::vector<std::byte>& values,
                std::vector<uint32_t>& times);
   /// It is over: what was stored all the while came exactly once. `server`: of this one only.
-  void scan_over(const Reading& reading, const std::vector<uint32_t>& times, std::optional<size_t> server = std::nullopt);
+  void scan_over(const Reading& reading, const std::vector<uint32_t>& times,
+                 std::optional<size_t> server = std::nullopt);
 
   /// Worker 0 was lost before it had the table: if the others create it all the same, it may start from zeros.
   void initial_may_be_lost() { initial_may_be_lost_ = true; }
@@ -149,7 +153,7 @@ class Ledger {
   /// The change of the rate.
   struct Switch {
     size_t by;
-    std::vector<size_t> begun_then;      ///< its own changes that came before; by worker, when it was acknowledged
+    std::vector<size_t> begun_then;  ///< its own changes that came before; by worker, when it was acknowledged
     size_t own;
     std::vector<uint32_t> known_before;  ///< as known_ was
   };
@@ -198,11 +202,11 @@ class Ledger {
   std::vector<uint32_t> numbers_;
   bool initial_may_be_lost_ = false;
   std::vector<Stripe> stripes_;
-  std::vector<size_t> begun_;                                  ///< by worker
-  std::vector<std::vector<AddRef>> adds_;                      ///< by worker
-  std::vector<std::vector<AddRef>> touching_;                  ///< by stripe and worker
-  std::vector<uint32_t> known_;                                ///< by stripe and worker: applied for certain
-  std::vector<Standing> standings_;                            ///< by worker
+  std::vector<size_t> begun_;                  ///< by worker
+  std::vector<std::vector<AddRef>> adds_;      ///< by worker
+  std::vector<std::vector<AddRef>> touching_;  ///< by stripe and worker
+  std::vector<uint32_t> known_;                ///< by stripe and worker: applied for certain
+  std::vector<Standing> standings_;            ///< by worker
   std::optional<Switch> switch_;
   std::map<uint64_t, std::pair<uint64_t, std::string>> bits_;  ///< sync mode: of each round's get
 };

@@ -70,7 +70,8 @@ bool Ledger::check_clocks(const Reading& reading) {
 /// Of this worker's changes there, how many come before the first one whose number is not below `end`.
 uint32_t Ledger::count_while(size_t cell, size_t Add::*number, size_t end) const {
   const auto& list = touching_[cell];
-  const auto first = std::partition_point(list.begin(), list.end(), [&](const AddRef& a) { return (*a).*number < end; });
+  const auto first =
+      std::partition_point(list.begin(), list.end(), [&](const AddRef& a) { return (*a).*number < end; });
   return static_cast<uint32_t>(first - list.begin());
 }
 
@@ -82,10 +83,13 @@ std::pair<uint32_t, uint32_t> Ledger::bounds(const Reading& reading, size_t stri
   if (reading.bounded && standings_[worker].state != Standing::kGone)
     low = std::max(low, count_while(at, &Add::clock, reading.needs));
   if (!reading.exact) return {low, high};
-  if (!is_owned(stripe)) return {count_while(at, &Add::index, reading.index), count_while(at, &Add::index, reading.index)};
+  if (!is_owned(stripe))
+    return {count_while(at, &Add::index, reading.index), count_while(at, &Add::index, reading.index)};
   // Sets and erases have the index of the next add: those between the same two gets may show or not.
   const auto& list = touching_[at];
-  const auto within = [&](const AddRef& a) { return a->index + (a->write == table::Write::Add ? 1 : 0) <= reading.index; };
+  const auto within = [&](const AddRef& a) {
+    return a->index + (a->write == table::Write::Add ? 1 : 0) <= reading.index;
+  };
   const auto end = std::partition_point(list.begin(), list.end(), within);
   return {std::max(low, count_while(at, &Add::index, reading.index)), static_cast<uint32_t>(end - list.begin())};
 }
@@ -108,16 +112,17 @@ bool Ledger::check_counters(const Reading& reading, size_t stripe, const Values&
     const std::optional<Count> count = decode(shown);
     counts[worker] = count.value_or(Count());
     if (count.has_value() && counts[worker].all() >= low && counts[worker].all() <= high) continue;
-    timeline_.violated(fmt::format("{}: {} shows {} for {}, {} adds; expected {} .. {} (of {} on their way)", reading.who,
-                                   place(stripe), shown, worker_name(worker), counts[worker].all(), low, high,
-                                   touching_[cell(stripe, worker)].size()));
+    timeline_.violated(fmt::format("{}: {} shows {} for {}, {} adds; expected {} .. {} (of {} on their way)",
+                                   reading.who, place(stripe), shown, worker_name(worker), counts[worker].all(), low,
+                                   high, touching_[cell(stripe, worker)].size()));
     return false;
   }
   for (size_t worker = 0; worker < workers_; ++worker) {
     const std::string wrong = wrong_rate(stripe, worker, counts);
     if (wrong.empty()) continue;
-    timeline_.violated(fmt::format("{}: {} shows {} adds of {} at the first rate and {} at the later one; {}", reading.who,
-                                   place(stripe), counts[worker].early, worker_name(worker), counts[worker].late, wrong));
+    timeline_.violated(fmt::format("{}: {} shows {} adds of {} at the first rate and {} at the later one; {}",
+                                   reading.who, place(stripe), counts[worker].early, worker_name(worker),
+                                   counts[worker].late, wrong));
     return false;
   }
   return true;
@@ -132,7 +137,8 @@ std::string Ledger::wrong_rate(size_t stripe, size_t worker, const std::vector<C
   if (!switch_->begun_then.empty() && count.early > count_while(at, &Add::serial, switch_->begun_then[worker]))
     return "some of them began after it was set";
   const uint32_t own = count_while(cell(stripe, switch_->by), &Add::serial, switch_->own);
-  if (worker == switch_->by && count.early != std::min(count.all(), own)) return fmt::format("it made {} before it set it", own);
+  if (worker == switch_->by && count.early != std::min(count.all(), own))
+    return fmt::format("it made {} before it set it", own);
   if (count.late > 0 && counts[switch_->by].all() < own) return "not all adds of who set it show";
   return "";
 }
@@ -154,17 +160,20 @@ void Ledger::check_owned(const Reading& reading, size_t stripe, const Values& va
   const uint64_t begin = stripes_[stripe].begin;
   std::vector<double> row(stripes_[stripe].count, plan_.spec.initial);
   for (uint32_t changes = 0; changes <= high; ++changes) {
-    for (uint64_t col = 0; changes > 0 && col < row.size(); ++col) row[col] = after(*list[changes - 1], begin + col, row[col]);
+    for (uint64_t col = 0; changes > 0 && col < row.size(); ++col)
+      row[col] = after(*list[changes - 1], begin + col, row[col]);
     bool equal = changes >= low;
     for (uint64_t col = 0; equal && col < row.size(); ++col)
       equal = std::abs(values.value(begin + col) - row[col]) <= tolerance * std::abs(row[col]);
     if (equal) return;
   }
-  timeline_.violated(fmt::format("{}: {}, which {} alone changes, is {} ...: not what {} .. {} of its changes leave", reading.who,
-                                 place(stripe), worker_name(owner_of(stripe)), values.value(begin), low, high));
+  timeline_.violated(fmt::format("{}: {}, which {} alone changes, is {} ...: not what {} .. {} of its changes leave",
+                                 reading.who, place(stripe), worker_name(owner_of(stripe)), values.value(begin), low,
+                                 high));
 }
 
-void Ledger::check_elements(const Reading& reading, size_t stripe, const Values& values, const std::vector<Count>& counts) {
+void Ledger::check_elements(const Reading& reading, size_t stripe, const Values& values,
+                            const std::vector<Count>& counts) {
   double everywhere = 0;
   std::unordered_map<uint64_t, double> more;  // by row
   size_t terms = 1;
@@ -174,7 +183,8 @@ void Ledger::check_elements(const Reading& reading, size_t stripe, const Values&
     for (size_t i = 0; i < counts[worker].all(); ++i) {
       const double effect = list[i]->amount * (i < counts[worker].early ? plan_.effect() : -plan_.later_rate);
       if (list[i]->all || keyed_) everywhere += effect;
-      for (size_t at = 0; !keyed_ && at < list[i]->rows.size(); ++at) more[static_cast<uint64_t>(list[i]->rows[at])] += effect;
+      for (size_t at = 0; !keyed_ && at < list[i]->rows.size(); ++at)
+        more[static_cast<uint64_t>(list[i]->rows[at])] += effect;
     }
   }
   const double tolerance =
@@ -277,7 +287,8 @@ void Ledger::scan_over(const Reading& reading, const std::vector<uint32_t>& time
     const uint32_t given = stripe < times.size() ? times[stripe] : 0;
     const auto [least, most] = times_allowed(reading, stripe);
     if (given >= least && given <= most) continue;
-    return timeline_.violated(fmt::format("{} gave {} {} times; expected {} .. {}", reading.who, place(stripe), given, least, most));
+    return timeline_.violated(
+        fmt::format("{} gave {} {} times; expected {} .. {}", reading.who, place(stripe), given, least, most));
   }
 }
 

@@ -11,9 +11,20 @@
 namespace mv::sim {
 
 enum class Call {
-  kAdd, kAddRows, kGet, kGetRows, kPeek, kPeekRows, kBarrier, kCatchUp, kOpen,
-  kSet, kErase, kScan,  ///< of keyed tables
-  kClock, kSetUpdater
+  kAdd,
+  kAddRows,
+  kGet,
+  kGetRows,
+  kPeek,
+  kPeekRows,
+  kBarrier,
+  kCatchUp,
+  kOpen,
+  kSet,
+  kErase,
+  kScan,  ///< of keyed tables
+  kClock,
+  kSetUpdater
 };
 
 /// One line of a worker's script.
@@ -75,7 +86,8 @@ struct Scenario {
 /// @param nodes how many, or 0: 2 to 9
 Scenario make_scenario(uint64_t seed, size_t nodes);
 
-/// For half of the seeds: gives the tables paces, kinds and updaters of their own, and the workers scripts that use them.
+/// For half of the seeds: gives the tables paces, kinds and updaters of their own, and the workers scripts that use
+/// them.
 void vary_tables(Scenario& plan, Random& random, size_t length, bool large);
 
 }  // namespace mv::sim

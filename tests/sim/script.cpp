@@ -22,9 +22,8 @@ bool is_peek(Call call) { return call == Call::kPeek || call == Call::kPeekRows;
 
 const char* name_of(Call call) {
   static constexpr const char* kNames[] = {"add",          "add of rows", "get",         "get of rows", "peek",
-                                           "peek of rows", "barrier",     "catching up", "open",
-                                           "set",          "erase",       "scan",        "clock",
-                                           "new updater"};
+                                           "peek of rows", "barrier",     "catching up", "open",        "set",
+                                           "erase",        "scan",        "clock",       "new updater"};
   return kNames[static_cast<size_t>(call)];
 }
 
@@ -161,7 +160,8 @@ void Script::choose_patience(const OperationRef& op) {
   op->blocking = !random_.chance(plan.asynchronous);
   const bool own_part_is_done = is_change(op->step.call) && own_shard(op->step.table) != nullptr;
   const bool sync = tables_[op->step.table]->pace == table::Pace::kSync;
-  op->hasty = (op->blocking || !sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
+  op->hasty =
+      (op->blocking || !sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
   if (op->hasty && random_.chance(0.5))
     op->deadline = world_.timeline().now() + Nanos(random_.between(10'000, 30'000'000));
 }
@@ -181,7 +181,9 @@ void Script::withdraw_later(const OperationRef& op) {
 void Script::change(const OperationRef& op) {
   Ledger& ledger = world_.ledger(op->step.table);
   const Call call = op->step.call;
-  const auto write = call == Call::kSet ? table::Write::Set : call == Call::kErase ? table::Write::Erase : table::Write::Add;
+  const auto write = call == Call::kSet     ? table::Write::Set
+                     : call == Call::kErase ? table::Write::Erase
+                                            : table::Write::Add;
   op->add = ledger.add(life_, random_, write, call == Call::kAdd, op->clock);
   op->memory = ledger.values(*op->add);
   const bool forgotten = !op->hasty && random_.chance(world_.scenario().forgotten);
@@ -198,7 +200,8 @@ void Script::change(const OperationRef& op) {
   request.rows = op->add->rows;
   request.deadline = op->deadline;
   table::Combined sums;  // as the node does for its callers
-  if (write == table::Write::Add && !request.all && table::combine(request.table->spec, request.rows, op->memory.data(), &sums)) {
+  if (write == table::Write::Add && !request.all &&
+      table::combine(request.table->spec, request.rows, op->memory.data(), &sums)) {
     request.rows = std::move(sums.rows);
     op->memory = std::move(sums.values);
   }
@@ -218,7 +221,9 @@ void Script::change(const OperationRef& op) {
 bool Script::begin_small(const ps::Request& request) {
   const ps::TableView& view = *request.table;
   const size_t servers = view.servers.size();
-  if (view.pace == table::Pace::kSync || request.source->size() > 2048 || (request.all ? servers > 1 : request.rows.empty())) return false;
+  if (view.pace == table::Pace::kSync || request.source->size() > 2048 ||
+      (request.all ? servers > 1 : request.rows.empty()))
+    return false;
   const size_t server = request.all ? 0 : table::server_of(view.spec, servers, request.rows.front());
   std::vector<int64_t> ids = request.rows;
   for (int64_t& id : ids) {
@@ -263,7 +268,8 @@ void Script::change_own(const Operation& op, const ps::Request& request, table::
   const table::Spec& spec = tables_[op.step.table]->spec;
   const size_t servers = request.table->servers.size();
   if (request.all)
-    return shard.change(request.write, worker(), 0, shard.elements(), op.memory.data() + shard.rows().first * spec.row_bytes());
+    return shard.change(request.write, worker(), 0, shard.elements(),
+                        op.memory.data() + shard.rows().first * spec.row_bytes());
   for (size_t i = 0; i < request.rows.size(); ++i) {
     if (table::server_of(spec, servers, request.rows[i]) != own_server()) continue;
     const int64_t row = request.rows[i] - table::first_row(spec, servers, own_server());
@@ -391,7 +397,8 @@ bool Script::outlives_the_lost(const OperationRef& op, const base::Status& statu
   if (tables_[op->step.table]->pace != table::Pace::kStale || !gated_get) return false;
   if (world_.servers_may_fail() || world_.is_gone(life_) || !failure_.ok()) return false;
   if (!world_.ledger(op->step.table).may_have_waited_for_the_lost(op->reading))
-    violated(fmt::format("a get that needs clock {} waited for nobody who is lost: {}", op->reading.needs, status.text()));
+    violated(
+        fmt::format("a get that needs clock {} waited for nobody who is lost: {}", op->reading.needs, status.text()));
   if (!world_.names_the_gone(status.text())) violated("a get does not name who is lost: " + status.text());
   if (++outlived_ > world_.scenario().in_flight * (world_.scenario().faults.size() + 1))
     violated("one loss fails gets over and over: " + status.text());
@@ -474,8 +481,8 @@ void Script::open(size_t table) {
 void Script::look_once_more() {
   if (looked_ == tables_.size()) return leave();
   attempts_ = kHastyAttempts;
-  const auto op =
-      std::make_shared<Operation>(*this, Step{tables_[looked_]->pace == table::Pace::kSync ? Call::kPeek : Call::kGet, looked_});
+  const auto op = std::make_shared<Operation>(
+      *this, Step{tables_[looked_]->pace == table::Pace::kSync ? Call::kPeek : Call::kGet, looked_});
   ++looked_;
   op->self = op;
   op->round = tables_[op->step.table]->round;
@@ -494,7 +501,8 @@ void Script::leave() {
       violated("leaving: " + status.text());
     for (const auto& table : tables_)
       if (table->open_changes != 0)
-        violated(fmt::format("all is settled, but {} changes of \"{}\" are open", table->open_changes.load(), table->spec.name));
+        violated(fmt::format("all is settled, but {} changes of \"{}\" are open", table->open_changes.load(),
+                             table->spec.name));
     const bool clean = status.ok() && failure_.ok() && !world_.changes_may_fail();
     world_.left(member_.self(), clean);
   });

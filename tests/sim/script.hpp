@@ -143,9 +143,9 @@ class Script : public std::enable_shared_from_this<Script> {
   std::vector<ps::TableViewRef> tables_;
   std::vector<BarrierVisit> visits_;
   std::vector<OperationRef> under_way_;
-  size_t at_ = 0;      ///< the next step
-  size_t looked_ = 0;  ///< tables that were read once more at the end
-  int attempts_ = 0;   ///< of this step
+  size_t at_ = 0;        ///< the next step
+  size_t looked_ = 0;    ///< tables that were read once more at the end
+  int attempts_ = 0;     ///< of this step
   size_t outlived_ = 0;  ///< gets that failed because somebody was lost
   wire::FrameBuilder builder_;
   Nanos started_at_{0};

@@ -80,15 +80,17 @@ Step choose_free(const Scenario& plan, Random& random) {
   const size_t table = random.below(plan.tables.size());
   const bool keyed = is_keyed(plan, table);
   if (plan.pace(table) == Pace::kSync) {
-    if (plan.tables[table].sets_any_time && random.chance(0.6)) return {random.chance(0.5) ? Call::kSet : Call::kErase, table};
+    if (plan.tables[table].sets_any_time && random.chance(0.6))
+      return {random.chance(0.5) ? Call::kSet : Call::kErase, table};
     return {random.chance(0.6) || !keyed ? Call::kPeekRows : Call::kScan, table};
   }
   if (keyed) {
-    static constexpr Call kCalls[] = {Call::kAdd, Call::kAddRows, Call::kGet,  Call::kGetRows, Call::kPeek,
-                                      Call::kPeekRows, Call::kSet, Call::kErase, Call::kScan};
+    static constexpr Call kCalls[] = {Call::kAdd,      Call::kAddRows, Call::kGet,   Call::kGetRows, Call::kPeek,
+                                      Call::kPeekRows, Call::kSet,     Call::kErase, Call::kScan};
     return {kCalls[random.pick({1, 4, 1, 2, 0.3, 0.3, 1.2, 1, 0.8})], table};
   }
-  static constexpr Call kCalls[] = {Call::kAdd, Call::kAddRows, Call::kGet, Call::kGetRows, Call::kPeek, Call::kPeekRows};
+  static constexpr Call kCalls[] = {Call::kAdd,     Call::kAddRows, Call::kGet,
+                                    Call::kGetRows, Call::kPeek,    Call::kPeekRows};
   return {kCalls[random.pick({3, 3, 1.5, 1, 0.4, 0.3})], table};
 }
 
@@ -169,14 +171,16 @@ void spare_the_locked(Scenario& plan, Random& random) {
 void vary_large(Scenario& plan, Random& random) {
   for (TablePlan& table : plan.tables) table.spec.staleness = random.between(1, 3);
   plan.hasty_barriers = false;
-  const std::vector<uint64_t> ticks{random.below(3), random.below(4), random.below(4), random.below(3), random.below(3)};
+  const std::vector<uint64_t> ticks{random.below(3), random.below(4), random.below(4), random.below(3),
+                                    random.below(3)};
   for (NodePlan& node : plan.nodes) {
     std::vector<Step> steps;
     size_t part = 0, begin = 0;
     const auto tick = [&] {
       for (uint64_t i = 0; i < ticks[part % ticks.size()]; ++i)
         for (size_t table = 0; table < plan.tables.size(); ++table)
-          steps.insert(steps.end() - static_cast<std::ptrdiff_t>(random.below(steps.size() - begin + 1)), {Call::kClock, table});
+          steps.insert(steps.end() - static_cast<std::ptrdiff_t>(random.below(steps.size() - begin + 1)),
+                       {Call::kClock, table});
     };
     for (const Step& step : std::exchange(node.steps, {})) {
       if (step.call != Call::kBarrier) {

@@ -1,4 +1,5 @@
-// engine/ps/stale_gate: who may read a stale-synchronous table, one promise at a time. Whole clusters of it run in tests/sim.
+// engine/ps/stale_gate: who may read a stale-synchronous table, one promise at a time. Whole clusters of it run in
+// tests/sim.
 
 #include "engine/ps/stale_gate.hpp"  // first: CMocka has a macro called fail
 

@@ -38,6 +38,12 @@ bool wants_info(const ServerOptions& options) {
   return std::ranges::find(kTalkative, level) != kTalkative.end();
 }
 
+/// A DMLC tracker's scheduler is neither server nor worker.
+bool is_scheduler() {
+  const char* role = std::getenv("DMLC_ROLE");
+  return role != nullptr && std::string_view(role) == "scheduler";
+}
+
 const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
 
 }  // namespace
@@ -51,7 +57,7 @@ int run_server(const ServerOptions& options) {
   }
   const std::string text = fmt::format("{}", fmt::join(options.settings, "; "));
   mv_init_options init = MV_INIT_OPTIONS_INIT;
-  init.role = MV_ROLE_SERVER;
+  if (!is_scheduler()) init.role = MV_ROLE_SERVER;
   init.text = or_null(text);
   init.master = or_null(options.master);
   init.bind = or_null(options.bind);

@@ -1,11 +1,13 @@
 #include "settings.hpp"
 
 #include <atomic>
+#include <cstdlib>
 #include <iterator>
 #include <optional>
 #include <type_traits>
 
 #include "base/log.hpp"
+#include "launcher.hpp"
 #include "options.hpp"
 
 namespace mv::capi {
@@ -16,9 +18,10 @@ using base::SettingInfo;
 using base::SettingType;
 using base::SettingValue;
 
-/// What the table sets: the node's settings and, beside them, the process's log level.
+/// What the table sets: the node's settings and, beside them, what is of no concern to a node.
 struct Start : node::Settings {
   int32_t log_level = MV_LOG_WARN;
+  std::string launcher = "auto";
 };
 
 struct Setting {
@@ -64,8 +67,14 @@ constexpr Setting without_option(SettingInfo info) {
 
 // Multiverso's "default" is worker and server at once.
 constexpr SettingChoice kRoles[] = {
-    {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {"default", MV_ROLE_ALL}};
+    {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {"default", MV_ROLE_ALL},
+    {"scheduler", node::kRoleScheduler}};
 constexpr SettingChoice kRoads[] = {{"auto", 0}, {"tcp", 1}, {"inproc", 2}};
+constexpr auto kLaunchers = [] {
+  std::array<SettingChoice, std::size(kLauncherWords)> choices{};
+  for (size_t i = 0; i < choices.size(); ++i) choices[i] = {kLauncherWords[i], static_cast<int64_t>(i)};
+  return choices;
+}();
 constexpr SettingChoice kLevels[] = {{"trace", MV_LOG_TRACE}, {"debug", MV_LOG_DEBUG}, {"info", MV_LOG_INFO},
                                      {"warn", MV_LOG_WARN},   {"error", MV_LOG_ERROR}, {"off", MV_LOG_OFF}};
 
@@ -95,7 +104,9 @@ constexpr Setting kSettings[] = {
     from_options<&Start::master, &Options::master, nullptr>(
         {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others call"}),
     from_options<&Start::bind, &Options::bind, nullptr>(
-        {.key = "bind", .type = SettingType::kText, .help = "host or host:port to listen on"}),
+        {.key = "bind", .type = SettingType::kText, .help = "host, host:port or network interface to listen on"}),
+    without_option<&Start::advertise>(
+        {.key = "advertise", .type = SettingType::kText, .help = "host or host:port that others are told; unset: where it listens"}),
     from_options<&Start::secret, &Options::secret, nullptr>(
         {.key = "secret", .type = SettingType::kSecret, .help = "shared by the cluster; needed beyond loopback"}),
     from_options<&Start::io, &Options::io, nullptr>(
@@ -134,6 +145,14 @@ constexpr Setting kSettings[] = {
                                        .type = SettingType::kChoice,
                                        .help = "what is written to standard error",
                                        .choices = kLevels}),
+    without_option<&Start::launcher>({.key = "launcher",
+                                      .type = SettingType::kText,
+                                      .help = "whose variables give this process its place",
+                                      .choices = kLaunchers}),
+    without_option<&Start::rendezvous>({.key = "rendezvous",
+                                        .type = SettingType::kText,
+                                        .help = "the name under which rank 0 tells others of this machine its address",
+                                        .environment_only = true}),
     without_option<&Start::listen_fd>({.key = "listen_fd",
                                        .type = SettingType::kInteger,
                                        .help = "the master's socket, listening already",
@@ -156,7 +175,8 @@ constexpr size_t index_of(std::string_view key) {
 }
 constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster = index_of("master"),
                  kRank = index_of("rank"), kRole = index_of("role"), kListenFd = index_of("listen_fd"),
-                 kLogLevel = index_of("log_level");
+                 kLogLevel = index_of("log_level"), kBind = index_of("bind"), kAdvertise = index_of("advertise"),
+                 kLauncher = index_of("launcher"), kRendezvous = index_of("rendezvous");
 
 std::atomic<bool> log_level_chosen{false};
 
@@ -170,6 +190,91 @@ bool leaves_cluster(const base::SaidSettings& said, const base::SaidSettings& en
 }
 bool belongs_to_cluster(size_t index) {
   return index == kRank || index == kRole || index == kMaster || index == kListenFd;
+}
+
+/// What each of the sources has said: the caller first, then the environment, then a launcher.
+class Sources {
+ public:
+  Sources(const base::SaidSettings& said, const base::SaidSettings& environment)
+      : said_(said), environment_(environment), launched_(kKnown), alone_(leaves_cluster(said, environment)) {}
+
+  /// Reads the launcher's variables, unless the place of this process is known without them.
+  base::Status ask_launcher();
+  /// What counts; null for the default.
+  const base::SaidSettings::Said* find(size_t index) const;
+  void tell_of_losers(size_t index) const;
+  /// The launcher has another process for rank 0.
+  bool joins_only() const { return joins_only_; }
+  /// Why a launcher has left the master's address open.
+  const std::string& missing() const { return missing_; }
+
+ private:
+  const base::SaidSettings::Said* own(size_t index) const;
+  base::Status take(const Place& place);
+
+  const base::SaidSettings &said_, &environment_;
+  base::SaidSettings launched_;
+  const bool alone_;
+  bool joins_only_ = false;
+  std::string missing_;
+};
+
+/// By the caller, else by the environment unless it is of another cluster.
+const base::SaidSettings::Said* Sources::own(size_t index) const {
+  const auto* said = said_.find(index);
+  return said != nullptr || (alone_ && belongs_to_cluster(index)) ? said : environment_.find(index);
+}
+
+const base::SaidSettings::Said* Sources::find(size_t index) const {
+  const auto* own_one = own(index);
+  if (index == kRendezvous && own(kMaster) != nullptr) return nullptr;  // there is no need to ask around
+  return own_one != nullptr ? own_one : launched_.find(index);
+}
+
+void Sources::tell_of_losers(size_t index) const {
+  const auto* counts = find(index);
+  for (const base::SaidSettings* source : {&environment_, &launched_}) {
+    const auto* other = source->find(index);
+    if (other == nullptr || other == counts) continue;
+    if (counts == nullptr)
+      base::log_info("{} is of another cluster than this one: not used", other->where);
+    else if (counts->value != other->value)
+      base::log_info("{} beats {}", counts->where, other->where);
+  }
+}
+
+base::Status Sources::ask_launcher() {
+  const auto* wish = own(kLauncher);
+  const auto *nodes = own(kNodes), *master = own(kMaster), *rank = own(kRank);
+  if (nodes != nullptr && (nodes->value.number == 1 || (wish == nullptr && master != nullptr && rank != nullptr))) return {};
+  const Environment environment = [](const char* variable) -> const char* { return std::getenv(variable); };
+  const std::string_view which = wish != nullptr ? std::string_view(wish->value.text) : "auto";
+  auto detected = detect_launcher(which, environment);
+  if (!detected.ok()) return detected.status();
+  for (const std::string& note : detected.value().notes) base::log_warn("{}", note);
+  if (!detected.value().place) return which == "auto" && nodes == nullptr ? refuse_unknown_launchers(environment) : base::Status();
+  return take(*detected.value().place);
+}
+
+base::Status Sources::take(const Place& place) {
+  const auto* nodes = own(kNodes);
+  if (nodes != nullptr && place.nodes && std::to_string(nodes->value.number) != place.nodes->value) {
+    base::log_info("{} is another cluster than the one of {}: {}'s variables are not used", nodes->where, place.nodes->from, place.launcher);
+    return {};
+  }
+  const std::pair<size_t, const std::optional<Found>*> parts[] = {
+      {kRank, &place.rank}, {kNodes, &place.nodes},         {kRole, &place.role},           {kMaster, &place.master},
+      {kBind, &place.bind}, {kAdvertise, &place.advertise}, {kRendezvous, &place.rendezvous}};
+  for (const auto& [index, found] : parts) {
+    if (!*found) continue;
+    std::string where = fmt::format("{} in the environment", (*found)->from);
+    auto value = base::parse_setting(kSettings[index].info, (*found)->value);
+    if (!value.ok()) return base::error(MV_EINVAL, "{} {}", where, value.status().text());
+    if (auto status = launched_.say(index, std::move(value).value(), std::move(where)); !status.ok()) return status;
+  }
+  joins_only_ = place.sets_roles && !place.rank && own(kMaster) == nullptr;
+  missing_ = place.missing;
+  return {};
 }
 
 std::string help_text() {
@@ -222,21 +327,17 @@ base::Result<node::Settings> InitRequest::resolve() const {
     base::set_log_level(static_cast<int>(wish->value.number));
   }
 
-  const bool alone = leaves_cluster(explicit_, environment);
+  Sources sources(explicit_, environment);
+  if (auto status = told(sources.ask_launcher()); !status.ok()) return status;
   Start start;
   for (size_t i = 0; i < kCount; ++i) {
-    const auto *said = explicit_.find(i), *surrounding = environment.find(i);
-    if (said != nullptr) {
-      kSettings[i].store(start, said->value);
-      if (surrounding != nullptr && surrounding->value != said->value)
-        base::log_info("{} beats {}", said->where, surrounding->where);
-    } else if (surrounding != nullptr && alone && belongs_to_cluster(i)) {
-      base::log_info("{} is of another cluster than this one: not used", surrounding->where);
-    } else if (surrounding != nullptr) {
-      kSettings[i].store(start, surrounding->value);
-    }
+    if (const auto* counts = sources.find(i)) kSettings[i].store(start, counts->value);
+    sources.tell_of_losers(i);
   }
-  start.sync_said = explicit_.find(kSync) != nullptr || environment.find(kSync) != nullptr;
+  start.joins_only = sources.joins_only();
+  start.sync_said = sources.find(kSync) != nullptr;
+  if (start.nodes > 1 && start.master.empty() && start.rendezvous.empty() && !sources.missing().empty())
+    return base::error(MV_EINVAL, "{}: {}", function_, sources.missing());
   if (auto status = told(check_cluster(start)); !status.ok()) return status;
   return static_cast<node::Settings&>(start);
 }
@@ -246,7 +347,7 @@ base::Status InitRequest::agree_with(const node::Settings& running) const {
   static_cast<node::Settings&>(start) = running;
   for (size_t i = 0; i < kCount; ++i) {
     const auto* said = explicit_.find(i);
-    if (said == nullptr || i == kLogLevel) continue;
+    if (said == nullptr || i == kLogLevel || i == kLauncher) continue;
     const SettingValue now = kSettings[i].load(start);
     if (now == said->value) continue;
     return base::error(MV_EDISAGREE, "{}: {} disagrees with the running node, which has {}={}", function_, said->where,

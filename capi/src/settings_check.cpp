@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "launcher_readers.hpp"
 #include "settings.hpp"
 
 namespace mv::capi {
@@ -43,12 +44,6 @@ std::optional<Address> split_address(std::string_view text) {
   return address;
 }
 
-/// By its spelling alone: a name that happens to resolve to loopback on this machine may not elsewhere.
-bool is_loopback(std::string_view host) {
-  const bool dotted = host.find_first_not_of("0123456789.") == std::string_view::npos;
-  return host == "localhost" || host == "::1" || (dotted && host.starts_with("127."));
-}
-
 base::Status needs_secret(const char* key, const std::string& value) {
   return base::error(
       MV_EINVAL,
@@ -58,15 +53,17 @@ base::Status needs_secret(const char* key, const std::string& value) {
 }
 
 base::Status check_addresses(const node::Settings& settings) {
-  const auto master = split_address(settings.master);
-  if (!master || !master->port || *master->port == 0) {
-    return base::error(MV_EINVAL, "master={} is no \"host:port\" with a port in 1 .. 65535", settings.master);
-  }
-  const auto bind = split_address(settings.bind);
+  const auto bind = split_address(settings.bind), advertise = split_address(settings.advertise);
   if (!bind) return base::error(MV_EINVAL, "bind={} is neither \"host\" nor \"host:port\"", settings.bind);
+  if (!settings.advertise.empty() && !advertise)
+    return base::error(MV_EINVAL, "advertise={} is neither \"host\" nor \"host:port\"", settings.advertise);
+  if (settings.master.empty()) return {};  // rank 0 will tell, and make a secret
+  const auto master = split_address(settings.master);
+  if (!master || !master->port || *master->port == 0)
+    return base::error(MV_EINVAL, "master={} is no \"host:port\" with a port in 1 .. 65535", settings.master);
   if (!settings.secret.empty()) return {};
-  if (!is_loopback(bind->host)) return needs_secret("bind", settings.bind);
-  if (!is_loopback(master->host)) return needs_secret("master", settings.master);
+  if (!is_loopback_host(bind->host)) return needs_secret("bind", settings.bind);
+  if (!is_loopback_host(master->host)) return needs_secret("master", settings.master);
   return {};
 }
 
@@ -77,13 +74,15 @@ base::Status check_cluster(const node::Settings& settings) {
     return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes,
                        settings.nodes - 1);
   }
+  if (settings.role == node::kRoleScheduler && settings.rank != 0)
+    return base::error(MV_EINVAL, "role=scheduler is for the master, rank=0, only");
   if (settings.nodes == 1) {
     if (settings.role == MV_ROLE_ALL) return {};
     return base::error(MV_EINVAL,
                        "role={} in a cluster of one (nodes=1): its process must be worker and server at once, role=all",
-                       settings.role == MV_ROLE_WORKER ? "worker" : "server");
+                       settings.role == MV_ROLE_WORKER ? "worker" : settings.role == MV_ROLE_SERVER ? "server" : "scheduler");
   }
-  if (settings.master.empty()) {
+  if (settings.master.empty() && settings.rendezvous.empty()) {
     return base::error(
         MV_EINVAL,
         "nodes={} needs master=host:port (POLYVERSO_MASTER), where rank 0 listens and the others call; or start the "

@@ -5,10 +5,14 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <fmt/ranges.h>
+
+#include <array>
 #include <cstdlib>
 #include <thread>
 
 #include "base/log.hpp"
+#include "node/addresses.hpp"
 
 namespace mv::node {
 
@@ -32,12 +36,10 @@ std::string host_name() {
   return name;
 }
 
-/// "host" and "[::1]" get ":0", any free port.
-std::string with_port(const std::string& bind) {
-  const size_t colon = bind.rfind(':');
-  const bool has_port = colon != std::string::npos && bind.find(']', colon) == std::string::npos && bind.find(':') == colon;
-  const bool bracketed_port = colon != std::string::npos && colon > 0 && bind[colon - 1] == ']';
-  return has_port || bracketed_port ? bind : bind + ":0";
+std::string random_secret() {
+  std::array<unsigned char, 32> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) std::abort();
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
 }  // namespace
@@ -49,6 +51,7 @@ base::Result<std::unique_ptr<Node>> Node::start(const Settings& settings) {
 }
 
 base::Status MemberNode::start() {
+  if (const base::Status status = meet(); !status.ok()) return status;
   cluster::Self self;
   self.peer = random_peer();
   self.rank = settings_.rank;
@@ -69,6 +72,7 @@ base::Status MemberNode::start() {
   engine::Member::Events events;
   events.on_ready = [this](const cluster::View& view) {
     take_identity(view);
+    publication_.reset();
     save_by_clock();
     ready_ = true;
   };
@@ -118,20 +122,60 @@ base::Status MemberNode::make_roads(cluster::Self& self) {
   return settings_.nodes == 1 ? base::Status() : listen(self);
 }
 
+/// Learns from rank 0 what the launcher has not told: its address and a secret.
+base::Status MemberNode::meet() {
+  if (settings_.rendezvous.empty() || settings_.nodes == 1) return {};
+  if (settings_.rank == 0) {
+    if (settings_.secret.empty()) settings_.secret = random_secret();
+    return {};
+  }
+  auto meeting = ask_rank_0(settings_.rendezvous, settings_.init_timeout);
+  if (!meeting.ok()) return meeting.status();
+  settings_.master = meeting.value().address;
+  if (settings_.secret.empty()) settings_.secret = meeting.value().secret;
+  return {};
+}
+
 /// Rank 0 listens at the master's address; who has no rank yet becomes rank 0 if that address is free.
 base::Status MemberNode::listen(cluster::Self& self) {
-  const bool inproc = settings_.io == "inproc";
-  const std::string master = inproc && !self.master.starts_with("inproc:") ? "inproc:" + self.master : self.master;
-  self.master = master;
+  if (settings_.io == "inproc") return listen_inproc(self);
   base::Result<std::string> address = base::Status(MV_ENOSYS, "");
   if (self.rank == 0 && settings_.listen_fd >= 0) address = router_->adopt(settings_.listen_fd);
-  if (!address.ok() && self.rank <= 0) {
-    address = router_->listen(master);
+  if (!address.ok() && self.rank <= 0 && !settings_.joins_only) {
+    address = listen_at(self.master.empty() ? settings_.bind : self.master);
     if (!address.ok() && self.rank == 0) return address.status();
     if (address.ok()) self.rank = 0;
   }
   self.is_master = self.rank == 0;
-  if (!self.is_master) address = router_->listen(inproc ? fmt::format("inproc:{:016x}", self.peer) : with_port(settings_.bind));
+  if (!self.is_master) address = listen_at(settings_.bind);
+  if (!address.ok()) return address.status();
+  auto told = advertised_address(settings_.advertise, address.value(), self.master.empty() ? address.value() : self.master);
+  if (!told.ok()) return told.status();
+  self.address = std::move(told).value();
+  router_->introduce_as(self.address);
+  if (!self.is_master || !self.master.empty()) return {};
+  self.master = self.address;
+  auto published = Publication::make(loop_, settings_.rendezvous, {self.address, settings_.secret});
+  if (!published.ok()) return published.status();
+  publication_ = std::move(published).value();
+  return {};
+}
+
+base::Result<std::string> MemberNode::listen_at(const std::string& wished) {
+  const auto address = listening_address(wished);
+  return address.ok() ? router_->listen(address.value()) : address;
+}
+
+base::Status MemberNode::listen_inproc(cluster::Self& self) {
+  if (!self.master.starts_with("inproc:")) self.master = "inproc:" + self.master;
+  base::Result<std::string> address = base::Status(MV_ENOSYS, "");
+  if (self.rank <= 0) {
+    address = router_->listen(self.master);
+    if (!address.ok() && self.rank == 0) return address.status();
+    if (address.ok()) self.rank = 0;
+  }
+  self.is_master = self.rank == 0;
+  if (!self.is_master) address = router_->listen(fmt::format("inproc:{:016x}", self.peer));
   if (!address.ok()) return address.status();
   self.address = address.value();
   return {};
@@ -211,7 +255,10 @@ void MemberNode::stop_roads() {
   archive_.stop();
   if (!std::exchange(loop_runs_, false)) return;
   std::atomic<bool> stopped{false};
-  loop_.post([&] { router_->stop([&] { stopped = true; }); });
+  loop_.post([&] {
+    publication_.reset();
+    router_->stop([&] { stopped = true; });
+  });
   while (loop_.drive_until([&] { return stopped.load(); }, base::kNever) == io::Driven::kInterrupted) {
   }
   loop_.stop();

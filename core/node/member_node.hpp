@@ -13,6 +13,7 @@
 #include "node/call.hpp"
 #include "node/mapping.hpp"
 #include "node/node.hpp"
+#include "node/rendezvous.hpp"
 #include "node/router.hpp"
 
 namespace mv::node {
@@ -72,7 +73,10 @@ class MemberNode final : public Node, private io::Flusher {
 
   void share_memory();
   base::Status make_roads(cluster::Self& self);
+  base::Status meet();
   base::Status listen(cluster::Self& self);
+  base::Status listen_inproc(cluster::Self& self);
+  base::Result<std::string> listen_at(const std::string& wished);
   base::Status wait_until_ready();
   void take_identity(const cluster::View& view);
   void save_by_clock();
@@ -88,6 +92,7 @@ class MemberNode final : public Node, private io::Flusher {
   FinishedList finished_;
   io::Loop loop_;
   std::unique_ptr<Router> router_;
+  std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all have come
   DiskArchive archive_{loop_};
   std::unique_ptr<engine::Member> member_;
   std::atomic<bool> ready_{false}, failed_{false}, workers_gone_{false};

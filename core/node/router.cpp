@@ -47,7 +47,9 @@ base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Setting
   io::TcpOptions options;
   options.self = self;
   options.secret = settings.secret;
-  router->tcp_ = std::make_unique<io::TcpRoad>(loop, options);
+  auto tcp = std::make_unique<io::TcpRoad>(loop, options);
+  router->tcp_road_ = tcp.get();
+  router->tcp_ = std::move(tcp);
   if (settings.io != "tcp") {
     io::ShmOptions shm;
     shm.self = self;
@@ -101,8 +103,12 @@ base::Result<std::string> Router::adopt(int listening_fd) {
   return tcp_->adopt(listening_fd);
 }
 
+void Router::introduce_as(const std::string& address) {
+  if (tcp_road_ != nullptr) tcp_road_->introduce_as(address);
+}
+
 void Router::listen_in_shm() {
-  if (shm_ == nullptr) return;
+  if (shm_ == nullptr || std::exchange(listens_in_shm_, true)) return;  // a second address is another one of TCP's
   const auto bound = shm_->listen(io::ShmRoad::address_of(self_));
   if (!bound.ok()) shm_failed(bound.status());
 }

@@ -11,6 +11,10 @@
 #include "io/shm/shm.hpp"
 #include "node/settings.hpp"
 
+namespace mv::io {
+class TcpRoad;
+}
+
 namespace mv::node {
 
 /// To itself and to "inproc:" addresses within the process, to others over TCP. Where a peer turns out to live on this machine
@@ -25,6 +29,8 @@ class Router final : public base::Link {
   void attach(base::LinkEvents& events);
   base::Result<std::string> listen(const std::string& address);
   base::Result<std::string> adopt(int listening_fd);
+  /// What to tell peers about where this node listens, if it is not what listen() gave. Before the loop starts.
+  void introduce_as(const std::string& address);
   /// Says goodbye to all; `stopped` runs on the loop when everything is sent and closed.
   void stop(std::function<void()> stopped);
   /// True if messages may get lost without the connection's breaking.
@@ -60,9 +66,10 @@ class Router final : public base::Link {
   io::Loop& loop_;
   const base::Peer self_;
   bool lossy_ = false;
-  bool told_of_shm_ = false;
+  bool listens_in_shm_ = false, told_of_shm_ = false;
   std::unique_ptr<io::Road> inproc_, tcp_, shm_;
-  io::ShmRoad* shm_road_ = nullptr;  // shm_, or what it wraps
+  io::TcpRoad* tcp_road_ = nullptr;  // tcp_, or what it wraps
+  io::ShmRoad* shm_road_ = nullptr;  // the same of shm_
   std::function<void(base::Peer)> on_shm_lost_;
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<base::LinkEvents>> taps_;

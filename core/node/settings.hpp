@@ -13,14 +13,20 @@ namespace mv::node {
 
 using namespace std::chrono_literals;
 
+/// A role of rank 0 alone: it brings the others together, holds nothing and works on nothing, as a DMLC scheduler.
+inline constexpr int32_t kRoleScheduler = 4;
+
 struct Settings {
   bool sync = false;
   bool sync_said = false;          ///< else the others' choice counts
-  int32_t role = MV_ROLE_ALL;      ///< mv_role, never MV_ROLE_UNSET
+  int32_t role = MV_ROLE_ALL;      ///< mv_role, never MV_ROLE_UNSET, or kRoleScheduler
   int64_t rank = -1;               ///< -1: by order of arrival
+  bool joins_only = false;         ///< without a rank: never becomes rank 0, though the master's address be free; another process will
   int64_t nodes = 1;
   std::string master;              ///< "host:port" or, with io=inproc, a name; empty for one node
-  std::string bind = "127.0.0.1";  ///< "host" or "host:port"
+  std::string rendezvous;          ///< instead of `master`: the name under which rank 0 tells the others of this machine its address
+  std::string bind = "127.0.0.1";  ///< "host" or "host:port"; an interface's name is its first address
+  std::string advertise;           ///< "host" or "host:port" that others are told; empty: where it listens
   std::string secret;
   std::string io = "auto";         ///< auto, tcp, inproc
   std::string faults;              ///< text for io/faulty; empty: none

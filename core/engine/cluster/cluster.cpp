@@ -16,6 +16,10 @@ constexpr base::Nanos kNoticeAfter = 10s;
 
 std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str() : ""; }
 
+/// An address of "127.x.y.z:port" or "[::1]:port", which means another machine to everyone.
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address.starts_with("[::1]"); }
+bool is_tcp(const std::string& address) { return address.starts_with('[') || (!address.empty() && address.front() >= '0' && address.front() <= '9'); }
+
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 }  // namespace
 
@@ -77,13 +81,17 @@ Member* Cluster::vacancy(const wire::Join& request) {
   return nullptr;
 }
 
-base::Status Cluster::check_joiner(const wire::Join& request) {
+base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request) {
   if (!self_.is_master) return base::error(MV_EDISAGREE, "{} is not the master (rank 0)", self_.address);
   if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not come together");
   if (phase_ != Phase::kJoining && vacancy(request) == nullptr)
     return base::error(MV_EDISAGREE, "the cluster of {} is complete already, and no worker of it was lost", self_.nodes);
   if (request.nodes() != self_.nodes)
     return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
+  const std::string told = text(request.address()), &seen = contacts_[joiner].address;
+  if (is_loopback(told) && !is_loopback(seen) && told != seen)
+    return base::error(MV_EINVAL, "others are told to reach this process at {}, but its connection comes from another machine, {}: set bind "
+                       "(POLYVERSO_BIND) to its address or interface there, and advertise (POLYVERSO_ADVERTISE) if others see another one", told, seen);
   const bool sync_said = request.mode() != wire::Mode::Unsaid, sync = request.mode() == wire::Mode::Sync;
   if (sync_said && sync_said_ && sync != sync_)
     return base::error(MV_EDISAGREE, "sync={:d} here, but sync={:d} in the cluster of the master (pid {} on {})", sync, sync_, self_.pid, self_.host);
@@ -96,7 +104,7 @@ base::Status Cluster::check_joiner(const wire::Join& request) {
 }
 
 void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
-  if (const base::Status wrong = check_joiner(request); !wrong.ok()) return server_.fail(asked, wrong);
+  if (const base::Status wrong = check_joiner(asked.client, request); !wrong.ok()) return server_.fail(asked, wrong);
   if (phase_ != Phase::kJoining) return rejoin(asked, request, *vacancy(request));
   Joiner joiner;
   joiner.member = {0, request.role(), asked.client, text(request.address()), text(request.host()), request.pid(), State::kHere, ""};
@@ -125,6 +133,7 @@ void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member&
 
 void Cluster::complete_if_all_here() {
   if (joiners_.size() < self_.nodes) return;
+  warn_of_loopback();
   std::set<int64_t> taken;
   for (const Joiner& joiner : joiners_)
     if (joiner.wants_rank >= 0) taken.insert(joiner.wants_rank);
@@ -153,6 +162,18 @@ void Cluster::complete_if_all_here() {
   }
   if (!wrong.ok()) return fail(wrong);
   adopt(std::move(view));
+}
+
+/// Fine on one machine, even so; else some will not reach each other.
+void Cluster::warn_of_loopback() const {
+  const Joiner *here = nullptr, *beyond = nullptr;
+  for (const Joiner& joiner : joiners_) {
+    if (joiner.member.peer == self_.peer || !is_tcp(joiner.member.address)) continue;  // everyone has reached the master
+    (is_loopback(joiner.member.address) ? here : beyond) = &joiner;
+  }
+  if (here != nullptr && beyond != nullptr)
+    base::log_warn("pid {} on {} tells others to reach it at {}, which those on other machines, such as {}, can't: set bind (POLYVERSO_BIND) there",
+                   here->member.pid, here->member.host, here->member.address, beyond->member.address);
 }
 
 std::string Cluster::missing_joiners() const {
@@ -196,6 +217,7 @@ bool Cluster::on_cancel(const rpc::Asked& asked) {
 void Cluster::on_connected(base::Peer peer, const std::string& address) {
   Contact& contact = contacts_[peer];
   contact.connected = true;
+  contact.address = address;
   contact.heard = clock_.now();
   client_.on_connected(peer);
   if (!self_.is_master && phase_ == Phase::kJoining && master_ == base::kNobody && address == self_.master) {

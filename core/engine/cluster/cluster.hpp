@@ -94,6 +94,7 @@ class Cluster {
   };
   struct Contact {
     bool connected = false;
+    std::string address;  ///< where it is, by the road's account
     uint64_t epoch = 0;  ///< of the view that it knows
     bool spoke = false;     ///< since the last beat
     base::Nanos heard{0};
@@ -101,7 +102,8 @@ class Cluster {
 
   // the master's part
   void join(const rpc::Asked& asked, const wire::Join& request);
-  base::Status check_joiner(const wire::Join& request);
+  base::Status check_joiner(base::Peer joiner, const wire::Join& request);
+  void warn_of_loopback() const;
   Member* vacancy(const wire::Join& request);
   void rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place);
   void complete_if_all_here();

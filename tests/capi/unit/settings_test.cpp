@@ -17,11 +17,13 @@ using mv::node::Settings;
 using namespace std::chrono_literals;
 
 const char* const kVariables[] = {"SYNC",       "ROLE",      "RANK",      "NODES",          "MASTER",  "SECRET",
-                                  "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES", "SPIN_US", "CHECKPOINT"};
+                                  "TIMEOUT_MS", "LISTEN_FD", "LOG_LEVEL", "INFLIGHT_BYTES", "SPIN_US", "CHECKPOINT", "LAUNCHER", "BIND", "ADVERTISE"};
+const char* const kLaunchers[] = {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PMIX_RANK"};
 
 int fresh(void**) {
   fake::reset();
   for (const char* key : kVariables) unsetenv((std::string("POLYVERSO_") + key).c_str());
+  for (const char* variable : kLaunchers) unsetenv(variable);
   return 0;
 }
 int all_shut(void**) {
@@ -67,7 +69,7 @@ void text_takes_every_separator_and_spelling(void**) {
 }
 
 void bad_text_is_told_by_name(void**) {
-  refuse("snyc=1", "no setting \"snyc\"; known are sync, role (worker|server|all), rank");
+  refuse("snyc=1", "no setting \"snyc\"; known are sync, role (worker|server|all|scheduler), rank");
   refuse("listen_fd=3", "no setting \"listen_fd\"");
   refuse("sync", "lacks its value: write sync=");
   refuse("sync=maybe", "sync=maybe in the text is neither true nor false");
@@ -196,6 +198,71 @@ void the_environments_place_is_only_for_its_own_cluster(void**) {
   assert_true(got.nodes == 2 && got.rank == -1 && got.role == MV_ROLE_ALL && got.listen_fd == -1);
 }
 
+/// As torchrun would, of two processes on one machine or on two.
+void torchrun(const char* rank, const char* local_size) {
+  const char* const values[][2] = {{"RANK", rank},           {"WORLD_SIZE", "2"},           {"LOCAL_WORLD_SIZE", local_size},
+                                   {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+  for (const auto& [name, value] : values) setenv(name, value, 1);
+}
+
+void a_launchers_variables_stand_behind_the_environments_own(void**) {
+  torchrun("1", "2");
+  Settings got = settings_of("");
+  assert_true(got.nodes == 2 && got.rank == 1 && got.master.empty() && got.rendezvous == "torchrun..29500.0" && got.role == MV_ROLE_ALL);
+  environment("MASTER", "localhost:7000");
+  environment("ROLE", "server");
+  got = settings_of("");
+  assert_true(got.nodes == 2 && got.rank == 1 && got.master == "localhost:7000" && got.rendezvous.empty() && got.role == MV_ROLE_SERVER);
+  environment("RANK", "0");
+  assert_true(settings_of("").rank == 0);
+  assert_true(settings_of("rank=1").rank == 1);
+}
+
+void a_launcher_of_several_machines_needs_a_secret(void**) {
+  torchrun("1", "1");
+  refuse("", "bind=0.0.0.0 reaches beyond this machine's loopback, which needs a secret");
+  environment("SECRET", "s");
+  Settings got = settings_of("");
+  assert_true(got.master == "node7:29501" && got.bind == "0.0.0.0" && got.advertise.empty());
+  got = settings_of("bind=eth0 advertise=me.example");
+  assert_true(got.bind == "eth0" && got.advertise == "me.example");
+  refuse("advertise=a:b", "advertise=a:b is neither");
+}
+
+void a_launcher_can_be_switched_off_or_chosen(void**) {
+  torchrun("1", "2");
+  for (const char* text : {"nodes=1", "launcher=none"}) {
+    const Settings got = settings_of(text);
+    assert_true(got.nodes == 1 && got.rank == -1 && got.rendezvous.empty());
+  }
+  environment("LAUNCHER", "none");
+  assert_true(settings_of("").nodes == 1);
+  assert_true(settings_of("launcher=torchrun").nodes == 2);
+  refuse("launcher=slurm", "launcher=slurm, but none of its variables");
+  refuse("launcher=fork", "is not one of auto|none|openmpi");
+  const Settings other = settings_of("nodes=3 io=inproc master=m launcher=auto");  // another cluster than torchrun's
+  assert_true(other.nodes == 3 && other.rank == -1 && other.rendezvous.empty());
+}
+
+void what_a_launcher_says_is_checked_under_its_own_names(void**) {
+  torchrun("two", "2");
+  refuse("", "RANK=two in the environment is not a whole number");
+  torchrun("2", "2");
+  refuse("", "rank=2 does not fit nodes=2");
+  unsetenv("RANK");
+  refuse("", "WORLD_SIZE=2 is set, but RANK is not");
+  fresh(nullptr);
+  setenv("PMIX_RANK", "1", 1);
+  refuse("", "PMIX_RANK=1 comes from a launcher that can't be used by itself");
+  assert_true(settings_of("nodes=1").nodes == 1);
+}
+
+void only_rank_0_is_a_scheduler(void**) {
+  assert_int_equal(settings_of("nodes=2 rank=0 role=scheduler master=localhost:7000").role, mv::node::kRoleScheduler);
+  refuse("nodes=2 rank=1 role=scheduler master=localhost:7000", "role=scheduler is for the master");
+  refuse("role=scheduler rank=0", "in a cluster of one");
+}
+
 void the_environments_log_level_gives_way_to_a_choice(void**) {
   expect_ok(mv_log_level_set(MV_LOG_OFF));
   environment("LOG_LEVEL", "trace");
@@ -270,6 +337,11 @@ int main() {
       TEST(the_environment_stands_behind_what_is_explicit),
       TEST(the_environments_place_is_only_for_its_own_cluster),
       TEST(the_environments_log_level_gives_way_to_a_choice),
+      TEST(a_launchers_variables_stand_behind_the_environments_own),
+      TEST(a_launcher_of_several_machines_needs_a_secret),
+      TEST(a_launcher_can_be_switched_off_or_chosen),
+      TEST(what_a_launcher_says_is_checked_under_its_own_names),
+      TEST(only_rank_0_is_a_scheduler),
       TEST(arguments_are_used_and_removed),
       TEST(arguments_that_fail_stay),
       TEST(a_further_init_must_agree_with_the_running_node),

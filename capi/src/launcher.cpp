@@ -1,0 +1,103 @@
+#include "launcher.hpp"
+
+#include "launcher_readers.hpp"
+
+namespace mv::capi {
+namespace {
+
+/// From the inside out: where several launchers' variables are there, the first is the one that started this very process.
+enum Kind { kDmlc, kTorchrun, kOpenMpi, kPmi, kSlurm, kKinds };
+constexpr const char* kWords[kKinds] = {"dmlc", "torchrun", "openmpi", "pmi", "slurm"};
+
+/// Ranks of launchers that are not read. Each of their processes for itself would be a cluster of one.
+constexpr const char* kStrangers[] = {"PMIX_RANK",      "MV2_COMM_WORLD_RANK", "PALS_RANKID",
+                                      "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",  "ALPS_APP_PE"};
+
+/// Whether one launcher's processes are plainly started by the other's.
+bool is_inside(Kind inner, Kind outer, const Variables& variables) {
+  if (inner == kDmlc) return outer != kTorchrun;  // its trackers start processes through mpirun, srun and ssh
+  if (inner == kTorchrun) return variables.find("TORCHELASTIC_RUN_ID").has_value();  // its agents are, one a machine
+  return outer == kSlurm;  // mpirun and mpiexec start their daemons through srun
+}
+
+/// The first thing in which both have a say and differ: the two variables.
+std::optional<std::pair<std::string, std::string>> difference(const Place& a, const Place& b) {
+  for (auto part : {&Place::nodes, &Place::rank})
+    if (a.*part && b.*part && (a.*part)->value != (b.*part)->value) return {{(a.*part)->from, (b.*part)->from}};
+  return std::nullopt;
+}
+
+Reading read(Kind kind, const Variables& variables, std::vector<std::string>& notes) {
+  switch (kind) {
+    case kDmlc:
+      return read_dmlc(variables);
+    case kTorchrun:
+      return read_torchrun(variables);
+    case kOpenMpi:
+      return read_openmpi(variables);
+    case kPmi:
+      return read_pmi(variables);
+    default:
+      return read_slurm(variables, notes);
+  }
+}
+
+base::Result<Detected> detect_one(Kind kind, const Variables& variables) {
+  Detected detected;
+  auto reading = read(kind, variables, detected.notes);
+  if (!reading.ok()) return reading.status();
+  if (!reading.value())
+    return base::error(MV_EINVAL,
+                       "launcher={}, but none of its variables is set that would tell this process its place",
+                       kWords[kind]);
+  detected.seen.push_back(reading.value()->launcher);
+  detected.place = std::move(reading).value();
+  return detected;
+}
+
+}  // namespace
+
+base::Result<Detected> detect_launcher(std::string_view wish, const Environment& environment) {
+  const Variables variables(environment);
+  if (wish == "none") return Detected();
+  for (int kind = 0; kind < kKinds; ++kind)
+    if (wish == kWords[kind]) return detect_one(static_cast<Kind>(kind), variables);
+
+  Detected detected;
+  Kind inner{};
+  for (int kind = 0; kind < kKinds; ++kind) {
+    auto reading = read(static_cast<Kind>(kind), variables, detected.notes);
+    if (!reading.ok()) return reading.status();
+    if (!reading.value()) continue;
+    const Place& place = *reading.value();
+    detected.seen.push_back(place.launcher);
+    if (!detected.place) {
+      inner = static_cast<Kind>(kind);
+      detected.place = place;
+      continue;
+    }
+    const auto differs = difference(*detected.place, place);
+    if (!differs || is_inside(inner, static_cast<Kind>(kind), variables)) continue;
+    return base::error(
+        MV_EDISAGREE,
+        "{} ({}) and {} ({}) disagree on this process's place: choose one with POLYVERSO_LAUNCHER={} or {}",
+        differs->first, detected.place->launcher, differs->second, place.launcher, kWords[inner], kWords[kind]);
+  }
+  return detected;
+}
+
+base::Status refuse_unknown_launchers(const Environment& environment) {
+  const Variables variables(environment);
+  for (const char* name : kStrangers) {
+    const auto rank = variables.find(name);
+    if (!rank) continue;
+    return base::error(MV_EINVAL,
+                       "{} comes from a launcher that can't be used by itself: set POLYVERSO_NODES, POLYVERSO_RANK and "
+                       "POLYVERSO_MASTER=host:port "
+                       "for its processes, or POLYVERSO_LAUNCHER=none for a cluster of one",
+                       rank->from);
+  }
+  return {};
+}
+
+}  // namespace mv::capi

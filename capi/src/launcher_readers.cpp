@@ -1,0 +1,112 @@
+// Open MPI's mpirun, torchrun, and the process managers that speak PMI.
+
+#include "launcher_readers.hpp"
+
+namespace mv::capi {
+namespace {
+
+constexpr const char* kGiveMaster =
+    "set POLYVERSO_MASTER=host:port for all of them, host being rank 0's and port a free one there (and "
+    "POLYVERSO_SECRET)";
+
+std::string several_machines(const char* launcher) {
+  return fmt::format("the processes of {} are on several machines, and nothing tells them rank 0's address: {}",
+                     launcher, kGiveMaster);
+}
+
+/// The last part of a path.
+std::string_view last_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+base::Status lacks(const char* launcher, const std::string& given, const char* lacking) {
+  return base::error(MV_EINVAL,
+                     "{} is set, but {} is not: this looks like {}, but does not say which process this is; set the "
+                     "rest, or POLYVERSO_NODES, "
+                     "POLYVERSO_RANK and POLYVERSO_MASTER, or POLYVERSO_LAUNCHER=none for a cluster of one",
+                     given, lacking, launcher);
+}
+
+}  // namespace
+
+/// All ranks of a job share the name of the job and its directory, which hold mpirun's process id.
+Reading read_openmpi(const Variables& variables) {
+  Place place;
+  place.launcher = "Open MPI";
+  place.rank = variables.find("OMPI_COMM_WORLD_RANK");
+  place.nodes = variables.find("OMPI_COMM_WORLD_SIZE");
+  if (!place.rank && !place.nodes) return std::optional<Place>();
+  if (!place.rank) return lacks("Open MPI", place.nodes->from, "OMPI_COMM_WORLD_RANK");
+  if (!place.nodes) return lacks("Open MPI", place.rank->from, "OMPI_COMM_WORLD_SIZE");
+
+  const auto local = number_of(variables.find("OMPI_COMM_WORLD_LOCAL_SIZE"));
+  const auto job = variables.find({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
+  const auto directory = variables.find({"PMIX_SERVER_TMPDIR", "OMPI_MCA_orte_jobfam_session_dir"});
+  if (local != number_of(place.nodes)) {
+    place.missing = several_machines("mpirun");
+  } else if (!job || !directory) {
+    place.missing = fmt::format(
+        "mpirun has not named its job (PMIX_NAMESPACE, PMIX_SERVER_TMPDIR), by which its processes could meet: {}",
+        kGiveMaster);
+  } else {
+    place.rendezvous = Found{fmt::format("openmpi.{}.{}", job->value, last_name(directory->value)), job->from};
+  }
+  return std::optional(place);
+}
+
+/// MASTER_PORT belongs to torch.distributed's own store, so the master's port is the next one.
+Reading read_torchrun(const Variables& variables) {
+  Place place;
+  place.launcher = "torchrun";
+  place.rank = variables.find("RANK");
+  place.nodes = variables.find("WORLD_SIZE");
+  if (!place.nodes) return std::optional<Place>();  // a RANK alone may be anybody's
+  if (!place.rank) {
+    if (number_of(place.nodes) == 1) return std::optional<Place>();
+    return lacks("torchrun", place.nodes->from, "RANK");
+  }
+  const auto host = variables.find("MASTER_ADDR"), port = variables.find("MASTER_PORT");
+  if (!host || !port) {
+    place.missing =
+        fmt::format("MASTER_ADDR and MASTER_PORT, as torchrun sets them, are not both there: {}", kGiveMaster);
+    return std::optional(place);
+  }
+  const auto number = number_of(port);
+  if (!number || *number < 1 || *number > 65'535)
+    return base::error(MV_EINVAL, "{} is no port in 1 .. 65535", port->from);
+  const auto local = number_of(variables.find("LOCAL_WORLD_SIZE"));
+  if (local == number_of(place.nodes)) {
+    const auto run = variables.find("TORCHELASTIC_RUN_ID"), restart = variables.find("TORCHELASTIC_RESTART_COUNT");
+    place.rendezvous =
+        Found{fmt::format("torchrun.{}.{}.{}", run ? run->value : "", port->value, restart ? restart->value : "0"),
+              fmt::format("{} {}", host->from, port->from)};
+    return std::optional(place);
+  }
+  const int64_t next = *number < 65'535 ? *number + 1 : *number - 1;
+  const std::string from = fmt::format("{} {}", host->from, port->from);
+  place.master = Found{join_address(host->value, next), from};
+  if (!is_loopback_host(host->value)) place.bind = any_interface(host->value, from);
+  return std::optional(place);
+}
+
+Reading read_pmi(const Variables& variables) {
+  Place place;
+  place.launcher = "PMI";
+  place.rank = variables.find("PMI_RANK");
+  place.nodes = variables.find("PMI_SIZE");
+  if (!place.rank && !place.nodes) return std::optional<Place>();
+  if (!place.rank) return lacks("a process manager that speaks PMI", place.nodes->from, "PMI_RANK");
+  if (!place.nodes) return lacks("a process manager that speaks PMI", place.rank->from, "PMI_SIZE");
+  const auto local = number_of(variables.find("MPI_LOCALNRANKS"));
+  const auto job = variables.find({"PMI_PORT", "PMI_JOBID"});
+  if (local && local != number_of(place.nodes)) {
+    place.missing = several_machines("PMI");
+  } else if (!local || !job) {
+    place.missing = fmt::format(
+        "PMI's variables tell ranks, but no address or name of the job by which the processes could meet: {}",
+        kGiveMaster);
+  } else {
+    place.rendezvous = Found{fmt::format("pmi.{}", job->value), job->from};
+  }
+  return std::optional(place);
+}
+
+}  // namespace mv::capi

@@ -1,0 +1,35 @@
+#pragma once
+// How processes that a launcher has started on one machine find rank 0, which listens on any free port: rank 0 tells whoever
+// asks under the name of their job, and runs as the same user, its address and a fresh secret.
+
+#include <memory>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "io/listener.hpp"
+
+namespace mv::node {
+
+struct Meeting {
+  std::string address, secret;
+};
+
+/// Rank 0's side. Answers until it is destroyed, on the loop's thread or before the loop starts or after it has ended.
+class Publication {
+ public:
+  static base::Result<std::unique_ptr<Publication>> make(io::Loop& loop, const std::string& name,
+                                                         const Meeting& meeting);
+
+ private:
+  explicit Publication(std::string text) : text_(std::move(text)) {}
+  void answer(io::Fd asker) const;
+
+  const std::string text_;
+  std::unique_ptr<io::Listener> listener_;
+};
+
+/// The others' side: asks until rank 0 answers. MV_ETIMEOUT; MV_EINTR after a signal.
+base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience);
+
+}  // namespace mv::node

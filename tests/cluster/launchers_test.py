@@ -131,6 +131,13 @@ def test_a_rank_whose_rank_0_never_comes_says_so(processes):
     assert "rank 0 did not tell its address within 0.3 s" in out
 
 
+def test_polyverso_run_inside_of_another_launcher_is_a_cluster_of_its_own(processes):
+    inside = dict(OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="4", SLURM_PROCID="7", POLYVERSO_LAUNCHER="slurm")
+    processes.start([COMMAND, "run", "-n", "2", "--no-color", "--", sys.executable, "-c", TRAIN], **inside)
+    out, = processes.outputs()
+    assert sorted(line.partition("] ")[2] for line in out.splitlines()) == lines_of(2, 1 + 2)
+
+
 # ---- by their variables
 
 

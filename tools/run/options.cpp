@@ -21,7 +21,7 @@ constexpr std::array kSettings = {
     "bind",  "checkpoint",           "checkpoint_every_ms", "checkpoint_keep", "faults", "gate_timeout_ms",
     "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms",     "io",              "log_level", "spin_us", "sync",
     "timeout_ms"};
-constexpr std::array kOwnSettings = {"listen_fd", "master", "nodes", "rank", "role", "secret"};
+constexpr std::array kOwnSettings = {"launcher", "listen_fd", "master", "nodes", "rank", "rendezvous", "role", "secret"};
 
 bool is_program(const std::string& path) {
   struct stat info;

@@ -46,7 +46,8 @@ Environment inherited_environment() {
     const size_t equals = text.find('=');
     if (equals != std::string_view::npos) environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  for (const char* own : {"listen_fd", "master", "nodes", "rank", "role", "secret"}) environment.erase(variable(own));
+  for (const char* own : {"launcher", "listen_fd", "master", "nodes", "rank", "rendezvous", "role", "secret"})
+    environment.erase(variable(own));
   return environment;
 }
 

@@ -266,10 +266,13 @@ void SimCluster::restart(size_t place, int64_t rank) {
 /// Others' barriers are not for who comes late. While they wait there for its end, it must not wait for their clocks:
 /// it ticks no more often than its tables allow.
 void SimCluster::keep_own_business(std::vector<Step>& steps) const {
-  const bool barriers = std::erase_if(steps, [](const Step& step) { return step.call == Call::kBarrier; }) > 0;
+  const auto is_barrier = [](const Step& step) { return step.call == Call::kBarrier; };
+  const bool barriers = std::any_of(plan_.nodes.begin(), plan_.nodes.end(), [&](const NodePlan& node) {
+    return std::any_of(node.steps.begin(), node.steps.end(), is_barrier);
+  });
   std::vector<int64_t> ticks(plan_.tables.size());
   std::erase_if(steps, [&](const Step& step) {
-    if (step.call == Call::kSetUpdater) return true;
+    if (is_barrier(step) || step.call == Call::kSetUpdater) return true;
     return step.call == Call::kClock && barriers && ++ticks[step.table] > plan_.tables[step.table].spec.staleness;
   });
 }

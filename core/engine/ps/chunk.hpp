@@ -40,6 +40,7 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
   const OperationRef op;
   const Piece piece;
   base::PayloadRef payload;  ///< changes: what is sent
+  bool makes_payload = false;  ///< it is gathered when the message leaves
   bool over = false;
 
  private:

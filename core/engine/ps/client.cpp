@@ -61,6 +61,10 @@ void Client::Chunk::finish(const base::Status& status, const wire::Message*, std
 }
 
 void Client::Chunk::let_go() {
+  if (makes_payload && !over) {
+    makes_payload = false;
+    payload = client_.payload_of(*op, piece);
+  }
   if (payload != nullptr) payload->make_owned();
   if (sink_ != nullptr) sink_->discard();
 }
@@ -166,19 +170,35 @@ base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
 void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk, bool again) {
   const Request& want = op->request;
   const Piece& piece = chunk->piece;
-  if (chunk->payload == nullptr) chunk->payload = payload_of(*op, piece);
-  const uint64_t bytes = chunk->payload != nullptr ? chunk->payload->size() : 0;
-  const bool offer = op->counted && want.source->size() > kEagerBytes && bytes > 0;
-  const auto body = wire::CreateChange(builder_.fbb(), want.table->numbers[piece.server], want.write, piece.first, piece.count,
-                                       piece.ids.size(), op->round, op->index, piece.of, offer ? bytes : 0);
+  const bool offer = op->counted && want.source->size() > kEagerBytes && chunk->bytes() > 0;
   rpc::Call call;
-  call.frame = builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk->payload);
   call.pending = chunk;
   call.wants_answer = false;
-  call.cost = offer ? 0 : call.frame.bytes();
-  if (offer) call.offer = chunk->payload;
   call.overtakes = again;  // later calls wait for it
+  if (!offer && !piece.ids.empty() && chunk->payload == nullptr) {
+    // Rows are gathered piece by piece: all at once would keep the loop from everything else, and take their memory twice.
+    chunk->makes_payload = true;
+    call.cost = piece.ids.size() * sizeof(int64_t) + chunk->bytes();
+    call.make = [this, chunk = chunk.get()] {  // the call itself keeps it alive
+      if (std::exchange(chunk->makes_payload, false)) chunk->payload = payload_of(*chunk->op, chunk->piece);
+      return change_frame(*chunk, false);
+    };
+  } else {
+    if (chunk->payload == nullptr) chunk->payload = payload_of(*op, piece);
+    call.frame = change_frame(*chunk, offer);
+    call.cost = offer ? 0 : call.frame.bytes();
+    if (offer) call.offer = chunk->payload;
+  }
   rpc_.call(want.table->servers[piece.server], std::move(call));
+}
+
+base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
+  const Operation& op = *chunk.op;
+  const Piece& piece = chunk.piece;
+  const uint64_t offered = offer ? chunk.payload->size() : 0;
+  const auto body = wire::CreateChange(builder_.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
+                                       piece.count, piece.ids.size(), op.round, op.index, piece.of, offered);
+  return builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
 }
 
 void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk) {

@@ -87,6 +87,7 @@ class Client {
   void undo_creation(const TableView& table, const base::Status& why);
   void send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
   void send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk);
+  base::Frame change_frame(const Chunk& chunk, bool offer);
   base::PayloadRef payload_of(const Operation& op, const Piece& piece);
   void chunk_done(const OperationRef& op, Chunk& chunk, const base::Status& status);
   void settle(const OperationRef& op);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/log.hpp"
 #include "table/updater/updater.hpp"
@@ -394,13 +395,17 @@ base::Status Server::apply(Table& table, base::Peer client, const Held& held) {
   if (held.updater.has_value()) return shard.set_updater(*held.updater);
   const wire::Write write = held.write;
   const table::Worker worker = worker_id(client);
-  if (held.rows > 0) {
-    const auto rows = take_rows(table, held.payload, held.rows);
-    if (!rows.ok()) return rows.status();
-    const std::byte* values = write == wire::Write::Erase ? nullptr : held.payload.data() + held.rows * sizeof(int64_t);
-    shard.change_rows(write, worker, rows.value(), values);
-  } else if (held.count > 0) {
-    shard.change(write, worker, held.first, held.count, held.payload.data());
+  try {
+    if (held.rows > 0) {
+      const auto rows = take_rows(table, held.payload, held.rows);
+      if (!rows.ok()) return rows.status();
+      const std::byte* values = write == wire::Write::Erase ? nullptr : held.payload.data() + held.rows * sizeof(int64_t);
+      shard.change_rows(write, worker, rows.value(), values);
+    } else if (held.count > 0) {
+      shard.change(write, worker, held.first, held.count, held.payload.data());
+    }
+  } catch (const std::bad_alloc&) {  // a keyed table grows with what comes in; the server goes on without
+    return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for more rows", table.spec.name, index_);
   }
   return {};
 }

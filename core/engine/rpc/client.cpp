@@ -1,6 +1,7 @@
 #include "engine/rpc/client.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace mv::rpc {
 
@@ -29,6 +30,8 @@ void Client::pump(base::Peer server, Stream& stream) {
     stream.window_bytes += cost;
     stream.window.push_back({std::move(stream.queue.front())});
     stream.queue.pop_front();
+    Call& call = stream.window.back().call;
+    if (call.make) call.frame = std::exchange(call.make, nullptr)();
     transmit(server, stream, stream.first + stream.window.size() - 1, stream.window.back());
   }
 }

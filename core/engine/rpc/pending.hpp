@@ -1,6 +1,7 @@
 #pragma once
 // What the two sides of a request know of it.
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -32,6 +33,8 @@ struct Call {
   size_t cost = 0;            ///< bytes that count against the window: the larger of what travels either way
   base::PayloadRef offer;     ///< sent only when the server grants it
   bool overtakes = false;     ///< does not wait behind calls for which there is no room
+  /// Makes the frame just before it is sent for the first time, so that what waits for its turn takes no memory and no time.
+  std::function<base::Frame()> make = nullptr;
 };
 
 /// The server's side: names a request that was started and will be answered.

@@ -340,7 +340,8 @@ typedef struct mv_table_info {
 
 /** Describes the table; asks the servers what they store. @param info the caller's, with size and version set; filled */
 MV_API mv_status mv_table_describe(mv_table table, mv_table_info *info);
-/** The tables that exist on the cluster, as JSON: [{"name": "w", "kind": "matrix", "dtype": "f32", "rows": 10, "cols": 64}, …].
+/** The tables that exist on the cluster, as JSON: [{"name": "w", "kind": "matrix", "dtype": "f32", "rows": 10, "cols": 64,
+ *  "updater": "add", "staleness": -1}, …].
  *  @param text     caller's buffer, NUL-terminated on return; NULL with capacity 0 asks for the length only
  *  @param length   out: bytes needed without the NUL; if >= capacity, text was cut */
 MV_API mv_status mv_table_list(mv_node node, char *text, uint64_t capacity, uint64_t *length);

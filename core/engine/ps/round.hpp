@@ -38,15 +38,15 @@ class Client::Round : public std::enable_shared_from_this<Round> {
       timer_ = client_.deadlines_.emplace(deadline, [self = shared_from_this()] { self->ask_back(); });
       has_timer_ = true;
     }
-    pendings_.resize(servers_.size());
+    std::vector<std::shared_ptr<Gather>> pendings(servers_.size());
     for (size_t server = 0; server < servers_.size(); ++server) {
       if (server == skip) continue;
-      pendings_[server] = std::make_shared<Gather>(
+      pendings[server] = std::make_shared<Gather>(
           client_.pool_, [self = shared_from_this(), server](const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
             self->heard(server, status, answer, payload);
           });
     }
-    const auto pendings = pendings_;  // answers may come at once
+    pendings_.assign(pendings.begin(), pendings.end());  // answers may come at once
     for (size_t server = 0; server < servers_.size(); ++server)
       if (pendings[server] != nullptr)
         client_.rpc_.call(servers_[server], {question(client_.builder_, server), pendings[server], wants_answer, 0, nullptr});
@@ -66,7 +66,8 @@ class Client::Round : public std::enable_shared_from_this<Round> {
 
   void ask_back() {
     has_timer_ = false;
-    const auto pendings = pendings_;
+    std::vector<std::shared_ptr<Gather>> pendings;
+    for (const auto& pending : pendings_) pendings.push_back(pending.lock());
     if (!std::exchange(asked_back_, true)) {
       timer_ = client_.deadlines_.emplace(client_.clock_.now() + std::chrono::seconds(1), [self = shared_from_this()] { self->ask_back(); });
       has_timer_ = true;
@@ -84,7 +85,7 @@ class Client::Round : public std::enable_shared_from_this<Round> {
   const std::vector<base::Peer> servers_;
   const Each each_;
   const Done done_;
-  std::vector<std::shared_ptr<Gather>> pendings_;
+  std::vector<std::weak_ptr<Gather>> pendings_;  ///< rpc holds them, and they hold this
   size_t open_ = 0;
   base::Status error_;
   bool asked_back_ = false;

@@ -435,6 +435,8 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
 void Server::reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted) {
   const bool by_row = !wanted.ids.empty();
   const uint64_t bytes = by_row ? wanted.ids.size() * table.spec.row_bytes() : wanted.count * table.spec.element_bytes();
+  if (bytes == 0)  // only to be counted: none of the rows lie here
+    return rpc_.answer(asked, builder_.finish(wire::Body::Reply, wire::CreateReply(builder_.fbb())));
   // A copy, so that changes made while the answer is being sent don't show in it: a get is atomic per stripe.
   base::Pool::Block block = pool_.take(bytes);
   const table::Worker worker = worker_id(asked.client);

@@ -23,8 +23,7 @@ HWY_INLINE void adagrad(const double* parameters, const Block& block) {
     store(hn::Sub(w, step), tag, a.w + i);
   });
 }
-void adagrad_f32(const double* parameters, const Block& block) { adagrad<float>(parameters, block); }
-void adagrad_f64(const double* parameters, const Block& block) { adagrad<double>(parameters, block); }
+MV_INSTANTIATE_FORMULA(adagrad)
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mv::table
@@ -34,13 +33,7 @@ HWY_AFTER_NAMESPACE();
 namespace mv::table {
 namespace {
 
-HWY_EXPORT(adagrad_f32);
-HWY_EXPORT(adagrad_f64);
-
-void apply(std::span<const double> parameters, mv_dtype storage, const Block& block) {
-  if (storage == MV_F32) return HWY_DYNAMIC_DISPATCH(adagrad_f32)(parameters.data(), block);
-  HWY_DYNAMIC_DISPATCH(adagrad_f64)(parameters.data(), block);
-}
+MV_DISPATCH_FORMULA(adagrad)
 
 constexpr Parameter kParameters[] = {
     {"rate", 0.01, 0, kAnySize, "the learning rate"},

@@ -37,8 +37,7 @@ HWY_INLINE void dcasgd(const double* parameters, const Block& block) {
     store(hn::Sub(w, hn::Mul(hn::Set(tag, rate), step)), tag, a.w + i);
   });
 }
-void dcasgd_f32(const double* parameters, const Block& block) { dcasgd<float>(parameters, block); }
-void dcasgd_f64(const double* parameters, const Block& block) { dcasgd<double>(parameters, block); }
+MV_INSTANTIATE_FORMULA(dcasgd)
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mv::table
@@ -48,13 +47,7 @@ HWY_AFTER_NAMESPACE();
 namespace mv::table {
 namespace {
 
-HWY_EXPORT(dcasgd_f32);
-HWY_EXPORT(dcasgd_f64);
-
-void apply(std::span<const double> parameters, mv_dtype storage, const Block& block) {
-  if (storage == MV_F32) return HWY_DYNAMIC_DISPATCH(dcasgd_f32)(parameters.data(), block);
-  HWY_DYNAMIC_DISPATCH(dcasgd_f64)(parameters.data(), block);
-}
+MV_DISPATCH_FORMULA(dcasgd)
 
 constexpr Parameter kParameters[] = {
     {"rate", 0.01, 0, kAnySize, "the learning rate"},

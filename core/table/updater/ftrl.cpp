@@ -31,8 +31,7 @@ HWY_INLINE void ftrl(const double* parameters, const Block& block) {
     store(hn::IfThenZeroElse(hn::Le(hn::Abs(z), bound), solved), tag, a.w + i);
   });
 }
-void ftrl_f32(const double* parameters, const Block& block) { ftrl<float>(parameters, block); }
-void ftrl_f64(const double* parameters, const Block& block) { ftrl<double>(parameters, block); }
+MV_INSTANTIATE_FORMULA(ftrl)
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mv::table
@@ -42,13 +41,7 @@ HWY_AFTER_NAMESPACE();
 namespace mv::table {
 namespace {
 
-HWY_EXPORT(ftrl_f32);
-HWY_EXPORT(ftrl_f64);
-
-void apply(std::span<const double> parameters, mv_dtype storage, const Block& block) {
-  if (storage == MV_F32) return HWY_DYNAMIC_DISPATCH(ftrl_f32)(parameters.data(), block);
-  HWY_DYNAMIC_DISPATCH(ftrl_f64)(parameters.data(), block);
-}
+MV_DISPATCH_FORMULA(ftrl)
 
 constexpr Parameter kParameters[] = {
     {"alpha", 0.1, kAboveZero, kAnySize, "the learning rate"},

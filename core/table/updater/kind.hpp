@@ -35,6 +35,19 @@ struct Kind {
 
 extern const Kind kAdd, kAssign, kSgd, kMomentum, kAdagrad, kFtrl, kDcasgd;
 
+/// What makes a formula, a template `name<T>(const double* parameters, const Block&)`, into a Kind's `apply`: first, for each
+/// instruction set, its two types behind plain names; then, once, the choice among them.
+#define MV_INSTANTIATE_FORMULA(name)                                                                             \
+  void name##_f32(const double* parameters, const Block& block) { name<float>(parameters, block); } \
+  void name##_f64(const double* parameters, const Block& block) { name<double>(parameters, block); }
+#define MV_DISPATCH_FORMULA(name)                                                                   \
+  HWY_EXPORT(name##_f32);                                                                           \
+  HWY_EXPORT(name##_f64);                                                                           \
+  void apply(std::span<const double> parameters, mv_dtype storage, const Block& block) {            \
+    if (storage == MV_F32) return HWY_DYNAMIC_DISPATCH(name##_f32)(parameters.data(), block);       \
+    HWY_DYNAMIC_DISPATCH(name##_f64)(parameters.data(), block);                                     \
+  }
+
 template <size_t kStates>
 size_t always(std::span<const double>) {
   return kStates;

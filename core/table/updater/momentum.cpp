@@ -25,8 +25,7 @@ HWY_INLINE void momentum(const double* parameters, const Block& block) {
     store(hn::Sub(w, hn::Mul(hn::Set(tag, rate), step)), tag, a.w + i);
   });
 }
-void momentum_f32(const double* parameters, const Block& block) { momentum<float>(parameters, block); }
-void momentum_f64(const double* parameters, const Block& block) { momentum<double>(parameters, block); }
+MV_INSTANTIATE_FORMULA(momentum)
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mv::table
@@ -36,13 +35,7 @@ HWY_AFTER_NAMESPACE();
 namespace mv::table {
 namespace {
 
-HWY_EXPORT(momentum_f32);
-HWY_EXPORT(momentum_f64);
-
-void apply(std::span<const double> parameters, mv_dtype storage, const Block& block) {
-  if (storage == MV_F32) return HWY_DYNAMIC_DISPATCH(momentum_f32)(parameters.data(), block);
-  HWY_DYNAMIC_DISPATCH(momentum_f64)(parameters.data(), block);
-}
+MV_DISPATCH_FORMULA(momentum)
 
 constexpr Parameter kParameters[] = {
     {"rate", 0.01, 0, kAnySize, "the learning rate"},

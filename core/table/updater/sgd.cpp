@@ -18,8 +18,7 @@ HWY_INLINE void sgd(const double* parameters, const Block& block) {
     store(hn::Sub(w, hn::Mul(hn::Set(tag, rate), g)), tag, a.w + i);
   });
 }
-void sgd_f32(const double* parameters, const Block& block) { sgd<float>(parameters, block); }
-void sgd_f64(const double* parameters, const Block& block) { sgd<double>(parameters, block); }
+MV_INSTANTIATE_FORMULA(sgd)
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mv::table
@@ -29,13 +28,7 @@ HWY_AFTER_NAMESPACE();
 namespace mv::table {
 namespace {
 
-HWY_EXPORT(sgd_f32);
-HWY_EXPORT(sgd_f64);
-
-void apply(std::span<const double> parameters, mv_dtype storage, const Block& block) {
-  if (storage == MV_F32) return HWY_DYNAMIC_DISPATCH(sgd_f32)(parameters.data(), block);
-  HWY_DYNAMIC_DISPATCH(sgd_f64)(parameters.data(), block);
-}
+MV_DISPATCH_FORMULA(sgd)
 
 constexpr Parameter kParameters[] = {
     {"rate", 0.01, 0, kAnySize, "the learning rate"},

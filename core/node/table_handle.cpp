@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "engine/ps/stale_gate.hpp"
 #include "math/kernels.hpp"
 #include "node/member_node.hpp"
 #include "table/combine.hpp"
@@ -197,12 +198,14 @@ bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Wri
   return true;
 }
 
-/// A stale-synchronous get asks the gate, unless the own part shows already that nobody is too far behind.
-bool TableHandle::own_is_open(bool gated, uint64_t clock) const {
-  if (own_ == nullptr) return false;
-  if (table_->pace != table::Pace::kStale || !gated) return true;
-  const auto staleness = static_cast<uint64_t>(spec_.staleness);
-  return clock <= staleness || own_->least_clock.load(std::memory_order_acquire) >= clock - staleness;
+/// The clock that a part must show for a get to read it without asking the gate; 0 where there is none.
+uint64_t TableHandle::clock_needed(bool gated, uint64_t clock) const {
+  if (!gated || table_->pace != table::Pace::kStale) return 0;
+  return ps::StaleGate::needed(static_cast<uint64_t>(spec_.staleness), clock);
+}
+
+bool TableHandle::own_is_open(uint64_t needed) const {
+  return own_ != nullptr && own_->least_clock.load(std::memory_order_acquire) >= needed;
 }
 
 Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options) {
@@ -216,13 +219,14 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   auto* out = static_cast<std::byte*>(data.values);
   const uint64_t bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
   const uint64_t clock = table_->clock.load(std::memory_order_acquire);
-  const bool own_open = own_is_open(gated, clock);
+  const uint64_t needed = clock_needed(gated, clock);
+  const bool own_open = own_is_open(needed);
   if (all_own_ && own_open) {
     read_own(rows, out);
     return finished_here(options);
   }
 
-  if (base::Status status; fetch_mapped(gated, clock, rows, out, options, &status)) {
+  if (base::Status status; fetch_mapped(needed, rows, out, options, &status)) {
     return status.ok() ? finished_here(options) : Started{status, nullptr};
   }
 
@@ -242,18 +246,16 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   return node_.run(call, options, std::move(request), own_work);
 }
 
-bool TableHandle::fetch_mapped(bool gated, uint64_t clock, const Rows& rows, std::byte* out, const CallOptions& options,
-                               base::Status* status) {
+bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
   if (mapping_ == nullptr) return false;
   const size_t servers = table_->servers.size();
-  const bool waits = gated && table_->pace == table::Pace::kStale && clock > static_cast<uint64_t>(spec_.staleness);
   for (size_t server = 0; server < servers; ++server) {
     if ((own_ != nullptr && server == own_server()) || !table::has_part(spec_, servers, server)) continue;
     const table::SegmentReader* reader = mapping_->reader(server);
     if (reader == nullptr) mapping_->ask();
-    if (reader == nullptr || (waits && reader->clock() < clock - static_cast<uint64_t>(spec_.staleness))) return false;
+    if (reader == nullptr || reader->clock() < needed) return false;
   }
-  if (own_ != nullptr && !own_is_open(gated, clock)) return false;
+  if (own_ != nullptr && !own_is_open(needed)) return false;
 
   // A worker sees its own changes. A request would queue behind them; this has to wait for their acknowledgement.
   const auto seen = [this] { return table_->open_changes.load(std::memory_order_acquire) == 0; };

@@ -56,10 +56,11 @@ class TableHandle final : public Table {
   void change_own(wire::Write write, const Rows& rows, const std::byte* values);
   void read_own(const Rows& rows, std::byte* out) const;
   /// A get of parts that are mapped, without a message. False if it has to be a message.
-  bool fetch_mapped(bool gated, uint64_t clock, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
+  bool fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
   bool read_mapped(const Rows& rows, std::byte* out) const;
-  /// This process's part may be read here and now: nobody has to be waited for.
-  bool own_is_open(bool gated, uint64_t clock) const;
+  uint64_t clock_needed(bool gated, uint64_t clock) const;
+  /// This process's part may be read here and now: it shows the clock that is needed.
+  bool own_is_open(uint64_t needed) const;
   /// Which of the caller's rows lie in this process, and their numbers here.
   void own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vector<uint64_t>& from) const;
   size_t own_server() const;

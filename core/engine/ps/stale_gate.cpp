@@ -20,7 +20,7 @@ void StaleGate::clock(size_t worker, uint64_t clock) {
 }
 
 void StaleGate::get(const rpc::Asked& asked, uint64_t clock) {
-  gets_.push_back({asked, clock > staleness_ ? clock - staleness_ : 0});
+  gets_.push_back({asked, needed(staleness_, clock)});
   serve();
 }
 

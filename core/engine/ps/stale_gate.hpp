@@ -30,6 +30,9 @@ class StaleGate {
   StaleGate(Owner& owner, std::string table, uint64_t staleness)
       : owner_(owner), table_(std::move(table)), staleness_(staleness) {}
 
+  /// What least() must be for a get at this clock: wherever it is asked, here or by whoever reads a shard without a request.
+  static uint64_t needed(uint64_t staleness, uint64_t clock) { return clock > staleness ? clock - staleness : 0; }
+
   /// Worker i of the cluster is `names[i]` in messages; all stand at clock 0. Before anything else.
   void set_workers(std::vector<std::string> names);
   /// All workers stand at this clock: after a checkpoint was loaded.

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "base/relax.hpp"
 #include "math/kernels.hpp"
 
 #if defined(__SANITIZE_THREAD__)
@@ -27,14 +28,6 @@ struct RacyReads {
   RacyReads() {}
 };
 #endif
-
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 /// How long a reader waits for the end of one write before it counts as a try: longer than a stripe takes.
 constexpr int kLooks = 4096;
@@ -118,7 +111,7 @@ bool SegmentReader::guarded(uint64_t stripe, Copy copy) const {
   for (int attempt = 0; attempt < kTries; ++attempt) {
     uint64_t before = sequence.load(std::memory_order_acquire);
     for (int look = 0; before % 2 != 0 && look < kLooks; ++look) {
-      relax();
+      base::relax();
       before = sequence.load(std::memory_order_acquire);
     }
     if (before % 2 != 0) continue;

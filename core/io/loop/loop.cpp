@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "base/log.hpp"
+#include "base/relax.hpp"
 
 namespace mv::io {
 
@@ -430,7 +431,7 @@ bool Loop::spin() {
         return true;
       }
       if (has_tasks_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
-      yields ? static_cast<void>(sched_yield()) : relax();
+      yields ? static_cast<void>(sched_yield()) : base::relax();
     }
   } while (now() - begin < budget);
   spin_.failed();

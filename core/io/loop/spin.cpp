@@ -59,12 +59,4 @@ bool Spin::is_crowded(base::Nanos now) {
   return crowded_;
 }
 
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 }  // namespace mv::io

@@ -28,7 +28,4 @@ class Spin {
   bool crowded_ = false;
 };
 
-/// A hint to the processor, inside a loop that waits for memory to change.
-void relax();
-
 }  // namespace mv::io

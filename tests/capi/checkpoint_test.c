@@ -2,16 +2,15 @@
  * refused. */
 #define _XOPEN_SOURCE 700 /* nftw() */
 #include <ftw.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "expect.h"
+#include "nodes.h"
 
-enum { kMost = 3, kRows = 40, kCols = 3, kKeys = 50 };
+enum { kMostHere = 3, kRows = 40, kCols = 3, kKeys = 50 };
 
 static char directory[] = "/tmp/polyverso-checkpoint-test-XXXXXX";
 
@@ -31,46 +30,6 @@ static const char* in(const char* name) {
 static int exists(const char* path) {
   struct stat stat_of;
   return stat(path, &stat_of) == 0;
-}
-
-/* ------------------------------------------------------------ a cluster of threads */
-
-struct member {
-  int index, nodes;
-  char cluster[64];
-  mv_node node;
-  void (*body)(struct member* self);
-};
-
-static void* live(void* argument) {
-  struct member* self = argument;
-  mv_init_options options = MV_INIT_OPTIONS_INIT;
-  options.io = "inproc";
-  options.nodes = self->nodes;
-  options.rank = self->index;
-  options.master = self->cluster;
-  options.init_timeout_ms = 20000;
-  options.gate_timeout_ms = 20000;
-  expect_ok(mv_node_open(&options, &self->node));
-  self->body(self);
-  expect_ok(mv_shutdown(self->node));
-  return NULL;
-}
-
-static void run_cluster(int nodes, void (*body)(struct member*)) {
-  static int clusters = 0;
-  struct member members[kMost];
-  pthread_t threads[kMost];
-  ++clusters;
-  for (int i = 0; i < nodes; ++i) {
-    memset(&members[i], 0, sizeof(members[i]));
-    members[i].index = i;
-    members[i].nodes = nodes;
-    members[i].body = body;
-    snprintf(members[i].cluster, sizeof(members[i].cluster), "checkpoints-%d", clusters);
-    assert_int_equal(pthread_create(&threads[i], NULL, live, &members[i]), 0);
-  }
-  for (int i = 0; i < nodes; ++i) pthread_join(threads[i], NULL);
 }
 
 /* ------------------------------------------------------------ tables and their values */
@@ -190,9 +149,9 @@ static void load_into_others(struct member* self) {
 
 static void what_is_saved_is_loaded_on_any_number_of_nodes(void** state) {
   (void)state;
-  run_cluster(2, save_twice);
-  for (int nodes = 1; nodes <= kMost; ++nodes) run_cluster(nodes, load_and_go_on);
-  run_cluster(3, load_into_others);
+  run_nodes(2, NULL, save_twice);
+  for (int nodes = 1; nodes <= kMostHere; ++nodes) run_nodes(nodes, NULL, load_and_go_on);
+  run_nodes(3, NULL, load_into_others);
 }
 
 /* ------------------------------------------------------------ refusals */
@@ -210,7 +169,7 @@ static void refused(struct member* self) {
 
 static void what_does_not_fit_is_refused(void** state) {
   (void)state;
-  run_cluster(2, refused);
+  run_nodes(2, NULL, refused);
   assert_false(exists(in("a")) || exists(in("b")));
 }
 
@@ -240,11 +199,11 @@ static void what_is_damaged_is_refused(void** state) {
   assert_true(length == strlen(text) && strstr(text, "\"damage\": []") != NULL &&
               strstr(text, "\"name\": \"sparse\"") != NULL);
   flip(in("runs/checkpoint-000002/server-1.safetensors"), -3);
-  run_cluster(2, load_damaged);
+  run_nodes(2, NULL, load_damaged);
   expect_ok(mv_checkpoint_inspect(in("runs/checkpoint-000002/server-1.safetensors"), text, sizeof(text), &length));
   assert_non_null(strstr(text, "is damaged"));
   assert_int_equal(remove(in("runs/checkpoint-000002/manifest.json")), 0);
-  run_cluster(2, load_incomplete);
+  run_nodes(2, NULL, load_incomplete);
   expect_error(mv_checkpoint_inspect(in("nowhere"), NULL, 0, &length), MV_ENOTFOUND, "nowhere");
   expect_error(mv_checkpoint_inspect(NULL, NULL, 0, &length), MV_EINVAL, "path");
   expect_error(mv_checkpoint_save(0, "", 0, NULL), MV_EINVAL, "directory");

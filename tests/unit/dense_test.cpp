@@ -18,8 +18,8 @@ extern "C" {
 }
 
 #include "math/convert.hpp"
+#include "shards.hpp"
 #include "table/segment.hpp"
-#include "table/shard.hpp"
 #include "table/updater/updater.hpp"
 
 namespace {
@@ -34,21 +34,6 @@ Spec matrix(mv_dtype dtype, uint64_t rows, uint64_t cols, const char* updater = 
           .rows = rows,
           .cols = cols,
           .updater = parse_updater(updater).value()};
-}
-
-std::shared_ptr<Shard> make(const Spec& spec, const Place& place = {}) {
-  auto shard = Shard::make(spec, place);
-  if (!shard.ok()) fail_msg("%s", shard.status().text().c_str());
-  return std::move(shard).value();
-}
-
-template <typename T>
-const std::byte* in(const std::vector<T>& values) {
-  return reinterpret_cast<const std::byte*>(values.data());
-}
-template <typename T>
-std::byte* out(std::vector<T>& values) {
-  return reinterpret_cast<std::byte*>(values.data());
 }
 
 template <typename T>

@@ -25,7 +25,7 @@ extern "C" {
 }
 
 #include "math/convert.hpp"
-#include "table/shard.hpp"
+#include "shards.hpp"
 #include "table/updater/updater.hpp"
 
 namespace {
@@ -39,21 +39,6 @@ Spec keyed(mv_dtype dtype, uint64_t cols, const char* updater = "") {
           .rows = 0,
           .cols = cols,
           .updater = parse_updater(updater).value()};
-}
-
-std::shared_ptr<Shard> make(const Spec& spec, const Place& place = {}) {
-  auto shard = Shard::make(spec, place);
-  if (!shard.ok()) fail_msg("%s", shard.status().text().c_str());
-  return std::move(shard).value();
-}
-
-template <typename T>
-const std::byte* in(const std::vector<T>& values) {
-  return reinterpret_cast<const std::byte*>(values.data());
-}
-template <typename T>
-std::byte* out(std::vector<T>& values) {
-  return reinterpret_cast<std::byte*>(values.data());
 }
 
 template <typename T>

@@ -1,0 +1,24 @@
+#pragma once
+// Shards and values as the tests of table/ make them. Included after cmocka.
+
+#include "table/shard.hpp"
+
+namespace mv::table {
+
+/// A shard, or the end of the test.
+inline std::shared_ptr<Shard> make(const Spec& spec, const Place& place = {}) {
+  auto shard = Shard::make(spec, place);
+  if (!shard.ok()) fail_msg("%s", shard.status().text().c_str());
+  return std::move(shard).value();
+}
+
+template <typename T>
+const std::byte* in(const std::vector<T>& values) {
+  return reinterpret_cast<const std::byte*>(values.data());
+}
+template <typename T>
+std::byte* out(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+
+}  // namespace mv::table

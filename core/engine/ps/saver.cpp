@@ -204,13 +204,18 @@ void Saver::ask_all(const Question& question, void (Saver::*next)()) {
   const auto open = std::make_shared<size_t>(servers);
   for (size_t server = 0; server < servers; ++server)
     ask(server, question, [this, open, next](size_t from, const base::Status& status, const wire::Message*) {
-      Part& part = job_->parts[from];
-      part.over = !status.ok();
-      const bool named = status.code() == MV_EPEERLOST;  // cluster's sentence names it
-      if (!status.ok() && job_->error.ok())
-        job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
+      if (!status.ok()) note_failure(from, status);
       if (--*open == 0) (this->*next)();
     });
+}
+
+/// This server has nothing more to do; the first of such errors is what the job comes to.
+void Saver::note_failure(size_t server, const base::Status& status) {
+  Part& part = job_->parts[server];
+  part.over = true;
+  if (!job_->error.ok()) return;
+  const bool named = status.code() == MV_EPEERLOST;  // cluster's sentence names it
+  job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
 }
 
 void Saver::fail_askers(const base::Status& why) {
@@ -297,25 +302,25 @@ void Saver::poll() {
           heard_of_file(from, status, answer);
         });
   }
-  if (job_ == job && std::all_of(job->parts.begin(), job->parts.end(), [](const Part& part) { return part.over; }))
-    end_save();
+  if (job_ == job) end_save_if_over();
 }
 
 void Saver::heard_of_file(size_t server, const base::Status& status, const wire::Message* answer) {
   Part& part = job_->parts[server];
   const auto* file = answer != nullptr ? answer->body_as_SavedFile() : nullptr;
   if (!status.ok()) {
-    part.over = true;
-    const bool named = status.code() == MV_EPEERLOST;
-    if (job_->error.ok())
-      job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
+    note_failure(server, status);
     poll_wait_ = kFirstPoll;  // the others are told to stop
     next_poll_ = clock_.now();
   } else if (file != nullptr && file->name() != nullptr) {
     part.over = true;
     part.file = {file->name()->str(), file->bytes(), text_of(file->checksum())};
   }
-  if (std::all_of(job_->parts.begin(), job_->parts.end(), [](const Part& each) { return each.over; })) end_save();
+  end_save_if_over();
+}
+
+void Saver::end_save_if_over() {
+  if (std::all_of(job_->parts.begin(), job_->parts.end(), [](const Part& part) { return part.over; })) end_save();
 }
 
 void Saver::end_save() {

@@ -88,6 +88,7 @@ class Saver {
   void set_phase(Phase phase);
   void ask(size_t server, const Question& question, Heard heard);
   void ask_all(const Question& question, void (Saver::*next)());
+  void note_failure(size_t server, const base::Status& status);
   void fail_askers(const base::Status& why);
   std::string missing_workers() const;
   std::string missing_servers() const;
@@ -97,6 +98,7 @@ class Saver {
   void snapshots_taken();
   void poll();
   void heard_of_file(size_t server, const base::Status& status, const wire::Message* answer);
+  void end_save_if_over();
   void end_save();
   void save_over(const base::Status& status);
   // a load

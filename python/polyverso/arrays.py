@@ -29,7 +29,7 @@ DTYPES = {
     capi.MV_BF16: BF16,
 }
 # The words of polyverso.h; numpy understands some of them otherwise, its "u8" are eight bytes.
-_NAMES = {
+CODES = {
     "f32": capi.MV_F32,
     "f64": capi.MV_F64,
     "i64": capi.MV_I64,
@@ -37,8 +37,8 @@ _NAMES = {
     "u8": capi.MV_U8,
     "f16": capi.MV_F16,
     "bf16": capi.MV_BF16,
-    "bfloat16": capi.MV_BF16,
 }
+_NAMES = {**CODES, "bfloat16": capi.MV_BF16}
 
 
 def code_of(dtype: Any) -> int:

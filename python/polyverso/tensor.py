@@ -16,17 +16,9 @@ import numpy as np
 
 from . import capi
 from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack
+from .arrays import CODES
 
-_CODES = {
-    "f32": capi.MV_F32,
-    "f64": capi.MV_F64,
-    "i64": capi.MV_I64,
-    "i32": capi.MV_I32,
-    "u8": capi.MV_U8,
-    "f16": capi.MV_F16,
-    "bf16": capi.MV_BF16,
-}
-_NAMES = {code: name for name, code in _CODES.items()}
+_NAMES = {code: name for name, code in CODES.items()}
 _NUMPY = {"f32": "float32", "f64": "float64", "i64": "int64", "i32": "int32", "u8": "uint8", "f16": "float16"}
 
 Shape = Union[int, Sequence[int]]
@@ -34,15 +26,15 @@ Shape = Union[int, Sequence[int]]
 
 def _code(dtype: Any) -> int:
     """The mv_dtype of "f32" and the like, or of anything that numpy.dtype() understands."""
-    if isinstance(dtype, str) and dtype in _CODES:
-        return _CODES[dtype]
+    if isinstance(dtype, str) and dtype in CODES:
+        return CODES[dtype]
     wanted = np.dtype(dtype)
     for name, known in _NUMPY.items():
         if wanted == known:
-            return _CODES[name]
+            return CODES[name]
     if wanted == np.bool_:
         return capi.MV_U8
-    raise TypeError(f"a tensor holds {', '.join(_CODES)}, not {wanted}")
+    raise TypeError(f"a tensor holds {', '.join(CODES)}, not {wanted}")
 
 
 def _ids(rows: Any) -> np.ndarray:

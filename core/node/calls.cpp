@@ -153,12 +153,12 @@ base::Result<TableRef> MemberNode::create_table(TableSpec spec, ConstData initia
   base::PayloadRef values;
   if (spec.is_keyed() && initial.count > 0)
     return base::error(MV_EINVAL, "table \"{}\" is {}: its initial value is `initial`, and rows are set once it is there", spec.name, spec.describe());
-  if (initial.values != nullptr && initial.count > 0) {
+  const bool given = initial.values != nullptr && initial.count > 0;
+  if (given) {
     if (const base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
     if (identity_.worker_id == 0) values = base::Payload::copy({static_cast<const std::byte*>(initial.values), spec.bytes()});
   }
   const auto outcome = std::make_shared<Outcome>();
-  const bool given = initial.values != nullptr && initial.count > 0;
   loop_.post([this, outcome, spec, values, given, until = deadline({}, true)] {
     member_->tables().create(spec, values, until, [this, outcome](base::Result<ps::TableViewRef> table) {
       if (table.ok()) outcome->shard = own_shard(*table.value());

@@ -74,7 +74,7 @@ static void pv_raise_text(lua_State *L, mv_status status, const char *text) {
   lua_setfield(L, -2, "name");
   lua_pushstring(L, mv_status_family(status));
   lua_setfield(L, -2, "family");
-  lua_pushstring(L, *text ? text : mv_status_text(status));
+  lua_pushstring(L, *text ? text : mv_status_message(status));
   lua_setfield(L, -2, "text");
   pv_push_where(L);
   lua_setfield(L, -2, "where");

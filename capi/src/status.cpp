@@ -36,7 +36,7 @@ mv_status finish_failed(const base::Status& status) noexcept {
   try {
     note(status.text());
   } catch (...) {
-    last_error.shown = mv_status_text(status.code());
+    last_error.shown = mv_status_message(status.code());
   }
   return status.code();
 }
@@ -66,7 +66,7 @@ const char* mv_status_name(mv_status status) {
   }
 }
 
-const char* mv_status_text(mv_status status) {
+const char* mv_status_message(mv_status status) {
   switch (status) {
     case MV_OK:
       return "no error";

@@ -13,7 +13,7 @@ class Error(Exception):
     def __init__(self, status: int, text: str = "") -> None:
         self.status = status
         self.name = capi.mv_status_name(status)
-        self.text = text or capi.mv_status_text(status)
+        self.text = text or capi.mv_status_message(status)
         super().__init__(status, self.text)
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ static void every_status_has_name_text_and_family(void** state) {
 #define XX(value, name, family, text)                          \
   assert_int_equal(MV_##name, value);                          \
   assert_string_equal(mv_status_name(MV_##name), "MV_" #name); \
-  assert_string_equal(mv_status_text(MV_##name), text);        \
+  assert_string_equal(mv_status_message(MV_##name), text);        \
   assert_string_equal(mv_status_family(MV_##name), #family);
   MV_STATUS_MAP(XX)
 #undef XX
@@ -30,7 +30,7 @@ static void numbers_that_are_no_status_are_told(void** state) {
   const mv_status none[] = {1, -1000, INT32_MIN, INT32_MAX};
   for (size_t i = 0; i < COUNT_OF(none); ++i) {
     assert_string_equal(mv_status_name(none[i]), "MV_UNKNOWN");
-    assert_true(strlen(mv_status_text(none[i])) > 0);
+    assert_true(strlen(mv_status_message(none[i])) > 0);
     assert_string_equal(mv_status_family(none[i]), "unknown");
   }
 }

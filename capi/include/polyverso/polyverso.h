@@ -89,7 +89,7 @@ enum mv_status_code {
 /** "MV_ESHAPE" for MV_ESHAPE; "MV_UNKNOWN" for a number that is no status. Static storage. Never fails. */
 MV_API const char *mv_status_name(mv_status status);
 /** One general sentence on a status. Static storage. Never fails. */
-MV_API const char *mv_status_text(mv_status status);
+MV_API const char *mv_status_message(mv_status status);
 /** The family of a status, as in MV_STATUS_MAP; "ok" for 0. Static storage. Never fails. */
 MV_API const char *mv_status_family(mv_status status);
 /** What went wrong in the last failed call on this thread, as a sentence with names and numbers; "" if nothing has.

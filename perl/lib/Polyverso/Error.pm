@@ -12,7 +12,7 @@ sub new {
         status => $status,
         name   => Polyverso::CAPI::mv_status_name($status),
         family => Polyverso::CAPI::mv_status_family($status),
-        text   => length($text // '') ? $text : Polyverso::CAPI::mv_status_text($status),
+        text   => length($text // '') ? $text : Polyverso::CAPI::mv_status_message($status),
     }, $class;
 
     # The line to show is the caller's, not one of ours.

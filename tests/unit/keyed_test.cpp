@@ -42,9 +42,9 @@ Spec keyed(mv_dtype dtype, uint64_t cols, const char* updater = "") {
 }
 
 template <typename T>
-std::vector<T> read(Shard& shard, const std::vector<int64_t>& ids) {
+std::vector<T> read(Shard& shard, const std::vector<int64_t>& ids, Worker worker = kNoWorker) {
   std::vector<T> values(ids.size() * shard.spec().cols);
-  shard.read_rows(kNoWorker, ids, out(values));
+  shard.read_rows(worker, ids, out(values));
   return values;
 }
 
@@ -235,6 +235,39 @@ void dcasgd_knows_what_each_worker_last_got(void**) {
   shard->change_rows(Write::Set, 0, row, in(std::vector<double>{3, 3}));
   shard->change_rows(Write::Add, 0, row, in(g));
   assert_true(read<double>(*shard, row)[0] == 1);
+}
+
+/// A row that nobody stored yet reads as its initial value: that is what the reader last got.
+void dcasgd_knows_who_got_a_row_before_it_was_stored(void**) {
+  Spec spec = keyed(MV_F64, 2, "dcasgd rate=1 lambda=0.5");
+  spec.initial = 10;
+  const auto shard = make(spec);
+  const std::vector<double> g = {2, 2};
+  const std::vector<int64_t> row = {44}, other = {45};
+  assert_true(read<double>(*shard, row, 0)[0] == 10);
+  assert_int_equal(shard->usage().stored, 0);
+  assert_true(shard->usage().state_bytes > 0 && shard->usage().state_bytes == shard->usage().memory_bytes);
+  shard->change_rows(Write::Add, 1, row, in(g));  // who got nothing: plain
+  assert_true(read<double>(*shard, row)[0] == 8);
+  shard->change_rows(Write::Add, 0, row, in(g));  // 8 - (2 + 0.5 * 4 * (8 - 10))
+  assert_true(read<double>(*shard, row)[0] == 10);
+  shard->change_rows(Write::Add, 0, other, in(g));  // never got
+  shard->change_rows(Write::Add, 0, other, in(g));
+  assert_true(read<double>(*shard, other)[0] == 6);
+  assert_true(shard->set_updater(parse_updater("add").value()).ok());  // forgets all that
+  assert_int_equal(shard->usage().state_bytes, 0);
+}
+
+void dcasgd_remembers_no_more_unstored_rows_than_the_limit(void**) {
+  Spec spec = keyed(MV_F64, 1, "dcasgd");
+  spec.capacity = 100;
+  const auto shard = make(spec);
+  uint64_t most = 0;
+  for (int64_t id = 0; id < 10'000; ++id) {
+    read<double>(*shard, std::vector<int64_t>{id}, 0);
+    most = std::max(most, shard->usage().state_bytes);
+  }
+  assert_in_range(most, 1, 100 * 64);
 }
 
 // ---- limits
@@ -485,6 +518,8 @@ int main() {
       cmocka_unit_test(initial_values_fit_their_dtype),
       cmocka_unit_test(each_row_has_its_states),
       cmocka_unit_test(dcasgd_knows_what_each_worker_last_got),
+      cmocka_unit_test(dcasgd_knows_who_got_a_row_before_it_was_stored),
+      cmocka_unit_test(dcasgd_remembers_no_more_unstored_rows_than_the_limit),
       cmocka_unit_test(a_full_table_forgets_what_was_used_least_recently),
       cmocka_unit_test(a_large_limit_holds_too),
       cmocka_unit_test(a_scan_gives_once_what_stays_while_the_table_grows),

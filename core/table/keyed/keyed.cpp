@@ -115,7 +115,13 @@ uint32_t KeyedShard::reach(Part& part, int64_t id, uint64_t hash, bool* is_new) 
     const int64_t oldest = records.id(records.least_recently_used());
     records.erase(oldest, mix(static_cast<uint64_t>(oldest)));
   }
-  return records.insert(id, hash);
+  const uint32_t made = records.insert(id, hash);
+  if (part.model->updater->keeps_backups())
+    records.give_backups_of_absent(id, made, [&](std::byte* backup) {
+      initial_.fill(id, backup);
+      copy_inverted(backup, backup, records.layout().row_bytes);
+    });
+  return made;
 }
 
 void KeyedShard::add(Part& part, Worker worker, uint32_t slot, const std::byte* values) {
@@ -170,11 +176,15 @@ void KeyedShard::read(Worker, uint64_t, uint64_t, std::byte*) { assert(false); }
 void KeyedShard::get(Part& part, Worker worker, int64_t id, uint64_t hash, std::byte* out) {
   Records& records = part.records;
   const uint32_t slot = records.find(id, hash);
-  if (slot == Records::kNone) return initial_.read(id, out);
+  const bool backs_up = worker != kNoWorker && part.model->updater->keeps_backups();
+  if (slot == Records::kNone) {
+    if (backs_up) records.note_absent(worker, id, most_rows_);
+    return initial_.read(id, out);
+  }
   const std::byte* const stored = records.values(slot);
   math::load_bytes(spec_.dtype, stored, out, spec_.cols);
   if (records.layout().is_linked) records.touch(slot);
-  if (worker == kNoWorker || !part.model->updater->keeps_backups()) return;
+  if (!backs_up) return;
   copy_inverted(records.backup(worker, slot, true), stored, records.layout().row_bytes);
 }
 

@@ -35,8 +35,8 @@ uint32_t Records::insert(int64_t id, uint64_t hash) {
   free_ = next_free;
   std::memcpy(at(slot), &id, sizeof(id));
   std::memset(at(slot) + layout_.state_at(0), 0, layout_.states * layout_.row_bytes);
-  for (auto& [worker, slab] : backups_) {
-    if (slab.has(slot)) std::memset(slab.at(slot), 0, layout_.row_bytes);
+  for (auto& [worker, kept] : backups_) {
+    if (kept.slab.has(slot)) std::memset(kept.slab.at(slot), 0, layout_.row_bytes);
   }
   if (layout_.is_linked) link_newest(slot);
   return slot;
@@ -105,20 +105,30 @@ void Records::clear_states() {
     std::memset(at(slot) + layout_.state_at(0), 0, layout_.states * layout_.row_bytes);
 }
 
+Records::Backups& Records::backups_of(Worker worker) {
+  if (backup_pool_ == nullptr) backup_pool_ = Slab::make_pool(layout_.row_bytes);
+  return backups_.try_emplace(worker, Backups{Slab(backup_pool_, layout_.row_bytes), {}}).first->second;
+}
+
 std::byte* Records::backup(Worker worker, uint32_t slot, bool wanted) {
-  auto found = backups_.find(worker);
-  if (found == backups_.end()) {
-    if (!wanted) return nullptr;
-    if (backup_pool_ == nullptr) backup_pool_ = Slab::make_pool(layout_.row_bytes);
-    found = backups_.emplace(worker, Slab(backup_pool_, layout_.row_bytes)).first;
-  }
-  if (wanted) found->second.reach(slot);
-  return found->second.has(slot) ? found->second.at(slot) : nullptr;
+  const auto found = backups_.find(worker);
+  if (found == backups_.end() && !wanted) return nullptr;
+  Slab& slab = found != backups_.end() ? found->second.slab : backups_of(worker).slab;
+  if (wanted) slab.reach(slot);
+  return slab.has(slot) ? slab.at(slot) : nullptr;
+}
+
+void Records::note_absent(Worker worker, int64_t id, size_t most) {
+  auto& absent = backups_of(worker).absent;
+  if (most > 0 && absent.size() >= most && !absent.contains(id)) absent.erase(absent.begin());
+  absent.insert(id);
 }
 
 size_t Records::backup_bytes() const {
+  constexpr size_t kNodeBytes = 2 * sizeof(void*) + sizeof(int64_t);
   size_t bytes = 0;
-  for (const auto& [worker, slab] : backups_) bytes += slab.bytes();
+  for (const auto& [worker, kept] : backups_)
+    bytes += kept.slab.bytes() + kept.absent.size() * kNodeBytes + kept.absent.bucket_count() * sizeof(void*);
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <unordered_set>
 
 #include "table/keyed/index.hpp"
 #include "table/keyed/slab.hpp"
@@ -75,6 +76,14 @@ class Records {
   /// The worker's backup of a row: see Block::backup. Zeros if it got none since the record came to be; null where it
   /// never got any and none is `wanted`.
   std::byte* backup(Worker worker, uint32_t slot, bool wanted);
+  /// The worker got a row that has no record. Of more than `most` such rows (0: no limit) some are forgotten.
+  void note_absent(Worker worker, int64_t id, size_t most);
+  /// give(backup) for all workers who got the row before it had this record.
+  template <typename Give>
+  void give_backups_of_absent(int64_t id, uint32_t slot, const Give& give) {
+    for (auto& [worker, kept] : backups_)
+      if (kept.absent.erase(id) > 0) give(backup(worker, slot, true));
+  }
   void drop_backups() { backups_.clear(); }
 
   size_t bytes() const { return index_.bytes() + slab_.bytes() + backup_bytes(); }
@@ -96,7 +105,13 @@ class Records {
   uint32_t free_ = kNone;  ///< erased ones: each holds the next one's number
   uint32_t newest_ = kNone, oldest_ = kNone;
   std::shared_ptr<ChunkPool> backup_pool_;
-  std::map<Worker, Slab> backups_;
+  /// What one worker last got.
+  struct Backups {
+    Slab slab;
+    std::unordered_set<int64_t> absent;  ///< ids that had no record then
+  };
+  Backups& backups_of(Worker worker);
+  std::map<Worker, Backups> backups_;
 };
 
 }  // namespace mv::table

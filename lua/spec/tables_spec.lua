@@ -89,6 +89,8 @@ describe("tables", function()
     t:erase({0, large}, {wait = false})
     t:erase({-1}, {async = true}):wait()
     assert.equal(0, t:size())
+    t:set({7}, {keys = {-1}, async = true, timeout = 5}):wait()
+    assert.same({7}, t:peek({keys = {-1}, async = true}):wait())
     assert.same({0}, t:get({keys = {5}, async = true}):wait())
     for _, wrong in ipairs{1.5, "one", {}, 2 ^ 70} do
       assert.equal("MV_EDTYPE", failure_of(t.get, t, {keys = {wrong}}).name)

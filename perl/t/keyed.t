@@ -93,6 +93,9 @@ subtest 'keys' => sub {
     $t->erase([@keys[0 .. 2]], forget => 1);
     $t->erase([$keys[3]], async => 1)->wait;
     is($t->size, 1, 'are erased');
+    $t->set([7], keys => [$keys[4]], async => 1, timeout => 5)->wait;
+    is_deeply($t->peek(async => 1, as => 'array', keys => [$keys[4]])->wait, [7], 'are set and peeked at');
+    $t->set([5], keys => [$keys[4]]);
     is_deeply($t->get(async => 1, as => 'array', keys => [17, $keys[4]])->wait, [0, 5], 'asynchronously, too');
     for my $wrong ('9223372036854775808', '-9223372036854775809', 1.5, 'one', undef) {
         refused(EINVAL => sub { $t->get(as => 'array', keys => [$wrong]) });

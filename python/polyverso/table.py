@@ -97,6 +97,15 @@ class Table:
         ids = rows_or_keys(rows, keys)
         return self._read(capi.mv_table_peek, capi.mv_table_peek_rows, ids, out, call_options(0, timeout))[0]
 
+    def peek_async(
+        self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
+    ) -> Request:
+        """peek() as get_async() is get()."""
+        options = call_options(capi.MV_ASYNC, timeout)
+        ids = rows_or_keys(rows, keys)
+        out, handle = self._read(capi.mv_table_peek, capi.mv_table_peek_rows, ids, out, options)
+        return Request(self._node, handle, out)
+
     def get_async(
         self, rows: Any = None, out: Optional[np.ndarray] = None, timeout: Optional[float] = None, *, keys: Any = None
     ) -> Request:
@@ -155,6 +164,14 @@ class Table:
         options = call_options(0, timeout)
         self._write(capi.mv_table_set, capi.mv_table_set_rows, data, rows_or_keys(rows, keys), options)
 
+    def set_async(
+        self, data: Any, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None
+    ) -> Request:
+        """set() to be awaited or waited for; `data` is copied."""
+        options = call_options(capi.MV_ASYNC, timeout)
+        ids = rows_or_keys(rows, keys)
+        return Request(self._node, self._write(capi.mv_table_set, capi.mv_table_set_rows, data, ids, options))
+
     def _write(self, whole: Any, some: Any, data: Any, rows: Any, options: Any) -> Any:
         values = as_table_values(data, self._code)
         if rows is None:
@@ -166,8 +183,14 @@ class Table:
     ) -> None:
         """Forgets rows of a sparse table, or keys of a key-value table, with their updater's state: they read as their
         initial value again. What is not stored is skipped. `wait` as of add()."""
-        ids = as_rows([] if rows is None and keys is None else rows_or_keys(rows, keys))
-        capi.mv_table_erase_rows(self._handle, ids, call_options(0 if wait else capi.MV_FORGET, timeout))
+        self._erase(rows_or_keys(rows, keys), call_options(0 if wait else capi.MV_FORGET, timeout))
+
+    def erase_async(self, rows: Any = None, timeout: Optional[float] = None, *, keys: Any = None) -> Request:
+        """erase() to be awaited or waited for."""
+        return Request(self._node, self._erase(rows_or_keys(rows, keys), call_options(capi.MV_ASYNC, timeout)))
+
+    def _erase(self, rows: Any, options: Any) -> Any:
+        return capi.mv_table_erase_rows(self._handle, as_rows([] if rows is None else rows), options)
 
     # ------------------------------------------------------------------ the servers' part, and time
 
@@ -178,6 +201,11 @@ class Table:
         Raises ArgumentError for an unknown updater or parameter, with the known ones.
         """
         capi.mv_table_set_updater(self._handle, updater, call_options(0, timeout))
+
+    def set_updater_async(self, updater: str, timeout: Optional[float] = None) -> Request:
+        """set_updater() to be awaited or waited for."""
+        handle = capi.mv_table_set_updater(self._handle, updater, call_options(capi.MV_ASYNC, timeout))
+        return Request(self._node, handle)
 
     def clock(self) -> None:
         """Ends one of this worker's iterations on a table that has a staleness. Never waits."""

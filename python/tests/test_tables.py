@@ -1,5 +1,7 @@
 """Dtypes, sparse and key-value tables, updaters, staleness."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -193,6 +195,31 @@ def test_asynchronous_calls_with_keys(node):
     table = node.keyvalue(2)
     table.add_async([[1, 2]], keys=[5]).wait()
     assert table.get_async(keys=[5, 6]).wait().tolist() == [[1, 2], [0, 0]]
+
+
+def test_what_can_wait_can_be_asynchronous(node):
+    table = node.sparse(10, 2)
+    assert table.set_async([[1, 2], [3, 4]], rows=[5, 6], timeout=5).wait() is None
+    out = np.zeros((2, 2), np.float32)
+    assert table.peek_async([5, 6], out=out).wait() is out and out.tolist() == [[1, 2], [3, 4]]
+    assert table.erase_async([5]).wait(timeout=5) is None
+    assert table.peek([5, 6]).tolist() == [[0, 0], [3, 4]]
+    table.set_updater_async("assign").wait()
+    table.add([[7, 8]], rows=[6])
+    assert table.get([5, 6]).tolist() == [[0, 0], [7, 8]]
+    whole = node.array(3)
+    whole.set_async([1, 2, 3]).wait()
+    assert whole.peek_async().wait().tolist() == [1, 2, 3]
+    with pytest.raises(polyverso.ArgumentError):
+        table.set_updater_async("sdg")
+    with pytest.raises(polyverso.ArgumentError):
+        whole.erase_async([0])
+
+
+@pytest.mark.parametrize("call", ["get", "peek", "add", "set", "erase", "set_updater"])
+def test_calls_take_a_timeout_and_have_an_asynchronous_twin(call):
+    for name in (call, call + "_async"):
+        assert "timeout" in inspect.signature(getattr(polyverso.Table, name)).parameters
 
 
 def test_only_keyed_tables_erase_and_scan(node):

@@ -16,12 +16,13 @@ namespace mv::capi {
 namespace {
 
 /// Starts a node and puts it behind a handle.
-base::Result<int64_t> open_node(State& state, const node::Settings& settings, bool is_default) {
+base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport report, bool is_default) {
   watch_forks();
   auto started = node::Node::start(settings);
   if (!started.ok()) return started.status();
   auto entry = std::make_shared<NodeEntry>();
   entry->node = std::move(started).value();
+  entry->report = std::move(report);
   entry->is_default = is_default;
   const int64_t handle = state.nodes.insert(std::move(entry));
   state.was_initialised.store(true, std::memory_order_release);
@@ -36,9 +37,10 @@ base::Status init_default(State& state, const InitRequest& request) {
     ++state.init_count;
     return {};
   }
-  auto settings = request.resolve();
+  SettingsReport report;
+  auto settings = request.resolve(report);
   if (!settings.ok()) return settings.status();
-  auto handle = open_node(state, settings.value(), true);
+  auto handle = open_node(state, settings.value(), std::move(report), true);
   if (!handle.ok()) return handle.status();
   state.settings = std::move(settings).value();
   // What the cluster decided where nothing was said.
@@ -149,9 +151,10 @@ mv_status mv_node_open(const mv_init_options* options, mv_node* node) {
     if (node == nullptr) return mv::base::error(MV_EINVAL, "mv_node_open: node is NULL");
     InitRequest request("mv_node_open");
     if (auto status = request.add_options(options); !status.ok()) return status;
-    auto settings = request.resolve();
+    SettingsReport report;
+    auto settings = request.resolve(report);
     if (!settings.ok()) return settings.status();
-    auto handle = open_node(current_state_for_init(), settings.value(), false);
+    auto handle = open_node(current_state_for_init(), settings.value(), std::move(report), false);
     if (!handle.ok()) return handle.status();
     *node = handle.value();
     return {};

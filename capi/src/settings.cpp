@@ -105,7 +105,7 @@ constexpr Setting kSettings[] = {
         {.key = "master", .type = SettingType::kText, .help = "host:port where rank 0 listens and the others call"}),
     from_options<&Start::bind, &Options::bind, nullptr>(
         {.key = "bind", .type = SettingType::kText, .help = "host, host:port or network interface to listen on"}),
-    without_option<&Start::advertise>(
+    from_options<&Start::advertise, &Options::advertise, nullptr>(
         {.key = "advertise", .type = SettingType::kText, .help = "host or host:port that others are told; unset: where it listens"}),
     from_options<&Start::secret, &Options::secret, nullptr>(
         {.key = "secret", .type = SettingType::kSecret, .help = "shared by the cluster; needed beyond loopback"}),
@@ -199,10 +199,10 @@ class Sources {
       : said_(said), environment_(environment), launched_(kKnown), alone_(leaves_cluster(said, environment)) {}
 
   /// Reads the launcher's variables, unless the place of this process is known without them.
-  base::Status ask_launcher();
+  base::Status ask_launcher(SettingsReport& report);
   /// What counts; null for the default.
   const base::SaidSettings::Said* find(size_t index) const;
-  void tell_of_losers(size_t index) const;
+  SettingUse use_of(size_t index) const;
   /// The launcher has another process for rank 0.
   bool joins_only() const { return joins_only_; }
   /// Why a launcher has left the master's address open.
@@ -210,7 +210,7 @@ class Sources {
 
  private:
   const base::SaidSettings::Said* own(size_t index) const;
-  base::Status take(const Place& place);
+  base::Status take(const Place& place, SettingsReport& report);
 
   const base::SaidSettings &said_, &environment_;
   base::SaidSettings launched_;
@@ -231,19 +231,31 @@ const base::SaidSettings::Said* Sources::find(size_t index) const {
   return own_one != nullptr ? own_one : launched_.find(index);
 }
 
-void Sources::tell_of_losers(size_t index) const {
+SettingUse Sources::use_of(size_t index) const {
+  using Source = SettingUse::Source;
+  const SettingInfo& info = kSettings[index].info;
   const auto* counts = find(index);
+  SettingUse use;
+  use.key = info.key;
+  use.value = base::show_setting(info, counts != nullptr ? counts->value : kSettings[index].load(Start{}));
+  if (counts != nullptr) {
+    use.from = counts->where;
+    use.source = counts == said_.find(index) ? Source::kExplicit : counts == environment_.find(index) ? Source::kEnvironment : Source::kLauncher;
+  }
   for (const base::SaidSettings* source : {&environment_, &launched_}) {
     const auto* other = source->find(index);
     if (other == nullptr || other == counts) continue;
-    if (counts == nullptr)
-      base::log_info("{} is of another cluster than this one: not used", other->where);
+    if (counts == nullptr && index == kRendezvous)
+      use.unused.push_back(fmt::format("{} is not asked: the master's address is known", other->where));
+    else if (counts == nullptr)
+      use.unused.push_back(fmt::format("{} is of another cluster than this one: not used", other->where));
     else if (counts->value != other->value)
-      base::log_info("{} beats {}", counts->where, other->where);
+      use.unused.push_back(fmt::format("{} beats {}", counts->where, other->where));
   }
+  return use;
 }
 
-base::Status Sources::ask_launcher() {
+base::Status Sources::ask_launcher(SettingsReport& report) {
   const auto* wish = own(kLauncher);
   const auto *nodes = own(kNodes), *master = own(kMaster), *rank = own(kRank);
   if (nodes != nullptr && (nodes->value.number == 1 || (wish == nullptr && master != nullptr && rank != nullptr))) return {};
@@ -251,17 +263,20 @@ base::Status Sources::ask_launcher() {
   const std::string_view which = wish != nullptr ? std::string_view(wish->value.text) : "auto";
   auto detected = detect_launcher(which, environment);
   if (!detected.ok()) return detected.status();
-  for (const std::string& note : detected.value().notes) base::log_warn("{}", note);
+  report.seen = detected.value().seen;
+  report.warnings = detected.value().notes;
   if (!detected.value().place) return which == "auto" && nodes == nullptr ? refuse_unknown_launchers(environment) : base::Status();
-  return take(*detected.value().place);
+  return take(*detected.value().place, report);
 }
 
-base::Status Sources::take(const Place& place) {
+base::Status Sources::take(const Place& place, SettingsReport& report) {
   const auto* nodes = own(kNodes);
   if (nodes != nullptr && place.nodes && std::to_string(nodes->value.number) != place.nodes->value) {
-    base::log_info("{} is another cluster than the one of {}: {}'s variables are not used", nodes->where, place.nodes->from, place.launcher);
+    report.remarks.push_back(fmt::format("{} is another cluster than the one of {}: {}'s variables are not used", nodes->where,
+                                         place.nodes->from, place.launcher));
     return {};
   }
+  report.launcher = place.launcher;
   const std::pair<size_t, const std::optional<Found>*> parts[] = {
       {kRank, &place.rank}, {kNodes, &place.nodes},         {kRole, &place.role},           {kMaster, &place.master},
       {kBind, &place.bind}, {kAdvertise, &place.advertise}, {kRendezvous, &place.rendezvous}};
@@ -317,7 +332,7 @@ base::Result<std::vector<int>> InitRequest::add_arguments(std::span<const char* 
   return used;
 }
 
-base::Result<node::Settings> InitRequest::resolve() const {
+base::Result<node::Settings> InitRequest::resolve(SettingsReport& report) const {
   base::SaidSettings environment(kKnown);
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
   if (const auto* level = explicit_.find(kLogLevel)) {
@@ -327,15 +342,35 @@ base::Result<node::Settings> InitRequest::resolve() const {
     base::set_log_level(static_cast<int>(wish->value.number));
   }
 
+  auto settings = weigh(environment, report);
+  for (const std::string& warning : report.warnings) base::log_warn("{}", warning);
+  for (const std::string& remark : report.remarks) base::log_info("{}", remark);
+  for (const SettingUse& use : report.settings)
+    for (const std::string& loser : use.unused) base::log_info("{}", loser);
+  return settings;
+}
+
+base::Result<node::Settings> InitRequest::examine(SettingsReport& report) const {
+  base::SaidSettings environment(kKnown);
+  if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
+  return weigh(environment, report);
+}
+
+base::Result<node::Settings> InitRequest::weigh(const base::SaidSettings& environment, SettingsReport& report) const {
   Sources sources(explicit_, environment);
-  if (auto status = told(sources.ask_launcher()); !status.ok()) return status;
+  const base::Status launcher = told(sources.ask_launcher(report));
   Start start;
   for (size_t i = 0; i < kCount; ++i) {
     if (const auto* counts = sources.find(i)) kSettings[i].store(start, counts->value);
-    sources.tell_of_losers(i);
+    report.settings.push_back(sources.use_of(i));
   }
+  if (!launcher.ok()) return launcher;
   start.joins_only = sources.joins_only();
   start.sync_said = sources.find(kSync) != nullptr;
+  // Several such processes would be clusters of one each, and nobody would notice.
+  if (const auto* master = sources.find(kMaster); master != nullptr && sources.find(kNodes) == nullptr)
+    return base::error(MV_EINVAL, "{}: {} is set, but nodes is not: set nodes (POLYVERSO_NODES) to the number of processes, or to 1 for a cluster of one",
+                       function_, master->where);
   if (start.nodes > 1 && start.master.empty() && start.rendezvous.empty() && !sources.missing().empty())
     return base::error(MV_EINVAL, "{}: {}", function_, sources.missing());
   if (auto status = told(check_cluster(start)); !status.ok()) return status;
@@ -356,6 +391,8 @@ base::Status InitRequest::agree_with(const node::Settings& running) const {
   if (const auto* level = explicit_.find(kLogLevel)) choose_log_level(static_cast<int32_t>(level->value.number));
   return {};
 }
+
+base::KnownSettings known_settings() { return kKnown; }
 
 void choose_log_level(int32_t level) noexcept {
   log_level_chosen.store(true, std::memory_order_relaxed);

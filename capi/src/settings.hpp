@@ -15,6 +15,23 @@
 
 namespace mv::capi {
 
+/// One setting as it counts, and who said it.
+struct SettingUse {
+  enum class Source { kDefault, kLauncher, kEnvironment, kExplicit };
+  std::string key, value;  ///< the value as text; never a secret itself
+  Source source = Source::kDefault;
+  std::string from;                 ///< "POLYVERSO_NODES=4 in the environment"; empty for a default
+  std::vector<std::string> unused;  ///< sentences on what else was said, and why it does not count
+};
+
+/// Where the settings of a node come from, gathered on the way to them.
+struct SettingsReport {
+  std::vector<SettingUse> settings;  ///< all of them, in their order; empty where the sources can't even be read
+  std::string launcher;              ///< whose variables give this process its place; empty: nobody's
+  std::vector<std::string> seen;     ///< all launchers whose variables are there
+  std::vector<std::string> remarks, warnings;
+};
+
 /// What one mv_init() or mv_node_open() says, gathered from its explicit sources, then completed.
 class InitRequest {
  public:
@@ -27,17 +44,24 @@ class InitRequest {
   /// Returns which arguments were settings.
   base::Result<std::vector<int>> add_arguments(std::span<const char* const> arguments);
 
-  /// Explicit values, else the environment's, else defaults, checked as a whole. Sets the log level too.
-  base::Result<node::Settings> resolve() const;
+  /// Explicit values, else the environment's, else a launcher's, else defaults, checked as a whole. Sets the log level and logs
+  /// what the report remarks.
+  base::Result<node::Settings> resolve(SettingsReport& report) const;
+  /// The same without a trace. The report tells what is known even where an error is returned.
+  base::Result<node::Settings> examine(SettingsReport& report) const;
   /// For a further mv_init(): MV_EDISAGREE where an explicit value is not that of the running node.
   base::Status agree_with(const node::Settings& running) const;
 
  private:
+  base::Result<node::Settings> weigh(const base::SaidSettings& environment, SettingsReport& report) const;
   base::Status told(const base::Status& status) const;  // with the function before it
 
   const char* function_;
   base::SaidSettings explicit_;
 };
+
+/// All settings there are.
+base::KnownSettings known_settings();
 
 /// Sets the log level by somebody's choice; POLYVERSO_LOG_LEVEL counts only where nobody chose.
 void choose_log_level(int32_t level) noexcept;

@@ -13,6 +13,7 @@
 #include "handles.hpp"
 #include "node/node.hpp"
 #include "node/settings.hpp"
+#include "settings.hpp"
 #include "tensor/tensor.hpp"
 
 namespace mv::capi {
@@ -20,6 +21,7 @@ namespace mv::capi {
 /// A running node. Lives until the last handle and the last call on it are gone.
 struct NodeEntry {
   std::unique_ptr<node::Node> node;
+  SettingsReport report;  ///< where its settings came from
   std::mutex shutdown;  ///< one mv_shutdown() of a node at a time
   bool is_default = false;
 };

@@ -140,11 +140,12 @@ typedef struct mv_init_options {
   const char *checkpoint;       /**< a directory for the checkpoints that worker 0 asks for by itself, every checkpoint_every_ms */
   int64_t checkpoint_every_ms;  /**< default 60,000 where `checkpoint` is given */
   int64_t checkpoint_keep;      /**< how many of them stay, the newest ones; default 3 */
+  const char *advertise;        /**< "host" or "host:port" that others are told to reach this process at; default: where it listens */
 } mv_init_options;
 
 #define MV_INIT_OPTIONS_INIT                                                                            \
   { sizeof(mv_init_options), MV_STRUCT_VERSION, NULL, MV_UNSET, MV_ROLE_UNSET, MV_UNSET, 0, NULL, NULL, \
-    NULL, NULL, NULL, 0, 0, 0, 0, 0, MV_UNSET, NULL, 0, 0 }
+    NULL, NULL, NULL, 0, 0, 0, 0, 0, MV_UNSET, NULL, 0, 0, NULL }
 
 /** Starts the default node, or joins the cluster that the options or the environment describe, and returns when
  *  all of its processes have arrived. With no options and nothing in the environment it is a whole working

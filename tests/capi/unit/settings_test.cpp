@@ -40,6 +40,13 @@ Settings settings_of(const char* text) {
 }
 void refuse(const char* text, const char* part) { expect_error(mv_init_text(text), MV_EINVAL, part); }
 
+/// As torchrun would, of two processes on one machine or on two.
+void torchrun(const char* rank, const char* local_size) {
+  const char* const values[][2] = {{"RANK", rank},           {"WORLD_SIZE", "2"},           {"LOCAL_WORLD_SIZE", local_size},
+                                   {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+  for (const auto& [name, value] : values) setenv(name, value, 1);
+}
+
 void nothing_said_means_the_defaults(void**) {
   expect_ok(mv_init(nullptr));
   const Settings &got = fake::seen.settings, standard;
@@ -137,6 +144,7 @@ void the_struct_says_the_same_as_text(void**) {
   options.checkpoint = "/a path";
   options.checkpoint_every_ms = 6;
   options.checkpoint_keep = 7;
+  options.advertise = "me.example:7001";
   options.text = "log_level=error sync=1";
   expect_ok(mv_init(&options));
   const Settings& got = fake::seen.settings;
@@ -146,7 +154,7 @@ void the_struct_says_the_same_as_text(void**) {
   assert_true(got.timeout == 1ms && got.gate_timeout == 2ms && got.init_timeout == mv::base::kNever);
   assert_true(got.heartbeat_timeout == 4ms && got.inflight_bytes == 5);
   assert_true(got.spin_us == 0 && got.checkpoint == "/a path" && got.checkpoint_every == 6ms &&
-              got.checkpoint_keep == 7);
+              got.checkpoint_keep == 7 && got.advertise == "me.example:7001");
   assert_int_equal(mv::base::log_level(), MV_LOG_ERROR);
   expect_ok(mv_log_level_set(MV_LOG_WARN));
 }
@@ -156,10 +164,30 @@ void a_struct_of_the_first_release_says_what_it_has(void**) {
   options.size = offsetof(mv_init_options, spin_us);
   options.inflight_bytes = 5;
   options.spin_us = 1000;
-  options.checkpoint = reinterpret_cast<const char*>(1);
+  options.checkpoint = options.advertise = reinterpret_cast<const char*>(1);
   expect_ok(mv_init(&options));
   assert_true(fake::seen.settings.inflight_bytes == 5 && fake::seen.settings.spin_us == Settings().spin_us);
-  assert_true(fake::seen.settings.checkpoint.empty());
+  assert_true(fake::seen.settings.checkpoint.empty() && fake::seen.settings.advertise.empty());
+}
+
+void a_struct_from_before_advertise_leaves_it_to_the_environment(void**) {
+  mv_init_options options = MV_INIT_OPTIONS_INIT;
+  options.size = offsetof(mv_init_options, advertise);
+  options.checkpoint_keep = 7;
+  options.advertise = reinterpret_cast<const char*>(1);
+  environment("ADVERTISE", "me.example");
+  expect_ok(mv_init(&options));
+  assert_true(fake::seen.settings.checkpoint_keep == 7 && fake::seen.settings.advertise == "me.example");
+}
+
+void a_master_without_a_number_of_nodes_is_no_cluster_of_one(void**) {
+  refuse("master=localhost:7000", "master=localhost:7000 in the text is set, but nodes is not");
+  assert_int_equal(settings_of("master=localhost:7000 nodes=1").nodes, 1);
+  environment("MASTER", "localhost:7000");
+  environment("RANK", "0");
+  refuse("", "POLYVERSO_MASTER=localhost:7000 in the environment is set, but nodes is not");
+  torchrun("1", "2");
+  assert_int_equal(settings_of("").nodes, 2);
 }
 
 void explicit_sources_must_agree(void**) {
@@ -196,13 +224,6 @@ void the_environments_place_is_only_for_its_own_cluster(void**) {
   assert_true(got.nodes == 1 && got.rank == -1 && got.role == MV_ROLE_ALL && got.listen_fd == -1);
   got = settings_of("nodes=2 io=inproc master=mine");
   assert_true(got.nodes == 2 && got.rank == -1 && got.role == MV_ROLE_ALL && got.listen_fd == -1);
-}
-
-/// As torchrun would, of two processes on one machine or on two.
-void torchrun(const char* rank, const char* local_size) {
-  const char* const values[][2] = {{"RANK", rank},           {"WORLD_SIZE", "2"},           {"LOCAL_WORLD_SIZE", local_size},
-                                   {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
-  for (const auto& [name, value] : values) setenv(name, value, 1);
 }
 
 void a_launchers_variables_stand_behind_the_environments_own(void**) {
@@ -333,6 +354,8 @@ int main() {
       TEST(settings_must_make_sense_together),
       TEST(the_struct_says_the_same_as_text),
       TEST(a_struct_of_the_first_release_says_what_it_has),
+      TEST(a_struct_from_before_advertise_leaves_it_to_the_environment),
+      TEST(a_master_without_a_number_of_nodes_is_no_cluster_of_one),
       TEST(explicit_sources_must_agree),
       TEST(the_environment_stands_behind_what_is_explicit),
       TEST(the_environments_place_is_only_for_its_own_cluster),

@@ -52,6 +52,8 @@ class LinkEvents {
   /// The peer is gone for good: its process ended, or the way to it stayed broken.
   virtual void on_lost(Peer peer, const Status& why) = 0;
 
+  /// So many bytes, headers and padding included, have come: of the message that on_message() or on_payload() now tells of.
+  virtual void on_arrived(Peer, size_t) {}
   /// A whole message. `payload` is aligned to 8 bytes and valid during the call.
   virtual void on_message(Peer from, const wire::Message& message, std::span<const std::byte> payload) = 0;
   /// The verified header of a message whose payload is still arriving: says where it shall go. Never null; a sink that does

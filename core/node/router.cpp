@@ -4,17 +4,28 @@
 #include "io/faulty/faulty.hpp"
 #include "io/inproc/inproc.hpp"
 #include "io/tcp/tcp.hpp"
+#include "wire/frame.hpp"
 
 namespace mv::node {
+
+namespace {
+
+/// As the receiver counts it.
+size_t bytes_of(const base::Frame& frame) { return frame.head.size() + (frame.tail ? wire::padded(frame.tail->size()) : 0); }
+
+base::Flow& flow(base::Traffic::ByRoad& flows, base::RoadKind by) { return flows[static_cast<size_t>(by)]; }
+
+}  // namespace
 
 /// Notes by which road a peer came, and passes everything on.
 class Router::Tap : public base::LinkEvents {
  public:
-  Tap(Router& router, io::Road& road, base::LinkEvents& events) : router_(router), road_(road), events_(events) {}
+  Tap(Router& router, io::Road& road, base::LinkEvents& events) : router_(router), road_(road), kind_(router.kind_of(road)), events_(events) {}
 
   void on_connected(base::Peer peer, const std::string& address) override { router_.base_connected(road_, peer, address); }
   void on_dial_failed(const std::string& address, const base::Status& why) override { events_.on_dial_failed(address, why); }
   void on_lost(base::Peer peer, const base::Status& why) override { router_.base_lost(peer, why); }
+  void on_arrived(base::Peer from, size_t bytes) override { router_.arrived(kind_, from, bytes); }
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override {
     events_.on_message(from, message, payload);
   }
@@ -28,6 +39,7 @@ class Router::Tap : public base::LinkEvents {
 
  private:
   io::Road& road_;
+  const base::RoadKind kind_;
   base::LinkEvents& events_;
 };
 
@@ -68,7 +80,7 @@ base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Setting
   return router;
 }
 
-Router::Router(io::Loop& loop, base::Peer self) : loop_(loop), self_(self) {}
+Router::Router(io::Loop& loop, base::Peer self) : loop_(loop), self_(self) { traffic_[self]; }
 
 Router::~Router() {
   for (io::Road* road : {inproc_.get(), tcp_.get(), shm_.get()})
@@ -115,10 +127,29 @@ void Router::listen_in_shm() {
 
 void Router::dial(const std::string& address) { road_to(address).dial(address); }
 
+base::RoadKind Router::kind_of(const io::Road& road) const {
+  return &road == shm_.get() ? base::RoadKind::kShm : &road == tcp_.get() ? base::RoadKind::kTcp : base::RoadKind::kInproc;
+}
+
 void Router::send(base::Peer to, const base::Frame& frame) {
-  if (to == self_) return inproc_->send(to, frame);
-  const auto way = ways_.find(to);
-  if (way != ways_.end()) (way->second.shm ? *shm_ : *way->second.base).send(to, frame);
+  if (to == self_) {
+    flow(traffic_[self_].sent, base::RoadKind::kInproc).count(bytes_of(frame));
+    return inproc_->send(to, frame);
+  }
+  const auto found = ways_.find(to);
+  if (found == ways_.end()) return;
+  const Way& way = found->second;
+  io::Road& road = way.shm ? *shm_ : *way.base;
+  flow(way.traffic->sent, kind_of(road)).count(bytes_of(frame));
+  road.send(to, frame);
+}
+
+void Router::arrived(base::RoadKind by, base::Peer from, size_t bytes) {
+  if (from != last_from_) {
+    last_from_ = from;
+    last_from_traffic_ = &traffic_[from];  // stays where it is: nodes of the map don't move, and none is erased
+  }
+  flow(last_from_traffic_->received, by).count(bytes);
 }
 
 void Router::close(base::Peer peer) {
@@ -147,6 +178,8 @@ void Router::base_connected(io::Road& road, base::Peer peer, const std::string& 
   const bool is_new = way.base == nullptr;
   way.base = &road;
   way.address = address;
+  way.traffic = &traffic_[peer];
+  if (!is_new) ++way.traffic->reconnections;
   events_->on_connected(peer, address);
   if (!is_new || shm_ == nullptr || &road != tcp_.get()) return;
   shm_road_->admit(peer);
@@ -183,6 +216,7 @@ void Router::shm_lost(base::Peer peer, const base::Status& why) {
   const auto way = ways_.find(peer);
   if (way == ways_.end()) return;
   way->second.shm = false;
+  ++way->second.traffic->reconnections;
   if (on_shm_lost_) on_shm_lost_(peer);
   if (why.code() == MV_EPEERLOST) return;  // it said goodbye, and will over TCP
   if (why.code() == MV_EPROTOCOL) shm_failed(why);

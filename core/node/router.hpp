@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/traffic.hpp"
 #include "io/road.hpp"
 #include "io/shm/shm.hpp"
 #include "node/settings.hpp"
@@ -40,6 +41,9 @@ class Router final : public base::Link {
   /// Hears of peers whose memory is out of reach, on the loop.
   void set_on_shm_lost(std::function<void(base::Peer)> lost) { on_shm_lost_ = std::move(lost); }
 
+  /// With every peer that there ever was a connection to, this node itself among them.
+  const std::unordered_map<base::Peer, base::Traffic>& traffic() const { return traffic_; }
+
   void dial(const std::string& address) override;
   void send(base::Peer to, const base::Frame& frame) override;
   void close(base::Peer peer) override;
@@ -52,10 +56,13 @@ class Router final : public base::Link {
     io::Road* base = nullptr;  // where it came from first; tells of its end
     bool shm = false;
     std::string address;       // by `base`
+    base::Traffic* traffic = nullptr;
   };
 
   Router(io::Loop& loop, base::Peer self);
   io::Road& road_to(const std::string& address) const;
+  base::RoadKind kind_of(const io::Road& road) const;
+  void arrived(base::RoadKind by, base::Peer from, size_t bytes);
   void listen_in_shm();
   void base_connected(io::Road& road, base::Peer peer, const std::string& address);
   void base_lost(base::Peer peer, const base::Status& why);
@@ -74,6 +81,9 @@ class Router final : public base::Link {
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<base::LinkEvents>> taps_;
   std::unordered_map<base::Peer, Way> ways_;
+  std::unordered_map<base::Peer, base::Traffic> traffic_;
+  base::Peer last_from_ = base::kNobody;           // most messages come several in a row
+  base::Traffic* last_from_traffic_ = nullptr;
 };
 
 }  // namespace mv::node

@@ -54,7 +54,9 @@ TableHandle::TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_p
       spec_(table_->spec),
       own_(std::move(own)),
       all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))),
-      mapping_(all_own_ ? nullptr : node_.map(table_, own_ != nullptr ? own_server() : SIZE_MAX)) {}
+      mapping_(all_own_ ? nullptr : node_.map(table_, own_ != nullptr ? own_server() : SIZE_MAX)) {
+  table_->uses.open(uses_);
+}
 
 size_t TableHandle::own_server() const { return static_cast<size_t>(node_.identity().server_id); }
 
@@ -104,7 +106,6 @@ Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData
   if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
-  adds_.fetch_add(write == wire::Write::Add ? 1 : 0, std::memory_order_relaxed);
   Values values{static_cast<const std::byte*>(data.values), (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(), nullptr};
   if (rows.all && spec_.is_keyed()) {  // all rows, one by one
     const std::vector<int64_t> ids = every_row(spec_);
@@ -127,10 +128,13 @@ Started TableHandle::erase(const Rows& rows, const CallOptions& options) {
 
 /// The part of this process at once, the rest by a request.
 Started TableHandle::change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options) {
+  const auto use = static_cast<ps::Use>(write);
   if (all_own_) {
+    count(use, ps::Way::kHere, rows);
     change_own(write, rows, values.bytes);
     return finished_here(options);
   }
+  count(use, ps::Way::kMessage, rows);
   if (options.mode == Mode::kForget && values.size <= kSmallBytes) {
     base::Status status;
     if (forget_small(rows, values, write, options, &status)) return {status, nullptr};
@@ -215,21 +219,24 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
     const std::vector<int64_t> ids = every_row(spec_);
     return fetch(gated, {ids.data(), ids.size(), false}, data, options);
   }
-  gets_.fetch_add(gated ? 1 : 0, std::memory_order_relaxed);
+  const ps::Use use = gated ? ps::Use::kGet : ps::Use::kPeek;
   auto* out = static_cast<std::byte*>(data.values);
   const uint64_t bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
   const uint64_t clock = table_->clock.load(std::memory_order_acquire);
   const uint64_t needed = clock_needed(gated, clock);
   const bool own_open = own_is_open(needed);
   if (all_own_ && own_open) {
+    count(use, ps::Way::kHere, rows);
     read_own(rows, out);
     return finished_here(options);
   }
 
   if (base::Status status; fetch_mapped(needed, rows, out, options, &status)) {
+    count(use, ps::Way::kMapped, rows);
     return status.ok() ? finished_here(options) : Started{status, nullptr};
   }
 
+  count(use, ps::Way::kMessage, rows);
   ps::Request request;
   request.table = table_;
   request.kind = ps::OpKind::kGet;

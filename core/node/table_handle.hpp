@@ -24,6 +24,7 @@ class TableHandle final : public Table {
  public:
   /// @param own this process's part, where its callers may work on it themselves; else null
   TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_ptr<table::Shard> own);
+  ~TableHandle() override { table_->uses.close(uses_, spec_); }
 
   base::Result<TableInfo> info() override;
   Started add(const Rows& rows, const ConstData& data, const CallOptions& options) override;
@@ -47,6 +48,7 @@ class TableHandle final : public Table {
 
   Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   Started change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options);
+  void count(ps::Use use, ps::Way way, const Rows& rows) { uses_.count(use, way, rows.all, rows.count); }
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
   base::Status check_rows(const Rows& rows) const;
   base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
@@ -71,7 +73,7 @@ class TableHandle final : public Table {
   const std::shared_ptr<table::Shard> own_;
   const bool all_own_;  ///< the whole table lies in this process
   const MappingRef mapping_;  ///< null where there is nothing to map
-  std::atomic<uint64_t> adds_{0}, gets_{0};
+  ps::Uses uses_;
 };
 
 }  // namespace mv::node

@@ -39,8 +39,9 @@ base::Result<TableInfo> TableHandle::info() {
   info.spec = spec_;
   for (size_t server = 0; server < table_->servers.size(); ++server)
     info.servers += table::has_part(spec_, table_->servers.size(), server) ? 1 : 0;
-  info.adds = adds_;
-  info.gets = gets_;
+  const ps::Used used = uses_.read(spec_);
+  info.adds = used.calls(ps::Use::kAdd);
+  info.gets = used.calls(ps::Use::kGet);
   info.clock = table_->clock;
   const auto stats = wait_for<ps::TableStats>(node_, [this, until = node_.deadline({}, false)](auto told) {
     node_.member().tables().stat(table_, until, told);

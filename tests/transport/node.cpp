@@ -166,8 +166,21 @@ void Node::on_lost(Peer peer, const base::Status& why) {
   note([&](Record& record) { record.lost.push_back({peer, "", why.code(), why.text(), loop_.now()}); });
 }
 
+void Node::on_arrived(Peer from, size_t bytes) { check(arrived_.emplace(from, bytes).second, "a message's size is told once"); }
+
+void Node::check_size(Peer from, size_t payload_bytes) {
+  constexpr size_t kMostHeader = 128;  // of the messages that these tests send
+  const auto told = arrived_.find(from);
+  check(told != arrived_.end(), "a message's size is told before it");
+  if (told == arrived_.end()) return;
+  const size_t least = wire::kPrefixBytes + wire::padded(payload_bytes);
+  check(told->second > least && told->second <= least + kMostHeader && told->second % 8 == 0, "a message's size is that of its frame");
+  arrived_.erase(told);
+}
+
 void Node::on_message(Peer from, const wire::Message& message, std::span<const std::byte> payload) {
   check_from(from);
+  check_size(from, payload.size());
   check(reinterpret_cast<uintptr_t>(payload.data()) % 8 == 0, "payloads are aligned to 8 bytes");
   check(!streaming_.contains(from), "no message comes inside another");
   const bool intact = is_pattern(message.seq(), payload);
@@ -189,6 +202,7 @@ void Node::on_payload(Peer from, const wire::Message& message, base::Sink& sink)
   if (begun == streaming_.end()) return;
   const size_t bytes = begun->second.second;
   streaming_.erase(begun);
+  check_size(from, bytes);
   check(sink.discards() || sink.memory().size() == bytes, "a payload is complete");
   const bool intact = !sink.discards() && is_pattern(message.seq(), sink.memory());
   note([&](Record& record) { record.messages.push_back({from, message.seq(), bytes, intact, true}); });

@@ -90,6 +90,7 @@ class Node final : private base::LinkEvents {
   void on_connected(Peer peer, const std::string& address) override;
   void on_dial_failed(const std::string& address, const base::Status& why) override;
   void on_lost(Peer peer, const base::Status& why) override;
+  void on_arrived(Peer from, size_t bytes) override;
   void on_message(Peer from, const wire::Message& message, std::span<const std::byte> payload) override;
   base::SinkRef on_header(Peer from, const wire::Message& message, size_t bytes) override;
   void on_payload(Peer from, const wire::Message& message, base::Sink& sink) override;
@@ -97,6 +98,7 @@ class Node final : private base::LinkEvents {
   void note(const std::function<void(Record&)>& what);
   void check(bool holds, const char* promise);
   void check_from(Peer from);
+  void check_size(Peer from, size_t payload_bytes);
 
   const Kind kind_;
   const Peer self_;
@@ -107,6 +109,7 @@ class Node final : private base::LinkEvents {
   std::condition_variable changed_;
   Record record_;
   std::map<Peer, std::pair<uint64_t, size_t>> streaming_;  // seq, bytes
+  std::map<Peer, size_t> arrived_;                         // of the message that comes now
 };
 
 /// Two nodes that are connected, `b` having dialed `a`.

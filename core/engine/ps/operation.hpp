@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "engine/ps/uses.hpp"
 #include "engine/rpc/pending.hpp"
 #include "table/shard.hpp"
 #include "wire/frame.hpp"
@@ -37,6 +38,7 @@ struct TableView {
   uint64_t index = 0;               ///< sync: adds of this worker so far
   base::Status untold;              ///< of a fire-and-forget add that failed; taken by Client::take_untold()
   std::atomic<bool> has_untold{false};  ///< any thread
+  TableUses uses;
 };
 using TableViewRef = std::shared_ptr<TableView>;
 

@@ -124,6 +124,7 @@ void InprocRoad::take_frame(base::Peer from, const base::Frame& frame) {
   const auto prefix = wire::read_prefix(head);
   if (!prefix.ok()) return;  // a defect of an engine: TCP's receiver would tell
   const auto& [header_bytes, payload_bytes] = prefix.value();
+  events_->on_arrived(from, prefix.value().frame_bytes());
   const auto& message = *flatbuffers::GetRoot<wire::Message>(head.data() + wire::kPrefixBytes);
   if (!frame.tail) {
     return events_->on_message(from, message,

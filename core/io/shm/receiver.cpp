@@ -107,6 +107,7 @@ base::Status ShmReceiver::take_frame(const RingReader::Record& record) {
   const auto message = copy_header(record, prefix.value());
   if (!message.ok()) return message.status();
   const size_t head = wire::kPrefixBytes + wire::padded(prefix.value().header_bytes);
+  events_.on_arrived(from_, prefix.value().frame_bytes());
   events_.on_message(from_, *message.value(), record.bytes.subspan(head, prefix.value().payload_bytes));
   ring_.consume(record_bytes(prefix.value().frame_bytes()));
   return {};
@@ -141,6 +142,7 @@ base::Status ShmReceiver::take_part(const RingReader::Record& record) {
 
 void ShmReceiver::end_payload() {
   const base::SinkRef sink = std::move(sink_);
+  events_.on_arrived(from_, wire::kPrefixBytes + header_.size() + wire::padded(payload_bytes_));
   events_.on_payload(from_, *flatbuffers::GetRoot<wire::Message>(header_.data()), *sink);
 }
 
@@ -165,6 +167,7 @@ base::Status ShmReceiver::take_place(const RingReader::Record& record) {
     const auto memory = find_(number);
     if (memory == nullptr || offset % 8 != 0 || offset > memory->bytes() || bytes > memory->bytes() - offset)
       return base::error(MV_EPROTOCOL, "a payload of {} bytes at {} of segment {} lies nowhere", bytes, offset, number);
+    events_.on_arrived(from_, prefix.value().frame_bytes());
     events_.on_message(from_, *message.value(), {memory->data() + offset, bytes});
   }
   ring_.consume(place_at + sizeof(Place));

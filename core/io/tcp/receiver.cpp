@@ -80,6 +80,7 @@ base::Status Receiver::take_frame(const wire::Prefix& prefix, size_t available, 
   taken = true;
   if (available >= frame_bytes) {
     begin_ += frame_bytes;
+    events_.on_arrived(from_, frame_bytes);
     events_.on_message(from_, *message.value(), {frame + body_at, prefix.payload_bytes});
     return {};
   }
@@ -102,6 +103,7 @@ base::Status Receiver::take_header(size_t bytes) {
   const size_t payload_bytes = wire::padded(prefix_.payload_bytes);
   if (end_ >= payload_bytes) {
     begin_ = payload_bytes;
+    events_.on_arrived(from_, prefix_.frame_bytes());
     events_.on_message(from_, *message.value(), {buffer_.get(), prefix_.payload_bytes});
     return take_frames();
   }
@@ -151,6 +153,7 @@ base::Status Receiver::take_payload(size_t bytes) {
 void Receiver::end_payload() {
   state_ = State::kFrames;
   const base::SinkRef sink = std::move(sink_);
+  events_.on_arrived(from_, prefix_.frame_bytes());
   events_.on_payload(from_, *flatbuffers::GetRoot<wire::Message>(header_.data()), *sink);
 }
 

@@ -21,3 +21,8 @@ foreach(version 5.1 5.4)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/${package} DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
   endforeach()
 endforeach()
+
+# torch/, for where there is no Torch: in a folder of its own, which is on nobody's path until somebody puts it there,
+# as build/activate does. One for all versions of Lua.
+polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/compat ${CMAKE_BINARY_DIR}/lua/compat)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/compat/torch DESTINATION share/polyverso/lua-compat)

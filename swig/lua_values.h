@@ -46,7 +46,11 @@ static int pv_error_text(lua_State *L) {
 static int pv_is_own(const char *source) {
   static const char *const own[] = {"/polyverso/init.lua", "/polyverso/node.lua", "/polyverso/table.lua",
                                     "/polyverso/request.lua", "/polyverso/values.lua", "/polyverso/tensor.lua",
-                                    "/multiverso/init.lua"};
+                                    "/multiverso/init.lua", "/multiverso/tensors.lua", "/torch/arithmetic.lua",
+                                    "/torch/class.lua", "/torch/creation.lua", "/torch/dispatch.lua",
+                                    "/torch/indexing.lua", "/torch/linear.lua", "/torch/printing.lua",
+                                    "/torch/reduction.lua", "/torch/storage.lua", "/torch/tensor.lua",
+                                    "/torch/types.lua", "/torch/views.lua", "/torch/file.lua"};
   size_t length = strlen(source);
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
     if (length >= strlen(own[i]) && strcmp(source + length - strlen(own[i]), own[i]) == 0) return 1;

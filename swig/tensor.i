@@ -132,9 +132,13 @@
 #if defined(SWIGLUA)
 %{
 #include "lua_tensor.h"
+
+#include "lua_strided_math.h"
 %}
 /* For the Lua above: a value that frees the tensor when it is collected. */
 %native(tensor_owner) int pv_tensor_owner(lua_State *L);
+/* For lua/torch: a table of functions. */
+%native(strided) int pv_strided_module(lua_State *L);
 
 %typemap(in) mv_tensor {
   if (!pv_tensor_handle(L, $input, "$symname", &$1)) SWIG_fail;

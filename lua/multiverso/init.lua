@@ -1,4 +1,5 @@
---- Multiverso's Lua API, on polyverso; with plain Lua tables.
+--- Multiverso's Lua API, on polyverso; with Torch's tensors where Torch, or its stand-in, is loaded, else with plain Lua
+--- tables. Data may be either.
 --
 --     local multiverso = require("multiverso")
 --     multiverso.init(true)
@@ -8,6 +9,7 @@
 --     multiverso.shutdown()
 
 local capi = require("polyverso.capi")
+local tensors = require("multiverso.tensors")
 local values = require("polyverso.values")
 
 local multiverso = {}
@@ -30,6 +32,9 @@ function multiverso.worker_id() return capi.mv_worker_id(0) end
 
 function multiverso.server_id() return capi.mv_server_id(0) end
 
+-- Data as the C API takes it: a tensor, or numbers in a row.
+local function data_of(data) return values.flat(tensors.as_data(data)) end
+
 --- A new table of what `make` makes of each value.
 local function map(flat, make)
   local result = {}
@@ -37,16 +42,26 @@ local function map(flat, make)
   return result
 end
 
+-- A share of the initial values, and as many zeros.
+local function share_of(init_value, workers)
+  if tensors.is_tensor(init_value) then
+    local share = init_value:float():clone():div(workers)
+    return data_of(share), data_of(share:clone():zero())
+  end
+  local flat = values.flat(init_value)
+  return map(flat, function(value) return value / workers end), map(flat, function() return 0 end)
+end
+
 local function create(class, spec, init_value, init)
-  local flat, handle = values.flat(init_value), nil
+  local handle
   if init ~= nil and init ~= "master" and init ~= "average" then
     capi.raise(capi.MV_EINVAL, ('init is "%s": "master" or "average" is expected'):format(tostring(init)))
-  elseif init ~= "average" or flat == nil then
-    handle = capi.mv_table_create(0, spec, flat)
+  elseif init ~= "average" or init_value == nil then
+    handle = capi.mv_table_create(0, spec, data_of(init_value))
   else
-    local workers = capi.mv_num_workers(0)
-    handle = capi.mv_table_create(0, spec, map(flat, function() return 0 end))
-    capi.mv_table_add(handle, map(flat, function(value) return value / workers end))
+    local share, zeros = share_of(init_value, capi.mv_num_workers(0))
+    handle = capi.mv_table_create(0, spec, zeros)
+    capi.mv_table_add(handle, share)
     capi.mv_barrier(0)
   end
   return setmetatable({handle = handle, rows = spec.rows, cols = spec.cols or 1}, class)
@@ -70,10 +85,12 @@ end
 
 --- Adds `size` values.
 -- @param sync true: wait until the servers have applied it; otherwise return at once
-function ArrayTableHandler:add(data, sync) capi.mv_table_add(self.handle, values.flat(data), add_flags(sync)) end
+function ArrayTableHandler:add(data, sync) capi.mv_table_add(self.handle, data_of(data), add_flags(sync)) end
 
---- The table's values: a fresh table of `size` numbers.
+--- The table's values: a new FloatTensor where Torch is loaded, else a new table of `size` numbers.
 function ArrayTableHandler:get()
+  local tensor = tensors.filled(function(memory) capi.mv_table_get(self.handle, memory) end, self.rows)
+  if tensor then return tensor end
   local result = {n = self.rows}
   capi.mv_table_get(self.handle, result)
   result.n = nil
@@ -92,28 +109,33 @@ function MatrixTableHandler:new(num_row, num_col, init_value, init)
   return create(self, {kind = capi.MV_MATRIX, rows = num_row, cols = num_col}, init_value, init)
 end
 
---- Adds values, row tables or flat.
+--- Adds values: a tensor, row tables or flat.
 -- @param row_ids ids from 0, in any order, repeats add up; nil = all rows
 -- @param sync true: wait until the servers have applied it; otherwise return at once
 function MatrixTableHandler:add(data, row_ids, sync)
   if row_ids then
-    capi.mv_table_add_rows(self.handle, row_ids, values.flat(data), add_flags(sync))
+    capi.mv_table_add_rows(self.handle, tensors.as_ids(row_ids), data_of(data), add_flags(sync))
   else
-    capi.mv_table_add(self.handle, values.flat(data), add_flags(sync))
+    capi.mv_table_add(self.handle, data_of(data), add_flags(sync))
   end
 end
 
---- The table's values: a fresh table of row tables.
+--- The table's values: a new FloatTensor of rows where Torch is loaded, else a new table of row tables.
 -- @param row_ids ids from 0, in any order; nil = all rows
 function MatrixTableHandler:get(row_ids)
+  row_ids = tensors.as_ids(row_ids)
   local count = row_ids and #row_ids or self.rows
-  local result = {n = count * self.cols}
-  if row_ids then
-    capi.mv_table_get_rows(self.handle, row_ids, result)
-  else
-    capi.mv_table_get(self.handle, result)
+  local function fill(memory)
+    if row_ids then
+      capi.mv_table_get_rows(self.handle, row_ids, memory)
+    else
+      capi.mv_table_get(self.handle, memory)
+    end
+    return memory
   end
-  return values.rows_of(result, count, self.cols)
+  local tensor = tensors.filled(fill, count, self.cols)
+  if tensor then return tensor end
+  return values.rows_of(fill{n = count * self.cols}, count, self.cols)
 end
 
 return multiverso

@@ -275,7 +275,8 @@ end
 function Tensor.__tostring(self) return capi.mv_tensor_text(self) end
 function Tensor.__len(self) return self:shape()[1] end
 
-local module = {is_tensor = is_tensor, methods = methods}
+--- `adopt` makes a tensor of a handle of the C API, which it then frees.
+local module = {is_tensor = is_tensor, methods = methods, adopt = new}
 for _, name in ipairs{"zeros", "full", "ones", "range", "uniform", "normal", "copy_of", "view", "sparse"} do
   module[name] = Tensor[name]
 end

@@ -71,4 +71,9 @@ for lua in lua5.1 luajit lua5.4; do
   expect "$version" env LUA_PATH="$prefix/share/lua/$abi/?.lua;$prefix/share/lua/$abi/?/init.lua" \
     LUA_CPATH="$prefix/lib/lua/$abi/?.so" "$lua" -e '
 local mv = require "polyverso"; mv.mv_init(); io.write(mv.mv_version_text()); mv.mv_shutdown(0)'
+  # The stand-in for Torch is in a folder that somebody must name.
+  stand_in="$prefix/share/polyverso/lua-compat"
+  expect 6 env LUA_PATH="$prefix/share/lua/$abi/?.lua;$stand_in/?.lua;$stand_in/?/init.lua" \
+    LUA_CPATH="$prefix/lib/lua/$abi/?.so" "$lua" -e '
+require "torch"; io.write(string.format("%.0f", torch.range(1, 3):sum()))'
 done

@@ -1,0 +1,92 @@
+--- A stand-in for Torch where Torch is not installed: its tensors, classes, Tester and random numbers, upon polyverso's
+--- tensors, in Lua 5.1, LuaJIT and 5.4.
+--
+--     require 'torch'
+--     local t = torch.range(1, 6):view(2, 3)
+--     t[{{}, 2}] = 0
+--     print(t * 2)
+--
+-- docs/torch.md says what is here and what is not.
+
+local class = require("torch.class")
+local dispatch = require("torch.dispatch")
+local indexing = require("torch.indexing")
+local storages = require("torch.storage")
+local tensors = require("torch.tensor")
+local tester = require("torch.tester")
+local types = require("torch.types")
+require("torch.views")
+require("torch.arithmetic")
+require("torch.reduction")
+require("torch.linear")
+require("torch.creation")
+require("torch.printing")
+types.install(indexing.index, indexing.newindex)
+
+local torch = {
+  class = class.class,
+  factory = class.factory,
+  getmetatable = class.getmetatable,
+  isTypeOf = class.isTypeOf,
+  type = class.type,
+  typename = class.typename,
+  Tester = tester.Tester,
+  TestSuite = tester.TestSuite,
+}
+
+function torch.isTensor(value) return types.kind(value) ~= nil end
+function torch.isStorage(value) return types.storage_kind(value) ~= nil end
+function torch.isequal(a, b) return rawequal(a, b) end
+
+-- ------------------------------------------------------------------ functions
+
+for name, call in pairs(dispatch.functions) do torch[name] = call end
+
+-- Methods that Torch had as functions too, with the tensor first.
+for _, name in ipairs{"chunk", "expand", "expandAs", "fill", "gather", "index", "isSameSizeAs", "maskedSelect", "nonzero",
+                      "numel", "permute", "repeatTensor", "reshape", "scatter", "split", "squeeze", "t", "totable",
+                      "transpose", "unfold", "view", "viewAs", "zero"} do
+  torch[name] = torch[name] or types.methods[name]
+end
+function torch.reshape(source, ...) return source:reshape(...) end
+function torch.indexSelect(source, ...) return source:index(...) end
+
+-- ------------------------------------------------------------------ constructors
+
+local function constructor(construct, kind, metatable)
+  return setmetatable({}, {
+    __call = function(_, ...) return construct(kind, ...) end,
+    __index = metatable,
+    __newindex = metatable,
+    __typename = metatable.__typename,
+  })
+end
+
+for _, kind in pairs(types.kinds) do
+  torch[kind.short .. "Tensor"] = constructor(tensors.construct, kind, kind.metatable)
+  torch[kind.short .. "Storage"] = constructor(storages.construct, kind, kind.storage_metatable)
+end
+
+function torch.getdefaulttensortype() return types.default.name end
+
+function torch.setdefaulttensortype(name)
+  local kind = types.kind_named(name)
+  if kind.is_integral then types.fail("setdefaulttensortype(): only FloatTensor and DoubleTensor are supported") end
+  types.default = kind
+  torch.Tensor, torch.Storage = torch[kind.short .. "Tensor"], torch[kind.short .. "Storage"]
+end
+torch.setdefaulttensortype("torch.DoubleTensor")
+
+-- ------------------------------------------------------------------ time and threads
+
+torch.Timer = require("torch.timer")
+
+--- Seconds since some moment, and those since what tic() returned.
+torch.tic = types.strided.clock
+function torch.toc(since) return types.strided.clock() - since end
+
+function torch.setnumthreads() end
+function torch.getnumthreads() return 1 end
+
+_G.torch = torch -- as Torch did
+return torch

@@ -83,6 +83,7 @@ static const pv_field pv_spec_fields[] = {
     PV_FIELD(mv_table_spec, capacity, PV_FIELD_U64, NULL),
     {"size", PV_FIELD_U64, offsetof(mv_table_spec, rows), NULL, 0}, /* an array's, as in mv_table_create_text() */
     {"reject_nonfinite", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_REJECT_NONFINITE},
+    {"merge", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_MERGE},
     {NULL, PV_FIELD_I32, 0, NULL, 0}};
 
 static const pv_field pv_call_fields[] = {

@@ -32,6 +32,8 @@ constexpr SettingInfo kRows{
 constexpr SettingInfo kCols{.key = "cols", .type = SettingType::kInteger, .help = "columns", .least = 1};
 constexpr SettingInfo kSize{.key = "size", .type = SettingType::kInteger, .help = "elements of an array", .least = 1};
 constexpr SettingInfo kFinite{.key = "reject_nonfinite", .type = SettingType::kBool, .help = "refuse NaN and infinity"};
+constexpr SettingInfo kMerge{
+    .key = "merge", .type = SettingType::kBool, .help = "all workers' adds of a round together, once"};
 constexpr SettingInfo kUpdater{.key = "updater", .type = SettingType::kText, .help = "what adds do on the servers"};
 constexpr SettingInfo kStaleness{.key = "staleness",
                                  .type = SettingType::kInteger,
@@ -56,10 +58,11 @@ enum Field : size_t {
   kInitialField,
   kRangeField,
   kSeedField,
-  kCapacityField
+  kCapacityField,
+  kMergeField
 };
 constexpr const SettingInfo* kFields[] = {&kName,    &kKind,      &kDtype,   &kRows,  &kCols, &kSize,    &kFinite,
-                                          &kUpdater, &kStaleness, &kInitial, &kRange, &kSeed, &kCapacity};
+                                          &kUpdater, &kStaleness, &kInitial, &kRange, &kSeed, &kCapacity, &kMerge};
 
 constexpr const char* kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
 
@@ -166,9 +169,11 @@ base::Status check_spec(const char* function, const table::Spec& spec) {
   if (auto status = check_keyed(function, spec); !status.ok()) return status;
   if (spec.staleness < MV_UNSET)
     return base::error(MV_EINVAL, "{}: staleness={}: clocks are counted from 0; MV_UNSET for the node's mode", function, spec.staleness);
-  if ((spec.flags & ~uint32_t{MV_REJECT_NONFINITE}) != 0) {
+  if ((spec.flags & ~uint32_t{MV_REJECT_NONFINITE | MV_MERGE}) != 0) {
     return base::error(MV_EINVAL, "{}: the flags {:#x} hold bits that are no mv_table_flag", function, spec.flags);
   }
+  if (spec.merges() && spec.staleness != MV_UNSET)
+    return base::error(MV_EINVAL, "{}: merge and staleness={} are two ways of waiting; a table has one", function, spec.staleness);
   if (auto status = table::check_updater(spec.updater, spec.dtype); !status.ok())
     return base::error(status.code(), "{}: {}", function, status.text());
   return {};
@@ -219,7 +224,7 @@ base::Result<table::Spec> parse_spec(const char* function, std::string_view text
   spec.dtype = static_cast<mv_dtype>(number(kDtypeField, MV_F32));
   spec.rows = static_cast<uint64_t>(number(kRowsField, 0));
   spec.cols = static_cast<uint64_t>(number(kColsField, 1));
-  spec.flags = number(kFiniteField, 0) != 0 ? MV_REJECT_NONFINITE : 0;
+  spec.flags = (number(kFiniteField, 0) != 0 ? MV_REJECT_NONFINITE : 0) | (number(kMergeField, 0) != 0 ? MV_MERGE : 0);
   spec.staleness = number(kStalenessField, MV_UNSET);
   spec.initial = base::real_of(number(kInitialField, 0));
   spec.initial_range = base::real_of(number(kRangeField, 0));
@@ -244,7 +249,8 @@ std::string specs_as_json(const std::vector<table::Spec>& specs) {
     append_json_string(json, spec.name);
     json += fmt::format(R"(, "kind": "{}", "dtype": "{}", "rows": {}, "cols": {})", kKindNames[spec.kind],
                         tensor::dtype_name(spec.dtype), spec.rows, spec.cols);
-    json += fmt::format(R"(, "updater": "{}", "staleness": {}}})", table::to_text(spec.updater), spec.staleness);
+    json += fmt::format(R"(, "updater": "{}", "staleness": {}, "merge": {}}})", table::to_text(spec.updater),
+                        spec.staleness, spec.merges());
   }
   return json + "]";
 }

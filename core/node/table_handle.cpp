@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kSmallBytes = 2048;
 /// How long a get of mapped parts waits for this worker's own changes before it becomes a request, which waits at the server.
 constexpr base::Nanos kOwnChanges = std::chrono::milliseconds(50);
-
+/// A get of a merging table from this size on is worth a message of its own that waits for the round.
+constexpr uint64_t kReadHereBytes = 64 << 10;
 
 std::vector<int64_t> every_row(const TableSpec& spec) {
   std::vector<int64_t> rows(spec.rows);
@@ -54,6 +55,7 @@ TableHandle::TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_p
       spec_(table_->spec),
       own_(std::move(own)),
       all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))),
+      changes_own_(own_ != nullptr && table_->pace != table::Pace::kMerge),
       mapping_(all_own_ ? nullptr : node_.map(table_, own_ != nullptr ? own_server() : SIZE_MAX)) {
   table_->uses.open(uses_);
 }
@@ -129,7 +131,7 @@ Started TableHandle::erase(const Rows& rows, const CallOptions& options) {
 /// The part of this process at once, the rest by a request.
 Started TableHandle::change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options) {
   const auto use = static_cast<ps::Use>(write);
-  if (all_own_) {
+  if (all_own_ && changes_own_) {
     count(use, ps::Way::kHere, rows);
     change_own(write, rows, values.bytes);
     return finished_here(options);
@@ -145,8 +147,9 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
   request.write = write;
   request.all = rows.all;
   if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
-  if (own_ != nullptr) request.skip = own_server();
-  request.deadline = node_.deadline(options, table_->pace == table::Pace::kSync && write == wire::Write::Add);
+  if (changes_own_) request.skip = own_server();
+  const bool in_step = table_->pace == table::Pace::kSync || table_->pace == table::Pace::kMerge;
+  request.deadline = node_.deadline(options, in_step && write == wire::Write::Add);
   const bool blocking = options.mode == Mode::kBlocking;
   if (!blocking) {
     auto token = node_.reserve(values.size, options);
@@ -161,7 +164,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
 
   table_->open_changes.fetch_add(1, std::memory_order_relaxed);
   std::function<void()> own_work;
-  if (own_ != nullptr) own_work = [&] { change_own(write, rows, values.bytes); };
+  if (changes_own_) own_work = [&] { change_own(write, rows, values.bytes); };
   if (options.mode == Mode::kForget) {
     node_.forget(std::move(request));
     if (own_work) own_work();
@@ -175,7 +178,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
 bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options,
                                base::Status* status) {
   const size_t servers = table_->servers.size();
-  if (table_->pace == table::Pace::kSync || (rows.all ? servers > 1 : rows.count == 0)) return false;
+  if (table_->pace == table::Pace::kSync || table_->pace == table::Pace::kMerge || (rows.all ? servers > 1 : rows.count == 0)) return false;
   const size_t server = rows.all ? 0 : table::server_of(spec_, servers, rows.ids[0]);
   if (own_ != nullptr && server == own_server()) return false;
   const int64_t first = table::first_row(spec_, servers, server);
@@ -203,9 +206,13 @@ bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Wri
 }
 
 /// The clock that a part must show for a get to read it without asking the gate; 0 where there is none.
-uint64_t TableHandle::clock_needed(bool gated, uint64_t clock) const {
-  if (!gated || table_->pace != table::Pace::kStale) return 0;
-  return ps::StaleGate::needed(static_cast<uint64_t>(spec_.staleness), clock);
+uint64_t TableHandle::clock_needed(bool gated) const {
+  if (!gated) return 0;
+  if (table_->pace == table::Pace::kStale)
+    return ps::StaleGate::needed(static_cast<uint64_t>(spec_.staleness), table_->clock.load(std::memory_order_acquire));
+  if (table_->pace != table::Pace::kMerge) return 0;
+  // Its clock are this worker's adds that have begun: all of them only when none is under way.
+  return table_->open_changes.load(std::memory_order_acquire) == 0 ? table_->clock.load(std::memory_order_acquire) : UINT64_MAX;
 }
 
 bool TableHandle::own_is_open(uint64_t needed) const {
@@ -222,26 +229,22 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   const ps::Use use = gated ? ps::Use::kGet : ps::Use::kPeek;
   auto* out = static_cast<std::byte*>(data.values);
   const uint64_t bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
-  const uint64_t clock = table_->clock.load(std::memory_order_acquire);
-  const uint64_t needed = clock_needed(gated, clock);
-  const bool own_open = own_is_open(needed);
-  if (all_own_ && own_open) {
-    count(use, ps::Way::kHere, rows);
-    read_own(rows, out);
-    return finished_here(options);
-  }
-
-  if (base::Status status; fetch_mapped(needed, rows, out, options, &status)) {
-    count(use, ps::Way::kMapped, rows);
+  if (base::Status status; fetch_here(use, rows, out, options, &status))
     return status.ok() ? finished_here(options) : Started{status, nullptr};
+  // What the others have not sent yet can't be read here; but when it is there, reading it here spares two copies.
+  const bool reads_here = table_->pace == table::Pace::kMerge && (all_own_ || mapping_ != nullptr);
+  if (gated && reads_here && options.mode == Mode::kBlocking && bytes >= kReadHereBytes) {
+    if (const base::Status failed = wait_for_turn(options); !failed.ok()) return {failed, nullptr};
+    if (base::Status status; fetch_here(use, rows, out, options, &status)) return {status, nullptr};
   }
 
   count(use, ps::Way::kMessage, rows);
+  const bool own_open = own_is_open(clock_needed(gated));
   ps::Request request;
   request.table = table_;
   request.kind = ps::OpKind::kGet;
   request.gated = gated;
-  request.clock = clock;
+  request.clock = table_->clock.load(std::memory_order_acquire);
   request.all = rows.all;
   if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
   if (own_open) request.skip = own_server();
@@ -251,6 +254,31 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   if (own_open) own_work = [&] { read_own(rows, out); };
   const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
   return node_.run(call, options, std::move(request), own_work);
+}
+
+base::Status TableHandle::wait_for_turn(const CallOptions& options) {
+  ps::Request request;
+  request.table = table_;
+  request.kind = ps::OpKind::kGet;
+  request.all = false;
+  request.waits_only = true;
+  request.deadline = node_.deadline(options, true);
+  CallOptions waiting = options;
+  waiting.keep_on_interrupt = false;
+  const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), waiting);
+  return node_.run(call, waiting, std::move(request), {}).status;
+}
+
+bool TableHandle::fetch_here(ps::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
+  const uint64_t needed = clock_needed(use == ps::Use::kGet);
+  if (all_own_ && own_is_open(needed)) {
+    count(use, ps::Way::kHere, rows);
+    read_own(rows, out);
+    return true;
+  }
+  if (!fetch_mapped(needed, rows, out, options, status)) return false;
+  count(use, ps::Way::kMapped, rows);
+  return true;
 }
 
 bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {

@@ -55,12 +55,16 @@ class TableHandle final : public Table {
   base::Status usable();
   bool forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options, base::Status* status);
   Started finished_here(const CallOptions& options);
+  /// A get without a message, of what lies in this process or is mapped. False: it has to be one.
+  bool fetch_here(ps::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
+  /// Waits until all servers' gates would serve a get of this moment.
+  base::Status wait_for_turn(const CallOptions& options);
   void change_own(wire::Write write, const Rows& rows, const std::byte* values);
   void read_own(const Rows& rows, std::byte* out) const;
   /// A get of parts that are mapped, without a message. False if it has to be a message.
   bool fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
   bool read_mapped(const Rows& rows, std::byte* out) const;
-  uint64_t clock_needed(bool gated, uint64_t clock) const;
+  uint64_t clock_needed(bool gated) const;
   /// This process's part may be read here and now: it shows the clock that is needed.
   bool own_is_open(uint64_t needed) const;
   /// Which of the caller's rows lie in this process, and their numbers here.
@@ -72,6 +76,7 @@ class TableHandle final : public Table {
   const TableSpec& spec_;
   const std::shared_ptr<table::Shard> own_;
   const bool all_own_;  ///< the whole table lies in this process
+  const bool changes_own_;  ///< callers change this process's part themselves
   const MappingRef mapping_;  ///< null where there is nothing to map
   ps::Uses uses_;
 };

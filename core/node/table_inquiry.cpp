@@ -55,6 +55,7 @@ base::Result<TableInfo> TableHandle::info() {
 
 base::Status TableHandle::clock() {
   if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
+  if (table_->pace == table::Pace::kMerge) return {};  // adds are its clock
   const uint64_t clock = table_->clock.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (table_->pace == table::Pace::kStale)
     node_.loop().post([tables = &node_.member().tables(), table = table_, clock] { tables->clock(table, clock); });
@@ -64,11 +65,11 @@ base::Status TableHandle::clock() {
 Started TableHandle::set_updater(const table::UpdaterSpec& updater, const CallOptions& options) {
   if (const base::Status wrong = table::check_updater(updater, spec_.dtype); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
-  if (own_ != nullptr)
+  if (changes_own_)
     if (const base::Status failed = own_->set_updater(updater); !failed.ok()) return {failed, nullptr};
   table_->open_changes.fetch_add(1, std::memory_order_relaxed);
   const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
-  const size_t skip = own_ != nullptr ? own_server() : ps::kNoServer;
+  const size_t skip = changes_own_ ? own_server() : ps::kNoServer;
   return node_.start(call, options, [tables = &node_.member().tables(), table = table_, updater, skip, call, until = node_.deadline(options, false)] {
     tables->set_updater(table, updater, skip, until, call);
   });

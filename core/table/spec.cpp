@@ -8,6 +8,7 @@ namespace mv::table {
 
 Pace Spec::pace(bool node_is_sync, size_t workers) const {
   if (workers < 2) return Pace::kAsync;  // nobody to wait for
+  if (merges()) return Pace::kMerge;
   if (staleness > 0) return Pace::kStale;
   return staleness == 0 || node_is_sync ? Pace::kSync : Pace::kAsync;
 }
@@ -32,6 +33,7 @@ std::string Spec::describe() const {
   if (kind == MV_SPARSE) text = fmt::format("a sparse {} x {} matrix of {}", rows, cols, type);
   if (kind == MV_KEYVALUE) text = fmt::format("a key-value table of {} {}", cols, type);
   if (rejects_nonfinite()) text += ", finite only";
+  if (merges()) text += ", merged";
   if (updater.name != "add") text += fmt::format(", updater {}", to_text(updater));
   if (staleness != MV_UNSET) text += fmt::format(", staleness {}", staleness);
   if (initial != 0 || initial_range != 0) text += fmt::format(", initially {}", initial);

@@ -20,7 +20,7 @@ struct UpdaterSpec {
 };
 
 /// How the workers' calls on a table wait for each other.
-enum class Pace { kAsync, kSync, kStale };
+enum class Pace { kAsync, kSync, kStale, kMerge };
 
 struct Spec {
   std::string name;
@@ -44,6 +44,7 @@ struct Spec {
   /// Whether there is such a row; any number is a key.
   bool has_row(int64_t row) const { return kind == MV_KEYVALUE || (row >= 0 && static_cast<uint64_t>(row) < rows); }
   bool rejects_nonfinite() const { return (flags & MV_REJECT_NONFINITE) != 0; }
+  bool merges() const { return (flags & MV_MERGE) != 0; }
   Pace pace(bool node_is_sync, size_t workers) const;
   /// All but the name.
   bool same_shape(const Spec& other) const;

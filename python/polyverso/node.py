@@ -116,6 +116,7 @@ class Node:
         name: Optional[str] = None,
         init: Any = None,
         reject_nonfinite: bool = False,
+        merge: bool = False,
         *,
         updater: Optional[str] = None,
         staleness: Optional[int] = None,
@@ -125,13 +126,14 @@ class Node:
         dtype: float32, float64, int64, int32, uint8, float16, or "bf16".
         init: (size,) initial values, of which worker 0's count; None = zeros.
         reject_nonfinite: refuse adds, sets and initial values with NaN or infinity.
+        merge: every worker's i-th add is its part of round i, and the rounds' sums go through the updater, once each.
         updater: what an add does on the servers, "adagrad rate=0.1"; None = add. Table.set_updater() sets another.
         staleness: how many clocks (Table.clock()) a worker may be ahead of another in its gets; 0 = sync mode for this
         table; None = as the node.
         Raises StateError (MV_EDISAGREE) if the workers' calls differ, ArgumentError if `init` does not fit.
         """
         spec = {"kind": capi.MV_ARRAY, "rows": size, "name": name, "updater": updater, "staleness": staleness}
-        return self._create(spec, dtype, init, reject_nonfinite)
+        return self._create(spec, dtype, init, reject_nonfinite, merge)
 
     def matrix(
         self,
@@ -141,6 +143,7 @@ class Node:
         name: Optional[str] = None,
         init: Any = None,
         reject_nonfinite: bool = False,
+        merge: bool = False,
         *,
         updater: Optional[str] = None,
         staleness: Optional[int] = None,
@@ -148,7 +151,7 @@ class Node:
         """Creates a matrix of (rows, cols) numbers; otherwise as array()."""
         spec = {"kind": capi.MV_MATRIX, "rows": rows, "cols": cols, "name": name, "updater": updater}
         spec["staleness"] = staleness
-        return self._create(spec, dtype, init, reject_nonfinite)
+        return self._create(spec, dtype, init, reject_nonfinite, merge)
 
     def sparse(
         self,
@@ -157,6 +160,7 @@ class Node:
         dtype: Any = "float32",
         name: Optional[str] = None,
         reject_nonfinite: bool = False,
+        merge: bool = False,
         *,
         updater: Optional[str] = None,
         staleness: Optional[int] = None,
@@ -173,7 +177,7 @@ class Node:
         """
         spec = {"kind": capi.MV_SPARSE, "rows": rows, "cols": cols, "name": name, "updater": updater}
         spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed)
-        return self._create(spec, dtype, None, reject_nonfinite)
+        return self._create(spec, dtype, None, reject_nonfinite, merge)
 
     def keyvalue(
         self,
@@ -181,6 +185,7 @@ class Node:
         dtype: Any = "float32",
         name: Optional[str] = None,
         reject_nonfinite: bool = False,
+        merge: bool = False,
         *,
         updater: Optional[str] = None,
         staleness: Optional[int] = None,
@@ -197,11 +202,11 @@ class Node:
         """
         spec = {"kind": capi.MV_KEYVALUE, "rows": 0, "cols": cols, "name": name, "updater": updater}
         spec.update(staleness=staleness, initial=initial, initial_range=initial_range, seed=seed, capacity=capacity)
-        return self._create(spec, dtype, None, reject_nonfinite)
+        return self._create(spec, dtype, None, reject_nonfinite, merge)
 
-    def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool) -> Table:
+    def _create(self, spec: Dict[str, Any], dtype: Any, init: Any, reject_nonfinite: bool, merge: bool) -> Table:
         spec["dtype"] = code_of(dtype)
-        spec["reject_nonfinite"] = int(reject_nonfinite)
+        spec.update(reject_nonfinite=int(reject_nonfinite), merge=int(merge))
         values = None if init is None else as_table_values(init, spec["dtype"])
         return Table(self._handle, capi.mv_table_create(self._handle, spec, values))
 

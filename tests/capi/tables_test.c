@@ -99,7 +99,7 @@ static void a_struct_that_can_not_be_is_refused(void** state) {
   spec.dtype = 99;
   REFUSE(MV_EDTYPE, "99");
   spec.dtype = MV_F32;
-  spec.flags = 2;
+  spec.flags = 4;
   REFUSE(MV_EINVAL, "mv_table_flag");
   spec.flags = 0;
   spec.reserved = 1;
@@ -218,7 +218,7 @@ static void the_list_is_json_in_a_buffer_of_any_size(void** state) {
   expect_ok(mv_table_list(0, text, sizeof(text), &length));
   assert_string_equal(text,
                       "[{\"name\": \"a \\\"b\\\"\", \"kind\": \"array\", \"dtype\": \"f32\", \"rows\": 3, \"cols\": 1, "
-                      "\"updater\": \"add\", \"staleness\": -1}]");
+                      "\"updater\": \"add\", \"staleness\": -1, \"merge\": false}]");
   assert_int_equal(length, strlen(text));
   char small[4] = {'x', 'x', 'x', 'x'};
   expect_ok(mv_table_list(0, small, 3, &length));

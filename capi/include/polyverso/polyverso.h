@@ -272,7 +272,12 @@ enum mv_table_kind {
   MV_SPARSE = 3,  /**< a matrix of which only the rows ever changed are stored; row r is on server r modulo servers */
   MV_KEYVALUE = 4 /**< rows of `cols` values under any 64-bit key; only those ever changed are stored, by a hash of the key */
 };
-enum mv_table_flag { MV_REJECT_NONFINITE = 1 /**< adds, sets and initial values with NaN or infinity are MV_ENONFINITE */ };
+enum mv_table_flag {
+  MV_REJECT_NONFINITE = 1, /**< adds, sets and initial values with NaN or infinity are MV_ENONFINITE */
+  MV_MERGE = 2 /**< synchronous training in rounds: every worker's i-th add is its part of round i. When all workers' parts are on a
+                    server their sum, in the order of ranks, goes through the updater once. An add returns when its part is there; a get
+                    waits for the rounds of this worker's adds, and for no other. Who has finished is waited for no more */
+};
 
 typedef struct mv_table_spec {
   uint32_t size;    /**< sizeof(mv_table_spec), set by MV_TABLE_SPEC_INIT */
@@ -342,7 +347,7 @@ typedef struct mv_table_info {
 /** Describes the table; asks the servers what they store. @param info the caller's, with size and version set; filled */
 MV_API mv_status mv_table_describe(mv_table table, mv_table_info *info);
 /** The tables that exist on the cluster, as JSON: [{"name": "w", "kind": "matrix", "dtype": "f32", "rows": 10, "cols": 64,
- *  "updater": "add", "staleness": -1}, …].
+ *  "updater": "add", "staleness": -1, "merge": false}, …].
  *  @param text     caller's buffer, NUL-terminated on return; NULL with capacity 0 asks for the length only
  *  @param length   out: bytes needed without the NUL; if >= capacity, text was cut */
 MV_API mv_status mv_table_list(mv_node node, char *text, uint64_t capacity, uint64_t *length);

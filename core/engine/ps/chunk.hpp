@@ -14,6 +14,7 @@ struct Client::Operation {
   uint64_t change_id = 0;   ///< changes: for fences
   bool gated = false;       ///< it may have to wait for other workers
   bool counted = false;     ///< sync mode counts it, with these counts
+  bool merged = false;      ///< an add to a merging table, number `index` of this worker's
   uint64_t round = 0, index = 0;
   bool told = false;        ///< the completion was called
   bool asked_back = false;  ///< the deadline passed, and the servers were asked to withdraw it

@@ -86,9 +86,11 @@ void Client::begin(Request request) {
   const bool change = want.kind == OpKind::kChange;
   op->gated = change ? want.write == wire::Write::Add && table.pace == table::Pace::kSync : want.gated && table.pace != table::Pace::kAsync;
   op->counted = op->gated && table.pace == table::Pace::kSync;
+  op->merged = change && want.write == wire::Write::Add && table.pace == table::Pace::kMerge;
   op->round = table.round;
-  op->index = table.index;
+  op->index = op->merged ? table.clock.fetch_add(1, std::memory_order_relaxed) : table.index;
   if (op->counted) ++(change ? table.index : table.round);
+  if (!change && table.pace == table::Pace::kMerge) want.clock = table.clock;  // only here it counts all earlier adds
   if (change) {
     op->change_id = next_change_++;
     changes_over_.push_back(false);
@@ -98,7 +100,7 @@ void Client::begin(Request request) {
   std::vector<Piece> pieces = want.all ? plan_all(table.spec, servers_.size(), want.skip)
                                        : plan_rows(table.spec, servers_.size(), want.rows, want.skip);
   // Only counts need to be told to servers that own none of the rows.
-  if (!op->counted) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
+  if (!op->counted && !op->merged && !want.waits_only) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
   op->open = pieces.size();
   if (pieces.empty()) return settle(op);
   if (want.deadline != base::kNever && want.completion != nullptr) {
@@ -385,7 +387,8 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
       open.push_back(chunk);
   }
   TableView& table = *op->request.table;
-  const bool newest = !op->counted || (table.index == op->index + 1 && table.round == op->round);
+  const bool newest = op->merged ? table.clock == op->index + 1
+                                 : !op->counted || (table.index == op->index + 1 && table.round == op->round);
   if (any_left || !newest) {
     send_withdrawn_again(op);  // now: what the caller does next must come behind it
     return leave_behind(op, code);
@@ -398,6 +401,7 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
   }
   op->open = 0;
   if (op->counted) table.index = op->index;
+  if (op->merged) table.clock = op->index;
   complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
   change_over(table, op->change_id);
 }

@@ -30,7 +30,7 @@ struct TableView {
   table::Pace pace = table::Pace::kAsync;
   std::vector<base::Peer> servers;  ///< by server id
   std::vector<uint32_t> numbers;    ///< the table's number on each of them
-  std::atomic<uint64_t> clock{0};   ///< this worker's iterations, see mv_table_clock()
+  std::atomic<uint64_t> clock{0};   ///< this worker's iterations, see mv_table_clock(); of a merging table its adds that have begun
   /// Changes that callers have started and servers have not acknowledged. While there are none, what a server holds shows all that
   /// this worker has done.
   std::atomic<uint64_t> open_changes{0};
@@ -60,6 +60,7 @@ struct Request {
   bool all = true;                        ///< all rows, else those of `rows`
   std::vector<int64_t> rows;
   size_t skip = SIZE_MAX;                 ///< a server that the caller serves itself
+  bool waits_only = false;                ///< gated gets of no row: answered by all servers once their gates would serve
   base::PayloadRef source;                ///< changes: the caller's values, lent or owned
   std::span<std::byte> destination;       ///< gets: the caller's memory
   base::Nanos deadline = base::kNever;

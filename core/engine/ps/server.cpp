@@ -40,6 +40,7 @@ void Server::worker_finished(base::Peer worker) {
     if (tables_[number] == nullptr) continue;
     if (id >= 0) tables_[number]->gate.finished(static_cast<size_t>(id));
     if (id >= 0) tables_[number]->stale.finished(static_cast<size_t>(id));
+    if (id >= 0) tables_[number]->merge_gate.finished(static_cast<size_t>(id));
     tables_[number]->publish_clock();
     settle_creation(number);
   }
@@ -53,8 +54,9 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
     Table& table = *tables_[number];
     if (id >= 0) table.gate.lost(static_cast<size_t>(id), why);
     if (id >= 0) table.stale.lost(static_cast<size_t>(id), why);
+    if (id >= 0) table.merge_gate.lost(static_cast<size_t>(id), why);
     table.publish_clock();
-    std::erase_if(table.held, [&](const auto& entry) { return entry.first.client == worker; });
+    if (table.pace != table::Pace::kMerge) std::erase_if(table.held, [&](const auto& entry) { return entry.first.client == worker; });
     std::erase_if(table.wanted, [&](const auto& entry) { return entry.first.client == worker; });
     if (!table.complete) break_creation(number, why);
   }
@@ -70,6 +72,7 @@ void Server::worker_joined(base::Peer worker) {
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
     table->stale.joined(static_cast<size_t>(id));
+    table->merge_gate.joined(static_cast<size_t>(id));
     table->publish_clock();
   }
 }
@@ -153,11 +156,13 @@ std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec, std::
   std::vector<std::string> names;
   for (const base::Peer worker : workers_) names.push_back(view_->name(worker));
   table->gate.set_workers(names);
+  table->merge_gate.set_workers(names);
   table->stale.set_workers(std::move(names));
   for (size_t id = 0; id < workers_.size(); ++id) {
     if (active_.contains(workers_[id])) continue;
     table->gate.finished(id);
     table->stale.finished(id);
+    table->merge_gate.finished(id);
   }
   return table;
 }
@@ -167,7 +172,7 @@ void Server::answer_created(const rpc::Asked& asked, uint32_t number) {
   const Table& table = *tables_[number];
   const auto written = write_spec(fbb, table.spec);
   const int64_t worker = worker_id(asked.client);
-  const uint64_t clock = worker >= 0 ? table.stale.clock_of(static_cast<size_t>(worker)) : 0;
+  const uint64_t clock = worker >= 0 ? table.clock_of(static_cast<size_t>(worker)) : 0;
   rpc_.answer(asked, builder_.finish(wire::Body::Created, wire::CreateCreated(fbb, number, written, table.complete, clock)));
 }
 
@@ -274,7 +279,9 @@ void Server::tick() {
     } else if (now - table->still_since >= kNoticeAfter) {
       base::log_warn("table \"{}\": nothing has moved for {:.0f} s; {}", table->spec.name, std::chrono::duration<double>(now - table->still_since).count(),
                      !table->ready.empty() ? "not created yet by " + missing_creators(*table)
-                     : table->pace == table::Pace::kStale ? table->stale.missing() : table->gate.missing());
+                     : table->pace == table::Pace::kStale ? table->stale.missing()
+                     : table->pace == table::Pace::kMerge ? table->merge_gate.missing()
+                                                          : table->gate.missing());
       table->still_since = now;
     }
   }
@@ -343,6 +350,8 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   Held held{request.first(), request.count(), request.rows(), payload, staged, {}, request.write()};
+  if (table->pace == table::Pace::kMerge && request.write() == wire::Write::Add && worker >= 0)
+    return change_merged(asked, *table, static_cast<size_t>(worker), request, std::move(held));
   if (!counted) return change_in_order(asked, *table, std::move(held));
   if (here && request.rows() > 0) {
     const auto rows = take_rows(*table, payload, request.rows());
@@ -429,6 +438,7 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   table->wanted.emplace(asked, std::move(wanted));
   watch();
   if (table->pace == table::Pace::kStale) return table->stale.get(asked, request.clock());
+  if (table->pace == table::Pace::kMerge) return table->merge_gate.get(asked, request.clock());
   table->gate.get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
 }
 
@@ -462,15 +472,19 @@ void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
   rpc_.finish(asked);
   const int64_t worker = worker_id(asked.client);
   if (worker < 0) return;
-  table->stale.clock(static_cast<size_t>(worker), request.clock());
+  if (table->pace == table::Pace::kMerge)
+    table->merge_gate.begins(static_cast<size_t>(worker), request.clock());
+  else
+    table->stale.clock(static_cast<size_t>(worker), request.clock());
   table->publish_clock();
   ++table->moves;
 }
 
 void Server::Table::publish_clock() {
-  if (pace != table::Pace::kStale || shard == nullptr) return;
-  shard->least_clock.store(stale.least(), std::memory_order_release);
-  shard->publish_clock(stale.least());
+  if (shard == nullptr || (pace != table::Pace::kStale && pace != table::Pace::kMerge)) return;
+  const uint64_t clock = pace == table::Pace::kMerge ? merge_gate.merged() : stale.least();
+  shard->least_clock.store(clock, std::memory_order_release);
+  shard->publish_clock(clock);
 }
 
 // ---- the table as such
@@ -528,8 +542,9 @@ void Server::on_cancel(const rpc::Asked& asked) {
     }
     if (worker < 0 || (!table->held.contains(asked) && !table->wanted.contains(asked))) continue;
     std::string missing;
-    const bool withdrawn = table->pace == table::Pace::kStale ? table->stale.withdraw(asked, &missing)
-                                                              : table->gate.withdraw(static_cast<size_t>(worker), asked, &missing);
+    const bool withdrawn = table->pace == table::Pace::kStale   ? table->stale.withdraw(asked, &missing)
+                           : table->pace == table::Pace::kMerge ? table->merge_gate.withdraw(asked, &missing)
+                                                                : table->gate.withdraw(static_cast<size_t>(worker), asked, &missing);
     if (!withdrawn) return;
     table->held.erase(asked);
     table->wanted.erase(asked);

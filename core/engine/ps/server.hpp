@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/pool.hpp"
 #include "engine/cluster/view.hpp"
+#include "engine/ps/merge_gate.hpp"
 #include "engine/ps/stale_gate.hpp"
 #include "engine/ps/sync_gate.hpp"
 #include "engine/ps/spec_wire.hpp"
@@ -77,18 +78,23 @@ class Server {
     uint64_t first, count;
     std::vector<int64_t> ids;
   };
-  struct Table final : SyncGate::Owner, StaleGate::Owner {
+  struct Table final : SyncGate::Owner, StaleGate::Owner, MergeGate::Owner {
     Table(Server& server, table::Spec spec, table::Pace pace)
         : server(server),
           spec(std::move(spec)),
           pace(pace),
           gate(*this, this->spec.name),
-          stale(*this, this->spec.name, static_cast<uint64_t>(std::max<int64_t>(0, this->spec.staleness))) {}
+          stale(*this, this->spec.name, static_cast<uint64_t>(std::max<int64_t>(0, this->spec.staleness))),
+          merge_gate(*this, this->spec.name) {}
     void apply_change(const rpc::Asked& asked) override;
     void grant_change(const rpc::Asked& asked) override;
     void serve_get(const rpc::Asked& asked) override;
     void serve_stale(const rpc::Asked& asked) override { serve_get(asked); }
+    void merge(std::span<const rpc::Asked> parts) override;
+    void accept(const rpc::Asked& asked) override;
+    void on_merged() override { publish_clock(); }
     void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
+    uint64_t clock_of(size_t worker) const { return pace == table::Pace::kMerge ? merge_gate.next_round(worker) : stale.clock_of(worker); }
     uint64_t bytes_of(const wire::Change& change) const;
     void publish_clock();
 
@@ -103,6 +109,7 @@ class Server {
     bool wants_initial = false;                 ///< a worker was given an initial value; worker 0 brings the one that counts
     SyncGate gate;     ///< Pace::kSync
     StaleGate stale;   ///< Pace::kStale
+    MergeGate merge_gate;  ///< Pace::kMerge
     std::map<rpc::Asked, Held> held;
     std::map<rpc::Asked, Wanted> wanted;
     uint64_t moves = 0;                         ///< counts whatever is no longer waited for
@@ -134,6 +141,8 @@ class Server {
   base::Result<std::vector<int64_t>> take_rows(const Table& table, std::span<const std::byte> payload, uint64_t rows) const;
   base::Status apply(Table& table, base::Peer client, const Held& held);
   void change_in_order(const rpc::Asked& asked, Table& table, Held held);
+  void change_merged(const rpc::Asked& asked, Table& table, size_t worker, const wire::Change& request, Held held);
+  base::Status apply_merged(Table& table, std::span<const rpc::Asked> parts);
   void hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged);
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
   /// @param shard null: a new one

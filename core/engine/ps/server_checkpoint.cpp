@@ -85,7 +85,7 @@ base::Status Server::adopt(const table::Spec& spec, std::shared_ptr<table::Shard
 
 void Server::restart_clock(const std::string& name, uint64_t clock) {
   Table& table = *tables_[by_name_.at(name)];
-  table.stale.restart(clock);
+  table.pace == table::Pace::kMerge ? table.merge_gate.restart(clock) : table.stale.restart(clock);
   table.publish_clock();
 }
 

@@ -20,16 +20,14 @@ void StaleGate::clock(size_t worker, uint64_t clock) {
 }
 
 void StaleGate::get(const rpc::Asked& asked, uint64_t clock) {
-  gets_.push_back({asked, needed(staleness_, clock)});
+  gets_.add(asked, needed(staleness_, clock));
   serve();
 }
 
 bool StaleGate::withdraw(const rpc::Asked& asked, std::string* missing) {
-  const auto found = std::find_if(gets_.begin(), gets_.end(), [&](const Get& get) { return get.asked == asked; });
-  if (found == gets_.end()) return false;
-  *missing = behind(found->needs);
-  gets_.erase(found);
-  return true;
+  const auto needs = gets_.withdraw(asked);
+  if (needs) *missing = behind(*needs);
+  return needs.has_value();
 }
 
 void StaleGate::finished(size_t worker) {
@@ -39,11 +37,8 @@ void StaleGate::finished(size_t worker) {
 
 void StaleGate::lost(size_t worker, const base::Status& why) {
   if (!std::exchange(workers_[worker].active, false)) return;
-  const uint64_t reached = workers_[worker].clock;
-  const auto waited = std::stable_partition(gets_.begin(), gets_.end(), [&](const Get& get) { return get.needs <= reached; });
-  const std::vector<Get> failed(waited, gets_.end());
-  gets_.erase(waited, gets_.end());
-  for (const Get& get : failed) owner_.fail_gated(get.asked, base::error(MV_EPEERLOST, "table \"{}\": {}", table_, why.text()));
+  for (const rpc::Asked& asked : gets_.take_beyond(workers_[worker].clock))
+    owner_.fail_gated(asked, base::error(MV_EPEERLOST, "table \"{}\": {}", table_, why.text()));
   serve();
 }
 
@@ -63,17 +58,10 @@ uint64_t StaleGate::least() const {
 }
 
 void StaleGate::serve() {
-  for (;;) {  // serving may lead back here
-    const uint64_t reached = least();
-    const auto ready = std::find_if(gets_.begin(), gets_.end(), [&](const Get& get) { return get.needs <= reached; });
-    if (ready == gets_.end()) return;
-    const rpc::Asked asked = ready->asked;
-    gets_.erase(ready);
-    owner_.serve_stale(asked);
-  }
+  gets_.serve([this] { return least(); }, [this](const rpc::Asked& asked) { owner_.serve_stale(asked); });
 }
 
-std::string StaleGate::missing() const { return gets_.empty() ? "" : behind(gets_.front().needs); }
+std::string StaleGate::missing() const { return gets_.empty() ? "" : behind(gets_.first_need()); }
 
 std::string StaleGate::behind(uint64_t needs) const {
   std::string names;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/ps/waiting_gets.hpp"
 #include "engine/rpc/pending.hpp"
 
 namespace mv::ps {
@@ -64,10 +65,6 @@ class StaleGate {
     bool active = true;
     uint64_t clock = 0;
   };
-  struct Get {
-    rpc::Asked asked;
-    uint64_t needs;  ///< least() at which it may be served
-  };
   void serve();
   std::string behind(uint64_t needs) const;
 
@@ -75,7 +72,7 @@ class StaleGate {
   const std::string table_;
   const uint64_t staleness_;
   std::vector<Worker> workers_;
-  std::vector<Get> gets_;  ///< waiting, in the order of their arrival
+  WaitingGets gets_;  ///< for a least()
 };
 
 }  // namespace mv::ps

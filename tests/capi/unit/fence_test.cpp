@@ -350,8 +350,8 @@ void names_are_escaped_in_the_list(void**) {
   assert_string_equal(
       text,
       R"([{"name": "a\"b\\c\u000a\u0001é", "kind": "matrix", "dtype": "f64", "rows": 2, "cols": 3, "updater": "add", )"
-      R"("staleness": -1}, {"name": "w", "kind": "array", "dtype": "f32", "rows": 9, "cols": 1, "updater": "add", )"
-      R"("staleness": -1}])");
+      R"("staleness": -1, "merge": false}, {"name": "w", "kind": "array", "dtype": "f32", "rows": 9, "cols": 1, "updater": "add", )"
+      R"("staleness": -1, "merge": false}])");
   assert_int_equal(length, strlen(text));
 }
 

@@ -1,0 +1,113 @@
+#pragma once
+// Rounds of a merging table on one server: all workers' adds together, once.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/ps/waiting_gets.hpp"
+#include "engine/rpc/pending.hpp"
+
+namespace mv::ps {
+
+/// What MXNet's dist_sync does for a key: the i-th add of every worker is its part of round i. Once all workers' parts of a round
+/// are here, their sum, in the order of ranks, goes through the updater, once. A get of a worker that has made n adds is served when
+/// n rounds are merged: so it holds its own adds and all that belongs to their rounds, and nothing of a round that is still open.
+/// (MXNet counts pushes, whoever makes them; two of one worker there pass for one of each of two.)
+///
+/// A large add is several messages; each is of one lane, a stripe of the table, and a lane is merged as soon as it has all
+/// workers' parts. Rows are a lane together, whatever rows they are. Only the oldest round is merged; parts of later ones
+/// wait, and are not acknowledged before theirs is the oldest: so a worker that runs ahead fills its own window, not this server.
+///
+/// Who has left is waited for no more, and what it left behind still counts. Holds tokens, not data. Loop thread only.
+class MergeGate {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    /// All parts of a lane, in the order of ranks, then of arrival.
+    virtual void merge(std::span<const rpc::Asked> parts) = 0;
+    /// The add may be acknowledged: it is here, and its round is the oldest.
+    virtual void accept(const rpc::Asked& asked) = 0;
+    virtual void serve_get(const rpc::Asked& asked) = 0;
+    virtual void fail_gated(const rpc::Asked& asked, const base::Status& why) = 0;
+    /// merged() has grown.
+    virtual void on_merged() = 0;
+  };
+  static constexpr uint64_t kRows = UINT64_MAX;  ///< the lane of adds by row
+
+  MergeGate(Owner& owner, std::string table) : owner_(owner), table_(std::move(table)) {}
+
+  /// Worker i of the cluster is `names[i]` in messages; all begin with round 0. Before anything else.
+  void set_workers(std::vector<std::string> names);
+
+  /// One of the `of` messages of a worker's add number `round`. An add by row is in kRows with all of its messages, any other in none
+  /// of them there.
+  void change(size_t worker, const rpc::Asked& asked, uint64_t round, uint64_t lane, uint32_t of);
+  /// A get of a worker that has made `adds` adds: served now or later.
+  void get(const rpc::Asked& asked, uint64_t adds);
+  /// The worker gives up a get. True: it is withdrawn, and `missing` says whom it waited for. False: it does not wait here.
+  bool withdraw(const rpc::Asked& asked, std::string* missing);
+
+  /// The worker takes part from this round on; UINT64_MAX: never again.
+  void begins(size_t worker, uint64_t round);
+  /// It is waited for no more.
+  void finished(size_t worker) { begins(worker, UINT64_MAX); }
+  /// The gets that wait for it now fail; later ones go on without it.
+  void lost(size_t worker, const base::Status& why);
+  /// A process in the place of a lost one: it begins with the first round in which that one has no part.
+  void joined(size_t worker);
+  /// All workers stand at this round: after a checkpoint was loaded. What waited here is given up.
+  void restart(uint64_t round);
+
+  /// The number of the worker's next add.
+  uint64_t next_round(size_t worker) const;
+
+  /// Rounds that are merged whole.
+  uint64_t merged() const { return merged_; }
+  /// Whom the oldest round waits for; "" if nobody waits for it.
+  std::string missing() const;
+
+ private:
+  struct Worker {
+    std::string name;
+    uint64_t first = 0;  ///< the round from which on it is waited for
+  };
+  struct Part {
+    size_t worker;
+    rpc::Asked asked;
+  };
+  /// How much of a worker's add is here.
+  struct Share {
+    uint32_t here = 0, of = 0;
+    bool by_row = false;
+    bool whole() const { return of > 0 && here == of; }
+  };
+  struct Round {
+    std::vector<Share> shares;               ///< by worker
+    std::map<uint64_t, std::vector<Part>> lanes;  ///< not merged
+  };
+
+  Round& round_at(uint64_t number);
+  bool awaits(size_t worker) const { return workers_[worker].first <= merged_; }
+  bool is_ready(const Round& round, uint64_t lane, const std::vector<Part>& parts) const;
+  bool is_whole(const Round& round) const;
+  void merge_lane(std::vector<Part> parts);
+  void advance();
+  void serve();
+  std::string missing_in(const Round* round) const;
+
+  Owner& owner_;
+  const std::string table_;
+  std::vector<Worker> workers_;
+  uint64_t merged_ = 0;
+  std::deque<Round> rounds_;  ///< from merged_ on
+  WaitingGets gets_;          ///< for a merged()
+  bool advancing_ = false;
+};
+
+}  // namespace mv::ps

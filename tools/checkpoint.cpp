@@ -12,21 +12,16 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "library_text.hpp"
+
 namespace mv::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The library's report. Looking takes as long as reading all of it, so the buffer is large at once.
+/// The library's report.
 mv_status ask(const std::string& path, std::string& report) {
-  uint64_t length = 1 << 20;
-  do {
-    report.resize(length + 1);
-    const mv_status status = mv_checkpoint_inspect(path.c_str(), report.data(), report.size(), &length);
-    if (status != MV_OK) return status;
-  } while (length >= report.size());
-  report.resize(length);
-  return MV_OK;
+  return whole_text([&](char* text, uint64_t capacity, uint64_t* length) { return mv_checkpoint_inspect(path.c_str(), text, capacity, length); }, report);
 }
 
 std::string show_bytes(uint64_t bytes) {

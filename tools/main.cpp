@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "checkpoint.hpp"
+#include "doctor/doctor.hpp"
 #include "run/guard.hpp"
 #include "run/launcher.hpp"
 #include "run/options.hpp"
@@ -66,6 +67,20 @@ constexpr const char* kInspectFooter = R"(examples:
 Everything is read and compared with its checksums. The exit status is 0 if it is sound, 1 if it is damaged or not there.
 )";
 
+constexpr const char* kDoctorHelp = "Explains what was detected here, what works, and what to do about what doesn't";
+
+constexpr const char* kDoctorFooter = R"(examples:
+  polyverso doctor                                    this machine, and what mv_init() would take from the environment
+  mpirun -np 2 polyverso doctor                       what each process of a launcher is given
+  polyverso run -n 2 -- polyverso doctor --join       two processes join, and tell by which road they reach each other
+  polyverso doctor --master node1:7000 --secret-file ~/.polyverso-secret
+                                                      whether a cluster's master is reached: name, connection, hello, secret
+  polyverso doctor --json | jq '.findings[] | select(.verdict != "ok")'
+
+Every line is ok, a note (it works, but may not be what was meant) or a problem; notes and problems say what to do, behind ->.
+The exit status is 0 if there is no problem, else 1. docs/operations.md has the fields of the JSON.
+)";
+
 /// What CLI11 can't know by itself: that a command follows.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -112,6 +127,19 @@ void describe_checkpoint(CLI::App& checkpoint, InspectOptions& options) {
   inspect.footer(kInspectFooter);
 }
 
+void describe_doctor(CLI::App& doctor, DoctorOptions& options) {
+  doctor.add_flag("--json", options.json, "As JSON, for programs");
+  CLI::Option* join = doctor.add_flag("--join", options.join, "Start a node, with all others of its cluster, and examine the ways to them");
+  doctor.add_option("--master", options.master, "Examine the way to this master, and nothing else of the environment's cluster")
+      ->type_name("HOST:PORT")
+      ->excludes(join);
+  doctor.add_option("--secret-file", options.secret_file, "A file whose first line is the cluster's secret")->type_name("FILE");
+  doctor.add_option("--set", options.settings, "A setting, as POLYVERSO_<KEY> in the environment")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  doctor.footer(kDoctorFooter);
+}
+
 /// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'.
 int run(std::vector<std::string> words) {
   CLI::App app("Polyverso: model parameters shared between processes, in any language.", "polyverso");
@@ -129,6 +157,10 @@ int run(std::vector<std::string> words) {
   CLI::App& checkpoint_command = *app.add_subcommand("checkpoint", "Looks at what mv_checkpoint_save() has saved");
   describe_checkpoint(checkpoint_command, inspect_options);
 
+  DoctorOptions doctor_options;
+  CLI::App& doctor_command = *app.add_subcommand("doctor", kDoctorHelp);
+  describe_doctor(doctor_command, doctor_options);
+
   const auto dashes = std::ranges::find(words, "--");
   const std::vector<std::string> command(dashes == words.end() ? dashes : dashes + 1, words.end());
   words.erase(dashes, words.end());
@@ -145,6 +177,7 @@ int run(std::vector<std::string> words) {
     return app.exit(error);
   }
   if (checkpoint_command.parsed()) return inspect_checkpoint(inspect_options);
+  if (doctor_command.parsed()) return run_doctor(doctor_options);
   if (!run_command.parsed()) return run_server(server_options);
   run_options.commands = split_commands(command);
   run_options.settings = parse_settings(settings);

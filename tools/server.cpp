@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "secret.hpp"
 
 namespace mv::tools {
 namespace {
@@ -18,12 +19,6 @@ namespace {
 int fail(const char* doing) {
   fmt::print(stderr, "polyverso server: {}: {}\n", doing, mv_last_error());
   return 1;
-}
-
-/// One line, so that a trailing newline is not part of it.
-bool read_secret(const std::string& path, std::string& secret) {
-  std::ifstream file(path);
-  return std::getline(file, secret) && !secret.empty();
 }
 
 /// Whether the log level, as the library reads it, is info or lower; its default is higher.

@@ -16,13 +16,16 @@ namespace mv::capi {
 namespace {
 
 /// Starts a node and puts it behind a handle.
-base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport report, bool is_default) {
+base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default) {
   watch_forks();
   auto started = node::Node::start(settings);
   if (!started.ok()) return started.status();
   auto entry = std::make_shared<NodeEntry>();
   entry->node = std::move(started).value();
-  entry->report = std::move(report);
+  entry->settings = settings;
+  entry->settings.rank = entry->node->identity().rank;
+  entry->settings.sync = entry->node->identity().sync;
+  entry->sources = std::move(sources);
   entry->is_default = is_default;
   const int64_t handle = state.nodes.insert(std::move(entry));
   state.was_initialised.store(true, std::memory_order_release);
@@ -33,20 +36,17 @@ base::Result<int64_t> open_node(State& state, const node::Settings& settings, Se
 base::Status init_default(State& state, const InitRequest& request) {
   std::lock_guard lock(state.init);
   if (state.init_count > 0) {
-    if (auto status = request.agree_with(state.settings); !status.ok()) return status;
+    auto running = find_node(state, "mv_init", 0);
+    if (!running.ok()) return running.status();
+    if (auto status = request.agree_with((*running.value())->settings); !status.ok()) return status;
     ++state.init_count;
     return {};
   }
-  SettingsReport report;
-  auto settings = request.resolve(report);
+  SettingsReport sources;
+  auto settings = request.resolve(sources);
   if (!settings.ok()) return settings.status();
-  auto handle = open_node(state, settings.value(), std::move(report), true);
+  auto handle = open_node(state, settings.value(), std::move(sources), true);
   if (!handle.ok()) return handle.status();
-  state.settings = std::move(settings).value();
-  // What the cluster decided where nothing was said.
-  const node::Identity& place = (*state.nodes.pin(handle.value()))->node->identity();
-  state.settings.rank = place.rank;
-  state.settings.sync = place.sync;
   state.default_node.store(handle.value(), std::memory_order_release);
   state.init_count = 1;
   return {};
@@ -151,10 +151,10 @@ mv_status mv_node_open(const mv_init_options* options, mv_node* node) {
     if (node == nullptr) return mv::base::error(MV_EINVAL, "mv_node_open: node is NULL");
     InitRequest request("mv_node_open");
     if (auto status = request.add_options(options); !status.ok()) return status;
-    SettingsReport report;
-    auto settings = request.resolve(report);
+    SettingsReport sources;
+    auto settings = request.resolve(sources);
     if (!settings.ok()) return settings.status();
-    auto handle = open_node(current_state_for_init(), settings.value(), std::move(report), false);
+    auto handle = open_node(current_state_for_init(), settings.value(), std::move(sources), false);
     if (!handle.ok()) return handle.status();
     *node = handle.value();
     return {};

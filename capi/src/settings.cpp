@@ -342,21 +342,23 @@ base::Result<node::Settings> InitRequest::resolve(SettingsReport& report) const 
     base::set_log_level(static_cast<int>(wish->value.number));
   }
 
-  auto settings = weigh(environment, report);
+  node::Settings settings;
+  const base::Status verdict = weigh(environment, report, settings);
   for (const std::string& warning : report.warnings) base::log_warn("{}", warning);
   for (const std::string& remark : report.remarks) base::log_info("{}", remark);
   for (const SettingUse& use : report.settings)
     for (const std::string& loser : use.unused) base::log_info("{}", loser);
+  if (!verdict.ok()) return verdict;
   return settings;
 }
 
-base::Result<node::Settings> InitRequest::examine(SettingsReport& report) const {
+base::Status InitRequest::examine(SettingsReport& report, node::Settings& settings) const {
   base::SaidSettings environment(kKnown);
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
-  return weigh(environment, report);
+  return weigh(environment, report, settings);
 }
 
-base::Result<node::Settings> InitRequest::weigh(const base::SaidSettings& environment, SettingsReport& report) const {
+base::Status InitRequest::weigh(const base::SaidSettings& environment, SettingsReport& report, node::Settings& settings) const {
   Sources sources(explicit_, environment);
   const base::Status launcher = told(sources.ask_launcher(report));
   Start start;
@@ -364,17 +366,17 @@ base::Result<node::Settings> InitRequest::weigh(const base::SaidSettings& enviro
     if (const auto* counts = sources.find(i)) kSettings[i].store(start, counts->value);
     report.settings.push_back(sources.use_of(i));
   }
-  if (!launcher.ok()) return launcher;
   start.joins_only = sources.joins_only();
   start.sync_said = sources.find(kSync) != nullptr;
+  settings = start;
+  if (!launcher.ok()) return launcher;
   // Several such processes would be clusters of one each, and nobody would notice.
   if (const auto* master = sources.find(kMaster); master != nullptr && sources.find(kNodes) == nullptr)
     return base::error(MV_EINVAL, "{}: {} is set, but nodes is not: set nodes (POLYVERSO_NODES) to the number of processes, or to 1 for a cluster of one",
                        function_, master->where);
   if (start.nodes > 1 && start.master.empty() && start.rendezvous.empty() && !sources.missing().empty())
     return base::error(MV_EINVAL, "{}: {}", function_, sources.missing());
-  if (auto status = told(check_cluster(start)); !status.ok()) return status;
-  return static_cast<node::Settings&>(start);
+  return told(check_cluster(start));
 }
 
 base::Status InitRequest::agree_with(const node::Settings& running) const {

@@ -47,13 +47,13 @@ class InitRequest {
   /// Explicit values, else the environment's, else a launcher's, else defaults, checked as a whole. Sets the log level and logs
   /// what the report remarks.
   base::Result<node::Settings> resolve(SettingsReport& report) const;
-  /// The same without a trace. The report tells what is known even where an error is returned.
-  base::Result<node::Settings> examine(SettingsReport& report) const;
+  /// The same without a trace. Report and settings tell what is known even where an error is returned.
+  base::Status examine(SettingsReport& report, node::Settings& settings) const;
   /// For a further mv_init(): MV_EDISAGREE where an explicit value is not that of the running node.
   base::Status agree_with(const node::Settings& running) const;
 
  private:
-  base::Result<node::Settings> weigh(const base::SaidSettings& environment, SettingsReport& report) const;
+  base::Status weigh(const base::SaidSettings& environment, SettingsReport& report, node::Settings& settings) const;
   base::Status told(const base::Status& status) const;  // with the function before it
 
   const char* function_;

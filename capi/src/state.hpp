@@ -21,7 +21,8 @@ namespace mv::capi {
 /// A running node. Lives until the last handle and the last call on it are gone.
 struct NodeEntry {
   std::unique_ptr<node::Node> node;
-  SettingsReport report;  ///< where its settings came from
+  node::Settings settings;  ///< with the rank and mode that it got
+  SettingsReport sources;   ///< where they came from
   std::mutex shutdown;  ///< one mv_shutdown() of a node at a time
   bool is_default = false;
 };
@@ -56,7 +57,6 @@ struct State {
   std::atomic<bool> was_initialised{false};
   std::mutex init;  ///< guards what follows, during all of mv_init() and the default node's mv_shutdown()
   int64_t init_count = 0;
-  node::Settings settings;  ///< of the default node, with the rank and mode that it got
 };
 
 /// The state of this life; null in a forked child before its first mv_init(). Costs one load.

@@ -36,6 +36,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   ps::Client& tables() { return ps_client_; }
   const ps::Server& shards() const { return ps_server_; }
   ps::Checkpointer& checkpoints() { return checkpointer_; }
+  cluster::Cluster& cluster() { return cluster_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   base::Peer self() const { return self_.peer; }
 

@@ -2,6 +2,7 @@
 // The Node there is: engines on a loop, reached from callers' threads.
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,6 +34,7 @@ class MemberNode final : public Node, private io::Flusher {
   base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override;
   base::Result<TableRef> open_table(const std::string& name) override;
   base::Result<std::vector<TableSpec>> list_tables() override;
+  base::Result<std::vector<PeerReport>> examine_peers() override;
 
   Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) override;
   Started load_checkpoint(const std::string& path, const CallOptions& options) override;
@@ -79,6 +81,8 @@ class MemberNode final : public Node, private io::Flusher {
   base::Result<std::string> listen_at(const std::string& wished);
   base::Status wait_until_ready();
   void take_identity(const cluster::View& view);
+  base::Status ask_peers(std::map<base::Peer, base::Nanos>& shortest);
+  PeerReport report_on(const cluster::Member& member);
   void save_by_clock();
   void withdraw(const CallRef& call, mv_status code);
   void rearm();

@@ -5,12 +5,14 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "base/traffic.hpp"
 #include "node/settings.hpp"
 #include "table/shard.hpp"
 
@@ -80,6 +82,22 @@ struct Scanned {
   int64_t next = -1;
 };
 
+/// Another member of the cluster, and the way to it from here.
+struct PeerReport {
+  enum class State { kHere, kFinished, kLost };
+  int64_t rank = 0;
+  int32_t role = MV_ROLE_ALL;  ///< mv_role; or kRoleScheduler
+  std::string host, address;
+  uint32_t pid = 0;
+  State state = State::kHere;
+  std::string why_lost;
+  bool needed = true;  ///< these two have something to say to each other
+  std::optional<base::RoadKind> road;  ///< nothing: there is no connection
+  bool same_host = false;   ///< by its name
+  std::string why_not_shm;  ///< for TCP, as far as it is known
+  base::Nanos round_trip = base::kNever;  ///< the shortest of some; kNever: it does not answer
+};
+
 /// All methods from any thread, unless said otherwise. A Node outlives its tables and calls.
 class Node {
  public:
@@ -97,6 +115,8 @@ class Node {
   virtual base::Result<TableRef> create_table(TableSpec spec, ConstData initial) = 0;
   virtual base::Result<TableRef> open_table(const std::string& name) = 0;
   virtual base::Result<std::vector<TableSpec>> list_tables() = 0;
+  /// All other members, by rank, each asked for an answer. Takes as long as the slowest, at most a second. MV_EINTR after a signal.
+  virtual base::Result<std::vector<PeerReport>> examine_peers() = 0;
 
   /// kAsync: returns when training may go on; what goes wrong before that is the call's status too.
   virtual Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) = 0;

@@ -48,7 +48,7 @@ class Router::ShmTap final : public Tap {
  public:
   using Tap::Tap;
   void on_connected(base::Peer peer, const std::string&) override { router_.shm_connected(peer); }
-  void on_dial_failed(const std::string&, const base::Status& why) override { router_.shm_failed(why); }
+  void on_dial_failed(const std::string& address, const base::Status& why) override { router_.shm_dial_failed(address, why); }
   void on_lost(base::Peer peer, const base::Status& why) override { router_.shm_lost(peer, why); }
 };
 
@@ -152,6 +152,14 @@ void Router::arrived(base::RoadKind by, base::Peer from, size_t bytes) {
   flow(last_from_traffic_->received, by).count(bytes);
 }
 
+std::optional<Router::Reach> Router::reach(base::Peer peer) const {
+  const auto found = ways_.find(peer);
+  if (found == ways_.end()) return std::nullopt;
+  const Way& way = found->second;
+  if (way.shm) return Reach{base::RoadKind::kShm, ""};
+  return Reach{kind_of(*way.base), shm_ == nullptr ? "io=tcp" : way.why_not_shm};
+}
+
 void Router::close(base::Peer peer) {
   const auto way = ways_.find(peer);
   if (way == ways_.end()) return;
@@ -206,6 +214,12 @@ void Router::shm_connected(base::Peer peer) {
   events_->on_connected(peer, way->second.address);
 }
 
+void Router::shm_dial_failed(const std::string& address, const base::Status& why) {
+  for (auto& [peer, way] : ways_)
+    if (io::ShmRoad::address_of(peer) == address) way.why_not_shm = why.text();
+  shm_failed(why);
+}
+
 void Router::shm_failed(const base::Status& why) {
   const bool elsewhere = why.code() == MV_EUNREACHABLE || why.code() == MV_EPEERLOST;
   if (elsewhere || std::exchange(told_of_shm_, true)) return base::log_debug("{}", why.text());
@@ -216,6 +230,7 @@ void Router::shm_lost(base::Peer peer, const base::Status& why) {
   const auto way = ways_.find(peer);
   if (way == ways_.end()) return;
   way->second.shm = false;
+  way->second.why_not_shm = why.text();
   ++way->second.traffic->reconnections;
   if (on_shm_lost_) on_shm_lost_(peer);
   if (why.code() == MV_EPEERLOST) return;  // it said goodbye, and will over TCP

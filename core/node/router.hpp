@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -38,6 +39,12 @@ class Router final : public base::Link {
   bool lossy() const { return lossy_; }
   /// The road through shared memory; null where there is none.
   io::ShmRoad* shm() const { return shm_road_; }
+  /// How messages to a peer go; nothing where there is no connection. `why_not_shm` tells why they go over TCP.
+  struct Reach {
+    base::RoadKind by;
+    std::string why_not_shm;
+  };
+  std::optional<Reach> reach(base::Peer peer) const;
   /// Hears of peers whose memory is out of reach, on the loop.
   void set_on_shm_lost(std::function<void(base::Peer)> lost) { on_shm_lost_ = std::move(lost); }
 
@@ -57,6 +64,7 @@ class Router final : public base::Link {
     bool shm = false;
     std::string address;       // by `base`
     base::Traffic* traffic = nullptr;
+    std::string why_not_shm;
   };
 
   Router(io::Loop& loop, base::Peer self);
@@ -67,6 +75,7 @@ class Router final : public base::Link {
   void base_connected(io::Road& road, base::Peer peer, const std::string& address);
   void base_lost(base::Peer peer, const base::Status& why);
   void shm_connected(base::Peer peer);
+  void shm_dial_failed(const std::string& address, const base::Status& why);
   void shm_failed(const base::Status& why);
   void shm_lost(base::Peer peer, const base::Status& why);
 

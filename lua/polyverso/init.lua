@@ -48,6 +48,13 @@ function polyverso.open_node(settings)
   return Node.new(capi.mv_node_open(options(settings)))
 end
 
+--- What was detected, and what to do about what doesn't work, as JSON text: docs/operations.md has the fields. Of the running
+-- node, if there is one; else what init() would do.
+-- @param how {reach = true}: only the way to the master that POLYVERSO_MASTER names; or nil
+function polyverso.doctor(how)
+  return capi.mv_doctor_text(0, capi.MV_JSON + (how and how.reach and capi.MV_REACH or 0))
+end
+
 --- What a checkpoint, a directory of them, or one of their files holds, as JSON text: tables with their specs, files,
 -- sizes, checksums, and "damage", what is wrong with it, if anything. Needs no node.
 function polyverso.inspect_checkpoint(path) return capi.mv_checkpoint_inspect(path) end

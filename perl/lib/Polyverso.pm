@@ -50,6 +50,12 @@ sub open_node {
     return Polyverso::Node->_new(Polyverso::CAPI::mv_node_open(_options(%settings)));
 }
 
+sub doctor {
+    my ($class, %how) = @_;
+    my $flags = Polyverso::CAPI::MV_JSON() | ($how{reach} ? Polyverso::CAPI::MV_REACH() : 0);
+    return JSON::PP->new->decode(Polyverso::CAPI::mv_doctor_text(0, $flags));
+}
+
 sub inspect_checkpoint {
     my ($class, $path) = @_;
     return JSON::PP->new->decode(Polyverso::CAPI::mv_checkpoint_inspect($path));
@@ -91,6 +97,12 @@ of its node.
 =head2 Polyverso->open_node(%settings)
 
 A further node in this process, for tests and for several clusters at once.
+
+=head2 Polyverso->doctor(%how)
+
+What was detected, and what to do about what doesn't work, as nested hashes and arrays: F<docs/operations.md> has the fields. Of the
+running node, if there is one; else what C<init> would do. With C<< reach => 1 >> only the way to the master that
+C<POLYVERSO_MASTER> names.
 
 =head2 Polyverso->inspect_checkpoint($path)
 

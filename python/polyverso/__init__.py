@@ -30,7 +30,7 @@ from .errors import (
     SystemFailure,
     TimeoutError,
 )
-from .node import Node, init, inspect_checkpoint, open_node
+from .node import Node, doctor, init, inspect_checkpoint, open_node
 from .request import Request
 from .table import Table
 from .tensor import Tensor
@@ -52,6 +52,7 @@ __all__ = [
     "Tensor",
     "TimeoutError",
     "capi",
+    "doctor",
     "init",
     "inspect_checkpoint",
     "open_node",

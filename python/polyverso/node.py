@@ -44,6 +44,12 @@ def inspect_checkpoint(path: Any) -> Any:
     return json.loads(capi.mv_checkpoint_inspect(os.fspath(path)))
 
 
+def doctor(reach: bool = False) -> Dict[str, Any]:
+    """What was detected, and what to do about what doesn't work: docs/operations.md has the fields. Of the running node, if init()
+    has been called; else what init() would do. With reach, only the way to the master that POLYVERSO_MASTER names."""
+    return json.loads(capi.mv_doctor_text(0, capi.MV_JSON | (capi.MV_REACH if reach else 0)))
+
+
 class Node:
     """One process's place in a cluster; from init()."""
 
@@ -213,6 +219,10 @@ class Node:
     def open(self, name: str) -> Table:
         """A table that exists already. ArgumentError (MV_ENOTFOUND) if there is none."""
         return Table(self._handle, capi.mv_table_open(self._handle, name))
+
+    def doctor(self) -> Dict[str, Any]:
+        """As polyverso.doctor(), of this node: the road to each peer, why it is not a better one, how fast it answers."""
+        return json.loads(capi.mv_doctor_text(self._handle, capi.MV_JSON))
 
     def tables(self) -> List[Dict[str, Any]]:
         """The cluster's tables: [{"name": ..., "kind": ..., "dtype": ..., "rows": ..., "cols": ..., ...}]."""

@@ -45,6 +45,7 @@ static void as_node(int64_t handle) {
   REFUSE(mv_table_create_text(handle, "size=1", NULL, 0, MV_F32, &made));
   REFUSE(mv_table_open(handle, "w", &made));
   REFUSE(mv_table_list(handle, NULL, 0, &count));
+  REFUSE(mv_doctor_text(handle, 0, NULL, 0, &count));
   REFUSE(mv_checkpoint_save(handle, "/nowhere", 0, NULL));
   REFUSE(mv_checkpoint_load(handle, "/nowhere", NULL));
 }

@@ -213,3 +213,35 @@ def test_all_interfaces_are_listened_on_and_one_is_advertised(processes):
             POLYVERSO_SECRET="of the tests", POLYVERSO_IO="tcp", **({"POLYVERSO_ADVERTISE": "127.0.0.1"} if rank == 1 else {}),
         )
     assert sorted(line for line in "".join(processes.outputs()).splitlines() if line.startswith("worker")) == lines_of(3, 1 + 2 + 3)
+
+
+def test_a_host_name_that_means_loopback_to_its_own_machine(processes, on_debian):
+    """Rank 0 listens on all interfaces then; the others, elsewhere, know the name by another address."""
+    port = free_port()
+    common = dict(POLYVERSO_NODES="3", POLYVERSO_BIND="0.0.0.0", POLYVERSO_SECRET="of the tests", POLYVERSO_IO="tcp", POLYVERSO_ADVERTISE="127.0.0.1")
+    processes.start(on_debian([sys.executable, "-c", TRAIN]), POLYVERSO_RANK="0", POLYVERSO_MASTER=f"debian:{port}", **common)
+    for rank in (1, 2):
+        processes.start(POLYVERSO_RANK=str(rank), POLYVERSO_MASTER=f"127.0.0.1:{port}", **common)
+    assert sorted(line for line in "".join(processes.outputs()).splitlines() if line.startswith("worker")) == lines_of(3, 1 + 2 + 3)
+
+
+# ---- no silent clusters of one
+
+
+def test_a_master_without_a_number_of_nodes_is_refused(processes):
+    for _ in range(2):
+        processes.start(POLYVERSO_MASTER=f"127.0.0.1:{free_port()}")
+    for process in processes.all:
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode != 0 and "is set, but nodes is not: set nodes (POLYVERSO_NODES)" in out
+
+
+# ---- one command for all of DMLC's roles, as its trackers start it
+
+
+def test_one_command_for_scheduler_servers_and_workers(processes):
+    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1", DMLC_NODE_HOST="127.0.0.1")
+    for role in ("scheduler", "server", "worker"):
+        command = ["sh", "-c", f'[ "$DMLC_ROLE" = worker ] && exec "$@"; exec {COMMAND} server', "sh", sys.executable, "-c", TRAIN]
+        processes.start(command, DMLC_ROLE=role, **common)
+    assert "".join(processes.outputs()).splitlines() == lines_of(1, 1)

@@ -190,6 +190,22 @@ MV_API mv_status mv_is_master(mv_node node, int32_t *is_master);
 /** 1 in sync mode, else 0. */
 MV_API mv_status mv_is_sync(mv_node node, int32_t *is_sync);
 
+/** How a function writes its text. 0: for people. */
+enum mv_text_flag { MV_JSON = 1 /**< as JSON, for programs */ };
+
+/** For mv_doctor_text(). */
+enum mv_doctor_flag {
+  MV_REACH = 2 /**< without a node: only the way to the master (POLYVERSO_MASTER, POLYVERSO_SECRET), whatever else is set */
+};
+
+/** Explains what was detected, and what to do about what doesn't work. Without a running node (node = 0): which settings mv_init()
+ *  would take, and from where; what this machine offers, tried out; whether the master can be reached, step by step. With one: the
+ *  road to each peer, why it is not a better one, and how fast it answers. docs/operations.md has the JSON's fields.
+ *  @param flags   mv_text_flag and mv_doctor_flag
+ *  @param text    as in mv_table_list(). The last line is "all is well" unless something has to be done; JSON says "well": true
+ *  @param length  as in mv_table_list(). What did not fit is kept some seconds for this thread's next call, not examined again */
+MV_API mv_status mv_doctor_text(mv_node node, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
+
 /* ----------------------------------------------------------------- requests */
 
 /** An unfinished call. Wait and test release it once it has finished. */

@@ -311,6 +311,11 @@ void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   Contact& contact = contacts_[from];
   contact.epoch = std::max(contact.epoch, ping.epoch());
   if (self_.is_master && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
+  if (ping.asks() != 0) send_ping(from, 0, ping.asks());
+  if (ping.answers() != 0 && ping.answers() == contact.question) {
+    contact.question = 0;
+    contact.round_trip = clock_.now() - contact.asked;
+  }
   ready_if_all_ready();
 }
 
@@ -408,8 +413,29 @@ void Cluster::leave(const std::vector<rpc::PendingRef>& pendings) {
 
 // ---- time
 
-void Cluster::send_ping(base::Peer to) {
-  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePing(builder_.fbb(), view_.epoch)));
+void Cluster::send_ping(base::Peer to, uint64_t asks, uint64_t answers) {
+  link_.send(to, builder_.finish(wire::Body::Ping, wire::CreatePing(builder_.fbb(), view_.epoch, asks, answers)));
+}
+
+void Cluster::ask_all() {
+  ++questions_;
+  for (auto& [peer, contact] : contacts_) {
+    if (!contact.connected) continue;
+    contact.question = questions_;
+    contact.asked = clock_.now();
+    contact.round_trip = base::kNever;
+    send_ping(peer, questions_);
+  }
+}
+
+size_t Cluster::unanswered() const {
+  return static_cast<size_t>(std::count_if(contacts_.begin(), contacts_.end(), [](const auto& entry) { return entry.second.question != 0; }));
+}
+
+std::optional<base::Nanos> Cluster::round_trip(base::Peer peer) const {
+  const auto contact = contacts_.find(peer);
+  if (contact == contacts_.end() || !contact->second.connected) return std::nullopt;
+  return contact->second.round_trip;
 }
 
 base::Nanos Cluster::next_deadline() const {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -85,6 +86,13 @@ class Cluster {
   base::Nanos next_deadline() const;
   void tick();
 
+  /// Asks everyone whom there is a connection with for an answer at once.
+  void ask_all();
+  /// How many of them have not answered yet.
+  size_t unanswered() const;
+  /// How long this peer took for its answer; kNever if it has not answered. Nothing where there is no connection.
+  std::optional<base::Nanos> round_trip(base::Peer peer) const;
+
  private:
   class JoinPending;
   struct Joiner {
@@ -98,6 +106,8 @@ class Cluster {
     uint64_t epoch = 0;  ///< of the view that it knows
     bool spoke = false;     ///< since the last beat
     base::Nanos heard{0};
+    uint64_t question = 0;  ///< the number that is to come back; 0: nothing is
+    base::Nanos asked{0}, round_trip = base::kNever;
   };
 
   // the master's part
@@ -119,7 +129,7 @@ class Cluster {
   void mark_lost(base::Peer peer, const base::Status& why);
   void mark_finished(base::Peer peer);
   void replace(const Member& member);
-  void send_ping(base::Peer to);
+  void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
   void send_view(base::Peer to);
   void beat(base::Nanos now);
   void tell_of_waits(base::Nanos now);
@@ -140,6 +150,7 @@ class Cluster {
   bool sync_ = false, sync_said_ = false;  ///< the master: what was said so far
   std::vector<Joiner> joiners_;
   std::map<base::Peer, Contact> contacts_;
+  uint64_t questions_ = 0;
   std::map<std::string, base::Nanos> redial_;  ///< addresses to call again, and when
   std::shared_ptr<JoinPending> joining_;
   base::Status last_dial_;

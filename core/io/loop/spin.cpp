@@ -18,7 +18,8 @@ constexpr base::Nanos kLoadEvery = std::chrono::milliseconds(10);
 constexpr int kMostSkipped = 256;
 constexpr int kFreeFailures = 4;
 
-/// Threads that run or want to, on the whole machine; 0 if the kernel does not say.
+}  // namespace
+
 int runnable_threads() {
   const int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
@@ -33,8 +34,6 @@ int runnable_threads() {
   std::from_chars(line.data() + blank + 1, line.data() + slash, count);
   return count;
 }
-
-}  // namespace
 
 base::Nanos Spin::budget(base::Nanos now) {
   if (limit_ == base::Nanos{0}) return limit_;

@@ -8,6 +8,9 @@
 
 namespace mv::io {
 
+/// Threads that run or want to, on the whole machine; 0 if the kernel does not say.
+int runnable_threads();
+
 class Spin {
  public:
   explicit Spin(base::Nanos limit) : limit_(limit) {}

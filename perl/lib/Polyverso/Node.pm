@@ -58,6 +58,11 @@ sub open {
     return Polyverso::Table->_new(Polyverso::CAPI::mv_table_open($self->{handle}, $name));
 }
 
+sub doctor {
+    my ($self) = @_;
+    return JSON::PP->new->decode(Polyverso::CAPI::mv_doctor_text($self->{handle}, Polyverso::CAPI::MV_JSON()));
+}
+
 sub tables {
     my ($self) = @_;
     # JSON::PP's decode() wants characters, which is what the binding returns.
@@ -163,6 +168,10 @@ C<keyvalue> only: the keys kept on all servers together; beyond, each server dro
 =head2 open($name)
 
 A table that exists already.
+
+=head2 doctor
+
+As C<< Polyverso->doctor >>, of this node: the road to each peer, why it is not a better one, how fast it answers.
 
 =head2 tables
 

@@ -100,6 +100,7 @@ class Node final : public node::Node {
   base::Result<node::TableRef> open_table(const std::string& name) override {
     return base::error(MV_ENOTFOUND, "there is no table \"{}\"", name);
   }
+  base::Result<std::vector<node::PeerReport>> examine_peers() override { return script.peers; }
   base::Result<std::vector<node::TableSpec>> list_tables() override {
     return script.list ? script.list() : std::vector<node::TableSpec>();
   }

@@ -20,6 +20,7 @@ struct Script {
   std::function<base::Status()> close, destroy;
   std::function<base::Status()> info;  ///< and clock
   std::function<std::vector<node::TableSpec>()> list;
+  std::vector<node::PeerReport> peers;
 };
 extern Script script;
 

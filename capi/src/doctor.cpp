@@ -1,0 +1,123 @@
+// mv_doctor_text(): what was detected, what works, and what to do about what doesn't.
+
+#include <polyverso/polyverso.h>
+
+#include <chrono>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "doctor_report.hpp"
+#include "fence.hpp"
+#include "node/doctor/machine.hpp"
+#include "node/doctor/master.hpp"
+#include "node/doctor/peers.hpp"
+#include "state.hpp"
+#include "text_out.hpp"
+
+namespace mv::capi {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr uint32_t kFlags = uint32_t{MV_JSON} | uint32_t{MV_REACH};
+constexpr base::Nanos kPatience = 3s, kPatienceByChance = 1s;
+/// For rank 0 of a launcher's job: it is there, or it is not.
+constexpr base::Nanos kPatienceByName = 200ms;
+
+void append(DoctorReport& report, doctor::Findings findings) {
+  std::move(findings.all().begin(), findings.all().end(), std::back_inserter(report.findings));
+}
+
+void examine_machine(DoctorReport& report) {
+  append(report, doctor::examine_processors(report.settings));
+  append(report, doctor::examine_memory(report.settings));
+  append(report, doctor::examine_network(report.settings));
+}
+
+void examine_way_to_master(DoctorReport& report, bool asked_for) {
+  const node::Settings& settings = report.settings;
+  const bool is_other = settings.nodes > 1 && settings.rank != 0;
+  if (!settings.master.empty() && settings.io != "inproc" && (asked_for || is_other))
+    append(report, asked_for ? doctor::reach_master(settings.master, settings.secret, doctor::Expected::kRuns, kPatience)
+                             : doctor::reach_master(settings.master, settings.secret, doctor::Expected::kMayRun, kPatienceByChance));
+  else if (!settings.rendezvous.empty() && is_other)
+    append(report, doctor::reach_by_name(settings.rendezvous, settings.secret, kPatienceByName));
+}
+
+/// What a node would be that started now; with MV_REACH, no more than the way to the master.
+DoctorReport examine_start(uint32_t flags) {
+  DoctorReport report;
+  const bool reach = (flags & MV_REACH) != 0;
+  base::Status verdict = InitRequest("mv_init").examine(report.sources, report.settings);
+  std::string place;
+  if (reach && !report.settings.master.empty()) {
+    verdict = {};
+    place = fmt::format("a look at the master at {}, from outside of its cluster", report.settings.master);
+  } else if (reach && verdict.ok()) {
+    verdict = base::error(MV_EINVAL, "there is no master to be reached: set POLYVERSO_MASTER=host:port");
+  }
+  append(report, judge_settings(report.sources, report.settings, verdict, place));
+  examine_machine(report);
+  if (verdict.ok() && !reach) append(report, doctor::examine_addresses(report.settings));
+  if (verdict.ok()) examine_way_to_master(report, reach);
+  append(report, doctor::examine_build());
+  return report;
+}
+
+base::Result<DoctorReport> examine_node(const NodeEntry& entry) {
+  DoctorReport report;
+  report.running = true;
+  report.settings = entry.settings;
+  report.sources = entry.sources;
+  auto peers = entry.node->examine_peers();
+  if (!peers.ok()) return peers.status();
+  report.peers = std::move(peers).value();
+  append(report, judge_settings(report.sources, report.settings, {}));
+  examine_machine(report);
+  append(report, doctor::judge_peers(report.peers));
+  append(report, doctor::examine_build());
+  return report;
+}
+
+base::Result<std::string> examine(State& state, mv_node node, uint32_t flags) {
+  const auto write = [&](const DoctorReport& report) { return (flags & MV_JSON) != 0 ? report.as_json() : report.as_text(); };
+  if (node == 0 && state.default_node.load(std::memory_order_acquire) == 0) return write(examine_start(flags));
+  auto pin = find_node(state, "mv_doctor_text", node);
+  if (!pin.ok()) return pin.status();
+  const auto report = examine_node(**pin.value());
+  if (!report.ok()) return report.status();
+  return write(report.value());
+}
+
+/// A text that did not fit. Asking for a length, and then for the text, is one question: nothing is examined twice.
+struct Unread {
+  mv_node node = 0;
+  uint32_t flags = 0;
+  std::string text;
+  std::chrono::steady_clock::time_point until;
+};
+thread_local std::optional<Unread> unread;
+constexpr auto kKeptFor = 5s;
+
+base::Result<std::string> text_for(State& state, mv_node node, uint32_t flags) {
+  auto kept = std::exchange(unread, std::nullopt);
+  if (kept && kept->node == node && kept->flags == flags && std::chrono::steady_clock::now() < kept->until) return std::move(kept->text);
+  return examine(state, node, flags);
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+mv_status mv_doctor_text(mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
+  using namespace mv::capi;
+  return fence("mv_doctor_text", [&](State& state) -> mv::base::Status {
+    if (auto status = check_text_out("mv_doctor_text", text, capacity, length); !status.ok()) return status;
+    if ((flags & ~kFlags) != 0) return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON and MV_REACH are known", flags);
+    auto found = text_for(state, node, flags);
+    if (!found.ok()) return found.status();
+    put_text(found.value(), text, capacity, length);
+    if (*length >= capacity) unread = Unread{node, flags, std::move(found).value(), std::chrono::steady_clock::now() + kKeptFor};
+    return {};
+  });
+}

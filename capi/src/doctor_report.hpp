@@ -1,0 +1,31 @@
+#pragma once
+// All that mv_doctor_text() tells, and its two forms. docs/operations.md has the JSON's fields: they are only ever added to.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "node/doctor/finding.hpp"
+#include "node/node.hpp"
+#include "settings.hpp"
+
+namespace mv::capi {
+
+struct DoctorReport {
+  bool running = false;  ///< a node was asked; else what one would be
+  node::Settings settings;
+  SettingsReport sources;
+  std::vector<doctor::Finding> findings;
+  std::vector<node::PeerReport> peers;
+
+  /// Whether there is nothing that somebody has to do.
+  bool is_well() const;
+  std::string as_json() const;
+  std::string as_text() const;
+};
+
+/// Where the settings come from, what was seen and not used, and why no node would start, if so. An empty `place` is described.
+doctor::Findings judge_settings(const SettingsReport& sources, const node::Settings& settings, const base::Status& verdict, const std::string& place = "");
+
+}  // namespace mv::capi

@@ -1,0 +1,51 @@
+#pragma once
+// What an examination comes to: one finding for each thing that was looked at.
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mv::doctor {
+
+enum class Verdict {
+  kOk,
+  kNote,     ///< works, but may not be what was meant, or as fast as it could be
+  kProblem,  ///< somebody has to do something
+};
+
+struct Finding {
+  const char* area;     ///< "settings", "processors", "memory", "network", "master", "peers", "build"
+  std::string subject;  ///< what was looked at: "loopback, IPv6"
+  Verdict verdict;
+  std::string text;  ///< how it is
+  std::string todo;  ///< what to do about it; empty only with kOk
+};
+
+/// The findings of one area.
+class Findings {
+ public:
+  explicit Findings(const char* area) : area_(area) {}
+
+  void ok(std::string subject, std::string text) { add(std::move(subject), Verdict::kOk, std::move(text), {}); }
+  void note(std::string subject, std::string text, std::string todo) {
+    add(std::move(subject), Verdict::kNote, std::move(text), std::move(todo));
+  }
+  void problem(std::string subject, std::string text, std::string todo) {
+    add(std::move(subject), Verdict::kProblem, std::move(text), std::move(todo));
+  }
+
+  std::vector<Finding>& all() { return all_; }
+
+ private:
+  void add(std::string subject, Verdict verdict, std::string text, std::string todo) {
+    all_.push_back({area_, std::move(subject), verdict, std::move(text), std::move(todo)});
+  }
+
+  const char* area_;
+  std::vector<Finding> all_;
+};
+
+}  // namespace mv::doctor

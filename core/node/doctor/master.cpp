@@ -1,0 +1,210 @@
+#include "node/doctor/master.hpp"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "io/tcp/interfaces.hpp"
+#include "io/tcp/socket.hpp"
+#include "node/rendezvous.hpp"
+#include "wire/hello.hpp"
+
+namespace mv::doctor {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr const char* kTooEarly = "nothing as long as rank 0 has not called mv_init(); `polyverso doctor --join` in all processes tries it";
+
+/// A connection that waits until its time is over.
+class Caller {
+ public:
+  Caller(io::Fd fd, Clock::time_point deadline) : fd_(std::move(fd)), deadline_(deadline) {}
+
+  int get() const { return fd_.get(); }
+  /// False when the time is over.
+  bool wait(short events) const {
+    while (true) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+      pollfd waits{fd_.get(), events, 0};
+      const int ready = poll(&waits, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+      if (ready > 0) return true;
+      if (ready == 0) return false;
+      if (errno != EINTR) return false;
+    }
+  }
+  bool send_all(std::vector<std::byte>& bytes) const {
+    size_t sent = 0;
+    while (sent < bytes.size()) {
+      const ssize_t done = send(fd_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (done > 0) {
+        sent += static_cast<size_t>(done);
+      } else if (errno != EINTR && (errno != EAGAIN || !wait(POLLOUT))) {
+        return false;
+      }
+    }
+    bytes.clear();
+    return true;
+  }
+
+ private:
+  const io::Fd fd_;
+  const Clock::time_point deadline_;
+};
+
+const char* what_refuses(int failure) {
+  switch (failure) {
+    case ECONNREFUSED:
+      return "start rank 0, whose machine answers, but with nobody listening at this port; if it runs, compare its POLYVERSO_MASTER and see where it "
+             "listens there (ss -ltnp)";
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+      return "there is no way to that network from here: check the address and the routes (ip route get)";
+    default:
+      return "see that rank 0's machine is up, and that no firewall drops what goes to this port";
+  }
+}
+
+/// Connects to the first endpoint that answers.
+io::Fd connect_to(const std::vector<io::Endpoint>& endpoints, Expected expected, base::Nanos patience, Findings& findings) {
+  int failure = 0;
+  std::string tried;
+  for (const io::Endpoint& endpoint : endpoints) {
+    const std::string address = io::to_text(io::host_port(endpoint));
+    const auto begun = Clock::now();
+    io::Fd fd = io::start_connect(endpoint, &failure);
+    if (fd) {
+      pollfd waits{fd.get(), POLLOUT, 0};
+      const auto patience_ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+      failure = poll(&waits, 1, static_cast<int>(patience_ms)) == 1 ? io::connect_result(fd.get()) : ETIMEDOUT;
+    }
+    const double took = std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
+    if (failure == 0) {
+      findings.ok("connection", fmt::format("{} accepts, after {:.2g} ms", address, took));
+      return fd;
+    }
+    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", address, std::strerror(failure));
+  }
+  if (failure == ECONNREFUSED && expected == Expected::kMayRun)
+    findings.note("connection", fmt::format("{}: nobody listens there yet", tried), kTooEarly);
+  else
+    findings.problem("connection", tried, what_refuses(failure));
+  return {};
+}
+
+/// As a process that nobody else is, above all incarnations that call others first.
+wire::Introduction introduction() {
+  wire::Introduction self;
+  if (getrandom(&self.incarnation, sizeof self.incarnation, 0) != sizeof self.incarnation) self.incarnation = base::kNobody;
+  self.incarnation |= 0xffff'0000'0000'0001;
+  return self;
+}
+
+wire::Handshake make_handshake(const std::string& secret) {
+  wire::Handshake::Nonce nonce{};
+  const ssize_t random = getrandom(nonce.data(), nonce.size(), 0);
+  static_cast<void>(random);  // no kernel refuses so little; at worst the master does
+  return {wire::Handshake::Side::kDialer, introduction(), secret, nonce};
+}
+
+/// Feeds what comes until the hello is over, one way or the other. What ended it before; empty: nothing.
+std::string converse(const Caller& caller, wire::Handshake& hello) {
+  using State = wire::Handshake::State;
+  while (hello.state() != State::kDone && hello.state() != State::kFailed) {
+    if (hello.state() == State::kDeciding) hello.accept();
+    if (!caller.send_all(hello.output())) return "the connection breaks while this side speaks";
+    if (!caller.wait(POLLIN)) return "it says nothing";
+    std::byte bytes[256];
+    const ssize_t got = recv(caller.get(), bytes, std::min(sizeof bytes, hello.wants()), 0);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return "it hangs up";
+    hello.feed({bytes, static_cast<size_t>(got)});
+  }
+  return {};
+}
+
+std::string remedy(const wire::Handshake& hello) {
+  switch (hello.refusal()) {
+    case wire::Refusal::kSecret:
+      return "set POLYVERSO_SECRET to the very same text here and for rank 0; the shell may have cut it at a quote or a newline";
+    case wire::Refusal::kVersion:
+    case wire::Refusal::kByteOrder:
+      return "install the same release of Polyverso on both";
+    case wire::Refusal::kBusy:
+      return "find out who connects there without a hello, or try again later";
+    default:
+      return "see which program listens at that port (ss -ltnp on its machine), and set POLYVERSO_MASTER to rank 0's";
+  }
+}
+
+void say_hello(io::Fd fd, const std::string& master, const std::string& secret, Expected expected, base::Nanos patience, Findings& findings) {
+  const Caller caller(std::move(fd), Clock::now() + std::chrono::duration_cast<Clock::duration>(patience));
+  wire::Handshake hello = make_handshake(secret);
+  const std::string broken = converse(caller, hello);
+  if (hello.state() == wire::Handshake::State::kDone) {
+    const auto last = wire::goodbye();
+    std::vector<std::byte> bytes(last.begin(), last.end());
+    caller.send_all(bytes);
+    findings.ok("hello", fmt::format("it speaks Polyverso's protocol, version {}", hello.version()));
+    findings.ok("secret", secret.empty() ? "neither side has one" : "both sides have the same");
+    return;
+  }
+  if (!broken.empty() && expected == Expected::kMayRun)
+    return findings.note("hello", fmt::format("{} accepts the connection, but then {}", master, broken), kTooEarly);
+  if (!broken.empty())
+    return findings.problem("hello", fmt::format("{} accepts the connection, but then {}", master, broken),
+                            "see which program listens at that port (ss -ltnp on its machine), and whether rank 0 hangs or is stopped");
+  const bool proved_wrong = hello.refusal() == wire::Refusal::kSecret;
+  findings.problem(proved_wrong ? "secret" : "hello", hello.why(master).text(), remedy(hello));
+}
+
+}  // namespace
+
+Findings reach_master(const std::string& master, const std::string& secret, Expected expected, base::Nanos patience) {
+  Findings findings("master");
+  const auto address = io::parse_address(master);
+  if (!address.ok()) {
+    findings.problem("address", address.status().text(), "write the master as host:port or [v6]:port");
+    return findings;
+  }
+  const auto endpoints = io::resolve(address.value(), /*numeric_only=*/false, /*to_listen=*/false);
+  if (!endpoints.ok() || endpoints.value().empty()) {
+    findings.problem("name", endpoints.ok() ? address.value().host + " has no address" : endpoints.status().text(),
+                     "check its spelling and the name service (getent hosts), or write an address instead");
+    return findings;
+  }
+  std::string addresses;
+  bool all_loopback = true;
+  for (const io::Endpoint& endpoint : endpoints.value()) {
+    addresses += (addresses.empty() ? "" : ", ") + io::host_port(endpoint).host;
+    all_loopback = all_loopback && io::is_loopback(endpoint);
+  }
+  const bool spelled_so = address.value().host == "localhost" || io::is_loopback_text(address.value().host);
+  if (all_loopback && !spelled_so)
+    findings.note("name", fmt::format("{} is {} on this machine", address.value().host, addresses),
+                  "nothing if rank 0 runs on this very machine; else /etc/hosts here gives another machine's name to loopback: write its address");
+  else
+    findings.ok("name", fmt::format("{} is {}", address.value().host, addresses));
+  if (io::Fd fd = connect_to(endpoints.value(), expected, patience, findings)) say_hello(std::move(fd), master, secret, expected, patience, findings);
+  return findings;
+}
+
+Findings reach_by_name(const std::string& rendezvous, const std::string& secret, base::Nanos patience) {
+  const auto meeting = node::ask_rank_0(rendezvous, patience);
+  if (meeting.ok()) return reach_master(meeting.value().address, secret.empty() ? meeting.value().secret : secret, Expected::kRuns, patience);
+  Findings findings("master");
+  if (meeting.status().code() == MV_ETIMEOUT)
+    findings.note("address", fmt::format("rank 0 does not tell its address, under the name of the job ({}), at present", rendezvous),
+                  kTooEarly);
+  else
+    findings.problem("address", meeting.status().text(), "set POLYVERSO_MASTER=host:port for all processes");
+  return findings;
+}
+
+}  // namespace mv::doctor

@@ -207,7 +207,7 @@ MV_RELEASES(function)
   while (*$3 >= $2) {
     $2 = *$3 + 1;
     $1 = (char *)lua_newuserdata(L, (size_t)$2);
-    result = $symname(arg1, $1, $2, $3);
+    result = PV_AGAIN_$symname($1, $2, $3);
     if (result != MV_OK) {
       pv_raise(L, result);
       SWIG_fail;

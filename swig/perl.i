@@ -188,7 +188,7 @@ MV_RESUMES(function)
   while (*$3 >= $2) {
     $2 = *$3 + 1;
     $1 = (char *)pv_temporary($2);
-    while ((result = $symname(arg1, $1, $2, $3)) == MV_EINTR) pv_signals();
+    while ((result = PV_AGAIN_$symname($1, $2, $3)) == MV_EINTR) pv_signals();
     if (result != MV_OK) {
       pv_raise(result);
       SWIG_fail;

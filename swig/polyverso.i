@@ -29,6 +29,11 @@
 
 #include "deadline.h"
 #include "fields.h"
+
+/* A text that did not fit is asked for again, with the same arguments before it: each function with (text, capacity, length) says which. */
+#define PV_AGAIN_mv_table_list(...) mv_table_list(arg1, __VA_ARGS__)
+#define PV_AGAIN_mv_checkpoint_inspect(...) mv_checkpoint_inspect(arg1, __VA_ARGS__)
+#define PV_AGAIN_mv_doctor_text(...) mv_doctor_text(arg1, arg2, __VA_ARGS__)
 %}
 
 #if defined(SWIGPYTHON)

@@ -211,7 +211,7 @@ MV_RESUMES(function)
     PyMem_Free(more);
     if (!(more = (char *)PyMem_Malloc($2))) break;
     Py_BEGIN_ALLOW_THREADS
-    result = $symname(arg1, more, $2, $3);
+    result = PV_AGAIN_$symname(more, $2, $3);
     Py_END_ALLOW_THREADS
     if (result == MV_EINTR && PyErr_CheckSignals() == 0) result = MV_OK, $2 = *$3;
   }

@@ -28,7 +28,7 @@ constexpr std::array kLanguages = {
 /// Exit statuses of the shell's `command -v`, and of timeout(1).
 constexpr int kNotThere = 127, kTooLong = 124;
 
-/// What a shell command writes, and its exit status.
+/// The last line that a shell command writes, and its exit status.
 std::pair<std::string, int> output_of(const std::string& command) {
   FILE* pipe = popen(command.c_str(), "re");
   if (pipe == nullptr) return {"", kNotThere};
@@ -37,15 +37,16 @@ std::pair<std::string, int> output_of(const std::string& command) {
   for (size_t got; (got = fread(part.data(), 1, part.size(), pipe)) > 0;) text.append(part.data(), got);
   const int status = pclose(pipe);
   while (text.ends_with('\n')) text.pop_back();
-  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : 128};
+  const size_t newline = text.rfind('\n');
+  return {newline == std::string::npos ? text : text.substr(newline + 1), WIFEXITED(status) ? WEXITSTATUS(status) : 128};
 }
 
 LanguageFinding judge(const Language& language, const std::string& output, int status) {
   if (status == kTooLong)
     return {language.interpreter, "problem", "does not load its module within 10 s", fmt::format("run `{}` and see where it hangs", language.program)};
   if (status != 0)
-    return {language.interpreter, "note", "does not find or can't load the module `polyverso`",
-            fmt::format("nothing where it is not used; else set {} (build/activate does so), and see what `{}` says", language.path, language.program)};
+    return {language.interpreter, "note", "can't load its module: " + output,
+            fmt::format("nothing where it is not used; else install what is missing, or set {} as build/activate does", language.path)};
   if (output == mv_version_text()) return {language.interpreter, "ok", fmt::format("its module has library {}", output), ""};
   return {language.interpreter, "problem", fmt::format("its module has library {}, this is {}", output, mv_version_text()),
           fmt::format("put one release only on {} and LD_LIBRARY_PATH", language.path)};
@@ -57,7 +58,7 @@ std::vector<LanguageFinding> examine_languages() {
   std::vector<LanguageFinding> findings;
   for (const Language& language : kLanguages) {
     if (output_of(fmt::format("command -v {} 2>&1", language.interpreter)).second != 0) continue;
-    const auto [output, status] = output_of(fmt::format("timeout 10 {} 2>/dev/null </dev/null", language.program));
+    const auto [output, status] = output_of(fmt::format("timeout 10 {} 2>&1 </dev/null", language.program));
     findings.push_back(judge(language, output, status));
   }
   return findings;

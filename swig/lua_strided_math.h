@@ -155,7 +155,7 @@ static const pv_strided *pv_operand_like(lua_State *L, int index, const pv_strid
 
 /* A number for a tensor of this dtype, as C would pass it. */
 static double pv_value_for(lua_State *L, int index, mv_dtype dtype) {
-  const double value = luaL_checknumber(L, index);
+  const double value = pv_check_number(L, index);
   return pv_is_integral(dtype) ? (double)pv_whole(value, INT64_MIN, INT64_MAX) : value;
 }
 
@@ -175,7 +175,7 @@ static int pv_math_copy(lua_State *L) {
 static int pv_math_fill(lua_State *L) {
   const pv_strided *to = pv_operand(L, 1);
   pv_call call = kPvNoCall;
-  const double value = luaL_checknumber(L, 2);
+  const double value = pv_check_number(L, 2);
   const mv_tensor target = pv_flat(&call, to);
   if (call.status == MV_OK) call.status = mv_tensor_fill(target, value);
   return pv_finish(L, &call, 1, to, target);
@@ -185,7 +185,7 @@ static int pv_math_fill(lua_State *L) {
 static int pv_math_range(lua_State *L) {
   const pv_strided *to = pv_operand(L, 1);
   pv_call call = kPvNoCall;
-  const double start = luaL_checknumber(L, 2), step = luaL_checknumber(L, 3);
+  const double start = pv_check_number(L, 2), step = pv_check_number(L, 3);
   const mv_tensor target = pv_flat(&call, to);
   if (call.status == MV_OK) call.status = mv_tensor_range(target, start, step);
   return pv_finish(L, &call, 1, to, target);
@@ -196,10 +196,10 @@ static int pv_math_random(lua_State *L) {
   const pv_strided *to = pv_operand(L, 1);
   pv_call call = kPvNoCall;
   const int is_normal = *luaL_checkstring(L, 2) == 'n';
-  const uint64_t seed = (uint64_t)(int64_t)luaL_checknumber(L, 3);
-  const uint64_t stream = (uint64_t)(int64_t)luaL_checknumber(L, 4) * UINT64_C(0x9E3779B97F4A7C15);
+  const uint64_t seed = (uint64_t)pv_check_whole(L, 3);
+  const uint64_t stream = (uint64_t)pv_check_whole(L, 4) * UINT64_C(0x9E3779B97F4A7C15);
   const int64_t key = (int64_t)(seed ^ stream);
-  const double a = luaL_checknumber(L, 5), b = luaL_checknumber(L, 6);
+  const double a = pv_check_number(L, 5), b = pv_check_number(L, 6);
   const mv_tensor target = pv_flat(&call, to);
   if (call.status == MV_OK)
     call.status = is_normal ? mv_tensor_normal(target, key, a, b) : mv_tensor_uniform(target, key, a, b);
@@ -208,7 +208,7 @@ static int pv_math_random(lua_State *L) {
 
 /* unary(op, to, from) */
 static int pv_math_unary(lua_State *L) {
-  const int32_t op = (int32_t)luaL_checknumber(L, 1);
+  const int32_t op = (int32_t)pv_check_whole(L, 1);
   const pv_strided *to = pv_operand(L, 2), *from = pv_operand_like(L, 3, to);
   pv_call call = kPvNoCall;
   const mv_tensor source = pv_flat(&call, from), target = pv_flat(&call, to);
@@ -219,7 +219,7 @@ static int pv_math_unary(lua_State *L) {
 
 /* binary(op, to, a, b) */
 static int pv_math_binary(lua_State *L) {
-  const int32_t op = (int32_t)luaL_checknumber(L, 1);
+  const int32_t op = (int32_t)pv_check_whole(L, 1);
   const pv_strided *to = pv_operand(L, 2), *a = pv_operand_like(L, 3, to), *b = pv_operand_like(L, 4, to);
   pv_call call = kPvNoCall;
   const mv_tensor left = pv_flat(&call, a), right = pv_flat(&call, b), target = pv_flat(&call, to);
@@ -230,11 +230,11 @@ static int pv_math_binary(lua_State *L) {
 
 /* scalar(op, to, from, value, swapped) */
 static int pv_math_scalar(lua_State *L) {
-  const int32_t op = (int32_t)luaL_checknumber(L, 1);
+  const int32_t op = (int32_t)pv_check_whole(L, 1);
   const pv_strided *to = pv_operand(L, 2), *from = pv_operand_like(L, 3, to);
   const int is_comparison = op >= MV_EQ;
   pv_call call = kPvNoCall;
-  const double value = is_comparison ? luaL_checknumber(L, 4) : pv_value_for(L, 4, from->dtype);
+  const double value = is_comparison ? pv_check_number(L, 4) : pv_value_for(L, 4, from->dtype);
   const mv_tensor source = pv_flat(&call, from), target = pv_flat(&call, to);
   mv_tensor result;
   if (call.status == MV_OK) call.status = mv_tensor_scalar(op, source, value, lua_toboolean(L, 5), target, &result);
@@ -284,7 +284,7 @@ static int pv_push_reduced(lua_State *L, pv_call *call, int32_t op, mv_tensor so
 
 /* reduce(op, from): a number; reduce(op, from, dimension, to): into a tensor that has length 1 there */
 static int pv_math_reduce(lua_State *L) {
-  const int32_t op = (int32_t)luaL_checknumber(L, 1);
+  const int32_t op = (int32_t)pv_check_whole(L, 1);
   const pv_strided *from = pv_operand(L, 2);
   pv_call call = kPvNoCall;
   mv_tensor reduced = 0, result;
@@ -385,7 +385,7 @@ static int pv_math_apply(lua_State *L) {
   const pv_strided *tensors[kMost];
   pv_walk walks[kMost];
   const int count = lua_gettop(L) - 1;
-  luaL_checktype(L, 1, LUA_TFUNCTION);
+  pv_check_type(L, 1, LUA_TFUNCTION);
   if (count < 1 || count > kMost) return pv_fail(L, "apply() takes one to %d tensors", kMost);
   pv_strided *shapes = (pv_strided *)lua_newuserdata(L, kMost * sizeof *shapes);
   for (int i = 0; i < count; ++i) {
@@ -498,6 +498,8 @@ static int pv_strided_module(lua_State *L) {
                                        {"storage", pv_storage_new},
                                        {"resize", pv_storage_resize},
                                        {"count", pv_storage_size},
+                                       {"bytes", pv_storage_bytes},
+                                       {"set_bytes", pv_storage_set_bytes},
                                        {"same", pv_storage_same},
                                        {"tensor", pv_strided_new},
                                        {"shape", pv_strided_shape},

@@ -48,7 +48,7 @@ static int pv_is_own(const char *source) {
                                     "/polyverso/request.lua", "/polyverso/values.lua", "/polyverso/tensor.lua",
                                     "/multiverso/init.lua", "/multiverso/tensors.lua", "/torch/arithmetic.lua",
                                     "/torch/class.lua", "/torch/creation.lua", "/torch/dispatch.lua",
-                                    "/torch/indexing.lua", "/torch/linear.lua", "/torch/printing.lua",
+                                    "/torch/indexing.lua", "/torch/init.lua", "/torch/linear.lua", "/torch/printing.lua",
                                     "/torch/reduction.lua", "/torch/storage.lua", "/torch/tensor.lua",
                                     "/torch/types.lua", "/torch/views.lua", "/torch/file.lua"};
   size_t length = strlen(source);

@@ -16,8 +16,14 @@ local function shaped(name, result, source, ...)
 end
 
 local function in_place(name, forms, run, only_floats)
-  local into = only_floats and float_methods or methods
-  into[name] = dispatch.in_place(name, forms, run)
+  if not only_floats then
+    methods[name] = dispatch.in_place(name, forms, run)
+  else
+    float_methods[name] = dispatch.in_place(name, forms, function(result, source)
+      types.check_float("torch." .. name, source)
+      return run(result, source)
+    end)
+  end
 end
 
 -- ------------------------------------------------------------------ of one element

@@ -121,6 +121,7 @@ function class.isTypeOf(object, wanted)
     while name and name ~= exact do name = parents[name] and parents[name].__typename end
     return name ~= nil
   end
+  if type(wanted) ~= "string" then fail("isTypeOf(): a class or its name is expected, got %s", types.describe(wanted)) end
   while name do
     if name == wanted or name:find(wanted) then return true end
     name = parents[name] and parents[name].__typename

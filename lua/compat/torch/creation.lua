@@ -2,7 +2,7 @@
 
 local dispatch = require("torch.dispatch")
 local types = require("torch.types")
-local strided, fail = types.strided, types.fail
+local strided, fail, check_numbers = types.strided, types.fail, types.check_numbers
 
 local creation = {}
 local functions, methods, float_methods = dispatch.functions, types.methods, types.float_methods
@@ -25,13 +25,6 @@ end
 
 making("zeros", function(result, ...) return strided.fill(shaped("zeros", result, ...), 0) end)
 making("ones", function(result, ...) return strided.fill(shaped("ones", result, ...), 1) end)
-
-local function check_numbers(name, ...)
-  for i = 1, select("#", ...) do
-    local value = select(i, ...)
-    if type(value) ~= "number" then fail("%s(): argument %d is a %s, not a number", name, i, types.describe(value)) end
-  end
-end
 
 making("range", function(result, first, last, step)
   step = step or 1
@@ -123,8 +116,8 @@ methods.cat = functions.cat
 -- Each call takes a further stream of the seed's numbers, so that a script gets the same ones wherever it runs.
 local generator = {seed = 0, stream = 0, has_begun = false}
 
-function functions.manualSeed(...)
-  local seed = select(select("#", ...), ...) -- before it may be a Generator, of which there is only this one
+function functions.manualSeed(first, second)
+  local seed = second or first -- before it may be a Generator, of which there is only this one
   check_numbers("manualSeed", seed)
   generator.seed, generator.stream, generator.has_begun = seed, 0, true
 end
@@ -146,7 +139,12 @@ function functions.getRNGState()
   return state
 end
 
-function functions.setRNGState(state) generator.seed, generator.stream, generator.has_begun = state[1], state[2], true end
+function functions.setRNGState(state)
+  if types.kind(state) ~= types.double or strided.elements(state) ~= 2 then
+    fail("setRNGState(): what getRNGState() returned is expected")
+  end
+  generator.seed, generator.stream, generator.has_begun = state[1], state[2], true
+end
 
 local function draw(result, distribution, a, b)
   if strided.elements(result) == 0 then return result end
@@ -174,7 +172,7 @@ local function distribution(name, fill, only_floats)
   end
   functions[name] = function(...)
     local first = ...
-    if types.kind(first) then return first[name](...) end
+    if types.kind(first) then return (first[name] or fail("%s(): not of a %s", name, types.describe(first)))(...) end
     return into[name](types.new(types.double, {1}), ...)[1]
   end
 end
@@ -199,7 +197,10 @@ transformed("bernoulli", function(p)
   if p < 0 or p > 1 then fail("bernoulli(): must be >= 0 and <= 1, not %g", p) end
   return function(u) return u < p and 1 or 0 end
 end)
-transformed("exponential", function(rate) return function(u) return -math.log(1 - u) / rate end end, true)
+transformed("exponential", function(rate)
+  if not rate or rate <= 0 then fail("exponential(): a rate above 0 is expected") end
+  return function(u) return -math.log(1 - u) / rate end
+end, true)
 transformed("cauchy", function(middle, scale)
   return function(u) return (middle or 0) + (scale or 1) * math.tan(math.pi * (u - 0.5)) end
 end, true)
@@ -234,6 +235,8 @@ end
 
 --- Row numbers of weights, drawn by them; with replacement they may repeat.
 function functions.multinomial(weights, count, with_replacement)
+  types.check(weights, "multinomial()")
+  check_numbers("multinomial", count)
   local rows = strided.dim(weights) == 2 and weights or weights:contiguous():view(1, strided.elements(weights))
   local result = types.new(types.long, {strided.size(rows, 1), count})
   for r = 1, strided.size(rows, 1) do

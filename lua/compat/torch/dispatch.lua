@@ -65,10 +65,12 @@ end
 
 --- An operation whose result is always a new one, unless results are given before the operands.
 -- @param forms the operands, and the results before them: {Tn = run, TTn = run, ...}
-function dispatch.fresh(name, forms)
+-- @param only_floats refuses tensors of integers
+function dispatch.fresh(name, forms, only_floats)
   local function call(...)
     local run = forms[letters(...)]
     if not run then refuse("torch." .. name, forms, ...) end
+    if only_floats then types.check_float("torch." .. name, (...)) end
     return run(...)
   end
   dispatch.functions[name] = call

@@ -41,6 +41,7 @@ local function parts(self, key, one)
 end
 
 function indexing.index(self, key)
+  types.check(self, "an index")
   if type(key) == "table" then return parts(self, key) end
   if types.storage_kind(key) == types.long then return parts(self, types.list(key)) end
   if types.kind(key) == types.byte then return self:maskedSelect(key) end
@@ -54,6 +55,7 @@ local function assign(part, value)
 end
 
 function indexing.newindex(self, key, value)
+  types.check(self, "an index")
   if type(key) == "number" then
     if strided.dim(self) == 0 then fail("empty tensor: it has no dimension to index") end
     assign(parts(self, {key}, true), value)
@@ -164,7 +166,7 @@ end
 
 function methods:scatter(dimension, positions, source)
   local to = self:storage()
-  local row = type(source) ~= "number" and source:clone():storage()
+  local row = type(source) ~= "number" and types.check(source, "scatter()") and source:clone():storage()
   if row and #row ~= strided.elements(positions) then fail("scatter(): source and positions differ in size") end
   each_gathered("scatter()", self, dimension, positions, function(place, there) to[there] = row and row[place] or source end)
   return self

@@ -22,6 +22,7 @@ require("torch.linear")
 require("torch.creation")
 require("torch.printing")
 types.install(indexing.index, indexing.newindex)
+local file = require("torch.file") -- which uses storages
 
 local torch = {
   class = class.class,
@@ -32,6 +33,10 @@ local torch = {
   typename = class.typename,
   Tester = tester.Tester,
   TestSuite = tester.TestSuite,
+  save = file.save,
+  load = file.load,
+  serialize = file.serialize,
+  deserialize = file.deserialize,
 }
 
 function torch.isTensor(value) return types.kind(value) ~= nil end
@@ -43,13 +48,16 @@ function torch.isequal(a, b) return rawequal(a, b) end
 for name, call in pairs(dispatch.functions) do torch[name] = call end
 
 -- Methods that Torch had as functions too, with the tensor first.
-for _, name in ipairs{"chunk", "expand", "expandAs", "fill", "gather", "index", "isSameSizeAs", "maskedSelect", "nonzero",
-                      "numel", "permute", "repeatTensor", "reshape", "scatter", "split", "squeeze", "t", "totable",
+for _, name in ipairs{"expand", "expandAs", "fill", "gather", "index", "isSameSizeAs", "maskedSelect", "nonzero",
+                      "numel", "permute", "repeatTensor", "reshape", "scatter", "squeeze", "t", "totable",
                       "transpose", "unfold", "view", "viewAs", "zero"} do
-  torch[name] = torch[name] or types.methods[name]
+  local method = types.methods[name]
+  torch[name] = function(first, ...)
+    types.check(first, "torch." .. name)
+    return method(first, ...)
+  end
 end
-function torch.reshape(source, ...) return source:reshape(...) end
-function torch.indexSelect(source, ...) return source:index(...) end
+torch.indexSelect, torch.split, torch.chunk = torch.index, types.methods.split, types.methods.chunk
 
 -- ------------------------------------------------------------------ constructors
 
@@ -83,7 +91,10 @@ torch.Timer = require("torch.timer")
 
 --- Seconds since some moment, and those since what tic() returned.
 torch.tic = types.strided.clock
-function torch.toc(since) return types.strided.clock() - since end
+function torch.toc(since)
+  types.check_numbers("toc", since)
+  return types.strided.clock() - since
+end
 
 function torch.setnumthreads() end
 function torch.getnumthreads() return 1 end

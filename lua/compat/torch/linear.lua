@@ -96,7 +96,7 @@ adding("baddbmm", products.bmm)
 local function diagonal(matrix, k)
   local rows, columns = strided.size(matrix, 1), strided.size(matrix, 2)
   local length = k >= 0 and math.min(rows, columns - k) or math.min(rows + k, columns)
-  if length < 1 then fail("diag(): a matrix [%s] has no diagonal %d", sizes_text(matrix), k) end
+  if length < 1 then fail("diag(): a matrix [%s] has no diagonal %s", sizes_text(matrix), tostring(k)) end
   local step = strided.stride(matrix, 1) + strided.stride(matrix, 2)
   local offset = matrix:storageOffset() + (k >= 0 and k * strided.stride(matrix, 2) or -k * strided.stride(matrix, 1))
   return strided.shape(types.like(matrix), matrix:storage(), offset, {length}, {step})

@@ -40,7 +40,7 @@ local function summing(name, op, only_floats)
     T = all,
     Tn = function(source, dimension) return along(types.like(source), source, dimension) end,
     TTn = along,
-  })
+  }, only_floats)
 end
 summing("sum", capi.MV_SUM)
 summing("mean", capi.MV_MEAN, true)
@@ -107,7 +107,7 @@ for _, name in ipairs{"var", "std"} do
     local values = variance_along(source, dimension, biased)
     return is_std and values:sqrt() or values
   end
-  float_methods[name] = dispatch.fresh(name, {T = whole, Tb = whole, Tn = along, Tnb = along})
+  float_methods[name] = dispatch.fresh(name, {T = whole, Tb = whole, Tn = along, Tnb = along}, true)
 end
 
 -- The p-norm of all elements, in double precision.
@@ -130,13 +130,14 @@ float_methods.norm = dispatch.fresh("norm", {
   Tn = norm,
   Tnn = norm_along,
   TTnn = function(result, source, p, dimension) return result:set(norm_along(source, p, dimension)) end,
-})
+}, true)
 
 local function distance(a, b, p) return norm(dispatch.functions.csub(a, b), p) end
-float_methods.dist = dispatch.fresh("dist", {TT = distance, TTn = distance})
+float_methods.dist = dispatch.fresh("dist", {TT = distance, TTn = distance}, true)
 
 --- Each slice of a dimension made shorter where its p-norm is greater than `most`.
 function float_methods:renorm(p, dimension, most)
+  types.check_numbers("renorm", p, dimension, most)
   local result = self:clone()
   for i = 1, strided.size(result, dimension) do
     local slice = result:narrow(dimension, i, 1)
@@ -145,7 +146,10 @@ function float_methods:renorm(p, dimension, most)
   end
   return strided.copy(self, result)
 end
-dispatch.functions.renorm = function(source, ...) return source:clone():renorm(...) end
+function dispatch.functions.renorm(source, ...)
+  types.check_float("torch.renorm", source)
+  return source:clone():renorm(...)
+end
 
 -- ------------------------------------------------------------------ extremes
 

@@ -39,6 +39,8 @@ end
 
 -- (storage, offset, size 1, stride 1, size 2, stride 2, ...), (storage, offset, sizes, strides), (storage)
 local function upon_storage(made, storage, offset, first, ...)
+  if not types.storage_kind(storage) then fail("a Storage is expected, got %s", types.describe(storage)) end
+  types.check_numbers("storage offset", offset or 1)
   if first == nil then
     return strided.shape(made, storage, offset or 1, {#storage - (offset or 1) + 1})
   elseif type(first) ~= "number" then

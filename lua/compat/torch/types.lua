@@ -74,6 +74,23 @@ function types.check(value, what)
   return kind
 end
 
+--- The kind of a tensor of fractions; anything else is an error.
+function types.check_float(what, value)
+  local kind = types.check(value, what)
+  if kind.is_integral then types.fail("%s: only of a FloatTensor or DoubleTensor, got %s", what, types.describe(value)) end
+  return kind
+end
+
+--- Arguments that must be numbers.
+function types.check_numbers(what, ...)
+  for i = 1, select("#", ...) do
+    local value = select(i, ...)
+    if type(value) ~= "number" then
+      types.fail("%s(): argument %d is a %s, not a number", what, i, types.describe(value))
+    end
+  end
+end
+
 -- ------------------------------------------------------------------ new ones
 
 --- The kind of new tensors that nobody said more about.
@@ -95,7 +112,7 @@ function types.new(kind, sizes)
 end
 
 --- A tensor of the same type.
-function types.like(tensor, sizes) return types.new(types.kind(tensor), sizes) end
+function types.like(tensor, sizes) return types.new(types.check(tensor, "the source"), sizes) end
 
 --- A LongStorage of integers.
 function types.long_storage(list)
@@ -104,8 +121,11 @@ function types.long_storage(list)
   return made
 end
 
---- A storage's numbers, or those of a table, as a table; of a LongStorage too.
+--- A storage's elements, or a table's, as a new table.
 function types.list(source)
+  if type(source) ~= "table" and not types.storage_kind(source) then
+    types.fail("a LongStorage is expected, got %s", types.describe(source))
+  end
   local list = {}
   for i = 1, #source do list[i] = source[i] end
   return list
@@ -113,9 +133,9 @@ end
 
 --- Lengths as Torch takes them: numbers, or a LongStorage, or a table. Returns a table.
 function types.lengths(what, first, ...)
-  if types.storage_kind(first) == types.long or type(first) == "table" then return types.list(first) end
-  local list = {first, ...}
-  for i = 1, select("#", first, ...) do
+  local is_list = types.storage_kind(first) == types.long or type(first) == "table"
+  local list = is_list and types.list(first) or {first, ...}
+  for i = 1, is_list and #list or select("#", first, ...) do
     if type(list[i]) ~= "number" then
       types.fail("%s: lengths are numbers or a LongStorage, got %s", what, types.describe(list[i]))
     end

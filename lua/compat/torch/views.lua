@@ -35,6 +35,7 @@ end
 --- sub(first, last, first, last, ...) of each dimension; negative ones from the end
 function methods:sub(...)
   local bounds, part = {...}, self
+  types.check_numbers("sub", ...)
   if #bounds == 0 or #bounds % 2 == 1 then fail("sub(): pairs of first and last positions are expected") end
   for dimension = 1, #bounds / 2 do
     local length = strided.size(part, dimension)
@@ -76,6 +77,7 @@ end
 function methods:unfold(dimension, size, step)
   local sizes, strides, offset = strided.sizes(self)
   check_dimension("unfold()", dimension, sizes)
+  types.check_numbers("unfold", size, step)
   if size < 1 or size > sizes[dimension] then fail("unfold(): slices of %g of %d elements", size, sizes[dimension]) end
   if step < 1 then fail("unfold(): a step of %g", step) end
   sizes[#sizes + 1], strides[#strides + 1] = size, strides[dimension]
@@ -157,7 +159,10 @@ function methods:expand(...)
   return upon(self, offset, sizes, strides)
 end
 
-function methods:expandAs(other) return self:expand(other:size()) end
+function methods:expandAs(other)
+  types.check(other, "expandAs()")
+  return self:expand(other:size())
+end
 
 --- A copy that is repeated so often along each dimension.
 function methods:repeatTensor(first, ...)
@@ -184,20 +189,33 @@ end
 
 -- ------------------------------------------------------------------ in pieces
 
---- A table of tensors of `size` along the dimension; the last may be shorter.
-function methods:split(size, dimension)
+-- (parts, tensor, ...) is Torch's other form: the table receives the tensors.
+local function parts_first(first, ...)
+  if type(first) ~= "table" then return {}, first, ... end
+  for i = #first, 1, -1 do first[i] = nil end
+  return first, ...
+end
+
+local function split(parts, self, size, dimension)
   dimension = dimension or 1
-  local parts, length = {}, strided.size(self, dimension)
-  if size < 1 then fail("split(): parts of %g", size) end
+  types.check(self, "split()")
+  if type(size) ~= "number" or size < 1 then fail("split(): parts of %s", tostring(size)) end
+  local length = strided.size(self, dimension)
   for first = 1, length, size do
     parts[#parts + 1] = self:narrow(dimension, first, math.min(size, length - first + 1))
   end
   return parts
 end
 
-function methods:chunk(count, dimension)
-  dimension = dimension or 1
-  return self:split(math.ceil(strided.size(self, dimension) / count), dimension)
+--- A table of tensors of `size` along the dimension; the last may be shorter.
+function methods:split(...) return split(parts_first(self, ...)) end
+
+--- A table of `count` tensors, or fewer, of one size but the last.
+function methods:chunk(...)
+  local parts, source, count, dimension = parts_first(self, ...)
+  types.check(source, "chunk()")
+  if type(count) ~= "number" or count < 1 then fail("chunk(): %s parts", tostring(count)) end
+  return split(parts, source, math.ceil(strided.size(source, dimension or 1) / count), dimension)
 end
 
 return methods

@@ -22,7 +22,8 @@ enum { kPvDtypes = 8 };
 static const char pv_storage_keys[kPvDtypes];
 
 /* Lua does not see how large a tensor is, and would collect far too late. Of all states of the process. */
-static _Atomic int64_t pv_bytes_alive, pv_bytes_allowed = INT64_C(1) << 26;
+#define PV_BYTES_LEAST (INT64_C(1) << 26)
+static _Atomic int64_t pv_bytes_alive, pv_bytes_allowed = PV_BYTES_LEAST;
 
 /* ------------------------------------------------------------------ errors */
 
@@ -140,12 +141,17 @@ static mv_status pv_memory_of(mv_dtype dtype, int64_t count, mv_tensor *tensor, 
 
 /* Tells Lua of memory that is about to be taken. */
 static void pv_account(lua_State *L, int64_t bytes) {
-  if (pv_bytes_alive + bytes > pv_bytes_allowed) {
-    lua_gc(L, LUA_GCCOLLECT, 0);
-    const int64_t least = INT64_C(1) << 26;
-    pv_bytes_allowed = 2 * (pv_bytes_alive + bytes);
-    if (pv_bytes_allowed < least) pv_bytes_allowed = least;
-  }
+  if (pv_bytes_alive + bytes <= pv_bytes_allowed) return;
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  const int64_t allowed = 2 * (pv_bytes_alive + bytes);
+  pv_bytes_allowed = allowed < PV_BYTES_LEAST ? PV_BYTES_LEAST : allowed;
+}
+
+/* What was large once need not stay allowed. */
+static void pv_discount(int64_t bytes) {
+  pv_bytes_alive -= bytes;
+  const int64_t allowed = 4 * pv_bytes_alive;
+  if (allowed < pv_bytes_allowed) pv_bytes_allowed = allowed < PV_BYTES_LEAST ? PV_BYTES_LEAST : allowed;
 }
 
 /* A number as an argument: the nearest integer towards zero. */
@@ -174,7 +180,7 @@ static void pv_storage_grow(lua_State *L, pv_storage *storage, int64_t count) {
 static void pv_storage_release(pv_storage *storage) {
   if (!storage || --storage->holders > 0) return;
   if (storage->tensor) mv_tensor_free(storage->tensor);
-  pv_bytes_alive -= pv_bytes(storage->dtype, storage->count);
+  pv_discount(pv_bytes(storage->dtype, storage->count));
   free(storage);
 }
 

@@ -11,7 +11,7 @@ end
 
 local function pick(list) return list[random(#list)] end
 
-local NUMBERS = {-1, 0, 1, 1, 2, 3, 4, 2.5, 0 / 0, 1 / 0, -1 / 0, 1e300, -1e18, 2 ^ 53, 100}
+local NUMBERS = {-1, 0, 1, 1, 2, 3, 4, 2.5, 0 / 0, 1 / 0, -1 / 0, 1e300, -1e18, 2 ^ 53, 7}
 local MAKERS = {
   function() return torch.Tensor() end,
   function() return torch.range(1, 6):view(2, 3) end,

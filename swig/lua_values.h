@@ -47,7 +47,7 @@ static int pv_is_own(const char *source) {
   static const char *const own[] = {"/polyverso/init.lua", "/polyverso/node.lua", "/polyverso/table.lua",
                                     "/polyverso/request.lua", "/polyverso/values.lua", "/polyverso/tensor.lua",
                                     "/multiverso/init.lua", "/multiverso/tensors.lua", "/torch/arithmetic.lua",
-                                    "/torch/class.lua", "/torch/creation.lua", "/torch/dispatch.lua",
+                                    "/torch/class.lua", "/torch/cmdline.lua", "/torch/creation.lua", "/torch/dispatch.lua",
                                     "/torch/indexing.lua", "/torch/init.lua", "/torch/linear.lua", "/torch/printing.lua",
                                     "/torch/reduction.lua", "/torch/storage.lua", "/torch/tensor.lua",
                                     "/torch/types.lua", "/torch/views.lua", "/torch/file.lua"};

@@ -97,6 +97,13 @@ describe("arithmetic", function()
     assert_near({math.log(0.5)}, torch.log(torch.Tensor{0.5}))
     assert.same({1, -1}, x:sign():totable())
     assert.is_nil(torch.LongTensor().exp)
+    assert_error("only of a FloatTensor", torch.exp, torch.LongTensor(1))
+  end)
+
+  it("has them of plain numbers too", function()
+    assert.same({2, 3, 8, -1}, {torch.sqrt(4), torch.abs(-3), torch.pow(2, 3), torch.floor(-0.5)})
+    assert.same({2, 4}, torch.pow(2, torch.Tensor{1, 2}):totable())
+    assert_error("invalid arguments", torch.sqrt, "4")
   end)
 
   it("computes integers as C", function()

@@ -136,6 +136,24 @@ in_place("lerp", {TTn = true}, function(result, a, b, weight)
   return add_scaled("lerp", result, a, weight, difference)
 end)
 
+-- ------------------------------------------------------------------ of plain numbers
+
+-- torch.sqrt(2), torch.pow(2, 3): a number.
+local function of_numbers(name)
+  local of_tensors = dispatch.functions[name]
+  dispatch.functions[name] = function(first, ...)
+    local second, more = ...
+    if type(first) ~= "number" or types.kind(second) or more ~= nil then return of_tensors(first, ...) end
+    local one = types.new(types.double, {1})
+    one[1] = first
+    return of_tensors(one, ...)[1]
+  end
+end
+for _, name in ipairs{"abs", "sqrt", "exp", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+                      "tanh", "floor", "ceil", "round", "trunc", "frac", "rsqrt", "sigmoid", "sign", "pow"} do
+  of_numbers(name)
+end
+
 -- ------------------------------------------------------------------ comparisons: a ByteTensor, or a result of their type
 
 for name, op in pairs{eq = capi.MV_EQ, ne = capi.MV_NE, lt = capi.MV_LT, le = capi.MV_LE, gt = capi.MV_GT, ge = capi.MV_GE} do

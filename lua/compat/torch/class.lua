@@ -87,7 +87,7 @@ function class.class(name, parent_name, module)
     __call = function(_, ...) return construct(metatable, ...) end,
     __index = metatable,
     __newindex = metatable,
-    __typename = name,
+    __constructs = name,
   }))
   return metatable, parent
 end
@@ -117,7 +117,8 @@ function class.type(object) return types.typename(object) or type(object) end
 function class.isTypeOf(object, wanted)
   local name = types.typename(object)
   if type(wanted) == "table" then
-    local exact = rawget(wanted, "__typename") or types.typename(wanted)
+    local metatable = getmetatable(wanted)
+    local exact = rawget(wanted, "__typename") or type(metatable) == "table" and rawget(metatable, "__constructs")
     while name and name ~= exact do name = parents[name] and parents[name].__typename end
     return name ~= nil
   end

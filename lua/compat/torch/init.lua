@@ -66,7 +66,7 @@ local function constructor(construct, kind, metatable)
     __call = function(_, ...) return construct(kind, ...) end,
     __index = metatable,
     __newindex = metatable,
-    __typename = metatable.__typename,
+    __constructs = metatable.__typename,
   })
 end
 
@@ -85,8 +85,9 @@ function torch.setdefaulttensortype(name)
 end
 torch.setdefaulttensortype("torch.DoubleTensor")
 
--- ------------------------------------------------------------------ time and threads
+-- ------------------------------------------------------------------ scripts
 
+torch.CmdLine = require("torch.cmdline")
 torch.Timer = require("torch.timer")
 
 --- Seconds since some moment, and those since what tic() returned.

@@ -1,4 +1,4 @@
--- The stand-in for Torch: how tensors and storages look.
+-- The stand-in for Torch: printing, classes, command lines, timers.
 
 require("torch")
 
@@ -118,6 +118,63 @@ describe("torch.class", function()
     rawset(torch.getmetatable("torch.DoubleTensor"), "twice", nil)
     assert.equal("torch.FloatTensor", torch.FloatTensor(2).new():type())
     assert.equal("torch.IntTensor", torch.factory("torch.IntTensor")():type())
+  end)
+end)
+
+describe("torch.CmdLine", function()
+  local cmd
+  before_each(function()
+    cmd = torch.CmdLine()
+    cmd:text("Trains")
+    cmd:argument("data", "the folder")
+    cmd:option("-rate", 0.1, "learning rate")
+    cmd:option("--name", "run", "its name")
+    cmd:option("-fast", false, "hurry")
+  end)
+
+  -- What `call` prints, and pcall's results.
+  local function printed(call, ...)
+    local before, lines = print, {}
+    _G.print = function(...) lines[#lines + 1] = table.concat({...}, "\t") end
+    local results = {pcall(call, ...)}
+    _G.print = before
+    return table.concat(lines, "\n"), results[1], tostring(results[2])
+  end
+
+  it("reads options and arguments", function()
+    assert.same({data = "mnist", rate = 0.1, name = "run", fast = false}, cmd:parse{"mnist"})
+    assert.same({data = "mnist", rate = 0.5, name = "x", fast = true}, cmd:parse{"-rate", "0.5", "mnist", "-fast", "--name", "x"})
+  end)
+
+  it("explains itself where it can't", function()
+    local cases = {{}, {"a", "b"}, {"a", "-rate", "quick"}, {"a", "-rate"}, {"a", "-unknown"}}
+    local reasons = {"<data> is missing", 'invalid argument: "b"', "a number is expected", "needs a value", "-unknown"}
+    for i, words in ipairs(cases) do
+      local text, ended, failure = printed(cmd.parse, cmd, words)
+      assert.is_false(ended)
+      assert.truthy(failure:find(reasons[i], 1, true), failure)
+      assert.truthy(text:find("Usage: script [options] <data>\nTrains\n  <data>   the folder\n  -rate    learning rate [0.1]", 1, true), text)
+    end
+    assert.has_error(function() cmd:option("rate", 1) end)
+    assert.has_error(function() cmd:option("-rate", 1) end)
+    assert.has_error(function() cmd:option("-other") end)
+  end)
+
+  it("names and logs runs", function()
+    local values = cmd:parse{"mnist", "-rate", "0.2", "-fast"}
+    assert.equal("run,fast=true,rate=0.2", cmd:string("run", values))
+    assert.equal("run,rate=0.2", cmd:string("run", values, {fast = true}))
+    assert.equal("run", cmd:string("run", cmd:parse{"mnist"}))
+    local path, before = os.tmpname(), print
+    cmd:silent()
+    cmd:log(path, values)
+    print("done", 1)
+    _G.print = before
+    local file = io.open(path)
+    local text = file:read("*a")
+    file:close()
+    os.remove(path)
+    assert.truthy(text:find("%[program started on .*\ndata\tmnist\nfast\ttrue\nname\trun\nrate\t0.2\ndone\t1\n$"), text)
   end)
 end)
 

@@ -109,6 +109,8 @@ function MatrixTableHandler:new(num_row, num_col, init_value, init)
   return create(self, {kind = capi.MV_MATRIX, rows = num_row, cols = num_col}, init_value, init)
 end
 
+MatrixTableHandler.New = MatrixTableHandler.new -- as Multiverso's documentation has it
+
 --- Adds values: a tensor, row tables or flat.
 -- @param row_ids ids from 0, in any order, repeats add up; nil = all rows
 -- @param sync true: wait until the servers have applied it; otherwise return at once

@@ -67,6 +67,7 @@ describe("multiverso with torch", function()
     matrix:add(torch.ones(2, 3), nil, true)
     matrix:add(torch.Tensor{{10, 20, 30}}, torch.LongTensor{1}, true)
     assert.same({{2, 3, 4}, {15, 26, 37}}, matrix:get():totable())
+    assert.same({{7}, {8}}, mv.MatrixTableHandler:New(2, 1, torch.Tensor{{7}, {8}}):get():totable())
   end)
 
   it("takes the average of initial values", function()

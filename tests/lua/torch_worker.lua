@@ -26,6 +26,21 @@ function suite.initialValuesAreAveraged()
   tester:eq(matrix:get(), torch.FloatTensor(2, 3):fill((mv.num_workers() - 1) / 2), 1e-6)
 end
 
+-- An add returns at once; the tensor is the script's again all the same, though its memory is shared with the server.
+function suite.whatWasAddedMayBeChanged()
+  local size, times = 200000, 20
+  local counts, ones = mv.ArrayTableHandler:new(size), torch.FloatTensor(size)
+  mv.barrier()
+  for _ = 1, times do
+    ones:fill(1)
+    counts:add(ones)
+    ones:fill(1000)
+  end
+  mv.barrier()
+  local all = counts:get()
+  tester:eq({all:min(), all:max()}, {times * mv.num_workers(), times * mv.num_workers()})
+end
+
 function suite.allLearnOneLine()
   torch.manualSeed(mv.worker_id() + 1)
   local weights = mv.ArrayTableHandler:new(2)

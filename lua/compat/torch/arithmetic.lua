@@ -50,18 +50,12 @@ end)
 
 -- ------------------------------------------------------------------ with a number, and of two
 
--- A copy of what another tensor's memory would lose to the result's.
-local function apart(result, operand)
-  return strided.same(result, operand) and operand:clone() or operand
-end
-
 -- result = a + factor * b
 local function add_scaled(name, result, a, factor, b)
   shaped(name, result, a, b)
-  if result ~= a then
-    b = apart(result, b)
-    strided.copy(result, a)
-  end
+  -- Of the same memory a copy, unless each element is read just before it is written.
+  if strided.same(result, b) and (result ~= a or not result:isSetTo(b)) then b = b:clone() end
+  if result ~= a then strided.copy(result, a) end
   return strided.axpy(result, factor, b)
 end
 
@@ -118,6 +112,13 @@ end
 by_element("fmod", math.fmod)
 by_element("mod", math.fmod)
 by_element("remainder", function(a, b) return a - b * math.floor(a / b) end)
+
+local arc_tangent = math.atan2 or math.atan -- Lua 5.4's takes both
+in_place("atan2", {TT = true}, function(result, y, x)
+  dispatch.one_kind("atan2", result, y, x)
+  local made = y:clone()
+  return strided.copy(resize_as(result, y), strided.apply(arc_tangent, made, x))
+end)
 
 -- result = a + factor * (b op c)
 local function add_composed(name, op)

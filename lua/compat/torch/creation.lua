@@ -87,6 +87,9 @@ local function join(result, parts, dimension)
     end
   end
   dimension = dimension or most
+  if not (dimension >= 1 and dimension <= most + 1 and dimension % 1 == 0) then
+    fail("cat(): dimension %s of %dD tensors", tostring(dimension), most)
+  end
   if #filled == 0 then return result end
   local made, first = types.like(result, joined_sizes(filled, dimension)), 1
   for _, part in ipairs(filled) do

@@ -90,6 +90,22 @@ adding("addmv", products.mv)
 adding("addr", products.ger)
 adding("baddbmm", products.bmm)
 
+-- Vectors of three along a dimension; without one, the first that has three.
+methods.cross = dispatch.in_place("cross", {TT = true, TTn = true}, function(result, a, b, dimension)
+  dispatch.one_kind("cross", result, a, b)
+  local sizes = strided.sizes(a)
+  for d = 1, #sizes do dimension = dimension or sizes[d] == 3 and d or nil end
+  if not a:isSameSizeAs(b) or sizes[dimension] ~= 3 then
+    fail("cross: two tensors of one size with a dimension of 3 are expected, got [%s] and [%s]", sizes_text(a), sizes_text(b))
+  end
+  local function part(tensor, i) return tensor:narrow(dimension, (i - 1) % 3 + 1, 1) end
+  local made = types.like(a, sizes)
+  for i = 1, 3 do
+    strided.copy(part(made, i), part(a, i + 1):clone():cmul(part(b, i + 2)):add(-1, part(a, i + 2):clone():cmul(part(b, i + 1))))
+  end
+  return strided.copy(tensors.resize_as(result, made), made)
+end)
+
 -- ------------------------------------------------------------------ diagonals and triangles
 
 -- The diagonal of a matrix; k above 0: right of the main one.

@@ -217,6 +217,26 @@ local function topk(source, k, dimension, greatest)
 end
 methods.topk = dispatch.fresh("topk", {T = topk, Tn = topk, Tnn = topk, Tnnb = topk})
 
+--- How many elements lie in each of `bins` parts of least .. most; both 0: of what there is.
+local function histogram(source, bins, least, most)
+  bins, least, most = bins or 100, least or 0, most or 0
+  check_filled("histc", source)
+  if bins < 1 then fail("histc(): %g bins", bins) end
+  if least == 0 and most == 0 then least, most = source:min(), source:max() end
+  if least == most then least, most = least - 1, most + 1 end
+  local counts = types.like(source, {bins})
+  strided.apply(function(value)
+    if value >= least and value <= most then
+      local bin = math.min(bins, math.floor((value - least) / (most - least) * bins) + 1)
+      counts[bin] = counts[bin] + 1
+    end
+  end, source)
+  return counts
+end
+float_methods.histc = dispatch.fresh("histc", {
+  T = histogram, Tn = histogram, Tnn = histogram, Tnnn = histogram,
+}, true)
+
 -- ------------------------------------------------------------------ truth
 
 local function check_bytes(name, tensor)

@@ -39,8 +39,10 @@ void examine_way_to_master(DoctorReport& report, bool asked_for) {
   const node::Settings& settings = report.settings;
   const bool is_other = settings.nodes > 1 && settings.rank != 0;
   if (!settings.master.empty() && settings.io != "inproc" && (asked_for || is_other))
-    append(report, asked_for ? doctor::reach_master(settings.master, settings.secret, doctor::Expected::kRuns, kPatience)
-                             : doctor::reach_master(settings.master, settings.secret, doctor::Expected::kMayRun, kPatienceByChance));
+    append(report,
+           asked_for
+               ? doctor::reach_master(settings.master, settings.secret, doctor::Expected::kRuns, kPatience)
+               : doctor::reach_master(settings.master, settings.secret, doctor::Expected::kMayRun, kPatienceByChance));
   else if (!settings.rendezvous.empty() && is_other)
     append(report, doctor::reach_by_name(settings.rendezvous, settings.secret, kPatienceByName));
 }
@@ -81,7 +83,9 @@ base::Result<DoctorReport> examine_node(const NodeEntry& entry) {
 }
 
 base::Result<std::string> examine(State& state, mv_node node, uint32_t flags) {
-  const auto write = [&](const DoctorReport& report) { return (flags & MV_JSON) != 0 ? report.as_json() : report.as_text(); };
+  const auto write = [&](const DoctorReport& report) {
+    return (flags & MV_JSON) != 0 ? report.as_json() : report.as_text();
+  };
   if (node == 0 && state.default_node.load(std::memory_order_acquire) == 0) return write(examine_start(flags));
   auto pin = find_node(state, "mv_doctor_text", node);
   if (!pin.ok()) return pin.status();
@@ -102,7 +106,8 @@ constexpr auto kKeptFor = 5s;
 
 base::Result<std::string> text_for(State& state, mv_node node, uint32_t flags) {
   auto kept = std::exchange(unread, std::nullopt);
-  if (kept && kept->node == node && kept->flags == flags && std::chrono::steady_clock::now() < kept->until) return std::move(kept->text);
+  if (kept && kept->node == node && kept->flags == flags && std::chrono::steady_clock::now() < kept->until)
+    return std::move(kept->text);
   return examine(state, node, flags);
 }
 
@@ -113,11 +118,13 @@ mv_status mv_doctor_text(mv_node node, uint32_t flags, char* text, uint64_t capa
   using namespace mv::capi;
   return fence("mv_doctor_text", [&](State& state) -> mv::base::Status {
     if (auto status = check_text_out("mv_doctor_text", text, capacity, length); !status.ok()) return status;
-    if ((flags & ~kFlags) != 0) return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON and MV_REACH are known", flags);
+    if ((flags & ~kFlags) != 0)
+      return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON and MV_REACH are known", flags);
     auto found = text_for(state, node, flags);
     if (!found.ok()) return found.status();
     put_text(found.value(), text, capacity, length);
-    if (*length >= capacity) unread = Unread{node, flags, std::move(found).value(), std::chrono::steady_clock::now() + kKeptFor};
+    if (*length >= capacity)
+      unread = Unread{node, flags, std::move(found).value(), std::chrono::steady_clock::now() + kKeptFor};
     return {};
   });
 }

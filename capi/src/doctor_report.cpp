@@ -17,7 +17,9 @@ using Json = nlohmann::ordered_json;
 /// Of the JSON's form; raised only if a field changes its meaning.
 constexpr int kSchema = 1;
 
-const char* name_of(Verdict verdict) { return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kNote ? "note" : "problem"; }
+const char* name_of(Verdict verdict) {
+  return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kNote ? "note" : "problem";
+}
 
 const char* name_of(SettingUse::Source source) {
   switch (source) {
@@ -42,16 +44,26 @@ std::string host_name() {
 Json write_settings(const std::vector<SettingUse>& settings) {
   Json all = Json::array();
   for (const SettingUse& use : settings)
-    all.push_back({{"name", use.key}, {"value", use.value}, {"source", name_of(use.source)}, {"from", use.from}, {"unused", use.unused}});
+    all.push_back({{"name", use.key},
+                   {"value", use.value},
+                   {"source", name_of(use.source)},
+                   {"from", use.from},
+                   {"unused", use.unused}});
   return all;
 }
 
 Json write_peers(const std::vector<node::PeerReport>& peers) {
   Json all = Json::array();
   for (const node::PeerReport& peer : peers) {
-    Json one = {{"rank", peer.rank}, {"role", doctor::name_of_role(peer.role)}, {"host", peer.host}, {"pid", peer.pid},
-                {"address", peer.address}, {"state", doctor::name_of(peer.state)}, {"needed", peer.needed},
-                {"road", doctor::name_of(peer.road)}, {"why_not_shm", doctor::why_not_shm(peer)}};
+    Json one = {{"rank", peer.rank},
+                {"role", doctor::name_of_role(peer.role)},
+                {"host", peer.host},
+                {"pid", peer.pid},
+                {"address", peer.address},
+                {"state", doctor::name_of(peer.state)},
+                {"needed", peer.needed},
+                {"road", doctor::name_of(peer.road)},
+                {"why_not_shm", doctor::why_not_shm(peer)}};
     if (peer.round_trip == base::kNever)
       one["round_trip_us"] = nullptr;
     else
@@ -77,7 +89,8 @@ void append(const Finding& finding, std::string& text) {
 }  // namespace
 
 bool DoctorReport::is_well() const {
-  return std::none_of(findings.begin(), findings.end(), [](const Finding& f) { return f.verdict == Verdict::kProblem; });
+  return std::none_of(findings.begin(), findings.end(),
+                      [](const Finding& f) { return f.verdict == Verdict::kProblem; });
 }
 
 std::string DoctorReport::as_json() const {
@@ -95,15 +108,19 @@ std::string DoctorReport::as_json() const {
                {"settings", write_settings(sources.settings)}};
   Json& all = json["findings"] = Json::array();
   for (const Finding& finding : findings)
-    all.push_back({{"area", finding.area}, {"subject", finding.subject}, {"verdict", name_of(finding.verdict)},
-                   {"text", finding.text}, {"todo", finding.todo}});
+    all.push_back({{"area", finding.area},
+                   {"subject", finding.subject},
+                   {"verdict", name_of(finding.verdict)},
+                   {"text", finding.text},
+                   {"todo", finding.todo}});
   json["peers"] = write_peers(peers);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string DoctorReport::as_text() const {
-  std::string text = fmt::format("polyverso {} on {}, pid {}: {}\n", mv_version_text(), host_name(), getpid(),
-                                 running ? fmt::format("rank {} of {}", settings.rank, settings.nodes) : "no node runs in this process");
+  std::string text = fmt::format(
+      "polyverso {} on {}, pid {}: {}\n", mv_version_text(), host_name(), getpid(),
+      running ? fmt::format("rank {} of {}", settings.rank, settings.nodes) : "no node runs in this process");
   const char* area = "";
   for (const Finding& finding : findings) {
     if (std::string_view(finding.area) != area) text += fmt::format("\n{}\n", area = finding.area);

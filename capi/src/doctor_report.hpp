@@ -26,6 +26,7 @@ struct DoctorReport {
 };
 
 /// Where the settings come from, what was seen and not used, and why no node would start, if so. An empty `place` is described.
-doctor::Findings judge_settings(const SettingsReport& sources, const node::Settings& settings, const base::Status& verdict, const std::string& place = "");
+doctor::Findings judge_settings(const SettingsReport& sources, const node::Settings& settings,
+                                const base::Status& verdict, const std::string& place = "");
 
 }  // namespace mv::capi

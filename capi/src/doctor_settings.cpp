@@ -32,7 +32,8 @@ size_t distance(std::string_view a, std::string_view b) {
 
 std::string variable_of(const base::SettingInfo& setting) {
   std::string name(kPrefix);
-  for (const char* c = setting.key; *c != '\0'; ++c) name += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+  for (const char* c = setting.key; *c != '\0'; ++c)
+    name += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
   return name;
 }
 
@@ -59,7 +60,8 @@ void look_for_typos(doctor::Findings& findings) {
     const std::string_view name = variable.substr(0, variable.find('='));
     if (!name.starts_with(kPrefix)) continue;
     if (const std::string meant = meant_by(name); !meant.empty())
-      findings.problem("environment", fmt::format("{} is no setting, and is not read", name), fmt::format("write {}, if that was meant", meant));
+      findings.problem("environment", fmt::format("{} is no setting, and is not read", name),
+                       fmt::format("write {}, if that was meant", meant));
   }
 }
 
@@ -73,13 +75,17 @@ void judge_launcher(const SettingsReport& sources, doctor::Findings& findings) {
   if (!sources.launcher.empty()) {
     std::string variables;
     for (const SettingUse& use : sources.settings)
-      if (use.source == SettingUse::Source::kLauncher) variables += fmt::format("{}{} ({})", variables.empty() ? "" : "; ", use.key, use.from);
-    findings.ok("launcher", fmt::format("{}: {}", sources.launcher, variables.empty() ? "nothing of its counts, all was said otherwise" : variables));
+      if (use.source == SettingUse::Source::kLauncher)
+        variables += fmt::format("{}{} ({})", variables.empty() ? "" : "; ", use.key, use.from);
+    findings.ok("launcher",
+                fmt::format("{}: {}", sources.launcher,
+                            variables.empty() ? "nothing of its counts, all was said otherwise" : variables));
   } else if (sources.seen.empty()) {
     findings.ok("launcher", "none was looked for, or none is there");
   }
   std::vector<std::string> others;
-  std::ranges::copy_if(sources.seen, std::back_inserter(others), [&](const std::string& name) { return name != sources.launcher; });
+  std::ranges::copy_if(sources.seen, std::back_inserter(others),
+                       [&](const std::string& name) { return name != sources.launcher; });
   if (!others.empty())
     findings.note("launcher", fmt::format("variables of {} are there as well, and not used", join(others)),
                   "nothing if this is as it should be; POLYVERSO_LAUNCHER chooses another");
@@ -88,25 +94,30 @@ void judge_launcher(const SettingsReport& sources, doctor::Findings& findings) {
 std::string describe_place(const node::Settings& settings) {
   if (settings.nodes == 1) return "a cluster of one process";
   const std::string rank = settings.rank < 0 ? "a rank by order of arrival" : fmt::format("rank {}", settings.rank);
-  const std::string where = !settings.master.empty() ? "rank 0 at " + settings.master : "rank 0's address by the name of the job, " + settings.rendezvous;
+  const std::string where = !settings.master.empty()
+                                ? "rank 0 at " + settings.master
+                                : "rank 0's address by the name of the job, " + settings.rendezvous;
   return fmt::format("{} of {} processes, {}", rank, settings.nodes, where);
 }
 
 }  // namespace
 
-doctor::Findings judge_settings(const SettingsReport& sources, const node::Settings& settings, const base::Status& verdict,
-                                const std::string& place) {
+doctor::Findings judge_settings(const SettingsReport& sources, const node::Settings& settings,
+                                const base::Status& verdict, const std::string& place) {
   doctor::Findings findings("settings");
   if (verdict.ok())
     findings.ok("place", place.empty() ? describe_place(settings) : place);
   else
-    findings.problem("place", fmt::format("no node can start: {}", verdict.text()), "correct what this names; mv_init() would fail with the same words");
+    findings.problem("place", fmt::format("no node can start: {}", verdict.text()),
+                     "correct what this names; mv_init() would fail with the same words");
   judge_launcher(sources, findings);
   for (const std::string& warning : sources.warnings)
-    findings.note("launcher", warning, "start the program with the launcher if it is to be one of several, or say POLYVERSO_LAUNCHER=none");
+    findings.note("launcher", warning,
+                  "start the program with the launcher if it is to be one of several, or say POLYVERSO_LAUNCHER=none");
   for (const std::string& remark : sources.remarks) findings.note("launcher", remark, "nothing if this is meant");
   for (const SettingUse& use : sources.settings)
-    for (const std::string& loser : use.unused) findings.note(use.key, loser, "nothing if this is meant; else unset the one that should not count");
+    for (const std::string& loser : use.unused)
+      findings.note(use.key, loser, "nothing if this is meant; else unset the one that should not count");
   look_for_typos(findings);
   return findings;
 }

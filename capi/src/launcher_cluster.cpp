@@ -156,7 +156,12 @@ Reading read_slurm(const Variables& variables, std::vector<std::string>& notes) 
 /// ps-lite's variables. The scheduler listens at the root's address; ranks are given out in the order of arrival.
 Reading read_dmlc(const Variables& variables) {
   const auto role = variables.find("DMLC_ROLE");
-  if (!role) return std::optional<Place>();
+  const auto root = variables.find("DMLC_PS_ROOT_URI");
+  if (!role && !root) return std::optional<Place>();
+  if (!role)
+    return base::error(MV_EINVAL,
+                       "{} is set, but DMLC_ROLE is not: a DMLC tracker sets both; set POLYVERSO_LAUNCHER=none for a cluster of one",
+                       root->from);
   for (const char* name : {"DMLC_PS_ROOT_URI", "DMLC_PS_ROOT_PORT", "DMLC_NUM_WORKER", "DMLC_NUM_SERVER"}) {
     if (variables.find(name)) continue;
     return base::error(
@@ -164,7 +169,7 @@ Reading read_dmlc(const Variables& variables) {
         "{} is set, but {} is not: a DMLC tracker sets both; set POLYVERSO_LAUNCHER=none for a cluster of one",
         role->from, name);
   }
-  const auto uri = *variables.find("DMLC_PS_ROOT_URI"), port = *variables.find("DMLC_PS_ROOT_PORT");
+  const auto uri = *root, port = *variables.find("DMLC_PS_ROOT_PORT");
   const auto workers = *variables.find("DMLC_NUM_WORKER"), servers = *variables.find("DMLC_NUM_SERVER");
   Place place;
   place.launcher = "DMLC";

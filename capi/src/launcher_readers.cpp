@@ -58,12 +58,15 @@ Reading read_torchrun(const Variables& variables) {
   place.launcher = "torchrun";
   place.rank = variables.find("RANK");
   place.nodes = variables.find("WORLD_SIZE");
-  if (!place.nodes) return std::optional<Place>();  // a RANK alone may be anybody's
+  const auto host = variables.find("MASTER_ADDR"), port = variables.find("MASTER_PORT");
+  if (!place.nodes) {
+    if (place.rank && host) return lacks("torchrun", place.rank->from, "WORLD_SIZE");
+    return std::optional<Place>();  // a RANK alone may be anybody's
+  }
   if (!place.rank) {
     if (number_of(place.nodes) == 1) return std::optional<Place>();
     return lacks("torchrun", place.nodes->from, "RANK");
   }
-  const auto host = variables.find("MASTER_ADDR"), port = variables.find("MASTER_PORT");
   if (!host || !port) {
     place.missing =
         fmt::format("MASTER_ADDR and MASTER_PORT, as torchrun sets them, are not both there: {}", kGiveMaster);

@@ -371,9 +371,10 @@ base::Status InitRequest::weigh(const base::SaidSettings& environment, SettingsR
   settings = start;
   if (!launcher.ok()) return launcher;
   // Several such processes would be clusters of one each, and nobody would notice.
-  if (const auto* master = sources.find(kMaster); master != nullptr && sources.find(kNodes) == nullptr)
-    return base::error(MV_EINVAL, "{}: {} is set, but nodes is not: set nodes (POLYVERSO_NODES) to the number of processes, or to 1 for a cluster of one",
-                       function_, master->where);
+  for (const size_t index : {kMaster, kRank})
+    if (const auto* said = sources.find(index); said != nullptr && sources.find(kNodes) == nullptr)
+      return base::error(MV_EINVAL, "{}: {} is set, but nodes is not: set nodes (POLYVERSO_NODES) to the number of processes, or to 1 for a cluster of one",
+                         function_, said->where);
   if (start.nodes > 1 && start.master.empty() && start.rendezvous.empty() && !sources.missing().empty())
     return base::error(MV_EINVAL, "{}: {}", function_, sources.missing());
   return told(check_cluster(start));

@@ -38,7 +38,8 @@ base::Status MemberNode::ask_peers(std::map<base::Peer, base::Nanos>& shortest) 
     on_loop([&] { member_->cluster().ask_all(); });
     do {
       const io::Driven driven = loop_.drive_until([] { return false; }, loop_.now() + kLookAgain);
-      if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came while the other processes were asked");
+      if (driven == io::Driven::kInterrupted)
+        return base::Status(MV_EINTR, "a signal came while the other processes were asked");
       if (driven == io::Driven::kStopped) return base::Status(MV_ESTATE, "the node is shutting down");
       on_loop([&] { unanswered = member_->cluster().unanswered(); });
     } while (unanswered > 0 && loop_.now() < until);
@@ -63,7 +64,7 @@ PeerReport MemberNode::report_on(const cluster::Member& member) {
   report.host = member.host;
   report.address = member.address;
   report.pid = member.pid;
-  report.state = member.state == cluster::State::kHere ? PeerReport::State::kHere
+  report.state = member.state == cluster::State::kHere       ? PeerReport::State::kHere
                  : member.state == cluster::State::kFinished ? PeerReport::State::kFinished
                                                              : PeerReport::State::kLost;
   report.why_lost = member.why;

@@ -1,5 +1,6 @@
 /* mv_doctor_text(): without a node, with one, and with peers; its text out, and what it refuses. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "nodes.h"
 
@@ -107,8 +108,10 @@ static void tell_of_peers(struct member* self) {
   expect_ok(mv_doctor_text(self->node, 0, text, sizeof text, &length));
   for (int i = 0; i < self->nodes; ++i) {
     if (i == self->index) continue;
-    snprintf(road, sizeof road, "rank %d               by inproc", i);
-    expect_part(text, road);
+    snprintf(road, sizeof road, "rank %d               all, pid %d on ", i, (int)getpid());
+    const char* line = strstr(text, road);
+    assert_non_null(line);
+    assert_non_null(strstr(line, ": by inproc, "));
   }
   expect_ok(mv_barrier(self->node, NULL));
 }

@@ -25,9 +25,11 @@ PEER = {
 }
 
 
-def call(*arguments, **variables):
-    """(status, standard output, standard error)"""
-    done = subprocess.run([COMMAND, "doctor", *arguments], env=environment(**variables), capture_output=True, text=True, timeout=60)
+def call(*arguments, languages=False, **variables):
+    """(status, standard output, standard error). Without languages no interpreter is found, which saves their start."""
+    program = [shutil.which(COMMAND), "doctor", *arguments]
+    nowhere = {} if languages else {"PATH": "/nowhere"}
+    done = subprocess.run(program, env=environment(**variables) | nowhere, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -55,8 +57,8 @@ def check_form(report):
     assert report["well"] == all(finding["verdict"] != "problem" for finding in report["findings"])
 
 
-def examine(*arguments, **variables):
-    status, out, err = call("--json", *arguments, **variables)
+def examine(*arguments, languages=False, **variables):
+    status, out, err = call("--json", *arguments, languages=languages, **variables)
     assert out, err
     report = json.loads(out)
     check_form(report)
@@ -86,7 +88,7 @@ def test_nothing_in_the_environment_is_a_cluster_of_one():
     assert not report["running"] and report["nodes"] == 1 and report["peers"] == [] and report["launcher"] is None
     assert "cluster of one" in finding(report, "settings", "place")["text"]
     assert all(s["source"] == "default" for s in report["settings"] if s["name"] != "init_timeout_ms")
-    assert {f["area"] for f in report["findings"]} >= {"settings", "processors", "memory", "network", "build", "languages"}
+    assert {f["area"] for f in report["findings"]} >= {"settings", "processors", "memory", "network", "build"}
     assert report["version"] in finding(report, "build", "library")["text"]
 
 
@@ -101,18 +103,18 @@ def test_what_can_be_tried_is_tried():
 
 
 def test_the_modules_of_this_build_are_found():
-    found = {f["subject"]: f for f in findings(examine(), "languages")}
+    found = {f["subject"]: f for f in findings(examine(languages=True), "languages")}
     assert found["python3"]["verdict"] == "ok" and found["perl"]["verdict"] == "ok", found
     assert any(found[lua]["verdict"] == "ok" for lua in ("luajit", "lua5.1", "lua5.4") if lua in found)
 
 
 def test_a_module_that_is_not_found_is_told_of():
-    found = {f["subject"]: f for f in findings(examine(PERL5LIB="/nowhere"), "languages")}
+    found = {f["subject"]: f for f in findings(examine(languages=True, PERL5LIB="/nowhere"), "languages")}
     assert found["perl"]["verdict"] == "note" and "PERL5LIB" in found["perl"]["todo"]
 
 
 def test_the_text_says_the_same_as_the_json():
-    status, out, _ = call()
+    status, out, _ = call(languages=True)
     assert status == 0 and out.endswith("\nall is well\n")
     for part in ("settings", "processors", "memory", "network", "build", "languages"):
         assert f"\n{part}\n" in out
@@ -276,7 +278,6 @@ def test_somebody_else_at_the_port():
             with client:
                 client.recv(1000)
                 client.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-                client.recv(1000)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -370,17 +371,18 @@ with pv.init() as node:
         watcher.tell("look")
         return {f["subject"]: f for f in json.loads(watcher.hear("seen ").partition("seen ")[2])}
 
-    assert seen()["rank 2"]["verdict"] == "ok" and seen()["rank 1"]["verdict"] == "ok"
+    assert "by shm" in seen()["rank 2"]["text"] and "by shm" in seen()["rank 1"]["text"]
     server.kill(19)  # SIGSTOP
     stopped = seen()["rank 2"]
     assert stopped["verdict"] == "problem" and "does not answer within a second" in stopped["text"] and str(server.process.pid) in stopped["todo"]
     server.kill(18)  # SIGCONT
-    assert seen()["rank 2"]["verdict"] == "ok"
+    assert "by shm" in seen()["rank 2"]["text"]
     other.kill()
     other.process.wait()
-    while (lost := seen()["rank 1"])["verdict"] == "ok":
-        pass
-    assert lost["text"].startswith("lost: ") and "new worker" in lost["todo"]
+    for _ in range(100):
+        if ": lost: " in (lost := seen()["rank 1"])["text"]:
+            break
+    assert ": lost: " in lost["text"] and "new worker" in lost["todo"]
     watcher.tell("end")
     watcher.ends()
     server.ends()

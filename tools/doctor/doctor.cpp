@@ -39,12 +39,17 @@ void say_all(const DoctorOptions& options) {
   if (options.secret_file.empty()) return;
   std::string secret;
   if (!read_secret(options.secret_file, secret))
-    throw UsageError{fmt::format("--secret-file {}: there is no secret in it, or it can't be read", options.secret_file)};
+    throw UsageError{
+        fmt::format("--secret-file {}: there is no secret in it, or it can't be read", options.secret_file)};
   say("secret", secret);
 }
 
 Json as_json(const LanguageFinding& finding) {
-  return {{"area", "languages"}, {"subject", finding.subject}, {"verdict", finding.verdict}, {"text", finding.text}, {"todo", finding.todo}};
+  return {{"area", "languages"},
+          {"subject", finding.subject},
+          {"verdict", finding.verdict},
+          {"text", finding.text},
+          {"todo", finding.todo}};
 }
 
 /// In one piece, so that several processes of a launcher don't write into each other's lines.
@@ -101,7 +106,9 @@ int run_doctor(const DoctorOptions& options) {
   }
   const uint32_t flags = (options.json ? MV_JSON : 0) | (options.master.empty() ? 0 : MV_REACH);
   std::string report;
-  const mv_status status = whole_text([&](char* text, uint64_t capacity, uint64_t* length) { return mv_doctor_text(0, flags, text, capacity, length); }, report);
+  const mv_status status = whole_text(
+      [&](char* text, uint64_t capacity, uint64_t* length) { return mv_doctor_text(0, flags, text, capacity, length); },
+      report);
   if (status != MV_OK) return fail("can't examine");
   const bool alone = options.master.empty() && !options.join;
   const auto languages = alone ? examine_languages() : std::vector<LanguageFinding>();

@@ -38,17 +38,22 @@ std::pair<std::string, int> output_of(const std::string& command) {
   const int status = pclose(pipe);
   while (text.ends_with('\n')) text.pop_back();
   const size_t newline = text.rfind('\n');
-  return {newline == std::string::npos ? text : text.substr(newline + 1), WIFEXITED(status) ? WEXITSTATUS(status) : 128};
+  return {newline == std::string::npos ? text : text.substr(newline + 1),
+          WIFEXITED(status) ? WEXITSTATUS(status) : 128};
 }
 
 LanguageFinding judge(const Language& language, const std::string& output, int status) {
   if (status == kTooLong)
-    return {language.interpreter, "problem", "does not load its module within 10 s", fmt::format("run `{}` and see where it hangs", language.program)};
+    return {language.interpreter, "problem", "does not load its module within 10 s",
+            fmt::format("run `{}` and see where it hangs", language.program)};
   if (status != 0)
     return {language.interpreter, "note", "can't load its module: " + output,
-            fmt::format("nothing where it is not used; else install what is missing, or set {} as build/activate does", language.path)};
-  if (output == mv_version_text()) return {language.interpreter, "ok", fmt::format("its module has library {}", output), ""};
-  return {language.interpreter, "problem", fmt::format("its module has library {}, this is {}", output, mv_version_text()),
+            fmt::format("nothing where it is not used; else install what is missing, or set {} as build/activate does",
+                        language.path)};
+  if (output == mv_version_text())
+    return {language.interpreter, "ok", fmt::format("its module has library {}", output), ""};
+  return {language.interpreter, "problem",
+          fmt::format("its module has library {}, this is {}", output, mv_version_text()),
           fmt::format("put one release only on {} and LD_LIBRARY_PATH", language.path)};
 }
 

@@ -25,10 +25,13 @@ base::Result<std::string> try_to_listen(const std::string& wished) {
 
 void examine_secret(const node::Settings& settings, Findings& findings) {
   if (settings.secret.empty()) {
-    findings.ok("secret", settings.rendezvous.empty() ? "none: this cluster must keep to loopback" : "none said: rank 0 makes one for the occasion");
+    findings.ok("secret", settings.rendezvous.empty() ? "none: this cluster must keep to loopback"
+                                                      : "none said: rank 0 makes one for the occasion");
   } else if (settings.secret.size() < kShortSecret) {
-    findings.note("secret", fmt::format("{} characters only: whoever records a connection can try them all", settings.secret.size()),
-                  "make one with `head -c 32 /dev/urandom | base64`, the same for all processes");
+    findings.note(
+        "secret",
+        fmt::format("{} characters only: whoever records a connection can try them all", settings.secret.size()),
+        "make one with `head -c 32 /dev/urandom | base64`, the same for all processes");
   } else {
     findings.ok("secret", fmt::format("{} characters", settings.secret.size()));
   }
@@ -53,15 +56,19 @@ Findings examine_addresses(const node::Settings& settings) {
   if (!bound.ok()) {
     const bool taken = bound.status().code() == MV_EADDRINUSE;
     findings.problem("listening", bound.status().text(),
-                     taken ? fmt::format("see who it is (ss -ltnp), end it, or choose another port in {}", is_master ? "POLYVERSO_MASTER, for all" : "POLYVERSO_BIND")
-                           : fmt::format("set {} to a name, address or interface of this machine", is_master ? "POLYVERSO_MASTER" : "bind (POLYVERSO_BIND)"));
+                     taken ? fmt::format("see who it is (ss -ltnp), end it, or choose another port in {}",
+                                         is_master ? "POLYVERSO_MASTER, for all" : "POLYVERSO_BIND")
+                           : fmt::format("set {} to a name, address or interface of this machine",
+                                         is_master ? "POLYVERSO_MASTER" : "bind (POLYVERSO_BIND)"));
     return findings;
   }
-  const auto told = node::advertised_address(settings.advertise, bound.value(), settings.master.empty() ? bound.value() : settings.master);
+  const auto told = node::advertised_address(settings.advertise, bound.value(),
+                                             settings.master.empty() ? bound.value() : settings.master);
   if (!told.ok())
     findings.problem("listening", told.status().text(), "set advertise (POLYVERSO_ADVERTISE)");
   else
-    findings.ok("listening", fmt::format("on {} for {}, and others would be told {}", bound.value(), wished, told.value()));
+    findings.ok("listening",
+                fmt::format("on {} for {}, and others would be told {}", bound.value(), wished, told.value()));
   return findings;
 }
 

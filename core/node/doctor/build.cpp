@@ -13,7 +13,8 @@ namespace {
 /// The file that this very code was loaded from.
 std::string library_file() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&examine_build), &info) == 0 || info.dli_fname == nullptr) return "an unknown file";
+  if (dladdr(reinterpret_cast<const void*>(&examine_build), &info) == 0 || info.dli_fname == nullptr)
+    return "an unknown file";
   std::error_code failure;
   const auto whole = std::filesystem::canonical(info.dli_fname, failure);
   return failure ? info.dli_fname : whole.string();

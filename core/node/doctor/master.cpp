@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "io/tcp/interfaces.hpp"
@@ -20,13 +21,15 @@ namespace mv::doctor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr const char* kTooEarly = "nothing as long as rank 0 has not called mv_init(); `polyverso doctor --join` in all processes tries it";
+constexpr const char* kTooEarly =
+    "nothing as long as rank 0 has not called mv_init(); `polyverso doctor --join` in all processes tries it";
 
 /// A connection that waits until its time is over.
 class Caller {
  public:
-  Caller(io::Fd fd, Clock::time_point deadline) : fd_(std::move(fd)), deadline_(deadline) {}
+  explicit Caller(io::Fd fd) : fd_(std::move(fd)) {}
 
+  void give(base::Nanos patience) { deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience); }
   int get() const { return fd_.get(); }
   /// False when the time is over.
   bool wait(short events) const {
@@ -54,15 +57,15 @@ class Caller {
   }
 
  private:
-  const io::Fd fd_;
-  const Clock::time_point deadline_;
+  io::Fd fd_;
+  Clock::time_point deadline_;
 };
 
 const char* what_refuses(int failure) {
   switch (failure) {
     case ECONNREFUSED:
-      return "start rank 0, whose machine answers, but with nobody listening at this port; if it runs, compare its POLYVERSO_MASTER and see where it "
-             "listens there (ss -ltnp)";
+      return "start rank 0, whose machine answers, but with nobody listening at this port; if it runs, compare its "
+             "POLYVERSO_MASTER and see where it listens there (ss -ltnp)";
     case ENETUNREACH:
     case EHOSTUNREACH:
       return "there is no way to that network from here: check the address and the routes (ip route get)";
@@ -72,22 +75,20 @@ const char* what_refuses(int failure) {
 }
 
 /// Connects to the first endpoint that answers.
-io::Fd connect_to(const std::vector<io::Endpoint>& endpoints, Expected expected, base::Nanos patience, Findings& findings) {
+std::optional<Caller> connect_to(const std::vector<io::Endpoint>& endpoints, Expected expected, base::Nanos patience,
+                                 Findings& findings) {
   int failure = 0;
   std::string tried;
   for (const io::Endpoint& endpoint : endpoints) {
     const std::string address = io::to_text(io::host_port(endpoint));
     const auto begun = Clock::now();
-    io::Fd fd = io::start_connect(endpoint, &failure);
-    if (fd) {
-      pollfd waits{fd.get(), POLLOUT, 0};
-      const auto patience_ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
-      failure = poll(&waits, 1, static_cast<int>(patience_ms)) == 1 ? io::connect_result(fd.get()) : ETIMEDOUT;
-    }
+    Caller caller(io::start_connect(endpoint, &failure));
+    caller.give(patience);
+    if (failure == 0) failure = caller.wait(POLLOUT) ? io::connect_result(caller.get()) : ETIMEDOUT;
     const double took = std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
     if (failure == 0) {
       findings.ok("connection", fmt::format("{} accepts, after {:.2g} ms", address, took));
-      return fd;
+      return caller;
     }
     tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", address, std::strerror(failure));
   }
@@ -95,13 +96,14 @@ io::Fd connect_to(const std::vector<io::Endpoint>& endpoints, Expected expected,
     findings.note("connection", fmt::format("{}: nobody listens there yet", tried), kTooEarly);
   else
     findings.problem("connection", tried, what_refuses(failure));
-  return {};
+  return std::nullopt;
 }
 
 /// As a process that nobody else is, above all incarnations that call others first.
 wire::Introduction introduction() {
   wire::Introduction self;
-  if (getrandom(&self.incarnation, sizeof self.incarnation, 0) != sizeof self.incarnation) self.incarnation = base::kNobody;
+  if (getrandom(&self.incarnation, sizeof self.incarnation, 0) != sizeof self.incarnation)
+    self.incarnation = base::kNobody;
   self.incarnation |= 0xffff'0000'0000'0001;
   return self;
 }
@@ -132,7 +134,8 @@ std::string converse(const Caller& caller, wire::Handshake& hello) {
 std::string remedy(const wire::Handshake& hello) {
   switch (hello.refusal()) {
     case wire::Refusal::kSecret:
-      return "set POLYVERSO_SECRET to the very same text here and for rank 0; the shell may have cut it at a quote or a newline";
+      return "set POLYVERSO_SECRET to the very same text here and for rank 0; the shell may have cut it at a quote or "
+             "a newline";
     case wire::Refusal::kVersion:
     case wire::Refusal::kByteOrder:
       return "install the same release of Polyverso on both";
@@ -143,8 +146,8 @@ std::string remedy(const wire::Handshake& hello) {
   }
 }
 
-void say_hello(io::Fd fd, const std::string& master, const std::string& secret, Expected expected, base::Nanos patience, Findings& findings) {
-  const Caller caller(std::move(fd), Clock::now() + std::chrono::duration_cast<Clock::duration>(patience));
+void say_hello(const Caller& caller, const std::string& master, const std::string& secret, Expected expected,
+               Findings& findings) {
   wire::Handshake hello = make_handshake(secret);
   const std::string broken = converse(caller, hello);
   if (hello.state() == wire::Handshake::State::kDone) {
@@ -158,8 +161,9 @@ void say_hello(io::Fd fd, const std::string& master, const std::string& secret, 
   if (!broken.empty() && expected == Expected::kMayRun)
     return findings.note("hello", fmt::format("{} accepts the connection, but then {}", master, broken), kTooEarly);
   if (!broken.empty())
-    return findings.problem("hello", fmt::format("{} accepts the connection, but then {}", master, broken),
-                            "see which program listens at that port (ss -ltnp on its machine), and whether rank 0 hangs or is stopped");
+    return findings.problem(
+        "hello", fmt::format("{} accepts the connection, but then {}", master, broken),
+        "see which program listens at that port (ss -ltnp on its machine), and whether rank 0 hangs or is stopped");
   const bool proved_wrong = hello.refusal() == wire::Refusal::kSecret;
   findings.problem(proved_wrong ? "secret" : "hello", hello.why(master).text(), remedy(hello));
 }
@@ -188,20 +192,28 @@ Findings reach_master(const std::string& master, const std::string& secret, Expe
   const bool spelled_so = address.value().host == "localhost" || io::is_loopback_text(address.value().host);
   if (all_loopback && !spelled_so)
     findings.note("name", fmt::format("{} is {} on this machine", address.value().host, addresses),
-                  "nothing if rank 0 runs on this very machine; else /etc/hosts here gives another machine's name to loopback: write its address");
+                  "nothing if rank 0 runs on this very machine; else /etc/hosts here gives another machine's name to "
+                  "loopback: write its address");
   else
     findings.ok("name", fmt::format("{} is {}", address.value().host, addresses));
-  if (io::Fd fd = connect_to(endpoints.value(), expected, patience, findings)) say_hello(std::move(fd), master, secret, expected, patience, findings);
+  if (auto caller = connect_to(endpoints.value(), expected, patience, findings)) {
+    caller->give(patience);
+    say_hello(*caller, master, secret, expected, findings);
+  }
   return findings;
 }
 
 Findings reach_by_name(const std::string& rendezvous, const std::string& secret, base::Nanos patience) {
   const auto meeting = node::ask_rank_0(rendezvous, patience);
-  if (meeting.ok()) return reach_master(meeting.value().address, secret.empty() ? meeting.value().secret : secret, Expected::kRuns, patience);
+  if (meeting.ok())
+    return reach_master(meeting.value().address, secret.empty() ? meeting.value().secret : secret, Expected::kRuns,
+                        patience);
   Findings findings("master");
   if (meeting.status().code() == MV_ETIMEOUT)
-    findings.note("address", fmt::format("rank 0 does not tell its address, under the name of the job ({}), at present", rendezvous),
-                  kTooEarly);
+    findings.note(
+        "address",
+        fmt::format("rank 0 does not tell its address, under the name of the job ({}), at present", rendezvous),
+        kTooEarly);
   else
     findings.problem("address", meeting.status().text(), "set POLYVERSO_MASTER=host:port for all processes");
   return findings;

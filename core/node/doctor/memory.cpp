@@ -51,7 +51,8 @@ base::Result<std::shared_ptr<base::SharedMemory>> pass(const base::SharedMemory&
   if (!here.ok()) return here.status();
   const io::Fd there(accept4(listener.value().get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!there) return base::error(MV_ESYSTEM, "the connection can't be accepted: {}", std::strerror(errno));
-  if (!io::is_same_user(there.get())) return base::error(MV_ESYSTEM, "the kernel does not tell who is at the other end (SO_PEERCRED)");
+  if (!io::is_same_user(there.get()))
+    return base::error(MV_ESYSTEM, "the kernel does not tell who is at the other end (SO_PEERCRED)");
   const std::array<int, 1> descriptors{memory.fd()};
   if (!io::send_note(here.value().get(), {.kind = io::Note::Kind::kOffer}, descriptors))
     return base::error(MV_ESYSTEM, "a descriptor can't be sent: {}", std::strerror(errno));
@@ -67,7 +68,8 @@ void try_shared_memory(const node::Settings& settings, Findings& findings) {
   const bool wanted = settings.io == "auto";
   const auto fails = [&](const char* subject, const std::string& why, const std::string& todo) {
     if (wanted)
-      findings.problem(subject, fmt::format("{}: processes of this machine talk over TCP, at a fraction of the speed", why), todo);
+      findings.problem(
+          subject, fmt::format("{}: processes of this machine talk over TCP, at a fraction of the speed", why), todo);
     else
       findings.note(subject, why, fmt::format("nothing as long as io={}; else: {}", settings.io, todo));
   };
@@ -111,15 +113,17 @@ Findings examine_memory(const node::Settings& settings) {
   std::string text = available ? as_bytes(*available) + " available" : "the kernel does not tell how much is available";
   if (granted) text += fmt::format(", {} left to this control group", as_bytes(*granted));
   if (least < kLittleMemory)
-    findings.note("memory", std::move(text), "end other processes, or give the container more: servers hold their tables in memory");
+    findings.note("memory", std::move(text),
+                  "end other processes, or give the container more: servers hold their tables in memory");
   else
     findings.ok("memory", std::move(text));
   try_shared_memory(settings, findings);
   examine_huge_pages(findings);
   rlimit locked{};
   if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0)
-    findings.ok("locked memory", locked.rlim_cur == RLIM_INFINITY ? "no limit, and none is needed"
-                                                                  : fmt::format("limit {} KiB, but none is needed", locked.rlim_cur >> 10));
+    findings.ok("locked memory", locked.rlim_cur == RLIM_INFINITY
+                                     ? "no limit, and none is needed"
+                                     : fmt::format("limit {} KiB, but none is needed", locked.rlim_cur >> 10));
   return findings;
 }
 

@@ -38,7 +38,8 @@ base::Result<base::Nanos> try_loopback(const char* host) {
   int failure = 0;
   const io::Fd here = io::start_connect(io::local_endpoint(listener.value().get()), &failure);
   if (!here) return base::error(MV_ESYSTEM, "can't connect to {}: {}", host, std::strerror(failure));
-  if (!wait_for(here.get(), POLLOUT)) return base::error(MV_ESYSTEM, "can't connect to {}: {}", host, std::strerror(io::connect_result(here.get())));
+  if (!wait_for(here.get(), POLLOUT))
+    return base::error(MV_ESYSTEM, "can't connect to {}: {}", host, std::strerror(io::connect_result(here.get())));
   const io::Fd there(accept4(listener.value().get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!there) return base::error(MV_ESYSTEM, "a connection to {} can't be accepted: {}", host, std::strerror(errno));
   io::prepare_stream(there.get(), io::remote_endpoint(there.get()));
@@ -52,7 +53,9 @@ base::Result<base::Nanos> try_loopback(const char* host) {
   return Clock::now() - begun;
 }
 
-std::string micros(base::Nanos span) { return fmt::format("{:.0f} us", std::chrono::duration<double, std::micro>(span).count()); }
+std::string micros(base::Nanos span) {
+  return fmt::format("{:.0f} us", std::chrono::duration<double, std::micro>(span).count());
+}
 
 void examine_loopback(Findings& findings) {
   const auto v4 = try_loopback("127.0.0.1"), v6 = try_loopback("::1");
@@ -63,8 +66,9 @@ void examine_loopback(Findings& findings) {
   if (v6.ok())
     findings.ok("loopback, IPv6", fmt::format("TCP to [::1] works, {} there and back", micros(v6.value())));
   else
-    findings.note("loopback, IPv6", v6.status().text(),
-                  "nothing where addresses are IPv4; else sysctl net.ipv6.conf.all.disable_ipv6=0, or IPv6 for the container");
+    findings.note(
+        "loopback, IPv6", v6.status().text(),
+        "nothing where addresses are IPv4; else sysctl net.ipv6.conf.all.disable_ipv6=0, or IPv6 for the container");
 }
 
 void examine_name(Findings& findings) {
@@ -81,26 +85,31 @@ void examine_name(Findings& findings) {
     outer = outer || !io::is_loopback(endpoint);
   }
   if (outer) return findings.ok("host name", fmt::format("{} is {}", name, addresses));
-  findings.note("host name", fmt::format("{} is {} to this machine itself, and surely something else to others", name, addresses),
-                "nothing on one machine; across machines who listens under this name listens on all interfaces: set bind or advertise "
+  findings.note("host name",
+                fmt::format("{} is {} to this machine itself, and surely something else to others", name, addresses),
+                "nothing on one machine; across machines who listens under this name listens on all interfaces: set "
+                "bind or advertise "
                 "(POLYVERSO_ADVERTISE) if the address below is not the one that others shall use");
 }
 
 void list_interfaces(Findings& findings) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0)
-    return findings.note("interfaces", std::strerror(errno), "set advertise (POLYVERSO_ADVERTISE) to an address of this machine");
+    return findings.note("interfaces", std::strerror(errno),
+                         "set advertise (POLYVERSO_ADVERTISE) to an address of this machine");
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
   std::string text;
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6)) continue;
+    if (one->ifa_addr == nullptr || (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
+      continue;
     io::Endpoint endpoint;
     endpoint.length = one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     std::memcpy(&endpoint.storage, one->ifa_addr, endpoint.length);
     text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", one->ifa_name, io::host_port(endpoint).host,
                         (one->ifa_flags & IFF_UP) != 0 ? "" : " (down)");
   }
-  if (text.empty()) return findings.problem("interfaces", "none has an address", "bring loopback up: ip link set lo up");
+  if (text.empty())
+    return findings.problem("interfaces", "none has an address", "bring loopback up: ip link set lo up");
   findings.ok("interfaces", std::move(text));
 }
 
@@ -110,8 +119,9 @@ void examine_descriptors(const node::Settings& settings, Findings& findings) {
   const uint64_t wanted = kFdsForProcess + kFdsForPeer * static_cast<uint64_t>(settings.nodes - 1);
   const std::string text = open.rlim_cur == RLIM_INFINITY ? "no limit" : fmt::format("at most {}", open.rlim_cur);
   if (open.rlim_cur >= wanted) return findings.ok("descriptors", text);
-  findings.problem("descriptors", fmt::format("{}, but a cluster of {} may take {}", text, settings.nodes, wanted),
-                   fmt::format("ulimit -n {} (at most {} without root) before the program starts", wanted, open.rlim_max));
+  findings.problem(
+      "descriptors", fmt::format("{}, but a cluster of {} may take {}", text, settings.nodes, wanted),
+      fmt::format("ulimit -n {} (at most {} without root) before the program starts", wanted, open.rlim_max));
 }
 
 }  // namespace

@@ -58,10 +58,14 @@ Findings examine_processors(const node::Settings& settings) {
     findings.note("spin", "off (spin_us=0): whoever waits sleeps at once, and is woken some 50 us late",
                   "leave spin_us unset where answers should come fast");
   } else if (usable < 2) {
-    findings.note("spin", fmt::format("up to {} us, but there is one processor's time only: processes on it can't profit", settings.spin_us),
+    findings.note("spin",
+                  fmt::format("up to {} us, but there is one processor's time only: processes on it can't profit",
+                              settings.spin_us),
                   "set spin_us=0 (POLYVERSO_SPIN_US) where several processes of a cluster share this processor");
   } else if (busy > online) {
-    findings.note("spin", fmt::format("up to {} us, but not now: {} threads want to run on {} processors", settings.spin_us, busy, online),
+    findings.note("spin",
+                  fmt::format("up to {} us, but not now: {} threads want to run on {} processors", settings.spin_us,
+                              busy, online),
                   "start fewer processes on this machine, or none beside them, where answers should come fast");
   } else {
     findings.ok("spin", fmt::format("whoever waits looks for up to {} us before it sleeps", settings.spin_us));

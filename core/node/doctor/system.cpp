@@ -17,7 +17,8 @@ std::string group_path(const std::string& controller) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool is_it = controller.empty() ? controllers == ",," : controllers.find("," + controller + ",") != std::string::npos;
+    const bool is_it =
+        controller.empty() ? controllers == ",," : controllers.find("," + controller + ",") != std::string::npos;
     if (is_it) return line.substr(second + 1);
   }
   return "/";

@@ -56,7 +56,7 @@ PeerReport neighbour() {
 
 void a_good_way_is_ok(void**) {
   const std::string text = told_of(neighbour());
-  expect_part(text, "ok       rank 1               by shm, 20 us there and back");
+  expect_part(text, "ok       rank 1               all, pid 4711 on node7: by shm, 20 us there and back");
   assert_true(text.find("->") == std::string::npos);
 }
 
@@ -64,25 +64,29 @@ void tcp_within_a_machine_says_why(void**) {
   PeerReport peer = neighbour();
   peer.road = mv::base::RoadKind::kTcp;
   peer.why_not_shm = "can't reach it: Connection refused";
-  expect_part(told_of(peer), "note     rank 1               by tcp, 20 us there and back; not through shared memory: can't reach it");
+  expect_part(told_of(peer),
+              "note     rank 1               all, pid 4711 on node7: by tcp, 20 us there and back; not through shared "
+              "memory: can't reach it");
   expect_part(told_of(peer), "-> start both as the same user and in one network namespace");
   peer.why_not_shm = "io=tcp";
   expect_part(told_of(peer), "-> leave io (POLYVERSO_IO) unset");
   peer.same_host = false;
-  expect_part(told_of(peer), "ok       rank 1               by tcp");
+  expect_part(told_of(peer), "ok       rank 1               all, pid 4711 on node7: by tcp");
   assert_string_equal(mv::doctor::why_not_shm(peer).c_str(), "it is on another machine, node7");
 }
 
 void a_slow_neighbour_is_noted(void**) {
   PeerReport peer = neighbour();
   peer.round_trip = 30ms;
-  expect_part(told_of(peer), "note     rank 1               by shm, 30000 us there and back, which is long");
+  expect_part(told_of(peer),
+              "note     rank 1               all, pid 4711 on node7: by shm, 30000 us there and back, which is long");
 }
 
 void who_does_not_answer_is_a_problem(void**) {
   PeerReport peer = neighbour();
   peer.round_trip = mv::base::kNever;
-  expect_part(told_of(peer), "problem  rank 1               does not answer within a second, by shm");
+  expect_part(told_of(peer),
+              "problem  rank 1               all, pid 4711 on node7: does not answer within a second, by shm");
   expect_part(told_of(peer), "-> see whether pid 4711 on node7 is stopped");
   expect_ok(mv_init_text("nodes=2 rank=0 master=m io=inproc"));
   expect_part(doctor(0), "\nthere are problems: see the lines with ->\n");
@@ -94,19 +98,22 @@ void a_missing_connection_is_one_only_where_it_is_needed(void**) {
   PeerReport peer = neighbour();
   peer.road.reset();
   peer.round_trip = mv::base::kNever;
-  expect_part(told_of(peer), "problem  rank 1               no connection with it, at 10.0.0.7:4000");
+  expect_part(told_of(peer),
+              "problem  rank 1               all, pid 4711 on node7: no connection with it, at 10.0.0.7:4000");
   peer.needed = false;
-  expect_part(told_of(peer), "ok       rank 1               no connection, and none is needed");
+  expect_part(told_of(peer),
+              "ok       rank 1               all, pid 4711 on node7: no connection, and none is needed, as workers "
+              "talk to servers");
   peer.needed = true;
   peer.state = PeerReport::State::kFinished;
-  expect_part(told_of(peer), "ok       rank 1               has finished");
+  expect_part(told_of(peer), "ok       rank 1               all, pid 4711 on node7: has finished");
 }
 
 void who_is_lost_is_a_problem_and_its_words_stay_words(void**) {
   PeerReport peer = neighbour();
   peer.state = PeerReport::State::kLost;
   peer.why_lost = "killed\x1b[2J";
-  expect_part(told_of(peer), "problem  rank 1               lost: killed?[2J");
+  expect_part(told_of(peer), "problem  rank 1               all, pid 4711 on node7: lost: killed?[2J");
   expect_part(told_of(peer), "-> see its own output; start all again");
   peer.role = MV_ROLE_WORKER;
   expect_part(told_of(peer), "a new worker may be started in its place");

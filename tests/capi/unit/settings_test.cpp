@@ -180,11 +180,12 @@ void a_struct_from_before_advertise_leaves_it_to_the_environment(void**) {
   assert_true(fake::seen.settings.checkpoint_keep == 7 && fake::seen.settings.advertise == "me.example");
 }
 
-void a_master_without_a_number_of_nodes_is_no_cluster_of_one(void**) {
+void a_master_or_rank_without_a_number_of_nodes_is_no_cluster_of_one(void**) {
   refuse("master=localhost:7000", "master=localhost:7000 in the text is set, but nodes is not");
   assert_int_equal(settings_of("master=localhost:7000 nodes=1").nodes, 1);
-  environment("MASTER", "localhost:7000");
   environment("RANK", "0");
+  refuse("", "POLYVERSO_RANK=0 in the environment is set, but nodes is not");
+  environment("MASTER", "localhost:7000");
   refuse("", "POLYVERSO_MASTER=localhost:7000 in the environment is set, but nodes is not");
   torchrun("1", "2");
   assert_int_equal(settings_of("").nodes, 2);
@@ -281,7 +282,7 @@ void what_a_launcher_says_is_checked_under_its_own_names(void**) {
 void only_rank_0_is_a_scheduler(void**) {
   assert_int_equal(settings_of("nodes=2 rank=0 role=scheduler master=localhost:7000").role, mv::node::kRoleScheduler);
   refuse("nodes=2 rank=1 role=scheduler master=localhost:7000", "role=scheduler is for the master");
-  refuse("role=scheduler rank=0", "in a cluster of one");
+  refuse("role=scheduler rank=0 nodes=1", "in a cluster of one");
 }
 
 void the_environments_log_level_gives_way_to_a_choice(void**) {
@@ -355,7 +356,7 @@ int main() {
       TEST(the_struct_says_the_same_as_text),
       TEST(a_struct_of_the_first_release_says_what_it_has),
       TEST(a_struct_from_before_advertise_leaves_it_to_the_environment),
-      TEST(a_master_without_a_number_of_nodes_is_no_cluster_of_one),
+      TEST(a_master_or_rank_without_a_number_of_nodes_is_no_cluster_of_one),
       TEST(explicit_sources_must_agree),
       TEST(the_environment_stands_behind_what_is_explicit),
       TEST(the_environments_place_is_only_for_its_own_cluster),

@@ -44,6 +44,8 @@ const char* name_of(Kind kind) {
       return "request";
     case Kind::kTensor:
       return "tensor";
+    case Kind::kStore:
+      return "key-value store";
   }
   return "handle";
 }
@@ -58,6 +60,8 @@ Fate fate_of(State& state, Kind kind, int64_t handle) {
       return state.requests.fate(handle);
     case Kind::kTensor:
       return state.tensors.fate(handle);
+    case Kind::kStore:
+      return state.stores.fate(handle);
   }
   return Fate::kNever;
 }
@@ -81,6 +85,7 @@ State::State(uint32_t first_generation)
     : nodes(Kind::kNode, first_generation),
       tables(Kind::kTable, first_generation),
       requests(Kind::kRequest, first_generation),
+      stores(Kind::kStore, first_generation),
       tensors(Kind::kTensor, first_generation) {}
 
 State* current_state() noexcept {
@@ -95,7 +100,8 @@ State& current_state_for_init() {
   if (parent != nullptr) {
     // Handles of the parent must be stale here, whatever the child opens.
     newest = std::max({parent->nodes.newest_generation(), parent->tables.newest_generation(),
-                       parent->requests.newest_generation(), parent->tensors.newest_generation()});
+                       parent->requests.newest_generation(), parent->stores.newest_generation(),
+                       parent->tensors.newest_generation()});
   }
   auto fresh = std::make_unique<State>(std::min(newest + 1, kLastGeneration));
   State* expected = nullptr;
@@ -111,7 +117,7 @@ base::Status not_a(State& state, const char* function, Kind wanted, int64_t hand
   HandleParts parts;
   const bool possible = split_handle(handle, &parts);
   const Fate fate = possible ? fate_of(state, parts.kind, handle) : Fate::kNever;
-  if (fate == Fate::kNever && wanted != Kind::kTensor && !any_node(state)) return no_node(state, function);
+  if (fate == Fate::kNever && wanted != Kind::kTensor && wanted != Kind::kStore && !any_node(state)) return no_node(state, function);
   if (fate == Fate::kNever || fate == Fate::kReserved) {
     return base::error(MV_EHANDLE, "{}: {} is no handle that this library gave out; a {} is wanted", function, handle,
                        name_of(wanted));
@@ -147,6 +153,12 @@ base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle) {
   auto pin = state.requests.pin(handle);
   if (!pin) return not_a(state, function, Kind::kRequest, handle);
+  return pin;
+}
+
+base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle) {
+  auto pin = state.stores.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kStore, handle);
   return pin;
 }
 

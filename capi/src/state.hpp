@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "handles.hpp"
 #include "node/node.hpp"
+#include "kvstore/store.hpp"
 #include "node/settings.hpp"
 #include "settings.hpp"
 #include "tensor/tensor.hpp"
@@ -25,6 +26,7 @@ struct NodeEntry {
   SettingsReport sources;   ///< where they came from
   std::mutex shutdown;  ///< one mv_shutdown() of a node at a time
   bool is_default = false;
+  std::atomic<uint64_t> stores{0};  ///< key-value stores that were created on it
 };
 using NodeRef = std::shared_ptr<NodeEntry>;
 
@@ -37,10 +39,15 @@ struct RequestEntry {
   NodeRef node;
   node::CallRef call;
 };
+struct StoreEntry {
+  NodeRef node;
+  std::shared_ptr<kvstore::Store> store;
+};
 
 using NodeTable = HandleTable<NodeRef>;
 using TableTable = HandleTable<TableEntry>;
 using RequestTable = HandleTable<RequestEntry>;
+using StoreTable = HandleTable<StoreEntry>;
 using TensorTable = HandleTable<tensor::Tensor>;
 
 /// One life of the library: a forked child begins another.
@@ -50,6 +57,7 @@ struct State {
   NodeTable nodes;
   TableTable tables;
   RequestTable requests;
+  StoreTable stores;
   tensor::Heap heap;
   TensorTable tensors;
 
@@ -57,6 +65,8 @@ struct State {
   std::atomic<bool> was_initialised{false};
   std::mutex init;  ///< guards what follows, during all of mv_init() and the default node's mv_shutdown()
   int64_t init_count = 0;
+  std::mutex local;         ///< guards local_node
+  mv_node local_node = 0;   ///< of the stores that live in this process alone; 0 while there was none
 };
 
 /// The state of this life; null in a forked child before its first mv_init(). Costs one load.
@@ -70,6 +80,7 @@ void watch_forks();
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle);
 base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle);
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle);
+base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle);
 base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle);
 /// MV_EHANDLE with what `handle` is instead of one of `wanted`, or MV_ESTATE where no node runs that it could be of.
 base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle);

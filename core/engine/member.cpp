@@ -174,15 +174,16 @@ void Member::on_member_joined(const cluster::Member& member) {
 
 // ---- barriers and leaving
 
-void Member::barrier(ps::CompletionRef completion, base::Nanos deadline) {
+void Member::barrier(ps::CompletionRef completion, base::Nanos deadline, bool fenced) {
   const auto entering = std::make_shared<Entering>(*this, std::move(completion), deadline);
   entering_.push_back(entering);
-  ps_client_.fence([this, entering](const base::Status& status) {
+  const auto enter = [this, entering](const base::Status& status) {
     if (entering->over) return;
     entering->fence_error = status;
     entering->asked = true;
     cluster_.barrier(entering);
-  });
+  };
+  fenced ? ps_client_.fence(enter) : enter({});
 }
 
 void Member::withdraw_barrier(const ps::Completion* completion, mv_status code) {

@@ -40,8 +40,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   const cluster::Cluster& cluster() const { return cluster_; }
   base::Peer self() const { return self_.peer; }
 
-  /// Fence, then barrier.
-  void barrier(ps::CompletionRef completion, base::Nanos deadline);
+  /// Fence, then barrier; or the barrier alone.
+  void barrier(ps::CompletionRef completion, base::Nanos deadline, bool fenced = true);
   /// Withdraws a barrier that has not finished: completes it with `code`.
   void withdraw_barrier(const ps::Completion* completion, mv_status code);
   /// This worker has finished: fence, wait for its checkpoints, then tell everyone. `left` hears the first untold error when all know.

@@ -20,7 +20,7 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   enum class Kind { kTable, kBarrier, kCheckpoint };
 
   Call(Kind kind, FinishedList& finished, const CallOptions& options)
-      : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync), tag_(options.tag) {}
+      : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync && options.tag != 0), tag_(options.tag) {}
 
   /// On the loop, or by the caller before anyone waits.
   void complete(const base::Status& status) override;

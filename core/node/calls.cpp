@@ -87,10 +87,10 @@ base::Result<uint64_t> MemberNode::reserve(uint64_t bytes, const CallOptions& op
   return bytes;
 }
 
-Started MemberNode::barrier(const CallOptions& options) {
+Started MemberNode::barrier(const CallOptions& options, Fence fence) {
   if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "barrier: this process is only a server"), nullptr};
   const auto call = std::make_shared<Call>(Call::Kind::kBarrier, finished_, options);
-  return start(call, options, [this, call, until = deadline(options, true)] { member_->barrier(call, until); });
+  return start(call, options, [this, call, fence, until = deadline(options, true)] { member_->barrier(call, until, fence == Fence::kChanges); });
 }
 
 Started MemberNode::start(const CallRef& call, const CallOptions& options, io::Task begin) {

@@ -30,7 +30,7 @@ class MemberNode final : public Node, private io::Flusher {
   base::Status shutdown() override;
   void abandon_after_fork() noexcept override;
 
-  Started barrier(const CallOptions& options) override;
+  Started barrier(const CallOptions& options, Fence fence) override;
   base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override;
   base::Result<TableRef> open_table(const std::string& name) override;
   base::Result<std::vector<TableSpec>> list_tables() override;

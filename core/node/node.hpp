@@ -26,12 +26,15 @@ using TableRef = std::shared_ptr<Table>;
 
 enum class Mode { kBlocking, kAsync, kForget };
 
+/// What a barrier does first: it waits until this worker's changes are acknowledged, or nothing.
+enum class Fence { kChanges, kNone };
+
 /// How a call waits, as mv_call_options says.
 struct CallOptions {
   Mode mode = Mode::kBlocking;
   base::Nanos timeout{0};  ///< 0: the node's default for this kind of call; base::kNever: none
   bool keep_on_interrupt = false;  ///< kBlocking: a signal leaves the call running, in Started::call, with MV_EINTR
-  int64_t tag = 0;         ///< kAsync: what Node::poll() hands out for it (capi/: the request handle)
+  int64_t tag = 0;         ///< kAsync: what Node::poll() hands out for it (capi/: the request handle); 0: nothing
 };
 
 /// A call's data as the user gave it. With MV_RAW, count is in bytes.
@@ -111,7 +114,7 @@ class Node {
   /// leaking the object may follow.
   virtual void abandon_after_fork() noexcept = 0;
 
-  virtual Started barrier(const CallOptions& options) = 0;
+  virtual Started barrier(const CallOptions& options, Fence fence = Fence::kChanges) = 0;
   virtual base::Result<TableRef> create_table(TableSpec spec, ConstData initial) = 0;
   virtual base::Result<TableRef> open_table(const std::string& name) = 0;
   virtual base::Result<std::vector<TableSpec>> list_tables() = 0;
@@ -148,6 +151,8 @@ class Table {
   virtual Started erase(const Rows& rows, const CallOptions& options) = 0;
   virtual Started set_updater(const table::UpdaterSpec& updater, const CallOptions& options) = 0;
   virtual base::Status clock() = 0;
+  /// A merging table's rounds go on without this worker's adds.
+  virtual base::Status leave_rounds() = 0;
   virtual base::Result<Scanned> scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) = 0;
   virtual base::Status close() = 0;
   virtual base::Status destroy() = 0;

@@ -34,6 +34,7 @@ class TableHandle final : public Table {
   Started erase(const Rows& rows, const CallOptions& options) override;
   Started set_updater(const table::UpdaterSpec& updater, const CallOptions& options) override;
   base::Status clock() override;
+  base::Status leave_rounds() override;
   base::Result<Scanned> scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) override;
   base::Status close() override;
   base::Status destroy() override;

@@ -62,6 +62,12 @@ base::Status TableHandle::clock() {
   return {};
 }
 
+base::Status TableHandle::leave_rounds() {
+  if (table_->pace == table::Pace::kMerge)
+    node_.loop().post([tables = &node_.member().tables(), table = table_] { tables->clock(table, UINT64_MAX); });
+  return {};
+}
+
 Started TableHandle::set_updater(const table::UpdaterSpec& updater, const CallOptions& options) {
   if (const base::Status wrong = table::check_updater(updater, spec_.dtype); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};

@@ -42,6 +42,7 @@ DOORS = {
     **{road: LOOP | {"io"} for road in ROADS},
 }
 DOORS["node"] = set(DOORS)
+DOORS["kvstore"] = STORAGE | {"node"}  # keys over tables: no wire, loop or engine of its own
 
 # Folders outside core/ that may include it: capi/src wraps it, the others see it through polyverso_testing.
 MAY_INCLUDE_CORE = ("capi/src", "tests/unit", "tests/sim", "tests/transport", "tests/fuzz", "tests/capi/unit", "bench")

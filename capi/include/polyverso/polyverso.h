@@ -466,6 +466,7 @@ MV_API mv_status mv_checkpoint_inspect(const char *path, char *text, uint64_t ca
 }
 #endif
 
-#include "tensor.h" /* mv_tensor_*, which belongs to this header */
+#include "tensor.h"  /* mv_tensor_*, which belongs to this header */
+#include "kvstore.h" /* and kv_* */
 
 #endif

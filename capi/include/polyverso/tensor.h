@@ -12,9 +12,10 @@
  *     share memory with one.
  */
 #ifndef POLYVERSO_TENSOR_H
+#include "polyverso.h" /* and this header from there, behind what it needs */
+#endif
+#ifndef POLYVERSO_TENSOR_H
 #define POLYVERSO_TENSOR_H
-
-#include "polyverso.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,0 +1,97 @@
+/** A key-value store in the manner of MXNet's: tensors under keys, pushed by all workers, merged, updated, pulled. Part of
+ *  polyverso.h, which includes this; its rules hold here too.
+ *
+ *  Each key is a table on the servers (of the pace MV_MERGE for dist_sync), so that everything that holds for tables holds for keys:
+ *  roads, exactness, checkpoints. Processes in different languages share one store when they create stores of the same type in
+ *  the same order; the number 3 and the name "3" are the same key.
+ *
+ *  What happens in one process to one key happens in the order of its calls. A value that was pushed is a snapshot: changing
+ *  the tensor afterwards changes nothing in the store.
+ */
+#ifndef POLYVERSO_KVSTORE_H
+#include "polyverso.h" /* and this header from there, behind what it needs */
+#endif
+#ifndef POLYVERSO_KVSTORE_H
+#define POLYVERSO_KVSTORE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A store, as one process sees it. */
+typedef int64_t kv_store;
+
+/** Keys of one call: numbers, or names of 1 to 200 bytes without control characters; exactly one of the two is not NULL. A store's
+ *  keys are all numbers or all names. No key may be there twice. */
+typedef struct kv_keys {
+  uint32_t size;            /**< sizeof(kv_keys), set by KV_KEYS_INIT */
+  uint32_t version;         /**< MV_STRUCT_VERSION */
+  uint64_t count;
+  const int64_t *numbers;
+  const char *const *names;
+} kv_keys;
+
+#define KV_KEYS_INIT { sizeof(kv_keys), MV_STRUCT_VERSION, 0, NULL, NULL }
+
+/** Values of one call, key after key: of each key one tensor, or several (one a device), which are summed up when they are pushed,
+ *  and which all receive what is pulled. */
+typedef struct kv_values {
+  uint32_t size;            /**< sizeof(kv_values), set by KV_VALUES_INIT */
+  uint32_t version;         /**< MV_STRUCT_VERSION */
+  uint64_t count;           /**< tensors */
+  const mv_tensor *tensors;
+  const uint64_t *per_key;  /**< how many of them each key has; NULL: count / keys.count */
+} kv_values;
+
+#define KV_VALUES_INIT { sizeof(kv_values), MV_STRUCT_VERSION, 0, NULL, NULL }
+
+/** Creates a store. Not collective, but the stores of a cluster find each other by their type's kind and their number, so workers
+ *  create theirs in the same order.
+ *  @param node  for the dist types; the others live in this process alone and need no mv_init()
+ *  @param type  in letters of any size: local, local_update_cpu, local_allreduce_cpu, local_allreduce_device, device, nccl (all of them:
+ *               this process's devices are summed up here); dist, dist_sync, dist_sync_device, dist_device_sync, p3 (rounds: what all
+ *               workers push to a key is merged and updates it once); dist_async, dist_async_device (every push updates at once)
+ *  @return MV_EINVAL for another type, with the known ones */
+MV_API mv_status kv_create(mv_node node, const char *type, kv_store *store);
+/** Gives the handle back, after this worker's earlier calls. The keys of a dist store stay on the servers. */
+MV_API mv_status kv_free(kv_store store);
+/** The type as it was given, in small letters. Text as in mv_table_list(). */
+MV_API mv_status kv_type(kv_store store, char *text, uint64_t capacity, uint64_t *length);
+/** Place among the workers, 0 .. kv_num_workers() - 1. */
+MV_API mv_status kv_rank(kv_store store, int64_t *rank);
+MV_API mv_status kv_num_workers(kv_store store, int64_t *num_workers);
+
+/** Brings keys into the store. Dist types: collective, every worker with the same keys, shapes and dtypes; worker 0's values count;
+ *  returns when they are stored.
+ *  @param values  one tensor a key (of several the first counts), dense
+ *  @return MV_EDISAGREE for a key that is there, or specs that differ between workers; MV_EINVAL for keys that are no keys */
+MV_API mv_status kv_init(kv_store store, const kv_keys *keys, const kv_values *values);
+/** Pushes values: summed up over the tensors of a key, and, for dist_sync, over all workers' pushes of the same number, they go through
+ *  the key's updater: without an optimizer they replace the value. Returns when they are copied and on their way; an error on that
+ *  way comes from the next call on the key.
+ *  @param options  NULL, or a deadline for the wait that begins where inflight_bytes are under way
+ *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL: nothing was pushed;
+ *          MV_ESTATE for dist_async without an optimizer */
+MV_API mv_status kv_push(kv_store store, const kv_keys *keys, const kv_values *values, const mv_call_options *options);
+/** Pulls values into tensors. They hold this worker's earlier pushes; for dist_sync with all that belongs to their rounds.
+ *  @param options  NULL, or a deadline
+ *  @return as kv_push(); MV_ETIMEOUT naming who is missing; MV_EPEERLOST. On these the tensors are undefined */
+MV_API mv_status kv_pull(kv_store store, const kv_keys *keys, const kv_values *values, const mv_call_options *options);
+/** kv_push() of `values`, then kv_pull() into `out`; with out NULL, into `values`. */
+MV_API mv_status kv_pushpull(kv_store store, const kv_keys *keys, const kv_values *values, const kv_values *out,
+                             const mv_call_options *options);
+/** kv_init() of `values`, then kv_pull() into `out`; with out NULL, into `values`. */
+MV_API mv_status kv_broadcast(kv_store store, const kv_keys *keys, const kv_values *values, const kv_values *out);
+
+/** Sets the optimizer of all keys, those of today and those to come: text as mv_table_set_updater() takes it, "sgd rate=0.1"; "assign" for
+ *  none. One worker calls it, before the pushes that it is for; an equal one set again changes nothing. */
+MV_API mv_status kv_set_optimizer(kv_store store, const char *optimizer);
+/** Returns when all workers of the store have called it. It does not wait for pushes: their rounds may be open. */
+MV_API mv_status kv_barrier(kv_store store, const mv_call_options *options);
+/** This worker pushes no more: rounds go on without it. It may still pull. */
+MV_API mv_status kv_leave(kv_store store);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,247 @@
+// Key-value stores: handles, keys and values checked; kvstore::Store does the rest.
+
+#include <polyverso/kvstore.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fence.hpp"
+#include "options.hpp"
+#include "spec.hpp"
+#include "state.hpp"
+#include "text_out.hpp"
+
+namespace mv::capi {
+namespace {
+
+using kvstore::Keys;
+using kvstore::Store;
+using tensor::Tensor;
+
+constexpr uint32_t kFirstKeys = 32, kFirstValues = 32;
+constexpr size_t kLongestKey = 200;
+
+/// The node of stores that live in this process alone: made by the first of them, and kept.
+base::Result<NodeRef> local_node(State& state) {
+  std::lock_guard lock(state.local);
+  if (auto pin = state.nodes.pin(state.local_node)) return *pin;
+  watch_forks();
+  auto started = node::Node::start(node::Settings());
+  if (!started.ok()) return started.status();
+  auto entry = std::make_shared<NodeEntry>();
+  entry->node = std::move(started).value();
+  state.local_node = state.nodes.insert(entry);
+  return entry;
+}
+
+base::Status create(State& state, mv_node node, const char* type, kv_store* store) {
+  if (type == nullptr) return base::error(MV_EINVAL, "kv_create: type is NULL");
+  if (store == nullptr) return base::error(MV_EINVAL, "kv_create: the pointer for the handle is NULL");
+  auto known = kvstore::parse_type(type);
+  if (!known.ok()) return base::error(known.status().code(), "kv_create: {}", known.status().text());
+  NodeRef entry;
+  if (known.value().dist) {
+    auto pin = find_node(state, "kv_create", node);
+    if (!pin.ok()) return pin.status();
+    entry = *pin.value();
+    if (entry->node->identity().worker_id < 0)
+      return base::error(MV_ESTATE, "kv_create: this process is only a server: workers push and pull");
+  } else {
+    auto local = local_node(state);
+    if (!local.ok()) return local.status();
+    entry = std::move(local).value();
+  }
+  const std::string prefix = fmt::format("kv-{}/", entry->stores.fetch_add(1));
+  auto made = std::make_shared<Store>(*entry->node, std::move(known).value(), prefix);
+  *store = state.stores.insert({std::move(entry), std::move(made)});
+  return {};
+}
+
+base::Status free_store(State& state, kv_store handle) {
+  auto pin = find_store(state, "kv_free", handle);
+  if (!pin.ok()) return pin.status();
+  return state.stores.close(pin.value()) ? base::Status() : not_a(state, "kv_free", Kind::kStore, handle);
+}
+
+base::Status check_key(const char* function, std::string_view key) {
+  const bool fits = !key.empty() && key.size() <= kLongestKey;
+  if (fits && std::ranges::none_of(key, [](char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; })) return {};
+  return base::error(MV_EINVAL, "{}: a key of {} bytes{}; names have 1 to {}, none of them a control character", function, key.size(),
+                     fits ? " with control characters" : "", kLongestKey);
+}
+
+base::Status read_keys(const char* function, const kv_keys* given, Keys* keys) {
+  if (given == nullptr) return base::error(MV_EINVAL, "{}: keys is NULL", function);
+  auto read = read_struct(function, "kv_keys", given, kv_keys KV_KEYS_INIT, kFirstKeys);
+  if (!read.ok()) return read.status();
+  const kv_keys& from = read.value();
+  if (from.count == 0) return {};
+  if ((from.numbers == nullptr) == (from.names == nullptr))
+    return base::error(MV_EINVAL, "{}: keys are numbers or names: exactly one of the two pointers of kv_keys is to be set", function);
+  keys->are_numbers = from.numbers != nullptr;
+  for (uint64_t i = 0; i < from.count; ++i) {
+    if (from.numbers != nullptr) {
+      keys->names.push_back(std::to_string(from.numbers[i]));
+      continue;
+    }
+    if (from.names[i] == nullptr) return base::error(MV_EINVAL, "{}: key {} is NULL", function, i);
+    if (auto status = check_key(function, from.names[i]); !status.ok()) return status;
+    keys->names.emplace_back(from.names[i]);
+  }
+  return {};
+}
+
+/// Tensors of one call, by key. The objects share the memory of those behind the handles, and keep it alive.
+struct Given {
+  std::vector<Tensor> tensors;
+  kvstore::Values by_key;
+};
+
+base::Status read_values(State& state, const char* function, const Keys& keys, const kv_values* given, Given* values) {
+  if (given == nullptr) return base::error(MV_EINVAL, "{}: values is NULL", function);
+  auto read = read_struct(function, "kv_values", given, kv_values KV_VALUES_INIT, kFirstValues);
+  if (!read.ok()) return read.status();
+  const kv_values& from = read.value();
+  const size_t count = keys.names.size();
+  if (from.tensors == nullptr && from.count != 0) return base::error(MV_EINVAL, "{}: values.tensors is NULL, but count is {}", function, from.count);
+  for (uint64_t i = 0; i < from.count; ++i) {
+    auto pin = find_tensor(state, function, from.tensors[i]);
+    if (!pin.ok()) return pin.status();
+    values->tensors.push_back(*pin.value());
+  }
+  uint64_t first = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t some = from.per_key != nullptr ? from.per_key[i] : from.count / count;
+    if (some == 0 || some > from.count - first)
+      return base::error(MV_ESHAPE, "{}: {} values for {} keys; key \"{}\" has {}", function, from.count, count, keys.names[i], some);
+    values->by_key.emplace_back(values->tensors.data() + first, some);
+    first += some;
+  }
+  if (first != from.count) return base::error(MV_ESHAPE, "{}: {} values for {} keys", function, from.count, count);
+  return {};
+}
+
+/// work(Store&, keys, values) with all of them checked, of one exported function.
+template <typename Work>
+mv_status with_values(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, Work work) {
+  return fence(function, [&](State& state) -> base::Status {
+    auto pin = find_store(state, function, store);
+    if (!pin.ok()) return pin.status();
+    Keys known;
+    if (auto status = read_keys(function, keys, &known); !status.ok()) return status;
+    Given given;
+    if (auto status = read_values(state, function, known, values, &given); !status.ok()) return status;
+    const base::Status status = work(state, *pin.value()->store, known, given.by_key);
+    return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
+  });
+}
+
+/// The deadline of a call that is blocking, or that never waits for an answer.
+base::Result<base::Nanos> read_timeout(const char* function, const mv_call_options* options) {
+  CallPlan plan;
+  if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
+  if (plan.options.mode != node::Mode::kBlocking) return base::error(MV_EINVAL, "{}: MV_ASYNC is not for stores: a push is on its way when it returns", function);
+  return plan.options.timeout;
+}
+
+/// The same, of a store alone.
+template <typename Work>
+mv_status with_store(const char* function, kv_store store, Work work) {
+  return fence(function, [&](State& state) -> base::Status {
+    auto pin = find_store(state, function, store);
+    if (!pin.ok()) return pin.status();
+    const base::Status status = work(*pin.value()->store);
+    return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
+  });
+}
+
+mv_status tell(const char* function, kv_store store, int64_t* out, int64_t (Store::*read)() const) {
+  return with_store(function, store, [&](const Store& known) -> base::Status {
+    if (out == nullptr) return base::Status(MV_EINVAL, "the pointer for the result is NULL");
+    *out = (known.*read)();
+    return {};
+  });
+}
+
+/// kv_push() and kv_pushpull(), kv_pull() and kv_broadcast(): `before`, then a pull into `out`.
+template <typename Before>
+mv_status then_pull(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
+                    const mv_call_options* options, Before before) {
+  return with_values(function, store, keys, values, [&](State& state, Store& known, const Keys& names, const kvstore::Values& given) -> base::Status {
+    const auto timeout = read_timeout(function, options);
+    if (!timeout.ok()) return timeout.status();
+    Given into;
+    if (out != nullptr)
+      if (auto status = read_values(state, function, names, out, &into); !status.ok()) return status;
+    if (auto status = before(known, names, given, timeout.value()); !status.ok()) return status;
+    return known.pull(names, out != nullptr ? into.by_key : given, timeout.value());
+  });
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+using mv::capi::State;
+using mv::kvstore::Keys;
+using mv::kvstore::Store;
+using mv::kvstore::Values;
+
+mv_status kv_create(mv_node node, const char* type, kv_store* store) {
+  return mv::capi::fence("kv_create", [&](State& state) { return mv::capi::create(state, node, type, store); });
+}
+mv_status kv_free(kv_store store) {
+  return mv::capi::fence("kv_free", [&](State& state) { return mv::capi::free_store(state, store); });
+}
+mv_status kv_type(kv_store store, char* text, uint64_t capacity, uint64_t* length) {
+  return mv::capi::with_store("kv_type", store, [&](const Store& known) -> mv::base::Status {
+    if (auto status = mv::capi::check_text_out("kv_type", text, capacity, length); !status.ok()) return status;
+    mv::capi::put_text(known.type().name, text, capacity, length);
+    return {};
+  });
+}
+mv_status kv_rank(kv_store store, int64_t* rank) { return mv::capi::tell("kv_rank", store, rank, &Store::rank); }
+mv_status kv_num_workers(kv_store store, int64_t* num_workers) {
+  return mv::capi::tell("kv_num_workers", store, num_workers, &Store::num_workers);
+}
+
+mv_status kv_init(kv_store store, const kv_keys* keys, const kv_values* values) {
+  return mv::capi::with_values("kv_init", store, keys, values,
+                               [](State&, Store& known, const Keys& names, const Values& given) { return known.init(names, given); });
+}
+mv_status kv_push(kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options) {
+  return mv::capi::with_values("kv_push", store, keys, values, [&](State&, Store& known, const Keys& names, const Values& given) {
+    const auto timeout = mv::capi::read_timeout("kv_push", options);
+    return timeout.ok() ? known.push(names, given, timeout.value()) : timeout.status();
+  });
+}
+mv_status kv_pull(kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options) {
+  return mv::capi::then_pull("kv_pull", store, keys, values, nullptr, options,
+                             [](Store&, const Keys&, const Values&, mv::base::Nanos) { return mv::base::Status(); });
+}
+mv_status kv_pushpull(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out, const mv_call_options* options) {
+  return mv::capi::then_pull("kv_pushpull", store, keys, values, out, options,
+                             [](Store& known, const Keys& names, const Values& given, mv::base::Nanos timeout) { return known.push(names, given, timeout); });
+}
+mv_status kv_broadcast(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out) {
+  return mv::capi::then_pull("kv_broadcast", store, keys, values, out, nullptr,
+                             [](Store& known, const Keys& names, const Values& given, mv::base::Nanos) { return known.init(names, given); });
+}
+
+mv_status kv_set_optimizer(kv_store store, const char* optimizer) {
+  return mv::capi::with_store("kv_set_optimizer", store, [&](Store& known) -> mv::base::Status {
+    if (optimizer == nullptr) return mv::base::Status(MV_EINVAL, "optimizer is NULL; \"assign\" stands for none");
+    auto spec = mv::capi::read_updater("kv_set_optimizer", optimizer);
+    return spec.ok() ? known.set_optimizer(spec.value()) : spec.status();
+  });
+}
+mv_status kv_barrier(kv_store store, const mv_call_options* options) {
+  return mv::capi::with_store("kv_barrier", store, [&](Store& known) {
+    const auto timeout = mv::capi::read_timeout("kv_barrier", options);
+    return timeout.ok() ? known.barrier(timeout.value()) : timeout.status();
+  });
+}
+mv_status kv_leave(kv_store store) {
+  return mv::capi::with_store("kv_leave", store, [](Store& known) { return known.leave(); });
+}

@@ -15,20 +15,10 @@
 namespace mv::capi {
 namespace {
 
-/// Starts a node and puts it behind a handle.
-base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default) {
-  watch_forks();
-  auto started = node::Node::start(settings);
-  if (!started.ok()) return started.status();
-  auto entry = std::make_shared<NodeEntry>();
-  entry->node = std::move(started).value();
-  entry->settings = settings;
-  entry->settings.rank = entry->node->identity().rank;
-  entry->settings.sync = entry->node->identity().sync;
-  entry->sources = std::move(sources);
-  entry->is_default = is_default;
-  const int64_t handle = state.nodes.insert(std::move(entry));
-  state.was_initialised.store(true, std::memory_order_release);
+/// A node that was asked for by name or by mv_init(): from here on "call mv_init() first" is no advice.
+base::Result<int64_t> init_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default) {
+  auto handle = open_node(state, settings, std::move(sources), is_default);
+  if (handle.ok()) state.was_initialised.store(true, std::memory_order_release);
   return handle;
 }
 
@@ -45,7 +35,7 @@ base::Status init_default(State& state, const InitRequest& request) {
   SettingsReport sources;
   auto settings = request.resolve(sources);
   if (!settings.ok()) return settings.status();
-  auto handle = open_node(state, settings.value(), std::move(sources), true);
+  auto handle = init_node(state, settings.value(), std::move(sources), true);
   if (!handle.ok()) return handle.status();
   state.default_node.store(handle.value(), std::memory_order_release);
   state.init_count = 1;
@@ -154,7 +144,7 @@ mv_status mv_node_open(const mv_init_options* options, mv_node* node) {
     SettingsReport sources;
     auto settings = request.resolve(sources);
     if (!settings.ok()) return settings.status();
-    auto handle = open_node(current_state_for_init(), settings.value(), std::move(sources), false);
+    auto handle = init_node(current_state_for_init(), settings.value(), std::move(sources), false);
     if (!handle.ok()) return handle.status();
     *node = handle.value();
     return {};

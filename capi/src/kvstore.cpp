@@ -27,13 +27,10 @@ constexpr size_t kLongestKey = 200;
 base::Result<NodeRef> local_node(State& state) {
   std::lock_guard lock(state.local);
   if (auto pin = state.nodes.pin(state.local_node)) return *pin;
-  watch_forks();
-  auto started = node::Node::start(node::Settings());
-  if (!started.ok()) return started.status();
-  auto entry = std::make_shared<NodeEntry>();
-  entry->node = std::move(started).value();
-  state.local_node = state.nodes.insert(entry);
-  return entry;
+  auto opened = open_node(state, node::Settings(), {}, false);
+  if (!opened.ok()) return opened.status();
+  state.local_node = opened.value();
+  return *state.nodes.pin(state.local_node);
 }
 
 base::Status create(State& state, mv_node node, const char* type, kv_store* store) {

@@ -133,6 +133,20 @@ base::Status not_a(State& state, const char* function, Kind wanted, int64_t hand
   return base::error(MV_EHANDLE, "{}: {} is a closed {} handle", function, handle, name_of(wanted));
 }
 
+base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default) {
+  watch_forks();
+  auto started = node::Node::start(settings);
+  if (!started.ok()) return started.status();
+  auto entry = std::make_shared<NodeEntry>();
+  entry->node = std::move(started).value();
+  entry->settings = settings;
+  entry->settings.rank = entry->node->identity().rank;
+  entry->settings.sync = entry->node->identity().sync;
+  entry->sources = std::move(sources);
+  entry->is_default = is_default;
+  return state.nodes.insert(std::move(entry));
+}
+
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle) {
   if (handle == 0) {
     auto pin = state.nodes.pin(state.default_node.load(std::memory_order_acquire));

@@ -76,6 +76,8 @@ State& current_state_for_init();
 /// Makes forked children forget the nodes and tensors of their parent. Called before the first of them comes to be.
 void watch_forks();
 
+/// Starts a node and puts it behind a handle.
+base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default);
 /// A pin on the node that `handle` names, 0 being the default; or why there is none. `function` begins the message.
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle);
 base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle);

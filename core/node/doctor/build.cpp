@@ -41,7 +41,7 @@ constexpr bool kChecked = true;
 
 Findings examine_build() {
   Findings findings("build");
-  findings.ok("library", fmt::format("{}, from {}", mv_version_text(), library_file()));
+  findings.ok("library", fmt::format("{}.{}.{}, from {}", MV_VERSION_MAJOR, MV_VERSION_MINOR, MV_VERSION_PATCH, library_file()));
 #ifdef __clang__
   const std::string compiler = __VERSION__;
 #else

@@ -62,6 +62,7 @@ class Table final : public node::Table {
     return run(options);
   }
   base::Status clock() override { return script.info ? script.info() : base::Status(); }
+  base::Status leave_rounds() override { return script.info ? script.info() : base::Status(); }
   base::Result<node::Scanned> scan(int64_t cursor, std::span<int64_t> rows, const node::MutableData&) override {
     return node::Scanned{rows.size(), cursor + 1};
   }
@@ -89,7 +90,7 @@ class Node final : public node::Node {
   }
   void abandon_after_fork() noexcept override { ++seen.abandoned; }
 
-  node::Started barrier(const node::CallOptions& options) override { return run(options); }
+  node::Started barrier(const node::CallOptions& options, node::Fence) override { return run(options); }
   node::Started save_checkpoint(const std::string&, uint64_t, const node::CallOptions& options) override {
     return run(options);
   }

@@ -39,6 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   mv::capi::InitRequest request("fuzz");
   const auto status = request.add_text(text, "the text");
   check(status.ok() == status.text().empty());
-  if (status.ok()) static_cast<void>(request.resolve());
+  mv::capi::SettingsReport sources;
+  if (status.ok()) static_cast<void>(request.resolve(sources));
   return 0;
 }

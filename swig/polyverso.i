@@ -34,6 +34,8 @@
 #define PV_AGAIN_mv_table_list(...) mv_table_list(arg1, __VA_ARGS__)
 #define PV_AGAIN_mv_checkpoint_inspect(...) mv_checkpoint_inspect(arg1, __VA_ARGS__)
 #define PV_AGAIN_mv_doctor_text(...) mv_doctor_text(arg1, arg2, __VA_ARGS__)
+#define PV_AGAIN_mv_status_text(...) mv_status_text(arg1, arg2, __VA_ARGS__)
+#define PV_AGAIN_mv_cluster_status_text(...) mv_cluster_status_text(arg1, arg2, __VA_ARGS__)
 %}
 
 #if defined(SWIGPYTHON)
@@ -88,6 +90,8 @@ MV_CALLS(mv_table_set_updater, arg3)
 MV_CALLS(mv_checkpoint_save, arg4)
 MV_CALLS(mv_checkpoint_load, arg3)
 MV_RESUMES(mv_checkpoint_inspect)
+MV_RESUMES(mv_status_text)
+MV_RESUMES(mv_cluster_status_text)
 
 %include <polyverso/polyverso.h>
 %include "tensor.i"

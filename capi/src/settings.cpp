@@ -125,6 +125,8 @@ constexpr Setting kSettings[] = {
         {.key = "heartbeat_timeout_ms",
          .type = SettingType::kMillis,
          .help = "silence after which a peer counts as lost"}),
+    without_option<&Start::stuck_after>(
+        {.key = "stuck_after_ms", .type = SettingType::kMillis, .help = "a round, barrier or creation that waits so long is told in the log"}),
     from_options<&Start::inflight_bytes, &Options::inflight_bytes, 0>(
         {.key = "inflight_bytes",
          .type = SettingType::kBytes,
@@ -176,6 +178,7 @@ constexpr size_t index_of(std::string_view key) {
 constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster = index_of("master"),
                  kRank = index_of("rank"), kRole = index_of("role"), kListenFd = index_of("listen_fd"),
                  kLogLevel = index_of("log_level"), kBind = index_of("bind"), kAdvertise = index_of("advertise"),
+                 kSecret = index_of("secret"), kInitTimeout = index_of("init_timeout_ms"),
                  kLauncher = index_of("launcher"), kRendezvous = index_of("rendezvous");
 
 std::atomic<bool> log_level_chosen{false};
@@ -378,6 +381,20 @@ base::Status InitRequest::weigh(const base::SaidSettings& environment, SettingsR
   if (start.nodes > 1 && start.master.empty() && start.rendezvous.empty() && !sources.missing().empty())
     return base::error(MV_EINVAL, "{}: {}", function_, sources.missing());
   return told(check_cluster(start));
+}
+
+base::Result<node::Settings> InitRequest::whom_to_ask(base::Nanos patience) const {
+  base::SaidSettings environment(kKnown);
+  if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
+  Start start;
+  start.init_timeout = patience;
+  for (const size_t index : {kMaster, kSecret, kInitTimeout}) {
+    const auto* said = explicit_.find(index) != nullptr ? explicit_.find(index) : environment.find(index);
+    if (said != nullptr) kSettings[index].store(start, said->value);
+  }
+  if (start.master.empty())
+    return base::error(MV_EINVAL, "{}: nobody has said which cluster: set master=HOST:PORT (POLYVERSO_MASTER) to where its rank 0 listens", function_);
+  return static_cast<node::Settings&>(start);
 }
 
 base::Status InitRequest::agree_with(const node::Settings& running) const {

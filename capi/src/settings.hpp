@@ -49,6 +49,8 @@ class InitRequest {
   base::Result<node::Settings> resolve(SettingsReport& report) const;
   /// The same without a trace. Report and settings tell what is known even where an error is returned.
   base::Status examine(SettingsReport& report, node::Settings& settings) const;
+  /// Whom to ask about a cluster that this process does not join: of all settings, master, secret and init_timeout count.
+  base::Result<node::Settings> whom_to_ask(base::Nanos patience) const;
   /// For a further mv_init(): MV_EDISAGREE where an explicit value is not that of the running node.
   base::Status agree_with(const node::Settings& running) const;
 

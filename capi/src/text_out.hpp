@@ -18,6 +18,12 @@ inline base::Status check_text_out(const char* function, const char* text, uint6
   return {};
 }
 
+/// MV_EINVAL for flags that are no mv_text_flag.
+inline base::Status check_text_flags(const char* function, uint32_t flags) {
+  constexpr uint32_t kKnown = MV_JSON;
+  return (flags & ~kKnown) == 0 ? base::Status() : base::error(MV_EINVAL, "{}: {} is no mv_text_flag", function, flags);
+}
+
 /// Copies what fits, NUL-terminated, and tells how long it is.
 inline void put_text(std::string_view from, char* text, uint64_t capacity, uint64_t* length) {
   if (capacity > 0) {

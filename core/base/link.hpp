@@ -47,6 +47,8 @@ class LinkEvents {
   /// A connection stands, authenticated in both directions; also after a break was mended. Messages in flight at the
   /// break may or may not have arrived.
   virtual void on_connected(Peer peer, const std::string& address) = 0;
+  /// As on_connected(), of somebody who only wants to know how the cluster stands. Its end is told by on_lost().
+  virtual void on_observer(Peer) {}
   /// A dial() that came to nothing: MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL.
   virtual void on_dial_failed(const std::string& address, const Status& why) = 0;
   /// The peer is gone for good: its process ended, or the way to it stayed broken.

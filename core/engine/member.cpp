@@ -11,6 +11,7 @@ constexpr size_t kPoolBlocks = 32;
 /// Room for a stripe of values or a message of rows with their ids.
 constexpr size_t kBlockBytes = table::kStripeBytes + 4096;
 constexpr base::Nanos kLastWord = 1s;
+constexpr size_t kMostObservers = 64;
 
 bool is_answer(const wire::Message& message) {
   switch (message.body_type()) {
@@ -72,6 +73,7 @@ struct Member::Entering final : rpc::Pending {
 Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events, bool shares_memory,
                ps::Archive* archive)
     : clock_(clock),
+      link_(link),
       self_(self),
       events_(std::move(events)),
       pool_(kBlockBytes, kPoolBlocks),
@@ -82,17 +84,25 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       ps_server_(clock, rpc_server_, pool_, shares_memory),
       checkpointer_(clock, rpc_client_, ps_client_),
       vault_(rpc_server_, ps_server_, archive),
-      saver_(clock, rpc_client_, rpc_server_, ps_server_, archive) {}
+      saver_(clock, rpc_client_, rpc_server_, ps_server_, archive),
+      inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_) {}
 
 void Member::start() {
   rpc_client_.on_connected(self_.peer);  // a node reaches itself
   cluster_.start();
+  inquirer_.start();
 }
 
 // ---- messages
 
 void Member::deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  if (observers_.contains(from)) {
+    if (message.body_type() == wire::Body::Inquire && message.body_as_Inquire()->whole()) return inquirer_.on_observer_message(from, message);
+    observers_.erase(from);
+    return link_.close(from);
+  }
   cluster_.heard(from);
+  if (status::Inquirer::is_status(message)) return inquirer_.on_message(from, message, payload);
   if (is_answer(message)) return rpc_client_.on_answer(from, message, payload);
   if (message.body_type() == wire::Body::Ping) return cluster_.on_ping(from, *message.body_as_Ping());
   if (message.body_type() == wire::Body::View) return cluster_.on_view(from, *message.body_as_View());
@@ -104,6 +114,8 @@ void Member::on_message(base::Peer from, const wire::Message& message, std::span
 }
 
 base::SinkRef Member::on_header(base::Peer from, const wire::Message& message, size_t bytes) {
+  if (observers_.contains(from)) return base::Sink::nowhere();
+  if (status::Inquirer::is_status(message)) return inquirer_.place(from, message, bytes);
   return is_answer(message) ? rpc_client_.on_answer_header(from, message, bytes) : rpc_server_.on_header(from, message, bytes);
 }
 
@@ -114,7 +126,15 @@ void Member::on_payload(base::Peer from, const wire::Message& message, base::Sin
 
 void Member::on_connected(base::Peer peer, const std::string& address) { cluster_.on_connected(peer, address); }
 void Member::on_dial_failed(const std::string& address, const base::Status& why) { cluster_.on_dial_failed(address, why); }
-void Member::on_lost(base::Peer peer, const base::Status& why) { cluster_.on_lost(peer, why); }
+void Member::on_lost(base::Peer peer, const base::Status& why) {
+  inquirer_.on_lost(peer);
+  if (observers_.erase(peer) == 0) cluster_.on_lost(peer, why);
+}
+
+void Member::on_observer(base::Peer peer) {
+  if (observers_.size() >= kMostObservers || cluster_.view().find(peer) != nullptr) return link_.close(peer);
+  observers_.insert(peer);
+}
 
 // ---- requests
 
@@ -164,6 +184,7 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
   if (member.is_worker()) ps_server_.worker_lost(member.peer, why);
   if (member.is_worker()) saver_.worker_lost(member.peer, why);
   vault_.lost(member.peer);
+  inquirer_.on_lost(member.peer);
   events_.on_change();
 }
 
@@ -243,8 +264,8 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 // ---- time
 
 base::Nanos Member::next_deadline() const {
-  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(), ps_server_.next_deadline(),
-                               checkpointer_.next_deadline(), saver_.next_deadline()});
+  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(),
+                               checkpointer_.next_deadline(), saver_.next_deadline(), inquirer_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->deadline);
   return next;
 }
@@ -253,9 +274,9 @@ void Member::tick() {
   rpc_client_.tick();
   cluster_.tick();
   ps_client_.tick();
-  ps_server_.tick();
   checkpointer_.tick();
   saver_.tick();
+  inquirer_.tick();
   expire_barriers();
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -14,6 +15,7 @@
 #include "engine/ps/saver.hpp"
 #include "engine/ps/server.hpp"
 #include "engine/ps/vault.hpp"
+#include "engine/status/inquirer.hpp"
 
 namespace mv::engine {
 
@@ -37,6 +39,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   const ps::Server& shards() const { return ps_server_; }
   ps::Checkpointer& checkpoints() { return checkpointer_; }
   cluster::Cluster& cluster() { return cluster_; }
+  status::Inquirer& status() { return inquirer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   base::Peer self() const { return self_.peer; }
 
@@ -48,6 +51,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void leave(std::function<void(const base::Status&)> left);
 
   void on_connected(base::Peer peer, const std::string& address) override;
+  void on_observer(base::Peer peer) override;
   void on_dial_failed(const std::string& address, const base::Status& why) override;
   void on_lost(base::Peer peer, const base::Status& why) override;
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override;
@@ -80,6 +84,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_member_joined(const cluster::Member& member) override;
 
   const base::Clock& clock_;
+  base::Link& link_;
   const cluster::Self self_;
   const Events events_;
   base::Pool pool_;
@@ -91,6 +96,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   ps::Checkpointer checkpointer_;
   ps::Vault vault_;
   ps::Saver saver_;
+  status::Inquirer inquirer_;
+  std::set<base::Peer> observers_;                   ///< who ask how the cluster stands, and are no part of it
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers under way
 };
 

@@ -2,17 +2,13 @@
 
 #include "node/member_node.hpp"
 
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <fmt/ranges.h>
-
-#include <array>
-#include <cstdlib>
 #include <thread>
 
 #include "base/log.hpp"
 #include "node/addresses.hpp"
+#include "node/random.hpp"
 
 namespace mv::node {
 
@@ -23,23 +19,10 @@ constexpr base::Nanos kVerdict = std::chrono::seconds(10);
 constexpr base::Nanos kProbeAfter = std::chrono::milliseconds(200);
 constexpr base::Nanos kNoticeAfter = std::chrono::seconds(10);
 
-base::Peer random_peer() {
-  base::Peer peer = base::kNobody;
-  while (peer == base::kNobody)
-    if (getrandom(&peer, sizeof peer, 0) != sizeof peer) std::abort();  // no kernel refuses eight bytes
-  return peer;
-}
-
 std::string host_name() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
   return name;
-}
-
-std::string random_secret() {
-  std::array<unsigned char, 32> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) std::abort();
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
 }  // namespace
@@ -65,6 +48,7 @@ base::Status MemberNode::start() {
   self.pid = static_cast<uint32_t>(getpid());
   self.init_timeout = settings_.init_timeout;
   self.heartbeat_timeout = settings_.heartbeat_timeout;
+  self.stuck_after = settings_.stuck_after;
   if (const base::Status status = make_roads(self); !status.ok()) return status;
 
   rpc::ClientOptions options;
@@ -82,6 +66,7 @@ base::Status MemberNode::start() {
   };
   events.on_change = [this] { workers_gone_ = member_->cluster().all_workers_gone(); };
   member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &archive_);
+  member_->status().set_ways([this](base::Peer peer) { return way_to(peer); });
   loop_.add_flusher(*this);  // before the roads': what it sends leaves in the same turn
   router_->attach(*member_);
   share_memory();
@@ -119,7 +104,10 @@ base::Status MemberNode::make_roads(cluster::Self& self) {
   auto router = Router::make(loop_, settings_, self.peer);
   if (!router.ok()) return router.status();
   router_ = std::move(router).value();
-  return settings_.nodes == 1 ? base::Status() : listen(self);
+  if (settings_.nodes > 1) return listen(self);
+  if (settings_.listen_fd < 0 || settings_.io == "inproc") return {};
+  const auto observable = router_->adopt(settings_.listen_fd);
+  return observable.ok() ? base::Status() : observable.status();
 }
 
 /// Learns from rank 0 what the launcher has not told: its address and a secret.

@@ -35,6 +35,7 @@ class MemberNode final : public Node, private io::Flusher {
   base::Result<TableRef> open_table(const std::string& name) override;
   base::Result<std::vector<TableSpec>> list_tables() override;
   base::Result<std::vector<PeerReport>> examine_peers() override;
+  base::Result<std::string> status(bool json) override;
 
   Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) override;
   Started load_checkpoint(const std::string& path, const CallOptions& options) override;
@@ -80,6 +81,7 @@ class MemberNode final : public Node, private io::Flusher {
   base::Status listen_inproc(cluster::Self& self);
   base::Result<std::string> listen_at(const std::string& wished);
   base::Status wait_until_ready();
+  status::Way way_to(base::Peer peer) const;
   void take_identity(const cluster::View& view);
   base::Status ask_peers(std::map<base::Peer, base::Nanos>& shortest);
   PeerReport report_on(const cluster::Member& member);

@@ -120,6 +120,8 @@ class Node {
   virtual base::Result<std::vector<TableSpec>> list_tables() = 0;
   /// All other members, by rank, each asked for an answer. Takes as long as the slowest, at most a second. MV_EINTR after a signal.
   virtual base::Result<std::vector<PeerReport>> examine_peers() = 0;
+  /// How the cluster stands, as text for people or as JSON. Answers within a few seconds, whatever has become of the others.
+  virtual base::Result<std::string> status(bool json) = 0;
 
   /// kAsync: returns when training may go on; what goes wrong before that is the call's status too.
   virtual Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) = 0;

@@ -23,6 +23,7 @@ class Router::Tap : public base::LinkEvents {
   Tap(Router& router, io::Road& road, base::LinkEvents& events) : router_(router), road_(road), kind_(router.kind_of(road)), events_(events) {}
 
   void on_connected(base::Peer peer, const std::string& address) override { router_.base_connected(road_, peer, address); }
+  void on_observer(base::Peer peer) override { router_.observer_came(road_, peer); }
   void on_dial_failed(const std::string& address, const base::Status& why) override { events_.on_dial_failed(address, why); }
   void on_lost(base::Peer peer, const base::Status& why) override { router_.base_lost(peer, why); }
   void on_arrived(base::Peer from, size_t bytes) override { router_.arrived(kind_, from, bytes); }
@@ -55,21 +56,25 @@ class Router::ShmTap final : public Tap {
 base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Settings& settings, base::Peer self) {
   std::unique_ptr<Router> router(new Router(loop, self));
   router->inproc_ = std::make_unique<io::InprocRoad>(loop, self);
-  if (settings.io == "inproc" || settings.nodes == 1) return router;
+  const bool alone = settings.nodes == 1;
+  if (settings.io == "inproc" || (alone && settings.listen_fd < 0)) return router;  // alone, but observable under `polyverso run`
   io::TcpOptions options;
   options.self = self;
   options.secret = settings.secret;
   auto tcp = std::make_unique<io::TcpRoad>(loop, options);
   router->tcp_road_ = tcp.get();
   router->tcp_ = std::move(tcp);
-  if (settings.io != "tcp") {
+  if (settings.io != "tcp" && !alone) {
     io::ShmOptions shm;
     shm.self = self;
     shm.secret = settings.secret;
     auto road = std::make_unique<io::ShmRoad>(loop, std::move(shm));
     router->shm_road_ = road.get();
     router->shm_ = std::move(road);
-    router->shm_road_->set_admission([r = router.get()](base::Peer peer) { return r->ways_.contains(peer); });
+    router->shm_road_->set_admission([r = router.get()](base::Peer peer) {
+      const auto way = r->ways_.find(peer);
+      return way != r->ways_.end() && !way->second.observer;
+    });
   }
   if (settings.faults.empty()) return router;
   const auto faults = io::parse_faults(settings.faults);
@@ -147,7 +152,9 @@ void Router::send(base::Peer to, const base::Frame& frame) {
 void Router::arrived(base::RoadKind by, base::Peer from, size_t bytes) {
   if (from != last_from_) {
     last_from_ = from;
-    last_from_traffic_ = &traffic_[from];  // stays where it is: nodes of the map don't move, and none is erased
+    const auto way = ways_.find(from);
+    // Stays where it is: nodes of the map don't move, and none is erased.
+    last_from_traffic_ = way != ways_.end() && way->second.observer ? &observers_ : &traffic_[from];
   }
   flow(last_from_traffic_->received, by).count(bytes);
 }
@@ -193,6 +200,14 @@ void Router::base_connected(io::Road& road, base::Peer peer, const std::string& 
   shm_road_->admit(peer);
   // One of the two dials. If nobody answers, the peer is on another machine.
   if (self_ > peer) shm_->dial(io::ShmRoad::address_of(peer));
+}
+
+void Router::observer_came(io::Road& road, base::Peer peer) {
+  Way& way = ways_[peer];
+  way.base = &road;
+  way.traffic = &observers_;
+  way.observer = true;
+  events_->on_observer(peer);
 }
 
 void Router::base_lost(base::Peer peer, const base::Status& why) {

@@ -65,6 +65,7 @@ class Router final : public base::Link {
     std::string address;       // by `base`
     base::Traffic* traffic = nullptr;
     std::string why_not_shm;
+    bool observer = false;     // its traffic is counted with that of all others like it
   };
 
   Router(io::Loop& loop, base::Peer self);
@@ -73,6 +74,7 @@ class Router final : public base::Link {
   void arrived(base::RoadKind by, base::Peer from, size_t bytes);
   void listen_in_shm();
   void base_connected(io::Road& road, base::Peer peer, const std::string& address);
+  void observer_came(io::Road& road, base::Peer peer);
   void base_lost(base::Peer peer, const base::Status& why);
   void shm_connected(base::Peer peer);
   void shm_dial_failed(const std::string& address, const base::Status& why);
@@ -91,6 +93,7 @@ class Router final : public base::Link {
   std::vector<std::unique_ptr<base::LinkEvents>> taps_;
   std::unordered_map<base::Peer, Way> ways_;
   std::unordered_map<base::Peer, base::Traffic> traffic_;
+  base::Traffic observers_;
   base::Peer last_from_ = base::kNobody;           // most messages come several in a row
   base::Traffic* last_from_traffic_ = nullptr;
 };

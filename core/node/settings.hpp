@@ -35,6 +35,7 @@ struct Settings {
   base::Nanos gate_timeout = 600s;
   base::Nanos init_timeout = 60s;
   base::Nanos heartbeat_timeout = 5s;
+  base::Nanos stuck_after = 10s;   ///< what waits so long is told in the log
   uint64_t inflight_bytes = 256ull << 20;
   int64_t spin_us = 50;            ///< how long a wait spins at most before it sleeps
   std::string checkpoint;          ///< directory for the checkpoints that are made by the clock; empty: none

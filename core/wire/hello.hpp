@@ -31,6 +31,9 @@ inline constexpr uint16_t kVersionMax = 1;
 inline constexpr size_t kNonceBytes = 32;
 inline constexpr size_t kAddressBytes = 64;
 
+/// Bits of Introduction::capabilities.
+inline constexpr uint64_t kObserves = 1;  ///< no member, and never will be: it asks how the cluster stands
+
 enum class Record : uint32_t { kHello = 1, kProof = 2, kRefuse = 3, kGoodbye = 4 };
 
 enum class Refusal : uint32_t {

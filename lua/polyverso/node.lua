@@ -79,6 +79,12 @@ function Node:doctor() return capi.mv_doctor_text(self.handle, capi.MV_JSON) end
 --- The cluster's tables as JSON text.
 function Node:tables() return capi.mv_table_list(self.handle) end
 
+--- How the cluster stands, who is there and who waits for whom: lines for people, or with {json = true} JSON text, whose
+-- fields docs/operations.md has. Takes no longer than four seconds, whatever has become of the others.
+function Node:status(how)
+  return capi.mv_status_text(self.handle, how and how.json and capi.MV_JSON or 0)
+end
+
 --- Saves all tables, with their updaters' states and clocks, as "checkpoint-<number>" in a directory that all servers
 -- see under this path. Collective: every worker calls it, and the checkpoint holds what each did before its call,
 -- nothing from after it. Returns when it is on the disk; with async when training may go on.

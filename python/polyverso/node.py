@@ -228,6 +228,15 @@ class Node:
         """The cluster's tables: [{"name": ..., "kind": ..., "dtype": ..., "rows": ..., "cols": ..., ...}]."""
         return json.loads(capi.mv_table_list(self._handle))
 
+    def status(self) -> Dict[str, Any]:
+        """How the cluster stands: its members, tables, and who waits for whom. docs/operations.md has the fields; takes no
+        longer than four seconds, whatever has become of the others."""
+        return json.loads(capi.mv_status_text(self._handle, capi.MV_JSON))
+
+    def status_text(self) -> str:
+        """status() as lines for people."""
+        return capi.mv_status_text(self._handle, 0)
+
     def save(self, directory: Any, keep: int = 0, timeout: Optional[float] = None) -> None:
         """Saves all tables, with their updaters' states and clocks, below `directory`, and returns when that is on the
         disk. Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from

@@ -90,6 +90,32 @@ static void every_member_knows_its_place(void** state) {
   run_cluster(3, 0, check_place);
 }
 
+static void ask_how_it_stands(struct member* self) {
+  char text[8192], few[40];
+  uint64_t length = 0;
+  expect_ok(mv_status_text(self->node, 0, NULL, 0, &length));
+  assert_true(length > 100);
+  expect_ok(mv_status_text(self->node, 0, text, sizeof text, &length));
+  assert_true(length < sizeof text && strlen(text) == length);
+  assert_non_null(strstr(text, "3 workers, 3 servers, async mode"));
+  assert_non_null(strstr(text, "an array of 257 f32"));
+  expect_ok(mv_status_text(self->node, MV_JSON, text, sizeof text, &length));
+  assert_true(text[0] == '{' && text[length - 1] == '}');
+  assert_non_null(strstr(text, "\"answered\":true"));
+  expect_ok(mv_status_text(self->node, 0, few, sizeof few, &length)); /* cut, and terminated */
+  assert_true(length >= sizeof few && strlen(few) == sizeof few - 1);
+  expect_error(mv_status_text(self->node, 2, text, sizeof text, &length), MV_EINVAL, "2");
+  expect_error(mv_status_text(self->node, 0, text, sizeof text, NULL), MV_EINVAL, "length");
+  expect_error(mv_status_text(self->node, 0, NULL, 9, &length), MV_EINVAL, "text");
+  expect_error(mv_status_text(self->table, 0, text, sizeof text, &length), MV_EHANDLE, "table");
+  expect_error(mv_cluster_status_text("nodes=", 0, text, sizeof text, &length), MV_EINVAL, "nodes");
+  expect_ok(mv_barrier(self->node, NULL));
+}
+static void every_member_tells_how_the_cluster_stands(void** state) {
+  (void)state;
+  run_cluster(3, 0, ask_how_it_stands);
+}
+
 /* ------------------------------------------------------------------ async */
 
 static void add_and_fence(struct member* self) {
@@ -275,6 +301,7 @@ static void specs_that_differ_are_refused_on_all(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_member_knows_its_place),
+      cmocka_unit_test(every_member_tells_how_the_cluster_stands),
       cmocka_unit_test(the_barrier_is_a_fence_after_everybodys_adds),
       cmocka_unit_test(workers_in_step_get_the_same_bits),
       cmocka_unit_test(a_worker_that_has_finished_holds_nobody_up),

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/status/report.hpp"
 #include "io/shm/ring.hpp"
 #include "table/checkpoint/part.hpp"
 #include "table/updater/updater.hpp"
@@ -92,6 +93,23 @@ std::vector<std::pair<std::string, base::Frame>> frames() {
     change.add_count(5000);
     made.emplace_back("change_large", builder.finish(Body::Change, change.Finish(), payload(20'001)));
   }
+  made.emplace_back("inquire", builder.finish(Body::Inquire, wire::CreateInquire(fbb, 3, true, true)));
+  {
+    status::Report report;
+    report.phase = "ready";
+    report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, {}});
+    report.own.push_back({"w", "an array", table::Pace::kSync, true, {{0, 41, 40, 0}}});
+    report.held = report.own;
+    report.waits.push_back({cluster::WaitKind::kGet, 2, "w", 41, std::chrono::seconds(12), std::chrono::seconds(12), {{3, "has made 40 of 41 adds"}}});
+    report.waits.push_back({cluster::WaitKind::kBarrier, 2, "", 0, {}, {}, {}});
+    const auto written = status::write_report(fbb, 3, report);
+    made.emplace_back("report", builder.finish(Body::Report, written));
+  }
+  made.emplace_back("overview", builder.finish(Body::Overview, wire::CreateOverview(fbb, 3), payload(200)));
+  {
+    const auto words = fbb.CreateVectorOfStrings({"a barrier", "table \"w\""});
+    made.emplace_back("stuck", builder.finish(Body::Stuck, wire::CreateStuck(fbb, words)));
+  }
   made.emplace_back("error", builder.answer(base::Status(MV_EINVAL, "a sentence")));
   return made;
 }
@@ -137,6 +155,7 @@ void write_frames() {
   Bytes all, records;
   for (const auto& [name, frame] : frames()) {
     write("fuzz_frame", name, frame.head);
+    if (name == "report") write("fuzz_report", name, {frame.head.begin() + wire::kPrefixBytes, frame.head.end()});
     const Bytes stream = stream_of(frame);
     write("fuzz_stream", name, join({bytes_of(std::string("\x01\x00\x07\x05", 4)), stream}));
     write("fuzz_ring", name, join({bytes_of(std::string("\x01\x00\x07\x05", 4)), stream}));

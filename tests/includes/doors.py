@@ -20,7 +20,7 @@ RPC = STORAGE | {"engine/rpc"}
 CLUSTER = RPC | {"engine/cluster"}
 PS = CLUSTER | {"engine/ps"}
 ROADS = {"io/inproc", "io/shm", "io/tcp", "io/faulty"}
-ENGINES = PS | {"engine/kvstore", "engine/collective", "engine/gossip"}  # and "engine" itself: one node's engines together
+ENGINES = PS | {"engine/status", "engine/kvstore", "engine/collective", "engine/gossip"}  # and "engine" itself: one node's engines together
 LOOP = BASE | {"wire", "io/loop"}  # and "io" itself: what all roads have in common
 
 DOORS = {
@@ -36,6 +36,7 @@ DOORS = {
     "engine/kvstore": PS,
     "engine/collective": PS,
     "engine/gossip": PS,
+    "engine/status": PS,
     "engine": ENGINES,
     "io/loop": BASE | {"wire"},
     "io": LOOP,

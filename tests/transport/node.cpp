@@ -144,8 +144,13 @@ void Node::check_from(Peer from) {
   check(loop_.driven_by_me(), "events come on the loop");
   check(!in_a_call_, "calls never re-enter events");
   const Record now = record();
-  check(from == self_ || now.connections_of(from) > 0, "nothing is heard before on_connected");
+  const bool observes = std::find(now.observers.begin(), now.observers.end(), from) != now.observers.end();
+  check(from == self_ || observes || now.connections_of(from) > 0, "nothing is heard before on_connected or on_observer");
   check(!now.has_lost(from), "nothing is heard after on_lost");
+}
+
+void Node::on_observer(Peer peer) {
+  note([&](Record& record) { record.observers.push_back(peer); });
 }
 
 void Node::on_connected(Peer peer, const std::string& address) {

@@ -45,6 +45,7 @@ struct Ended {
 /// All that a node has heard.
 struct Record {
   std::vector<std::pair<Peer, std::string>> connected;
+  std::vector<Peer> observers;
   std::vector<Ended> lost, dial_failed;
   std::vector<Heard> messages;
   std::vector<std::string> violations;  // of LinkEvents' promises
@@ -88,6 +89,7 @@ class Node final : private base::LinkEvents {
 
  private:
   void on_connected(Peer peer, const std::string& address) override;
+  void on_observer(Peer peer) override;
   void on_dial_failed(const std::string& address, const base::Status& why) override;
   void on_lost(Peer peer, const base::Status& why) override;
   void on_arrived(Peer from, size_t bytes) override;

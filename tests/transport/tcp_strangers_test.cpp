@@ -244,6 +244,48 @@ void nonsense_after_the_hello_costs_its_own_connection(void**) {
   assert_no_violations(node);
 }
 
+io::TcpOptions observer_options(Peer self) {
+  io::TcpOptions options = options_of(self);
+  options.observes = true;
+  return options;
+}
+
+void an_observer_is_told_as_one_and_its_end_once(void**) {
+  Node node(Kind::kTcp, options_of(1));
+  const std::string address = node.listen();
+  {
+    Node observer(Kind::kTcp, observer_options(2));
+    observer.dial(address);
+    assert_true(observer.wait([](const Record& record) { return record.connections_of(1) == 1; }));
+    assert_true(node.wait([](const Record& record) { return record.observers.size() == 1; }));
+    assert_int_equal(node.record().observers[0], 2);
+    node.send(2, 5, 100);
+    assert_true(observer.wait([](const Record& record) { return record.messages_of(1) == 1; }));
+  }
+  assert_true(node.wait([](const Record& record) { return record.has_lost(2); }));
+  assert_int_equal(node.record().connections_of(2), 0);
+  assert_int_equal(node.record().lost.size(), 1);
+  assert_still_welcoming(node, address);
+}
+
+void an_observer_that_does_not_read_gets_no_more(void**) {
+  constexpr size_t kMessages = 64;
+  const auto megabyte = mv::base::Payload::copy(std::vector<std::byte>(1 << 20));
+  Node node(Kind::kTcp, options_of(1));
+  Node observer(Kind::kTcp, observer_options(2));
+  observer.dial(node.listen());
+  assert_true(observer.wait([](const Record& record) { return record.connections_of(1) == 1; }));
+  assert_true(node.wait([](const Record& record) { return record.observers.size() == 1; }));
+  observer.run([&] {  // its loop stands still meanwhile
+    for (uint64_t seq = 1; seq <= kMessages; ++seq) node.send(2, seq, megabyte);
+  });
+  node.send(2, kMessages + 1, 10);
+  assert_true(observer.wait([](const Record& record) { return record.messages_of(1) > 0; }));
+  std::this_thread::sleep_for(200ms);
+  assert_true(observer.record().messages_of(1) < kMessages);
+  assert_int_equal(node.record().lost.size(), 0);
+}
+
 void a_frame_before_the_hello_is_never_parsed(void**) {
   Node node(Kind::kTcp, options_of(1));
   const std::string address = node.listen();
@@ -274,6 +316,8 @@ int main() {
       cmocka_unit_test(strangers_are_counted),
       cmocka_unit_test(nonsense_after_the_hello_costs_its_own_connection),
       cmocka_unit_test(a_frame_before_the_hello_is_never_parsed),
+      cmocka_unit_test(an_observer_is_told_as_one_and_its_end_once),
+      cmocka_unit_test(an_observer_that_does_not_read_gets_no_more),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -181,10 +181,13 @@ void a_withdrawn_get_is_not_served_and_tells_who_is_behind(void**) {
   w.gate.clock(0, 4);
   w.gate.clock(1, 3);
   w.get(0, 1, 4);
-  assert_non_null(strstr(w.gate.missing().c_str(), "worker 2"));
+  const auto waits = w.gate.waits();
+  assert_int_equal(waits.size(), 1);
+  assert_int_equal(waits[0].missing.size(), 1);
+  assert_int_equal(waits[0].missing[0].worker, 2);
   assert_true(w.withdraw(0, 1));
   assert_string_equal(w.missing.c_str(), "worker 2 is at clock 0, 3 is needed");
-  assert_string_equal(w.gate.missing().c_str(), "");
+  assert_true(w.gate.waits().empty());
   w.gate.clock(2, 4);
   assert_string_equal(w.take().c_str(), "");
   assert_false(w.withdraw(0, 1));

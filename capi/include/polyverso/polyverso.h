@@ -158,7 +158,7 @@ MV_API mv_status mv_init(const mv_init_options *options);
 /** mv_init() from "key=value" text, keys named as the fields of mv_init_options, separated by white space, commas or
  *  semicolons: "sync=1 role=worker timeout_ms=500". Values with separators go in double quotes. An unknown key is
  *  MV_EINVAL with the known ones listed; so is the text "help", with a line on each. `log_level` (a number or
- *  trace|debug|info|warn|error|off) is taken too. */
+ *  trace|debug|info|warn|error|off) is taken too, and `stuck_after_ms`, see mv_status_text(). */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, in Multiverso's way: every "-key=value" or "--key=value" whose key is known (also
  *  Multiverso's -ps_role=) is used and removed from argv, *argc is lowered; everything else stays, in order.
@@ -440,6 +440,23 @@ MV_API mv_status mv_table_clock(mv_table table);
  *  updater begins with zeros.
  *  @return MV_EINVAL for an unknown updater or parameter, with the known ones */
 MV_API mv_status mv_table_set_updater(mv_table table, const char *updater, const mv_call_options *options);
+
+/* -------------------------------------------------------------- how it stands */
+
+/** How the cluster stands: who is there, by which roads, with what traffic, what the workers have made of the tables, and who waits for
+ *  whom since when. Any member may ask, in the middle of whatever it does: it waits behind nothing, and answers within four seconds
+ *  though others are stopped, silent or lost, who are shown so. What has waited for 10 s (`stuck_after_ms`) in a sync round, a get
+ *  of a stale-synchronous table, a barrier or a table's creation puts this text into the log by itself, once.
+ *  @param flags   an mv_text_flag; docs/operations.md has the JSON's fields
+ *  @param text, capacity, length  as in mv_table_list(); each call asks afresh, so let the buffer be large at once */
+MV_API mv_status mv_status_text(mv_node node, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
+/** The same of a cluster of which this process is no member; it is none of the cluster's workers afterwards either, and disturbs nobody.
+ *  Needs no node.
+ *  @param settings as for mv_init_text(), of which `master`, `secret` and `init_timeout_ms` (here 5,000 unless set) count, also in the
+ *                  environment (POLYVERSO_MASTER, …); may be NULL
+ *  @return MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL, MV_ETIMEOUT, MV_EPEERLOST; MV_EINVAL if no master is named;
+ *          MV_EINTR after a signal */
+MV_API mv_status mv_cluster_status_text(const char *settings, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
 
 /* -------------------------------------------------------------- checkpoints */
 

@@ -21,7 +21,7 @@ bool Barrier::withdraw(const rpc::Asked& asked) {
   const auto found = std::find_if(mine.begin(), mine.end(), [&](const Waiting& w) { return w.asked == asked; });
   if (found == mine.end()) return false;
   mine.erase(found);
-  rpc_.fail(asked, base::error(MV_ETIMEOUT, "barrier: still waiting for {}", missing()));
+  rpc_.fail(asked, base::error(MV_ETIMEOUT, "barrier: still waiting for {}", view_.names(awaited())));
   return true;
 }
 
@@ -59,21 +59,22 @@ void Barrier::settle() {
   }
 }
 
-base::Nanos Barrier::waiting_since() const {
-  base::Nanos since = base::kNever;
+std::vector<Wait> Barrier::waits(base::Nanos now) const {
+  std::vector<Awaited> missing;
+  for (const base::Peer peer : awaited()) missing.push_back({peer, "has not come to it"});
+  std::vector<Wait> waits;
   for (const auto& [peer, theirs] : waiting_)
-    if (!theirs.empty()) since = std::min(since, theirs.front().since);
-  return since;
+    for (const Waiting& waiting : theirs) waits.push_back({WaitKind::kBarrier, peer, "", 0, now - waiting.since, now - waiting.since, missing});
+  return waits;
 }
 
-std::string Barrier::missing() const {
-  std::string names;
+std::vector<base::Peer> Barrier::awaited() const {
+  std::vector<base::Peer> awaited;
   for (const Member* worker : view_.workers()) {
     const auto theirs = waiting_.find(worker->peer);
-    if (worker->state != State::kHere || (theirs != waiting_.end() && !theirs->second.empty())) continue;
-    names += (names.empty() ? "" : ", ") + view_.name(worker->peer);
+    if (worker->state == State::kHere && (theirs == waiting_.end() || theirs->second.empty())) awaited.push_back(worker->peer);
   }
-  return names;
+  return awaited;
 }
 
 }  // namespace mv::cluster

@@ -9,6 +9,7 @@
 
 #include "base/clock.hpp"
 #include "engine/cluster/view.hpp"
+#include "engine/cluster/wait.hpp"
 #include "engine/rpc/server.hpp"
 
 namespace mv::cluster {
@@ -26,9 +27,7 @@ class Barrier {
   void finished(base::Peer peer);
   void lost(base::Peer peer, const base::Status& why);
 
-  /// Since when the first one waits, kNever if nobody does; and for whom.
-  base::Nanos waiting_since() const;
-  std::string missing() const;
+  std::vector<Wait> waits(base::Nanos now) const;
 
  private:
   struct Waiting {
@@ -36,6 +35,7 @@ class Barrier {
     base::Nanos since;
   };
   void settle();
+  std::vector<base::Peer> awaited() const;
 
   rpc::Server& rpc_;
   const View& view_;

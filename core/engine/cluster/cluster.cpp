@@ -41,6 +41,7 @@ Cluster::Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client
 void Cluster::start() {
   const base::Nanos now = clock_.now();
   started_ = now;
+  notice_at_ = now + kNoticeAfter;
   give_up_ = base::after(now, self_.init_timeout);
   last_beat_ = now;
   next_beat_ = now + interval();
@@ -176,7 +177,7 @@ void Cluster::warn_of_loopback() const {
                    here->member.pid, here->member.host, here->member.address, beyond->member.address);
 }
 
-std::string Cluster::missing_joiners() const {
+std::string Cluster::arrivals() const {
   std::set<int64_t> there;
   for (const Joiner& joiner : joiners_) there.insert(joiner.wants_rank);
   std::string ranks;
@@ -206,7 +207,7 @@ bool Cluster::on_cancel(const rpc::Asked& asked) {
   if (barrier_.withdraw(asked)) return true;
   const auto joiner = std::find_if(joiners_.begin(), joiners_.end(), [&](const Joiner& j) { return j.asked == asked; });
   if (phase_ != Phase::kJoining || joiner == joiners_.end()) return false;
-  const std::string missing = missing_joiners();
+  const std::string missing = arrivals();
   joiners_.erase(joiner);
   server_.fail(asked, base::error(MV_ETIMEOUT, "{}", missing));
   return true;
@@ -218,7 +219,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
   Contact& contact = contacts_[peer];
   contact.connected = true;
   contact.address = address;
-  contact.heard = clock_.now();
+  contact.heard = contact.noted = clock_.now();
   client_.on_connected(peer);
   if (!self_.is_master && phase_ == Phase::kJoining && master_ == base::kNobody && address == self_.master) {
     master_ = peer;
@@ -304,7 +305,7 @@ void Cluster::fail(const base::Status& why) {
 
 void Cluster::heard(base::Peer peer) {
   const auto contact = contacts_.find(peer);
-  if (contact != contacts_.end()) contact->second.spoke = true;
+  if (contact != contacts_.end()) contact->second.spoke = contact->second.spoke_lately = true;
 }
 
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
@@ -461,7 +462,7 @@ void Cluster::tick() {
       joining_.reset();
       give_up_ = now + kLastWord;
     } else if (self_.is_master && phase_ == Phase::kJoining) {
-      fail(base::error(MV_ETIMEOUT, "{} within {:.3g} s", missing_joiners(), seconds(self_.init_timeout)));
+      fail(base::error(MV_ETIMEOUT, "{} within {:.3g} s", arrivals(), seconds(self_.init_timeout)));
     } else if (last_dial_.ok()) {
       fail(base::error(MV_ETIMEOUT, "the cluster did not come together within {:.3g} s", seconds(self_.init_timeout)));
     } else {
@@ -489,24 +490,43 @@ void Cluster::beat(base::Nanos now) {
     link_.close(peer);
     on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", seconds(span)));
   }
-  tell_of_waits(now);
+  tell_of_arrivals(now);
 }
 
-/// What everybody waits for, once it takes long.
-void Cluster::tell_of_waits(base::Nanos now) {
-  const bool joining = self_.is_master && phase_ == Phase::kJoining;
-  const base::Nanos since = joining ? started_ : barrier_.waiting_since();
-  if (since != notice_for_) {  // another wait than at the last tick
-    notice_for_ = since;
-    notice_at_ = since == base::kNever ? base::kNever : since + kNoticeAfter;
-  }
-  if (now >= notice_at_) {
-    if (joining)
-      base::log_warn("after {:.0f} s {}", seconds(now - since), missing_joiners());
-    else
-      base::log_warn("a barrier has been waiting for {:.0f} s for {}", seconds(now - since), barrier_.missing());
-    notice_at_ = now + 6 * kNoticeAfter;
-  }
+/// Who has not come, once it takes long.
+void Cluster::tell_of_arrivals(base::Nanos now) {
+  if (!self_.is_master || phase_ != Phase::kJoining || now < notice_at_) return;
+  base::log_warn("after {:.0f} s {}", seconds(now - started_), arrivals());
+  notice_at_ = now + 6 * kNoticeAfter;
 }
+
+// ---- how it stands
+
+const char* Cluster::phase() const {
+  switch (phase_) {
+    case Phase::kJoining:
+      return "joining";
+    case Phase::kConnecting:
+      return "connecting";
+    case Phase::kReady:
+      return "ready";
+    case Phase::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+std::optional<base::Nanos> Cluster::silence(base::Peer peer) const {
+  const auto contact = contacts_.find(peer);
+  if (contact == contacts_.end() || !contact->second.connected) return std::nullopt;
+  return contact->second.spoke_lately ? base::Nanos(0) : clock_.now() - contact->second.noted;
+}
+
+void Cluster::note_silence() {
+  for (auto& [peer, contact] : contacts_)
+    if (std::exchange(contact.spoke_lately, false)) contact.noted = clock_.now();
+}
+
+std::string Cluster::missing_joiners() const { return self_.is_master && phase_ == Phase::kJoining ? arrivals() : ""; }
 
 }  // namespace mv::cluster

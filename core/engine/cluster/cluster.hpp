@@ -31,6 +31,7 @@ struct Self {
   uint32_t pid = 0;
   base::Nanos init_timeout = std::chrono::seconds(60);
   base::Nanos heartbeat_timeout = std::chrono::seconds(5);
+  base::Nanos stuck_after = std::chrono::seconds(10);  ///< what waits so long is told in the log
 };
 
 /// Everyone joins at the master, rank 0, which answers all when all have arrived. Then whoever need each other connect, the
@@ -78,6 +79,19 @@ class Cluster {
   /// Anything came from this peer.
   void heard(base::Peer peer);
 
+  /// "joining", "connecting", "ready" or "failed".
+  const char* phase() const;
+  bool is_master() const { return self_.is_master; }
+  const Self& self() const { return self_; }
+  /// How long nothing has come from a peer, as far as note_silence() has noted it; nothing if there is no connection with it.
+  std::optional<base::Nanos> silence(base::Peer peer) const;
+  /// From time to time: messages themselves are not timed.
+  void note_silence();
+  /// The master's: while joining, who has not arrived; else "".
+  std::string missing_joiners() const;
+  /// The master's: those who wait in barriers.
+  std::vector<Wait> waits() const { return barrier_.waits(clock_.now()); }
+
   void on_request(const rpc::Asked& asked, const wire::Message& request);
   bool on_cancel(const rpc::Asked& asked);
   void on_view(base::Peer from, const wire::View& view);
@@ -106,6 +120,8 @@ class Cluster {
     uint64_t epoch = 0;  ///< of the view that it knows
     bool spoke = false;     ///< since the last beat
     base::Nanos heard{0};
+    bool spoke_lately = false;  ///< since note_silence()
+    base::Nanos noted{0};       ///< when that last found that it had
     uint64_t question = 0;  ///< the number that is to come back; 0: nothing is
     base::Nanos asked{0}, round_trip = base::kNever;
   };
@@ -118,7 +134,7 @@ class Cluster {
   void rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place);
   void complete_if_all_here();
   void publish();
-  std::string missing_joiners() const;
+  std::string arrivals() const;
   void leave_asked(const rpc::Asked& asked);
   // everyone's
   void call_master();
@@ -132,7 +148,7 @@ class Cluster {
   void send_ping(base::Peer to, uint64_t asks = 0, uint64_t answers = 0);
   void send_view(base::Peer to);
   void beat(base::Nanos now);
-  void tell_of_waits(base::Nanos now);
+  void tell_of_arrivals(base::Nanos now);
   bool needs(const Member& member) const;
   base::Nanos interval() const { return self_.heartbeat_timeout / 10; }
 
@@ -156,8 +172,7 @@ class Cluster {
   base::Status last_dial_;
   base::Nanos give_up_ = base::kNever;  ///< joining has failed by then
   base::Nanos started_ = base::kNever, next_beat_{0}, last_beat_{0};
-  base::Nanos notice_for_ = base::kNever;  ///< since when that wait goes on which notice_at_ is about
-  base::Nanos notice_at_ = base::kNever;
+  base::Nanos notice_at_ = base::kNever;  ///< the master, while joining
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 

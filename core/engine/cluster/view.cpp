@@ -41,10 +41,21 @@ int64_t View::server_id(base::Peer peer) const { return position(servers(), peer
 
 std::string View::name(base::Peer peer) const {
   const Member* member = find(peer);
+  if (member == nullptr) return short_name(peer);
+  return fmt::format("{} (rank {}, pid {} on {})", short_name(peer), member->rank, member->pid, member->host);
+}
+
+std::string View::names(const std::vector<base::Peer>& peers) const {
+  std::string names;
+  for (const base::Peer peer : peers) names += (names.empty() ? "" : ", ") + name(peer);
+  return names;
+}
+
+std::string View::short_name(base::Peer peer) const {
+  const Member* member = find(peer);
   if (member == nullptr) return fmt::format("peer {:x}", peer);
   const bool worker = member->is_worker();
-  return fmt::format("{} {} (rank {}, pid {} on {})", worker ? "worker" : "server", worker ? worker_id(peer) : server_id(peer),
-                     member->rank, member->pid, member->host);
+  return fmt::format("{} {}", worker ? "worker" : "server", worker ? worker_id(peer) : server_id(peer));
 }
 
 bool View::need_each_other(const Member& a, const Member& b) const {

@@ -43,6 +43,9 @@ class View {
   int64_t server_id(base::Peer peer) const;
   /// "worker 1 (rank 2, pid 4711 on host)", "server 0 (...)"; "peer 1f3a" for a stranger.
   std::string name(base::Peer peer) const;
+  std::string names(const std::vector<base::Peer>& peers) const;
+  /// "worker 1", "server 0".
+  std::string short_name(base::Peer peer) const;
   /// True if these two talk to each other, besides everyone's talking to the master: workers to servers, and server 0 to the others.
   bool need_each_other(const Member& a, const Member& b) const;
 };

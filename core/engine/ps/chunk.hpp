@@ -9,6 +9,7 @@ namespace mv::ps {
 struct Client::Operation {
   Request request;
   std::vector<std::weak_ptr<Chunk>> chunks;
+  base::Nanos begun{0};
   size_t open = 0;          ///< chunks that are not finished
   base::Status error;       ///< the first one
   uint64_t change_id = 0;   ///< changes: for fences

@@ -81,6 +81,7 @@ void Client::start(const cluster::View& view) {
 void Client::begin(Request request) {
   auto op = std::make_shared<Operation>();
   op->request = std::move(request);
+  op->begun = clock_.now();
   Request& want = op->request;
   TableView& table = *want.table;
   const bool change = want.kind == OpKind::kChange;

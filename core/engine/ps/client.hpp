@@ -13,6 +13,7 @@
 #include "engine/cluster/view.hpp"
 #include "engine/ps/operation.hpp"
 #include "engine/ps/plan.hpp"
+#include "engine/ps/standing.hpp"
 #include "engine/rpc/client.hpp"
 
 namespace mv::ps {
@@ -31,6 +32,7 @@ class Client {
   void begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
   /// Payload of asynchronous calls under way. Callers on any thread add to it, calls that are over are taken off.
   std::atomic<uint64_t>& in_flight() { return in_flight_; }
+  uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   /// The caller stops waiting: its memory is free when this returns, and its completion has been called, with `code` and what
   /// became of the call. Unknown completions are ignored.
   void withdraw(const Completion* completion, mv_status code);
@@ -66,6 +68,11 @@ class Client {
   void fence(std::function<void(const base::Status&)> passed);
   /// The first untold error of this table's fire-and-forget adds.
   base::Status take_untold(TableView& table);
+
+  /// Calls for which somebody waits, and the servers that have not answered.
+  std::vector<cluster::Wait> waits(base::Peer self) const;
+  /// This worker's own calls on its tables.
+  std::vector<TableStanding> standings(uint32_t worker) const;
 
   base::Nanos next_deadline() const { return deadlines_.empty() ? base::kNever : deadlines_.begin()->first; }
   void tick();

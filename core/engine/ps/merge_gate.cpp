@@ -50,7 +50,9 @@ void MergeGate::get(const rpc::Asked& asked, uint64_t adds) {
 
 bool MergeGate::withdraw(const rpc::Asked& asked, std::string* missing) {
   if (!gets_.withdraw(asked)) return false;
-  *missing = missing_in(rounds_.empty() ? nullptr : &rounds_.front());
+  std::string names;
+  for (const auto& [worker, what] : this->missing()) names += fmt::format("{}{}", names.empty() ? "" : ", ", workers_[worker].name);
+  *missing = fmt::format("round {} waits for {}", merged_, names);
   return true;
 }
 
@@ -154,17 +156,19 @@ void MergeGate::serve() {
   gets_.serve([this] { return merged_; }, [this](const rpc::Asked& asked) { owner_.serve_get(asked); });
 }
 
-std::string MergeGate::missing() const {
-  if (gets_.empty() && rounds_.empty()) return "";
-  return missing_in(rounds_.empty() ? nullptr : &rounds_.front());
+std::vector<GateWait> MergeGate::waits() const {
+  std::vector<GateWait> waits;
+  for (const WaitingGets::Get& get : gets_.all()) waits.push_back({cluster::WaitKind::kMergedGet, get.asked, get.needs, missing()});
+  return waits;
 }
 
-std::string MergeGate::missing_in(const Round* round) const {
-  std::string names;
+/// Whom the oldest round waits for.
+std::vector<GateWait::Missing> MergeGate::missing() const {
+  std::vector<GateWait::Missing> missing;
   for (size_t worker = 0; worker < workers_.size(); ++worker)
-    if (awaits(worker) && (round == nullptr || !round->shares[worker].whole()))
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", workers_[worker].name);
-  return names.empty() ? "" : fmt::format("round {} waits for {}", merged_, names);
+    if (awaits(worker) && (rounds_.empty() || !rounds_.front().shares[worker].whole()))
+      missing.push_back({worker, fmt::format("has not made add #{}", merged_ + 1)});
+  return missing;
 }
 
 }  // namespace mv::ps

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/ps/standing.hpp"
 #include "engine/ps/waiting_gets.hpp"
 #include "engine/rpc/pending.hpp"
 
@@ -69,8 +70,8 @@ class MergeGate {
 
   /// Rounds that are merged whole.
   uint64_t merged() const { return merged_; }
-  /// Whom the oldest round waits for; "" if nobody waits for it.
-  std::string missing() const;
+  /// The gets that wait here.
+  std::vector<GateWait> waits() const;
 
  private:
   struct Worker {
@@ -99,7 +100,7 @@ class MergeGate {
   void merge_lane(std::vector<Part> parts);
   void advance();
   void serve();
-  std::string missing_in(const Round* round) const;
+  std::vector<GateWait::Missing> missing() const;
 
   Owner& owner_;
   const std::string table_;

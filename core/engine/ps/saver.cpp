@@ -39,9 +39,9 @@ void Saver::on_request(const rpc::Asked& asked, const wire::Message& request) {
   if (view_ == nullptr || tables_.index() != 0)
     return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 is asked for checkpoints"));
   if (const auto* save = request.body_as_Save())
-    return ask_for({asked, false, text_of(save->directory()), save->keep(), read_clocks(save->clocks())},
+    return ask_for({asked, false, text_of(save->directory()), save->keep(), read_clocks(save->clocks()), {}},
                    save->alone());
-  if (const auto* load = request.body_as_Load()) return ask_for({asked, true, text_of(load->path()), 0, {}}, false);
+  if (const auto* load = request.body_as_Load()) return ask_for({asked, true, text_of(load->path()), 0, {}, {}}, false);
   if (const auto* question = request.body_as_Saved()) return saved(asked, *question);
   server_.fail(asked,
                base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
@@ -64,6 +64,7 @@ void Saver::ask_for(Wish wish, bool alone) {
   }
   if (waits_since_ == base::kNever) waits_since_ = clock_.now();
   if (next_notice_ == base::kNever) next_notice_ = clock_.now() + kNoticeAfter;
+  wish.since = clock_.now();
   waiting_[worker].push_back(std::move(wish));
   settle();
 }
@@ -222,24 +223,42 @@ void Saver::fail_askers(const base::Status& why) {
   for (const rpc::Asked& asked : std::exchange(job_->askers, {})) server_.fail(asked, why);
 }
 
-std::string Saver::missing_workers() const {
-  std::string names;
+std::vector<base::Peer> Saver::awaited_workers() const {
+  std::vector<base::Peer> awaited;
   for (const cluster::Member* worker : view_->workers()) {
     const auto theirs = waiting_.find(worker->peer);
-    if (!is_here(*worker) || (theirs != waiting_.end() && !theirs->second.empty())) continue;
-    names += (names.empty() ? "" : ", ") + view_->name(worker->peer);
+    if (is_here(*worker) && (theirs == waiting_.end() || theirs->second.empty())) awaited.push_back(worker->peer);
   }
+  return awaited;
+}
+
+std::string Saver::missing_workers() const {
+  const std::string names = view_->names(awaited_workers());
   return !names.empty()    ? names
          : job_ != nullptr ? fmt::format("checkpoint {}, which is not complete yet", job_->path)
                            : "nobody";
 }
 
-std::string Saver::missing_servers() const {
-  std::string names;
+std::vector<base::Peer> Saver::awaited_servers() const {
+  std::vector<base::Peer> awaited;
   for (const Part& part : job_->parts)
-    if (part.asked || (job_->phase == Phase::kWriting && !part.over))
-      names += (names.empty() ? "" : ", ") + view_->name(part.server);
-  return names.empty() ? view_->name(job_->parts.front().server) : names;
+    if (part.asked || (job_->phase == Phase::kWriting && !part.over)) awaited.push_back(part.server);
+  return awaited.empty() ? std::vector{job_->parts.front().server} : awaited;
+}
+
+std::vector<cluster::Wait> Saver::waits() const {
+  std::vector<cluster::Wait> waits;
+  if (view_ == nullptr) return waits;
+  const base::Nanos now = clock_.now();
+  const auto add = [&](base::Peer who, base::Nanos since, const std::vector<base::Peer>& awaited, const char* what) {
+    waits.push_back({cluster::WaitKind::kCheckpoint, who, "", 0, now - since, now - since, {}});
+    for (const base::Peer peer : awaited) waits.back().awaited.push_back({peer, what});
+  };
+  for (const auto& [worker, wishes] : waiting_)
+    for (const Wish& wish : wishes) add(worker, wish.since, awaited_workers(), "has not asked for it");
+  if (job_ == nullptr || job_->parts.empty()) return waits;
+  for (const rpc::Asked& asked : job_->askers) add(asked.client, phase_since_, awaited_servers(), "has not done its part");
+  return waits;
 }
 
 // ---- a save

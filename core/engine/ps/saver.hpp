@@ -11,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "engine/cluster/view.hpp"
+#include "engine/cluster/wait.hpp"
 #include "engine/ps/archive.hpp"
 #include "engine/ps/server.hpp"
 #include "engine/ps/vault.hpp"
@@ -39,6 +40,9 @@ class Saver {
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
 
+  /// Workers that wait for others, or for servers, in a save or load.
+  std::vector<cluster::Wait> waits() const;
+
   base::Nanos next_deadline() const;
   void tick();
 
@@ -50,6 +54,7 @@ class Saver {
     std::string path;  ///< of the directory, or what is to be loaded
     uint64_t keep = 0;
     Clocks clocks;
+    base::Nanos since{0};
     bool same_as(const Wish& other) const { return loads == other.loads && path == other.path && keep == other.keep; }
   };
   struct Part {
@@ -90,8 +95,10 @@ class Saver {
   void ask_all(const Question& question, void (Saver::*next)());
   void note_failure(size_t server, const base::Status& status);
   void fail_askers(const base::Status& why);
+  std::vector<base::Peer> awaited_workers() const;
+  std::vector<base::Peer> awaited_servers() const;
   std::string missing_workers() const;
-  std::string missing_servers() const;
+  std::string missing_servers() const { return view_->names(awaited_servers()); }
   bool is_here(const cluster::Member& worker) const { return worker.state == cluster::State::kHere; }
   // a save
   void take_snapshots(base::Result<table::checkpoint::Place> place);

@@ -4,17 +4,9 @@
 #include <cstring>
 #include <new>
 
-#include "base/log.hpp"
 #include "table/updater/updater.hpp"
 
 namespace mv::ps {
-
-using namespace std::chrono_literals;
-
-namespace {
-constexpr base::Nanos kNoticeAfter = 10s;
-constexpr base::Nanos kLook = 1s;
-}  // namespace
 
 void Server::start(const cluster::View& view, base::Peer self) {
   view_ = &view;
@@ -186,9 +178,8 @@ void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
   }
   if (table->complete) return rpc_.answer(asked, builder_.answer({}));  // a worker in the place of a lost one
   if (const auto before = table->ready.find(asked.client); before != table->ready.end())  // it gave up, and tries again
-    rpc_.fail(before->second, base::error(MV_ETIMEOUT, "table \"{}\": asked for again", table->spec.name));
-  table->ready.insert_or_assign(asked.client, asked);
-  watch();
+    rpc_.fail(before->second.asked, base::error(MV_ETIMEOUT, "table \"{}\": asked for again", table->spec.name));
+  table->ready.insert_or_assign(asked.client, Table::Ready{asked, clock_.now()});
   settle_creation(request.table());
 }
 
@@ -199,16 +190,16 @@ void Server::settle_creation(uint32_t number) {
   if (table.wants_initial && !table.creators.contains(workers_.front()))
     return break_creation(number, base::error(MV_ESTATE, "table \"{}\": worker 0, whose initial value counts, is gone; create the table without one and set it", table.spec.name));
   table.complete = true;
-  for (const auto& [worker, asked] : std::exchange(table.ready, {})) rpc_.answer(asked, builder_.answer({}));
+  for (const auto& [worker, waiting] : std::exchange(table.ready, {})) rpc_.answer(waiting.asked, builder_.answer({}));
 }
 
 void Server::break_creation(uint32_t number, const base::Status& why) {
   Table& table = *tables_[number];
   if (!table.broken.ok() || table.complete) return;
   table.broken = why;
-  for (const auto& [worker, asked] : std::exchange(table.ready, {})) {
+  for (const auto& [worker, waiting] : std::exchange(table.ready, {})) {
     table.told.insert(worker);
-    rpc_.fail(asked, why);
+    rpc_.fail(waiting.asked, why);
   }
   forget_if_all_told(number);
 }
@@ -245,7 +236,7 @@ void Server::destroy(const rpc::Asked& asked, const wire::Destroy& request) {
   if (table->shard != nullptr) table->shard->destroy();
   for (const auto& [waiting, held] : std::exchange(table->held, {})) rpc_.fail(waiting, gone);
   for (const auto& [waiting, wanted] : std::exchange(table->wanted, {})) rpc_.fail(waiting, gone);
-  for (const auto& [worker, waiting] : std::exchange(table->ready, {})) rpc_.fail(waiting, gone);
+  for (const auto& [worker, waiting] : std::exchange(table->ready, {})) rpc_.fail(waiting.asked, gone);
   by_name_.erase(table->spec.name);
   tables_[request.table()].reset();
   rpc_.answer(asked, builder_.answer({}));
@@ -256,35 +247,6 @@ std::string Server::missing_creators(const Table& table) const {
   for (const base::Peer peer : active_)
     if (!table.ready.contains(peer)) names += (names.empty() ? "" : ", ") + view_->name(peer);
   return names;
-}
-
-// ---- what doesn't move
-
-base::Nanos Server::next_deadline() const { return next_look_; }
-
-void Server::watch() {
-  if (next_look_ == base::kNever) next_look_ = clock_.now() + kLook;
-}
-
-void Server::tick() {
-  const base::Nanos now = clock_.now();
-  if (now < next_look_) return;
-  next_look_ = base::kNever;
-  for (const auto& table : tables_) {
-    if (table == nullptr || !table->waits()) continue;
-    next_look_ = now + kLook;
-    if (table->moves != table->moves_seen || table->still_since.count() == 0) {
-      table->moves_seen = table->moves;
-      table->still_since = now;
-    } else if (now - table->still_since >= kNoticeAfter) {
-      base::log_warn("table \"{}\": nothing has moved for {:.0f} s; {}", table->spec.name, std::chrono::duration<double>(now - table->still_since).count(),
-                     !table->ready.empty() ? "not created yet by " + missing_creators(*table)
-                     : table->pace == table::Pace::kStale ? table->stale.missing()
-                     : table->pace == table::Pace::kMerge ? table->merge_gate.missing()
-                                                          : table->gate.missing());
-      table->still_since = now;
-    }
-  }
 }
 
 // ---- changes and gets
@@ -358,8 +320,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
     if (!rows.ok()) return rpc_.fail(asked, rows.status());
   }
   hold(held, payload, staged);
-  table->held.emplace(asked, std::move(held));
-  watch();
+  held_back(*table, asked, std::move(held));
   table->gate.change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
 }
 
@@ -368,11 +329,15 @@ void Server::change_in_order(const rpc::Asked& asked, Table& table, Held held) {
   const int64_t worker = worker_id(asked.client);
   if (table.pace == table::Pace::kSync && worker >= 0 && table.gate.follow(static_cast<size_t>(worker), asked)) {
     hold(held, held.payload, held.keep);
-    table.held.emplace(asked, std::move(held));
-    return watch();
+    return held_back(table, asked, std::move(held));
   }
   const base::Status status = apply(table, asked.client, held);
   status.ok() ? rpc_.finish(asked) : rpc_.fail(asked, status);
+}
+
+void Server::held_back(Table& table, const rpc::Asked& asked, Held held) {
+  held.since = clock_.now();
+  table.held.emplace(asked, std::move(held));
 }
 
 /// Keeps a payload until its turn comes; one that was shown in place must outlive the call.
@@ -435,8 +400,8 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   }
   const int64_t worker = worker_id(asked.client);
   if (table->pace == table::Pace::kAsync || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
+  wanted.since = clock_.now();
   table->wanted.emplace(asked, std::move(wanted));
-  watch();
   if (table->pace == table::Pace::kStale) return table->stale.get(asked, request.clock());
   if (table->pace == table::Pace::kMerge) return table->merge_gate.get(asked, request.clock());
   table->gate.get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
@@ -477,7 +442,7 @@ void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
   else
     table->stale.clock(static_cast<size_t>(worker), request.clock());
   table->publish_clock();
-  ++table->moves;
+  table->moved = clock_.now();
 }
 
 void Server::Table::publish_clock() {
@@ -534,7 +499,7 @@ void Server::on_cancel(const rpc::Asked& asked) {
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
     const auto ready = table->ready.find(asked.client);
-    if (ready != table->ready.end() && ready->second == asked) {
+    if (ready != table->ready.end() && ready->second.asked == asked) {
       const std::string missing = missing_creators(*table);
       table->ready.erase(ready);
       table->creators.erase(asked.client);
@@ -559,7 +524,7 @@ void Server::Table::apply_change(const rpc::Asked& asked) {
   if (found == held.end()) return;
   const base::Status status = server.apply(*this, asked.client, found->second);
   held.erase(found);
-  ++moves;
+  moved = server.clock_.now();
   status.ok() ? server.rpc_.finish(asked) : server.rpc_.fail(asked, status);
 }
 
@@ -570,14 +535,14 @@ void Server::Table::serve_get(const rpc::Asked& asked) {
   if (found == wanted.end()) return;
   const Wanted values = std::move(found->second);
   wanted.erase(found);
-  ++moves;
+  moved = server.clock_.now();
   server.reply_values(asked, *this, values);
 }
 
 void Server::Table::fail_gated(const rpc::Asked& asked, const base::Status& why) {
   held.erase(asked);
   wanted.erase(asked);
-  ++moves;
+  moved = server.clock_.now();
   server.rpc_.fail(asked, why);
 }
 

@@ -16,6 +16,7 @@
 #include "engine/ps/stale_gate.hpp"
 #include "engine/ps/sync_gate.hpp"
 #include "engine/ps/spec_wire.hpp"
+#include "engine/ps/standing.hpp"
 #include "engine/rpc/server.hpp"
 #include "table/checkpoint/part_file.hpp"
 #include "table/shard.hpp"
@@ -41,9 +42,9 @@ class Server {
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged);
   void on_cancel(const rpc::Asked& asked);
 
-  base::Nanos next_deadline() const;
-  /// Tells, in the log, of creations and rounds that don't move.
-  void tick();
+  /// Whose requests wait here, and for whom.
+  std::vector<cluster::Wait> waits() const;
+  std::vector<TableStanding> standings() const;
 
   /// This server's part of a table, for the callers' threads of the same process.
   std::shared_ptr<table::Shard> shard(uint32_t number) const;
@@ -73,10 +74,12 @@ class Server {
     base::Pool::Block copy;
     wire::Write write = wire::Write::Add;
     std::optional<table::UpdaterSpec> updater = {};  ///< instead of values
+    base::Nanos since{0};                            ///< of those that wait in Table::held
   };
   struct Wanted {
     uint64_t first, count;
     std::vector<int64_t> ids;
+    base::Nanos since{0};  ///< of those that wait in Table::wanted
   };
   struct Table final : SyncGate::Owner, StaleGate::Owner, MergeGate::Owner {
     Table(Server& server, table::Spec spec, table::Pace pace)
@@ -104,7 +107,11 @@ class Server {
     std::shared_ptr<table::Shard> shard;
     base::Status broken;                        ///< creation failed; kept until every worker was told
     std::set<base::Peer> creators, told;
-    std::map<base::Peer, rpc::Asked> ready;     ///< waiting for the others, until all are ready
+    struct Ready {
+      rpc::Asked asked;
+      base::Nanos since;
+    };
+    std::map<base::Peer, Ready> ready;          ///< waiting for the others, until all are ready
     bool complete = false;
     bool wants_initial = false;                 ///< a worker was given an initial value; worker 0 brings the one that counts
     SyncGate gate;     ///< Pace::kSync
@@ -112,10 +119,7 @@ class Server {
     MergeGate merge_gate;  ///< Pace::kMerge
     std::map<rpc::Asked, Held> held;
     std::map<rpc::Asked, Wanted> wanted;
-    uint64_t moves = 0;                         ///< counts whatever is no longer waited for
-    uint64_t moves_seen = 0;                    ///< when tick() last looked
-    base::Nanos still_since{0};
-    bool waits() const { return !ready.empty() || !held.empty() || !wanted.empty(); }
+    base::Nanos moved{0};                       ///< when something that waited here last came to its end
   };
 
   void create(const rpc::Asked& asked, const wire::Create& request);
@@ -150,7 +154,9 @@ class Server {
   uint64_t saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const;
   void answer_created(const rpc::Asked& asked, uint32_t number);
 
-  void watch();
+  void held_back(Table& table, const rpc::Asked& asked, Held held);
+  base::Nanos since(const Table& table, const rpc::Asked& asked) const;
+  void add_gate_waits(const Table& table, std::vector<cluster::Wait>& waits) const;
   std::string missing_creators(const Table& table) const;
 
   const base::Clock& clock_;
@@ -166,8 +172,6 @@ class Server {
   const bool shares_memory_;               ///< other processes of this machine may map the shards
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
   std::map<std::string, uint32_t> by_name_;
-  base::Nanos next_look_ = base::kNever;  ///< armed while anything waits
 };
-
 
 }  // namespace mv::ps

@@ -21,8 +21,7 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
     return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a part of an add that is not of one stripe", table.spec.name));
   const uint64_t lane = held.count > 0 ? held.first / stripe : MergeGate::kRows;
   // The last part of a lane is added where it lies; what waits for others needs memory of its own.
-  table.held.emplace(asked, held);
-  watch();
+  held_back(table, asked, held);
   table.merge_gate.change(worker, asked, request.index(), lane, request.chunks());
   if (const auto waiting = table.held.find(asked); waiting != table.held.end()) hold(waiting->second, held.payload, held.keep);
 }
@@ -30,7 +29,7 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
 void Server::Table::accept(const rpc::Asked& asked) { server.rpc_.finish(asked); }
 
 void Server::Table::merge(std::span<const rpc::Asked> parts) {
-  ++moves;
+  moved = server.clock_.now();
   const base::Status status = server.apply_merged(*this, parts);
   if (!status.ok()) base::log_error("{}; a round of adds is lost", status.text());
   for (const rpc::Asked& asked : parts) held.erase(asked);

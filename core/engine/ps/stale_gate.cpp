@@ -26,8 +26,11 @@ void StaleGate::get(const rpc::Asked& asked, uint64_t clock) {
 
 bool StaleGate::withdraw(const rpc::Asked& asked, std::string* missing) {
   const auto needs = gets_.withdraw(asked);
-  if (needs) *missing = behind(*needs);
-  return needs.has_value();
+  if (!needs) return false;
+  missing->clear();
+  for (const auto& [worker, what] : behind(*needs))
+    *missing += fmt::format("{}{} {}", missing->empty() ? "" : ", ", workers_[worker].name, what);
+  return true;
 }
 
 void StaleGate::finished(size_t worker) {
@@ -61,15 +64,19 @@ void StaleGate::serve() {
   gets_.serve([this] { return least(); }, [this](const rpc::Asked& asked) { owner_.serve_stale(asked); });
 }
 
-std::string StaleGate::missing() const { return gets_.empty() ? "" : behind(gets_.first_need()); }
+std::vector<GateWait> StaleGate::waits() const {
+  std::vector<GateWait> waits;
+  for (const WaitingGets::Get& get : gets_.all())  // what waits stands behind the first iterations
+    waits.push_back({cluster::WaitKind::kStaleGet, get.asked, get.needs + staleness_, behind(get.needs)});
+  return waits;
+}
 
-std::string StaleGate::behind(uint64_t needs) const {
-  std::string names;
-  for (const Worker& worker : workers_) {
-    if (!worker.active || worker.clock >= needs) continue;
-    names += fmt::format("{}{} is at clock {}, {} is needed", names.empty() ? "" : ", ", worker.name, worker.clock, needs);
-  }
-  return names;
+std::vector<GateWait::Missing> StaleGate::behind(uint64_t needs) const {
+  std::vector<GateWait::Missing> missing;
+  for (size_t i = 0; i < workers_.size(); ++i)
+    if (workers_[i].active && workers_[i].clock < needs)
+      missing.push_back({i, fmt::format("is at clock {}, {} is needed", workers_[i].clock, needs)});
+  return missing;
 }
 
 }  // namespace mv::ps

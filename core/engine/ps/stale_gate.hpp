@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/ps/standing.hpp"
 #include "engine/ps/waiting_gets.hpp"
 #include "engine/rpc/pending.hpp"
 
@@ -56,8 +57,8 @@ class StaleGate {
   /// Every worker that has not finished has begun this iteration; UINT64_MAX if all have finished.
   uint64_t least() const;
   uint64_t clock_of(size_t worker) const { return workers_[worker].clock; }
-  /// Whom the gets that wait here wait for; "" if none does.
-  std::string missing() const;
+  /// The gets that wait here.
+  std::vector<GateWait> waits() const;
 
  private:
   struct Worker {
@@ -66,7 +67,7 @@ class StaleGate {
     uint64_t clock = 0;
   };
   void serve();
-  std::string behind(uint64_t needs) const;
+  std::vector<GateWait::Missing> behind(uint64_t needs) const;
 
   Owner& owner_;
   const std::string table_;

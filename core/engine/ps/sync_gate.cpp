@@ -61,7 +61,7 @@ bool SyncGate::withdraw(size_t worker, const rpc::Asked& asked, std::string* mis
   Worker& w = workers_[worker];
   const auto get = std::find_if(w.gets.begin(), w.gets.end(), [&](const Get& g) { return g.asked == asked; });
   if (get != w.gets.end()) {
-    *missing = missing_for(get->count, true);
+    *missing = names_of(missing_for(w, get->count, true));
     w.closed.erase(get->count.round);
     w.gets.erase(get);
     return true;
@@ -74,7 +74,8 @@ bool SyncGate::withdraw(size_t worker, const rpc::Asked& asked, std::string* mis
                        return c.count.index == index && c.data_here;
                      });
   if (begun) return false;
-  *missing = missing_for(change->count, false);
+  *missing = names_of(missing_for(w, change->count, false));
+  if (missing->empty()) *missing = fmt::format("{} has not sent the values", w.name);
   w.latest.index = std::min(w.latest.index, index);
   w.changes.erase(change);
   // If it comes again, it comes behind what followed it: its outcome was called unknown.
@@ -203,27 +204,43 @@ void SyncGate::fail_all(const base::Status& why) {
   }
 }
 
-std::string SyncGate::missing() const {
+std::vector<GateWait> SyncGate::waits() const {
+  using cluster::WaitKind;
+  std::vector<GateWait> waits;
   for (const Worker& w : workers_) {
-    if (!w.gets.empty()) return missing_for(w.gets.front().count, true);
-    if (!w.changes.empty()) return missing_for(w.changes.front().count, false);
+    for (const Get& get : w.gets) waits.push_back({WaitKind::kGet, get.asked, get.count.round + 1, missing_for(w, get.count, true)});
+    if (!w.gets.empty() || w.changes.empty()) continue;
+    const Change& next = w.changes.front();
+    waits.push_back({WaitKind::kAdd, next.asked, next.count.index + 1, missing_for(w, next.count, false)});
   }
-  return "";
+  return waits;
 }
 
-std::string SyncGate::missing_for(Count count, bool is_get) const {
-  std::string missing;
-  const auto note = [&](const Worker& w, const std::string& what) {
-    missing += fmt::format("{}{} {}", missing.empty() ? "" : ", ", w.name, what);
-  };
-  for (const Worker& w : workers_) {
-    if (!w.active) continue;
-    if (w.applied < count.index + (is_get ? 0 : 1))
-      note(w, fmt::format("has made {} of {} adds", w.applied, count.index + (is_get ? 0 : 1)));
-    else if (!is_get && w.got < count.round)
-      note(w, fmt::format("has made {} of {} gets", w.got, count.round));
+Tally SyncGate::tally(size_t worker) const { return {static_cast<uint32_t>(worker), workers_[worker].applied, workers_[worker].got, 0}; }
+
+/// For a get: who has not made so many adds. For an add: who has not made those that come before it, and who does not hold the gets
+/// before it. Whose add is here and only waits for its turn holds up nobody.
+std::vector<GateWait::Missing> SyncGate::missing_for(const Worker& waiter, Count count, bool is_get) const {
+  std::vector<GateWait::Missing> missing, under_way;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& w = workers_[i];
+    if (!w.active || (!is_get && &w == &waiter)) continue;
+    const uint64_t adds = is_get || &w > &waiter ? count.index : count.index + 1;
+    const uint64_t made = std::max(w.applied, w.latest.index);
+    if (made < adds)
+      missing.push_back({i, fmt::format("has made {} of {} adds", made, adds)});
+    else if (w.got < count.round)
+      missing.push_back({i, fmt::format("has made {} of {} gets", w.got, count.round)});
+    else if (w.applied < adds)
+      under_way.push_back({i, fmt::format("has {} of {} adds under way", made - w.applied, adds)});
   }
-  return missing;
+  return missing.empty() ? under_way : missing;
+}
+
+std::string SyncGate::names_of(const std::vector<GateWait::Missing>& missing) const {
+  std::string names;
+  for (const auto& [worker, what] : missing) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", workers_[worker].name, what);
+  return names;
 }
 
 }  // namespace mv::ps

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/ps/standing.hpp"
 #include "engine/rpc/pending.hpp"
 
 namespace mv::ps {
@@ -55,8 +56,10 @@ class SyncGate {
   void got(size_t worker, uint64_t round);
   /// The worker gives up a request. True: it is withdrawn, and `missing` says whom it waited for. False: too late.
   bool withdraw(size_t worker, const rpc::Asked& asked, std::string* missing);
-  /// Whom the requests that wait here wait for; "" if none does.
-  std::string missing() const;
+  /// Of each worker: its gets that wait here, else its first add that does.
+  std::vector<GateWait> waits() const;
+  /// How many of the worker's adds are applied, and how many gets it holds.
+  Tally tally(size_t worker) const;
   void finished(size_t worker);
   void lost(size_t worker, const base::Status& why);
 
@@ -100,7 +103,8 @@ class SyncGate {
   uint64_t least_got() const;
   void check_step(const Worker& worker, Count count, bool is_get);
   void fail_all(const base::Status& why);
-  std::string missing_for(Count count, bool is_get) const;
+  std::vector<GateWait::Missing> missing_for(const Worker& waiter, Count count, bool is_get) const;
+  std::string names_of(const std::vector<GateWait::Missing>& missing) const;
 
   Owner& owner_;
   const std::string table_;

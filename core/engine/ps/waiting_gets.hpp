@@ -15,9 +15,12 @@ namespace mv::ps {
 class WaitingGets {
  public:
   void add(const rpc::Asked& asked, uint64_t needs) { gets_.push_back({asked, needs}); }
-  bool empty() const { return gets_.empty(); }
-  /// What the one that has waited longest waits for.
-  uint64_t first_need() const { return gets_.front().needs; }
+  struct Get {
+    rpc::Asked asked;
+    uint64_t needs;
+  };
+  /// In the order of their arrival.
+  const std::vector<Get>& all() const { return gets_; }
 
   /// serve(asked) for all that need no more than `reached()`, in the order of their arrival. Serving may lead back here.
   template <typename Reached, typename Serve>
@@ -49,11 +52,7 @@ class WaitingGets {
   }
 
  private:
-  struct Get {
-    rpc::Asked asked;
-    uint64_t needs;
-  };
-  std::vector<Get> gets_;  ///< in the order of their arrival
+  std::vector<Get> gets_;
 };
 
 }  // namespace mv::ps

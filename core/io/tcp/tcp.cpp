@@ -164,6 +164,7 @@ void TcpRoad::bury(Connection& connection) {
 Handshake TcpRoad::make_handshake(Handshake::Side side, bool resumes) const {
   wire::Introduction self;
   self.incarnation = options_.self;
+  self.capabilities = options_.observes ? wire::kObserves : 0;
   self.version_min = options_.version_min;
   self.version_max = options_.version_max;
   self.resumes = resumes;
@@ -204,7 +205,8 @@ void TcpRoad::decide_as_listener(Entry& entry) {
   if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
   const auto known = peers_.find(peer);
   const bool connected = known != peers_.end() && known->second.connection != nullptr;
-  if (connected && !introduction.resumes) return refuse(entry, Refusal::kDuplicate);
+  const bool observes = (introduction.capabilities & wire::kObserves) != 0;
+  if (connected && (!introduction.resumes || observes)) return refuse(entry, Refusal::kDuplicate);
   // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the
   // outcome of its own, which the larger may have accepted before it knew better.
   const bool dialing = std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
@@ -266,9 +268,10 @@ void TcpRoad::on_greeted(Connection& connection) {
     address = awaited->second.first;
     awaited_.erase(awaited);
   }
-  base::log_debug("connected with {} ({:016x})", address, peer);
+  known.observer = !dialed && (connection.handshake().peer().capabilities & wire::kObserves) != 0;
+  base::log_debug("connected with {} ({:016x}){}", address, peer, known.observer ? ", an observer" : "");
   connection.open(*events_, peer);
-  events_->on_connected(peer, address);
+  known.observer ? events_->on_observer(peer) : events_->on_connected(peer, address);
   settle_held(peer);
 }
 
@@ -345,9 +348,11 @@ void TcpRoad::log_stranger(const base::Status& why) {
 
 void TcpRoad::send(base::Peer to, const base::Frame& frame) {
   constexpr size_t kWriteEarly = 512 << 10;  // keeps the sockets busy while a long batch is queued
+  constexpr size_t kObserverBytes = 4 << 20;  // an observer that does not read gets no more
   const auto known = peers_.find(to);
   if (known == peers_.end() || known->second.connection == nullptr) return;
   Connection& connection = *known->second.connection;
+  if (known->second.observer && connection.queued() + frame.bytes() > kObserverBytes) return;
   if (connection.send(frame)) unflushed_.push_back(&connection);
   if (connection.queued() > kWriteEarly) connection.flush();
 }
@@ -406,7 +411,7 @@ void TcpRoad::on_ended(Connection& connection, End how, const base::Status& why)
   const auto known = peers_.find(peer);
   if (known == peers_.end() || known->second.connection != &connection) return;
   known->second.connection = nullptr;
-  how == End::kBroken ? broke(peer, known->second, why) : lose(peer, why);
+  how == End::kBroken && !known->second.observer ? broke(peer, known->second, why) : lose(peer, why);
 }
 
 void TcpRoad::broke(base::Peer peer, Known& known, const base::Status& why) {
@@ -447,8 +452,10 @@ void TcpRoad::end_attempts(base::Peer peer, const Connection* but) {
 }
 
 void TcpRoad::lose(base::Peer peer, const base::Status& why) {
-  peers_.erase(peer);
-  gone_.insert(peer);
+  const auto known = peers_.find(peer);
+  const bool observer = known != peers_.end() && known->second.observer;
+  if (known != peers_.end()) peers_.erase(known);
+  if (!observer) gone_.insert(peer);  // of these there may come any number
   end_attempts(peer, nullptr);
   base::log_debug("lost {:016x}: {}", peer, why.text());
   events_->on_lost(peer, why);

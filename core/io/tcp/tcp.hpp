@@ -27,6 +27,7 @@ struct TcpOptions {
   base::Nanos reconnect_grace = std::chrono::seconds(1);
   base::Nanos retry = std::chrono::milliseconds(50);
   size_t max_strangers = 256;  ///< accepted connections that have not finished their hello
+  bool observes = false;            ///< this node is no member: see wire::kObserves
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
 };
 
@@ -67,6 +68,7 @@ class TcpRoad final : public Road, private ConnectionEvents {
     Connection* connection = nullptr;
     Nanos give_up_at = base::kNever;  // while broken
     bool trying = false;              // a kRedial or kProbe is under way
+    bool observer = false;            // it has called us, and is not called back
     std::string why;                  // of the break
   };
   struct Lookup;

@@ -105,6 +105,7 @@ wire::Introduction introduction() {
   if (getrandom(&self.incarnation, sizeof self.incarnation, 0) != sizeof self.incarnation)
     self.incarnation = base::kNobody;
   self.incarnation |= 0xffff'0000'0000'0001;
+  self.capabilities = wire::kObserves;
   return self;
 }
 

@@ -1,0 +1,54 @@
+// How a cluster stands: asked by a member, or from outside.
+
+#include <polyverso/polyverso.h>
+
+#include "fence.hpp"
+#include "node/observer.hpp"
+#include "settings.hpp"
+#include "state.hpp"
+#include "text_out.hpp"
+
+namespace mv::capi {
+namespace {
+
+/// How long an observer waits unless it is told.
+constexpr base::Nanos kPatience = std::chrono::seconds(5);
+
+base::Status tell_status(State& state, mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
+  if (auto status = check_text_flags("mv_status_text", flags); !status.ok()) return status;
+  if (auto status = check_text_out("mv_status_text", text, capacity, length); !status.ok()) return status;
+  auto pin = find_node(state, "mv_status_text", node);
+  if (!pin.ok()) return pin.status();
+  const auto told = (*pin.value())->node->status((flags & MV_JSON) != 0);
+  if (!told.ok()) return told.status();
+  put_text(told.value(), text, capacity, length);
+  return {};
+}
+
+base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
+  constexpr const char* kFunction = "mv_cluster_status_text";
+  if (auto status = check_text_flags(kFunction, flags); !status.ok()) return status;
+  if (auto status = check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
+  InitRequest request(kFunction);
+  if (settings != nullptr)
+    if (auto status = request.add_text(settings, "the settings"); !status.ok()) return status;
+  const auto whom = request.whom_to_ask(kPatience);
+  if (!whom.ok()) return whom.status();
+  const auto told = node::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});
+  if (!told.ok()) return told.status();
+  put_text(told.value(), text, capacity, length);
+  return {};
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+mv_status mv_status_text(mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
+  return mv::capi::fence("mv_status_text", [&](mv::capi::State& state) {
+    return mv::capi::tell_status(state, node, flags, text, capacity, length);
+  });
+}
+
+mv_status mv_cluster_status_text(const char* settings, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
+  return mv::capi::guarded("mv_cluster_status_text", [&] { return mv::capi::observe(settings, flags, text, capacity, length); });
+}

@@ -1,0 +1,57 @@
+// How a server's tables stand, and whose requests wait at their gates.
+
+#include "engine/ps/server.hpp"
+
+namespace mv::ps {
+
+base::Nanos Server::since(const Table& table, const rpc::Asked& asked) const {
+  if (const auto held = table.held.find(asked); held != table.held.end()) return held->second.since;
+  const auto wanted = table.wanted.find(asked);
+  return wanted != table.wanted.end() ? wanted->second.since : clock_.now();
+}
+
+void Server::add_gate_waits(const Table& table, std::vector<cluster::Wait>& waits) const {
+  const base::Nanos now = clock_.now();
+  auto gate_waits = table.pace == table::Pace::kStale   ? table.stale.waits()
+                    : table.pace == table::Pace::kMerge ? table.merge_gate.waits()
+                                                        : table.gate.waits();
+  for (GateWait& gated : gate_waits) {
+    const base::Nanos since = this->since(table, gated.asked);
+    cluster::Wait wait{gated.kind, gated.asked.client, table.spec.name, gated.number, now - since, now - std::max(since, table.moved), {}};
+    for (auto& [worker, what] : gated.missing) wait.awaited.push_back({workers_[worker], std::move(what)});
+    waits.push_back(std::move(wait));
+  }
+}
+
+std::vector<cluster::Wait> Server::waits() const {
+  const base::Nanos now = clock_.now();
+  std::vector<cluster::Wait> waits;
+  for (const auto& table : tables_) {
+    if (table == nullptr) continue;
+    for (const auto& [worker, waiting] : table->ready) {
+      const base::Nanos age = now - waiting.since;
+      waits.push_back({cluster::WaitKind::kCreation, worker, table->spec.name, 0, age, age, {}});
+      for (const base::Peer peer : active_)
+        if (!table->ready.contains(peer)) waits.back().awaited.push_back({peer, "has not created it"});
+    }
+    add_gate_waits(*table, waits);
+  }
+  return waits;
+}
+
+std::vector<TableStanding> Server::standings() const {
+  std::vector<TableStanding> standings;
+  for (const auto& table : tables_) {
+    if (table == nullptr) continue;
+    TableStanding standing{table->spec.name, table->spec.describe(), table->pace, table->complete, {}};
+    for (size_t worker = 0; worker < workers_.size() && table->pace != table::Pace::kAsync; ++worker) {
+      Tally tally = table->gate.tally(worker);
+      tally.clock = table->clock_of(worker);
+      standing.tallies.push_back(tally);
+    }
+    standings.push_back(std::move(standing));
+  }
+  return standings;
+}
+
+}  // namespace mv::ps

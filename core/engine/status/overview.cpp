@@ -1,0 +1,103 @@
+#include "engine/status/overview.hpp"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace mv::status {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Answers take a moment: what has not come by then is worth a line.
+constexpr base::Nanos kSlowAnswer = 1s;
+
+void merge(ps::TableStanding& into, const ps::TableStanding& from) {
+  for (const ps::Tally& tally : from.tallies) {
+    const auto same = std::find_if(into.tallies.begin(), into.tallies.end(), [&](const ps::Tally& t) { return t.worker == tally.worker; });
+    if (same == into.tallies.end()) {
+      into.tallies.push_back(tally);
+      continue;
+    }
+    same->adds = std::max(same->adds, tally.adds);
+    same->gets = std::max(same->gets, tally.gets);
+    same->clock = std::max(same->clock, tally.clock);
+  }
+  into.complete = into.complete && from.complete;
+}
+
+void note_own_words(TableOverview& table, const ps::TableStanding& own) {
+  auto& tallies = table.standing.tallies;
+  for (const ps::Tally& tally : own.tallies) {
+    const auto same = std::find_if(tallies.begin(), tallies.end(), [&](const ps::Tally& t) { return t.worker == tally.worker; });
+    const auto at = same - tallies.begin();
+    same == tallies.end() ? tallies.push_back(tally) : void(*same = tally);
+    table.own_word.resize(tallies.size());
+    table.own_word[static_cast<size_t>(at)] = true;
+  }
+}
+
+using Key = std::tuple<cluster::WaitKind, base::Peer, std::string, uint64_t>;
+Key key_of(const cluster::Wait& wait) { return {wait.kind, wait.who, wait.table, wait.number}; }
+
+void merge(cluster::Wait& into, const cluster::Wait& from) {
+  into.age = std::max(into.age, from.age);
+  into.still = std::max(into.still, from.still);
+  for (const cluster::Awaited& each : from.awaited)
+    if (std::none_of(into.awaited.begin(), into.awaited.end(), [&](const auto& known) { return known.peer == each.peer; }))
+      into.awaited.push_back(each);
+}
+
+}  // namespace
+
+std::vector<TableOverview> tables_of(const Overview& overview) {
+  std::map<std::string, TableOverview> tables;
+  for (const auto& [peer, report] : overview.reports)
+    for (const ps::TableStanding& held : report.held) {
+      const auto [known, is_new] = tables.try_emplace(held.name, TableOverview{held, {}});
+      if (!is_new) merge(known->second.standing, held);
+    }
+  for (const auto& [peer, report] : overview.reports)
+    for (const ps::TableStanding& own : report.own) {
+      auto known = tables.find(own.name);
+      if (known == tables.end()) known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.pace, true, {}}, {}}).first;
+      note_own_words(known->second, own);
+    }
+  std::vector<TableOverview> list;
+  for (auto& [name, table] : tables) {
+    table.own_word.resize(table.standing.tallies.size());
+    list.push_back(std::move(table));
+  }
+  return list;
+}
+
+std::vector<cluster::Wait> waits_of(const Overview& overview) {
+  std::map<Key, cluster::Wait> merged;
+  std::set<std::pair<base::Peer, std::string>> explained;
+  for (const auto& [peer, report] : overview.reports)
+    for (const cluster::Wait& wait : report.waits) {
+      const auto [known, is_new] = merged.try_emplace(key_of(wait), wait);
+      if (!is_new) merge(known->second, wait);
+      if (wait.kind != cluster::WaitKind::kAnswer) explained.emplace(wait.who, wait.table);
+    }
+  std::vector<cluster::Wait> waits;
+  for (auto& [key, wait] : merged)
+    if (wait.kind != cluster::WaitKind::kAnswer || (wait.age >= kSlowAnswer && !explained.contains({wait.who, wait.table})))
+      waits.push_back(std::move(wait));
+  std::stable_sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.age > b.age; });
+  return waits;
+}
+
+PeerStanding total_of(const Report& report) {
+  PeerStanding total;
+  for (const PeerStanding& each : report.peers) {
+    total.way.sent += each.way.sent;
+    total.way.received += each.way.received;
+    total.send_rate += each.send_rate;
+    total.receive_rate += each.receive_rate;
+  }
+  return total;
+}
+
+}  // namespace mv::status

@@ -1,0 +1,132 @@
+#include "engine/status/report.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mv::status {
+
+namespace {
+
+// Together, with texts of the greatest length, about 700 KiB of the 1 MiB that a header may have.
+constexpr size_t kMostPeers = 2048, kMostTables = 128, kMostTallies = 2048, kMostWaits = 256, kMostAwaited = 1024;
+/// Text of others that goes into a line.
+constexpr size_t kMostText = 300, kMostWhat = 80;
+
+using Builder = flatbuffers::FlatBufferBuilder;
+template <typename T>
+using Offsets = std::vector<flatbuffers::Offset<T>>;
+
+/// Takes no more from a list than there is room for, and counts what it leaves.
+class Room {
+ public:
+  explicit Room(uint32_t* left_out) : left_out_(left_out) {}
+  size_t take(size_t wanted, size_t& room) {
+    const size_t taken = std::min(wanted, room);
+    room -= taken;
+    *left_out_ += static_cast<uint32_t>(wanted - taken);
+    return taken;
+  }
+
+ private:
+  uint32_t* const left_out_;
+};
+
+uint64_t count(base::Nanos span) { return static_cast<uint64_t>(std::max<int64_t>(0, span.count())); }
+base::Nanos span(uint64_t count) { return base::Nanos(static_cast<int64_t>(std::min<uint64_t>(count, INT64_MAX))); }
+/// Of a peer: JSON has no other numbers.
+double finite(double rate) { return std::isfinite(rate) ? rate : 0; }
+std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str().substr(0, kMostText) : ""; }
+flatbuffers::Offset<flatbuffers::String> write_text(Builder& fbb, const std::string& text) { return fbb.CreateString(text.substr(0, kMostText)); }
+
+Offsets<wire::TableStanding> write_tables(Builder& fbb, const std::vector<ps::TableStanding>& tables, Room& room, size_t& tallies_room) {
+  Offsets<wire::TableStanding> written;
+  size_t tables_room = kMostTables;
+  const size_t taken = room.take(tables.size(), tables_room);
+  for (const ps::TableStanding& table : std::span(tables).first(taken)) {
+    Offsets<wire::Tally> tallies;
+    for (const ps::Tally& tally : std::span(table.tallies).first(room.take(table.tallies.size(), tallies_room)))
+      tallies.push_back(wire::CreateTally(fbb, tally.worker, tally.adds, tally.gets, tally.clock));
+    const auto name = write_text(fbb, table.name), what = write_text(fbb, table.what);
+    const auto list = fbb.CreateVector(tallies);
+    written.push_back(wire::CreateTableStanding(fbb, name, what, static_cast<uint8_t>(table.pace), table.complete, list));
+  }
+  return written;
+}
+
+Offsets<wire::Wait> write_waits(Builder& fbb, const std::vector<cluster::Wait>& waits, Room& room) {
+  Offsets<wire::Wait> written;
+  size_t waits_room = kMostWaits, awaited_room = kMostAwaited;
+  for (const cluster::Wait& wait : std::span(waits).first(room.take(waits.size(), waits_room))) {
+    Offsets<wire::Awaited> awaited;
+    for (const cluster::Awaited& each : std::span(wait.awaited).first(room.take(wait.awaited.size(), awaited_room)))
+      awaited.push_back(wire::CreateAwaited(fbb, each.peer, fbb.CreateString(each.what.substr(0, kMostWhat))));
+    const auto table = write_text(fbb, wait.table);
+    const auto list = fbb.CreateVector(awaited);
+    written.push_back(wire::CreateWait(fbb, static_cast<wire::Waiting>(wait.kind), wait.who, table, wait.number, count(wait.age), count(wait.still), list));
+  }
+  return written;
+}
+
+std::vector<ps::TableStanding> read_tables(const flatbuffers::Vector<flatbuffers::Offset<wire::TableStanding>>* tables) {
+  std::vector<ps::TableStanding> read;
+  if (tables == nullptr) return read;
+  for (const wire::TableStanding* table : *tables) {
+    ps::TableStanding& standing = read.emplace_back();
+    standing.name = text(table->name());
+    standing.what = text(table->what());
+    standing.pace = static_cast<table::Pace>(std::min<uint8_t>(table->pace(), static_cast<uint8_t>(table::Pace::kMerge)));
+    standing.complete = table->complete();
+    if (table->tallies() == nullptr) continue;
+    for (const wire::Tally* tally : *table->tallies()) standing.tallies.push_back({tally->worker(), tally->adds(), tally->gets(), tally->clock()});
+  }
+  return read;
+}
+
+std::vector<cluster::Wait> read_waits(const flatbuffers::Vector<flatbuffers::Offset<wire::Wait>>* waits) {
+  std::vector<cluster::Wait> read;
+  if (waits == nullptr) return read;
+  for (const wire::Wait* wait : *waits) {
+    if (wait->kind() > wire::Waiting::MAX) continue;
+    cluster::Wait& each = read.emplace_back();
+    each = {static_cast<cluster::WaitKind>(wait->kind()), wait->who(), text(wait->table()), wait->number(), span(wait->age_ns()), span(wait->still_ns()), {}};
+    if (wait->awaited() == nullptr) continue;
+    for (const wire::Awaited* awaited : *wait->awaited()) each.awaited.push_back({awaited->peer(), text(awaited->what())});
+  }
+  return read;
+}
+
+}  // namespace
+
+flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, const Report& report) {
+  uint32_t left_out = report.left_out;
+  Room room(&left_out);
+  size_t peers_room = kMostPeers, tallies_room = kMostTallies;
+  Offsets<wire::PeerStanding> peers;
+  for (const PeerStanding& each : std::span(report.peers).first(room.take(report.peers.size(), peers_room))) {
+    const auto road = write_text(fbb, each.way.road);
+    peers.push_back(wire::CreatePeerStanding(fbb, each.peer, road, each.way.sent, each.way.received, each.send_rate, each.receive_rate, count(each.silence)));
+  }
+  const auto own = fbb.CreateVector(write_tables(fbb, report.own, room, tallies_room));
+  const auto held = fbb.CreateVector(write_tables(fbb, report.held, room, tallies_room));
+  const auto waits = fbb.CreateVector(write_waits(fbb, report.waits, room));
+  const auto phase = write_text(fbb, report.phase);
+  const auto list = fbb.CreateVector(peers);
+  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out);
+}
+
+Report read_report(const wire::Report& wire) {
+  Report report;
+  report.phase = text(wire.phase());
+  report.uptime = span(wire.uptime_ns());
+  report.in_flight = wire.in_flight();
+  if (wire.peers() != nullptr)
+    for (const wire::PeerStanding* each : *wire.peers())
+      report.peers.push_back({each->peer(), {text(each->road()), each->sent(), each->received()}, finite(each->send_rate()), finite(each->receive_rate()), span(each->silence_ns())});
+  report.own = read_tables(wire.own());
+  report.held = read_tables(wire.held());
+  report.waits = read_waits(wire.waits());
+  report.left_out = wire.left_out();
+  return report;
+}
+
+}  // namespace mv::status

@@ -1,0 +1,172 @@
+// The overview for people.
+
+#include <algorithm>
+#include <array>
+
+#include "engine/status/overview.hpp"
+
+namespace mv::status {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr size_t kMostTallies = 64, kMostWaits = 40, kMostAwaited = 8;
+constexpr base::Nanos kSilent = 2s;
+
+/// What came from other processes must not reach a terminal as a command.
+std::string clean(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
+std::string seconds(base::Nanos span) { return fmt::format("{:.1f} s", std::chrono::duration<double>(span).count()); }
+
+std::string readable(double bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);
+}
+
+using Row = std::vector<std::string>;
+
+/// Columns of equal width; numbers stand on the right.
+void append_rows(std::string& text, const std::vector<Row>& rows, const std::vector<bool>& right) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const Row& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += right[i] ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+}
+
+std::string roles_of(const cluster::View& view, const cluster::Member& member) {
+  std::string roles;
+  if (member.is_worker()) roles = fmt::format("worker {}", view.worker_id(member.peer));
+  if (member.is_server()) roles += fmt::format("{}server {}", roles.empty() ? "" : ", ", view.server_id(member.peer));
+  return roles.empty() ? "scheduler" : roles;
+}
+
+std::string state_of(const Overview& overview, const cluster::Member& member) {
+  if (member.state == cluster::State::kLost) return "lost: " + clean(member.why);
+  const auto report = overview.reports.find(member.peer);
+  if (report != overview.reports.end())
+    return member.state == cluster::State::kFinished ? "finished" : report->second.phase == "ready" ? "here" : clean(report->second.phase);
+  if (member.state == cluster::State::kFinished) return "finished";
+  const auto silence = overview.silence.find(member.peer);
+  if (silence == overview.silence.end()) return "not connected";
+  return silence->second >= kSilent ? "silent for " + seconds(silence->second) : "did not answer";
+}
+
+/// "shm 2, tcp 1"
+std::string roads_of(const Report& report) {
+  std::map<std::string, size_t> counts;
+  for (const PeerStanding& each : report.peers)
+    if (!each.way.road.empty()) ++counts[each.way.road];
+  std::string roads;
+  for (const auto& [road, count] : counts) roads += fmt::format("{}{} {}", roads.empty() ? "" : ", ", clean(road), count);
+  return roads;
+}
+
+void append_members(std::string& text, const Overview& overview) {
+  std::vector<Row> rows{{"rank", "who", "process", "state", "up", "sent", "received", "sent/s", "received/s", "under way", "roads"}};
+  for (const cluster::Member& member : overview.view.members) {
+    Row row{fmt::format("{}", member.rank), roles_of(overview.view, member), clean(fmt::format("{} on {}", member.pid, member.host)), state_of(overview, member)};
+    const auto found = overview.reports.find(member.peer);
+    if (found != overview.reports.end()) {
+      const Report& report = found->second;
+      const PeerStanding total = total_of(report);
+      for (std::string cell : {seconds(report.uptime), readable(static_cast<double>(total.way.sent)), readable(static_cast<double>(total.way.received)),
+                               readable(total.send_rate), readable(total.receive_rate), readable(static_cast<double>(report.in_flight)), roads_of(report)})
+        row.push_back(std::move(cell));
+    }
+    row.resize(rows.front().size());
+    rows.push_back(std::move(row));
+  }
+  append_rows(text, rows, {true, false, false, false, true, true, true, true, true, true, false});
+}
+
+void append_tables(std::string& text, const Overview& overview) {
+  std::vector<Row> rows{{"table", "what", "pace", "worker", "adds", "gets", "clock"}};
+  size_t left_out = 0;
+  for (const auto& [table, own_word] : tables_of(overview)) {
+    Row first{clean(table.name), clean(table.what) + (table.complete ? "" : " (being created)"), kPaceNames[static_cast<size_t>(table.pace)]};
+    auto tallies = table.tallies;
+    std::sort(tallies.begin(), tallies.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
+    if (tallies.empty()) rows.push_back({first[0], first[1], first[2], "", "", "", ""});
+    for (const ps::Tally& tally : tallies) {
+      if (rows.size() > kMostTallies) {
+        ++left_out;
+        continue;
+      }
+      rows.push_back({first[0], first[1], first[2], fmt::format("{}", tally.worker), fmt::format("{}", tally.adds), fmt::format("{}", tally.gets), fmt::format("{}", tally.clock)});
+      first = {"", "", ""};
+    }
+  }
+  if (rows.size() == 1) return;
+  text += "\n";
+  append_rows(text, rows, {false, false, false, true, true, true, true});
+  if (left_out > 0) text += fmt::format("and {} rows more\n", left_out);
+}
+
+/// `get #41 of "weights"`
+std::string what_of(const cluster::Wait& wait) {
+  using cluster::WaitKind;
+  const std::string table = clean(wait.table);
+  switch (wait.kind) {
+    case WaitKind::kGet:
+      return fmt::format("get #{} of \"{}\"", wait.number, table);
+    case WaitKind::kAdd:
+      return fmt::format("add #{} to \"{}\"", wait.number, table);
+    case WaitKind::kStaleGet:
+      return fmt::format("a get of \"{}\" at clock {}", table, wait.number);
+    case WaitKind::kMergedGet:
+      return fmt::format("a get of \"{}\" after {} adds", table, wait.number);
+    case WaitKind::kCreation:
+      return fmt::format("the creation of \"{}\"", table);
+    case WaitKind::kBarrier:
+      return "a barrier";
+    case WaitKind::kCheckpoint:
+      return "a checkpoint";
+    case WaitKind::kAnswer:
+      break;
+  }
+  return fmt::format("a call on \"{}\"", table);
+}
+
+std::string line_of(const Overview& overview, const cluster::Wait& wait) {
+  std::string line = fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), seconds(wait.age), what_of(wait));
+  if (wait.awaited.empty()) line += "its own values, which are under way";
+  for (size_t i = 0; i < std::min(wait.awaited.size(), kMostAwaited); ++i) {
+    const auto& [peer, what] = wait.awaited[i];
+    const auto silence = overview.silence.find(peer);
+    line += fmt::format("{}{} ({}", i > 0 ? ", " : "", overview.view.short_name(peer), clean(what));
+    if (silence != overview.silence.end() && peer != overview.seen_by) line += fmt::format("; last heard {} ago", seconds(silence->second));
+    line += ")";
+  }
+  if (wait.awaited.size() > kMostAwaited) line += fmt::format(" and {} more", wait.awaited.size() - kMostAwaited);
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string to_text(const Overview& overview) {
+  const cluster::View& view = overview.view;
+  if (view.members.empty()) return fmt::format("the cluster is coming together: {}\n", overview.missing.empty() ? "the master has not answered yet" : overview.missing);
+  const cluster::Member* seer = view.find(overview.seen_by);
+  const auto plural = [](size_t count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); };
+  std::string text = fmt::format("{}, {}, {} mode; seen by rank {}\n", plural(view.workers().size(), "worker"), plural(view.servers().size(), "server"),
+                                 view.sync ? "sync" : "async", seer != nullptr ? seer->rank : 0);
+  append_members(text, overview);
+  append_tables(text, overview);
+  const auto waits = waits_of(overview);
+  text += waits.empty() ? "\nnobody waits for anybody\n" : "\n";
+  for (size_t i = 0; i < std::min(waits.size(), kMostWaits); ++i) text += line_of(overview, waits[i]);
+  if (waits.size() > kMostWaits) text += fmt::format("and {} waits more\n", waits.size() - kMostWaits);
+  return text;
+}
+
+}  // namespace mv::status

@@ -1,0 +1,242 @@
+// sim_status: clusters in a sync round that one worker holds up, asked from all sides how they stand while members are cut off, stopped
+// and killed. Every question is answered in time; where nothing was disturbed, the answers name the one that is waited for.
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <string>
+
+#include "base/log.hpp"
+#include "engine/member.hpp"
+#include "network.hpp"
+
+namespace {
+
+using namespace mv;
+using namespace mv::sim;
+using namespace std::chrono_literals;
+
+/// What a question may take: the master's patience with its members, and its asker's with it, twice.
+constexpr Nanos kAnswered = 4s;
+
+class Ignored final : public ps::Completion {
+ public:
+  void complete(const base::Status&) override {}
+};
+
+class StuckCluster {
+ public:
+  StuckCluster(uint64_t seed, bool verbose)
+      : random_(Random::mix(seed)), nodes_(static_cast<size_t>(random_.between(2, 6))), culprit_(random_.below(nodes_.size())),
+        disturbed_(random_.chance(0.6)), network_(timeline_, random_.fork(), weather()) {
+    network_.verbose = verbose;
+  }
+
+  /// What went wrong; "" if nothing did.
+  std::string run() {
+    for (size_t i = 0; i < nodes_.size(); ++i) start(i);
+    timeline_.after(3s, [this] { work(); });
+    if (disturbed_) timeline_.after(4s, [this] { disturb(); });
+    for (int i = 0; i < 12; ++i) timeline_.after(Nanos(random_.between(5'000'000'000, 25'000'000'000)), [this] { ask(random_.below(nodes_.size())); });
+    while (timeline_.violation().empty() && timeline_.step(40s)) {
+    }
+    if (timeline_.violation().empty() && open_ > 0) timeline_.violated(fmt::format("{} questions were never answered", open_));
+    if (timeline_.violation().empty() && !disturbed_ && answers_ == 0) timeline_.violated("nobody asked");
+    return timeline_.violation();
+  }
+
+ private:
+  struct Node {
+    cluster::Self self;
+    std::unique_ptr<SimLink> link;
+    std::unique_ptr<engine::Member> member;
+    std::vector<float> values = std::vector<float>(10);
+    bool flush_asked = false, stopped = false;
+    Nanos armed = base::kNever;
+  };
+
+  Weather weather() {
+    Weather weather;
+    weather.latency = Nanos(random_.between(20'000, 500'000));
+    weather.jitter = Nanos(random_.between(0, 3'000'000));
+    weather.lossy = random_.chance(0.3);
+    if (weather.lossy) weather.drop = 0.01 * static_cast<double>(random_.between(0, 10));
+    lossy_ = weather.lossy;
+    return weather;
+  }
+
+  void start(size_t i) {
+    Node& node = nodes_[i];
+    node.self.peer = random_.next() | 1;
+    node.self.rank = static_cast<int64_t>(i);
+    node.self.nodes = static_cast<uint32_t>(nodes_.size());
+    node.self.sync = true;
+    node.self.is_master = i == 0;
+    node.self.master = "sim:0";
+    node.self.address = fmt::format("sim:{}", i);
+    node.self.host = "sim";
+    node.self.pid = static_cast<uint32_t>(1000 + i);
+    node.self.heartbeat_timeout = 60s;  // who is stopped here is silent, not lost
+    node.link = std::make_unique<SimLink>(network_, node.self.peer);
+    rpc::ClientOptions options;
+    if (lossy_) options.probe_after = 100ms;
+    engine::Member::Events events{[](const cluster::View&) {}, [](const base::Status&) {}, [] {}};
+    node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
+    network_.add(node.self.peer, fmt::format("node {}", i), node.self.address, *node.member, [this, &node] { touch(node); });
+    node.member->start();
+    touch(node);
+  }
+
+  void touch(Node& node) {
+    if (node.member == nullptr || std::exchange(node.flush_asked, true)) return;
+    later(node, 10us, [this, &node] {
+      node.flush_asked = false;
+      if (node.member == nullptr) return;
+      node.member->flush();
+      arm(node);
+    });
+  }
+
+  void arm(Node& node) {
+    const Nanos next = node.member->next_deadline();
+    if (next == node.armed) return;
+    node.armed = next;
+    if (next == base::kNever) return;
+    later(node, next - timeline_.now(), [this, &node, next] {
+      if (node.member == nullptr || node.armed != next) return;
+      node.armed = base::kNever;
+      node.member->tick();
+      touch(node);
+    });
+  }
+
+  void later(Node& node, Nanos span, std::function<void()> work) {
+    timeline_.after(span, [this, &node, work = std::move(work)]() mutable { network_.when_running(node.self.peer, std::move(work)); });
+  }
+
+  /// All create the table, add and get; one makes no add, and so holds up everybody's get.
+  void work() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      Node& node = nodes_[i];
+      table::Spec spec;
+      spec.name = "weights";
+      spec.rows = node.values.size();
+      node.member->tables().create(spec, nullptr, base::kNever, [this, &node, i](const base::Result<ps::TableViewRef>& table) {
+        if (!table.ok() || i == culprit_) return;
+        ps::Request add;
+        add.table = table.value();
+        add.kind = ps::OpKind::kChange;
+        add.source = base::Payload::copy(std::as_bytes(std::span(node.values)));
+        add.table->open_changes.fetch_add(1);
+        node.member->tables().begin(std::move(add));
+        ps::Request get;
+        get.table = table.value();
+        get.destination = std::as_writable_bytes(std::span(node.values));
+        get.completion = std::make_shared<Ignored>();
+        node.member->tables().begin(std::move(get));
+        touch(node);
+      });
+      touch(node);
+    }
+  }
+
+  void disturb() {
+    const size_t times = 1 + random_.below(4);
+    for (size_t i = 0; i < times; ++i)
+      timeline_.after(Nanos(random_.between(0, 15'000'000'000)), [this] {
+        Node& node = nodes_[random_.below(nodes_.size())];
+        Node& other = nodes_[random_.below(nodes_.size())];
+        const Nanos span(random_.between(100'000'000, 12'000'000'000));
+        const uint64_t kind = random_.below(3);
+        if (kind == 0 && &node != &other) return network_.part(node.self.peer, other.self.peer, span, random_.chance(0.5));
+        if (kind == 1) {
+          node.stopped = true;  // what it asks may be answered late
+          return network_.pause(node.self.peer, span);
+        }
+        if (kind != 2 || node.member == nullptr) return;
+        network_.remove(node.self.peer, false, random_.chance(0.5));
+        node.member.reset();
+      });
+  }
+
+  void ask(size_t i) {
+    Node& node = nodes_[i];
+    if (node.member == nullptr || node.stopped) return;
+    const bool json = random_.chance(0.7);
+    const auto over = std::make_shared<bool>(false);
+    const Nanos asked = timeline_.now();
+    ++open_;
+    network_.when_running(node.self.peer, [this, &node, json, over] {
+      if (node.member == nullptr) return;
+      node.member->status().ask(json, [this, json, over](const std::string& text) {
+        if (std::exchange(*over, true)) return timeline_.violated("a question was answered twice");
+        --open_;
+        ++answers_;
+        check(text, json);
+      });
+      touch(node);
+    });
+    timeline_.at(asked + kAnswered, [this, &node, over, i] {
+      if (*over) return;
+      if (node.member != nullptr && !node.stopped) timeline_.violated(fmt::format("node {} asked in vain for four seconds", i));
+      --open_;
+      *over = true;
+    });
+  }
+
+  void check(const std::string& text, bool json) {
+    const auto wrong = [&](const char* what) { timeline_.violated(fmt::format("{}: {}", what, text)); };
+    const bool strict = !disturbed_ && !lossy_;  // where messages get lost, it may take long to get that far
+    const std::string culprit = fmt::format("worker {}", culprit_);
+    if (!json) {
+      if (strict && text.find(fmt::format("in get #1 of \"weights\" for {} (has made 0 of 1 adds", culprit)) == std::string::npos) wrong("the culprit is not named");
+      return;
+    }
+    const auto read = nlohmann::json::parse(text, nullptr, false);
+    if (read.is_discarded()) return wrong("no JSON");
+    if (!strict) return;
+    size_t gets = 0;
+    for (const auto& wait : read["waits"]) {
+      if (wait["kind"] != "get") continue;
+      ++gets;
+      if (wait["table"] != "weights" || wait["awaited"].size() != 1 || wait["awaited"][0]["who"] != culprit) return wrong("another than the culprit is waited for");
+      if (wait["worker"] == culprit_) return wrong("the culprit waits for itself");
+    }
+    if (gets != nodes_.size() - 1) wrong("not all that wait are there");
+    for (const auto& member : read["members"])
+      if (member["answered"] != true) return wrong("somebody has not answered");
+  }
+
+  Timeline timeline_;
+  Random random_;
+  std::vector<Node> nodes_;
+  const size_t culprit_;
+  const bool disturbed_;
+  bool lossy_ = false;
+  Network network_;
+  int open_ = 0, answers_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string seeds = "1..1000";
+  uint64_t seed = 0;
+  bool verbose = false;
+  CLI::App app("How a cluster stands, asked on virtual time and a network that misbehaves by seeded dice.");
+  app.add_option("--seeds", seeds, "which: FROM..TO, both included")->capture_default_str();
+  app.add_option("--seed", seed, "this one only");
+  app.add_flag("--verbose", verbose, "tell everything that happens");
+  CLI11_PARSE(app, argc, argv);
+  base::set_log_level(verbose ? MV_LOG_DEBUG : MV_LOG_OFF);
+  unsigned long long from = seed, to = seed;
+  if (seed == 0 && (std::sscanf(seeds.c_str(), "%llu..%llu", &from, &to) != 2 || from > to)) return 2;
+  uint64_t failed = 0;
+  for (uint64_t each = from; each <= to; ++each) {
+    const std::string wrong = StuckCluster(each, verbose).run();
+    if (!wrong.empty() && ++failed <= 5) fmt::print("seed {}\n  {}\n  replay: {} --seed {} --verbose\n", each, wrong, argv[0], each);
+  }
+  fmt::print("{} passed, {} failed\n", to - from + 1 - failed, failed);
+  return failed == 0 ? 0 : 1;
+}

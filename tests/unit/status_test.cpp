@@ -1,0 +1,201 @@
+// engine/status: what members tell of themselves, on the wire and put together.
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+#undef fail  // a function of ours has this name
+
+#include "engine/status/overview.hpp"
+
+namespace {
+
+using namespace mv;
+using namespace std::chrono_literals;
+using cluster::WaitKind;
+
+/// Over the wire and back, as a road would carry it.
+status::Report sent(const status::Report& report) {
+  wire::FrameBuilder builder;
+  const auto written = status::write_report(builder.fbb(), 7, report);
+  const base::Frame frame = builder.finish(wire::Body::Report, written);
+  const auto prefix = wire::read_prefix(frame.head);
+  assert_true(prefix.ok());
+  const auto message = wire::read_header(std::span(frame.head).subspan(wire::kPrefixBytes, prefix.value().header_bytes));
+  assert_true(message.ok());
+  assert_int_equal(message.value()->body_as_Report()->number(), 7);
+  return status::read_report(*message.value()->body_as_Report());
+}
+
+/// Three processes, peers 1 to 3, each a worker and a server; the first sees.
+status::Overview three() {
+  status::Overview overview;
+  overview.seen_by = 1;
+  overview.view.sync = true;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    cluster::Member member;
+    member.rank = rank;
+    member.peer = rank + 1;
+    member.pid = 4000 + rank;
+    member.host = "here";
+    overview.view.members.push_back(member);
+    overview.reports[member.peer].phase = "ready";
+    if (rank > 0) overview.silence[member.peer] = 100ms;
+  }
+  return overview;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  print_message("no %s in:\n%s\n", part.c_str(), text.c_str());
+  return false;
+}
+
+void a_report_arrives_as_it_was(void**) {
+  status::Report report;
+  report.phase = "ready";
+  report.uptime = 90s;
+  report.in_flight = 5;
+  report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, 3s});
+  report.own.push_back({"w", "an array", table::Pace::kStale, true, {{1, 2, 3, 4}}});
+  report.held.push_back({"v", "a matrix", table::Pace::kSync, false, {}});
+  report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
+  const status::Report got = sent(report);
+  assert_string_equal(got.phase.c_str(), "ready");
+  assert_true(got.uptime == 90s && got.in_flight == 5 && got.left_out == 0);
+  assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].way.road == "shm" && got.peers[0].way.sent == 10 &&
+              got.peers[0].way.received == 20 && got.peers[0].send_rate == 1.5 && got.peers[0].receive_rate == 2.5 && got.peers[0].silence == 3s);
+  assert_true(got.own.size() == 1 && got.own[0].name == "w" && got.own[0].pace == table::Pace::kStale && got.own[0].complete);
+  assert_true(got.own[0].tallies.size() == 1 && got.own[0].tallies[0].worker == 1 && got.own[0].tallies[0].adds == 2 && got.own[0].tallies[0].gets == 3 &&
+              got.own[0].tallies[0].clock == 4);
+  assert_true(got.held.size() == 1 && got.held[0].what == "a matrix" && !got.held[0].complete);
+  assert_true(got.waits.size() == 1 && got.waits[0].kind == WaitKind::kStaleGet && got.waits[0].who == 2 && got.waits[0].number == 4 &&
+              got.waits[0].age == 12s && got.waits[0].still == 11s);
+  assert_true(got.waits[0].awaited.size() == 1 && got.waits[0].awaited[0].peer == 3 && got.waits[0].awaited[0].what == "is at clock 1, 3 is needed");
+}
+
+void a_huge_report_is_cut_and_says_so(void**) {
+  status::Report report;
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    report.peers.push_back({i + 1, {"tcp", i, i}, 0, 0, {}});
+    report.waits.push_back({WaitKind::kGet, i + 1, std::string(10'000, 'x'), 1, 1s, 1s, std::vector<cluster::Awaited>(50, {1, std::string(1000, 'y')})});
+    report.held.push_back({std::string(1000, 'n'), std::string(1000, 'w'), table::Pace::kSync, true, std::vector<ps::Tally>(30)});
+  }
+  const status::Report got = sent(report);
+  assert_true(!got.peers.empty() && !got.waits.empty() && !got.held.empty());
+  assert_true(got.left_out > 50'000);
+}
+
+void rates_that_are_no_numbers_become_zero(void**) {
+  status::Report report;
+  report.peers.push_back({1, {"tcp", 1, 1}, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), {}});
+  const status::Report got = sent(report);
+  assert_true(got.peers[0].send_rate == 0 && got.peers[0].receive_rate == 0);
+}
+
+void a_wait_that_several_servers_tell_of_is_one_line_that_names_all(void**) {
+  status::Overview overview = three();
+  overview.reports[1].waits.push_back({WaitKind::kGet, 2, "weights", 41, 12'300ms, 12'300ms, {{3, "has made 40 of 41 adds"}}});
+  overview.reports[2].waits.push_back({WaitKind::kGet, 2, "weights", 41, 12'200ms, 12'200ms, {{3, "has made 40 of 41 adds"}, {1, "has made 40 of 41 adds"}}});
+  overview.silence[3] = 12'100ms;
+  const auto waits = status::waits_of(overview);
+  assert_int_equal(waits.size(), 1);
+  assert_int_equal(waits[0].awaited.size(), 2);
+  const std::string text = status::to_text(overview);
+  assert_true(has(text, "worker 1 waits 12.3 s in get #41 of \"weights\" for worker 2 (has made 40 of 41 adds; last heard 12.1 s ago), worker 0 (has made"));
+}
+
+void a_missing_answer_is_told_where_no_gate_explains_it(void**) {
+  status::Overview overview = three();
+  overview.reports[2].waits.push_back({WaitKind::kAnswer, 2, "a", 0, 3s, 3s, {{3, "has not answered"}}});
+  overview.reports[2].waits.push_back({WaitKind::kAnswer, 2, "b", 0, 3s, 3s, {{3, "has not answered"}}});
+  overview.reports[2].waits.push_back({WaitKind::kAnswer, 2, "c", 0, 10ms, 10ms, {{3, "has not answered"}}});
+  overview.reports[1].waits.push_back({WaitKind::kGet, 2, "b", 1, 3s, 3s, {{1, "has made 0 of 1 adds"}}});
+  const auto waits = status::waits_of(overview);
+  assert_int_equal(waits.size(), 2);
+  assert_true(has(status::to_text(overview), "worker 1 waits 3.0 s in a call on \"a\" for worker 2 (has not answered"));
+}
+
+void the_silent_the_lost_and_the_finished_are_shown_so(void**) {
+  status::Overview overview = three();
+  overview.reports.erase(2);
+  overview.silence[2] = 12s;
+  overview.reports.erase(3);
+  overview.view.members[2].state = cluster::State::kLost;
+  overview.view.members[2].why = "its process ended";
+  std::string text = status::to_text(overview);
+  assert_true(has(text, "silent for 12.0 s") && has(text, "lost: its process ended") && has(text, "nobody waits for anybody"));
+  overview.view.members[2].state = cluster::State::kFinished;
+  overview.silence.erase(2);
+  text = status::to_text(overview);
+  assert_true(has(text, "finished") && has(text, "not connected"));
+}
+
+void a_workers_own_word_counts_before_a_servers(void**) {
+  status::Overview overview = three();
+  overview.reports[1].held.push_back({"w", "an array of 2 f32", table::Pace::kSync, true, {{0, 3, 3, 0}, {1, 5, 4, 0}}});
+  overview.reports[2].own.push_back({"w", "an array of 2 f32", table::Pace::kSync, true, {{1, 6, 5, 0}}});
+  const auto tables = status::tables_of(overview);
+  assert_int_equal(tables.size(), 1);
+  const auto& tallies = tables[0].standing.tallies;
+  assert_int_equal(tallies.size(), 2);
+  assert_true(tallies[0].adds == 3 && !tables[0].own_word[0]);
+  assert_true(tallies[1].adds == 6 && tallies[1].gets == 5 && tables[0].own_word[1]);
+}
+
+void what_others_sent_reaches_no_terminal_as_a_command(void**) {
+  status::Overview overview = three();
+  overview.view.members[1].host = "\033[2Jhost";
+  overview.reports[2].phase = "\nready";
+  overview.reports[1].held.push_back({"na\x1bme\xff", "\x07", table::Pace::kAsync, true, {}});
+  const std::string text = status::to_text(overview);
+  assert_true(text.find('\033') == std::string::npos && text.find('\x07') == std::string::npos);
+  const auto json = nlohmann::json::parse(status::to_json(overview), nullptr, false);
+  assert_false(json.is_discarded());
+}
+
+void programs_get_the_same(void**) {
+  status::Overview overview = three();
+  overview.reports[1].peers.push_back({2, {"shm", 100, 50}, 10, 5, 1s});
+  overview.reports[1].waits.push_back({WaitKind::kBarrier, 2, "", 0, 2s, 2s, {{3, "has not come to it"}}});
+  const auto json = nlohmann::json::parse(status::to_json(overview));
+  assert_true(json["sync"] == true && json["seen_by"] == 0 && json["members"].size() == 3);
+  assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["road"] == "shm" && json["members"][0]["peers"][0]["rank"] == 1);
+  assert_true(json["waits"][0]["kind"] == "barrier" && json["waits"][0]["worker"] == 1 && json["waits"][0]["awaited"][0]["who"] == "worker 2");
+  assert_true(json["waits"][0]["table"].is_null() && json["waits"][0]["seconds"] == 2.0);
+}
+
+void a_cluster_that_is_coming_together_says_who_is_missing(void**) {
+  status::Overview overview;
+  overview.missing = "only 1 of 3 processes have arrived";
+  assert_true(has(status::to_text(overview), "only 1 of 3"));
+  assert_true(nlohmann::json::parse(status::to_json(overview))["joining"] == true);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_report_arrives_as_it_was),
+      cmocka_unit_test(a_huge_report_is_cut_and_says_so),
+      cmocka_unit_test(rates_that_are_no_numbers_become_zero),
+      cmocka_unit_test(a_wait_that_several_servers_tell_of_is_one_line_that_names_all),
+      cmocka_unit_test(a_missing_answer_is_told_where_no_gate_explains_it),
+      cmocka_unit_test(the_silent_the_lost_and_the_finished_are_shown_so),
+      cmocka_unit_test(a_workers_own_word_counts_before_a_servers),
+      cmocka_unit_test(what_others_sent_reaches_no_terminal_as_a_command),
+      cmocka_unit_test(programs_get_the_same),
+      cmocka_unit_test(a_cluster_that_is_coming_together_says_who_is_missing),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -19,6 +19,7 @@
 #include "run/launcher.hpp"
 #include "run/options.hpp"
 #include "server.hpp"
+#include "status.hpp"
 
 namespace {
 
@@ -81,6 +82,17 @@ Every line is ok, a note (it works, but may not be what was meant) or a problem;
 The exit status is 0 if there is no problem, else 1. docs/operations.md has the fields of the JSON.
 )";
 
+constexpr const char* kStatusFooter = R"(examples:
+  polyverso status                                 the runs of yours on this machine
+  polyverso status 4711                            the one whose `polyverso run` has this process id
+  polyverso status --master 10.0.0.1:7000 --secret-file ~/.polyverso-secret
+  polyverso status --watch                         again and again, until Ctrl-C
+  polyverso status --json | jq '.waits[]'          for programs; docs/operations.md has the fields
+
+It asks and leaves: it is no member of the cluster, and nobody waits for it. Any member may be asked by its address. POLYVERSO_MASTER
+and POLYVERSO_SECRET in the environment name a cluster as well.
+)";
+
 /// What CLI11 can't know by itself: that a command follows.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -140,6 +152,19 @@ void describe_doctor(CLI::App& doctor, DoctorOptions& options) {
   doctor.footer(kDoctorFooter);
 }
 
+void describe_status(CLI::App& status, StatusOptions& options) {
+  status.add_option("run", options.run, "The process id of a `polyverso run` (default: all of yours)")->type_name("PID");
+  status.add_option("--master", options.master, "Where rank 0 of a cluster listens")->type_name("HOST:PORT");
+  status.add_option("--secret-file", options.secret_file, "A file whose first line is that cluster's secret")->type_name("FILE");
+  status.add_flag("--json", options.json, "As JSON, for programs");
+  status.add_option_function<double>("--watch", [&options](const double& seconds) { options.watch = seconds; }, "Look again every so often (default: 2 s)")
+      ->type_name("SECONDS")
+      ->expected(0, 1)
+      ->default_str("2")
+      ->check(CLI::Range(0.1, 86400.0));
+  status.footer(kStatusFooter);
+}
+
 /// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'.
 int run(std::vector<std::string> words) {
   CLI::App app("Polyverso: model parameters shared between processes, in any language.", "polyverso");
@@ -161,6 +186,10 @@ int run(std::vector<std::string> words) {
   CLI::App& doctor_command = *app.add_subcommand("doctor", kDoctorHelp);
   describe_doctor(doctor_command, doctor_options);
 
+  StatusOptions status_options;
+  CLI::App& status_command = *app.add_subcommand("status", "Tells how a running cluster stands: who is there, and who waits for whom");
+  describe_status(status_command, status_options);
+
   const auto dashes = std::ranges::find(words, "--");
   const std::vector<std::string> command(dashes == words.end() ? dashes : dashes + 1, words.end());
   words.erase(dashes, words.end());
@@ -178,6 +207,7 @@ int run(std::vector<std::string> words) {
   }
   if (checkpoint_command.parsed()) return inspect_checkpoint(inspect_options);
   if (doctor_command.parsed()) return run_doctor(doctor_options);
+  if (status_command.parsed()) return show_status(status_options);
   if (!run_command.parsed()) return run_server(server_options);
   run_options.commands = split_commands(command);
   run_options.settings = parse_settings(settings);

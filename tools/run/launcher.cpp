@@ -11,9 +11,9 @@
 #include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "run/guard.hpp"
-#include "run/plan.hpp"
 
 namespace mv::tools {
 namespace {
@@ -74,6 +74,7 @@ int Launcher::run() {
       end_rest();
     }
   }
+  registration_.reset();
   close(guard_fd_);
   while (uv_is_active(reinterpret_cast<uv_handle_t*>(&guard_))) uv_run(&loop_, UV_RUN_ONCE);
   return conclude();
@@ -129,7 +130,9 @@ void Launcher::start_processes() {
   const MasterSocket master = open_master_socket();
   // A terminal can't be shared with process groups in its background: there, all workers read nothing.
   const int input = isatty(STDIN_FILENO) ? -1 : STDIN_FILENO;
-  for (Process& process : plan(options_, master.port, self_)) {
+  const Meeting meeting = meeting_at(master.port);
+  register_run(meeting);
+  for (Process& process : plan(options_, meeting, self_)) {
     const int rank = process.rank;
     Child::Events events{[this](Child& child) { on_exited(child); }, [this](Child& child) { on_closed(child); }};
     auto child = std::make_unique<Child>(&loop_, std::move(process), rank, output_, std::move(events));
@@ -150,6 +153,16 @@ void Launcher::start_processes() {
     }
   }
   close(master.fd);  // from here on, a master that is gone refuses connections instead of letting them wait
+}
+
+/// So that `polyverso status` finds it. A run without is as good otherwise.
+void Launcher::register_run(const Meeting& meeting) {
+  registration_.emplace(RunEntry{getpid(), meeting.master, meeting.secret, fmt::format("{}", fmt::join(options_.commands.front(), " "))});
+  if (!options_.verbose) return;
+  if (registration_->failure().empty())
+    output_.say(fmt::format("the master listens at {}; `polyverso status {}` asks how the cluster stands", meeting.master, getpid()));
+  else
+    output_.say(fmt::format("the master listens at {}; `polyverso status` will not find it: {}", meeting.master, registration_->failure()));
 }
 
 void Launcher::on_exited(Child& child) {

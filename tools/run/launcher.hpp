@@ -5,12 +5,15 @@
 
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "run/child.hpp"
 #include "run/options.hpp"
 #include "run/output.hpp"
+#include "run/plan.hpp"
+#include "run/registry.hpp"
 
 namespace mv::tools {
 
@@ -36,6 +39,7 @@ class Launcher {
   void watch_signals();
   void start_guard();
   void start_processes();
+  void register_run(const Meeting& meeting);
   void tell_guard(char sign, pid_t group);
 
   void on_exited(Child& child);
@@ -56,6 +60,7 @@ class Launcher {
   RunOptions options_;
   Output output_;
   std::string self_;
+  std::optional<Registration> registration_;
   uv_loop_t loop_{};
   uv_timer_t timer_{};   ///< until the next, harsher step
   uv_timer_t settle_{};  ///< after the first failure

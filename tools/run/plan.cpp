@@ -74,13 +74,15 @@ MasterSocket open_master_socket() {
   return socket;
 }
 
-std::vector<Process> plan(const RunOptions& options, int master_port, const std::string& self) {
+Meeting meeting_at(int port) { return {fmt::format("127.0.0.1:{}", port), make_secret()}; }
+
+std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self) {
   Environment common = inherited_environment();
   for (const auto& [key, value] : options.settings) common[variable(key)] = value;
   if (options.sync) common[variable("sync")] = "1";
-  common[variable("master")] = fmt::format("127.0.0.1:{}", master_port);
+  common[variable("master")] = meeting.master;
   common[variable("nodes")] = std::to_string(options.workers + options.servers);
-  common[variable("secret")] = make_secret();
+  common[variable("secret")] = meeting.secret;
   common.emplace("PYTHONUNBUFFERED", "1");  // Python holds back whole pages of output when it writes to a pipe
 
   std::vector<Process> processes;

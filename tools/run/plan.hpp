@@ -29,7 +29,14 @@ MasterSocket open_master_socket();
 /// Where rank 0 finds that socket.
 inline constexpr int kMasterSocketFd = 3;
 
+/// How a run's processes find and trust each other.
+struct Meeting {
+  std::string master, secret;
+};
+/// At this port of 127.0.0.1, with a fresh secret. Throws std::system_error.
+Meeting meeting_at(int port);
+
 /// Workers have the first ranks, so that rank 0, the master, is worker 0; servers follow. `self` is this program's path.
-std::vector<Process> plan(const RunOptions& options, int master_port, const std::string& self);
+std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, const std::string& self);
 
 }  // namespace mv::tools

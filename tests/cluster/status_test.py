@@ -1,0 +1,303 @@
+"""How a cluster stands: asked by members in three languages and from outside, while one of them is stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from conftest import COMMAND
+from nodes import PRELUDE
+
+# Creates a table in sync mode and makes one round; after a word comes the round that worker 0 will not make.
+WORKER = """
+node = pv.init()
+table = node.array(4, name="weights")
+table.add(np.ones(4, np.float32))
+table.get()
+say("up")
+word = wait_for_word()
+if word == "round":
+    table.add(np.ones(4, np.float32), wait=False)
+    attempt(table.get)
+    say("done")
+node.shutdown()
+"""
+
+# One that stops in the same round, and asks meanwhile.
+ASKER = """
+node = pv.init()
+table = node.array(4, name="weights")
+table.add(np.ones(4, np.float32))
+table.get()
+say("up")
+wait_for_word()
+import json; say(json.dumps(node.status()))
+wait_for_word()
+table.add(np.ones(4, np.float32))
+table.get()
+node.shutdown()
+"""
+
+PERL = """
+use Polyverso;
+$| = 1;
+my $node = Polyverso->init;
+my $table = $node->array(size => 4, name => 'weights');
+$table->add([1, 1, 1, 1]);
+$table->get;
+print "up\\n";
+<STDIN>;
+$table->add([1, 1, 1, 1], forget => 1);
+$table->get;
+print "done\\n";
+$node->shutdown;
+"""
+
+LUA = """
+local polyverso = require('polyverso')
+io.stdout:setvbuf('line')
+local node = polyverso.init()
+local table = node:array{size = 4, name = 'weights'}
+table:add({1, 1, 1, 1})
+table:get()
+print('up')
+io.read()
+table:add({1, 1, 1, 1}, {wait = false})
+table:get()
+print('done')
+node:shutdown()
+"""
+
+
+def ask(job, *arguments, secret="of the tests", address=None, timeout=20):
+    """(status, standard output, standard error) of a `polyverso status`"""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
+    if secret is not None:
+        environment["POLYVERSO_SECRET"] = secret
+    told = subprocess.run([COMMAND, "status", "--master", address or job.address, *arguments], env=environment, text=True,
+                          capture_output=True, timeout=timeout, check=False)
+    return told.returncode, told.stdout, told.stderr
+
+
+def ask_json(job, holds=lambda told: True, seconds=20):
+    """The JSON, once `holds` of it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        status, out, err = ask(job, "--json")
+        assert status == 0, err
+        told = json.loads(out)
+        if holds(told):
+            return told
+        assert time.monotonic() < deadline, told
+        time.sleep(0.1)
+
+
+def gets(told):
+    return [wait for wait in told["waits"] if wait["kind"] == "get"]
+
+
+def test_a_stopped_worker_is_named_to_everyone_who_asks(cluster):
+    job = cluster(4, 1, sync=1, heartbeat_timeout_ms=60000, stuck_after_ms=1500)
+    nodes = [job.python(0, ASKER), job.start(1, ["perl", "-e", PERL]), job.start(2, ["luajit", "-e", LUA]), job.python(3, WORKER)]
+    server = job.server(0)
+    for node in nodes:
+        node.hear("up")
+    nodes[3].kill(signal.SIGSTOP)
+    for node in nodes[1:3]:
+        node.tell("round")
+    told = ask_json(job, lambda told: len(gets(told)) == 2 and all(wait["seconds"] > 2 for wait in gets(told)))
+    assert [member["state"] for member in told["members"]] == ["here"] * 5
+    assert [member["answered"] for member in told["members"]] == [True, True, True, False, True]
+    assert told["members"][3]["silence_seconds"] > 1
+    for wait in gets(told):
+        assert wait["worker"] in (1, 2) and wait["table"] == "weights" and wait["number"] == 2
+        assert {awaited["who"] for awaited in wait["awaited"]} == {"worker 0", "worker 3"}
+    tallies = {each["worker"]: each for each in told["tables"][0]["workers"]}
+    assert (tallies[1]["adds"], tallies[1]["gets"]) == (2, 2)
+    assert (tallies[3]["adds"], tallies[3]["gets"]) == (1, 1) and not tallies[3]["own_word"]
+    assert told["members"][4]["received_bytes"] > 0 and told["members"][0]["peers"][0]["road"] in ("shm", "tcp")
+
+    status, text, err = ask(job)
+    assert status == 0, err
+    assert "silent for" in text and "worker 1 waits" in text and 'in get #2 of "weights"' in text
+    assert "worker 3 (has made 1 of 2 adds; last heard" in text
+
+    # By itself, once, in the log of the master, though the server has noticed.
+    nodes[0].hear('table "weights": nothing has moved for 1.5 s')
+    nodes[0].hear("worker 3 (has made 1 of 2 adds; last heard")
+
+    # A member that asks gets the same picture: here the server's gate is asked through the master.
+    nodes[0].tell("ask")
+    own = json.loads(nodes[0].hear('{"sync"'))
+    assert {wait["worker"] for wait in gets(own)} == {1, 2}
+
+    nodes[3].kill(signal.SIGCONT)
+    nodes[0].tell("go on")
+    nodes[3].tell("round")
+    for node in nodes[1:]:
+        node.hear("done")
+    for node in (*nodes, server):
+        node.ends()
+    said = [line for node in (*nodes, server) for line in node.lines if "nothing has moved" in line]
+    assert len(said) == 1, said
+
+
+def test_the_master_itself_may_be_the_one_that_is_stopped(cluster):
+    job = cluster(2, 1, sync=1, heartbeat_timeout_ms=5000, stuck_after_ms=60000)
+    nodes = [job.python(0, WORKER), job.python(1, """
+node = pv.init()
+table = node.array(4, name="weights")
+table.add(np.ones(4, np.float32))
+table.get()
+say("up")
+wait_for_word()
+begun = time.monotonic()
+import json; say(json.dumps(node.status()))
+say("took", time.monotonic() - begun)
+wait_for_word()
+""")]
+    server = job.server(0)
+    for node in nodes:
+        node.hear("up")
+    nodes[0].kill(signal.SIGSTOP)
+    try:
+        nodes[1].tell("ask")
+        told = json.loads(nodes[1].hear('{"sync"'))
+        assert float(nodes[1].hear("took").split()[1]) < 4.9
+    finally:
+        nodes[0].kill(signal.SIGCONT)
+    answered = {member["rank"]: member["answered"] for member in told["members"]}
+    assert told["seen_by"] == 1 and answered == {0: False, 1: True, 2: True}
+    for node in (*nodes, server):
+        node.kill()
+
+
+def test_a_barrier_and_a_creation_that_do_not_end_print_the_picture(cluster):
+    job = cluster(3, 0, stuck_after_ms=700)
+    script = """
+node = pv.init()
+say("up")
+word = wait_for_word()
+if word == "wait":
+    node.barrier()
+wait_for_word()
+if node.rank != 2:
+    table = node.array(4, name="late")
+say("there")
+wait_for_word()
+if node.rank == 2:
+    table = node.array(4, name="late")
+node.shutdown()
+"""
+    nodes = [job.python(rank, script) for rank in range(3)]
+    for node in nodes:
+        node.hear("up")
+    for node in nodes[1:]:
+        node.tell("wait")
+    nodes[0].hear("a barrier: nothing has moved for 0.7 s")
+    nodes[0].hear("in a barrier for worker 0 (has not come to it)")
+    nodes[0].tell("wait")
+    for node in nodes:
+        node.tell("create")
+    nodes[0].hear('table "late": nothing has moved for 0.7 s')
+    nodes[0].hear('in the creation of "late" for worker 2 (has not created it')
+    for node in nodes:
+        node.tell("end")
+    for node in nodes:
+        node.ends()
+
+
+def test_observers_are_no_members_and_disturb_nobody(cluster):
+    job = cluster(2, 0, heartbeat_timeout_ms=1000)
+    first = job.python(0, WORKER)
+    deadline = time.monotonic() + 20
+    while True:  # as long as the processes come together, too
+        status, out, err = ask(job)
+        if status == 0:
+            break
+        assert time.monotonic() < deadline, err
+        time.sleep(0.1)
+    assert "only 1 of 2 processes have arrived" in out
+    second = job.python(1, WORKER)
+    for node in (first, second):
+        node.hear("up")
+    before = ask_json(job)
+    for _ in range(5):
+        ask_json(job)
+    time.sleep(1.5)  # longer than any member may be silent
+    after = ask_json(job)
+    assert after["epoch"] == before["epoch"] and len(after["members"]) == 2
+    assert [peer["rank"] for peer in after["members"][0]["peers"]] == [peer["rank"] for peer in before["members"][0]["peers"]]
+    # Any member can be asked.
+    status, out, err = ask(job, address=after["members"][1]["address"])
+    assert status == 0 and "seen by rank" in out, err
+    for node in (first, second):
+        node.tell("end")
+    for node in (first, second):
+        node.ends()
+
+
+def test_strangers_learn_nothing(cluster):
+    job = cluster(2, 0)
+    nodes = [job.python(rank, WORKER) for rank in range(2)]
+    for node in nodes:
+        node.hear("up")
+    for secret in ("another", None):
+        status, out, err = ask(job, secret=secret)
+        assert status == 1 and out == "" and "POLYVERSO_SECRET" in err
+    status, out, err = ask(job, address="127.0.0.1:1")
+    assert status == 1 and out == "" and "127.0.0.1:1" in err
+    for node in nodes:
+        node.tell("end")
+    for node in nodes:
+        node.ends()
+
+
+def test_a_run_is_found_without_a_word_and_forgotten_at_its_end(start, tmp_path):
+    tmp_path.chmod(0o700)
+    found = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    script = PRELUDE + """
+node = pv.init()
+table = node.array(4, name="weights")
+node.barrier()
+say("up")
+time.sleep(60)
+"""
+    runs = [start("run", "-n", "2", "--", sys.executable, "-c", script, env=found) for _ in range(2)]
+    for run in runs:
+        run.read_until("up")
+        run.read_until("up")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")} | found
+
+    def status(*arguments):
+        return subprocess.run([COMMAND, "status", *arguments], env=environment, text=True, capture_output=True, timeout=20, check=False)
+
+    files = sorted((tmp_path / "polyverso").iterdir())
+    assert [int(file.name) for file in files] == sorted(run.process.pid for run in runs)
+    assert all(file.stat().st_mode & 0o077 == 0 for file in (*files, tmp_path / "polyverso"))
+    both = status()
+    assert both.returncode == 0 and both.stdout.count("2 workers, 2 servers") == 2, both.stderr
+    one = status("--json", str(runs[0].process.pid))
+    assert len(json.loads(one.stdout)["members"]) == 2
+    assert status("--json").returncode == 2
+    assert status("1").returncode == 2
+    runs[0].process.send_signal(signal.SIGTERM)
+    runs[0].finish()
+    runs[1].process.kill()  # no time to clean up: what it leaves is not taken for a run
+    runs[1].finish()
+    runs[1].wait_until_gone(10)
+    none = status()
+    assert none.returncode == 2 and "--master" in none.stderr
+    assert list((tmp_path / "polyverso").iterdir()) == []
+
+
+def test_a_folder_that_others_can_enter_is_not_trusted(tmp_path):
+    tmp_path.chmod(0o700)
+    (tmp_path / "polyverso").mkdir()
+    (tmp_path / "polyverso").chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
+    environment["XDG_RUNTIME_DIR"] = str(tmp_path)
+    told = subprocess.run([COMMAND, "status"], env=environment, text=True, capture_output=True, timeout=20, check=False)
+    assert told.returncode == 1 and "nobody else can enter" in told.stderr

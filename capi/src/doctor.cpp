@@ -75,19 +75,26 @@ base::Result<DoctorReport> examine_node(const NodeEntry& entry) {
   auto peers = entry.node->examine_peers();
   if (!peers.ok()) return peers.status();
   report.peers = std::move(peers).value();
+  report.address = entry.node->identity().address;
   append(report, judge_settings(report.sources, report.settings, {}));
   examine_machine(report);
+  if (!report.address.empty()) {
+    doctor::Findings listening("network");
+    listening.ok("listening", fmt::format("others are told to reach this process at {}", report.address));
+    append(report, std::move(listening));
+  }
   append(report, doctor::judge_peers(report.peers));
   append(report, doctor::examine_build());
   return report;
 }
 
-base::Result<std::string> examine(State& state, mv_node node, uint32_t flags) {
+/// `handle` 0: no node runs.
+base::Result<std::string> examine(State& state, int64_t handle, uint32_t flags) {
   const auto write = [&](const DoctorReport& report) {
     return (flags & MV_JSON) != 0 ? report.as_json() : report.as_text();
   };
-  if (node == 0 && state.default_node.load(std::memory_order_acquire) == 0) return write(examine_start(flags));
-  auto pin = find_node(state, "mv_doctor_text", node);
+  if (handle == 0) return write(examine_start(flags));
+  auto pin = find_node(state, "mv_doctor_text", handle);
   if (!pin.ok()) return pin.status();
   const auto report = examine_node(**pin.value());
   if (!report.ok()) return report.status();
@@ -96,7 +103,7 @@ base::Result<std::string> examine(State& state, mv_node node, uint32_t flags) {
 
 /// A text that did not fit. Asking for a length, and then for the text, is one question: nothing is examined twice.
 struct Unread {
-  mv_node node = 0;
+  int64_t handle = 0;  ///< of the node; 0: there was none
   uint32_t flags = 0;
   std::string text;
   std::chrono::steady_clock::time_point until;
@@ -104,11 +111,11 @@ struct Unread {
 thread_local std::optional<Unread> unread;
 constexpr auto kKeptFor = 5s;
 
-base::Result<std::string> text_for(State& state, mv_node node, uint32_t flags) {
-  auto kept = std::exchange(unread, std::nullopt);
-  if (kept && kept->node == node && kept->flags == flags && std::chrono::steady_clock::now() < kept->until)
-    return std::move(kept->text);
-  return examine(state, node, flags);
+base::Result<std::string> text_for(State& state, int64_t handle, uint32_t flags) {
+  const auto kept = std::exchange(unread, std::nullopt);
+  if (kept && kept->handle == handle && kept->flags == flags && std::chrono::steady_clock::now() < kept->until)
+    return kept->text;
+  return examine(state, handle, flags);
 }
 
 }  // namespace
@@ -120,11 +127,12 @@ mv_status mv_doctor_text(mv_node node, uint32_t flags, char* text, uint64_t capa
     if (auto status = check_text_out("mv_doctor_text", text, capacity, length); !status.ok()) return status;
     if ((flags & ~kFlags) != 0)
       return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON and MV_REACH are known", flags);
-    auto found = text_for(state, node, flags);
+    const int64_t handle = node != 0 ? node : state.default_node.load(std::memory_order_acquire);
+    auto found = text_for(state, handle, flags);
     if (!found.ok()) return found.status();
     put_text(found.value(), text, capacity, length);
     if (*length >= capacity)
-      unread = Unread{node, flags, std::move(found).value(), std::chrono::steady_clock::now() + kKeptFor};
+      unread = Unread{handle, flags, std::move(found).value(), std::chrono::steady_clock::now() + kKeptFor};
     return {};
   });
 }

@@ -103,6 +103,7 @@ std::string DoctorReport::as_json() const {
                {"rank", settings.rank},
                {"nodes", settings.nodes},
                {"role", doctor::name_of_role(settings.role)},
+               {"address", address},
                {"launcher", sources.launcher.empty() ? Json() : Json(sources.launcher)},
                {"launchers_seen", sources.seen},
                {"settings", write_settings(sources.settings)}};

@@ -14,6 +14,7 @@ namespace mv::capi {
 
 struct DoctorReport {
   bool running = false;  ///< a node was asked; else what one would be
+  std::string address;   ///< of a running node, as others are told
   node::Settings settings;
   SettingsReport sources;
   std::vector<doctor::Finding> findings;

@@ -187,6 +187,7 @@ void MemberNode::take_identity(const cluster::View& view) {
   identity_.server_id = view.server_id(self);
   identity_.num_servers = static_cast<int64_t>(view.servers().size());
   identity_.sync = view.sync;
+  identity_.address = view.find(self)->address;
   base::log_info("rank {} of {}: worker {} of {}, server {} of {}, {} mode", identity_.rank, identity_.size, identity_.worker_id,
                  identity_.num_workers, identity_.server_id, identity_.num_servers, identity_.sync ? "sync" : "async");
 }

@@ -68,6 +68,7 @@ struct Identity {
   int64_t worker_id = 0, num_workers = 1;  ///< worker_id -1: only a server
   int64_t server_id = 0, num_servers = 1;  ///< server_id -1: only a worker
   bool sync = false;
+  std::string address;  ///< where others are told to reach it; empty where nobody is to
 };
 
 using TableSpec = table::Spec;

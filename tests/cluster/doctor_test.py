@@ -14,7 +14,7 @@ from conftest import COMMAND
 from launchers_test import environment, free_port
 
 FIELDS = {
-    "schema": int, "version": str, "well": bool, "host": str, "pid": int, "running": bool, "rank": int, "nodes": int, "role": str,
+    "schema": int, "version": str, "well": bool, "host": str, "pid": int, "running": bool, "rank": int, "nodes": int, "role": str, "address": str,
     "launcher": (str, type(None)), "launchers_seen": list, "settings": list, "findings": list, "peers": list,
 }
 SETTING = {"name": str, "value": str, "source": str, "from": str, "unused": list}
@@ -340,6 +340,7 @@ def test_two_processes_join_and_see_each_other_in_shared_memory(tmp_path):
         (peer,) = report["peers"]
         assert report["running"] and report["rank"] == rank and peer["rank"] == 1 - rank
         assert peer["road"] == "shm" and peer["why_not_shm"] == "" and 0 < peer["round_trip_us"] < 1e6
+        assert report["address"].startswith("127.0.0.1:") and report["address"] in finding(report, "network", "listening")["text"]
         assert setting(report, "nodes")["from"] == "POLYVERSO_NODES=2 in the environment"
 
 

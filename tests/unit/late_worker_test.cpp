@@ -1,0 +1,121 @@
+// engine/ps: a worker in the place of a lost one, whom the servers noticed at different moments.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/pool.hpp"
+#include "engine/ps/client.hpp"
+#include "engine/ps/spec_wire.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+
+constexpr base::Peer kSelf = 7, kServers[] = {1, 2};
+
+class StillClock final : public base::Clock {
+ public:
+  base::Nanos now() const override { return base::Nanos(0); }
+};
+
+/// A link that only keeps what it is given.
+class KeepingLink final : public base::Link {
+ public:
+  void dial(const std::string&) override {}
+  void send(base::Peer to, const base::Frame& frame) override { sent[to].push_back(frame); }
+  void close(base::Peer) override {}
+  std::map<base::Peer, std::vector<base::Frame>> sent;
+};
+
+const wire::Message& message_of(const base::Frame& frame) {
+  return *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
+}
+
+/// A worker that opens a table of two servers.
+struct LateWorker {
+  LateWorker() {
+    for (const base::Peer server : kServers) join(server, MV_ROLE_SERVER);
+    join(kSelf, MV_ROLE_WORKER);
+    for (const base::Peer server : kServers) rpc.on_connected(server);
+    client.start(view);
+    client.open("t", base::kNever, [this](auto opened) {
+      if (opened.ok()) table = opened.value();
+    });
+  }
+  void join(base::Peer peer, int32_t role) {
+    cluster::Member member;
+    member.rank = static_cast<uint32_t>(view.members.size());
+    member.role = role;
+    member.peer = peer;
+    view.members.push_back(member);
+  }
+  /// The server's answer: it has this worker at `clock`.
+  void hear(base::Peer server, uint64_t clock) {
+    table::Spec spec;
+    spec.name = "t";
+    spec.rows = 10;
+    spec.staleness = 1;
+    wire::FrameBuilder builder;
+    const auto written = ps::write_spec(builder.fbb(), spec);
+    auto frame = builder.finish(wire::Body::Created, wire::CreateCreated(builder.fbb(), 5, written, true, clock));
+    wire::stamp(frame, 1, 1);
+    rpc.on_answer(server, message_of(frame), {});
+  }
+  /// What this server was told of this worker's clock: "8", "", "3 8"
+  std::string told(base::Peer server) {
+    std::string clocks;
+    for (const base::Frame& frame : link.sent[server])
+      if (const auto* clock = message_of(frame).body_as_Clock())
+        clocks += (clocks.empty() ? "" : " ") + std::to_string(clock->clock());
+    return clocks;
+  }
+
+  StillClock time;
+  KeepingLink link;
+  rpc::Client rpc{time, link, {}};
+  base::Pool pool{4096, 1};
+  cluster::View view;
+  ps::TableViewRef table;
+  ps::Client client{time, rpc, pool};
+};
+
+void it_begins_at_the_latest_clock_and_all_servers_know(void**) {
+  LateWorker worker;
+  worker.hear(kServers[1], 8);
+  assert_null(worker.table.get());
+  worker.hear(kServers[0], 3);
+  assert_non_null(worker.table.get());
+  assert_int_equal(worker.table->clock, 8);
+  for (const base::Peer server : kServers) assert_string_equal(worker.told(server).c_str(), "8");
+  assert_int_equal(worker.table->open_changes, 1);  // a fence waits until they know
+}
+
+void servers_that_agree_are_told_nothing(void**) {
+  LateWorker worker;
+  for (const base::Peer server : kServers) worker.hear(server, 4);
+  assert_non_null(worker.table.get());
+  assert_int_equal(worker.table->clock, 4);
+  for (const base::Peer server : kServers) assert_string_equal(worker.told(server).c_str(), "");
+  assert_int_equal(worker.table->open_changes, 0);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(it_begins_at_the_latest_clock_and_all_servers_know),
+      cmocka_unit_test(servers_that_agree_are_told_nothing),
+  };
+  return cmocka_run_group_tests_name("ps/late_worker", tests, nullptr, nullptr);
+}

@@ -150,4 +150,14 @@ void DiskArchive::restore(const std::string& path, std::vector<Target> targets, 
   });
 }
 
+void DiskArchive::move(std::vector<Move> moves, Done done) {
+  start(std::move(done), [moves = std::move(moves)]() mutable -> base::Status {
+    for (Move& move : moves) {
+      if (auto failed = checkpoint::move_table(move.entry, *move.from, *move.to); !failed.ok()) return failed;
+      move.from.reset();
+    }
+    return {};
+  });
+}
+
 }  // namespace mv::node

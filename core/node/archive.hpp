@@ -28,6 +28,7 @@ class DiskArchive final : public ps::Archive {
   void write(Part part, GivenUp given_up, Told<table::checkpoint::FileEntry> told) override;
   void check(const std::string& path, table::checkpoint::Share share, Told<table::checkpoint::Manifest> told) override;
   void restore(const std::string& path, std::vector<Target> targets, Done done) override;
+  void move(std::vector<Move> moves, Done done) override;
 
  private:
   template <typename Tell, typename Work>

@@ -471,7 +471,8 @@ MV_API mv_status mv_cluster_status_text(const char *settings, uint32_t flags, ch
  *  @return MV_ESYSTEM with the file and the reason (a full disk): no checkpoint came to be, earlier ones are untouched */
 MV_API mv_status mv_checkpoint_save(mv_node node, const char *directory, uint64_t keep, const mv_call_options *options);
 /** Loads all tables of a checkpoint, on any number of servers and workers. Collective, between two barriers. Tables that exist must have
- *  the same specs (MV_EDISAGREE); the others come to be, and mv_table_create() or mv_table_open() then finds them with their values.
+ *  the same specs (MV_EDISAGREE), and take twice their memory meanwhile: no table changes before every server has read all of its part.
+ *  The others come to be, and mv_table_create() or mv_table_open() then finds them with their values.
  *  @param path     a checkpoint, or a directory of them: then its newest whole one
  *  @return MV_ENOTFOUND if there is none; MV_EINVAL for a damaged or partial one, with the reason: nothing was changed */
 MV_API mv_status mv_checkpoint_load(mv_node node, const char *path, const mv_call_options *options);

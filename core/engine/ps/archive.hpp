@@ -38,6 +38,10 @@ class Archive {
     table::checkpoint::TableEntry entry;
     std::shared_ptr<table::Shard> shard;
   };
+  struct Move {
+    table::checkpoint::TableEntry entry;
+    std::shared_ptr<table::Shard> from, to;
+  };
 
   virtual ~Archive() = default;
 
@@ -60,6 +64,8 @@ class Archive {
                      Told<table::checkpoint::Manifest> told) = 0;
   /// Puts the rows that the checkpoint has for these shards into them, and nothing else stays there.
   virtual void restore(const std::string& path, std::vector<Target> targets, Done done) = 0;
+  /// From memory to memory: the rows of one shard replace those of another. `from` is let go as soon as it was moved.
+  virtual void move(std::vector<Move> moves, Done done) = 0;
 };
 
 }  // namespace mv::ps

@@ -416,14 +416,19 @@ void Saver::check(base::Result<Archive::Found> found) {
 void Saver::checked() {
   if (!job_->error.ok()) {
     job_->error = base::error(job_->error.code(), "{}; nothing was changed", job_->error.text());
-    return load_over();
+    return restore(true, &Saver::load_over);
   }
   set_phase(Phase::kRestoring);
+  restore(false, &Saver::restored);
+}
+
+/// Has all servers put what they have read into their tables, or forget it.
+void Saver::restore(bool forget, void (Saver::*next)()) {
   ask_all(
-      [job = job_](wire::FrameBuilder& builder) {
-        return builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), job->path.c_str()));
+      [job = job_, forget](wire::FrameBuilder& builder) {
+        return builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), job->path.c_str(), forget));
       },
-      &Saver::restored);
+      next);
 }
 
 void Saver::restored() {

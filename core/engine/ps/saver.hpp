@@ -24,7 +24,7 @@ namespace mv::ps {
 /// is told to each survivor once, now or when it asks, so that they stay in step.
 ///
 ///   save   a place on the disk; a snapshot on every server; the workers go on; every server's file; the manifest
-///   load   the checkpoint's manifest; a check on every server; only then the values; the workers go on
+///   load   the checkpoint's manifest; every server checks its part and has it in memory; only then the tables take it
 ///
 /// Loop thread only.
 class Saver {
@@ -111,6 +111,7 @@ class Saver {
   // a load
   void check(base::Result<Archive::Found> found);
   void checked();
+  void restore(bool forget, void (Saver::*next)());
   void restored();
   void load_over();
 

@@ -60,6 +60,8 @@ class Server {
   base::Status fits(const table::Spec& spec) const;
   std::shared_ptr<table::Shard> find_shard(const std::string& name) const;
   base::Result<std::shared_ptr<table::Shard>> make_shard(const table::Spec& spec) const;
+  /// One that no other process will map.
+  base::Result<std::shared_ptr<table::Shard>> make_hidden_shard(const table::Spec& spec) const;
   /// A new table, which all workers that create it find with its values.
   base::Status adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard);
   /// All workers stand at this clock.

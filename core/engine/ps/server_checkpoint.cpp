@@ -74,6 +74,10 @@ base::Result<std::shared_ptr<table::Shard>> Server::make_shard(const table::Spec
   return table::Shard::make(spec, {servers_, index_, shares_memory_});
 }
 
+base::Result<std::shared_ptr<table::Shard>> Server::make_hidden_shard(const table::Spec& spec) const {
+  return table::Shard::make(spec, {servers_, index_, false});
+}
+
 base::Status Server::adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
   if (by_name_.contains(spec.name))
     return base::error(MV_ESTATE, "table \"{}\" was created while it was being loaded", spec.name);

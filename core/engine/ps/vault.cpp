@@ -1,5 +1,7 @@
 #include "engine/ps/vault.hpp"
 
+#include <utility>
+
 #include "base/log.hpp"
 
 namespace mv::ps {
@@ -43,6 +45,7 @@ void Vault::on_request(const rpc::Asked& asked, const wire::Message& request) {
 
 void Vault::lost(base::Peer peer) {
   if (writing_ != nullptr && writing_->by == peer) *writing_->given_up = true;
+  if (prepared_ != nullptr && prepared_->by == peer) prepared_.reset();
 }
 
 // ---- saving
@@ -83,58 +86,69 @@ void Vault::written(const rpc::Asked& asked, const wire::Written& request) {
 // ---- loading
 
 void Vault::check(const rpc::Asked& asked, const wire::Check& request) {
-  prepared_.reset();
-  const std::string path = text_of(request.path());
+  const auto prepared = std::make_shared<Prepared>();
+  prepared->path = text_of(request.path());
+  prepared->by = asked.client;
+  prepared_ = prepared;
+  const auto over = [this, asked, prepared](const base::Status& status) {
+    if (status.ok()) return rpc_.answer(asked, builder_.answer({}));
+    if (prepared_ == prepared) prepared_.reset();
+    rpc_.fail(asked, status);
+  };
   const table::checkpoint::Share share{tables_.servers(), tables_.index()};
-  archive_->check(path, share, [this, asked, path](base::Result<table::checkpoint::Manifest> manifest) {
-    const base::Status status = manifest.ok() ? prepare(path, std::move(manifest).value()) : manifest.status();
-    status.ok() ? rpc_.answer(asked, builder_.answer({})) : rpc_.fail(asked, status);
+  archive_->check(prepared->path, share, [this, prepared, over](base::Result<table::checkpoint::Manifest> manifest) {
+    if (!manifest.ok()) return over(manifest.status());
+    prepared->manifest = std::move(manifest).value();
+    if (const base::Status failed = make_parts(*prepared); !failed.ok()) return over(failed);
+    archive_->restore(prepared->path, prepared->targets(), over);
   });
 }
 
-base::Status Vault::prepare(const std::string& path, table::checkpoint::Manifest manifest) {
-  Prepared prepared{path, std::move(manifest), {}};
+base::Status Vault::make_parts(Prepared& prepared) {
   for (const auto& entry : prepared.manifest.tables) {
     if (const base::Status wrong = tables_.fits(entry.spec); !wrong.ok()) return wrong;
-    if (tables_.find_shard(entry.spec.name) != nullptr) {
-      prepared.made.push_back(nullptr);
-      continue;
-    }
-    auto shard = tables_.make_shard(entry.spec);
+    const bool exists = tables_.find_shard(entry.spec.name) != nullptr;
+    auto shard = exists ? tables_.make_hidden_shard(entry.spec) : tables_.make_shard(entry.spec);
     if (!shard.ok()) return shard.status();
-    if (const base::Status failed = shard.value()->set_updater(entry.updater); !failed.ok()) return failed;
-    prepared.made.push_back(std::move(shard).value());
+    prepared.parts.push_back({std::move(shard).value(), exists});
   }
-  prepared_ = std::move(prepared);
   return {};
+}
+
+std::vector<Archive::Target> Vault::Prepared::targets() const {
+  std::vector<Archive::Target> targets;
+  for (size_t i = 0; i < parts.size(); ++i) targets.push_back({manifest.tables[i], parts[i].shard});
+  return targets;
 }
 
 void Vault::restore(const rpc::Asked& asked, const wire::Restore& request) {
   const std::string path = text_of(request.path());
-  if (!prepared_ || prepared_->path != path)
+  const auto prepared = std::exchange(prepared_, nullptr);
+  if (request.forget()) return rpc_.answer(asked, builder_.answer({}));
+  if (prepared == nullptr || prepared->path != path)
     return rpc_.fail(asked, base::error(MV_ESTATE, "{}: was not checked before", path));
-  const auto prepared = std::make_shared<Prepared>(std::move(*prepared_));
-  prepared_.reset();
-  std::vector<Archive::Target> targets;
-  for (size_t i = 0; i < prepared->made.size(); ++i) {
+  std::vector<Archive::Move> moves;
+  for (size_t i = 0; i < prepared->parts.size(); ++i) {
+    auto& [shard, exists] = prepared->parts[i];
     const auto& entry = prepared->manifest.tables[i];
-    const auto shard = prepared->made[i] != nullptr ? prepared->made[i] : tables_.find_shard(entry.spec.name);
-    if (shard == nullptr)
+    if (!exists) continue;
+    auto own = tables_.find_shard(entry.spec.name);
+    if (own == nullptr)
       return rpc_.fail(asked,
                        base::error(MV_ESTATE, "table \"{}\" was destroyed while it was being loaded", entry.spec.name));
-    targets.push_back({entry, shard});
+    moves.push_back({entry, std::exchange(shard, nullptr), std::move(own)});
   }
-  archive_->restore(path, std::move(targets), [this, asked, prepared](const base::Status& failed) {
+  archive_->move(std::move(moves), [this, asked, prepared](const base::Status& failed) {
     const base::Status status = failed.ok() ? adopt(*prepared) : failed;
     status.ok() ? rpc_.answer(asked, builder_.answer({})) : rpc_.fail(asked, status);
   });
 }
 
 base::Status Vault::adopt(const Prepared& prepared) {
-  for (size_t i = 0; i < prepared.made.size(); ++i) {
+  for (size_t i = 0; i < prepared.parts.size(); ++i) {
     const auto& entry = prepared.manifest.tables[i];
-    if (prepared.made[i] != nullptr)
-      if (const base::Status failed = tables_.adopt(entry.spec, prepared.made[i]); !failed.ok()) return failed;
+    if (!prepared.parts[i].exists)
+      if (const base::Status failed = tables_.adopt(entry.spec, prepared.parts[i].shard); !failed.ok()) return failed;
     tables_.restart_clock(entry.spec.name, entry.clock);
   }
   return {};

@@ -2,7 +2,6 @@
 // A server's part in checkpoints: writes its shards down, and takes them back.
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,17 +31,23 @@ class Vault {
     base::Status status;
     table::checkpoint::FileEntry file;
   };
-  /// A checkpoint that was found sound, and shards for its tables that don't exist yet: memory for them is to be had.
+  /// A checkpoint that was found sound, in memory: nothing can go wrong any more when the tables take it.
   struct Prepared {
     std::string path;
+    base::Peer by = base::kNobody;
     table::checkpoint::Manifest manifest;
-    std::vector<std::shared_ptr<table::Shard>> made;  ///< by table; null: it exists
+    struct Part {
+      std::shared_ptr<table::Shard> shard;
+      bool exists = false;  ///< there is a table of this name, which takes what is in `shard`; else `shard` becomes its part
+    };
+    std::vector<Part> parts;  ///< by table
+    std::vector<Archive::Target> targets() const;
   };
 
   void snapshot(const rpc::Asked& asked, const wire::Snapshot& request);
   void written(const rpc::Asked& asked, const wire::Written& request);
   void check(const rpc::Asked& asked, const wire::Check& request);
-  base::Status prepare(const std::string& path, table::checkpoint::Manifest manifest);
+  base::Status make_parts(Prepared& prepared);
   void restore(const rpc::Asked& asked, const wire::Restore& request);
   base::Status adopt(const Prepared& prepared);
 
@@ -52,7 +57,7 @@ class Vault {
   const cluster::View* view_ = nullptr;
   wire::FrameBuilder builder_;
   std::shared_ptr<Writing> writing_;
-  std::optional<Prepared> prepared_;
+  std::shared_ptr<Prepared> prepared_;
 };
 
 /// Between the wire's form of clocks and the library's.

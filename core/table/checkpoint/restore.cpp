@@ -31,4 +31,15 @@ base::Status restore_table(const Examined& from, const TableEntry& entry, Shard&
   return {};
 }
 
+base::Status move_table(const TableEntry& entry, Shard& from, Shard& to) {
+  if (auto failed = empty_for(entry, to); !failed.ok()) return failed;
+  const auto snapshot = from.snapshot();
+  if (!snapshot.ok()) return snapshot.status();
+  for (;;) {
+    const Rows rows = snapshot.value()->next();
+    if (rows.count == 0) return {};
+    if (auto failed = to.restore(rows); !failed.ok()) return failed;
+  }
+}
+
 }  // namespace mv::table::checkpoint

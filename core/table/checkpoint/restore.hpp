@@ -10,5 +10,7 @@ namespace mv::table::checkpoint {
 base::Status empty_for(const TableEntry& entry, Shard& shard);
 /// Puts the table's rows of all files into the shard, as far as they are its own. The checkpoint is sound.
 base::Status restore_table(const Examined& from, const TableEntry& entry, Shard& shard);
+/// Puts all rows of a shard that holds this table, with their states, into another one.
+base::Status move_table(const TableEntry& entry, Shard& from, Shard& to);
 
 }  // namespace mv::table::checkpoint

@@ -122,6 +122,7 @@ void DiskInMemory::restore(const std::string& path, std::vector<Target> targets,
   soon([this, path, targets, done] {
     const Disk::Checkpoint& checkpoint = disk_.checkpoints.at(number_of(path));
     for (const Target& target : targets) {
+      if (auto failed = failure("reading"); !failed.ok()) return done(failed);
       if (auto failed = table::checkpoint::empty_for(target.entry, *target.shard); !failed.ok()) return done(failed);
       for (const auto& [server, tables] : checkpoint.files)
         for (const Disk::Table& table : tables)
@@ -129,6 +130,15 @@ void DiskInMemory::restore(const std::string& path, std::vector<Target> targets,
             if (table.entry.spec.name == target.entry.spec.name)
               if (auto failed = target.shard->restore(chunk.rows()); !failed.ok()) return done(failed);
     }
+    done({});
+  });
+}
+
+void DiskInMemory::move(std::vector<Move> moves, Done done) {
+  soon([moves, done] {
+    for (const Move& move : moves)
+      if (auto failed = table::checkpoint::move_table(move.entry, *move.from, *move.to); !failed.ok())
+        return done(failed);
     done({});
   });
 }

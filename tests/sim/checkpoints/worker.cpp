@@ -192,9 +192,9 @@ void Worker::loaded(const base::Status& status) {
   around_.say(member_.self(), "the load: " + (status.ok() ? "done" : status.text()));
   if (!has_wanted_ && status.code() == MV_ENOTFOUND) return heir_ ? leave() : enter_barrier(&Worker::next_round);
   if (!bearable(status, "a load")) return;
+  was_loaded_ = status.ok();
   if (heir_) return create(0);
-  if (!status.ok()) return enter_barrier(&Worker::next_round);
-  begun_ = wanted_.of(id_);
+  if (status.ok()) begun_ = wanted_.of(id_);
   look(nullptr);
 }
 
@@ -233,7 +233,9 @@ void Worker::look(Then then) {
 }
 
 void Worker::looked(const Content& got, Then then) {
-  if (has_wanted_ && !around_.anyone_killed() && !(got == wanted_)) violated("the tables do not hold what was loaded");
+  if (has_wanted_ && was_loaded_ && !around_.anyone_killed() && !(got == wanted_))
+    violated("the tables do not hold what was loaded");
+  if (!was_loaded_ && !around_.anyone_killed() && !(got.of(id_) == begun_)) violated("a load that failed has changed something");
   if (then != nullptr) return ((*this).*then)();
   enter_barrier(&Worker::next_round);
 }

@@ -60,6 +60,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   size_t id_ = 0, round_ = 0;
   ps::TableViewRef tables_[2];
   Content begun_;   ///< of its own
+  bool was_loaded_ = false;
   Content wanted_;  ///< heirs, and after a load: what all must see
   bool has_wanted_ = false, leaving_ = false;
   std::string state_ = "not ready";

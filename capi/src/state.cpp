@@ -6,6 +6,8 @@
 #include <new>
 #include <system_error>
 
+#include "base/shared_memory.hpp"
+
 namespace mv::capi {
 namespace {
 
@@ -28,6 +30,7 @@ State* begin_first_life() {
 void forget_parent() {
   State* state = life.load(std::memory_order_acquire);
   forked.store(true, std::memory_order_release);
+  base::SharedMemory::abandon_after_fork();
   if (state == nullptr) return;  // a child of a child, or a parent without any node
   state->nodes.for_each_alone([](NodeRef& entry) { entry->node->abandon_after_fork(); });
   last_life.store(state, std::memory_order_release);

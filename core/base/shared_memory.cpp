@@ -11,6 +11,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/descriptors.hpp"
+
 namespace mv::base {
 
 namespace {
@@ -29,7 +31,30 @@ Listing& listing() {
   return *kListing;
 }
 
+/// Null before the first memory. Never destroyed, as the listing.
+std::atomic<Descriptors*> held{nullptr};
+/// A forked child is another one, which has closed what the earlier ones held.
+std::atomic<uint32_t> life{0};
+
+Descriptors& held_descriptors() {
+  if (held.load() == nullptr) {
+    Descriptors* none = nullptr;
+    auto* const made = new Descriptors;
+    if (!held.compare_exchange_strong(none, made)) delete made;
+  }
+  return *held.load();
+}
+
 }  // namespace
+
+SharedMemory::SharedMemory(int fd, std::span<std::byte> memory) : fd_(fd), memory_(memory), life_(life) {
+  held_descriptors().add(fd_);
+}
+
+void SharedMemory::abandon_after_fork() noexcept {
+  ++life;
+  if (Descriptors* const all = held.load()) all->close_all();
+}
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size_t bytes, bool populate) {
   const int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -77,6 +102,8 @@ SharedMemory::~SharedMemory() {
     all.size = all.by_end.size();
   }
   munmap(memory_.data(), memory_.size());
+  if (life_ != life) return;  // closed at the fork; the number may be somebody else's now
+  held_descriptors().remove(fd_);
   close(fd_);
 }
 
@@ -94,7 +121,7 @@ std::shared_ptr<SharedMemory> SharedMemory::find(std::span<const std::byte> byte
   const auto next = all.by_end.upper_bound(bytes.data());
   if (next == all.by_end.end()) return nullptr;
   std::shared_ptr<SharedMemory> memory = next->second.lock();
-  const bool holds = memory != nullptr && bytes.data() >= memory->data() && bytes.data() + bytes.size() <= next->first;
+  const bool holds = memory != nullptr && memory->life_ == life && bytes.data() >= memory->data() && bytes.data() + bytes.size() <= next->first;
   return holds ? memory : nullptr;
 }
 

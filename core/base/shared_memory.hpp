@@ -2,6 +2,7 @@
 // Memory that several processes map: the ground under tables' shards, tensors and the shared-memory road.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -34,12 +35,17 @@ class SharedMemory {
   /// The enlisted memory that holds all of these bytes, or null.
   static std::shared_ptr<SharedMemory> find(std::span<const std::byte> bytes);
 
+  /// In a forked child: closes all descriptors, and finds nothing of the parent's any more. What is mapped stays, and so
+  /// do the objects. Async-signal-safe.
+  static void abandon_after_fork() noexcept;
+
  private:
-  SharedMemory(int fd, std::span<std::byte> memory) : fd_(fd), memory_(memory) {}
+  SharedMemory(int fd, std::span<std::byte> memory);
   static Result<std::shared_ptr<SharedMemory>> map(int fd, size_t bytes, int protection, bool populate);
 
   const int fd_;
   const std::span<std::byte> memory_;
+  const uint32_t life_;  ///< of the process: one fork after the other
 };
 
 }  // namespace mv::base

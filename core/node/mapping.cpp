@@ -9,14 +9,9 @@ namespace mv::node {
 Mapping::Mapping(io::Loop& loop, io::ShmRoad& road, ps::TableViewRef table, size_t own)
     : loop_(loop), road_(road), table_(std::move(table)), own_(own), parts_(table_->servers.size()) {}
 
-Mapping::~Mapping() {
-  for (const Part& part : parts_)
-    for (const auto& reader : part.kept) loop_.descriptors().remove(reader->fd());
-}
-
 const table::SegmentReader* Mapping::reader(size_t server) {
   Part& part = parts_[server];
-  const table::SegmentReader* reader = part.reader.load(std::memory_order_acquire);
+  const table::SegmentReader* reader = part.reader.load();
   if (reader == nullptr || reader->is_closed()) return nullptr;
   if (!part.populated.load(std::memory_order_relaxed) && !part.populated.exchange(true)) reader->populate();
   return reader;
@@ -29,6 +24,7 @@ void Mapping::ask() {
 }
 
 void Mapping::ask_on_loop() {
+  drop_destroyed();
   for (size_t server = 0; server < parts_.size(); ++server) {
     Part& part = parts_[server];
     const bool needed =
@@ -49,14 +45,43 @@ void Mapping::take(size_t server, std::shared_ptr<base::SharedMemory> memory) {
   const uint64_t rows = table::part_of(table_->spec.rows, parts_.size(), server).count;
   auto reader = table::SegmentReader::open(std::move(memory), table_->spec, rows * table_->spec.cols);
   if (!reader.ok()) return base::log_debug("{}", reader.status().text());
-  part.kept.push_back(std::move(reader).value());
-  loop_.descriptors().add(part.kept.back()->fd());
-  part.reader.store(part.kept.back().get(), std::memory_order_release);
+  part.kept = std::move(reader).value();
+  part.populated = false;
+  part.reader.store(part.kept.get());
 }
+
+// ------------------------------------------------------------ dropping
 
 void Mapping::drop(base::Peer server) {
   for (size_t i = 0; i < parts_.size(); ++i)
-    if (table_->servers[i] == server) parts_[i].reader.store(nullptr, std::memory_order_release);
+    if (table_->servers[i] == server) drop(parts_[i]);
+  unmap_dropped();
+}
+
+void Mapping::drop_destroyed() {
+  for (Part& part : parts_)
+    if (part.kept != nullptr && part.kept->destroyed()) drop(part);
+  unmap_dropped();
+}
+
+void Mapping::drop(Part& part) {
+  if (part.kept == nullptr) return;
+  part.reader.store(nullptr);
+  part.dropped.push_back(std::move(part.kept));
+  has_dropped_ = true;
+}
+
+/// Whoever is counted from here on finds no reader that was dropped: these operations are all in one order.
+void Mapping::unmap_dropped() {
+  if (!has_dropped_ || users_ != 0) return;
+  has_dropped_ = false;
+  for (Part& part : parts_) part.dropped.clear();
+}
+
+void Mapping::unmap_later() {
+  loop_.post([weak = weak_from_this()] {
+    if (const MappingRef self = weak.lock()) self->unmap_dropped();
+  });
 }
 
 }  // namespace mv::node

@@ -12,30 +12,49 @@
 
 namespace mv::node {
 
-/// What one handle has mapped. A server's part is asked for at the beginning, and at some of the gets that did without,
-/// and dropped when the server can't be reached in shared memory any more.
+/// What one handle has mapped. A server's part is asked for at the beginning, and at some of the gets that did without;
+/// dropped when the server can't be reached in shared memory any more, or has destroyed the table, and then unmapped as
+/// soon as nobody reads it.
 class Mapping : public std::enable_shared_from_this<Mapping> {
  public:
   /// @param own   a server whose part needs no mapping, or SIZE_MAX
   Mapping(io::Loop& loop, io::ShmRoad& road, ps::TableViewRef table, size_t own);
-  ~Mapping();
+
+  /// What reader() gives stays while its caller has one of these. Any thread.
+  class Use {
+   public:
+    explicit Use(Mapping& mapping) : mapping_(mapping) { ++mapping_.users_; }
+    ~Use() {
+      if (--mapping_.users_ == 0 && mapping_.has_dropped_) mapping_.unmap_later();
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    Mapping& mapping_;
+  };
 
   /// Asks for what is missing, if it is time to. Any thread.
   void ask();
-  /// The part of `server`, as long as this object is there; null if it is not mapped, or gets have to reach the server.
-  /// Any thread.
+  /// The part of `server`; null if it is not mapped, or gets have to reach the server. For a Use.
   const table::SegmentReader* reader(size_t server);
   /// On the loop.
   void drop(base::Peer server);
+  /// Drops parts of a table that was destroyed. On the loop.
+  void drop_destroyed();
 
  private:
   struct Part {
     std::atomic<const table::SegmentReader*> reader{nullptr};
     std::atomic<bool> populated{false};  // by the first who reads, which would be long for the loop
-    std::vector<std::shared_ptr<table::SegmentReader>> kept;  // the loop's; callers may be reading what was dropped
-    bool asked = false;                                       // the loop's
+    std::shared_ptr<table::SegmentReader> kept;                  // the loop's
+    std::vector<std::shared_ptr<table::SegmentReader>> dropped;  // the loop's; callers may be reading them
+    bool asked = false;                                          // the loop's
   };
   void ask_on_loop();
+  void drop(Part& part);
+  void unmap_dropped();
+  void unmap_later();
   void take(size_t server, std::shared_ptr<base::SharedMemory> memory);
 
   io::Loop& loop_;
@@ -44,6 +63,8 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   const size_t own_;
   std::vector<Part> parts_;
   std::atomic<uint64_t> asks_{0};
+  std::atomic<uint32_t> users_{0};
+  std::atomic<bool> has_dropped_{false};
 };
 using MappingRef = std::shared_ptr<Mapping>;
 

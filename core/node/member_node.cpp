@@ -84,9 +84,7 @@ void MemberNode::share_memory() {
     return shard != nullptr && !shard->destroyed ? shard->shared() : nullptr;
   });
   router_->set_on_shm_lost([this](base::Peer peer) {
-    std::lock_guard lock(mappings_mutex_);
-    for (const auto& weak : mappings_)
-      if (const MappingRef mapping = weak.lock()) mapping->drop(peer);
+    for (const MappingRef& mapping : mappings()) mapping->drop(peer);
   });
 }
 
@@ -94,10 +92,24 @@ MappingRef MemberNode::map(const ps::TableViewRef& table, size_t own) {
   if (router_->shm() == nullptr || table->spec.is_keyed() || table->pace == table::Pace::kSync) return nullptr;
   const auto mapping = std::make_shared<Mapping>(loop_, *router_->shm(), table, own);
   mapping->ask();
-  std::lock_guard lock(mappings_mutex_);
-  std::erase_if(mappings_, [](const auto& weak) { return weak.expired(); });
-  mappings_.push_back(mapping);
+  {
+    std::lock_guard lock(mappings_mutex_);
+    std::erase_if(mappings_, [](const auto& weak) { return weak.expired(); });
+    mappings_.push_back(mapping);
+  }
+  // A handle that nobody closed must not hold a destroyed table's memory for ever.
+  loop_.post([this] {
+    for (const MappingRef& each : mappings()) each->drop_destroyed();
+  });
   return mapping;
+}
+
+std::vector<MappingRef> MemberNode::mappings() {
+  std::lock_guard lock(mappings_mutex_);
+  std::vector<MappingRef> all;
+  for (const auto& weak : mappings_)
+    if (MappingRef mapping = weak.lock()) all.push_back(std::move(mapping));
+  return all;
 }
 
 base::Status MemberNode::make_roads(cluster::Self& self) {

@@ -75,6 +75,7 @@ class MemberNode final : public Node, private io::Flusher {
   struct Outcome;
 
   void share_memory();
+  std::vector<MappingRef> mappings();
   base::Status make_roads(cluster::Self& self);
   base::Status meet();
   base::Status listen(cluster::Self& self);

@@ -283,6 +283,7 @@ bool TableHandle::fetch_here(ps::Use use, const Rows& rows, std::byte* out, cons
 
 bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
   if (mapping_ == nullptr) return false;
+  const Mapping::Use use(*mapping_);
   const size_t servers = table_->servers.size();
   for (size_t server = 0; server < servers; ++server) {
     if ((own_ != nullptr && server == own_server()) || !table::has_part(spec_, servers, server)) continue;

@@ -103,7 +103,6 @@ class SegmentReader {
   bool destroyed() const { return head().destroyed.load(std::memory_order_acquire) != 0; }
   /// Gets have to ask the server.
   bool is_closed() const { return destroyed() || head().counts_gets.load(std::memory_order_acquire) != 0; }
-  int fd() const { return memory_->fd(); }
 
   static constexpr int kTries = 3;
 

@@ -69,3 +69,88 @@ node.shutdown()
     worker.hear("seen", 60)
     worker.ends()
     server.ends()
+
+
+MAPPED = """
+def mapped():
+    with open("/proc/self/maps") as file:
+        return sum("memfd:polyverso-table" in line for line in file)
+
+def wait_until_mapped(count):
+    deadline = time.monotonic() + 10
+    while mapped() != count and time.monotonic() < deadline:
+        kept.get()
+        time.sleep(0.01)
+    return mapped()
+
+node = pv.init()
+kept = node.array(100000, name="kept")
+say("mapped", wait_until_mapped(1))
+left = []
+for i in range(20):
+    left.append(node.array(100000, name=f"t{i}"))
+    deadline = time.monotonic() + 10
+    while mapped() < 2 and time.monotonic() < deadline:
+        left[-1].get()
+    left[-1].destroy()
+say("with the destroyed", mapped())
+last = node.array(10, dtype="u8", name="last")
+last.get()
+say("in the end", wait_until_mapped(2), kept.get().sum())
+last.close()
+say("without the last", wait_until_mapped(1))
+node.shutdown()
+"""
+
+
+def test_tables_that_were_destroyed_are_unmapped_though_nobody_closes_them(cluster):
+    job = cluster(1, 1)
+    worker, server = job.python(0, MAPPED), job.server(0)
+    assert worker.hear("mapped") == "mapped 1"
+    assert int(worker.hear("with the destroyed").split()[-1]) <= 4
+    assert worker.hear("in the end") == "in the end 2 0.0"
+    assert worker.hear("without the last") == "without the last 1"
+    worker.ends()
+    server.ends()
+
+
+FORK = """
+def memory():
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+        except OSError:
+            pass
+    return sorted(link.split(":")[1].split(" ")[0] for link in links if "memfd:polyverso" in link)
+
+node = pv.init()
+table = node.matrix(1000, 100, name="w")
+tensor = pv.Tensor.ones((1000, 100))
+table.get()
+table.add(np.ones((1000, 100)))
+node.barrier()
+say("parent", *memory())
+child = os.fork()
+if child == 0:
+    say("child", len(memory()))
+    os._exit(0)
+os.waitpid(child, 0)
+node.barrier()
+table.add(tensor)
+node.barrier()
+assert table.get().min() == 2 * node.num_workers
+say("again", len(memory()))
+node.shutdown()
+"""
+
+
+def test_a_forked_child_holds_no_descriptor_of_shared_memory(cluster):
+    job = cluster(2)
+    nodes = [job.python(rank, FORK) for rank in range(2)]
+    for node in nodes:
+        parent = node.hear("parent").split()[1:]
+        assert {"polyverso-ring", "polyverso-table", "polyverso-tensors"} <= set(parent), parent
+        assert node.hear("child") == "child 0"
+        node.hear("again")
+        node.ends()

@@ -333,7 +333,7 @@ void a_loop_needs_no_thread_of_its_own(void**) {
 }
 
 void a_forked_child_closes_what_it_inherited(void**) {
-  Descriptors descriptors;
+  mv::base::Descriptors descriptors;
   std::vector<int> fds;
   for (int i = 0; i < 150; ++i) {
     fds.push_back(eventfd(0, EFD_CLOEXEC));

@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/descriptors.hpp"
 #include "base/result.hpp"
-#include "io/loop/descriptors.hpp"
 #include "io/loop/spin.hpp"
 #include "io/loop/task.hpp"
 
@@ -105,7 +105,7 @@ class Loop final : public base::Clock {
   void watchers_changed() { watchers_changed_ = true; }
 
   /// Where everything on this loop registers its descriptors.
-  Descriptors& descriptors() { return descriptors_; }
+  base::Descriptors& descriptors() { return descriptors_; }
   /// In a forked child: closes all descriptors, without a word to the kernel's epoll, which the parent shares.
   /// Async-signal-safe; nothing but leaking the loop and its roads may follow.
   void abandon_after_fork() noexcept { descriptors_.close_all(); }
@@ -150,7 +150,7 @@ class Loop final : public base::Clock {
   uv_timer_t timer_{};
   int bell_ = -1;
   base::Status ready_;  // of the constructor
-  Descriptors descriptors_;
+  base::Descriptors descriptors_;
 
   // On the loop.
   std::vector<Flusher*> flushers_;

@@ -43,19 +43,12 @@ ShmConnection::ShmConnection(Loop& loop, ShmEvents& owner, std::string address, 
 ShmConnection::~ShmConnection() {
   asked_.clear();
   if (state_ != State::kDead) kill();
-  for (const auto& [number, memory] : segments_) drop(*memory);
-  for (const auto* memory : {own_.get(), peer_.get()})
-    if (memory != nullptr) drop(*memory);
 }
 
 void ShmConnection::set_state(State next) {
   assert(next > state_);
   state_ = next;
 }
-
-/// A forked child closes what is held.
-void ShmConnection::hold(const base::SharedMemory& memory) { loop_.descriptors().add(memory.fd()); }
-void ShmConnection::drop(const base::SharedMemory& memory) { loop_.descriptors().remove(memory.fd()); }
 
 // ------------------------------------------------------------ the hello
 
@@ -103,7 +96,6 @@ base::Status ShmConnection::make_offer() {
   auto made = base::SharedMemory::make("polyverso-ring", kControlBytes + kRingBytes, populate_);
   if (!made.ok()) return made.status();
   own_ = std::move(made).value();
-  hold(*own_);
   Control& page = own_page();
   page.ring_bytes = kRingBytes;
   page.wants_read = kNoWish;
@@ -138,7 +130,6 @@ base::Status ShmConnection::map_offer(const Note& note, Fd segment) {
   auto mapped = base::SharedMemory::adopt(segment.release(), note.bytes, populate_);
   if (!mapped.ok()) return mapped.status();
   peer_ = std::move(mapped).value();
-  hold(*peer_);
   peer_ring_bytes_ = peer_page().ring_bytes;
   if (peer_page().magic != Control::kMagic || !std::has_single_bit(peer_ring_bytes_) ||
       kControlBytes + peer_ring_bytes_ != peer_->bytes())
@@ -161,10 +152,7 @@ void ShmConnection::open(base::LinkEvents& events, base::Peer peer) {
       events, peer, peer_page(), peer_->data() + kControlBytes, peer_ring_bytes_, own_page(),
       [this](uint64_t number) { return find(number); },
       [this](uint64_t number) {
-        const auto known = segments_.find(number);
-        if (known == segments_.end()) return;
-        drop(*known->second);
-        segments_.erase(known);
+        segments_.erase(number);
       });
 }
 
@@ -379,7 +367,6 @@ void ShmConnection::take_segment(const Note& note, Fd fd) {
     return end_or_fail(base::error(MV_EPROTOCOL, "{} introduced segment {} wrongly", address_, note.number));
   auto memory = base::SharedMemory::adopt(fd.release(), note.bytes);
   if (!memory.ok()) return end_or_fail(memory.status());
-  hold(*memory.value());
   segments_[note.number] = std::move(memory).value();
 }
 

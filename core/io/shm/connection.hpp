@@ -112,8 +112,6 @@ class ShmConnection {
   void ring_bell();
   std::optional<uint64_t> introduce(const std::shared_ptr<base::SharedMemory>& memory);
   std::shared_ptr<base::SharedMemory> find(uint64_t number);
-  void hold(const base::SharedMemory& memory);
-  void drop(const base::SharedMemory& memory);
   Control& own_page() const { return *reinterpret_cast<Control*>(own_->data()); }
   const Control& peer_page() const { return *reinterpret_cast<const Control*>(peer_->data()); }
 

@@ -1,13 +1,13 @@
 #pragma once
-// The descriptors that a loop and its roads hold, kept so that a forked child can close them without a lock or an
-// allocation, whatever the parent's threads were doing at the fork.
+// Descriptors that a forked child is to close: it can do so without a lock or an allocation, whatever the parent's
+// threads were doing at the fork.
 
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 
-namespace mv::io {
+namespace mv::base {
 
 class Descriptors {
  public:
@@ -66,4 +66,4 @@ class Descriptors {
   Block first_;
 };
 
-}  // namespace mv::io
+}  // namespace mv::base

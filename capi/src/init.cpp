@@ -59,6 +59,7 @@ base::Status end_node(State& state, const NodeTable::Pin& pin) {
 
 base::Status shutdown_default(State& state) {
   std::lock_guard lock(state.init);
+  if (state.joining.drop_default()) return {};
   auto pin = find_node(state, "mv_shutdown", 0);
   if (!pin.ok()) return pin.status();
   if (state.init_count > 1) {

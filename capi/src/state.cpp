@@ -33,6 +33,7 @@ void forget_parent() {
   base::SharedMemory::abandon_after_fork();
   if (state == nullptr) return;  // a child of a child, or a parent without any node
   state->nodes.for_each_alone([](NodeRef& entry) { entry->node->abandon_after_fork(); });
+  state->joining.abandon_after_fork();
   last_life.store(state, std::memory_order_release);
   life.store(nullptr, std::memory_order_release);
 }
@@ -138,15 +139,21 @@ base::Status not_a(State& state, const char* function, Kind wanted, int64_t hand
 
 base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default) {
   watch_forks();
-  auto started = node::Node::start(settings);
-  if (!started.ok()) return started.status();
-  auto entry = std::make_shared<NodeEntry>();
-  entry->node = std::move(started).value();
+  NodeRef entry = state.joining.take(settings, is_default);
+  if (entry == nullptr) {
+    if (is_default) state.joining.drop_default();
+    entry = std::make_shared<NodeEntry>();
+    entry->node = node::Node::make(settings);
+    entry->is_default = is_default;
+  }
+  if (const auto status = entry->node->join(); !status.ok()) {
+    if (status.code() == MV_EINTR) state.joining.keep(settings, std::move(entry));
+    return status;
+  }
   entry->settings = settings;
   entry->settings.rank = entry->node->identity().rank;
   entry->settings.sync = entry->node->identity().sync;
   entry->sources = std::move(sources);
-  entry->is_default = is_default;
   return state.nodes.insert(std::move(entry));
 }
 

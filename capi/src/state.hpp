@@ -3,6 +3,7 @@
 
 #include <polyverso/polyverso.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -50,6 +51,30 @@ using RequestTable = HandleTable<RequestEntry>;
 using StoreTable = HandleTable<StoreEntry>;
 using TensorTable = HandleTable<tensor::Tensor>;
 
+/// Nodes whose mv_init() or mv_node_open() a signal has ended: they go on joining until the call comes again. Any thread.
+class Joining {
+ public:
+  /// One that was kept with these settings, or null.
+  NodeRef take(const node::Settings& settings, bool is_default);
+  /// Few at a time: where there is no room, the node is given up.
+  void keep(const node::Settings& settings, NodeRef entry);
+  /// Gives up the default node. False if there is none here.
+  bool drop_default();
+  /// In a forked child; see node::Node::abandon_after_fork().
+  void abandon_after_fork() noexcept;
+
+ private:
+  struct Slot {
+    std::atomic<node::Node*> node{nullptr};  ///< for a forked child, which can't lock
+    NodeRef entry;
+    node::Settings settings;
+  };
+  NodeRef take(Slot& slot);
+
+  std::mutex mutex_;
+  std::array<Slot, 8> slots_;
+};
+
 /// One life of the library: a forked child begins another.
 struct State {
   explicit State(uint32_t first_generation = 1);
@@ -63,6 +88,7 @@ struct State {
 
   std::atomic<int64_t> default_node{0};  ///< its handle; 0 while there is none
   std::atomic<bool> was_initialised{false};
+  Joining joining;
   std::mutex init;  ///< guards what follows, during all of mv_init() and the default node's mv_shutdown()
   int64_t init_count = 0;
   std::mutex local;         ///< guards local_node
@@ -76,7 +102,7 @@ State& current_state_for_init();
 /// Makes forked children forget the nodes and tensors of their parent. Called before the first of them comes to be.
 void watch_forks();
 
-/// Starts a node and puts it behind a handle.
+/// Starts a node, or goes on with one that a signal has left on its way, and puts it behind a handle.
 base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default);
 /// A pin on the node that `handle` names, 0 being the default; or why there is none. `function` begins the message.
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle);

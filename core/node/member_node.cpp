@@ -27,14 +27,18 @@ std::string host_name() {
 
 }  // namespace
 
-base::Result<std::unique_ptr<Node>> Node::start(const Settings& settings) {
-  auto node = std::make_unique<MemberNode>(settings);
-  if (const base::Status status = node->start(); !status.ok()) return status;
-  return std::unique_ptr<Node>(std::move(node));
+std::unique_ptr<Node> Node::make(const Settings& settings) { return std::make_unique<MemberNode>(settings); }
+
+base::Status MemberNode::join() {
+  if (!has_met_)
+    if (const base::Status status = meet(); !status.ok()) return status;
+  has_met_ = true;
+  if (!loop_runs_)
+    if (const base::Status status = set_up(); !status.ok()) return status;
+  return wait_until_ready();
 }
 
-base::Status MemberNode::start() {
-  if (const base::Status status = meet(); !status.ok()) return status;
+base::Status MemberNode::set_up() {
   cluster::Self self;
   self.peer = random_peer();
   self.rank = settings_.rank;
@@ -73,7 +77,8 @@ base::Status MemberNode::start() {
   loop_.set_spin(std::chrono::microseconds(settings_.spin_us));
   if (const base::Status status = loop_.start(); !status.ok()) return status;
   loop_runs_ = true;
-  return wait_until_ready();
+  loop_.post([this] { member_->start(); });
+  return {};
 }
 
 /// Lets others of this machine map the tables of this server, and forgets what was mapped of servers that are gone.
@@ -129,7 +134,7 @@ base::Status MemberNode::meet() {
     if (settings_.secret.empty()) settings_.secret = random_secret();
     return {};
   }
-  auto meeting = ask_rank_0(settings_.rendezvous, settings_.init_timeout);
+  auto meeting = ask_rank_0(settings_.rendezvous, settings_.init_timeout, begun_);
   if (!meeting.ok()) return meeting.status();
   settings_.master = meeting.value().address;
   if (settings_.secret.empty()) settings_.secret = meeting.value().secret;
@@ -182,10 +187,11 @@ base::Status MemberNode::listen_inproc(cluster::Self& self) {
 }
 
 base::Status MemberNode::wait_until_ready() {
-  loop_.post([this] { member_->start(); });
-  const base::Nanos patience = base::after(loop_.now(), base::after(settings_.init_timeout, kVerdict));
-  const io::Driven driven = loop_.drive_until([this] { return ready_.load() || failed_.load(); }, patience);
-  if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came while waiting for the other processes");
+  const base::Nanos waited = std::chrono::steady_clock::now() - begun_;
+  const base::Nanos limit = base::after(loop_.now() - waited, base::after(settings_.init_timeout, kVerdict));
+  const io::Driven driven = loop_.drive_until([this] { return ready_.load() || failed_.load(); }, limit);
+  if (driven == io::Driven::kInterrupted)
+    return base::Status(MV_EINTR, "a signal came while waiting for the other processes; this one goes on joining: call again");
   if (driven != io::Driven::kDone) return base::Status(MV_ETIMEOUT, "the other processes did not come");
   return failed_ ? failure_ : base::Status();
 }

@@ -24,8 +24,7 @@ class MemberNode final : public Node, private io::Flusher {
   explicit MemberNode(const Settings& settings) : settings_(settings) {}
   ~MemberNode() override;
 
-  base::Status start();
-
+  base::Status join() override;
   const Identity& identity() const override { return identity_; }
   base::Status shutdown() override;
   void abandon_after_fork() noexcept override;
@@ -76,6 +75,7 @@ class MemberNode final : public Node, private io::Flusher {
 
   void share_memory();
   std::vector<MappingRef> mappings();
+  base::Status set_up();
   base::Status make_roads(cluster::Self& self);
   base::Status meet();
   base::Status listen(cluster::Self& self);
@@ -109,6 +109,8 @@ class MemberNode final : public Node, private io::Flusher {
   std::vector<std::weak_ptr<Mapping>> mappings_;
   std::atomic<uint64_t> unnamed_{0};
   std::atomic<bool> told_of_limit_{false};
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  bool has_met_ = false;
   bool loop_runs_ = false;
   bool leaving_ = false;
   std::atomic<bool> left_{false};

@@ -105,8 +105,12 @@ struct PeerReport {
 /// All methods from any thread, unless said otherwise. A Node outlives its tables and calls.
 class Node {
  public:
-  static base::Result<std::unique_ptr<Node>> start(const Settings& settings);
+  /// One that is not in its cluster yet.
+  static std::unique_ptr<Node> make(const Settings& settings);
   virtual ~Node() = default;
+  /// Joins; before anything else. MV_EINTR after a signal: it goes on joining, and is to be called again. After another
+  /// error only the destructor may follow.
+  virtual base::Status join() = 0;
 
   virtual const Identity& identity() const = 0;
   /// See mv_shutdown(). MV_EINTR leaves the node running; any other result ends it, and only the destructor may follow.

@@ -20,7 +20,7 @@ constexpr std::string_view kGreeting = "polyverso 1\n";
 
 std::string socket_name(const std::string& name) { return fmt::format("polyverso.{}.{}", geteuid(), name); }
 
-base::Status interrupted() { return base::Status(MV_EINTR, "a signal came while waiting for rank 0"); }
+base::Status interrupted() { return base::Status(MV_EINTR, "a signal came while waiting for rank 0: call again"); }
 
 /// Waits until `fd` is readable, or just so long if it is -1. False after a signal.
 bool pause_for(int fd, base::Nanos span) {
@@ -86,8 +86,7 @@ void Publication::answer(io::Fd asker) const {
     base::log_debug("a process that asked for rank 0's address did not take the answer");
 }
 
-base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience) {
-  const auto begun = SteadyClock::now();
+base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience, SteadyClock::time_point begun) {
   while (true) {
     const auto fd = io::connect_abstract(socket_name(name));
     if (!fd.ok() && fd.status().code() != MV_EUNREACHABLE) return fd.status();

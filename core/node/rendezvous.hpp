@@ -29,7 +29,8 @@ class Publication {
   std::unique_ptr<io::Listener> listener_;
 };
 
-/// The others' side: asks until rank 0 answers. MV_ETIMEOUT; MV_EINTR after a signal.
-base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience);
+/// The others' side: asks until rank 0 answers. MV_ETIMEOUT, counted from `begun`; MV_EINTR after a signal.
+base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience,
+                                 std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now());
 
 }  // namespace mv::node

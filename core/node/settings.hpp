@@ -41,6 +41,8 @@ struct Settings {
   std::string checkpoint;          ///< directory for the checkpoints that are made by the clock; empty: none
   base::Nanos checkpoint_every = 60s;
   uint64_t checkpoint_keep = 3;
+
+  bool operator==(const Settings&) const = default;
 };
 
 }  // namespace mv::node

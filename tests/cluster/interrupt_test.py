@@ -40,6 +40,39 @@ pv.mv_barrier(0)
 }
 
 
+TICKING = """
+ticks = []
+signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+begun = time.monotonic()
+node = pv.init()
+table = node.matrix(100, 100, name="w")
+table.add(np.ones((100, 100)))
+node.barrier()
+say("sum", table.get().sum(), len(ticks))
+node.shutdown()
+"""
+
+
+def test_processes_with_a_fast_timer_join_all_the_same(cluster):
+    job = cluster(3)
+    nodes = [job.python(rank, TICKING) for rank in (1, 0)]
+    time.sleep(1)
+    nodes.append(job.python(2, TICKING))
+    for node in nodes:
+        _, total, ticks = node.hear("sum").split()
+        assert float(total) == 30000 and int(ticks) > 10
+        node.ends()
+
+
+def test_the_deadline_of_joining_counts_from_the_first_try(cluster):
+    job = cluster(2, init_timeout_ms=1500)
+    node = job.python(1, TICKING.replace("pv.init()", "attempt(pv.init) or sys.exit(0)"))
+    took, ending = node.hear_attempt()
+    assert ending.startswith(("TimeoutError", "PeerError")) and took < 5, (took, ending)
+    node.ends()
+
+
 @pytest.mark.parametrize("language", SCRIPTS)
 def test_a_waiting_script_is_interrupted(cluster, language):
     command = SCRIPTS[language]

@@ -153,7 +153,8 @@ typedef struct mv_init_options {
  *  @param options NULL = all from environment and defaults
  *  @return MV_EDISAGREE  a second call whose options contradict the first's, or processes that contradict each other
  *          MV_EINVAL     a value that makes no sense; the message names the setting and where it came from
- *          MV_EADDRINUSE, MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL, MV_ETIMEOUT: joining failed */
+ *          MV_EADDRINUSE, MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL, MV_ETIMEOUT: joining failed
+ *          MV_EINTR      after a signal: it goes on joining; call again with the same options, or mv_shutdown(0) to give up */
 MV_API mv_status mv_init(const mv_init_options *options);
 /** mv_init() from "key=value" text, keys named as the fields of mv_init_options, separated by white space, commas or
  *  semicolons: "sync=1 role=worker timeout_ms=500". Values with separators go in double quotes. An unknown key is

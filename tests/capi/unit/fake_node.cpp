@@ -75,13 +75,14 @@ class Table final : public node::Table {
 
 class Node final : public node::Node {
  public:
-  explicit Node(const node::Settings& settings) {
+  explicit Node(const node::Settings& settings) : settings_(settings) {
     identity_.rank = settings.rank < 0 ? 0 : settings.rank;
     identity_.size = settings.nodes;
     identity_.sync = settings.sync;
     ++seen.alive;
   }
   ~Node() override { --seen.alive; }
+  base::Status join() override { return script.start ? script.start(settings_) : base::Status(); }
 
   const node::Identity& identity() const override { return identity_; }
   base::Status shutdown() override {
@@ -148,6 +149,7 @@ class Node final : public node::Node {
   int event_fd() const override { return 42; }
 
  private:
+  const node::Settings settings_;
   node::Identity identity_;
 };
 
@@ -181,13 +183,10 @@ void finish(const node::CallRef& call, base::Status status) {
 
 namespace mv::node {
 
-base::Result<std::unique_ptr<Node>> Node::start(const Settings& settings) {
+std::unique_ptr<Node> Node::make(const Settings& settings) {
   ++fake::seen.starts;
   fake::seen.settings = settings;
-  if (fake::script.start) {
-    if (auto status = fake::script.start(settings); !status.ok()) return status;
-  }
-  return std::unique_ptr<Node>(std::make_unique<fake::Node>(settings));
+  return std::make_unique<fake::Node>(settings);
 }
 
 }  // namespace mv::node

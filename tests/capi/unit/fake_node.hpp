@@ -13,7 +13,7 @@ namespace mv::fake {
 
 /// What the next nodes do. Empty functions: success at once.
 struct Script {
-  std::function<base::Status(const node::Settings&)> start;
+  std::function<base::Status(const node::Settings&)> start;  ///< join()
   std::function<base::Status()> shutdown;
   std::function<node::Started(const node::CallOptions&)>
       call;  ///< add, set, erase, get, peek, set_updater, barrier, checkpoints

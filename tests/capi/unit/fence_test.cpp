@@ -120,6 +120,41 @@ void a_failed_start_leaves_nothing_initialised(void**) {
   expect_ok(mv_init(nullptr));
 }
 
+void a_start_that_a_signal_ended_goes_on_with_the_next_call(void**) {
+  int signals = 3;
+  fake::script.start = [&](const mv::node::Settings&) { return signals-- > 0 ? error(MV_EINTR, "a signal came") : Status(); };
+  mv_node opened = 0;
+  expect_error(mv_init(nullptr), MV_EINTR, "signal");
+  expect_error(mv_init(nullptr), MV_EINTR, "signal");
+  expect_error(mv_node_open(nullptr, &opened), MV_EINTR, "signal");
+  assert_int_equal(fake::seen.alive, 2);
+  expect_ok(mv_init(nullptr));
+  expect_ok(mv_node_open(nullptr, &opened));
+  assert_int_equal(fake::seen.starts, 2);
+  expect_ok(mv_shutdown(opened));
+  expect_ok(mv_shutdown(0));
+  assert_int_equal(fake::seen.alive, 0);
+}
+
+void a_start_that_a_signal_ended_can_be_given_up(void**) {
+  fake::script.start = [](const mv::node::Settings&) { return error(MV_EINTR, "a signal came"); };
+  expect_error(mv_init(nullptr), MV_EINTR, "signal");
+  expect_error(mv_init_text("sync=1"), MV_EINTR, "signal");  // another one: the first has been given up
+  assert_int_equal(fake::seen.starts, 2);
+  assert_int_equal(fake::seen.alive, 1);
+  expect_ok(mv_shutdown(0));
+  assert_int_equal(fake::seen.alive, 0);
+  expect_error(mv_shutdown(0), MV_ESTATE, "mv_init()");
+  for (int i = 1; i <= 20; ++i) {
+    mv_init_options options = MV_INIT_OPTIONS_INIT;
+    options.timeout_ms = i;
+    mv_node opened = 0;
+    expect_error(mv_node_open(&options, &opened), MV_EINTR, "signal");
+  }
+  assert_in_range(fake::seen.alive, 0, 8);
+  fake::script.start = nullptr;
+}
+
 void init_and_shutdown_are_counted(void**) {
   for (int i = 0; i < 3; ++i) expect_ok(mv_init(nullptr));
   assert_int_equal(fake::seen.starts, 1);
@@ -397,6 +432,8 @@ int main() {
       TEST(what_the_node_tells_of_a_table_arrives),
       TEST(an_exception_leaves_no_request_behind),
       TEST(a_failed_start_leaves_nothing_initialised),
+      TEST(a_start_that_a_signal_ended_goes_on_with_the_next_call),
+      TEST(a_start_that_a_signal_ended_can_be_given_up),
       TEST(init_and_shutdown_are_counted),
       TEST(an_interrupted_shutdown_may_be_repeated),
       TEST(handles_are_stale_after_the_nodes_end),

@@ -1,0 +1,45 @@
+// Nodes on their way into a cluster, between two tries of their caller.
+
+#include <utility>
+
+#include "state.hpp"
+
+namespace mv::capi {
+
+NodeRef Joining::take(Slot& slot) {
+  slot.node = nullptr;
+  return std::exchange(slot.entry, nullptr);
+}
+
+NodeRef Joining::take(const node::Settings& settings, bool is_default) {
+  std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_)
+    if (slot.entry != nullptr && slot.entry->is_default == is_default && slot.settings == settings) return take(slot);
+  return nullptr;
+}
+
+void Joining::keep(const node::Settings& settings, NodeRef entry) {
+  std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) {
+    if (slot.entry != nullptr) continue;
+    slot.settings = settings;
+    slot.entry = std::move(entry);
+    slot.node = slot.entry->node.get();
+    return;
+  }
+}
+
+bool Joining::drop_default() {
+  NodeRef dropped;  // ends without the lock
+  std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_)
+    if (slot.entry != nullptr && slot.entry->is_default) dropped = take(slot);
+  return dropped != nullptr;
+}
+
+void Joining::abandon_after_fork() noexcept {
+  for (Slot& slot : slots_)
+    if (node::Node* const node = slot.node) node->abandon_after_fork();
+}
+
+}  // namespace mv::capi

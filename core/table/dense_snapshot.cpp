@@ -14,6 +14,12 @@ uint64_t piece_elements(uint64_t stripe_elements) { return (stripe_elements + kP
 void DenseShard::before_change(Stripe& stripe, uint64_t first, uint64_t count) {
   if (stripe.unread == nullptr || count == 0) return;
   const uint64_t begin = index_of(stripe) * stripe_elements_, end = std::min(begin + stripe_elements_, elements());
+  if (stripe.kept == 0 && first == begin && first + count == end) {  // a whole one, and more of them may follow
+    stripe.unread->expect(begin, end);
+    stripe.unread->set_aside(begin, end);
+    stripe.kept = ~uint64_t{0};
+    return;
+  }
   const uint64_t each = piece_elements(stripe_elements_);
   for (uint64_t piece = (first - begin) / each; begin + piece * each < first + count; ++piece) {
     if ((stripe.kept >> piece & 1) != 0) continue;
@@ -59,6 +65,11 @@ DenseSnapshot::~DenseSnapshot() {
 
 uint64_t DenseSnapshot::stripe_elements(size_t stripe) const {
   return std::min(shard_->stripe_elements_, shard_->elements() - stripe * shard_->stripe_elements_);
+}
+
+void DenseSnapshot::expect(uint64_t first, uint64_t end) {
+  const size_t each = shard_->stored_bytes_;
+  for (const Memory& aside : aside_) aside.expect(first * each, (end - first) * each);
 }
 
 void DenseSnapshot::set_aside(uint64_t first, uint64_t end) {

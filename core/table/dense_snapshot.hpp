@@ -19,8 +19,9 @@ class DenseSnapshot final : public Snapshot {
   size_t states() const override { return arrays_.size() - 1; }
   Rows next() override;
 
-  /// Keeps elements first .. end - 1, a piece of a stripe; under its lock.
+  /// Keeps elements first .. end - 1, of one stripe; under its lock. Many of them are worth an expect() before.
   void set_aside(uint64_t first, uint64_t end);
+  void expect(uint64_t first, uint64_t end);
 
  private:
   uint64_t stripe_elements(size_t stripe) const;

@@ -37,6 +37,12 @@ base::Result<Memory> Memory::make(size_t bytes, Pages pages) {
   return memory;
 }
 
+void Memory::expect(size_t begin, size_t bytes) const {
+  // Whole huge pages around it: advice for a part of one does nothing.
+  const size_t first = begin / kHugePage * kHugePage, end = (begin + bytes + kHugePage - 1) / kHugePage * kHugePage;
+  if (end <= bytes_) madvise(data_ + first, end - first, MADV_HUGEPAGE);
+}
+
 Memory::~Memory() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }

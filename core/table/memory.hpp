@@ -25,6 +25,9 @@ class Memory {
   }
   ~Memory();
 
+  /// These bytes are about to be written, all of them: small pages or not, here huge ones are worth it.
+  void expect(size_t begin, size_t bytes) const;
+
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 

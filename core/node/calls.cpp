@@ -132,6 +132,14 @@ struct MemberNode::Outcome {
   std::shared_ptr<table::Shard> shard;
 };
 
+/// A creation that a signal has ended and that is tried again has the deadline of the first try.
+base::Nanos MemberNode::creation_deadline(const std::string& name) {
+  std::lock_guard lock(creations_mutex_);
+  const auto [known, fresh] = creations_.try_emplace(name, deadline({}, true));
+  if (!fresh && known->second < loop_.now()) known->second = deadline({}, true);  // of somebody who gave up
+  return known->second;
+}
+
 base::Result<TableRef> MemberNode::finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating) {
   const auto done = [&] { return outcome->done.load(std::memory_order_acquire); };
   bool interrupted = false;
@@ -159,7 +167,8 @@ base::Result<TableRef> MemberNode::create_table(TableSpec spec, ConstData initia
     if (identity_.worker_id == 0) values = base::Payload::copy({static_cast<const std::byte*>(initial.values), spec.bytes()});
   }
   const auto outcome = std::make_shared<Outcome>();
-  loop_.post([this, outcome, spec, values, given, until = deadline({}, true)] {
+  const base::Nanos until = creation_deadline(spec.name);
+  loop_.post([this, outcome, spec, values, given, until] {
     member_->tables().create(spec, values, until, [this, outcome](base::Result<ps::TableViewRef> table) {
       if (table.ok()) outcome->shard = own_shard(*table.value());
       outcome->table = std::move(table);
@@ -168,6 +177,10 @@ base::Result<TableRef> MemberNode::create_table(TableSpec spec, ConstData initia
   });
   auto opened = finish_opening(outcome, spec.name);
   if (opened.ok() && unnamed) ++unnamed_;
+  if (!opened.ok() && opened.status().code() == MV_EINTR && loop_.now() < until) return opened;
+  std::lock_guard lock(creations_mutex_);
+  creations_.erase(spec.name);
+  if (!opened.ok() && opened.status().code() == MV_EINTR) return base::Status(MV_ETIMEOUT, opened.status().text());
   return opened;
 }
 

@@ -92,6 +92,7 @@ class MemberNode final : public Node, private io::Flusher {
   void flush() override;
   void stop_roads();
   Started wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin);
+  base::Nanos creation_deadline(const std::string& name);
   base::Result<TableRef> finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating);
 
   Settings settings_;
@@ -107,6 +108,8 @@ class MemberNode final : public Node, private io::Flusher {
   base::Nanos armed_ = base::kNever;
   std::mutex mappings_mutex_;
   std::vector<std::weak_ptr<Mapping>> mappings_;
+  std::mutex creations_mutex_;
+  std::map<std::string, base::Nanos> creations_;  ///< deadlines, by name
   std::atomic<uint64_t> unnamed_{0};
   std::atomic<bool> told_of_limit_{false};
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();

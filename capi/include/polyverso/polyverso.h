@@ -324,6 +324,7 @@ typedef struct mv_table_spec {
  *  @param data  the initial value, rows * cols elements, row-major; NULL with count 0 = zeros. Only worker 0's is
  *               used, assigned past the updater and sync mode's counters; the others' is checked for its shape only
  *  @return MV_EDISAGREE specs differ between workers, on all of them; the message shows both
+ *          MV_EINTR     after a signal: withdrawn, and the deadline goes on; call again
  *          MV_EINVAL, MV_ESHAPE, MV_EDTYPE, MV_ENONFINITE, MV_ENOMEM, MV_ETIMEOUT naming who is missing, MV_EPEERLOST */
 MV_API mv_status mv_table_create(mv_node node, const mv_table_spec *spec, const void *data, uint64_t count, mv_dtype dtype,
                                  mv_table *table);

@@ -142,8 +142,16 @@ static inline int pv_field_real(void *options, const pv_field *field, double val
   return 0;
 }
 
+/* C's text ends at its first zero byte: another text must not pass for what is before it. */
+static inline int pv_is_c_text(const char *text, size_t length) { return memchr(text, 0, length) == NULL; }
+
 /* Stores text, which must live as long as the options are used, or a word for a number. */
-static inline int pv_field_text(void *options, const pv_field *field, const char *text, char message[PV_MESSAGE_SIZE]) {
+static inline int pv_field_text(void *options, const pv_field *field, const char *text, size_t length,
+                                char message[PV_MESSAGE_SIZE]) {
+  if (!pv_is_c_text(text, length)) {
+    snprintf(message, PV_MESSAGE_SIZE, "option %s = \"%.100s\" goes on behind a zero byte", field->key, text);
+    return 0;
+  }
   if (field->kind == PV_FIELD_TEXT) {
     *(const char **)((char *)options + field->offset) = text;
     return 1;

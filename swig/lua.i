@@ -123,6 +123,12 @@ MV_RELEASES(function)
   SWIG_arg++;
 }
 
+/* --------------------------------------------------------------- text */
+
+%typemap(in, checkfn = "SWIG_lua_isnilstring") const char * {
+  if (!pv_text(L, $input, "$symname", (const char **)&$1)) SWIG_fail;
+}
+
 /* --------------------------------------------------------------- buffers */
 
 %typemap(in) (const void *data, uint64_t count, mv_dtype dtype) {

@@ -249,12 +249,24 @@ static size_t pv_length(lua_State *L, int index) {
 
 /* ------------------------------------------------------------------ tables of options */
 
+/* An argument; nil is NULL. */
+static int pv_text(lua_State *L, int index, const char *function, const char **text) {
+  size_t length = 0;
+  *text = lua_tolstring(L, index, &length);
+  return *text == NULL || pv_is_c_text(*text, length) ||
+         pv_refuse(L, MV_EINVAL, function, "\"%.100s\" goes on behind a zero byte", *text);
+}
+
 /* The value on top of the stack into its field. */
 static int pv_field_set(lua_State *L, const pv_field *field, void *options, char *message) {
   int64_t number;
   switch (lua_type(L, -1)) {
     case LUA_TBOOLEAN: return pv_field_number(options, field, lua_toboolean(L, -1), message);
-    case LUA_TSTRING: return pv_field_text(options, field, lua_tostring(L, -1), message);
+    case LUA_TSTRING: {
+      size_t length;
+      const char *text = lua_tolstring(L, -1, &length);
+      return pv_field_text(options, field, text, length, message);
+    }
     default: break;
   }
   if (pv_is_integer(L, -1, &number)) return pv_field_number(options, field, number, message);

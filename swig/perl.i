@@ -108,7 +108,7 @@ MV_RESUMES(function)
 }
 %typemap(argout) int64_t *, int32_t *, uint64_t *found { PV_PUSH(newSViv((IV)*$1)); }
 
-%typemap(in) const char * { $1 = SvOK($input) ? SvPVutf8_nolen($input) : NULL; }
+%typemap(in) const char * { if (!pv_text($input, "$symname", (const char **)&$1)) SWIG_fail; }
 %typemap(freearg) const char * ""
 %typemap(out) const char * { PV_PUSH(newSVpvn_utf8($1, strlen($1), 1)); }
 

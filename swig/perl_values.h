@@ -324,15 +324,30 @@ static void pv_settle_all(void) {
 
 /* ------------------------------------------------------------------ hashes */
 
+/* An argument; undef is NULL. */
+static int pv_text(SV *value, const char *function, const char **text) {
+  STRLEN length;
+  *text = NULL;
+  if (!SvOK(value)) return 1;
+  *text = SvPVutf8(value, length);
+  return pv_is_c_text(*text, length) ||
+         pv_refuse(MV_EINVAL, function, "\"%.100s\" goes on behind a zero byte", *text);
+}
+
+static int pv_field_string(SV *value, const pv_field *field, void *options, char *message) {
+  STRLEN length;
+  const char *text = SvPVutf8(value, length);
+  return pv_field_text(options, field, text, length, message);
+}
+
 static int pv_field_set(SV *value, const pv_field *field, void *options, char *message) {
   int64_t number;
   SvGETMAGIC(value);
   if (!SvOK(value)) return 1;
-  if (field->kind == PV_FIELD_TEXT && !SvROK(value))
-    return pv_field_text(options, field, SvPVutf8_nolen(value), message);
+  if (field->kind == PV_FIELD_TEXT && !SvROK(value)) return pv_field_string(value, field, options, message);
   if (pv_is_integer(value, &number)) return pv_field_number(options, field, number, message);
   if (!SvROK(value) && looks_like_number(value)) return pv_field_real(options, field, SvNV(value), message);
-  if (!SvROK(value)) return pv_field_text(options, field, SvPVutf8_nolen(value), message);
+  if (!SvROK(value)) return pv_field_string(value, field, options, message);
   snprintf(message, PV_MESSAGE_SIZE, "option %s is a reference", field->key);
   return 0;
 }

@@ -116,6 +116,13 @@ MV_RESUMES(function)
   $result = SWIG_Python_AppendOutput($result, PyLong_FromLongLong((int64_t)*$1));
 }
 
+/* --------------------------------------------------------------- text */
+
+%typemap(in) const char * {
+  if (!pv_text($input, "$symname", (const char **)&$1)) SWIG_fail;
+}
+%typemap(freearg) const char * ""
+
 /* --------------------------------------------------------------- buffers */
 
 %typemap(in) (const void *data, uint64_t count, mv_dtype dtype) (Py_buffer view, int lent = 0) {
@@ -160,7 +167,7 @@ MV_RESUMES(function)
 %typemap(default) const mv_init_options * { $1 = NULL; }
 %typemap(in) const mv_init_options * (mv_init_options value = MV_INIT_OPTIONS_INIT, PyObject *items = NULL) {
   if (PyUnicode_Check($input)) {
-    if (!(value.text = PyUnicode_AsUTF8($input))) SWIG_fail;
+    if (!pv_text($input, "$symname", &value.text)) SWIG_fail;
   } else if (!pv_fields($input, "$symname", pv_init_fields, &value, &items)) {
     SWIG_fail;
   }

@@ -190,11 +190,26 @@ static int pv_lend_rows(PyObject *object, const char *function, int writable, Py
 
 /* ------------------------------------------------------------------ mappings */
 
+/* An argument; None is NULL. */
+static int pv_text(PyObject *value, const char *function, const char **text) {
+  Py_ssize_t length = 0;
+  *text = NULL;
+  if (value == Py_None) return 1;
+  if (!PyUnicode_Check(value)) {
+    PyErr_Format(PyExc_TypeError, "%s: text is needed, not %.60s", function, Py_TYPE(value)->tp_name);
+    return 0;
+  }
+  if (!(*text = PyUnicode_AsUTF8AndSize(value, &length))) return 0;
+  return pv_is_c_text(*text, (size_t)length) ||
+         pv_refuse(MV_EINVAL, function, "\"%.100s\" goes on behind a zero byte", *text);
+}
+
 /* One value into its field; `*set` = 0 with a message if it does not fit. */
 static int pv_field_value(PyObject *value, const pv_field *field, void *options, int *set, char *message) {
   if (PyUnicode_Check(value)) {
-    const char *text = PyUnicode_AsUTF8(value);
-    if (text) *set = pv_field_text(options, field, text, message);
+    Py_ssize_t length = 0;
+    const char *text = PyUnicode_AsUTF8AndSize(value, &length);
+    if (text) *set = pv_field_text(options, field, text, (size_t)length, message);
     return text != NULL;
   }
   if (PyNumber_Check(value) && !PyIndex_Check(value)) {

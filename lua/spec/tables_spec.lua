@@ -98,6 +98,8 @@ describe("tables", function()
     assert.equal("MV_EINVAL", failure_of(t.get, t).name)
     assert.equal("MV_EINVAL", failure_of(t.get, t, {rows = {1}, keys = {1}}).name)
     assert.equal("MV_EINVAL", failure_of(t.scan, t, {size = 3}).name)
+    assert.equal("MV_EINVAL", failure_of(node.array, node, {size = 1, name = "zero\0byte"}).name)
+    assert.equal("MV_EINVAL", failure_of(t.set_updater, t, "add\0sgd").name)
     local array = node:array{size = 1}
     assert.equal("MV_EINVAL", failure_of(array.erase, array, {0}).name)
     assert.equal("MV_EINVAL", failure_of(array:scan()).name)

@@ -108,6 +108,8 @@ subtest 'keys' => sub {
     refused(EINVAL => sub { $t->get(as => 'array') });
     refused(EINVAL => sub { $t->get(as => 'array', rows => [1], keys => [1]) });
     refused(EINVAL => sub { $t->scan(size => 3) });
+    refused(EINVAL => sub { $node->array(size => 1, name => "zero\0byte") });
+    refused(EINVAL => sub { $t->set_updater("add\0sgd") });
     refused(EINVAL => sub { $node->array(size => 1)->scan->() });
     refused(EINVAL => sub { $node->array(size => 1)->erase([0]) });
 

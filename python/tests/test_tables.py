@@ -222,6 +222,19 @@ def test_calls_take_a_timeout_and_have_an_asynchronous_twin(call):
         assert "timeout" in inspect.signature(getattr(polyverso.Table, name)).parameters
 
 
+def test_text_with_a_zero_byte_is_not_taken_for_what_is_before_it(node):
+    node.array(1, name="t")
+    calls = [
+        lambda: node.array(1, name="t2\0"), lambda: node.open("t\0x"), lambda: node.save("/tmp\0/x"),
+        lambda: node.array(1, updater="add\0sgd"), lambda: polyverso.open_node(bind="127.0.0.1\0x"),
+    ]
+    for call in calls:
+        with pytest.raises(polyverso.ArgumentError, match="zero byte"):
+            call()
+    with pytest.raises(TypeError, match="text"):
+        capi.mv_table_open(node.handle, 5)
+
+
 def test_only_keyed_tables_erase_and_scan(node):
     table = node.matrix(2, 2)
     for call in (lambda: table.erase([0]), lambda: next(table.scan())):

@@ -35,6 +35,8 @@
 #define PV_AGAIN_mv_checkpoint_inspect(...) mv_checkpoint_inspect(arg1, __VA_ARGS__)
 #define PV_AGAIN_mv_doctor_text(...) mv_doctor_text(arg1, arg2, __VA_ARGS__)
 #define PV_AGAIN_mv_status_text(...) mv_status_text(arg1, arg2, __VA_ARGS__)
+#define PV_AGAIN_mv_metrics_text(...) mv_metrics_text(arg1, __VA_ARGS__)
+#define PV_AGAIN_mv_trace_text(...) mv_trace_text(arg1, __VA_ARGS__)
 #define PV_AGAIN_mv_cluster_status_text(...) mv_cluster_status_text(arg1, arg2, __VA_ARGS__)
 %}
 
@@ -76,6 +78,8 @@ MV_WAITS(mv_table_close)
 MV_WAITS(mv_table_destroy)
 MV_RESUMES(mv_table_describe)
 MV_RESUMES(mv_table_list)
+MV_RESUMES(mv_metrics_text)
+MV_RESUMES(mv_trace_text)
 MV_CALLS(mv_table_add, arg5)
 MV_CALLS(mv_table_add_rows, arg7)
 MV_READS(mv_table_get, arg5, 1)

@@ -80,6 +80,7 @@ constexpr SettingChoice kLevels[] = {{"trace", MV_LOG_TRACE}, {"debug", MV_LOG_D
 
 using Options = mv_init_options;
 constexpr int64_t kMostNodes = 65'535;
+constexpr int64_t kMostTraceEvents = 16 << 20;
 
 /// The list. Defaults are those of node::Settings.
 constexpr Setting kSettings[] = {
@@ -143,6 +144,10 @@ constexpr Setting kSettings[] = {
         {.key = "checkpoint_every_ms", .type = SettingType::kMillis, .help = "time between them"}),
     from_options<&Start::checkpoint_keep, &Options::checkpoint_keep, 0>(
         {.key = "checkpoint_keep", .type = SettingType::kInteger, .help = "how many of them stay", .least = 1}),
+    from_options<&Start::metrics, &Options::metrics, nullptr>(
+        {.key = "metrics", .type = SettingType::kText, .help = "port or host:port of an HTTP server for metrics and traces"}),
+    without_option<&Start::trace_events>(
+        {.key = "trace_events", .type = SettingType::kInteger, .help = "events kept for traces; unset: 16384 with metrics, else none", .least = 0, .most = kMostTraceEvents}),
     without_option<&Start::log_level>({.key = "log_level",
                                        .type = SettingType::kChoice,
                                        .help = "what is written to standard error",

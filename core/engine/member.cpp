@@ -83,7 +83,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       ps_client_(clock, rpc_client_, pool_),
       ps_server_(clock, rpc_server_, pool_, shares_memory),
       checkpointer_(clock, rpc_client_, ps_client_),
-      vault_(rpc_server_, ps_server_, archive),
+      vault_(clock, rpc_server_, ps_server_, archive),
       saver_(clock, rpc_client_, rpc_server_, ps_server_, archive),
       inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_) {}
 
@@ -91,6 +91,11 @@ void Member::start() {
   rpc_client_.on_connected(self_.peer);  // a node reaches itself
   cluster_.start();
   inquirer_.start();
+}
+
+void Member::take_times(base::TraceRing& trace) {
+  ps_client_.take_times(trace);
+  ps_server_.gate_log().trace_to(&trace);
 }
 
 // ---- messages

@@ -37,11 +37,16 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void start();
   ps::Client& tables() { return ps_client_; }
   const ps::Server& shards() const { return ps_server_; }
+  const ps::Vault& vault() const { return vault_; }
+  const rpc::Client& requests() const { return rpc_client_; }
+  const rpc::Server& service() const { return rpc_server_; }
   ps::Checkpointer& checkpoints() { return checkpointer_; }
   cluster::Cluster& cluster() { return cluster_; }
   status::Inquirer& status() { return inquirer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   base::Peer self() const { return self_.peer; }
+  /// From now on calls are timed; they and the gates' waits are noted in `trace`, which outlives this.
+  void take_times(base::TraceRing& trace);
 
   /// Fence, then barrier; or the barrier alone.
   void barrier(ps::CompletionRef completion, base::Nanos deadline, bool fenced = true);

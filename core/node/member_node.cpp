@@ -53,6 +53,7 @@ base::Status MemberNode::set_up() {
   self.init_timeout = settings_.init_timeout;
   self.heartbeat_timeout = settings_.heartbeat_timeout;
   self.stuck_after = settings_.stuck_after;
+  if (const base::Status status = serve_metrics(); !status.ok()) return status;
   if (const base::Status status = make_roads(self); !status.ok()) return status;
 
   rpc::ClientOptions options;
@@ -61,6 +62,7 @@ base::Status MemberNode::set_up() {
   events.on_ready = [this](const cluster::View& view) {
     take_identity(view);
     publication_.reset();
+    learn_ranks();
     save_by_clock();
     ready_ = true;
   };
@@ -68,9 +70,15 @@ base::Status MemberNode::set_up() {
     failure_ = why;
     failed_ = true;
   };
-  events.on_change = [this] { workers_gone_ = member_->cluster().all_workers_gone(); };
+  events.on_change = [this] {
+    workers_gone_ = member_->cluster().all_workers_gone();
+    learn_ranks();
+  };
   member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &archive_);
+  if (http_ != nullptr) member_->status().set_metrics(http_->address());
   member_->status().set_ways([this](base::Peer peer) { return way_to(peer); });
+  if (watched_) member_->take_times(trace_);
+  if (watched_) loop_.keep_time();
   loop_.add_flusher(*this);  // before the roads': what it sends leaves in the same turn
   router_->attach(*member_);
   share_memory();
@@ -118,7 +126,7 @@ std::vector<MappingRef> MemberNode::mappings() {
 }
 
 base::Status MemberNode::make_roads(cluster::Self& self) {
-  auto router = Router::make(loop_, settings_, self.peer);
+  auto router = Router::make(loop_, settings_, self.peer, trace_);
   if (!router.ok()) return router.status();
   router_ = std::move(router).value();
   if (settings_.nodes > 1) return listen(self);
@@ -259,6 +267,7 @@ base::Status MemberNode::shutdown() {
 }
 
 void MemberNode::stop_roads() {
+  if (http_ != nullptr) http_->stop();  // it asks the loop
   archive_.stop();
   if (!std::exchange(loop_runs_, false)) return;
   std::atomic<bool> stopped{false};
@@ -281,6 +290,7 @@ MemberNode::~MemberNode() {
 
 void MemberNode::abandon_after_fork() noexcept {
   loop_.abandon_after_fork();
+  if (http_ != nullptr) http_->abandon_after_fork();
   finished_.close_descriptor();
 }
 

@@ -8,10 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/trace.hpp"
 #include "engine/member.hpp"
+#include "io/http/http.hpp"
 #include "io/loop/loop.hpp"
 #include "node/archive.hpp"
 #include "node/call.hpp"
+#include "node/figures.hpp"
 #include "node/mapping.hpp"
 #include "node/node.hpp"
 #include "node/rendezvous.hpp"
@@ -21,13 +24,16 @@ namespace mv::node {
 
 class MemberNode final : public Node, private io::Flusher {
  public:
-  explicit MemberNode(const Settings& settings) : settings_(settings) {}
+  explicit MemberNode(const Settings& settings) : settings_(settings), trace_(settings.events_kept()) {}
   ~MemberNode() override;
 
   base::Status join() override;
   const Identity& identity() const override { return identity_; }
   base::Status shutdown() override;
   void abandon_after_fork() noexcept override;
+
+  base::Result<std::string> metrics_text() override;
+  base::Result<std::string> trace_text() override;
 
   Started barrier(const CallOptions& options, Fence fence) override;
   base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override;
@@ -73,6 +79,11 @@ class MemberNode final : public Node, private io::Flusher {
  private:
   struct Outcome;
 
+  base::Status serve_metrics();
+  void learn_ranks();
+  void take_peers(Figures& figures);
+  Figures take_figures();
+  io::HttpAnswer answer(const std::string& path);
   void share_memory();
   std::vector<MappingRef> mappings();
   base::Status set_up();
@@ -99,6 +110,8 @@ class MemberNode final : public Node, private io::Flusher {
   Identity identity_;
   FinishedList finished_;
   io::Loop loop_;
+  base::TraceRing trace_;
+  const bool watched_ = trace_.on() || !settings_.metrics.empty();  ///< times are taken
   std::unique_ptr<Router> router_;
   std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all have come
   DiskArchive archive_{loop_};
@@ -114,6 +127,8 @@ class MemberNode final : public Node, private io::Flusher {
   std::atomic<bool> told_of_limit_{false};
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   bool has_met_ = false;
+  std::unique_ptr<io::HttpServer> http_;
+  std::unordered_map<base::Peer, uint32_t> ranks_;  ///< also of those whose place another has taken
   bool loop_runs_ = false;
   bool leaving_ = false;
   std::atomic<bool> left_{false};

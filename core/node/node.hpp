@@ -119,6 +119,10 @@ class Node {
   /// leaking the object may follow.
   virtual void abandon_after_fork() noexcept = 0;
 
+  /// This node's figures in Prometheus's format, and its last events in Chrome's.
+  virtual base::Result<std::string> metrics_text() = 0;
+  virtual base::Result<std::string> trace_text() = 0;
+
   virtual Started barrier(const CallOptions& options, Fence fence = Fence::kChanges) = 0;
   virtual base::Result<TableRef> create_table(TableSpec spec, ConstData initial) = 0;
   virtual base::Result<TableRef> open_table(const std::string& name) = 0;

@@ -28,20 +28,40 @@ class Router::Tap : public base::LinkEvents {
   void on_lost(base::Peer peer, const base::Status& why) override { router_.base_lost(peer, why); }
   void on_arrived(base::Peer from, size_t bytes) override { router_.arrived(kind_, from, bytes); }
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) override {
+    if (!router_.trace_.on()) return events_.on_message(from, message, payload);
+    base::TraceEvent event = event_of(from, message);
     events_.on_message(from, message, payload);
+    note(event);
   }
   base::SinkRef on_header(base::Peer from, const wire::Message& message, size_t bytes) override {
+    if (router_.trace_.on()) began_[from] = router_.trace_.ticks();
     return events_.on_header(from, message, bytes);
   }
-  void on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) override { events_.on_payload(from, message, sink); }
+  void on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) override {
+    if (!router_.trace_.on()) return events_.on_payload(from, message, sink);
+    base::TraceEvent event = event_of(from, message);
+    if (const auto began = began_.extract(from)) event.begin = began.mapped();
+    events_.on_payload(from, message, sink);
+    note(event);
+  }
 
  protected:
   Router& router_;
 
  private:
+  base::TraceEvent event_of(base::Peer from, const wire::Message& message) const {
+    return {router_.trace_.ticks(),        0, from, message.seq(), static_cast<uint32_t>(router_.last_bytes_), base::TraceKind::kReceived,
+            static_cast<uint8_t>(message.body_type())};
+  }
+  void note(base::TraceEvent& event) {
+    event.end = router_.trace_.ticks();
+    router_.trace_.note(event);
+  }
+
   io::Road& road_;
   const base::RoadKind kind_;
   base::LinkEvents& events_;
+  std::unordered_map<base::Peer, uint64_t> began_;  // ticks of the headers whose payloads are arriving
 };
 
 /// The same for shared memory, whose beginnings and ends are changes of way only.
@@ -53,8 +73,8 @@ class Router::ShmTap final : public Tap {
   void on_lost(base::Peer peer, const base::Status& why) override { router_.shm_lost(peer, why); }
 };
 
-base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Settings& settings, base::Peer self) {
-  std::unique_ptr<Router> router(new Router(loop, self));
+base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace) {
+  std::unique_ptr<Router> router(new Router(loop, self, trace));
   router->inproc_ = std::make_unique<io::InprocRoad>(loop, self);
   const bool alone = settings.nodes == 1;
   if (settings.io == "inproc" || (alone && settings.listen_fd < 0)) return router;  // alone, but observable under `polyverso run`
@@ -85,7 +105,7 @@ base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Setting
   return router;
 }
 
-Router::Router(io::Loop& loop, base::Peer self) : loop_(loop), self_(self) { traffic_[self]; }
+Router::Router(io::Loop& loop, base::Peer self, base::TraceRing& trace) : loop_(loop), self_(self), trace_(trace) { traffic_[self]; }
 
 Router::~Router() {
   for (io::Road* road : {inproc_.get(), tcp_.get(), shm_.get()})
@@ -139,14 +159,29 @@ base::RoadKind Router::kind_of(const io::Road& road) const {
 void Router::send(base::Peer to, const base::Frame& frame) {
   if (to == self_) {
     flow(traffic_[self_].sent, base::RoadKind::kInproc).count(bytes_of(frame));
-    return inproc_->send(to, frame);
+    return send_by(*inproc_, to, frame);
   }
   const auto found = ways_.find(to);
   if (found == ways_.end()) return;
   const Way& way = found->second;
   io::Road& road = way.shm ? *shm_ : *way.base;
   flow(way.traffic->sent, kind_of(road)).count(bytes_of(frame));
+  send_by(road, to, frame);
+}
+
+void Router::send_by(io::Road& road, base::Peer to, const base::Frame& frame) {
+  if (!trace_.on()) return road.send(to, frame);
+  base::TraceEvent event{};
+  event.begin = trace_.ticks();
   road.send(to, frame);
+  event.end = frame.tail ? trace_.ticks() : event.begin;  // a small one takes no time that is worth another look at the clock
+  const auto& message = *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
+  event.peer = to;
+  event.seq = message.seq();
+  event.bytes = static_cast<uint32_t>(bytes_of(frame));
+  event.kind = base::TraceKind::kSent;
+  event.what = static_cast<uint8_t>(message.body_type());
+  trace_.note(event);
 }
 
 void Router::arrived(base::RoadKind by, base::Peer from, size_t bytes) {
@@ -157,6 +192,7 @@ void Router::arrived(base::RoadKind by, base::Peer from, size_t bytes) {
     last_from_traffic_ = way != ways_.end() && way->second.observer ? &observers_ : &traffic_[from];
   }
   flow(last_from_traffic_->received, by).count(bytes);
+  last_bytes_ = bytes;
 }
 
 std::optional<Router::Reach> Router::reach(base::Peer peer) const {
@@ -166,6 +202,9 @@ std::optional<Router::Reach> Router::reach(base::Peer peer) const {
   if (way.shm) return Reach{base::RoadKind::kShm, ""};
   return Reach{kind_of(*way.base), shm_ == nullptr ? "io=tcp" : way.why_not_shm};
 }
+
+uint64_t Router::refused() const { return refused_; }
+uint64_t Router::turned_away() const { return tcp_road_ != nullptr ? tcp_road_->turned_away() : 0; }
 
 void Router::close(base::Peer peer) {
   const auto way = ways_.find(peer);
@@ -211,6 +250,7 @@ void Router::observer_came(io::Road& road, base::Peer peer) {
 }
 
 void Router::base_lost(base::Peer peer, const base::Status& why) {
+  if (why.code() == MV_EPROTOCOL) ++refused_;
   if (shm_ != nullptr) {
     shm_road_->drain(peer);  // what was sent before the end
     shm_->close(peer);
@@ -249,7 +289,10 @@ void Router::shm_lost(base::Peer peer, const base::Status& why) {
   ++way->second.traffic->reconnections;
   if (on_shm_lost_) on_shm_lost_(peer);
   if (why.code() == MV_EPEERLOST) return;  // it said goodbye, and will over TCP
-  if (why.code() == MV_EPROTOCOL) shm_failed(why);
+  if (why.code() == MV_EPROTOCOL) {
+    ++refused_;
+    shm_failed(why);
+  }
   events_->on_connected(peer, way->second.address);
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/trace.hpp"
 #include "base/traffic.hpp"
 #include "io/road.hpp"
 #include "io/shm/shm.hpp"
@@ -25,7 +26,8 @@ namespace mv::node {
 /// Loop thread only, but for make() and listen(), before the loop starts.
 class Router final : public base::Link {
  public:
-  static base::Result<std::unique_ptr<Router>> make(io::Loop& loop, const Settings& settings, base::Peer self);
+  /// @param trace  outlives this
+  static base::Result<std::unique_ptr<Router>> make(io::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace);
   ~Router() override;
 
   void attach(base::LinkEvents& events);
@@ -51,6 +53,10 @@ class Router final : public base::Link {
   /// With every peer that there ever was a connection to, this node itself among them.
   const std::unordered_map<base::Peer, base::Traffic>& traffic() const { return traffic_; }
 
+  /// Peers whose connection ended because of what they sent, and strangers that did not prove to be peers.
+  uint64_t refused() const;
+  uint64_t turned_away() const;
+
   void dial(const std::string& address) override;
   void send(base::Peer to, const base::Frame& frame) override;
   void close(base::Peer peer) override;
@@ -68,10 +74,11 @@ class Router final : public base::Link {
     bool observer = false;     // its traffic is counted with that of all others like it
   };
 
-  Router(io::Loop& loop, base::Peer self);
+  Router(io::Loop& loop, base::Peer self, base::TraceRing& trace);
   io::Road& road_to(const std::string& address) const;
   base::RoadKind kind_of(const io::Road& road) const;
   void arrived(base::RoadKind by, base::Peer from, size_t bytes);
+  void send_by(io::Road& road, base::Peer to, const base::Frame& frame);
   void listen_in_shm();
   void base_connected(io::Road& road, base::Peer peer, const std::string& address);
   void observer_came(io::Road& road, base::Peer peer);
@@ -83,6 +90,7 @@ class Router final : public base::Link {
 
   io::Loop& loop_;
   const base::Peer self_;
+  base::TraceRing& trace_;
   bool lossy_ = false;
   bool listens_in_shm_ = false, told_of_shm_ = false;
   std::unique_ptr<io::Road> inproc_, tcp_, shm_;
@@ -96,6 +104,8 @@ class Router final : public base::Link {
   base::Traffic observers_;
   base::Peer last_from_ = base::kNobody;           // most messages come several in a row
   base::Traffic* last_from_traffic_ = nullptr;
+  size_t last_bytes_ = 0;  // of the message that comes now
+  uint64_t refused_ = 0;
 };
 
 }  // namespace mv::node

@@ -41,6 +41,11 @@ struct Settings {
   std::string checkpoint;          ///< directory for the checkpoints that are made by the clock; empty: none
   base::Nanos checkpoint_every = 60s;
   uint64_t checkpoint_keep = 3;
+  std::string metrics;             ///< "port" or "host:port" of an HTTP server for metrics; empty: none
+  int64_t trace_events = -1;       ///< how many of the last events are kept for mv_trace_text(); -1: see events_kept()
+
+  /// By default only where somebody can ask for them over HTTP: they cost about 0.1 µs a message.
+  size_t events_kept() const { return trace_events >= 0 ? static_cast<size_t>(trace_events) : metrics.empty() ? 0 : 16'384; }
 
   bool operator==(const Settings&) const = default;
 };

@@ -85,6 +85,12 @@ function Node:status(how)
   return capi.mv_status_text(self.handle, how and how.json and capi.MV_JSON or 0)
 end
 
+--- What this process has counted, in Prometheus's text format.
+function Node:metrics() return capi.mv_metrics_text(self.handle) end
+
+--- Its last messages, calls and waits, as JSON in Chrome's trace event format.
+function Node:trace() return capi.mv_trace_text(self.handle) end
+
 --- Saves all tables, with their updaters' states and clocks, as "checkpoint-<number>" in a directory that all servers
 -- see under this path. Collective: every worker calls it, and the checkpoint holds what each did before its call,
 -- nothing from after it. Returns when it is on the disk; with async when training may go on.

@@ -237,6 +237,14 @@ class Node:
         """status() as lines for people."""
         return capi.mv_status_text(self._handle, 0)
 
+    def metrics(self) -> str:
+        """What this process has counted, in Prometheus's text format."""
+        return capi.mv_metrics_text(self._handle)
+
+    def trace(self) -> Dict[str, Any]:
+        """Its last messages, calls and waits in Chrome's trace event format: json.dump() it for ui.perfetto.dev."""
+        return json.loads(capi.mv_trace_text(self._handle))
+
     def save(self, directory: Any, keep: int = 0, timeout: Optional[float] = None) -> None:
         """Saves all tables, with their updaters' states and clocks, below `directory`, and returns when that is on the
         disk. Collective: every worker calls it, and the checkpoint holds what each did before its call, nothing from

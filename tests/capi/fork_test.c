@@ -64,6 +64,8 @@ static void every_call_is_refused(void) {
   CHILD_CHECK(mv_barrier(0, NULL) == MV_EFORK);
   CHILD_CHECK(mv_table_list(0, NULL, 0, &count) == MV_EFORK);
   CHILD_CHECK(mv_doctor_text(0, 0, NULL, 0, &count) == MV_EFORK);
+  CHILD_CHECK(mv_metrics_text(0, NULL, 0, &count) == MV_EFORK);
+  CHILD_CHECK(mv_trace_text(0, NULL, 0, &count) == MV_EFORK);
   CHILD_CHECK(mv_shutdown(0) == MV_EFORK);
   CHILD_CHECK(mv_log_level_set(MV_LOG_WARN) == MV_OK);
 }

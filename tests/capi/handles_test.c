@@ -46,6 +46,8 @@ static void as_node(int64_t handle) {
   REFUSE(mv_table_open(handle, "w", &made));
   REFUSE(mv_table_list(handle, NULL, 0, &count));
   REFUSE(mv_doctor_text(handle, 0, NULL, 0, &count));
+  REFUSE(mv_metrics_text(handle, NULL, 0, &count));
+  REFUSE(mv_trace_text(handle, NULL, 0, &count));
   REFUSE(mv_checkpoint_save(handle, "/nowhere", 0, NULL));
   REFUSE(mv_checkpoint_load(handle, "/nowhere", NULL));
 }

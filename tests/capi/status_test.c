@@ -83,6 +83,8 @@ static void calls_before_init_say_what_to_call(void** state) {
   BEFORE(mv_table_destroy(1));
   BEFORE(mv_table_describe(1, &info));
   BEFORE(mv_table_list(0, NULL, 0, &count));
+  BEFORE(mv_metrics_text(0, NULL, 0, &count));
+  BEFORE(mv_trace_text(0, NULL, 0, &count));
   BEFORE(mv_table_add(1, &value, 1, MV_F32, NULL));
   BEFORE(mv_table_add_rows(1, &row, 1, &value, 1, MV_F32, NULL));
   BEFORE(mv_table_get(1, &value, 1, MV_F32, NULL));

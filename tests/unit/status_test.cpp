@@ -66,12 +66,14 @@ void a_report_arrives_as_it_was(void**) {
   report.phase = "ready";
   report.uptime = 90s;
   report.in_flight = 5;
+  report.metrics = "127.0.0.1:9100";
   report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, 3s});
   report.own.push_back({"w", "an array", table::Pace::kStale, true, {{1, 2, 3, 4}}});
   report.held.push_back({"v", "a matrix", table::Pace::kSync, false, {}});
   report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
   const status::Report got = sent(report);
   assert_string_equal(got.phase.c_str(), "ready");
+  assert_string_equal(got.metrics.c_str(), "127.0.0.1:9100");
   assert_true(got.uptime == 90s && got.in_flight == 5 && got.left_out == 0);
   assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].way.road == "shm" && got.peers[0].way.sent == 10 &&
               got.peers[0].way.received == 20 && got.peers[0].send_rate == 1.5 && got.peers[0].receive_rate == 2.5 && got.peers[0].silence == 3s);

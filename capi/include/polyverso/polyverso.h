@@ -141,11 +141,13 @@ typedef struct mv_init_options {
   int64_t checkpoint_every_ms;  /**< default 60,000 where `checkpoint` is given */
   int64_t checkpoint_keep;      /**< how many of them stay, the newest ones; default 3 */
   const char *advertise;        /**< "host" or "host:port" that others are told to reach this process at; default: where it listens */
+  const char *metrics;          /**< "port" or "host:port" of an HTTP server with mv_metrics_text() at /metrics, mv_trace_text() at /trace, and
+                                     /healthz; without a host on loopback; port 0 = any free one, which the log tells; default none */
 } mv_init_options;
 
 #define MV_INIT_OPTIONS_INIT                                                                            \
   { sizeof(mv_init_options), MV_STRUCT_VERSION, NULL, MV_UNSET, MV_ROLE_UNSET, MV_UNSET, 0, NULL, NULL, \
-    NULL, NULL, NULL, 0, 0, 0, 0, 0, MV_UNSET, NULL, 0, 0, NULL }
+    NULL, NULL, NULL, 0, 0, 0, 0, 0, MV_UNSET, NULL, 0, 0, NULL, NULL }
 
 /** Starts the default node, or joins the cluster that the options or the environment describe, and returns when
  *  all of its processes have arrived. With no options and nothing in the environment it is a whole working
@@ -159,7 +161,7 @@ MV_API mv_status mv_init(const mv_init_options *options);
 /** mv_init() from "key=value" text, keys named as the fields of mv_init_options, separated by white space, commas or
  *  semicolons: "sync=1 role=worker timeout_ms=500". Values with separators go in double quotes. An unknown key is
  *  MV_EINVAL with the known ones listed; so is the text "help", with a line on each. `log_level` (a number or
- *  trace|debug|info|warn|error|off) is taken too, and `stuck_after_ms`, see mv_status_text(). */
+ *  trace|debug|info|warn|error|off) is taken too, and so are `stuck_after_ms`, see mv_status_text(), and `trace_events`, see mv_trace_text(). */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, in Multiverso's way: every "-key=value" or "--key=value" whose key is known (also
  *  Multiverso's -ps_role=) is used and removed from argv, *argc is lowered; everything else stays, in order.
@@ -459,6 +461,19 @@ MV_API mv_status mv_status_text(mv_node node, uint32_t flags, char *text, uint64
  *  @return MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL, MV_ETIMEOUT, MV_EPEERLOST; MV_EINVAL if no master is named;
  *          MV_EINTR after a signal */
 MV_API mv_status mv_cluster_status_text(const char *settings, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
+
+/* ------------------------------------------------------------- observation */
+
+/** What this process has counted, in Prometheus's text format: names begin with "polyverso_" (and the usual "process_"), units are seconds
+ *  and bytes, labels are peers' ranks, tables, roads and kinds, never keys. docs/operations.md has the list.
+ *  @param text, capacity, length  as in mv_table_list(). It is counted afresh by each call, and may be longer than the last time */
+MV_API mv_status mv_metrics_text(mv_node node, char *text, uint64_t capacity, uint64_t *length);
+/** The last messages, calls and waits of this process as JSON in Chrome's trace event format, for ui.perfetto.dev or chrome://tracing: one
+ *  track for each peer and direction. As many events as `trace_events` says are kept (mv_init_text(), POLYVERSO_TRACE_EVENTS; default
+ *  16,384 where `metrics` is set, else none). `polyverso trace` lays the traces of all processes side by side.
+ *  @param text, capacity, length  as in mv_metrics_text()
+ *  @return MV_ESTATE where none are kept */
+MV_API mv_status mv_trace_text(mv_node node, char *text, uint64_t capacity, uint64_t *length);
 
 /* -------------------------------------------------------------- checkpoints */
 

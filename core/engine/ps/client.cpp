@@ -262,7 +262,17 @@ void Client::complete(const OperationRef& op, const base::Status& status) {
   op->has_timer = false;
   if (op->request.completion == nullptr || std::exchange(op->told, true)) return;
   waited_for_.erase(op->request.completion.get());
+  if (trace_ != nullptr) note_time(*op);
   op->request.completion->complete(status);
+}
+
+void Client::note_time(const Operation& op) {
+  const Request& request = op.request;
+  const Use use = request.kind == OpKind::kChange ? static_cast<Use>(request.write) : request.gated ? Use::kGet : Use::kPeek;
+  const base::Nanos now = clock_.now();
+  call_times_[static_cast<size_t>(use)].record(now - op.begun);
+  trace_->note({static_cast<uint64_t>(op.begun.count()), static_cast<uint64_t>(now.count()), base::kNobody, 0, 0, base::TraceKind::kCall,
+                static_cast<uint8_t>(use)});
 }
 
 void Client::send_got(const Operation& op) {

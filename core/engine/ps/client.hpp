@@ -1,6 +1,7 @@
 #pragma once
 // The workers' side of tables: cuts calls into messages, and puts the answers together.
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -9,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "base/histogram.hpp"
 #include "base/pool.hpp"
+#include "base/trace.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/ps/operation.hpp"
 #include "engine/ps/plan.hpp"
@@ -33,6 +36,11 @@ class Client {
   /// Payload of asynchronous calls under way. Callers on any thread add to it, calls that are over are taken off.
   std::atomic<uint64_t>& in_flight() { return in_flight_; }
   uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+  const std::map<std::string, TableViewRef>& tables() const { return tables_; }
+  /// How long the calls took that somebody waited for, by Use, since take_times().
+  const std::array<base::Histogram, kUseNames.size()>& call_times() const { return call_times_; }
+  /// Notes them in `trace` as well.
+  void take_times(base::TraceRing& trace) { trace_ = &trace; }
   /// The caller stops waiting: its memory is free when this returns, and its completion has been called, with `code` and what
   /// became of the call. Unknown completions are ignored.
   void withdraw(const Completion* completion, mv_status code);
@@ -102,6 +110,7 @@ class Client {
   void expire(const OperationRef& op);
   void drop_get(const OperationRef& op, const base::Status& status);
   void withdraw_change(const OperationRef& op, mv_status code);
+  void note_time(const Operation& op);
   void send_withdrawn_again(const OperationRef& op);
   void leave_behind(const OperationRef& op, mv_status code);
   void revert_counts(Operation& op);
@@ -126,6 +135,8 @@ class Client {
   std::deque<Fence> fences_;
   base::Status untold_;
   std::atomic<uint64_t> in_flight_{0};
+  std::array<base::Histogram, kUseNames.size()> call_times_;
+  base::TraceRing* trace_ = nullptr;  ///< null: no times are taken
 };
 
 }  // namespace mv::ps

@@ -523,8 +523,9 @@ void Server::Table::apply_change(const rpc::Asked& asked) {
   const auto found = held.find(asked);
   if (found == held.end()) return;
   const base::Status status = server.apply(*this, asked.client, found->second);
-  held.erase(found);
   moved = server.clock_.now();
+  server.gate_log_.released(wire::Body::Change, asked.client, found->second.since, moved);
+  held.erase(found);
   status.ok() ? server.rpc_.finish(asked) : server.rpc_.fail(asked, status);
 }
 
@@ -536,6 +537,7 @@ void Server::Table::serve_get(const rpc::Asked& asked) {
   const Wanted values = std::move(found->second);
   wanted.erase(found);
   moved = server.clock_.now();
+  server.gate_log_.released(wire::Body::Get, asked.client, values.since, moved);
   server.reply_values(asked, *this, values);
 }
 

@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/pool.hpp"
 #include "engine/cluster/view.hpp"
+#include "engine/ps/gate_log.hpp"
 #include "engine/ps/merge_gate.hpp"
 #include "engine/ps/stale_gate.hpp"
 #include "engine/ps/sync_gate.hpp"
@@ -48,6 +49,13 @@ class Server {
 
   /// This server's part of a table, for the callers' threads of the same process.
   std::shared_ptr<table::Shard> shard(uint32_t number) const;
+
+  /// This server's parts of all tables.
+  std::vector<std::shared_ptr<table::Shard>> parts() const;
+  /// How many requests the gates hold.
+  uint64_t held() const;
+  GateLog& gate_log() { return gate_log_; }
+  const GateLog& gate_log() const { return gate_log_; }
 
   // ---- for checkpoints; `clocks` by table, else this server's own
 
@@ -174,6 +182,7 @@ class Server {
   const bool shares_memory_;               ///< other processes of this machine may map the shards
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
   std::map<std::string, uint32_t> by_name_;
+  GateLog gate_log_;
 };
 
 }  // namespace mv::ps

@@ -54,4 +54,18 @@ std::vector<TableStanding> Server::standings() const {
   return standings;
 }
 
+std::vector<std::shared_ptr<table::Shard>> Server::parts() const {
+  std::vector<std::shared_ptr<table::Shard>> parts;
+  for (const auto& table : tables_)
+    if (table != nullptr && table->shard != nullptr) parts.push_back(table->shard);
+  return parts;
+}
+
+uint64_t Server::held() const {
+  uint64_t held = 0;
+  for (const auto& table : tables_)
+    if (table != nullptr) held += table->held.size() + table->wanted.size();
+  return held;
+}
+
 }  // namespace mv::ps

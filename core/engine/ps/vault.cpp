@@ -62,13 +62,21 @@ void Vault::snapshot(const rpc::Asked& asked, const wire::Snapshot& request) {
   rpc_.answer(asked, builder_.answer({}));
   Archive::Part part{text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
                      std::move(tables).value()};
-  archive_->write(std::move(part), writing->given_up, [writing](base::Result<table::checkpoint::FileEntry> file) {
+  archive_->write(std::move(part), writing->given_up, [this, writing, begun = clock_.now()](base::Result<table::checkpoint::FileEntry> file) {
+    note(file, clock_.now() - begun);
     writing->over = true;
     if (file.ok())
       writing->file = std::move(file).value();
     else
       writing->status = file.status();
   });
+}
+
+void Vault::note(const base::Result<table::checkpoint::FileEntry>& file, base::Nanos took) {
+  ++(file.ok() ? record_.files : record_.failed);
+  if (!file.ok()) return;
+  record_.last_bytes = file.value().bytes;
+  record_.last_took = took;
 }
 
 void Vault::written(const rpc::Asked& asked, const wire::Written& request) {

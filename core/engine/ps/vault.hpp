@@ -14,12 +14,21 @@ namespace mv::ps {
 class Vault {
  public:
   /// @param archive null: this node keeps no checkpoints
-  Vault(rpc::Server& rpc, Server& tables, Archive* archive) : rpc_(rpc), tables_(tables), archive_(archive) {}
+  Vault(const base::Clock& clock, rpc::Server& rpc, Server& tables, Archive* archive)
+      : clock_(clock), rpc_(rpc), tables_(tables), archive_(archive) {}
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request);
   /// Nobody will ask for what this one has begun.
   void lost(base::Peer peer);
+
+  /// The files that this server has written.
+  struct Record {
+    uint64_t files = 0, failed = 0;
+    uint64_t last_bytes = 0;
+    base::Nanos last_took{0};
+  };
+  const Record& record() const { return record_; }
 
  private:
   /// A file on its way to the disk, and what became of it until the next one.
@@ -51,6 +60,9 @@ class Vault {
   void restore(const rpc::Asked& asked, const wire::Restore& request);
   base::Status adopt(const Prepared& prepared);
 
+  void note(const base::Result<table::checkpoint::FileEntry>& file, base::Nanos took);
+
+  const base::Clock& clock_;
   rpc::Server& rpc_;
   Server& tables_;
   Archive* const archive_;
@@ -58,6 +70,7 @@ class Vault {
   wire::FrameBuilder builder_;
   std::shared_ptr<Writing> writing_;
   std::shared_ptr<Prepared> prepared_;
+  Record record_;
 };
 
 /// Between the wire's form of clocks and the library's.

@@ -199,7 +199,9 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
     const Seq seq = stream.first + i;
     Sent& sent = stream.window[i];
     if (seq > progress->through()) return;
-    if (!sent.finished && !std::binary_search(pending.begin(), pending.end(), seq)) transmit(server, stream, seq, sent);
+    if (sent.finished || std::binary_search(pending.begin(), pending.end(), seq)) continue;
+    ++repeated_;
+    transmit(server, stream, seq, sent);
   }
 }
 

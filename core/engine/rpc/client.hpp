@@ -41,6 +41,9 @@ class Client {
   void on_answer(base::Peer server, const wire::Message& message, std::span<const std::byte> payload);
   base::SinkRef on_answer_header(base::Peer server, const wire::Message& message, size_t bytes);
 
+  /// Requests that were sent again.
+  uint64_t repeated() const { return repeated_; }
+
   base::Nanos next_deadline() const;
   void tick();
   /// Sends what acknowledges errors; call when the loop has nothing else to do.
@@ -82,6 +85,7 @@ class Client {
   const ClientOptions options_;
   wire::FrameBuilder builder_;
   std::unordered_map<base::Peer, Stream> streams_;
+  uint64_t repeated_ = 0;
 };
 
 }  // namespace mv::rpc

@@ -68,6 +68,7 @@ base::SinkRef Server::on_header(base::Peer client, const wire::Message& message,
 void Server::start(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload,
                    const base::SinkRef& staged) {
   const Seq seq = stream.next++;
+  ++started_[static_cast<uint8_t>(message.body_type())];
   stream.starting = seq;
   stream.start_state = {message.body_type() == wire::Body::Get};
   service_.on_request({client, seq}, message, payload, staged);
@@ -99,6 +100,7 @@ void Server::stash(base::Peer client, Stream& stream, const wire::Message& messa
 
 void Server::repeat(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
   const Seq seq = message.seq();
+  ++duplicates_;
   if (find_running(stream, seq) != nullptr) return;
   if (const auto kept = stream.kept.find(seq); kept != stream.kept.end()) return send(client, stream, seq, kept->second.frame);
   if (message.body_type() == wire::Body::Get) {

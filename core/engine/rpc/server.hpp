@@ -1,6 +1,7 @@
 #pragma once
 // Starts each request once, in the order of its client's calls, and answers it.
 
+#include <array>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -30,6 +31,10 @@ class Server {
   void fail(const Asked& asked, const base::Status& why);
   /// Asks for the payload that the request offered.
   void grant(const Asked& asked);
+
+  /// Requests that were started, by wire::Body; and those that had come before, and were answered or dropped as such.
+  const std::array<uint64_t, 256>& started() const { return started_; }
+  uint64_t duplicates() const { return duplicates_; }
 
   /// Sends acknowledgements; call when the loop has nothing else to do.
   void flush();
@@ -84,6 +89,8 @@ class Server {
   wire::FrameBuilder builder_;
   std::unordered_map<base::Peer, Stream> streams_;
   std::vector<base::Peer> dirty_;
+  std::array<uint64_t, 256> started_{};
+  uint64_t duplicates_ = 0;
 };
 
 }  // namespace mv::rpc

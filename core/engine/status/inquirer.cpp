@@ -196,6 +196,7 @@ Report Inquirer::report() const {
   Report report;
   report.phase = cluster_.phase();
   report.uptime = clock_.now() - started_;
+  report.metrics = metrics_;
   report.in_flight = client_.in_flight();
   report.peers = peers();
   report.held = server_.standings();

@@ -37,6 +37,8 @@ class Inquirer {
   void start();
   /// What is known of the ways to peers; without it reports tell nothing of them.
   void set_ways(Ways ways) { ways_ = std::move(ways); }
+  /// Where this node serves its metrics over HTTP.
+  void set_metrics(std::string address) { metrics_ = std::move(address); }
 
   /// Tells how the cluster stands, soon, whatever has become of its members.
   void ask(bool json, Told told);
@@ -107,6 +109,7 @@ class Inquirer {
   const ps::Server& server_;
   const ps::Saver& saver_;
   Ways ways_;
+  std::string metrics_;
   wire::FrameBuilder builder_;
   uint64_t numbers_ = 0;
   std::optional<Gathering> gathering_;

@@ -63,6 +63,7 @@ Json json_of(const Overview& overview, const Ranks& ranks, const cluster::Member
   const Report& report = found->second;
   json["phase"] = report.phase;
   json["uptime_seconds"] = seconds(report.uptime);
+  json["metrics"] = report.metrics.empty() ? Json(nullptr) : Json(report.metrics);
   json["in_flight_bytes"] = report.in_flight;
   add_traffic(json, total_of(report));
   json["left_out"] = report.left_out;

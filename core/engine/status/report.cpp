@@ -110,8 +110,9 @@ flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, co
   const auto held = fbb.CreateVector(write_tables(fbb, report.held, room, tallies_room));
   const auto waits = fbb.CreateVector(write_waits(fbb, report.waits, room));
   const auto phase = write_text(fbb, report.phase);
+  const auto metrics = report.metrics.empty() ? flatbuffers::Offset<flatbuffers::String>() : write_text(fbb, report.metrics);
   const auto list = fbb.CreateVector(peers);
-  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out);
+  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out, metrics);
 }
 
 Report read_report(const wire::Report& wire) {
@@ -126,6 +127,7 @@ Report read_report(const wire::Report& wire) {
   report.held = read_tables(wire.held());
   report.waits = read_waits(wire.waits());
   report.left_out = wire.left_out();
+  report.metrics = text(wire.metrics());
   return report;
 }
 

@@ -28,6 +28,7 @@ struct PeerStanding {
 struct Report {
   std::string phase;
   base::Nanos uptime{0};
+  std::string metrics;     ///< where it serves them over HTTP; empty if it does not
   uint64_t in_flight = 0;  ///< bytes of asynchronous calls that are not finished
   std::vector<PeerStanding> peers;
   std::vector<ps::TableStanding> own;   ///< what it does itself on tables

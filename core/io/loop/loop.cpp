@@ -140,6 +140,8 @@ void Loop::stop() {
 
 Nanos Loop::now() const { return std::chrono::steady_clock::now().time_since_epoch(); }
 
+Nanos Loop::busy() const { return ticks_.scale().span(static_cast<int64_t>(worked_ + (ticks_.read() - working_since_))); }
+
 bool Loop::driven_by_me() const noexcept { return driven_here == this; }
 
 void Loop::post(Task task) {
@@ -175,6 +177,7 @@ void Loop::run_background() {
     baton_ = Baton::kBackground;
     patience_ = kLeastPatience;
     lock.unlock();
+    begin_work();
     run_tasks();
     flush();
     wake_waiters();
@@ -184,6 +187,7 @@ void Loop::run_background() {
       flush();
       wake_waiters();
     }
+    end_work();
     lock.lock();
     baton_ = Baton::kFree;
     asleep_ = false;
@@ -230,7 +234,9 @@ Driven Loop::drive_in_turn(Lock& lock, const std::function<bool()>& done, Nanos 
       baton_ = Baton::kCaller;
       ++drives_;
       lock.unlock();
+      begin_work();
       const Driven how = drive(done, deadline, open);
+      end_work();
       lock.lock();
       leave_baton();
       return how;
@@ -271,7 +277,9 @@ bool Loop::sleep(Nanos most, const sigset_t& open) {
     const int timers = uv_backend_timeout(&uv_);
     limit = std::min(most, timers < 0 ? kNever : Nanos(std::chrono::milliseconds(timers)));
   }
+  end_work();
   const Woke woke = sleep_on(uv_backend_fd(&uv_), bell_, limit, open);
+  begin_work();
   after_sleep();
   if (woke == Woke::kSignal) return false;
   if (woke == Woke::kBell && limit != Nanos{0})

@@ -28,6 +28,7 @@
 #include "base/clock.hpp"
 #include "base/descriptors.hpp"
 #include "base/result.hpp"
+#include "base/tick_clock.hpp"
 #include "io/loop/spin.hpp"
 #include "io/loop/task.hpp"
 
@@ -71,6 +72,8 @@ class Loop final : public base::Clock {
 
   /// How long a driver looks at watched memory before it sleeps, at most; see spin.hpp. 0: not at all. Before start().
   void set_spin(base::Nanos limit) { spin_ = Spin(limit); }
+  /// From now on busy() is counted, for which the clock is looked at around each call and sleep. Before start().
+  void keep_time() { keeps_time_ = true; }
   /// Starts the background thread, which blocks all signals. MV_ESYSTEM.
   base::Status start();
   /// Ends the background thread and whoever is in drive_until(), who gets Driven::kStopped; returns when all are out. Tasks that
@@ -101,6 +104,8 @@ class Loop final : public base::Clock {
   /// An eventfd for peers to ring when Watched::before_sleep() has told them to; -1 if there is none to be had.
   int bell() const { return bell_; }
   uv_loop_t& uv() { return uv_; }
+  /// How long somebody has driven this loop and not slept, since keep_time().
+  base::Nanos busy() const;
   /// libuv tells the kernel of changed watchers only inside uv_run(): to be called after each change, or a driver sleeps past it.
   void watchers_changed() { watchers_changed_ = true; }
 
@@ -137,6 +142,12 @@ class Loop final : public base::Clock {
   bool is_quiet();
   bool may_sleep();
   void after_sleep();
+  void begin_work() {
+    if (keeps_time_) working_since_ = ticks_.read();
+  }
+  void end_work() {
+    if (keeps_time_) worked_ += ticks_.read() - working_since_;
+  }
   void on_timer();
   int take_wake_fd();
 
@@ -161,6 +172,9 @@ class Loop final : public base::Clock {
   bool watchers_changed_ = true;
   Spin spin_{base::Nanos{0}};
   int looks_ = 0;  // that found something, since libuv was asked
+  base::TickClock ticks_;
+  bool keeps_time_ = false;
+  uint64_t working_since_ = 0, worked_ = 0;  // ticks
 
   std::mutex mutex_;
   // Under mutex_.

@@ -336,6 +336,7 @@ void TcpRoad::deduplicated(const std::string& address, base::Peer peer) {
 }
 
 void TcpRoad::log_stranger(const base::Status& why) {
+  ++turned_away_;
   if (!base::logs(MV_LOG_DEBUG)) return;
   if (loop_.now() - log_window_ > std::chrono::seconds(1)) {
     log_window_ = loop_.now();

@@ -41,6 +41,8 @@ class TcpRoad final : public Road, private ConnectionEvents {
   base::Result<std::string> adopt(int listening_fd) override;
   /// What peers are told about where this node listens, instead of the first address of listen().
   void introduce_as(const std::string& address) { own_address_ = address; }
+  /// Connections that did not prove to be of this cluster, so far.
+  uint64_t turned_away() const { return turned_away_; }
   void dial(const std::string& address) override;
   void send(base::Peer to, const base::Frame& frame) override;
   void close(base::Peer peer) override;
@@ -130,6 +132,7 @@ class TcpRoad final : public Road, private ConnectionEvents {
   std::function<void()> stopped_;
   Nanos log_window_{0};
   int logged_ = 0;
+  uint64_t turned_away_ = 0;
 };
 
 }  // namespace mv::io

@@ -76,6 +76,9 @@ sub status {
 
 sub status_text { my ($self) = @_; return Polyverso::CAPI::mv_status_text($self->{handle}, 0) }
 
+sub metrics { return Polyverso::CAPI::mv_metrics_text($_[0]->{handle}) }
+sub trace   { return Polyverso::CAPI::mv_trace_text($_[0]->{handle}) }
+
 sub save {
     my ($self, $directory, %how) = @_;
     my $options = Polyverso::Table::_options(Polyverso::Table::_flags(\%how), \%how);
@@ -192,6 +195,14 @@ the fields. Takes no longer than four seconds, whatever has become of the others
 =head2 status_text
 
 The same as lines for people.
+
+=head2 metrics
+
+What this process has counted, as text in Prometheus's format.
+
+=head2 trace
+
+Its last messages, calls and waits, as JSON text in Chrome's trace event format, for L<https://ui.perfetto.dev>.
 
 =head2 barrier(timeout => $seconds, async => 1)
 

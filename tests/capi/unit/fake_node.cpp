@@ -108,6 +108,9 @@ class Node final : public node::Node {
     return script.list ? script.list() : std::vector<node::TableSpec>();
   }
 
+  base::Result<std::string> metrics_text() override { return std::string("metrics"); }
+  base::Result<std::string> trace_text() override { return std::string("trace"); }
+
   base::Status wait(const node::CallRef& call, base::Nanos timeout, bool* alive) override {
     std::unique_lock lock(mutex);
     const auto is_done = [&] { return call->done; };

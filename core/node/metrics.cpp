@@ -1,0 +1,97 @@
+// The node's figures: taken on the loop, written by whoever asks.
+
+#include "base/log.hpp"
+#include "node/figures.hpp"
+#include "node/member_node.hpp"
+
+namespace mv::node {
+
+namespace {
+
+/// Counters of a rank go on where a new process takes a lost one's place.
+void add(base::Traffic& to, const base::Traffic& more) {
+  for (size_t road = 0; road < base::kRoadNames.size(); ++road) {
+    to.sent[road].add(more.sent[road]);
+    to.received[road].add(more.received[road]);
+  }
+  to.reconnections += more.reconnections;
+}
+
+}  // namespace
+
+void MemberNode::learn_ranks() {
+  for (const cluster::Member& member : member_->cluster().view().members) ranks_[member.peer] = member.rank;
+}
+
+void MemberNode::take_peers(Figures& figures) {
+  const cluster::Cluster& cluster = member_->cluster();
+  learn_ranks();
+  for (const cluster::Member& member : cluster.view().members) {
+    ++figures.members[static_cast<size_t>(member.state)];
+    if (member.peer != member_->self()) figures.peers[std::to_string(member.rank)].silence = cluster.silence(member.peer);
+  }
+  for (const auto& [peer, traffic] : router_->traffic()) {
+    const auto rank = ranks_.find(peer);
+    add(figures.peers[rank != ranks_.end() ? std::to_string(rank->second) : ""].traffic, traffic);
+  }
+}
+
+/// On the loop.
+Figures MemberNode::take_figures() {
+  Figures figures;
+  figures.identity = identity_;
+  figures.uptime = std::chrono::steady_clock::now() - begun_;
+  if (watched_) figures.busy = loop_.busy();
+  take_peers(figures);
+  for (const auto& [name, table] : member_->tables().tables()) figures.own.push_back({name, table->uses.total(table->spec)});
+  for (const auto& shard : member_->shards().parts()) figures.held.push_back({shard->spec().name, shard->usage()});
+  figures.started = member_->service().started();
+  figures.calls = member_->tables().call_times();
+  figures.held_changes = member_->shards().gate_log().changes();
+  figures.held_gets = member_->shards().gate_log().gets();
+  figures.gated = member_->shards().held();
+  figures.repeated = member_->requests().repeated();
+  figures.duplicates = member_->service().duplicates();
+  figures.refused = router_->refused();
+  figures.turned_away = router_->turned_away();
+  figures.in_flight = member_->tables().in_flight();
+  figures.checkpoints = member_->vault().record();
+  return figures;
+}
+
+base::Result<std::string> MemberNode::metrics_text() {
+  std::optional<Figures> figures;
+  on_loop([&] { figures = take_figures(); });
+  if (!figures) return base::Status(MV_ESTATE, "the node is shutting down");
+  return to_prometheus(*figures);
+}
+
+// ---- over HTTP
+
+/// Listens before anything else, so that a port that is taken is told before others wait for this process.
+base::Status MemberNode::serve_metrics() {
+  if (settings_.metrics.empty() || http_ != nullptr) return {};
+  auto server = io::serve_http(settings_.metrics, [this](const std::string& path) { return answer(path); });
+  if (!server.ok()) return server.status();
+  http_ = std::move(server).value();
+  base::log_info("metrics at http://{}/metrics", http_->address());
+  return {};
+}
+
+/// On the HTTP server's thread.
+io::HttpAnswer MemberNode::answer(const std::string& path) {
+  constexpr const char* kPlain = "text/plain; charset=utf-8";
+  if (path != "/metrics" && path != "/trace" && path != "/healthz") return {404, kPlain, "there is /metrics, /trace and /healthz\n"};
+  if (!ready_) return {503, kPlain, "the cluster is not complete yet\n"};
+  const bool health = path == "/healthz", trace = path == "/trace";
+  if (health) {
+    bool turns = false;
+    on_loop([&] { turns = true; });
+    return turns ? io::HttpAnswer{200, kPlain, "ok\n"} : io::HttpAnswer{503, kPlain, "the node is shutting down\n"};
+  }
+  auto text = trace ? trace_text() : metrics_text();
+  if (!text.ok()) return {503, kPlain, text.status().text() + "\n"};
+  return {200, trace ? "application/json" : "text/plain; version=0.0.4; charset=utf-8", std::move(text).value()};
+}
+
+}  // namespace mv::node

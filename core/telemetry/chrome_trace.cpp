@@ -1,0 +1,72 @@
+#include "telemetry/chrome_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace mv::telemetry {
+
+namespace {
+
+/// Microseconds, to the nanosecond.
+std::string micros(base::Nanos span) {
+  const int64_t nanos = span.count() > 0 ? span.count() : 0;
+  return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000);
+}
+
+}  // namespace
+
+std::string quoted(std::string_view text) {
+  using Json = nlohmann::json;
+  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+ChromeTrace::ChromeTrace(int64_t rank, std::string_view process_name, base::Nanos origin, base::Nanos origin_since_1970)
+    : rank_(rank), origin_(origin), origin_since_1970_(origin_since_1970) {
+  text_ = R"({"displayTimeUnit": "ns", "traceEvents": [)";
+  metadata("process_name", 0, fmt::format(R"("name": {})", quoted(process_name)));
+  metadata("process_sort_index", 0, fmt::format(R"("sort_index": {})", rank));
+}
+
+void ChromeTrace::begin_event() {
+  text_ += any_ ? ",\n" : "\n";
+  any_ = true;
+}
+
+void ChromeTrace::metadata(std::string_view what, uint64_t track, std::string_view argument) {
+  begin_event();
+  fmt::format_to(std::back_inserter(text_), R"({{"ph": "M", "pid": {}, "tid": {}, "name": "{}", "args": {{{}}}}})", rank_, track, what, argument);
+}
+
+void ChromeTrace::track(uint64_t track, std::string_view name) {
+  metadata("thread_name", track, fmt::format(R"("name": {})", quoted(name)));
+  metadata("thread_sort_index", track, fmt::format(R"("sort_index": {})", track));
+}
+
+void ChromeTrace::slice(uint64_t track, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments) {
+  begin_event();
+  fmt::format_to(std::back_inserter(text_), R"({{"ph": "X", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "name": "{}", "args": {{{}}}}})", rank_, track,
+                 micros(begin - origin_), micros(end - begin), name, arguments);
+}
+
+void ChromeTrace::flow_end(char phase, uint64_t track, uint64_t flow, base::Nanos at) {
+  begin_event();
+  fmt::format_to(std::back_inserter(text_), R"({{"ph": "{}", "pid": {}, "tid": {}, "ts": {}, "cat": "message", "name": "message", "id": "{:x}"{}}})",
+                 phase, rank_, track, micros(at - origin_), flow, phase == 'f' ? R"(, "bp": "e")" : "");
+}
+
+void ChromeTrace::span(std::string_view category, uint64_t id, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments) {
+  for (const bool begins : {true, false}) {
+    begin_event();
+    fmt::format_to(std::back_inserter(text_), R"({{"ph": "{}", "pid": {}, "tid": 0, "ts": {}, "cat": "{}", "id": "{}.{}", "name": "{}", "args": {{{}}}}})",
+                   begins ? 'b' : 'e', rank_, micros((begins ? begin : end) - origin_), category, rank_, id, name, begins ? arguments : "");
+  }
+}
+
+std::string ChromeTrace::take() {
+  text_ += fmt::format("\n],\n\"otherData\": {{\"rank\": {}, \"origin_nanoseconds_since_1970\": \"{}\"}}}}\n", rank_, origin_since_1970_.count());
+  return std::move(text_);
+}
+
+}  // namespace mv::telemetry

@@ -1,0 +1,44 @@
+#pragma once
+// Events as Chrome's trace format (JSON), which chrome://tracing and ui.perfetto.dev open.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+
+namespace mv::telemetry {
+
+/// A process is a rank; a track of it has a number, a name and a place in the order.
+class ChromeTrace {
+ public:
+  /// Times are written in microseconds from `origin` on. `origin_since_1970` is told as well, so that the traces of several processes can
+  /// be laid side by side.
+  ChromeTrace(int64_t rank, std::string_view process_name, base::Nanos origin, base::Nanos origin_since_1970);
+
+  void track(uint64_t track, std::string_view name);
+  /// Something that a track did from `begin` to `end`, one after the other. `arguments` is JSON, or "".
+  void slice(uint64_t track, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments);
+  /// The arrow from one process's slice to another's: both tell the same id, within the slice just written.
+  void leaves(uint64_t track, uint64_t flow, base::Nanos at) { flow_end('s', track, flow, at); }
+  void arrives(uint64_t track, uint64_t flow, base::Nanos at) { flow_end('f', track, flow, at); }
+  /// Something that may overlap others of its kind.
+  void span(std::string_view category, uint64_t id, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments);
+
+  std::string take();
+
+ private:
+  void metadata(std::string_view what, uint64_t track, std::string_view argument);
+  void flow_end(char phase, uint64_t track, uint64_t flow, base::Nanos at);
+  void begin_event();
+
+  const int64_t rank_;
+  const base::Nanos origin_, origin_since_1970_;
+  std::string text_;
+  bool any_ = false;
+};
+
+/// As a JSON string, quotes included; what is not UTF-8 is replaced.
+std::string quoted(std::string_view text);
+
+}  // namespace mv::telemetry

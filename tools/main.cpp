@@ -20,6 +20,7 @@
 #include "run/options.hpp"
 #include "server.hpp"
 #include "status.hpp"
+#include "trace.hpp"
 
 namespace {
 
@@ -93,6 +94,15 @@ It asks and leaves: it is no member of the cluster, and nobody waits for it. Any
 and POLYVERSO_SECRET in the environment name a cluster as well.
 )";
 
+constexpr const char* kTraceFooter = R"(examples:
+  polyverso run -n 4 --metrics 9100 -- python3 train.py     each rank serves its metrics and trace: 9100, 9101, 9102, 9103
+  polyverso trace --seconds 2 -o trace.json                 of that run, if it is the only one of yours on this machine
+  polyverso trace --master 10.0.0.1:7000 --secret-file ~/.polyverso-secret -o trace.json
+  polyverso trace --http 9100 --http 9101 -o trace.json     of these two processes
+
+Processes whose metrics setting is given keep their last 16,384 events (trace_events), and hand them out. Open the file at https://ui.perfetto.dev or chrome://tracing: a process is a rank, a track is a peer and direction, arrows are messages.
+)";
+
 /// What CLI11 can't know by itself: that a command follows.
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -114,6 +124,9 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
   run.add_flag_callback(
       "--no-color", [&options] { options.color = false; },
       "No colours (also: NO_COLOR in the environment, or no terminal)");
+  run.add_option("--metrics", options.metrics, "Metrics over HTTP on loopback: rank r at PORT + r; 0: any free ones, which the log tells")
+      ->type_name("PORT")
+      ->check(CLI::Range(0, 65535));
   run.add_flag("-v,--verbose", options.verbose, "Say which processes are started, and how each ends");
   run.footer(kRunFooter);
 }
@@ -125,6 +138,7 @@ void describe_server(CLI::App& server, ServerOptions& options) {
   server.add_option("--bind", options.bind, "Where to listen (default: loopback, any port)")->type_name("HOST[:PORT]");
   server.add_option("--secret-file", options.secret_file, "A file whose first line is the cluster's secret")
       ->type_name("FILE");
+  server.add_option("--metrics", options.metrics, "Metrics over HTTP; without a host on loopback (default: none)")->type_name("[HOST:]PORT");
   server.add_option("--set", options.settings, "A setting, as in mv_init_text()")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -152,10 +166,14 @@ void describe_doctor(CLI::App& doctor, DoctorOptions& options) {
   doctor.footer(kDoctorFooter);
 }
 
+void describe_cluster(CLI::App& command, ClusterChoice& choice) {
+  command.add_option("run", choice.run, "The process id of a `polyverso run` (default: those of yours)")->type_name("PID");
+  command.add_option("--master", choice.master, "Where rank 0 of a cluster listens")->type_name("HOST:PORT");
+  command.add_option("--secret-file", choice.secret_file, "A file whose first line is that cluster's secret")->type_name("FILE");
+}
+
 void describe_status(CLI::App& status, StatusOptions& options) {
-  status.add_option("run", options.run, "The process id of a `polyverso run` (default: all of yours)")->type_name("PID");
-  status.add_option("--master", options.master, "Where rank 0 of a cluster listens")->type_name("HOST:PORT");
-  status.add_option("--secret-file", options.secret_file, "A file whose first line is that cluster's secret")->type_name("FILE");
+  describe_cluster(status, options.cluster);
   status.add_flag("--json", options.json, "As JSON, for programs");
   status.add_option_function<double>("--watch", [&options](const double& seconds) { options.watch = seconds; }, "Look again every so often (default: 2 s)")
       ->type_name("SECONDS")
@@ -163,6 +181,16 @@ void describe_status(CLI::App& status, StatusOptions& options) {
       ->default_str("2")
       ->check(CLI::Range(0.1, 86400.0));
   status.footer(kStatusFooter);
+}
+
+void describe_trace(CLI::App& trace, TraceOptions& options) {
+  describe_cluster(trace, options.cluster);
+  trace.add_option("--http", options.http, "Where a process serves its metrics; once for each (default: the cluster is asked)")
+      ->type_name("[HOST:]PORT")
+      ->allow_extra_args(false);
+  trace.add_option("-o,--output", options.output, "The file to write (default: standard output)")->type_name("FILE");
+  trace.add_option("--seconds", options.seconds, "Only the last so many (default: all that is kept)")->type_name("N")->check(CLI::PositiveNumber);
+  trace.footer(kTraceFooter);
 }
 
 /// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'.
@@ -181,6 +209,9 @@ int run(std::vector<std::string> words) {
   InspectOptions inspect_options;
   CLI::App& checkpoint_command = *app.add_subcommand("checkpoint", "Looks at what mv_checkpoint_save() has saved");
   describe_checkpoint(checkpoint_command, inspect_options);
+  TraceOptions trace_options;
+  CLI::App& trace_command = *app.add_subcommand("trace", "Writes what the processes of a cluster did last, for Perfetto or Chrome");
+  describe_trace(trace_command, trace_options);
 
   DoctorOptions doctor_options;
   CLI::App& doctor_command = *app.add_subcommand("doctor", kDoctorHelp);
@@ -208,6 +239,7 @@ int run(std::vector<std::string> words) {
   if (checkpoint_command.parsed()) return inspect_checkpoint(inspect_options);
   if (doctor_command.parsed()) return run_doctor(doctor_options);
   if (status_command.parsed()) return show_status(status_options);
+  if (trace_command.parsed()) return show_trace(trace_options);
   if (!run_command.parsed()) return run_server(server_options);
   run_options.commands = split_commands(command);
   run_options.settings = parse_settings(settings);

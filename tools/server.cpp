@@ -57,6 +57,7 @@ int run_server(const ServerOptions& options) {
   init.master = or_null(options.master);
   init.bind = or_null(options.bind);
   init.secret = or_null(secret);
+  init.metrics = or_null(options.metrics);
   init.nodes = options.nodes;
   init.rank = options.rank;
   if (mv_init(&init) != MV_OK) return fail("can't join");

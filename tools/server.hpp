@@ -8,7 +8,7 @@
 namespace mv::tools {
 
 struct ServerOptions {
-  std::string master, bind, secret_file;  ///< empty: from the environment
+  std::string master, bind, secret_file, metrics;  ///< empty: from the environment
   int64_t nodes = 0, rank = -1;           ///< 0 and -1: from the environment
   std::vector<std::string> settings;      ///< further "key=value"
 };

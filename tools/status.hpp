@@ -1,17 +1,16 @@
 #pragma once
 // `polyverso status`: how a running cluster stands.
 
-#include <cstdint>
 #include <optional>
-#include <string>
+
+#include "target.hpp"
 
 namespace mv::tools {
 
 struct StatusOptions {
-  std::string master, secret_file;  ///< empty: from the environment, or of the runs on this machine
-  int64_t run = 0;                  ///< a launcher's process id; 0: whichever there are
+  ClusterChoice cluster;
   bool json = false;
-  std::optional<double> watch;      ///< seconds from one look to the next
+  std::optional<double> watch;  ///< seconds from one look to the next
 };
 
 /// 0 if a cluster has answered, else 1.

@@ -15,12 +15,14 @@ namespace mv::tools {
 namespace {
 
 constexpr int kMostProcesses = 4096;
+constexpr int kMostPort = 65535;
 
 /// Fields of mv_init_options that make sense for all processes of a run alike.
 constexpr std::array kSettings = {
     "advertise", "bind", "checkpoint", "checkpoint_every_ms", "checkpoint_keep", "faults", "gate_timeout_ms",
-    "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "io", "log_level", "spin_us", "stuck_after_ms", "sync", "timeout_ms"};
-constexpr std::array kOwnSettings = {"launcher", "listen_fd", "master", "nodes", "rank", "rendezvous", "role", "secret"};
+    "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "io", "log_level", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
+    "trace_events"};
+constexpr std::array kOwnSettings = {"launcher", "listen_fd", "master", "metrics", "nodes", "rank", "rendezvous", "role", "secret"};
 
 bool is_program(const std::string& path) {
   struct stat info;
@@ -87,6 +89,9 @@ void check(RunOptions& options) {
     throw UsageError{
         fmt::format("at most {} workers and {} servers can be started on one machine", kMostProcesses, kMostProcesses)};
   }
+  if (options.metrics > 0 && options.metrics + options.workers + options.servers - 1 > kMostPort)
+    throw UsageError{fmt::format("--metrics {}: {} processes need the ports from there on, but {} is the last one", options.metrics,
+                                 options.workers + options.servers, kMostPort)};
   if (commands != 1 && commands != options.workers) {
     throw UsageError{
         fmt::format("-n {}, but {} commands: give one command for all workers, or one for each, separated by ---",

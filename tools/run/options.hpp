@@ -12,6 +12,7 @@ using Command = std::vector<std::string>;
 struct RunOptions {
   int workers = 0;  ///< 0: as many as there are commands
   int servers = 0;  ///< processes that only serve; 0: every worker is a server too
+  int metrics = -1;  ///< rank 0's port, the others' follow; 0: any free ones; -1: none
   bool sync = false;
   bool color = true;
   bool verbose = false;

@@ -95,6 +95,7 @@ std::vector<Process> plan(const RunOptions& options, const Meeting& meeting, con
     process.name = fmt::format("{} {}", process.server ? "server" : "worker", id);
     Environment environment = common;
     environment[variable("rank")] = std::to_string(rank);
+    if (options.metrics >= 0) environment[variable("metrics")] = std::to_string(options.metrics > 0 ? options.metrics + rank : 0);
     if (rank == 0) environment[variable("listen_fd")] = std::to_string(kMasterSocketFd);
     if (process.server) {
       process.command = {self, "server"};

@@ -1,0 +1,58 @@
+#include "target.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "run/options.hpp"
+#include "run/registry.hpp"
+#include "secret.hpp"
+
+namespace mv::tools {
+namespace {
+
+/// A value for a settings text, whatever is in it.
+std::string in_quotes(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + "\"";
+}
+
+std::string heading_of(const RunEntry& run) { return fmt::format("polyverso run {} at {}: {}", run.pid, run.address, run.command); }
+
+std::vector<Target> targets_among_runs(const std::string& command, const ClusterChoice& choice, bool one) {
+  std::vector<RunEntry> runs = running();
+  if (choice.run != 0) std::erase_if(runs, [&](const RunEntry& run) { return run.pid != choice.run; });
+  if (runs.empty() && choice.run != 0) throw UsageError{fmt::format("{}: no `polyverso run` of yours has the process id {} on this machine", command, choice.run)};
+  if (runs.empty())
+    throw UsageError{command + ": no `polyverso run` of yours is under way on this machine; name a cluster with --master HOST:PORT, or POLYVERSO_MASTER"};
+  if (runs.size() > 1 && one) {
+    std::string names;
+    for (const RunEntry& run : runs) names += "\n  " + heading_of(run);
+    throw UsageError{fmt::format("{0} tells of one cluster; say which, `polyverso {0} PID`:{1}", command, names)};
+  }
+  std::vector<Target> targets;
+  for (const RunEntry& run : runs)
+    targets.push_back({fmt::format("master={} secret={}", in_quotes(run.address), in_quotes(run.secret)), runs.size() > 1 ? heading_of(run) : ""});
+  return targets;
+}
+
+}  // namespace
+
+std::vector<Target> targets_of(const std::string& command, const ClusterChoice& choice, bool one) {
+  const char* master = std::getenv("POLYVERSO_MASTER");
+  const bool named = !choice.master.empty() || (master != nullptr && *master != '\0');
+  if (choice.run != 0 || !named) return targets_among_runs(command, choice, one);
+  std::string settings, secret;
+  if (!choice.master.empty()) settings = "master=" + in_quotes(choice.master);
+  if (!choice.secret_file.empty() && !read_secret(choice.secret_file, secret))
+    throw UsageError{fmt::format("{}: --secret-file {}: there is no secret in it, or it can't be read", command, choice.secret_file)};
+  if (!secret.empty()) settings += " secret=" + in_quotes(secret);
+  return {{settings, ""}};
+}
+
+}  // namespace mv::tools

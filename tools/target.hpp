@@ -1,0 +1,23 @@
+#pragma once
+// Which of the running clusters a command is about.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mv::tools {
+
+struct ClusterChoice {
+  std::string master, secret_file;  ///< empty: from the environment, or of the runs on this machine
+  int64_t run = 0;                  ///< a launcher's process id; 0: whichever there are
+};
+
+/// A cluster to ask: the settings that name it, and a heading where there are several.
+struct Target {
+  std::string settings, heading;
+};
+
+/// `command` begins messages. `one`: there must be exactly one. Throws UsageError.
+std::vector<Target> targets_of(const std::string& command, const ClusterChoice& choice, bool one);
+
+}  // namespace mv::tools

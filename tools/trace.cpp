@@ -1,0 +1,111 @@
+#include "trace.hpp"
+
+#include <polyverso/polyverso.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "fetch.hpp"
+#include "library_text.hpp"
+
+namespace mv::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Nanoseconds since 1970 at the trace's zero.
+int64_t origin_of(const Json& trace) { return std::stoll(trace.at("otherData").at("origin_nanoseconds_since_1970").get<std::string>()); }
+
+bool is_metadata(const Json& event) { return event.at("ph") == "M"; }
+
+double end_of(const Json& event) { return event.at("ts").get<double>() + event.value("dur", 0.0); }
+
+/// Traces of several processes on one time, which begins with the earliest of them.
+Json merge(std::vector<Json> traces) {
+  int64_t first = INT64_MAX;
+  for (const Json& trace : traces) first = std::min(first, origin_of(trace));
+  Json merged = {{"displayTimeUnit", "ns"}, {"traceEvents", Json::array()}, {"otherData", {{"origin_nanoseconds_since_1970", std::to_string(first)}}}};
+  for (Json& trace : traces) {
+    const double later = static_cast<double>(origin_of(trace) - first) / 1000;
+    for (Json& event : trace.at("traceEvents")) {
+      if (!is_metadata(event)) event["ts"] = event.at("ts").get<double>() + later;
+      merged["traceEvents"].push_back(std::move(event));
+    }
+  }
+  return merged;
+}
+
+/// Leaves what ended in the last seconds, names of tracks aside. Both ends of a call or wait go together.
+void keep_last(Json& trace, double seconds) {
+  Json& events = trace["traceEvents"];
+  double last = 0;
+  for (const Json& event : events)
+    if (!is_metadata(event)) last = std::max(last, end_of(event));
+  const double from = last - seconds * 1e6;
+  Json kept = Json::array();
+  for (size_t i = 0; i < events.size(); ++i) {
+    const bool begins = events[i].at("ph") == "b" && i + 1 < events.size();  // its end follows it
+    if (is_metadata(events[i]) || end_of(events[begins ? i + 1 : i]) >= from) kept.push_back(events[i]);
+  }
+  events = std::move(kept);
+}
+
+void write(const Json& trace, const std::string& path) {
+  const std::string text = trace.dump() + "\n";
+  if (path.empty()) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) throw std::runtime_error("can't write the trace");
+    return;
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("{}: can't be written", path));
+  fmt::print(stderr, "{}: open it at https://ui.perfetto.dev or chrome://tracing\n", path);
+}
+
+/// Where the members of a cluster that serve their metrics do so, by its own account. Who does not is told of.
+std::vector<std::string> addresses_of(const Target& target) {
+  std::string text;
+  const auto ask = [&](char* out, uint64_t capacity, uint64_t* length) {
+    return mv_cluster_status_text(target.settings.c_str(), MV_JSON, out, capacity, length);
+  };
+  if (whole_text(ask, text) != MV_OK) throw std::runtime_error(fmt::format("trace: {}", mv_last_error()));
+  std::vector<std::string> addresses;
+  const Json status = Json::parse(text);
+  for (const Json& member : status.at("members")) {
+    if (!member.at("answered").get<bool>() || member.at("metrics").is_null())
+      fmt::print(stderr, "polyverso trace: nothing of rank {}: it {}\n", member.at("rank").get<int64_t>(),
+                 member.at("answered").get<bool>() ? "serves no metrics" : "does not answer");
+    else
+      addresses.push_back(member.at("metrics").get<std::string>());
+  }
+  if (addresses.empty())
+    throw std::runtime_error("trace: no process of this cluster serves its metrics; start it with `polyverso run --metrics PORT`, or set metrics "
+                             "(POLYVERSO_METRICS) for its processes");
+  return addresses;
+}
+
+}  // namespace
+
+int show_trace(const TraceOptions& options) {
+  std::vector<Json> traces;
+  const auto addresses = options.http.empty() ? addresses_of(targets_of("trace", options.cluster, true).front()) : options.http;
+  for (const std::string& where : addresses) {
+    Json trace = Json::parse(fetch(where, "/trace"), nullptr, /*allow_exceptions=*/false);
+    if (trace.is_discarded() || !trace.contains("traceEvents") || !trace.contains("otherData"))
+      throw std::runtime_error(fmt::format("{}: what is there is no trace of Polyverso's", where));
+    traces.push_back(std::move(trace));
+  }
+  Json merged = merge(std::move(traces));
+  if (options.seconds > 0) keep_last(merged, options.seconds);
+  write(merged, options.output);
+  return 0;
+}
+
+}  // namespace mv::tools

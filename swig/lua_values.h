@@ -375,6 +375,7 @@ static void pv_push_info(lua_State *L, const mv_table_info *info) {
   pv_set_integer(L, "stored", (int64_t)info->stored);
   pv_set_integer(L, "memory_bytes", (int64_t)info->memory_bytes);
   pv_set_integer(L, "state_bytes", (int64_t)info->state_bytes);
+  pv_set_integer(L, "updates", (int64_t)info->updates);
 }
 
 #endif

@@ -447,6 +447,7 @@ static SV *pv_info(const mv_table_info *info) {
   (void)hv_stores(hash, "stored", newSVuv(info->stored));
   (void)hv_stores(hash, "memory_bytes", newSVuv(info->memory_bytes));
   (void)hv_stores(hash, "state_bytes", newSVuv(info->state_bytes));
+  (void)hv_stores(hash, "updates", newSVuv(info->updates));
   return newRV_noinc((SV *)hash);
 }
 

@@ -306,13 +306,14 @@ static PyObject *pv_handle_list(const mv_request *handles, uint64_t count) {
 
 static PyObject *pv_info(const mv_table_info *info) {
   typedef unsigned long long wide;
-  return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K,s:s,s:L,s:K,s:K,s:K,s:K}",
+  return Py_BuildValue("{s:s,s:i,s:i,s:K,s:K,s:I,s:I,s:K,s:K,s:K,s:s,s:L,s:K,s:K,s:K,s:K,s:K}",
                        "name", info->name, "kind", info->kind, "dtype", info->dtype,
                        "rows", (wide)info->rows, "cols", (wide)info->cols,
                        "flags", info->flags, "servers", info->servers, "bytes", (wide)info->bytes,
                        "adds", (wide)info->adds, "gets", (wide)info->gets, "updater", info->updater,
                        "staleness", (long long)info->staleness, "clock", (wide)info->clock,
-                       "stored", (wide)info->stored, "memory_bytes", (wide)info->memory_bytes, "state_bytes", (wide)info->state_bytes);
+                       "stored", (wide)info->stored, "memory_bytes", (wide)info->memory_bytes, "state_bytes", (wide)info->state_bytes,
+                       "updates", (wide)info->updates);
 }
 
 #endif

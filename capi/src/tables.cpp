@@ -94,12 +94,14 @@ base::Status describe(State& state, mv_table table, mv_table_info* out) {
   info.adds = from.adds;
   info.gets = from.gets;
   const std::string updater = table::to_text(from.spec.updater);
-  std::memcpy(info.updater, updater.data(), std::min(updater.size(), sizeof(info.updater) - 1));
+  const bool fits = updater.size() < sizeof(info.updater);
+  std::memcpy(info.updater, updater.data(), fits ? updater.size() : updater.rfind(' ', sizeof(info.updater) - 1));
   info.staleness = from.spec.staleness;
   info.clock = from.clock;
   info.stored = from.usage.stored;
   info.memory_bytes = from.usage.memory_bytes;
   info.state_bytes = from.usage.state_bytes;
+  info.updates = from.usage.updates;
   std::memcpy(out, &info, std::min<size_t>(sizeof(info), info.size));
   return {};
 }

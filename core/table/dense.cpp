@@ -111,7 +111,7 @@ void DenseShard::for_row_runs(std::span<const int64_t> rows, const Work& work) {
 
 // ------------------------------------------------------------ changes
 
-void DenseShard::apply(const Model& model, Worker worker, uint64_t first, uint64_t count,
+void DenseShard::apply(const Model& model, const Step* step, Worker worker, uint64_t first, uint64_t count,
                        const std::byte* values) const {
   if (model.adds) return math::add_bytes(spec_.dtype, at(values_, first), values, count);
   std::byte* const backups = backup(model, worker, false);
@@ -121,25 +121,36 @@ void DenseShard::apply(const Model& model, Worker worker, uint64_t first, uint64
   const Block block{.count = count,
                     .values = at(values_, first),
                     .states = states.data(),
-                    .backup = backups != nullptr ? at(backups, first) : nullptr};
+                    .backup = backups != nullptr ? at(backups, first) : nullptr,
+                    .step = step,
+                    .first = rows_.first * spec_.cols + first};
   apply_added(*model.updater, spec_.dtype, block, beside.size(), values);
 }
 
-void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) {
+void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
+                        Piece piece) {
+  Steps<ModelRef> steps(piece == Piece::kFirst);
   for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
     before_change(stripe, from, share);
     const StripeWrite open(segment_.get(), index_of(stripe));
     const std::byte* source = values + done * spec_.element_bytes();
     if (write == Write::Set) return math::store_bytes(spec_.dtype, at(values_, from), source, share);
-    apply(*stripe.model, worker, from, share, source);
+    apply(*stripe.model, steps.of(stripe.model), worker, from, share, source);
   });
 }
 
-void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) {
+void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
+                             Piece piece) {
   const uint64_t cols = spec_.cols, row_bytes = spec_.row_bytes();
+  Steps<ModelRef> steps(piece == Piece::kFirst);
+  if (rows.empty() && write == Write::Add) {
+    std::lock_guard lock(mutex_);
+    steps.of(model_);
+  }
   if (cols > stripe_elements_) {
     for (size_t i = 0; i < rows.size(); ++i)
-      change(write, worker, static_cast<uint64_t>(rows[i]) * cols, cols, values + i * row_bytes);
+      change(write, worker, static_cast<uint64_t>(rows[i]) * cols, cols, values + i * row_bytes,
+             i == 0 ? piece : Piece::kFurther);
     return;
   }
   for_row_runs(rows, [&](Stripe& stripe, const Run& run) {
@@ -151,9 +162,24 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
       return math::set_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
     if (stripe.model->adds)
       return math::add_rows(spec_.dtype, values_, cols, run.rows.data(), run.rows.size(), source, run.places);
+    const Step* const step = steps.of(stripe.model);
+    if (stripe.model->updater->sums() > 0) return change_whole(stripe, step, worker, run, values);
     for (size_t i = 0; i < run.rows.size(); ++i)
-      apply(*stripe.model, worker, static_cast<uint64_t>(run.rows[i]) * cols, cols, values + run.place(i) * row_bytes);
+      apply(*stripe.model, step, worker, static_cast<uint64_t>(run.rows[i]) * cols, cols,
+            values + run.place(i) * row_bytes);
   });
+}
+
+/// For an updater that wants the whole tensor, which is one stripe: the rows, and zeros for the others.
+void DenseShard::change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run,
+                              const std::byte* values) {
+  const uint64_t row_bytes = spec_.row_bytes();
+  before_change(stripe, 0, elements());
+  std::vector<std::byte> gradient(elements() * spec_.element_bytes());
+  for (size_t i = 0; i < run.rows.size(); ++i)
+    std::memcpy(&gradient[static_cast<uint64_t>(run.rows[i]) * row_bytes], values + run.place(i) * row_bytes,
+                row_bytes);
+  apply(*stripe.model, step, worker, 0, elements(), gradient.data());
 }
 
 // ------------------------------------------------------------ reading
@@ -211,8 +237,16 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
   model->spec = updater;
   model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
   model->adds = updater.name == "add";
+  if (model->updater->sums() > 0 && (rows_.count != spec_.rows || stripes_.size() > 1))
+    return base::error(
+        MV_EINVAL,
+        "table \"{}\", updater {}: it wants norms of the whole tensor, which must lie on one server and have at "
+        "most {} elements; larger ones are keys of a key-value store",
+        spec_.name, updater.name, stripe_elements_);
   const size_t states = model->updater->states();
-  if (model_ != nullptr && model_->spec.name == updater.name && model_->beside->states.size() == states) {
+  const bool same = model_ != nullptr && model_->spec.name == updater.name;
+  if (model->updater->counts()) model->progress = same ? model_->progress : std::make_shared<Progress>(*model->updater);
+  if (same && model_->beside->states.size() == states) {
     model->beside = model_->beside;
     return ModelRef(std::move(model));
   }
@@ -245,12 +279,25 @@ UpdaterSpec DenseShard::updater() const {
   return model_->spec;
 }
 
+Mark DenseShard::mark() const {
+  std::lock_guard lock(mutex_);
+  return model_->progress != nullptr ? model_->progress->mark() : Mark();
+}
+
+void DenseShard::set_mark(const Mark& mark) {
+  std::lock_guard lock(mutex_);
+  if (model_->progress != nullptr) model_->progress->set(mark);
+}
+
 Usage DenseShard::usage() const {
   std::lock_guard lock(mutex_);
   const uint64_t each = elements() * stored_bytes_;
   std::lock_guard beside_lock(model_->beside->mutex);
   const uint64_t beside = model_->beside->states.size() + model_->beside->backups.size();
-  return {.stored = rows_.count, .memory_bytes = each * (1 + beside), .state_bytes = each * beside};
+  return {.stored = rows_.count,
+          .memory_bytes = each * (1 + beside),
+          .state_bytes = each * beside,
+          .updates = model_->progress != nullptr ? model_->progress->mark().updates : 0};
 }
 
 // ------------------------------------------------------------ what other processes see

@@ -23,14 +23,18 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
  public:
   static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place);
 
-  void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) override;
+  void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
+              Piece piece) override;
   void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
-  void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) override;
+  void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
+                   Piece piece) override;
   void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) override;
   base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
 
   base::Status set_updater(const UpdaterSpec& updater) override;
   UpdaterSpec updater() const override;
+  Mark mark() const override;
+  void set_mark(const Mark& mark) override;
   Usage usage() const override;
 
   std::shared_ptr<base::SharedMemory> shared() const override;
@@ -55,6 +59,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     std::unique_ptr<Updater> updater;
     bool adds;  ///< "add", for which there are shorter ways
     std::shared_ptr<Beside> beside;
+    std::shared_ptr<Progress> progress;  ///< of one that counts
   };
   using ModelRef = std::shared_ptr<const Model>;
   /// The unit of locking. Its model is the shard's, but for the moment in which another one makes its way through the
@@ -93,7 +98,9 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void before_change(Stripe& stripe, uint64_t first, uint64_t count);
   size_t index_of(const Stripe& stripe) const { return static_cast<size_t>(&stripe - stripes_.data()); }
 
-  void apply(const Model& model, Worker worker, uint64_t first, uint64_t count, const std::byte* values) const;
+  void apply(const Model& model, const Step* step, Worker worker, uint64_t first, uint64_t count,
+             const std::byte* values) const;
+  void change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run, const std::byte* values);
   void back_up(const Model& model, Worker worker, uint64_t first, uint64_t count) const;
 
   const size_t stored_bytes_;  ///< of an element

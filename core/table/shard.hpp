@@ -12,6 +12,7 @@
 #include "base/shared_memory.hpp"
 #include "table/snapshot.hpp"
 #include "table/spec.hpp"
+#include "table/updater/progress.hpp"
 #include "wire/polyverso_generated.h"
 
 namespace mv::table {
@@ -34,7 +35,11 @@ struct Usage {
   uint64_t stored = 0;        ///< rows or keys
   uint64_t memory_bytes = 0;  ///< values, states, backups and indexes
   uint64_t state_bytes = 0;   ///< states and backups
+  uint64_t updates = 0;       ///< adds that an updater which counts them has made
 };
+
+/// A worker's call may reach a shard in several pieces, one after the other: updaters count the first ones.
+enum class Piece { kFirst, kFurther };
 
 /// A chunk of what a keyed shard stores.
 struct Scanned {
@@ -60,10 +65,13 @@ class Shard {
   uint64_t elements() const { return rows_.count * spec_.cols; }
 
   /// Elements of a dense shard. Write::Add goes through the updater, Write::Set past it.
-  virtual void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) = 0;
+  virtual void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
+                      Piece piece = Piece::kFirst) = 0;
   virtual void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) = 0;
-  /// Rows, of any shard. Write::Erase only of keyed ones, with null values. Of repeated rows in a Write::Set the last one stays.
-  virtual void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) = 0;
+  /// Rows, of any shard, perhaps none, only to be counted. Write::Erase only of keyed ones, with null values. Of repeated rows in a
+  /// Write::Set the last one stays.
+  virtual void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
+                           Piece piece = Piece::kFirst) = 0;
   virtual void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) = 0;
   /// Keyed: what is stored, from `cursor` (0, then Scanned::next), about `most` rows and never more. MV_EINVAL for a cursor that was never given.
   virtual base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) = 0;
@@ -71,6 +79,9 @@ class Shard {
   /// The same updater with other parameters keeps its states, another one begins with zeros. MV_ENOMEM.
   virtual base::Status set_updater(const UpdaterSpec& updater) = 0;
   virtual UpdaterSpec updater() const = 0;
+  /// How far the updater has come, for checkpoints.
+  virtual Mark mark() const = 0;
+  virtual void set_mark(const Mark& mark) = 0;
   virtual Usage usage() const = 0;
 
   /// The memory that other processes may map, laid out as table/segment.hpp says; null where there is none.

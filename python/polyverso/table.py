@@ -65,7 +65,7 @@ class Table:
 
     def info(self) -> Dict[str, Any]:
         """The fields of mv_table_info: name, kind, dtype, rows, cols, flags, servers, bytes, adds, gets, updater,
-        staleness, clock, stored, memory_bytes, state_bytes. Asks the servers."""
+        staleness, clock, stored, memory_bytes, state_bytes, updates. Asks the servers."""
         return capi.mv_table_describe(self._handle)
 
     def __len__(self) -> int:

@@ -233,6 +233,58 @@ void what_is_wrong_is_named_with_what_is_known(void**) {
   refuses("adagrad epsilon=0", {"epsilon=0", "above 0"});
 }
 
+// ---- optimizers
+
+void optimizers_show_what_is_not_as_usual(void**) {
+  const auto shown = [](const char* text) { return to_text(parse_updater(text).value()); };
+  assert_string_equal(shown("mx.adagrad").c_str(), "mx.adagrad learning_rate=0.01 eps=1e-07");
+  assert_string_equal(shown("mx.adagrad float_stable_eps=1 wd=0.5 lr_mult=2").c_str(),
+                      "mx.adagrad learning_rate=0.01 eps=1 wd=0.5 lr_mult=2");
+  assert_string_equal(
+      shown("mx.nag learning_rate=0.5 lr_scheduler=multifactor step=3:5 factor=0.1").c_str(),
+      "mx.nag learning_rate=0.5 momentum=0 multi_precision=0 lr_scheduler=multifactor factor=0.1 step=3:5");
+  // Whichever of both rates is not said is the other; where they differ both are shown.
+  assert_string_equal(shown("mx.test base_lr=0.5").c_str(), "mx.test learning_rate=0.5");
+  assert_string_equal(shown("mx.test base_lr=0.5 learning_rate=0.25").c_str(),
+                      "mx.test learning_rate=0.25 base_lr=0.5");
+  assert_non_null(std::strstr(shown("mx.lbsgd warmup_startegy=power2").c_str(), "warmup_strategy=power2"));
+  for (const char* text :
+       {"mx.sgd", "mx.signum wd=1", "mx.ftml", "mx.lbsgd warmup_strategy=lars", "mx.dcasgd lambda=3", "mx.nag",
+        "mx.sgld seed=9", "mx.adam lr_scheduler=factor step=3", "mx.adagrad", "mx.rmsprop centered=1", "mx.adadelta",
+        "mx.test rescale_grad=-0.1", "mx.ftrl", "mx.adamax", "mx.nadam",
+        "mx.adamw lr_scheduler=cosine max_update=100 warmup_steps=10", "mx.lamb", "mx.lion clip_gradient=1e-7"}) {
+    const UpdaterSpec spec = parse_updater(text).value();
+    assert_true(parse_updater(to_text(spec)).value() == spec);
+    assert_true(check_updater(spec, MV_BF16).ok());
+    assert_true(make_updater(spec, MV_F32)->counts());
+  }
+}
+
+void wrong_schedules_are_refused(void**) {
+  refuses("mx.sgd lr_scheduler=cosinus", {"lr_scheduler=cosinus", "none, factor, multifactor, poly, cosine"});
+  refuses("mx.sgd lr_scheduler=factor", {"step="});
+  refuses("mx.sgd lr_scheduler=factor step=3:4", {"step="});
+  refuses("mx.sgd lr_scheduler=multifactor step=4:3", {"3 comes after 4"});
+  refuses("mx.sgd lr_scheduler=multifactor step=4:", {"step=4:"});
+  refuses("mx.sgd lr_scheduler=multifactor step=1.5", {"step=1.5", "whole number"});
+  refuses("mx.sgd step=3", {"step=", "lr_scheduler"});
+  refuses("mx.sgd step=3 step=4", {"step", "twice"});
+  refuses("mx.sgd lr_scheduler=poly max_update=5 warmup_steps=5", {"max_update=5", "warmup_steps=5"});
+  refuses("mx.sgd lr_scheduler=factor step=1 factor=1.5", {"factor=1.5"});
+  refuses("mx.sgd lr_scheduler=factor step=1 learning_rate=0.1 warmup_begin_lr=0.2",
+          {"warmup_begin_lr=0.2", "base_lr=0.1"});
+  refuses("mx.lbsgd batch_scale=1.5", {"batch_scale=1.5", "whole number"});
+  refuses("mx.adam beta2=1", {"beta2=1", "below 1"});
+  refuses("mx.sgd lambda=1", {"lambda", "momentum=0", "clip_gradient=0", "step"});
+  refuses("adam", {"mx.adam"});
+
+  UpdaterSpec spec = parse_updater("mx.sgd lr_scheduler=multifactor step=3:5").value();
+  spec.parameters.back() = 2;
+  assert_false(check_updater(spec, MV_F32).ok());
+  spec.parameters.resize(3);
+  assert_false(check_updater(spec, MV_F32).ok());
+}
+
 void specs_from_elsewhere_are_checked(void**) {
   assert_false(check_updater({"adam", {}}, MV_F32).ok());
   assert_false(check_updater({"sgd", {0.1}}, MV_F32).ok());
@@ -253,6 +305,8 @@ int main() {
       cmocka_unit_test(halves_are_widened_first),
       cmocka_unit_test(text_is_read_and_written_with_all_parameters),
       cmocka_unit_test(what_is_wrong_is_named_with_what_is_known),
+      cmocka_unit_test(optimizers_show_what_is_not_as_usual),
+      cmocka_unit_test(wrong_schedules_are_refused),
       cmocka_unit_test(specs_from_elsewhere_are_checked),
   };
   return cmocka_run_group_tests_name("table/updaters", tests, nullptr, nullptr);

@@ -353,16 +353,17 @@ typedef struct mv_table_info {
   uint32_t servers;    /**< servers that own a part */
   uint64_t bytes;      /**< of its values, on all servers, as they travel */
   uint64_t adds, gets; /**< this handle's, so far */
-  char updater[256];   /**< as mv_table_set_updater() takes it, with all parameters */
+  char updater[256];   /**< as mv_table_set_updater() takes it, with all parameters, or as many as there is room for */
   int64_t staleness;   /**< as in the spec */
   uint64_t clock;      /**< this worker's, see mv_table_clock() */
   uint64_t stored;     /**< rows, elements or keys that the servers store */
   uint64_t memory_bytes; /**< that values, updater states and indexes take on all servers */
   uint64_t state_bytes;  /**< of these, the updater's states */
+  uint64_t updates;      /**< adds that an optimizer (an updater called "mx.…") has counted, on the server that counted most */
 } mv_table_info;
 
 #define MV_TABLE_INFO_INIT \
-  { sizeof(mv_table_info), MV_STRUCT_VERSION, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, 0 }
+  { sizeof(mv_table_info), MV_STRUCT_VERSION, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0, 0, 0, 0, 0 }
 
 /** Describes the table; asks the servers what they store. @param info the caller's, with size and version set; filled */
 MV_API mv_status mv_table_describe(mv_table table, mv_table_info *info);
@@ -440,9 +441,16 @@ MV_API mv_status mv_table_clock(mv_table table);
  *    "ftrl"      alpha=0.1 beta=1 l1=0 l2=0: FTRL-Proximal per coordinate (McMahan et al., KDD 2013)
  *    "dcasgd"    rate=0.01 lambda=0.04 mean_square=0 epsilon=1e-7: w -= rate (g + lambda g^2 (w - b)), b the value that the adding worker last
  *                got; with mean_square=m, m = 0.95 say, lambda / sqrt(M + epsilon) with M = m M + (1 - m) g^2 (Zheng et al., ICML 2017)
- *  All but "add" and "assign" want a floating-point dtype. The same updater with other parameters keeps its states; another
- *  updater begins with zeros.
- *  @return MV_EINVAL for an unknown updater or parameter, with the known ones */
+ *  Or one of MXNet's optimizers, under MXNet's parameter names and defaults: "mx.adam learning_rate=0.001 wd=0.01 clip_gradient=1".
+ *  There are mx.sgd, mx.signum, mx.ftml, mx.lbsgd, mx.dcasgd, mx.nag, mx.sgld, mx.adam, mx.adagrad, mx.rmsprop, mx.adadelta, mx.test,
+ *  mx.ftrl, mx.adamax, mx.nadam, mx.adamw, mx.lamb and mx.lion; docs/optimizers.md has their formulas. All of them take wd, rescale_grad,
+ *  clip_gradient, lr_mult, wd_mult, begin_num_update, and a schedule: lr_scheduler=factor|multifactor|poly|cosine with step=100:200,
+ *  factor, stop_factor_lr, base_lr, max_update, pwr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode. They count the table's adds
+ *  (mv_table_info.updates), by which rates and corrections go; an add of rows changes these rows only.
+ *  All but "add" and "assign" want a floating-point dtype. The same updater with other parameters keeps its states and its
+ *  count; another updater begins with zeros.
+ *  @return MV_EINVAL for an unknown updater or parameter, with the known ones; for mx.lamb, and mx.lbsgd with warmup_strategy=lars, on
+ *          tables whose norm nobody can take: keyed ones, and those that are cut over servers or stripes of 1 MiB */
 MV_API mv_status mv_table_set_updater(mv_table table, const char *updater, const mv_call_options *options);
 
 /* -------------------------------------------------------------- how it stands */

@@ -200,7 +200,7 @@ base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
   const Piece& piece = chunk.piece;
   const uint64_t offered = offer ? chunk.payload->size() : 0;
   const auto body = wire::CreateChange(builder_.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
-                                       piece.count, piece.ids.size(), op.round, op.index, piece.of, offered);
+                                       piece.count, piece.ids.size(), op.round, op.index, piece.of, offered, piece.number);
   return builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
 }
 

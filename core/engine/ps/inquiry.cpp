@@ -1,5 +1,6 @@
 // What a worker tells and asks of a table as a whole: its clock, its updater, what it takes, what it stores.
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/ps/round.hpp"
@@ -55,6 +56,7 @@ void Client::stat(const TableViewRef& table, base::Nanos deadline, std::function
     stats->usage.stored += part->stored();
     stats->usage.memory_bytes += part->memory_bytes();
     stats->usage.state_bytes += part->state_bytes();
+    stats->usage.updates = std::max(stats->usage.updates, part->updates());
     stats->updater = read_updater(part->updater());
   };
   const auto done = [stats, told = std::move(told)](const base::Status& status) { status.ok() ? told(std::move(*stats)) : told(status); };

@@ -17,10 +17,13 @@ void add_elements(std::vector<Piece>& pieces, const table::Spec& spec, size_t se
   }
 }
 
-/// The pieces of this server, which come last so far, learn how many they are.
+/// The pieces of this server, which come last so far, learn their numbers, and how many they are.
 void count_pieces(std::vector<Piece>& pieces, size_t server) {
   const auto mine = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& piece) { return piece.server == server; });
-  for (auto piece = mine; piece != pieces.end(); ++piece) piece->of = static_cast<uint32_t>(pieces.end() - mine);
+  for (auto piece = mine; piece != pieces.end(); ++piece) {
+    piece->of = static_cast<uint32_t>(pieces.end() - mine);
+    piece->number = static_cast<uint32_t>(piece - mine);
+  }
 }
 
 }  // namespace

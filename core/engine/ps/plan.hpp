@@ -18,6 +18,7 @@ struct Piece {
   std::vector<int64_t> ids;    ///< rows: in the server's own numbering
   std::vector<uint64_t> from;  ///< rows: which of the caller's rows each is
   uint32_t of = 1;             ///< how many pieces there are for this server
+  uint32_t number = 0;         ///< which of them it is
 
   /// The rows lie one after the other in the caller's data.
   bool contiguous() const { return from.empty() || from.back() - from.front() + 1 == from.size(); }

@@ -311,7 +311,8 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change offers values for which nobody will ask", table->spec.name);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
-  Held held{request.first(), request.count(), request.rows(), payload, staged, {}, request.write()};
+  const auto piece = request.number() == 0 ? table::Piece::kFirst : table::Piece::kFurther;
+  Held held{request.first(), request.count(), request.rows(), payload, staged, {}, request.write(), piece};
   if (table->pace == table::Pace::kMerge && request.write() == wire::Write::Add && worker >= 0)
     return change_merged(asked, *table, static_cast<size_t>(worker), request, std::move(held));
   if (!counted) return change_in_order(asked, *table, std::move(held));
@@ -374,9 +375,11 @@ base::Status Server::apply(Table& table, base::Peer client, const Held& held) {
       const auto rows = take_rows(table, held.payload, held.rows);
       if (!rows.ok()) return rows.status();
       const std::byte* values = write == wire::Write::Erase ? nullptr : held.payload.data() + held.rows * sizeof(int64_t);
-      shard.change_rows(write, worker, rows.value(), values);
+      shard.change_rows(write, worker, rows.value(), values, held.piece);
     } else if (held.count > 0) {
-      shard.change(write, worker, held.first, held.count, held.payload.data());
+      shard.change(write, worker, held.first, held.count, held.payload.data(), held.piece);
+    } else if (write == wire::Write::Add) {
+      shard.change_rows(write, worker, {}, nullptr, held.piece);
     }
   } catch (const std::bad_alloc&) {  // a keyed table grows with what comes in; the server goes on without
     return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for more rows", table.spec.name, index_);
@@ -469,7 +472,7 @@ void Server::stat(const rpc::Asked& asked, const wire::Stat& request) {
   if (table == nullptr) return;
   const table::Usage usage = table->shard->usage();
   const auto updater = write_updater(builder_.fbb(), table->shard->updater());
-  const auto stats = wire::CreateStats(builder_.fbb(), usage.stored, usage.memory_bytes, usage.state_bytes, updater);
+  const auto stats = wire::CreateStats(builder_.fbb(), usage.stored, usage.memory_bytes, usage.state_bytes, updater, usage.updates);
   rpc_.answer(asked, builder_.finish(wire::Body::Stats, stats));
 }
 

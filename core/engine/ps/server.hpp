@@ -83,6 +83,7 @@ class Server {
     base::SinkRef keep;
     base::Pool::Block copy;
     wire::Write write = wire::Write::Add;
+    table::Piece piece = table::Piece::kFirst;
     std::optional<table::UpdaterSpec> updater = {};  ///< instead of values
     base::Nanos since{0};                            ///< of those that wait in Table::held
   };

@@ -15,6 +15,7 @@ base::Status take(table::Shard& shard, table::checkpoint::SavedTable& out) {
   do {
     out.snapshot.reset();
     out.entry.updater = shard.updater();
+    out.entry.mark = shard.mark();
     auto snapshot = shard.snapshot();
     if (!snapshot.ok()) return snapshot.status();
     out.snapshot = std::move(snapshot).value();
@@ -35,7 +36,7 @@ std::vector<table::checkpoint::TableEntry> Server::entries(const std::map<std::s
   std::vector<table::checkpoint::TableEntry> entries;
   for (const auto& [name, number] : by_name_)
     if (const Table& table = *tables_[number]; table.complete)
-      entries.push_back({table.spec, table.shard->updater(), saved_clock(table, clocks)});
+      entries.push_back({table.spec, table.shard->updater(), saved_clock(table, clocks), {}});
   return entries;
 }
 
@@ -46,7 +47,7 @@ base::Result<std::vector<table::checkpoint::SavedTable>> Server::snapshot(
     const Table& table = *tables_[number];
     if (!table.complete) continue;
     table::checkpoint::SavedTable one;
-    one.entry = {table.spec, {}, saved_clock(table, clocks)};
+    one.entry = {table.spec, {}, saved_clock(table, clocks), {}};
     one.rows = table.shard->rows();
     if (const base::Status failed = take(*table.shard, one); !failed.ok()) return failed;
     saved.push_back(std::move(one));

@@ -41,7 +41,10 @@ base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> part
   for (const rpc::Asked& asked : parts)
     if (const auto held = table.held.find(asked); held != table.held.end() && held->second.rows + held->second.count > 0)
       some.push_back(&held->second);
-  if (some.empty()) return {};
+  if (some.empty()) {  // rows of other servers only: a round all the same
+    table.shard->change_rows(wire::Write::Add, table::kNoWorker, {}, nullptr);
+    return {};
+  }
   const table::Spec& spec = table.spec;
   if (some.size() == 1) return apply(table, 0, *some.front());
   try {
@@ -59,7 +62,7 @@ base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> part
         added = pool_.take(count * spec.element_bytes());
         math::narrow_bytes(spec.dtype, added.bytes.data(), sum.bytes.data(), count);
       }
-      table.shard->change(wire::Write::Add, table::kNoWorker, first, count, added.bytes.data());
+      table.shard->change(wire::Write::Add, table::kNoWorker, first, count, added.bytes.data(), some.front()->piece);
       return {};
     }
     std::vector<int64_t> rows;

@@ -52,6 +52,8 @@ Json write_table(const TableEntry& table) {
   json["seed"] = spec.seed;
   json["capacity"] = spec.capacity;
   json["clock"] = table.clock;
+  if (table.mark.updates > 0) json["updates"] = table.mark.updates;
+  if (!table.mark.shared.empty()) json["shared"] = table.mark.shared;
   return json;
 }
 
@@ -86,6 +88,12 @@ base::Result<TableEntry> read_table(const Json& json) {
   spec.initial = *initial;
   spec.initial_range = *range;
   table.clock = *clock;
+  table.mark.updates = find_count(json, "updates").value_or(0);
+  if (const Json* shared = find(json, "shared"); shared != nullptr) {
+    if (!shared->is_array() || !std::ranges::all_of(*shared, [](const Json& one) { return one.is_number(); }))
+      return wrong("what its tensors share is not a list of numbers");
+    table.mark.shared = shared->get<std::vector<double>>();
+  }
   if (const base::Status sizes = check_sizes(spec); !sizes.ok()) return wrong(sizes.text());
   auto updater = read_updater(json, "updater", spec.dtype), now = read_updater(json, "updater_now", spec.dtype);
   if (!updater.ok()) return wrong(updater.status().text());

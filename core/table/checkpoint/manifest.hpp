@@ -8,6 +8,7 @@
 
 #include "base/result.hpp"
 #include "table/spec.hpp"
+#include "table/updater/progress.hpp"
 
 namespace mv::table::checkpoint {
 
@@ -18,6 +19,7 @@ struct TableEntry {
   Spec spec;            ///< as the table was created
   UpdaterSpec updater;  ///< the one that adds went through at the end
   uint64_t clock = 0;   ///< of the slowest worker
+  Mark mark;            ///< in a server's file: how far its updater has come
 };
 
 /// One server's file.

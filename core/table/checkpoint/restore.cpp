@@ -20,14 +20,17 @@ base::Status empty_for(const TableEntry& entry, Shard& shard) {
 
 base::Status restore_table(const Examined& from, const TableEntry& entry, Shard& shard) {
   if (auto failed = empty_for(entry, shard); !failed.ok()) return failed;
+  Mark farthest;  // servers count what reached them; where they are others now, all go on from the last one
   for (const auto& file : from.files) {
     if (!file) continue;
     for (const PartTable& table : file->part().tables) {
       if (table.entry.spec.name != entry.spec.name) continue;
+      if (table.entry.mark.updates > farthest.updates) farthest = table.entry.mark;
       const auto take = [&](const Rows& rows) { return shard.restore(rows); };
       if (auto failed = file->read(table, shard.rows(), take); !failed.ok()) return failed;
     }
   }
+  shard.set_mark(farthest);
   return {};
 }
 

@@ -124,7 +124,7 @@ uint32_t KeyedShard::reach(Part& part, int64_t id, uint64_t hash, bool* is_new) 
   return made;
 }
 
-void KeyedShard::add(Part& part, Worker worker, uint32_t slot, const std::byte* values) {
+void KeyedShard::add(Part& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values) {
   Records& records = part.records;
   std::byte* const stored = records.values(slot);
   if (part.model->adds) {
@@ -140,12 +140,20 @@ void KeyedShard::add(Part& part, Worker worker, uint32_t slot, const std::byte* 
   const Block block{.count = spec_.cols,
                     .values = stored,
                     .states = states.data(),
-                    .backup = wants_backup ? records.backup(worker, slot, false) : nullptr};
+                    .backup = wants_backup ? records.backup(worker, slot, false) : nullptr,
+                    .step = step,
+                    .first = static_cast<uint64_t>(id) * spec_.cols};
   apply_added(*part.model->updater, spec_.dtype, block, count, values);
 }
 
-void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) {
+void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
+                             Piece piece) {
   const uint64_t row_bytes = spec_.row_bytes();
+  Steps<ModelRef> steps(piece == Piece::kFirst);
+  if (rows.empty() && write == Write::Add) {
+    std::lock_guard lock(mutex_);
+    steps.of(model_);
+  }
   for_parts(rows, [&](Part& part, const Batch& batch) {
     before_change(part);
     for (const uint16_t place : batch.places) {
@@ -162,13 +170,13 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
         continue;
       }
       if (is_new) initial_.fill(id, part.records.values(slot));
-      add(part, worker, slot, source);
+      add(part, steps.of(part.model), worker, slot, id, source);
     }
   });
 }
 
 // Without a number for each element there is nothing to change or to read by numbers: the engine asks for rows.
-void KeyedShard::change(Write, Worker, uint64_t, uint64_t, const std::byte*) { assert(false); }
+void KeyedShard::change(Write, Worker, uint64_t, uint64_t, const std::byte*, Piece) { assert(false); }
 void KeyedShard::read(Worker, uint64_t, uint64_t, std::byte*) { assert(false); }
 
 // ------------------------------------------------------------ reading
@@ -231,8 +239,15 @@ base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
   model->spec = updater;
   model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
   model->adds = updater.name == "add";
+  if (model->updater->sums() > 0)
+    return base::error(MV_EINVAL, "table \"{}\", updater {}: it wants norms of whole tensors; {} has rows only",
+                       spec_.name, updater.name, spec_.describe());
 
   std::lock_guard lock(mutex_);
+  if (model->updater->counts())
+    model->progress = model_ != nullptr && model_->spec.name == updater.name
+                          ? model_->progress
+                          : std::make_shared<Progress>(*model->updater);
   const RecordLayout layout(spec_, model->updater->states());
   const bool keeps =
       model_ != nullptr && model_->spec.name == updater.name && model_->updater->states() == layout.states;
@@ -258,8 +273,19 @@ UpdaterSpec KeyedShard::updater() const {
   return model_->spec;
 }
 
+Mark KeyedShard::mark() const {
+  std::lock_guard lock(mutex_);
+  return model_->progress != nullptr ? model_->progress->mark() : Mark();
+}
+
+void KeyedShard::set_mark(const Mark& mark) {
+  std::lock_guard lock(mutex_);
+  if (model_->progress != nullptr) model_->progress->set(mark);
+}
+
 Usage KeyedShard::usage() const {
   Usage usage;
+  usage.updates = mark().updates;
   for (const auto& part : parts_) {
     std::lock_guard lock(part->mutex);
     const Records& records = part->records;

@@ -22,14 +22,18 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
  public:
   static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place);
 
-  void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values) override;
+  void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
+              Piece piece) override;
   void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
-  void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values) override;
+  void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
+                   Piece piece) override;
   void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) override;
   base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
 
   base::Status set_updater(const UpdaterSpec& updater) override;
   UpdaterSpec updater() const override;
+  Mark mark() const override;
+  void set_mark(const Mark& mark) override;
   Usage usage() const override;
 
   base::Result<std::unique_ptr<Snapshot>> snapshot() override;
@@ -42,7 +46,8 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
   struct Model {
     UpdaterSpec spec;
     std::unique_ptr<Updater> updater;
-    bool adds;  ///< "add", for which there are shorter ways
+    bool adds;                           ///< "add", for which there are shorter ways
+    std::shared_ptr<Progress> progress;  ///< of one that counts
   };
   using ModelRef = std::shared_ptr<const Model>;
   /// Its model is the shard's, but for the moment in which another one makes its way through the parts.
@@ -75,7 +80,7 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
 
   /// The row's record, which is made if there is none; *is_new tells. Forgets another one where the part is full.
   uint32_t reach(Part& part, int64_t id, uint64_t hash, bool* is_new);
-  void add(Part& part, Worker worker, uint32_t slot, const std::byte* values);
+  void add(Part& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values);
   void get(Part& part, Worker worker, int64_t id, uint64_t hash, std::byte* out);
 
   using Found = std::vector<std::pair<uint64_t, uint32_t>>;  ///< upper bits of hashes, and slots

@@ -5,7 +5,8 @@
 
 namespace mv::table {
 
-/// updater.apply(block) with `added`, of the table's dtype, for block.added. block.states has `states` pointers.
+/// updater.apply(block) with `added`, of the table's dtype, for block.added. block.states has `states` pointers. Where the
+/// updater wants sums, block must be a whole tensor: it is measured first.
 void apply_added(const Updater& updater, mv_dtype dtype, const Block& block, size_t states, const std::byte* added);
 
 /// What Block::backup wants of floats or doubles: all bits inverted.

@@ -42,7 +42,7 @@ class Table final : public node::Table {
     if (script.info) {
       if (auto status = script.info(); !status.ok()) return status;
     }
-    return node::TableInfo{spec_, 1, spec_.bytes(), 3, 4, 5, {6, 7, 8}};
+    return node::TableInfo{spec_, 1, spec_.bytes(), 3, 4, 5, {6, 7, 8, 9}};
   }
   node::Started add(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override {
     return run(options);

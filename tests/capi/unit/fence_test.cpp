@@ -88,7 +88,7 @@ void what_the_node_tells_of_a_table_arrives(void**) {
   mv_table_info info = MV_TABLE_INFO_INIT;
   expect_ok(mv_table_describe(table, &info));
   assert_true(info.rows == 2 && info.servers == 1 && info.bytes == 8 && info.adds == 3 && info.gets == 4);
-  assert_true(info.clock == 5 && info.stored == 6 && info.memory_bytes == 7 && info.state_bytes == 8);
+  assert_true(info.clock == 5 && info.stored == 6 && info.memory_bytes == 7 && info.state_bytes == 8 && info.updates == 9);
   fake::script.info = [] { return error(MV_EPEERLOST, "server 1 is gone"); };
   info.rows = 77;
   expect_error(mv_table_describe(table, &info), MV_EPEERLOST, "server 1 is gone");

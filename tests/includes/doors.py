@@ -48,7 +48,7 @@ DOORS["node"] = set(DOORS)
 DOORS["kvstore"] = STORAGE | {"node"}  # keys over tables: no wire, loop or engine of its own
 
 # Folders outside core/ that may include it: capi/src wraps it, the others see it through polyverso_testing.
-MAY_INCLUDE_CORE = ("capi/src", "tests/unit", "tests/sim", "tests/transport", "tests/fuzz", "tests/capi/unit", "bench")
+MAY_INCLUDE_CORE = ("capi/src", "tests/unit", "tests/optimizers", "tests/sim", "tests/transport", "tests/fuzz", "tests/capi/unit", "bench")
 
 # Engines, and everything below them, have no I/O.
 SYSTEM_IO = re.compile(r"uv\.h|sys/(socket|un|epoll|eventfd)\.h|(netinet|arpa)/.*|netdb\.h|poll\.h")

@@ -6,7 +6,7 @@ import subprocess
 from harness.bench import measurement
 from harness.compare import Spread
 from harness.process import Broken, prefix
-from harness.result import Row
+from harness.result import Row, ratio_at_least
 
 REPETITIONS = 5
 
@@ -15,6 +15,7 @@ REPETITIONS = 5
 def kernels(bench):
     """the kernels of core/math and core/table beside memcpy, in cache and in memory"""
     samples = run(bench)
+    yield from optimizers(samples)
     curves = {}
     for kernel, sizes in samples.items():
         curves[kernel] = [(size, Spread.of(speeds).median) for size, speeds in sizes.items()]
@@ -32,6 +33,25 @@ def kernels(bench):
                 ratio=Spread.of(ratios),
                 runs=len(ratios),
             )
+
+
+def optimizers(samples):
+    """Takes the optimizers' steps out of the samples: each beside additions that read and write the same arrays."""
+    bounds = {name: samples.pop(name) for name in list(samples) if name.startswith("bound")}
+    for kernel in [name for name in samples if name.startswith("optimizer ")]:
+        name, bound = kernel.split("|")
+        [(size, own)] = samples.pop(kernel).items()
+        ratios = [one / other for one, other in zip(own, bounds[bound][size])]
+        yield Row(
+            name=f"{name}: a step of f32, {size >> 20} MiB",
+            ours=Spread.of(own).map(giga),
+            unit="GB/s",
+            peer="additions to the same arrays",
+            peer_value=Spread.of(bounds[bound][size]).map(giga),
+            ratio=Spread.of(ratios),
+            target=ratio_at_least(0.7),
+            runs=len(ratios),
+        )
 
 
 def run(bench):

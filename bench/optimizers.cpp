@@ -1,0 +1,134 @@
+// A step of each optimizer of core/table/updater/optimizer, beside additions that read and write the same arrays: memory bounds
+// both. Speed is payload: the bytes of the gradient, counted once.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "math/kernels.hpp"
+#include "table/updater/updater.hpp"
+
+namespace {
+
+constexpr int64_t kBytes = 64 << 20;
+constexpr size_t kCount = kBytes / sizeof(float);
+
+/// What a tensor of 64 MiB takes: gradient, values, states.
+struct Tensor {
+  explicit Tensor(size_t states)
+      : gradient(kCount, 0.5f), values(kCount, 1.0f), states(states, std::vector<float>(kCount, 0.25f)) {
+    for (auto& state : this->states) pointers.push_back(reinterpret_cast<std::byte*>(state.data()));
+  }
+  std::vector<float> gradient, values;
+  std::vector<std::vector<float>> states;
+  std::vector<std::byte*> pointers;
+};
+
+void step(benchmark::State& state, const char* text) {
+  using namespace mv::table;
+  const auto updater = make_updater(parse_updater(text).value(), MV_F32);
+  Tensor tensor(updater->states());
+  std::vector<double> shared(updater->shared().begin(), updater->shared().end());
+  uint64_t count = 0;
+  for (auto _ : state) {
+    ++count;
+    const Turn turn{.count = count, .latest = count, .before = count - 1};
+    updater->advance(turn, shared);
+    Step step = updater->step(turn, shared);
+    const Block block{.count = kCount,
+                      .values = reinterpret_cast<std::byte*>(tensor.values.data()),
+                      .added = reinterpret_cast<const std::byte*>(tensor.gradient.data()),
+                      .states = tensor.pointers.data(),
+                      .step = &step};
+    if (updater->sums() > 0) {
+      auto sums = step.sums;
+      updater->measure(block, sums.data());
+      step.sums = sums;
+    }
+    updater->apply(block);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * kBytes);
+}
+
+/// Some elements of an array; a piece of all arrays stays in the first cache while it is worked on.
+constexpr size_t kPiece = 1024;
+template <typename Array>
+auto piece(Array& array, size_t begin) {
+  return std::span(array).subspan(begin, kPiece);
+}
+
+/// The gradient is added to values and to each state: one array is read, 1 + states are read and written.
+void bound(benchmark::State& state, size_t states) {
+  Tensor tensor(states);
+  for (auto _ : state) {
+    for (size_t i = 0; i < kCount; i += kPiece) {
+      const std::span<const float> gradient = piece(tensor.gradient, i);
+      mv::math::add(piece(tensor.values, i), gradient);
+      for (auto& one : tensor.states) mv::math::add(piece(one, i), gradient);
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * kBytes);
+}
+
+/// LAMB's: first both states are written, gradient and values read for them; then the values are written, the states read.
+void bound_twice(benchmark::State& state) {
+  Tensor tensor(2);
+  for (auto _ : state) {
+    for (size_t i = 0; i < kCount; i += kPiece) {
+      mv::math::add(piece(tensor.states[0], i), std::span<const float>(piece(tensor.gradient, i)));
+      mv::math::add(piece(tensor.states[1], i), std::span<const float>(piece(tensor.values, i)));
+    }
+    for (size_t i = 0; i < kCount; i += kPiece)
+      for (auto& one : tensor.states) mv::math::add(piece(tensor.values, i), std::span<const float>(piece(one, i)));
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * kBytes);
+}
+
+void named(const std::string& name, const auto& work) {
+  benchmark::RegisterBenchmark((name + "/" + std::to_string(kBytes)).c_str(), work);
+}
+
+/// Named as bench/rows/kernels.py expects them: <what>|<its bound>/<bytes>, and the bounds.
+const bool kRegistered = [] {
+  constexpr struct {
+    const char* name;
+    const char* text;
+    const char* bound;
+  } kSteps[] = {
+      {"sgd", "mx.sgd wd=0.01", "bound1"},
+      {"sgd, momentum", "mx.sgd momentum=0.9 wd=0.01", "bound2"},
+      {"signum", "mx.signum wd=0.01", "bound2"},
+      {"ftml", "mx.ftml wd=0.01", "bound4"},
+      {"lbsgd", "mx.lbsgd wd=0.01 momentum=0.9", "bound2"},
+      {"dcasgd", "mx.dcasgd wd=0.01", "bound2"},
+      {"nag", "mx.nag momentum=0.9 wd=0.01", "bound2"},
+      {"sgld", "mx.sgld wd=0.01", "bound1"},
+      {"adam", "mx.adam wd=0.01 clip_gradient=1", "bound3"},
+      {"adagrad", "mx.adagrad wd=0.01", "bound2"},
+      {"rmsprop", "mx.rmsprop wd=0.01", "bound2"},
+      {"rmsprop, centered", "mx.rmsprop centered=1 wd=0.01", "bound4"},
+      {"adadelta", "mx.adadelta wd=0.01", "bound3"},
+      {"test", "mx.test", "bound2"},
+      {"ftrl", "mx.ftrl wd=0.01", "bound3"},
+      {"adamax", "mx.adamax wd=0.01", "bound3"},
+      {"nadam", "mx.nadam wd=0.01", "bound3"},
+      {"adamw", "mx.adamw wd=0.01", "bound3"},
+      {"lamb", "mx.lamb wd=0.01", "bound-twice"},
+      {"lion", "mx.lion wd=0.01", "bound2"},
+  };
+  for (const auto& one : kSteps)
+    named(std::string("optimizer ") + one.name + "|" + one.bound,
+          [text = one.text](benchmark::State& state) { step(state, text); });
+  for (size_t arrays = 1; arrays <= 4; ++arrays)
+    named("bound" + std::to_string(arrays), [=](benchmark::State& state) { bound(state, arrays - 1); });
+  named("bound-twice", bound_twice);
+  return true;
+}();
+
+}  // namespace

@@ -358,7 +358,8 @@ void TableHandle::change_own(wire::Write write, const Rows& rows, const std::byt
   std::vector<int64_t> ids;
   std::vector<uint64_t> from;
   own_rows(rows, ids, from);
-  if (write == wire::Write::Erase || ids.empty()) return own_->change_rows(write, worker, ids, nullptr);
+  if (ids.empty()) return;
+  if (write == wire::Write::Erase) return own_->change_rows(write, worker, ids, nullptr);
   for (size_t i = 0; i < ids.size(); ++i)
     own_->change_rows(write, worker, {&ids[i], 1}, values + from[i] * spec_.row_bytes(),
                       i == 0 ? table::Piece::kFirst : table::Piece::kFurther);

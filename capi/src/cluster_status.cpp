@@ -34,7 +34,8 @@ base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t 
     if (auto status = request.add_text(settings, "the settings"); !status.ok()) return status;
   const auto whom = request.whom_to_ask(kPatience);
   if (!whom.ok()) return whom.status();
-  const auto told = node::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});
+  const auto told =
+      node::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});
   if (!told.ok()) return told.status();
   put_text(told.value(), text, capacity, length);
   return {};
@@ -49,6 +50,8 @@ mv_status mv_status_text(mv_node node, uint32_t flags, char* text, uint64_t capa
   });
 }
 
-mv_status mv_cluster_status_text(const char* settings, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::guarded("mv_cluster_status_text", [&] { return mv::capi::observe(settings, flags, text, capacity, length); });
+mv_status mv_cluster_status_text(const char* settings, uint32_t flags, char* text, uint64_t capacity,
+                                 uint64_t* length) {
+  return mv::capi::guarded("mv_cluster_status_text",
+                           [&] { return mv::capi::observe(settings, flags, text, capacity, length); });
 }

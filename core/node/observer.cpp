@@ -27,7 +27,8 @@ class Asker final : public base::LinkEvents {
   void on_dial_failed(const std::string&, const base::Status& why) override { end(why); }
   void on_lost(base::Peer, const base::Status& why) override { end(why); }
   void on_message(base::Peer, const wire::Message& message, std::span<const std::byte> payload) override {
-    if (message.body_type() == wire::Body::Overview) end(std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
+    if (message.body_type() == wire::Body::Overview)
+      end(std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
   }
   base::SinkRef on_header(base::Peer, const wire::Message& message, size_t bytes) override {
     if (message.body_type() != wire::Body::Overview) return base::Sink::nowhere();
@@ -64,7 +65,8 @@ base::Result<std::string> observe(const Observation& observation) {
   road.attach(asker);
   if (const base::Status status = loop.start(); !status.ok()) return status;
   loop.post([&] { road.dial(observation.address); });
-  const io::Driven driven = loop.drive_until([&] { return asker.done(); }, base::after(loop.now(), observation.patience));
+  const io::Driven driven =
+      loop.drive_until([&] { return asker.done(); }, base::after(loop.now(), observation.patience));
 
   std::atomic<bool> stopped{false};
   loop.post([&] { road.stop([&] { stopped = true; }); });
@@ -72,7 +74,8 @@ base::Result<std::string> observe(const Observation& observation) {
   loop.stop();
   if (asker.done()) return asker.result();
   if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait");
-  return base::error(MV_ETIMEOUT, "{} has not answered within {:.3g} s", observation.address, std::chrono::duration<double>(observation.patience).count());
+  return base::error(MV_ETIMEOUT, "{} has not answered within {:.3g} s", observation.address,
+                     std::chrono::duration<double>(observation.patience).count());
 }
 
 }  // namespace mv::node

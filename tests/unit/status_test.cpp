@@ -31,7 +31,8 @@ status::Report sent(const status::Report& report) {
   const base::Frame frame = builder.finish(wire::Body::Report, written);
   const auto prefix = wire::read_prefix(frame.head);
   assert_true(prefix.ok());
-  const auto message = wire::read_header(std::span(frame.head).subspan(wire::kPrefixBytes, prefix.value().header_bytes));
+  const auto message =
+      wire::read_header(std::span(frame.head).subspan(wire::kPrefixBytes, prefix.value().header_bytes));
   assert_true(message.ok());
   assert_int_equal(message.value()->body_as_Report()->number(), 7);
   return status::read_report(*message.value()->body_as_Report());
@@ -75,23 +76,28 @@ void a_report_arrives_as_it_was(void**) {
   assert_string_equal(got.phase.c_str(), "ready");
   assert_string_equal(got.metrics.c_str(), "127.0.0.1:9100");
   assert_true(got.uptime == 90s && got.in_flight == 5 && got.left_out == 0);
-  assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].way.road == "shm" && got.peers[0].way.sent == 10 &&
-              got.peers[0].way.received == 20 && got.peers[0].send_rate == 1.5 && got.peers[0].receive_rate == 2.5 && got.peers[0].silence == 3s);
-  assert_true(got.own.size() == 1 && got.own[0].name == "w" && got.own[0].pace == table::Pace::kStale && got.own[0].complete);
-  assert_true(got.own[0].tallies.size() == 1 && got.own[0].tallies[0].worker == 1 && got.own[0].tallies[0].adds == 2 && got.own[0].tallies[0].gets == 3 &&
-              got.own[0].tallies[0].clock == 4);
+  assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].way.road == "shm" &&
+              got.peers[0].way.sent == 10 && got.peers[0].way.received == 20 && got.peers[0].send_rate == 1.5 &&
+              got.peers[0].receive_rate == 2.5 && got.peers[0].silence == 3s);
+  assert_true(got.own.size() == 1 && got.own[0].name == "w" && got.own[0].pace == table::Pace::kStale &&
+              got.own[0].complete);
+  assert_true(got.own[0].tallies.size() == 1 && got.own[0].tallies[0].worker == 1 && got.own[0].tallies[0].adds == 2 &&
+              got.own[0].tallies[0].gets == 3 && got.own[0].tallies[0].clock == 4);
   assert_true(got.held.size() == 1 && got.held[0].what == "a matrix" && !got.held[0].complete);
-  assert_true(got.waits.size() == 1 && got.waits[0].kind == WaitKind::kStaleGet && got.waits[0].who == 2 && got.waits[0].number == 4 &&
-              got.waits[0].age == 12s && got.waits[0].still == 11s);
-  assert_true(got.waits[0].awaited.size() == 1 && got.waits[0].awaited[0].peer == 3 && got.waits[0].awaited[0].what == "is at clock 1, 3 is needed");
+  assert_true(got.waits.size() == 1 && got.waits[0].kind == WaitKind::kStaleGet && got.waits[0].who == 2 &&
+              got.waits[0].number == 4 && got.waits[0].age == 12s && got.waits[0].still == 11s);
+  assert_true(got.waits[0].awaited.size() == 1 && got.waits[0].awaited[0].peer == 3 &&
+              got.waits[0].awaited[0].what == "is at clock 1, 3 is needed");
 }
 
 void a_huge_report_is_cut_and_says_so(void**) {
   status::Report report;
   for (uint64_t i = 0; i < 20'000; ++i) {
     report.peers.push_back({i + 1, {"tcp", i, i}, 0, 0, {}});
-    report.waits.push_back({WaitKind::kGet, i + 1, std::string(10'000, 'x'), 1, 1s, 1s, std::vector<cluster::Awaited>(50, {1, std::string(1000, 'y')})});
-    report.held.push_back({std::string(1000, 'n'), std::string(1000, 'w'), table::Pace::kSync, true, std::vector<ps::Tally>(30)});
+    report.waits.push_back({WaitKind::kGet, i + 1, std::string(10'000, 'x'), 1, 1s, 1s,
+                            std::vector<cluster::Awaited>(50, {1, std::string(1000, 'y')})});
+    report.held.push_back(
+        {std::string(1000, 'n'), std::string(1000, 'w'), table::Pace::kSync, true, std::vector<ps::Tally>(30)});
   }
   const status::Report got = sent(report);
   assert_true(!got.peers.empty() && !got.waits.empty() && !got.held.empty());
@@ -100,21 +106,31 @@ void a_huge_report_is_cut_and_says_so(void**) {
 
 void rates_that_are_no_numbers_become_zero(void**) {
   status::Report report;
-  report.peers.push_back({1, {"tcp", 1, 1}, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), {}});
+  report.peers.push_back(
+      {1, {"tcp", 1, 1}, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), {}});
   const status::Report got = sent(report);
   assert_true(got.peers[0].send_rate == 0 && got.peers[0].receive_rate == 0);
 }
 
 void a_wait_that_several_servers_tell_of_is_one_line_that_names_all(void**) {
   status::Overview overview = three();
-  overview.reports[1].waits.push_back({WaitKind::kGet, 2, "weights", 41, 12'300ms, 12'300ms, {{3, "has made 40 of 41 adds"}}});
-  overview.reports[2].waits.push_back({WaitKind::kGet, 2, "weights", 41, 12'200ms, 12'200ms, {{3, "has made 40 of 41 adds"}, {1, "has made 40 of 41 adds"}}});
+  overview.reports[1].waits.push_back(
+      {WaitKind::kGet, 2, "weights", 41, 12'300ms, 12'300ms, {{3, "has made 40 of 41 adds"}}});
+  overview.reports[2].waits.push_back({WaitKind::kGet,
+                                       2,
+                                       "weights",
+                                       41,
+                                       12'200ms,
+                                       12'200ms,
+                                       {{3, "has made 40 of 41 adds"}, {1, "has made 40 of 41 adds"}}});
   overview.silence[3] = 12'100ms;
   const auto waits = status::waits_of(overview);
   assert_int_equal(waits.size(), 1);
   assert_int_equal(waits[0].awaited.size(), 2);
   const std::string text = status::to_text(overview);
-  assert_true(has(text, "worker 1 waits 12.3 s in get #41 of \"weights\" for worker 2 (has made 40 of 41 adds; last heard 12.1 s ago), worker 0 (has made"));
+  assert_true(has(text,
+                  "worker 1 waits 12.3 s in get #41 of \"weights\" for worker 2 (has made 40 of 41 adds; last heard "
+                  "12.1 s ago), worker 0 (has made"));
 }
 
 void a_missing_answer_is_told_where_no_gate_explains_it(void**) {
@@ -136,7 +152,8 @@ void the_silent_the_lost_and_the_finished_are_shown_so(void**) {
   overview.view.members[2].state = cluster::State::kLost;
   overview.view.members[2].why = "its process ended";
   std::string text = status::to_text(overview);
-  assert_true(has(text, "silent for 12.0 s") && has(text, "lost: its process ended") && has(text, "nobody waits for anybody"));
+  assert_true(has(text, "silent for 12.0 s") && has(text, "lost: its process ended") &&
+              has(text, "nobody waits for anybody"));
   overview.view.members[2].state = cluster::State::kFinished;
   overview.silence.erase(2);
   text = status::to_text(overview);
@@ -145,7 +162,8 @@ void the_silent_the_lost_and_the_finished_are_shown_so(void**) {
 
 void a_workers_own_word_counts_before_a_servers(void**) {
   status::Overview overview = three();
-  overview.reports[1].held.push_back({"w", "an array of 2 f32", table::Pace::kSync, true, {{0, 3, 3, 0}, {1, 5, 4, 0}}});
+  overview.reports[1].held.push_back(
+      {"w", "an array of 2 f32", table::Pace::kSync, true, {{0, 3, 3, 0}, {1, 5, 4, 0}}});
   overview.reports[2].own.push_back({"w", "an array of 2 f32", table::Pace::kSync, true, {{1, 6, 5, 0}}});
   const auto tables = status::tables_of(overview);
   assert_int_equal(tables.size(), 1);
@@ -172,8 +190,10 @@ void programs_get_the_same(void**) {
   overview.reports[1].waits.push_back({WaitKind::kBarrier, 2, "", 0, 2s, 2s, {{3, "has not come to it"}}});
   const auto json = nlohmann::json::parse(status::to_json(overview));
   assert_true(json["sync"] == true && json["seen_by"] == 0 && json["members"].size() == 3);
-  assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["road"] == "shm" && json["members"][0]["peers"][0]["rank"] == 1);
-  assert_true(json["waits"][0]["kind"] == "barrier" && json["waits"][0]["worker"] == 1 && json["waits"][0]["awaited"][0]["who"] == "worker 2");
+  assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["road"] == "shm" &&
+              json["members"][0]["peers"][0]["rank"] == 1);
+  assert_true(json["waits"][0]["kind"] == "barrier" && json["waits"][0]["worker"] == 1 &&
+              json["waits"][0]["awaited"][0]["who"] == "worker 2");
   assert_true(json["waits"][0]["table"].is_null() && json["waits"][0]["seconds"] == 2.0);
 }
 

@@ -29,7 +29,8 @@ constexpr size_t kMostBytes = 64 << 10;
 std::string folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   struct stat info;
-  const bool usable = runtime != nullptr && runtime[0] == '/' && stat(runtime, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+  const bool usable = runtime != nullptr && runtime[0] == '/' && stat(runtime, &info) == 0 && S_ISDIR(info.st_mode) &&
+                      info.st_uid == geteuid();
   return usable ? fmt::format("{}/polyverso", runtime) : fmt::format("/tmp/polyverso-{}", geteuid());
 }
 
@@ -44,7 +45,8 @@ std::string check_folder(const std::string& path) {
 
 /// One line's worth.
 std::string flat(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   return text;
 }
 
@@ -108,7 +110,9 @@ Registration::Registration(const RunEntry& entry) {
   unlink(unfinished.c_str());
   fd_ = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   const std::string text = fmt::format("{}\n{}\n{}\n{}\n", kGreeting, entry.address, entry.secret, flat(entry.command));
-  if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0 && write_all(fd_, text) && rename(unfinished.c_str(), path_.c_str()) == 0) return;
+  if (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0 && write_all(fd_, text) &&
+      rename(unfinished.c_str(), path_.c_str()) == 0)
+    return;
   failure_ = fmt::format("{}: {}", path_, std::strerror(errno));
   unlink(unfinished.c_str());
   path_.clear();

@@ -14,7 +14,8 @@ namespace mv::cluster {
 
 /// What a worker is in. kAnswer: nothing but a server's answer is missing.
 enum class WaitKind : uint8_t { kGet, kAdd, kStaleGet, kCreation, kBarrier, kCheckpoint, kAnswer, kMergedGet };
-inline constexpr std::array<const char*, 8> kWaitNames = {"get", "add", "stale get", "creation", "barrier", "checkpoint", "answer", "merged get"};
+inline constexpr std::array<const char*, 8> kWaitNames = {"get",     "add",        "stale get", "creation",
+                                                          "barrier", "checkpoint", "answer",    "merged get"};
 
 /// A process that is waited for, and what of it is missing: "has made 40 of 41 adds"; empty if simply its call or answer.
 struct Awaited {
@@ -25,10 +26,10 @@ struct Awaited {
 struct Wait {
   WaitKind kind = WaitKind::kGet;
   base::Peer who = base::kNobody;
-  std::string table;        ///< empty for those that are about none
-  uint64_t number = 0;      ///< which of the worker's gets or adds, from 1; its clock; 0 if they are not counted
-  base::Nanos age{0};       ///< how long it has waited
-  base::Nanos still{0};     ///< how long nothing has moved where it waits
+  std::string table;     ///< empty for those that are about none
+  uint64_t number = 0;   ///< which of the worker's gets or adds, from 1; its clock; 0 if they are not counted
+  base::Nanos age{0};    ///< how long it has waited
+  base::Nanos still{0};  ///< how long nothing has moved where it waits
   std::vector<Awaited> awaited;
 };
 

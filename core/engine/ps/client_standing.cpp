@@ -8,7 +8,8 @@ std::vector<cluster::Wait> Client::waits(base::Peer self) const {
   const base::Nanos now = clock_.now();
   std::vector<cluster::Wait> waits;
   for (const auto& [completion, op] : waited_for_) {
-    cluster::Wait wait{cluster::WaitKind::kAnswer, self, op->request.table->spec.name, 0, now - op->begun, now - op->begun, {}};
+    cluster::Wait wait{
+        cluster::WaitKind::kAnswer, self, op->request.table->spec.name, 0, now - op->begun, now - op->begun, {}};
     std::vector<bool> named(op->request.table->servers.size());
     for (const auto& weak : op->chunks) {
       const auto chunk = weak.lock();
@@ -25,7 +26,11 @@ std::vector<TableStanding> Client::standings(uint32_t worker) const {
   std::vector<TableStanding> standings;
   for (const auto& [name, table] : tables_) {
     const Used used = table->uses.total(table->spec);
-    standings.push_back({name, table->spec.describe(), table->pace, true, {{worker, used.calls(Use::kAdd), used.calls(Use::kGet), table->clock}}});
+    standings.push_back({name,
+                         table->spec.describe(),
+                         table->pace,
+                         true,
+                         {{worker, used.calls(Use::kAdd), used.calls(Use::kGet), table->clock}}});
   }
   return standings;
 }

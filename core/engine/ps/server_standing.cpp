@@ -17,7 +17,9 @@ void Server::add_gate_waits(const Table& table, std::vector<cluster::Wait>& wait
                                                         : table.gate.waits();
   for (GateWait& gated : gate_waits) {
     const base::Nanos since = this->since(table, gated.asked);
-    cluster::Wait wait{gated.kind, gated.asked.client, table.spec.name, gated.number, now - since, now - std::max(since, table.moved), {}};
+    cluster::Wait wait{
+        gated.kind, gated.asked.client, table.spec.name, gated.number, now - since, now - std::max(since, table.moved),
+        {}};
     for (auto& [worker, what] : gated.missing) wait.awaited.push_back({workers_[worker], std::move(what)});
     waits.push_back(std::move(wait));
   }

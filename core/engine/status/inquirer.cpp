@@ -27,7 +27,9 @@ constexpr ptrdiff_t kMostQuestions = 8;  ///< of one peer at a time
 base::Nanos patience_with_master(const cluster::Self& self) { return self.heartbeat_timeout / 5 + 1s; }
 
 double rate(uint64_t before, uint64_t now, base::Nanos span) {
-  return now > before && span.count() > 0 ? static_cast<double>(now - before) / std::chrono::duration<double>(span).count() : 0;
+  return now > before && span.count() > 0
+             ? static_cast<double>(now - before) / std::chrono::duration<double>(span).count()
+             : 0;
 }
 }  // namespace
 
@@ -69,7 +71,8 @@ void Inquirer::gather(Asker asker) {
     gathering_->again = now + kAgain;
     gathering_->until = now + kPatience;
     for (const cluster::Member& member : cluster_.view().members)
-      if (member.peer != cluster_.self().peer && member.state != cluster::State::kLost && cluster_.silence(member.peer)) gathering_->awaited.insert(member.peer);
+      if (member.peer != cluster_.self().peer && member.state != cluster::State::kLost && cluster_.silence(member.peer))
+        gathering_->awaited.insert(member.peer);
     for (const base::Peer peer : gathering_->awaited) send_inquire(peer, gathering_->number, false, false);
   }
   gathering_->askers.push_back(std::move(asker));
@@ -104,8 +107,8 @@ void Inquirer::send_inquire(base::Peer to, uint64_t number, bool whole, bool jso
 // ---- answering
 
 bool Inquirer::is_status(const wire::Message& message) {
-  return message.body_type() == wire::Body::Inquire || message.body_type() == wire::Body::Report || message.body_type() == wire::Body::Overview ||
-         message.body_type() == wire::Body::Stuck;
+  return message.body_type() == wire::Body::Inquire || message.body_type() == wire::Body::Report ||
+         message.body_type() == wire::Body::Overview || message.body_type() == wire::Body::Stuck;
 }
 
 void Inquirer::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
@@ -123,7 +126,8 @@ void Inquirer::on_message(base::Peer from, const wire::Message& message, std::sp
     const Told answered = std::move(relay->second.asker.told);
     relays_.erase(relay);
     answered({reinterpret_cast<const char*>(payload.data()), payload.size()});
-  } else if (const auto* stuck = message.body_as_Stuck(); stuck != nullptr && stuck->what() != nullptr && cluster_.view().find(from) != nullptr) {
+  } else if (const auto* stuck = message.body_as_Stuck();
+             stuck != nullptr && stuck->what() != nullptr && cluster_.view().find(from) != nullptr) {
     std::set<std::string> what;
     for (const flatbuffers::String* each : *stuck->what())
       if (what.size() < kMostStuck) what.insert(each->str());
@@ -139,7 +143,8 @@ base::SinkRef Inquirer::place(base::Peer from, const wire::Message& message, siz
 }
 
 void Inquirer::answer_whole(base::Peer to, uint64_t number, bool json) {
-  const ptrdiff_t open = std::count_if(answering_.begin(), answering_.end(), [&](const auto& entry) { return entry.first == to; });
+  const ptrdiff_t open =
+      std::count_if(answering_.begin(), answering_.end(), [&](const auto& entry) { return entry.first == to; });
   if (open >= kMostQuestions || !answering_.emplace(to, number).second) return;
   gather({json, [this, to, number](const std::string& text) {
             answering_.erase({to, number});
@@ -154,7 +159,8 @@ void Inquirer::send_overview(base::Peer to, uint64_t number, const std::string& 
 
 void Inquirer::on_observer_message(base::Peer from, const wire::Message& message) {
   const auto* inquire = message.body_as_Inquire();
-  if (last_ && clock_.now() - last_->at < kFresh) return send_overview(from, inquire->number(), last_->as(inquire->json()));
+  if (last_ && clock_.now() - last_->at < kFresh)
+    return send_overview(from, inquire->number(), last_->as(inquire->json()));
   answer_whole(from, inquire->number(), inquire->json());
 }
 
@@ -181,7 +187,8 @@ std::vector<PeerStanding> Inquirer::peers() const {
     const auto silence = cluster_.silence(member.peer);
     if (!silence) continue;
     PeerStanding standing{member.peer, ways_(member.peer), 0, 0, *silence};
-    const auto oldest = std::find_if(samples_.begin(), samples_.end(), [&](const Sample& sample) { return sample.ways.contains(member.peer); });
+    const auto oldest = std::find_if(samples_.begin(), samples_.end(),
+                                     [&](const Sample& sample) { return sample.ways.contains(member.peer); });
     if (oldest != samples_.end()) {
       const Way& before = oldest->ways.at(member.peer);
       standing.send_rate = rate(before.sent, standing.way.sent, now - oldest->at);
@@ -217,7 +224,8 @@ std::set<std::string> Inquirer::stuck() const {
   std::set<std::string> what;
   for (const cluster::Wait& wait : waits()) {
     if (wait.kind == WaitKind::kCheckpoint || !cluster::has_waited(wait, cluster_.self().stuck_after)) continue;
-    if (what.size() < kMostStuck) what.insert(wait.kind == WaitKind::kBarrier ? "a barrier" : fmt::format("table \"{}\"", wait.table));
+    if (what.size() < kMostStuck)
+      what.insert(wait.kind == WaitKind::kBarrier ? "a barrier" : fmt::format("table \"{}\"", wait.table));
   }
   return what;
 }
@@ -231,7 +239,9 @@ void Inquirer::note_stuck(const std::set<std::string>& what) {
   }
   if (fresh.empty()) return;
   const double limit = std::chrono::duration<double>(cluster_.self().stuck_after).count();
-  gather({false, [fresh, limit](const std::string& text) { base::log_warn("{}: nothing has moved for {:g} s\n{}", fresh, limit, text); }});
+  gather({false, [fresh, limit](const std::string& text) {
+            base::log_warn("{}: nothing has moved for {:g} s\n{}", fresh, limit, text);
+          }});
 }
 
 void Inquirer::tell_master(const std::set<std::string>& what) {

@@ -30,8 +30,8 @@ class Inquirer {
   using Told = std::function<void(const std::string& text)>;
   using Ways = std::function<Way(base::Peer)>;
 
-  Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const ps::Client& client, const ps::Server& server,
-           const ps::Saver& saver)
+  Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const ps::Client& client,
+           const ps::Server& server, const ps::Saver& saver)
       : clock_(clock), link_(link), cluster_(cluster), client_(client), server_(server), saver_(saver) {}
 
   void start();
@@ -114,10 +114,10 @@ class Inquirer {
   uint64_t numbers_ = 0;
   std::optional<Gathering> gathering_;
   std::optional<Picture> last_;
-  std::map<uint64_t, Relay> relays_;                       ///< by number
-  std::set<std::pair<base::Peer, uint64_t>> answering_;    ///< who has asked for the whole, and is not answered yet
-  std::deque<Sample> samples_;                             ///< the last seconds', the oldest first
-  std::map<std::string, base::Nanos> stuck_told_;          ///< what was logged already, and when it was last seen to be stuck
+  std::map<uint64_t, Relay> relays_;                     ///< by number
+  std::set<std::pair<base::Peer, uint64_t>> answering_;  ///< who has asked for the whole, and is not answered yet
+  std::deque<Sample> samples_;                           ///< the last seconds', the oldest first
+  std::map<std::string, base::Nanos> stuck_told_;  ///< what was logged already, and when it was last seen to be stuck
   base::Nanos started_{0}, next_look_ = base::kNever;
 };
 

@@ -79,10 +79,18 @@ Json json_of(const Overview& overview, const Ranks& ranks, const cluster::Member
 
 Json json_of(const TableOverview& table) {
   const ps::TableStanding& standing = table.standing;
-  Json json{{"name", standing.name}, {"what", standing.what}, {"pace", kPaceNames[static_cast<size_t>(standing.pace)]}, {"complete", standing.complete}, {"workers", Json::array()}};
+  Json json{{"name", standing.name},
+            {"what", standing.what},
+            {"pace", kPaceNames[static_cast<size_t>(standing.pace)]},
+            {"complete", standing.complete},
+            {"workers", Json::array()}};
   for (size_t i = 0; i < standing.tallies.size(); ++i) {
     const ps::Tally& tally = standing.tallies[i];
-    json["workers"].push_back({{"worker", tally.worker}, {"adds", tally.adds}, {"gets", tally.gets}, {"clock", tally.clock}, {"own_word", static_cast<bool>(table.own_word[i])}});
+    json["workers"].push_back({{"worker", tally.worker},
+                               {"adds", tally.adds},
+                               {"gets", tally.gets},
+                               {"clock", tally.clock},
+                               {"own_word", static_cast<bool>(table.own_word[i])}});
   }
   return json;
 }
@@ -97,7 +105,10 @@ Json json_of(const Overview& overview, const Ranks& ranks, const cluster::Wait& 
             {"seconds", seconds(wait.age)},
             {"awaited", Json::array()}};
   for (const auto& [peer, what] : wait.awaited)
-    json["awaited"].push_back({{"rank", ranks.of(peer)}, {"who", view.short_name(peer)}, {"what", what}, {"silence_seconds", silence_of(overview, peer)}});
+    json["awaited"].push_back({{"rank", ranks.of(peer)},
+                               {"who", view.short_name(peer)},
+                               {"what", what},
+                               {"silence_seconds", silence_of(overview, peer)}});
   return json;
 }
 
@@ -106,7 +117,11 @@ Json json_of(const Overview& overview, const Ranks& ranks, const cluster::Wait& 
 std::string to_json(const Overview& overview) {
   const cluster::View& view = overview.view;
   const Ranks ranks(view);
-  Json json{{"sync", view.sync}, {"epoch", view.epoch}, {"seen_by", ranks.of(overview.seen_by)}, {"joining", view.members.empty()}, {"missing", overview.missing}};
+  Json json{{"sync", view.sync},
+            {"epoch", view.epoch},
+            {"seen_by", ranks.of(overview.seen_by)},
+            {"joining", view.members.empty()},
+            {"missing", overview.missing}};
   for (const char* list : {"members", "tables", "waits"}) json[list] = Json::array();
   for (const cluster::Member& member : view.members) json["members"].push_back(json_of(overview, ranks, member));
   for (const TableOverview& table : tables_of(overview)) json["tables"].push_back(json_of(table));

@@ -15,7 +15,8 @@ constexpr base::Nanos kSlowAnswer = 1s;
 
 void merge(ps::TableStanding& into, const ps::TableStanding& from) {
   for (const ps::Tally& tally : from.tallies) {
-    const auto same = std::find_if(into.tallies.begin(), into.tallies.end(), [&](const ps::Tally& t) { return t.worker == tally.worker; });
+    const auto same = std::find_if(into.tallies.begin(), into.tallies.end(),
+                                   [&](const ps::Tally& t) { return t.worker == tally.worker; });
     if (same == into.tallies.end()) {
       into.tallies.push_back(tally);
       continue;
@@ -30,7 +31,8 @@ void merge(ps::TableStanding& into, const ps::TableStanding& from) {
 void note_own_words(TableOverview& table, const ps::TableStanding& own) {
   auto& tallies = table.standing.tallies;
   for (const ps::Tally& tally : own.tallies) {
-    const auto same = std::find_if(tallies.begin(), tallies.end(), [&](const ps::Tally& t) { return t.worker == tally.worker; });
+    const auto same =
+        std::find_if(tallies.begin(), tallies.end(), [&](const ps::Tally& t) { return t.worker == tally.worker; });
     const auto at = same - tallies.begin();
     same == tallies.end() ? tallies.push_back(tally) : void(*same = tally);
     table.own_word.resize(tallies.size());
@@ -45,7 +47,8 @@ void merge(cluster::Wait& into, const cluster::Wait& from) {
   into.age = std::max(into.age, from.age);
   into.still = std::max(into.still, from.still);
   for (const cluster::Awaited& each : from.awaited)
-    if (std::none_of(into.awaited.begin(), into.awaited.end(), [&](const auto& known) { return known.peer == each.peer; }))
+    if (std::none_of(into.awaited.begin(), into.awaited.end(),
+                     [&](const auto& known) { return known.peer == each.peer; }))
       into.awaited.push_back(each);
 }
 
@@ -61,7 +64,8 @@ std::vector<TableOverview> tables_of(const Overview& overview) {
   for (const auto& [peer, report] : overview.reports)
     for (const ps::TableStanding& own : report.own) {
       auto known = tables.find(own.name);
-      if (known == tables.end()) known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.pace, true, {}}, {}}).first;
+      if (known == tables.end())
+        known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.pace, true, {}}, {}}).first;
       note_own_words(known->second, own);
     }
   std::vector<TableOverview> list;
@@ -83,7 +87,8 @@ std::vector<cluster::Wait> waits_of(const Overview& overview) {
     }
   std::vector<cluster::Wait> waits;
   for (auto& [key, wait] : merged)
-    if (wait.kind != cluster::WaitKind::kAnswer || (wait.age >= kSlowAnswer && !explained.contains({wait.who, wait.table})))
+    if (wait.kind != cluster::WaitKind::kAnswer ||
+        (wait.age >= kSlowAnswer && !explained.contains({wait.who, wait.table})))
       waits.push_back(std::move(wait));
   std::stable_sort(waits.begin(), waits.end(), [](const auto& a, const auto& b) { return a.age > b.age; });
   return waits;

@@ -16,9 +16,9 @@ inline constexpr std::array<const char*, 4> kPaceNames = {"async", "sync", "stal
 struct Overview {
   cluster::View view;  ///< empty while the processes are still coming together
   base::Peer seen_by = base::kNobody;
-  std::string missing;                       ///< while joining: who has not arrived
-  std::map<base::Peer, Report> reports;      ///< of those that answered
-  std::map<base::Peer, base::Nanos> silence; ///< of those with whom there is a connection
+  std::string missing;                        ///< while joining: who has not arrived
+  std::map<base::Peer, Report> reports;       ///< of those that answered
+  std::map<base::Peer, base::Nanos> silence;  ///< of those with whom there is a connection
 };
 
 /// What workers have made of a table by all accounts: a worker's own word first, else the most that a server holds of it.

@@ -14,7 +14,7 @@ namespace mv::status {
 
 /// What a node knows of its way to a peer.
 struct Way {
-  std::string road;  ///< "shm", "tcp", …; empty if there is none
+  std::string road;                 ///< "shm", "tcp", …; empty if there is none
   uint64_t sent = 0, received = 0;  ///< bytes
 };
 
@@ -38,7 +38,8 @@ struct Report {
 };
 
 /// Lists are cut so that the message keeps within a header's limits.
-flatbuffers::Offset<wire::Report> write_report(flatbuffers::FlatBufferBuilder& fbb, uint64_t number, const Report& report);
+flatbuffers::Offset<wire::Report> write_report(flatbuffers::FlatBufferBuilder& fbb, uint64_t number,
+                                               const Report& report);
 Report read_report(const wire::Report& wire);
 
 }  // namespace mv::status

@@ -16,7 +16,8 @@ constexpr base::Nanos kSilent = 2s;
 
 /// What came from other processes must not reach a terminal as a command.
 std::string clean(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
   return text;
 }
 
@@ -38,7 +39,8 @@ void append_rows(std::string& text, const std::vector<Row>& rows, const std::vec
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   for (const Row& row : rows) {
     std::string line;
-    for (size_t i = 0; i < row.size(); ++i) line += right[i] ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
+    for (size_t i = 0; i < row.size(); ++i)
+      line += right[i] ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
 }
@@ -54,7 +56,9 @@ std::string state_of(const Overview& overview, const cluster::Member& member) {
   if (member.state == cluster::State::kLost) return "lost: " + clean(member.why);
   const auto report = overview.reports.find(member.peer);
   if (report != overview.reports.end())
-    return member.state == cluster::State::kFinished ? "finished" : report->second.phase == "ready" ? "here" : clean(report->second.phase);
+    return member.state == cluster::State::kFinished ? "finished"
+           : report->second.phase == "ready"         ? "here"
+                                                     : clean(report->second.phase);
   if (member.state == cluster::State::kFinished) return "finished";
   const auto silence = overview.silence.find(member.peer);
   if (silence == overview.silence.end()) return "not connected";
@@ -67,20 +71,25 @@ std::string roads_of(const Report& report) {
   for (const PeerStanding& each : report.peers)
     if (!each.way.road.empty()) ++counts[each.way.road];
   std::string roads;
-  for (const auto& [road, count] : counts) roads += fmt::format("{}{} {}", roads.empty() ? "" : ", ", clean(road), count);
+  for (const auto& [road, count] : counts)
+    roads += fmt::format("{}{} {}", roads.empty() ? "" : ", ", clean(road), count);
   return roads;
 }
 
 void append_members(std::string& text, const Overview& overview) {
-  std::vector<Row> rows{{"rank", "who", "process", "state", "up", "sent", "received", "sent/s", "received/s", "under way", "roads"}};
+  std::vector<Row> rows{
+      {"rank", "who", "process", "state", "up", "sent", "received", "sent/s", "received/s", "under way", "roads"}};
   for (const cluster::Member& member : overview.view.members) {
-    Row row{fmt::format("{}", member.rank), roles_of(overview.view, member), clean(fmt::format("{} on {}", member.pid, member.host)), state_of(overview, member)};
+    Row row{fmt::format("{}", member.rank), roles_of(overview.view, member),
+            clean(fmt::format("{} on {}", member.pid, member.host)), state_of(overview, member)};
     const auto found = overview.reports.find(member.peer);
     if (found != overview.reports.end()) {
       const Report& report = found->second;
       const PeerStanding total = total_of(report);
-      for (std::string cell : {seconds(report.uptime), readable(static_cast<double>(total.way.sent)), readable(static_cast<double>(total.way.received)),
-                               readable(total.send_rate), readable(total.receive_rate), readable(static_cast<double>(report.in_flight)), roads_of(report)})
+      for (std::string cell :
+           {seconds(report.uptime), readable(static_cast<double>(total.way.sent)),
+            readable(static_cast<double>(total.way.received)), readable(total.send_rate), readable(total.receive_rate),
+            readable(static_cast<double>(report.in_flight)), roads_of(report)})
         row.push_back(std::move(cell));
     }
     row.resize(rows.front().size());
@@ -93,7 +102,8 @@ void append_tables(std::string& text, const Overview& overview) {
   std::vector<Row> rows{{"table", "what", "pace", "worker", "adds", "gets", "clock"}};
   size_t left_out = 0;
   for (const auto& [table, own_word] : tables_of(overview)) {
-    Row first{clean(table.name), clean(table.what) + (table.complete ? "" : " (being created)"), kPaceNames[static_cast<size_t>(table.pace)]};
+    Row first{clean(table.name), clean(table.what) + (table.complete ? "" : " (being created)"),
+              kPaceNames[static_cast<size_t>(table.pace)]};
     auto tallies = table.tallies;
     std::sort(tallies.begin(), tallies.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
     if (tallies.empty()) rows.push_back({first[0], first[1], first[2], "", "", "", ""});
@@ -102,7 +112,8 @@ void append_tables(std::string& text, const Overview& overview) {
         ++left_out;
         continue;
       }
-      rows.push_back({first[0], first[1], first[2], fmt::format("{}", tally.worker), fmt::format("{}", tally.adds), fmt::format("{}", tally.gets), fmt::format("{}", tally.clock)});
+      rows.push_back({first[0], first[1], first[2], fmt::format("{}", tally.worker), fmt::format("{}", tally.adds),
+                      fmt::format("{}", tally.gets), fmt::format("{}", tally.clock)});
       first = {"", "", ""};
     }
   }
@@ -138,13 +149,15 @@ std::string what_of(const cluster::Wait& wait) {
 }
 
 std::string line_of(const Overview& overview, const cluster::Wait& wait) {
-  std::string line = fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), seconds(wait.age), what_of(wait));
+  std::string line =
+      fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), seconds(wait.age), what_of(wait));
   if (wait.awaited.empty()) line += "its own values, which are under way";
   for (size_t i = 0; i < std::min(wait.awaited.size(), kMostAwaited); ++i) {
     const auto& [peer, what] = wait.awaited[i];
     const auto silence = overview.silence.find(peer);
     line += fmt::format("{}{} ({}", i > 0 ? ", " : "", overview.view.short_name(peer), clean(what));
-    if (silence != overview.silence.end() && peer != overview.seen_by) line += fmt::format("; last heard {} ago", seconds(silence->second));
+    if (silence != overview.silence.end() && peer != overview.seen_by)
+      line += fmt::format("; last heard {} ago", seconds(silence->second));
     line += ")";
   }
   if (wait.awaited.size() > kMostAwaited) line += fmt::format(" and {} more", wait.awaited.size() - kMostAwaited);
@@ -155,11 +168,16 @@ std::string line_of(const Overview& overview, const cluster::Wait& wait) {
 
 std::string to_text(const Overview& overview) {
   const cluster::View& view = overview.view;
-  if (view.members.empty()) return fmt::format("the cluster is coming together: {}\n", overview.missing.empty() ? "the master has not answered yet" : overview.missing);
+  if (view.members.empty())
+    return fmt::format("the cluster is coming together: {}\n",
+                       overview.missing.empty() ? "the master has not answered yet" : overview.missing);
   const cluster::Member* seer = view.find(overview.seen_by);
-  const auto plural = [](size_t count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); };
-  std::string text = fmt::format("{}, {}, {} mode; seen by rank {}\n", plural(view.workers().size(), "worker"), plural(view.servers().size(), "server"),
-                                 view.sync ? "sync" : "async", seer != nullptr ? seer->rank : 0);
+  const auto plural = [](size_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
+  std::string text = fmt::format("{}, {}, {} mode; seen by rank {}\n", plural(view.workers().size(), "worker"),
+                                 plural(view.servers().size(), "server"), view.sync ? "sync" : "async",
+                                 seer != nullptr ? seer->rank : 0);
   append_members(text, overview);
   append_tables(text, overview);
   const auto waits = waits_of(overview);

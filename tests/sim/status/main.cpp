@@ -28,8 +28,11 @@ class Ignored final : public ps::Completion {
 class StuckCluster {
  public:
   StuckCluster(uint64_t seed, bool verbose)
-      : random_(Random::mix(seed)), nodes_(static_cast<size_t>(random_.between(2, 6))), culprit_(random_.below(nodes_.size())),
-        disturbed_(random_.chance(0.6)), network_(timeline_, random_.fork(), weather()) {
+      : random_(Random::mix(seed)),
+        nodes_(static_cast<size_t>(random_.between(2, 6))),
+        culprit_(random_.below(nodes_.size())),
+        disturbed_(random_.chance(0.6)),
+        network_(timeline_, random_.fork(), weather()) {
     network_.verbose = verbose;
   }
 
@@ -38,10 +41,13 @@ class StuckCluster {
     for (size_t i = 0; i < nodes_.size(); ++i) start(i);
     timeline_.after(3s, [this] { work(); });
     if (disturbed_) timeline_.after(4s, [this] { disturb(); });
-    for (int i = 0; i < 12; ++i) timeline_.after(Nanos(random_.between(5'000'000'000, 25'000'000'000)), [this] { ask(random_.below(nodes_.size())); });
+    for (int i = 0; i < 12; ++i)
+      timeline_.after(Nanos(random_.between(5'000'000'000, 25'000'000'000)),
+                      [this] { ask(random_.below(nodes_.size())); });
     while (timeline_.violation().empty() && timeline_.step(40s)) {
     }
-    if (timeline_.violation().empty() && open_ > 0) timeline_.violated(fmt::format("{} questions were never answered", open_));
+    if (timeline_.violation().empty() && open_ > 0)
+      timeline_.violated(fmt::format("{} questions were never answered", open_));
     if (timeline_.violation().empty() && !disturbed_ && answers_ == 0) timeline_.violated("nobody asked");
     return timeline_.violation();
   }
@@ -83,7 +89,8 @@ class StuckCluster {
     if (lossy_) options.probe_after = 100ms;
     engine::Member::Events events{[](const cluster::View&) {}, [](const base::Status&) {}, [] {}};
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
-    network_.add(node.self.peer, fmt::format("node {}", i), node.self.address, *node.member, [this, &node] { touch(node); });
+    network_.add(node.self.peer, fmt::format("node {}", i), node.self.address, *node.member,
+                 [this, &node] { touch(node); });
     node.member->start();
     touch(node);
   }
@@ -112,7 +119,9 @@ class StuckCluster {
   }
 
   void later(Node& node, Nanos span, std::function<void()> work) {
-    timeline_.after(span, [this, &node, work = std::move(work)]() mutable { network_.when_running(node.self.peer, std::move(work)); });
+    timeline_.after(span, [this, &node, work = std::move(work)]() mutable {
+      network_.when_running(node.self.peer, std::move(work));
+    });
   }
 
   /// All create the table, add and get; one makes no add, and so holds up everybody's get.
@@ -122,21 +131,22 @@ class StuckCluster {
       table::Spec spec;
       spec.name = "weights";
       spec.rows = node.values.size();
-      node.member->tables().create(spec, nullptr, base::kNever, [this, &node, i](const base::Result<ps::TableViewRef>& table) {
-        if (!table.ok() || i == culprit_) return;
-        ps::Request add;
-        add.table = table.value();
-        add.kind = ps::OpKind::kChange;
-        add.source = base::Payload::copy(std::as_bytes(std::span(node.values)));
-        add.table->open_changes.fetch_add(1);
-        node.member->tables().begin(std::move(add));
-        ps::Request get;
-        get.table = table.value();
-        get.destination = std::as_writable_bytes(std::span(node.values));
-        get.completion = std::make_shared<Ignored>();
-        node.member->tables().begin(std::move(get));
-        touch(node);
-      });
+      node.member->tables().create(spec, nullptr, base::kNever,
+                                   [this, &node, i](const base::Result<ps::TableViewRef>& table) {
+                                     if (!table.ok() || i == culprit_) return;
+                                     ps::Request add;
+                                     add.table = table.value();
+                                     add.kind = ps::OpKind::kChange;
+                                     add.source = base::Payload::copy(std::as_bytes(std::span(node.values)));
+                                     add.table->open_changes.fetch_add(1);
+                                     node.member->tables().begin(std::move(add));
+                                     ps::Request get;
+                                     get.table = table.value();
+                                     get.destination = std::as_writable_bytes(std::span(node.values));
+                                     get.completion = std::make_shared<Ignored>();
+                                     node.member->tables().begin(std::move(get));
+                                     touch(node);
+                                   });
       touch(node);
     }
   }
@@ -149,7 +159,8 @@ class StuckCluster {
         Node& other = nodes_[random_.below(nodes_.size())];
         const Nanos span(random_.between(100'000'000, 12'000'000'000));
         const uint64_t kind = random_.below(3);
-        if (kind == 0 && &node != &other) return network_.part(node.self.peer, other.self.peer, span, random_.chance(0.5));
+        if (kind == 0 && &node != &other)
+          return network_.part(node.self.peer, other.self.peer, span, random_.chance(0.5));
         if (kind == 1) {
           node.stopped = true;  // what it asks may be answered late
           return network_.pause(node.self.peer, span);
@@ -179,7 +190,8 @@ class StuckCluster {
     });
     timeline_.at(asked + kAnswered, [this, &node, over, i] {
       if (*over) return;
-      if (node.member != nullptr && !node.stopped) timeline_.violated(fmt::format("node {} asked in vain for four seconds", i));
+      if (node.member != nullptr && !node.stopped)
+        timeline_.violated(fmt::format("node {} asked in vain for four seconds", i));
       --open_;
       *over = true;
     });
@@ -190,7 +202,9 @@ class StuckCluster {
     const bool strict = !disturbed_ && !lossy_;  // where messages get lost, it may take long to get that far
     const std::string culprit = fmt::format("worker {}", culprit_);
     if (!json) {
-      if (strict && text.find(fmt::format("in get #1 of \"weights\" for {} (has made 0 of 1 adds", culprit)) == std::string::npos) wrong("the culprit is not named");
+      if (strict &&
+          text.find(fmt::format("in get #1 of \"weights\" for {} (has made 0 of 1 adds", culprit)) == std::string::npos)
+        wrong("the culprit is not named");
       return;
     }
     const auto read = nlohmann::json::parse(text, nullptr, false);
@@ -200,7 +214,8 @@ class StuckCluster {
     for (const auto& wait : read["waits"]) {
       if (wait["kind"] != "get") continue;
       ++gets;
-      if (wait["table"] != "weights" || wait["awaited"].size() != 1 || wait["awaited"][0]["who"] != culprit) return wrong("another than the culprit is waited for");
+      if (wait["table"] != "weights" || wait["awaited"].size() != 1 || wait["awaited"][0]["who"] != culprit)
+        return wrong("another than the culprit is waited for");
       if (wait["worker"] == culprit_) return wrong("the culprit waits for itself");
     }
     if (gets != nodes_.size() - 1) wrong("not all that wait are there");
@@ -235,7 +250,8 @@ int main(int argc, char** argv) {
   uint64_t failed = 0;
   for (uint64_t each = from; each <= to; ++each) {
     const std::string wrong = StuckCluster(each, verbose).run();
-    if (!wrong.empty() && ++failed <= 5) fmt::print("seed {}\n  {}\n  replay: {} --seed {} --verbose\n", each, wrong, argv[0], each);
+    if (!wrong.empty() && ++failed <= 5)
+      fmt::print("seed {}\n  {}\n  replay: {} --seed {} --verbose\n", each, wrong, argv[0], each);
   }
   fmt::print("{} passed, {} failed\n", to - from + 1 - failed, failed);
   return failed == 0 ? 0 : 1;

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "base/version.hpp"
 #include "telemetry/exposition.hpp"
 
 namespace mv::node {
@@ -20,7 +21,7 @@ double seconds(base::Nanos span) { return std::chrono::duration<double>(span).co
 void write_node(Exposition& out, const Figures& figures) {
   const Identity& self = figures.identity;
   out.gauge("build_info", "The library's version; the value is always 1.");
-  out.sample({{"version", mv_version_text()}}, uint64_t{1});
+  out.sample({{"version", base::version_text()}}, uint64_t{1});
   out.gauge("node_info", "This process's place in the cluster; the value is always 1.");
   out.sample({{"rank", std::to_string(self.rank)},
               {"worker", self.worker_id < 0 ? "" : std::to_string(self.worker_id)},

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/version.hpp"
 #include "node/doctor/machine.hpp"
 
 namespace mv::doctor {
@@ -41,7 +42,7 @@ constexpr bool kChecked = true;
 
 Findings examine_build() {
   Findings findings("build");
-  findings.ok("library", fmt::format("{}.{}.{}, from {}", MV_VERSION_MAJOR, MV_VERSION_MINOR, MV_VERSION_PATCH, library_file()));
+  findings.ok("library", fmt::format("{}, from {}", base::version_text(), library_file()));
 #ifdef __clang__
   const std::string compiler = __VERSION__;
 #else

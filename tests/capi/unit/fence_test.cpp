@@ -153,6 +153,14 @@ void a_start_that_a_signal_ended_can_be_given_up(void**) {
   }
   assert_in_range(fake::seen.alive, 0, 8);
   fake::script.start = nullptr;
+  for (int i = 1; i <= 20; ++i) {  // those that are remembered go on, the others begin afresh
+    mv_init_options options = MV_INIT_OPTIONS_INIT;
+    options.timeout_ms = i;
+    mv_node opened = 0;
+    expect_ok(mv_node_open(&options, &opened));
+    expect_ok(mv_shutdown(opened));
+  }
+  assert_int_equal(fake::seen.alive, 0);
 }
 
 void init_and_shutdown_are_counted(void**) {

@@ -175,25 +175,28 @@ class StuckCluster {
     Node& node = nodes_[i];
     if (node.member == nullptr || node.stopped) return;
     const bool json = random_.chance(0.7);
-    const auto over = std::make_shared<bool>(false);
+    enum class Question { kOpen, kAnswered, kGivenUp };
+    const auto state = std::make_shared<Question>(Question::kOpen);
     const Nanos asked = timeline_.now();
     ++open_;
-    network_.when_running(node.self.peer, [this, &node, json, over] {
+    network_.when_running(node.self.peer, [this, &node, json, state] {
       if (node.member == nullptr) return;
-      node.member->status().ask(json, [this, json, over](const std::string& text) {
-        if (std::exchange(*over, true)) return timeline_.violated("a question was answered twice");
+      node.member->status().ask(json, [this, json, state](const std::string& text) {
+        const Question before = std::exchange(*state, Question::kAnswered);
+        if (before == Question::kAnswered) return timeline_.violated("a question was answered twice");
+        if (before == Question::kGivenUp) return;  // its asker was stopped meanwhile
         --open_;
         ++answers_;
         check(text, json);
       });
       touch(node);
     });
-    timeline_.at(asked + kAnswered, [this, &node, over, i] {
-      if (*over) return;
+    timeline_.at(asked + kAnswered, [this, &node, state, i] {
+      if (*state != Question::kOpen) return;
       if (node.member != nullptr && !node.stopped)
         timeline_.violated(fmt::format("node {} asked in vain for four seconds", i));
       --open_;
-      *over = true;
+      *state = Question::kGivenUp;
     });
   }
 

@@ -122,9 +122,11 @@ void Checkpointer::withdraw(const Completion* completion, mv_status code) {
   end(call, status);  // first: what the withdrawal itself answers comes too late
   if (!call->asked) return;
   rpc_.cancel(server(), call.get());
-  rpc_.abandon(server(), call.get(), status);
+  rpc_.abandon(server(), call.get(), status, rpc::Client::IfUnseen::kVoid);
 }
 
+/// What this worker does from here on must not get into a save that it has given up, however late its request or the word that
+/// it is withdrawn reach server 0.
 void Checkpointer::expire(const CallRef& call) {
   if (call->save != 0)
     return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
@@ -136,7 +138,7 @@ void Checkpointer::expire(const CallRef& call) {
   }
   const base::Status status = base::error(MV_ETIMEOUT, "{}: no answer from {}", call->what(), view_->name(server()));
   end(call, status);
-  rpc_.abandon(server(), call.get(), status);
+  rpc_.abandon(server(), call.get(), status, rpc::Client::IfUnseen::kVoid);
 }
 
 // ---- by the clock

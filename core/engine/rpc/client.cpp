@@ -69,12 +69,14 @@ void Client::cancel(base::Peer server, const Pending* pending) {
     ended->finish(base::Status(MV_ECANCELED, "withdrawn before it was sent"), nullptr, {});
     return;
   }
-  for (size_t i = 0; i < stream.window.size(); ++i)
-    if (!stream.window[i].finished && stream.window[i].call.pending.get() == pending)
-      return send_bare(server, stream, wire::Body::Cancel, stream.first + i);
+  for (size_t i = 0; i < stream.window.size(); ++i) {
+    if (stream.window[i].finished || stream.window[i].call.pending.get() != pending) continue;
+    stream.window[i].withdrawn = true;
+    return send_bare(server, stream, wire::Body::Cancel, stream.first + i);
+  }
 }
 
-void Client::abandon(base::Peer server, const Pending* pending, const base::Status& status) {
+void Client::abandon(base::Peer server, const Pending* pending, const base::Status& status, IfUnseen unseen) {
   Stream& stream = streams_[server];
   for (Sent& sent : stream.window) {
     if (sent.finished || sent.call.pending.get() != pending) continue;
@@ -83,6 +85,7 @@ void Client::abandon(base::Peer server, const Pending* pending, const base::Stat
       void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
     };
     const PendingRef ended = std::exchange(sent.call.pending, std::make_shared<Nobody>());
+    if (unseen == IfUnseen::kVoid) sent.call.frame = builder_.finish(wire::Body::List, wire::CreateList(builder_.fbb()));
     return ended->finish(status, nullptr, {});
   }
   cancel(server, pending);
@@ -199,9 +202,12 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
     const Seq seq = stream.first + i;
     Sent& sent = stream.window[i];
     if (seq > progress->through()) return;
-    if (sent.finished || std::binary_search(pending.begin(), pending.end(), seq)) continue;
-    ++repeated_;
-    transmit(server, stream, seq, sent);
+    if (sent.finished) continue;
+    if (!std::binary_search(pending.begin(), pending.end(), seq)) {
+      ++repeated_;
+      transmit(server, stream, seq, sent);
+    }
+    if (sent.withdrawn) send_bare(server, stream, wire::Body::Cancel, seq);  // the first one may have got lost
   }
 }
 

@@ -29,8 +29,11 @@ class Client {
   /// Withdraws a request. One that was not sent yet ends at once with MV_ECANCELED; else the server is told, and it ends with
   /// what the server says. Unknown ones are ignored.
   void cancel(base::Peer server, const Pending* pending);
-  /// Ends a request here and now, without waiting for the server: its Pending is finished with `status`.
-  void abandon(base::Peer server, const Pending* pending, const base::Status& status);
+  /// What becomes of an abandoned request that the server has not received: its number has to come all the same.
+  enum class IfUnseen { kSend, kVoid };
+  /// Ends a request here and now, without waiting for the server: its Pending is finished with `status`. kVoid: where the request
+  /// would have to be sent again, a harmless one goes in its place.
+  void abandon(base::Peer server, const Pending* pending, const base::Status& status, IfUnseen unseen = IfUnseen::kSend);
   /// True if nothing of this request has left yet; also for unknown ones.
   bool unsent(base::Peer server, const Pending* pending) const;
 
@@ -54,6 +57,7 @@ class Client {
     Call call;
     bool finished = false;
     bool data_sent = false;
+    bool withdrawn = false;  ///< cancelled: the server is told again whenever it still has it
   };
   struct Stream {
     bool connected = false;

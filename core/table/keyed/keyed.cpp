@@ -14,7 +14,8 @@ namespace mv::table {
 
 namespace {
 
-/// 64 parts where there is no limit on the rows: a part of 10 million keys grows in less than 2 ms. Where there is a
+/// 64 parts where there is no limit on the rows: of 10 million keys one grows in 5 to 10 ms, on whoever adds to it. (Growing
+/// bit by bit cost every add 2 to 10 %.) Where there is a
 /// limit, as many as leave each part so many rows that its own order of use is about that of all.
 constexpr unsigned kPartBits = 6;
 constexpr uint64_t kPartRows = 1 << 16;

@@ -95,22 +95,27 @@ class Squares {
  public:
   template <typename T>
   HWY_INLINE void add(const T* values, size_t count) {
-    const hn::CappedTag<double, kLanes> tag;
     size_t i = 0;
-    for (; i + kLanes <= count; i += kLanes)
-      for (size_t k = 0; k < kLanes; k += hn::Lanes(tag)) {
-        const auto value = load_as(tag, values + i + k);
-        store(hn::Add(load(tag, lanes_ + k), hn::Mul(value, value)), tag, lanes_ + k);
-      }
+    for (; i + kLanes <= count; i += kLanes) add_lanes(values + i);
     if (i == count) return;
     T rest[kLanes] = {};
     std::memcpy(rest, values + i, (count - i) * sizeof(T));
-    add(rest, kLanes);
+    add_lanes(rest);
   }
   double total() const { return std::accumulate(lanes_, lanes_ + kLanes, 0.0); }
 
  private:
   static constexpr size_t kLanes = 16;
+
+  template <typename T>
+  HWY_INLINE void add_lanes(const T* values) {
+    const hn::CappedTag<double, kLanes> tag;
+    for (size_t k = 0; k < kLanes; k += hn::Lanes(tag)) {
+      const auto value = load_as(tag, values + k);
+      store(hn::Add(load(tag, lanes_ + k), hn::Mul(value, value)), tag, lanes_ + k);
+    }
+  }
+
   alignas(64) double lanes_[kLanes] = {};
 };
 

@@ -1,15 +1,14 @@
 // sim_status: clusters in a sync round that one worker holds up, asked from all sides how they stand while members are cut off, stopped
 // and killed. Every question is answered in time; where nothing was disturbed, the answers name the one that is waited for.
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <string>
 
-#include "base/log.hpp"
 #include "engine/member.hpp"
 #include "network.hpp"
+#include "seeds.hpp"
 
 namespace {
 
@@ -239,23 +238,6 @@ class StuckCluster {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string seeds = "1..1000";
-  uint64_t seed = 0;
-  bool verbose = false;
-  CLI::App app("How a cluster stands, asked on virtual time and a network that misbehaves by seeded dice.");
-  app.add_option("--seeds", seeds, "which: FROM..TO, both included")->capture_default_str();
-  app.add_option("--seed", seed, "this one only");
-  app.add_flag("--verbose", verbose, "tell everything that happens");
-  CLI11_PARSE(app, argc, argv);
-  base::set_log_level(verbose ? MV_LOG_DEBUG : MV_LOG_OFF);
-  unsigned long long from = seed, to = seed;
-  if (seed == 0 && (std::sscanf(seeds.c_str(), "%llu..%llu", &from, &to) != 2 || from > to)) return 2;
-  uint64_t failed = 0;
-  for (uint64_t each = from; each <= to; ++each) {
-    const std::string wrong = StuckCluster(each, verbose).run();
-    if (!wrong.empty() && ++failed <= 5)
-      fmt::print("seed {}\n  {}\n  replay: {} --seed {} --verbose\n", each, wrong, argv[0], each);
-  }
-  fmt::print("{} passed, {} failed\n", to - from + 1 - failed, failed);
-  return failed == 0 ? 0 : 1;
+  return mv::sim::run_seeds(argc, argv, "How a cluster stands, asked on virtual time and a network that misbehaves by seeded dice.",
+                            [](uint64_t seed, bool verbose) { return StuckCluster(seed, verbose).run(); }, [](uint64_t) { return ""; });
 }

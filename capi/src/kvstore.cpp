@@ -9,8 +9,8 @@
 
 #include "fence.hpp"
 #include "options.hpp"
-#include "spec.hpp"
 #include "state.hpp"
+#include "table/updater/updater.hpp"
 #include "text_out.hpp"
 
 namespace mv::capi {
@@ -60,6 +60,14 @@ base::Status free_store(State& state, kv_store handle) {
   auto pin = find_store(state, "kv_free", handle);
   if (!pin.ok()) return pin.status();
   return state.stores.close(pin.value()) ? base::Status() : not_a(state, "kv_free", Kind::kStore, handle);
+}
+
+base::Status tell_type(State& state, kv_store handle, char* text, uint64_t capacity, uint64_t* length) {
+  if (auto status = check_text_out("kv_type", text, capacity, length); !status.ok()) return status;
+  auto pin = find_store(state, "kv_type", handle);
+  if (!pin.ok()) return pin.status();
+  put_text(pin.value()->store->type().name, text, capacity, length);
+  return {};
 }
 
 base::Status check_key(const char* function, std::string_view key) {
@@ -120,21 +128,6 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
   return {};
 }
 
-/// work(Store&, keys, values) with all of them checked, of one exported function.
-template <typename Work>
-mv_status with_values(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, Work work) {
-  return fence(function, [&](State& state) -> base::Status {
-    auto pin = find_store(state, function, store);
-    if (!pin.ok()) return pin.status();
-    Keys known;
-    if (auto status = read_keys(function, keys, &known); !status.ok()) return status;
-    Given given;
-    if (auto status = read_values(state, function, known, values, &given); !status.ok()) return status;
-    const base::Status status = work(state, *pin.value()->store, known, given.by_key);
-    return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
-  });
-}
-
 /// The deadline of a call that is blocking, or that never waits for an answer.
 base::Result<base::Nanos> read_timeout(const char* function, const mv_call_options* options) {
   CallPlan plan;
@@ -143,47 +136,63 @@ base::Result<base::Nanos> read_timeout(const char* function, const mv_call_optio
   return plan.options.timeout;
 }
 
-/// The same, of a store alone.
+/// work(Store&, timeout) of one exported function, whose name begins the sentence of what goes wrong.
 template <typename Work>
-mv_status with_store(const char* function, kv_store store, Work work) {
+mv_status with_store(const char* function, kv_store store, const mv_call_options* options, Work work) {
   return fence(function, [&](State& state) -> base::Status {
     auto pin = find_store(state, function, store);
     if (!pin.ok()) return pin.status();
-    const base::Status status = work(*pin.value()->store);
+    const auto timeout = read_timeout(function, options);
+    if (!timeout.ok()) return timeout.status();
+    const base::Status status = work(*pin.value()->store, timeout.value());
     return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
   });
 }
 
 mv_status tell(const char* function, kv_store store, int64_t* out, int64_t (Store::*read)() const) {
-  return with_store(function, store, [&](const Store& known) -> base::Status {
+  return with_store(function, store, nullptr, [&](const Store& known, base::Nanos) -> base::Status {
     if (out == nullptr) return base::Status(MV_EINVAL, "the pointer for the result is NULL");
     *out = (known.*read)();
     return {};
   });
 }
 
-/// kv_push() and kv_pushpull(), kv_pull() and kv_broadcast(): `before`, then a pull into `out`.
-template <typename Before>
-mv_status then_pull(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
-                    const mv_call_options* options, Before before) {
-  return with_values(function, store, keys, values, [&](State& state, Store& known, const Keys& names, const kvstore::Values& given) -> base::Status {
+/// A call with keys, the values that belong to them, and others to be pulled into, all of them checked.
+struct Checked {
+  Keys keys;
+  Given values, out;
+  base::Nanos timeout{0};
+};
+
+/// work(Store&, Checked) of one exported function. Without `out` what is pulled goes into `values`.
+template <typename Work>
+mv_status with_values(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
+                      const mv_call_options* options, Work work) {
+  return fence(function, [&](State& state) -> base::Status {
+    auto pin = find_store(state, function, store);
+    if (!pin.ok()) return pin.status();
     const auto timeout = read_timeout(function, options);
     if (!timeout.ok()) return timeout.status();
-    Given into;
-    if (out != nullptr)
-      if (auto status = read_values(state, function, names, out, &into); !status.ok()) return status;
-    if (auto status = before(known, names, given, timeout.value()); !status.ok()) return status;
-    return known.pull(names, out != nullptr ? into.by_key : given, timeout.value());
+    Checked call;
+    call.timeout = timeout.value();
+    if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
+    if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
+    if (auto status = read_values(state, function, call.keys, out != nullptr ? out : values, &call.out); !status.ok()) return status;
+    const base::Status status = work(*pin.value()->store, call);
+    return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
   });
 }
+
+base::Status init(Store& store, const Checked& call) { return store.init(call.keys, call.values.by_key); }
+base::Status push(Store& store, const Checked& call) { return store.push(call.keys, call.values.by_key, call.timeout); }
+base::Status pull(Store& store, const Checked& call) { return store.pull(call.keys, call.out.by_key, call.timeout); }
 
 }  // namespace
 }  // namespace mv::capi
 
+using mv::capi::Checked;
 using mv::capi::State;
-using mv::kvstore::Keys;
 using mv::kvstore::Store;
-using mv::kvstore::Values;
 
 mv_status kv_create(mv_node node, const char* type, kv_store* store) {
   return mv::capi::fence("kv_create", [&](State& state) { return mv::capi::create(state, node, type, store); });
@@ -192,11 +201,7 @@ mv_status kv_free(kv_store store) {
   return mv::capi::fence("kv_free", [&](State& state) { return mv::capi::free_store(state, store); });
 }
 mv_status kv_type(kv_store store, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::with_store("kv_type", store, [&](const Store& known) -> mv::base::Status {
-    if (auto status = mv::capi::check_text_out("kv_type", text, capacity, length); !status.ok()) return status;
-    mv::capi::put_text(known.type().name, text, capacity, length);
-    return {};
-  });
+  return mv::capi::fence("kv_type", [&](State& state) { return mv::capi::tell_type(state, store, text, capacity, length); });
 }
 mv_status kv_rank(kv_store store, int64_t* rank) { return mv::capi::tell("kv_rank", store, rank, &Store::rank); }
 mv_status kv_num_workers(kv_store store, int64_t* num_workers) {
@@ -204,41 +209,38 @@ mv_status kv_num_workers(kv_store store, int64_t* num_workers) {
 }
 
 mv_status kv_init(kv_store store, const kv_keys* keys, const kv_values* values) {
-  return mv::capi::with_values("kv_init", store, keys, values,
-                               [](State&, Store& known, const Keys& names, const Values& given) { return known.init(names, given); });
+  return mv::capi::with_values("kv_init", store, keys, values, nullptr, nullptr, mv::capi::init);
 }
 mv_status kv_push(kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options) {
-  return mv::capi::with_values("kv_push", store, keys, values, [&](State&, Store& known, const Keys& names, const Values& given) {
-    const auto timeout = mv::capi::read_timeout("kv_push", options);
-    return timeout.ok() ? known.push(names, given, timeout.value()) : timeout.status();
-  });
+  return mv::capi::with_values("kv_push", store, keys, values, nullptr, options, mv::capi::push);
 }
 mv_status kv_pull(kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options) {
-  return mv::capi::then_pull("kv_pull", store, keys, values, nullptr, options,
-                             [](Store&, const Keys&, const Values&, mv::base::Nanos) { return mv::base::Status(); });
+  return mv::capi::with_values("kv_pull", store, keys, values, nullptr, options, mv::capi::pull);
 }
 mv_status kv_pushpull(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out, const mv_call_options* options) {
-  return mv::capi::then_pull("kv_pushpull", store, keys, values, out, options,
-                             [](Store& known, const Keys& names, const Values& given, mv::base::Nanos timeout) { return known.push(names, given, timeout); });
+  return mv::capi::with_values("kv_pushpull", store, keys, values, out, options, [](Store& known, const Checked& call) {
+    const auto status = mv::capi::push(known, call);
+    return status.ok() ? mv::capi::pull(known, call) : status;
+  });
 }
 mv_status kv_broadcast(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out) {
-  return mv::capi::then_pull("kv_broadcast", store, keys, values, out, nullptr,
-                             [](Store& known, const Keys& names, const Values& given, mv::base::Nanos) { return known.init(names, given); });
+  return mv::capi::with_values("kv_broadcast", store, keys, values, out, nullptr, [](Store& known, const Checked& call) {
+    const auto status = mv::capi::init(known, call);
+    return status.ok() ? mv::capi::pull(known, call) : status;
+  });
 }
 
 mv_status kv_set_optimizer(kv_store store, const char* optimizer) {
-  return mv::capi::with_store("kv_set_optimizer", store, [&](Store& known) -> mv::base::Status {
+  return mv::capi::with_store("kv_set_optimizer", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
     if (optimizer == nullptr) return mv::base::Status(MV_EINVAL, "optimizer is NULL; \"assign\" stands for none");
-    auto spec = mv::capi::read_updater("kv_set_optimizer", optimizer);
+    const auto spec = mv::table::parse_updater(optimizer);
     return spec.ok() ? known.set_optimizer(spec.value()) : spec.status();
   });
 }
 mv_status kv_barrier(kv_store store, const mv_call_options* options) {
-  return mv::capi::with_store("kv_barrier", store, [&](Store& known) {
-    const auto timeout = mv::capi::read_timeout("kv_barrier", options);
-    return timeout.ok() ? known.barrier(timeout.value()) : timeout.status();
-  });
+  return mv::capi::with_store("kv_barrier", store, options,
+                              [](Store& known, mv::base::Nanos timeout) { return known.barrier(timeout); });
 }
 mv_status kv_leave(kv_store store) {
-  return mv::capi::with_store("kv_leave", store, [](Store& known) { return known.leave(); });
+  return mv::capi::with_store("kv_leave", store, nullptr, [](Store& known, mv::base::Nanos) { return known.leave(); });
 }

@@ -145,6 +145,7 @@ static void what_is_wrong_changes_nothing(void** state) {
   expect_error(kv_push(kv, NULL, &one, NULL), MV_EINVAL, "NULL");
   expect_error(kv_push(kv, &w, NULL, NULL), MV_EINVAL, "NULL");
   expect_error(kv_set_optimizer(kv, "nonesuch"), MV_EINVAL, "sgd");
+  assert_null(strstr(strstr(mv_last_error(), "kv_set_optimizer") + 1, "kv_set_optimizer")); /* named once */
   const char* const empty = "";
   const kv_keys bad = name_keys(&empty, 1);
   expect_error(kv_init(kv, &bad, &one), MV_EINVAL, "200");

@@ -60,9 +60,9 @@ def test_processes_with_a_fast_timer_join_all_the_same(cluster):
     nodes = [job.python(rank, TICKING) for rank in (1, 0)]
     time.sleep(1)
     nodes.append(job.python(2, TICKING))
-    for node in nodes:
+    for node, fewest in zip(nodes, (100, 100, 1)):  # the first two wait a second for the third
         _, total, ticks = node.hear("sum").split()
-        assert float(total) == 30000 and int(ticks) > 10
+        assert float(total) == 30000 and int(ticks) >= fewest
         node.ends()
 
 

@@ -18,7 +18,7 @@ local Node = require("polyverso.node")
 
 local polyverso = {}
 for name, value in pairs(capi) do
-  if name:find("^mv_") or name:find("^MV_") then polyverso[name] = value end
+  if name:find("^[mk]v_") or name:find("^[MK]V_") then polyverso[name] = value end
 end
 
 -- mv_init_options as a table; log_level, which only its text knows, moves there.

@@ -17,11 +17,11 @@ our (@EXPORT_OK, %EXPORT_TAGS);
 BEGIN {
     no strict 'refs';
     for my $name (sort keys %Polyverso::CAPI::) {
-        if ($name =~ /\Amv_/) {
+        if ($name =~ /\A[mk]v_/) {
             *{$name} = \&{"Polyverso::CAPI::$name"};
             push @{ $EXPORT_TAGS{functions} }, $name;
         }
-        elsif ($name =~ /\AMV_/) {
+        elsif ($name =~ /\A(?:MV|KV)_/) {
             my $value = ${"Polyverso::CAPI::$name"};
             *{$name} = sub () { $value };
             push @{ $EXPORT_TAGS{constants} }, $name;

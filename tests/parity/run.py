@@ -1,4 +1,4 @@
-"""Puts scenarios.txt and tensors.txt through every language, after checking that they use every public function.
+"""Puts scenarios.txt, tensors.txt and kvstore.txt through every language, after checking that they use every public function.
 
     run.py HEADER COMMAND...     e.g.  run.py polyverso.h lua5.1 driver.lua lua5.1
 """
@@ -11,20 +11,21 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+FILES = ("scenarios.txt", "tensors.txt", "kvstore.txt")
 
 
 def functions_of(header):
-    return re.findall(r"^MV_API\s[^;]*?\b(mv_\w+)\(", header, re.MULTILINE)
+    return re.findall(r"^MV_API\s[^;]*?\b([mk]v_\w+)\(", header, re.MULTILINE)
 
 
 def constants_of(header):
     """Every constant a language must have: enumerators, statuses, and macros that are plain numbers."""
     code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
-    constants = dict(re.findall(r"^#define (MV_\w+) \(?(-?\d+)\)?$", code, re.MULTILINE))
+    constants = dict(re.findall(r"^#define ([MK]V_\w+) \(?(-?\d+)\)?$", code, re.MULTILINE))
     constants.pop("MV_STRUCT_VERSION")
     constants.update(("MV_" + name, value) for value, name in re.findall(r"XX\((-\d+), (\w+),", code))
     for body in re.findall(r"^enum \w+ \{(.*?)\}", code, re.MULTILINE | re.DOTALL):
-        constants.update(re.findall(r"\b(MV_\w+) = (-?\d+)", body))
+        constants.update(re.findall(r"\b([MK]V_\w+) = (-?\d+)", body))
     return constants
 
 
@@ -36,7 +37,7 @@ def unused(functions, scenarios):
 def main():
     headers = sorted(pathlib.Path(sys.argv[1]).parent.glob("*.h"))
     header = "\n".join(file.read_text(encoding="utf-8") for file in headers)
-    files = [file.read_text(encoding="utf-8") for file in (HERE / "scenarios.txt", HERE / "tensors.txt")]
+    files = [file.read_text(encoding="utf-8") for file in map(HERE.joinpath, FILES)]
     functions = functions_of(header)
     constants = constants_of(header)
     if len(functions) < 10 or len(constants) < 10:

@@ -1,0 +1,135 @@
+/* Key-value stores in Lua: the keys and the tensors of a call. Their memory is a userdata in the argument's place, which keeps
+ * the argument. */
+#ifndef POLYVERSO_SWIG_LUA_KVSTORE_H
+#define POLYVERSO_SWIG_LUA_KVSTORE_H
+
+/* Puts `bytes` of zeros into the argument's place, the argument behind them. */
+static void *pv_replace_argument(lua_State *L, int index, size_t bytes) {
+  void *room = lua_newuserdata(L, bytes);
+  memset(room, 0, bytes);
+  if (lua_type(L, index) == LUA_TTABLE) {
+    lua_pushvalue(L, index);
+  } else {
+    lua_createtable(L, 1, 0);
+    lua_pushvalue(L, index);
+    lua_rawseti(L, -2, 1);
+  }
+  pv_keep_table(L, lua_gettop(L) - 1);
+  lua_replace(L, index);
+  return room;
+}
+
+/* The key on top of the stack, which is popped. */
+static int pv_read_key(lua_State *L, const char *function, kv_keys *keys, uint64_t place) {
+  const int is_name = lua_type(L, -1) == LUA_TSTRING;
+  int64_t number = 0;
+  if (!is_name && !pv_is_integer(L, -1, &number)) {
+    const int is_number = lua_type(L, -1) == LUA_TNUMBER;
+    return pv_refuse(L, MV_EINVAL, function, "key %d must be an integer or a name, not %s%s", (int)place + 1, is_number ? "" : "a ",
+                     is_number ? lua_tostring(L, -1) : luaL_typename(L, -1));
+  }
+  if (is_name != (keys->names != NULL))
+    return pv_refuse(L, MV_EINVAL, function, "keys are all numbers or all names, but key 1 is a %s and key %d is not",
+                     keys->names ? "name" : "number", (int)place + 1);
+  if (is_name) {
+    if (!pv_text(L, lua_gettop(L), function, (const char **)&keys->names[place])) return 0;
+  } else {
+    ((int64_t *)keys->numbers)[place] = number;
+  }
+  lua_pop(L, 1);
+  return 1;
+}
+
+/* An integer or a name, or a table of them. */
+static int pv_keys(lua_State *L, int index, const char *function, kv_keys *keys) {
+  const int is_list = lua_type(L, index) == LUA_TTABLE;
+  keys->count = is_list ? (uint64_t)pv_length(L, index) : 1;
+  void *room = pv_replace_argument(L, index, (size_t)(keys->count + 1) * sizeof(int64_t));
+  pv_kept_table(L, index);
+  const int list = lua_gettop(L);
+  lua_rawgeti(L, list, 1);
+  if (lua_type(L, -1) == LUA_TSTRING)
+    keys->names = (const char *const *)room;
+  else
+    keys->numbers = (const int64_t *)room;
+  lua_pop(L, 1);
+  for (uint64_t i = 0; i < keys->count; ++i) {
+    lua_rawgeti(L, list, (int)(i + 1));
+    if (!pv_read_key(L, function, keys, i)) return 0;
+  }
+  lua_pop(L, 1);
+  return 1;
+}
+
+/* Whether a table is a list, rather than a tensor of polyverso's. */
+static int pv_is_list(lua_State *L, int index) {
+  if (lua_type(L, index) != LUA_TTABLE) return 0;
+  lua_pushliteral(L, "mv_tensor");
+  lua_rawget(L, index);
+  const int is_list = lua_isnil(L, -1);
+  lua_pop(L, 1);
+  return is_list;
+}
+
+/* How many tensors element `i` of the list at `index` stands for; *is_nested = 1 if it is a list of its own. */
+static uint64_t pv_tensors_in(lua_State *L, int index, uint64_t i, int *is_nested) {
+  uint64_t count = 1;
+  lua_rawgeti(L, index, (int)(i + 1));
+  if (pv_is_list(L, lua_gettop(L))) {
+    *is_nested = 1;
+    count = (uint64_t)pv_length(L, lua_gettop(L));
+  }
+  lua_pop(L, 1);
+  return count;
+}
+
+/* The tensors of the value on top of the stack, one or a list of `some`, which is popped. */
+static int pv_read_tensors(lua_State *L, const char *function, uint64_t some, kv_values *values) {
+  const int item = lua_gettop(L), is_list = pv_is_list(L, item);
+  for (uint64_t k = 0; k < some; ++k) {
+    if (is_list)
+      lua_rawgeti(L, item, (int)(k + 1));
+    else
+      lua_pushvalue(L, item);
+    mv_tensor *tensor = (mv_tensor *)&values->tensors[values->count++];
+    if (lua_type(L, -1) != LUA_TTABLE && !pv_is_integer(L, -1, tensor))
+      return pv_refuse(L, MV_EINVAL, function, "value %d must be a tensor, not a %s", (int)values->count, luaL_typename(L, -1));
+    if (lua_type(L, -1) == LUA_TTABLE && !pv_tensor_handle(L, lua_gettop(L), function, tensor)) return 0;
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return 1;
+}
+
+/* The tensors of `key_count` keys: a flat list says nothing of which belongs to which, the C function knows; of a list with
+ * lists in it each element is a key's. A key without any has 0, which the C function refuses. */
+static int pv_tensors(lua_State *L, int index, const char *function, uint64_t key_count, kv_values *values) {
+  const int is_list = pv_is_list(L, index);
+  const uint64_t length = is_list ? (uint64_t)pv_length(L, index) : 1;
+  uint64_t count = is_list ? 0 : 1;
+  int is_nested = 0;
+  for (uint64_t i = 0; is_list && i < length; ++i) count += pv_tensors_in(L, index, i, &is_nested);
+  if (!is_list) { /* a tensor's object becomes an element too, so that what follows has a list to read */
+    lua_createtable(L, 1, 0);
+    lua_pushvalue(L, index);
+    lua_rawseti(L, -2, 1);
+    lua_replace(L, index);
+  }
+  const uint64_t places = length + key_count;
+  mv_tensor *room = (mv_tensor *)pv_replace_argument(L, index, (size_t)(places + count + 1) * sizeof(uint64_t));
+  uint64_t *per_key = (uint64_t *)room + count + 1;
+  values->tensors = room;
+  if (is_nested) values->per_key = per_key;
+  pv_kept_table(L, index);
+  const int list = lua_gettop(L);
+  for (uint64_t i = 0; i < length; ++i) {
+    int ignored;
+    per_key[i] = pv_tensors_in(L, list, i, &ignored);
+    lua_rawgeti(L, list, (int)(i + 1));
+    if (!pv_read_tensors(L, function, per_key[i], values)) return 0;
+  }
+  lua_pop(L, 1);
+  return 1;
+}
+
+#endif

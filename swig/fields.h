@@ -40,8 +40,9 @@ static const pv_word pv_kind_words[] = {
     {"array", MV_ARRAY}, {"matrix", MV_MATRIX}, {"sparse", MV_SPARSE}, {"keyvalue", MV_KEYVALUE}, {NULL, 0}};
 static const pv_word pv_dtype_words[] = {
     {"f32", MV_F32},       {"f64", MV_F64},     {"i64", MV_I64},     {"i32", MV_I32},     {"u8", MV_U8},
-    {"f16", MV_F16},       {"bf16", MV_BF16},   {"float32", MV_F32}, {"float64", MV_F64}, {"int64", MV_I64},
-    {"int32", MV_I32},     {"uint8", MV_U8},    {"float16", MV_F16}, {"bfloat16", MV_BF16}, {NULL, 0}};
+    {"i8", MV_I8},         {"f16", MV_F16},     {"bf16", MV_BF16},   {"float32", MV_F32}, {"float64", MV_F64},
+    {"int64", MV_I64},     {"int32", MV_I32},   {"uint8", MV_U8},    {"int8", MV_I8},     {"float16", MV_F16},
+    {"bfloat16", MV_BF16}, {NULL, 0}};
 
 #define PV_FIELD(type, member, kind, words) {#member, kind, offsetof(type, member), words, 0}
 

@@ -60,7 +60,8 @@ static size_t pv_dtype_bytes(mv_dtype dtype) {
     case MV_I32: return 4;
     case MV_F16:
     case MV_BF16: return 2;
-    case MV_U8: return 1;
+    case MV_U8:
+    case MV_I8: return 1;
     default: return 0;
   }
 }
@@ -93,10 +94,11 @@ static pv_numbers *pv_replace_table(lua_State *L, int index, int64_t count, mv_d
 static int pv_read_number(lua_State *L, pv_numbers *numbers, uint64_t i) {
   const mv_dtype dtype = numbers->dtype;
   int64_t whole = 0;
-  if (dtype == MV_I64 || dtype == MV_I32 || dtype == MV_U8) {
+  if (dtype == MV_I64 || dtype == MV_I32 || dtype == MV_U8 || dtype == MV_I8) {
     if (!pv_is_integer(L, -1, &whole)) return 0;
     if (dtype == MV_I32 && whole != (int32_t)whole) return 0;
     if (dtype == MV_U8 && whole != (uint8_t)whole) return 0;
+    if (dtype == MV_I8 && whole != (int8_t)whole) return 0;
   } else if (lua_type(L, -1) != LUA_TNUMBER) {
     return 0;
   }
@@ -106,6 +108,7 @@ static int pv_read_number(lua_State *L, pv_numbers *numbers, uint64_t i) {
     case MV_I64: ((int64_t *)numbers->values)[i] = whole; break;
     case MV_I32: ((int32_t *)numbers->values)[i] = (int32_t)whole; break;
     case MV_U8: ((uint8_t *)numbers->values)[i] = (uint8_t)whole; break;
+    case MV_I8: ((int8_t *)numbers->values)[i] = (int8_t)whole; break;
     default: ((uint16_t *)numbers->values)[i] = pv_half_of(dtype, lua_tonumber(L, -1)); break;
   }
   return 1;
@@ -114,7 +117,8 @@ static int pv_read_number(lua_State *L, pv_numbers *numbers, uint64_t i) {
 /* table[1 .. count] -> numbers. The table is on top of the stack. */
 static int pv_read_table(lua_State *L, pv_numbers *numbers, const char *function, const char *what) {
   static const char *const wanted[] = {
-      "", "a number", "a number", "an integer", "an integer of 32 bits", "an integer of 0 .. 255", "a number", "a number"};
+      "",         "a number", "a number", "an integer", "an integer of 32 bits", "an integer of 0 .. 255",
+      "a number", "a number", "an integer of -128 .. 127"};
   for (uint64_t i = 0; i < numbers->count; ++i) {
     lua_rawgeti(L, -1, (int)(i + 1));
     if (!pv_read_number(L, numbers, i)) {
@@ -141,6 +145,7 @@ static int pv_write_table(lua_State *L, int index, const pv_numbers *numbers, co
         break;
       case MV_I32: pv_push_integer(L, ((const int32_t *)values)[i]); break;
       case MV_U8: pv_push_integer(L, ((const uint8_t *)values)[i]); break;
+      case MV_I8: pv_push_integer(L, ((const int8_t *)values)[i]); break;
       default: lua_pushnumber(L, pv_number_of_half(dtype, ((const uint16_t *)values)[i])); break;
     }
     lua_rawseti(L, -2, (int)(i + 1));

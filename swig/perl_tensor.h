@@ -60,7 +60,7 @@ static int pv_tensor_handle(SV *sv, const char *function, int position, mv_tenso
 /* (values, count, dtype): what a table takes, or [dtype, a packed string]. */
 static int pv_tensor_values(SV *sv, const char *function, int writable, void **data, uint64_t *count,
                             mv_dtype *dtype) {
-  static const unsigned char sizes[] = {0, 4, 8, 8, 4, 1, 2, 2};
+  static const unsigned char sizes[] = {0, 4, 8, 8, 4, 1, 2, 2, 1};
   SvGETMAGIC(sv);
   if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVAV) return pv_lend(sv, function, writable, data, count, dtype);
   int32_t wanted = 0;
@@ -68,7 +68,7 @@ static int pv_tensor_values(SV *sv, const char *function, int writable, void **d
   if (writable || !first || !second)
     return pv_refuse(MV_EDTYPE, function, "values must be a PDL%s", writable ? "" : " or [dtype, a packed string]");
   if (!pv_integer32(*first, function, 1, "mv_dtype", &wanted)) return 0;
-  if (wanted < MV_F32 || wanted > MV_BF16)
+  if (wanted < MV_F32 || wanted > MV_I8)
     return pv_refuse(MV_EINVAL, function, "%d is no dtype of tensors", (int)wanted);
   if (!pv_lend_string(*second, function, 0, data, count)) return 0;
   *dtype = wanted;

@@ -120,7 +120,8 @@ static const struct {
   int type;
   mv_dtype dtype;
 } pv_pdl_types[] = {{PDL_F, MV_F32},   {PDL_D, MV_F64}, {PDL_LL, MV_I64}, {PDL_IND, MV_I64},
-                    {PDL_L, MV_I32},   {PDL_B, MV_U8},  {PDL_US, MV_BF16}};
+                    {PDL_L, MV_I32},   {PDL_B, MV_U8},  {PDL_US, MV_BF16},
+                    {PDL_SB, MV_I8}};
 
 static mv_dtype pv_dtype_of_pdl(const pdl *piddle) {
   for (size_t i = 0; i < sizeof pv_pdl_types / sizeof *pv_pdl_types; ++i)

@@ -64,6 +64,7 @@ static const char *pv_tensor_format(mv_dtype dtype, Py_ssize_t *size) {
     case MV_I64: *size = 8; return "q";
     case MV_I32: *size = 4; return "i";
     case MV_U8: *size = 1; return "B";
+    case MV_I8: *size = 1; return "b";
     case MV_F16: *size = 2; return "e";
     default: *size = 2; return "H"; /* MV_BF16: Python has none of its own */
   }
@@ -201,7 +202,7 @@ static const struct {
   uint8_t code, bits;
 } pv_dl_types[] = {{MV_F32, PV_DL_FLOAT, 32}, {MV_F64, PV_DL_FLOAT, 64},  {MV_I64, PV_DL_INT, 64},
                    {MV_I32, PV_DL_INT, 32},   {MV_U8, PV_DL_UINT, 8},     {MV_F16, PV_DL_FLOAT, 16},
-                   {MV_BF16, PV_DL_BFLOAT, 16}};
+                   {MV_BF16, PV_DL_BFLOAT, 16}, {MV_I8, PV_DL_INT, 8}};
 enum { PV_DL_TYPES = sizeof pv_dl_types / sizeof *pv_dl_types };
 
 /* One of ours, with the lengths that it points to. */

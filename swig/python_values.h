@@ -129,6 +129,7 @@ static int pv_dtype(const Py_buffer *view) {
   if (strchr("qln", *format) && view->itemsize == 8) return MV_I64;
   if (strchr("il", *format) && view->itemsize == 4) return MV_I32;
   if (*format == 'B') return MV_U8;
+  if (*format == 'b') return MV_I8;
   if (*format == 'e') return MV_F16;
   if (*format == 'H' && view->itemsize == 2) return MV_BF16; /* Python has none of its own: its bits */
   return -1;

@@ -20,9 +20,9 @@ constexpr size_t kLongestName = sizeof(mv_table_info::name) - 1;
 constexpr SettingChoice kKinds[] = {
     {"array", MV_ARRAY}, {"matrix", MV_MATRIX}, {"sparse", MV_SPARSE}, {"keyvalue", MV_KEYVALUE}};
 constexpr SettingChoice kDtypes[] = {{"f32", MV_F32},     {"f64", MV_F64},     {"i64", MV_I64},     {"i32", MV_I32},
-                                     {"u8", MV_U8},       {"f16", MV_F16},     {"bf16", MV_BF16},   {"float32", MV_F32},
-                                     {"float64", MV_F64}, {"int64", MV_I64},   {"int32", MV_I32},   {"uint8", MV_U8},
-                                     {"float16", MV_F16}, {"bfloat16", MV_BF16}};
+                                     {"u8", MV_U8},       {"i8", MV_I8},       {"f16", MV_F16},     {"bf16", MV_BF16},
+                                     {"float32", MV_F32}, {"float64", MV_F64}, {"int64", MV_I64},   {"int32", MV_I32},
+                                     {"uint8", MV_U8},    {"int8", MV_I8},     {"float16", MV_F16}, {"bfloat16", MV_BF16}};
 constexpr SettingInfo kName{.key = "name", .type = SettingType::kText, .help = "the table's identity"};
 constexpr SettingInfo kKind{.key = "kind", .type = SettingType::kChoice, .help = "what kind of table", .choices = kKinds};
 constexpr SettingInfo kDtype{
@@ -162,7 +162,7 @@ base::Status check_spec(const char* function, const table::Spec& spec) {
   if (spec.kind < MV_ARRAY || spec.kind > MV_KEYVALUE)
     return base::error(MV_EINVAL, "{}: the table's kind is {}, which is no mv_table_kind", function, spec.kind);
   if (!tensor::is_table_dtype(spec.dtype)) {
-    return base::error(MV_EDTYPE, "{}: {} ({}) is no dtype of tables: MV_F32, F64, I64, I32, U8, F16 and BF16 are", function,
+    return base::error(MV_EDTYPE, "{}: {} ({}) is no dtype of tables: MV_F32, F64, I64, I32, U8, I8, F16 and BF16 are", function,
                        spec.dtype, tensor::dtype_name(spec.dtype));
   }
   if (auto status = check_shape(function, spec); !status.ok()) return status;

@@ -286,6 +286,7 @@ bool is_half(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16; }
 size_t stored_bytes(mv_dtype dtype) {
   switch (dtype) {
     case MV_U8:
+    case MV_I8:
       return 1;
     case MV_F64:
     case MV_I64:
@@ -326,6 +327,7 @@ void add_bytes(mv_dtype dtype, std::byte* stored, const std::byte* src, size_t c
     case MV_I64:
       return HWY_DYNAMIC_DISPATCH(add_i64)(stored, src, count);
     case MV_U8:
+    case MV_I8:
       return HWY_DYNAMIC_DISPATCH(add_u8)(stored, src, count);
     case MV_F16:
       return HWY_DYNAMIC_DISPATCH(add_f16)(stored, src, count);
@@ -378,6 +380,7 @@ void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* row
     case MV_I64:
       return HWY_DYNAMIC_DISPATCH(add_rows_i64)(stored, cols, chosen, values);
     case MV_U8:
+    case MV_I8:
       return HWY_DYNAMIC_DISPATCH(add_rows_u8)(stored, cols, chosen, values);
     case MV_F16:
       return HWY_DYNAMIC_DISPATCH(add_rows_f16)(stored, cols, chosen, values);

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels of one contiguous run of elements. They compute in five dtypes: f32, f64, i64, i32, u8; halves come as f32.
+// Kernels of one contiguous run of elements. They compute in six dtypes: f32, f64, i64, i32, u8, i8; halves come as f32.
 // The same bits on every instruction set: no fused multiply-add, no reassociation.
 
 #include <polyverso/tensor.h>

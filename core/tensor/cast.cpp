@@ -47,6 +47,8 @@ void convert_from(std::byte* dst, mv_dtype from, const std::byte* src, size_t co
       return convert_all<To, int64_t>(dst, src, count);
     case MV_I32:
       return convert_all<To, int32_t>(dst, src, count);
+    case MV_I8:
+      return convert_all<To, int8_t>(dst, src, count);
     default:
       return convert_all<To, uint8_t>(dst, src, count);
   }
@@ -106,6 +108,8 @@ void convert_chunk(mv_dtype to, std::byte* dst, mv_dtype from, const std::byte* 
       return convert_from<int64_t>(dst, from, src, count);
     case MV_I32:
       return convert_from<int32_t>(dst, from, src, count);
+    case MV_I8:
+      return convert_from<int8_t>(dst, from, src, count);
     case MV_U8:
       return convert_from<uint8_t>(dst, from, src, count);
     default:
@@ -140,7 +144,7 @@ mv_dtype common_dtype(mv_dtype a, mv_dtype b) {
   if (is_floating(a) && is_floating(b)) return a == MV_F64 || b == MV_F64 ? MV_F64 : MV_F32;
   if (!is_floating(a) && !is_floating(b)) return a == MV_I64 || b == MV_I64 ? MV_I64 : MV_I32;
   const auto [floating, integer] = is_floating(a) ? std::pair(a, b) : std::pair(b, a);
-  return integer == MV_U8 ? floating : MV_F64;
+  return dtype_bytes(integer) == 1 ? floating : MV_F64;
 }
 
 base::Result<Tensor> cast(const char* function, Heap& heap, const Tensor& tensor, mv_dtype dtype) {

@@ -14,6 +14,7 @@ constexpr size_t dtype_bytes(mv_dtype dtype) {
   switch (dtype) {
     case MV_RAW:
     case MV_U8:
+    case MV_I8:
       return 1;
     case MV_F16:
     case MV_BF16:
@@ -58,6 +59,8 @@ constexpr std::string_view dtype_name(mv_dtype dtype) {
       return "f16";
     case MV_BF16:
       return "bf16";
+    case MV_I8:
+      return "i8";
     default:
       return "unknown";
   }
@@ -71,6 +74,7 @@ constexpr std::optional<mv_dtype> parse_dtype(std::string_view text) {
   if (text == "i64" || text == "int64") return MV_I64;
   if (text == "i32" || text == "int32" || text == "int") return MV_I32;
   if (text == "u8" || text == "uint8" || text == "byte") return MV_U8;
+  if (text == "i8" || text == "int8" || text == "char") return MV_I8;
   if (text == "f16" || text == "float16" || text == "half") return MV_F16;
   if (text == "bf16" || text == "bfloat16") return MV_BF16;
   return std::nullopt;

@@ -137,7 +137,7 @@ base::Status no_negative_power(const char* function) {
 bool has_value(mv_dtype dtype, double value) {
   if (value != std::trunc(value)) return false;
   if (dtype == MV_U8) return value >= 0 && value <= 255;
-  const double beyond = dtype == MV_I32 ? 0x1p31 : 0x1p63;
+  const double beyond = dtype == MV_I8 ? 0x1p7 : dtype == MV_I32 ? 0x1p31 : 0x1p63;
   return value >= -beyond && value < beyond;
 }
 

@@ -65,7 +65,7 @@ double polynomial(const double (&coefficients)[kTerms], double x) {
 }
 
 base::Status fill_integers(const char* function, const Tensor& tensor, int64_t seed, double low, double high) {
-  const double limit = tensor.dtype == MV_U8 ? 0x1p8 : tensor.dtype == MV_I32 ? 0x1p31 : 0x1p63;
+  const double limit = tensor.dtype == MV_U8 ? 0x1p8 : tensor.dtype == MV_I8 ? 0x1p7 : tensor.dtype == MV_I32 ? 0x1p31 : 0x1p63;
   const double least = tensor.dtype == MV_U8 ? 0 : -limit;
   if (low != std::floor(low) || high != std::floor(high) || low < least || high > limit) {
     return base::error(MV_EINVAL, "{}: {} .. {} - 1 are asked of {}: whole numbers of its dtype are needed", function,

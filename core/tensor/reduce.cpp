@@ -34,6 +34,7 @@ constexpr mv_dtype kDtypeOf = std::is_same_v<T, float>     ? MV_F32
                               : std::is_same_v<T, double>  ? MV_F64
                               : std::is_same_v<T, int64_t> ? MV_I64
                               : std::is_same_v<T, int32_t> ? MV_I32
+                              : std::is_same_v<T, int8_t>  ? MV_I8
                                                            : MV_U8;
 template <typename T>
 const T* fetch(const Tensor& tensor, size_t first, size_t count, Chunk* chunk) {
@@ -197,6 +198,8 @@ void run_extremes(int op, const Tensor& tensor, const Split& split, const Tensor
       return find_extremes<int64_t>(op, tensor, split, result);
     case MV_I32:
       return find_extremes<int32_t>(op, tensor, split, result);
+    case MV_I8:
+      return find_extremes<int8_t>(op, tensor, split, result);
     default:
       return find_extremes<uint8_t>(op, tensor, split, result);
   }

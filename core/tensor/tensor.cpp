@@ -42,7 +42,7 @@ std::string Tensor::text() const {
 
 base::Status check_dtype(const char* function, mv_dtype dtype) {
   if (is_table_dtype(dtype)) return {};
-  return base::error(MV_EINVAL, "{}: a tensor has one of the dtypes f32, f64, i64, i32, u8, f16, bf16, not {}",
+  return base::error(MV_EINVAL, "{}: a tensor has one of the dtypes f32, f64, i64, i32, u8, i8, f16, bf16, not {}",
                      function, dtype == MV_RAW ? "MV_RAW" : fmt::format("{}", dtype));
 }
 

@@ -6,13 +6,14 @@ local ffi = require("ffi")
 local memory = {}
 
 -- The dtypes of polyverso.h, by the element's C type. There is no bfloat16 in C: uint16_t are its bits.
-local RAW, F32, F64, I64, I32, U8, BF16 = 0, 1, 2, 3, 4, 5, 7
+local RAW, F32, F64, I64, I32, U8, BF16, I8 = 0, 1, 2, 3, 4, 5, 7, 8
 local ELEMENTS = {
   float = {dtype = F32, size = 4},
   double = {dtype = F64, size = 8},
   int64_t = {dtype = I64, size = 8},
   int = {dtype = I32, size = 4},
   ["unsigned char"] = {dtype = U8, size = 1},
+  ["signed char"] = {dtype = I8, size = 1},
   ["unsigned short"] = {dtype = BF16, size = 2},
   char = {dtype = RAW, size = 1},
 }
@@ -29,7 +30,7 @@ local function describe(ctype)
   -- A pointer to an array, or to a pointer, is no block of numbers.
   local is_array = rest:find("^%[") or rest:find("^%(&%)%[")
   if not found or not (is_array or rest == "*") then
-    local needed = "FFI memory of type %s: float, double, int64_t, int32_t or uint8_t is needed; row ids are int64_t"
+    local needed = "FFI memory of type %s: float, double, int64_t, int32_t, uint8_t or int8_t is needed; row ids are int64_t"
     return needed:format(name)
   end
   return {dtype = found.dtype, size = found.size, is_array = is_array ~= nil, is_const = is_const}

@@ -46,7 +46,7 @@ end
 
 --- Creates an array. Collective: every worker makes the same call.
 -- @param spec {size = n, ...} and, all optional:
---   dtype = "f32", "f64", "i64", "i32", "u8", "f16" or "bf16"
+--   dtype = "f32", "f64", "i64", "i32", "u8", "i8", "f16" or "bf16"
 --   name = the table's identity, for open()
 --   init = initial values, of which worker 0's count
 --   reject_nonfinite = true: refuse NaN and infinity

@@ -3,7 +3,7 @@
 --
 -- Values of a matrix are a table of row tables, or flat, row by row; those of an array, and of a key-value table with
 -- one column, are a flat table. FFI memory of the table's type goes in, and receives results, without a copy: float,
--- double, int64_t, int32_t, uint8_t, and uint16_t for the bits of bf16. Tables of numbers go into tables of every
+-- double, int64_t, int32_t, uint8_t, int8_t, and uint16_t for the bits of bf16. Tables of numbers go into tables of every
 -- dtype. Integers are never cut or rounded: those that no number holds exactly are int64_t in LuaJIT and an error in
 -- Lua 5.1.
 -- `how` is nil or a table:

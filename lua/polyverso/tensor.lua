@@ -15,17 +15,17 @@ local Tensor = {}
 
 local CODES = {
   f32 = capi.MV_F32, f64 = capi.MV_F64, i64 = capi.MV_I64, i32 = capi.MV_I32, u8 = capi.MV_U8,
-  f16 = capi.MV_F16, bf16 = capi.MV_BF16,
+  i8 = capi.MV_I8, f16 = capi.MV_F16, bf16 = capi.MV_BF16,
 }
 local NAMES = {}
 for name, code in pairs(CODES) do NAMES[code] = name end
 local CTYPES = {f32 = "float *", f64 = "double *", i64 = "int64_t *", i32 = "int32_t *", u8 = "uint8_t *",
-  f16 = "uint16_t *", bf16 = "uint16_t *"}
+  i8 = "int8_t *", f16 = "uint16_t *", bf16 = "uint16_t *"}
 
 local function code(dtype)
   local known = CODES[dtype or "f32"]
   if not known then
-    capi.raise(capi.MV_EINVAL, ('a tensor holds f32, f64, i64, i32, u8, f16 or bf16, not "%s"'):format(tostring(dtype)))
+    capi.raise(capi.MV_EINVAL, ('a tensor holds f32, f64, i64, i32, u8, i8, f16 or bf16, not "%s"'):format(tostring(dtype)))
   end
   return known
 end

@@ -10,6 +10,7 @@ local NAMES = {
   [capi.MV_I64] = {"i64", "int64", "int64_t"},
   [capi.MV_I32] = {"i32", "int32", "int32_t"},
   [capi.MV_U8] = {"u8", "uint8", "uint8_t"},
+  [capi.MV_I8] = {"i8", "int8", "int8_t"},
   [capi.MV_F16] = {"f16", "float16"},
   [capi.MV_BF16] = {"bf16", "bfloat16"},
 }
@@ -23,7 +24,7 @@ end
 function values.dtype(name)
   local dtype = DTYPES[name or "f32"]
   if not dtype then
-    local needed = 'dtype "%s": one of f32, f64, i64, i32, u8, f16, bf16 is needed'
+    local needed = 'dtype "%s": one of f32, f64, i64, i32, u8, i8, f16, bf16 is needed'
     capi.raise(capi.MV_EDTYPE, needed:format(tostring(name)))
   end
   return dtype

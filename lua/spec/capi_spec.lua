@@ -174,6 +174,7 @@ if ffi then
         ["count"] = ffi.cast("float *", ffi.new("float[6]")),
         ["i64 was given"] = ffi.new("int64_t[6]"),
         ["i32 was given"] = ffi.new("int[6]"),
+        ["i8 was given"] = ffi.new("int8_t[24]"),
         ["u8 was given"] = ffi.new("uint8_t[24]"),
         ["array or a pointer"] = ffi.new("float"),
         ["float %*%*"] = ffi.cast("float **", 0),
@@ -192,7 +193,8 @@ if ffi then
 
     it("is of every dtype", function()
       local ctypes = {
-        f32 = "float", f64 = "double", i64 = "int64_t", i32 = "int32_t", u8 = "uint8_t", bf16 = "uint16_t",
+        f32 = "float", f64 = "double", i64 = "int64_t", i32 = "int32_t", u8 = "uint8_t", i8 = "int8_t",
+        bf16 = "uint16_t",
       }
       for dtype, ctype in pairs(ctypes) do
         local given, out = ffi.new(ctype .. "[3]", {1, 2, 3}), ffi.new(ctype .. "[3]")

@@ -31,7 +31,7 @@ describe("tables", function()
   after_each(function() node:shutdown() end)
 
   it("are of every dtype", function()
-    for _, dtype in ipairs{"f32", "f64", "i64", "i32", "u8", "f16", "bf16", "double", "uint8"} do
+    for _, dtype in ipairs{"f32", "f64", "i64", "i32", "u8", "i8", "f16", "bf16", "double", "uint8"} do
       local t = node:matrix{rows = 2, cols = 2, dtype = dtype, init = {{1, 2}, {3, 4}}}
       t:add({{10, 10}}, {rows = {1}})
       assert.same({{1, 2}, {13, 14}}, t:get())
@@ -57,6 +57,10 @@ describe("tables", function()
     for _, wrong in ipairs{1.5, 256, -1, "1", true} do
       assert.equal("MV_EDTYPE", failure_of(small.add, small, {wrong}).name)
     end
+    local signed = node:array{size = 2, dtype = "i8", init = {-128, 127}}
+    signed:add{-1, 1}
+    assert.same({127, -128}, signed:get())
+    assert.equal("MV_EDTYPE", failure_of(signed.add, signed, {128, 0}).name)
     assert.equal("MV_EDTYPE", failure_of(small.add, small, {1, dtype = 99}).name)
   end)
 

@@ -29,7 +29,7 @@ sub scanned {
 }
 
 subtest 'dtypes' => sub {
-    for my $dtype (qw(f32 f64 i64 i32 u8 f16 bf16 double byte)) {
+    for my $dtype (qw(f32 f64 i64 i32 u8 i8 f16 bf16 double byte)) {
         my $t = $node->matrix(rows => 2, cols => 2, dtype => $dtype, init => [[1, 2], [3, 4]]);
         $t->add([[10, 10]], rows => [1]);
         is_deeply($t->get(as => 'array'), [[1, 2], [13, 14]], $dtype);
@@ -43,13 +43,20 @@ subtest 'dtypes' => sub {
     for my $wrong (1.5, 256, -1, 'many', undef, '18446744073709551616') {
         refused(EDTYPE => sub { $small->add([$wrong]) });
     }
+    my $signed = $node->array(size => 2, dtype => 'i8', init => [-128, 127]);
+    $signed->add([-1, 1]);
+    is_deeply($signed->get(as => 'array'), [127, -128], 'signed bytes wrap around');
+    for my $wrong (128, -129) {
+        refused(EDTYPE => sub { $signed->add([$wrong, 0]) });
+    }
     refused(EDTYPE => sub { $node->array(size => 1, dtype => 'i16') });
 };
 
 subtest 'PDLs of every dtype' => sub {
     plan skip_all => 'PDL is not installed' unless $have_pdl;
     my %type = (
-        f32 => 'float', f64 => 'double', i64 => 'longlong', i32 => 'long', u8 => 'byte', f16 => 'float', bf16 => 'float'
+        f32 => 'float', f64 => 'double', i64 => 'longlong', i32 => 'long', u8 => 'byte', i8 => 'sbyte',
+        f16 => 'float', bf16 => 'float'
     );
     for my $dtype (sort keys %type) {
         my $t = $node->matrix(rows => 2, cols => 3, dtype => $dtype, init => PDL->sequence(3, 2));

@@ -25,16 +25,18 @@ DTYPES = {
     capi.MV_I64: np.dtype(np.int64),
     capi.MV_I32: np.dtype(np.int32),
     capi.MV_U8: np.dtype(np.uint8),
+    capi.MV_I8: np.dtype(np.int8),
     capi.MV_F16: np.dtype(np.float16),
     capi.MV_BF16: BF16,
 }
-# The words of polyverso.h; numpy understands some of them otherwise, its "u8" are eight bytes.
+# The words of polyverso.h; numpy understands some of them otherwise, its "u8" and "i8" are eight bytes.
 CODES = {
     "f32": capi.MV_F32,
     "f64": capi.MV_F64,
     "i64": capi.MV_I64,
     "i32": capi.MV_I32,
     "u8": capi.MV_U8,
+    "i8": capi.MV_I8,
     "f16": capi.MV_F16,
     "bf16": capi.MV_BF16,
 }
@@ -50,7 +52,7 @@ def code_of(dtype: Any) -> int:
         if known == wanted and known != BITS:
             return code
     raise TypeError(
-        f"a table holds float32, float64, int64, int32, uint8, float16 or bfloat16 (dtype=\"bf16\"), not {wanted}"
+        f"a table holds float32, float64, int64, int32, uint8, int8, float16 or bfloat16 (dtype=\"bf16\"), not {wanted}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-# Anything with the buffer protocol: C-contiguous native float32, float64, int64, int32, uint8, float16, or uint16, which
+# Anything with the buffer protocol: C-contiguous native float32, float64, int64, int32, uint8, int8, float16, or uint16, which
 # are the bits of bfloat16; or bytes. None = NULL.
 Data = Any
 # The same, int64.
@@ -75,6 +75,7 @@ MV_I32: int
 MV_U8: int
 MV_F16: int
 MV_BF16: int
+MV_I8: int
 MV_ARRAY: int
 MV_MATRIX: int
 MV_SPARSE: int

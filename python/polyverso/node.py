@@ -129,7 +129,7 @@ class Node:
     ) -> Table:
         """Creates an array of `size` numbers. Collective: every worker calls it alike.
 
-        dtype: float32, float64, int64, int32, uint8, float16, or "bf16".
+        dtype: float32, float64, int64, int32, uint8, int8, float16, or "bf16".
         init: (size,) initial values, of which worker 0's count; None = zeros.
         reject_nonfinite: refuse adds, sets and initial values with NaN or infinity.
         merge: every worker's i-th add is its part of round i, and the rounds' sums go through the updater, once each.

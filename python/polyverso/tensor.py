@@ -19,7 +19,7 @@ from ._capi import TensorMemory, tensor_dlpack, tensor_from_dlpack
 from .arrays import CODES
 
 _NAMES = {code: name for name, code in CODES.items()}
-_NUMPY = {"f32": "float32", "f64": "float64", "i64": "int64", "i32": "int32", "u8": "uint8", "f16": "float16"}
+_NUMPY = {"f32": "float32", "f64": "float64", "i64": "int64", "i32": "int32", "u8": "uint8", "i8": "int8", "f16": "float16"}
 
 Shape = Union[int, Sequence[int]]
 
@@ -42,7 +42,7 @@ def _ids(rows: Any) -> np.ndarray:
 
 
 class Tensor(TensorMemory):
-    """An array of f32, f64, i64, i32, u8, f16 or bf16 in shared memory, or a row-sparse one.
+    """An array of f32, f64, i64, i32, u8, i8, f16 or bf16 in shared memory, or a row-sparse one.
 
     It has the buffer protocol: numpy.asarray(tensor), memoryview(tensor) and everything that takes a buffer use its
     memory, and keep it. Positions count from 0. Results are new tensors, except of `+=` and its like; a slice, a row

@@ -51,6 +51,7 @@ def test_any_contiguous_buffer_goes_in(table, data):
         (np.ones(12, "i4"), "i32"),
         (np.ones(12, "i8"), "i64"),
         (np.ones(12, "u1"), "u8"),
+        (np.ones(12, "i1"), "i8"),
         (np.ones(12, "f2"), "f16"),
         (np.ones(12, "u2"), "bf16"),
         (np.ones(12, ">f4"), "astype"),
@@ -99,7 +100,7 @@ def test_row_ids_are_int64_buffers(table):
 
 @pytest.mark.parametrize(
     ("dtype", "numpy"),
-    [("f32", "f4"), ("f64", "f8"), ("i64", "i8"), ("i32", "i4"), ("u8", "u1"), ("f16", "f2"), ("bf16", "u2")],
+    [("f32", "f4"), ("f64", "f8"), ("i64", "i8"), ("i32", "i4"), ("u8", "u1"), ("i8", "i1"), ("f16", "f2"), ("bf16", "u2")],
 )
 def test_every_dtype_is_a_buffer(node, dtype, numpy):
     table = capi.mv_table_create(node.handle, {"rows": 3, "dtype": dtype}, np.array([1, 2, 3], numpy))

@@ -12,8 +12,8 @@ from polyverso import arrays, capi
 @pytest.mark.parametrize(
     ("dtype", "numpy"),
     [
-        ("f32", "f4"), ("f64", "f8"), ("i64", "i8"), ("i32", "i4"), ("u8", "u1"), ("f16", "f2"), ("i8", "i8"),
-        (np.int32, "i4"),
+        ("f32", "f4"), ("f64", "f8"), ("i64", "i8"), ("i32", "i4"), ("u8", "u1"), ("f16", "f2"), ("i8", "i1"),
+        (np.int32, "i4"), (np.int8, "i1"), ("int64", "i8"),
     ],
 )
 def test_every_dtype(node, dtype, numpy):

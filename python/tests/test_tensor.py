@@ -13,9 +13,9 @@ import polyverso
 import pytest
 from polyverso import Tensor, capi
 
-NUMPY = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "u8": np.uint8, "f16": np.float16}
+NUMPY = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "u8": np.uint8, "i8": np.int8, "f16": np.float16}
 FLOATS = ("f32", "f64", "f16")
-INTEGERS = ("i64", "i32", "u8")
+INTEGERS = ("i64", "i32", "u8", "i8")
 
 
 def some(rng, shape, dtype, low=-100, high=100):

@@ -25,6 +25,7 @@ static const struct dtype dtypes[] = {
     {"i64", MV_I64, 8, {.i64 = {1, 2, 3, 10, 20, 30, 11, 22, 33}}},
     {"i32", MV_I32, 4, {.i32 = {1, 2, 3, 10, 20, 30, 11, 22, 33}}},
     {"u8", MV_U8, 1, {.u8 = {1, 2, 3, 10, 20, 30, 11, 22, 33}}},
+    {"i8", MV_I8, 1, {.u8 = {1, 2, 3, 10, 20, 30, 11, 22, 33}}},
     {"f16", MV_F16, 2, {.half = {0x3c00, 0x4000, 0x4200, 0x4900, 0x4d00, 0x4f80, 0x4980, 0x4d80, 0x5020}}},
     {"bf16", MV_BF16, 2, {.half = {0x3f80, 0x4000, 0x4040, 0x4120, 0x41a0, 0x41f0, 0x4130, 0x41b0, 0x4204}}},
 };
@@ -92,7 +93,7 @@ static void other_dtypes_are_refused(void** state) {
       expect_error(mv_table_add(table, values, kValues, dtypes[other].code, NULL), MV_EDTYPE, dtypes[other].name);
       expect_error(mv_table_get(table, values, kValues, dtypes[other].code, NULL), MV_EDTYPE, dtypes[d].name);
     }
-    expect_error(mv_table_add(table, values, kValues, 8, NULL), MV_EINVAL, "8 is no mv_dtype");
+    expect_error(mv_table_add(table, values, kValues, 9, NULL), MV_EINVAL, "9 is no mv_dtype");
     expect_error(mv_table_add(table, values, kValues * dtypes[d].bytes + 1, MV_RAW, NULL), MV_ESHAPE, "");
   }
 }
@@ -118,6 +119,12 @@ static void integers_wrap_around(void** state) {
   expect_ok(mv_table_add(table, &ten, 1, MV_U8, NULL));
   expect_ok(mv_table_get(table, &got8, 1, MV_U8, NULL));
   assert_true(got8 == 4);
+  const int8_t top = 127, one8 = 1;
+  int8_t signed8 = 0;
+  expect_ok(mv_table_create_text(0, "size=1 dtype=int8", &top, 1, MV_I8, &table));
+  expect_ok(mv_table_add(table, &one8, 1, MV_I8, NULL));
+  expect_ok(mv_table_get(table, &signed8, 1, MV_I8, NULL));
+  assert_true(signed8 == INT8_MIN);
 }
 
 /** Adds `added` `times` times to `initial`, and reads. */

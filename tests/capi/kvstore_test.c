@@ -194,7 +194,7 @@ static void an_optimizer_updates_what_is_there_and_what_comes(void** state) {
 
 static void every_dtype_is_summed_over_devices(void** state) {
   (void)state;
-  static const mv_dtype kDtypes[] = {MV_F32, MV_F64, MV_F16, MV_BF16, MV_I32, MV_I64, MV_U8};
+  static const mv_dtype kDtypes[] = {MV_F32, MV_F64, MV_F16, MV_BF16, MV_I32, MV_I64, MV_U8, MV_I8};
   const int64_t large[] = {70001};
   for (size_t i = 0; i < COUNT_OF(kDtypes); ++i) {
     kv_store kv = 0;

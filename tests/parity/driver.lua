@@ -5,11 +5,12 @@ local polyverso = require("polyverso")
 local ffi = jit and require("ffi")
 
 local CTYPES = {
-  f32 = "float[?]", f64 = "double[?]", i64 = "int64_t[?]", i32 = "int32_t[?]", u8 = "uint8_t[?]", rows = "int64_t[?]",
+  f32 = "float[?]", f64 = "double[?]", i64 = "int64_t[?]", i32 = "int32_t[?]", u8 = "uint8_t[?]", i8 = "int8_t[?]",
+  rows = "int64_t[?]",
 }
 local DTYPES = {
   f32 = polyverso.MV_F32, f64 = polyverso.MV_F64, i64 = polyverso.MV_I64, i32 = polyverso.MV_I32, u8 = polyverso.MV_U8,
-  f16 = polyverso.MV_F16, bf16 = polyverso.MV_BF16,
+  i8 = polyverso.MV_I8, f16 = polyverso.MV_F16, bf16 = polyverso.MV_BF16,
 }
 local SPECIAL = {inf = math.huge, nan = 0 / 0}
 local variables = {}

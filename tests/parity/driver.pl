@@ -8,6 +8,7 @@ use Polyverso;
 
 my %PDL_TYPE = (
     f32 => \&PDL::float, f64 => \&PDL::double, i64 => \&PDL::longlong, i32 => \&PDL::long, u8 => \&PDL::byte,
+    i8 => \&PDL::sbyte,
     rows => \&PDL::longlong
 );
 my %HALF = (f16 => Polyverso::MV_F16(), bf16 => Polyverso::MV_BF16());

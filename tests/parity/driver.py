@@ -9,7 +9,7 @@ import numpy as np
 from polyverso import capi
 from polyverso.errors import Error
 
-TYPECODES = {"f32": "f", "f64": "d", "i64": "q", "i32": "i", "u8": "B", "rows": "q"}
+TYPECODES = {"f32": "f", "f64": "d", "i64": "q", "i32": "i", "u8": "B", "i8": "b", "rows": "q"}
 TOKEN = re.compile(r'(?:[^\s"]|"[^"]*")+')
 variables = {}
 

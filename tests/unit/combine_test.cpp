@@ -69,6 +69,7 @@ void repeated_rows_are_summed_in_the_order_of_their_first_appearance(void**) {
       sums_like_a_map<uint32_t>(MV_I32, cols, count, distinct);
       sums_like_a_map<uint64_t>(MV_I64, cols, count, distinct);
       sums_like_a_map<uint8_t>(MV_U8, cols, count, distinct);
+      sums_like_a_map<int8_t>(MV_I8, cols, count, distinct);
     }
   }
 }

@@ -89,6 +89,7 @@ void all_dtypes_add_set_and_read(void**) {
     adds_sets_and_reads<uint32_t>(MV_I32, shared);
     adds_sets_and_reads<uint64_t>(MV_I64, shared);
     adds_sets_and_reads<uint8_t>(MV_U8, shared);
+    adds_sets_and_reads<int8_t>(MV_I8, shared);
   }
 }
 

@@ -24,13 +24,14 @@ void every_dtype_knows_its_size(void**) {
   assert_int_equal(dtype_bytes(MV_I64), sizeof(int64_t));
   assert_int_equal(dtype_bytes(MV_I32), sizeof(int32_t));
   assert_int_equal(dtype_bytes(MV_U8), sizeof(uint8_t));
+  assert_int_equal(dtype_bytes(MV_I8), sizeof(int8_t));
   assert_int_equal(dtype_bytes(MV_F16), sizeof(uint16_t));
   assert_int_equal(dtype_bytes(MV_BF16), sizeof(uint16_t));
   assert_int_equal(dtype_bytes(99), 0);
   assert_int_equal(dtype_bytes(-1), 0);
 }
 
-constexpr mv_dtype kNumbers[] = {MV_F32, MV_F64, MV_I64, MV_I32, MV_U8, MV_F16, MV_BF16};
+constexpr mv_dtype kNumbers[] = {MV_F32, MV_F64, MV_I64, MV_I32, MV_U8, MV_I8, MV_F16, MV_BF16};
 
 void tables_hold_numbers_only(void**) {
   for (const mv_dtype dtype : kNumbers) assert_true(is_table_dtype(dtype));
@@ -38,7 +39,7 @@ void tables_hold_numbers_only(void**) {
 }
 
 void names_are_read_back(void**) {
-  for (const mv_dtype dtype : {MV_RAW, MV_F32, MV_F64, MV_I64, MV_I32, MV_U8, MV_F16, MV_BF16}) {
+  for (const mv_dtype dtype : {MV_RAW, MV_F32, MV_F64, MV_I64, MV_I32, MV_U8, MV_I8, MV_F16, MV_BF16}) {
     const auto parsed = parse_dtype(dtype_name(dtype));
     assert_true(parsed.has_value());
     assert_int_equal(*parsed, dtype);

@@ -122,6 +122,7 @@ void it_behaves_like_a_map(void**) {
       behaves_like_a_map<uint64_t>(MV_I64, cols, distinct);
       behaves_like_a_map<uint32_t>(MV_I32, cols, distinct);
       behaves_like_a_map<uint8_t>(MV_U8, cols, distinct);
+      behaves_like_a_map<int8_t>(MV_I8, cols, distinct);
     }
   }
   behaves_like_a_map<float>(MV_F32, 5000, 50);

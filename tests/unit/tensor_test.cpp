@@ -31,7 +31,7 @@ namespace {
 
 using namespace mv::tensor;
 
-constexpr mv_dtype kDtypes[] = {MV_F32, MV_F64, MV_I64, MV_I32, MV_U8, MV_F16, MV_BF16};
+constexpr mv_dtype kDtypes[] = {MV_F32, MV_F64, MV_I64, MV_I32, MV_U8, MV_I8, MV_F16, MV_BF16};
 
 Tensor random_tensor(Heap& heap, mv_dtype dtype, const std::vector<int64_t>& lengths, int64_t seed) {
   auto shape = make_shape("test", lengths.data(), lengths.size());

@@ -292,6 +292,7 @@ void specs_from_elsewhere_are_checked(void**) {
   assert_false(check_updater({"sgd", {0.1, 0}}, MV_I32).ok());
   assert_true(check_updater({"sgd", {0.1, 0}}, MV_F16).ok());
   assert_true(check_updater({"add", {}}, MV_U8).ok());
+  assert_true(check_updater({"add", {}}, MV_I8).ok());
   assert_true(check_updater({"assign", {}}, MV_I64).ok());
   assert_true(keeps_backups({"dcasgd", {}}));
   assert_false(keeps_backups({"sgd", {}}) || keeps_backups({"no such", {}}));

@@ -282,7 +282,8 @@ enum mv_dtype_code {
   MV_I32 = 4,
   MV_U8 = 5,
   MV_F16 = 6, /**< IEEE 754 binary16 */
-  MV_BF16 = 7 /**< the upper half of an IEEE 754 binary32 */
+  MV_BF16 = 7, /**< the upper half of an IEEE 754 binary32 */
+  MV_I8 = 8
 };
 
 enum mv_table_kind {

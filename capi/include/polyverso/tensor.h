@@ -166,7 +166,7 @@ MV_API mv_status mv_tensor_unary(int32_t op, mv_tensor tensor, mv_tensor out, mv
 /** a op b, element by element. Where they differ, shapes are matched from the last dimension on, and a dimension of
  *  length 1, or none, is repeated: a row (3) or (1, 3) goes with every row of (2, 3). Where dtypes differ, both become
  *  first what NumPy takes: the wider of two floats or two integers (MV_F16 with MV_BF16: MV_F32), MV_F64 for a float
- *  with an integer, but the float for one with MV_U8.
+ *  with an integer, but the float for one with MV_U8 or MV_I8.
  *  @return MV_ESHAPE with both shapes; MV_EINVAL for a negative power of integers, or for row-sparse tensors: see
  *         mv_tensor_axpy() */
 MV_API mv_status mv_tensor_binary(int32_t op, mv_tensor a, mv_tensor b, mv_tensor out, mv_tensor *result);

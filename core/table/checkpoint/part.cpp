@@ -192,6 +192,8 @@ std::string_view tensor_dtype(mv_dtype dtype) {
       return "F32";
     case MV_I32:
       return "I32";
+    case MV_I8:
+      return "I8";
     default:
       return "U8";
   }

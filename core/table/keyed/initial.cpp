@@ -41,6 +41,8 @@ void put_as(mv_dtype storage, std::byte* row, uint64_t column, double value) {
       return put<int32_t>(row, column, value);
     case MV_I64:
       return put<int64_t>(row, column, value);
+    case MV_I8:
+      return put<int8_t>(row, column, value);
     default:
       return put<uint8_t>(row, column, value);
   }

@@ -129,7 +129,7 @@ Create a L<Polyverso::Table>. Collective: every worker makes the same call. Furt
 
 =item dtype
 
-C<f32>, the default, C<f64>, C<i64>, C<i32>, C<u8>, C<f16> or C<bf16>; PDL's names (C<double>, C<longlong>) do as well.
+C<f32>, the default, C<f64>, C<i64>, C<i32>, C<u8>, C<i8>, C<f16> or C<bf16>; PDL's names (C<double>, C<longlong>) do as well.
 
 =item name
 

@@ -218,7 +218,7 @@ Return a L<Polyverso::Request> at once.
 
 =back
 
-Tables of C<f32>, C<f64>, C<i64>, C<i32> and C<u8> are PDLs of the types float, double, longlong, long and byte; others
+Tables of C<f32>, C<f64>, C<i64>, C<i32>, C<u8> and C<i8> are PDLs of the types float, double, longlong, long, byte and sbyte; others
 are converted, but nothing is cut on the way to integers. PDL has no floats of two bytes: those of C<f16> and C<bf16>
 tables become float PDLs, are rounded when they go in, and PDLs of the type ushort go in as their bits.
 

@@ -9,9 +9,9 @@ use Polyverso::CAPI ();
 use Polyverso::Error;
 use Polyverso::Values;
 
-my %CODE = map { lc($_) => ${ $Polyverso::CAPI::{"MV_$_"} } } qw(F32 F64 I64 I32 U8 F16 BF16);
+my %CODE = map { lc($_) => ${ $Polyverso::CAPI::{"MV_$_"} } } qw(F32 F64 I64 I32 U8 I8 F16 BF16);
 my %NAME = reverse %CODE;
-my %PACK = (f32 => 'f*', f64 => 'd*', i64 => 'q*', i32 => 'l*', u8 => 'C*');
+my %PACK = (f32 => 'f*', f64 => 'd*', i64 => 'q*', i32 => 'l*', u8 => 'C*', i8 => 'c*');
 
 # Before `use overload`, which calls them.
 sub _constant { return ${ $Polyverso::CAPI::{"MV_$_[0]"} } }
@@ -286,7 +286,7 @@ Polyverso::Tensor - numbers in shared memory, for scripts and for tables
 
 =head1 DESCRIPTION
 
-An array of f32, f64, i64, i32, u8, f16 or bf16 in shared memory, or a row-sparse one. Operators make new tensors,
+An array of f32, f64, i64, i32, u8, i8, f16 or bf16 in shared memory, or a row-sparse one. Operators make new tensors,
 C<+=> and its like work in place. Positions count from 0. The names are the same in Python and Lua; what each function
 does is written in F<polyverso/tensor.h>. A failed call throws a L<Polyverso::Error>.
 

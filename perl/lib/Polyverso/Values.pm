@@ -16,6 +16,7 @@ my %TYPE = (
     $Polyverso::CAPI::MV_I64  => { pack => 'q*', size => 8, pdl => 'longlong', range => [-2**63, 2**63 - 1] },
     $Polyverso::CAPI::MV_I32  => { pack => 'l*', size => 4, pdl => 'long',     range => [-2147483648, 2147483647] },
     $Polyverso::CAPI::MV_U8   => { pack => 'C*', size => 1, pdl => 'byte',     range => [0, 255] },
+    $Polyverso::CAPI::MV_I8   => { pack => 'c*', size => 1, pdl => 'sbyte',    range => [-128, 127] },
     $Polyverso::CAPI::MV_F16  => { half => 1, size => 2, pdl => 'float' },
     $Polyverso::CAPI::MV_BF16 => { half => 1, size => 2, pdl => 'float' },
 );
@@ -26,6 +27,7 @@ my %DTYPE = (
     i64  => $Polyverso::CAPI::MV_I64, longlong => $Polyverso::CAPI::MV_I64, int64 => $Polyverso::CAPI::MV_I64,
     i32  => $Polyverso::CAPI::MV_I32, long   => $Polyverso::CAPI::MV_I32, int32   => $Polyverso::CAPI::MV_I32,
     u8   => $Polyverso::CAPI::MV_U8,  byte   => $Polyverso::CAPI::MV_U8,  uint8   => $Polyverso::CAPI::MV_U8,
+    i8   => $Polyverso::CAPI::MV_I8,  sbyte  => $Polyverso::CAPI::MV_I8,  int8    => $Polyverso::CAPI::MV_I8,
     f16  => $Polyverso::CAPI::MV_F16,  float16  => $Polyverso::CAPI::MV_F16,
     bf16 => $Polyverso::CAPI::MV_BF16, bfloat16 => $Polyverso::CAPI::MV_BF16,
 );
@@ -53,7 +55,7 @@ sub _refuse { my ($name, $text) = @_; Polyverso::Error->throw($STATUS{$name}, $t
 sub dtype {
     my ($name) = @_;
     return $DTYPE{ $name // 'f32' }
-        // _refuse(EDTYPE => qq{dtype "$name": one of f32, f64, i64, i32, u8, f16, bf16 is needed});
+        // _refuse(EDTYPE => qq{dtype "$name": one of f32, f64, i64, i32, u8, i8, f16, bf16 is needed});
 }
 
 sub _flatten {

@@ -21,6 +21,7 @@ def kernels(bench):
         curves[kernel] = [(size, Spread.of(speeds).median) for size, speeds in sizes.items()]
     bench.curves["kernels"] = ("kernels of core/math, payload counted once", curves)
     copies = samples.pop("memcpy")
+    yield from codecs(samples, copies)
     for kernel, sizes in samples.items():
         for size in (min(sizes), max(sizes)):
             ratios = [own / copy for own, copy in zip(sizes[size], copies[size])]
@@ -50,6 +51,23 @@ def optimizers(samples):
             peer_value=Spread.of(bounds[bound][size]).map(giga),
             ratio=Spread.of(ratios),
             target=ratio_at_least(0.7),
+            runs=len(ratios),
+        )
+
+
+def codecs(samples, copies):
+    """Takes gradient compression out of the samples: each beside memcpy of the values."""
+    for kernel in [name for name in samples if name.endswith((" encode", " decode", " decode and add"))]:
+        [(size, own)] = samples.pop(kernel).items()
+        ratios = [one / copy for one, copy in zip(own, copies[size])]
+        yield Row(
+            name=f"{kernel} of {size >> 20} MiB, one thread",
+            ours=Spread.of(own).map(giga),
+            unit="GB/s",
+            peer="memcpy",
+            peer_value=Spread.of(copies[size]).map(giga),
+            ratio=Spread.of(ratios),
+            target=ratio_at_least(0.5) if kernel in ("2bit encode", "2bit decode") else None,
             runs=len(ratios),
         )
 

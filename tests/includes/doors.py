@@ -29,7 +29,7 @@ DOORS = {
     "tensor": NUMBERS,
     "wire": TENSORS,
     "table": WIRE,
-    "codec": WIRE,
+    "codec": NUMBERS,
     "telemetry": BASE,
     "engine/rpc": STORAGE,
     "engine/cluster": RPC,

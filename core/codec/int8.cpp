@@ -1,0 +1,126 @@
+// int8: blocks of values, each as a scale, a float, and a whole number from -127 to 127 for each value. All scales come
+// first, then all numbers. A block's scale is its greatest size over 127. Compiled once for every instruction set, as
+// core/math.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/int8.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "codec/kind.hpp"
+#include "math/lanes-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mv::codec {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using math::HWY_NAMESPACE::load;
+using math::HWY_NAMESPACE::over_lanes;
+using math::HWY_NAMESPACE::store;
+
+/// One block: its scale.
+float encode_int8(const float* gradient, float* residual, size_t count, int8_t* out) {
+  float greatest = 0;
+  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
+    const auto total = hn::Add(load(tag, residual + i), load(tag, gradient + i));
+    store(total, tag, residual + i);
+    greatest = std::max(greatest, hn::GetLane(hn::MaxOfLanes(tag, hn::Abs(total))));
+  });
+  // What is next to nothing stays in the residual: its scale would be denormal, or zero.
+  const bool any = greatest >= 128 * std::numeric_limits<float>::min();
+  const float scale = any ? greatest / 127 : 0, inverse = any ? 127 / greatest : 0;
+  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
+    const hn::RebindToSigned<decltype(tag)> numbers;
+    const auto total = load(tag, residual + i);
+    auto number = hn::NearestInt(hn::Mul(total, hn::Set(tag, inverse)));
+    number = hn::Max(hn::Min(number, hn::Set(numbers, 127)), hn::Set(numbers, -127));
+    store(hn::Sub(total, hn::Mul(hn::ConvertTo(tag, number), hn::Set(tag, scale))), tag, residual + i);
+    const hn::Rebind<int8_t, decltype(tag)> bytes;
+    store(hn::DemoteTo(bytes, number), bytes, out + i);
+  });
+  return scale;
+}
+
+template <bool kAdd>
+HWY_INLINE void decode_block(const int8_t* encoded, float scale, float* values, size_t count) {
+  over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
+    const hn::RebindToSigned<decltype(tag)> numbers;
+    const auto number = hn::PromoteTo(numbers, load(hn::Rebind<int8_t, decltype(tag)>(), encoded + i));
+    const auto sent = hn::Mul(hn::ConvertTo(tag, number), hn::Set(tag, scale));
+    store(kAdd ? hn::Add(load(tag, values + i), sent) : sent, tag, values + i);
+  });
+}
+
+void decode_int8(const int8_t* encoded, float scale, float* values, size_t count) {
+  decode_block<false>(encoded, scale, values, count);
+}
+void decode_add_int8(const int8_t* encoded, float scale, float* values, size_t count) {
+  decode_block<true>(encoded, scale, values, count);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mv::codec
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mv::codec {
+namespace {
+
+HWY_EXPORT(encode_int8);
+HWY_EXPORT(decode_int8);
+HWY_EXPORT(decode_add_int8);
+
+class Int8 final : public Codec {
+ public:
+  explicit Int8(size_t block) : block_(block) {}
+  size_t encoded_bytes(size_t count) const override { return blocks_of(count) * sizeof(float) + count; }
+  void encode(const float* gradient, float* residual, size_t count, std::byte* out) const override {
+    auto* const numbers = reinterpret_cast<int8_t*>(out + blocks_of(count) * sizeof(float));
+    for (size_t first = 0; first < count; first += block_, out += sizeof(float)) {
+      const size_t some = std::min(block_, count - first);
+      const float scale =
+          HWY_DYNAMIC_DISPATCH(encode_int8)(gradient + first, residual + first, some, numbers + first);
+      std::memcpy(out, &scale, sizeof scale);
+    }
+  }
+  void decode(const std::byte* encoded, float* values, size_t count) const override {
+    over_blocks(encoded, count, [&](const int8_t* numbers, float scale, size_t first, size_t some) {
+      HWY_DYNAMIC_DISPATCH(decode_int8)(numbers, scale, values + first, some);
+    });
+  }
+  void decode_add(const std::byte* encoded, float* values, size_t count) const override {
+    over_blocks(encoded, count, [&](const int8_t* numbers, float scale, size_t first, size_t some) {
+      HWY_DYNAMIC_DISPATCH(decode_add_int8)(numbers, scale, values + first, some);
+    });
+  }
+  bool suits_values() const override { return true; }
+
+ private:
+  size_t blocks_of(size_t count) const { return count / block_ + (count % block_ != 0 ? 1 : 0); }
+
+  /// work(numbers, scale, first value, how many)
+  template <typename Work>
+  void over_blocks(const std::byte* encoded, size_t count, const Work& work) const {
+    const auto* const numbers = reinterpret_cast<const int8_t*>(encoded + blocks_of(count) * sizeof(float));
+    for (size_t first = 0; first < count; first += block_, encoded += sizeof(float)) {
+      float scale;
+      std::memcpy(&scale, encoded, sizeof scale);
+      work(numbers + first, scale, first, std::min(block_, count - first));
+    }
+  }
+
+  const size_t block_;
+};
+
+}  // namespace
+
+const Kind kInt8 = {"int8",
+                    {{"block", 256, 16, 65536, true, "values that share a scale"}},
+                    [](std::span<const double> parameters) -> std::unique_ptr<Codec> {
+                      return std::make_unique<Int8>(static_cast<size_t>(parameters[0]));
+                    }};
+
+}  // namespace mv::codec
+#endif  // HWY_ONCE

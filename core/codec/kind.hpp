@@ -1,0 +1,32 @@
+#pragma once
+// What the registry knows of each codec; private to this room.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "codec/codec.hpp"
+
+namespace mv::codec {
+
+struct Parameter {
+  const char* name;
+  double fallback;
+  double least, most;  ///< both included
+  bool is_whole;
+  const char* help;
+};
+
+struct Kind {
+  const char* name;
+  std::vector<Parameter> parameters;
+  std::unique_ptr<Codec> (*make)(std::span<const double> parameters);
+};
+
+/// Above zero, as far as a float goes.
+inline constexpr double kLeastStep = 0x1p-126, kLargest = 0x1p127;
+
+// One file each.
+extern const Kind kTwoBit, kOneBit, kHalf, kInt8, kTopK;
+
+}  // namespace mv::codec

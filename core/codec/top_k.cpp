@@ -1,0 +1,123 @@
+// topk: the largest values as they are, with their places; all others stay in the residual. First the places, u32, rising,
+// then the values. Of values of the same size the first ones go.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "codec/kind.hpp"
+
+namespace mv::codec {
+
+namespace {
+
+/// Sizes of floats are ordered as their bits are; a NaN is larger than all.
+uint32_t size_of(float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffff; }
+
+/// Of the k largest sizes the least one, and how many of just that size are among them.
+struct Limit {
+  uint32_t size = 0;
+  size_t ties = 0;
+};
+
+/// By the upper half of the bits first, then by the lower one among those whose upper half decides.
+Limit find_limit(const float* values, size_t count, size_t k) {
+  constexpr uint32_t kHalves = 1 << 16;
+  std::vector<uint32_t> counts(kHalves);
+  const auto descend = [&](size_t wanted, size_t* left) {
+    uint32_t at = kHalves - 1;
+    for (; counts[at] < wanted && at > 0; --at) wanted -= counts[at];
+    *left = wanted;
+    return at;
+  };
+  for (size_t i = 0; i < count; ++i) ++counts[size_of(values[i]) >> 16];
+  size_t left = 0;
+  const uint32_t upper = descend(k, &left);
+  std::ranges::fill(counts, 0);
+  for (size_t i = 0; i < count; ++i)
+    if (const uint32_t size = size_of(values[i]); size >> 16 == upper) ++counts[size & 0xffff];
+  Limit limit;
+  limit.size = upper << 16 | descend(left, &limit.ties);
+  return limit;
+}
+
+class TopK final : public Codec {
+ public:
+  TopK(double ratio, size_t k) : ratio_(ratio), k_(k) {}
+
+  size_t encoded_bytes(size_t count) const override { return sent_of(count) * (sizeof(uint32_t) + sizeof(float)); }
+
+  void encode(const float* gradient, float* residual, size_t count, std::byte* out) const override {
+    if (count == 0) return;
+    for (size_t i = 0; i < count; ++i) residual[i] += gradient[i];
+    const size_t k = sent_of(count);
+    const Limit limit = find_limit(residual, count, k);
+    std::byte* const values = out + k * sizeof(uint32_t);
+    size_t sent = 0, ties = limit.ties;
+    for (size_t i = 0; i < count && sent < k; ++i) {
+      const uint32_t size = size_of(residual[i]);
+      if (size < limit.size || (size == limit.size && ties == 0)) continue;
+      if (size == limit.size) --ties;
+      const auto place = static_cast<uint32_t>(i);
+      std::memcpy(out + sent * sizeof place, &place, sizeof place);
+      std::memcpy(values + sent * sizeof(float), residual + i, sizeof(float));
+      residual[i] = 0;
+      ++sent;
+    }
+  }
+
+  void decode(const std::byte* encoded, float* values, size_t count) const override {
+    std::fill_n(values, count, 0.0f);
+    for_sent(encoded, count, [&](uint32_t place, float value) { values[place] = value; });
+  }
+  void decode_add(const std::byte* encoded, float* values, size_t count) const override {
+    for_sent(encoded, count, [&](uint32_t place, float value) { values[place] += value; });
+  }
+
+ private:
+  size_t sent_of(size_t count) const {
+    const double share = k_ > 0 ? static_cast<double>(k_) : std::ceil(ratio_ * static_cast<double>(count));
+    return std::min(count, std::max<size_t>(1, static_cast<size_t>(share)));
+  }
+
+  /// work(place, value)
+  template <typename Work>
+  void for_sent(const std::byte* encoded, size_t count, const Work& work) const {
+    const size_t k = sent_of(count);
+    for (size_t i = 0; i < k; ++i) {
+      uint32_t place;
+      float value;
+      std::memcpy(&place, encoded + i * sizeof place, sizeof place);
+      std::memcpy(&value, encoded + (k + i) * sizeof value, sizeof value);
+      if (place < count) work(place, value);  // checked already; but memory of another process may change after that
+    }
+  }
+
+  bool is_sound(const std::byte* encoded, size_t count) const override {
+    uint64_t next = 0;
+    for (size_t i = 0; i < sent_of(count); ++i) {
+      uint32_t place;
+      std::memcpy(&place, encoded + i * sizeof place, sizeof place);
+      if (place < next || place >= count) return false;
+      next = uint64_t{place} + 1;
+    }
+    return true;
+  }
+
+  const double ratio_;
+  const size_t k_;
+};
+
+}  // namespace
+
+const Kind kTopK = {"topk",
+                    {{"ratio", 0.01, kLeastStep, 1, false, "the share of values that are sent, rounded up"},
+                     {"k", 0, 0, UINT32_MAX, true, "how many are sent of each part; 0: as ratio says"}},
+                    [](std::span<const double> parameters) -> std::unique_ptr<Codec> {
+                      return std::make_unique<TopK>(parameters[0], static_cast<size_t>(parameters[1]));
+                    }};
+
+}  // namespace mv::codec

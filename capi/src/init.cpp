@@ -51,6 +51,9 @@ base::Status end_node(State& state, const NodeTable::Pin& pin) {
   state.tables.for_each([&](const TableTable::Pin& table) {
     if (table->node.get() == &entry) state.tables.close(table);
   });
+  state.stores.for_each([&](const StoreTable::Pin& store) {
+    if (store->node.get() == &entry) state.stores.close(store);
+  });
   state.requests.for_each([&](const RequestTable::Pin& request) {
     if (request->node.get() == &entry) state.requests.close(request);
   });

@@ -46,7 +46,7 @@ static int pv_error_text(lua_State *L) {
 static int pv_is_own(const char *source) {
   static const char *const own[] = {"/polyverso/init.lua", "/polyverso/node.lua", "/polyverso/table.lua",
                                     "/polyverso/request.lua", "/polyverso/values.lua", "/polyverso/tensor.lua",
-                                    "/polyverso/kvstore.lua", "/polyverso/optimizer.lua",
+                                    "/polyverso/kvstore.lua", "/polyverso/optimizer.lua", "/polyverso/lr_scheduler.lua",
                                     "/multiverso/init.lua", "/multiverso/tensors.lua", "/torch/arithmetic.lua",
                                     "/torch/class.lua", "/torch/cmdline.lua", "/torch/creation.lua", "/torch/dispatch.lua",
                                     "/torch/indexing.lua", "/torch/init.lua", "/torch/linear.lua", "/torch/printing.lua",

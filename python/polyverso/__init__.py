@@ -18,7 +18,7 @@ except ImportError as missing:
         "polyverso needs numpy: install it with `apt install python3-numpy` or `python3 -m pip install numpy`"
     ) from missing
 
-from . import capi
+from . import capi, kvstore, lr_scheduler, optimizer
 from .errors import (
     ArgumentError,
     Error,
@@ -34,6 +34,8 @@ from .node import Node, doctor, init, inspect_checkpoint, open_node
 from .request import Request
 from .table import Table
 from .tensor import Tensor
+
+kv = kvstore  # as mx.kv
 
 __version__ = capi.mv_version_text()
 
@@ -55,5 +57,9 @@ __all__ = [
     "doctor",
     "init",
     "inspect_checkpoint",
+    "kv",
+    "kvstore",
+    "lr_scheduler",
     "open_node",
+    "optimizer",
 ]

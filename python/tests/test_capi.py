@@ -284,5 +284,5 @@ def test_other_threads_run_while_one_waits(node):
 
 def test_the_stub_names_what_is_there():
     stub = (pathlib.Path(polyverso.__file__).parent / "capi.pyi").read_text()
-    in_stub = set(re.findall(r"^(?:def )?(mv_\w+|MV_\w+)", stub, re.MULTILINE))
-    assert in_stub == {name for name in vars(capi) if name.startswith(("mv_", "MV_"))}
+    in_stub = set(re.findall(r"^(?:def )?([mk]v_\w+|[MK]V_\w+)", stub, re.MULTILINE))
+    assert in_stub == {name for name in vars(capi) if name.startswith(("mv_", "MV_", "kv_", "KV_"))}

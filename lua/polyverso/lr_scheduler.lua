@@ -1,0 +1,32 @@
+--- Schedules of the learning rate, with MXNet's names: they go to the servers with the optimizer they belong to.
+--
+--     optimizer.SGD{lr_scheduler = lr_scheduler.FactorScheduler{step = 1000, factor = 0.5, base_lr = 0.1}}
+--
+-- The rate is worked out where the updates are made, from the number of a key's updates; docs/optimizers.md has the formulas.
+-- All take base_lr, the rate before they begin, and warmup_steps, warmup_begin_lr and warmup_mode.
+
+local capi = require("polyverso.capi")
+
+local COMMON = {base_lr = true, warmup_steps = true, warmup_begin_lr = true, warmup_mode = true}
+
+local KINDS = {
+  FactorScheduler = {lr_scheduler = "factor", own = {step = true, factor = true, stop_factor_lr = true}},
+  MultiFactorScheduler = {lr_scheduler = "multifactor", own = {step = true, factor = true}}, -- step: a list
+  PolyScheduler = {lr_scheduler = "poly", own = {max_update = true, pwr = true, final_lr = true}},
+  CosineScheduler = {lr_scheduler = "cosine", own = {max_update = true, final_lr = true}},
+}
+
+local module = {}
+for name, kind in pairs(KINDS) do
+  module[name] = function(settings)
+    local parameters = {lr_scheduler = kind.lr_scheduler, base_lr = 0.01}
+    for key, value in pairs(settings or {}) do
+      if not (kind.own[key] or COMMON[key]) then
+        capi.raise(capi.MV_EINVAL, ("a %s has no parameter '%s'"):format(name, tostring(key)))
+      end
+      parameters[key] = type(value) == "table" and table.concat(value, ":") or value
+    end
+    return parameters
+  end
+end
+return module

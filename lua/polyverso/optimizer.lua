@@ -1,0 +1,115 @@
+--- MXNet's optimizers by their names: descriptions of what the servers, or a local store, do with what is pushed.
+--
+--     local optimizer = require("polyverso.optimizer")
+--     kv:set_optimizer(optimizer.create("adam", {learning_rate = 0.01, wd = 1e-4}))
+--     kv:set_optimizer(optimizer.SGD{momentum = 0.9})
+--
+-- What travels is text, tostring(made): the formulas are in the library, and docs/optimizers.md has them with their parameters
+-- and defaults. All take besides
+--   learning_rate = the rate, where a schedule begins; rescale_grad, clip_gradient, wd, begin_num_update
+--   lr_scheduler = one of polyverso.lr_scheduler's
+--   param_idx2name = {[key] = name}: of named parameters only those that end in _weight or _gamma decay
+
+local capi = require("polyverso.capi")
+
+-- Names on the servers, own parameters, and the rate where MXNet gives one of its own, which a schedule's base_lr does not replace.
+local KINDS = {
+  SGD = {"mx.sgd", "momentum lazy_update"},
+  NAG = {"mx.nag", "momentum"},
+  Signum = {"mx.signum", "momentum wd_lh", 0.01},
+  FTML = {"mx.ftml", "beta1 beta2 epsilon"},
+  LBSGD = {"mx.lbsgd", "momentum warmup_strategy warmup_epochs batch_scale updates_per_epoch begin_epoch num_epochs"},
+  DCASGD = {"mx.dcasgd", "momentum lamda"},
+  SGLD = {"mx.sgld", "seed"},
+  Adam = {"mx.adam", "beta1 beta2 epsilon lazy_update", 0.001},
+  AdamW = {"mx.adamw", "beta1 beta2 epsilon", 0.001},
+  Adamax = {"mx.adamax", "beta1 beta2", 0.002},
+  Nadam = {"mx.nadam", "beta1 beta2 epsilon schedule_decay", 0.001},
+  AdaGrad = {"mx.adagrad", "eps"},
+  AdaDelta = {"mx.adadelta", "rho epsilon"},
+  RMSProp = {"mx.rmsprop", "gamma1 gamma2 epsilon centered clip_weights", 0.001},
+  Ftrl = {"mx.ftrl", "lamda1 beta", 0.1},
+  LAMB = {"mx.lamb", "beta1 beta2 epsilon lower_bound upper_bound bias_correction", 0.001},
+  Lion = {"mx.lion", "beta1 beta2", 0.0001},
+  Test = {"mx.test", ""},
+}
+local COMMON = "learning_rate rescale_grad clip_gradient wd begin_num_update"
+
+local Optimizer = {}
+Optimizer.__index = Optimizer
+
+local function text(value)
+  if type(value) == "boolean" then return value and "1" or "0" end
+  if type(value) ~= "number" then return tostring(value) end
+  local short = ("%.15g"):format(value)
+  return tonumber(short) == value and short or ("%.17g"):format(value)
+end
+
+--- The text that kv_set_optimizer() and the tables' updaters take.
+function Optimizer:__tostring()
+  local words = {}
+  for _, parameters in ipairs{self.parameters, self.lr_scheduler or {}} do
+    for name, value in pairs(parameters) do words[#words + 1] = name .. "=" .. text(value) end
+  end
+  table.sort(words)
+  return table.concat({self.kind, (unpack or table.unpack)(words)}, " ")
+end
+
+--- Factors of the rate, by key or by name.
+function Optimizer:set_lr_mult(factors) self.lr_mult = factors end
+
+--- Factors of the weight decay, by key or by name; of named parameters that are neither weights nor gammas 0 else.
+function Optimizer:set_wd_mult(factors)
+  self.wd_mult = {}
+  for _, name in pairs(self.idx2name) do
+    if not name:find("_weight$") and not name:find("_gamma$") then self.wd_mult[name] = 0 end
+  end
+  for name, factor in pairs(factors) do self.wd_mult[name] = factor end
+end
+
+--- The factors of rate and weight decay for a key.
+function Optimizer:factors_of(key)
+  local name = self.idx2name[key] or key
+  return self.lr_mult[key] or self.lr_mult[name] or 1, self.wd_mult[key] or self.wd_mult[name] or 1
+end
+
+local function names_of(kind)
+  local names = {}
+  for name in (kind[2] .. " " .. COMMON):gmatch("%S+") do names[name] = true end
+  return names
+end
+
+local module = {}
+for class, kind in pairs(KINDS) do
+  local known = names_of(kind)
+  module[class] = function(settings)
+    local made = {kind = kind[1], parameters = {learning_rate = kind[3]}, idx2name = {}, lr_mult = {}}
+    for name, value in pairs(settings or {}) do
+      if name == "lr_scheduler" then
+        made.lr_scheduler = value
+      elseif name == "param_idx2name" then
+        made.idx2name = value
+      elseif known[name] then
+        made.parameters[name] = value
+      elseif name ~= "multi_precision" then -- halves are always stepped in 32 bits
+        local other = "%s has no parameter '%s'; known: %s %s lr_scheduler param_idx2name"
+        capi.raise(capi.MV_EINVAL, other:format(class, tostring(name), kind[2], COMMON))
+      end
+    end
+    setmetatable(made, Optimizer):set_wd_mult{}
+    return made
+  end
+end
+
+--- create("adam", {learning_rate = 0.01}): the optimizer of that name, in letters of any size.
+function module.create(name, settings)
+  local names = {}
+  for class in pairs(KINDS) do
+    if class:lower() == name:lower() then return module[class](settings) end
+    names[#names + 1] = class:lower()
+  end
+  table.sort(names)
+  capi.raise(capi.MV_EINVAL, ('there is no optimizer "%s"; known: %s'):format(name, table.concat(names, ", ")))
+end
+
+return module

@@ -1,0 +1,270 @@
+-- polyverso.kvstore: the examples of MXNet's manual, what values may be, optimizers.
+
+local kvstore = require("polyverso.kvstore")
+local lr_scheduler = require("polyverso.lr_scheduler")
+local optimizer = require("polyverso.optimizer")
+local polyverso = require("polyverso")
+local tensor = require("polyverso.tensor")
+local ffi = jit and require("ffi")
+
+local SHAPE = {2, 3}
+local function ones() return tensor.ones(SHAPE) end
+local function zeros() return tensor.zeros(SHAPE) end
+local function holds(t, value) assert.is_true(t:equal(tensor.full(t:shape(), value)), tostring(t)) end
+
+-- make() for each of `count`.
+local function several(count, make)
+  local list = {}
+  for i = 1, count do list[i] = make() end
+  return list
+end
+
+local function failure_of(call, ...)
+  local ended, failure = pcall(call, ...)
+  assert.is_false(ended)
+  return failure
+end
+
+describe("MXNet's examples:", function()
+  local kv, a
+  local keys = {5, 7, 9}
+  before_each(function()
+    kv, a = kvstore.create("local"), zeros()
+    kv:init(3, ones() * 2)
+  end)
+
+  it("init", function()
+    kv:pull(3, a)
+    holds(a, 2)
+    kv:init(keys, several(#keys, ones))
+    kv:pull(9, a)
+    holds(a, 1)
+  end)
+
+  it("push", function()
+    kv:push(3, ones() * 8)
+    kv:pull(3, a) -- pull out the value
+    holds(a, 8)
+    kv:push(3, several(4, ones)) -- aggregate the value and then push
+    kv:pull(3, a)
+    holds(a, 4)
+    -- push a list of keys: single device
+    kv:init(keys, several(#keys, zeros))
+    kv:push(keys, several(#keys, ones))
+    local b = several(#keys, zeros)
+    kv:pull(keys, b)
+    holds(b[2], 1)
+    -- multiple devices
+    b = several(#keys, function() return several(4, ones) end)
+    kv:push(keys, b)
+    kv:pull(keys, b)
+    holds(b[2][2], 4)
+  end)
+
+  it("pull", function()
+    kv:pull(3, a)
+    holds(a, 2)
+    local b = several(4, ones) -- pull into multiple devices
+    kv:pull(3, b)
+    holds(b[2], 2)
+    -- a list of keys: on a single device, and on several
+    kv:init(keys, several(#keys, function() return ones() * 2 end))
+    b = several(#keys, zeros)
+    kv:pull(keys, b)
+    holds(b[2], 2)
+    b = several(#keys, function() return several(4, ones) end)
+    kv:pull(keys, b)
+    holds(b[2][2], 2)
+  end)
+
+  it("type, rank and workers", function()
+    assert.equal("local", kv:type())
+    assert.equal(0, kv:rank())
+    assert.equal(1, kv:num_workers())
+    assert.equal("local_allreduce_cpu", kvstore.create("Local_AllReduce_CPU"):type())
+    assert.equal("local", kvstore.create():type())
+    assert.equal("polyverso.kvstore local", tostring(kv))
+    local failure = failure_of(kvstore.create, "dist_sink")
+    assert.equal("MV_EINVAL", failure.name)
+    assert.matches("dist_sync", failure.text)
+    assert.equal("MV_ESTATE", failure_of(kvstore.create, "dist").name)
+  end)
+end)
+
+describe("a store", function()
+  local kv
+  before_each(function() kv = kvstore.create("device") end)
+  after_each(function() kv:free() end)
+
+  it("pushes and pulls in one, broadcasts", function()
+    local a, b = ones(), zeros()
+    kv:broadcast("w", a, b)
+    holds(b, 1)
+    kv:pushpull("w", {a, a, a}, {a, b})
+    holds(a, 3)
+    holds(b, 3)
+    kv:pushpull("w", a)
+    holds(a, 3)
+  end)
+
+  it("keeps what was pushed", function()
+    local a = ones()
+    kv:init("w", a)
+    a:fill(5)
+    kv:push("w", a)
+    a:fill(6)
+    kv:pull("w", a)
+    holds(a, 5)
+  end)
+
+  it("takes tensors of every dtype", function()
+    for _, dtype in ipairs{"f32", "f64", "f16", "bf16", "i64", "i32", "u8", "i8"} do
+      kv:init(dtype, tensor.zeros({4}, dtype))
+      kv:push(dtype, {tensor.range(4, 0, 1, dtype), tensor.full({4}, 2, dtype)})
+      local out = tensor.zeros({4}, dtype)
+      kv:pull(dtype, out)
+      assert.same({2, 3, 4, 5}, out:to_list())
+      assert.equal("MV_EDTYPE", failure_of(kv.push, kv, dtype, tensor.zeros({4}, dtype == "f64" and "f32" or "f64")).name)
+    end
+  end)
+
+  if ffi then
+    it("takes FFI memory", function()
+      local flat, shaped = ffi.new("float[6]", {1, 2, 3, 4, 5, 6}), ffi.new("float[6]")
+      kv:init("flat", flat)
+      flat[0] = 0
+      kv:pull("flat", flat)
+      assert.equal(1, flat[0])
+      kv:init("w", ones())
+      kv:pull("w", {pointer = shaped, count = 6, shape = SHAPE})
+      assert.equal(1, shaped[5])
+      assert.equal("MV_ESHAPE", failure_of(kv.pull, kv, "w", shaped).name)
+    end)
+  end
+
+  it("has keys that are all numbers or all names", function()
+    kv:init(1, ones())
+    assert.matches("numbers", failure_of(kv.init, kv, "w", ones()).text)
+    assert.matches("all names", failure_of(kv.push, kv, {1, "w"}, {ones(), ones()}).text)
+    assert.matches("integer", failure_of(kv.push, kv, 1.5, ones()).text)
+  end)
+
+  it("goes on after what is wrong", function()
+    local a = ones()
+    kv:init({"a", "b"}, {a, a})
+    local function wrong(reason, method, ...) assert.matches(reason, failure_of(kv[method], kv, ...).text) end
+    wrong("kv_init", "push", "c", a)
+    wrong("twice", "push", {"a", "a"}, {a, a})
+    wrong("already", "init", "a", a)
+    wrong("%(2, 3%)", "push", "a", tensor.ones{3, 2})
+    wrong("one value for 2 keys", "push", {"a", "b"}, a)
+    wrong("3 values for 2 keys", "push", {"a", "b"}, {a, a, a})
+    wrong("has 0", "push", "a", {})
+    wrong("not a nil", "pull", "a")
+    wrong("element 2", "push", "a", {a, 5})
+    wrong("unknown option 'timeuot'", "push", "a", a, {timeuot = 5})
+    wrong("learning_rate", "set_optimizer", "mx.adam learning_rat=3")
+    wrong("adam", "set_optimizer", "mx.adom")
+    kv:pull("b", a, {timeout = 5})
+    holds(a, 1)
+  end)
+
+  it("of a cluster of one", function()
+    local node = polyverso.init()
+    local dist = kvstore.create("dist_sync", node)
+    local a = ones()
+    dist:init("w", a)
+    dist:pushpull("w", {a, a})
+    holds(a, 2)
+    dist:barrier()
+    dist:leave()
+    assert.matches("left", failure_of(dist.push, dist, "w", a).text)
+    node:shutdown()
+    assert.equal("MV_EHANDLE", failure_of(dist.pull, dist, "w", a).name)
+  end)
+end)
+
+describe("an optimizer", function()
+  it("updates what is there and what comes", function()
+    local kv, a = kvstore.create("local"), zeros()
+    kv:init(1, ones())
+    kv:set_optimizer(optimizer.create("SGD", {learning_rate = 0.5}))
+    kv:init(2, ones())
+    for key = 1, 2 do
+      kv:pushpull(key, ones(), a)
+      holds(a, 0.5)
+    end
+  end)
+
+  it("is taken by the library, each of them", function()
+    local kv = kvstore.create("local")
+    local known = failure_of(optimizer.create, "adamant").text:match("known: (.*)")
+    local count = 0
+    for name in known:gmatch("%w+") do
+      kv:set_optimizer(optimizer.create(name, {wd = 0.25, clip_gradient = 5}))
+      count = count + 1
+    end
+    assert.equal(18, count)
+  end)
+
+  it("follows a schedule", function()
+    local kv, last = kvstore.create("local"), 0
+    kv:init("w", zeros())
+    local schedule = lr_scheduler.FactorScheduler{step = 2, factor = 0.5, base_lr = 1}
+    kv:set_optimizer(optimizer.SGD{lr_scheduler = schedule})
+    for _, step in ipairs{1, 1, 0.5, 0.5, 0.25, 0.25} do
+      local a = zeros()
+      kv:pushpull("w", -ones(), a)
+      assert.is_true(math.abs(a:get(0, 0) - last - step) < 1e-6)
+      last = a:get(0, 0)
+    end
+  end)
+
+  it("becomes text", function()
+    local schedule = lr_scheduler.MultiFactorScheduler{step = {100, 200}, factor = 0.1, warmup_steps = 10}
+    local text = tostring(optimizer.SGD{momentum = 0.9, wd = 1e-4, lazy_update = false, lr_scheduler = schedule})
+    assert.equal("mx.sgd base_lr=0.01 factor=0.1 lazy_update=0 lr_scheduler=multifactor momentum=0.9 step=100:200 "
+      .. "warmup_steps=10 wd=0.0001", text)
+    assert.equal("mx.adam base_lr=0.5 learning_rate=0.001 lr_scheduler=poly max_update=9",
+      tostring(optimizer.Adam{lr_scheduler = lr_scheduler.PolyScheduler{max_update = 9, base_lr = 0.5}}))
+    assert.matches("no parameter 'momentun'", failure_of(optimizer.SGD, {momentun = 0.9}).text)
+    assert.matches("no parameter 'steps'", failure_of(lr_scheduler.FactorScheduler, {steps = 9}).text)
+  end)
+
+  it("knows which named parameters decay", function()
+    local made = optimizer.SGD{wd = 0.1, param_idx2name = {[0] = "fc_weight", "fc_bias", "bn_gamma", "bn_beta"}}
+    local function factors(key) return {made:factors_of(key)} end
+    assert.same({{1, 1}, {1, 0}, {1, 1}, {1, 0}}, {factors(0), factors(1), factors(2), factors(3)})
+    made:set_lr_mult{fc_bias = 2, [0] = 0.5}
+    made:set_wd_mult{bn_beta = 0.25}
+    assert.same({{0.5, 1}, {2, 0}, {1, 0.25}, {2, 0}}, {factors(0), factors(1), factors(3), factors("fc_bias")})
+  end)
+end)
+
+describe("Torch's tensors", function()
+  local kv, torch
+  setup(function() torch = require("torch") end)
+  before_each(function() kv = kvstore.create("local") end)
+
+  it("are values", function()
+    kv:init("w", torch.FloatTensor(2, 3):fill(2))
+    local out = torch.FloatTensor(2, 3)
+    kv:pull("w", out)
+    assert.equal(12, out:sum())
+    kv:push("w", {out, out:clone():mul(2)})
+    kv:pull("w", out)
+    assert.equal(36, out:sum())
+    kv:init("d", torch.range(1, 4))
+    local doubles = torch.DoubleTensor(4)
+    kv:pull("d", doubles)
+    assert.same({1, 2, 3, 4}, doubles:totable())
+  end)
+
+  it("may have gaps", function()
+    local given = torch.range(1, 6):view(3, 2):t()
+    kv:init("w", given)
+    local room = torch.DoubleTensor(3, 4):fill(-1)
+    kv:pull("w", room:narrow(2, 2, 2):t())
+    assert.same({{-1, 1, 2, -1}, {-1, 3, 4, -1}, {-1, 5, 6, -1}}, room:totable())
+  end)
+end)

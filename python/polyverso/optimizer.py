@@ -1,0 +1,308 @@
+"""MXNet's optimizers by their names: descriptions of what the servers, or a local store, do with what is pushed.
+
+    from polyverso import kvstore, lr_scheduler, optimizer
+
+    kv.set_optimizer(optimizer.create("adam", learning_rate=0.01, wd=1e-4))
+    kv.set_optimizer(optimizer.SGD(momentum=0.9, lr_scheduler=lr_scheduler.FactorScheduler(1000, 0.5)))
+
+What travels is text, str(optimizer): the formulas are in the library, and docs/optimizers.md has them with their defaults.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple, Type, Union
+
+from .lr_scheduler import LRScheduler
+
+_known: Dict[str, Type["Optimizer"]] = {}
+
+Key = Union[int, str]
+
+
+class Optimizer:
+    """What all of them have. Parameters are attributes; one that the class does not have is a TypeError.
+
+    learning_rate: the rate, where a schedule begins. Without it the schedule's base_lr, else the optimizer's default.
+    rescale_grad, clip_gradient: gradients are multiplied with, and then cut to +- this; None = they are not cut.
+    wd: weight decay. With names of parameters, param_idx2name = {key: name}, only those that end in _weight or _gamma decay.
+    lr_scheduler: a polyverso.lr_scheduler.
+    begin_num_update: updates that count as made before.
+    """
+
+    kind = ""  # its name on the servers
+    learning_rate: Optional[float] = None
+    rescale_grad: float = 1.0
+    wd: float = 0.0
+    clip_gradient: Optional[float] = None
+    begin_num_update: int = 0
+    multi_precision: bool = False  # means nothing here: halves are always stepped in 32 bits
+
+    def __init__(
+        self,
+        *,
+        param_idx2name: Optional[Dict[Key, str]] = None,
+        lr_scheduler: Optional[LRScheduler] = None,
+        param_dict: Optional[Dict[Key, Any]] = None,
+        **parameters: Any,
+    ) -> None:
+        known = self.parameter_names()
+        for name, value in parameters.items():
+            if name not in known:
+                also = "lr_scheduler, param_idx2name, param_dict"
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}; known: {', '.join(known)}, {also}")
+            setattr(self, name, value)
+        if param_idx2name is not None and not isinstance(param_idx2name, dict):
+            raise TypeError("param_idx2name is a dict of the keys' names")
+        self.lr_scheduler = lr_scheduler
+        self.idx2name: Dict[Key, str] = dict(param_idx2name or {})
+        self.param_dict: Dict[Key, Any] = dict(param_dict or {})
+        self.lr_mult: Dict[Key, float] = {}
+        self.wd_mult: Dict[Key, float] = {}
+        self.set_wd_mult({})
+
+    @classmethod
+    def parameter_names(cls) -> List[str]:
+        """The optimizer's own parameters, and then those that all have."""
+        names: Dict[str, None] = {}
+        for one in cls.__mro__:
+            names.update(dict.fromkeys(name for name in vars(one).get("__annotations__", {})))
+        return list(names)
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Takes effect with the next KVStore.set_optimizer()."""
+        if self.lr_scheduler is not None:
+            raise ValueError("the rate is the lr_scheduler's: there is no other to be set")
+        self.learning_rate = rate
+
+    def set_lr_mult(self, factors: Dict[Key, float]) -> None:
+        """Factors of the rate, by key or by name."""
+        self.lr_mult = dict(factors)
+
+    def set_wd_mult(self, factors: Dict[Key, float]) -> None:
+        """Factors of the weight decay, by key or by name; of named parameters that are neither weights nor gammas 0 else."""
+        named = self.idx2name.values()
+        self.wd_mult = {name: 0.0 for name in named if not name.endswith(("_weight", "_gamma"))}
+        self.wd_mult.update(factors)
+
+    def factors_of(self, key: Key) -> Tuple[float, float]:
+        """The factors of rate and weight decay for a key."""
+        if key in self.param_dict:
+            return self.param_dict[key].lr_mult, self.param_dict[key].wd_mult
+        name = self.idx2name.get(key, key)
+        factors = (self.lr_mult, self.wd_mult)
+        rate, decay = (some.get(key, some.get(name, 1.0)) for some in factors)
+        return rate, decay
+
+    def __str__(self) -> str:
+        """The text that kv_set_optimizer() and the tables' updaters take."""
+        names = [name for name in self.parameter_names() if name != "multi_precision"]
+        parameters = {name: getattr(self, name) for name in names}
+        if self.lr_scheduler is not None:
+            parameters.update(self.lr_scheduler.parameters())
+        words = [f"{name}={_text(value)}" for name, value in parameters.items() if value is not None]
+        return " ".join([self.kind, *words])
+
+    def __repr__(self) -> str:
+        return f"<polyverso.optimizer.{type(self).__name__} {self}>"
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def register(made: Type[Optimizer]) -> Type[Optimizer]:
+    """Makes a class known to create(), by its name in small letters. For use as a decorator."""
+    _known[made.__name__.lower()] = made
+    return made
+
+
+def create(name: str, **parameters: Any) -> Optimizer:
+    """create("adam", learning_rate=0.01): the optimizer of that name, in letters of any size."""
+    made = _known.get(name.lower())
+    if made is None:
+        raise ValueError(f"there is no optimizer {name!r}; known: {', '.join(sorted(_known))}")
+    return made(**parameters)
+
+
+@register
+class SGD(Optimizer):
+    """Steps against the gradient, with momentum."""
+
+    kind = "mx.sgd"
+    momentum: float = 0.0
+    lazy_update: bool = True
+
+
+@register
+class NAG(Optimizer):
+    """Nesterov's accelerated gradient."""
+
+    kind = "mx.nag"
+    momentum: float = 0.0
+
+
+@register
+class Signum(Optimizer):
+    """Steps of one length, in the direction of the momentum's sign."""
+
+    kind = "mx.signum"
+    learning_rate: Optional[float] = 0.01
+    momentum: float = 0.9
+    wd_lh: float = 0.0
+
+
+@register
+class FTML(Optimizer):
+    """Follow the moving leader."""
+
+    kind = "mx.ftml"
+    beta1: float = 0.6
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+@register
+class LBSGD(Optimizer):
+    """SGD for large batches, whose rate warms up: warmup_strategy linear, power2, sqrt or lars."""
+
+    kind = "mx.lbsgd"
+    momentum: float = 0.0
+    warmup_strategy: str = "linear"
+    warmup_epochs: int = 5
+    batch_scale: int = 1
+    updates_per_epoch: int = 32
+    begin_epoch: int = 0
+    num_epochs: int = 60
+
+
+@register
+class DCASGD(Optimizer):
+    """SGD that makes up for the gradients' delay."""
+
+    kind = "mx.dcasgd"
+    momentum: float = 0.0
+    lamda: float = 0.04
+
+
+@register
+class SGLD(Optimizer):
+    """Stochastic gradient Langevin dynamics: steps with noise."""
+
+    kind = "mx.sgld"
+    seed: int = 0
+
+
+@register
+class Adam(Optimizer):
+    """Adaptive moments."""
+
+    kind = "mx.adam"
+    learning_rate: Optional[float] = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    lazy_update: bool = True
+
+
+@register
+class AdamW(Optimizer):
+    """Adam with weight decay apart from the gradient."""
+
+    kind = "mx.adamw"
+    learning_rate: Optional[float] = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+@register
+class Adamax(Optimizer):
+    """Adam with the largest gradient instead of the mean of squares."""
+
+    kind = "mx.adamax"
+    learning_rate: Optional[float] = 0.002
+    beta1: float = 0.9
+    beta2: float = 0.999
+
+
+@register
+class Nadam(Optimizer):
+    """Adam with Nesterov's momentum."""
+
+    kind = "mx.nadam"
+    learning_rate: Optional[float] = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    schedule_decay: float = 0.004
+
+
+@register
+class AdaGrad(Optimizer):
+    """Rates that fall with the sum of a value's squared gradients."""
+
+    kind = "mx.adagrad"
+    eps: float = 1e-7
+
+
+@register
+class AdaDelta(Optimizer):
+    """Steps as long as the last ones were; it has no rate."""
+
+    kind = "mx.adadelta"
+    rho: float = 0.9
+    epsilon: float = 1e-5
+
+
+@register
+class RMSProp(Optimizer):
+    """Rates that fall with the mean of a value's squared gradients; centered: with their variance."""
+
+    kind = "mx.rmsprop"
+    learning_rate: Optional[float] = 0.001
+    gamma1: float = 0.9
+    gamma2: float = 0.9
+    epsilon: float = 1e-8
+    centered: bool = False
+    clip_weights: Optional[float] = None
+
+
+@register
+class Ftrl(Optimizer):
+    """Follow the regularized leader: values without enough evidence are zero."""
+
+    kind = "mx.ftrl"
+    learning_rate: Optional[float] = 0.1
+    lamda1: float = 0.01
+    beta: float = 1.0
+
+
+@register
+class LAMB(Optimizer):
+    """Adam whose steps are as long, layer by layer, as the weights are large."""
+
+    kind = "mx.lamb"
+    learning_rate: Optional[float] = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    lower_bound: Optional[float] = None
+    upper_bound: Optional[float] = None
+    bias_correction: bool = True
+
+
+@register
+class Lion(Optimizer):
+    """Steps of one length, in the direction of the sign of what momentum and gradient agree upon."""
+
+    kind = "mx.lion"
+    learning_rate: Optional[float] = 0.0001
+    beta1: float = 0.9
+    beta2: float = 0.99
+
+
+@register
+class Test(Optimizer):
+    """Adds the gradient: for tests."""
+
+    kind = "mx.test"

@@ -1,0 +1,317 @@
+"""polyverso.kvstore: the examples of MXNet's manual, what values may be, and stores of several workers."""
+
+import numpy as np
+import polyverso
+import pytest
+from polyverso import ArgumentError, StateError, Tensor, kvstore, lr_scheduler, optimizer
+
+SHAPE = (2, 3)
+
+
+def ones(shape=SHAPE):
+    return np.ones(shape, np.float32)
+
+
+def zeros(shape=SHAPE):
+    return np.zeros(shape, np.float32)
+
+
+def holds(array, value):
+    np.testing.assert_array_equal(array, np.full_like(array, value))
+
+
+@pytest.fixture
+def kv():
+    return kvstore.create("local")
+
+
+# ------------------------------------------------------------------ MXNet's examples, in their order
+
+
+def test_init(kv):
+    kv.init(3, ones() * 2)
+    a = zeros()
+    kv.pull(3, out=a)
+    holds(a, 2)
+    keys = [5, 7, 9]
+    kv.init(keys, [ones()] * len(keys))
+    kv.pull(9, out=a)
+    holds(a, 1)
+
+
+def test_push(kv):
+    kv.init(3, ones() * 2)
+    a = zeros()
+    kv.push(3, ones() * 8)
+    kv.pull(3, out=a)  # pull out the value
+    holds(a, 8)
+    # aggregate the value and then push
+    kv.push(3, [ones() for _ in range(4)])
+    kv.pull(3, out=a)
+    holds(a, 4)
+    # push a list of keys: single device
+    keys = [5, 7, 9]
+    kv.init(keys, [zeros()] * len(keys))
+    kv.push(keys, [ones()] * len(keys))
+    b = [zeros() for _ in keys]
+    kv.pull(keys, out=b)
+    holds(b[1], 1)
+    # multiple devices
+    b = [[ones() for _ in range(4)] for _ in keys]
+    kv.push(keys, b)
+    kv.pull(keys, out=b)
+    holds(b[1][1], 4)
+
+
+def test_pull(kv):
+    kv.init(3, ones() * 2)
+    a = zeros()
+    kv.pull(3, out=a)
+    holds(a, 2)
+    # pull into multiple devices
+    b = [ones() for _ in range(4)]
+    kv.pull(3, out=b)
+    holds(b[1], 2)
+    # a list of keys: on a single device, and on several
+    keys = [5, 7, 9]
+    kv.init(keys, [ones() * 2] * len(keys))
+    b = [zeros() for _ in keys]
+    kv.pull(keys, out=b)
+    holds(b[1], 2)
+    b = [[ones() for _ in range(4)] for _ in keys]
+    kv.pull(keys, out=b)
+    holds(b[1][1], 2)
+
+
+def test_type_rank_and_workers(kv):
+    assert (kv.type, kv.rank, kv.num_workers) == ("local", 0, 1)
+    assert kvstore.create("Local_AllReduce_CPU").type == "local_allreduce_cpu"
+    assert polyverso.kv.create().type == "local"
+    with pytest.raises(ArgumentError, match="dist_sync"):
+        kvstore.create("dist_sink")
+    with pytest.raises(StateError, match="mv_init"):
+        kvstore.create("dist")
+
+
+# ------------------------------------------------------------------ values and keys
+
+
+def test_pushpull_and_broadcast(kv):
+    a, b = ones(), zeros()
+    kv.broadcast("w", a, out=b)
+    holds(b, 1)
+    kv.pushpull("w", [a, a, a], out=[a, b])
+    holds(a, 3)
+    holds(b, 3)
+    kv.pushpull("w", a)
+    holds(a, 3)
+
+
+def test_what_was_pushed_is_a_snapshot(kv):
+    a = ones()
+    kv.init("w", a)
+    a[:] = 5
+    kv.push("w", a)
+    a[:] = 6
+    kv.pull("w", out=a)
+    holds(a, 5)
+
+
+def test_tensors_arrays_and_dlpack(kv):
+    class Foreign:
+        """An array of another library: only its DLPack side is known."""
+
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, **wishes):
+            return self.array.__dlpack__()
+
+    kv.init("w", Tensor.full(SHAPE, 2))
+    into = [Tensor.zeros(SHAPE), zeros(), Foreign(zeros())]
+    kv.pull("w", out=into)
+    holds(into[0].numpy(), 2)
+    holds(into[1], 2)
+    holds(into[2].array, 2)
+    kv.push("w", into)
+    kv.pull("w", out=into[1])
+    holds(into[1], 6)
+
+
+def test_arrays_with_gaps_and_read_only_ones(kv):
+    given = np.arange(12, dtype=np.float32).reshape(4, 3).T[:, 1:3]
+    assert not given.flags.c_contiguous
+    kv.init("w", given)
+    room = np.full((6, 4), -1, np.float32)
+    out = room.T[1:4, 2:4]
+    kv.pull("w", out=out)
+    np.testing.assert_array_equal(out, given)
+    assert (room == -1).sum() == room.size - given.size
+    with pytest.raises(ArgumentError, match="MV_ESHAPE"):
+        kv.pull("w", out=room.T)
+    fixed = np.ascontiguousarray(given)
+    fixed.flags.writeable = False
+    kv.push("w", fixed)
+    with pytest.raises(ValueError):
+        kv.pull("w", out=fixed)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int32", "uint8", "int8"])
+def test_dtypes(kv, dtype):
+    kv.init(1, np.zeros(5, dtype))
+    kv.push(1, [np.arange(5).astype(dtype), np.full(5, 2, dtype)])
+    out = np.empty(5, dtype)
+    kv.pull(1, out=out)
+    np.testing.assert_array_equal(out, np.arange(5) + 2)
+    with pytest.raises(ArgumentError, match="MV_EDTYPE"):
+        kv.push(1, np.zeros(5, "float64" if dtype != "float64" else "float32"))
+
+
+def test_keys_are_all_numbers_or_all_names(kv):
+    kv.init(np.int64(1), ones())
+    with pytest.raises(ArgumentError, match="numbers"):
+        kv.init("w", ones())
+    with pytest.raises(ArgumentError, match="all names"):
+        kv.push([1, "w"], [ones(), ones()])
+    with pytest.raises(ArgumentError, match="float"):
+        kv.push(1.5, ones())
+
+
+def test_what_is_wrong_leaves_the_store_alone(kv):
+    kv.init(["a", "b"], [ones(), ones()])
+    for wrong, reason in {
+        lambda: kv.push("c", ones()): "kv_init",
+        lambda: kv.push(["a", "a"], [ones(), ones()]): "twice",
+        lambda: kv.init("a", ones()): "already",
+        lambda: kv.push("a", ones((3, 2))): r"\(2, 3\)",
+        lambda: kv.push(["a", "b"], ones()): "one value for 2 keys",
+        lambda: kv.push(["a", "b"], [ones()] * 3): "3 values for 2 keys",
+        lambda: kv.push("a", []): "0",
+        lambda: kv.pull("a"): "no values",
+        lambda: kv.set_optimizer("mx.adam learning_rat=3"): "learning_rate",
+        lambda: kv.set_optimizer("mx.adom"): "adam",
+    }.items():
+        with pytest.raises((ArgumentError, StateError), match=reason):
+            wrong()
+    for nothing in (5.0, "text", object(), [3.0]):
+        with pytest.raises(TypeError, match="__dlpack__"):
+            kv.push("a", nothing)
+    a = zeros()
+    kv.pull("b", out=a, timeout=5)
+    holds(a, 1)
+
+
+# ------------------------------------------------------------------ optimizers
+
+
+def test_an_optimizer_updates_what_is_there_and_what_comes(kv):
+    kv.init(1, ones())
+    kv.set_optimizer(optimizer.create("sgd", learning_rate=0.5))
+    kv.init(2, ones())
+    a = zeros()
+    for key in (1, 2):
+        kv.pushpull(key, ones(), out=a)
+        holds(a, 0.5)
+
+
+@pytest.mark.parametrize("name", sorted(optimizer._known))
+def test_defaults_are_those_of_the_library(name):
+    made = optimizer.create(name.upper())
+    out = []
+    for spec in (made, made.kind):
+        kv = kvstore.create("local")
+        kv.init("w", ones())
+        kv.set_optimizer(spec)
+        for gradient in (1, -0.25, 3):
+            kv.push("w", ones() * gradient)
+        out.append(zeros())
+        kv.pull("w", out=out[-1])
+    np.testing.assert_array_equal(*out)
+
+
+def test_parameters_and_schedules_become_text():
+    schedule = lr_scheduler.MultiFactorScheduler([100, 200], 0.1, base_lr=0.2, warmup_steps=10)
+    made = optimizer.SGD(momentum=0.9, wd=1e-4, lr_scheduler=schedule)
+    words = str(made).split()
+    assert words[0] == "mx.sgd"
+    assert {"momentum=0.9", "wd=0.0001", "lr_scheduler=multifactor", "step=100:200", "base_lr=0.2"} <= set(words)
+    assert not any(word.startswith("learning_rate") for word in words)
+    assert "learning_rate=0.001" in str(optimizer.Adam(lr_scheduler=schedule)).split()
+    for schedule in (
+        lr_scheduler.FactorScheduler(2, 0.5),
+        lr_scheduler.PolyScheduler(10, warmup_steps=3, warmup_mode="constant"),
+        lr_scheduler.CosineScheduler(10, base_lr=0.3, final_lr=0.1),
+    ):
+        kvstore.create("local").set_optimizer(optimizer.create("adam", lr_scheduler=schedule))
+    with pytest.raises(TypeError, match="momentum"):
+        optimizer.SGD(momentun=0.9)
+    with pytest.raises(ValueError, match="adagrad"):
+        optimizer.create("adamant")
+    with pytest.raises(ValueError, match="ascending"):
+        lr_scheduler.MultiFactorScheduler([5, 3])
+
+
+def test_a_schedule_is_followed(kv):
+    kv.init("w", zeros())
+    kv.set_optimizer(optimizer.SGD(lr_scheduler=lr_scheduler.FactorScheduler(2, 0.5, base_lr=1.0)))
+    seen = []
+    for _ in range(6):
+        kv.push("w", -ones())
+        a = zeros()
+        kv.pull("w", out=a)
+        seen.append(a[0, 0])
+    np.testing.assert_allclose(np.diff([0, *seen]), [1, 1, 0.5, 0.5, 0.25, 0.25])
+
+
+def test_factors_of_named_parameters():
+    made = optimizer.SGD(wd=0.1, param_idx2name={0: "fc_weight", 1: "fc_bias", 2: "bn_gamma", 3: "bn_beta"})
+    assert [made.factors_of(key) for key in (0, 1, 2, 3)] == [(1, 1), (1, 0), (1, 1), (1, 0)]
+    made.set_lr_mult({"fc_bias": 2, 0: 0.5})
+    made.set_wd_mult({"bn_beta": 0.25})
+    assert [made.factors_of(key) for key in (0, 1, 3, "fc_bias")] == [(0.5, 1), (2, 0), (1, 0.25), (2, 0)]
+
+
+# ------------------------------------------------------------------ several workers
+
+TOGETHER = """
+import numpy as np, polyverso
+from polyverso import kvstore, optimizer
+with polyverso.init():
+    kv = kvstore.create("dist_sync")
+    a = np.full((2, 3), kv.rank + 1.0, np.float32)
+    kv.init("w", a)                                  # worker 0's
+    kv.pull("w", out=a)
+    assert (a == 1).all(), a
+    for i in range(1, 5):
+        kv.push("w", np.full((2, 3), i * (kv.rank + 1), np.float32))
+        kv.pull("w", out=a)
+        assert (a == i * 6).all(), a
+    kv.barrier()
+    if kv.rank == 0:
+        kv.set_optimizer(optimizer.create("sgd", learning_rate=0.5))
+    kv.barrier()
+    kv.pushpull("w", np.ones((2, 3), np.float32), out=a)
+    assert (a == 24 - 1.5).all(), a
+    free = kvstore.create("dist_async")
+    free.init([1, 2], [a, a])
+    if kv.rank == 1:
+        free.set_optimizer("mx.test")
+    free.barrier()
+    free.push([1, 2], [np.ones((2, 3), np.float32)] * 2)
+    polyverso.capi.mv_barrier(0)
+    free.pull(2, out=a)
+    assert (a == 22.5 + 3).all(), a
+    if kv.rank == 2:
+        kv.leave()
+    else:
+        kv.pushpull("w", np.ones((2, 3), np.float32), out=a)
+    print(kv.rank, kv.num_workers, kv.type, "well")
+"""
+
+
+def test_workers_of_one_store(cluster):
+    workers = [cluster.start(TOGETHER, 3) for _ in range(3)]
+    for worker in workers:
+        out, err = worker.communicate(timeout=60)
+        assert worker.returncode == 0, err
+        assert out.split()[1:] == ["3", "dist_sync", "well"]

@@ -510,7 +510,9 @@ MV_API mv_status mv_checkpoint_inspect(const char *path, char *text, uint64_t ca
 }
 #endif
 
-#include "tensor.h"  /* mv_tensor_*, which belongs to this header */
-#include "kvstore.h" /* and kv_* */
+#ifndef POLYVERSO_CORE /* set while the library's own core is built, which takes from each part what it needs */
+#include "tensor.h"    /* mv_tensor_*, which belongs to this header */
+#include "kvstore.h"   /* and kv_* */
+#endif
 
 #endif

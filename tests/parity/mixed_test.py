@@ -10,16 +10,17 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 LANGUAGES = {
-    "python": [sys.executable, "worker.py"],
-    "perl": ["perl", "worker.pl"],
-    "lua5.1": ["lua5.1", "worker.lua"],
-    "luajit": ["luajit", "worker.lua"],
-    "lua5.4": ["lua5.4", "worker.lua"],
+    "python": [sys.executable, ".py"],
+    "perl": ["perl", ".pl"],
+    "lua5.1": ["lua5.1", ".lua"],
+    "luajit": ["luajit", ".lua"],
+    "lua5.4": ["lua5.4", ".lua"],
 }
 ROUNDS = 12
 
 
-def start(language, rank, nodes, listener, settings):
+def start(language, program, rank, nodes, listener, settings):
+    interpreter, suffix = LANGUAGES[language]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("POLYVERSO_")}
     environment.update(settings)
     environment["POLYVERSO_NODES"] = str(nodes)
@@ -28,15 +29,15 @@ def start(language, rank, nodes, listener, settings):
     if rank == 0:
         environment["POLYVERSO_LISTEN_FD"] = str(listener.fileno())
     return subprocess.Popen(
-        LANGUAGES[language], cwd=HERE, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [interpreter, program + suffix], cwd=HERE, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         pass_fds=[listener.fileno()] if rank == 0 else [],
     )
 
 
-def outputs(languages, **settings):
+def outputs(languages, program="worker", **settings):
     """What each worker printed, as lists of lines; by rank."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        workers = [start(name, rank, len(languages), listener, settings) for rank, name in enumerate(languages)]
+        workers = [start(name, program, rank, len(languages), listener, settings) for rank, name in enumerate(languages)]
     texts = []
     try:
         for language, worker in zip(languages, workers):
@@ -85,3 +86,13 @@ def test_async_workers_end_with_the_sum_of_all_adds():
                     expected[row * 3 + col] += value
     for lines in outputs(languages):
         assert numbers(lines[-1]) == pytest.approx(expected, rel=1e-4, abs=1e-3)
+
+
+@pytest.mark.parametrize("languages", [["python", "perl", "lua5.4"], ["lua5.1", "python"], ["perl", "luajit"]])
+def test_stores_are_shared_by_languages(languages):
+    first, *others = outputs(languages, "store")
+    assert len(first) == 6 * 3 + 1
+    assert len(set(first)) == len(first), "every round changes every key"
+    assert numbers(first[-1]) == pytest.approx([(k * 7 + 99 * 29) % 31 / 3 - 5 for k in range(15)], rel=1e-6)
+    for language, lines in zip(languages[1:], others):
+        assert lines == first, f"{language} and {languages[0]} differ"

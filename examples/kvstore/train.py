@@ -1,0 +1,99 @@
+"""A small neural network on handwritten digits, data-parallel through a key-value store: one worker, in Python.
+train.pl and train.lua are its twins, and all of them may share one store.
+
+    polyverso run -n 3 -- python3 examples/kvstore/train.py [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.01]
+
+The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every n-th
+image; a step is the gradient over a batch of them, summed. Adam works in the store.
+"""
+
+import argparse
+import gzip
+import pathlib
+import time
+
+import numpy as np
+import polyverso
+from polyverso import Tensor, kvstore, optimizer
+
+PIXELS, HIDDEN, DIGITS = 64, 32, 10
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
+KEYS = ["w1", "b1", "w2", "b2"]
+
+
+def read_digits():
+    """(inputs, labels) for training, and the same for testing: every fourth image."""
+    with gzip.open(DATA, "rt") as file:
+        numbers = np.loadtxt(file, delimiter=",", dtype=np.float32)
+    inputs, labels = numbers[:, :PIXELS] / 16, numbers[:, PIXELS].astype(int)
+    test = np.arange(len(numbers)) % 4 == 3
+    return inputs[~test], labels[~test], inputs[test], labels[test]
+
+
+def first_values():
+    """The same in all languages, though worker 0's alone count."""
+    w1 = Tensor.normal((PIXELS, HIDDEN), 1, 0, 0.1).numpy()
+    w2 = Tensor.normal((HIDDEN, DIGITS), 2, 0, 0.1).numpy()
+    return [w1, np.zeros(HIDDEN, np.float32), w2, np.zeros(DIGITS, np.float32)]
+
+
+def forward(values, inputs):
+    w1, b1, w2, b2 = values
+    hidden = np.tanh(inputs @ w1 + b1)
+    scores = hidden @ w2 + b2
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return hidden, scores / scores.sum(axis=1, keepdims=True)
+
+
+def gradients(values, inputs, labels):
+    """Of the summed cross entropy, key by key."""
+    hidden, errors = forward(values, inputs)
+    errors[np.arange(len(labels)), labels] -= 1
+    below = errors @ values[2].T * (1 - hidden * hidden)
+    return [inputs.T @ below, below.sum(axis=0), hidden.T @ errors, errors.sum(axis=0)]
+
+
+def loss_and_accuracy(values, train, test):
+    chances = forward(values, train[0])[1][np.arange(len(train[1])), train[1]]
+    right = forward(values, test[0])[1].argmax(axis=1) == test[1]
+    return -np.log(chances).mean(), right.mean()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--type", default="dist_sync", help="of the store")
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--batch", type=int, default=50, help="images of a worker's step")
+    parser.add_argument("--rate", type=float, default=0.01, help="learning rate")
+    options = parser.parse_args()
+
+    train_inputs, train_labels, test_inputs, test_labels = read_digits()
+    with polyverso.init():
+        kv = kvstore.create(options.type)
+        values = first_values()
+        kv.broadcast(KEYS, values, out=values)
+        if kv.rank == 0:
+            scale = 1 / (options.batch * kv.num_workers)
+            kv.set_optimizer(optimizer.Adam(learning_rate=options.rate, rescale_grad=scale))
+        kv.barrier()
+
+        inputs, labels = train_inputs[kv.rank :: kv.num_workers], train_labels[kv.rank :: kv.num_workers]
+        steps = len(train_labels) // kv.num_workers // options.batch  # of all workers alike
+        begun = time.monotonic()
+        for epoch in range(options.epochs):
+            for first in range(0, steps * options.batch, options.batch):
+                batch = slice(first, first + options.batch)
+                kv.pushpull(KEYS, gradients(values, inputs[batch], labels[batch]), out=values)
+            if kv.rank == 0:
+                loss, accuracy = loss_and_accuracy(values, (train_inputs, train_labels), (test_inputs, test_labels))
+                seconds = time.monotonic() - begun
+                print(f"epoch {epoch} loss {loss:.4f} accuracy {accuracy:.4f} seconds {seconds:.3f}", flush=True)
+        kv.barrier()
+        kv.pull(KEYS, out=values)
+        if kv.rank == 0:
+            loss, accuracy = loss_and_accuracy(values, (train_inputs, train_labels), (test_inputs, test_labels))
+            print(f"final accuracy {accuracy:.4f} seconds {time.monotonic() - begun:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,23 +1,18 @@
 /* Key-value stores, for every language. What C passes as structs arrives as one argument:
- *   kv_keys     a number or a name, or a list of them; Perl's are always names, for Perl does not tell 3 from "3"
- *   kv_values   a tensor, or a list of them, or a list of lists: several devices' tensors under one key
+ *   kv_keys       a number or a name, or a list of them; Perl's are always names, for Perl does not tell 3 from "3"
+ *   kv_values     a tensor, or a list of them, or a list of lists: several devices' tensors under one key
+ *   (kv_updater, user), (kv_controller, user)   whether there is one: by hand, which is the only way for a language
  * A tensor is a handle, or the language's object with one. */
 %ignore kv_keys;
 %ignore kv_values;
+%ignore KV_UPDATER_BY_HAND;
+%ignore KV_CONTROLLER_BY_HAND;
 
 %{
 #define PV_AGAIN_kv_type(...) kv_type(arg1, __VA_ARGS__)
+#define PV_AGAIN_kv_next_update(...) kv_next_update(arg1, arg2, arg3, __VA_ARGS__)
+#define PV_AGAIN_kv_next_command(...) kv_next_command(arg1, 0, arg3, arg4, __VA_ARGS__)
 %}
-
-MV_RESUMES(kv_init)
-MV_RESUMES(kv_broadcast)
-MV_RESUMES_FOR(kv_push, arg4->timeout_ms)
-MV_RESUMES_FOR(kv_pull, arg4->timeout_ms)
-MV_WAITS(kv_pushpull)
-MV_WAITS(kv_set_optimizer)
-MV_RESUMES_FOR(kv_barrier, arg2->timeout_ms)
-MV_WAITS(kv_leave)
-MV_WAITS(kv_free)
 
 #if defined(SWIGPYTHON)
 %{
@@ -41,6 +36,25 @@ MV_WAITS(kv_free)
   PyMem_Free((void *)value$argnum.per_key);
   Py_XDECREF(items$argnum);
 }
+%typemap(in) (kv_updater updater, void *user), (kv_controller controller, void *user) {
+  const int is_there = PyObject_IsTrue($input);
+  if (is_there < 0) SWIG_fail;
+  $1 = is_there ? ($1_ltype)1 : NULL;
+  $2 = NULL;
+}
+
+%define MV_PULLS(function, options, out)
+%thread function;
+%exception function {
+  const int64_t whole = options->timeout_ms, started = pv_clock_ms();
+  do {
+    $action
+    if (result == MV_EINTR) result = pv_resume(options);
+  } while (result == MV_EINTR && !PyErr_Occurred() && PyErr_CheckSignals() == 0 &&
+           pv_shorten(&options->timeout_ms, whole, started));
+  if (result == MV_OK && (options->flags & MV_ASYNC) && !pv_hold_all(*options->request, items ## out)) SWIG_fail;
+}
+%enddef
 #endif
 
 #if defined(SWIGPERL)
@@ -55,6 +69,21 @@ MV_WAITS(kv_free)
   if (!pv_tensors($input, "$symname", $argnum, arg2->count, &value)) SWIG_fail;
   $1 = SvOK($input) ? &value : NULL;
 }
+%typemap(in) (kv_updater updater, void *user), (kv_controller controller, void *user) {
+  $1 = SvTRUE($input) ? ($1_ltype)1 : NULL;
+  $2 = NULL;
+}
+
+%define MV_PULLS(function, options, out)
+%exception function {
+  const int64_t whole = options->timeout_ms, started = pv_clock_ms();
+  do {
+    $action
+    if (result == MV_EINTR) result = pv_resume(options);
+  } while (result == MV_EINTR && pv_signals() && pv_shorten(&options->timeout_ms, whole, started));
+  if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold(*options->request, sv_2mortal(pv_copied(ST(out - 1))));
+}
+%enddef
 #endif
 
 #if defined(SWIGLUA)
@@ -69,6 +98,37 @@ MV_WAITS(kv_free)
   $1 = lua_isnil(L, $input) ? NULL : &value;
   if ($1 && !pv_tensors(L, $input, "$symname", arg2->count, &value)) SWIG_fail;
 }
+%typemap(in) (kv_updater updater, void *user), (kv_controller controller, void *user) {
+  $1 = lua_toboolean(L, $input) ? ($1_ltype)1 : NULL;
+  $2 = NULL;
+}
+
+%define MV_PULLS(function, options, out)
+%exception function {
+  $action
+  if (result == MV_EINTR) {
+    pv_withdraw(L, options);
+    SWIG_fail;
+  }
+  if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold_all(L, *options->request, out);
+}
+%enddef
 #endif
+
+/* MV_PULLS(function, options, out) is MV_CALLS() for a function that writes into the tensors that are its argument `out`,
+ * counted from 1. It goes on after a signal, whether the call does or has not begun yet. */
+MV_RESUMES(kv_init)
+MV_RESUMES(kv_broadcast)
+MV_RESUMES_FOR(kv_push, arg4->timeout_ms)
+MV_PULLS(kv_pull, arg4, 3)
+MV_PULLS(kv_row_sparse_pull, arg5, 3)
+MV_WAITS(kv_pushpull)
+MV_RESUMES(kv_set_optimizer)
+MV_RESUMES_FOR(kv_barrier, arg2->timeout_ms)
+MV_CALLS(kv_send_command, arg4)
+MV_RESUMES_FOR(kv_next_command, arg2)
+MV_RESUMES(kv_run_server)
+MV_WAITS(kv_leave)
+MV_WAITS(kv_free)
 
 %include <polyverso/kvstore.h>

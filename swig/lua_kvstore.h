@@ -3,20 +3,25 @@
 #ifndef POLYVERSO_SWIG_LUA_KVSTORE_H
 #define POLYVERSO_SWIG_LUA_KVSTORE_H
 
-/* Puts `bytes` of zeros into the argument's place, the argument behind them. */
+/* Puts `bytes` of zeros into the argument's place, and what is on top of the stack, which is popped, behind them: a table. */
 static void *pv_replace_argument(lua_State *L, int index, size_t bytes) {
   void *room = lua_newuserdata(L, bytes);
   memset(room, 0, bytes);
-  if (lua_type(L, index) == LUA_TTABLE) {
-    lua_pushvalue(L, index);
-  } else {
-    lua_createtable(L, 1, 0);
-    lua_pushvalue(L, index);
-    lua_rawseti(L, -2, 1);
-  }
+  lua_insert(L, -2);
   pv_keep_table(L, lua_gettop(L) - 1);
   lua_replace(L, index);
   return room;
+}
+
+/* Pushes the table at `index`, or one with the value at `index`. */
+static void pv_push_list(lua_State *L, int index, int is_list) {
+  if (is_list) {
+    lua_pushvalue(L, index);
+    return;
+  }
+  lua_createtable(L, 1, 0);
+  lua_pushvalue(L, index);
+  lua_rawseti(L, -2, 1);
 }
 
 /* The key on top of the stack, which is popped. */
@@ -44,6 +49,7 @@ static int pv_read_key(lua_State *L, const char *function, kv_keys *keys, uint64
 static int pv_keys(lua_State *L, int index, const char *function, kv_keys *keys) {
   const int is_list = lua_type(L, index) == LUA_TTABLE;
   keys->count = is_list ? (uint64_t)pv_length(L, index) : 1;
+  pv_push_list(L, index, is_list);
   void *room = pv_replace_argument(L, index, (size_t)(keys->count + 1) * sizeof(int64_t));
   pv_kept_table(L, index);
   const int list = lua_gettop(L);
@@ -83,8 +89,8 @@ static uint64_t pv_tensors_in(lua_State *L, int index, uint64_t i, int *is_neste
   return count;
 }
 
-/* The tensors of the value on top of the stack, one or a list of `some`, which is popped. */
-static int pv_read_tensors(lua_State *L, const char *function, uint64_t some, kv_values *values) {
+/* The tensors of the value on top of the stack, one or a list of `some`, which is popped; they go into the table at `kept` too. */
+static int pv_read_tensors(lua_State *L, const char *function, int kept, uint64_t some, kv_values *values) {
   const int item = lua_gettop(L), is_list = pv_is_list(L, item);
   for (uint64_t k = 0; k < some; ++k) {
     if (is_list)
@@ -95,7 +101,7 @@ static int pv_read_tensors(lua_State *L, const char *function, uint64_t some, kv
     if (lua_type(L, -1) != LUA_TTABLE && !pv_is_integer(L, -1, tensor))
       return pv_refuse(L, MV_EINVAL, function, "value %d must be a tensor, not a %s", (int)values->count, luaL_typename(L, -1));
     if (lua_type(L, -1) == LUA_TTABLE && !pv_tensor_handle(L, lua_gettop(L), function, tensor)) return 0;
-    lua_pop(L, 1);
+    lua_rawseti(L, kept, (int)values->count);
   }
   lua_pop(L, 1);
   return 1;
@@ -104,32 +110,33 @@ static int pv_read_tensors(lua_State *L, const char *function, uint64_t some, kv
 /* The tensors of `key_count` keys: a flat list says nothing of which belongs to which, the C function knows; of a list with
  * lists in it each element is a key's. A key without any has 0, which the C function refuses. */
 static int pv_tensors(lua_State *L, int index, const char *function, uint64_t key_count, kv_values *values) {
-  const int is_list = pv_is_list(L, index);
-  const uint64_t length = is_list ? (uint64_t)pv_length(L, index) : 1;
-  uint64_t count = is_list ? 0 : 1;
+  pv_push_list(L, index, pv_is_list(L, index));
+  const int list = lua_gettop(L);
+  const uint64_t length = (uint64_t)pv_length(L, list), places = length + key_count;
+  uint64_t count = 0;
   int is_nested = 0;
-  for (uint64_t i = 0; is_list && i < length; ++i) count += pv_tensors_in(L, index, i, &is_nested);
-  if (!is_list) { /* a tensor's object becomes an element too, so that what follows has a list to read */
-    lua_createtable(L, 1, 0);
-    lua_pushvalue(L, index);
-    lua_rawseti(L, -2, 1);
-    lua_replace(L, index);
-  }
-  const uint64_t places = length + key_count;
+  for (uint64_t i = 0; i < length; ++i) count += pv_tensors_in(L, list, i, &is_nested);
+  lua_createtable(L, (int)count, 0);
+  const int kept = lua_gettop(L);
+  lua_pushvalue(L, kept);
   mv_tensor *room = (mv_tensor *)pv_replace_argument(L, index, (size_t)(places + count + 1) * sizeof(uint64_t));
   uint64_t *per_key = (uint64_t *)room + count + 1;
   values->tensors = room;
   if (is_nested) values->per_key = per_key;
-  pv_kept_table(L, index);
-  const int list = lua_gettop(L);
   for (uint64_t i = 0; i < length; ++i) {
-    int ignored;
-    per_key[i] = pv_tensors_in(L, list, i, &ignored);
+    per_key[i] = pv_tensors_in(L, list, i, &is_nested);
     lua_rawgeti(L, list, (int)(i + 1));
-    if (!pv_read_tensors(L, function, per_key[i], values)) return 0;
+    if (!pv_read_tensors(L, function, kept, per_key[i], values)) return 0;
   }
-  lua_pop(L, 1);
+  lua_pop(L, 2);
   return 1;
+}
+
+/* Keeps the tensors of argument `index` until their request is settled. */
+static void pv_hold_all(lua_State *L, mv_request request, int index) {
+  pv_kept_table(L, index);
+  pv_hold(L, request, lua_gettop(L));
+  lua_pop(L, 1);
 }
 
 #endif

@@ -56,4 +56,12 @@ static int pv_tensors(SV *sv, const char *function, int position, uint64_t key_c
   return 1;
 }
 
+/* A copy of nested arrays, so that the tensors stay though the caller's arrays change. */
+static SV *pv_copied(SV *sv) {
+  if (!pv_is_array(sv)) return newSVsv(sv);
+  AV *copy = newAV();
+  for (SSize_t i = 0; i <= av_len((AV *)SvRV(sv)); ++i) av_push(copy, pv_copied(pv_element(sv, i)));
+  return newRV_noinc((SV *)copy);
+}
+
 #endif

@@ -91,4 +91,13 @@ static int pv_tensors(PyObject *object, const char *function, int position, uint
   return 1;
 }
 
+/* Keeps what a request pulls into until it is settled. */
+static int pv_hold_all(mv_request request, PyObject *items) {
+  PyObject *key = PyLong_FromLongLong(request);
+  const int held = key && PyDict_SetItem(pv_held, key, items) == 0;
+  if (!held) mv_request_cancel(request);
+  Py_XDECREF(key);
+  return held;
+}
+
 #endif

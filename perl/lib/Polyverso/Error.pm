@@ -17,7 +17,7 @@ sub new {
 
     # The line to show is the caller's, not one of ours.
     for (my $depth = 0; my ($package, $file, $line) = caller $depth; $depth++) {
-        next if $package =~ /\APolyverso(?:::|\z)/;
+        next if $package =~ /\A(?:Polyverso|AI::MXNet)(?:::|\z)/;
         @$self{qw(file line)} = ($file, $line);
         last;
     }

@@ -1,0 +1,92 @@
+package AI::MXNet::Context;
+
+use Mouse;
+use Mouse::Util::TypeConstraints qw(enum);
+
+use AI::MXNet::NS;
+use Polyverso::CAPI ();
+use Polyverso::Error;
+use Scalar::Util qw(blessed);
+
+my %TYPE_ID = (cpu => 1, gpu => 2, cpu_pinned => 3);
+
+has device_type => (is => 'rw', isa => enum([sort keys %TYPE_ID]), default => 'cpu');
+has device_id   => (is => 'rw', isa => 'Int', default => 0);
+
+use overload
+    '==' => sub { $_[0]->_is($_[1]) },
+    'eq' => sub { $_[0]->_is($_[1]) },
+    '!=' => sub { !$_[0]->_is($_[1]) },
+    'ne' => sub { !$_[0]->_is($_[1]) },
+    '""' => sub { $_[0]->_name },
+    bool => sub { 1 };
+
+# new('cpu'), new('cpu', 2) and new($context), too.
+around BUILDARGS => sub {
+    my ($build, $class, @arguments) = @_;
+    return $class->$build(@arguments) unless @arguments && @arguments <= 2;
+    my ($first, $id) = @arguments;
+    return $class->$build(device_type => $first->device_type, device_id => $first->device_id) if blessed $first;
+    return $class->$build(@arguments) if ref $first || !$TYPE_ID{$first};
+    return $class->$build(device_type => $first, device_id => $id // 0);
+};
+
+sub BUILD {
+    my ($self) = @_;
+    return if $self->device_type ne 'gpu';
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS,
+        "there is no $self: this Polyverso has no CUDA plug-in; mx->cpu(0), mx->cpu(1), ... stand for as many devices");
+}
+
+sub _is {
+    my ($self, $other) = @_;
+    my $name = blessed $other && $other->isa(__PACKAGE__) ? $other->_name : $other // q();
+    return $self->_name eq $name;
+}
+
+sub _name { my ($self) = @_; return $self->device_type . '(' . $self->device_id . ')' }
+
+sub device_type_id { $TYPE_ID{ $_[0]->device_type } }
+
+sub cpu        { my ($class, $id) = @_; return __PACKAGE__->new(device_type => 'cpu',        device_id => $id // 0) }
+sub cpu_pinned { my ($class, $id) = @_; return __PACKAGE__->new(device_type => 'cpu_pinned', device_id => $id // 0) }
+sub gpu        { my ($class, $id) = @_; return __PACKAGE__->new(device_type => 'gpu',        device_id => $id // 0) }
+sub num_gpus   { 0 }
+sub deepcopy   { my ($self) = @_; return __PACKAGE__->new($self) }
+
+my $current = __PACKAGE__->new;
+sub current_ctx { $current }
+*current_context = \&current_ctx;
+
+__PACKAGE__->meta->make_immutable;
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+AI::MXNet::Context - the device where an array is said to be
+
+=head1 SYNOPSIS
+
+    use AI::MXNet qw(mx);
+
+    my $a = mx->nd->ones([2, 3], ctx => mx->cpu(1));
+    print $a->context, "\n";                            # cpu(1)
+    print "elsewhere\n" if $a->context != mx->cpu(0);
+
+=head1 DESCRIPTION
+
+All memory is the host's. C<< mx->cpu(0) >>, C<< mx->cpu(1) >> and so on are names that stand for devices: a store sums
+up arrays of several as it would those of several cards. C<< mx->gpu >> throws a L<Polyverso::Error>, C<MV_ENOSYS>.
+
+=head1 METHODS
+
+=head2 cpu($id), cpu_pinned($id), gpu($id), current_ctx, num_gpus
+
+=head2 device_type, device_id, device_type_id, deepcopy
+
+=cut

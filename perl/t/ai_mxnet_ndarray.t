@@ -1,0 +1,192 @@
+# AI::MXNet::NDArray: coming, views, copies, operators, dtypes, what it refuses.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use AI::MXNet qw(mx);
+use PDL;
+use Scalar::Util qw(refaddr);
+
+sub holds {
+    my ($array, $expected, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return is_deeply($array->aspdl->unpdl, $expected, $name);
+}
+sub failure { my ($code) = @_; return eval { $code->(); 1 } ? 'nothing' : ref $@ ? $@->name : "$@" }
+
+# ------------------------------------------------------------------ coming
+
+holds(mx->nd->zeros([2, 3]), [[0, 0, 0], [0, 0, 0]], 'zeros');
+holds(mx->nd->ones([2], dtype => 'int32'), [1, 1], 'ones');
+holds(mx->nd->full([2], 2.5), [2.5, 2.5], 'full');
+holds(mx->nd->empty([1, 1]), [[0]], 'empty');
+holds(mx->nd->array([[1, 2], [3, 4], [5, 6]]), [[1, 2], [3, 4], [5, 6]], 'array');
+holds(mx->nd->array(sequence(3, 2)), [[0, 1, 2], [3, 4, 5]], 'of a PDL');
+holds(mx->nd->array([mx->nd->ones([2]), pdl(3, 4)]), [[1, 1], [3, 4]], 'of arrays and PDLs in an array');
+holds(mx->nd->array(pdl(7)), [7], 'of a PDL without dimensions');
+holds(mx->nd->arange(stop => 4), [0, 1, 2, 3], 'arange');
+holds(mx->nd->arange(start => 1, stop => 2, step => 0.5, repeat => 2), [1, 1, 1.5, 1.5], 'arange with steps');
+holds(mx->nd->arange(start => 3), [0, 1, 2], 'arange to its start');
+my $small = mx->nd->array([1, 2], ctx => mx->cpu(3), dtype => 'float16');
+is_deeply([$small->dtype, $small->context . '', $small->shape, $small->size, $small->ndim, $small->len],
+    ['float16', 'cpu(3)', [2], 2, 1, 2], 'what an array is');
+is(mx->nd->ones([2, 3], mx->cpu(1))->context, 'cpu(1)', 'a context by position');
+is(mx->nd->ones([2, 3], { dtype => 'float64' })->dtype, 'float64', 'options as a hash');
+is("$small", '<AI::MXNet::NDArray 2 @cpu(3)>', 'as text');
+my $out = mx->nd->zeros([2]);
+is(refaddr(mx->nd->full([2], 4, out => $out)), refaddr($out), 'out');
+holds($out, [4, 4], 'filled');
+for my $case ([float32 => 'float'], [float64 => 'double'], [float16 => 'float'], [bfloat16 => 'float'], [int64 => 'longlong'],
+    [int32 => 'long'], [uint8 => 'byte'], [int8 => 'sbyte']) {
+    my ($dtype, $type) = @$case;
+    my $array = mx->nd->array([1, 100], dtype => $dtype);
+    is_deeply([$array->dtype, $array->aspdl->type . '', $array->aspdl->unpdl], [$dtype, $type, [1, 100]], $dtype);
+}
+
+# ------------------------------------------------------------------ views
+
+my $a = mx->nd->array([[1, 2, 3], [4, 5, 6]]);
+$a->at(1) .= 9;
+holds($a, [[1, 2, 3], [9, 9, 9]], 'a row is a view');
+$a->at(-2) .= [7, 8, 9];
+holds($a, [[7, 8, 9], [9, 9, 9]], 'from the end');
+holds($a->slice([0, 1]), [[7, 8, 9], [9, 9, 9]], 'first and last');
+holds($a->slice(1), [[9, 9, 9]], 'one keeps its dimension');
+$a->slice([1]) .= pdl([[1, 2, 3]]);
+is($a->slice(1, 2)->asscalar, 3, 'one element');
+is($a->at(1, -1)->asscalar, 3, 'at too');
+$a->slice('X', [0, 1]) .= mx->nd->zeros([2, 2]);
+$a->slice(0, 0) += 5;
+holds($a, [[5, 0, 9], [0, 0, 3]], 'boxes are written into');
+holds($a->slice('X', 2) * 2, [[18], [6]], 'and read');
+holds(10 - $a->slice('X', 2), [[1], [7]], 'on either side');
+holds($a->slice([[1, 0], [2, 0]]), [3, 5], 'elements by their positions');
+holds($a->slice(begin => [0, 1], end => [2, 3]), [[0, 9], [0, 3]], 'a box by its corners');
+my $half = mx->nd->zeros([2, 2], dtype => 'float16');
+$half->slice('X', 1) .= 1.5;
+holds($half, [[0, 1.5], [0, 1.5]], 'boxes of halves');
+
+my $r = $a->reshape([3, 6 / 3]);
+$r->at(0) .= 1;
+holds($a, [[1, 1, 9], [0, 0, 3]], 'a reshape is a view');
+my $t = mx->nd->arange(stop => 30)->reshape([2, 3, 5]);
+is_deeply($t->reshape($_->[0], reverse => $_->[2] // 0)->shape, $_->[1], "reshape (@{$_->[0]})")
+    for [[-1] => [30]], [[0, -1] => [2, 15]], [[6, 5.0] => [6, 5]], [[-2] => [2, 3, 5]], [[-3, -1] => [6, 5]],
+    [[-4, 1, -1, -2] => [1, 2, 3, 5]], [[-1, 0] => [10, 3]], [[-1, 0] => [6, 5], 1];
+is_deeply($t->expand_dims(1)->shape, [2, 1, 3, 5], 'expand_dims');
+
+is_deeply([map { $_->aspdl->unpdl } @$a], [[1, 1, 9], [0, 0, 3]], 'an array in list context');
+$_ += 1 for @$a;
+holds($a, [[2, 2, 10], [1, 1, 4]], 'its rows are views');
+is(scalar @{ mx->nd->ones([1, 4]) }, 1, 'of one row, too');
+holds($a->[1], [1, 1, 4], 'a row by its index');
+
+# ------------------------------------------------------------------ memory
+
+my $view = $a->aspdl_view;
+my $copy = $a->aspdl;
+$view->slice('0,0') .= 50;
+is($a->at(0, 0)->asscalar, 50, 'a PDL upon the memory');
+is($copy->at(0, 0), 2, 'a copy is none');
+undef $a;
+mx->nd->zeros([2, 3]) for 1 .. 10;
+is_deeply($view->unpdl, [[50, 2, 10], [1, 1, 4]], 'it keeps the array');
+
+my $b     = mx->nd->ones([2]);
+my $alias = $b;
+$alias += 1;
+$alias *= 3;
+$alias .= $alias - 1;
+holds($b, [5, 5], 'in-place operators change all names of an array');
+$b = $b + 1;
+holds($alias, [5, 5], 'the others make a new one');
+my $other = $b->copy;
+$other .= 0;
+holds($b, [6, 6], 'a copy is another array');
+is(refaddr($b->as_in_context(mx->cpu(0))), refaddr($b), 'already there');
+my $moved = $b->as_in_context(mx->cpu(2));
+is($moved->context, 'cpu(2)', 'moved');
+$moved .= 0;
+holds($b, [6, 6], 'that is a copy');
+is(($moved + 1)->context, 'cpu(2)', 'results are where their operands are');
+$b->copyto($moved);
+holds($moved, [6, 6], 'copyto an array');
+is($b->astype('int32')->dtype, 'int32', 'astype');
+
+# ------------------------------------------------------------------ arithmetic
+
+my $x = mx->nd->array([[1, -2], [3, 4]]);
+my $y = mx->nd->array([10, 20]);
+holds($x + $y, [[11, 18], [13, 24]], '+');
+holds($x - 1, [[0, -3], [2, 3]], '-');
+holds(1 - $x, [[0, 3], [-2, -3]], 'a number first');
+holds($x * $y, [[10, -40], [30, 80]], '*');
+holds(12 / $x, [[12, -6], [4, 3]], '/');
+holds($x**2, [[1, 4], [9, 16]], '**');
+holds(2**$x, [[2, .25], [8, 16]], 'a power');
+holds($x % 3, [[1, 1], [0, 1]], "% has the divisor's sign");
+holds(-5 % mx->nd->array([3, -3]), [1, -2], 'of both');
+holds(-$x, [[-1, 2], [-3, -4]], 'negated');
+holds(abs $x, [[1, 2], [3, 4]], 'abs');
+holds(sqrt(mx->nd->array([4, 9])), [2, 3], 'sqrt');
+holds($x > 1, [[0, 0], [1, 1]], '>');
+holds(1 >= $x, [[1, 1], [0, 0]], '>=, a number first');
+is(($x == $x)->dtype, 'float32', 'comparisons of floats give floats');
+holds(mx->nd->array([7, -7], dtype => 'int32') / 2, [3, -3], 'quotients of integers are integers');
+is((mx->nd->ones([1]) + mx->nd->ones([1], dtype => 'float64'))->dtype, 'float64', 'the wider dtype');
+$x **= 2;
+$x %= 5;
+holds($x, [[1, 4], [4, 1]], 'in place');
+holds($x . '' eq "$x" ? $x : undef, [[1, 4], [4, 1]], 'text is no assignment');
+
+holds(mx->nd->sqrt($x), [[1, 2], [2, 1]], 'a function');
+holds($x->square, [[1, 16], [16, 1]], 'a method');
+mx->nd->square($x, { out => $x });
+holds($x, [[1, 16], [16, 1]], 'into an array');
+holds(mx->nd->clip($x, 2, 10), [[2, 10], [10, 2]], 'clip');
+holds($x->clip(a_min => 2, a_max => 10), [[2, 10], [10, 2]], 'by name');
+holds(mx->nd->maximum($x, 3), [[3, 16], [16, 3]], 'maximum');
+holds(mx->nd->array([-2, 0, 3])->sign, [-1, 0, 1], 'sign');
+holds(mx->nd->elemwise_add($x, $x), [[2, 32], [32, 2]], 'elemwise_add');
+holds($x->sum, [34], 'sum');
+holds($x->sum(axis => 0), [17, 17], 'along an axis');
+holds($x->mean(axis => -1, keepdims => 1), [[8.5], [8.5]], 'keepdims');
+holds($t->sum([0, 1]), [75, 81, 87, 93, 99], 'along two');
+holds($x->max, [16], 'max');
+holds($x->argmax(axis => 1), [1, 0], 'argmax');
+is($x->norm->asscalar, mx->nd->sqrt($x->square->sum)->asscalar, 'norm');
+holds(mx->nd->dot($x, mx->nd->array([[1], [2]])), [[33], [18]], 'dot of matrices');
+holds(mx->nd->dot($y, $y), [500], 'of vectors');
+holds(mx->nd->dot($x, $y), [330, 180], 'of both');
+holds(mx->nd->dot(mx->nd->ones([3, 2]), mx->nd->ones([3, 2]), transpose_a => 1), [[3, 3], [3, 3]], 'transposed');
+holds(mx->nd->array([[1, 2, 3], [4, 5, 6]])->T, [[1, 4], [2, 5], [3, 6]], 'T');
+is_deeply($t->transpose->shape, [5, 3, 2], 'transpose');
+is_deeply($t->moveaxis(0, 2)->shape, [3, 5, 2], 'moveaxis');
+is($t->transpose(axes => [2, 0, 1])->at(4, 1, 2)->asscalar, 29, 'to where the axes say');
+holds($y->broadcast_to([2, 2]), [[10, 20], [10, 20]], 'broadcast_to');
+holds(mx->nd->concatenate([$y, $y]), [10, 20, 10, 20], 'concatenate');
+holds(mx->nd->concatenate([$x, $x->slice('X', 0)->sever], axis => 1), [[1, 16, 1], [16, 1, 16]], 'along the other axis');
+is_deeply([map { $_->aspdl->unpdl } @{ $x->split(num_outputs => 2, squeeze_axis => 1) }], [[1, 16], [16, 1]], 'split');
+holds($x->zeros_like, [[0, 0], [0, 0]], 'zeros_like');
+
+# ------------------------------------------------------------------ refusals
+
+is(failure(sub { $x + mx->nd->ones([3]) }), 'MV_ESHAPE', 'shapes');
+is(failure(sub { $x .= [1, 2, 3] }), 'MV_ESHAPE', 'shapes of assignments');
+is(failure(sub { $x + 'one' }), 'MV_EDTYPE', 'words');
+is(failure(sub { mx->nd->zeros([2], dtype => 'int32') + 0.5 }), 'MV_EDTYPE', 'half an integer');
+is(failure(sub { mx->nd->zeros([2], dtype => 'complex64') }), 'MV_EINVAL', 'dtypes');
+is(failure(sub { mx->nd->zeros([2], type => 'float32') }), 'MV_EINVAL', 'options');
+is(failure(sub { mx->nd->zeros([2.5]) }), 'MV_EINVAL', 'lengths that are no integers');
+is(failure(sub { $x->at(2) }), 'MV_ERANGE', 'positions');
+is(failure(sub { $x->slice([1, 0]) }), 'MV_ERANGE', 'slices that end before they begin');
+is(failure(sub { $x->asscalar }), 'MV_ESHAPE', 'scalars');
+is(failure(sub { mx->gpu(1) }), 'MV_ENOSYS', 'cards');
+is(failure(sub { mx->nd->concatenate([$x, mx->nd->ones([2, 3])]) }), 'MV_ESHAPE', 'concatenation');
+$x->writable(0);
+is(failure(sub { $x += 1 }), 'MV_ESTATE', 'what is not writable');
+like(eval { my $sum = mx->nd->ones([2]) + mx->nd->ones([3]); 1 } ? '' : "$@", qr/\(2,\) and \(3,\).* at \Q$0\E line ${\ __LINE__}/, 'a sentence, with the line');
+
+done_testing;

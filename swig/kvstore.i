@@ -1,6 +1,7 @@
 /* Key-value stores, for every language. What C passes as structs arrives as one argument:
  *   kv_keys       a number or a name, or a list of them; Perl's are always names, for Perl does not tell 3 from "3"
  *   kv_values     a tensor, or a list of them, or a list of lists: several devices' tensors under one key
+ *   kv_values *states   the same for the one key whose states they are
  *   (kv_updater, user), (kv_controller, user)   whether there is one: by hand, which is the only way for a language
  * A tensor is a handle, or the language's object with one. */
 %ignore kv_keys;
@@ -29,6 +30,10 @@
 }
 %typemap(in) const kv_values * (kv_values value = KV_VALUES_INIT, PyObject *items = NULL) {
   if (!pv_tensors($input, "$symname", $argnum, arg2->count, &value, &items)) SWIG_fail;
+  $1 = $input == Py_None ? NULL : &value;
+}
+%typemap(in) const kv_values *states (kv_values value = KV_VALUES_INIT, PyObject *items = NULL) {
+  if (!pv_tensors($input, "$symname", $argnum, 1, &value, &items)) SWIG_fail;
   $1 = $input == Py_None ? NULL : &value;
 }
 %typemap(freearg) const kv_values * {
@@ -69,6 +74,10 @@
   if (!pv_tensors($input, "$symname", $argnum, arg2->count, &value)) SWIG_fail;
   $1 = SvOK($input) ? &value : NULL;
 }
+%typemap(in) const kv_values *states (kv_values value = KV_VALUES_INIT) {
+  if (!pv_tensors($input, "$symname", $argnum, 1, &value)) SWIG_fail;
+  $1 = SvOK($input) ? &value : NULL;
+}
 %typemap(in) (kv_updater updater, void *user), (kv_controller controller, void *user) {
   $1 = SvTRUE($input) ? ($1_ltype)1 : NULL;
   $2 = NULL;
@@ -97,6 +106,10 @@
 %typemap(in) const kv_values * (kv_values value = KV_VALUES_INIT) {
   $1 = lua_isnil(L, $input) ? NULL : &value;
   if ($1 && !pv_tensors(L, $input, "$symname", arg2->count, &value)) SWIG_fail;
+}
+%typemap(in) const kv_values *states (kv_values value = KV_VALUES_INIT) {
+  $1 = lua_isnil(L, $input) ? NULL : &value;
+  if ($1 && !pv_tensors(L, $input, "$symname", 1, &value)) SWIG_fail;
 }
 %typemap(in) (kv_updater updater, void *user), (kv_controller controller, void *user) {
   $1 = lua_toboolean(L, $input) ? ($1_ltype)1 : NULL;

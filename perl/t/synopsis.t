@@ -10,13 +10,17 @@ use TestCluster ();
 
 my $have_pdl = eval { require PDL::Lite; 1 };
 
-for my $file (sort glob "$FindBin::Bin/../lib/Polyverso.pm $FindBin::Bin/../lib/Polyverso/*.pm") {
+my $have_mouse = eval { require Mouse; 1 };
+my @files = map { "$FindBin::Bin/../lib/$_" } qw(Polyverso.pm Polyverso/*.pm AI/MXNet.pm AI/MXNet/*.pm AI/MXNet/*/*.pm);
+
+for my $file (sort map { glob } @files) {
     open my $lines, '<', $file or die "$file: $!";
     my $text = do { local $/; <$lines> };
     my ($synopsis) = $text =~ /^=head1 SYNOPSIS\n(.*?)^=/ms or next;
     my ($name) = $file =~ m{lib/(.*)\z};
 SKIP: {
-        skip "$name: PDL is not installed", 1 if $synopsis =~ /\bPDL\b/ && !$have_pdl;
+        skip "$name: PDL is not installed", 1 if $synopsis =~ /\b(?:PDL|AI::MXNet)\b/ && !$have_pdl;
+        skip "$name: Mouse is not installed", 1 if $synopsis =~ /\bAI::MXNet\b/ && !$have_mouse;
         open my $perl, '|-', "$^X -w - >/dev/null" or die "perl: $!";
         print $perl "use strict;\n", grep { /\A(?: {4}|\s*\z)/ } $synopsis =~ /^.*\n/mg;    # not the words between
         ok(close $perl, $name) or diag "status $?";

@@ -91,6 +91,25 @@ MV_API mv_status kv_barrier(kv_store store, const mv_call_options *options);
 /** This worker pushes no more: rounds go on without it. It may still pull. */
 MV_API mv_status kv_leave(kv_store store);
 
+/* ------------------------------------------------------------------- optimizers, without a store */
+
+/** What an optimizer keeps beside a tensor.
+ *  @param optimizer  text as kv_set_optimizer() takes it
+ *  @param states     out: so many tensors of its dtype and shape, zeros at first
+ *  @param shared     out: and one MV_F64 tensor of so many elements, which all tensors of the optimizer share, unless that is 0 */
+MV_API mv_status kv_optimizer_states(const char *optimizer, int64_t *states, int64_t *shared);
+/** One update of a tensor, as a store would make it: for programs that keep their tensors themselves. Needs no mv_init().
+ *  @param count     this update's number among the tensor's, from 1
+ *  @param before    how many updates the tensor with most of them, of all those that share the optimizer, has had before: schedules go by
+ *                   it. At 0 the shared state begins anew
+ *  @param value     dense, MV_F32 or MV_F64; changed. Others step a copy
+ *  @param gradient  of the value's shape and dtype, or MV_F16 or MV_BF16 for MV_F32; row-sparse: the rows alone are stepped by optimizers
+ *                   that are lazy, others take the rest for zeros
+ *  @param states    as kv_optimizer_states() tells, the shared one last; changed. Of one "key"; NULL for none
+ *  @return MV_EINVAL, MV_ESHAPE or MV_EDTYPE: nothing was changed */
+MV_API mv_status kv_optimizer_step(const char *optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
+                                   const kv_values *states);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,18 +1,22 @@
 package AI::MXNet::NS;
 
 # `use AI::MXNet::NS;` gives a class an import that makes functions of any names, each of which returns the class:
-# after `use AI::MXNet 'mx'`, mx->nd is AI::MXNet->nd.
+# after `use AI::MXNet 'mx'`, mx->nd is AI::MXNet->nd. With 'global' the name is a class in all packages.
 
 use strict;
 use warnings;
 
 sub import {
+    my (undef, $global) = @_;
     my $class = caller;
     no strict 'refs';
     *{"${class}::import"} = sub {
         my (undef, @names) = @_;
         my $target = caller;
-        *{"${target}::$_"} = sub () { $class } for map { s/\W//gr } @names;
+        for my $name (map { s/\W//gr } @names) {
+            *{"${target}::$name"} = sub () { $class };
+            *{"${name}::"} = *{"${class}::"} if $global;
+        }
     };
     return;
 }

@@ -132,30 +132,34 @@ sub from_bytes {
     return \%named;
 }
 
-# ------------------------------------------------------------------ the methods
+# ------------------------------------------------------------------ files
 
-package AI::MXNet::NDArray;
-
-sub save {
-    my ($class, $path, $data) = @_;
-    my $bytes = AI::MXNet::NDArray::File::to_bytes($data);
+# All of it or nothing.
+sub write_whole {
+    my ($path, $bytes) = @_;
     my $partial = "$path.$$.part";
-    open my $file, '>:raw', $partial or refuse(ESYSTEM => "$partial: $!");
+    open my $file, '>:raw', $partial or _refuse(ESYSTEM => "$partial: $!");
     print {$file} $bytes and close $file and rename $partial, $path or do {
         my $why = $!;
         unlink $partial;
-        refuse(ESYSTEM => "$path could not be written: $why");
+        _refuse(ESYSTEM => "$path could not be written: $why");
     };
     return;
 }
 
-sub load {
-    my ($class, $path) = @_;
-    open my $file, '<:raw', $path or refuse(ENOTFOUND => "$path: $!");
-    my $bytes = do { local $/; <$file> };
-    return AI::MXNet::NDArray::File::from_bytes($path, \($bytes // ''));
+sub read_whole {
+    my ($path) = @_;
+    open my $file, '<:raw', $path or _refuse(ENOTFOUND => "$path: $!");
+    local $/;
+    return <$file> // '';
 }
 
+# ------------------------------------------------------------------ the methods
+
+package AI::MXNet::NDArray;
+
+sub save { my ($class, $path, $data) = @_; return AI::MXNet::NDArray::File::write_whole($path, AI::MXNet::NDArray::File::to_bytes($data)) }
+sub load { my ($class, $path) = @_; return AI::MXNet::NDArray::File::from_bytes($path, \AI::MXNet::NDArray::File::read_whole($path)) }
 sub load_frombuffer { my ($class, $bytes) = @_; return AI::MXNet::NDArray::File::from_bytes('the buffer', \$bytes) }
 
 1;

@@ -1,0 +1,146 @@
+// Optimizers without a store: one update of a tensor, whose caller keeps states and count.
+
+#include <polyverso/kvstore.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "options.hpp"
+#include "table/updater/apply.hpp"
+#include "tensor/sparse.hpp"
+#include "tensor_calls.hpp"
+
+namespace mv::capi {
+namespace {
+
+using table::Updater;
+
+constexpr const char* kStep = "kv_optimizer_step";
+constexpr const char* kStates = "kv_optimizer_states";
+constexpr uint32_t kFirstValues = 32;
+
+base::Result<std::unique_ptr<Updater>> make(const char* function, const char* text, mv_dtype dtype) {
+  if (text == nullptr) return base::error(MV_EINVAL, "{}: optimizer is NULL", function);
+  const auto wrong = [&](const base::Status& status) { return base::error(status.code(), "{}: {}", function, status.text()); };
+  const auto spec = table::parse_updater(text);
+  if (!spec.ok()) return wrong(spec.status());
+  if (auto status = table::check_updater(spec.value(), dtype); !status.ok()) return wrong(status);
+  if (table::keeps_backups(spec.value()))
+    return base::error(MV_EINVAL, "{}: {} wants to know what each worker got last, which only a table does", function, spec.value().name);
+  if (dtype != MV_F32 && dtype != MV_F64)
+    return base::error(MV_EDTYPE, "{}: the value is {}: step a copy in f32, or f64, and copy that back", function, tensor::dtype_name(dtype));
+  return table::make_updater(spec.value(), dtype);
+}
+
+/// What a step works on, checked.
+struct Work {
+  Tensor value, gradient;
+  std::vector<Tensor> states{};  ///< the updater's
+  double* shared = nullptr;
+};
+
+base::Status check_gradient(State& state, const Updater& updater, Work& work) {
+  if (work.gradient.shape != work.value.shape)
+    return base::error(MV_ESHAPE, "{}: the gradient is {}, the value {}", kStep, work.gradient.text(), work.value.text());
+  if (tensor::storage_dtype(work.gradient.dtype) != work.value.dtype)
+    return base::error(MV_EDTYPE, "{}: the gradient is {}, the value {}", kStep, work.gradient.text(), work.value.text());
+  if (!work.gradient.is_row_sparse() || (updater.is_lazy() && updater.sums() == 0)) return {};
+  auto dense = tensor::to_dense(kStep, state.heap, work.gradient);
+  if (!dense.ok()) return dense.status();
+  work.gradient = std::move(dense).value();
+  return {};
+}
+
+base::Status check_states(State& state, const Updater& updater, const kv_values& given, Work& work) {
+  const size_t shared = updater.shared().size(), wanted = updater.states() + (shared > 0 ? 1 : 0);
+  if (given.count != wanted || (wanted > 0 && given.tensors == nullptr))
+    return base::error(MV_ESHAPE, "{}: {} states are given, the optimizer has {}: {}() tells", kStep, given.count, wanted, kStates);
+  for (size_t i = 0; i < wanted; ++i) {
+    auto pin = find_tensor(state, kStep, given.tensors[i]);
+    if (!pin.ok()) return pin.status();
+    const Tensor& tensor = *pin.value();
+    const bool is_shared = i >= updater.states();
+    const bool fits = !tensor.is_row_sparse() &&
+                      (is_shared ? tensor.dtype == MV_F64 && tensor.shape.count() == shared
+                                 : tensor.dtype == work.value.dtype && tensor.shape == work.value.shape);
+    if (!fits) {
+      const std::string other = is_shared ? fmt::format("f64 ({},)", shared) : work.value.text();
+      return base::error(MV_ESHAPE, "{}: state {} is {}, not {}", kStep, i, tensor.text(), other);
+    }
+    if (is_shared)
+      work.shared = reinterpret_cast<double*>(tensor.data);
+    else
+      work.states.push_back(tensor);
+  }
+  return {};
+}
+
+/// Elements `first` .. `first` + `count` - 1 of the value, with as many of the gradient from `added` on.
+void apply(const Updater& updater, const table::Step& step, const Work& work, size_t first, size_t count, const std::byte* added) {
+  const size_t offset = first * tensor::dtype_bytes(work.value.dtype);
+  std::array<std::byte*, table::kMostStates> states{};
+  for (size_t i = 0; i < work.states.size(); ++i) states[i] = work.states[i].data + offset;
+  const table::Block block = {.count = count, .values = work.value.data + offset, .states = states.data(), .step = &step, .first = first};
+  table::apply_added(updater, work.gradient.dtype, block, work.states.size(), added);
+}
+
+void apply_all(const Updater& updater, const table::Step& step, const Work& work) {
+  if (!work.gradient.is_row_sparse()) return apply(updater, step, work, 0, work.value.shape.count(), work.gradient.data);
+  const size_t row = work.value.shape.row_count(), bytes = row * tensor::dtype_bytes(work.gradient.dtype);
+  for (size_t i = 0; i < work.gradient.held.count; ++i)
+    apply(updater, step, work, static_cast<size_t>(work.gradient.held.ids[i]) * row, row, work.gradient.data + i * bytes);
+}
+
+base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
+                  const kv_values* states) {
+  if (count == 0) return base::error(MV_EINVAL, "{}: count is 0; a tensor's first update is number 1", kStep);
+  auto target = find_tensor(state, kStep, value);
+  if (!target.ok()) return target.status();
+  auto source = find_tensor(state, kStep, gradient);
+  if (!source.ok()) return source.status();
+  Work work{.value = *target.value(), .gradient = *source.value()};
+  if (auto status = tensor::need_dense(kStep, work.value); !status.ok()) return status;
+  const auto updater = make(kStep, optimizer, work.value.dtype);
+  if (!updater.ok()) return updater.status();
+  kv_values given = KV_VALUES_INIT;
+  if (states != nullptr) {
+    const auto read = read_struct(kStep, "kv_values", states, given, kFirstValues);
+    if (!read.ok()) return read.status();
+    given = read.value();
+  }
+  if (auto status = check_gradient(state, *updater.value(), work); !status.ok()) return status;
+  if (auto status = check_states(state, *updater.value(), given, work); !status.ok()) return status;
+  const auto fresh = updater.value()->shared();
+  if (before == 0) std::copy(fresh.begin(), fresh.end(), work.shared);
+  const table::Turn turn = {.count = count, .latest = std::max(count, before), .before = before};
+  const std::span<double> shared(work.shared, fresh.size());
+  updater.value()->advance(turn, shared);
+  apply_all(*updater.value(), updater.value()->step(turn, shared), work);
+  return {};
+}
+
+base::Status tell_states(const char* optimizer, int64_t* states, int64_t* shared) {
+  if (states == nullptr || shared == nullptr) return base::error(MV_EINVAL, "{}: a pointer for a number is NULL", kStates);
+  const auto updater = make(kStates, optimizer, MV_F32);
+  if (!updater.ok()) return updater.status();
+  *states = static_cast<int64_t>(updater.value()->states());
+  *shared = static_cast<int64_t>(updater.value()->shared().size());
+  return {};
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+mv_status kv_optimizer_states(const char* optimizer, int64_t* states, int64_t* shared) {
+  return mv::capi::guarded(mv::capi::kStates, [&] { return mv::capi::tell_states(optimizer, states, shared); });
+}
+mv_status kv_optimizer_step(const char* optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
+                            const kv_values* states) {
+  return mv::capi::fence(mv::capi::kStep, [&](mv::capi::State& state) {
+    return mv::capi::step(state, optimizer, count, before, value, gradient, states);
+  });
+}

@@ -1,0 +1,192 @@
+package AI::MXNet::KVStore;
+
+# A Polyverso::KVStore with AI::MXNet's names. Keys are strings: 3 is '3'.
+
+use Mouse;
+
+use AI::MXNet::Base ();
+use AI::MXNet::NDArray;
+use AI::MXNet::NS;
+use AI::MXNet::Optimizer;
+use Polyverso;
+use Polyverso::KVStore;
+use Scalar::Util qw(blessed);
+
+has store    => (is => 'ro', required => 1);    # a Polyverso::KVStore; none in a process that is only a server
+has _type    => (is => 'ro');
+
+*_refuse = \&AI::MXNet::Base::refuse;
+
+# ------------------------------------------------------------------ coming and going
+
+my $node;
+
+# The node of dist stores: made with the first of them, left when the program ends well. A program that dies is gone at once,
+# so that the others hear of it.
+sub node { return $node //= Polyverso->init }
+
+END {
+    if ($node && $? == 0) {
+        local ($?, $@);
+        eval { $node->shutdown; 1 } or warn $@;
+    }
+}
+
+sub create {
+    my ($class, $name) = @_;
+    $name //= 'local';
+    return $class->new(store => Polyverso::KVStore->create($name)) unless $name =~ /\A(?:dist|p3)/i;
+    my $place = node();
+    return $class->new(store => undef, _type => lc $name) if $place->worker_id < 0;
+    return $class->new(store => Polyverso::KVStore->create($name, $place));
+}
+
+sub _store {
+    my ($self) = @_;
+    return $self->store // _refuse(ESTATE => 'this process is only a server');
+}
+
+sub handle      { my ($self) = @_; return $self->_store->handle }
+sub type        { my ($self) = @_; return $self->store ? $self->store->type : $self->_type }
+sub rank        { my ($self) = @_; return $self->store ? $self->store->rank : node()->server_id }
+sub num_workers { my ($self) = @_; return $self->store ? $self->store->num_workers : node()->num_workers }
+sub _is_dist    { my ($self) = @_; return $self->type =~ /\A(?:dist|p3)/ }
+
+# ------------------------------------------------------------------ values
+
+# Arrays, in lists or not, as their tensors. Reading one waits for what is being pulled into it.
+sub _tensors {
+    my ($what, $value, $class) = @_;
+    return [map { _tensors($what, $_, $class) } @$value] if ref $value eq 'ARRAY';
+    $value = $value->sever if $what ne 'out' && blessed $value && $value->isa('AI::MXNet::NDArray::Slice');
+    _refuse(EDTYPE => "$what holds " . (defined $value ? "'$value'" : 'undef') . ", not an $class") unless blessed $value && $value->isa($class);
+    return $value->tensor;
+}
+
+my %OPTIONS = (push => [], pull => [qw(out)]);
+
+sub _options {
+    my ($method, @given) = @_;
+    @given = map { ref $_ eq 'HASH' ? %$_ : $_ } @given;
+    _refuse(EINVAL => "$method: an option without a value: @given") if @given % 2;
+    my %given = @given;
+    my %known = map { $_ => 1 } @{ $OPTIONS{$method} };
+    my ($unknown) = grep { !$known{$_} } sort keys %given;
+    _refuse(EINVAL => "$method has no option '$unknown', but @{ $OPTIONS{$method} }") if defined $unknown;
+    _refuse(EINVAL => "$method wants out => ") if $known{out} && !defined $given{out};
+    return %given;
+}
+
+# ------------------------------------------------------------------ init, push, pull
+
+sub init {
+    my ($self, $key, $value) = @_;
+    $self->_store->init($key, _tensors(value => $value, 'AI::MXNet::NDArray'));
+    return;
+}
+
+sub push {
+    my ($self, $key, $value, @given) = @_;
+    my %options = _options('push', @given);
+    my $tensors = _tensors(value => $value, 'AI::MXNet::NDArray');
+    $self->_store->push($key, $tensors);
+    return;
+}
+
+sub pull {
+    my ($self, $key, @given) = @_;
+    my %options = _options(pull => @given);
+    my $tensors = _tensors(out => $options{out}, 'AI::MXNet::NDArray');
+    $self->_store->pull($key, $tensors);
+    return;
+}
+
+sub pushpull {
+    my ($self, $key, $value, %options) = @_;
+    my $out = delete $options{out} // $value;
+    $self->push($key, $value, %options);
+    return $self->pull($key, out => $out, %options);
+}
+
+sub broadcast {
+    my ($self, $key, $value, %options) = @_;
+    $self->init($key, $value);
+    return $self->pull($key, out => $options{out} // $value);
+}
+
+# ------------------------------------------------------------------ optimizers and updaters
+
+# Those of MXNet are the library's, here and on servers. One of a class of this program's own is called here.
+sub set_optimizer {
+    my ($self, $optimizer) = @_;
+    _refuse(EDTYPE => 'set_optimizer wants an AI::MXNet::Optimizer') unless blessed $optimizer && $optimizer->isa('AI::MXNet::Optimizer');
+    my $text = $optimizer->text;
+    _refuse(ENOSYS => ref($optimizer) . ' and its schedule are not both MXNet\'s, and stores know no others') unless defined $text;
+    $self->_store->set_optimizer($text);
+    return;
+}
+
+# ------------------------------------------------------------------ workers and servers
+
+sub _barrier { my ($self) = @_; return $self->_store->barrier }
+sub _leave   { my ($self) = @_; return $self->_store->leave }
+
+__PACKAGE__->meta->make_immutable;
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+AI::MXNet::KVStore - tensors under keys, shared by workers
+
+=head1 SYNOPSIS
+
+    use AI::MXNet qw(mx);
+
+    my $shape = [2, 3];
+    my $kv = mx->kv->create('local');
+    $kv->init(3, mx->nd->ones($shape) * 2);
+    my $a = mx->nd->zeros($shape);
+    $kv->pull(3, out => $a);
+    print $a->aspdl;                                                     # twos
+
+    $kv->push(3, [map { mx->nd->ones($shape, ctx => mx->cpu($_)) } 0 .. 3]);    # of four devices: their sum
+    $kv->pull(3, out => $a);
+    print $a->aspdl;                                                     # fours
+
+    $kv->set_optimizer(mx->optimizer->create('sgd', learning_rate => 0.5));
+    $kv->push(3, mx->nd->ones($shape) * 2);
+    $kv->pull(3, out => $a);
+    print $a->aspdl;                                                     # threes
+
+=head1 DESCRIPTION
+
+AI::MXNet's store upon L<Polyverso::KVStore>, whose types, promises and errors it has: F<docs/kvstore.md>. Keys are strings,
+one or an array of them; values are arrays, or, of several devices, arrays of arrays. Options are pairs or a hash.
+
+A C<dist> store joins the cluster that the environment describes (C<Polyverso-E<gt>init>), and leaves it when the program ends
+well.
+
+=head1 METHODS
+
+=head2 create($type)
+
+C<local> unless said.
+
+=head2 init($key, $value), push($key, $value), pull($key, out => )
+
+=head2 pushpull($key, $value, out => ), broadcast($key, $value, out => )
+
+=head2 set_optimizer($optimizer)
+
+It goes to the servers as text, with its schedule.
+
+=head2 type, rank, num_workers, handle, store
+
+=head2 _barrier, _leave
+
+=cut

@@ -1,0 +1,139 @@
+package AI::MXNet::Optimizer::Native;
+
+# MXNet's optimizers. The formulas are the library's: a class here is a text for kv_set_optimizer() and kv_optimizer_step().
+
+use Mouse;
+
+use AI::MXNet::Base ();
+use List::Util ();
+use Polyverso::CAPI ();
+use Polyverso::Tensor;
+use Scalar::Util qw(looks_like_number);
+
+extends 'AI::MXNet::Optimizer';
+
+# What its tensors share, besides the schedule: one f64 tensor, made with the first state.
+has _shared => (is => 'rw', init_arg => undef);
+
+# Class, name in texts, and parameters with their defaults; docs/optimizers.md tells what they do.
+my @CLASSES = (
+    ['SGD',    'mx.sgd',    learning_rate => 0.01, momentum => 0, lazy_update => 1, multi_precision => 0],
+    ['NAG',    'mx.nag',    learning_rate => 0.01, momentum => 0, multi_precision => 0],
+    ['Signum', 'mx.signum', learning_rate => 0.01, momentum => 0.9, wd_lh => 0],
+    ['FTML',   'mx.ftml',   learning_rate => 0.01, beta1 => 0.6, beta2 => 0.999, epsilon => 1e-8],
+    ['LBSGD',  'mx.lbsgd',  learning_rate => 0.01, momentum => 0, multi_precision => 0, warmup_strategy => 'linear', warmup_epochs => 5,
+        batch_scale => 1, updates_per_epoch => 32, begin_epoch => 0, num_epochs => 60],
+    ['DCASGD', 'mx.dcasgd', learning_rate => 0.01, momentum => 0, lamda => 0.04],
+    ['SGLD',   'mx.sgld',   learning_rate => 0.01, seed => 0],
+    ['Adam',   'mx.adam',   learning_rate => 0.001, beta1 => 0.9, beta2 => 0.999, epsilon => 1e-8, lazy_update => 1],
+    ['AdaGrad', 'mx.adagrad', learning_rate => 0.01, eps => 1e-7],
+    ['RMSProp', 'mx.rmsprop', learning_rate => 0.001, gamma1 => 0.9, gamma2 => 0.9, epsilon => 1e-8, centered => 0, clip_weights => 0],
+    ['AdaDelta', 'mx.adadelta', rho => 0.9, epsilon => 1e-5],
+    ['Test',   'mx.test'],
+    ['Ftrl',   'mx.ftrl',   learning_rate => 0.1, lamda1 => 0.01, beta => 1],
+    ['Adamax', 'mx.adamax', learning_rate => 0.002, beta1 => 0.9, beta2 => 0.999],
+    ['Nadam',  'mx.nadam',  learning_rate => 0.001, beta1 => 0.9, beta2 => 0.999, epsilon => 1e-8, schedule_decay => 0.004],
+    ['AdamW',  'mx.adamw',  learning_rate => 0.001, beta1 => 0.9, beta2 => 0.999, epsilon => 1e-8],
+    ['LAMB',   'mx.lamb',   learning_rate => 0.001, beta1 => 0.9, beta2 => 0.999, epsilon => 1e-6, lower_bound => 0, upper_bound => 0,
+        bias_correction => 1],
+    ['Lion',   'mx.lion',   learning_rate => 0.0001, beta1 => 0.9, beta2 => 0.99],
+);
+# Other spellings of parameters.
+my %ALIAS = (warmup_startegy => 'warmup_strategy', float_stable_eps => 'eps', lambda => 'lamda', lambda1 => 'lamda1');
+
+my (%TEXT, %OWN);
+
+around BUILDARGS => sub {
+    my ($build, $class, @given) = @_;
+    my %given = @given == 1 && ref $given[0] eq 'HASH' ? %{ $given[0] } : @given;
+    for my $alias (grep { exists $given{$_} && !$class->can($_) } keys %ALIAS) { $given{ $ALIAS{$alias} } = delete $given{$alias} }
+    return $class->$build(%given);
+};
+
+for (@CLASSES) {
+    my ($name, $text, @parameters) = @$_;
+    my $class = "AI::MXNet::$name";
+    my $meta = Mouse->init_meta(for_class => $class);
+    $meta->superclasses($name eq 'NAG' ? 'AI::MXNet::SGD' : __PACKAGE__);
+    $TEXT{$class} = $text;
+    while (my ($parameter, $default) = splice @parameters, 0, 2) {
+        push @{ $OWN{$class} }, $parameter;
+        next if $parameter eq 'learning_rate' and $default == 0.01;
+        my $is_word = $default =~ /\A[a-z]/;
+        $meta->add_attribute($parameter => is => 'rw', isa => $is_word ? 'Str' : 'Num', default => $default,
+            $parameter eq 'learning_rate' ? (trigger => sub { $_[0]{lr} = $_[1] }) : ());
+    }
+    $meta->make_immutable;
+    $class->register;
+}
+
+sub _kind { my ($self) = @_; return List::Util::first { $TEXT{$_} } $self->meta->linearized_isa }
+
+# "mx.adam learning_rate=0.001 ..." with the multipliers of one tensor, and at a rate that a scheduler of this process's gave.
+sub _text {
+    my ($self, %of_tensor) = @_;
+    my $kind = $self->_kind;
+    my %all = map { $_ => $self->$_ } @{ $OWN{$kind} // [] }, qw(wd rescale_grad begin_num_update);
+    $all{clip_gradient} = $self->clip_gradient if ($self->clip_gradient // 0) > 0;
+    my $scheduler = $self->lr_scheduler;
+    my $schedule = $scheduler ? $scheduler->text : '';
+    $all{learning_rate} = $self->lr if exists $all{learning_rate} && !$scheduler;
+    %all = (%all, %of_tensor);
+    my @words = map { "$_=" . (looks_like_number($all{$_}) ? sprintf '%.17g', $all{$_} : $all{$_}) } sort keys %all;
+    return join ' ', $TEXT{$kind}, @words, length($schedule // '') ? $schedule : ();
+}
+
+sub text {
+    my ($self) = @_;
+    return undef if $self->lr_scheduler && !defined $self->lr_scheduler->text;
+    return $self->_text;
+}
+
+# ------------------------------------------------------------------ steps in this process
+
+# The dtype in which it is stepped: halves as floats.
+sub _wide { my ($tensor) = @_; return $tensor->dtype eq 'f64' ? 'f64' : 'f32' }
+
+# Nothing, an array, or several in a list.
+sub create_state {
+    my ($self, $index, $weight) = @_;
+    my ($states, $shared) = Polyverso::CAPI::kv_optimizer_states($self->_text);
+    $self->_shared($self->_shared // Polyverso::Tensor->zeros([$shared], 'f64')) if $shared;
+    my $dtype = AI::MXNet::Base::dtype_out(_wide($weight->tensor));
+    my @states = map { AI::MXNet::NDArray->zeros($weight->shape, ctx => $weight->context, dtype => $dtype) } 1 .. $states;
+    return $states > 1 ? \@states : $states[0];
+}
+
+sub update {
+    my ($self, $index, $weight, $grad, $state) = @_;
+    my $before = $self->num_update - $self->begin_num_update;
+    my $count = $self->_update_count($index) - $self->begin_num_update;
+    my %tensor = (lr_mult => $self->_factor(lr_mult => $index), wd_mult => $self->_factor(wd_mult => $index));
+    $tensor{learning_rate} = $self->_rate if $self->lr_scheduler && !defined $self->lr_scheduler->text;
+    my $tensor = $weight->tostype('default')->tensor;
+    my $wide = _wide($tensor);
+    my $value = $tensor->dtype eq $wide ? $tensor : $tensor->cast($wide);
+    my @states = map { $_->tensor } !defined $state ? () : ref $state eq 'ARRAY' ? @$state : $state;
+    push @states, $self->_shared if $self->_shared;
+    Polyverso::CAPI::kv_optimizer_step($self->_text(%tensor), $count, $before, $value, _gradient($grad, $wide), @states ? \@states : undef);
+    $weight->_take_over($weight->_wrap($value)) if $value->handle != $weight->tensor->handle;
+    return;
+}
+
+sub _gradient {
+    my ($grad, $wide) = @_;
+    my $dtype = AI::MXNet::Base::dtype_in($grad->dtype);
+    return $dtype eq $wide || $wide eq 'f32' && $dtype =~ /\Ab?f16\z/ ? $grad->tensor : $grad->astype(AI::MXNet::Base::dtype_out($wide))->tensor;
+}
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+AI::MXNet::Optimizer::Native - MXNet's optimizers; internal, see L<AI::MXNet::Optimizer>
+
+=cut

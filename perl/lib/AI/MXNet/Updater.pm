@@ -1,0 +1,208 @@
+package AI::MXNet::Updater;
+
+# An optimizer and its states, by index: what a store calls with (index, gradient, weight), and anybody may.
+
+use Mouse;
+
+use AI::MXNet::Base ();
+use AI::MXNet::NDArray;
+use JSON::PP ();
+use Scalar::Util qw(blessed looks_like_number);
+
+has optimizer     => (is => 'rw', isa => 'AI::MXNet::Optimizer', required => 1);
+has states        => (is => 'rw', isa => 'HashRef', default => sub { +{} });
+has states_synced => (is => 'rw', isa => 'HashRef', default => sub { +{} });
+
+use overload '&{}' => sub { my ($self) = @_; return sub { $self->call(@_) } }, bool => sub { 1 }, fallback => 1;
+
+sub _refuse { goto &AI::MXNet::Base::refuse }
+
+sub call {
+    my ($self, $index, $grad, $weight) = @_;
+    my ($states, $synced) = ($self->states, $self->states_synced);
+    if    (!exists $states->{$index}) { $states->{$index} = $self->optimizer->create_state($index, $weight) }
+    elsif (!$synced->{$index})        { $states->{$index} = _moved($states->{$index}, $weight->context) }
+    $synced->{$index} = 1;
+    return $self->optimizer->update($index, $weight, $grad, $states->{$index});
+}
+
+sub _moved {
+    my ($state, $context) = @_;
+    return [map { _moved($_, $context) } @$state] if ref $state eq 'ARRAY';
+    return blessed $state && $state->can('as_in_context') ? $state->as_in_context($context) : $state;
+}
+
+# ------------------------------------------------------------------ states as bytes: a safetensors file
+
+# u64 length, a header in JSON, the tensors' bytes. What belongs to which index, and counts, are metadata.
+
+my $json = JSON::PP->new->canonical->allow_nonref;
+use constant { FORMAT => 'polyverso-updater-1', LONGEST_HEADER => 100_000_000 };
+
+# A state as JSON, with arrays as {"array": n}; they are appended to @$arrays.
+sub _described {
+    my ($state, $arrays) = @_;
+    return $state unless ref $state;
+    return [map { _described($_, $arrays) } @$state] if ref $state eq 'ARRAY';
+    if (ref $state eq 'HASH') {
+        return { hash => { map { $_ => _described($state->{$_}, $arrays) } keys %$state } };
+    }
+    _refuse(EINVAL => "a state that holds $state can't be saved: arrays, numbers, text, and lists or hashes of them can")
+        unless blessed $state && $state->isa('AI::MXNet::NDArray');
+    push @$arrays, $state;
+    return { array => $#$arrays, stype => $state->stype };
+}
+
+sub _made {
+    my ($described, $arrays) = @_;
+    return $described unless ref $described;
+    return [map { _made($_, $arrays) } @$described] if ref $described eq 'ARRAY';
+    if (my $hash = $described->{hash}) {
+        return { map { $_ => _made($hash->{$_}, $arrays) } keys %$hash };
+    }
+    my $array = $arrays->[$described->{array} // -1] // _refuse(EINVAL => 'the states tell of an array that is not there');
+    return $array->tostype($described->{stype} // 'default');
+}
+
+sub get_states {
+    my ($self, $dump_optimizer) = @_;
+    my $optimizer = $self->optimizer;
+    my @arrays;
+    my %metadata = (
+        format => FORMAT,
+        class  => ref $optimizer,
+        states => $json->encode({ map { $_ => _described($self->states->{$_}, \@arrays) } keys %{ $self->states } }),
+        counts => $json->encode({ num_update => $optimizer->num_update, index => $optimizer->_index_update_count }),
+    );
+    if ($optimizer->can('_shared') && $optimizer->_shared) {
+        $metadata{shared} = $json->encode(_described(AI::MXNet::NDArray->_wrap($optimizer->_shared), \@arrays));
+    }
+    $metadata{optimizer} = $json->encode(_parameters($optimizer)) if $dump_optimizer;
+    my ($at, $data, %header) = (0, '', __metadata__ => \%metadata);
+    for my $i (0 .. $#arrays) {
+        my $tensor = $arrays[$i]->tostype('default')->tensor;
+        my $bytes  = AI::MXNet::NDArray::File::_bytes($tensor);
+        $header{"state.$i"} = { dtype => uc $tensor->dtype, shape => [map { $_ + 0 } @{ $tensor->shape }],
+            data_offsets => [$at, $at + length $bytes] };
+        $data .= $bytes;
+        $at += length $bytes;
+    }
+    my $text = JSON::PP->new->canonical->utf8->encode(\%header);
+    $text .= ' ' x (-length($text) % 8);
+    return pack('Q<', length $text) . $text . $data;
+}
+
+# Attributes that are numbers, text, or hashes of them; a schedule by its class and attributes.
+sub _parameters {
+    my ($object) = @_;
+    my %parameters;
+    for my $attribute ($object->meta->get_all_attributes) {
+        my $name = $attribute->name;
+        next if $name =~ /\A(?:_|num_update\z|idx2name\z|param_dict\z)/ || !defined $attribute->init_arg;
+        my $value = $object->{$name};
+        next unless defined $value;
+        if    (blessed $value && $value->isa('AI::MXNet::LRScheduler')) { $parameters{$name} = { class => ref $value, %{ _parameters($value) } } }
+        elsif (!grep { ref } ref $value eq 'HASH' ? values %$value : ref $value eq 'ARRAY' ? @$value : $value) { $parameters{$name} = $value }
+    }
+    return \%parameters;
+}
+
+# An optimizer, or a schedule, of a class that this process knows.
+sub _of_parameters {
+    my ($class, $parameters) = @_;
+    _refuse(EINVAL => "the states are of the class $class, which is not loaded here") unless $class->can('new') && $class->can('meta');
+    my %given = %$parameters;
+    if (my $schedule = $given{lr_scheduler}) {
+        my %own = %$schedule;
+        $given{lr_scheduler} = _of_parameters(delete $own{class}, \%own);
+    }
+    return $class->new(%given);
+}
+
+sub _header {
+    my ($bytes) = @_;
+    _refuse(EINVAL => 'these states are a file of Storable\'s, which may run code: get_states makes ones that do not')
+        if $bytes =~ /\A(?:pst0|\x05[\x04-\x0c]|\x04[\x04-\x0c]\x08(?:12345678|87654321))/s;
+    _refuse(EINVAL => 'these states are pickled, which may run code: get_states makes ones that do not') if $bytes =~ /\A\x80[\x02-\x05]/;
+    my $length = length $bytes >= 8 ? unpack 'Q<', $bytes : 0;
+    my $header = $length > 1 && $length <= LONGEST_HEADER && 8 + $length <= length $bytes
+        ? eval { local $SIG{__DIE__}; JSON::PP->new->utf8->decode(substr $bytes, 8, $length) } : undef;
+    my $metadata = ref $header eq 'HASH' ? $header->{__metadata__} : undef;
+    _refuse(EINVAL => 'these are no states of an updater, or they are damaged')
+        unless ref $metadata eq 'HASH' && ($metadata->{format} // '') eq FORMAT;
+    return ($header, 8 + $length);
+}
+
+sub _arrays {
+    my ($bytes, $header, $begin) = @_;
+    my @arrays;
+    for (my $i = 0; my $about = $header->{"state.$i"}; ++$i) {
+        my ($from, $to) = @{ $about->{data_offsets} };
+        _refuse(EINVAL => "the states are damaged: state $i ends behind the file") if $from < 0 || $to < $from || $begin + $to > length $bytes;
+        my $tensor = Polyverso::CAPI::mv_tensor_from([Polyverso::Tensor::_code(lc $about->{dtype}), substr $bytes, $begin + $from, $to - $from],
+            $about->{shape});
+        push @arrays, AI::MXNet::NDArray->_wrap(Polyverso::Tensor->_new($tensor));
+    }
+    return \@arrays;
+}
+
+sub set_states {
+    my ($self, $bytes) = @_;
+    my ($header, $begin) = _header($bytes);
+    my %metadata = %{ $header->{__metadata__} };
+    my $class = ref $self->optimizer;
+    _refuse(EDISAGREE => "the states are $metadata{class}'s, the optimizer is an $class")
+        if $metadata{class} ne $class && !defined $metadata{optimizer};
+    my ($states, $counts, $shared) = map { defined ? $json->decode($_) : undef } @metadata{qw(states counts shared)};
+    my $arrays = _arrays($bytes, $header, $begin);
+    my %states = map { $_ => _made($states->{$_}, $arrays) } keys %$states;
+    $self->optimizer(_of_parameters($metadata{class}, $json->decode($metadata{optimizer}))) if defined $metadata{optimizer};
+    my $optimizer = $self->optimizer;
+    $optimizer->_index_update_count($counts->{index});
+    $optimizer->num_update($counts->{num_update});
+    $optimizer->_shared(_made($shared, $arrays)->tensor) if defined $shared;
+    $self->states(\%states);
+    $self->states_synced({});
+    return;
+}
+
+__PACKAGE__->meta->make_immutable;
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+AI::MXNet::Updater - an optimizer with the states of its tensors
+
+=head1 SYNOPSIS
+
+    use AI::MXNet qw(mx);
+
+    my ($weight, $gradient) = (mx->nd->ones([3]), mx->nd->ones([3]));
+    my $updater = mx->optimizer->get_updater(mx->optimizer->create('adam'));
+    $updater->('w', $gradient, $weight) for 1 .. 10;
+    my $bytes = $updater->get_states(1);                       # with the optimizer's parameters
+
+    my $other = mx->optimizer->get_updater(mx->optimizer->create('sgd'));
+    $other->set_states($bytes);
+    $other->('w', $gradient, $weight);                         # the eleventh step
+    print ref $other->optimizer, ' ', $other->optimizer->num_update, "\n";    # AI::MXNet::Adam 11
+
+=head1 METHODS
+
+=head2 call($index, $gradient, $weight), $updater->($index, $gradient, $weight)
+
+Updates the weight. States are made at the first call of an index.
+
+=head2 get_states($dump_optimizer), set_states($bytes)
+
+States and counts as the bytes of a safetensors file; with C<$dump_optimizer> the optimizer's class and parameters, too, and
+those of its schedule. Another optimizer's states, damaged ones, and what Storable or Python's pickle has written are refused.
+
+=head2 optimizer, states
+
+=cut

@@ -20,6 +20,8 @@ for my $file (sort map { glob } @files) {
     my ($name) = $file =~ m{lib/(.*)\z};
 SKIP: {
         skip "$name: PDL is not installed", 1 if $synopsis =~ /\b(?:PDL|AI::MXNet)\b/ && !$have_pdl;
+        skip "$name: Function::Parameters is not installed", 1
+            if $synopsis =~ /\bFunction::Parameters\b/ && !eval { require Function::Parameters; 1 };
         skip "$name: Mouse is not installed", 1 if $synopsis =~ /\bAI::MXNet\b/ && !$have_mouse;
         open my $perl, '|-', "$^X -w - >/dev/null" or die "perl: $!";
         print $perl "use strict;\n", grep { /\A(?: {4}|\s*\z)/ } $synopsis =~ /^.*\n/mg;    # not the words between

@@ -8,6 +8,7 @@ use Mouse;
 use AI::MXNet::Base ();
 use AI::MXNet::Context;
 use AI::MXNet::NS;
+use Hash::Util::FieldHash ();
 use List::Util ();
 use Polyverso::Tensor;
 use Polyverso::Values;
@@ -178,20 +179,31 @@ sub tensor {
     return $self->{_tensor};
 }
 
+# All of them are over when it returns, or throws the first error.
 sub wait_to_read {
     my ($self) = @_;
     my $pulls = delete $self->{_memory}{pulls} or return;
-    $_->wait for @$pulls;
+    my $failed;
+    for my $pull (@$pulls) { eval { $pull->wait; 1 } or $failed //= $@ }
+    die $failed if defined $failed;
     return;
 }
 
-# A request that will write into this memory.
+Hash::Util::FieldHash::fieldhash(my %PULLED);    # arrays into whose memory pulls may be under way, until they end
+
+# A request that will write into this memory. The finished ones are forgotten, but for errors that nobody has seen.
 sub _pulled_by {
     my ($self, $request) = @_;
     my $memory = $self->_memory;
-    # Only the unfinished ones need to be waited for; an error stays until somebody has seen it.
-    @{ $memory->{pulls} } = grep { defined $_->handle || $_->{error} } @{ $memory->{pulls} // [] };
-    push @{ $memory->{pulls} }, $request;
+    @{ $memory->{pulls} } = ((grep { defined $_->handle || $_->{error} } @{ $memory->{pulls} // [] }), $request);
+    Scalar::Util::weaken($PULLED{$self} = $self);
+    return;
+}
+
+sub waitall {
+    my @arrays = grep { defined } values %PULLED;
+    %PULLED = ();
+    $_->wait_to_read for @arrays;
     return;
 }
 

@@ -4,6 +4,7 @@ import array
 import gc
 import pathlib
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -286,3 +287,17 @@ def test_the_stub_names_what_is_there():
     stub = (pathlib.Path(polyverso.__file__).parent / "capi.pyi").read_text()
     in_stub = set(re.findall(r"^(?:def )?([mk]v_\w+|[MK]V_\w+)", stub, re.MULTILINE))
     assert in_stub == {name for name in vars(capi) if name.startswith(("mv_", "MV_", "kv_", "KV_"))}
+
+
+def test_the_library_stays_though_its_runtime_unloads_it():
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        path = next(line.split()[-1] for line in maps if "/libpolyverso.so" in line)
+    script = f"""
+import _ctypes, ctypes
+handle = _ctypes.dlopen({path!r}, 2)
+store = ctypes.c_int64()
+assert ctypes.CDLL(None, handle=handle).kv_create(ctypes.c_int64(0), b"local", ctypes.byref(store)) == 0
+_ctypes.dlclose(handle)  # as Lua does with its modules when it ends; a node's thread goes on
+assert {path!r} in open("/proc/self/maps").read()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -96,3 +97,15 @@ def test_stores_are_shared_by_languages(languages):
     assert numbers(first[-1]) == pytest.approx([(k * 7 + 99 * 29) % 31 / 3 - 5 for k in range(15)], rel=1e-6)
     for language, lines in zip(languages[1:], others):
         assert lines == first, f"{language} and {languages[0]} differ"
+
+
+@pytest.mark.parametrize("kind, reached", [("dist_sync", 0.95), ("dist_async", 0.9)])
+def test_the_example_trains_in_several_languages(kind, reached):
+    examples = HERE.parents[1] / "examples" / "kvstore"
+    options = ["--type", kind, "--epochs", "20"]
+    command = ["polyverso", "run", "--servers", "2", "--", sys.executable, str(examples / "train.py"), *options]
+    command += ["---", "luajit", str(examples / "train.lua"), *options, "---", "lua5.4", str(examples / "train.lua"), *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
+    final = re.search(r"final accuracy ([\d.]+)", done.stdout)
+    assert final and float(final[1]) >= reached, done.stdout

@@ -62,6 +62,7 @@ def test_operators_of_any_shapes_and_dtypes(seed):
         one, two = rng.choice(list(NUMPY), 2)
         a, b = some(rng, left, one), some(rng, right, two)
         common = np.result_type(a.dtype, b.dtype)  # of their dtypes alone: numpy 1 looks at the values of a 0-d array
+        common = np.dtype(np.int32) if common == np.int16 else common  # i8 with u8: tensors have none in between
         x, y = a.astype(common), b.astype(common)
         with np.errstate(all="ignore"):
             expected = np.asarray(operate(x, y))

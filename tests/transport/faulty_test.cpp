@@ -1,7 +1,9 @@
 // io/faulty: the text of the weather, and the weather itself.
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <numeric>
 
 #include "io/faulty/faults.hpp"
 #include "io/faulty/faulty.hpp"
@@ -16,24 +18,25 @@ using mv::base::Peer;
 using namespace std::chrono_literals;
 
 void the_text_is_read(void**) {
-  const auto faults = parse_faults(" drop=0.25 duplicate=1,delay_ms=2.5;break=0.001\nseed=7 ");
+  const auto faults = parse_faults(" drop=0.25 duplicate=1,delay_ms=2.5;break=0.001\nseed=7 rate=1e6");
   assert_true(faults.ok());
   assert_true(faults.value().drop == 0.25 && faults.value().duplicate == 1 && faults.value().cut == 0.001);
   assert_int_equal(faults.value().delay.count(), 2'500'000);
   assert_int_equal(faults.value().seed, 7);
+  assert_true(faults.value().rate == 1e6);
   assert_true(faults.value().any());
   assert_false(parse_faults("").value().any());
 }
 
 void mistakes_in_the_text_are_named(void**) {
   for (const char* text : {"drop", "drop=", "drop=x", "drop=1.5", "drop=-0.1", "drop=nan", "drop=0.1x", "delay_ms=-1",
-                           "delay_ms=1e99", "seed=-1", "seed=1.5", "=1", "rain=1"}) {
+                           "delay_ms=1e99", "rate=-1", "rate=0.5", "seed=-1", "seed=1.5", "=1", "rain=1"}) {
     const auto faults = parse_faults(text);
     assert_false(faults.ok());
     assert_int_equal(faults.status().code(), MV_EINVAL);
   }
   const auto unknown = parse_faults("rain=1").status();
-  for (const char* word : {"rain", "drop", "duplicate", "break", "delay_ms", "seed"})
+  for (const char* word : {"rain", "drop", "duplicate", "break", "delay_ms", "rate", "seed"})
     assert_non_null(strstr(unknown.text().c_str(), word));
 }
 
@@ -91,6 +94,17 @@ void each_fault_does_what_it_says(void**) {
   for (int i = 0; i < 100; ++i) assert_int_equal(late[static_cast<size_t>(i)], i + 1);
 }
 
+/// 1000 bytes a second let the first ten messages, 55 bytes, through in 55 ms, and 100 messages, 5050 bytes, in five seconds.
+void a_rate_lets_messages_out_one_behind_the_other(void**) {
+  int cuts = 0;
+  const auto begun = std::chrono::steady_clock::now();
+  const auto sent = send_through("rate=1000", 100, &cuts);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  assert_true(std::is_sorted(sent.begin(), sent.end()));
+  assert_true(std::accumulate(sent.begin(), sent.end(), 0) <= 1000 * took.count() + 1);
+  assert_true(!sent.empty());
+}
+
 void the_same_seed_makes_the_same_weather(void**) {
   int cuts = 0;
   const auto one = send_through("drop=0.3 duplicate=0.3 seed=4", 200, &cuts);
@@ -106,6 +120,7 @@ int main() {
       cmocka_unit_test(mistakes_in_the_text_are_named),
       cmocka_unit_test(no_fault_changes_nothing),
       cmocka_unit_test(each_fault_does_what_it_says),
+      cmocka_unit_test(a_rate_lets_messages_out_one_behind_the_other),
       cmocka_unit_test(the_same_seed_makes_the_same_weather),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

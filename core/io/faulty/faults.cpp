@@ -8,7 +8,7 @@ namespace mv::io {
 namespace {
 
 constexpr std::string_view kSeparators = " \t\r\n,;";
-constexpr const char* kKnown = "drop, duplicate, break (probabilities from 0 to 1), delay_ms (0 to 60000), seed";
+constexpr const char* kKnown = "drop, duplicate, break (probabilities from 0 to 1), delay_ms (0 to 60000), rate (bytes a second), seed";
 
 template <typename T>
 bool parse_number(std::string_view text, T& value) {
@@ -26,6 +26,11 @@ base::Status set(Faults& faults, std::string_view key, std::string_view value) {
   if (key == "delay_ms") {
     if (!is_number || number < 0 || number > 60'000) return wrong("a number from 0 to 60000");
     faults.delay = std::chrono::duration_cast<base::Nanos>(std::chrono::duration<double, std::milli>(number));
+    return {};
+  }
+  if (key == "rate") {
+    if (!is_number || (number != 0 && number < 1)) return wrong("a number from 1 up, or 0");
+    faults.rate = number;
     return {};
   }
   double* chance = key == "drop"        ? &faults.drop

@@ -15,9 +15,10 @@ struct Faults {
   double duplicate = 0;  ///< that it is sent twice
   double cut = 0;        ///< "break": that the connection breaks before it
   base::Nanos delay{0};  ///< "delay_ms": it waits for a time between 0 and this, so messages overtake each other
+  double rate = 0;       ///< bytes a second that all messages together leave at, one behind the other; 0: at once
   uint64_t seed = 1;     ///< of the dice
 
-  bool any() const { return drop > 0 || duplicate > 0 || cut > 0 || delay > base::Nanos{0}; }
+  bool any() const { return drop > 0 || duplicate > 0 || cut > 0 || delay > base::Nanos{0} || rate > 0; }
 };
 
 /// Keys separated by white space, commas or semicolons, in any order; later ones win. MV_EINVAL names what is wrong.

@@ -1,5 +1,7 @@
 #include "io/faulty/faulty.hpp"
 
+#include <algorithm>
+
 namespace mv::io {
 
 FaultyRoad::FaultyRoad(Loop& loop, std::unique_ptr<Road> road, const Faults& faults)
@@ -23,9 +25,19 @@ void FaultyRoad::send(base::Peer to, const base::Frame& frame) {
   if (!drop && twice) pass_on(to, frame);
 }
 
+/// How long it takes until the line, behind all that it was given before, has sent it.
+base::Nanos FaultyRoad::time_on_line(const base::Frame& frame) {
+  if (faults_.rate <= 0) return {};
+  const size_t bytes = frame.head.size() + (frame.tail != nullptr ? frame.tail->size() : 0);
+  const std::chrono::duration<double> takes(static_cast<double>(bytes) / faults_.rate);
+  line_free_ = std::max(line_free_, loop_.now()) + std::chrono::duration_cast<base::Nanos>(takes);
+  return line_free_ - loop_.now();
+}
+
 void FaultyRoad::pass_on(base::Peer to, const base::Frame& frame) {
-  if (faults_.delay == base::Nanos{0}) return road_->send(to, frame);
-  const base::Nanos wait(static_cast<int64_t>(roll() % static_cast<uint64_t>(faults_.delay.count() + 1)));
+  if (faults_.delay == base::Nanos{0} && faults_.rate <= 0) return road_->send(to, frame);
+  const base::Nanos later(static_cast<int64_t>(roll() % static_cast<uint64_t>(faults_.delay.count() + 1)));
+  const base::Nanos wait = time_on_line(frame) + later;
   const auto placed = delayed_.emplace(loop_.now() + wait, std::pair(to, frame));
   if (placed == delayed_.begin()) timer_.start(wait);
 }

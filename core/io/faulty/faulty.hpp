@@ -28,6 +28,7 @@ class FaultyRoad final : public Road {
 
  private:
   void pass_on(base::Peer to, const base::Frame& frame);
+  base::Nanos time_on_line(const base::Frame& frame);
   void send_due();
   bool happens(double probability);
   uint64_t roll();
@@ -36,6 +37,7 @@ class FaultyRoad final : public Road {
   const std::unique_ptr<Road> road_;
   const Faults faults_;
   uint64_t dice_;
+  base::Nanos line_free_{0};  ///< when the line will have sent all that it was given
   std::multimap<base::Nanos, std::pair<base::Peer, base::Frame>> delayed_;  // by when they are due
   Timer timer_;
 };

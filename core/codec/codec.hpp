@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/config.hpp"
@@ -28,7 +29,9 @@ struct Spec {
 /// it the element is lost for good, as it would be in a sum without a codec.
 class Codec {
  public:
+  explicit Codec(Spec spec) : spec_(std::move(spec)) {}
   virtual ~Codec() = default;
+  const Spec& spec() const { return spec_; }
   /// Of `count` values, whatever they are.
   virtual size_t encoded_bytes(size_t count) const = 0;
   /// t = residual + gradient; what `out`, encoded_bytes(count) of it, says of t is sent; residual = t - that.
@@ -47,6 +50,8 @@ class Codec {
  private:
   /// Beyond the size.
   virtual bool is_sound(const std::byte* /*encoded*/, size_t /*count*/) const { return true; }
+
+  const Spec spec_;
 };
 using CodecRef = std::shared_ptr<const Codec>;
 

@@ -53,6 +53,7 @@ HWY_EXPORT(decode_add_half);
 
 class Half final : public Codec {
  public:
+  using Codec::Codec;
   size_t encoded_bytes(size_t count) const override { return count * sizeof(uint16_t); }
   void encode(const float* gradient, float* residual, size_t count, std::byte* out) const override {
     HWY_DYNAMIC_DISPATCH(encode_half)(gradient, residual, count, out);
@@ -69,7 +70,7 @@ class Half final : public Codec {
 }  // namespace
 
 const Kind kHalf = {
-    "fp16", {}, [](std::span<const double>) -> std::unique_ptr<Codec> { return std::make_unique<Half>(); }};
+    "fp16", {}, [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<Half>(spec); }};
 
 }  // namespace mv::codec
 #endif  // HWY_ONCE

@@ -74,7 +74,7 @@ HWY_EXPORT(decode_add_int8);
 
 class Int8 final : public Codec {
  public:
-  explicit Int8(size_t block) : block_(block) {}
+  explicit Int8(const Spec& spec) : Codec(spec), block_(static_cast<size_t>(spec.parameters[0])) {}
   size_t encoded_bytes(size_t count) const override { return blocks_of(count) * sizeof(float) + count; }
   void encode(const float* gradient, float* residual, size_t count, std::byte* out) const override {
     auto* const numbers = reinterpret_cast<int8_t*>(out + blocks_of(count) * sizeof(float));
@@ -118,9 +118,7 @@ class Int8 final : public Codec {
 
 const Kind kInt8 = {"int8",
                     {{"block", 256, 16, 65536, true, "values that share a scale"}},
-                    [](std::span<const double> parameters) -> std::unique_ptr<Codec> {
-                      return std::make_unique<Int8>(static_cast<size_t>(parameters[0]));
-                    }};
+                    [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<Int8>(spec); }};
 
 }  // namespace mv::codec
 #endif  // HWY_ONCE

@@ -2,7 +2,6 @@
 // What the registry knows of each codec; private to this room.
 
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "codec/codec.hpp"
@@ -20,7 +19,7 @@ struct Parameter {
 struct Kind {
   const char* name;
   std::vector<Parameter> parameters;
-  std::unique_ptr<Codec> (*make)(std::span<const double> parameters);
+  std::unique_ptr<Codec> (*make)(const Spec& spec);
 };
 
 /// Above zero, as far as a float goes.

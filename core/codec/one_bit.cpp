@@ -95,7 +95,10 @@ HWY_EXPORT(decode_add_one_bit);
 
 class OneBit final : public Codec {
  public:
-  OneBit(float threshold, float scale) : threshold_(threshold), scale_(scale) {}
+  explicit OneBit(const Spec& spec)
+      : Codec(spec),
+        threshold_(static_cast<float>(spec.parameters[0])),
+        scale_(static_cast<float>(spec.parameters[1])) {}
   size_t encoded_bytes(size_t count) const override { return kWordBytes * words_of<kOneBitValues>(count); }
   void encode(const float* gradient, float* residual, size_t count, std::byte* out) const override {
     encode_words<kOneBitValues>(gradient, residual, count, out, [this](auto... args) {
@@ -135,10 +138,7 @@ class OneBit final : public Codec {
 const Kind kOneBit = {"1bit",
                       {{"threshold", 0.5, -kLargest, kLargest, false, "values above it are sent as the scale"},
                        {"scale", 1, kLeastStep, kLargest, false, "what is sent, or its negative"}},
-                      [](std::span<const double> parameters) -> std::unique_ptr<Codec> {
-                        return std::make_unique<OneBit>(static_cast<float>(parameters[0]),
-                                                        static_cast<float>(parameters[1]));
-                      }};
+                      [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<OneBit>(spec); }};
 
 }  // namespace mv::codec
 #endif  // HWY_ONCE

@@ -75,7 +75,7 @@ base::Status Codec::check(std::span<const std::byte> encoded, size_t count) cons
 
 CodecRef make(const Spec& spec) {
   const Kind* kind = find(spec.name);
-  return kind != nullptr ? CodecRef(kind->make(spec.parameters)) : nullptr;
+  return kind != nullptr ? CodecRef(kind->make(spec)) : nullptr;
 }
 
 base::Status check(const Spec& spec) {

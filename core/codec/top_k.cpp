@@ -46,7 +46,8 @@ Limit find_limit(const float* values, size_t count, size_t k) {
 
 class TopK final : public Codec {
  public:
-  TopK(double ratio, size_t k) : ratio_(ratio), k_(k) {}
+  explicit TopK(const Spec& spec)
+      : Codec(spec), ratio_(spec.parameters[0]), k_(static_cast<size_t>(spec.parameters[1])) {}
 
   size_t encoded_bytes(size_t count) const override { return sent_of(count) * (sizeof(uint32_t) + sizeof(float)); }
 
@@ -116,8 +117,6 @@ class TopK final : public Codec {
 const Kind kTopK = {"topk",
                     {{"ratio", 0.01, kLeastStep, 1, false, "the share of values that are sent, rounded up"},
                      {"k", 0, 0, UINT32_MAX, true, "how many are sent of each part; 0: as ratio says"}},
-                    [](std::span<const double> parameters) -> std::unique_ptr<Codec> {
-                      return std::make_unique<TopK>(parameters[0], static_cast<size_t>(parameters[1]));
-                    }};
+                    [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<TopK>(spec); }};
 
 }  // namespace mv::codec

@@ -98,7 +98,7 @@ HWY_EXPORT(decode_add_two_bit);
 
 class TwoBit final : public Codec {
  public:
-  explicit TwoBit(float threshold) : threshold_(threshold) {}
+  explicit TwoBit(const Spec& spec) : Codec(spec), threshold_(static_cast<float>(spec.parameters[0])) {}
   size_t encoded_bytes(size_t count) const override { return kWordBytes * words_of<kTwoBitValues>(count); }
   void encode(const float* gradient, float* residual, size_t count, std::byte* out) const override {
     encode_words<kTwoBitValues>(gradient, residual, count, out, [this](auto... args) {
@@ -125,9 +125,7 @@ class TwoBit final : public Codec {
 const Kind kTwoBit = {
     "2bit",
     {{"threshold", 0.5, kLeastStep, kLargest, false, "what is sent of a value that has reached it"}},
-    [](std::span<const double> parameters) -> std::unique_ptr<Codec> {
-      return std::make_unique<TwoBit>(static_cast<float>(parameters[0]));
-    }};
+    [](const Spec& spec) -> std::unique_ptr<Codec> { return std::make_unique<TwoBit>(spec); }};
 
 }  // namespace mv::codec
 #endif  // HWY_ONCE

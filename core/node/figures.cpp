@@ -87,6 +87,12 @@ void write_tables(Exposition& out, const Figures& figures) {
   write_uses(out, figures, &ps::Used::Of::calls);
   out.counter("table_call_bytes_total", "Bytes of the values of these calls.");
   write_uses(out, figures, &ps::Used::Of::bytes);
+  out.counter("table_compressed_bytes_total", "Bytes of this process's compressed adds; form: values (what was given), sent (what of it travelled).");
+  for (const Figures::OwnTable& table : figures.own) {
+    if (table.used.encoded_to == 0) continue;
+    out.sample({{"table", table.name}, {"form", "values"}}, table.used.encoded_from);
+    out.sample({{"table", table.name}, {"form", "sent"}}, table.used.encoded_to);
+  }
   out.histogram("call_seconds", "Duration of this process's calls that took messages and were waited for.");
   for (size_t use = 0; use < ps::kUseNames.size(); ++use)
     if (figures.calls[use].count() > 0) out.sample({{"call", ps::kUseNames[use]}}, figures.calls[use]);

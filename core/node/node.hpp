@@ -13,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/traffic.hpp"
+#include "codec/codec.hpp"
 #include "node/settings.hpp"
 #include "table/shard.hpp"
 
@@ -34,6 +35,7 @@ struct CallOptions {
   Mode mode = Mode::kBlocking;
   base::Nanos timeout{0};  ///< 0: the node's default for this kind of call; base::kNever: none
   bool keep_on_interrupt = false;  ///< kBlocking: a signal leaves the call running, in Started::call, with MV_EINTR
+  int64_t priority = 0;    ///< where calls on other tables wait too, the higher ones go first
   int64_t tag = 0;         ///< kAsync: what Node::poll() hands out for it (capi/: the request handle); 0: nothing
 };
 
@@ -156,8 +158,13 @@ class Table {
   virtual ~Table() = default;
   virtual base::Result<TableInfo> info() = 0;
   virtual Started add(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
+  /// Adds what a codec makes of all rows' values, each message's by itself. What it leaves out is in `residual`, elements of the storage
+  /// dtype, and went into it before; unchanged on errors before the call has begun. The residual is the caller's to lock.
+  virtual Started add_encoded(const ConstData& gradient, std::byte* residual, const codec::CodecRef& codec, const CallOptions& options) = 0;
   virtual Started set(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
   virtual Started get(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
+  /// A get of all rows that servers send through a codec: always by messages, so that every worker gets the same.
+  virtual Started get_encoded(const MutableData& data, const codec::CodecRef& codec, const CallOptions& options) = 0;
   virtual Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
   virtual Started erase(const Rows& rows, const CallOptions& options) = 0;
   virtual Started set_updater(const table::UpdaterSpec& updater, const CallOptions& options) = 0;

@@ -104,10 +104,14 @@ Started TableHandle::set(const Rows& rows, const ConstData& data, const CallOpti
 Started TableHandle::get(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(true, rows, data, options); }
 Started TableHandle::peek(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(false, rows, data, options); }
 
+base::Status TableHandle::check_change(const Rows& rows, const ConstData& data) {
+  if (base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return wrong;
+  if (base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values); !wrong.ok()) return wrong;
+  return usable();
+}
+
 Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options) {
-  if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
-  if (const base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values); !wrong.ok()) return {wrong, nullptr};
-  if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status wrong = check_change(rows, data); !wrong.ok()) return {wrong, nullptr};
   Values values{static_cast<const std::byte*>(data.values), (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(), nullptr};
   if (rows.all && spec_.is_keyed()) {  // all rows, one by one
     const std::vector<int64_t> ids = every_row(spec_);
@@ -137,19 +141,13 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
     return finished_here(options);
   }
   count(use, ps::Way::kMessage, rows);
-  if (options.mode == Mode::kForget && values.size <= kSmallBytes) {
+  if (options.mode == Mode::kForget && options.priority == 0 && values.size <= kSmallBytes) {
     base::Status status;
     if (forget_small(rows, values, write, options, &status)) return {status, nullptr};
   }
-  ps::Request request;
-  request.table = table_;
-  request.kind = ps::OpKind::kChange;
-  request.write = write;
+  ps::Request request = change_request(write, options);
   request.all = rows.all;
   if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
-  if (changes_own_) request.skip = own_server();
-  const bool in_step = table_->pace == table::Pace::kSync || table_->pace == table::Pace::kMerge;
-  request.deadline = node_.deadline(options, in_step && write == wire::Write::Add);
   const bool blocking = options.mode == Mode::kBlocking;
   if (!blocking) {
     auto token = node_.reserve(values.size, options);
@@ -161,10 +159,26 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
     request.source = base::Payload::kept(bytes, values.keep);
   else
     request.source = blocking ? base::Payload::lent(bytes) : base::Payload::copy(bytes);
-
-  table_->open_changes.fetch_add(1, std::memory_order_relaxed);
   std::function<void()> own_work;
   if (changes_own_) own_work = [&] { change_own(write, rows, values.bytes); };
+  return start_change(std::move(request), options, own_work);
+}
+
+/// What all changes that take messages have in common.
+ps::Request TableHandle::change_request(wire::Write write, const CallOptions& options) {
+  ps::Request request;
+  request.table = table_;
+  request.kind = ps::OpKind::kChange;
+  request.write = write;
+  if (changes_own_) request.skip = own_server();
+  const bool in_step = table_->pace == table::Pace::kSync || table_->pace == table::Pace::kMerge;
+  request.deadline = node_.deadline(options, in_step && write == wire::Write::Add);
+  request.priority = options.priority;
+  return request;
+}
+
+Started TableHandle::start_change(ps::Request request, const CallOptions& options, const std::function<void()>& own_work) {
+  table_->open_changes.fetch_add(1, std::memory_order_relaxed);
   if (options.mode == Mode::kForget) {
     node_.forget(std::move(request));
     if (own_work) own_work();
@@ -238,8 +252,13 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
     if (base::Status status; fetch_here(use, rows, out, options, &status)) return {status, nullptr};
   }
 
-  count(use, ps::Way::kMessage, rows);
-  const bool own_open = own_is_open(clock_needed(gated));
+  return ask_for(gated, rows, {out, bytes}, nullptr, options);
+}
+
+/// By messages, but for what lies in this process and is open to its callers; what is to be encoded all by messages.
+Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options) {
+  count(gated ? ps::Use::kGet : ps::Use::kPeek, ps::Way::kMessage, rows);
+  const bool own_open = codec == nullptr && own_is_open(clock_needed(gated));
   ps::Request request;
   request.table = table_;
   request.kind = ps::OpKind::kGet;
@@ -248,10 +267,12 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   request.all = rows.all;
   if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
   if (own_open) request.skip = own_server();
-  request.destination = {out, bytes};
+  request.destination = out;
+  request.codec = codec;
+  request.priority = options.priority;
   request.deadline = node_.deadline(options, gated && table_->pace != table::Pace::kAsync);
   std::function<void()> own_work;
-  if (own_open) own_work = [&] { read_own(rows, out); };
+  if (own_open) own_work = [&] { read_own(rows, out.data()); };
   const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
   return node_.run(call, options, std::move(request), own_work);
 }
@@ -262,6 +283,7 @@ base::Status TableHandle::wait_for_turn(const CallOptions& options) {
   request.kind = ps::OpKind::kGet;
   request.all = false;
   request.waits_only = true;
+  request.priority = options.priority;
   request.deadline = node_.deadline(options, true);
   CallOptions waiting = options;
   waiting.keep_on_interrupt = false;

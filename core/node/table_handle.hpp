@@ -2,10 +2,13 @@
 // A table as one handle sees it: checks, the part in this process, the parts elsewhere.
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/ps/operation.hpp"
+#include "engine/ps/plan.hpp"
 #include "node/mapping.hpp"
 #include "node/node.hpp"
 #include "table/shard.hpp"
@@ -28,8 +31,10 @@ class TableHandle final : public Table {
 
   base::Result<TableInfo> info() override;
   Started add(const Rows& rows, const ConstData& data, const CallOptions& options) override;
+  Started add_encoded(const ConstData& gradient, std::byte* residual, const codec::CodecRef& codec, const CallOptions& options) override;
   Started set(const Rows& rows, const ConstData& data, const CallOptions& options) override;
   Started get(const Rows& rows, const MutableData& data, const CallOptions& options) override;
+  Started get_encoded(const MutableData& data, const codec::CodecRef& codec, const CallOptions& options) override;
   Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) override;
   Started erase(const Rows& rows, const CallOptions& options) override;
   Started set_updater(const table::UpdaterSpec& updater, const CallOptions& options) override;
@@ -48,9 +53,16 @@ class TableHandle final : public Table {
   };
 
   Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
+  base::Status check_change(const Rows& rows, const ConstData& data);
+  base::Status check_encoded() const;
+  void encode(std::span<const ps::Piece> pieces, const std::byte* gradient, std::byte* residual, const codec::Codec& codec, std::byte* out) const;
+  void change_own_encoded(const std::byte* gradient, std::byte* residual, const codec::Codec& codec);
+  ps::Request change_request(wire::Write write, const CallOptions& options);
+  Started start_change(ps::Request request, const CallOptions& options, const std::function<void()>& own_work);
   Started change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options);
   void count(ps::Use use, ps::Way way, const Rows& rows) { uses_.count(use, way, rows.all, rows.count); }
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
+  Started ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options);
   base::Status check_rows(const Rows& rows) const;
   base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
   base::Status usable();

@@ -34,6 +34,7 @@ std::string Spec::describe() const {
   if (kind == MV_KEYVALUE) text = fmt::format("a key-value table of {} {}", cols, type);
   if (rejects_nonfinite()) text += ", finite only";
   if (merges()) text += ", merged";
+  if (is_sliced()) text += ", in slices";
   if (updater.name != "add") text += fmt::format(", updater {}", to_text(updater));
   if (staleness != MV_UNSET) text += fmt::format(", staleness {}", staleness);
   if (initial != 0 || initial_range != 0) text += fmt::format(", initially {}", initial);

@@ -19,6 +19,10 @@ struct UpdaterSpec {
   bool operator==(const UpdaterSpec&) const = default;
 };
 
+/// A flag of tables that the library makes for itself: stripes, and with them messages, are so short that what is more urgent soon finds
+/// its way between them.
+inline constexpr uint32_t kSliced = UINT32_C(1) << 31;
+
 /// How the workers' calls on a table wait for each other.
 enum class Pace { kAsync, kSync, kStale, kMerge };
 
@@ -45,6 +49,7 @@ struct Spec {
   bool has_row(int64_t row) const { return kind == MV_KEYVALUE || (row >= 0 && static_cast<uint64_t>(row) < rows); }
   bool rejects_nonfinite() const { return (flags & MV_REJECT_NONFINITE) != 0; }
   bool merges() const { return (flags & MV_MERGE) != 0; }
+  bool is_sliced() const { return (flags & kSliced) != 0; }
   Pace pace(bool node_is_sync, size_t workers) const;
   /// All but the name.
   bool same_shape(const Spec& other) const;
@@ -96,12 +101,13 @@ inline bool has_part(const Spec& spec, size_t servers, size_t server) {
   return spec.is_keyed() || part_of(spec.rows, servers, server).count > 0;
 }
 
-/// Bytes of a stripe, the unit of locking, of a message's payload and of atomicity.
-inline constexpr uint64_t kStripeBytes = 1 << 20;
+/// Bytes of a stripe, the unit of locking, of a message's payload and of atomicity; of a sliced table's, about what MXNet's p3 sends at a time.
+inline constexpr uint64_t kStripeBytes = 1 << 20, kSliceBytes = 128 << 10;
+inline uint64_t stripe_bytes(const Spec& spec) { return spec.is_sliced() ? kSliceBytes : kStripeBytes; }
 /// Rows in a stripe where whole rows fit, else elements of a row that is cut into several: see stripe_elements().
 inline uint64_t stripe_elements(const Spec& spec) {
-  const uint64_t whole_rows = kStripeBytes / spec.row_bytes();
-  return whole_rows > 0 ? whole_rows * spec.cols : kStripeBytes / spec.element_bytes();
+  const uint64_t whole_rows = stripe_bytes(spec) / spec.row_bytes();
+  return whole_rows > 0 ? whole_rows * spec.cols : stripe_bytes(spec) / spec.element_bytes();
 }
 
 }  // namespace mv::table

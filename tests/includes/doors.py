@@ -29,7 +29,7 @@ DOORS = {
     "tensor": NUMBERS,
     "wire": TENSORS,
     "table": WIRE,
-    "codec": NUMBERS,
+    "codec": TENSORS,
     "telemetry": BASE,
     "engine/rpc": STORAGE,
     "engine/cluster": RPC,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
+#include "engine/ps/plan.hpp"
 #include "table/combine.hpp"
 
 namespace mv::sim {
@@ -211,10 +213,33 @@ void Script::change(const OperationRef& op) {
     request.skip = own_server();
     change_own(*op, request, *own);
   }
-  if (forgotten && own == nullptr && world_.scenario().small && begin_small(request)) return;
+  request.priority = static_cast<int64_t>((op->add->index * 5 + op->step.table) % 4);
+  if (write == table::Write::Add && op->add->index % 3 == 1 && may_be_encoded(request)) encode(*op, request);
+  if (forgotten && own == nullptr && request.codec == nullptr && world_.scenario().small && begin_small(request)) return;
   request.table->open_changes.fetch_add(1, std::memory_order_relaxed);
   if (forgotten) return member_.tables().begin(std::move(request));
   begin(op, std::move(request));
+}
+
+/// One that loses nothing, so that the ledger need not know of it.
+const codec::CodecRef& Script::whole_codec() {
+  static const codec::CodecRef codec = codec::make(codec::parse("topk ratio=1").value());
+  return codec;
+}
+bool Script::may_be_encoded(const ps::Request& request) {
+  const table::Spec& spec = request.table->spec;
+  return request.all && spec.dtype == MV_F32 && !spec.is_keyed();
+}
+void Script::encode(const Operation& op, ps::Request& request) const {
+  auto pieces = ps::plan_all(request.table->spec, request.table->servers.size(), request.skip);
+  std::vector<std::byte> encoded(ps::place_encoded(pieces, *whole_codec()));
+  for (const ps::Piece& piece : pieces) {
+    std::vector<float> nothing(piece.count), values(piece.count);
+    std::memcpy(values.data(), op.memory.data() + piece.offset * sizeof(float), piece.count * sizeof(float));
+    whole_codec()->encode(values.data(), nothing.data(), piece.count, encoded.data() + piece.encoded_at);
+  }
+  request.codec = whole_codec();
+  request.source = base::Payload::copy(encoded);
 }
 
 /// As the node does with forgotten changes that are one message.
@@ -311,8 +336,10 @@ void Script::read(const OperationRef& op) {
   request.rows = op->reading.rows;
   request.deadline = op->deadline;
   request.destination = op->memory;
+  request.priority = static_cast<int64_t>((op->round * 3 + op->step.table) % 4);
+  if (op->round % 3 == 1 && may_be_encoded(request)) request.codec = whole_codec();
   table::Shard* own = own_shard(op->step.table);
-  if (own != nullptr && own_is_open(*op, *own)) {
+  if (own != nullptr && request.codec == nullptr && own_is_open(*op, *own)) {
     request.skip = own_server();
     read_own(*op, *own);
   }

@@ -107,6 +107,9 @@ class Script : public std::enable_shared_from_this<Script> {
   table::Worker worker() const;
   void change_own(const Operation& op, const ps::Request& request, table::Shard& shard) const;
   void read_own(Operation& op, table::Shard& shard) const;
+  static const codec::CodecRef& whole_codec();
+  static bool may_be_encoded(const ps::Request& request);
+  void encode(const Operation& op, ps::Request& request) const;
   bool begin_small(const ps::Request& request);
   void withdraw_later(const OperationRef& op);
   void completed(const OperationRef& op, const base::Status& status);

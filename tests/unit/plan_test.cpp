@@ -4,6 +4,9 @@
 #include <numeric>
 #include <vector>
 
+#include "codec/codec.hpp"
+#include "engine/ps/plan.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +14,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "engine/ps/plan.hpp"
 
 namespace {
 
@@ -44,7 +45,10 @@ void parts_follow_each_other_and_own_each_row_once(void**) {
 }
 
 void all_elements_are_sent_once_cut_at_stripes(void**) {
-  for (const auto& spec : {matrix(1, 1), matrix(7, 3), matrix(1000, 400), matrix(3, 300'000)})
+  table::Spec sliced = matrix(1000, 400);
+  sliced.flags = table::kSliced;
+  assert_true(table::stripe_elements(sliced) * sizeof(double) <= table::kSliceBytes);
+  for (const auto& spec : {matrix(1, 1), matrix(7, 3), matrix(1000, 400), matrix(3, 300'000), sliced})
     for (size_t servers = 1; servers <= 4; ++servers) {
       uint64_t next = 0;
       for (const ps::Piece& piece : ps::plan_all(spec, servers)) {
@@ -97,6 +101,19 @@ void rows_longer_than_a_stripe_travel_as_elements(void**) {
   assert_int_equal(sent, spec.cols);
 }
 
+void encoded_pieces_lie_one_behind_the_other(void**) {
+  const auto codec = codec::make(codec::parse("2bit").value());
+  auto pieces = ps::plan_all(matrix(3, 300'001), 2);
+  const uint64_t bytes = ps::place_encoded(pieces, *codec);
+  uint64_t next = 0;
+  for (const ps::Piece& piece : pieces) {
+    assert_int_equal(piece.encoded_at, next);
+    next += codec->encoded_bytes(piece.count);
+  }
+  assert_int_equal(bytes, next);
+  assert_true(pieces.size() > 4 && bytes > 3 * 300'001 / 4);  // some end within a word
+}
+
 void a_server_that_is_served_otherwise_gets_nothing(void**) {
   for (const ps::Piece& piece : ps::plan_all(matrix(9, 2), 3, 1)) assert_int_not_equal(piece.server, 1);
   const std::vector<int64_t> rows{0, 4, 8};
@@ -113,6 +130,7 @@ int main() {
       cmocka_unit_test(rows_go_to_their_owners_in_the_order_of_the_call),
       cmocka_unit_test(servers_without_a_row_of_the_call_still_hear_of_it),
       cmocka_unit_test(rows_longer_than_a_stripe_travel_as_elements),
+      cmocka_unit_test(encoded_pieces_lie_one_behind_the_other),
       cmocka_unit_test(a_server_that_is_served_otherwise_gets_nothing),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -92,6 +92,33 @@ struct Pair {
     client.call(kServer, {std::move(frame), heard, false, 0, nullptr});
     return heard;
   }
+  /// A call of so many bytes, in its place among those that wait.
+  struct Order {
+    size_t cost = 0;
+    uint64_t lane = 0;
+    int64_t priority = 0;
+    size_t window = 0;
+    bool is_get = false;
+  };
+  void queue(uint32_t number, const Order& order) {
+    wire::FrameBuilder builder;
+    rpc::Call call;
+    call.frame = builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), number));
+    call.pending = std::make_shared<Heard>();
+    call.wants_answer = order.is_get;
+    call.cost = order.cost;
+    call.lane = order.lane;
+    call.priority = order.priority;
+    call.window_bytes = order.window;
+    client.call(kServer, std::move(call));
+  }
+  /// Until nothing is left to be sent.
+  void run() {
+    for (auto sent = link.take(); !sent.empty(); sent = link.take()) {
+      to_server(sent);
+      answers_arrive();
+    }
+  }
   void to_server(const base::Frame& frame) { server->engine.on_message(self, message_of(frame), {}, nullptr); }
   void to_server(const std::vector<base::Frame>& frames) {
     for (const base::Frame& frame : frames) to_server(frame);
@@ -122,6 +149,46 @@ void requests_start_in_the_order_of_the_calls(void**) {
   pair.answers_arrive();
   assert_int_equal(first->times, 1);
   assert_int_equal(second->times, 1);
+}
+
+void the_urgent_overtakes_what_waits_but_never_its_own_lane(void**) {
+  Pair pair;
+  constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
+  pair.queue(1, {.cost = kWhole, .lane = 1});  // fills the window
+  pair.queue(2, {.cost = kWhole, .lane = 1});
+  pair.queue(3, {.cost = kWhole, .lane = 2});
+  pair.queue(4, {.cost = kWhole, .lane = 3, .priority = 5});
+  pair.queue(5, {.cost = kWhole, .lane = 1, .priority = 9});
+  pair.queue(6, {.cost = kWhole});  // of no lane: it keeps its place, and so does all before it
+  pair.queue(7, {.cost = kWhole, .lane = 4, .priority = 9});
+  pair.queue(8, {.cost = kWhole, .lane = 5, .priority = -1});
+  pair.queue(9, {.cost = kWhole, .lane = 6});
+  pair.run();
+  assert_string_equal(pair.server->service.started.c_str(), "1 4 2 5 3 6 7 9 8");
+}
+
+void a_call_may_ask_for_a_shorter_window(void**) {
+  Pair pair;
+  pair.queue(1, {.cost = 100, .lane = 1, .window = 250});
+  pair.queue(2, {.cost = 100, .lane = 1, .window = 250});
+  pair.queue(3, {.cost = 100, .lane = 1, .window = 250});
+  assert_int_equal(pair.link.sent.size(), 2);
+  pair.queue(4, {.cost = 100, .lane = 2, .priority = 1});  // more urgent, and without such a limit
+  assert_int_equal(pair.link.sent.size(), 3);
+  pair.run();
+  assert_string_equal(pair.server->service.started.c_str(), "1 2 4 3");
+}
+
+/// Else two workers, each of which gets what the other is about to change, would wait for each other for ever.
+void changes_do_not_wait_for_gets(void**) {
+  Pair pair;
+  constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
+  pair.queue(1, {.cost = kWhole, .lane = 1, .is_get = true});
+  pair.queue(2, {.cost = kWhole, .lane = 2});
+  assert_int_equal(pair.link.sent.size(), 2);
+  pair.queue(3, {.cost = kWhole, .lane = 3, .is_get = true});
+  pair.queue(4, {.cost = kWhole, .lane = 4});
+  assert_int_equal(pair.link.sent.size(), 2);
 }
 
 void a_repeated_request_starts_once_and_is_answered_again(void**) {
@@ -196,6 +263,9 @@ void calls_to_a_lost_server_fail_at_once(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(requests_start_in_the_order_of_the_calls),
+      cmocka_unit_test(the_urgent_overtakes_what_waits_but_never_its_own_lane),
+      cmocka_unit_test(a_call_may_ask_for_a_shorter_window),
+      cmocka_unit_test(changes_do_not_wait_for_gets),
       cmocka_unit_test(a_repeated_request_starts_once_and_is_answered_again),
       cmocka_unit_test(an_error_is_kept_until_the_client_has_it),
       cmocka_unit_test(what_a_break_took_is_sent_again_once),

@@ -38,6 +38,8 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
     const table::Spec& spec = op->request.table->spec;
     return piece.ids.empty() ? piece.count * spec.element_bytes() : piece.ids.size() * spec.row_bytes();
   }
+  /// The same as they travel.
+  uint64_t wire_bytes() const { return op->request.codec != nullptr ? op->request.codec->encoded_bytes(piece.count) : bytes(); }
 
   const OperationRef op;
   const Piece piece;

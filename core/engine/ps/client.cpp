@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "codec/values.hpp"
 #include "engine/ps/chunk.hpp"
+#include "engine/ps/spec_wire.hpp"
 
 namespace mv::ps {
 
@@ -12,6 +14,8 @@ using namespace std::chrono_literals;
 namespace {
 /// In sync mode, adds up to this size per server travel with their header; of larger ones only the offer does.
 constexpr uint64_t kEagerBytes = 16 << 10;
+/// Of sliced tables, whose changes wait for less to be under way, so that fewer are beyond recall when something urgent comes.
+constexpr size_t kSlicesUnderWay = 4;
 /// How long a caller whose deadline passed waits for the servers' word on what became of its call.
 constexpr base::Nanos kLastWord = 1s;
 }  // namespace
@@ -27,15 +31,21 @@ std::span<std::byte> Client::Chunk::target() const {
 }
 
 base::SinkRef Client::Chunk::place(const wire::Message&, size_t size) {
-  if (over || op->request.kind != OpKind::kGet || size != bytes()) return base::Sink::nowhere();
+  if (over || op->request.kind != OpKind::kGet || size != wire_bytes()) return base::Sink::nowhere();
   // One answer at a time goes straight into the caller's memory: a repeated one must not write there once this call is over.
-  if (const auto memory = target(); !memory.empty() && sink_ == nullptr) return sink_ = base::Sink::into(memory);
+  const bool as_it_is = op->request.codec == nullptr;
+  if (const auto memory = target(); as_it_is && !memory.empty() && sink_ == nullptr) return sink_ = base::Sink::into(memory);
   base::Pool::Block block = client_.pool_.take(size);
   return base::Sink::into(block.bytes, block.memory);
 }
 
 base::Status Client::Chunk::take(std::span<const std::byte> values) {
   if (bytes() == 0) return {};
+  if (const codec::CodecRef& codec = op->request.codec; codec != nullptr) {
+    if (base::Status wrong = codec->check(values, piece.count); !wrong.ok()) return wrong;
+    codec::decode_values(*codec, op->request.table->spec.dtype, values.data(), target().data(), piece.count);
+    return {};
+  }
   if (values.size() != bytes())
     return base::error(MV_EPROTOCOL, "table \"{}\": {} bytes came for {}", op->request.table->spec.name, values.size(), bytes());
   const auto memory = target();
@@ -102,6 +112,7 @@ void Client::begin(Request request) {
                                        : plan_rows(table.spec, servers_.size(), want.rows, want.skip);
   // Only counts need to be told to servers that own none of the rows.
   if (!op->counted && !op->merged && !want.waits_only) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
+  if (change && want.codec != nullptr) place_encoded(pieces, *want.codec);
   op->open = pieces.size();
   if (pieces.empty()) return settle(op);
   if (want.deadline != base::kNever && want.completion != nullptr) {
@@ -136,6 +147,12 @@ class Client::SmallChange final : public rpc::Pending {
   const uint64_t id_, reserved_;
 };
 
+/// Where the call stands among those that wait: behind the earlier ones of its table.
+void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
+  call.lane = uint64_t{table.numbers[server]} + 1;
+  call.priority = priority;
+}
+
 void Client::begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {
   changes_over_.push_back(false);
   rpc::Call call;
@@ -143,6 +160,7 @@ void Client::begin_small(const TableViewRef& table, size_t server, base::Frame f
   call.frame = std::move(frame);
   call.pending = std::make_shared<SmallChange>(*this, table, next_change_++, reserved);
   call.wants_answer = false;
+  set_order(call, *table, server);
   rpc_.call(table->servers[server], std::move(call));
 }
 
@@ -158,7 +176,9 @@ base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
   const base::PayloadRef& source = op.request.source;
   if (piece.ids.empty()) {
     if (piece.count == 0) return nullptr;
-    const auto values = source->bytes().subspan(piece.offset * spec.element_bytes(), piece.count * spec.element_bytes());
+    const codec::Codec* const codec = op.request.codec.get();
+    const auto values = codec != nullptr ? source->bytes().subspan(piece.encoded_at, codec->encoded_bytes(piece.count))
+                                         : source->bytes().subspan(piece.offset * spec.element_bytes(), piece.count * spec.element_bytes());
     return source->is_lent() ? base::Payload::lent(values) : base::Payload::kept(values, source);
   }
   const size_t ids_bytes = piece.ids.size() * sizeof(int64_t);
@@ -178,6 +198,8 @@ void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& c
   call.pending = chunk;
   call.wants_answer = false;
   call.overtakes = again;  // later calls wait for it
+  set_order(call, *want.table, piece.server, want.priority);
+  if (want.table->spec.is_sliced()) call.window_bytes = kSlicesUnderWay * table::kSliceBytes;
   if (!offer && !piece.ids.empty() && chunk->payload == nullptr) {
     // Rows are gathered piece by piece: all at once would keep the loop from everything else, and take their memory twice.
     chunk->makes_payload = true;
@@ -200,7 +222,8 @@ base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
   const Piece& piece = chunk.piece;
   const uint64_t offered = offer ? chunk.payload->size() : 0;
   const auto body = wire::CreateChange(builder_.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
-                                       piece.count, piece.ids.size(), op.round, op.index, piece.of, offered, piece.number);
+                                       piece.count, piece.ids.size(), op.round, op.index, piece.of, offered, piece.number,
+                                       write_codec(builder_.fbb(), op.request.codec.get()));
   return builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
 }
 
@@ -208,12 +231,13 @@ void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chun
   const Request& want = op->request;
   const Piece& piece = chunk->piece;
   const auto body = wire::CreateGet(builder_.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
-                                    op->gated, op->round, op->index, want.clock);
+                                    op->gated, op->round, op->index, want.clock, write_codec(builder_.fbb(), want.codec.get()));
   const auto ids = std::as_bytes(std::span(piece.ids));
   rpc::Call call;
   call.frame = builder_.finish(wire::Body::Get, body, piece.ids.empty() ? nullptr : base::Payload::copy(ids));
   call.pending = chunk;
-  call.cost = std::max<uint64_t>(chunk->bytes(), call.frame.bytes());
+  call.cost = std::max<uint64_t>(chunk->wire_bytes(), call.frame.bytes());
+  set_order(call, *want.table, piece.server, want.priority);
   rpc_.call(want.table->servers[piece.server], std::move(call));
 }
 

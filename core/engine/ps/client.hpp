@@ -104,6 +104,7 @@ class Client {
   void send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk);
   base::Frame change_frame(const Chunk& chunk, bool offer);
   base::PayloadRef payload_of(const Operation& op, const Piece& piece);
+  static void set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority = 0);
   void chunk_done(const OperationRef& op, Chunk& chunk, const base::Status& status);
   void settle(const OperationRef& op);
   void complete(const OperationRef& op, const base::Status& status);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "codec/codec.hpp"
 #include "engine/ps/uses.hpp"
 #include "engine/rpc/pending.hpp"
 #include "table/shard.hpp"
@@ -62,6 +63,8 @@ struct Request {
   size_t skip = SIZE_MAX;                 ///< a server that the caller serves itself
   bool waits_only = false;                ///< gated gets of no row: answered by all servers once their gates would serve
   base::PayloadRef source;                ///< changes: the caller's values, lent or owned
+  codec::CodecRef codec;                  ///< adds of all elements: what `source` is encoded by, as place_encoded() says; gets: the answers
+  int64_t priority = 0;                   ///< among what this worker has queued for other tables
   std::span<std::byte> destination;       ///< gets: the caller's memory
   base::Nanos deadline = base::kNever;
   CompletionRef completion;               ///< null for fire-and-forget

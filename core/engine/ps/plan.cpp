@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codec/codec.hpp"
+
 namespace mv::ps {
 
 namespace {
@@ -39,12 +41,21 @@ std::vector<Piece> plan_all(const table::Spec& spec, size_t servers, size_t skip
   return pieces;
 }
 
+uint64_t place_encoded(std::span<Piece> pieces, const codec::Codec& codec) {
+  uint64_t end = 0;
+  for (Piece& piece : pieces) {
+    piece.encoded_at = end;
+    end += codec.encoded_bytes(piece.count);
+  }
+  return end;
+}
+
 std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip) {
   std::vector<std::vector<uint64_t>> of_server(servers);
   for (uint64_t i = 0; i < rows.size(); ++i) of_server[table::server_of(spec, servers, rows[i])].push_back(i);
 
-  const bool rows_fit = spec.row_bytes() <= table::kStripeBytes;
-  const size_t most = std::max<uint64_t>(1, table::kStripeBytes / (spec.row_bytes() + sizeof(int64_t)));
+  const bool rows_fit = spec.row_bytes() <= table::stripe_bytes(spec);
+  const size_t most = std::max<uint64_t>(1, table::stripe_bytes(spec) / (spec.row_bytes() + sizeof(int64_t)));
   std::vector<Piece> pieces;
   for (size_t server = 0; server < servers; ++server) {
     if (server == skip || !table::has_part(spec, servers, server)) continue;

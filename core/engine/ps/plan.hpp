@@ -7,6 +7,10 @@
 
 #include "table/spec.hpp"
 
+namespace mv::codec {
+class Codec;
+}
+
 namespace mv::ps {
 
 /// One message's worth of a call: a run of elements, or some rows, of one server's part.
@@ -19,6 +23,7 @@ struct Piece {
   std::vector<uint64_t> from;  ///< rows: which of the caller's rows each is
   uint32_t of = 1;             ///< how many pieces there are for this server
   uint32_t number = 0;         ///< which of them it is
+  uint64_t encoded_at = 0;     ///< bytes: where it lies in the caller's data, if that is encoded
 
   /// The rows lie one after the other in the caller's data.
   bool contiguous() const { return from.empty() || from.back() - from.front() + 1 == from.size(); }
@@ -29,6 +34,8 @@ inline constexpr size_t kNoServer = SIZE_MAX;
 /// All of the table. `skip` is a server that is served otherwise. Pieces of a server follow each other, in order; a server
 /// that owns something gets at least one, if only to count the call.
 std::vector<Piece> plan_all(const table::Spec& spec, size_t servers, size_t skip = kNoServer);
+/// Pieces of elements, each encoded by itself, lie one behind the other: says where. Gives the bytes of all.
+uint64_t place_encoded(std::span<Piece> pieces, const codec::Codec& codec);
 /// Some rows; every server that owns part of the table gets at least one piece, perhaps an empty one.
 std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip = kNoServer);
 

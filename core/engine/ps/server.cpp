@@ -288,9 +288,11 @@ base::Result<std::vector<int64_t>> Server::take_rows(const Table& table, std::sp
   return ids;
 }
 
-uint64_t Server::Table::bytes_of(const wire::Change& change) const {
-  if (change.rows() == 0) return change.count() * spec.element_bytes();
-  return change.rows() * (sizeof(int64_t) + (change.write() == wire::Write::Erase ? 0 : spec.row_bytes()));
+/// Of the payload of a change.
+uint64_t Server::Table::bytes_of(const Held& held) const {
+  if (held.codec != nullptr) return held.codec->encoded_bytes(held.count);
+  if (held.rows == 0) return held.count * spec.element_bytes();
+  return held.rows * (sizeof(int64_t) + (held.write == wire::Write::Erase ? 0 : spec.row_bytes()));
 }
 
 void Server::change(const rpc::Asked& asked, const wire::Change& request, std::span<const std::byte> payload,
@@ -301,18 +303,26 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   const bool erases = request.write() == wire::Write::Erase;
   if (wrong.ok() && erases && (request.count() > 0 || !table->spec.is_keyed()))
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": nothing of it can be erased like this", table->spec.name);
-  const uint64_t bytes = table->bytes_of(request);
+  const auto codec = table->codec_of(request.codec(), request.rows());
+  if (wrong.ok() && !codec.ok()) wrong = codec.status();
+  if (wrong.ok() && codec.value() != nullptr && request.write() != wire::Write::Add)
+    wrong = base::error(MV_EPROTOCOL, "table \"{}\": only adds are encoded", table->spec.name);
+  if (!wrong.ok()) return rpc_.fail(asked, wrong);
+
+  const auto piece = request.number() == 0 ? table::Piece::kFirst : table::Piece::kFurther;
+  Held held{request.first(), request.count(), request.rows(), payload, staged, {}, request.write(), piece};
+  held.codec = codec.value();
+  const uint64_t bytes = table->bytes_of(held);
   const bool here = request.offered() == 0;
-  if (wrong.ok() && (here ? payload.size() : request.offered()) != bytes)
+  if ((here ? payload.size() : request.offered()) != bytes)
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change of {} bytes came with {}", table->spec.name, bytes, payload.size());
+  if (wrong.ok() && here && held.codec != nullptr) wrong = held.codec->check(payload, held.count);
   const int64_t worker = worker_id(asked.client);
   const bool counted = table->pace == table::Pace::kSync && request.write() == wire::Write::Add && worker >= 0;
   if (wrong.ok() && !here && !counted)
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change offers values for which nobody will ask", table->spec.name);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
-  const auto piece = request.number() == 0 ? table::Piece::kFirst : table::Piece::kFurther;
-  Held held{request.first(), request.count(), request.rows(), payload, staged, {}, request.write(), piece};
   if (table->pace == table::Pace::kMerge && request.write() == wire::Write::Add && worker >= 0)
     return change_merged(asked, *table, static_cast<size_t>(worker), request, std::move(held));
   if (!counted) return change_in_order(asked, *table, std::move(held));
@@ -357,8 +367,8 @@ void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
     const auto found = table->held.find(asked);
     if (found == table->held.end()) continue;
     Held& held = found->second;
-    const uint64_t bytes = held.rows > 0 ? held.rows * (sizeof(int64_t) + table->spec.row_bytes()) : held.count * table->spec.element_bytes();
-    const bool sound = payload.size() == bytes && (held.rows == 0 || take_rows(*table, payload, held.rows).ok());
+    const bool sound = payload.size() == table->bytes_of(held) && (held.rows == 0 || take_rows(*table, payload, held.rows).ok()) &&
+                       (held.codec == nullptr || held.codec->check(payload, held.count).ok());
     if (!sound) held.rows = held.count = 0;  // a client that breaks the protocol: its add counts as nothing, the others go on
     hold(held, sound ? payload : std::span<const std::byte>(), sound ? staged : nullptr);
     return table->gate.data(static_cast<size_t>(worker_id(asked.client)), asked);
@@ -376,6 +386,8 @@ base::Status Server::apply(Table& table, base::Peer client, const Held& held) {
       if (!rows.ok()) return rows.status();
       const std::byte* values = write == wire::Write::Erase ? nullptr : held.payload.data() + held.rows * sizeof(int64_t);
       shard.change_rows(write, worker, rows.value(), values, held.piece);
+    } else if (held.count > 0 && held.codec != nullptr) {
+      return apply_encoded(table, worker, held);
     } else if (held.count > 0) {
       shard.change(write, worker, held.first, held.count, held.payload.data(), held.piece);
     } else if (write == wire::Write::Add) {
@@ -395,7 +407,10 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   if (wrong.ok() && bytes > wire::kMaxPayloadBytes)
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": {} bytes in one answer; at most {} are", table->spec.name, bytes, wire::kMaxPayloadBytes);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
+  auto codec = table->codec_of(request.codec(), request.rows());
+  if (!codec.ok()) return rpc_.fail(asked, codec.status());
   Wanted wanted{request.first(), request.count(), {}};
+  wanted.codec = std::move(codec).value();
   if (request.rows() > 0) {
     auto rows = take_rows(*table, payload, request.rows());
     if (!rows.ok()) return rpc_.fail(asked, rows.status());
@@ -422,6 +437,7 @@ void Server::reply_values(const rpc::Asked& asked, Table& table, const Wanted& w
     table.shard->read_rows(worker, wanted.ids, block.bytes.data());
   else
     table.shard->read(worker, wanted.first, wanted.count, block.bytes.data());
+  if (wanted.codec != nullptr) block = encode_values(table, wanted, block);
   const auto values = base::Payload::kept(block.bytes, block.memory);
   rpc_.answer(asked, builder_.finish(wire::Body::Reply, wire::CreateReply(builder_.fbb()), values));
 }

@@ -85,12 +85,14 @@ class Server {
     wire::Write write = wire::Write::Add;
     table::Piece piece = table::Piece::kFirst;
     std::optional<table::UpdaterSpec> updater = {};  ///< instead of values
+    codec::CodecRef codec = {};                      ///< what the payload is encoded by, if it is
     base::Nanos since{0};                            ///< of those that wait in Table::held
   };
   struct Wanted {
     uint64_t first, count;
     std::vector<int64_t> ids;
     base::Nanos since{0};  ///< of those that wait in Table::wanted
+    codec::CodecRef codec = {};  ///< what the answer is to be encoded by
   };
   struct Table final : SyncGate::Owner, StaleGate::Owner, MergeGate::Owner {
     Table(Server& server, table::Spec spec, table::Pace pace)
@@ -108,8 +110,9 @@ class Server {
     void accept(const rpc::Asked& asked) override;
     void on_merged() override { publish_clock(); }
     void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
+    base::Result<codec::CodecRef> codec_of(const wire::Codec* wanted, uint64_t rows) const;
     uint64_t clock_of(size_t worker) const { return pace == table::Pace::kMerge ? merge_gate.next_round(worker) : stale.clock_of(worker); }
-    uint64_t bytes_of(const wire::Change& change) const;
+    uint64_t bytes_of(const Held& held) const;
     void publish_clock();
 
     Server& server;
@@ -159,7 +162,10 @@ class Server {
   void change_merged(const rpc::Asked& asked, Table& table, size_t worker, const wire::Change& request, Held held);
   base::Status apply_merged(Table& table, std::span<const rpc::Asked> parts);
   void hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged);
+  base::Status apply_encoded(const Table& table, table::Worker worker, const Held& held);
+  base::Status sum_up(const Table& table, std::span<const Held* const> parts, base::Pool::Block* sum);
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
+  base::Pool::Block encode_values(const Table& table, const Wanted& wanted, const base::Pool::Block& values);
   /// @param shard null: a new one
   std::unique_ptr<Table> make_table(const table::Spec& spec, std::shared_ptr<table::Shard> shard = nullptr);
   uint64_t saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const;

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "codec/values.hpp"
 #include "engine/ps/server.hpp"
 #include "math/convert.hpp"
 #include "math/kernels.hpp"
@@ -35,6 +36,29 @@ void Server::Table::merge(std::span<const rpc::Asked> parts) {
   for (const rpc::Asked& asked : parts) held.erase(asked);
 }
 
+/// Parts of the same elements, in their order, as their storage dtype.
+base::Status Server::sum_up(const Table& table, std::span<const Held* const> parts, base::Pool::Block* sum) {
+  const mv_dtype dtype = table.spec.dtype, storage = tensor::storage_dtype(dtype);
+  const uint64_t first = parts.front()->first, count = parts.front()->count;
+  *sum = pool_.take(count * tensor::dtype_bytes(storage));
+  std::byte* const to = sum->bytes.data();
+  for (const Held* part : parts) {
+    if (part->first != first || part->count != count)
+      return base::error(MV_EPROTOCOL, "table \"{}\": parts of a round do not fit", table.spec.name);
+    const std::byte* const from = part->payload.data();
+    const bool is_first = part == parts.front();
+    if (part->codec != nullptr && is_first)
+      codec::decode_values(*part->codec, storage, from, to, count);
+    else if (part->codec != nullptr)
+      codec::decode_add_values(*part->codec, dtype, from, to, count);
+    else if (is_first)
+      math::store_bytes(dtype, to, from, count);
+    else
+      math::add_bytes(dtype, to, from, count);
+  }
+  return {};
+}
+
 /// The sum of all parts, in their order, through the updater: once.
 base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> parts) {
   std::vector<const Held*> some;
@@ -51,12 +75,8 @@ base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> part
     if (some.front()->rows == 0) {
       const mv_dtype storage = tensor::storage_dtype(spec.dtype);
       const uint64_t first = some.front()->first, count = some.front()->count;
-      const base::Pool::Block sum = pool_.take(count * tensor::dtype_bytes(storage));
-      math::store_bytes(spec.dtype, sum.bytes.data(), some.front()->payload.data(), count);
-      for (size_t i = 1; i < some.size(); ++i) {
-        if (some[i]->first != first || some[i]->count != count) return base::error(MV_EPROTOCOL, "table \"{}\": parts of a round do not fit", spec.name);
-        math::add_bytes(spec.dtype, sum.bytes.data(), some[i]->payload.data(), count);
-      }
+      base::Pool::Block sum;
+      if (base::Status wrong = sum_up(table, some, &sum); !wrong.ok()) return wrong;
       base::Pool::Block added = sum;
       if (storage != spec.dtype) {  // halves were summed up as floats, and are rounded once
         added = pool_.take(count * spec.element_bytes());

@@ -16,6 +16,20 @@ flatbuffers::Offset<wire::Updater> write_updater(flatbuffers::FlatBufferBuilder&
   return wire::CreateUpdaterDirect(fbb, updater.name.c_str(), &updater.parameters);
 }
 
+base::Result<codec::CodecRef> read_codec(const wire::Codec* codec) {
+  if (codec == nullptr) return codec::CodecRef();
+  codec::Spec spec;
+  if (codec->name() != nullptr) spec.name = codec->name()->str();
+  if (codec->parameters() != nullptr) spec.parameters.assign(codec->parameters()->begin(), codec->parameters()->end());
+  if (const base::Status wrong = codec::check(spec); !wrong.ok()) return base::Status(MV_EPROTOCOL, wrong.text());
+  return codec::make(spec);
+}
+
+flatbuffers::Offset<wire::Codec> write_codec(flatbuffers::FlatBufferBuilder& fbb, const codec::Codec* codec) {
+  if (codec == nullptr) return 0;
+  return wire::CreateCodecDirect(fbb, codec->spec().name.c_str(), &codec->spec().parameters);
+}
+
 table::Spec read_spec(const wire::TableSpec& wire) {
   table::Spec spec;
   if (wire.name() != nullptr) spec.name = wire.name()->str();

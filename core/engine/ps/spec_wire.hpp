@@ -1,6 +1,7 @@
 #pragma once
 // Between the wire's and the library's form of a table's spec.
 
+#include "codec/codec.hpp"
 #include "table/spec.hpp"
 #include "wire/frame.hpp"
 
@@ -8,6 +9,11 @@ namespace mv::ps {
 
 table::UpdaterSpec read_updater(const wire::Updater* updater);
 flatbuffers::Offset<wire::Updater> write_updater(flatbuffers::FlatBufferBuilder& fbb, const table::UpdaterSpec& updater);
+
+/// A codec that came over the wire, checked; null for none. MV_EPROTOCOL.
+base::Result<codec::CodecRef> read_codec(const wire::Codec* codec);
+/// Null for none.
+flatbuffers::Offset<wire::Codec> write_codec(flatbuffers::FlatBufferBuilder& fbb, const codec::Codec* codec);
 
 table::Spec read_spec(const wire::TableSpec& spec);
 flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const table::Spec& spec);

@@ -26,6 +26,7 @@ struct Used {
     uint64_t calls = 0, bytes = 0;
   };
   std::array<std::array<Of, kWayNames.size()>, kUseNames.size()> by;
+  uint64_t encoded_from = 0, encoded_to = 0;  ///< bytes of adds before and after a codec, of those that took messages
 
   uint64_t calls(Use use) const {
     uint64_t sum = 0;
@@ -33,6 +34,8 @@ struct Used {
     return sum;
   }
   void add(const Used& other) {
+    encoded_from += other.encoded_from;
+    encoded_to += other.encoded_to;
     for (size_t use = 0; use < by.size(); ++use)
       for (size_t way = 0; way < by[use].size(); ++way) {
         by[use][way].calls += other.by[use][way].calls;
@@ -53,8 +56,14 @@ class Uses {
     counts.partial.fetch_add(1, std::memory_order_relaxed);
     counts.rows.fetch_add(rows, std::memory_order_relaxed);
   }
+  void count_encoded(uint64_t from, uint64_t to) {
+    encoded_from_.fetch_add(from, std::memory_order_relaxed);
+    encoded_to_.fetch_add(to, std::memory_order_relaxed);
+  }
   Used read(const table::Spec& spec) const {
     Used used;
+    used.encoded_from = encoded_from_.load(std::memory_order_relaxed);
+    used.encoded_to = encoded_to_.load(std::memory_order_relaxed);
     for (size_t use = 0; use < counts_.size(); ++use)
       for (size_t way = 0; way < counts_[use].size(); ++way) {
         const Counts& counts = counts_[use][way];
@@ -71,6 +80,7 @@ class Uses {
     std::atomic<uint64_t> whole{0}, partial{0}, rows{0};
   };
   std::array<std::array<Counts, kWayNames.size()>, kUseNames.size()> counts_;
+  std::atomic<uint64_t> encoded_from_{0}, encoded_to_{0};
 };
 
 /// The uses of all handles that a node ever had on a table. Any thread.

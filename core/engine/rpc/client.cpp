@@ -1,6 +1,7 @@
 #include "engine/rpc/client.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace mv::rpc {
@@ -13,8 +14,19 @@ void Client::call(base::Peer server, Call call) {
     call.pending->finish(stream.lost, nullptr, {});
     return;
   }
-  call.overtakes ? stream.queue.push_front(std::move(call)) : stream.queue.push_back(std::move(call));
+  enqueue(stream, std::move(call));
   pump(server, stream);
+}
+
+/// Behind all that it must not overtake. Numbers are given when calls leave, so the server sees nothing of this.
+void Client::enqueue(Stream& stream, Call call) {
+  if (call.overtakes) return stream.queue.push_front(std::move(call));
+  auto place = stream.queue.end();
+  const auto gives_way = [&](const Call& other) {
+    return other.priority < call.priority && call.lane != 0 && other.lane != 0 && other.lane != call.lane && !other.overtakes;
+  };
+  while (place != stream.queue.begin() && gives_way(*std::prev(place))) --place;
+  stream.queue.insert(place, std::move(call));
 }
 
 Client::Sent* Client::find(Stream& stream, Seq seq) {
@@ -25,9 +37,13 @@ Client::Sent* Client::find(Stream& stream, Seq seq) {
 
 void Client::pump(base::Peer server, Stream& stream) {
   while (stream.connected && !stream.queue.empty()) {
-    const size_t cost = stream.queue.front().cost;
-    if (!stream.queue.front().overtakes && stream.window_bytes > 0 && stream.window_bytes + cost > options_.window_bytes) return;
+    const Call& next = stream.queue.front();
+    const size_t cost = next.cost, window = next.window_bytes > 0 ? std::min(next.window_bytes, options_.window_bytes) : options_.window_bytes;
+    // Gets may wait at the server for another worker's changes, and that one for this worker's: changes don't wait for gets.
+    const size_t under_way = next.wants_answer ? stream.window_bytes : stream.change_bytes;
+    if (!next.overtakes && under_way > 0 && under_way + cost > window) return;
     stream.window_bytes += cost;
+    if (!next.wants_answer) stream.change_bytes += cost;
     stream.window.push_back({std::move(stream.queue.front())});
     stream.queue.pop_front();
     Call& call = stream.window.back().call;
@@ -137,6 +153,7 @@ void Client::finish(Stream& stream, Sent& sent, const base::Status& status, cons
                     std::span<const std::byte> payload) {
   sent.finished = true;
   stream.window_bytes -= sent.call.cost;
+  if (!sent.call.wants_answer) stream.change_bytes -= sent.call.cost;
   const PendingRef pending = std::move(sent.call.pending);
   sent.call.frame = {};
   sent.call.offer.reset();

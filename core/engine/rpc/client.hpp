@@ -13,7 +13,7 @@ namespace mv::rpc {
 struct ClientOptions {
   /// Silence after which unanswered requests are asked after. kNever where the link loses nothing while it stands.
   base::Nanos probe_after = base::kNever;
-  /// Bytes that may be under way to or from one server; at least one request always is.
+  /// Bytes that may be under way to or from one server, of changes by themselves; at least one request always is.
   size_t window_bytes = 8 << 20;
 };
 
@@ -24,7 +24,7 @@ class Client {
  public:
   Client(const base::Clock& clock, base::Link& link, ClientOptions options) : clock_(clock), link_(link), options_(options) {}
 
-  /// Queues a request. To a peer that is lost it fails at once.
+  /// Queues a request, by its priority. To a peer that is lost it fails at once.
   void call(base::Peer server, Call call);
   /// Withdraws a request. One that was not sent yet ends at once with MV_ECANCELED; else the server is told, and it ends with
   /// what the server says. Unknown ones are ignored.
@@ -65,7 +65,8 @@ class Client {
     Seq first = 1;              ///< number of window.front()
     std::deque<Sent> window;    ///< sent and not finished, or behind such a one
     std::deque<Call> queue;     ///< not sent: beyond the window, or not connected
-    size_t window_bytes = 0;
+    size_t window_bytes = 0;    ///< of all that is under way
+    size_t change_bytes = 0;    ///< of that the changes
     base::Nanos probe_at = base::kNever;
     base::Nanos probe_wait{0};
     bool owes_ack = false;
@@ -73,6 +74,7 @@ class Client {
 
   Seq done(const Stream& stream) const { return stream.first - 1; }
   Sent* find(Stream& stream, Seq seq);
+  void enqueue(Stream& stream, Call call);
   void pump(base::Peer server, Stream& stream);
   void transmit(base::Peer server, Stream& stream, Seq seq, Sent& sent);
   void send_data(base::Peer server, Stream& stream, Seq seq, Sent& sent);

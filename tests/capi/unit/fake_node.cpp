@@ -47,6 +47,14 @@ class Table final : public node::Table {
   node::Started add(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override {
     return run(options);
   }
+  node::Started add_encoded(const node::ConstData&, std::byte*, const codec::CodecRef&,
+                            const node::CallOptions& options) override {
+    return run(options);
+  }
+  node::Started get_encoded(const node::MutableData&, const codec::CodecRef&,
+                            const node::CallOptions& options) override {
+    return run(options);
+  }
   node::Started set(const node::Rows&, const node::ConstData&, const node::CallOptions& options) override {
     return run(options);
   }

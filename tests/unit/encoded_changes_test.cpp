@@ -1,0 +1,200 @@
+// engine/ps: a server adds what is encoded soundly, and refuses everything else before it touches its table.
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/pool.hpp"
+#include "codec/codec.hpp"
+#include "engine/ps/server.hpp"
+#include "engine/ps/spec_wire.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+
+constexpr base::Peer kWorker = 7, kServer = 1;
+constexpr uint64_t kCount = 20;
+
+class StillClock final : public base::Clock {
+ public:
+  base::Nanos now() const override { return base::Nanos(0); }
+};
+
+class KeepingLink final : public base::Link {
+ public:
+  void dial(const std::string&) override {}
+  void send(base::Peer, const base::Frame& frame) override { sent.push_back(frame); }
+  void close(base::Peer) override {}
+  std::vector<base::Frame> sent;
+};
+
+const wire::Message& message_of(const base::Frame& frame) {
+  return *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
+}
+/// Of a frame whose payload is small.
+std::span<const std::byte> payload_of(const base::Frame& frame) {
+  const auto prefix = wire::read_prefix(std::span(frame.head).first(wire::kPrefixBytes));
+  return std::span(frame.head).subspan(wire::kPrefixBytes + wire::padded(prefix.value().header_bytes), prefix.value().payload_bytes);
+}
+
+/// One server with one table, and one worker's stream to it.
+class Serving final : private rpc::Service {
+ public:
+  explicit Serving(mv_dtype dtype = MV_F32) {
+    join(kServer, MV_ROLE_SERVER);
+    join(kWorker, MV_ROLE_WORKER);
+    server_.start(view_, kServer);
+    table::Spec spec;
+    spec.name = "t";
+    spec.dtype = dtype;
+    spec.rows = kCount;
+    auto& fbb = builder_.fbb();
+    ask(builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, ps::write_spec(fbb, spec))));
+    ask(builder_.finish(wire::Body::Ready, wire::CreateReady(fbb, uint32_t{0})));
+  }
+
+  struct Answer {
+    mv_status status = MV_OK;
+    std::string text;
+    std::vector<std::byte> payload;
+  };
+  Answer ask(base::Frame frame) {
+    wire::stamp(frame, ++seq_, 0);
+    link_.sent.clear();
+    rpc_.on_message(kWorker, message_of(frame), payload_of(frame), nullptr);
+    for (const base::Frame& sent : link_.sent) {
+      const wire::Message& message = message_of(sent);
+      if (message.seq() != seq_) continue;
+      const auto payload = payload_of(sent);
+      return {static_cast<mv_status>(message.status()), message.text() != nullptr ? message.text()->str() : "",
+              {payload.begin(), payload.end()}};
+    }
+    return {};  // to be acknowledged later: it is fine
+  }
+
+  struct Change {
+    codec::Spec codec;
+    std::vector<std::byte> payload;
+    uint64_t count = kCount, rows = 0;
+    wire::Write write = wire::Write::Add;
+  };
+  Answer change(const Change& what) {
+    auto& fbb = builder_.fbb();
+    const auto codec = wire::CreateCodecDirect(fbb, what.codec.name.c_str(), &what.codec.parameters);
+    const auto body = wire::CreateChange(fbb, 0, what.write, 0, what.count, what.rows, 0, 0, 1, 0, 0, codec);
+    return ask(builder_.finish_small(wire::Body::Change, body, what.payload));
+  }
+  Answer get(const codec::Spec& spec) {
+    auto& fbb = builder_.fbb();
+    const auto codec = wire::CreateCodecDirect(fbb, spec.name.c_str(), &spec.parameters);
+    return ask(builder_.finish(wire::Body::Get, wire::CreateGet(fbb, 0, 0, kCount, 0, true, 0, 0, 0, codec)));
+  }
+  std::vector<float> values() {
+    std::vector<float> values(kCount);
+    server_.shard(0)->read(table::kNoWorker, 0, kCount, reinterpret_cast<std::byte*>(values.data()));
+    return values;
+  }
+
+ private:
+  void join(base::Peer peer, int32_t role) {
+    cluster::Member member;
+    member.rank = static_cast<uint32_t>(view_.members.size());
+    member.role = role;
+    member.peer = peer;
+    view_.members.push_back(member);
+  }
+  base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
+                  const base::SinkRef& staged) override {
+    server_.on_request(asked, request, payload, staged);
+  }
+  void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
+  void on_cancel(const rpc::Asked&) override {}
+
+  StillClock clock_;
+  KeepingLink link_;
+  rpc::Server rpc_{link_, *this};
+  base::Pool pool_{4096, 1};
+  cluster::View view_;
+  ps::Server server_{clock_, rpc_, pool_, false};
+  wire::FrameBuilder builder_;
+  uint64_t seq_ = 0;
+};
+
+codec::Spec spec_of(const char* text) { return codec::parse(text).value(); }
+std::vector<std::byte> bytes(std::initializer_list<unsigned> values) {
+  std::vector<std::byte> out;
+  for (const unsigned value : values) out.push_back(static_cast<std::byte>(value));
+  return out;
+}
+
+void what_is_sound_is_added(void**) {
+  Serving serving;
+  const auto change = Serving::Change{spec_of("2bit threshold=2"), bytes({0b11100011, 0, 0, 0b11, 0b10000000, 0, 0, 0})};
+  assert_int_equal(serving.change(change).status, MV_OK);
+  assert_int_equal(serving.change(change).status, MV_OK);
+  const auto values = serving.values();
+  const float expected[] = {4, -4, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, -4, 0, 0, 0};
+  assert_memory_equal(values.data(), expected, sizeof expected);
+}
+
+void everything_else_is_refused(void**) {
+  Serving serving;
+  const codec::Spec two = spec_of("2bit");
+  const std::vector<std::byte> eight(8), seven(7), many(80);
+  const auto refused = [&](const Serving::Change& change, const char* part) {
+    const auto answer = serving.change(change);
+    if (answer.status != MV_EPROTOCOL || answer.text.find(part) == std::string::npos)
+      fail_msg("%d, \"%s\", not %s", answer.status, answer.text.c_str(), part);
+  };
+  refused({two, seven}, "8 bytes came with 7");
+  refused({two, many}, "8 bytes came with 80");
+  refused({two, {}}, "came with 0");
+  refused({two, eight, uint64_t{1} << 62}, "elements 0");
+  refused({two, eight, kCount, 0, wire::Write::Set}, "only adds");
+  refused({two, eight, 0, 1}, "whole floating-point values");
+  refused({{"3bit", {}}, eight}, "3bit");
+  refused({{"", {1, 2}}, eight}, "");
+  refused({{"2bit", {}}, eight}, "parameters");
+  refused({{"2bit", {-1}}, eight}, "above 0");
+  refused({{"int8", {0}}, many}, "at least 16");
+  const codec::Spec top = spec_of("topk k=2");
+  refused({top, bytes({0, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})}, "no encoder makes");
+  refused({top, bytes({5, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})}, "no encoder makes");
+  for (const float value : serving.values()) assert_true(value == 0);
+  Serving integers(MV_I32);
+  assert_int_equal(integers.change({two, eight}).status, MV_EPROTOCOL);
+}
+
+void values_are_encoded_for_who_asks(void**) {
+  Serving serving;
+  std::vector<std::byte> ones(8, std::byte{0xff});
+  assert_int_equal(serving.change({spec_of("2bit threshold=1"), ones}).status, MV_OK);
+  const auto answer = serving.get(spec_of("fp16"));
+  assert_int_equal(answer.payload.size(), 2 * kCount);
+  for (size_t i = 0; i < kCount; ++i) assert_true(answer.payload[2 * i] == std::byte{0} && answer.payload[2 * i + 1] == std::byte{0x3c});
+  assert_int_equal(serving.get({"fp17", {}}).status, MV_EPROTOCOL);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_sound_is_added),
+      cmocka_unit_test(everything_else_is_refused),
+      cmocka_unit_test(values_are_encoded_for_who_asks),
+  };
+  return cmocka_run_group_tests_name("ps/encoded_changes", tests, nullptr, nullptr);
+}

@@ -3,6 +3,7 @@
 #include <polyverso/kvstore.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,8 @@ base::Result<NodeRef> local_node(State& state) {
 base::Status create(State& state, mv_node node, const char* type, kv_store* store) {
   if (type == nullptr) return base::error(MV_EINVAL, "kv_create: type is NULL");
   if (store == nullptr) return base::error(MV_EINVAL, "kv_create: the pointer for the handle is NULL");
-  auto known = kvstore::parse_type(type);
+  const char* const van = std::getenv("DMLC_PS_VAN_TYPE");  // MXNet's way to ask for p3
+  auto known = kvstore::parse_type(type, van != nullptr ? van : "");
   if (!known.ok()) return base::error(known.status().code(), "kv_create: {}", known.status().text());
   NodeRef entry;
   if (known.value().dist) {
@@ -102,6 +104,7 @@ base::Status read_keys(const char* function, const kv_keys* given, Keys* keys) {
 struct Given {
   std::vector<Tensor> tensors;
   kvstore::Values by_key;
+  int64_t priority = 0;
 };
 
 base::Status read_values(State& state, const char* function, const Keys& keys, const kv_values* given, Given* values) {
@@ -110,6 +113,7 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
   if (!read.ok()) return read.status();
   const kv_values& from = read.value();
   const size_t count = keys.names.size();
+  values->priority = from.priority;
   if (from.tensors == nullptr && from.count != 0) return base::error(MV_EINVAL, "{}: values.tensors is NULL, but count is {}", function, from.count);
   for (uint64_t i = 0; i < from.count; ++i) {
     auto pin = find_tensor(state, function, from.tensors[i]);
@@ -184,8 +188,10 @@ mv_status with_values(const char* function, kv_store store, const kv_keys* keys,
 }
 
 base::Status init(Store& store, const Checked& call) { return store.init(call.keys, call.values.by_key); }
-base::Status push(Store& store, const Checked& call) { return store.push(call.keys, call.values.by_key, call.timeout); }
-base::Status pull(Store& store, const Checked& call) { return store.pull(call.keys, call.out.by_key, call.timeout); }
+base::Status push(Store& store, const Checked& call) {
+  return store.push(call.keys, call.values.by_key, {call.timeout, call.values.priority});
+}
+base::Status pull(Store& store, const Checked& call) { return store.pull(call.keys, call.out.by_key, {call.timeout, call.out.priority}); }
 
 }  // namespace
 }  // namespace mv::capi
@@ -235,6 +241,13 @@ mv_status kv_set_optimizer(kv_store store, const char* optimizer) {
     if (optimizer == nullptr) return mv::base::Status(MV_EINVAL, "optimizer is NULL; \"assign\" stands for none");
     const auto spec = mv::table::parse_updater(optimizer);
     return spec.ok() ? known.set_optimizer(spec.value()) : spec.status();
+  });
+}
+mv_status kv_set_gradient_compression(kv_store store, const char* codec) {
+  return mv::capi::with_store("kv_set_gradient_compression", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
+    if (codec == nullptr) return mv::base::Status(MV_EINVAL, "codec is NULL; \"none\" switches compression off");
+    auto compression = mv::kvstore::parse_compression(codec);
+    return compression.ok() ? known.set_compression(std::move(compression).value()) : compression.status();
   });
 }
 mv_status kv_barrier(kv_store store, const mv_call_options* options) {

@@ -13,7 +13,7 @@ namespace {
 /// From this size on a key is spread over all servers. (MXNet's bound is 10^6 elements.)
 constexpr uint64_t kSpreadBytes = 4'000'000;
 
-table::Spec spec_of(const std::string& name, const Tensor& value, bool sync) {
+table::Spec spec_of(const std::string& name, const Tensor& value, const Type& type) {
   table::Spec spec;
   spec.name = name;
   spec.dtype = value.dtype;
@@ -22,7 +22,8 @@ table::Spec spec_of(const std::string& name, const Tensor& value, bool sync) {
   spec.rows = spread ? value.shape.count() : 1;
   spec.cols = spread ? 1 : value.shape.count();
   spec.updater = {"assign", {}};
-  if (sync) spec.flags = MV_MERGE;
+  if (type.sync) spec.flags = MV_MERGE;
+  if (type.sliced) spec.flags |= table::kSliced;
   return spec;
 }
 
@@ -63,7 +64,7 @@ base::Status Store::init(const Keys& keys, const Values& values) {
 
 base::Result<Store::EntryRef> Store::make(const std::string& key, const Tensor& value) {
   auto entry = std::make_shared<Entry>();
-  auto table = node_.create_table(spec_of(prefix_ + key, value, type_.sync), {value.data, value.shape.count(), value.dtype});
+  auto table = node_.create_table(spec_of(prefix_ + key, value, type_), {value.data, value.shape.count(), value.dtype});
   if (!table.ok()) return table.status();
   entry->name = key;
   entry->table = std::move(table).value();
@@ -100,15 +101,19 @@ base::Result<std::vector<Store::EntryRef>> Store::find(const Keys& keys, const V
   return found;
 }
 
-base::Status Store::push(const Keys& keys, const Values& values, base::Nanos timeout) {
+base::Status Store::push(const Keys& keys, const Values& values, const How& how) {
   if (left_) return base::Status(MV_ESTATE, "this worker has left the store's rounds");
   const auto entries = find(keys, values);
   if (!entries.ok()) return entries.status();
   if (type_.dist && !type_.sync)
     for (const EntryRef& entry : entries.value())
       if (const base::Status wrong = need_optimizer(*entry); !wrong.ok()) return wrong;
+  node::CallOptions options;
+  options.timeout = how.timeout;
+  options.priority = how.priority;
+  options.mode = type_.dist ? node::Mode::kForget : node::Mode::kBlocking;
   for (size_t i = 0; i < values.size(); ++i)
-    if (base::Status failed = push_one(*entries.value()[i], values[i], timeout); !failed.ok())
+    if (base::Status failed = push_one(*entries.value()[i], values[i], options); !failed.ok())
       return base::error(failed.code(), "key \"{}\": {}", keys.names[i], failed.text());
   return {};
 }
@@ -124,29 +129,39 @@ base::Status Store::need_optimizer(Entry& entry) {
   return {};
 }
 
-base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, base::Nanos timeout) {
-  node::CallOptions options;
-  options.timeout = timeout;
-  options.mode = type_.dist ? node::Mode::kForget : node::Mode::kBlocking;
-  const uint64_t count = entry.shape.count();
-  if (values.size() == 1) return entry.table->add({}, {values.front().data, count, entry.dtype}, options).status;
+base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const node::CallOptions& options) {
+  const Compression compression = compression_of(entry);
+  const bool pushed = entry.pushed.exchange(true);
+  if (compression.push != nullptr)
+    return type_.dist ? push_encoded(entry, values, compression.push, options) : push_from_devices(entry, values, *compression.push, options);
+  if (pushed && has_rest(entry)) return push_with_rest(entry, values, options);
+  if (values.size() == 1) return give(entry, values.front().data, options);
   std::lock_guard lock(entry.merging);
-  entry.merged.resize(count * tensor::dtype_bytes(entry.dtype));
+  entry.merged.resize(entry.shape.count() * tensor::dtype_bytes(entry.dtype));
   sum_devices(values, entry.merged.data());
-  return entry.table->add({}, {entry.merged.data(), count, entry.dtype}, options).status;
+  return give(entry, entry.merged.data(), options);
 }
 
-base::Status Store::pull(const Keys& keys, const Values& values, base::Nanos timeout) {
+/// What a push comes to in this process, on its way into the key.
+base::Status Store::give(Entry& entry, const std::byte* merged, const node::CallOptions& options) {
+  return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, options).status;
+}
+
+base::Status Store::pull(const Keys& keys, const Values& values, const How& how) {
   const auto entries = find(keys, values);
   if (!entries.ok()) return entries.status();
   node::CallOptions options;
-  options.timeout = timeout;
+  options.timeout = how.timeout;
+  options.priority = how.priority;
   if (values.size() > 1) options.mode = node::Mode::kAsync;
   base::Status first;
   std::vector<node::CallRef> calls;
   for (size_t i = 0; i < values.size() && first.ok(); ++i) {
     const Tensor& out = values[i].front();
-    node::Started started = entries.value()[i]->table->get({}, {out.data, out.shape.count(), out.dtype}, options);
+    const node::MutableData data{out.data, out.shape.count(), out.dtype};
+    node::Table& table = *entries.value()[i]->table;
+    const codec::CodecRef codec = type_.dist ? compression_of(*entries.value()[i]).pull : nullptr;
+    node::Started started = codec != nullptr ? table.get_encoded(data, codec, options) : table.get({}, data, options);
     first = std::move(started.status);
     if (started.call != nullptr) calls.push_back(std::move(started.call));
   }

@@ -14,7 +14,9 @@ struct Known {
   bool dist, sync;
 };
 
-// MXNet's names. Where they tell its devices' ways apart they mean the same here; p3 is dist_sync, whose messages are slices anyway.
+constexpr std::string_view kSlicing = "p3";
+
+// MXNet's names. Where they tell its devices' ways apart they mean the same here.
 constexpr std::array kKnown{
     Known{"local", false, false},
     Known{"local_update_cpu", false, false},
@@ -35,11 +37,14 @@ char small(char letter) { return letter >= 'A' && letter <= 'Z' ? static_cast<ch
 
 }  // namespace
 
-base::Result<Type> parse_type(std::string_view text) {
+base::Result<Type> parse_type(std::string_view text, std::string_view van) {
   std::string name(text);
   std::ranges::transform(name, name.begin(), small);
   const auto* known = std::ranges::find(kKnown, name, &Known::name);
-  if (known != kKnown.end()) return Type{std::move(name), known->dist, known->sync};
+  if (known != kKnown.end()) {
+    const bool sliced = known->sync && (name == kSlicing || van == kSlicing);
+    return Type{std::move(name), known->dist, known->sync, sliced};
+  }
   std::string names;
   for (const Known& one : kKnown) names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
   return base::error(MV_EINVAL, "there is no store of type \"{}\"; known: {}", text, names);

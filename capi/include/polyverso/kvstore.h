@@ -41,16 +41,20 @@ typedef struct kv_values {
   uint64_t count;           /**< tensors */
   const mv_tensor *tensors;
   const uint64_t *per_key;  /**< how many of them each key has; NULL: count / keys.count */
+  int64_t priority;         /**< of what this worker has queued for a server, higher ones leave first; 0 is the usual one. Calls on one
+                                 key keep their order all the same */
 } kv_values;
 
-#define KV_VALUES_INIT { sizeof(kv_values), MV_STRUCT_VERSION, 0, NULL, NULL }
+#define KV_VALUES_INIT { sizeof(kv_values), MV_STRUCT_VERSION, 0, NULL, NULL, 0 }
 
 /** Creates a store. Not collective, but the stores of a cluster find each other by their type's kind and their number, so workers
  *  create theirs in the same order.
  *  @param node  for the dist types; the others live in this process alone and need no mv_init()
  *  @param type  in letters of any size: local, local_update_cpu, local_allreduce_cpu, local_allreduce_device, device, nccl (all of them:
- *               this process's devices are summed up here); dist, dist_sync, dist_sync_device, dist_device_sync, p3 (rounds: what all
- *               workers push to a key is merged and updates it once); dist_async, dist_async_device (every push updates at once)
+ *               this process's devices are summed up here); dist, dist_sync, dist_sync_device, dist_device_sync (rounds: what all
+ *               workers push to a key is merged and updates it once); p3 (the same, in slices of 128 KiB, between which what has a
+ *               higher priority overtakes; the environment's DMLC_PS_VAN_TYPE=p3, for all workers, makes p3 of those before);
+ *               dist_async, dist_async_device (every push updates at once)
  *  @return MV_EINVAL for another type, with the known ones */
 MV_API mv_status kv_create(mv_node node, const char *type, kv_store *store);
 /** Gives the handle back, after this worker's earlier calls. The keys of a dist store stay on the servers. */
@@ -86,6 +90,16 @@ MV_API mv_status kv_broadcast(kv_store store, const kv_keys *keys, const kv_valu
 /** Sets the optimizer of all keys, those of today and those to come: text as mv_table_set_updater() takes it, "sgd rate=0.1"; "assign" for
  *  none. One worker calls it, before the pushes that it is for; an equal one set again changes nothing. */
 MV_API mv_status kv_set_optimizer(kv_store store, const char *optimizer);
+/** How pushes travel from now on, of the keys of today and of those to come: dense ones of a floating-point dtype; all others, and initial
+ *  values, travel as they are. What a codec leaves out of a push is kept by its sender and added to the next one. Dist types: what this worker
+ *  sends to the servers, which decode it before it is merged; workers may differ. Other types: what each device gives to the sum.
+ *  docs/kvstore.md has the codecs and how many bytes they make.
+ *  @param codec  text: "2bit threshold=0.5" (MXNet's), "1bit threshold=0.5 scale=1", "fp16", "int8 block=256", "topk ratio=0.01"; "none", after
+ *                which the next push of a key carries what was left. pull=fp16 or pull=int8 behind any of them: so the servers' answers to
+ *                kv_pull() travel, too
+ *  @return MV_EINVAL for another one, with the known ones; MV_ESTATE where a key was pushed already, unless the codec is "none" or the
+ *          same again */
+MV_API mv_status kv_set_gradient_compression(kv_store store, const char *codec);
 /** Returns when all workers of the store have called it. It does not wait for pushes: their rounds may be open. */
 MV_API mv_status kv_barrier(kv_store store, const mv_call_options *options);
 /** This worker pushes no more: rounds go on without it. It may still pull. */

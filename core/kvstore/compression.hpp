@@ -1,0 +1,48 @@
+#pragma once
+// Gradient compression of a store: what its pushes and pulls travel as.
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "codec/codec.hpp"
+
+namespace mv::kvstore {
+
+/// Null: as they are.
+struct Compression {
+  codec::CodecRef push, pull;
+
+  bool operator==(const Compression& other) const { return same(push, other.push) && same(pull, other.pull); }
+
+ private:
+  static bool same(const codec::CodecRef& a, const codec::CodecRef& b) {
+    return a == b || (a != nullptr && b != nullptr && a->spec() == b->spec());
+  }
+};
+
+/// "2bit threshold=0.5", "int8 block=64 pull=fp16", "none". MV_EINVAL with what is known.
+base::Result<Compression> parse_compression(std::string_view text);
+
+/// What a codec has left out of a key's pushes so far, for each sender: this worker, or in local stores each of its devices. Elements
+/// of the key's storage dtype. Its owner locks.
+class Residuals {
+ public:
+  /// All zeros at first.
+  std::byte* of(size_t sender, size_t bytes) {
+    if (senders_.size() <= sender) senders_.resize(sender + 1);
+    senders_[sender].resize(bytes);
+    return senders_[sender].data();
+  }
+  bool any() const { return !senders_.empty(); }
+  void clear() { senders_.clear(); }
+
+  const std::vector<std::vector<std::byte>>& senders() const { return senders_; }
+  void restore(std::vector<std::vector<std::byte>> senders) { senders_ = std::move(senders); }
+
+ private:
+  std::vector<std::vector<std::byte>> senders_;
+};
+
+}  // namespace mv::kvstore

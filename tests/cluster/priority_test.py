@@ -1,0 +1,80 @@
+"""Priorities on a line that is slow by order (faults "rate"): a small key behind a large push. What decides is the queue, not the machine."""
+
+import pytest
+
+# A large push, then a small key's push and pull: how long until the pull is there, and how much of the large push is not.
+PUSH = """
+import ctypes
+from polyverso import capi, kvstore
+
+class Values(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("count", ctypes.c_uint64), ("tensors", ctypes.c_void_p),
+                ("per_key", ctypes.c_void_p), ("priority", ctypes.c_int64)]
+class Keys(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("count", ctypes.c_uint64), ("numbers", ctypes.c_void_p),
+                ("names", ctypes.c_void_p)]
+library = ctypes.CDLL("libpolyverso.so.0")
+
+def call(function, key, tensor, priority=0):
+    number, handle = ctypes.c_int64(key), ctypes.c_int64(tensor.handle)
+    keys = Keys(ctypes.sizeof(Keys), capi.MV_STRUCT_VERSION, 1, ctypes.addressof(number), None)
+    values = Values(ctypes.sizeof(Values), capi.MV_STRUCT_VERSION, 1, ctypes.addressof(handle), None, priority)
+    status = getattr(library, function)(ctypes.c_int64(kv.handle), ctypes.byref(keys), ctypes.byref(values), None)
+    assert status == 0, capi.mv_last_error()
+
+node = pv.init()
+kv = kvstore.create(TYPE)
+large, small = pv.Tensor.full([4 << 20], 1), pv.Tensor.full([1000], 2)
+kv.init([1, 2], [large, small])
+node.barrier()
+begun = time.monotonic()
+call("kv_push", 1, large)
+call("kv_push", 2, small, PRIORITY)
+call("kv_pull", 2, small, PRIORITY)
+took = time.monotonic() - begun
+metrics = node.metrics()
+left = next(float(line.split()[1]) for line in metrics.splitlines() if line.startswith("polyverso_inflight_bytes "))
+say("small", took, left, small.numpy()[0])
+kv.pull(1, large)
+say("large", time.monotonic() - begun, large.numpy()[[0, -1]].tolist())
+wait_for_word()
+node.shutdown()
+"""
+LARGE = 16 << 20
+RATE = 8e6
+
+
+def push(cluster, kind, priority, **settings):
+    """(seconds until the small key was there, bytes of the large push that were not, seconds until it was)"""
+    job = cluster(2, 1, io="tcp", faults=f"rate={RATE:g}", timeout_ms=120000, **settings)
+    script = f"TYPE, PRIORITY = {kind!r}, {priority}\n" + PUSH
+    nodes = [job.python(rank, script) for rank in range(2)]
+    server = job.server(0)
+    heard = [(node.hear("small", 90).split(), node.hear("large", 90)) for node in nodes]
+    for (_, _, _, value), large in heard:
+        assert float(value) == 4 and large.endswith("[2.0, 2.0]")
+    for node in nodes:
+        node.tell("end")
+    for node in [*nodes, server]:
+        node.ends()
+    print(f"{kind}, priority {priority}: small key after {[float(small[1]) for small, _ in heard]} s, large one after {[float(large.split()[1]) for _, large in heard]} s")
+    return [(float(small[1]), float(small[2])) for small, _ in heard]
+
+
+def test_without_a_priority_a_small_key_waits_for_a_large_one(cluster):
+    for took, left in push(cluster, "dist_sync", 0):
+        assert left < LARGE / 2 and took > LARGE / RATE / 2
+
+
+def test_with_one_it_overtakes_what_has_not_left(cluster):
+    for _, left in push(cluster, "dist_sync", 5):
+        assert left >= LARGE
+
+
+@pytest.mark.parametrize("kind, van", [("p3", None), ("dist_sync", "p3")])
+def test_in_p3_it_overtakes_between_slices(cluster, monkeypatch, kind, van):
+    if van is not None:
+        monkeypatch.setenv("DMLC_PS_VAN_TYPE", van)
+    for took, left in push(cluster, kind, 5):
+        assert left >= LARGE
+        assert took < LARGE / RATE  # half a MiB was ahead of it, not 16

@@ -1,6 +1,7 @@
 /* Key-value stores, for every language. What C passes as structs arrives as one argument:
  *   kv_keys       a number or a name, or a list of them; Perl's are always names, for Perl does not tell 3 from "3"
- *   kv_values     a tensor, or a list of them, or a list of lists: several devices' tensors under one key
+ *   kv_values     a tensor, or a list of them, or a list of lists: several devices' tensors under one key; or a mapping of
+ *                 "tensors" to these and "priority" to a number
  *   kv_values *states   the same for the one key whose states they are
  *   (kv_updater, user), (kv_controller, user)   whether there is one: by hand, which is the only way for a language
  * A tensor is a handle, or the language's object with one. */

@@ -107,9 +107,26 @@ static int pv_read_tensors(lua_State *L, const char *function, int kept, uint64_
   return 1;
 }
 
+/* Of {tensors = ..., priority = n} puts the tensors into the argument's place; leaves anything else as it is. */
+static int pv_unwrap_tensors(lua_State *L, int index, const char *function, kv_values *values) {
+  if (!pv_is_list(L, index)) return 1;
+  lua_getfield(L, index, "priority");
+  const int is_wrong = !lua_isnil(L, -1) && !pv_is_integer(L, -1, &values->priority), is_there = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  if (is_wrong) return pv_refuse(L, MV_EINVAL, function, "priority must be an integer");
+  lua_getfield(L, index, "tensors");
+  if (!lua_isnil(L, -1)) {
+    lua_replace(L, index);
+    return 1;
+  }
+  lua_pop(L, 1);
+  return !is_there || pv_refuse(L, MV_EINVAL, function, "values with a priority have a field 'tensors'");
+}
+
 /* The tensors of `key_count` keys: a flat list says nothing of which belongs to which, the C function knows; of a list with
  * lists in it each element is a key's. A key without any has 0, which the C function refuses. */
 static int pv_tensors(lua_State *L, int index, const char *function, uint64_t key_count, kv_values *values) {
+  if (!pv_unwrap_tensors(L, index, function, values)) return 0;
   pv_push_list(L, index, pv_is_list(L, index));
   const int list = lua_gettop(L);
   const uint64_t length = (uint64_t)pv_length(L, list), places = length + key_count;

@@ -28,11 +28,25 @@ static int pv_keys(SV *sv, const char *function, kv_keys *keys) {
   return 1;
 }
 
+/* {tensors => ..., priority => ...}: the tensors; anything else as it is. NULL with $@ set. */
+static SV *pv_tensors_of(SV *sv, const char *function, int position, kv_values *values) {
+  if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVHV || SvOBJECT(SvRV(sv))) return sv;
+  HV *hash = (HV *)SvRV(sv);
+  SV **tensors = hv_fetchs(hash, "tensors", 0), **priority = hv_fetchs(hash, "priority", 0);
+  if (!tensors || HvUSEDKEYS(hash) != (priority ? 2 : 1)) {
+    pv_refuse(MV_EINVAL, function, "values as a hash have the keys tensors and priority");
+    return NULL;
+  }
+  SvGETMAGIC(*tensors);
+  return !priority || pv_integer(*priority, function, position, "priority", &values->priority) ? *tensors : NULL;
+}
+
 /* The tensors of `key_count` keys: a flat array says nothing of which belongs to which, the C function knows; of an array with
  * arrays in it each element is a key's. A key without any has 0, which the C function refuses. */
 static int pv_tensors(SV *sv, const char *function, int position, uint64_t key_count, kv_values *values) {
   SvGETMAGIC(sv);
   if (!SvOK(sv)) return 1;
+  if (!(sv = pv_tensors_of(sv, function, position, values))) return 0;
   const int is_list = pv_is_array(sv);
   const SSize_t length = is_list ? av_len((AV *)SvRV(sv)) + 1 : 1;
   uint64_t *per_key = (uint64_t *)pv_temporary(((size_t)length + key_count + 1) * sizeof *per_key);
@@ -58,6 +72,7 @@ static int pv_tensors(SV *sv, const char *function, int position, uint64_t key_c
 
 /* A copy of nested arrays, so that the tensors stay though the caller's arrays change. */
 static SV *pv_copied(SV *sv) {
+  if (SvROK(sv) && SvTYPE(SvRV(sv)) == SVt_PVHV && !SvOBJECT(SvRV(sv))) sv = *hv_fetchs((HV *)SvRV(sv), "tensors", 0);
   if (!pv_is_array(sv)) return newSVsv(sv);
   AV *copy = newAV();
   for (SSize_t i = 0; i <= av_len((AV *)SvRV(sv)); ++i) av_push(copy, pv_copied(pv_element(sv, i)));

@@ -65,12 +65,28 @@ static Py_ssize_t pv_spread(PyObject *list, const char *function, int *is_nested
   return count;
 }
 
+/* {"tensors": ..., "priority": ...}: the tensors, which stay the mapping's; anything else as it is. NULL with an exception. */
+static PyObject *pv_tensors_of(PyObject *object, const char *function, int position, kv_values *values) {
+  if (!PyDict_Check(object)) return object;
+  PyObject *tensors = PyDict_GetItemString(object, "tensors"), *priority = PyDict_GetItemString(object, "priority");
+  if (!tensors || PyDict_GET_SIZE(object) != (priority ? 2 : 1)) {
+    pv_refuse(MV_EINVAL, function, "values as a dict have the keys 'tensors' and 'priority'");
+    return NULL;
+  }
+  if (priority && !PyIndex_Check(priority)) {
+    pv_refuse(MV_EINVAL, function, "priority must be an int, not %.60s", Py_TYPE(priority)->tp_name);
+    return NULL;
+  }
+  return !priority || pv_integer(priority, function, position, "priority", &values->priority) ? tensors : NULL;
+}
+
 /* The tensors of `key_count` keys: a flat list says nothing of which belongs to which, the C function knows; of a list with
  * lists in it each element is a key's. A key without any has 0, which the C function refuses. */
 static int pv_tensors(PyObject *object, const char *function, int position, uint64_t key_count, kv_values *values,
                       PyObject **items) {
   int is_nested = 0;
   if (object == Py_None) return 1;
+  if (!(object = pv_tensors_of(object, function, position, values))) return 0;
   if (!(*items = pv_list_of(object, pv_is_tensor(object), function, "a tensor"))) return 0;
   const Py_ssize_t count = pv_spread(*items, function, &is_nested), length = PyList_GET_SIZE(*items);
   if (count < 0) return 0;

@@ -2,9 +2,11 @@
 -- 5.4). train.pl and train.py are its twins, and all of them may share one store.
 --
 --     polyverso run -n 3 -- luajit examples/kvstore/train.lua [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.01]
+--         [--threshold 0.5]
 --
 -- The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every
--- n-th image; a step is the gradient over a batch of them, summed. Adam works in the store.
+-- n-th image; a step is the gradient over a batch of them, summed. Adam works in the store. With --threshold gradients travel as
+-- two bits an element.
 
 local kvstore = require("polyverso.kvstore")
 local optimizer = require("polyverso.optimizer")
@@ -91,10 +93,10 @@ local function say(...)
   io.flush()
 end
 
-local options = {type = "dist_sync", epochs = 30, batch = 50, rate = 0.01}
+local options = {type = "dist_sync", epochs = 30, batch = 50, rate = 0.01, threshold = 0}
 for i = 1, #arg, 2 do
   local key = arg[i]:match("^%-%-(%a+)$")
-  assert(key and options[key] and arg[i + 1], "usage: train.lua [--type TYPE] [--epochs N] [--batch N] [--rate R]")
+  assert(key and options[key] and arg[i + 1], "usage: train.lua [--type TYPE] [--epochs N] [--batch N] [--rate R] [--threshold T]")
   options[key] = key == "type" and arg[i + 1] or tonumber(arg[i + 1])
 end
 
@@ -104,6 +106,7 @@ local kv = kvstore.create(options.type)
 local rank, workers, batch = kv:rank(), kv:num_workers(), options.batch
 local values = first_values()
 kv:broadcast(KEYS, values, values)
+if options.threshold > 0 then kv:set_gradient_compression{type = "2bit", threshold = options.threshold} end
 if rank == 0 then
   kv:set_optimizer(optimizer.Adam{learning_rate = options.rate, rescale_grad = 1 / (batch * workers)})
 end

@@ -2,9 +2,11 @@
 train.pl and train.lua are its twins, and all of them may share one store.
 
     polyverso run -n 3 -- python3 examples/kvstore/train.py [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.01]
+        [--threshold 0.5]
 
 The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every n-th
-image; a step is the gradient over a batch of them, summed. Adam works in the store.
+image; a step is the gradient over a batch of them, summed. Adam works in the store. With --threshold gradients travel as two
+bits an element.
 """
 
 import argparse
@@ -65,6 +67,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch", type=int, default=50, help="images of a worker's step")
     parser.add_argument("--rate", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--threshold", type=float, help="of gradients in two bits")
     options = parser.parse_args()
 
     train_inputs, train_labels, test_inputs, test_labels = read_digits()
@@ -72,6 +75,8 @@ def main():
         kv = kvstore.create(options.type)
         values = first_values()
         kv.broadcast(KEYS, values, out=values)
+        if options.threshold:
+            kv.set_gradient_compression({"type": "2bit", "threshold": options.threshold})
         if kv.rank == 0:
             scale = 1 / (options.batch * kv.num_workers)
             kv.set_optimizer(optimizer.Adam(learning_rate=options.rate, rescale_grad=scale))

@@ -12,10 +12,13 @@
 -- used in place, and only a Torch tensor with gaps is copied.
 -- What happens to one key happens in the order of the calls, and what was pushed is a snapshot. `how` is nil or a table:
 --   timeout = seconds     instead of the node's default
---   priority = integer
+--   priority = integer    what waits to be sent leaves in this order, higher ones first
+--   async = true          of pulls: returns a request at once; until it is over the values must not be used
+--   sparse_too = true     of pull(): row-sparse tensors are filled too
 
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
+local Request = require("polyverso.request")
 local tensor = require("polyverso.tensor")
 local values = require("polyverso.values")
 
@@ -71,28 +74,85 @@ local function tensors(keys, given, copies)
   return all
 end
 
-local KNOWN = {timeout = true, priority = true}
+local KNOWN = {timeout = true, priority = true, async = true, sparse_too = true}
 
 local function options(how)
-  for name in pairs(how or {}) do
-    if not KNOWN[name] then refuse(capi.MV_EINVAL, "unknown option '%s'; known: priority, timeout", tostring(name)) end
+  how = how or {}
+  for name in pairs(how) do
+    if not KNOWN[name] then
+      refuse(capi.MV_EINVAL, "unknown option '%s'; known: async, priority, sparse_too, timeout", tostring(name))
+    end
   end
-  return values.call_options(0, how and how.timeout)
+  return values.call_options((how.async and capi.MV_ASYNC or 0) + (how.sparse_too and capi.KV_SPARSE_TOO or 0), how.timeout)
+end
+
+-- The tensors with what `how` says of them.
+local function with_priority(how, given)
+  return how and how.priority and {tensors = given, priority = how.priority} or given
 end
 
 --- Brings keys into the store. Of dist types every worker calls it alike; worker 0's values count, and they are stored when it
 -- returns.
-function KVStore:init(key, value) capi.kv_init(self.handle, key, tensors(key, value)) end
+function KVStore:init(key, value)
+  capi.kv_init(self.handle, key, tensors(key, value))
+  self.has_names = type(type(key) == "table" and key[1] or key) == "string"
+end
 
 --- Pushes values through the keys' optimizer; without one they replace what is there. In a dist_sync store all workers' pushes
 -- of the same number are merged first.
-function KVStore:push(key, value, how) capi.kv_push(self.handle, key, tensors(key, value), options(how)) end
+function KVStore:push(key, value, how)
+  capi.kv_push(self.handle, key, with_priority(how, tensors(key, value)), options(how))
+  self:update()
+end
+
+-- The call, again as long as it says that pushes wait for this store's updater.
+local function updated(self, call, ...)
+  while true do
+    local ended, result = pcall(call, self.handle, ...)
+    if ended then return result end
+    if not self.updater or type(result) ~= "table" or result.code ~= capi.MV_EPENDING then error(result, 0) end
+    self:update()
+  end
+end
+
+local function copy_back(copies)
+  for _, copy in ipairs(copies) do copy.to:copy(copy.from) end
+end
 
 --- Pulls into `out`, which holds this worker's earlier pushes then, in a dist_sync store with all that belongs to their rounds.
 function KVStore:pull(key, out, how)
   local copies = {}
-  capi.kv_pull(self.handle, key, tensors(key, out, copies), options(how))
-  for _, copy in ipairs(copies) do copy.to:copy(copy.from) end
+  local request = updated(self, capi.kv_pull, key, with_priority(how, tensors(key, out, copies)), options(how))
+  if request then return Request.new(request, function() copy_back(copies) end) end
+  copy_back(copies)
+end
+
+-- A tensor of row ids, of a table of integers too.
+local function ids_of(value)
+  return tensor_of(value) or tensor.copy_of(value, "i64")
+end
+
+local function row_ids_of_key(value)
+  local is_list = type(value) == "table" and not tensor_of(value) and value[1] ~= nil and type(value[1]) ~= "number"
+  if not is_list then return {ids_of(value)} end
+  local some = {}
+  for i, ids in ipairs(value) do some[i] = ids_of(ids) end
+  return some
+end
+
+--- Pulls some rows of row-sparse keys into row-sparse tensors, which hold these rows then, and no others.
+-- @param row_ids  tensors, or tables of integers, in any order, repeated or not: of one key for all outputs, or a list of as many
+-- as there are; of several keys a list of these, or one for all
+function KVStore:row_sparse_pull(key, out, row_ids, how)
+  local ids = {}
+  if type(key) ~= "table" then
+    ids[1] = row_ids_of_key(row_ids)
+  else
+    local is_list = type(row_ids) == "table" and not tensor_of(row_ids) and type(row_ids[1]) ~= "number" and #row_ids == #key
+    for i = 1, #key do ids[i] = row_ids_of_key(is_list and row_ids[i] or row_ids) end
+  end
+  local request = updated(self, capi.kv_row_sparse_pull, key, with_priority(how, tensors(key, out)), ids, options(how))
+  return request and Request.new(request)
 end
 
 --- push(), then pull() into `out`, or into `value` without it.
@@ -109,7 +169,86 @@ end
 
 --- Sets the optimizer of all keys, those of today and those to come: one of polyverso.optimizer's, or its text,
 -- "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; an equal one set again changes nothing.
-function KVStore:set_optimizer(optimizer) capi.kv_set_optimizer(self.handle, tostring(optimizer)) end
+function KVStore:set_optimizer(optimizer)
+  capi.kv_set_optimizer(self.handle, tostring(optimizer))
+  self.updater = nil
+end
+
+--- What a push does in a store of this process, instead of replacing the value: updater(key, merged, stored) changes `stored` in
+-- place. A push has been through it when it returns. What it raises is the push's error, and the value stays as it was.
+-- @param updater  nil: without one again. An error for dist types, whose values are updated on the servers
+function KVStore:set_updater(updater)
+  capi.kv_set_updater(self.handle, updater ~= nil)
+  self.updater = updater
+end
+
+-- The code of what a user's function raised.
+local function code_of(failure)
+  return type(failure) == "table" and type(failure.code) == "number" and failure.code < 0 and failure.code or capi.MV_EINVAL
+end
+
+--- Makes the updates that wait, and raises the first error among them when all are made.
+function KVStore:update()
+  if not self.updater or self.is_updating then return end
+  local failed, failure
+  local merged, stored, key = capi.kv_next_update(self.handle)
+  while merged ~= 0 do
+    local name = self.has_names and key or tonumber(key)
+    self.is_updating = true
+    local ended, raised = pcall(self.updater, name, tensor.adopt(merged), tensor.adopt(stored))
+    self.is_updating = nil
+    capi.kv_update_done(self.handle, ended and capi.MV_OK or code_of(raised))
+    if not ended and not failed then failed, failure = true, raised end
+    merged, stored, key = capi.kv_next_update(self.handle)
+  end
+  if failed then error(failure, 0) end
+end
+
+--- What is pushed from now on travels in fewer bits: "2bit threshold=0.5", or {type = "2bit", threshold = 0.5}. What is left out is
+-- kept here and added to the next push. docs/kvstore.md has the codecs.
+function KVStore:set_gradient_compression(codec)
+  if type(codec) == "table" then
+    local words = {codec.type or ""}
+    for name, value in pairs(codec) do
+      if name ~= "type" then words[#words + 1] = ("%s=%s"):format(name, value) end
+    end
+    codec = table.concat(words, " ")
+  end
+  capi.kv_set_gradient_compression(self.handle, codec)
+end
+
+--- Saves what the optimizer keeps for each key into a file of this process, and with `dump_optimizer` the optimizer too.
+function KVStore:save_optimizer_states(path, dump_optimizer)
+  capi.kv_save_optimizer_states(self.handle, path, dump_optimizer and 1 or 0)
+end
+
+--- Loads what save_optimizer_states() has saved.
+function KVStore:load_optimizer_states(path) capi.kv_load_optimizer_states(self.handle, path) end
+
+-- By node: what executes the commands that its server is sent. And milliseconds between two looks at a request.
+local controllers, MEANWHILE = {}, 5
+
+-- Executes the commands that wait, or that come within so many milliseconds; false once all workers have finished.
+local function run_commands(node, timeout_ms)
+  local found, head, body = capi.kv_next_command(node, timeout_ms)
+  while found == capi.KV_COMMAND_HERE do
+    local ended, raised = pcall(controllers[node], head, body)
+    capi.kv_command_done(node, ended and capi.MV_OK or code_of(raised))
+    found, head, body = capi.kv_next_command(node, 0)
+  end
+  return found ~= capi.KV_COMMAND_NEVER
+end
+
+--- Sends a command of the program's own to all servers, and returns when each one's controller has executed it:
+-- kvstore.set_controller(). Where this program executes commands itself, it does so meanwhile.
+-- @param head  an integer
+-- @param body  a string
+function KVStore:send_command(head, body, how)
+  if not controllers[self.node] then return capi.kv_send_command(self.handle, head, body, options(how)) end
+  local asynchronous = {async = true, timeout = how and how.timeout}
+  local request = capi.kv_send_command(self.handle, head, body, options(asynchronous))
+  while capi.mv_request_test(request) == 0 do run_commands(self.node, MEANWHILE) end
+end
 
 --- The type as it was given, in small letters.
 function KVStore:type() return capi.kv_type(self.handle) end
@@ -128,16 +267,52 @@ function KVStore:leave() capi.kv_leave(self.handle) end
 --- Gives the store back.
 function KVStore:free() capi.kv_free(self.handle) end
 
+-- Lua 5.1 collects no tables: there a proxy in it is what gives the store back.
+if newproxy then
+  function KVStore:own()
+    local handle = self.handle
+    self.owner = newproxy(true)
+    getmetatable(self.owner).__gc = function() pcall(capi.kv_free, handle) end
+    return self
+  end
+else
+  function KVStore:own() return self end
+  function KVStore:__gc() pcall(capi.kv_free, self.handle) end
+end
+
 function KVStore:__tostring() return "polyverso.kvstore " .. self:type() end
 
 local module = {}
+
+local function handle_of(node) return node and node.handle or 0 end
 
 --- A store of one of MXNet's types, in letters of any size: local, local_update_cpu, local_allreduce_cpu,
 -- local_allreduce_device, device, nccl, row_sparse in this process alone; dist_sync (dist, dist_sync_device, dist_device_sync)
 -- and dist_async (dist_async_device) after a polyverso.init(). Workers create theirs in the same order.
 -- @param node  whose cluster; nil = that of polyverso.init()
 function module.create(type, node)
-  return setmetatable({handle = capi.kv_create(node and node.handle or 0, type or "local")}, KVStore)
+  local number = handle_of(node)
+  return setmetatable({handle = capi.kv_create(number, type or "local"), node = number}, KVStore):own()
+end
+
+--- What this process does, as a server, with the commands of store:send_command(): controller(head, body), in run_commands(),
+-- run_server() and send_command(). What it raises is the sender's error.
+-- @param controller  nil for none
+function module.set_controller(controller, node)
+  local handle = handle_of(node)
+  capi.kv_set_controller(handle, controller ~= nil)
+  controllers[handle] = controller
+end
+
+--- Executes the commands that wait; without any it waits for one, so many seconds. False once all workers have finished.
+function module.run_commands(timeout, node)
+  return run_commands(handle_of(node), timeout and timeout ~= 0 and values.milliseconds(timeout) or 0)
+end
+
+--- Executes users' commands in a process that is only a server, until all workers have finished.
+function module.run_server(controller, node)
+  module.set_controller(controller, node)
+  repeat until not module.run_commands(-1, node)
 end
 
 return module

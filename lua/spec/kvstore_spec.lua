@@ -77,6 +77,17 @@ describe("MXNet's examples:", function()
     holds(b[2][2], 2)
   end)
 
+  it("set_gradient_compression", function()
+    kv:init(4, zeros())
+    kv:set_gradient_compression{type = "2bit", threshold = 0.5}
+    for _, pair in ipairs{{0.3, 0}, {0.3, 0.5}, {-1.2, -0.5}} do -- what is left is pushed with the next
+      kv:push(4, ones() * pair[1])
+      kv:pull(4, a)
+      holds(a, pair[2])
+    end
+    assert.matches("2bit", failure_of(kv.set_gradient_compression, kv, "3bit").text)
+  end)
+
   it("type, rank and workers", function()
     assert.equal("local", kv:type())
     assert.equal(0, kv:rank())

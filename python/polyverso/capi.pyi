@@ -19,8 +19,8 @@ TensorLike = Any
 Lengths = Union[int, Sequence[int]]
 # A number or a name, or a sequence of either.
 Keys = Union[int, str, Sequence[int], Sequence[str]]
-# A tensor, a sequence of them, or a sequence of sequences: of each key several devices'.
-Tensors = Union[TensorLike, Sequence[TensorLike], Sequence[Sequence[TensorLike]]]
+# A tensor, a sequence of them, or a sequence of sequences: of each key several devices'; or {"tensors": these, "priority": int}.
+Tensors = Union[TensorLike, Sequence[TensorLike], Sequence[Sequence[TensorLike]], Mapping[str, Any]]
 
 MV_VERSION_MAJOR: int
 MV_VERSION_MINOR: int

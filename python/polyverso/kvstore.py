@@ -12,15 +12,18 @@ Types that begin with "dist" want a polyverso.init() first; docs/kvstore.md tell
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import capi
-from .arrays import as_bits
-from .errors import ArgumentError
+from .arrays import as_bits, milliseconds
+from .errors import ArgumentError, Error, StateError
 from .node import Node
-from .optimizer import Optimizer
+from .optimizer import Optimizer, get_updater
+from .request import Request
 from .table import call_options
 from .tensor import Tensor
 
@@ -30,6 +33,10 @@ Key = Union[int, str]
 Value = Any
 # Of one key a value, or a list of one a device; of a list of keys a list of these.
 Values = Union[Value, Sequence[Value], Sequence[Sequence[Value]]]
+# updater(key, merged, stored) changes `stored` in place.
+Updater = Callable[[Any, Tensor, Tensor], None]
+# controller(head, body)
+Controller = Callable[[int, str], None]
 
 
 def create(name: str = "local", node: Optional[Node] = None) -> "KVStore":
@@ -41,7 +48,8 @@ def create(name: str = "local", node: Optional[Node] = None) -> "KVStore":
     node: whose cluster; None = that of polyverso.init(). Workers create their stores in the same order.
     Raises ArgumentError, with the known types, for another name.
     """
-    return KVStore(capi.kv_create(0 if node is None else node.handle, name))
+    number = 0 if node is None else node.handle
+    return KVStore(capi.kv_create(number, name), number)
 
 
 # What was pulled into a copy, and the array it is for.
@@ -82,6 +90,29 @@ def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> List
     ]
 
 
+def _row_ids(keys: Any, row_ids: Any) -> List[List[Tensor]]:
+    """The row ids of a call, a list of each key's: one for all of its outputs, or as many as these."""
+    if row_ids is None:
+        raise ArgumentError(capi.MV_EINVAL, "no row_ids given")
+    if not isinstance(keys, (list, tuple)):
+        row_ids = [row_ids]
+    elif not isinstance(row_ids, (list, tuple)) or len(row_ids) != len(keys):
+        row_ids = [row_ids] * len(keys)
+    return [[_ids(ids) for ids in (some if _is_list_of_ids(some) else [some])] for some in row_ids]
+
+
+def _is_list_of_ids(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and any(hasattr(item, "__len__") for item in value)
+
+
+def _ids(ids: Any) -> Tensor:
+    """Integers of any kind; what is no whole number is left for the library to refuse."""
+    if isinstance(ids, Tensor):
+        return ids
+    array = np.asarray(ids if not hasattr(ids, "__dlpack__") or isinstance(ids, np.ndarray) else Tensor.from_dlpack(ids))
+    return Tensor.copy_of(array.astype(np.float64 if array.size and array.dtype.kind == "f" else np.int64))
+
+
 class KVStore:
     """One process's view of a store; from create().
 
@@ -89,11 +120,16 @@ class KVStore:
     several, one a device: they are summed up when they are pushed, and all receive what is pulled. Arrays are used in
     place, and only one with gaps between its elements is copied. What happens to one key happens in the order of the calls, and
     what was pushed is a snapshot. Wrong keys, shapes and dtypes are an ArgumentError; nothing was done then.
-    timeout: seconds; None = the node's default.
+    priority: of what waits to be sent higher ones leave first. timeout: seconds; None = the node's default.
     """
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, node: int) -> None:
         self._handle = handle
+        self._node = node
+        self._has_numbers = False
+        self._updater: Optional[Updater] = None
+        self._thread = 0  # that set the updater, and runs it
+        self._is_updating = False
 
     def __del__(self) -> None:
         try:
@@ -124,13 +160,17 @@ class KVStore:
         """Brings keys into the store. Of dist types every worker calls it alike; worker 0's values count, and they are
         stored when it returns."""
         capi.kv_init(self._handle, key, _tensors(key, value))
+        first = key[0] if isinstance(key, (list, tuple)) and key else key
+        self._has_numbers = not isinstance(first, str)
 
     def push(
         self, key: Union[Key, Sequence[Key]], value: Values, priority: int = 0, *, timeout: Optional[float] = None
     ) -> None:
         """Pushes values through the keys' optimizer; without one they replace what is there. In a dist_sync store all
         workers' pushes of the same number are merged first."""
-        capi.kv_push(self._handle, key, _tensors(key, value), call_options(0, timeout))
+        values = {"tensors": _tensors(key, value), "priority": priority}
+        capi.kv_push(self._handle, key, values, call_options(0, timeout))
+        self.update()
 
     def pull(
         self,
@@ -142,11 +182,40 @@ class KVStore:
         timeout: Optional[float] = None,
     ) -> None:
         """Pulls into `out`, which holds this worker's earlier pushes then, in a dist_sync store with all that belongs to
-        their rounds."""
+        their rounds. Row-sparse tensors are left as they are unless ignore_sparse is False."""
         copies: Copies = []
-        capi.kv_pull(self._handle, key, _tensors(key, out, copies), call_options(0, timeout))
+        values = {"tensors": _tensors(key, out, copies), "priority": priority}
+        options = call_options(0 if ignore_sparse else capi.KV_SPARSE_TOO, timeout)
+        self._updated(lambda: capi.kv_pull(self._handle, key, values, options))
         for array, wanted in copies:
             wanted[...] = array
+
+    def pull_async(self, key: Union[Key, Sequence[Key]], out: Values, timeout: Optional[float] = None) -> Request:
+        """pull() to be waited for, or awaited. Until then `out` must not be used; arrays without gaps only."""
+        copies: Copies = []
+        tensors = _tensors(key, out, copies)
+        if copies:
+            raise ArgumentError(capi.MV_EINVAL, "an array to pull into meanwhile must be C-contiguous and writable")
+        options = call_options(capi.MV_ASYNC, timeout)
+        return Request(self._node, self._updated(lambda: capi.kv_pull(self._handle, key, tensors, options)), out)
+
+    def row_sparse_pull(
+        self,
+        key: Union[Key, Sequence[Key]],
+        out: Values = None,
+        priority: int = 0,
+        row_ids: Any = None,
+        *,
+        timeout: Optional[float] = None,
+    ) -> None:
+        """Pulls some rows of row-sparse keys into row-sparse tensors, which hold these rows then, and no others.
+
+        row_ids: ids in any order, repeated or not, of any shape; of one key for all outputs, or as many as there are; of
+        several keys a list of these, or one for all.
+        """
+        values, ids = {"tensors": _tensors(key, out), "priority": priority}, _row_ids(key, row_ids)
+        options = call_options(0, timeout)
+        self._updated(lambda: capi.kv_row_sparse_pull(self._handle, key, values, ids, options))
 
     def pushpull(
         self,
@@ -169,8 +238,83 @@ class KVStore:
     def set_optimizer(self, optimizer: Union[Optimizer, str]) -> None:
         """Sets the optimizer of all keys, those of today and those to come: one of polyverso.optimizer's, or its text,
         "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; an equal one set again
-        changes nothing."""
+        changes nothing. One with an update() in Python works in a store of this process only."""
+        if isinstance(optimizer, Optimizer) and not optimizer.is_native:
+            return self.set_updater(get_updater(optimizer))
         capi.kv_set_optimizer(self._handle, str(optimizer))
+        self._updater = None
+
+    def set_updater(self, updater: Optional[Updater]) -> None:
+        """What a push does in a store of this process, instead of replacing the value: updater(key, merged, stored) changes
+        `stored` in place. It runs in this thread, in its calls on the store: a push has been through it when it returns; those
+        of other threads wait for this one's next push, pull or update(). What it raises is the push's error, and the value
+        stays as it was. None: without one again. StateError for dist types, whose values are updated on the servers."""
+        capi.kv_set_updater(self._handle, updater is not None)
+        self._updater, self._thread = updater, threading.get_ident()
+
+    _set_updater = set_updater  # as it is called in MXNet
+
+    def update(self) -> None:
+        """Makes the updates that wait for this thread's updater, and raises the first error among them when all are made."""
+        if self._updater is None or self._is_updating or threading.get_ident() != self._thread:
+            return
+        self._is_updating = True
+        failure: Optional[Exception] = None
+        try:
+            merged, stored, key = capi.kv_next_update(self._handle)
+            while merged:
+                failure = self._update_one(key, Tensor(merged), Tensor(stored)) or failure
+                merged, stored, key = capi.kv_next_update(self._handle)
+        finally:
+            self._is_updating = False
+        if failure is not None:
+            raise failure
+
+    def _update_one(self, key: str, merged: Tensor, stored: Tensor) -> Optional[Exception]:
+        outcome = capi.MV_ECANCELED  # of a signal's handler
+        try:
+            self._updater(int(key) if self._has_numbers else key, merged, stored)
+            outcome = capi.MV_OK
+        except Exception as failure:
+            outcome = failure.status if isinstance(failure, Error) else capi.MV_EINVAL
+            return failure
+        finally:
+            capi.kv_update_done(self._handle, outcome)
+        return None
+
+    def _updated(self, pull: Callable[[], Any]) -> Any:
+        """pull(), again as long as it says that pushes wait for this thread's updater."""
+        while True:
+            try:
+                return pull()
+            except StateError as failure:
+                if failure.status != capi.MV_EPENDING or self._updater is None:
+                    raise
+            self.update()
+
+    def set_gradient_compression(self, compression_params: Union[str, Dict[str, Any]]) -> None:
+        """What is pushed from now on travels in fewer bits: {"type": "2bit", "threshold": 0.5}, or as text, "2bit
+        threshold=0.5". What is left out is kept here and added to the next push. docs/kvstore.md has the codecs."""
+        capi.kv_set_gradient_compression(self._handle, _codec(compression_params))
+
+    def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
+        """Saves what the optimizer keeps for each key into a file of this process, and with dump_optimizer the optimizer too."""
+        capi.kv_save_optimizer_states(self._handle, os.fspath(fname), int(dump_optimizer))
+
+    def load_optimizer_states(self, fname: Any) -> None:
+        """Loads what save_optimizer_states() has saved."""
+        capi.kv_load_optimizer_states(self._handle, os.fspath(fname))
+
+    def send_command(self, head: int, body: str, timeout: Optional[float] = None) -> None:
+        """Sends a command of the program's own to all servers, and returns when each one's controller has executed it:
+        set_controller() and KVStoreServer set one. Where this thread executes commands itself, it does so meanwhile."""
+        if not _is_controller(self._node):
+            return capi.kv_send_command(self._handle, head, body, call_options(0, timeout))
+        request = capi.kv_send_command(self._handle, head, body, call_options(capi.MV_ASYNC, timeout))
+        while not capi.mv_request_test(request):
+            _run_commands(self._node, _MEANWHILE_MS)
+
+    _send_command_to_servers = send_command  # as it is called in MXNet
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Returns when all workers have called it. It waits for no pushes: their rounds may be open."""
@@ -184,3 +328,72 @@ class KVStore:
 
     def __repr__(self) -> str:
         return f"<polyverso.KVStore {self.type}>"
+
+
+def _codec(parameters: Union[str, Dict[str, Any]]) -> str:
+    if isinstance(parameters, str):
+        return parameters
+    words = dict(parameters)
+    if "type" not in words:
+        raise ArgumentError(capi.MV_EINVAL, "compression_params has no type: {'type': '2bit', 'threshold': 0.5}")
+    return " ".join([str(words.pop("type")), *(f"{name}={value}" for name, value in words.items())])
+
+
+# Of each node: the thread that executes the commands its server is sent, and how.
+_controllers: Dict[int, Tuple[int, Controller]] = {}
+_MEANWHILE_MS = 5  # between two looks at a request
+
+
+def _is_controller(node: int) -> bool:
+    return node in _controllers and _controllers[node][0] == threading.get_ident()
+
+
+def set_controller(controller: Optional[Controller], node: Optional[Node] = None) -> None:
+    """What this process does, as a server, with the commands of KVStore.send_command(): controller(head, body), in this
+    thread, in its run_commands(), KVStoreServer.run() and send_command(). What it raises is the sender's error."""
+    number = 0 if node is None else node.handle
+    capi.kv_set_controller(number, controller is not None)
+    _controllers.pop(number, None)
+    if controller is not None:
+        _controllers[number] = (threading.get_ident(), controller)
+
+
+def run_commands(timeout: float = 0, node: Optional[Node] = None) -> bool:
+    """Executes the commands that wait; without any it waits for one, so many seconds. False once all workers have finished."""
+    return _run_commands(0 if node is None else node.handle, milliseconds(timeout) if timeout else 0)
+
+
+def _run_commands(node: int, timeout_ms: int) -> bool:
+    found, head, body = capi.kv_next_command(node, timeout_ms)
+    while found == capi.KV_COMMAND_HERE:
+        _execute(node, head, body)
+        found, head, body = capi.kv_next_command(node, 0)
+    return found != capi.KV_COMMAND_NEVER
+
+
+def _execute(node: int, head: int, body: str) -> None:
+    outcome = capi.MV_ECANCELED  # of a signal's handler
+    try:
+        _controllers[node][1](head, body)
+        outcome = capi.MV_OK
+    except Exception as failure:
+        outcome = failure.status if isinstance(failure, Error) else capi.MV_EINVAL
+    finally:
+        capi.kv_command_done(node, outcome)
+
+
+class KVStoreServer:
+    """A process that is only a server, and executes users' commands in the thread that calls run().
+
+        with polyverso.init(role="server") as node:
+            kvstore.KVStoreServer(lambda head, body: print(head, body), node).run()
+    """
+
+    def __init__(self, controller: Controller, node: Optional[Node] = None) -> None:
+        set_controller(controller, node)
+        self._node = node
+
+    def run(self) -> None:
+        """Until all workers have finished."""
+        while run_commands(-1, self._node):
+            pass

@@ -5,14 +5,22 @@
     kv.set_optimizer(optimizer.create("adam", learning_rate=0.01, wd=1e-4))
     kv.set_optimizer(optimizer.SGD(momentum=0.9, lr_scheduler=lr_scheduler.FactorScheduler(1000, 0.5)))
 
-What travels is text, str(optimizer): the formulas are in the library, and docs/optimizers.md has them with their defaults.
+What travels is text, str(optimizer): the formulas are in the library, and docs/optimizers.md has them with their defaults. A
+class of one's own, with create_state() and update(), works in stores of one process:
+
+    @optimizer.register
+    class Halves(optimizer.Optimizer):
+        def update(self, key, weight, gradient, state):
+            weight -= gradient * 0.5
 """
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
+from . import capi
 from .lr_scheduler import LRScheduler
+from .tensor import Tensor
 
 _known: Dict[str, Type["Optimizer"]] = {}
 
@@ -59,6 +67,9 @@ class Optimizer:
         self.lr_mult: Dict[Key, float] = {}
         self.wd_mult: Dict[Key, float] = {}
         self.set_wd_mult({})
+        self.num_update = 0  # those of the key with most of them, in get_updater()
+        self._counts: Dict[Key, int] = {}
+        self._shared: Optional[Tensor] = None
 
     @classmethod
     def parameter_names(cls) -> List[str]:
@@ -93,6 +104,35 @@ class Optimizer:
         rate, decay = (some.get(key, some.get(name, 1.0)) for some in factors)
         return rate, decay
 
+    def create_state(self, key: Key, weight: Tensor) -> Any:
+        """What update() needs to remember of a key: here the tensors that the library's formula wants."""
+        if not self.kind:
+            return None
+        dtype = "f64" if weight.dtype == "f64" else "f32"
+        own, shared = capi.kv_optimizer_states(str(self))
+        states = [Tensor.zeros(weight.shape, dtype) for _ in range(own)]
+        if shared and self._shared is None:
+            self._shared = Tensor.zeros(shared, "f64")
+        return states + ([self._shared] if shared else [])
+
+    def update(self, key: Key, weight: Tensor, gradient: Tensor, state: Any) -> None:
+        """Steps a weight in place. Halves are stepped as 32-bit floats."""
+        if not self.kind:
+            raise NotImplementedError(f"{type(self).__name__} has no update()")
+        rate, decay = self.factors_of(key)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        wide = weight if weight.dtype in ("f32", "f64") else weight.cast("f32")
+        text = f"{self} lr_mult={rate} wd_mult={decay}"
+        capi.kv_optimizer_step(text, self._counts[key], self.num_update, wide, gradient, state or None)
+        self.num_update = max(self.num_update, self._counts[key])
+        if wide is not weight:
+            weight.assign(wide)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the library knows it, so that servers can step with it."""
+        return type(self).update is Optimizer.update
+
     def __str__(self) -> str:
         """The text that kv_set_optimizer() and the tables' updaters take."""
         names = [name for name in self.parameter_names() if name != "multi_precision"]
@@ -122,6 +162,29 @@ def create(name: str, **parameters: Any) -> Optimizer:
     if made is None:
         raise ValueError(f"there is no optimizer {name!r}; known: {', '.join(sorted(_known))}")
     return made(**parameters)
+
+
+class Updater:
+    """An optimizer with the states of its keys: updater(key, gradient, weight) steps the weight in place."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.states: Dict[Key, Any] = {}
+
+    def __call__(self, key: Key, gradient: Any, weight: Any) -> None:
+        value, step = (one if isinstance(one, Tensor) else Tensor.view(one) for one in (weight, gradient))
+        if key not in self.states:
+            self.states[key] = self.optimizer.create_state(key, value)
+        self.optimizer.update(key, value, step, self.states[key])
+
+
+def get_updater(optimizer: Optimizer) -> Updater:
+    """For weights that one keeps oneself, and for KVStore.set_updater()."""
+    return Updater(optimizer)
+
+
+Optimizer.register = staticmethod(register)  # type: ignore[attr-defined]  # as in MXNet
+Optimizer.create_optimizer = staticmethod(create)  # type: ignore[attr-defined]
 
 
 @register

@@ -1,5 +1,7 @@
 """polyverso.kvstore: the examples of MXNet's manual, what values may be, and stores of several workers."""
 
+import threading
+
 import numpy as np
 import polyverso
 import pytest
@@ -91,6 +93,36 @@ def test_type_rank_and_workers(kv):
         kvstore.create("dist_sink")
     with pytest.raises(StateError, match="mv_init"):
         kvstore.create("dist")
+
+
+def test_set_gradient_compression(kv):
+    kv.init(3, zeros())
+    kv.set_gradient_compression({"type": "2bit", "threshold": 0.5})
+    a = zeros()
+    for step, expected in ((0.3, 0), (0.3, 0.5), (-1.2, -0.5)):  # what is left is pushed with the next
+        kv.push(3, ones() * step)
+        kv.pull(3, out=a)
+        holds(a, expected)
+    for wrong in ({"type": "3bit"}, {"type": "2bit", "threshhold": 1}, {"threshold": 0.5}):
+        with pytest.raises(ArgumentError, match="2bit|threshold"):
+            kvstore.create("local").set_gradient_compression(wrong)
+
+
+# ------------------------------------------------------------------ updaters of one's own
+
+
+@pytest.mark.parametrize("name", sorted(set(optimizer._known) - {"sgld"}))
+def test_get_updater_steps_as_a_store_does(kv, name):
+    made = optimizer.create(name, wd=0.01)
+    stored = np.linspace(-1, 1, 6, dtype=np.float32).reshape(SHAPE)
+    kept = stored.copy()
+    kv.init("w", stored)
+    kv.set_optimizer(made)
+    updater = optimizer.get_updater(made)
+    for gradient in (0.5, -0.25, 2):
+        kv.pushpull("w", ones() * gradient, out=stored)
+        updater("w", ones() * gradient, kept)
+    np.testing.assert_array_equal(stored, kept)
 
 
 # ------------------------------------------------------------------ values and keys

@@ -7,28 +7,39 @@ use warnings;
 
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Polyverso::Request;
 use Polyverso::Table;
 use Polyverso::Tensor;
+use Polyverso::Values;
+use Scalar::Util ();
 
 sub create {
     my ($class, $type, $node) = @_;
-    my $number = ref $node ? $node->handle : $node // 0;
+    my $number = _number($node);
     my $handle = Polyverso::CAPI::kv_create($number, $type // 'local');
-    return bless { handle => $handle }, $class;
+    return bless { handle => $handle, node => $number }, $class;
 }
+
+# A node's handle; without one the default node's.
+sub _number { my ($node) = @_; return ref $node ? $node->handle : $node // 0 }
 
 sub handle      { $_[0]{handle} }
 sub type        { Polyverso::CAPI::kv_type($_[0]{handle}) }
 sub rank        { Polyverso::CAPI::kv_rank($_[0]{handle}) }
 sub num_workers { Polyverso::CAPI::kv_num_workers($_[0]{handle}) }
 
-my %KNOWN = (timeout => 1);
+my %KNOWN = map { $_ => 1 } qw(async priority sparse_too timeout);
 
 sub _how {
     my (%how) = @_;
     Polyverso::Table::_check(\%how, \%KNOWN);
-    return Polyverso::Table::_options(0, \%how);
+    my $flags = $how{async} ? $Polyverso::CAPI::MV_ASYNC : 0;
+    $flags |= $Polyverso::CAPI::KV_SPARSE_TOO if $how{sparse_too};
+    return Polyverso::Table::_options($flags, \%how);
 }
+
+# The tensors with what %how says of them.
+sub _values { my ($values, $how) = @_; return $how->{priority} ? { tensors => $values, priority => $how->{priority} } : $values }
 
 sub init {
     my ($self, $keys, $values) = @_;
@@ -38,14 +49,44 @@ sub init {
 
 sub push {
     my ($self, $keys, $values, %how) = @_;
-    Polyverso::CAPI::kv_push($self->{handle}, $keys, $values, _how(%how));
-    return;
+    Polyverso::CAPI::kv_push($self->{handle}, $keys, _values($values, \%how), _how(%how));
+    return $self->update;
+}
+
+# The call, again as long as it says that pushes wait for this store's updater.
+sub _updated {
+    my ($self, $call, @arguments) = @_;
+    while (1) {
+        my $handle;
+        return $handle && Polyverso::Request->_new($handle)
+            if eval { $handle = $call->($self->{handle}, @arguments); 1 };
+        my $error = $@;
+        die $error
+            unless $self->{updater} && Scalar::Util::blessed($error) && $error->status == $Polyverso::CAPI::MV_EPENDING;
+        $self->update;
+    }
 }
 
 sub pull {
     my ($self, $keys, $out, %how) = @_;
-    Polyverso::CAPI::kv_pull($self->{handle}, $keys, $out, _how(%how));
-    return;
+    return $self->_updated(\&Polyverso::CAPI::kv_pull, $keys, _values($out, \%how), _how(%how));
+}
+
+# A tensor of row ids, of a reference to an array of integers too.
+sub _ids {
+    my ($ids) = @_;
+    return $ids if UNIVERSAL::isa($ids, 'Polyverso::Tensor');
+    return Polyverso::Values::is_pdl($ids) || !ref $ids || !grep({ ref } @$ids)
+        ? Polyverso::Tensor->copy_of($ids, 'i64')
+        : [map { _ids($_) } @$ids];
+}
+
+sub row_sparse_pull {
+    my ($self, $keys, $out, $row_ids, %how) = @_;
+    my $ids = _ids($row_ids);
+    # One list of ids serves all keys.
+    $ids = [map { [$ids] } @$keys] if ref $keys && ref $ids ne 'ARRAY';
+    return $self->_updated(\&Polyverso::CAPI::kv_row_sparse_pull, $keys, _values($out, \%how), $ids, _how(%how));
 }
 
 # Two calls, each of which goes on after a signal.
@@ -64,6 +105,109 @@ sub broadcast {
 sub set_optimizer {
     my ($self, $optimizer) = @_;
     Polyverso::CAPI::kv_set_optimizer($self->{handle}, $optimizer);
+    delete $self->{updater};
+    return;
+}
+
+sub set_updater {
+    my ($self, $updater) = @_;
+    Polyverso::CAPI::kv_set_updater($self->{handle}, $updater ? 1 : 0);
+    $self->{updater} = $updater;
+    return;
+}
+
+# What the sender of a command, or who pushed from another thread, hears of what a user's function died of.
+sub _outcome {
+    my ($error) = @_;
+    return Scalar::Util::blessed($error) && $error->isa('Polyverso::Error') ? $error->status : $Polyverso::CAPI::MV_EINVAL;
+}
+
+sub update {
+    my ($self) = @_;
+    return if !$self->{updater} || $self->{is_updating};
+    local $self->{is_updating} = 1;
+    my ($failed, $error);
+    while (1) {
+        my ($merged, $stored, $key) = Polyverso::CAPI::kv_next_update($self->{handle});
+        last unless $merged;
+        my @tensors = map { Polyverso::Tensor->_new($_) } $merged, $stored;
+        my $outcome = $Polyverso::CAPI::MV_OK;
+        unless (eval { $self->{updater}->($key, @tensors); 1 }) {
+            $outcome = _outcome($@);
+            $error   = $@ unless $failed++;
+        }
+        Polyverso::CAPI::kv_update_done($self->{handle}, $outcome);
+    }
+    die $error if $failed;
+    return;
+}
+
+sub set_gradient_compression {
+    my ($self, $codec) = @_;
+    my %words = ref $codec ? %$codec : ();
+    my $type = delete $words{type};
+    Polyverso::CAPI::kv_set_gradient_compression($self->{handle},
+        ref $codec ? join(' ', $type // '', map { "$_=$words{$_}" } sort keys %words) : $codec);
+    return;
+}
+
+sub save_optimizer_states {
+    my ($self, $path, %how) = @_;
+    Polyverso::CAPI::kv_save_optimizer_states($self->{handle}, $path, $how{dump_optimizer} ? 1 : 0);
+    return;
+}
+
+sub load_optimizer_states {
+    my ($self, $path) = @_;
+    Polyverso::CAPI::kv_load_optimizer_states($self->{handle}, $path);
+    return;
+}
+
+# By node: what executes the commands that its server is sent.
+my %controllers;
+my $MEANWHILE = 5;    # milliseconds between two looks at a request
+
+sub send_command {
+    my ($self, $head, $body, %how) = @_;
+    my $node = $self->{node};
+    if (!$controllers{$node}) {
+        my $request = Polyverso::CAPI::kv_send_command($self->{handle}, $head, $body, _how(%how));
+        return $request && Polyverso::Request->_new($request);
+    }
+    my $request = Polyverso::CAPI::kv_send_command($self->{handle}, $head, $body, _how(%how, async => 1));
+    _run_commands($node, $MEANWHILE) until Polyverso::CAPI::mv_request_test($request);
+    return;
+}
+
+sub set_controller {
+    my ($class, $controller, $node) = @_;
+    my $number = _number($node);
+    Polyverso::CAPI::kv_set_controller($number, $controller ? 1 : 0);
+    $controllers{$number} = $controller;
+    return;
+}
+
+# Executes the commands that wait, or come in time; false once all workers have finished.
+sub _run_commands {
+    my ($node, $milliseconds) = @_;
+    my ($found, $head, $body) = Polyverso::CAPI::kv_next_command($node, $milliseconds);
+    while ($found == $Polyverso::CAPI::KV_COMMAND_HERE) {
+        my $fine = eval { $controllers{$node}->($head, $body); 1 };
+        Polyverso::CAPI::kv_command_done($node, $fine ? $Polyverso::CAPI::MV_OK : _outcome($@));
+        ($found, $head, $body) = Polyverso::CAPI::kv_next_command($node, 0);
+    }
+    return $found != $Polyverso::CAPI::KV_COMMAND_NEVER;
+}
+
+sub run_commands {
+    my ($class, %how) = @_;
+    return _run_commands(_number($how{node}), $how{timeout} ? Polyverso::Table::milliseconds($how{timeout}) : 0);
+}
+
+sub run_server {
+    my ($class, $controller, $node) = @_;
+    $class->set_controller($controller, $node);
+    1 while $class->run_commands(timeout => -1, node => $node);
     return;
 }
 
@@ -133,8 +277,9 @@ Keys are names, one or a reference to an array of them; Perl does not tell 3 fro
 are L<Polyverso::Tensor> objects: of each key one, or, in an array of its own, one a device; those are summed up when they
 are pushed, and all receive what is pulled. C<< Polyverso::Tensor->view($pdl) >> makes one upon a PDL's memory.
 
-A failed call throws a L<Polyverso::Error>, and the store goes on. All calls take C<< timeout => $seconds >> where they
-may wait.
+A failed call throws a L<Polyverso::Error>, and the store goes on. Calls that may wait take C<< timeout => $seconds >>, pushes
+and pulls C<< priority => $number >>, and pulls C<< async => 1 >>, for a L<Polyverso::Request> at once; until it is over the
+tensors must not be used.
 
 =head1 METHODS
 
@@ -156,7 +301,13 @@ pushed.
 
 =head2 pull($keys, $out, %how)
 
-Into C<$out>, with this worker's earlier pushes.
+Into C<$out>, with this worker's earlier pushes. Row-sparse tensors are left as they are, but with C<< sparse_too => 1 >>.
+
+=head2 row_sparse_pull($keys, $out, $row_ids, %how)
+
+Some rows of row-sparse keys, into row-sparse tensors, which hold these rows then and no others. C<$row_ids> are tensors, PDLs
+or references to arrays of integers, in any order, repeated or not: of one key for all outputs, or an array of as many as
+there are; of several keys an array of these, or one for all.
 
 =head2 pushpull($keys, $values, $out, %how), broadcast($keys, $values, $out)
 
@@ -166,6 +317,32 @@ C<push> or C<init>, and then C<pull>; without C<$out> into C<$values>.
 
 Of all keys, C<'mx.adam learning_rate=0.001'>; F<docs/optimizers.md> has the list. One worker calls it before the pushes that
 it is for.
+
+=head2 set_updater($code), update
+
+What a push does in a store of this process, instead of replacing the value: C<< $code->($key, $merged, $stored) >> changes
+C<$stored> in place. A push has been through it when it returns; what it dies of is the push's error, and the value stays as
+it was. C<update> makes the updates that wait, of other threads' pushes. C<undef>: without one again.
+
+=head2 set_gradient_compression($codec)
+
+What is pushed from now on travels in fewer bits: C<'2bit threshold=0.5'>, or C<< {type => '2bit', threshold => 0.5} >>. What is
+left out is kept here and added to the next push. F<docs/kvstore.md> has the codecs.
+
+=head2 save_optimizer_states($path, dump_optimizer => 1), load_optimizer_states($path)
+
+What the optimizer keeps for each key, in a file of this process; with C<dump_optimizer> the optimizer too.
+
+=head2 send_command($head, $body, %how)
+
+Sends a command of the program's own to all servers, and returns when each one's controller has executed it. Where this program
+executes commands itself, it does so meanwhile.
+
+=head2 Polyverso::KVStore->set_controller($code, $node), run_commands(timeout => $seconds, node => $node), run_server($code, $node)
+
+What this process does, as a server, with users' commands: C<< $code->($head, $body) >>; what it dies of is the sender's error.
+C<run_commands> executes those that wait, and is false once all workers have finished; C<run_server> is a process that is only
+a server, until then.
 
 =head2 barrier(%how)
 

@@ -1,0 +1,71 @@
+# Polyverso::KVStore: keys, values, updaters and commands. AI::MXNet's side of it has tests of its own.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PDL::Lite;
+use Polyverso;
+use Polyverso::KVStore;
+
+my $class = 'Polyverso::Tensor';
+my $shape = [2, 3];
+
+sub ones    { return $class->ones($shape) }
+sub holds   { my ($tensor, $value, $name) = @_; ok($tensor->equal($class->full($tensor->shape, $value)), $name) or diag "$tensor" }
+sub failure { my ($code) = @_; return eval { $code->(); 1 } ? 'nothing' : ref $@ ? $@->name . ': ' . $@->text : $@ }
+
+my $kv = Polyverso::KVStore->create('Local');
+is($kv->type, 'local', 'type');
+is($kv->rank . $kv->num_workers, '01', 'rank and workers');
+like(failure(sub { Polyverso::KVStore->create('dist_sink') }), qr/MV_EINVAL.*dist_sync/, 'an unknown type lists the known ones');
+
+my ($a, $b) = map { $class->zeros($shape) } 1 .. 2;
+$kv->init(3, ones() * 2);
+$kv->pull('3', $a);
+holds($a, 2, "3 is '3'");
+$kv->push(3, [map { ones() } 1 .. 4]);
+$kv->pull(3, [$a, $b]);
+holds($_, 4, 'the sum of four devices') for $a, $b;
+$kv->broadcast(['w', 'b'], [ones(), ones() * 5], [$a, $b]);
+holds($b, 5, 'broadcast');
+$kv->pushpull(['w', 'b'], [[ones(), ones()], [ones()]], [$a, $b]);
+holds($a, 2, 'several keys, each with its devices');
+
+my $pdl = PDL->zeroes(PDL::float(), 3, 2);
+$kv->pull('w', $class->view($pdl));
+is($pdl->sum, 12, "a PDL's memory");
+
+like(failure(sub { $kv->push('nobody', ones()) }), qr/MV_ENOTFOUND.*kv_init/, 'an unknown key');
+like(failure(sub { $kv->push(['w', 'w'], [ones(), ones()]) }), qr/twice/, 'a key twice');
+like(failure(sub { $kv->push('w', $class->ones([3])) }), qr/MV_ESHAPE.*\(2, 3\)/, 'a wrong shape');
+like(failure(sub { $kv->push('w', $class->ones($shape, 'f64')) }), qr/MV_EDTYPE/, 'a wrong dtype');
+like(failure(sub { $kv->push('w', ones(), timeuot => 3) }), qr/timeuot/, 'an unknown option');
+like(failure(sub { $kv->set_optimizer('mx.adam learning_rat=3') }), qr/learning_rate/, 'an unknown parameter');
+$kv->pull('w', $a, timeout => 5);
+holds($a, 2, 'and the store goes on');
+
+# Compression
+my $lossy = Polyverso::KVStore->create('local');
+$lossy->init('g', $class->zeros($shape));
+$lossy->set_gradient_compression({ type => '2bit', threshold => 0.5 });
+for my $case ([0.3, 0], [0.3, 0.5], [-1.2, -0.5]) {
+    $lossy->push('g', ones() * $case->[0]);
+    $lossy->pull('g', $a);
+    holds($a, $case->[1], "$case->[0] in two bits");
+}
+like(failure(sub { $lossy->set_gradient_compression('3bit') }), qr/2bit/, 'an unknown codec lists the known ones');
+
+# Commands
+my $node = Polyverso->init;
+my $dist = Polyverso::KVStore->create('dist_sync', $node);
+$dist->init('w', ones());
+$dist->pushpull('w', [ones(), ones()], $a);
+holds($a, 2, 'a dist store of one');
+$dist->leave;
+like(failure(sub { $dist->push('w', ones()) }), qr/MV_ESTATE.*left/, 'who has left pushes no more');
+$node->shutdown;
+like(failure(sub { $dist->pull('w', $a) }), qr/MV_EHANDLE/, 'a store ends with its node');
+
+done_testing;

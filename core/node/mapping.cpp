@@ -42,7 +42,7 @@ void Mapping::take(size_t server, std::shared_ptr<base::SharedMemory> memory) {
   Part& part = parts_[server];
   part.asked = false;
   if (memory == nullptr) return;
-  const uint64_t rows = table::part_of(table_->spec.rows, parts_.size(), server).count;
+  const uint64_t rows = table::part_of(table_->spec, parts_.size(), server).count;
   auto reader = table::SegmentReader::open(std::move(memory), table_->spec, rows * table_->spec.cols);
   if (!reader.ok()) return base::log_debug("{}", reader.status().text());
   part.kept = std::move(reader).value();

@@ -192,8 +192,11 @@ Started TableHandle::start_change(ps::Request request, const CallOptions& option
 bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options,
                                base::Status* status) {
   const size_t servers = table_->servers.size();
-  if (table_->pace == table::Pace::kSync || table_->pace == table::Pace::kMerge || (rows.all ? servers > 1 : rows.count == 0)) return false;
-  const size_t server = rows.all ? 0 : table::server_of(spec_, servers, rows.ids[0]);
+  if (table_->pace == table::Pace::kSync || table_->pace == table::Pace::kMerge) return false;
+  if (rows.all ? servers > 1 && spec_.home == 0 : rows.count == 0) return false;
+  // Every server hears of an add to a store's key: it counts them, and may have rows that this one replaces.
+  if (!rows.all && servers > 1 && spec_.updater.name == table::kReplacing) return false;
+  const size_t server = rows.all && spec_.home == 0 ? 0 : table::server_of(spec_, servers, rows.all ? 0 : rows.ids[0]);
   if (own_ != nullptr && server == own_server()) return false;
   const int64_t first = table::first_row(spec_, servers, server);
   const size_t row_count = rows.all ? 0 : rows.count, ids_bytes = row_count * sizeof(int64_t);
@@ -313,7 +316,7 @@ bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out
     if (reader == nullptr) mapping_->ask();
     if (reader == nullptr || reader->clock() < needed) return false;
   }
-  if (own_ != nullptr && !own_is_open(needed)) return false;
+  if (own_ != nullptr && table::has_part(spec_, servers, own_server()) && !own_is_open(needed)) return false;
 
   // A worker sees its own changes. A request would queue behind them; this has to wait for their acknowledgement.
   const auto seen = [this] { return table_->open_changes.load(std::memory_order_acquire) == 0; };
@@ -335,7 +338,7 @@ bool TableHandle::read_mapped(const Rows& rows, std::byte* out) const {
   if (rows.all) {
     if (own_ != nullptr) read_own(rows, out);
     for (size_t server = 0; server < servers; ++server) {
-      const table::Range part = table::part_of(spec_.rows, servers, server);
+      const table::Range part = table::part_of(spec_, servers, server);
       if (server == own || part.count == 0) continue;
       const table::SegmentReader* reader = mapping_->reader(server);
       if (reader == nullptr || !reader->read(0, part.count * spec_.cols, out + part.first * spec_.row_bytes())) return false;
@@ -344,7 +347,7 @@ bool TableHandle::read_mapped(const Rows& rows, std::byte* out) const {
   }
   for (size_t begin = 0; begin < rows.count;) {  // runs of rows of one server
     const size_t server = table::server_of(spec_, servers, rows.ids[begin]);
-    const auto last = static_cast<int64_t>(table::part_of(spec_.rows, servers, server).end());
+    const auto last = static_cast<int64_t>(table::part_of(spec_, servers, server).end());
     const int64_t first = table::first_row(spec_, servers, server);
     size_t end = begin + 1;
     while (end < rows.count && rows.ids[end] >= first && rows.ids[end] < last) ++end;
@@ -380,7 +383,8 @@ void TableHandle::change_own(wire::Write write, const Rows& rows, const std::byt
   std::vector<int64_t> ids;
   std::vector<uint64_t> from;
   own_rows(rows, ids, from);
-  if (ids.empty()) return;
+  if (ids.empty() && write != wire::Write::Add) return;
+  if (ids.empty()) return own_->change_rows(write, worker, {}, nullptr);
   if (write == wire::Write::Erase) return own_->change_rows(write, worker, ids, nullptr);
   for (size_t i = 0; i < ids.size(); ++i)
     own_->change_rows(write, worker, {&ids[i], 1}, values + from[i] * spec_.row_bytes(),

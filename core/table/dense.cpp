@@ -11,7 +11,7 @@
 namespace mv::table {
 
 base::Result<std::shared_ptr<Shard>> DenseShard::make(const Spec& spec, const Place& place) {
-  const Range rows = part_of(spec.rows, place.servers, place.index);
+  const Range rows = part_of(spec, place.servers, place.index);
   const size_t stored_bytes = tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));
   std::unique_ptr<Segment> segment;
   if (place.shared && rows.count > 0) {
@@ -137,6 +137,8 @@ void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t cou
     if (write == Write::Set) return math::store_bytes(spec_.dtype, at(values_, from), source, share);
     apply(*stripe.model, steps.of(stripe.model), worker, from, share, source);
   });
+  // Behind what it tells of, so that a replacement which comes meanwhile is not misled.
+  if (only_held_.load(std::memory_order_relaxed)) only_held_.store(false, std::memory_order_relaxed);
 }
 
 void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
@@ -147,6 +149,10 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
     std::lock_guard lock(mutex_);
     steps.of(model_);
   }
+  if (write == Write::Add && replaces_.load(std::memory_order_relaxed))
+    replace_rows(rows, piece);
+  else if (only_held_.load(std::memory_order_relaxed))
+    only_held_.store(false, std::memory_order_relaxed);
   if (cols > stripe_elements_) {
     for (size_t i = 0; i < rows.size(); ++i)
       change(write, worker, static_cast<uint64_t>(rows[i]) * cols, cols, values + i * row_bytes,
@@ -168,6 +174,34 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
       apply(*stripe.model, step, worker, static_cast<uint64_t>(run.rows[i]) * cols, cols,
             values + run.place(i) * row_bytes);
   });
+}
+
+/// The rows that are about to be written are all that there is afterwards, with those of the same add's earlier pieces.
+void DenseShard::replace_rows(std::span<const int64_t> rows, Piece piece) {
+  std::lock_guard lock(replacing_);
+  if (piece == Piece::kFirst) {
+    if (only_held_.exchange(true, std::memory_order_relaxed)) {
+      zero_rows(held_);
+    } else {
+      for_stripes(0, elements(), [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t) {
+        before_change(stripe, from, share);
+        const StripeWrite open(segment_.get(), index_of(stripe));
+        std::memset(at(values_, from), 0, share * stored_bytes_);
+      });
+    }
+    held_.clear();
+  }
+  held_.insert(held_.end(), rows.begin(), rows.end());
+}
+
+void DenseShard::zero_rows(std::span<const int64_t> rows) {
+  const uint64_t cols = spec_.cols;
+  for (const int64_t row : rows)
+    for_stripes(static_cast<uint64_t>(row) * cols, cols, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t) {
+      before_change(stripe, from, share);
+      const StripeWrite open(segment_.get(), index_of(stripe));
+      std::memset(at(values_, from), 0, share * stored_bytes_);
+    });
 }
 
 /// For an updater that wants the whole tensor, which is one stripe: the rows, and zeros for the others.
@@ -265,6 +299,7 @@ base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
   auto made = make_model(updater);
   if (!made.ok()) return made.status();
   model_ = std::move(made).value();
+  replaces_.store(model_->updater->replaces(), std::memory_order_relaxed);
   if (segment_ != nullptr)
     segment_->head().counts_gets.store(keeps_backups(updater) ? 1 : 0, std::memory_order_release);
   for (Stripe& stripe : stripes_) {

@@ -5,6 +5,7 @@
 // gets from a table whose updater keeps backups. Pages that nobody wrote take none.
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -100,6 +101,8 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
 
   void apply(const Model& model, const Step* step, Worker worker, uint64_t first, uint64_t count,
              const std::byte* values) const;
+  void replace_rows(std::span<const int64_t> rows, Piece piece);
+  void zero_rows(std::span<const int64_t> rows);
   void change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run, const std::byte* values);
   void back_up(const Model& model, Worker worker, uint64_t first, uint64_t count) const;
 
@@ -113,6 +116,12 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   mutable std::mutex mutex_;  ///< before any stripe's
   ModelRef model_;
   bool snapshot_taken_ = false;
+
+  // Of an updater that replaces rows: which they are, so that the next ones need not clear everything.
+  std::atomic<bool> replaces_{false};
+  std::mutex replacing_;               ///< before any stripe's
+  std::vector<int64_t> held_;          ///< if only_held_: all other rows are zeros
+  std::atomic<bool> only_held_{true};
 };
 
 template <typename Work>

@@ -117,6 +117,7 @@ Rows DenseSnapshot::next() {
 base::Status DenseShard::restore(const Restored& rows) {
   const uint64_t begin = std::max(rows.first, rows_.first), end = std::min(rows.first + rows.count, rows_.end());
   if (begin >= end) return {};
+  only_held_.store(false, std::memory_order_relaxed);
   const uint64_t cols = spec_.cols;
   const size_t bytes = rows.count * cols * stored_bytes_;
   const bool fits = rows.values.size() == bytes &&

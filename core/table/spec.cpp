@@ -16,7 +16,7 @@ Pace Spec::pace(bool node_is_sync, size_t workers) const {
 bool Spec::same_shape(const Spec& other) const {
   return kind == other.kind && dtype == other.dtype && rows == other.rows && cols == other.cols && flags == other.flags &&
          updater == other.updater && staleness == other.staleness && initial == other.initial &&
-         initial_range == other.initial_range && seed == other.seed && capacity == other.capacity;
+         initial_range == other.initial_range && seed == other.seed && capacity == other.capacity && home == other.home;
 }
 
 bool Spec::same_but_for_parameters(const Spec& other) const {
@@ -32,6 +32,7 @@ std::string Spec::describe() const {
   if (kind == MV_MATRIX) text = fmt::format("a {} x {} matrix of {}", rows, cols, type);
   if (kind == MV_SPARSE) text = fmt::format("a sparse {} x {} matrix of {}", rows, cols, type);
   if (kind == MV_KEYVALUE) text = fmt::format("a key-value table of {} {}", cols, type);
+  if ((flags & kRowSparse) != 0) text += ", row-sparse";
   if (rejects_nonfinite()) text += ", finite only";
   if (merges()) text += ", merged";
   if (is_sliced()) text += ", in slices";
@@ -39,6 +40,7 @@ std::string Spec::describe() const {
   if (staleness != MV_UNSET) text += fmt::format(", staleness {}", staleness);
   if (initial != 0 || initial_range != 0) text += fmt::format(", initially {}", initial);
   if (initial_range != 0) text += fmt::format(" +- {} by seed {}", initial_range, seed);
+  if (home != 0) text += fmt::format(", on one server by {}", home);
   if (capacity != 0) text += fmt::format(", at most {} keys", capacity);
   return text;
 }

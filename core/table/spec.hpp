@@ -22,6 +22,8 @@ struct UpdaterSpec {
 /// A flag of tables that the library makes for itself: stripes, and with them messages, are so short that what is more urgent soon finds
 /// its way between them.
 inline constexpr uint32_t kSliced = UINT32_C(1) << 31;
+/// Another one: a key of a store whose values are row-sparse. To a table it only tells it from a dense one.
+inline constexpr uint32_t kRowSparse = UINT32_C(1) << 30;
 
 /// How the workers' calls on a table wait for each other.
 enum class Pace { kAsync, kSync, kStale, kMerge };
@@ -38,6 +40,7 @@ struct Spec {
   double initial = 0, initial_range = 0;  ///< keyed tables: the value of what is not stored
   uint64_t seed = 0;
   uint64_t capacity = 0;
+  uint32_t home = 0;  ///< dense: 0: spread over all servers; n: all of it lies on server (n - 1) modulo servers
 
   uint64_t elements() const { return rows * cols; }
   uint64_t element_bytes() const { return tensor::dtype_bytes(dtype); }
@@ -78,6 +81,15 @@ inline uint64_t owner_of(uint64_t rows, uint64_t servers, uint64_t row) {
   return row < long_end ? row / (each + 1) : extra + (row - long_end) / each;
 }
 
+/// The server of a table that lies on one; only of those with a home.
+inline uint64_t home_of(const Spec& spec, uint64_t servers) { return (spec.home - 1) % servers; }
+/// The same, of this table.
+inline Range part_of(const Spec& spec, uint64_t servers, uint64_t index) {
+  if (spec.home == 0) return part_of(spec.rows, servers, index);
+  const uint64_t home = home_of(spec, servers);
+  return {index <= home ? 0 : spec.rows, index == home ? spec.rows : 0};
+}
+
 /// A well-mixed function of a key (the finalizer of SplitMix64: Steele et al., OOPSLA 2014): where it is stored.
 constexpr uint64_t mix(uint64_t key) {
   key += 0x9e3779b97f4a7c15;
@@ -90,15 +102,16 @@ constexpr uint64_t mix(uint64_t key) {
 inline size_t server_of(const Spec& spec, size_t servers, int64_t row) {
   const auto number = static_cast<uint64_t>(row);
   if (spec.kind == MV_KEYVALUE) return static_cast<size_t>((mix(number) & UINT32_MAX) * servers >> 32);
-  return static_cast<size_t>(spec.kind == MV_SPARSE ? number % servers : owner_of(spec.rows, servers, number));
+  if (spec.kind == MV_SPARSE) return static_cast<size_t>(number % servers);
+  return static_cast<size_t>(spec.home != 0 ? home_of(spec, servers) : owner_of(spec.rows, servers, number));
 }
 /// What subtracting makes the server's own number of one of its rows; 0 where ids go as they are.
 inline int64_t first_row(const Spec& spec, size_t servers, size_t server) {
-  return spec.is_keyed() ? 0 : static_cast<int64_t>(part_of(spec.rows, servers, server).first);
+  return spec.is_keyed() ? 0 : static_cast<int64_t>(part_of(spec, servers, server).first);
 }
 /// Whether a server holds, or may come to hold, anything of the table.
 inline bool has_part(const Spec& spec, size_t servers, size_t server) {
-  return spec.is_keyed() || part_of(spec.rows, servers, server).count > 0;
+  return spec.is_keyed() || part_of(spec, servers, server).count > 0;
 }
 
 /// Bytes of a stripe, the unit of locking, of a message's payload and of atomicity; of a sliced table's, about what MXNet's p3 sends at a time.

@@ -1,6 +1,7 @@
 // core/table/dense: arrays and matrices of all dtypes, with updaters, in private and in shared memory, saved while they
 // change.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -313,6 +314,36 @@ void threads_add_at_once(void**) {
   for (const int64_t value : read<int64_t>(*shard, 0, ones.size())) assert_int_equal(value, 60);
 }
 
+/// Rows that replace all others, in pieces, and between changes of other kinds.
+void replacing_rows_leaves_zeros(void**) {
+  constexpr uint64_t kRows = 1000, kCols = 700;  // three stripes
+  for (const bool shared : {false, true}) {
+    const auto shard = make(matrix(MV_F32, kRows, kCols, "replace"), {.shared = shared});
+    std::vector<float> model(kRows * kCols);
+    std::mt19937 random(5);
+    for (int round = 0; round < 30; ++round) {
+      if (round % 7 == 6) {  // the shard does not know what is zero any more
+        for (float& value : model) value = static_cast<float>(random() % 100);
+        shard->change(Write::Add, kNoWorker, 0, model.size(), in(model));
+        continue;
+      }
+      std::ranges::fill(model, 0.0F);
+      for (const Piece piece : {Piece::kFirst, Piece::kFurther}) {
+        std::vector<int64_t> ids;
+        for (uint64_t i = 0, count = random() % 20; i < count; ++i) ids.push_back(static_cast<int64_t>(random() % kRows));
+        std::ranges::sort(ids);
+        ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+        std::vector<float> values(ids.size() * kCols);
+        for (float& value : values) value = static_cast<float>(random() % 100);
+        shard->change_rows(Write::Add, kNoWorker, ids, in(values), piece);
+        for (size_t i = 0; i < ids.size(); ++i)
+          std::copy_n(&values[i * kCols], kCols, &model[static_cast<uint64_t>(ids[i]) * kCols]);
+      }
+      assert_true(read<float>(*shard, 0, model.size()) == model);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -327,6 +358,7 @@ int main() {
       cmocka_unit_test(a_snapshot_holds_what_was_there_when_it_was_taken),
       cmocka_unit_test(another_updater_does_not_disturb_a_snapshot),
       cmocka_unit_test(rows_are_restored_from_another_number_of_servers),
+      cmocka_unit_test(replacing_rows_leaves_zeros),
       cmocka_unit_test(threads_add_at_once),
   };
   return cmocka_run_group_tests_name("table/dense", tests, nullptr, nullptr);

@@ -44,6 +44,31 @@ void parts_follow_each_other_and_own_each_row_once(void**) {
     }
 }
 
+void a_table_with_a_home_lies_there_alone(void**) {
+  for (const uint32_t home : {1U, 2U, 7U, UINT32_MAX})
+    for (size_t servers = 1; servers <= 5; ++servers) {
+      table::Spec spec = matrix(6, 2);
+      spec.home = home;
+      const size_t expected = (home - 1) % servers;
+      uint64_t next = 0;
+      for (size_t server = 0; server < servers; ++server) {
+        const table::Range part = table::part_of(spec, servers, server);
+        assert_int_equal(part.first, next);  // parts follow each other all the same
+        assert_int_equal(part.count, server == expected ? 6 : 0);
+        assert_int_equal(table::has_part(spec, servers, server), server == expected);
+        next = part.end();
+      }
+      assert_int_equal(next, 6);
+      for (int64_t row = 0; row < 6; ++row) assert_int_equal(table::server_of(spec, servers, row), expected);
+      const std::vector<int64_t> rows = {5, 0};
+      for (const auto& pieces : {ps::plan_all(spec, servers), ps::plan_rows(spec, servers, rows)}) {
+        assert_int_equal(pieces.size(), 1);
+        assert_int_equal(pieces[0].server, expected);
+      }
+      assert_true(ps::plan_rows(spec, servers, rows)[0].ids == rows);
+    }
+}
+
 void all_elements_are_sent_once_cut_at_stripes(void**) {
   table::Spec sliced = matrix(1000, 400);
   sliced.flags = table::kSliced;
@@ -125,6 +150,7 @@ void a_server_that_is_served_otherwise_gets_nothing(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(parts_follow_each_other_and_own_each_row_once),
+      cmocka_unit_test(a_table_with_a_home_lies_there_alone),
       cmocka_unit_test(all_elements_are_sent_once_cut_at_stripes),
       cmocka_unit_test(pieces_know_how_many_their_server_gets),
       cmocka_unit_test(rows_go_to_their_owners_in_the_order_of_the_call),

@@ -6,6 +6,7 @@
 #include "codec/values.hpp"
 #include "engine/ps/chunk.hpp"
 #include "engine/ps/spec_wire.hpp"
+#include "table/updater/updater.hpp"
 
 namespace mv::ps {
 
@@ -110,8 +111,9 @@ void Client::begin(Request request) {
 
   std::vector<Piece> pieces = want.all ? plan_all(table.spec, servers_.size(), want.skip)
                                        : plan_rows(table.spec, servers_.size(), want.rows, want.skip);
-  // Only counts need to be told to servers that own none of the rows.
-  if (!op->counted && !op->merged && !want.waits_only) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
+  // Only counts need to be told to servers that own none of the rows, and what becomes of the others' rows.
+  const bool replaces = change && want.write == wire::Write::Add && table.spec.updater.name == table::kReplacing;
+  if (!op->counted && !op->merged && !want.waits_only && !replaces) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
   if (change && want.codec != nullptr) place_encoded(pieces, *want.codec);
   op->open = pieces.size();
   if (pieces.empty()) return settle(op);

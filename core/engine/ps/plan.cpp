@@ -33,7 +33,7 @@ void count_pieces(std::vector<Piece>& pieces, size_t server) {
 std::vector<Piece> plan_all(const table::Spec& spec, size_t servers, size_t skip) {
   std::vector<Piece> pieces;
   for (size_t server = 0; server < servers; ++server) {
-    const table::Range part = table::part_of(spec.rows, servers, server);
+    const table::Range part = table::part_of(spec, servers, server);
     if (server == skip || part.count == 0) continue;
     add_elements(pieces, spec, server, 0, part.count * spec.cols, part.first * spec.cols);
     count_pieces(pieces, server);

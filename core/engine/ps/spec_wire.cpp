@@ -44,6 +44,7 @@ table::Spec read_spec(const wire::TableSpec& wire) {
   spec.initial_range = wire.initial_range();
   spec.seed = wire.seed();
   spec.capacity = wire.capacity();
+  spec.home = wire.home();
   return spec;
 }
 
@@ -51,7 +52,7 @@ flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& 
   const auto updater = write_updater(fbb, spec.updater);
   return wire::CreateTableSpecDirect(fbb, spec.name.c_str(), static_cast<wire::TableKind>(spec.kind), static_cast<wire::DType>(spec.dtype),
                                      spec.rows, spec.cols, spec.flags, updater, spec.staleness, spec.initial, spec.initial_range, spec.seed,
-                                     spec.capacity);
+                                     spec.capacity, spec.home);
 }
 
 base::Status check_spec(const table::Spec& spec) {
@@ -60,7 +61,7 @@ base::Status check_spec(const table::Spec& spec) {
   if (spec.kind < MV_ARRAY || spec.kind > MV_KEYVALUE || !tensor::is_table_dtype(spec.dtype) || spec.cols == 0) return refuse();
   if ((spec.rows == 0) != (spec.kind == MV_KEYVALUE) || spec.staleness < MV_UNSET) return refuse();
   if (spec.cols > kMost / spec.element_bytes() || spec.rows > kMost / spec.row_bytes()) return refuse();
-  if (spec.is_keyed() && spec.row_bytes() > table::kStripeBytes) return refuse();
+  if (spec.is_keyed() && (spec.row_bytes() > table::kStripeBytes || spec.home != 0)) return refuse();
   return table::check_updater(spec.updater, spec.dtype);
 }
 

@@ -51,6 +51,7 @@ Json write_table(const TableEntry& table) {
   json["initial_range"] = spec.initial_range;
   json["seed"] = spec.seed;
   json["capacity"] = spec.capacity;
+  if (spec.home != 0) json["home"] = spec.home;
   json["clock"] = table.clock;
   if (table.mark.updates > 0) json["updates"] = table.mark.updates;
   if (!table.mark.shared.empty()) json["shared"] = table.mark.shared;
@@ -87,6 +88,9 @@ base::Result<TableEntry> read_table(const Json& json) {
   spec.staleness = *staleness;
   spec.initial = *initial;
   spec.initial_range = *range;
+  const uint64_t home = find_count(json, "home").value_or(0);
+  if (home > UINT32_MAX || (home != 0 && spec.is_keyed())) return wrong("a home that no table has");
+  spec.home = static_cast<uint32_t>(home);
   table.clock = *clock;
   table.mark.updates = find_count(json, "updates").value_or(0);
   if (const Json* shared = find(json, "shared"); shared != nullptr) {

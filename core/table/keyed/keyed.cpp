@@ -244,6 +244,10 @@ base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
     return base::error(MV_EINVAL, "table \"{}\", updater {}: it wants norms of whole tensors; {} has rows only",
                        spec_.name, updater.name, spec_.describe());
 
+  if (model->updater->replaces())
+    return base::error(MV_EINVAL, "table \"{}\", updater {}: it is for arrays and matrices, not for {}", spec_.name,
+                       updater.name, spec_.describe());
+
   std::lock_guard lock(mutex_);
   if (model->updater->counts())
     model->progress = model_ != nullptr && model_->spec.name == updater.name

@@ -1,4 +1,4 @@
-// w += g, and w = g: of all dtypes.
+// w += g, and w = g: of all dtypes. They differ in what becomes of rows that an add does not name.
 
 #include <cstring>
 
@@ -21,5 +21,6 @@ void assign(std::span<const double>, mv_dtype storage, const Block& block) {
 
 constinit const Kind kAdd = {"add", {}, false, false, always<0>, add};
 constinit const Kind kAssign = {"assign", {}, false, false, always<0>, assign};
+constinit const Kind kReplace = {kReplacing, {}, false, false, always<0>, assign, nullptr, true};
 
 }  // namespace mv::table

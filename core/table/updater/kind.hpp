@@ -41,9 +41,10 @@ struct Kind {
   /// storage: a storage dtype, floating if floating_only. An optimizer's gets a Step's numbers instead of parameters.
   void (*apply)(std::span<const double> parameters, mv_dtype storage, const Block& block);
   const optimizer::Traits* optimizer = nullptr;  ///< for those that have the common parameters, and count
+  bool replaces = false;
 };
 
-extern const Kind kAdd, kAssign, kSgd, kMomentum, kAdagrad, kFtrl, kDcasgd;
+extern const Kind kAdd, kAssign, kReplace, kSgd, kMomentum, kAdagrad, kFtrl, kDcasgd;
 
 /// What makes a formula, a template `name<T>(const double* parameters, const Block&)`, into a Kind's `apply`: first, for each
 /// instruction set, its two types behind plain names; then, once, the choice among them.

@@ -14,6 +14,7 @@ namespace {
 
 const Kind* const kKinds[] = {&kAdd,
                               &kAssign,
+                              &kReplace,
                               &kSgd,
                               &kMomentum,
                               &kAdagrad,
@@ -45,6 +46,7 @@ class KindUpdater final : public Updater {
       : kind_(kind), parameters_(std::move(parameters)), storage_(storage) {}
   size_t states() const override { return kind_.states(parameters_); }
   bool keeps_backups() const override { return kind_.keeps_backups; }
+  bool replaces() const override { return kind_.replaces; }
   void apply(const Block& block) const override { kind_.apply(parameters_, storage_, block); }
 
  private:

@@ -61,6 +61,8 @@ class Updater {
   virtual size_t states() const { return 0; }
   /// Wants to know what each worker last got: gets must then reach the server.
   virtual bool keeps_backups() const { return false; }
+  /// An add of rows is all there is afterwards: rows that it does not name become zeros.
+  virtual bool replaces() const { return false; }
 
   /// Wants a Step.
   virtual bool counts() const { return false; }
@@ -92,6 +94,9 @@ base::Result<UpdaterSpec> parse_updater(std::string_view text);
 base::Status check_updater(const UpdaterSpec& spec, mv_dtype dtype);
 /// "adagrad rate=0.1 epsilon=1e-10 decay=0"; of an optimizer's common parameters those that are not as usual.
 std::string to_text(const UpdaterSpec& spec);
+/// The updater that Updater::replaces(): of a store's keys while they have no optimizer.
+inline constexpr const char* kReplacing = "replace";
+
 /// Updater::keeps_backups() of the updater of this spec.
 bool keeps_backups(const UpdaterSpec& spec);
 

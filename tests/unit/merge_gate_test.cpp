@@ -121,6 +121,16 @@ void rows_are_merged_together(void**) {
   expect(w, "merge 0.1 0.2 1.1");
 }
 
+/// Rows that are longer than a message travel as elements: of lanes that only some workers have a part in.
+void nobody_is_waited_for_in_a_lane_that_it_has_no_part_in(void**) {
+  Written w(2);
+  w.part(0, 1, 0, 0, 1);
+  expect(w, "");
+  w.part(1, 1, 0, 3, 1);
+  expect(w, "merge 0.1, merge 1.1");
+  assert_int_equal(w.gate.merged(), 1);
+}
+
 void rows_and_whole_values_may_meet(void**) {
   Written w(2);
   w.part(0, 1, 0, ps::MergeGate::kRows, 1);
@@ -238,6 +248,7 @@ int main() {
       cmocka_unit_test(a_get_waits_for_the_rounds_of_its_own_adds),
       cmocka_unit_test(large_adds_are_merged_stripe_by_stripe),
       cmocka_unit_test(rows_are_merged_together),
+      cmocka_unit_test(nobody_is_waited_for_in_a_lane_that_it_has_no_part_in),
       cmocka_unit_test(rows_and_whole_values_may_meet),
       cmocka_unit_test(who_has_finished_is_waited_for_no_more),
       cmocka_unit_test(the_last_ones_rest_is_merged_too),

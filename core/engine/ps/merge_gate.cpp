@@ -105,7 +105,7 @@ bool MergeGate::is_ready(const Round& round, uint64_t lane, const std::vector<Pa
       continue;
     }
     if (share.here == 0) return false;
-    if (share.by_row || left) continue;
+    if (share.by_row || left || share.whole()) continue;
     if (std::none_of(parts.begin(), parts.end(), [&](const Part& part) { return part.worker == worker; })) return false;
   }
   return true;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 namespace mv::node {
 
@@ -13,6 +14,41 @@ void Call::complete(const base::Status& status) {
   status_ = status;
   done_.store(true, std::memory_order_release);
   if (announces_) finished_.push(tag_);
+  if (group_ != nullptr) group_->part_over(this, status);
+}
+
+void Call::add_part(const Call* part) {
+  std::lock_guard lock(mutex_);
+  ++open_;
+  parts_.insert(part);
+}
+
+void Call::part_over(const Call* part, const base::Status& status) {
+  std::unique_lock lock(mutex_);
+  parts_.erase(part);
+  if (!status.ok() && first_error_.ok()) first_error_ = status;
+  let_go(std::move(lock));
+}
+
+void Call::close_group(std::function<base::Status()> finish) {
+  std::unique_lock lock(mutex_);
+  finish_ = std::move(finish);
+  let_go(std::move(lock));
+}
+
+/// Whoever takes the last hold off a group ends it.
+void Call::let_go(std::unique_lock<std::mutex> lock) {
+  if (--open_ > 0) return;
+  const auto finish = std::exchange(finish_, nullptr);  // it keeps what the parts wrote into
+  base::Status status = first_error_;
+  lock.unlock();
+  if (status.ok() && finish) status = finish();
+  complete(status);
+}
+
+std::vector<const Call*> Call::open_parts() const {
+  std::lock_guard lock(mutex_);
+  return {parts_.begin(), parts_.end()};
 }
 
 FinishedList::FinishedList() : event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}

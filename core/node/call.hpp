@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/ps/operation.hpp"
@@ -17,10 +19,12 @@ class FinishedList;
 
 class Call final : public ps::Completion, public std::enable_shared_from_this<Call> {
  public:
-  enum class Kind { kTable, kBarrier, kCheckpoint };
+  enum class Kind { kTable, kBarrier, kCheckpoint, kGroup };
 
   Call(Kind kind, FinishedList& finished, const CallOptions& options)
-      : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync && options.tag != 0), tag_(options.tag) {}
+      : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync && options.tag != 0), tag_(options.tag), group_(options.group) {
+    if (group_ != nullptr) group_->add_part(this);
+  }
 
   /// On the loop, or by the caller before anyone waits.
   void complete(const base::Status& status) override;
@@ -30,13 +34,30 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   const base::Status& status() const { return status_; }
   Kind kind() const { return kind_; }
 
+  /// kGroup: there will be no more parts.
+  void close_group(std::function<base::Status()> finish);
+  /// kGroup: the parts that are not over. They may be by the time that somebody looks at them.
+  std::vector<const Call*> open_parts() const;
+
  private:
+  void add_part(const Call* part);
+  void part_over(const Call* part, const base::Status& status);
+  void let_go(std::unique_lock<std::mutex> lock);
+
   const Kind kind_;
   FinishedList& finished_;
   const bool announces_;  ///< Node::poll() hands it out
   const int64_t tag_;
+  const std::shared_ptr<Call> group_;  ///< whose part it is, or null
   base::Status status_;
   std::atomic<bool> done_{false};
+
+  // Of a group.
+  mutable std::mutex mutex_;
+  size_t open_ = 1;  ///< parts, and one more until close_group()
+  std::unordered_set<const Call*> parts_;
+  base::Status first_error_;
+  std::function<base::Status()> finish_;
 };
 
 /// Tags of finished asynchronous calls, and the descriptor that is readable while there are any. Any thread.

@@ -30,6 +30,7 @@ void MemberNode::on_loop(const std::function<void()>& work) {
 /// Ends it with this code, and a text that says what became of it; where that is not up to its caller it goes on.
 void MemberNode::withdraw(const CallRef& call, mv_status code) {
   on_loop([&] {
+    for (const Call* part : call->open_parts()) member_->tables().withdraw(part, code);
     member_->tables().withdraw(call.get(), code);
     member_->withdraw_barrier(call.get(), code);
     member_->checkpoints().withdraw(call.get(), code);

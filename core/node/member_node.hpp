@@ -45,6 +45,12 @@ class MemberNode final : public Node, private io::Flusher {
   Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) override;
   Started load_checkpoint(const std::string& path, const CallOptions& options) override;
 
+  CallRef group(const CallOptions& options) override { return std::make_shared<Call>(Call::Kind::kGroup, finished_, options); }
+  void close_group(const CallRef& group, std::function<base::Status()> finish) override {
+    group->close_group(std::move(finish));
+    loop_.wake_waiters();
+  }
+
   base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) override;
   bool done(const CallRef& call) const override { return call->done(); }
   base::Status result(const CallRef& call) const override { return call->status(); }

@@ -4,6 +4,7 @@
 #include <polyverso/polyverso.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,7 @@ struct CallOptions {
   bool keep_on_interrupt = false;  ///< kBlocking: a signal leaves the call running, in Started::call, with MV_EINTR
   int64_t priority = 0;    ///< where calls on other tables wait too, the higher ones go first
   int64_t tag = 0;         ///< kAsync: what Node::poll() hands out for it (capi/: the request handle); 0: nothing
+  CallRef group;           ///< kAsync: the call is a part of this one, see Node::group()
 };
 
 /// A call's data as the user gave it. With MV_RAW, count is in bytes.
@@ -137,6 +139,12 @@ class Node {
   /// kAsync: returns when training may go on; what goes wrong before that is the call's status too.
   virtual Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) = 0;
   virtual Started load_checkpoint(const std::string& path, const CallOptions& options) = 0;
+
+  /// A call of several parts, which are the asynchronous calls that are started with it as CallOptions::group. close_group() follows
+  /// once they have been started: the group is over when all of its parts are, with the first error among them; if there is none,
+  /// then `finish` runs before, on the thread on which the last part ends. Of `options` the mode and the tag count.
+  virtual CallRef group(const CallOptions& options) = 0;
+  virtual void close_group(const CallRef& group, std::function<base::Status()> finish) = 0;
 
   /// Waits for a call: its own status; or MV_ETIMEOUT / MV_EINTR with `*alive` true, the call going on.
   virtual base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) = 0;

@@ -119,6 +119,9 @@ class Node final : public node::Node {
   base::Result<std::string> metrics_text() override { return std::string("metrics"); }
   base::Result<std::string> trace_text() override { return std::string("trace"); }
 
+  node::CallRef group(const node::CallOptions& options) override { return begin_call(options.tag); }
+  void close_group(const node::CallRef& group, std::function<base::Status()> finish) override { fake::finish(group, finish()); }
+
   base::Status wait(const node::CallRef& call, base::Nanos timeout, bool* alive) override {
     std::unique_lock lock(mutex);
     const auto is_done = [&] { return call->done; };

@@ -8,16 +8,19 @@
 #include <utility>
 #include <vector>
 
+#include "calls.hpp"
 #include "fence.hpp"
 #include "options.hpp"
 #include "state.hpp"
 #include "table/updater/updater.hpp"
+#include "tensor_calls.hpp"
 #include "text_out.hpp"
 
 namespace mv::capi {
 namespace {
 
 using kvstore::Keys;
+using kvstore::Sparse;
 using kvstore::Store;
 using tensor::Tensor;
 
@@ -53,7 +56,7 @@ base::Status create(State& state, mv_node node, const char* type, kv_store* stor
     entry = std::move(local).value();
   }
   const std::string prefix = fmt::format("kv-{}/", entry->stores.fetch_add(1));
-  auto made = std::make_shared<Store>(*entry->node, std::move(known).value(), prefix);
+  auto made = std::make_shared<Store>(*entry->node, state.heap, std::move(known).value(), prefix);
   *store = state.stores.insert({std::move(entry), std::move(made)});
   return {};
 }
@@ -104,6 +107,7 @@ base::Status read_keys(const char* function, const kv_keys* given, Keys* keys) {
 struct Given {
   std::vector<Tensor> tensors;
   kvstore::Values by_key;
+  std::shared_ptr<std::vector<TensorTable::Pin>> open = std::make_shared<std::vector<TensorTable::Pin>>();  ///< those behind the handles
   int64_t priority = 0;
 };
 
@@ -119,6 +123,7 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
     auto pin = find_tensor(state, function, from.tensors[i]);
     if (!pin.ok()) return pin.status();
     values->tensors.push_back(*pin.value());
+    values->open->push_back(std::move(pin).value());
   }
   uint64_t first = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -161,17 +166,17 @@ mv_status tell(const char* function, kv_store store, int64_t* out, int64_t (Stor
   });
 }
 
-/// A call with keys, the values that belong to them, and others to be pulled into, all of them checked.
+/// A call with keys and the values that belong to them, all of them checked.
 struct Checked {
   Keys keys;
-  Given values, out;
+  Given values;
   base::Nanos timeout{0};
 };
 
-/// work(Store&, Checked) of one exported function. Without `out` what is pulled goes into `values`.
+/// work(Store&, Checked) of one exported function.
 template <typename Work>
-mv_status with_values(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
-                      const mv_call_options* options, Work work) {
+mv_status with_values(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options,
+                      Work work) {
   return fence(function, [&](State& state) -> base::Status {
     auto pin = find_store(state, function, store);
     if (!pin.ok()) return pin.status();
@@ -181,7 +186,6 @@ mv_status with_values(const char* function, kv_store store, const kv_keys* keys,
     call.timeout = timeout.value();
     if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
     if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
-    if (auto status = read_values(state, function, call.keys, out != nullptr ? out : values, &call.out); !status.ok()) return status;
     const base::Status status = work(*pin.value()->store, call);
     return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
   });
@@ -191,12 +195,57 @@ base::Status init(Store& store, const Checked& call) { return store.init(call.ke
 base::Status push(Store& store, const Checked& call) {
   return store.push(call.keys, call.values.by_key, {call.timeout, call.values.priority});
 }
-base::Status pull(Store& store, const Checked& call) { return store.pull(call.keys, call.out.by_key, {call.timeout, call.out.priority}); }
+
+/// A call that pulls: besides its keys what is pushed before or names the rows, if there is any, and where what comes goes to.
+struct Pulling {
+  Keys keys;
+  Given values;
+  kvstore::Outs outs;
+  Sparse sparse = Sparse::kIgnored;
+};
+
+/// plan_call() of a call that may say KV_SPARSE_TOO.
+base::Status plan_pull(const char* function, const mv_call_options* given, CallPlan* plan, Sparse* sparse) {
+  if (given == nullptr) return {};
+  auto read = read_struct(function, "mv_call_options", given, mv_call_options MV_CALL_OPTIONS_INIT, kFirstCallOptions);
+  if (!read.ok()) return read.status();
+  mv_call_options plain = read.value();
+  plain.size = sizeof(plain);
+  *sparse = (plain.flags & KV_SPARSE_TOO) != 0 ? Sparse::kFilled : Sparse::kIgnored;
+  plain.flags &= ~uint32_t{KV_SPARSE_TOO};
+  return plan_call(function, &plain, MayForget::kNo, plan);
+}
+
+/// begin(Store&, Pulling, node::CallOptions) -> Started, of one exported function. `values` may be NULL.
+template <typename Begin>
+mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
+                    const mv_call_options* options, Begin begin) {
+  return fence(function, [&](State& state) -> base::Status {
+    auto pin = find_store(state, function, store);
+    if (!pin.ok()) return pin.status();
+    CallPlan plan;
+    Pulling call;
+    if (auto status = plan_pull(function, options, &plan, &call.sparse); !status.ok()) return status;
+    if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
+    if (values != nullptr)
+      if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
+    Given given;
+    if (auto status = read_values(state, function, call.keys, out, &given); !status.ok()) return status;
+    call.outs = {given.by_key, [open = given.open](size_t place, Tensor made) { replace_tensor(*(*open)[place], std::move(made)); }};
+    plan.options.priority = given.priority;
+    const base::Status status = run_call(state, pin.value()->node, plan,
+                                         [&](const node::CallOptions& how) { return begin(*pin.value()->store, call, how); });
+    return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
+  });
+}
+
+node::Started pull(Store& store, const Pulling& call, const node::CallOptions& how) { return store.pull(call.keys, call.outs, call.sparse, how); }
 
 }  // namespace
 }  // namespace mv::capi
 
 using mv::capi::Checked;
+using mv::capi::Pulling;
 using mv::capi::State;
 using mv::kvstore::Store;
 
@@ -215,24 +264,39 @@ mv_status kv_num_workers(kv_store store, int64_t* num_workers) {
 }
 
 mv_status kv_init(kv_store store, const kv_keys* keys, const kv_values* values) {
-  return mv::capi::with_values("kv_init", store, keys, values, nullptr, nullptr, mv::capi::init);
+  return mv::capi::with_values("kv_init", store, keys, values, nullptr, mv::capi::init);
 }
 mv_status kv_push(kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options) {
-  return mv::capi::with_values("kv_push", store, keys, values, nullptr, options, mv::capi::push);
+  return mv::capi::with_values("kv_push", store, keys, values, options, mv::capi::push);
 }
 mv_status kv_pull(kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options) {
-  return mv::capi::with_values("kv_pull", store, keys, values, nullptr, options, mv::capi::pull);
+  return mv::capi::with_pull("kv_pull", store, keys, nullptr, values, options, mv::capi::pull);
+}
+mv_status kv_row_sparse_pull(kv_store store, const kv_keys* keys, const kv_values* out, const kv_values* row_ids, const mv_call_options* options) {
+  return mv::capi::with_pull("kv_row_sparse_pull", store, keys, row_ids, out, options,
+                             [&](Store& known, const Pulling& call, const mv::node::CallOptions& how) -> mv::node::Started {
+                               if (row_ids == nullptr) return {mv::base::Status(MV_EINVAL, "row_ids is NULL"), nullptr};
+                               return known.row_sparse_pull(call.keys, call.outs, call.values.by_key, how);
+                             });
 }
 mv_status kv_pushpull(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out, const mv_call_options* options) {
-  return mv::capi::with_values("kv_pushpull", store, keys, values, out, options, [](Store& known, const Checked& call) {
-    const auto status = mv::capi::push(known, call);
-    return status.ok() ? mv::capi::pull(known, call) : status;
-  });
+  return mv::capi::with_pull("kv_pushpull", store, keys, values, out != nullptr ? out : values, options,
+                             [](Store& known, const Pulling& call, const mv::node::CallOptions& how) -> mv::node::Started {
+                               auto status = known.push(call.keys, call.values.by_key, {how.timeout, call.values.priority});
+                               return status.ok() ? mv::capi::pull(known, call, how) : mv::node::Started{std::move(status), nullptr};
+                             });
 }
 mv_status kv_broadcast(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out) {
-  return mv::capi::with_values("kv_broadcast", store, keys, values, out, nullptr, [](Store& known, const Checked& call) {
-    const auto status = mv::capi::init(known, call);
-    return status.ok() ? mv::capi::pull(known, call) : status;
+  return mv::capi::with_pull("kv_broadcast", store, keys, values, out != nullptr ? out : values, nullptr,
+                             [](Store& known, const Pulling& call, const mv::node::CallOptions& how) -> mv::node::Started {
+                               auto status = known.init(call.keys, call.values.by_key);
+                               return status.ok() ? mv::capi::pull(known, call, how) : mv::node::Started{std::move(status), nullptr};
+                             });
+}
+mv_status kv_set_reject_nonfinite(kv_store store, int32_t on) {
+  return mv::capi::with_store("kv_set_reject_nonfinite", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
+    known.reject_nonfinite(on != 0);
+    return {};
   });
 }
 

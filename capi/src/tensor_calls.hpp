@@ -15,6 +15,8 @@ using tensor::Tensor;
 
 /// A handle for a tensor; what it lies upon counts its handles.
 mv_tensor open_tensor(State& state, Tensor made);
+/// Makes an open tensor another one. No other thread may use it meanwhile.
+void replace_tensor(Tensor& open, Tensor made);
 
 /// make(State&) -> Result<Tensor>, and a handle for what it made.
 template <typename Make>

@@ -23,6 +23,12 @@ base::Result<Tensor> create(State& state, const char* function, mv_dtype dtype, 
   return tensor::make_dense(state.heap, dtype, checked.value(), tensor::Heap::Content::kZeros);
 }
 
+/// One more handle has a share of what a tensor lies upon.
+void take_hold(const Tensor& tensor) {
+  tensor.block->handles.fetch_add(1, std::memory_order_acq_rel);
+  if (tensor.held.block != nullptr) tensor.held.block->handles.fetch_add(1, std::memory_order_acq_rel);
+}
+
 /// Closes one handle's share of what a tensor lies upon.
 void let_go(const Tensor& tensor) {
   tensor.block->handles.fetch_sub(1, std::memory_order_acq_rel);
@@ -106,12 +112,16 @@ base::Status give_parts(State& state, mv_tensor handle, mv_tensor* ids, mv_tenso
 
 mv_tensor open_tensor(State& state, Tensor made) {
   watch_forks();  // a child must not write into what its parent has
-  const auto block = made.block, held = made.held.block;
   const mv_tensor handle = state.tensors.reserve();
-  block->handles.fetch_add(1, std::memory_order_acq_rel);
-  if (held != nullptr) held->handles.fetch_add(1, std::memory_order_acq_rel);
+  take_hold(made);
   state.tensors.publish(handle, std::move(made));
   return handle;
+}
+
+void replace_tensor(Tensor& open, Tensor made) {
+  take_hold(made);
+  let_go(open);
+  open = std::move(made);
 }
 
 }  // namespace mv::capi

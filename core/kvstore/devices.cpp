@@ -1,7 +1,6 @@
 #include "kvstore/devices.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "math/convert.hpp"
@@ -26,11 +25,6 @@ void sum_devices(std::span<const tensor::Tensor> values, std::byte* out) {
     for (const tensor::Tensor& value : values.subspan(1)) math::add_bytes(dtype, sum, value.data + from * each, some);
     if (!wide.empty()) math::narrow_bytes(dtype, to, sum, some);
   }
-}
-
-void copy_to_devices(std::span<const tensor::Tensor> values) {
-  for (const tensor::Tensor& value : values.subspan(1))
-    if (value.data != values.front().data) std::memcpy(value.data, values.front().data, values.front().stored_bytes());
 }
 
 }  // namespace mv::kvstore

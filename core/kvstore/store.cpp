@@ -1,33 +1,68 @@
 #include "kvstore/store.hpp"
 
-#include <algorithm>
-#include <cstring>
+#include <fmt/format.h>
+
+#include <numeric>
 #include <set>
 
 #include "kvstore/devices.hpp"
+#include "kvstore/layout.hpp"
+#include "kvstore/rows.hpp"
+#include "math/kernels.hpp"
+#include "tensor/sparse.hpp"
 
 namespace mv::kvstore {
 
 namespace {
 
-/// From this size on a key is spread over all servers. (MXNet's bound is 10^6 elements.)
-constexpr uint64_t kSpreadBytes = 4'000'000;
+base::Status check_finite(const std::string& key, const Tensor& value) {
+  if (math::all_finite_bytes(value.dtype, value.data, value.stored())) return {};
+  return base::error(MV_ENONFINITE, "key \"{}\": {} holds NaN or infinity, which this store refuses", key, value.text());
+}
 
-table::Spec spec_of(const std::string& name, const Tensor& value, const Type& type) {
-  table::Spec spec;
-  spec.name = name;
-  spec.dtype = value.dtype;
-  const bool spread = value.stored_bytes() >= kSpreadBytes;
-  spec.kind = spread ? MV_ARRAY : MV_MATRIX;  // a matrix of one row lies on one server
-  spec.rows = spread ? value.shape.count() : 1;
-  spec.cols = spread ? 1 : value.shape.count();
-  spec.updater = {"assign", {}};
-  if (type.sync) spec.flags = MV_MERGE;
-  if (type.sliced) spec.flags |= table::kSliced;
-  return spec;
+base::Status check_form(const Entry& entry, const Tensor& value) {
+  if (value.dtype != entry.dtype) return base::error(MV_EDTYPE, "key \"{}\" holds {}, not {}", entry.name, entry.text(), value.text());
+  if (!(value.shape == entry.shape)) return base::error(MV_ESHAPE, "key \"{}\" holds {}, not {}", entry.name, entry.text(), value.text());
+  return {};
+}
+
+/// Whether each tensor may be pushed to its key.
+base::Status check_values(const std::vector<EntryRef>& entries, const Values& values) {
+  for (size_t i = 0; i < entries.size(); ++i)
+    for (const Tensor& value : values[i]) {
+      base::Status wrong = check_form(*entries[i], value);
+      if (wrong.ok() && entries[i]->spec.rejects_nonfinite()) wrong = check_finite(entries[i]->name, value);
+      if (!wrong.ok()) return wrong;
+    }
+  return {};
+}
+
+/// The same of what is pulled into; row-sparse tensors that are ignored may be anything.
+base::Status check_outs(const std::vector<EntryRef>& entries, const Values& outs, Sparse sparse) {
+  for (size_t i = 0; i < entries.size(); ++i)
+    for (const Tensor& out : outs[i])
+      if (!out.is_row_sparse() || sparse == Sparse::kFilled)
+        if (const base::Status wrong = check_form(*entries[i], out); !wrong.ok()) return wrong;
+  return {};
+}
+
+base::Status check_sparse_outs(const std::vector<EntryRef>& entries, const Values& outs, const Values& ids) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = *entries[i];
+    if (!entry.row_sparse) return base::error(MV_EINVAL, "key \"{}\" holds {}, which is not row-sparse: kv_pull()", entry.name, entry.text());
+    if (ids[i].size() != 1 && ids[i].size() != outs[i].size())
+      return base::error(MV_ESHAPE, "key \"{}\": {} lists of row ids for {} tensors", entry.name, ids[i].size(), outs[i].size());
+    for (const Tensor& out : outs[i]) {
+      if (!out.is_row_sparse()) return base::error(MV_EINVAL, "key \"{}\": rows are pulled into row-sparse tensors, not into {}", entry.name, out.text());
+      if (const base::Status wrong = check_form(entry, out); !wrong.ok()) return wrong;
+    }
+  }
+  return {};
 }
 
 }  // namespace
+
+std::string Entry::text() const { return fmt::format("{}{} {}", row_sparse ? "row-sparse " : "", tensor::dtype_name(dtype), shape.text()); }
 
 base::Status Store::check_keys(const Keys& keys) {
   std::set<std::string_view> seen;
@@ -45,8 +80,12 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
   for (size_t i = 0; i < keys.names.size(); ++i) {
     const Tensor& value = values[i].front();
-    if (value.is_row_sparse()) return base::error(MV_EINVAL, "key \"{}\": {} is not dense", keys.names[i], value.text());
     if (value.shape.count() == 0) return base::error(MV_ESHAPE, "key \"{}\": {} holds nothing", keys.names[i], value.text());
+    if (rejects_nonfinite_)
+      if (const base::Status wrong = check_finite(keys.names[i], value); !wrong.ok()) return wrong;
+    const uint64_t longest = type_.sliced ? table::kSliceBytes : table::kStripeBytes;
+    if (value.is_row_sparse() && value.shape.row_count() * tensor::dtype_bytes(value.dtype) > longest)
+      return base::error(MV_ESHAPE, "key \"{}\": a row of {} has more than {} bytes", keys.names[i], value.text(), longest);
     std::lock_guard lock(mutex_);
     if (entries_.contains(keys.names[i])) return base::error(MV_EDISAGREE, "key \"{}\" is initialised already", keys.names[i]);
   }
@@ -62,40 +101,41 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   return type_.dist ? barrier(base::Nanos(0)) : base::Status();
 }
 
-base::Result<Store::EntryRef> Store::make(const std::string& key, const Tensor& value) {
+base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) {
   auto entry = std::make_shared<Entry>();
-  auto table = node_.create_table(spec_of(prefix_ + key, value, type_), {value.data, value.shape.count(), value.dtype});
-  if (!table.ok()) return table.status();
   entry->name = key;
-  entry->table = std::move(table).value();
   entry->dtype = value.dtype;
   entry->shape = value.shape;
+  entry->row_sparse = value.is_row_sparse();
+  entry->spec = spec_of(prefix_ + key, value, (type_.sync ? MV_MERGE : 0) | (type_.sliced ? table::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0));
+  // Only worker 0's values count, and only that one needs all of its rows for it.
+  Tensor initial = value;
+  if (value.is_row_sparse() && rank() == 0) {
+    auto dense = tensor::to_dense("all rows", heap_, value);
+    if (!dense.ok()) return dense.status();
+    initial = std::move(dense).value();
+  }
+  const bool given = !initial.is_row_sparse();
+  auto table = node_.create_table(entry->spec, given ? node::ConstData{initial.data, initial.shape.count(), initial.dtype} : node::ConstData{});
+  if (!table.ok()) return table.status();
+  entry->table = std::move(table).value();
   table::UpdaterSpec optimizer;
   {
     std::lock_guard lock(mutex_);
     optimizer = optimizer_;
   }
-  if (optimizer.name != "assign")
+  if (optimizer.name != table::kReplacing)
     if (base::Status failed = entry->table->set_updater(optimizer, {}).status; !failed.ok()) return failed;
   return entry;
 }
 
-base::Result<std::vector<Store::EntryRef>> Store::find(const Keys& keys, const Values& values) {
+base::Result<std::vector<EntryRef>> Store::find(const Keys& keys) {
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
   std::vector<EntryRef> found;
   std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < keys.names.size(); ++i) {
-    const auto known = entries_.find(keys.names[i]);
-    if (known == entries_.end())
-      return base::error(MV_ENOTFOUND, "there is no key \"{}\": kv_init() brings it into the store", keys.names[i]);
-    const Entry& entry = *known->second;
-    for (const Tensor& value : values[i]) {
-      if (value.is_row_sparse()) return base::error(MV_EINVAL, "key \"{}\": {} is not dense", entry.name, value.text());
-      if (value.dtype != entry.dtype)
-        return base::error(MV_EDTYPE, "key \"{}\" holds {} {}, not {}", entry.name, tensor::dtype_name(entry.dtype), entry.shape.text(), value.text());
-      if (!(value.shape == entry.shape))
-        return base::error(MV_ESHAPE, "key \"{}\" holds {} {}, not {}", entry.name, tensor::dtype_name(entry.dtype), entry.shape.text(), value.text());
-    }
+  for (const std::string& key : keys.names) {
+    const auto known = entries_.find(key);
+    if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\": kv_init() brings it into the store", key);
     found.push_back(known->second);
   }
   return found;
@@ -103,8 +143,9 @@ base::Result<std::vector<Store::EntryRef>> Store::find(const Keys& keys, const V
 
 base::Status Store::push(const Keys& keys, const Values& values, const How& how) {
   if (left_) return base::Status(MV_ESTATE, "this worker has left the store's rounds");
-  const auto entries = find(keys, values);
+  const auto entries = find(keys);
   if (!entries.ok()) return entries.status();
+  if (const base::Status wrong = check_values(entries.value(), values); !wrong.ok()) return wrong;
   if (type_.dist && !type_.sync)
     for (const EntryRef& entry : entries.value())
       if (const base::Status wrong = need_optimizer(*entry); !wrong.ok()) return wrong;
@@ -123,13 +164,19 @@ base::Status Store::need_optimizer(Entry& entry) {
   if (entry.updates) return {};
   auto info = entry.table->info();
   if (!info.ok()) return info.status();
-  if (info.value().spec.updater.name == "assign")
+  if (info.value().spec.updater.name == table::kReplacing)
     return base::error(MV_ESTATE, "key \"{}\": a {} store needs an optimizer: kv_set_optimizer()", entry.name, type_.name);
   entry.updates = true;
   return {};
 }
 
 base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const node::CallOptions& options) {
+  if (goes_by_rows(entry, values)) {  // which no codec knows
+    const auto rows = rows_of(entry, values);
+    if (!rows.ok()) return rows.status();
+    const std::vector<int64_t>& ids = rows.value().ids;
+    return entry.table->add({ids.data(), ids.size(), false}, {rows.value().values, ids.size() * entry.spec.cols, entry.dtype}, options).status;
+  }
   const Compression compression = compression_of(entry);
   const bool pushed = entry.pushed.exchange(true);
   if (compression.push != nullptr)
@@ -147,39 +194,42 @@ base::Status Store::give(Entry& entry, const std::byte* merged, const node::Call
   return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, options).status;
 }
 
-base::Status Store::pull(const Keys& keys, const Values& values, const How& how) {
-  const auto entries = find(keys, values);
-  if (!entries.ok()) return entries.status();
-  node::CallOptions options;
-  options.timeout = how.timeout;
-  options.priority = how.priority;
-  if (values.size() > 1) options.mode = node::Mode::kAsync;
-  base::Status first;
-  std::vector<node::CallRef> calls;
-  for (size_t i = 0; i < values.size() && first.ok(); ++i) {
-    const Tensor& out = values[i].front();
-    const node::MutableData data{out.data, out.shape.count(), out.dtype};
-    node::Table& table = *entries.value()[i]->table;
-    const codec::CodecRef codec = type_.dist ? compression_of(*entries.value()[i]).pull : nullptr;
-    node::Started started = codec != nullptr ? table.get_encoded(data, codec, options) : table.get({}, data, options);
-    first = std::move(started.status);
-    if (started.call != nullptr) calls.push_back(std::move(started.call));
+node::Started Store::pull(const Keys& keys, const Outs& outs, Sparse sparse, const node::CallOptions& options) {
+  const auto entries = find(keys);
+  if (!entries.ok()) return {entries.status(), nullptr};
+  if (const base::Status wrong = check_outs(entries.value(), outs.by_key, sparse); !wrong.ok()) return {wrong, nullptr};
+  const auto pull = std::make_shared<Pull>(node_, heap_, outs.replace);
+  for (size_t i = 0, place = 0; i < outs.by_key.size(); place += outs.by_key[i++].size()) {
+    const EntryRef& entry = entries.value()[i];
+    const codec::CodecRef codec = type_.dist ? compression_of(*entry).pull : nullptr;
+    if (base::Status failed = pull->add(entry, outs.by_key[i], place, sparse == Sparse::kFilled, codec); !failed.ok())
+      return {std::move(failed), nullptr};
   }
-  for (const node::CallRef& call : calls) {
-    bool alive = false;
-    base::Status status = first.ok() ? node_.wait(call, base::Nanos(0), &alive) : base::Status();
-    if (alive || !first.ok()) {
-      const base::Status withdrawn = node_.cancel(call);
-      if (!alive) status = withdrawn;
-    }
-    if (first.ok()) first = std::move(status);
-  }
-  if (!first.ok()) return first;
-  for (const auto& outs : values) copy_to_devices(outs);
-  return {};
+  return pull->run(options);
 }
 
-base::Status Store::set_optimizer(const table::UpdaterSpec& optimizer) {
+node::Started Store::row_sparse_pull(const Keys& keys, const Outs& outs, const Values& ids, const node::CallOptions& options) {
+  const auto entries = find(keys);
+  if (!entries.ok()) return {entries.status(), nullptr};
+  if (const base::Status wrong = check_sparse_outs(entries.value(), outs.by_key, ids); !wrong.ok()) return {wrong, nullptr};
+  const auto pull = std::make_shared<Pull>(node_, heap_, outs.replace);
+  for (size_t i = 0, place = 0; i < ids.size(); ++i) {
+    const size_t outs_each = outs.by_key[i].size() / ids[i].size();
+    for (const Tensor& list : ids[i]) {
+      auto rows = read_ids(list, entries.value()[i]->shape.lengths[0]);
+      if (!rows.ok()) return {base::error(rows.status().code(), "key \"{}\": {}", keys.names[i], rows.status().text()), nullptr};
+      std::vector<size_t> places(outs_each);
+      std::iota(places.begin(), places.end(), place);
+      place += outs_each;
+      if (base::Status failed = pull->add_rows(entries.value()[i], std::move(rows).value(), std::move(places)); !failed.ok())
+        return {std::move(failed), nullptr};
+    }
+  }
+  return pull->run(options);
+}
+
+base::Status Store::set_optimizer(const table::UpdaterSpec& given) {
+  const table::UpdaterSpec optimizer = given.name == "assign" ? table::UpdaterSpec{table::kReplacing, {}} : given;
   std::vector<EntryRef> entries;
   {
     std::lock_guard lock(mutex_);

@@ -9,14 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "kvstore/compression.hpp"
+#include "kvstore/entry.hpp"
+#include "kvstore/pull.hpp"
 #include "kvstore/type.hpp"
-#include "node/node.hpp"
-#include "tensor/tensor.hpp"
 
 namespace mv::kvstore {
-
-using tensor::Tensor;
 
 /// Keys of one call, as text.
 struct Keys {
@@ -32,20 +29,28 @@ struct How {
   int64_t priority = 0;
 };
 
+/// What a dense pull does with row-sparse tensors: nothing, or it gives them all rows.
+enum class Sparse { kIgnored, kFilled };
+
 /// Methods from any thread; calls of one thread on a key take effect in their order. What is wrong with any key of a call is found before
 /// anything is done for another.
 class Store {
  public:
   /// @param prefix  of its tables' names, the same on all workers
-  Store(node::Node& node, Type type, std::string prefix) : node_(node), type_(std::move(type)), prefix_(std::move(prefix)) {}
+  Store(node::Node& node, tensor::Heap& heap, Type type, std::string prefix)
+      : node_(node), heap_(heap), type_(std::move(type)), prefix_(std::move(prefix)) {}
 
   const Type& type() const { return type_; }
   int64_t rank() const { return node_.identity().worker_id; }
   int64_t num_workers() const { return node_.identity().num_workers; }
 
+  /// Whether keys to come refuse NaN and infinity.
+  void reject_nonfinite(bool on) { rejects_nonfinite_ = on; }
   base::Status init(const Keys& keys, const Values& values);
   base::Status push(const Keys& keys, const Values& values, const How& how);
-  base::Status pull(const Keys& keys, const Values& values, const How& how);
+  node::Started pull(const Keys& keys, const Outs& outs, Sparse sparse, const node::CallOptions& options);
+  /// @param ids  of each key one tensor of row ids, or one for each of its outs
+  node::Started row_sparse_pull(const Keys& keys, const Outs& outs, const Values& ids, const node::CallOptions& options);
   base::Status set_optimizer(const table::UpdaterSpec& optimizer);
   /// MV_ESTATE once a key was pushed, but for none. What is left of a codec that is switched off goes with each key's next push.
   base::Status set_compression(Compression compression);
@@ -56,23 +61,9 @@ class Store {
   base::Status leave();
 
  private:
-  /// A key of this store.
-  struct Entry {
-    std::string name;
-    node::TableRef table;
-    mv_dtype dtype = MV_F32;
-    tensor::Shape shape;
-    std::atomic<bool> updates{false};  ///< an optimizer was seen at work
-    std::atomic<bool> pushed{false};
-    std::mutex merging;                ///< what follows
-    std::vector<std::byte> merged;     ///< room for the sum over devices
-    Residuals residuals;
-  };
-  using EntryRef = std::shared_ptr<Entry>;
-
   base::Status check_keys(const Keys& keys);
   base::Result<EntryRef> make(const std::string& key, const Tensor& value);
-  base::Result<std::vector<EntryRef>> find(const Keys& keys, const Values& values);
+  base::Result<std::vector<EntryRef>> find(const Keys& keys);
   base::Status need_optimizer(Entry& entry);
   base::Status push_one(Entry& entry, std::span<const Tensor> values, const node::CallOptions& options);
   base::Status give(Entry& entry, const std::byte* merged, const node::CallOptions& options);
@@ -83,13 +74,15 @@ class Store {
   base::Status push_with_rest(Entry& entry, std::span<const Tensor> values, const node::CallOptions& options);
 
   node::Node& node_;
+  tensor::Heap& heap_;
   const Type type_;
   const std::string prefix_;
+  std::atomic<bool> rejects_nonfinite_{false};
   std::mutex mutex_;  ///< what follows
   std::map<std::string, EntryRef> entries_;
   bool any_key_ = false, keys_are_numbers_ = false;
   std::atomic<bool> left_{false};
-  table::UpdaterSpec optimizer_{"assign", {}};
+  table::UpdaterSpec optimizer_{table::kReplacing, {}};
   Compression compression_;
 };
 

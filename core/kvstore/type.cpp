@@ -24,6 +24,7 @@ constexpr std::array kKnown{
     Known{"local_allreduce_device", false, false},
     Known{"device", false, false},
     Known{"nccl", false, false},
+    Known{"row_sparse", false, false},
     Known{"dist", true, true},
     Known{"dist_sync", true, true},
     Known{"dist_sync_device", true, true},

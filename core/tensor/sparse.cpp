@@ -22,26 +22,6 @@ base::Status check_ids(const char* function, const int64_t* rows, size_t row_cou
   return {};
 }
 
-/// The ids, ascending and each once, as the rows that a tensor holds.
-base::Result<HeldRows> hold(Heap& heap, const std::vector<int64_t>& ids) {
-  auto block = heap.allocate(ids.size() * sizeof(int64_t), Heap::Content::kAnything);
-  if (!block.ok()) return block.status();
-  auto* to = reinterpret_cast<int64_t*>(block.value()->data());
-  std::copy(ids.begin(), ids.end(), to);
-  return HeldRows{std::move(block).value(), to, ids.size()};
-}
-
-/// Room for these rows of a tensor of this shape.
-base::Result<Tensor> make_held(Heap& heap, mv_dtype dtype, const Shape& shape, const std::vector<int64_t>& ids) {
-  auto held = hold(heap, ids);
-  if (!held.ok()) return held.status();
-  auto made = make_dense(heap, dtype, shape.with_rows(static_cast<int64_t>(ids.size())), Heap::Content::kAnything);
-  if (!made.ok()) return made;
-  made.value().shape = shape;
-  made.value().held = std::move(held).value();
-  return made;
-}
-
 size_t row_bytes(const Tensor& tensor) { return tensor.shape.row_count() * dtype_bytes(tensor.dtype); }
 
 void copy_row(const Tensor& to, size_t to_row, const Tensor& from, size_t from_row) {
@@ -83,7 +63,7 @@ base::Result<Tensor> retain(Heap& heap, const Tensor& tensor, const int64_t* row
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   const int64_t* const end = tensor.held.ids + tensor.held.count;
   std::set_intersection(wanted.begin(), wanted.end(), tensor.held.ids, end, std::back_inserter(kept));
-  auto made = make_held(heap, tensor.dtype, tensor.shape, kept);
+  auto made = make_rows(heap, tensor.dtype, tensor.shape, kept);
   if (!made.ok()) return made;
   for (size_t i = 0; i < kept.size(); ++i) {
     const auto from = static_cast<size_t>(std::lower_bound(tensor.held.ids, end, kept[i]) - tensor.held.ids);
@@ -93,6 +73,18 @@ base::Result<Tensor> retain(Heap& heap, const Tensor& tensor, const int64_t* row
 }
 
 }  // namespace
+
+base::Result<Tensor> make_rows(Heap& heap, mv_dtype dtype, const Shape& shape, std::span<const int64_t> ids) {
+  auto block = heap.allocate(ids.size_bytes(), Heap::Content::kAnything);
+  if (!block.ok()) return block.status();
+  auto* to = reinterpret_cast<int64_t*>(block.value()->data());
+  std::ranges::copy(ids, to);
+  auto made = make_dense(heap, dtype, shape.with_rows(static_cast<int64_t>(ids.size())), Heap::Content::kAnything);
+  if (!made.ok()) return made;
+  made.value().shape = shape;
+  made.value().held = HeldRows{std::move(block).value(), to, ids.size()};
+  return made;
+}
 
 base::Result<Tensor> make_sparse(const char* function, Heap& heap, const int64_t* rows, size_t row_count,
                                  const Tensor& values, int64_t height) {
@@ -115,7 +107,7 @@ base::Result<Tensor> make_sparse(const char* function, Heap& heap, const int64_t
   auto wide = sums_halves ? cast(function, heap, values, storage_dtype(values.dtype)) : base::Result<Tensor>(values);
   if (!wide.ok()) return wide;
   const Tensor& from = wide.value();
-  auto made = make_held(heap, from.dtype, shape.value(), ids);
+  auto made = make_rows(heap, from.dtype, shape.value(), ids);
   if (!made.ok()) return made;
   size_t row = 0;
   for (size_t i = 0; i < row_count; ++i) {
@@ -175,7 +167,7 @@ base::Result<Tensor> to_sparse(const char* function, Heap& heap, const Tensor& t
   std::vector<int64_t> ids;
   for (size_t row = 0; row < tensor.shape.rows(); ++row)
     if (!is_zero_row(tensor, row)) ids.push_back(static_cast<int64_t>(row));
-  auto made = make_held(heap, tensor.dtype, tensor.shape, ids);
+  auto made = make_rows(heap, tensor.dtype, tensor.shape, ids);
   if (!made.ok()) return made;
   for (size_t i = 0; i < ids.size(); ++i) copy_row(made.value(), i, tensor, static_cast<size_t>(ids[i]));
   return made;

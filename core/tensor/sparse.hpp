@@ -1,10 +1,14 @@
 #pragma once
 // Row-sparse tensors, and rows by their ids.
 
+#include <span>
+
 #include "tensor/tensor.hpp"
 
 namespace mv::tensor {
 
+/// Room for these rows of a row-sparse tensor; ids ascending, each once.
+base::Result<Tensor> make_rows(Heap& heap, mv_dtype dtype, const Shape& shape, std::span<const int64_t> ids);
 /// A row-sparse tensor of `height` rows with copies of the values' rows; those of repeated ids are summed, halves as
 /// floats.
 base::Result<Tensor> make_sparse(const char* function, Heap& heap, const int64_t* rows, size_t row_count,

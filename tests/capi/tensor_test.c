@@ -52,7 +52,7 @@ static double value_of(mv_tensor tensor, const int64_t* index, uint64_t dims) {
 static void a_new_tensor_is_zero_shared_and_aligned(void** state) {
   (void)state;
   const mv_dtype dtypes[] = {MV_F32, MV_F64, MV_I64, MV_I32, MV_U8, MV_I8, MV_F16, MV_BF16};
-  const uint64_t sizes[] = {4, 8, 8, 4, 1, 2, 2};
+  const uint64_t sizes[] = {4, 8, 8, 4, 1, 1, 2, 2};
   for (size_t i = 0; i < COUNT_OF(dtypes); ++i) {
     const mv_tensor tensor = zeros(dtypes[i], DIMS(3, 5));
     const mv_tensor_info info = about(tensor);

@@ -7,6 +7,9 @@
  *
  *  What happens in one process to one key happens in the order of its calls. A value that was pushed is a snapshot: changing
  *  the tensor afterwards changes nothing in the store.
+ *
+ *  A key that was initialised with a row-sparse tensor is a row-sparse key. On the servers each of its rows has its place, those that
+ *  nobody touched take no memory, and what travels are the rows that are pushed or asked for.
  */
 #ifndef POLYVERSO_KVSTORE_H
 #include "polyverso.h" /* and this header from there, behind what it needs */
@@ -50,8 +53,8 @@ typedef struct kv_values {
 /** Creates a store. Not collective, but the stores of a cluster find each other by their type's kind and their number, so workers
  *  create theirs in the same order.
  *  @param node  for the dist types; the others live in this process alone and need no mv_init()
- *  @param type  in letters of any size: local, local_update_cpu, local_allreduce_cpu, local_allreduce_device, device, nccl (all of them:
- *               this process's devices are summed up here); dist, dist_sync, dist_sync_device, dist_device_sync (rounds: what all
+ *  @param type  in letters of any size: local, local_update_cpu, local_allreduce_cpu, local_allreduce_device, device, nccl, row_sparse (all
+ *               of them: this process's devices are summed up here); dist, dist_sync, dist_sync_device, dist_device_sync (rounds: what all
  *               workers push to a key is merged and updates it once); p3 (the same, in slices of 128 KiB, between which what has a
  *               higher priority overtakes; the environment's DMLC_PS_VAN_TYPE=p3, for all workers, makes p3 of those before);
  *               dist_async, dist_async_device (every push updates at once)
@@ -67,26 +70,49 @@ MV_API mv_status kv_num_workers(kv_store store, int64_t *num_workers);
 
 /** Brings keys into the store. Dist types: collective, every worker with the same keys, shapes and dtypes; worker 0's values count;
  *  returns when they are stored.
- *  @param values  one tensor a key (of several the first counts), dense
- *  @return MV_EDISAGREE for a key that is there, or specs that differ between workers; MV_EINVAL for keys that are no keys */
+ *  @param values  one tensor a key (of several the first counts), dense or row-sparse
+ *  @return MV_EDISAGREE for a key that is there, or specs that differ between workers; MV_EINVAL for keys that are no keys;
+ *          MV_ESHAPE for nothing, or for a row-sparse tensor with rows of more than 1 MiB (p3: 128 KiB); MV_ENONFINITE */
 MV_API mv_status kv_init(kv_store store, const kv_keys *keys, const kv_values *values);
 /** Pushes values: summed up over the tensors of a key, and, for dist_sync, over all workers' pushes of the same number, they go through
  *  the key's updater: without an optimizer they replace the value. Returns when they are copied and on their way; an error on that
  *  way comes from the next call on the key.
+ *  Row-sparse tensors bring the rows that they hold, those of several tensors and of several workers summed up by row. An optimizer steps
+ *  these rows and no others; without one the key holds these rows, and zeros for all others. A dense tensor brings a row-sparse key
+ *  all rows. A row-sparse tensor does the same to a dense key, where all workers push such in a round.
  *  @param options  NULL, or a deadline for the wait that begins where inflight_bytes are under way
- *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL: nothing was pushed;
+ *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL, MV_ENONFINITE: nothing was pushed;
  *          MV_ESTATE for dist_async without an optimizer */
 MV_API mv_status kv_push(kv_store store, const kv_keys *keys, const kv_values *values, const mv_call_options *options);
+/** Besides mv_call_flag in the options of kv_pull() and kv_pushpull(): row-sparse tensors are filled too. (MXNet's ignore_sparse=False.) */
+enum kv_call_flag { KV_SPARSE_TOO = 256 };
+
 /** Pulls values into tensors. They hold this worker's earlier pushes; for dist_sync with all that belongs to their rounds.
- *  @param options  NULL, or a deadline
+ *  Row-sparse tensors are left as they are, without a word, whatever they are; with KV_SPARSE_TOO they come to hold the key's rows that
+ *  are not zero, for which all of them travel. Dense tensors receive all rows of any key.
+ *  @param options  NULL, or a deadline and KV_SPARSE_TOO; with MV_ASYNC one request stands for the whole call, and the tensors must
+ *                  not be used before it is over
  *  @return as kv_push(); MV_ETIMEOUT naming who is missing; MV_EPEERLOST. On these the tensors are undefined */
 MV_API mv_status kv_pull(kv_store store, const kv_keys *keys, const kv_values *values, const mv_call_options *options);
+/** Pulls some rows of row-sparse keys into row-sparse tensors, which come to hold these rows, ascending and each once, and no others; so
+ *  rows of zeros too. What was made of a tensor before (mv_tensor_parts()) stays as it was. Nothing else travels.
+ *  @param out      one tensor a key, or several
+ *  @param row_ids  dense tensors of whole numbers, of any dtype and shape, also empty, in any order, repeated or not: of each key one, for
+ *                  all of its tensors in `out`, or as many as these
+ *  @param options  as kv_pull()'s, without KV_SPARSE_TOO
+ *  @return besides kv_pull()'s: MV_EINVAL for a dense key or a dense tensor, or an id that is no whole number; MV_ERANGE for one outside
+ *          of the key's rows; MV_ESHAPE. On these nothing was changed */
+MV_API mv_status kv_row_sparse_pull(kv_store store, const kv_keys *keys, const kv_values *out, const kv_values *row_ids,
+                                    const mv_call_options *options);
 /** kv_push() of `values`, then kv_pull() into `out`; with out NULL, into `values`. */
 MV_API mv_status kv_pushpull(kv_store store, const kv_keys *keys, const kv_values *values, const kv_values *out,
                              const mv_call_options *options);
 /** kv_init() of `values`, then kv_pull() into `out`; with out NULL, into `values`. */
 MV_API mv_status kv_broadcast(kv_store store, const kv_keys *keys, const kv_values *values, const kv_values *out);
 
+/** Keys that are initialised from now on refuse NaN and infinity (1) or take them (0, at first). Dist types: all workers alike, before
+ *  kv_init(). A push of such values is MV_ENONFINITE, and nothing of the call was pushed. */
+MV_API mv_status kv_set_reject_nonfinite(kv_store store, int32_t on);
 /** Sets the optimizer of all keys, those of today and those to come: text as mv_table_set_updater() takes it, "sgd rate=0.1"; "assign" for
  *  none. One worker calls it, before the pushes that it is for; an equal one set again changes nothing. */
 MV_API mv_status kv_set_optimizer(kv_store store, const char *optimizer);

@@ -1,0 +1,38 @@
+#pragma once
+// A key of a store.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kvstore/compression.hpp"
+#include "node/node.hpp"
+#include "tensor/tensor.hpp"
+
+namespace mv::kvstore {
+
+using tensor::Tensor;
+
+struct Entry {
+  std::string name;
+  node::TableRef table;
+  table::Spec spec;                  ///< the table's, as it was made
+  mv_dtype dtype = MV_F32;
+  tensor::Shape shape;
+  bool row_sparse = false;
+  std::atomic<bool> updates{false};  ///< an optimizer was seen at work
+  std::atomic<bool> pushed{false};
+  std::mutex merging;                ///< what follows
+  std::vector<std::byte> merged;     ///< room for the sum over devices
+  Residuals residuals;
+
+  /// "row-sparse f32 (10, 4)", for messages.
+  std::string text() const;
+};
+using EntryRef = std::shared_ptr<Entry>;
+
+}  // namespace mv::kvstore

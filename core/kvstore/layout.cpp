@@ -1,0 +1,51 @@
+#include "kvstore/layout.hpp"
+
+#include <string_view>
+
+#include "table/updater/updater.hpp"
+
+namespace mv::kvstore {
+
+namespace {
+
+/// From this size on a key is spread over all servers. (MXNet's bound is 10^6 elements.)
+constexpr uint64_t kSpreadBytes = 4'000'000;
+/// From so many rows on it is spread by rows: of two servers' parts one is by less than 1/256 larger then.
+constexpr uint64_t kEvenRows = 4096;
+/// What gradient compression packs together: a stripe, which is what is sent at a time, should not end within.
+constexpr uint64_t kCodecValues = 64;
+
+/// A number for a name that is never 0: its bytes, well mixed.
+uint32_t home_by(std::string_view name) {
+  uint64_t hash = name.size();
+  for (const char letter : name) hash = table::mix(hash ^ static_cast<unsigned char>(letter));
+  const auto home = static_cast<uint32_t>(hash >> 32);
+  return home != 0 ? home : 1;
+}
+
+}  // namespace
+
+table::Spec spec_of(const std::string& name, const tensor::Tensor& value, uint32_t flags) {
+  const uint64_t rows = value.shape.rows(), count = value.shape.count();
+  const bool is_large = count * tensor::dtype_bytes(value.dtype) >= kSpreadBytes;
+  table::Spec spec;
+  spec.name = name;
+  spec.dtype = value.dtype;
+  spec.kind = MV_MATRIX;
+  spec.rows = rows;
+  spec.cols = count / rows;
+  spec.updater = {table::kReplacing, {}};
+  spec.flags = flags | (value.is_row_sparse() ? table::kRowSparse : 0);
+  if (!is_large) spec.home = home_by(name);
+  if (value.is_row_sparse()) return spec;
+  const uint64_t stripe = table::stripe_elements(spec);
+  const bool suits_codecs = count <= stripe || stripe % kCodecValues == 0;
+  const bool by_rows = spec.row_bytes() <= table::stripe_bytes(spec) && suits_codecs && (!is_large || rows >= kEvenRows);
+  if (by_rows) return spec;
+  spec.kind = MV_ARRAY;
+  spec.rows = count;
+  spec.cols = 1;
+  return spec;
+}
+
+}  // namespace mv::kvstore

@@ -1,0 +1,16 @@
+#pragma once
+// How a key's value becomes a table.
+
+#include <string>
+
+#include "table/spec.hpp"
+#include "tensor/tensor.hpp"
+
+namespace mv::kvstore {
+
+/// A large key is spread over all servers, by rows where that is even enough, else by elements; a small one lies whole on one
+/// server, which its name decides, the same in every process. Pushes replace the value, as long as nobody sets an optimizer.
+/// @param name  of the table
+table::Spec spec_of(const std::string& name, const tensor::Tensor& value, uint32_t flags);
+
+}  // namespace mv::kvstore

@@ -1,0 +1,45 @@
+#pragma once
+// What a merging table must hold: a function of how many rounds are merged, and of whose parts are in them.
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "table/shard.hpp"
+
+namespace mv::sim {
+
+/// One worker's part of a round: the same in every run, so that it need not be kept.
+struct RoundPart {
+  bool all = true;
+  std::vector<int64_t> rows;   ///< unless all; each once
+  std::vector<double> values;  ///< of these, or of all
+};
+
+/// All values are whole numbers, and all that is done to them is exact.
+class RoundModel {
+ public:
+  RoundModel(table::Spec spec, uint64_t seed, size_t servers) : spec_(std::move(spec)), seed_(seed), servers_(servers) {}
+
+  const table::Spec& spec() const { return spec_; }
+  /// Of whole values or of rows is a round, not a part.
+  RoundPart part(size_t worker, uint64_t round) const;
+  /// The rows of the table that this server holds, ascending.
+  std::vector<int64_t> rows_of(size_t server) const;
+
+  /// Whether a server's rows are as some number of rounds leaves them: the smallest such number in least .. most, or UINT64_MAX.
+  /// @param parts  by worker: in how many rounds it has a part
+  uint64_t rounds_in(size_t server, std::span<const double> values, std::span<const uint64_t> parts, uint64_t least, uint64_t most) const;
+
+ private:
+  struct State {
+    std::vector<double> values, momentum;
+  };
+  void merge(State& state, size_t server, std::span<const uint64_t> parts, uint64_t round) const;
+
+  const table::Spec spec_;
+  const uint64_t seed_;
+  const size_t servers_;
+};
+
+}  // namespace mv::sim

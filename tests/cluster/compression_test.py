@@ -2,52 +2,50 @@
 
 import pytest
 
-from metrics_test import parse, total
-
-# Pushes of two keys, one that is a message and one that is many; the text of the metrics before and after them.
+# Pushes of two keys, one that is a message and one that is several; what was sent to the server before and after them.
 PUSH = """
-from polyverso import capi, kvstore
+from polyverso import kvstore
 node = pv.init()
 kv = kvstore.create("dist_sync")
-capi.kv_set_gradient_compression(kv.handle, CODEC)
-small, large = np.arange(40000, dtype=np.float32) % 3 - 1, np.full(2_000_001, 0.75, np.float32)
-kv.init(["small", "large"], [small, large])
+kv.set_gradient_compression(CODEC)
+keys, values = ["small", "large"], [np.arange(count, dtype=np.float32) % 3 - 1 for count in VALUES]
+values[1][:] = 0.75
+kv.init(keys, values)
 node.barrier()
-say("before", node.metrics().encode().hex())
-for i in range(8):
-    kv.push(["small", "large"], [small, large])
+
+def count(name, *labels):
+    lines = [line for line in node.metrics().splitlines() if line.startswith(f"polyverso_{name}") and all(label in line for label in labels)]
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines)
+
+before = count("peer_sent_bytes_total", 'peer="2"')
+for i in range(PUSHES):
+    kv.push(keys, values)
 node.barrier()
-say("after", node.metrics().encode().hex())
-kv.pull(["small", "large"], out=[small, large])
-say("values", small[:3].tolist(), large[[0, -1]].tolist())
+after = count("peer_sent_bytes_total", 'peer="2"')
+say("sent", after - before, *[count("table_compressed_bytes_total", f'"kv-0/{key}"', 'form="sent"') for key in keys])
+kv.pull(keys, out=values)
+say("values", values[0][:3].tolist(), values[1][[0, -1]].tolist())
 wait_for_word()
 node.shutdown()
 """
-PUSHES, VALUES = 8, (40_000, 2_000_001)
+PUSHES, VALUES = 3, (40_000, 700_001)
 MESSAGE = 1 << 18  # values of a message, at most
 
 
-def heard(node, word):
-    return parse(bytes.fromhex(node.hear(word, 60).split()[1]).decode())
-
-
 def push(cluster, codec, **settings):
-    """What one of two workers has sent: bytes of all messages, and what tables say of the encoded ones."""
-    job = cluster(2, 1, **settings)
-    nodes = [job.python(rank, f"CODEC = {codec!r}\n" + PUSH) for rank in range(2)]
+    """Of two workers each: bytes of all messages that it has sent to the server, and of the two keys' encoded values."""
+    job = cluster(2, 1, heartbeat_timeout_ms=60000, **settings)
+    script = f"CODEC, PUSHES, VALUES = {codec!r}, {PUSHES}, {VALUES}\n" + PUSH
+    nodes = [job.python(rank, script) for rank in range(2)]
     server = job.server(0)
-    sent, encoded, values = [], [], []
-    for node in nodes:
-        before, after = heard(node, "before "), heard(node, "after ")
-        sent.append(total(after, "polyverso_peer_sent_bytes_total", peer="2") - total(before, "polyverso_peer_sent_bytes_total", peer="2"))
-        encoded.append({key: total(after, "polyverso_table_compressed_bytes_total", table=f"kv-0/{key}", form="sent") for key in ("small", "large")})
-        values.append(node.hear("values", 60))
+    sent = [[int(number) for number in node.hear("sent ", 60).split()[1:]] for node in nodes]
+    values = [node.hear("values", 60) for node in nodes]
     for node in nodes:
         node.tell("end")
     for node in [*nodes, server]:
         node.ends()
     assert values[0] == values[1]
-    return sent, encoded, values[0]
+    return sent, values[0]
 
 
 @pytest.mark.parametrize("io", ["auto", "tcp"])
@@ -57,15 +55,15 @@ def push(cluster, codec, **settings):
         ("2bit", lambda count: 4 * -(-count // 16)),
         ("int8 block=128", lambda count: count + 4 * -(-count // 128)),
     ],
+    ids=["2bit", "int8"],
 )
 def test_bytes_on_the_wire_are_the_formulas(cluster, io, codec, formula):
-    sent, encoded, values = push(cluster, codec, io=io)
-    for by_worker in encoded:
-        small, large = (PUSHES * sum(formula(min(MESSAGE, count - first)) for first in range(0, count, MESSAGE)) for count in VALUES)
-        assert by_worker == {"small": small, "large": large}
-    payload = small + large
+    sent, values = push(cluster, codec, io=io)
+    small, large = (PUSHES * sum(formula(min(MESSAGE, count - first)) for first in range(0, count, MESSAGE)) for count in VALUES)
     messages = PUSHES * sum(-(-count // MESSAGE) for count in VALUES)
-    for there in sent:  # each message has a header, and there are a few others
-        assert payload + messages * 64 < there < payload + messages * 300 + 16384
-    if codec == "2bit":  # two workers' thresholds: of 0.75 each push, the residual included
+    for all_of_it, *encoded in sent:
+        assert encoded == [small, large]
+        # Each message has a header, and there are a few others.
+        assert small + large + messages * 64 < all_of_it < small + large + messages * 300 + 16384
+    if codec == "2bit":  # of 0.75 each push sends a threshold, and two workers do
         assert values.endswith("[1.0, 1.0]")

@@ -4,33 +4,16 @@ import pytest
 
 # A large push, then a small key's push and pull: how long until the pull is there, and how much of the large push is not.
 PUSH = """
-import ctypes
-from polyverso import capi, kvstore
-
-class Values(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("count", ctypes.c_uint64), ("tensors", ctypes.c_void_p),
-                ("per_key", ctypes.c_void_p), ("priority", ctypes.c_int64)]
-class Keys(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("count", ctypes.c_uint64), ("numbers", ctypes.c_void_p),
-                ("names", ctypes.c_void_p)]
-library = ctypes.CDLL("libpolyverso.so.0")
-
-def call(function, key, tensor, priority=0):
-    number, handle = ctypes.c_int64(key), ctypes.c_int64(tensor.handle)
-    keys = Keys(ctypes.sizeof(Keys), capi.MV_STRUCT_VERSION, 1, ctypes.addressof(number), None)
-    values = Values(ctypes.sizeof(Values), capi.MV_STRUCT_VERSION, 1, ctypes.addressof(handle), None, priority)
-    status = getattr(library, function)(ctypes.c_int64(kv.handle), ctypes.byref(keys), ctypes.byref(values), None)
-    assert status == 0, capi.mv_last_error()
-
+from polyverso import kvstore
 node = pv.init()
 kv = kvstore.create(TYPE)
 large, small = pv.Tensor.full([4 << 20], 1), pv.Tensor.full([1000], 2)
 kv.init([1, 2], [large, small])
 node.barrier()
 begun = time.monotonic()
-call("kv_push", 1, large)
-call("kv_push", 2, small, PRIORITY)
-call("kv_pull", 2, small, PRIORITY)
+kv.push(1, large)
+kv.push(2, small, priority=PRIORITY)
+kv.pull(2, small, priority=PRIORITY)
 took = time.monotonic() - begun
 metrics = node.metrics()
 left = next(float(line.split()[1]) for line in metrics.splitlines() if line.startswith("polyverso_inflight_bytes "))

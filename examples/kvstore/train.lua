@@ -2,11 +2,11 @@
 -- 5.4). train.pl and train.py are its twins, and all of them may share one store.
 --
 --     polyverso run -n 3 -- luajit examples/kvstore/train.lua [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.01]
---         [--threshold 0.5]
+--         [--threshold 2]
 --
 -- The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every
--- n-th image; a step is the gradient over a batch of them, summed. Adam works in the store. With --threshold gradients travel as
--- two bits an element.
+-- n-th image; a step is the gradient over a batch of them, summed. Adam works in the store. Gradients travel as two bits an
+-- element, unless --threshold is 0.
 
 local kvstore = require("polyverso.kvstore")
 local optimizer = require("polyverso.optimizer")
@@ -93,7 +93,7 @@ local function say(...)
   io.flush()
 end
 
-local options = {type = "dist_sync", epochs = 30, batch = 50, rate = 0.01, threshold = 0}
+local options = {type = "dist_sync", epochs = 30, batch = 50, rate = 0.01, threshold = 2}
 for i = 1, #arg, 2 do
   local key = arg[i]:match("^%-%-(%a+)$")
   assert(key and options[key] and arg[i + 1], "usage: train.lua [--type TYPE] [--epochs N] [--batch N] [--rate R] [--threshold T]")

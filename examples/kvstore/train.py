@@ -2,11 +2,11 @@
 train.pl and train.lua are its twins, and all of them may share one store.
 
     polyverso run -n 3 -- python3 examples/kvstore/train.py [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.01]
-        [--threshold 0.5]
+        [--threshold 2]
 
 The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every n-th
-image; a step is the gradient over a batch of them, summed. Adam works in the store. With --threshold gradients travel as two
-bits an element.
+image; a step is the gradient over a batch of them, summed. Adam works in the store. Gradients travel as two bits an element,
+unless --threshold is 0.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch", type=int, default=50, help="images of a worker's step")
     parser.add_argument("--rate", type=float, default=0.01, help="learning rate")
-    parser.add_argument("--threshold", type=float, help="of gradients in two bits")
+    parser.add_argument("--threshold", type=float, default=2, help="of gradients in two bits; 0 = as they are")
     options = parser.parse_args()
 
     train_inputs, train_labels, test_inputs, test_labels = read_digits()

@@ -95,7 +95,10 @@ end
 -- returns.
 function KVStore:init(key, value)
   capi.kv_init(self.handle, key, tensors(key, value))
-  self.has_names = type(type(key) == "table" and key[1] or key) == "string"
+  local keys = type(key) == "table" and key or {key}
+  self.has_names = type(keys[1]) == "string"
+  for _, one in ipairs(keys) do self.keys[#self.keys + 1] = one end
+  self:set_factors(keys)
 end
 
 --- Pushes values through the keys' optimizer; without one they replace what is there. In a dist_sync store all workers' pushes
@@ -172,7 +175,26 @@ end
 function KVStore:set_optimizer(optimizer)
   capi.kv_set_optimizer(self.handle, tostring(optimizer))
   self.updater = nil
+  self.optimizer = type(optimizer) == "table" and optimizer or nil
+  self:set_factors(self.keys)
 end
+
+-- What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back.
+function KVStore:set_factors(keys)
+  for _, key in ipairs(keys) do
+    local rate, decay = 1, 1
+    if self.optimizer then rate, decay = self.optimizer:factors_of(key) end
+    local parameters = rate == 1 and decay == 1 and "" or ("lr_mult=%.17g wd_mult=%.17g"):format(rate, decay)
+    if parameters ~= (self.factors[key] or "") then
+      self:set_key_parameters(key, parameters)
+      self.factors[key] = parameters
+    end
+  end
+end
+
+--- Multipliers of single keys for MXNet's optimizers, "lr_mult=0.1 wd_mult=0"; "" takes them away. An optimizer's set_lr_mult(),
+-- set_wd_mult() and param_idx2name do it by themselves.
+function KVStore:set_key_parameters(key, parameters) capi.kv_set_key_parameters(self.handle, key, parameters) end
 
 --- What a push does in a store of this process, instead of replacing the value: updater(key, merged, stored) changes `stored` in
 -- place. A push has been through it when it returns. What it raises is the push's error, and the value stays as it was.
@@ -204,6 +226,9 @@ function KVStore:update()
   if failed then error(failure, 0) end
 end
 
+--- Keys that are initialised from now on refuse NaN and infinity, unless `on` is false. Of dist types all workers call it alike.
+function KVStore:set_reject_nonfinite(on) capi.kv_set_reject_nonfinite(self.handle, on == false and 0 or 1) end
+
 --- What is pushed from now on travels in fewer bits: "2bit threshold=0.5", or {type = "2bit", threshold = 0.5}. What is left out is
 -- kept here and added to the next push. docs/kvstore.md has the codecs.
 function KVStore:set_gradient_compression(codec)
@@ -217,12 +242,13 @@ function KVStore:set_gradient_compression(codec)
   capi.kv_set_gradient_compression(self.handle, codec)
 end
 
---- Saves what the optimizer keeps for each key into a file of this process, and with `dump_optimizer` the optimizer too.
+--- Saves what the optimizer keeps for each key, of all servers, into one file of this process, and with `dump_optimizer` the
+-- optimizer and its counts too. One worker calls it, between two barriers.
 function KVStore:save_optimizer_states(path, dump_optimizer)
-  capi.kv_save_optimizer_states(self.handle, path, dump_optimizer and 1 or 0)
+  capi.kv_save_optimizer_states(self.handle, path, dump_optimizer and capi.KV_DUMP_OPTIMIZER or 0)
 end
 
---- Loads what save_optimizer_states() has saved.
+--- Loads what save_optimizer_states() has saved. What does not fit changes nothing.
 function KVStore:load_optimizer_states(path) capi.kv_load_optimizer_states(self.handle, path) end
 
 -- By node: what executes the commands that its server is sent. And milliseconds between two looks at a request.
@@ -292,7 +318,8 @@ local function handle_of(node) return node and node.handle or 0 end
 -- @param node  whose cluster; nil = that of polyverso.init()
 function module.create(type, node)
   local number = handle_of(node)
-  return setmetatable({handle = capi.kv_create(number, type or "local"), node = number}, KVStore):own()
+  local store = {handle = capi.kv_create(number, type or "local"), node = number, keys = {}, factors = {}}
+  return setmetatable(store, KVStore):own()
 end
 
 --- What this process does, as a server, with the commands of store:send_command(): controller(head, body), in run_commands(),

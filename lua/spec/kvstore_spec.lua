@@ -77,6 +77,18 @@ describe("MXNet's examples:", function()
     holds(b[2][2], 2)
   end)
 
+  it("row_sparse_pull", function()
+    local shape = {3, 3}
+    kv:init(4, tensor.ones(shape):to_sparse())
+    local out = tensor.zeros(shape):to_sparse()
+    kv:row_sparse_pull(4, out, tensor.copy_of({0, 2}, "i64"))
+    assert.same({{1, 1, 1}, {0, 0, 0}, {1, 1, 1}}, out:to_dense():to_list())
+    kv:row_sparse_pull(4, out, {2, 2}) -- repeated
+    assert.same({{0, 0, 0}, {0, 0, 0}, {1, 1, 1}}, out:to_dense():to_list())
+    kv:row_sparse_pull(4, out, {1, 0}) -- unsorted
+    assert.same({{1, 1, 1}, {1, 1, 1}, {0, 0, 0}}, out:to_dense():to_list())
+  end)
+
   it("set_gradient_compression", function()
     kv:init(4, zeros())
     kv:set_gradient_compression{type = "2bit", threshold = 0.5}
@@ -177,6 +189,14 @@ describe("a store", function()
     wrong("learning_rate", "set_optimizer", "mx.adam learning_rat=3")
     wrong("adam", "set_optimizer", "mx.adom")
     kv:pull("b", a, {timeout = 5})
+    holds(a, 1)
+  end)
+
+  it("pulls while something else happens", function()
+    local a = zeros()
+    kv:init("w", ones())
+    local request = kv:pull("w", a, {async = true})
+    request:wait(5)
     holds(a, 1)
   end)
 

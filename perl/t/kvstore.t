@@ -36,6 +36,9 @@ holds($a, 2, 'several keys, each with its devices');
 my $pdl = PDL->zeroes(PDL::float(), 3, 2);
 $kv->pull('w', $class->view($pdl));
 is($pdl->sum, 12, "a PDL's memory");
+my $request = $kv->pull('b', $a, async => 1);
+$request->wait(timeout => 5);
+holds($a, 1, 'a pull meanwhile');
 
 like(failure(sub { $kv->push('nobody', ones()) }), qr/MV_ENOTFOUND.*kv_init/, 'an unknown key');
 like(failure(sub { $kv->push(['w', 'w'], [ones(), ones()]) }), qr/twice/, 'a key twice');
@@ -45,6 +48,15 @@ like(failure(sub { $kv->push('w', ones(), timeuot => 3) }), qr/timeuot/, 'an unk
 like(failure(sub { $kv->set_optimizer('mx.adam learning_rat=3') }), qr/learning_rate/, 'an unknown parameter');
 $kv->pull('w', $a, timeout => 5);
 holds($a, 2, 'and the store goes on');
+
+# Rows
+my $rows = $class->zeros([3, 3])->to_sparse;
+$kv->init('e', $class->ones([3, 3])->to_sparse);
+for my $case ([[0, 2], [1, 0, 1]], [[2, 2], [0, 0, 1]], [PDL->pdl(PDL::longlong(), 1, 0), [1, 1, 0]]) {
+    my ($ids, $expected) = @$case;
+    $kv->row_sparse_pull('e', $rows, $ids);
+    is_deeply($rows->to_dense->to_list, [map { [($_) x 3] } @$expected], "rows $ids");
+}
 
 # Compression
 my $lossy = Polyverso::KVStore->create('local');

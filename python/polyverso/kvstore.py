@@ -127,6 +127,9 @@ class KVStore:
         self._handle = handle
         self._node = node
         self._has_numbers = False
+        self._keys: List[Key] = []
+        self._optimizer: Optional[Optimizer] = None  # that this process has set
+        self._factors: Dict[Key, Tuple[float, float]] = {}  # of rate and weight decay, where they are not 1
         self._updater: Optional[Updater] = None
         self._thread = 0  # that set the updater, and runs it
         self._is_updating = False
@@ -160,8 +163,10 @@ class KVStore:
         """Brings keys into the store. Of dist types every worker calls it alike; worker 0's values count, and they are
         stored when it returns."""
         capi.kv_init(self._handle, key, _tensors(key, value))
-        first = key[0] if isinstance(key, (list, tuple)) and key else key
-        self._has_numbers = not isinstance(first, str)
+        keys = list(key) if isinstance(key, (list, tuple)) else [key]
+        self._has_numbers = not any(isinstance(one, str) for one in keys)
+        self._keys += keys
+        self._set_factors(keys)
 
     def push(
         self, key: Union[Key, Sequence[Key]], value: Values, priority: int = 0, *, timeout: Optional[float] = None
@@ -243,6 +248,21 @@ class KVStore:
             return self.set_updater(get_updater(optimizer))
         capi.kv_set_optimizer(self._handle, str(optimizer))
         self._updater = None
+        self._optimizer = optimizer if isinstance(optimizer, Optimizer) else None
+        self._set_factors(self._keys)
+
+    def _set_factors(self, keys: Sequence[Key]) -> None:
+        """What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back."""
+        for key in keys:
+            factors = (1.0, 1.0) if self._optimizer is None else self._optimizer.factors_of(key)
+            if factors != self._factors.get(key, (1.0, 1.0)):
+                self.set_key_parameters(key, "" if factors == (1, 1) else f"lr_mult={factors[0]} wd_mult={factors[1]}")
+                self._factors[key] = factors
+
+    def set_key_parameters(self, key: Union[Key, Sequence[Key]], parameters: str) -> None:
+        """Multipliers of single keys for MXNet's optimizers, "lr_mult=0.1 wd_mult=0"; "" takes them away. An optimizer's
+        set_lr_mult(), set_wd_mult() and param_idx2name do it by themselves."""
+        capi.kv_set_key_parameters(self._handle, key, parameters)
 
     def set_updater(self, updater: Optional[Updater]) -> None:
         """What a push does in a store of this process, instead of replacing the value: updater(key, merged, stored) changes
@@ -292,17 +312,23 @@ class KVStore:
                     raise
             self.update()
 
+    def set_reject_nonfinite(self, on: bool = True) -> None:
+        """Keys that are initialised from now on refuse NaN and infinity: a push of such is an ArgumentError. Of dist types
+        all workers call it alike."""
+        capi.kv_set_reject_nonfinite(self._handle, int(on))
+
     def set_gradient_compression(self, compression_params: Union[str, Dict[str, Any]]) -> None:
         """What is pushed from now on travels in fewer bits: {"type": "2bit", "threshold": 0.5}, or as text, "2bit
         threshold=0.5". What is left out is kept here and added to the next push. docs/kvstore.md has the codecs."""
         capi.kv_set_gradient_compression(self._handle, _codec(compression_params))
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
-        """Saves what the optimizer keeps for each key into a file of this process, and with dump_optimizer the optimizer too."""
-        capi.kv_save_optimizer_states(self._handle, os.fspath(fname), int(dump_optimizer))
+        """Saves what the optimizer keeps for each key, of all servers, into one file of this process, and with
+        dump_optimizer the optimizer and its counts too. One worker calls it, between two barriers."""
+        capi.kv_save_optimizer_states(self._handle, os.fspath(fname), capi.KV_DUMP_OPTIMIZER if dump_optimizer else 0)
 
     def load_optimizer_states(self, fname: Any) -> None:
-        """Loads what save_optimizer_states() has saved."""
+        """Loads what save_optimizer_states() has saved. What does not fit changes nothing."""
         capi.kv_load_optimizer_states(self._handle, os.fspath(fname))
 
     def send_command(self, head: int, body: str, timeout: Optional[float] = None) -> None:

@@ -1,6 +1,6 @@
 """polyverso.kvstore: the examples of MXNet's manual, what values may be, and stores of several workers."""
 
-import threading
+import asyncio
 
 import numpy as np
 import polyverso
@@ -95,6 +95,24 @@ def test_type_rank_and_workers(kv):
         kvstore.create("dist")
 
 
+def sparse_zeros(shape):
+    return Tensor.sparse([], np.zeros((0, *shape[1:]), np.float32), shape[0])
+
+
+def test_row_sparse_pull(kv):
+    shape = (3, 3)
+    kv.init("3", Tensor.ones(shape).to_sparse())
+    a = sparse_zeros(shape)
+    kv.row_sparse_pull("3", out=a, row_ids=np.array([0, 2], dtype="int64"))
+    np.testing.assert_array_equal(a.to_dense().numpy(), [[1, 1, 1], [0, 0, 0], [1, 1, 1]])
+    duplicate_row_ids = np.array([2, 2], dtype="int64")
+    kv.row_sparse_pull("3", out=a, row_ids=duplicate_row_ids)
+    np.testing.assert_array_equal(a.to_dense().numpy(), [[0, 0, 0], [0, 0, 0], [1, 1, 1]])
+    unsorted_row_ids = np.array([1, 0], dtype="int64")
+    kv.row_sparse_pull("3", out=a, row_ids=unsorted_row_ids)
+    np.testing.assert_array_equal(a.to_dense().numpy(), [[1, 1, 1], [1, 1, 1], [0, 0, 0]])
+
+
 def test_set_gradient_compression(kv):
     kv.init(3, zeros())
     kv.set_gradient_compression({"type": "2bit", "threshold": 0.5})
@@ -106,6 +124,72 @@ def test_set_gradient_compression(kv):
     for wrong in ({"type": "3bit"}, {"type": "2bit", "threshhold": 1}, {"threshold": 0.5}):
         with pytest.raises(ArgumentError, match="2bit|threshold"):
             kvstore.create("local").set_gradient_compression(wrong)
+
+
+# ------------------------------------------------------------------ rows, and what is pulled meanwhile
+
+
+def test_row_ids_of_any_kind(kv):
+    kv.init(["a", "b"], [Tensor.range(12).reshape(4, 3).to_sparse() for _ in range(2)])
+    outs = [sparse_zeros((4, 3)) for _ in range(3)]
+
+    def held(tensor):
+        return tensor.parts()[0].to_list()
+
+    for ids, expected in (
+        ([3, 1], [1, 3]),
+        (np.array([[0, 3], [3, 0]]), [0, 3]),
+        (np.array([2.0]), [2]),
+        (np.array([1], np.uint16), [1]),
+        ([], []),
+        (Tensor.copy_of([3], "i32"), [3]),
+    ):
+        kv.row_sparse_pull("a", out=outs[0], row_ids=ids)
+        assert held(outs[0]) == expected
+    kv.row_sparse_pull("a", out=outs, row_ids=[2])
+    assert [held(out) for out in outs] == [[2]] * 3
+    kv.row_sparse_pull("a", out=outs[:2], row_ids=[np.array([0]), np.array([1])])
+    kv.row_sparse_pull(["a", "b"], out=[outs[2], outs[2].copy()], row_ids=[3])
+    assert [held(out) for out in outs] == [[0], [1], [3]]
+    for wrong, name in (([4], "MV_ERANGE"), ([-1], "MV_ERANGE"), ([0.5], "MV_EINVAL")):
+        with pytest.raises(ArgumentError, match=name):
+            kv.row_sparse_pull("a", out=outs[0], row_ids=wrong)
+    before = held(outs[0])
+    kv.pull("a", out=outs[0])  # row-sparse outputs are ignored
+    assert held(outs[0]) == before
+    kv.pull("a", out=outs[0], ignore_sparse=False)
+    assert held(outs[0]) == [0, 1, 2, 3]
+    dense = np.zeros((4, 3), np.float32)
+    kv.pull("a", out=dense)
+    np.testing.assert_array_equal(dense.ravel(), np.arange(12))
+    with pytest.raises(ArgumentError, match="row-sparse"):
+        kv.row_sparse_pull("a", out=dense, row_ids=[0])
+
+
+def test_pull_meanwhile(kv):
+    kv.init([1, 2], [ones(), ones() * 2])
+    out = [zeros(), zeros()]
+    request = kv.pull_async([1, 2], out)
+    assert request.wait(5) is out
+    assert (out[0][0, 0], out[1][0, 0]) == (1, 2)
+
+    async def awaited():
+        return await kv.pull_async(1, out[1])
+
+    holds(asyncio.run(awaited()), 1)
+    with pytest.raises(ArgumentError, match="contiguous"):
+        kv.pull_async(1, np.zeros((3, 2), np.float32).T)
+
+
+def test_a_store_may_refuse_what_is_not_finite(kv):
+    kv.set_reject_nonfinite()
+    kv.init("w", ones())
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ArgumentError, match="MV_ENONFINITE"):
+            kv.push("w", ones() * bad)
+    a = zeros()
+    kv.pull("w", out=a)
+    holds(a, 1)
 
 
 # ------------------------------------------------------------------ updaters of one's own

@@ -73,7 +73,7 @@ end
 function value_of(token)
   if token == "nil" then return nil end
   if token:find("^%$") then return variables[token] end
-  if token:find("^MV_") then return polyverso[token] end
+  if token:find("^[MK]V_") then return polyverso[token] end
   if token:find('^"') then return token:sub(2, -2) end
   if token:find("^{") then
     local mapping = {}

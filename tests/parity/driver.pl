@@ -28,7 +28,7 @@ sub value_of {
     my ($token) = @_;
     return undef if $token eq 'nil';
     return $variables{$token} if $token =~ /\A\$/;
-    return Polyverso->can($token)->() if $token =~ /\AMV_/;
+    return Polyverso->can($token)->() if $token =~ /\A[MK]V_/;
     return $1 if $token =~ /\A"(.*)"\z/;
     return $token + 0 if $token =~ /\A-?[0-9]+(?:\.[0-9]+)?\z/;
     if ($token =~ /\A\{(.*)\}\z/) {

@@ -29,7 +29,7 @@ def value_of(token):
         return None
     if token.startswith("$"):
         return variables[token]
-    if token.startswith("MV_"):
+    if token.startswith(("MV_", "KV_")):
         return getattr(capi, token)
     if token.startswith('"'):
         return token[1:-1]

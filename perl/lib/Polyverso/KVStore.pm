@@ -142,6 +142,18 @@ sub update {
     return;
 }
 
+sub set_reject_nonfinite {
+    my ($self, $on) = @_;
+    Polyverso::CAPI::kv_set_reject_nonfinite($self->{handle}, $on // 1);
+    return;
+}
+
+sub set_key_parameters {
+    my ($self, $keys, $parameters) = @_;
+    Polyverso::CAPI::kv_set_key_parameters($self->{handle}, $keys, $parameters);
+    return;
+}
+
 sub set_gradient_compression {
     my ($self, $codec) = @_;
     my %words = ref $codec ? %$codec : ();
@@ -153,7 +165,7 @@ sub set_gradient_compression {
 
 sub save_optimizer_states {
     my ($self, $path, %how) = @_;
-    Polyverso::CAPI::kv_save_optimizer_states($self->{handle}, $path, $how{dump_optimizer} ? 1 : 0);
+    Polyverso::CAPI::kv_save_optimizer_states($self->{handle}, $path, $how{dump_optimizer} ? $Polyverso::CAPI::KV_DUMP_OPTIMIZER : 0);
     return;
 }
 
@@ -324,6 +336,10 @@ What a push does in a store of this process, instead of replacing the value: C<<
 C<$stored> in place. A push has been through it when it returns; what it dies of is the push's error, and the value stays as
 it was. C<update> makes the updates that wait, of other threads' pushes. C<undef>: without one again.
 
+=head2 set_reject_nonfinite($on)
+
+Keys that are initialised from now on refuse NaN and infinity, unless C<$on> is 0. Of dist types all workers call it alike.
+
 =head2 set_gradient_compression($codec)
 
 What is pushed from now on travels in fewer bits: C<'2bit threshold=0.5'>, or C<< {type => '2bit', threshold => 0.5} >>. What is
@@ -331,7 +347,12 @@ left out is kept here and added to the next push. F<docs/kvstore.md> has the cod
 
 =head2 save_optimizer_states($path, dump_optimizer => 1), load_optimizer_states($path)
 
-What the optimizer keeps for each key, in a file of this process; with C<dump_optimizer> the optimizer too.
+What the optimizer keeps for each key, of all servers, in one file of this process; with C<dump_optimizer> the optimizer and its
+counts too. One worker calls them, between two barriers.
+
+=head2 set_key_parameters($keys, $text)
+
+Multipliers of single keys for MXNet's optimizers, C<'lr_mult=0.1 wd_mult=0'>; C<''> takes them away.
 
 =head2 send_command($head, $body, %how)
 

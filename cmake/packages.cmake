@@ -9,6 +9,7 @@ pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(XXHASH REQUIRED libxxhash)  # its header is all that is used
 find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
+find_package(yaml-cpp REQUIRED)
 find_package(fmt REQUIRED)
 find_program(FLATC flatc REQUIRED)
 

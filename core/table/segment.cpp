@@ -3,31 +3,12 @@
 #include <sys/mman.h>
 
 #include "base/relax.hpp"
+#include "base/sequence_lock.hpp"
 #include "math/kernels.hpp"
-
-#if defined(__SANITIZE_THREAD__)
-extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
-extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
-#endif
 
 namespace mv::table {
 
 namespace {
-
-// A sequence lock (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012).
-// ThreadSanitizer knows no fences, and would call the copy a race, which it is: one whose outcome is thrown away.
-#if defined(__SANITIZE_THREAD__)
-void fence() { asm volatile("" ::: "memory"); }  // enough on the machines that the sanitizers run on
-struct RacyReads {
-  RacyReads() { AnnotateIgnoreReadsBegin(__FILE__, __LINE__); }
-  ~RacyReads() { AnnotateIgnoreReadsEnd(__FILE__, __LINE__); }
-};
-#else
-void fence() { std::atomic_thread_fence(std::memory_order_acq_rel); }
-struct RacyReads {
-  RacyReads() {}
-};
-#endif
 
 /// How long a reader waits for the end of one write before it counts as a try: longer than a stripe takes.
 constexpr int kLooks = 4096;
@@ -65,7 +46,7 @@ base::Result<std::unique_ptr<Segment>> Segment::make(const Spec& spec, uint64_t 
 void Segment::begin_write(uint64_t stripe) const {
   std::atomic<uint64_t>& sequence = guard(stripe).sequence;
   sequence.store(sequence.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  fence();
+  base::sequence_fence();
 }
 
 void Segment::end_write(uint64_t stripe) const {
@@ -116,10 +97,10 @@ bool SegmentReader::guarded(uint64_t stripe, Copy copy) const {
     }
     if (before % 2 != 0) continue;
     {
-      [[maybe_unused]] const RacyReads racy;
+      [[maybe_unused]] const base::RacyReads racy;
       copy();
     }
-    fence();
+    base::sequence_fence();
     if (sequence.load(std::memory_order_relaxed) == before) return true;
   }
   return false;

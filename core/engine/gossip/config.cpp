@@ -1,0 +1,239 @@
+#include "engine/gossip/config.hpp"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+namespace mv::gossip {
+
+namespace {
+
+constexpr int64_t kLongestTimeout = 24 * 3600 * 1000;
+
+std::string scalar(const YAML::Node& value) { return value.IsScalar() ? value.Scalar() : std::string(); }
+
+template <typename T>
+std::optional<T> number(const std::string& text) {
+  T parsed{};
+  const char* const end = text.data() + text.size();
+  const auto [stopped, failed] = std::from_chars(text.data(), end, parsed);
+  return failed == std::errc() && stopped == end ? std::optional(parsed) : std::nullopt;
+}
+
+bool is_nothing(const YAML::Node& value) { return value.IsNull() || scalar(value) == "0" || (value.IsMap() && value.size() == 0); }
+
+/// Reads one document into a Config. Every method tells what is wrong with the value, parse() where it stands.
+class Reader {
+ public:
+  explicit Reader(const std::string& file) : file_(file) {}
+
+  base::Status read(const YAML::Node& document) {
+    if (document.IsNull()) return wrong(document, "it is empty: at least `nodes` is needed");
+    if (document.IsMap()) return read_map(document);
+    if (!document.IsSequence()) return wrong(document, "a list of settings, or a map of them, is expected");
+    for (const YAML::Node& item : document) {
+      if (!item.IsMap()) return wrong(item, "a map with one key is expected here, as in `- timeout_ms: 2500`");
+      const base::Status status = item["name"] ? read_loose_node(item) : read_map(item);
+      if (!status.ok()) return status;
+    }
+    return {};
+  }
+  Config& config() { return config_; }
+
+  base::Status check_whole(const YAML::Node& document) const {
+    if (lines_.contains("interpolation") && config_.interpolation.method == Method::kConstant && !lines_.contains("constant"))
+      return wrong_at(lines_.at("interpolation"), "interpolation", "constant needs its value: add `constant: { value: 0.5 }`");
+    const auto status = check_topology(config_.topology, config_.nodes.size());
+    return status.ok() ? status : wrong(document, "topology: " + status.text());
+  }
+
+ private:
+  base::Status wrong_at(int line, const std::string& key, const std::string& what) const {
+    return base::error(MV_EINVAL, "{}:{}: {}{}{}", file_, line, key, key.empty() ? "" : ": ", what);
+  }
+  base::Status wrong(const YAML::Node& where, const std::string& what) const { return wrong_at(std::max(where.Mark().line, 0) + 1, "", what); }
+
+  base::Status read_map(const YAML::Node& map) {
+    for (const auto& item : map) {
+      const YAML::Node &key = item.first, &value = item.second;
+      const std::string name = scalar(key);
+      const int line = key.Mark().line + 1;
+      if (const auto [first, fresh] = lines_.try_emplace(name, line); !fresh)
+        return wrong_at(line, name, fmt::format("it is there already, in line {}", first->second));
+      const auto known = std::ranges::find(kKeys, name, &Key::name);
+      if (known == std::end(kKeys)) return wrong_at(line, name, "no such setting; there are " + all_keys());
+      if (const auto status = (this->*known->read)(value); !status.ok()) return wrong_at(line, name, status.text());
+    }
+    return {};
+  }
+
+  base::Status read_loose_node(const YAML::Node& item) {
+    if (!nodes_follow_) return wrong(item, "a node outside of `nodes`; put `- nodes:` before the first one");
+    const auto status = read_node(item);
+    return status.ok() ? status : wrong(item, status.text());
+  }
+
+  base::Status read_node(const YAML::Node& item) {
+    if (!item.IsMap()) return base::Status(MV_EINVAL, "a node is written {name: w1, host: localhost, port: 45000}");
+    Node node;
+    std::optional<uint32_t> port;
+    for (const auto& entry : item) {
+      const YAML::Node& value = entry.second;
+      const std::string name = scalar(entry.first);
+      if (name == "name") node.name = scalar(value);
+      else if (name == "host") node.host = scalar(value);
+      else if (name == "port") port = number<uint32_t>(scalar(value));
+      else return bad("node \"{}\": no such key: {}; a node has name, host and port", node.name, name);
+    }
+    if (!port) return bad("node \"{}\": its port is not a number from 0 to 65535", node.name);
+    node.port = *port;
+    if (auto status = check_node(node); !status.ok()) return status;
+    if (config_.find(node.name) != nullptr) return bad("node \"{}\" is there twice", node.name);
+    config_.nodes.push_back(std::move(node));
+    return {};
+  }
+
+  base::Status read_nodes(const YAML::Node& value) {
+    if (value.IsNull()) {
+      nodes_follow_ = true;
+      return {};
+    }
+    if (!value.IsSequence()) return base::Status(MV_EINVAL, "a list of nodes is expected, each as {name: w1, host: localhost, port: 45000}");
+    for (const YAML::Node& item : value)
+      if (auto status = read_node(item); !status.ok()) return bad("line {}: {}", item.Mark().line + 1, status.text());
+    return {};
+  }
+
+  base::Status read_probability(const YAML::Node& value) {
+    const auto read = number<double>(scalar(value));
+    if (!read || !(*read >= 0 && *read <= 1)) return bad("\"{}\" is not a number from 0 to 1", scalar(value));
+    config_.fetch_probability = *read;
+    return {};
+  }
+  base::Status read_timeout(const YAML::Node& value) {
+    const auto read = number<int64_t>(scalar(value));
+    if (!read || *read < 1 || *read > kLongestTimeout)
+      return bad("\"{}\" is not a whole number of milliseconds from 1 to {}", scalar(value), kLongestTimeout);
+    config_.timeout = std::chrono::milliseconds(*read);
+    return {};
+  }
+  base::Status read_interpolation(const YAML::Node& value) {
+    const std::string name = scalar(value);
+    if (name == "constant") config_.interpolation.method = Method::kConstant;
+    else if (name == "clock") config_.interpolation.method = Method::kClock;
+    else if (name == "loss") config_.interpolation.method = Method::kLoss;
+    else return bad("\"{}\" is none of constant, clock, loss", name);
+    return {};
+  }
+  base::Status read_threshold(const YAML::Node& value) {
+    const auto read = number<double>(scalar(value));
+    if (!read || !std::isfinite(*read) || *read < 0) return bad("\"{}\" is not a finite number from 0 on; 0 turns it off", scalar(value));
+    config_.interpolation.divergence_threshold = *read;
+    return {};
+  }
+  base::Status read_constant(const YAML::Node& value) {
+    const YAML::Node given = value.IsMap() && value.size() == 1 ? value["value"] : YAML::Node(YAML::NodeType::Undefined);
+    const auto read = given.IsDefined() ? number<double>(scalar(given)) : std::nullopt;
+    if (!read || !(*read >= 0 && *read <= 1)) return base::Status(MV_EINVAL, "{ value: … } with a number from 0 to 1 is expected");
+    config_.interpolation.constant = *read;
+    return {};
+  }
+  base::Status read_nothing(const YAML::Node& value) {
+    return is_nothing(value) ? base::Status() : bad("this method has nothing to set: write 0");
+  }
+  base::Status read_weighting(const YAML::Node& value) {
+    const std::string name = scalar(value);
+    if (name != "own" && name != "peer") return bad("\"{}\" is none of own, peer", name);
+    config_.interpolation.loss_weighting = name == "peer" ? LossWeighting::kPeer : LossWeighting::kOwn;
+    return {};
+  }
+  base::Status read_seed(const YAML::Node& value) {
+    config_.seed = number<uint64_t>(scalar(value));
+    return config_.seed ? base::Status() : bad("\"{}\" is not a whole number from 0 to 2^64 - 1", scalar(value));
+  }
+  base::Status read_topology(const YAML::Node& value) {
+    const auto topology = parse_topology(scalar(value));
+    if (!topology) return bad("\"{}\" is none of {}", scalar(value), topology_names());
+    config_.topology = *topology;
+    return {};
+  }
+  base::Status read_secret(const YAML::Node& value) {
+    if (!value.IsScalar() || value.Scalar().empty()) return bad("a text that is not empty is expected");  // not shown
+    config_.secret = value.Scalar();
+    return {};
+  }
+
+  template <typename... Args>
+  static base::Status bad(fmt::format_string<Args...> format, Args&&... args) {
+    return base::error(MV_EINVAL, format, std::forward<Args>(args)...);
+  }
+
+  struct Key {
+    std::string_view name;
+    base::Status (Reader::*read)(const YAML::Node&);
+  };
+  static const Key kKeys[12];
+  static std::string all_keys() {
+    std::string all;
+    for (const Key& key : kKeys) all += (all.empty() ? "" : ", ") + std::string(key.name);
+    return all;
+  }
+
+  const std::string& file_;
+  Config config_;
+  std::map<std::string, int> lines_;  ///< of the keys so far
+  bool nodes_follow_ = false;
+};
+
+const Reader::Key Reader::kKeys[] = {{"nodes", &Reader::read_nodes},
+                                     {"fetch_probability", &Reader::read_probability},
+                                     {"timeout_ms", &Reader::read_timeout},
+                                     {"interpolation", &Reader::read_interpolation},
+                                     {"divergence_threshold", &Reader::read_threshold},
+                                     {"constant", &Reader::read_constant},
+                                     {"clock", &Reader::read_nothing},
+                                     {"loss", &Reader::read_nothing},
+                                     {"loss_weighting", &Reader::read_weighting},
+                                     {"seed", &Reader::read_seed},
+                                     {"topology", &Reader::read_topology},
+                                     {"secret", &Reader::read_secret}};
+
+}  // namespace
+
+std::string Node::address() const {
+  return host.find(':') != std::string::npos ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+base::Status check_node(const Node& node) {
+  constexpr size_t kLongestName = 200;
+  const auto is_text = [](std::string_view text) {
+    return !text.empty() && text.size() <= kLongestName &&
+           std::ranges::none_of(text, [](char letter) { return static_cast<unsigned char>(letter) <= 0x20 || letter == 0x7f; });
+  };
+  if (!is_text(node.name)) return base::error(MV_EINVAL, "a node's name has 1 to {} letters, and no white space", kLongestName);
+  if (!is_text(node.host)) return base::error(MV_EINVAL, "node \"{}\" has no host: a name or an address is expected", node.name);
+  if (node.port > 65535) return base::error(MV_EINVAL, "node \"{}\": its port, {}, is not a number from 0 to 65535", node.name, node.port);
+  return {};
+}
+
+const Node* Config::find(std::string_view name) const {
+  const auto found = std::ranges::find(nodes, name, &Node::name);
+  return found == nodes.end() ? nullptr : &*found;
+}
+
+base::Result<Config> parse_config(std::string_view text, const std::string& file) {
+  try {
+    const YAML::Node document = YAML::Load(std::string(text));
+    Reader reader(file);
+    if (auto status = reader.read(document); !status.ok()) return status;
+    if (auto status = reader.check_whole(document); !status.ok()) return status;
+    return std::move(reader.config());
+  } catch (const YAML::Exception& failure) {  // yaml-cpp throws what is no YAML
+    return base::error(MV_EINVAL, "{}:{}: {}", file, std::max(failure.mark.line, 0) + 1, failure.msg);
+  }
+}
+
+}  // namespace mv::gossip

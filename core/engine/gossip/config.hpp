@@ -1,0 +1,43 @@
+#pragma once
+// What a gossiping node is told: dpwa's YAML, and a few keys more.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "engine/gossip/factor.hpp"
+#include "engine/gossip/topology.hpp"
+
+namespace mv::gossip {
+
+struct Node {
+  std::string name, host;
+  uint32_t port = 0;  ///< 0: any free one, for the own node only
+  std::string address() const;
+  bool operator==(const Node&) const = default;
+};
+/// MV_EINVAL for a name, host or port that can't be one.
+base::Status check_node(const Node& node);
+
+struct Config {
+  std::vector<Node> nodes;
+  double fetch_probability = 1;
+  base::Nanos timeout = std::chrono::milliseconds(2500);
+  Interpolation interpolation;
+  std::optional<uint64_t> seed;  ///< without one, every run throws other dice
+  Topology topology = Topology::kRandom;
+  std::string secret;
+
+  const Node* find(std::string_view name) const;
+};
+
+/// Reads the YAML in `text`, in any of three layouts: a list of maps with one key each, as dpwa has it; that list with the nodes
+/// themselves in it, behind a `nodes` without a value; one map with all keys. `file` begins every message, with the line and the key.
+/// MV_EINVAL.
+base::Result<Config> parse_config(std::string_view text, const std::string& file);
+
+}  // namespace mv::gossip

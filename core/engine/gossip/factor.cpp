@@ -1,0 +1,42 @@
+#include "engine/gossip/factor.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mv::gossip {
+
+namespace {
+
+/// part / (part + other), where 0/0 is one half. Losses may be negative: what leaves 0 .. 1 is clamped by the caller.
+double share(double part, double other) {
+  const double sum = part + other;
+  if (sum != 0) return part / sum;
+  return part == 0 ? 0.5 : part > 0 ? 1 : 0;
+}
+
+double unclamped(const Interpolation& how, const Progress& own, const Progress& peer) {
+  switch (how.method) {
+    case Method::kClock:
+      return share(peer.clock, own.clock);
+    case Method::kLoss:
+      return how.loss_weighting == LossWeighting::kOwn ? share(own.loss, peer.loss) : share(peer.loss, own.loss);
+    case Method::kConstant:
+      break;
+  }
+  return how.constant;
+}
+
+}  // namespace
+
+base::Result<double> factor(const Interpolation& how, const Progress& own, const Progress& peer) {
+  if (!std::isfinite(own.loss)) return base::error(MV_ENONFINITE, "the loss is {}, not a finite number", own.loss);
+  if (!std::isfinite(peer.loss) || !std::isfinite(peer.clock) || !std::isfinite(own.clock))
+    return base::error(MV_ENONFINITE, "the peer's loss is {}, its clock {}: finite numbers are wanted", peer.loss, peer.clock);
+  const double threshold = how.divergence_threshold;
+  const double damping = threshold != 0 && own.loss < threshold ? own.loss / threshold : 1;
+  // Two finite losses may add up to infinity: then neither is better, and the quotient is 0 or NaN.
+  const double raw = unclamped(how, own, peer);
+  return std::clamp((std::isnan(raw) ? 0.5 : std::clamp(raw, 0.0, 1.0)) * damping, 0.0, 1.0);
+}
+
+}  // namespace mv::gossip

@@ -1,0 +1,311 @@
+#include "engine/gossip/gossip.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+
+namespace mv::gossip {
+
+namespace {
+/// The share of the time-out that one peer may be silent.
+constexpr int kSilences = 3;
+/// How often a peer's version may be overtaken by newer ones while it is read.
+constexpr int kMostRestarts = 8;
+/// Of mapped memory, between two looks at what else there is to do.
+constexpr uint64_t kStepBytes = 4 * kChunkBytes;
+}  // namespace
+
+Gossip::Gossip(const base::Clock& clock, base::Link& link, const Config& config, Node self, uint64_t seed, const Publisher& own, Hooks hooks)
+    : clock_(clock),
+      link_(link),
+      config_(config),
+      hooks_(std::move(hooks)),
+      peers_(self, config.topology),
+      serving_(link, own),
+      dice_(seed, self.name) {}
+
+base::Status Gossip::remove_peer(const std::string& name) {
+  const auto removed = peers_.remove(name);
+  if (!removed.ok()) return removed.status();
+  if (attempt_ && attempt_->peer == name) skip(fmt::format("\"{}\" was removed", name));
+  return {};
+}
+
+// ------------------------------------------------------------ one fetch
+
+void Gossip::fetch(uint64_t round, std::vector<Part> own) {
+  fetching_ = true;
+  round_ = round;
+  own_parts_ = std::move(own);
+  deadline_ = base::after(clock_.now(), config_.timeout);
+  tried_.clear();
+  last_failure_.clear();
+  caught_ = {};
+  try_next();
+}
+
+void Gossip::try_next() {
+  PeerEntry* const peer = peers_.choose_next(round_, tried_, clock_.now(), dice_);
+  if (peer == nullptr) return finish("", last_failure_.empty() ? "this node has no peers" : last_failure_);
+  attempt_.emplace();
+  attempt_->peer = peer->node.name;
+  attempt_->silent_since = clock_.now();
+  if (peer->life != base::kNobody) return begin_asking(*peer);
+  if (std::exchange(peer->dialing, true)) return;
+  link_.dial(peer->node.address());
+}
+
+void Gossip::begin_asking(PeerEntry& peer) {
+  attempt_->mapping = hooks_.mapped ? hooks_.mapped(peer.life) : nullptr;
+  if (attempt_->mapping != nullptr) return begin_copying();
+  ask(peer.life, 0, 0, kChunkBytes);
+}
+
+/// With the newest version, from its beginning.
+void Gossip::start_over() {
+  PeerEntry* const peer = attempted();
+  if (++attempt_->restarts > kMostRestarts)
+    return fail(fmt::format("\"{}\" publishes faster than it can be read", attempt_->peer), Fault::kSilent);
+  drop_pieces();
+  attempt_->described = false;
+  attempt_->asked = 0;
+  begin_asking(*peer);
+}
+
+void Gossip::fail(const std::string& why, Fault fault) {
+  if (PeerEntry* const peer = attempted()) {
+    peer->score.failed(clock_.now());
+    ++peer->failed;
+    peer->problem = why;
+    peer->dialing = false;  // whatever has become of it: the next attempt may dial again
+    const bool told = fault == Fault::kRefused && std::exchange(peer->told_of, peer->last_life) == peer->last_life;
+    if (fault == Fault::kRefused && !told) base::log_warn("gossip: {} takes nothing from {}: {}", peers_.self().name, peer->node.name, why);
+  }
+  skip(why);
+}
+
+/// On to another peer, without a grudge.
+void Gossip::skip(const std::string& why) {
+  last_failure_ = why;
+  tried_.insert(attempt_->peer);
+  drop_pieces();
+  attempt_.reset();
+  try_next();
+}
+
+void Gossip::finish(std::string peer, std::string why) {
+  drop_pieces();
+  attempt_.reset();
+  fetching_ = false;
+  deadline_ = base::kNever;
+  if (!peer.empty()) {
+    told_alone_ = false;
+  } else if (!peers_.all().empty() && !std::exchange(told_alone_, true)) {
+    base::log_warn("gossip: {} goes on alone: {}", peers_.self().name, why);
+  }
+  caught_ = {std::move(peer), std::move(why)};
+  hooks_.on_done();
+}
+
+/// What still comes of them goes nowhere.
+void Gossip::drop_pieces() {
+  if (!attempt_) return;
+  for (auto& [number, piece] : attempt_->pieces)
+    if (piece.sink != nullptr) piece.sink->discard();
+  attempt_->pieces.clear();
+}
+
+bool Gossip::begin_intake(Description description) {
+  const base::Status status = intake_.begin(std::move(description), own_parts_);
+  attempt_->described = status.ok();
+  if (!status.ok()) fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
+  return status.ok();
+}
+
+/// These bytes are in the intake.
+void Gossip::piece_arrived(uint64_t first, uint64_t count) {
+  attempt_->silent_since = clock_.now();
+  if (const auto status = intake_.arrived(first, count); !status.ok())
+    return fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
+  PeerEntry& peer = *attempted();
+  if (!intake_.whole()) {
+    if (attempt_->mapping == nullptr) ask_more(peer.life);
+    return;
+  }
+  peer.score.succeeded(clock_.now());
+  ++peer.fetched;
+  peer.clock = intake_.description().clock;
+  peer.loss = intake_.description().loss;
+  peer.problem.clear();
+  finish(peer.node.name, "");
+}
+
+// ------------------------------------------------------------ by mapped memory
+
+void Gossip::begin_copying() {
+  const auto& mapping = *attempt_->mapping;
+  const uint64_t version = mapping.newest();
+  if (version == 0) return skip(fmt::format("\"{}\" has published nothing yet", attempt_->peer));
+  if (auto description = mapping.describe(version)) {
+    if (!begin_intake(std::move(*description))) return;
+    if (intake_.whole()) return piece_arrived(0, 0);
+  }
+  want_more();  // also where that version has just gone
+}
+
+void Gossip::want_more() {
+  if (!std::exchange(more_wanted_, true)) hooks_.on_more();
+}
+
+void Gossip::go_on() {
+  more_wanted_ = false;
+  if (!attempt_ || attempt_->mapping == nullptr || attempted() == nullptr) return;
+  if (!attempt_->described) return start_over();
+  const uint64_t version = intake_.description().version, bytes = intake_.description().bytes;
+  const uint64_t end = std::min(bytes, attempt_->asked + kStepBytes);
+  // Chunk by chunk, which are looked through for NaN while they are in the cache.
+  while (attempt_ && attempt_->asked < end) {
+    const uint64_t first = attempt_->asked, count = std::min(kChunkBytes / 4, end - first);
+    if (!attempt_->mapping->read(version, first, intake_.room(first, count))) return start_over();
+    attempt_->asked += count;
+    piece_arrived(first, count);
+    if (!fetching_) return;
+  }
+  if (attempt_ && attempt_->mapping != nullptr) want_more();
+}
+
+// ------------------------------------------------------------ by messages
+
+void Gossip::ask(base::Peer to, uint64_t version, uint64_t first, uint64_t count) {
+  const uint64_t number = ++questions_;
+  attempt_->pieces[number] = {first, count, nullptr};
+  attempt_->asked = first + count;
+  wire::FetchBuilder body(builder_.fbb());
+  body.add_number(number);
+  body.add_version(version);
+  body.add_first(first);
+  body.add_count(count);
+  link_.send(to, builder_.finish(wire::Body::Fetch, body.Finish()));
+}
+
+void Gossip::ask_more(base::Peer to) {
+  const Description& whole = intake_.description();
+  while (attempt_->pieces.size() < kWindow && attempt_->asked < whole.bytes)
+    ask(to, whole.version, attempt_->asked, std::min(kChunkBytes, whole.bytes - attempt_->asked));
+}
+
+/// Where the bytes of an answer go; null for one that nobody waits for any more, or that is not what was asked for.
+base::SinkRef Gossip::place(base::Peer from, const wire::Fetched& fetched, size_t bytes) {
+  const PeerEntry* const peer = attempted();
+  if (peer == nullptr || peer->life != from) return nullptr;
+  const auto found = attempt_->pieces.find(fetched.number());
+  if (found == attempt_->pieces.end() || found->second.sink != nullptr) return nullptr;
+  Piece& piece = found->second;
+  if (!attempt_->described) {
+    if (piece.first != 0 || fetched.first() != 0) return nullptr;
+    Description description{fetched.version(), fetched.clock(), fetched.loss(), fetched.bytes(), {}};
+    if (fetched.parts() != nullptr)
+      for (const auto* part : *fetched.parts()) description.parts.push_back({part->count(), static_cast<mv_dtype>(part->dtype())});
+    if (!begin_intake(std::move(description))) return nullptr;
+    attempt_->asked = piece.count = std::min(piece.count, fetched.bytes());
+  }
+  if (fetched.version() != intake_.description().version || fetched.first() != piece.first || bytes != piece.count) {
+    fail(fmt::format("\"{}\" has been refused: it sends {} bytes from {} on where {} from {} on were asked for", attempt_->peer, bytes,
+                     fetched.first(), piece.count, piece.first),
+         Fault::kRefused);
+    return nullptr;
+  }
+  piece.sink = base::Sink::into(intake_.room(piece.first, piece.count));
+  return piece.sink;
+}
+
+void Gossip::take_absence(base::Peer from, const wire::Fetched& fetched) {
+  const PeerEntry* const peer = attempted();
+  if (peer == nullptr || peer->life != from || !attempt_->pieces.contains(fetched.number())) return;
+  if (fetched.absence() == wire::Absence::Unpublished) return skip(fmt::format("\"{}\" has published nothing yet", attempt_->peer));
+  attempt_->silent_since = clock_.now();
+  start_over();
+}
+
+void Gossip::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
+  if (message.body_type() == wire::Body::Fetch) return serving_.on_fetch(from, *message.body_as_Fetch());
+  if (message.body_type() != wire::Body::Fetched) return;
+  const wire::Fetched& fetched = *message.body_as_Fetched();
+  if (fetched.absence() != wire::Absence::None) return take_absence(from, fetched);
+  const base::SinkRef sink = place(from, fetched, payload.size());
+  if (sink == nullptr) return;
+  std::ranges::copy(payload, sink->memory().begin());
+  attempt_->pieces.erase(fetched.number());
+  piece_arrived(fetched.first(), payload.size());
+}
+
+base::SinkRef Gossip::on_header(base::Peer from, const wire::Message& message, size_t bytes) {
+  const bool answer = message.body_type() == wire::Body::Fetched && message.body_as_Fetched()->absence() == wire::Absence::None;
+  const base::SinkRef sink = answer ? place(from, *message.body_as_Fetched(), bytes) : nullptr;
+  return sink != nullptr ? sink : base::Sink::nowhere();
+}
+
+void Gossip::on_payload(base::Peer, const wire::Message& message, base::Sink& sink) {
+  if (sink.discards() || message.body_type() != wire::Body::Fetched || !attempt_) return;
+  const wire::Fetched& fetched = *message.body_as_Fetched();
+  const auto found = attempt_->pieces.find(fetched.number());
+  if (found == attempt_->pieces.end() || found->second.sink.get() != &sink) return;
+  const Piece piece = found->second;
+  attempt_->pieces.erase(found);
+  piece_arrived(piece.first, piece.count);
+}
+
+// ------------------------------------------------------------ the network's news
+
+void Gossip::on_connected(base::Peer life, const std::string& address) {
+  PeerEntry* const peer = peers_.connected(life, address, clock_.now());
+  if (peer == nullptr || !attempt_ || attempt_->peer != peer->node.name || attempt_->mapping != nullptr) return;
+  // What was under way may have been lost, or be overtaken by what now comes another way.
+  drop_pieces();
+  attempt_->described = false;
+  begin_asking(*peer);
+}
+
+void Gossip::on_dial_failed(const std::string& address, const base::Status& why) {
+  PeerEntry* const peer = peers_.at_address(address);
+  if (peer == nullptr) return;
+  peer->dialing = false;
+  const bool disagrees = why.code() == MV_EAUTH || why.code() == MV_EVERSION || why.code() == MV_EPROTOCOL;
+  if (disagrees && !std::exchange(peer->told_of_way, true))
+    base::log_warn("gossip: {} can't talk to {}: {}", peers_.self().name, peer->node.name, why.text());
+  if (attempt_ && attempt_->peer == peer->node.name && peer->life == base::kNobody) fail(why.text(), Fault::kSilent);
+}
+
+void Gossip::on_lost(base::Peer life, const base::Status& why) {
+  serving_.on_lost(life);
+  PeerEntry* const peer = peers_.of_life(life);
+  if (peer == nullptr) return;
+  peer->life = base::kNobody;
+  if (attempt_ && attempt_->peer == peer->node.name) fail(why.text(), Fault::kSilent);
+}
+
+// ------------------------------------------------------------ time
+
+base::Nanos Gossip::next_deadline() const {
+  if (!attempt_) return base::kNever;
+  return std::min(deadline_, attempt_->silent_since + config_.timeout / kSilences);
+}
+
+void Gossip::tick() {
+  const base::Nanos now = clock_.now();
+  if (!attempt_ || now < next_deadline()) return;
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout).count();
+  const bool over = now >= deadline_;
+  const std::string why = over ? fmt::format("no whole snapshot within {} ms, \"{}\" was the last to be asked", milliseconds, attempt_->peer)
+                               : fmt::format("\"{}\" was silent for {} ms", attempt_->peer, milliseconds / kSilences);
+  if (!over) return fail(why, Fault::kSilent);
+  if (PeerEntry* const peer = attempted()) {
+    peer->score.failed(now);
+    ++peer->failed;
+    peer->problem = why;
+    peer->dialing = false;
+  }
+  finish("", why);
+}
+
+}  // namespace mv::gossip

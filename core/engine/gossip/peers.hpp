@@ -1,0 +1,62 @@
+#pragma once
+// The nodes that this one knows: where they are, how well they answer, and whom to ask next.
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/link.hpp"
+#include "engine/gossip/config.hpp"
+#include "engine/gossip/scores.hpp"
+#include "engine/gossip/topology.hpp"
+
+namespace mv::gossip {
+
+struct PeerEntry {
+  Node node;
+  Score score;
+  base::Peer life = base::kNobody;       ///< while there is a connection
+  base::Peer last_life = base::kNobody;  ///< the newest that there was one to
+  bool dialing = false;
+  uint64_t fetched = 0, failed = 0;
+  double clock = 0, loss = 0;            ///< of what was fetched last
+  std::string problem;                   ///< the last one; none since the last success
+  base::Peer told_of = base::kNobody;    ///< the life whose refusal the log has told
+  bool told_of_way = false;              ///< the log has told that it can't be connected to
+};
+
+class PeerBook {
+ public:
+  PeerBook(Node self, Topology topology) : self_(std::move(self)), topology_(topology) {}
+
+  const Node& self() const { return self_; }
+  /// MV_EINVAL for a node that can't be one, MV_EDISAGREE for a name or address that is there.
+  base::Status add(const Node& node);
+  /// MV_ENOTFOUND.
+  base::Result<PeerEntry> remove(const std::string& name);
+
+  PeerEntry* find(const std::string& name);
+  PeerEntry* at_address(const std::string& address);
+  PeerEntry* of_life(base::Peer life);
+  const std::map<std::string, PeerEntry>& all() const { return peers_; }
+
+  /// Somebody at this address is connected. Another life than before begins with a full score.
+  PeerEntry* connected(base::Peer life, const std::string& address, base::Nanos now);
+
+  /// Whom to ask in this round, but for those in `tried`: by topology, score and chance. Null if nobody is left.
+  PeerEntry* choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Dice& dice);
+
+ private:
+  PeerEntry* choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& standing, const std::set<std::string>& tried,
+                          base::Nanos now, Dice& dice);
+
+  const Node self_;
+  const Topology topology_;
+  std::map<std::string, PeerEntry> peers_;  ///< by name, which is also the order of places
+  std::unordered_map<std::string, PeerEntry*> by_address_;
+};
+
+}  // namespace mv::gossip

@@ -1,0 +1,185 @@
+#include "engine/gossip/snapshot.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/sequence_lock.hpp"
+#include "math/kernels.hpp"
+#include "tensor/dtype.hpp"
+
+namespace mv::gossip {
+
+namespace {
+
+constexpr uint64_t kSlotHeadsAt = aligned_part(sizeof(SnapshotHead));
+constexpr uint64_t kValuesAt = 4096;
+static_assert(kSlotHeadsAt + kVersions * sizeof(SlotHead) <= kValuesAt);
+
+uint64_t memory_bytes(uint64_t slot_bytes) { return kValuesAt + kVersions * slot_bytes; }
+
+}  // namespace
+
+uint64_t Part::bytes() const { return count * tensor::dtype_bytes(dtype); }
+
+base::Result<uint64_t> layout_bytes(std::span<const Part> parts) {
+  if (parts.size() > kMostParts) return base::error(MV_EPROTOCOL, "a snapshot of {} arrays; {} is the most", parts.size(), kMostParts);
+  uint64_t bytes = 0;
+  for (const Part& part : parts) {
+    if (tensor::dtype_bytes(part.dtype) == 0) return base::error(MV_EPROTOCOL, "a snapshot with an array of the unknown dtype {}", part.dtype);
+    if (part.count > kMostBytes) return base::error(MV_EPROTOCOL, "a snapshot with an array of {} elements", part.count);
+    bytes = aligned_part(bytes) + part.bytes();
+    if (bytes > kMostBytes) return base::error(MV_EPROTOCOL, "a snapshot of more than {} bytes", kMostBytes);
+  }
+  return bytes;
+}
+
+std::string describe_parts(std::span<const Part> parts) {
+  constexpr size_t kShown = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(parts.size(), kShown); ++i)
+    text += fmt::format("{}{} x {}", i == 0 ? "" : ", ", tensor::dtype_name(parts[i].dtype), parts[i].count);
+  return fmt::format("{} array{} ({}{})", parts.size(), parts.size() == 1 ? "" : "s", text, parts.size() > kShown ? ", …" : "");
+}
+
+// ------------------------------------------------------------ reading
+
+base::Result<std::shared_ptr<SnapshotReader>> SnapshotReader::open(std::shared_ptr<base::SharedMemory> memory) {
+  if (memory->bytes() >= kValuesAt) {
+    const auto& head = *reinterpret_cast<const SnapshotHead*>(memory->data());
+    const uint64_t slot_bytes = head.slot_bytes;
+    if (head.magic == SnapshotHead::kMagic && slot_bytes <= 2 * kMostBytes && slot_bytes % kPartAlignment == 0 &&
+        memory->bytes() >= memory_bytes(slot_bytes))
+      return std::shared_ptr<SnapshotReader>(new SnapshotReader(std::move(memory)));
+  }
+  return base::error(MV_EPROTOCOL, "a peer offers {} bytes of memory that hold no snapshots", memory->bytes());
+}
+
+SnapshotReader::SnapshotReader(std::shared_ptr<base::SharedMemory> memory) : memory_(std::move(memory)), slot_bytes_(head().slot_bytes) {}
+
+const SlotHead& SnapshotReader::slot(uint64_t version) const {
+  return reinterpret_cast<const SlotHead*>(memory_->data() + kSlotHeadsAt)[version % kVersions];
+}
+
+const std::byte* SnapshotReader::values(uint64_t version) const {
+  return memory_->data() + kValuesAt + version % kVersions * slot_bytes_;
+}
+
+std::optional<Description> SnapshotReader::describe(uint64_t version) const {
+  const SlotHead& from = slot(version);
+  if (version == 0 || from.sequence.load(std::memory_order_acquire) != 2 * version) return std::nullopt;
+  Description found;
+  found.version = version;
+  uint64_t parts = 0;
+  {
+    [[maybe_unused]] const base::RacyReads racy;
+    found.clock = from.clock, found.loss = from.loss, found.bytes = from.bytes, parts = from.parts;
+    // The memory is a peer's: nothing that it says of sizes is believed.
+    if (found.bytes > slot_bytes_ || parts > kMostParts || aligned_part(found.bytes) + parts * sizeof(Part) > slot_bytes_) return std::nullopt;
+    found.parts.resize(parts);
+    if (parts > 0) std::memcpy(found.parts.data(), values(version) + aligned_part(found.bytes), parts * sizeof(Part));
+  }
+  base::sequence_fence();
+  if (from.sequence.load(std::memory_order_relaxed) != 2 * version) return std::nullopt;
+  return found;
+}
+
+bool SnapshotReader::read(uint64_t version, uint64_t first, std::span<std::byte> out) const {
+  const SlotHead& from = slot(version);
+  if (first > slot_bytes_ || out.size() > slot_bytes_ - first) return false;
+  if (from.sequence.load(std::memory_order_acquire) != 2 * version) return false;
+  {
+    [[maybe_unused]] const base::RacyReads racy;
+    if (!out.empty()) std::memcpy(out.data(), values(version) + first, out.size());
+  }
+  base::sequence_fence();
+  return from.sequence.load(std::memory_order_relaxed) == 2 * version;
+}
+
+// ------------------------------------------------------------ publishing
+
+SlotHead& Publisher::slot() const { return reinterpret_cast<SlotHead*>(building_->data() + kSlotHeadsAt)[version_ % kVersions]; }
+std::byte* Publisher::values() const { return building_->data() + kValuesAt + version_ % kVersions * slot_bytes_; }
+
+/// Room for so many bytes of values, and the list of one part more than there are.
+base::Status Publisher::make_room(uint64_t bytes) {
+  const uint64_t needed = aligned_part(bytes) + aligned_part((parts_.size() + 1) * sizeof(Part));
+  if (building_ != nullptr && needed <= slot_bytes_) return {};
+  // Half as much again, so that arrays that come one by one are not copied each time. Pages that are never touched cost nothing.
+  const uint64_t larger = aligned_part(std::max(needed, bytes_ > 0 ? needed + needed / 2 : needed) + 4096);
+  auto made = base::SharedMemory::make("polyverso-snapshot", memory_bytes(larger));
+  if (!made.ok()) return made.status();
+  const std::shared_ptr<base::SharedMemory> before = std::move(building_);
+  const std::byte* const written = before != nullptr ? before->data() + kValuesAt + version_ % kVersions * slot_bytes_ : nullptr;
+  building_ = std::move(made).value();
+  slot_bytes_ = larger;
+  head().magic = SnapshotHead::kMagic;
+  head().slot_bytes = larger;
+  if (bytes_ > 0) std::memcpy(values(), written, bytes_);
+  begun_ = false;
+  return {};
+}
+
+void Publisher::begin() {
+  if (std::exchange(begun_, true)) return;
+  slot().sequence.store(2 * version_ - 1, std::memory_order_relaxed);
+  base::sequence_fence();
+}
+
+base::Status Publisher::add(const void* data, uint64_t count, mv_dtype dtype) {
+  Part part{count, dtype};
+  std::vector<Part> all = {Part{bytes_, MV_RAW}, part};
+  if (tensor::dtype_bytes(dtype) == 0) return base::error(MV_EDTYPE, "{} is no dtype", dtype);
+  if (count > kMostBytes || !layout_bytes(all).ok() || parts_.size() + 1 > kMostParts)
+    return base::error(MV_EINVAL, "{} elements are more than a snapshot can hold", count);
+  if (!math::all_finite_bytes(dtype, static_cast<const std::byte*>(data), count))
+    return base::error(MV_ENONFINITE, "array {} holds NaN or infinity: peers would average with it", parts_.size());
+  const uint64_t at = aligned_part(bytes_);
+  if (auto status = make_room(at + part.bytes()); !status.ok()) return status;
+  begin();
+  if (count > 0) std::memcpy(values() + at, data, part.bytes());
+  bytes_ = at + part.bytes();
+  parts_.push_back(part);
+  return {};
+}
+
+base::Status Publisher::publish(double clock, double loss) {
+  if (auto status = make_room(bytes_); !status.ok()) return status;
+  begin();
+  if (!parts_.empty()) std::memcpy(values() + aligned_part(bytes_), parts_.data(), parts_.size() * sizeof(Part));
+  SlotHead& to = slot();
+  to.clock = clock, to.loss = loss, to.bytes = bytes_, to.parts = parts_.size();
+  to.sequence.store(2 * version_, std::memory_order_release);
+  head().newest.store(version_, std::memory_order_release);
+  {
+    std::lock_guard lock(mutex_);
+    if (served_ != building_) {
+      auto reader = SnapshotReader::open(building_);
+      if (!reader.ok()) return reader.status();
+      if (served_ != nullptr) reinterpret_cast<SnapshotHead*>(served_->data())->retired.store(1, std::memory_order_release);
+      served_ = building_;
+      reader_ = std::move(reader).value();
+    }
+  }
+  ++version_;
+  begun_ = false;
+  bytes_ = 0;
+  parts_.clear();
+  return {};
+}
+
+void Publisher::drop() {
+  bytes_ = 0;
+  parts_.clear();
+}
+
+std::shared_ptr<base::SharedMemory> Publisher::memory() const {
+  std::lock_guard lock(mutex_);
+  return served_;
+}
+
+std::shared_ptr<SnapshotReader> Publisher::reader() const {
+  std::lock_guard lock(mutex_);
+  return reader_;
+}
+
+}  // namespace mv::gossip

@@ -1,0 +1,123 @@
+#pragma once
+// A node's parameters as its peers may see them: versions 1, 2, 3, … of which the last three lie in shared memory.
+//
+//   SnapshotHead    how large a slot is, the newest version, whether this memory has been replaced by a larger one
+//   SlotHead * 3    version v is in slot v % 3; its sequence is 2 v - 1 while it is written, then 2 v
+//   slot * 3        the values, each part on a multiple of 64; behind them, on a multiple of 64, the list of parts
+//
+// The publisher never looks at readers: whoever is so slow that two versions come while he reads one finds its sequence moved, and
+// begins again with the newest. So memory is bounded, publishing waits for nobody, and no reader takes a torn version for a whole one.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/shared_memory.hpp"
+
+namespace mv::gossip {
+
+/// An array of a snapshot.
+struct Part {
+  uint64_t count = 0;  ///< elements; bytes of MV_RAW
+  mv_dtype dtype = MV_F32;
+  uint32_t reserved = 0;
+  uint64_t bytes() const;
+  bool operator==(const Part&) const = default;
+};
+inline constexpr size_t kPartAlignment = 64;
+/// Larger ones than any machine's memory are refused before anything is added up.
+inline constexpr uint64_t kMostBytes = uint64_t{1} << 42;
+inline constexpr uint64_t kMostParts = 1 << 16;
+constexpr uint64_t aligned_part(uint64_t bytes) { return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
+/// The bytes that these parts take in a snapshot. MV_EPROTOCOL for parts that nobody can have published.
+base::Result<uint64_t> layout_bytes(std::span<const Part> parts);
+/// "3 arrays of 1024 bytes: f32 x 200, …"
+std::string describe_parts(std::span<const Part> parts);
+
+struct Description {
+  uint64_t version = 0;
+  double clock = 0, loss = 0;
+  uint64_t bytes = 0;
+  std::vector<Part> parts;
+};
+
+inline constexpr uint64_t kVersions = 3;
+struct SnapshotHead {
+  static constexpr uint64_t kMagic = 0x4d56'474f'5353'0001;
+  uint64_t magic;
+  uint64_t slot_bytes;
+  alignas(64) std::atomic<uint64_t> newest;  ///< 0: none yet
+  std::atomic<uint32_t> retired;
+};
+struct alignas(64) SlotHead {
+  std::atomic<uint64_t> sequence;
+  double clock, loss;
+  uint64_t bytes, parts;
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+/// Somebody's snapshots, one's own or a peer's. Any thread.
+class SnapshotReader {
+ public:
+  /// MV_EPROTOCOL for memory that holds no snapshots.
+  static base::Result<std::shared_ptr<SnapshotReader>> open(std::shared_ptr<base::SharedMemory> memory);
+
+  uint64_t newest() const { return head().newest.load(std::memory_order_acquire); }
+  bool retired() const { return head().retired.load(std::memory_order_acquire) != 0; }
+  /// Nothing if this version is no longer, or not yet, there.
+  std::optional<Description> describe(uint64_t version) const;
+  /// Copies out.size() bytes from `first` on, which lie within the version's. False if it is gone: what `out` holds is good for nothing.
+  bool read(uint64_t version, uint64_t first, std::span<std::byte> out) const;
+
+ private:
+  explicit SnapshotReader(std::shared_ptr<base::SharedMemory> memory);
+  const SnapshotHead& head() const { return *reinterpret_cast<const SnapshotHead*>(memory_->data()); }
+  const SlotHead& slot(uint64_t version) const;
+  const std::byte* values(uint64_t version) const;
+
+  const std::shared_ptr<base::SharedMemory> memory_;
+  const uint64_t slot_bytes_;
+};
+
+/// Makes a node's own snapshots. add() and publish() by one thread at a time; the others by any.
+class Publisher {
+ public:
+  /// Copies the next array of the version under way. MV_ENONFINITE, MV_EDTYPE, MV_ENOMEM: it is not in it.
+  base::Status add(const void* data, uint64_t count, mv_dtype dtype);
+  /// Completes that version, and begins the next.
+  base::Status publish(double clock, double loss);
+  /// Forgets what was added since the last publish().
+  void drop();
+  /// How many arrays have been added since.
+  size_t pending() const { return parts_.size(); }
+
+  /// The memory of the newest version; null before the first.
+  std::shared_ptr<base::SharedMemory> memory() const;
+  std::shared_ptr<SnapshotReader> reader() const;
+
+ private:
+  base::Status make_room(uint64_t bytes);
+  void begin();
+  SnapshotHead& head() const { return *reinterpret_cast<SnapshotHead*>(building_->data()); }
+  SlotHead& slot() const;
+  std::byte* values() const;
+
+  std::shared_ptr<base::SharedMemory> building_;  ///< where the version under way lies
+  uint64_t slot_bytes_ = 0;                       ///< there
+  uint64_t version_ = 1;                          ///< under way
+  bool begun_ = false;
+  uint64_t bytes_ = 0;
+  std::vector<Part> parts_;
+
+  mutable std::mutex mutex_;  // guards:
+  std::shared_ptr<base::SharedMemory> served_;
+  std::shared_ptr<SnapshotReader> reader_;
+};
+
+}  // namespace mv::gossip

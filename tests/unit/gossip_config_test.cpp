@@ -1,0 +1,147 @@
+// engine/gossip/config: dpwa's YAML in its layouts, and every value that is wrong, with file, line and key.
+
+#include <string>
+
+#include "engine/gossip/config.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv::gossip;
+
+constexpr const char* kList = R"(# A comment
+---
+- nodes:
+  - {name: w1, host: localhost, port: 45000}
+  - {name: w2, host: "::1", port: 45001}
+- fetch_probability: 0.5
+- timeout_ms: 1500
+- interpolation: loss
+- divergence_threshold: 0.2
+- constant: { value: 0.25 }
+- clock: 0
+- loss: 0
+- loss_weighting: peer
+- seed: 18446744073709551615
+- topology: one-peer-exponential
+- secret: s3cret
+)";
+constexpr const char* kFlat = R"(---
+- nodes:
+- {name: w1, host: localhost, port: 45000}
+- {name: w2, host: "::1", port: 45001}
+- fetch_probability: 0.5
+- timeout_ms: 1500
+- interpolation: loss
+- divergence_threshold: 0.2
+- constant: { value: 0.25 }
+- clock: 0
+- loss: 0
+- loss_weighting: peer
+- seed: 18446744073709551615
+- topology: exponential
+- secret: s3cret
+)";
+constexpr const char* kMap = R"(nodes:
+  - {name: w1, host: localhost, port: 45000}
+  - {name: w2, host: "::1", port: 45001}
+fetch_probability: 0.5
+timeout_ms: 1500
+interpolation: loss
+divergence_threshold: 0.2
+constant: { value: 0.25 }
+clock:
+loss: {}
+loss_weighting: peer
+seed: 18446744073709551615
+topology: exponential
+secret: s3cret
+)";
+
+void three_layouts_say_the_same(void**) {
+  for (const char* text : {kList, kFlat, kMap}) {
+    const auto read = parse_config(text, "x.yaml");
+    if (!read.ok()) print_error("%s\n", read.status().text().c_str());
+    assert_true(read.ok());
+    const Config& config = read.value();
+    assert_int_equal(config.nodes.size(), 2);
+    assert_string_equal(config.nodes[0].address().c_str(), "localhost:45000");
+    assert_string_equal(config.nodes[1].address().c_str(), "[::1]:45001");
+    assert_true(config.fetch_probability == 0.5 && config.timeout == std::chrono::milliseconds(1500));
+    assert_true(config.interpolation.method == Method::kLoss && config.interpolation.constant == 0.25);
+    assert_true(config.interpolation.loss_weighting == LossWeighting::kPeer && config.interpolation.divergence_threshold == 0.2);
+    assert_true(config.seed == UINT64_MAX && config.topology == Topology::kExponential);
+    assert_string_equal(config.secret.c_str(), "s3cret");
+    assert_non_null(config.find("w2"));
+    assert_null(config.find("w3"));
+  }
+}
+
+void what_is_left_out_has_a_default(void**) {
+  const auto read = parse_config("nodes: [{name: a, host: h, port: 1}]", "x.yaml");
+  assert_true(read.ok());
+  assert_true(read.value().fetch_probability == 1 && read.value().interpolation.constant == 0.5 && !read.value().seed);
+}
+
+void assert_refused(const char* text, const char* expected) {
+  const auto read = parse_config(text, "x.yaml");
+  assert_false(read.ok());
+  assert_int_equal(read.status().code(), MV_EINVAL);
+  if (read.status().text().find(expected) == std::string::npos) print_error("\"%s\" is not in \"%s\"\n", expected, read.status().text().c_str());
+  assert_true(read.status().text().find(expected) != std::string::npos);
+}
+
+void every_wrong_value_is_named_with_its_place(void**) {
+  assert_refused("", "x.yaml:1: it is empty");
+  assert_refused("just text", "a list of settings");
+  assert_refused("- nodes:\n- 5\n", "x.yaml:2: a map with one key");
+  assert_refused("- {name: a, host: h, port: 1}\n", "x.yaml:1: a node outside of `nodes`");
+  assert_refused("nodes: 5", "x.yaml:1: nodes: a list of nodes");
+  assert_refused("nodes:\n- {name: a, host: h, port: 65536}\n", "line 2: node \"a\": its port, 65536");
+  assert_refused("nodes:\n- {name: a, host: h, port: x}\n", "its port is not a number");
+  assert_refused("nodes:\n- {name: a, host: h}\n", "its port is not a number");
+  assert_refused("nodes:\n- {name: a, port: 1}\n", "node \"a\" has no host");
+  assert_refused("nodes:\n- {name: a b, host: h, port: 1}\n", "no white space");
+  assert_refused("nodes:\n- {name: a, host: h, port: 1, colour: red}\n", "no such key: colour");
+  assert_refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: a, host: h, port: 2}\n", "line 3: node \"a\" is there twice");
+  assert_refused("fetch_probability: 1.5", "x.yaml:1: fetch_probability: \"1.5\"");
+  assert_refused("fetch_probability: nan", "fetch_probability");
+  assert_refused("- nodes:\n- fetch_probability: often\n", "x.yaml:2: fetch_probability");
+  assert_refused("timeout_ms: 0", "timeout_ms: \"0\" is not");
+  assert_refused("timeout_ms: 2.5", "timeout_ms");
+  assert_refused("interpolation: best", "\"best\" is none of constant, clock, loss");
+  assert_refused("interpolation: constant", "constant needs its value");
+  assert_refused("constant: 0", "constant: { value: … }");
+  assert_refused("constant: {value: 2}", "constant");
+  assert_refused("constant: {value: 0.5, more: 1}", "constant");
+  assert_refused("clock: 3", "clock: this method has nothing to set");
+  assert_refused("divergence_threshold: -1", "divergence_threshold");
+  assert_refused("divergence_threshold: inf", "divergence_threshold");
+  assert_refused("loss_weighting: both", "loss_weighting");
+  assert_refused("seed: -1", "seed");
+  assert_refused("topology: star", "\"star\" is none of random, ring");
+  assert_refused("topology: hypercube\nnodes: [{name: a, host: h, port: 1}, {name: b, host: h, port: 2}, {name: c, host: h, port: 3}]",
+                 "a hypercube has");
+  assert_refused("timeout_ms: 1\ntimeout_ms: 2\n", "x.yaml:2: timeout_ms: it is there already, in line 1");
+  assert_refused("timeout: 5", "x.yaml:1: timeout: no such setting; there are nodes, fetch_probability");
+  assert_refused("a: [1, 2\nb: 3", "x.yaml:2:");
+  assert_refused("secret: [1]", "secret: a text");
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(three_layouts_say_the_same),
+      cmocka_unit_test(what_is_left_out_has_a_default),
+      cmocka_unit_test(every_wrong_value_is_named_with_its_place),
+  };
+  return cmocka_run_group_tests_name("gossip config", tests, nullptr, nullptr);
+}

@@ -15,8 +15,8 @@
 
 namespace mv::capi {
 
-enum class Kind : uint32_t { kNode = 1, kTable = 2, kRequest = 3, kTensor = 4, kStore = 5 };
-inline constexpr uint64_t kLastKind = 5;
+enum class Kind : uint32_t { kNode = 1, kTable = 2, kRequest = 3, kTensor = 4, kStore = 5, kGossip = 6 };
+inline constexpr uint64_t kLastKind = 6;
 
 inline constexpr int kIndexBits = 24;
 inline constexpr int kGenerationBits = 26;

@@ -33,6 +33,7 @@ void forget_parent() {
   base::SharedMemory::abandon_after_fork();
   if (state == nullptr) return;  // a child of a child, or a parent without any node
   state->nodes.for_each_alone([](NodeRef& entry) { entry->node->abandon_after_fork(); });
+  state->gossips.for_each_alone([](std::unique_ptr<node::GossipNode>& node) { node->abandon_after_fork(); });
   state->joining.abandon_after_fork();
   last_life.store(state, std::memory_order_release);
   life.store(nullptr, std::memory_order_release);
@@ -50,6 +51,8 @@ const char* name_of(Kind kind) {
       return "tensor";
     case Kind::kStore:
       return "key-value store";
+    case Kind::kGossip:
+      return "gossiping node";
   }
   return "handle";
 }
@@ -66,6 +69,8 @@ Fate fate_of(State& state, Kind kind, int64_t handle) {
       return state.tensors.fate(handle);
     case Kind::kStore:
       return state.stores.fate(handle);
+    case Kind::kGossip:
+      return state.gossips.fate(handle);
   }
   return Fate::kNever;
 }
@@ -90,6 +95,7 @@ State::State(uint32_t first_generation)
       tables(Kind::kTable, first_generation),
       requests(Kind::kRequest, first_generation),
       stores(Kind::kStore, first_generation),
+      gossips(Kind::kGossip, first_generation),
       tensors(Kind::kTensor, first_generation) {}
 
 State* current_state() noexcept {
@@ -105,7 +111,7 @@ State& current_state_for_init() {
     // Handles of the parent must be stale here, whatever the child opens.
     newest = std::max({parent->nodes.newest_generation(), parent->tables.newest_generation(),
                        parent->requests.newest_generation(), parent->stores.newest_generation(),
-                       parent->tensors.newest_generation()});
+                       parent->gossips.newest_generation(), parent->tensors.newest_generation()});
   }
   auto fresh = std::make_unique<State>(std::min(newest + 1, kLastGeneration));
   State* expected = nullptr;
@@ -121,7 +127,7 @@ base::Status not_a(State& state, const char* function, Kind wanted, int64_t hand
   HandleParts parts;
   const bool possible = split_handle(handle, &parts);
   const Fate fate = possible ? fate_of(state, parts.kind, handle) : Fate::kNever;
-  if (fate == Fate::kNever && wanted != Kind::kTensor && wanted != Kind::kStore && !any_node(state)) return no_node(state, function);
+  if (fate == Fate::kNever && wanted != Kind::kTensor && wanted != Kind::kStore && wanted != Kind::kGossip && !any_node(state)) return no_node(state, function);
   if (fate == Fate::kNever || fate == Fate::kReserved) {
     return base::error(MV_EHANDLE, "{}: {} is no handle that this library gave out; a {} is wanted", function, handle,
                        name_of(wanted));
@@ -183,6 +189,12 @@ base::Result<RequestTable::Pin> find_request(State& state, const char* function,
 base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle) {
   auto pin = state.stores.pin(handle);
   if (!pin) return not_a(state, function, Kind::kStore, handle);
+  return pin;
+}
+
+base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, mv_gossip handle) {
+  auto pin = state.gossips.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kGossip, handle);
   return pin;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/result.hpp"
 #include "handles.hpp"
+#include "node/gossip_node.hpp"
 #include "node/node.hpp"
 #include "kvstore/store.hpp"
 #include "node/settings.hpp"
@@ -49,6 +50,7 @@ using NodeTable = HandleTable<NodeRef>;
 using TableTable = HandleTable<TableEntry>;
 using RequestTable = HandleTable<RequestEntry>;
 using StoreTable = HandleTable<StoreEntry>;
+using GossipTable = HandleTable<std::unique_ptr<node::GossipNode>>;
 using TensorTable = HandleTable<tensor::Tensor>;
 
 /// Nodes whose mv_init() or mv_node_open() a signal has ended: they go on joining until the call comes again. Any thread.
@@ -83,6 +85,7 @@ struct State {
   TableTable tables;
   RequestTable requests;
   StoreTable stores;
+  GossipTable gossips;
   tensor::Heap heap;
   TensorTable tensors;
 
@@ -109,6 +112,7 @@ base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_no
 base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle);
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle);
 base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle);
+base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, mv_gossip handle);
 base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle);
 /// MV_EHANDLE with what `handle` is instead of one of `wanted`, or MV_ESTATE where no node runs that it could be of.
 base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle);

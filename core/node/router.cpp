@@ -73,7 +73,8 @@ class Router::ShmTap final : public Tap {
   void on_lost(base::Peer peer, const base::Status& why) override { router_.shm_lost(peer, why); }
 };
 
-base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace) {
+base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace,
+                                                   Fencing fencing) {
   std::unique_ptr<Router> router(new Router(loop, self, trace));
   router->inproc_ = std::make_unique<io::InprocRoad>(loop, self);
   const bool alone = settings.nodes == 1;
@@ -81,6 +82,7 @@ base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Setting
   io::TcpOptions options;
   options.self = self;
   options.secret = settings.secret;
+  options.fences_lost = fencing == Fencing::kLost;
   auto tcp = std::make_unique<io::TcpRoad>(loop, options);
   router->tcp_road_ = tcp.get();
   router->tcp_ = std::move(tcp);

@@ -26,8 +26,11 @@ namespace mv::node {
 /// Loop thread only, but for make() and listen(), before the loop starts.
 class Router final : public base::Link {
  public:
+  /// Who never comes back in the same life: whoever was lost, or only who was closed.
+  enum class Fencing { kLost, kClosed };
   /// @param trace  outlives this
-  static base::Result<std::unique_ptr<Router>> make(io::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace);
+  static base::Result<std::unique_ptr<Router>> make(io::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace,
+                                                    Fencing fencing = Fencing::kLost);
   ~Router() override;
 
   void attach(base::LinkEvents& events);

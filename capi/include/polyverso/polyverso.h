@@ -513,6 +513,7 @@ MV_API mv_status mv_checkpoint_inspect(const char *path, char *text, uint64_t ca
 #ifndef POLYVERSO_CORE /* set while the library's own core is built, which takes from each part what it needs */
 #include "tensor.h"    /* mv_tensor_*, which belongs to this header */
 #include "kvstore.h"   /* and kv_* */
+#include "gossip.h"    /* and mv_gossip_* */
 #endif
 
 #endif

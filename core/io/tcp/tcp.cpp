@@ -456,7 +456,7 @@ void TcpRoad::lose(base::Peer peer, const base::Status& why) {
   const auto known = peers_.find(peer);
   const bool observer = known != peers_.end() && known->second.observer;
   if (known != peers_.end()) peers_.erase(known);
-  if (!observer) gone_.insert(peer);  // of these there may come any number
+  if (!observer && options_.fences_lost) gone_.insert(peer);  // of observers there may come any number
   end_attempts(peer, nullptr);
   base::log_debug("lost {:016x}: {}", peer, why.text());
   events_->on_lost(peer, why);

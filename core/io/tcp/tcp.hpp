@@ -3,7 +3,8 @@
 //
 // When a connection breaks without a goodbye, the side that dialed dials again at once and then every `retry`; the side that
 // listened waits, and looks meanwhile whether the peer's own port still answers. A refused connection proves that the
-// process is gone. Either side gives up after `reconnect_grace`. A peer that is lost or closed never comes back in that life.
+// process is gone. Either side gives up after `reconnect_grace`. A peer that is lost (see TcpOptions::fences_lost) or closed
+// never comes back in that life.
 //
 // When two nodes dial each other at once, the dial of the larger incarnation is the one that stays.
 
@@ -27,6 +28,7 @@ struct TcpOptions {
   base::Nanos reconnect_grace = std::chrono::seconds(1);
   base::Nanos retry = std::chrono::milliseconds(50);
   size_t max_strangers = 256;  ///< accepted connections that have not finished their hello
+  bool fences_lost = true;  ///< a peer that was lost never comes back in that life; else only one that was closed
   bool observes = false;            ///< this node is no member: see wire::kObserves
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
 };

@@ -1,0 +1,91 @@
+/** Gossip: every node trains a model of its own, and averages it now and then with a peer's. It needs no master, no mv_init() and no
+ *  ranks: nodes are named in a configuration, come and go as they like, and find each other again.
+ *
+ *  It is the interface of the module beside polyverso.h, which includes it. docs/gossip.md has the configuration; it is that of the
+ *  Python package dpwa ("distributed pair-wise averaging"), whose two calls around a training step are four here:
+ *
+ *    mv_gossip_add(gossip, parameters, count, MV_F32);     copies the parameters, array by array
+ *    mv_gossip_publish(gossip, loss);                      lets peers see them, as one version
+ *    mv_gossip_fetch_start(gossip, &started);              with fetch_probability, begins to fetch a peer's
+ *    ... train ...
+ *    mv_gossip_fetch_wait(gossip, loss, &fetched);         waits for that, and works out how much of it counts
+ *    mv_gossip_average(gossip, parameters, count, MV_F32)  if fetched.got: averages with it, array by array
+ *
+ *  Any thread may call any function; those on one node's model run one after the other.
+ */
+#ifndef POLYVERSO_GOSSIP_H
+#include "polyverso.h" /* and this header from there, behind what it needs */
+#endif
+#ifndef POLYVERSO_GOSSIP_H
+#define POLYVERSO_GOSSIP_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A node that gossips. */
+typedef int64_t mv_gossip;
+
+/** Begins to listen at the address of the node `name`, and to serve its peers.
+ *  @param config  a YAML file: nodes, fetch_probability, timeout_ms, interpolation and the rest
+ *  @return MV_EINVAL with file, line and key of what is wrong; MV_ENOTFOUND for a file or name that is not there, MV_EADDRINUSE */
+MV_API mv_status mv_gossip_open(const char *config, const char *name, mv_gossip *gossip);
+/** The same with the YAML itself in `config`. A node of its own may have the port 0: any free one, see mv_gossip_state_text(). */
+MV_API mv_status mv_gossip_open_text(const char *config, const char *name, mv_gossip *gossip);
+/** Stops to serve, closes all connections and gives the handle back. */
+MV_API mv_status mv_gossip_close(mv_gossip gossip);
+
+/** Copies the next array of the snapshot under way. A node's snapshots have the same arrays as its peers' have, number by number; but a
+ *  single one of MV_RAW may have any length.
+ *  @param data  `count` elements (MV_RAW: bytes)
+ *  @return MV_ENONFINITE for NaN or infinity, MV_EDTYPE, MV_ENOMEM: the snapshot under way is dropped */
+MV_API mv_status mv_gossip_add(mv_gossip gossip, const void *data, uint64_t count, mv_dtype dtype);
+/** Completes the snapshot: from now on peers who fetch get this one, with this node's clock, which grows by 1, and `loss`. Never waits
+ *  for a peer that is reading.
+ *  @return MV_ESTATE if nothing was added; MV_ENONFINITE for the loss */
+MV_API mv_status mv_gossip_publish(mv_gossip gossip, double loss);
+
+/** Begins, with the configuration's fetch_probability, to fetch the newest snapshot of a peer, and returns at once.
+ *  @param started  out: 1, or 0 if chance decided against it
+ *  @return MV_ESTATE if nothing was published yet, or a fetch is under way */
+MV_API mv_status mv_gossip_fetch_start(mv_gossip gossip, int32_t *started);
+
+typedef struct mv_gossip_fetched {
+  uint32_t size;      /**< sizeof(mv_gossip_fetched), set by MV_GOSSIP_FETCHED_INIT */
+  uint32_t version;   /**< MV_STRUCT_VERSION */
+  int32_t got;        /**< 1: a peer's snapshot is here. 0: no fetch was started, or no peer had one */
+  uint32_t reserved;
+  double factor;      /**< of the peer's share: p = factor * peer + (1 - factor) * p; in 0 .. 1 */
+  double peer_clock;
+  double peer_loss;
+  uint64_t bytes;     /**< of its first array */
+  char peer[256];     /**< its name */
+  char why[256];      /**< with got = 0, the reason */
+} mv_gossip_fetched;
+
+#define MV_GOSSIP_FETCHED_INIT { sizeof(mv_gossip_fetched), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, {0}, {0} }
+
+/** Waits until the fetch has got a whole snapshot, or every peer has failed, or timeout_ms have passed since it began; works out the
+ *  factor; and moves this node's clock to factor * peer_clock + (1 - factor) * clock. That nobody was there is no error.
+ *  @param loss  this node's, now
+ *  @return MV_EINTR after a signal, the fetch goes on; MV_ENONFINITE for the loss */
+MV_API mv_status mv_gossip_fetch_wait(mv_gossip gossip, double loss, mv_gossip_fetched *fetched);
+/** data = factor * peer's + (1 - factor) * data, for the next array of what was fetched, in the order of mv_gossip_add().
+ *  @return MV_ESTATE if nothing was fetched, or all was taken; MV_ESHAPE; MV_EDTYPE for MV_RAW */
+MV_API mv_status mv_gossip_average(mv_gossip gossip, void *data, uint64_t count, mv_dtype dtype);
+/** Copies the next array of what was fetched, instead of averaging with it. */
+MV_API mv_status mv_gossip_read(mv_gossip gossip, void *data, uint64_t count, mv_dtype dtype);
+
+/** How this node stands: its clock, loss and last factor, and each peer with its score, clock, loss, and what went wrong with it.
+ *  @param flags  mv_text_flag: MV_JSON for programs
+ *  @param text, capacity, length  as in mv_table_list() */
+MV_API mv_status mv_gossip_state_text(mv_gossip gossip, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
+/** Makes a peer known from now on. MV_EDISAGREE if the name or the address is. */
+MV_API mv_status mv_gossip_add_peer(mv_gossip gossip, const char *name, const char *host, int32_t port);
+/** Asks this peer no more; it may go on to ask. MV_ENOTFOUND. */
+MV_API mv_status mv_gossip_remove_peer(mv_gossip gossip, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

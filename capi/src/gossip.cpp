@@ -1,0 +1,193 @@
+// Gossip: handles, files and arguments; node::GossipNode does the rest.
+
+#include <polyverso/gossip.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "fence.hpp"
+#include "options.hpp"
+#include "state.hpp"
+#include "text_out.hpp"
+
+namespace mv::capi {
+namespace {
+
+using node::GossipNode;
+
+constexpr uint32_t kFirstFetched = sizeof(mv_gossip_fetched);
+/// No configuration is as long as this; a device or a model given by mistake may be.
+constexpr size_t kLongestFile = 16 << 20;
+
+base::Result<std::string> read_file(const char* path) {
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path, "rbe"), close);
+  if (file == nullptr) return base::error(errno == ENOENT ? MV_ENOTFOUND : MV_ESYSTEM, "can't open \"{}\": {}", path, std::strerror(errno));
+  std::string text;
+  for (char piece[4096]; text.size() <= kLongestFile;) {
+    const size_t got = std::fread(piece, 1, sizeof piece, file.get());
+    text.append(piece, got);
+    if (got == 0 && std::ferror(file.get()) != 0) return base::error(MV_ESYSTEM, "can't read \"{}\": {}", path, std::strerror(errno));
+    if (got == 0) return text;
+  }
+  return base::error(MV_EINVAL, "\"{}\" has more than {} bytes: that is no configuration", path, kLongestFile);
+}
+
+/// The status of `function`, which begins its message.
+base::Status told(const char* function, const base::Status& status) {
+  return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
+}
+
+base::Status open(State& state, const std::string& text, const std::string& file, const char* name, mv_gossip* gossip) {
+  auto config = gossip::parse_config(text, file);
+  if (!config.ok()) return config.status();
+  watch_forks();
+  auto node = GossipNode::open(std::move(config).value(), name);
+  if (!node.ok()) return base::error(node.status().code(), "{}: {}", file, node.status().text());
+  *gossip = state.gossips.insert(std::move(node).value());
+  return {};
+}
+
+base::Status check_open(const char* config, const char* name, const mv_gossip* gossip) {
+  if (config == nullptr) return base::Status(MV_EINVAL, "config is NULL");
+  if (name == nullptr) return base::Status(MV_EINVAL, "name is NULL");
+  if (gossip == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
+  return {};
+}
+
+base::Status close(State& state, mv_gossip handle) {
+  auto pin = find_gossip(state, "mv_gossip_close", handle);
+  if (!pin.ok()) return pin.status();
+  if (!state.gossips.close(pin.value())) return not_a(state, "mv_gossip_close", Kind::kGossip, handle);
+  (*pin.value())->close();
+  return {};
+}
+
+/// work(GossipNode&) of one exported function, whose name begins the sentence of what goes wrong.
+template <typename Work>
+mv_status with_node(const char* function, mv_gossip gossip, Work work) {
+  return fence(function, [&](State& state) -> base::Status {
+    auto pin = find_gossip(state, function, gossip);
+    if (!pin.ok()) return pin.status();
+    return told(function, work(**pin.value()));
+  });
+}
+
+base::Status check_data(const void* data, uint64_t count) {
+  return data != nullptr || count == 0 ? base::Status() : base::error(MV_EINVAL, "data is NULL, but count is {}", count);
+}
+
+template <size_t kRoom>
+void put_name(const std::string& from, char (&to)[kRoom]) {
+  size_t bytes = std::min(from.size(), kRoom - 1);
+  while (bytes < from.size() && bytes > 0 && (from[bytes] & 0xc0) == 0x80) --bytes;  // no letter is cut in two
+  std::memcpy(to, from.data(), bytes);
+  std::memset(to + bytes, 0, kRoom - bytes);
+}
+
+base::Status wait(GossipNode& node, double loss, mv_gossip_fetched* out) {
+  if (out == nullptr) return base::Status(MV_EINVAL, "the pointer for the result is NULL");
+  auto read = read_struct("mv_gossip_fetch_wait", "mv_gossip_fetched", out, mv_gossip_fetched MV_GOSSIP_FETCHED_INIT, kFirstFetched);
+  if (!read.ok()) return read.status();
+  const auto fetched = node.fetch_wait(loss);
+  if (!fetched.ok()) return fetched.status();
+  const node::GossipFetched& from = fetched.value();
+  out->got = from.peer.empty() ? 0 : 1;
+  out->factor = from.factor;
+  out->peer_clock = from.clock;
+  out->peer_loss = from.loss;
+  out->bytes = from.parts.empty() ? 0 : from.parts.front().bytes();
+  put_name(from.peer, out->peer);
+  put_name(from.why, out->why);
+  return {};
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+using mv::base::Status;
+using mv::capi::State;
+using mv::node::GossipNode;
+
+mv_status mv_gossip_open(const char* config, const char* name, mv_gossip* gossip) {
+  constexpr const char* kFunction = "mv_gossip_open";
+  return mv::capi::fence(kFunction, [&](State& state) -> Status {
+    if (auto status = mv::capi::check_open(config, name, gossip); !status.ok()) return mv::capi::told(kFunction, status);
+    const auto text = mv::capi::read_file(config);
+    return mv::capi::told(kFunction, text.ok() ? mv::capi::open(state, text.value(), config, name, gossip) : text.status());
+  });
+}
+mv_status mv_gossip_open_text(const char* config, const char* name, mv_gossip* gossip) {
+  constexpr const char* kFunction = "mv_gossip_open_text";
+  return mv::capi::fence(kFunction, [&](State& state) -> Status {
+    if (auto status = mv::capi::check_open(config, name, gossip); !status.ok()) return mv::capi::told(kFunction, status);
+    return mv::capi::told(kFunction, mv::capi::open(state, config, "config", name, gossip));
+  });
+}
+mv_status mv_gossip_close(mv_gossip gossip) {
+  return mv::capi::fence("mv_gossip_close", [&](State& state) { return mv::capi::close(state, gossip); });
+}
+
+mv_status mv_gossip_add(mv_gossip gossip, const void* data, uint64_t count, mv_dtype dtype) {
+  return mv::capi::with_node("mv_gossip_add", gossip, [&](GossipNode& node) {
+    const Status status = mv::capi::check_data(data, count);
+    return status.ok() ? node.add(data, count, dtype) : status;
+  });
+}
+mv_status mv_gossip_publish(mv_gossip gossip, double loss) {
+  return mv::capi::with_node("mv_gossip_publish", gossip, [&](GossipNode& node) { return node.publish(loss); });
+}
+
+mv_status mv_gossip_fetch_start(mv_gossip gossip, int32_t* started) {
+  return mv::capi::with_node("mv_gossip_fetch_start", gossip, [&](GossipNode& node) -> Status {
+    if (started == nullptr) return Status(MV_EINVAL, "the pointer for the result is NULL");
+    const auto begun = node.fetch_start();
+    if (!begun.ok()) return begun.status();
+    *started = begun.value() ? 1 : 0;
+    return {};
+  });
+}
+mv_status mv_gossip_fetch_wait(mv_gossip gossip, double loss, mv_gossip_fetched* fetched) {
+  return mv::capi::with_node("mv_gossip_fetch_wait", gossip, [&](GossipNode& node) { return mv::capi::wait(node, loss, fetched); });
+}
+mv_status mv_gossip_average(mv_gossip gossip, void* data, uint64_t count, mv_dtype dtype) {
+  return mv::capi::with_node("mv_gossip_average", gossip, [&](GossipNode& node) {
+    const Status status = mv::capi::check_data(data, count);
+    return status.ok() ? node.average(data, count, dtype) : status;
+  });
+}
+mv_status mv_gossip_read(mv_gossip gossip, void* data, uint64_t count, mv_dtype dtype) {
+  return mv::capi::with_node("mv_gossip_read", gossip, [&](GossipNode& node) {
+    const Status status = mv::capi::check_data(data, count);
+    return status.ok() ? node.read(data, count, dtype) : status;
+  });
+}
+
+mv_status mv_gossip_state_text(mv_gossip gossip, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
+  constexpr const char* kFunction = "mv_gossip_state_text";
+  return mv::capi::fence(kFunction, [&](State& state) -> Status {
+    if (auto status = mv::capi::check_text_flags(kFunction, flags); !status.ok()) return status;
+    if (auto status = mv::capi::check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
+    auto pin = mv::capi::find_gossip(state, kFunction, gossip);
+    if (!pin.ok()) return pin.status();
+    const auto standing = (*pin.value())->state((flags & MV_JSON) != 0);
+    if (!standing.ok()) return mv::capi::told(kFunction, standing.status());
+    mv::capi::put_text(standing.value(), text, capacity, length);
+    return {};
+  });
+}
+mv_status mv_gossip_add_peer(mv_gossip gossip, const char* name, const char* host, int32_t port) {
+  return mv::capi::with_node("mv_gossip_add_peer", gossip, [&](GossipNode& node) -> Status {
+    if (name == nullptr || host == nullptr) return Status(MV_EINVAL, "name or host is NULL");
+    if (port < 1 || port > 65535) return mv::base::error(MV_EINVAL, "the port {} is not a number from 1 to 65535", port);
+    return node.add_peer({name, host, static_cast<uint32_t>(port)});
+  });
+}
+mv_status mv_gossip_remove_peer(mv_gossip gossip, const char* name) {
+  return mv::capi::with_node("mv_gossip_remove_peer", gossip, [&](GossipNode& node) -> Status {
+    return name != nullptr ? node.remove_peer(name) : Status(MV_EINVAL, "name is NULL");
+  });
+}

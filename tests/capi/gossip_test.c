@@ -1,0 +1,295 @@
+/* Gossip: the promises of gossip.h, between nodes of one process. */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "expect.h"
+
+enum { kNodes = 4, kCount = 700000 }; /* several chunks */
+
+static int port_of(mv_gossip gossip) {
+  char text[8192];
+  uint64_t length = 0;
+  expect_ok(mv_gossip_state_text(gossip, MV_JSON, text, sizeof text, &length));
+  assert_true(length < sizeof text);
+  const char* address = strstr(text, "\"address\":\"127.0.0.1:");
+  assert_non_null(address);
+  return atoi(address + strlen("\"address\":\"127.0.0.1:"));
+}
+
+static mv_gossip open_with(const char* name, const char* settings) {
+  char config[1024];
+  snprintf(config, sizeof config, "nodes: [{name: %s, host: 127.0.0.1, port: 0}]\n%s", name, settings);
+  mv_gossip gossip = 0;
+  expect_ok(mv_gossip_open_text(config, name, &gossip));
+  assert_true(gossip > 0 && gossip < (INT64_C(1) << 53));
+  return gossip;
+}
+
+static void introduce(mv_gossip to, mv_gossip peer, const char* name) { expect_ok(mv_gossip_add_peer(to, name, "127.0.0.1", port_of(peer))); }
+
+static float* filled(float value) {
+  float* values = malloc(kCount * sizeof *values);
+  for (size_t i = 0; i < kCount; ++i) values[i] = value;
+  return values;
+}
+
+static void publish(mv_gossip gossip, const float* values, double loss) {
+  expect_ok(mv_gossip_add(gossip, values, kCount, MV_F32));
+  expect_ok(mv_gossip_publish(gossip, loss));
+}
+
+static mv_gossip_fetched fetch(mv_gossip gossip, double loss) {
+  int32_t started = 0;
+  expect_ok(mv_gossip_fetch_start(gossip, &started));
+  assert_int_equal(started, 1);
+  mv_gossip_fetched fetched = MV_GOSSIP_FETCHED_INIT;
+  expect_ok(mv_gossip_fetch_wait(gossip, loss, &fetched));
+  return fetched;
+}
+
+static void expect_got(const mv_gossip_fetched* fetched, const char* from) {
+  if (!fetched->got) fail_msg("nothing was fetched: %s", fetched->why);
+  assert_string_equal(fetched->peer, from);
+}
+
+static void expect_all(const float* values, float value) {
+  for (size_t i = 0; i < kCount; ++i)
+    if (values[i] != value) fail_msg("element %zu is %g, not %g", i, (double)values[i], (double)value);
+}
+
+/** What dpwa's page says of two nodes, step by step; three times, so that messages and mapped memory both come to it. */
+static void two_nodes_average(void** state) {
+  (void)state;
+  mv_gossip a = open_with("a", "interpolation: clock"), b = open_with("b", "interpolation: clock");
+  introduce(a, b, "b");
+  introduce(b, a, "a");
+  float *own = filled(1), *other = filled(4);
+  publish(b, other, 0.5);
+  double clock = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < kCount; ++i) own[i] = 1;
+    publish(a, own, 0.25);
+    clock += 1;
+    const mv_gossip_fetched fetched = fetch(a, 0.25);
+    expect_got(&fetched, "b");
+    assert_true(fetched.peer_clock == 1 && fetched.peer_loss == 0.5 && fetched.bytes == kCount * sizeof *own);
+    const double factor = 1 / (clock + 1);
+    assert_true(fabs(fetched.factor - factor) < 1e-15);
+    expect_ok(mv_gossip_average(a, own, kCount, MV_F32));
+    expect_all(own, (float)factor * 4 + (float)(1 - factor) * 1);
+    expect_error(mv_gossip_average(a, own, kCount, MV_F32), MV_ESTATE, "all 1 arrays that were fetched have been taken");
+    clock = factor * 1 + (1 - factor) * clock;
+  }
+  expect_ok(mv_gossip_close(a));
+  expect_ok(mv_gossip_close(b));
+  expect_error(mv_gossip_close(b), MV_EHANDLE, "closed gossiping node handle");
+  free(own);
+  free(other);
+}
+
+static void arrays_and_bytes(void** state) {
+  (void)state;
+  mv_gossip a = open_with("a", "constant: {value: 0.25}"), b = open_with("b", "");
+  introduce(a, b, "b");
+  double w[3] = {0, 4, 8}, w_b[3] = {4, 4, 4};
+  int64_t count = 10, count_b = 30;
+  expect_ok(mv_gossip_add(b, w_b, 3, MV_F64));
+  expect_ok(mv_gossip_add(b, &count_b, 1, MV_I64));
+  expect_ok(mv_gossip_publish(b, 1));
+  expect_ok(mv_gossip_add(a, w, 3, MV_F64));
+  expect_ok(mv_gossip_add(a, &count, 1, MV_I64));
+  expect_ok(mv_gossip_publish(a, 1));
+  mv_gossip_fetched fetched = fetch(a, 1);
+  expect_got(&fetched, "b");
+  expect_error(mv_gossip_average(a, w, 2, MV_F64), MV_ESHAPE, "f64 x 3");
+  expect_ok(mv_gossip_average(a, w, 3, MV_F64));
+  expect_ok(mv_gossip_average(a, &count, 1, MV_I64));
+  assert_true(w[0] == 1 && w[1] == 4 && w[2] == 7 && count == 15);
+
+  /* bytes of any length, as dpwa's payloads */
+  char text[16] = "";
+  expect_ok(mv_gossip_add(b, "a longer one", 12, MV_RAW));
+  expect_ok(mv_gossip_publish(b, 1));
+  expect_ok(mv_gossip_add(a, "short", 5, MV_RAW));
+  expect_ok(mv_gossip_publish(a, 1));
+  fetched = fetch(a, 1);
+  expect_got(&fetched, "b");
+  assert_int_equal(fetched.bytes, 12);
+  expect_error(mv_gossip_average(a, text, 12, MV_RAW), MV_EDTYPE, "plain bytes");
+  expect_ok(mv_gossip_read(a, text, fetched.bytes, MV_RAW));
+  assert_string_equal(text, "a longer one");
+  expect_ok(mv_gossip_close(a));
+  expect_ok(mv_gossip_close(b));
+}
+
+static void what_is_of_no_use_is_refused_and_told(void** state) {
+  (void)state;
+  mv_gossip a = open_with("a", "secret: one\ntimeout_ms: 2000"), shapes = open_with("shapes", "secret: one"), stranger = open_with("stranger", "secret: two");
+  float *own = filled(1), value = 5;
+  int32_t started = 0;
+  mv_gossip_fetched fetched = MV_GOSSIP_FETCHED_INIT;
+  expect_error(mv_gossip_fetch_start(a, &started), MV_ESTATE, "publish first");
+  publish(a, own, 1);
+  fetched = fetch(a, 1);
+  assert_false(fetched.got);
+  assert_string_equal(fetched.why, "this node has no peers");
+
+  introduce(a, shapes, "shapes");
+  fetched = fetch(a, 1);
+  assert_false(fetched.got);
+  assert_non_null(strstr(fetched.why, "has published nothing yet"));
+  expect_ok(mv_gossip_add(shapes, &value, 1, MV_F32));
+  expect_ok(mv_gossip_publish(shapes, 1));
+  for (int i = 0; i < 2; ++i) { /* by messages, and by mapped memory */
+    fetched = fetch(a, 1);
+    assert_false(fetched.got);
+    assert_non_null(strstr(fetched.why, "\"shapes\" has been refused: it has 1 array (f32 x 1), this node 1 array (f32 x 700000)"));
+  }
+  expect_ok(mv_gossip_remove_peer(a, "shapes"));
+  expect_error(mv_gossip_remove_peer(a, "shapes"), MV_ENOTFOUND, "no peer \"shapes\"");
+
+  introduce(a, stranger, "stranger");
+  publish(stranger, own, 1);
+  fetched = fetch(a, 1);
+  assert_false(fetched.got);
+  char text[4096];
+  uint64_t length;
+  expect_ok(mv_gossip_state_text(a, 0, text, sizeof text, &length));
+  assert_non_null(strstr(text, "stranger"));
+  assert_non_null(strstr(text, "secret"));
+
+  own[kCount - 1] = NAN;
+  expect_error(mv_gossip_add(a, own, kCount, MV_F32), MV_ENONFINITE, "array 0 holds NaN");
+  expect_error(mv_gossip_publish(a, 1), MV_ESTATE, "nothing was added");
+  own[kCount - 1] = 1;
+  expect_ok(mv_gossip_add(a, own, kCount, MV_F32));
+  expect_error(mv_gossip_publish(a, NAN), MV_ENONFINITE, "the loss");
+  expect_error(mv_gossip_fetch_wait(a, INFINITY, &fetched), MV_ENONFINITE, "the loss");
+  expect_ok(mv_gossip_publish(a, 1));
+  expect_ok(mv_gossip_close(a));
+  expect_ok(mv_gossip_close(shapes));
+  expect_ok(mv_gossip_close(stranger));
+  free(own);
+}
+
+static void wrong_arguments_are_statuses(void** state) {
+  (void)state;
+  mv_gossip a = 0;
+  expect_error(mv_gossip_open(NULL, "a", &a), MV_EINVAL, "config is NULL");
+  expect_error(mv_gossip_open("/no/such/file.yaml", "a", &a), MV_ENOTFOUND, "/no/such/file.yaml");
+  expect_error(mv_gossip_open_text("timeout_ms: soon", "a", &a), MV_EINVAL, "config:1: timeout_ms: \"soon\"");
+  expect_error(mv_gossip_open_text("nodes: [{name: a, host: 127.0.0.1, port: 0}]", "z", &a), MV_ENOTFOUND, "no node is called \"z\"; there are a");
+  expect_error(mv_gossip_publish(12345, 1), MV_EHANDLE, "12345");
+  a = open_with("a", "fetch_probability: 0");
+  char taken[256];
+  snprintf(taken, sizeof taken, "nodes: [{name: a, host: 127.0.0.1, port: %d}]", port_of(a));
+  mv_gossip again = 0;
+  expect_error(mv_gossip_open_text(taken, "a", &again), MV_EADDRINUSE, "127.0.0.1");
+  expect_error(mv_gossip_add(a, NULL, 1, MV_F32), MV_EINVAL, "data is NULL");
+  expect_error(mv_gossip_add(a, taken, 1, 77), MV_EDTYPE, "77");
+  expect_error(mv_gossip_add_peer(a, "b", "127.0.0.1", 0), MV_EINVAL, "port 0");
+  expect_error(mv_gossip_add_peer(a, "a", "127.0.0.1", 1), MV_EDISAGREE, "\"a\"");
+  float value = 1;
+  expect_ok(mv_gossip_add(a, &value, 1, MV_F32));
+  expect_ok(mv_gossip_publish(a, 1));
+  int32_t started = 1;
+  expect_ok(mv_gossip_fetch_start(a, &started));
+  assert_int_equal(started, 0); /* fetch_probability: 0 */
+  mv_gossip_fetched fetched = MV_GOSSIP_FETCHED_INIT;
+  expect_ok(mv_gossip_fetch_wait(a, 1, &fetched));
+  assert_int_equal(fetched.got, 0);
+  expect_error(mv_gossip_average(a, &value, 1, MV_F32), MV_ESTATE, "nothing was fetched");
+  expect_ok(mv_gossip_close(a));
+}
+
+/** Publishes values that are all the same, as fast as it can, until told to stop. */
+typedef struct {
+  mv_gossip gossip;
+  volatile int stop;
+} busy;
+static void* publish_on_and_on(void* given) {
+  busy* self = given;
+  float* values = malloc(kCount * sizeof *values);
+  for (int version = 0; !self->stop; ++version) {
+    for (size_t i = 0; i < kCount; ++i) values[i] = (float)version;
+    if (mv_gossip_add(self->gossip, values, kCount, MV_F32) != MV_OK || mv_gossip_publish(self->gossip, 1) != MV_OK) abort();
+  }
+  free(values);
+  return NULL;
+}
+
+static void snapshots_are_never_torn(void** state) {
+  (void)state;
+  busy publisher = {open_with("b", ""), 0};
+  mv_gossip a = open_with("a", "timeout_ms: 20000");
+  introduce(a, publisher.gossip, "b");
+  float *own = filled(1), *got = filled(0);
+  publish(publisher.gossip, own, 1);
+  publish(a, own, 1);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, publish_on_and_on, &publisher), 0);
+  int whole = 0;
+  for (int i = 0; i < 40; ++i) {
+    const mv_gossip_fetched fetched = fetch(a, 1);
+    if (!fetched.got) continue; /* it may be overtaken again and again, and then says so */
+    ++whole;
+    expect_ok(mv_gossip_read(a, got, kCount, MV_F32));
+    expect_all(got, got[0]);
+  }
+  publisher.stop = 1;
+  pthread_join(thread, NULL);
+  const mv_gossip_fetched last = fetch(a, 1);
+  expect_got(&last, "b");
+  print_message("%d of 40 fetches got a whole snapshot\n", whole);
+  expect_ok(mv_gossip_close(a));
+  expect_ok(mv_gossip_close(publisher.gossip));
+  free(own);
+  free(got);
+}
+
+/** All in one list, as in a file; each averages with some other, and the values come together. */
+static void a_cluster_comes_together(void** state) {
+  (void)state;
+  mv_gossip nodes[kNodes];
+  const char* names[kNodes] = {"w1", "w2", "w3", "w4"};
+  float* values[kNodes];
+  for (int i = 0; i < kNodes; ++i) {
+    nodes[i] = open_with(names[i], "seed: 7\ntimeout_ms: 20000");
+    values[i] = filled((float)i);
+    publish(nodes[i], values[i], 1);
+  }
+  for (int i = 0; i < kNodes; ++i)
+    for (int j = 0; j < kNodes; ++j)
+      if (i != j) introduce(nodes[i], nodes[j], names[j]);
+  for (int round = 0; round < 30; ++round) {
+    for (int i = 0; i < kNodes; ++i) {
+      publish(nodes[i], values[i], 1);
+      const mv_gossip_fetched fetched = fetch(nodes[i], 1);
+      assert_true(fetched.got);
+      expect_ok(mv_gossip_average(nodes[i], values[i], kCount, MV_F32));
+    }
+  }
+  for (int i = 0; i < kNodes; ++i) {
+    assert_true(fabs((double)(values[i][0] - values[0][0])) < 1e-3);
+    assert_true(values[i][0] >= 0 && values[i][0] <= 3);
+  }
+  for (int i = 0; i < kNodes; ++i) {
+    expect_ok(mv_gossip_close(nodes[i]));
+    free(values[i]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(two_nodes_average),
+      cmocka_unit_test(arrays_and_bytes),
+      cmocka_unit_test(what_is_of_no_use_is_refused_and_told),
+      cmocka_unit_test(wrong_arguments_are_statuses),
+      cmocka_unit_test(snapshots_are_never_torn),
+      cmocka_unit_test(a_cluster_comes_together),
+  };
+  return cmocka_run_group_tests_name("gossip", tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+// sim_gossip: swarms whose nodes are cut off, stopped, killed and restarted. Nobody waits longer than timeout_ms a step, nothing torn is
+// averaged, and once the weather is fine everybody takes part again and the models come together. --consensus N: how many steps N
+// undisturbed nodes need for that.
+
+#include <sys/resource.h>
+
+#include <cmath>
+
+#include "gossip/swarm.hpp"
+#include "seeds.hpp"
+
+namespace {
+
+using namespace mv;
+using namespace mv::sim;
+using namespace std::chrono_literals;
+
+constexpr Nanos kStorm = 4s, kFair = 12s;
+
+class Storm {
+ public:
+  explicit Storm(uint64_t seed, bool verbose)
+      : random_(Random::mix(seed)), network_(timeline_, random_.fork(), weather()), swarm_(timeline_, network_, random_.fork(), habits()) {
+    network_.verbose = verbose;
+  }
+
+  /// What went wrong; "" if nothing did.
+  std::string run() {
+    const auto count = static_cast<size_t>(random_.between(2, large_ ? 4 : 16));
+    swarm_.start(topology_ == gossip::Topology::kHypercube ? std::bit_floor(count) : count);
+    const size_t times = random_.below(12);
+    for (size_t i = 0; i < times; ++i) timeline_.after(Nanos(random_.between(0, kStorm.count())), [this] { disturb(); });
+    run_until(kStorm);
+    for (size_t i = 0; i < swarm_.size(); ++i) swarm_.restart(i);
+    run_until(kStorm + kFair / 2);
+    std::vector<uint64_t> before;
+    for (size_t i = 0; i < swarm_.size(); ++i) before.push_back(swarm_.served(i));
+    run_until(kStorm + kFair);
+    if (timeline_.violation().empty()) check(before);
+    return timeline_.violation();
+  }
+
+ private:
+  Weather weather() {
+    Weather weather;
+    weather.latency = Nanos(random_.between(20'000, 500'000));
+    weather.jitter = Nanos(random_.between(0, 3'000'000));
+    weather.lossy = lossy_ = random_.chance(0.3);
+    if (weather.lossy) weather.drop = 0.01 * static_cast<double>(random_.between(0, 5));
+    return weather;
+  }
+
+  Habits habits() {
+    Habits habits;
+    constexpr gossip::Topology kAll[] = {gossip::Topology::kRandom, gossip::Topology::kRing, gossip::Topology::kExponential,
+                                         gossip::Topology::kHypercube, gossip::Topology::kTorus};
+    habits.config.topology = topology_ = kAll[random_.below(std::size(kAll))];
+    habits.config.timeout = timeout_ = Nanos(random_.between(50'000'000, 900'000'000));
+    if (random_.chance(0.3)) habits.config.interpolation.method = gossip::Method::kClock;
+    large_ = random_.chance(0.1);
+    habits.elements = large_ ? 600'000 : static_cast<size_t>(random_.between(1, 4000));  // several chunks; one small frame
+    habits.step = Nanos(random_.between(20'000'000, 100'000'000) * (large_ ? 4 : 1));
+    habits.neighbourly = random_.chance(0.5) ? 0 : 0.7;
+    return habits;
+  }
+
+  void disturb() {
+    const size_t i = random_.below(swarm_.size());
+    const Nanos span(random_.between(10'000'000, 2'000'000'000));
+    switch (random_.below(4)) {
+      case 0:
+        return swarm_.part(i, random_.below(swarm_.size()), span, random_.chance(0.5));
+      case 1:
+        return swarm_.pause(i, span);
+      case 2:
+        return swarm_.restart(i);
+      default:
+        return swarm_.kill(i);
+    }
+  }
+
+  void run_until(Nanos end) {
+    while (timeline_.violation().empty() && timeline_.step(end)) {
+    }
+  }
+
+  void check(const std::vector<uint64_t>& before) {
+    for (size_t i = 0; i < swarm_.size(); ++i) {
+      if (swarm_.served(i) <= before[i]) return timeline_.violated(fmt::format("nobody asks node {} any more", i));
+      if (swarm_.averaged(i) == 0) return timeline_.violated(fmt::format("node {} never got anything", i));
+    }
+    // Half of all pulls at the least come to something, and each of them shrinks the spread.
+    if (swarm_.spread() > 0.05 * static_cast<double>(swarm_.size() - 1))
+      timeline_.violated(fmt::format("{} nodes are {} apart after {}s of fair weather", swarm_.size(), swarm_.spread(), kFair / 1s));
+  }
+
+  Timeline timeline_;
+  Random random_;
+  bool lossy_ = false, large_ = false;
+  gossip::Topology topology_ = gossip::Topology::kRandom;
+  Nanos timeout_{0};
+  Network network_;
+  Swarm swarm_;
+};
+
+/// Steps until the values of all nodes, 0 … n - 1 at first, are within a thousandth of that of each other.
+std::string consensus(size_t nodes, uint64_t seed) {
+  Timeline timeline;
+  Network network(timeline, Random(seed), {});
+  Habits habits;
+  habits.config.timeout = 1s;
+  Swarm swarm(timeline, network, Random(seed + 1), habits);
+  swarm.start(nodes);
+  // A pull of everybody halves the variance (round the old mean, at least); (n/1000)^2 of n^2/12 are log2(10^6/12) halvings, and the
+  // largest of n values lies some sqrt(2 ln n) deviations out. Twice as many steps are allowed.
+  const auto allowed = static_cast<uint64_t>(2 * (std::log2(1e6) + std::log2(static_cast<double>(nodes))));
+  uint64_t steps = 0;
+  for (; swarm.spread() > 1e-3 * static_cast<double>(nodes) && steps <= allowed && timeline.violation().empty(); ++steps)
+    while (timeline.step(habits.step * static_cast<int64_t>(steps + 1))) {
+    }
+  if (!timeline.violation().empty()) return timeline.violation();
+  fmt::print("{} nodes: {} steps\n", nodes, steps);
+  return steps <= allowed ? "" : fmt::format("{} nodes are {} apart after {} steps", nodes, swarm.spread(), steps);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);  // each node's snapshots are a descriptor
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  if (argc > 2 && std::string(argv[1]) == "--consensus") {
+    const size_t nodes = std::stoul(argv[2]);
+    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast gossip comes to a consensus",
+                              [&](uint64_t seed, bool) { return consensus(nodes, seed); }, [](uint64_t) { return ""; });
+  }
+  return mv::sim::run_seeds(argc, argv, "gossip in bad weather", [](uint64_t seed, bool verbose) { return Storm(seed, verbose).run(); },
+                            [](uint64_t) { return ""; });
+}

@@ -1,0 +1,76 @@
+#pragma once
+// Gossiping nodes on one thread and virtual time: they train (which is to say, wait), publish, fetch and average.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/gossip/gossip.hpp"
+#include "network.hpp"
+
+namespace mv::sim {
+
+/// What a swarm is like.
+struct Habits {
+  gossip::Config config;
+  size_t elements = 8;  ///< of each model, all of the same value
+  Nanos step{50'000'000};
+  double neighbourly = 0;  ///< how likely two nodes share a machine: they read each other's memory
+};
+
+class Swarm {
+ public:
+  Swarm(Timeline& timeline, Network& network, Random random, Habits habits) : timeline_(timeline), network_(network), random_(random), habits_(std::move(habits)) {}
+
+  /// All nodes, with values 0, 1, 2, …
+  void start(size_t count);
+  void kill(size_t i);
+  /// As another process at the same address, with the value that it began with.
+  void restart(size_t i);
+  /// For so long its process does not run.
+  void pause(size_t i, Nanos span);
+  void part(size_t a, size_t b, Nanos span, bool breaks);
+
+  size_t size() const { return nodes_.size(); }
+  bool alive(size_t i) const { return nodes_[i]->engine != nullptr; }
+  double value(size_t i) const { return nodes_[i]->values.front(); }
+  uint64_t averaged(size_t i) const { return nodes_[i]->averaged; }
+  uint64_t steps(size_t i) const { return nodes_[i]->steps; }
+  /// How often others have got something from this life of it.
+  uint64_t served(size_t i) const { return nodes_[i]->served; }
+  /// Largest less smallest value of those that live.
+  double spread() const;
+
+ private:
+  struct Node {
+    size_t number = 0;
+    uint64_t life = 0;  ///< counts restarts: what was planned in an earlier one does not happen
+    gossip::Node self;
+    base::Peer peer = base::kNobody;
+    std::unique_ptr<gossip::Publisher> publisher;
+    std::unique_ptr<SimLink> link;
+    std::unique_ptr<gossip::Gossip> engine;
+    std::vector<float> values;
+    double clock = 0;
+    uint64_t steps = 0, averaged = 0, served = 0;
+    Nanos began{0}, armed = base::kNever;
+    Nanos stopped_until{0};
+    uint64_t stops = 0, stops_at_begin = 0;
+  };
+
+  void start(Node& node);
+  void step(Node& node);
+  void finished(Node& node);
+  void average(Node& node);
+  void arm(Node& node);
+  void later(Node& node, Nanos span, std::function<void()> work);
+  Node* of(base::Peer peer);
+
+  Timeline& timeline_;
+  Network& network_;
+  Random random_;
+  const Habits habits_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace mv::sim

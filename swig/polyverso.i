@@ -100,3 +100,4 @@ MV_RESUMES(mv_cluster_status_text)
 %include <polyverso/polyverso.h>
 %include "tensor.i"
 %include "kvstore.i"
+%include "gossip.i"

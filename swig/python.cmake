@@ -26,4 +26,6 @@ foreach(package polyverso multiverso)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/${package} DESTINATION ${POLYVERSO_PYTHON_DIR}
     PATTERN __pycache__ EXCLUDE)
 endforeach()
+# Stand-ins for packages that scripts import, for those who have them not: cmake/activate.in puts them behind all else.
+polyverso_link_sources(${PROJECT_SOURCE_DIR}/python/compat/dpwa ${python_tree}/compat/dpwa)
 install(FILES ${python_tree}/polyverso/capi.py DESTINATION ${POLYVERSO_PYTHON_DIR}/polyverso)

@@ -1,0 +1,5 @@
+"""The configuration, by itself."""
+
+from .dpwa import DpwaConfiguration
+
+__all__ = ["DpwaConfiguration"]

@@ -1,0 +1,77 @@
+"""A node of the cluster, and its configuration."""
+
+import yaml
+
+from polyverso import gossip
+
+from .interpolation import ClockWeightedInterpolation, ConstantInterpolation, LossInterpolation
+
+INTERPOLATION_METHODS = {
+    "constant": ConstantInterpolation,
+    "clock": ClockWeightedInterpolation,
+    "loss": LossInterpolation,
+}
+
+
+class DpwaConfiguration:
+    """What a configuration file holds; whether it makes sense is checked when a connection is made of it."""
+
+    def __init__(self, config_file):
+        with open(config_file, "rt", encoding="utf-8") as file:
+            self.yaml = yaml.safe_load(file)
+        self.config = {}
+        loose = []
+        for item in [self.yaml] if isinstance(self.yaml, dict) else self.yaml:
+            if "name" in item:
+                loose.append(item)  # a node that stands in the list itself
+            else:
+                self.config.update(item)
+        self.config["nodes"] = (self.config.get("nodes") or []) + loose
+
+    def get_nodes(self):
+        return self.config["nodes"]
+
+    def get_interpolation(self):
+        interpolation = self.config["interpolation"]
+        return interpolation, self.config[interpolation]
+
+    def get_timeoutms(self):
+        return self.config["timeout_ms"]
+
+    def get_fetch_probability(self):
+        return self.config["fetch_probability"]
+
+
+class DpwaConnection:
+    """Payloads of bytes, and the factor by which a peer's is to be averaged in."""
+
+    def __init__(self, name, config_file):
+        self.name = name
+        self.config = DpwaConfiguration(config_file)
+        self.nodes = self.config.get_nodes()
+        self.fetching = False
+        self._connection = gossip.Connection(name, config_file)
+
+    @property
+    def clock(self):
+        """The model's age in updates."""
+        return self._connection.gossip.state["clock"]
+
+    @property
+    def peers(self):
+        return self._connection.gossip.peers
+
+    def add_peer(self, name, host, port):
+        self._connection.gossip.add_peer(name, host, port)
+
+    def remove_peer(self, name):
+        self._connection.gossip.remove_peer(name)
+
+    def update_send(self, parameters, loss):
+        """Serves `parameters` to whoever asks from now on, and begins to fetch a peer's."""
+        self.fetching = self._connection.update_send(parameters, loss)
+
+    def update_wait(self, loss):
+        """A peer's parameters and their factor; (None, 0) if there are none."""
+        self.fetching = False
+        return self._connection.update_wait(loss)

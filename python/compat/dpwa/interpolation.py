@@ -1,0 +1,39 @@
+"""The factor of a peer's share, by method."""
+
+
+class InterpolationBase:
+    def __call__(self, clock, peer_clock, loss, peer_loss):
+        raise NotImplementedError
+
+
+class ConstantInterpolation(InterpolationBase):
+    """Always the same."""
+
+    def __init__(self, value):
+        assert 0 <= value <= 1
+        self._value = value
+
+    def __call__(self, clock, peer_clock, loss, peer_loss):
+        return self._value
+
+
+def _share(part, other):
+    """part / (part + other), within 0 .. 1; 0/0 counts as one half."""
+    whole = part + other
+    if whole == 0:
+        return 0.5 if part == 0 else float(part > 0)
+    return min(max(part / whole, 0.0), 1.0)
+
+
+class ClockWeightedInterpolation(InterpolationBase):
+    """The older the peer's model, the more."""
+
+    def __call__(self, clock, peer_clock, loss, peer_loss):
+        return _share(peer_clock, clock)
+
+
+class LossInterpolation(InterpolationBase):
+    """The larger one's own loss, the more."""
+
+    def __call__(self, clock, peer_clock, loss, peer_loss):
+        return _share(loss, peer_loss)

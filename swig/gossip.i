@@ -1,0 +1,74 @@
+/* Gossip, for every language. What C tells in mv_gossip_fetched is a mapping of its fields, without size and version. */
+%ignore mv_gossip_fetched;
+
+%{
+#define PV_AGAIN_mv_gossip_state_text(...) mv_gossip_state_text(arg1, arg2, __VA_ARGS__)
+%}
+
+%typemap(in, numinputs = 0) mv_gossip_fetched *fetched (mv_gossip_fetched value = MV_GOSSIP_FETCHED_INIT) { $1 = &value; }
+
+#if defined(SWIGPYTHON)
+%{
+static PyObject *pv_fetched(const mv_gossip_fetched *fetched) {
+  return Py_BuildValue("{s:i,s:d,s:d,s:d,s:K,s:N,s:N}", "got", (int)fetched->got, "factor", fetched->factor, "peer_clock",
+                       fetched->peer_clock, "peer_loss", fetched->peer_loss, "bytes", (unsigned long long)fetched->bytes,
+                       "peer", PyUnicode_DecodeUTF8(fetched->peer, (Py_ssize_t)strlen(fetched->peer), "replace"),
+                       "why", PyUnicode_DecodeUTF8(fetched->why, (Py_ssize_t)strlen(fetched->why), "replace"));
+}
+%}
+%typemap(argout) mv_gossip_fetched *fetched { $result = SWIG_Python_AppendOutput($result, pv_fetched($1)); }
+#endif
+
+#if defined(SWIGPERL)
+%{
+static SV *pv_fetched(const mv_gossip_fetched *fetched) {
+  HV *hash = newHV();
+  (void)hv_stores(hash, "got", newSViv(fetched->got));
+  (void)hv_stores(hash, "factor", newSVnv(fetched->factor));
+  (void)hv_stores(hash, "peer_clock", newSVnv(fetched->peer_clock));
+  (void)hv_stores(hash, "peer_loss", newSVnv(fetched->peer_loss));
+  (void)hv_stores(hash, "bytes", newSVuv(fetched->bytes));
+  (void)hv_stores(hash, "peer", newSVpvn_utf8(fetched->peer, strlen(fetched->peer), 1));
+  (void)hv_stores(hash, "why", newSVpvn_utf8(fetched->why, strlen(fetched->why), 1));
+  return newRV_noinc((SV *)hash);
+}
+%}
+%typemap(argout) mv_gossip_fetched *fetched { PV_PUSH(pv_fetched($1)); }
+#endif
+
+#if defined(SWIGLUA)
+%{
+static void pv_set_number(lua_State *L, const char *key, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, key);
+}
+static void pv_push_fetched(lua_State *L, const mv_gossip_fetched *fetched) {
+  lua_createtable(L, 0, 7);
+  pv_set_integer(L, "got", fetched->got);
+  pv_set_number(L, "factor", fetched->factor);
+  pv_set_number(L, "peer_clock", fetched->peer_clock);
+  pv_set_number(L, "peer_loss", fetched->peer_loss);
+  pv_set_integer(L, "bytes", (int64_t)fetched->bytes);
+  lua_pushstring(L, fetched->peer);
+  lua_setfield(L, -2, "peer");
+  lua_pushstring(L, fetched->why);
+  lua_setfield(L, -2, "why");
+}
+%}
+%typemap(argout) mv_gossip_fetched *fetched {
+  pv_push_fetched(L, $1);
+  SWIG_arg++;
+}
+#endif
+
+MV_RESUMES(mv_gossip_add)
+MV_RESUMES(mv_gossip_publish)
+MV_RESUMES(mv_gossip_fetch_wait)
+MV_RESUMES(mv_gossip_average)
+MV_RESUMES(mv_gossip_read)
+MV_RESUMES(mv_gossip_state_text)
+MV_RESUMES(mv_gossip_add_peer)
+MV_RESUMES(mv_gossip_remove_peer)
+MV_RESUMES(mv_gossip_close)
+
+%include <polyverso/gossip.h>

@@ -8,21 +8,22 @@ loss went on where it was, and the vectors agree with what counting tells.
 """
 
 import argparse
-import os
 import pathlib
 import re
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
-import threading
 import time
 
 import corpus
 import nearest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import jobs  # noqa: E402: beside this folder
+from jobs import Failure, find, shown  # noqa: E402
+
 WORKERS = 3
 LIMIT_S = 400  # for each part
 KILLED_AT = 0.5  # of the whole training, but not before a checkpoint is there
@@ -32,21 +33,10 @@ LINE = re.compile(r"block (\d+) of (\d+)  loss ([\d.]+)  ([\d.]+) words/s  ([\d.
 SAVED = re.compile(r"saved after round (\d+) of \d+")
 
 
-class Failure(Exception):
-    """What went wrong, for the person who typed `make lm`."""
-
-
-def find(program):
-    if shutil.which(program) is None:
-        raise Failure(f"{program} is not on PATH: run `make lm`, or `source build/activate` first")
-    return program
-
-
-class Part:
+class Part(jobs.Job):
     """One `polyverso run` of the training, until its end or until it is killed."""
 
     def __init__(self, name, servers, arguments):
-        self.name = name
         self.curve = []  # (block, loss)
         self.saved = 0  # blocks in the newest checkpoint
         self.total = None
@@ -54,34 +44,14 @@ class Part:
         line = [find("polyverso"), "run", "--servers", str(servers), "--"]
         for at, (interpreter, script) in enumerate(trainers):
             line += ["---"] * (at > 0) + [interpreter, str(HERE / script), *map(str, arguments)]
-        # One thread each: NumPy's matrix products would otherwise spread over the others' cores.
-        environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-        self._process = subprocess.Popen(
-            line, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment
-        )
+        super().__init__(name, line, LIMIT_S)
 
     def run(self, killed_at=None):
         """Reads what worker 0 says. With killed_at it kills everything once so much is done and a part of it is
         saved."""
-        watchdog = threading.Timer(LIMIT_S, self._process.terminate)
-        watchdog.start()
-        killed = False
-        try:
-            for line in self._process.stdout:
-                self._read(line)
-                if killed_at and not killed and self.saved and self._part() >= killed_at:
-                    kill_all(self._process.pid)
-                    killed = True
-            status = self._process.wait()
-        finally:
-            watchdog.cancel()
-            if self._process.poll() is None:
-                self._process.terminate()
-                self._process.wait()
-        if killed_at and not killed:
-            raise Failure(f"{self.name}: training ended with status {status} before it could be killed")
-        if not killed_at and (status != 0 or not self.curve):
-            raise Failure(f"{self.name}: training ended with status {status}")
+        self.watch(self._read, (lambda: self.saved and self._part() >= killed_at) if killed_at else None)
+        if not self.curve:
+            raise Failure(f"{self.name}: training said nothing")
 
     def _part(self):
         """Of the whole training that is done, 0 .. 1."""
@@ -107,26 +77,6 @@ class Part:
             print(f"\r{line}", end="\n" if part >= 1 else "", flush=True)
         elif part >= 1 or len(self.curve) == 1 or int(10 * part) > int(10 * self.curve[-2][0] / self.total):
             print(line, flush=True)
-
-
-def children(pid):
-    try:
-        lists = [path.read_text(encoding="ascii") for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:
-        return []
-    return [int(child) for text in lists for child in text.split()]
-
-
-def kill_all(pid):
-    """SIGKILL for a process and all below it: as if the power had failed."""
-    family = [pid]
-    for member in family:
-        family += children(member)
-    for member in family:
-        try:
-            os.kill(member, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def loss_at(curve, count, last):
@@ -167,12 +117,6 @@ def missed_targets(first, second, shared, chance):
         yield f"the resumed training was at block {second.curve[0][0]}, before the checkpoint's {first.saved}"
     if shared < 20 * chance or shared < 0.05:
         yield f"of ten nearest words only {10 * shared:.2f} are those that counting finds"
-
-
-def shown(path):
-    """Relative to here, where that is shorter."""
-    here = pathlib.Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def demo(folder, tokens, epochs, save_every, report):

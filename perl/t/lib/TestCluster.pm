@@ -17,20 +17,25 @@ sub new {
     return bless { listener => $listener, nodes => $nodes, pids => [] }, $class;
 }
 
-# Starts a script; its output goes to the returned file.
+# Starts a script as the next rank; its output goes to the returned file.
 sub start {
     my ($self, $script) = @_;
-    my $rank   = @{ $self->{pids} };
+    my $rank = @{ $self->{pids} };
+    my %place = (POLYVERSO_NODES => $self->{nodes}, POLYVERSO_RANK => $rank, POLYVERSO_MASTER => '127.0.0.1:' . $self->{listener}->sockport);
+    $place{POLYVERSO_LISTEN_FD} = fileno $self->{listener} if $rank == 0;
+    return $self->start_as(\%place, $script);
+}
+
+# Starts a script with these variables, and no others of ours.
+sub start_as {
+    my ($self, $variables, $script) = @_;
     my $output = File::Temp->new;
     my $pid    = fork // die "fork: $!";
     if (!$pid) {
         open STDOUT, '>&', $output or die;
         open STDERR, '>&', $output or die;
-        $ENV{POLYVERSO_NODES}  = $self->{nodes};
-        $ENV{POLYVERSO_RANK}   = $rank;
-        $ENV{POLYVERSO_MASTER} = '127.0.0.1:' . $self->{listener}->sockport;
-        if   ($rank == 0) { $ENV{POLYVERSO_LISTEN_FD} = fileno $self->{listener} }
-        else              { close $self->{listener} }
+        @ENV{ keys %$variables } = values %$variables;
+        close $self->{listener} unless $variables->{POLYVERSO_LISTEN_FD};
         exec $^X, '-e', "\$| = 1; use Polyverso; $script" or die;
     }
     push @{ $self->{pids} }, $pid;

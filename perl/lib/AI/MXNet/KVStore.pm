@@ -14,19 +14,23 @@ use Scalar::Util qw(blessed);
 
 has store    => (is => 'ro', required => 1);    # a Polyverso::KVStore; none in a process that is only a server
 has _type    => (is => 'ro');
+has _pulls   => (is => 'ro', default => sub { [] });    # requests that may be under way
 
 *_refuse = \&AI::MXNet::Base::refuse;
 
 # ------------------------------------------------------------------ coming and going
 
-my $node;
+my ($node, $owner);
 
 # The node of dist stores: made with the first of them, left when the program ends well. A program that dies is gone at once,
 # so that the others hear of it.
-sub node { return $node //= Polyverso->init }
+sub node {
+    $owner //= $$;
+    return $node //= Polyverso->init;
+}
 
 END {
-    if ($node && $? == 0) {
+    if ($node && $? == 0 && $owner == $$) {
         local ($?, $@);
         eval { $node->shutdown; 1 } or warn $@;
     }
@@ -50,20 +54,23 @@ sub handle      { my ($self) = @_; return $self->_store->handle }
 sub type        { my ($self) = @_; return $self->store ? $self->store->type : $self->_type }
 sub rank        { my ($self) = @_; return $self->store ? $self->store->rank : node()->server_id }
 sub num_workers { my ($self) = @_; return $self->store ? $self->store->num_workers : node()->num_workers }
-sub _is_dist    { my ($self) = @_; return $self->type =~ /\A(?:dist|p3)/ }
+sub _is_dist    { my ($self) = @_; return $self->type =~ /\A(?:dist|p3)/ ? 1 : 0 }
 
 # ------------------------------------------------------------------ values
 
 # Arrays, in lists or not, as their tensors. Reading one waits for what is being pulled into it.
 sub _tensors {
-    my ($what, $value, $class) = @_;
-    return [map { _tensors($what, $_, $class) } @$value] if ref $value eq 'ARRAY';
+    my ($what, $value) = @_;
+    return [map { _tensors($what, $_) } @$value] if ref $value eq 'ARRAY';
     $value = $value->sever if $what ne 'out' && blessed $value && $value->isa('AI::MXNet::NDArray::Slice');
-    _refuse(EDTYPE => "$what holds " . (defined $value ? "'$value'" : 'undef') . ", not an $class") unless blessed $value && $value->isa($class);
+    _refuse(EDTYPE => "$what holds " . (defined $value ? "'$value'" : 'undef') . ", not an array")
+        unless blessed $value && $value->isa('AI::MXNet::NDArray');
     return $value->tensor;
 }
 
-my %OPTIONS = (push => [], pull => [qw(out)]);
+sub _arrays { my ($value) = @_; return ref $value eq 'ARRAY' ? map { _arrays($_) } @$value : $value }
+
+my %OPTIONS = (push => [qw(priority)], pull => [qw(out priority ignore_sparse)], row_sparse_pull => [qw(out priority row_ids)]);
 
 sub _options {
     my ($method, @given) = @_;
@@ -73,32 +80,52 @@ sub _options {
     my %known = map { $_ => 1 } @{ $OPTIONS{$method} };
     my ($unknown) = grep { !$known{$_} } sort keys %given;
     _refuse(EINVAL => "$method has no option '$unknown', but @{ $OPTIONS{$method} }") if defined $unknown;
-    _refuse(EINVAL => "$method wants out => ") if $known{out} && !defined $given{out};
+    for my $needed (grep { $known{$_} } qw(out row_ids)) {
+        _refuse(EINVAL => "$method wants $needed => ") unless defined $given{$needed};
+    }
     return %given;
+}
+
+# In a store of this process a pull is done when it returns. Of others the arrays know, and wait when they are read.
+sub _pulling {
+    my ($self, $out, $request) = @_;
+    return unless $request;
+    $_->_pulled_by($request) for _arrays($out);
+    @{ $self->_pulls } = ((grep { !$_->done } @{ $self->_pulls }), $request);
+    return;
 }
 
 # ------------------------------------------------------------------ init, push, pull
 
 sub init {
     my ($self, $key, $value) = @_;
-    $self->_store->init($key, _tensors(value => $value, 'AI::MXNet::NDArray'));
+    $self->_store->init($key, _tensors(value => $value));
     return;
 }
 
 sub push {
     my ($self, $key, $value, @given) = @_;
     my %options = _options('push', @given);
-    my $tensors = _tensors(value => $value, 'AI::MXNet::NDArray');
-    $self->_store->push($key, $tensors);
+    $self->_store->push($key, _tensors(value => $value), %options);
     return;
 }
 
 sub pull {
     my ($self, $key, @given) = @_;
     my %options = _options(pull => @given);
-    my $tensors = _tensors(out => $options{out}, 'AI::MXNet::NDArray');
-    $self->_store->pull($key, $tensors);
-    return;
+    my $out = delete $options{out};
+    my $sparse_too = !(delete $options{ignore_sparse} // 1);
+    my $request = $self->_store->pull($key, _tensors(out => $out), %options, sparse_too => $sparse_too,
+        async => $self->_is_dist);
+    return $self->_pulling($out, $request);
+}
+
+sub row_sparse_pull {
+    my ($self, $key, @given) = @_;
+    my %options = _options(row_sparse_pull => @given);
+    my ($out, $ids) = delete @options{qw(out row_ids)};
+    my @tensors = (_tensors(out => $out), _tensors(row_ids => $ids));
+    return $self->_pulling($out, $self->_store->row_sparse_pull($key, @tensors, %options, async => $self->_is_dist));
 }
 
 sub pushpull {
@@ -116,14 +143,20 @@ sub broadcast {
 
 # ------------------------------------------------------------------ optimizers and updaters
 
-# Those of MXNet are the library's, here and on servers. One of a class of this program's own is called here.
 sub set_optimizer {
     my ($self, $optimizer) = @_;
     _refuse(EDTYPE => 'set_optimizer wants an AI::MXNet::Optimizer') unless blessed $optimizer && $optimizer->isa('AI::MXNet::Optimizer');
-    my $text = $optimizer->text;
-    _refuse(ENOSYS => ref($optimizer) . ' and its schedule are not both MXNet\'s, and stores know no others') unless defined $text;
+    my $text = $optimizer->text
+        // _refuse(ENOSYS => ref($optimizer) . ' and its schedule are not both MXNet\'s, and stores know no others');
     $self->_store->set_optimizer($text);
     return;
+}
+
+sub set_gradient_compression {
+    my ($self, $parameters) = @_;
+    _refuse(EINVAL => "set_gradient_compression wants a hash: { type => '2bit', threshold => 0.5 }")
+        unless ref $parameters eq 'HASH' && defined $parameters->{type};
+    return $self->_store->set_gradient_compression($parameters);
 }
 
 # ------------------------------------------------------------------ workers and servers
@@ -158,10 +191,13 @@ AI::MXNet::KVStore - tensors under keys, shared by workers
     $kv->pull(3, out => $a);
     print $a->aspdl;                                                     # fours
 
-    $kv->set_optimizer(mx->optimizer->create('sgd', learning_rate => 0.5));
-    $kv->push(3, mx->nd->ones($shape) * 2);
-    $kv->pull(3, out => $a);
-    print $a->aspdl;                                                     # threes
+    $kv = mx->kv->create('local');
+    $kv->init('w', mx->nd->ones($shape)->tostype('row_sparse'));
+    $kv->set_optimizer(mx->optimizer->create('adam', learning_rate => 0.1));
+    $kv->push('w', mx->nd->sparse->row_sparse_array([[[1, 1, 1]], [1]], shape => $shape));
+    my $rows = mx->nd->sparse->zeros('row_sparse', $shape);
+    $kv->row_sparse_pull('w', out => $rows, row_ids => mx->nd->array([1]));
+    print $rows->data->aspdl;                                            # one row
 
 =head1 DESCRIPTION
 
@@ -169,7 +205,7 @@ AI::MXNet's store upon L<Polyverso::KVStore>, whose types, promises and errors i
 one or an array of them; values are arrays, or, of several devices, arrays of arrays. Options are pairs or a hash.
 
 A C<dist> store joins the cluster that the environment describes (C<Polyverso-E<gt>init>), and leaves it when the program ends
-well.
+well. In a process that is only a server it has C<type>, C<rank> and C<num_workers>.
 
 =head1 METHODS
 
@@ -177,13 +213,22 @@ well.
 
 C<local> unless said.
 
-=head2 init($key, $value), push($key, $value), pull($key, out => )
+=head2 init($key, $value), push($key, $value, priority => 0), pull($key, out => , priority => 0, ignore_sparse => 1)
+
+A C<pull> of a C<dist> store may return before the values are there: reading the arrays waits for them, and throws what went
+wrong.
+
+=head2 row_sparse_pull($key, out => , row_ids => , priority => 0)
+
+Ids of any dtype and shape, repeated or not; one array of them for all outputs, or one for each.
 
 =head2 pushpull($key, $value, out => ), broadcast($key, $value, out => )
 
 =head2 set_optimizer($optimizer)
 
 It goes to the servers as text, with its schedule.
+
+=head2 set_gradient_compression({ type => '2bit', threshold => 0.5 })
 
 =head2 type, rank, num_workers, handle, store
 

@@ -58,7 +58,8 @@ sub text {
     my ($self) = @_;
     my $name = $CLASS{ ref $self } // return undef;
     my %own = $self->_own;
-    my %all = (lr_scheduler => $name, base_lr => $self->warmup_final_lr, %own, map { $_ => $self->$_ } qw(warmup_steps warmup_begin_lr warmup_mode));
+    my %all = (lr_scheduler => $name, base_lr => $self->warmup_final_lr, %own,
+        map { $_ => $self->$_ } qw(warmup_steps warmup_begin_lr warmup_mode));
     return join ' ', map { "$_=$all{$_}" } sort keys %all;
 }
 

@@ -95,6 +95,7 @@ sub _tensor_from {
     my ($source, $dtype) = @_;
     my $name = AI::MXNet::Base::dtype_in($dtype);
     if (Polyverso::Values::is_pdl($source)) {
+        $source = $source->xchg(0, 1) if $source->isa('PDL::Matrix');    # whose first dimension is that of the rows
         $source = AI::MXNet::Base::pdl_as($source, $dtype);
         $source = $source->dummy(0) unless $source->getndims;
         my $tensor = Polyverso::Tensor->copy_of($source);
@@ -236,6 +237,12 @@ sub _change_pdl {
 
 sub aspdl      { $_[0]->_any_pdl->copy }
 sub aspdl_view { $_[0]->tensor->pdl }
+
+sub asmpdl {
+    my ($self) = @_;
+    require PDL::Matrix;
+    return PDL::Matrix->pdl($self->aspdl->unpdl);
+}
 
 sub asscalar {
     my ($self) = @_;
@@ -439,7 +446,7 @@ C<empty> holds zeros.
 
 =head2 array($source, ctx => , dtype => )
 
-A copy of nested arrays, a PDL or another array.
+A copy of nested arrays, a PDL, a L<PDL::Matrix> or another array.
 
 =head2 arange(start => 0, stop => , step => 1, repeat => 1)
 
@@ -455,9 +462,10 @@ MXNet's own format: L<AI::MXNet::NDArray::File>.
 
 C<tensor> is the L<Polyverso::Tensor> in it.
 
-=head2 aspdl, aspdl_view, asscalar
+=head2 aspdl, asmpdl, aspdl_view, asscalar
 
-A copy as a PDL, of halves one of floats; a PDL upon the array's own memory, which keeps it; the only element.
+A copy as a PDL, of halves one of floats; as a L<PDL::Matrix>; a PDL upon the array's own memory, which keeps it; the only
+element.
 
 =head2 at($row), slice([$first, $last]), reshape($shape, reverse => 0), expand_dims($axis)
 

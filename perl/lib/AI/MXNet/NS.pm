@@ -31,4 +31,17 @@ __END__
 
 AI::MXNet::NS - short names of classes, as in C<use AI::MXNet 'mx'>
 
+=head1 SYNOPSIS
+
+    use AI::MXNet 'mx';                  # a class that says `use AI::MXNet::NS 'global';`
+    use AI::MXNet::NDArray 'nd';         # one that says `use AI::MXNet::NS;`
+
+    print mx, ' ', nd, "\n";             # AI::MXNet AI::MXNet::NDArray
+    print nd->ones([2])->aspdl, "\n";    # [1 1]
+
+=head1 DESCRIPTION
+
+C<use AI::MXNet::NS;> in a class gives it an C<import> that makes functions of the names that it is asked for, each of which
+returns the class. With C<'global'> the name is one of the class in all packages.
+
 =cut

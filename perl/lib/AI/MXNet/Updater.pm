@@ -26,6 +26,8 @@ sub call {
     return $self->optimizer->update($index, $weight, $grad, $states->{$index});
 }
 
+*slice = \&call;    # what PDL::NiceSlice makes of $updater->(...)
+
 sub _moved {
     my ($state, $context) = @_;
     return [map { _moved($_, $context) } @$state] if ref $state eq 'ARRAY';
@@ -101,8 +103,12 @@ sub _parameters {
         next if $name =~ /\A(?:_|num_update\z|idx2name\z|param_dict\z)/ || !defined $attribute->init_arg;
         my $value = $object->{$name};
         next unless defined $value;
-        if    (blessed $value && $value->isa('AI::MXNet::LRScheduler')) { $parameters{$name} = { class => ref $value, %{ _parameters($value) } } }
-        elsif (!grep { ref } ref $value eq 'HASH' ? values %$value : ref $value eq 'ARRAY' ? @$value : $value) { $parameters{$name} = $value }
+        if (blessed $value && $value->isa('AI::MXNet::LRScheduler')) {
+            $parameters{$name} = { class => ref $value, %{ _parameters($value) } };
+            next;
+        }
+        my @parts = ref $value eq 'HASH' ? values %$value : ref $value eq 'ARRAY' ? @$value : $value;
+        $parameters{$name} = $value unless grep { ref } @parts;
     }
     return \%parameters;
 }
@@ -138,9 +144,10 @@ sub _arrays {
     my @arrays;
     for (my $i = 0; my $about = $header->{"state.$i"}; ++$i) {
         my ($from, $to) = @{ $about->{data_offsets} };
-        _refuse(EINVAL => "the states are damaged: state $i ends behind the file") if $from < 0 || $to < $from || $begin + $to > length $bytes;
-        my $tensor = Polyverso::CAPI::mv_tensor_from([Polyverso::Tensor::_code(lc $about->{dtype}), substr $bytes, $begin + $from, $to - $from],
-            $about->{shape});
+        _refuse(EINVAL => "the states are damaged: state $i ends behind the file")
+            if $from < 0 || $to < $from || $begin + $to > length $bytes;
+        my $values = substr $bytes, $begin + $from, $to - $from;
+        my $tensor = Polyverso::CAPI::mv_tensor_from([Polyverso::Tensor::_code(lc $about->{dtype}), $values], $about->{shape});
         push @arrays, AI::MXNet::NDArray->_wrap(Polyverso::Tensor->_new($tensor));
     }
     return \@arrays;

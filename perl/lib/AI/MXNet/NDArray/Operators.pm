@@ -119,7 +119,10 @@ sub _reduce {
     my $made   = @axes ? $tensor : $tensor->_reduce($op);
     $made = $made->_reduce($op, $_) for @axes;
     my @left = @{ $made->shape };
-    if ($options{keepdims}) { my %gone = map { $_ => 1 } @axes ? @axes : 0 .. $#shape; @left = map { $gone{$_} ? 1 : $shape[$_] } 0 .. $#shape }
+    if ($options{keepdims}) {
+        my %gone = map { $_ => 1 } @axes ? @axes : 0 .. $#shape;
+        @left = map { $gone{$_} ? 1 : $shape[$_] } 0 .. $#shape;
+    }
     $made = $made->reshape(@left ? \@left : [1]);
     return _give($made, $dtype, $options{out}, $array);
 }
@@ -254,7 +257,14 @@ sub _in_place {
         return $self;
     };
 }
-_name(sub { my ($self, $op, $other) = @_; $self->tensor->_binary(Polyverso::Tensor::_constant($op), _operand($other), 0, $self->{_tensor}) }, '_compute');
+_name(
+    sub {
+        my ($self, $op, $other) = @_;
+        my $tensor = $self->tensor;
+        return $tensor->_binary(Polyverso::Tensor::_constant($op), _operand($other), 0, $tensor);
+    },
+    '_compute'
+);
 
 package AI::MXNet::NDArray;
 

@@ -123,7 +123,8 @@ sub update {
 sub _gradient {
     my ($grad, $wide) = @_;
     my $dtype = AI::MXNet::Base::dtype_in($grad->dtype);
-    return $dtype eq $wide || $wide eq 'f32' && $dtype =~ /\Ab?f16\z/ ? $grad->tensor : $grad->astype(AI::MXNet::Base::dtype_out($wide))->tensor;
+    my $fits = $dtype eq $wide || $wide eq 'f32' && $dtype =~ /\Ab?f16\z/;
+    return $fits ? $grad->tensor : $grad->astype(AI::MXNet::Base::dtype_out($wide))->tensor;
 }
 
 1;
@@ -134,6 +135,21 @@ __END__
 
 =head1 NAME
 
-AI::MXNet::Optimizer::Native - MXNet's optimizers; internal, see L<AI::MXNet::Optimizer>
+AI::MXNet::Optimizer::Native - MXNet's optimizers
+
+=head1 SYNOPSIS
+
+    use AI::MXNet qw(mx);
+
+    my $lion = AI::MXNet::Lion->new(learning_rate => 0.1, wd => 0.5);
+    my $weight = mx->nd->ones([2]);
+    my $state = $lion->create_state('w', $weight);
+    $lion->update('w', $weight, mx->nd->array([3, -3]), $state);
+    print $weight->aspdl, "\n";          # [0.85 1.05]
+
+=head1 DESCRIPTION
+
+What the classes C<AI::MXNet::SGD> and so on have in common: parameters that become a text, and steps that the library
+makes. L<AI::MXNet::Optimizer> tells how they are used.
 
 =cut

@@ -1,0 +1,80 @@
+"""Trainings under `polyverso run`, for the demos in the folders beside this file: read line by line, and killed where the demo wants
+to see what is left then."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import threading
+
+
+class Failure(Exception):
+    """What went wrong, for the person who typed `make`."""
+
+
+def find(program):
+    if shutil.which(program) is None:
+        raise Failure(f"{program} is not on PATH: use make, or `source build/activate` first")
+    return program
+
+
+class Job:
+    """One run of a command, until its end or until it is killed with all its processes."""
+
+    def __init__(self, name, command, limit_s):
+        self.name = name
+        self._limit_s = limit_s
+        # One thread each: NumPy's matrix products would otherwise spread over the others' cores.
+        environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment
+        )
+
+    def watch(self, read, is_time_to_kill=None):
+        """read(line) for all that it prints. As soon as is_time_to_kill() all of it is killed."""
+        watchdog = threading.Timer(self._limit_s, self._process.terminate)
+        watchdog.start()
+        killed = False
+        try:
+            for line in self._process.stdout:
+                read(line)
+                if is_time_to_kill and not killed and is_time_to_kill():
+                    kill_all(self._process.pid)
+                    killed = True
+            status = self._process.wait()
+        finally:
+            watchdog.cancel()
+            if self._process.poll() is None:
+                self._process.terminate()
+                self._process.wait()
+        if is_time_to_kill and not killed:
+            raise Failure(f"{self.name}: training ended with status {status} before it could be killed")
+        if not is_time_to_kill and status != 0:
+            raise Failure(f"{self.name}: training ended with status {status}")
+
+
+def children(pid):
+    try:
+        lists = [path.read_text(encoding="ascii") for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(child) for text in lists for child in text.split()]
+
+
+def kill_all(pid):
+    """SIGKILL for a process and all below it: as if the power had failed."""
+    family = [pid]
+    for member in family:
+        family += children(member)
+    for member in family:
+        try:
+            os.kill(member, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def shown(path):
+    """Relative to here, where that is shorter."""
+    here = pathlib.Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

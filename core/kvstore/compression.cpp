@@ -63,7 +63,7 @@ base::Status Store::set_compression(Compression compression) {
 }
 
 Compression Store::compression_of(const Entry& entry) {
-  if (!tensor::is_floating(entry.dtype)) return {};
+  if (entry.row_sparse || !tensor::is_floating(entry.dtype)) return {};
   std::lock_guard lock(mutex_);
   return compression_;
 }

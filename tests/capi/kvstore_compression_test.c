@@ -202,6 +202,31 @@ static void pulls_are_compressed_where_that_is_asked_for(void** state) {
   run_nodes(kWorkers, NULL, what_is_pulled_may_be_rounded);
 }
 
+/** Rows of 0.1, which neither 2bit nor int8 would leave what they are. */
+static void rows_beside_a_codec(struct member* self) {
+  kv_store kv = 0;
+  const int64_t key = 1, ids[] = {1, 4}, some[] = {2, 3}, all[] = {18};
+  const kv_keys keys = number_keys(&key, 1);
+  mv_tensor rows = full(some, 2, MV_F64, 0.1), sparse = 0, dense = full(all, 1, MV_F64, 9), flat = 0;
+  const int64_t tall[] = {6, 3};
+  expect_ok(mv_tensor_sparse(ids, 2, rows, 6, &sparse));
+  expect_ok(mv_tensor_reshape(dense, tall, 2, &flat));
+  const kv_values pushed = values_of(&sparse, 1), out = values_of(&flat, 1);
+  expect_ok(kv_create(self->node, "dist_sync", &kv));
+  expect_ok(kv_set_gradient_compression(kv, "2bit pull=int8"));
+  expect_ok(kv_init(kv, &keys, &pushed));
+  expect_ok(kv_push(kv, &keys, &pushed, NULL));
+  expect_ok(kv_pull(kv, &keys, &out, NULL));
+  double got[18];
+  read_doubles(dense, got, 18);
+  for (int i = 0; i < 18; ++i) assert_true(got[i] == (i / 3 == 1 || i / 3 == 4 ? 0.1 + 0.1 : 0));
+  expect_ok(kv_free(kv));
+}
+static void rows_travel_as_they_are(void** state) {
+  (void)state;
+  run_nodes(kWorkers, NULL, rows_beside_a_codec);
+}
+
 /** What metrics say of a table; -1: nothing. */
 static double compressed_bytes(mv_node node, const char* table, const char* form) {
   char wanted[120];
@@ -275,6 +300,7 @@ int main(void) {
       cmocka_unit_test(nothing_is_lost),
       cmocka_unit_test(each_device_keeps_its_own_rest),
       cmocka_unit_test(pulls_are_compressed_where_that_is_asked_for),
+      cmocka_unit_test(rows_travel_as_they_are),
       cmocka_unit_test(bytes_are_the_formulas),
       cmocka_unit_test(what_is_wrong_is_refused),
   };

@@ -76,6 +76,7 @@ MV_U8: int
 MV_F16: int
 MV_BF16: int
 MV_I8: int
+KV_SPARSE_TOO: int
 MV_ARRAY: int
 MV_MATRIX: int
 MV_SPARSE: int

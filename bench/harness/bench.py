@@ -48,7 +48,7 @@ class Bench:
         return mxnet.interpreter(self.output / "mxnet-venv", self.progress)
 
     def mxnet(self, pinning):
-        return mxnet.cluster(self.mxnet_python, self.sources / "programs" / "mxnet_worker.py", pinning)
+        return mxnet.cluster(self.mxnet_python, [self.sources / "programs" / "mxnet_worker.py"], pinning)
 
     def why_no_mxnet(self):
         """Empty if it can be used."""

@@ -50,31 +50,46 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def environment(role, port):
-    """Of one process of a cluster with one worker and one server."""
+def environment(role, port, workers=1, extra=None):
+    """Of one process of a cluster with one server."""
     # PORT, if set, would be taken for the node's own port.
     kept = {key: value for key, value in os.environ.items() if key not in ("PORT", "PYTHONPATH")}
     return kept | {
         "DMLC_ROLE": role,
-        "DMLC_NUM_WORKER": "1",
+        "DMLC_NUM_WORKER": str(workers),
         "DMLC_NUM_SERVER": "1",
         "DMLC_PS_ROOT_URI": "127.0.0.1",
         "DMLC_PS_ROOT_PORT": str(port),
         "DMLC_NODE_HOST": "127.0.0.1",
-    }
+    } | (extra or {})
 
 
-def cluster(python, worker, pinning):
-    """A Party: scheduler, server, and the worker's program."""
+def cluster(python, program, pinning, workers=1, extra=None):
+    """A Party: scheduler, server, the worker that is measured, and others, whose command ends with "accompany".
+
+    program: the worker's file and arguments; extra: environment variables of all.
+    """
     port = free_port()
-    run_worker = [python, worker]
+    command = [python, *program]
     helpers = []
+
+    def start(name, words, role, cpus):
+        return Process(f"MXNet {name}", words, cpus, environment(role, port, workers, extra))
+
     try:
         for role in ("scheduler", "server"):
             serve = [python, "-c", "import mxnet"]  # a process of these roles stays inside the import
-            helpers.append(Process(f"MXNet {role}", serve, pinning.server, environment(role, port)))
+            helpers.append(start(role, serve, role, pinning.server))
+        for number in range(1, workers):
+            helpers.append(start(f"worker {number}", [*command, "accompany"], "worker", pinning.client))
     except OSError as error:
         for helper in helpers:
             helper.end(seconds=1)
         raise Broken(f"MXNet: {error}") from error
-    return started(lambda: Process("MXNet worker", run_worker, pinning.client, environment("worker", port)), helpers)
+    return started(lambda: start("worker", command, "worker", pinning.client), helpers)
+
+
+def alone(python, program, pinning, extra=None):
+    """A Party: one process without a cluster."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | (extra or {})
+    return started(lambda: Process("MXNet", [python, *program], pinning.client, kept))

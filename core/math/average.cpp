@@ -91,6 +91,8 @@ void average_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t 
       return average_integers<int64_t>(dst, src, count, factor);
     case MV_U8:
       return average_integers<uint8_t>(dst, src, count, factor);
+    case MV_I8:
+      return average_integers<int8_t>(dst, src, count, factor);
     default:
       assert(false);
   }

@@ -280,6 +280,8 @@ void arrays_are_averaged_whatever_their_length(void**) {
   const int64_t same = INT64_MAX;
   mv::math::average_bytes(MV_I64, reinterpret_cast<std::byte*>(&large), reinterpret_cast<const std::byte*>(&same), 1, 0.3);
   assert_true(large == INT64_MAX);
+  check_average<int8_t>(MV_I8, 0.5, {-128, 127, 4}, {-126, -127, 8}, 0.5);
+  check_average<uint8_t>(MV_U8, 0.25, {0, 255, 4}, {255, 255, 8}, 0.5);
   uint16_t own = 0x3c00;  // 1 as a binary16
   const uint16_t peer = 0x4200;  // 3
   mv::math::average_bytes(MV_F16, reinterpret_cast<std::byte*>(&own), reinterpret_cast<const std::byte*>(&peer), 1, 0.5);

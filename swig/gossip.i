@@ -59,13 +59,28 @@ static void pv_push_fetched(lua_State *L, const mv_gossip_fetched *fetched) {
   pv_push_fetched(L, $1);
   SWIG_arg++;
 }
+/* A table of numbers is averaged in place as memory is: read first, then written. */
+%typemap(in) (void *data, uint64_t count, mv_dtype dtype) {
+  const int read_first = lua_istable(L, $input) && strcmp("$symname", "mv_gossip_average") == 0;
+  if (!pv_lend(L, $input, "$symname", arg1, !read_first, &$1, &$2, &$3)) SWIG_fail;
+}
+%define MV_FILLS(function)
+%exception function {
+  $action
+  if (result == MV_OK && !pv_written(L, 2, "$symname")) SWIG_fail;
+}
+%enddef
+#else
+%define MV_FILLS(function)
+MV_RESUMES(function)
+%enddef
 #endif
 
 MV_RESUMES(mv_gossip_add)
 MV_RESUMES(mv_gossip_publish)
 MV_RESUMES(mv_gossip_fetch_wait)
-MV_RESUMES(mv_gossip_average)
-MV_RESUMES(mv_gossip_read)
+MV_FILLS(mv_gossip_average)
+MV_FILLS(mv_gossip_read)
 MV_RESUMES(mv_gossip_state_text)
 MV_RESUMES(mv_gossip_add_peer)
 MV_RESUMES(mv_gossip_remove_peer)

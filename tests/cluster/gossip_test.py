@@ -2,13 +2,19 @@
 
 import json
 import os
+import pathlib
+import re
+import shutil
 import signal
+import socket
+import subprocess
 import sys
 
 import pytest
 
 from nodes import Node
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMEOUT_MS = 1000
 
 # argv: name, port, value. On its input: lines "name port" of peers. Each tenth step it tells how it stands.
@@ -127,3 +133,124 @@ def test_a_stopped_node_holds_up_nobody(swarm):
         assert swarm.steps_on(name, 50)[3] * 1000 < 5 * TIMEOUT_MS
     swarm.nodes["w2"].process.send_signal(signal.SIGCONT)
     swarm.steps_on("w2", 20)
+
+
+def two_free_ports():
+    """The first of two neighbours that nobody listens at."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port = first.getsockname()[1]
+            try:
+                with socket.create_server(("127.0.0.1", port + 1)):
+                    return port
+            except OSError:
+                continue
+
+
+def test_the_example_learns(tmp_path):
+    pytest.importorskip("torch", reason="python3-torch is not installed")
+    folder = tmp_path / "examples" / "gossip-cifar"
+    shutil.copytree(ROOT / "examples" / "gossip-cifar", folder, ignore=shutil.ignore_patterns("logs", "nodes.yaml", "*.png"))
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    subprocess.run([folder / "prepare.sh", "2", str(two_free_ports())], check=True, capture_output=True)
+    run = subprocess.run([folder / "run.sh", "--epochs", "6"], capture_output=True, text=True, timeout=250, env={**os.environ, "PYTHON": sys.executable})
+    assert (run.returncode, run.stderr) == (0, "")
+    accuracies = [float(word) for word in re.findall(r"final accuracy ([\d.]+)", run.stdout)]
+    assert len(accuracies) == 2 and min(accuracies) > 0.85
+    assert "the repository's digits" in (folder / "logs" / "w1.out").read_text()
+    assert subprocess.run([folder / "stop.sh"], capture_output=True, text=True, check=True).stdout == "none is running\n"
+
+
+# A node in each language: tells its port, learns its peers, and makes a step for each line "step", until its input ends.
+LANGUAGES = {
+    "python": ([sys.executable, "-c"], """
+import sys
+import numpy as np
+from polyverso import gossip
+
+name, value = sys.argv[1:]
+model = np.full(1000, float(value), np.float32)
+node = gossip.ArrayAdapter([model], name, {"nodes": [{"name": name, "host": "127.0.0.1", "port": 0}], "timeout_ms": 20000})
+print("listens", node.gossip.state["address"].rsplit(":", 1)[1], flush=True)
+for line in sys.stdin:
+    words = line.split()
+    if words[0] == "peer":
+        node.gossip.add_peer(words[1], "127.0.0.1", int(words[2]))
+    else:
+        node.update_send(1)
+        print("stepped", node.update_wait(1), model[999], flush=True)
+"""),
+    "perl": (["perl", "-we"], """
+use PDL::Lite;
+use Polyverso;
+use Polyverso::Gossip;
+$| = 1;
+my ($name, $value) = @ARGV;
+my $model = PDL->zeroes(PDL::float(), 1000);
+$model += $value;
+my $text = "nodes: [{name: $name, host: 127.0.0.1, port: 0}]\\ntimeout_ms: 20000\\n";
+my $node = Polyverso::Gossip->open(\\$text, $name);
+print 'listens ', $node->state->{address} =~ /:(\\d+)$/, "\\n";
+while (my $line = <STDIN>) {
+    my @words = split ' ', $line;
+    if ($words[0] eq 'peer') { $node->add_peer($words[1], '127.0.0.1', $words[2]); next }
+    $node->update_send([$model], 1);
+    print 'stepped ', $node->update_wait([$model], 1), ' ', $model->at(999), "\\n";
+}
+"""),
+    "lua": (["lua5.4"], """
+local gossip = require("polyverso.gossip")
+local name, value = arg[1], tonumber(arg[2])
+local model = {}
+for i = 1, 1000 do model[i] = value end
+local node = gossip.open_text(("nodes: [{name: %s, host: 127.0.0.1, port: 0}]\\ntimeout_ms: 20000"):format(name), name)
+io.stdout:setvbuf("line")
+print("listens " .. node:state():match(":(%d+)"))
+for line in io.lines() do
+  local peer, port = line:match("^peer (%S+) (%d+)")
+  if peer then
+    node:add_peer(peer, "127.0.0.1", tonumber(port))
+  else
+    node:update_send({model}, 1)
+    print("stepped " .. node:update_wait({model}, 1) .. " " .. model[1000])
+  end
+end
+"""),
+}
+
+
+def test_one_swarm_with_a_node_in_each_language(tmp_path):
+    nodes, ports = {}, {}
+    for value, (language, (command, script)) in enumerate(LANGUAGES.items()):
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"there is no {command[0]}")
+        if language == "lua":  # which reads no script from its command line with arguments
+            (tmp_path / "node.lua").write_text(script)
+            words = [command[0], tmp_path / "node.lua"]
+        else:
+            words = [*command, script]
+        nodes[language] = Node(language, [*map(str, words), language, str(3.0 * value)], dict(os.environ))
+        ports[language] = nodes[language].hear("listens").split()[1]
+
+    def tell(node, line):
+        node.process.stdin.write(line + "\n")
+        node.process.stdin.flush()
+
+    try:
+        for language, node in nodes.items():
+            for peer, port in ports.items():
+                if peer != language:
+                    tell(node, f"peer {peer} {port}")
+        for _ in range(25):
+            for node in nodes.values():
+                tell(node, "step")
+            steps = [node.hear("stepped").split() for node in nodes.values()]
+        values = [float(step[2]) for step in steps]
+        assert max(values) - min(values) < 1e-3
+        assert 0 <= min(values) and max(values) <= 6
+        assert all(float(step[1]) == 0.5 for step in steps)
+    finally:
+        for node in nodes.values():
+            node.process.stdin.close()
+        for node in nodes.values():
+            node.process.wait(20)

@@ -1,0 +1,63 @@
+--- Gossip: every process trains a model of its own, and averages it now and then with a peer's.
+--
+--     local gossip = require("polyverso.gossip")
+--     local node = gossip.open("nodes.yaml", "w1")            -- or gossip.open_text(yaml, name)
+--     for batch in batches do
+--       node:update_send({weights, biases}, loss)             -- lets the others see them, begins to fetch a peer's
+--       loss = train(batch)
+--       node:update_wait({weights, biases}, loss)             -- averages in place with what has come
+--     end
+--
+-- Arrays are tables of numbers (f32, or what their `dtype` says), FFI memory, {pointer = p, count = n}, or Torch's tensors without gaps.
+
+local capi = require("polyverso.capi")
+local foreign = require("polyverso.foreign")
+
+local Gossip = {}
+Gossip.__index = Gossip
+
+local function memory(array) return foreign.is_tensor(array) and foreign.memory(array) or array end
+
+--- Lets peers see these arrays, as one version with this node's clock, which grows by 1.
+function Gossip:publish(arrays, loss)
+  for _, array in ipairs(arrays) do capi.mv_gossip_add(self.handle, memory(array)) end
+  capi.mv_gossip_publish(self.handle, loss)
+end
+
+--- Whether a fetch began: fetch_probability decides.
+function Gossip:fetch_start() return capi.mv_gossip_fetch_start(self.handle) == 1 end
+
+--- A table with factor, peer, peer_clock, peer_loss and bytes; nil if no peer had anything.
+function Gossip:fetch_wait(loss)
+  local fetched = capi.mv_gossip_fetch_wait(self.handle, loss)
+  return fetched.got == 1 and fetched or nil
+end
+
+--- The next of the arrays that were fetched: averaged into this one, in place, or copied into it.
+function Gossip:average(array) capi.mv_gossip_average(self.handle, memory(array)) end
+function Gossip:read(array) capi.mv_gossip_read(self.handle, memory(array)) end
+
+function Gossip:update_send(arrays, loss)
+  self:publish(arrays, loss)
+  return self:fetch_start()
+end
+
+--- The factor of the peer's share, 0 where nobody was there.
+function Gossip:update_wait(arrays, loss)
+  local fetched = self:fetch_wait(loss)
+  if not fetched then return 0 end
+  for _, array in ipairs(arrays) do self:average(array) end
+  return fetched.factor
+end
+
+--- Clock, loss, last factor and the peers with their scores: as text, or with `json` for programs.
+function Gossip:state(json) return capi.mv_gossip_state_text(self.handle, json and capi.MV_JSON or 0) end
+function Gossip:add_peer(name, host, port) capi.mv_gossip_add_peer(self.handle, name, host, port) end
+function Gossip:remove_peer(name) capi.mv_gossip_remove_peer(self.handle, name) end
+function Gossip:close() capi.mv_gossip_close(self.handle) end
+
+local function open(call)
+  return function(config, name) return setmetatable({handle = call(config, name), name = name}, Gossip) end
+end
+
+return {open = open(capi.mv_gossip_open), open_text = open(capi.mv_gossip_open_text)}

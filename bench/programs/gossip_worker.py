@@ -1,0 +1,132 @@
+"""Gossip between two processes, ours and as dpwa does it: a Python server thread, a socket, pickle and numpy.
+
+    gossip_worker.py ours|dpwa CASE BYTES
+
+cycle   publish, fetch the other's, average
+fetch   fetch the other's alone
+send    publish alone
+
+The other process is this program's child; it has published once, and serves.
+"""
+
+import multiprocessing
+import pickle
+import socket
+import struct
+import sys
+import threading
+
+import batch
+import numpy as np
+
+OWN, OTHER, TIMEOUT_MS = 1.0, 3.0, 60_000
+
+
+class Ours:
+    def __init__(self, name, values):
+        from polyverso import gossip
+
+        self.values = values
+        node = {"name": name, "host": "127.0.0.1", "port": 0}
+        self.node = gossip.Gossip({"nodes": [node], "timeout_ms": TIMEOUT_MS}, name)
+
+    def port(self):
+        return int(self.node.state["address"].rsplit(":", 1)[1])
+
+    def meet(self, port):
+        self.node.add_peer("other", "127.0.0.1", port)
+
+    def send(self):
+        self.node.publish([self.values], 1)
+
+    def fetch(self):
+        self.node.fetch_start()
+        if self.node.fetch_wait(1) is None:
+            batch.fail("nothing was fetched: " + self.node.state["last"])
+
+    def average(self):
+        self.node.average(self.values)
+
+
+class Dpwa:
+    """The scheme in plain Python: the parameters as bytes in a dict, pickled, sent behind their length."""
+
+    def __init__(self, _, values):
+        self.values, self.blob, self.lock = values, b"", threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def port(self):
+        return self.listener.getsockname()[1]
+
+    def serve(self):
+        connection, _ = self.listener.accept()
+        while connection.recv(1):
+            with self.lock:
+                connection.sendall(struct.pack("<q", len(self.blob)) + self.blob)
+
+    def meet(self, port):
+        self.peer = socket.create_connection(("127.0.0.1", port))
+
+    def send(self):
+        blob = pickle.dumps({"w": bytes(self.values)})
+        with self.lock:
+            self.blob = blob
+
+    def receive(self, count):
+        data = bytearray()
+        while len(data) < count:
+            data += self.peer.recv(min(count - len(data), 1 << 20))
+        return data
+
+    def fetch(self):
+        self.peer.sendall(b"?")
+        (count,) = struct.unpack("<q", self.receive(8))
+        self.fetched = pickle.loads(bytes(self.receive(count)))
+
+    def average(self):
+        other = np.frombuffer(self.fetched["w"], np.float32)
+        self.values = np.float32(0.5) * other + np.float32(0.5) * self.values
+
+
+SIDES = {"ours": Ours, "dpwa": Dpwa}
+
+
+def be_the_other(side, size, pipe):
+    node = SIDES[side]("other", np.full(size // 4, OTHER, np.float32))
+    node.send()
+    pipe.send(node.port())
+    pipe.recv()  # until it ends
+
+
+def main(side, case, size):
+    size = int(size)
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    other = multiprocessing.get_context("spawn").Process(target=be_the_other, args=(side, size, there), daemon=True)
+    other.start()
+    node = SIDES[side]("measured", np.full(size // 4, OWN, np.float32))
+    node.send()
+    node.meet(here.recv())
+
+    def cycle():
+        node.send()
+        node.fetch()
+        node.average()
+
+    once = {"cycle": cycle, "fetch": node.fetch, "send": node.send}[case]
+
+    def repeat(times):
+        for _ in range(times):
+            once()
+
+    def check():
+        if case == "cycle" and not (OWN < node.values[0] <= OTHER and (node.values == node.values[0]).all()):
+            batch.fail(f"the average is wrong: {node.values[0]}")
+
+    batch.serve(lambda *_: (repeat, check))
+    here.send("end")
+    other.join()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,46 @@
+"""Gossip between two processes of one machine, beside dpwa's scheme in plain Python, and beside memcpy."""
+
+import sys
+
+from harness import machine
+from harness.bench import measurement
+from harness.compare import Batch
+from harness.process import Process, started
+from harness.result import Row, ratio_at_most
+from harness.units import microseconds
+
+SIZE = 64 << 20
+
+
+def party(bench, side, case):
+    words = [sys.executable, bench.sources / "programs" / "gossip_worker.py", side, case, SIZE]
+    return lambda: started(lambda: Process(f"{side}, {case}", words, ",".join(map(str, machine.cpus())), bench.environment))
+
+
+def compared(bench, title, case, peer, start, operation, limit):
+    sides = {"ours": party(bench, "ours", case), peer: start}
+    comparison = bench.compare(sides, {case: {"ours": Batch(case, SIZE), peer: Batch(operation, SIZE)}}, bench.effort.less(rounds=2, pairs=3))[case]
+    return Row(
+        name=title,
+        ours=comparison.of("ours").map(microseconds),
+        unit="µs",
+        peer=peer,
+        peer_value=comparison.of(peer).map(microseconds),
+        ratio=comparison.ratio("ours", peer),
+        target=ratio_at_most(limit),
+        runs=comparison.runs,
+        note="two processes; any CPU",
+    )
+
+
+@measurement
+def gossip_cycle(bench):
+    """publish, fetch and average 64 MiB between two processes, beside sockets, pickle and numpy"""
+    yield compared(bench, "gossip: publish, fetch and average 64 MiB", "cycle", "dpwa's scheme", party(bench, "dpwa", "cycle"), "cycle", 0.2)
+
+
+@measurement
+def gossip_beside_memcpy(bench):
+    """a fetch of 64 MiB from a process of the same machine, and a publication, beside one memcpy"""
+    yield compared(bench, "gossip: fetch 64 MiB within a machine", "fetch", "memcpy", bench.parties.memcpy, "copy", 1 / 0.6)
+    yield compared(bench, "gossip: publish 64 MiB", "send", "memcpy", bench.parties.memcpy, "copy", 1.2)

@@ -1,4 +1,4 @@
-"""Puts scenarios.txt, tensors.txt and kvstore.txt through every language, after checking that they use every public function.
+"""Puts scenarios.txt and the files beside it through every language, after checking that they use every public function.
 
     run.py HEADER COMMAND...     e.g.  run.py polyverso.h lua5.1 driver.lua lua5.1
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-FILES = ("scenarios.txt", "tensors.txt", "kvstore.txt")
+FILES = ("scenarios.txt", "tensors.txt", "kvstore.txt", "gossip.txt")
 
 
 def functions_of(header):

@@ -22,7 +22,7 @@ struct Spec {
   bool is_none() const { return name.empty(); }
 };
 
-/// Stateless but for its parameters: what it leaves out is its caller's to keep. Any thread. Arrays need no alignment.
+/// Stateless but for its parameters: what it leaves out is its caller's to keep. Any thread. Encoded bytes need no alignment.
 ///
 /// The sum of all that was sent and of the residual is the sum of all gradients: exactly where the additions are (as with
 /// multiples of a power of two), else to their rounding. A NaN or an infinity stays in the residual, or travels; after

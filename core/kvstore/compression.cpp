@@ -3,7 +3,6 @@
 #include "kvstore/compression.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "codec/values.hpp"

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "codec/values.hpp"
 #include "engine/member.hpp"
+#include "engine/ps/plan.hpp"
 #include "network.hpp"
 #include "rounds/model.hpp"
 #include "seeds.hpp"
@@ -104,6 +106,7 @@ class Rounds {
     spec.dtype = MV_F64;
     spec.flags = MV_MERGE;
     spec.kind = random_.chance(0.3) ? MV_SPARSE : MV_MATRIX;
+    if (random_.chance(0.3)) spec.flags |= table::kSliced;
     spec.rows = 1 + random_.below(12);
     spec.cols = 1 + random_.below(3);
     spec.updater = table::parse_updater(kUpdaters[spec.is_keyed() ? 2 * random_.below(2) : random_.below(3)]).value();
@@ -271,8 +274,27 @@ class Rounds {
     request.all = part.all;
     request.rows = std::move(part.rows);
     request.source = base::Payload::copy(std::as_bytes(std::span(call->added)));
+    request.priority = static_cast<int64_t>(random_.below(3));
+    if (request.all && random_.chance(0.4)) encode(call->added, request);
     node.table->open_changes.fetch_add(1);
     begin(call, std::move(request));
+  }
+
+  /// By a codec that loses nothing of whole numbers.
+  static const codec::CodecRef& whole_codec() {
+    static const codec::CodecRef codec = codec::make(codec::parse("topk ratio=1").value());
+    return codec;
+  }
+  void encode(std::span<const double> values, ps::Request& request) const {
+    auto pieces = ps::plan_all(model_->spec(), count(MV_ROLE_SERVER));
+    std::vector<std::byte> encoded(ps::place_encoded(pieces, *whole_codec()));
+    for (const ps::Piece& piece : pieces) {
+      std::vector<double> nothing(piece.count);
+      codec::encode_values(*whole_codec(), MV_F64, std::as_bytes(values.subspan(piece.offset)).data(), std::as_writable_bytes(std::span(nothing)).data(),
+                           piece.count, encoded.data() + piece.encoded_at);
+    }
+    request.codec = whole_codec();
+    request.source = base::Payload::copy(encoded);
   }
 
   void get(Node& node) {
@@ -284,6 +306,9 @@ class Rounds {
     for (int64_t row = 0; row < static_cast<int64_t>(model_->spec().rows); ++row) request.rows.push_back(row);
     request.all = !model_->spec().is_keyed() && random_.chance(0.5);
     if (request.all) request.rows.clear();
+    request.priority = static_cast<int64_t>(random_.below(3));
+    const bool whole = model_->spec().updater.name == "add" || model_->spec().updater.name == "replace";
+    if (request.all && whole && random_.chance(0.4)) request.codec = whole_codec();
     request.destination = std::as_writable_bytes(std::span(call->values));
     begin(call, std::move(request));
   }

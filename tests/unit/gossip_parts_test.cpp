@@ -4,14 +4,17 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/gossip/factor.hpp"
 #include "engine/gossip/scores.hpp"
 #include "engine/gossip/topology.hpp"
 #include "math/average.hpp"
+#include "math/copy_finite.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -288,6 +291,35 @@ void arrays_are_averaged_whatever_their_length(void**) {
   assert_int_equal(own, 0x4000);
 }
 
+/// Whatever its length and place, with what is no number at any place.
+template <typename T>
+void check_copy(mv_dtype dtype, size_t count, size_t shift, T bad) {
+  std::vector<T> from(count);
+  for (size_t i = 0; i < count; ++i) from[i] = static_cast<T>(i % 100);
+  const auto room = std::make_unique<std::byte[]>((count + shift) * sizeof(T) + 64);
+  auto* to = room.get() + (64 - reinterpret_cast<uintptr_t>(room.get()) % 64) % 64 + shift * sizeof(T);
+  const auto copied = [&] { return mv::math::copy_finite_bytes(dtype, to, reinterpret_cast<const std::byte*>(from.data()), count, sizeof(T)); };
+  assert_true(copied());
+  assert_memory_equal(to, from.data(), count * sizeof(T));
+  for (const size_t place : {size_t{0}, count / 2, count - 1}) {
+    const T before = std::exchange(from[place], bad);
+    assert_false(copied());
+    assert_memory_equal(to, from.data(), count * sizeof(T));
+    from[place] = before;
+  }
+}
+
+void copies_are_whole_and_see_what_is_no_number(void**) {
+  for (const size_t count : {size_t{1}, size_t{7}, size_t{100'000}, size_t{300'003}, size_t{1'000'001}}) {
+    for (const size_t shift : {0, 1}) {
+      check_copy<float>(MV_F32, count, shift, std::numeric_limits<float>::infinity());
+      check_copy<float>(MV_F32, count, shift, std::numeric_limits<float>::quiet_NaN());
+      check_copy<double>(MV_F64, count, shift, -std::numeric_limits<double>::infinity());
+      check_copy<uint16_t>(MV_F16, count, shift, 0x7c00);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -306,6 +338,7 @@ int main() {
       cmocka_unit_test(neighbours_are_others_and_each_once),
       cmocka_unit_test(pairings_are_symmetric_and_all_equally_likely),
       cmocka_unit_test(arrays_are_averaged_whatever_their_length),
+      cmocka_unit_test(copies_are_whole_and_see_what_is_no_number),
   };
   return cmocka_run_group_tests_name("gossip parts", tests, nullptr, nullptr);
 }

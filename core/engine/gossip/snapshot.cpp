@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/sequence_lock.hpp"
-#include "math/kernels.hpp"
+#include "math/copy_finite.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::gossip {
@@ -14,9 +14,6 @@ namespace {
 constexpr uint64_t kSlotHeadsAt = aligned_part(sizeof(SnapshotHead));
 constexpr uint64_t kValuesAt = 4096;
 static_assert(kSlotHeadsAt + kVersions * sizeof(SlotHead) <= kValuesAt);
-
-/// A multiple of every element, and small enough for a processor's own cache.
-constexpr uint64_t kPieceBytes = 128 << 10;
 
 uint64_t memory_bytes(uint64_t slot_bytes) { return kValuesAt + kVersions * slot_bytes; }
 
@@ -137,14 +134,8 @@ base::Status Publisher::add(const void* data, uint64_t count, mv_dtype dtype) {
   const uint64_t at = aligned_part(bytes_);
   if (auto status = make_room(at + part.bytes()); !status.ok()) return status;
   begin();
-  // Looked through and copied piece by piece: the copy finds each piece in the cache.
-  const auto* const from = static_cast<const std::byte*>(data);
-  for (uint64_t done = 0; done < part.bytes(); done += kPieceBytes) {
-    const uint64_t some = std::min(kPieceBytes, part.bytes() - done);
-    if (!math::all_finite_bytes(dtype, from + done, some / tensor::dtype_bytes(dtype)))
-      return base::error(MV_ENONFINITE, "array {} holds NaN or infinity: peers would average with it", parts_.size());
-    std::memcpy(values() + at + done, from + done, some);
-  }
+  if (!math::copy_finite_bytes(dtype, values() + at, static_cast<const std::byte*>(data), count, tensor::dtype_bytes(dtype)))
+    return base::error(MV_ENONFINITE, "array {} holds NaN or infinity: peers would average with it", parts_.size());
   bytes_ = at + part.bytes();
   parts_.push_back(part);
   return {};

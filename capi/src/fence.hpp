@@ -21,6 +21,12 @@ mv_status finish_failed(const base::Status& status) noexcept;
 /// Sets mv_last_error() beside a success: only mv_request_cancel() does.
 void note(std::string text) noexcept;
 
+/// With the function's name at the head of its sentence, once.
+inline base::Status named(const char* function, base::Status status) {
+  if (status.ok() || status.text().starts_with(function)) return status;
+  return base::error(status.code(), "{}: {}", function, status.text());
+}
+
 inline mv_status finish(const base::Status& status) noexcept { return status.ok() ? MV_OK : finish_failed(status); }
 
 /// Runs body() -> base::Status behind the wall.

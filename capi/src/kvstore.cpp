@@ -42,7 +42,7 @@ base::Status create(State& state, mv_node node, const char* type, kv_store* stor
   if (store == nullptr) return base::error(MV_EINVAL, "kv_create: the pointer for the handle is NULL");
   const char* const van = std::getenv("DMLC_PS_VAN_TYPE");  // MXNet's way to ask for p3
   auto known = kvstore::parse_type(type, van != nullptr ? van : "");
-  if (!known.ok()) return base::error(known.status().code(), "kv_create: {}", known.status().text());
+  if (!known.ok()) return named("kv_create", known.status());
   NodeRef entry;
   if (known.value().dist) {
     auto pin = find_node(state, "kv_create", node);
@@ -64,6 +64,9 @@ base::Status create(State& state, mv_node node, const char* type, kv_store* stor
 base::Status free_store(State& state, kv_store handle) {
   auto pin = find_store(state, "kv_free", handle);
   if (!pin.ok()) return pin.status();
+  kvstore::Updates& updates = pin.value()->store->updates();
+  if (auto inside = updates.check_outside(); !inside.ok()) return named("kv_free", inside);
+  updates.run_due();
   return state.stores.close(pin.value()) ? base::Status() : not_a(state, "kv_free", Kind::kStore, handle);
 }
 
@@ -137,12 +140,12 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
   return {};
 }
 
-/// The deadline of a call that is blocking, or that never waits for an answer.
-base::Result<base::Nanos> read_timeout(const char* function, const mv_call_options* options) {
+/// How a call waits that is blocking, or that never waits for an answer.
+base::Result<node::CallOptions> read_options(const char* function, const mv_call_options* options, MayForget may_forget) {
   CallPlan plan;
-  if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != node::Mode::kBlocking) return base::error(MV_EINVAL, "{}: MV_ASYNC is not for stores: a push is on its way when it returns", function);
-  return plan.options.timeout;
+  if (auto status = plan_call(function, options, may_forget, &plan); !status.ok()) return status;
+  if (plan.options.mode == node::Mode::kAsync) return base::error(MV_EINVAL, "{}: MV_ASYNC is not for it: a push is on its way when it returns", function);
+  return plan.options;
 }
 
 /// work(Store&, timeout) of one exported function, whose name begins the sentence of what goes wrong.
@@ -151,10 +154,9 @@ mv_status with_store(const char* function, kv_store store, const mv_call_options
   return fence(function, [&](State& state) -> base::Status {
     auto pin = find_store(state, function, store);
     if (!pin.ok()) return pin.status();
-    const auto timeout = read_timeout(function, options);
-    if (!timeout.ok()) return timeout.status();
-    const base::Status status = work(*pin.value()->store, timeout.value());
-    return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
+    const auto plan = read_options(function, options, MayForget::kNo);
+    if (!plan.ok()) return plan.status();
+    return named(function, work(*pin.value()->store, plan.value().timeout));
   });
 }
 
@@ -171,29 +173,30 @@ struct Checked {
   Keys keys;
   Given values;
   base::Nanos timeout{0};
+  kvstore::Updates::Wait wait = kvstore::Updates::Wait::kForOutcome;
 };
 
 /// work(Store&, Checked) of one exported function.
 template <typename Work>
 mv_status with_values(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options,
-                      Work work) {
+                      Work work, MayForget may_forget = MayForget::kNo) {
   return fence(function, [&](State& state) -> base::Status {
     auto pin = find_store(state, function, store);
     if (!pin.ok()) return pin.status();
-    const auto timeout = read_timeout(function, options);
-    if (!timeout.ok()) return timeout.status();
+    const auto plan = read_options(function, options, may_forget);
+    if (!plan.ok()) return plan.status();
     Checked call;
-    call.timeout = timeout.value();
+    call.timeout = plan.value().timeout;
+    if (plan.value().mode == node::Mode::kForget) call.wait = kvstore::Updates::Wait::kNo;
     if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
     if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
-    const base::Status status = work(*pin.value()->store, call);
-    return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
+    return named(function, work(*pin.value()->store, call));
   });
 }
 
 base::Status init(Store& store, const Checked& call) { return store.init(call.keys, call.values.by_key); }
 base::Status push(Store& store, const Checked& call) {
-  return store.push(call.keys, call.values.by_key, {call.timeout, call.values.priority});
+  return store.push(call.keys, call.values.by_key, {call.timeout, call.values.priority, call.wait});
 }
 
 /// A call that pulls: besides its keys what is pushed before or names the rows, if there is any, and where what comes goes to.
@@ -267,7 +270,7 @@ mv_status kv_init(kv_store store, const kv_keys* keys, const kv_values* values) 
   return mv::capi::with_values("kv_init", store, keys, values, nullptr, mv::capi::init);
 }
 mv_status kv_push(kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options) {
-  return mv::capi::with_values("kv_push", store, keys, values, options, mv::capi::push);
+  return mv::capi::with_values("kv_push", store, keys, values, options, mv::capi::push, mv::capi::MayForget::kYes);
 }
 mv_status kv_pull(kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options) {
   return mv::capi::with_pull("kv_pull", store, keys, nullptr, values, options, mv::capi::pull);
@@ -282,6 +285,8 @@ mv_status kv_row_sparse_pull(kv_store store, const kv_keys* keys, const kv_value
 mv_status kv_pushpull(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out, const mv_call_options* options) {
   return mv::capi::with_pull("kv_pushpull", store, keys, values, out != nullptr ? out : values, options,
                              [](Store& known, const Pulling& call, const mv::node::CallOptions& how) -> mv::node::Started {
+                               if (known.updates().is_by_hand_here())
+                                 return {mv::base::Status(MV_ESTATE, "updates are run by hand on this thread: kv_push(), kv_next_update() until none waits, kv_pull()"), nullptr};
                                auto status = known.push(call.keys, call.values.by_key, {how.timeout, call.values.priority});
                                return status.ok() ? mv::capi::pull(known, call, how) : mv::node::Started{std::move(status), nullptr};
                              });
@@ -312,6 +317,26 @@ mv_status kv_set_gradient_compression(kv_store store, const char* codec) {
     if (codec == nullptr) return mv::base::Status(MV_EINVAL, "codec is NULL; \"none\" switches compression off");
     auto compression = mv::kvstore::parse_compression(codec);
     return compression.ok() ? known.set_compression(std::move(compression).value()) : compression.status();
+  });
+}
+mv_status kv_set_key_parameters(kv_store store, const kv_keys* keys, const char* parameters) {
+  return mv::capi::with_store("kv_set_key_parameters", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
+    mv::kvstore::Keys read;
+    if (auto status = mv::capi::read_keys("kv_set_key_parameters", keys, &read); !status.ok()) return status;
+    if (parameters == nullptr) return mv::base::Status(MV_EINVAL, "parameters is NULL; \"\" clears them");
+    return known.set_key_parameters(read, parameters);
+  });
+}
+mv_status kv_save_optimizer_states(kv_store store, const char* path, uint32_t flags) {
+  return mv::capi::with_store("kv_save_optimizer_states", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
+    if (path == nullptr) return mv::base::Status(MV_EINVAL, "path is NULL");
+    if ((flags & ~uint32_t{KV_DUMP_OPTIMIZER}) != 0) return mv::base::error(MV_EINVAL, "the flags {:#x} hold bits that are no kv_save_flag", flags);
+    return known.save_states(path, (flags & KV_DUMP_OPTIMIZER) != 0);
+  });
+}
+mv_status kv_load_optimizer_states(kv_store store, const char* path) {
+  return mv::capi::with_store("kv_load_optimizer_states", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
+    return path != nullptr ? known.load_states(path) : mv::base::Status(MV_EINVAL, "path is NULL");
   });
 }
 mv_status kv_barrier(kv_store store, const mv_call_options* options) {

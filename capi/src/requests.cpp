@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 #include <vector>
 
+#include "callbacks.hpp"
 #include "calls.hpp"
 #include "fence.hpp"
 #include "options.hpp"
@@ -80,6 +82,23 @@ bool is_open(State& state, int64_t request) {
 
 base::Nanos steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
+/// Takes what has finished and is still the caller's; waits for the first, or for what `or_until` says.
+base::Status take_finished(State& state, node::Node& node, mv_request* finished, uint64_t capacity, uint64_t* found, base::Nanos deadline,
+                           const std::function<bool()>& or_until) {
+  do {
+    constexpr uint64_t kBatch = 1024;  // little enough to allocate, whatever the capacity
+    const base::Nanos left = deadline == base::kNever ? deadline : std::max(base::Nanos{0}, deadline - steady_now());
+    auto tags = node.poll(static_cast<size_t>(std::min(capacity - *found, kBatch)), *found > 0 ? base::Nanos{0} : left, or_until);
+    if (!tags.ok()) return *found == 0 ? tags.status() : base::Status();
+    for (const int64_t tag : tags.value()) {
+      if (is_open(state, tag)) finished[(*found)++] = tag;
+    }
+    // Where none of them is the caller's any more, it goes on for what is left of the time.
+    if (tags.value().empty()) break;  // the time has passed, or the node ends
+  } while (*found < capacity);
+  return {};
+}
+
 base::Status poll_requests(State& state, mv_node node, mv_request* finished, uint64_t capacity, uint64_t* count,
                            int64_t timeout_ms) {
   if (count == nullptr) return base::error(MV_EINVAL, "mv_poll: count is NULL");
@@ -88,24 +107,15 @@ base::Status poll_requests(State& state, mv_node node, mv_request* finished, uin
   if (auto status = check_timeout("mv_poll", timeout_ms); !status.ok()) return status;
   auto pin = find_node(state, "mv_poll", node);
   if (!pin.ok()) return pin.status();
-  const base::Nanos span = span_of_ms(timeout_ms);
-  const base::Nanos deadline = base::after(steady_now(), span);
-  base::Nanos left = span;
+  const auto callbacks = Callbacks::of_this_thread(state);
+  if (callbacks->is_inside()) return base::error(MV_EREENTRANT, "mv_poll: this thread is inside a callback");
+  const auto is_due = [&] { return callbacks->any_due(); };
   uint64_t found = 0;
-  while (found < capacity) {
-    constexpr uint64_t kBatch = 1024;  // little enough to allocate, whatever the capacity
-    auto tags =
-        (*pin.value())
-            ->node->poll(static_cast<size_t>(std::min(capacity - found, kBatch)), found > 0 ? base::Nanos{0} : left);
-    if (!tags.ok() && found == 0) return tags.status();
-    if (!tags.ok()) break;
-    for (const int64_t tag : tags.value()) {
-      if (is_open(state, tag)) finished[found++] = tag;
-    }
-    if (tags.value().empty()) break;  // the time has passed, or the node ends
-    // Where none of them is the caller's any more, it goes on for what is left of the time.
-    if (span != base::kNever) left = std::max(base::Nanos{0}, deadline - steady_now());
-  }
+  const base::Nanos span = callbacks->run() ? base::Nanos{0} : span_of_ms(timeout_ms);
+  const auto status =
+      take_finished(state, *(*pin.value())->node, finished, capacity, &found, base::after(steady_now(), span), is_due);
+  if (!status.ok()) return status;
+  callbacks->run();  // for which the wait has ended
   *count = found;
   return {};
 }
@@ -152,6 +162,7 @@ mv_status mv_event_fd(mv_node node, int32_t* fd) {
     auto pin = find_node(state, "mv_event_fd", node);
     if (!pin.ok()) return pin.status();
     *fd = (*pin.value())->node->event_fd();
+    mv::capi::show_due_callbacks(state);  // those that were due before this node was there
     return {};
   });
 }

@@ -21,6 +21,8 @@
 
 namespace mv::capi {
 
+class Control;
+
 /// A running node. Lives until the last handle and the last call on it are gone.
 struct NodeEntry {
   std::unique_ptr<node::Node> node;
@@ -29,6 +31,8 @@ struct NodeEntry {
   std::mutex shutdown;  ///< one mv_shutdown() of a node at a time
   bool is_default = false;
   std::atomic<uint64_t> stores{0};  ///< key-value stores that were created on it
+  std::mutex controlling;
+  std::shared_ptr<Control> control;  ///< executes the commands that this server is sent; null: nobody does
 };
 using NodeRef = std::shared_ptr<NodeEntry>;
 
@@ -41,9 +45,14 @@ struct RequestEntry {
   NodeRef node;
   node::CallRef call;
 };
+/// An update that a thread runs by hand, as it sees it.
+struct ByHand {
+  mv_tensor merged, stored;
+};
 struct StoreEntry {
   NodeRef node;
   std::shared_ptr<kvstore::Store> store;
+  std::shared_ptr<ByHand> by_hand = {};  ///< of the thread that set the updater, and nobody else's
 };
 
 using NodeTable = HandleTable<NodeRef>;
@@ -96,6 +105,8 @@ struct State {
   int64_t init_count = 0;
   std::mutex local;         ///< guards local_node
   mv_node local_node = 0;   ///< of the stores that live in this process alone; 0 while there was none
+  std::mutex callbacks;     ///< guards callbacks_due
+  int64_t callbacks_due = 0;  ///< of all threads, that wait for a poll
 };
 
 /// The state of this life; null in a forked child before its first mv_init(). Costs one load.

@@ -23,6 +23,7 @@ bool is_answer(const wire::Message& message) {
     case wire::Body::Saving:
     case wire::Body::SavedFile:
     case wire::Body::Loaded:
+    case wire::Body::StateRows:
     case wire::Body::Ack:
     case wire::Body::Progress:
     case wire::Body::Grant:
@@ -82,10 +83,14 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
       ps_client_(clock, rpc_client_, pool_),
       ps_server_(clock, rpc_server_, pool_, shares_memory),
+      commands_(rpc_server_),
       checkpointer_(clock, rpc_client_, ps_client_),
       vault_(clock, rpc_server_, ps_server_, archive),
       saver_(clock, rpc_client_, rpc_server_, ps_server_, archive),
-      inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_) {}
+      inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_) {
+  // A process that is only a server may be about to set its controller: commands that come before it has, wait for that.
+  if (self_.role == MV_ROLE_SERVER) commands_.set_controller(ps::Commands::Controller::kAwaited, {});
+}
 
 void Member::start() {
   rpc_client_.on_connected(self_.peer);  // a node reaches itself
@@ -155,6 +160,7 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
   if (is_for_saver(request)) return saver_.on_request(asked, request);
   if (is_for_vault(request)) return vault_.on_request(asked, request);
+  if (const auto* command = request.body_as_Command()) return commands_.on_request(asked, *command, payload);
   ps_server_.on_request(asked, request, payload, staged);
 }
 
@@ -163,13 +169,14 @@ void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
 }
 
 void Member::on_cancel(const rpc::Asked& asked) {
-  if (!cluster_.on_cancel(asked) && !saver_.on_cancel(asked)) ps_server_.on_cancel(asked);
+  if (!cluster_.on_cancel(asked) && !saver_.on_cancel(asked) && !commands_.on_cancel(asked)) ps_server_.on_cancel(asked);
 }
 
 // ---- the cluster's news
 
 void Member::on_view(const cluster::View& view) {
   ps_server_.start(view, self_.peer);
+  commands_.start(view, self_.peer);
   ps_client_.start(view);
   checkpointer_.start(view);
   vault_.start(view);

@@ -12,6 +12,7 @@
 #include "engine/cluster/cluster.hpp"
 #include "engine/ps/checkpointer.hpp"
 #include "engine/ps/client.hpp"
+#include "engine/ps/commands.hpp"
 #include "engine/ps/saver.hpp"
 #include "engine/ps/server.hpp"
 #include "engine/ps/vault.hpp"
@@ -41,6 +42,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   const rpc::Client& requests() const { return rpc_client_; }
   const rpc::Server& service() const { return rpc_server_; }
   ps::Checkpointer& checkpoints() { return checkpointer_; }
+  ps::Commands& commands() { return commands_; }
   cluster::Cluster& cluster() { return cluster_; }
   status::Inquirer& status() { return inquirer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
@@ -98,6 +100,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   cluster::Cluster cluster_;
   ps::Client ps_client_;
   ps::Server ps_server_;
+  ps::Commands commands_;
   ps::Checkpointer checkpointer_;
   ps::Vault vault_;
   ps::Saver saver_;

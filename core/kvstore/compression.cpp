@@ -68,7 +68,7 @@ Compression Store::compression_of(const Entry& entry) {
 }
 
 /// What all devices send, summed up, through the codec to the servers; what it leaves out stays with this worker.
-base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const node::CallOptions& options) {
+base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const Way& way) {
   const uint64_t count = entry.shape.count();
   const size_t left_bytes = count * tensor::dtype_bytes(tensor::storage_dtype(entry.dtype));
   std::lock_guard lock(entry.merging);
@@ -78,11 +78,11 @@ base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, c
     sum_devices(values, entry.merged.data());
     gradient = entry.merged.data();
   }
-  return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, left_bytes), codec, options).status;
+  return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, left_bytes), codec, way.options).status;
 }
 
 /// Each device's value through the codec, with a residual of its own, and their sum into the key.
-base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const node::CallOptions& options) {
+base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const Way& way) {
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   const size_t left_bytes = count * tensor::dtype_bytes(storage);
@@ -98,7 +98,7 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
   }
   if (storage != entry.dtype) round_to(entry.dtype, entry.merged, &rounded, count);
   const std::byte* const sum = storage != entry.dtype ? rounded.data() : entry.merged.data();
-  return give(entry, sum, options);
+  return give(entry, sum, way);
 }
 
 bool Store::has_rest(Entry& entry) {
@@ -107,7 +107,7 @@ bool Store::has_rest(Entry& entry) {
 }
 
 /// The first push after a codec was switched off: what it had left goes with it.
-base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values, const node::CallOptions& options) {
+base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values, const Way& way) {
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   std::lock_guard lock(entry.merging);
@@ -118,7 +118,7 @@ base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values,
     if (left.size() == sum.size()) math::add_bytes(storage, sum.data(), left.data(), count);
   if (storage != entry.dtype) round_to(entry.dtype, sum, &rounded, count);
   const std::byte* const all = storage != entry.dtype ? rounded.data() : sum.data();
-  base::Status status = give(entry, all, options);
+  base::Status status = give(entry, all, way);
   if (status.ok()) entry.residuals.clear();
   return status;
 }

@@ -17,7 +17,7 @@ namespace mv::kvstore {
 
 using tensor::Tensor;
 
-struct Entry {
+struct Entry : std::enable_shared_from_this<Entry> {
   std::string name;
   node::TableRef table;
   table::Spec spec;                  ///< the table's, as it was made
@@ -29,6 +29,11 @@ struct Entry {
   std::mutex merging;                ///< what follows
   std::vector<std::byte> merged;     ///< room for the sum over devices
   Residuals residuals;
+
+  // See updates.hpp.
+  std::atomic<uint64_t> queued{0}, updated{0};  ///< values that went to the updater callback, and those that it has had
+  std::mutex telling;
+  base::Status untold;  ///< of an update that nobody waited for
 
   /// "row-sparse f32 (10, 4)", for messages.
   std::string text() const;

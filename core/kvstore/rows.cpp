@@ -6,6 +6,7 @@
 
 #include "math/kernels.hpp"
 #include "tensor/cast.hpp"
+#include "tensor/sparse.hpp"
 
 namespace mv::kvstore {
 
@@ -51,6 +52,27 @@ base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> val
   }
   rows.values = values.size() > 1 ? rows.joined.data() : values.front().data;
   return rows;
+}
+
+base::Result<Tensor> merge_rows(tensor::Heap& heap, const Entry& entry, std::span<const Tensor> values) {
+  if (values.size() == 1 && values.front().is_row_sparse()) return tensor::clone(heap, values.front());
+  std::vector<int64_t> ids;
+  std::vector<std::byte> joined;
+  for (const Tensor& value : values) {
+    if (value.is_row_sparse()) {
+      ids.insert(ids.end(), value.held.ids, value.held.ids + value.held.count);
+    } else {
+      ids.resize(ids.size() + value.shape.rows());
+      std::iota(ids.end() - static_cast<ptrdiff_t>(value.shape.rows()), ids.end(), int64_t{0});
+    }
+    joined.insert(joined.end(), value.data, value.data + value.stored_bytes());
+  }
+  Tensor all;
+  all.dtype = entry.dtype;
+  all.shape = entry.shape.with_rows(static_cast<int64_t>(ids.size()));
+  all.block = tensor::Heap::lend(joined.data(), joined.size());
+  all.data = joined.data();
+  return tensor::make_sparse("push", heap, ids.data(), ids.size(), all, entry.shape.lengths[0]);
 }
 
 base::Result<std::vector<int64_t>> read_ids(const Tensor& ids, int64_t height) {

@@ -21,6 +21,9 @@ bool goes_by_rows(const Entry& entry, std::span<const Tensor> values);
 /// All tensors' rows, one behind the other; of dense ones all of them.
 base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> values);
 
+/// The same as one row-sparse tensor of its own memory, each row once.
+base::Result<Tensor> merge_rows(tensor::Heap& heap, const Entry& entry, std::span<const Tensor> values);
+
 /// The ids in a dense tensor of any dtype and shape: ascending, each once. MV_ERANGE for one outside of 0 .. height - 1, MV_EINVAL
 /// for one that is no whole number.
 base::Result<std::vector<int64_t>> read_ids(const Tensor& ids, int64_t height);

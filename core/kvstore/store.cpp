@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <numeric>
 #include <set>
 
@@ -119,13 +120,10 @@ base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) 
   auto table = node_.create_table(entry->spec, given ? node::ConstData{initial.data, initial.shape.count(), initial.dtype} : node::ConstData{});
   if (!table.ok()) return table.status();
   entry->table = std::move(table).value();
-  table::UpdaterSpec optimizer;
-  {
-    std::lock_guard lock(mutex_);
-    optimizer = optimizer_;
-  }
-  if (optimizer.name != table::kReplacing)
-    if (base::Status failed = entry->table->set_updater(optimizer, {}).status; !failed.ok()) return failed;
+  const auto optimizer = optimizer_of(key);
+  if (!optimizer.ok()) return optimizer.status();
+  if (optimizer.value().name != table::kReplacing)
+    if (base::Status failed = entry->table->set_updater(optimizer.value(), {}).status; !failed.ok()) return failed;
   return entry;
 }
 
@@ -149,14 +147,22 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
   if (type_.dist && !type_.sync)
     for (const EntryRef& entry : entries.value())
       if (const base::Status wrong = need_optimizer(*entry); !wrong.ok()) return wrong;
-  node::CallOptions options;
-  options.timeout = how.timeout;
-  options.priority = how.priority;
-  options.mode = type_.dist ? node::Mode::kForget : node::Mode::kBlocking;
-  for (size_t i = 0; i < values.size(); ++i)
-    if (base::Status failed = push_one(*entries.value()[i], values[i], options); !failed.ok())
-      return base::error(failed.code(), "key \"{}\": {}", keys.names[i], failed.text());
-  return {};
+  Way way;
+  way.options.timeout = how.timeout;
+  way.options.priority = how.priority;
+  way.options.mode = type_.dist ? node::Mode::kForget : node::Mode::kBlocking;
+  Updates::Pushing pushing;
+  if (updates_.is_on()) {
+    if (const base::Status wrong = updates_.begin(entries.value(), how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
+    way.updater = &pushing;
+  }
+  base::Status failed;
+  for (size_t i = 0; i < values.size() && failed.ok(); ++i)
+    if (const base::Status status = push_one(*entries.value()[i], values[i], way); !status.ok())
+      failed = base::error(status.code(), "key \"{}\": {}", keys.names[i], status.text());
+  if (way.updater == nullptr) return failed;
+  const base::Status updated = updates_.finish(pushing);
+  return failed.ok() ? updated : failed;
 }
 
 /// In an asynchronous store a value that replaces another one would be whoever's came last: MXNet refuses that too.
@@ -170,34 +176,45 @@ base::Status Store::need_optimizer(Entry& entry) {
   return {};
 }
 
-base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const node::CallOptions& options) {
-  if (goes_by_rows(entry, values)) {  // which no codec knows
-    const auto rows = rows_of(entry, values);
-    if (!rows.ok()) return rows.status();
-    const std::vector<int64_t>& ids = rows.value().ids;
-    return entry.table->add({ids.data(), ids.size(), false}, {rows.value().values, ids.size() * entry.spec.cols, entry.dtype}, options).status;
+base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, const Way& way) {
+  if (way.updater != nullptr) {
+    auto merged = merge_rows(heap_, entry, values);
+    return merged.ok() ? updates_.add(*way.updater, entry.shared_from_this(), std::move(merged).value()) : merged.status();
   }
+  const auto rows = rows_of(entry, values);
+  if (!rows.ok()) return rows.status();
+  const std::vector<int64_t>& ids = rows.value().ids;
+  return entry.table->add({ids.data(), ids.size(), false}, {rows.value().values, ids.size() * entry.spec.cols, entry.dtype}, way.options).status;
+}
+
+base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const Way& way) {
+  if (goes_by_rows(entry, values)) return push_rows(entry, values, way);  // which no codec knows
   const Compression compression = compression_of(entry);
   const bool pushed = entry.pushed.exchange(true);
   if (compression.push != nullptr)
-    return type_.dist ? push_encoded(entry, values, compression.push, options) : push_from_devices(entry, values, *compression.push, options);
-  if (pushed && has_rest(entry)) return push_with_rest(entry, values, options);
-  if (values.size() == 1) return give(entry, values.front().data, options);
+    return type_.dist ? push_encoded(entry, values, compression.push, way) : push_from_devices(entry, values, *compression.push, way);
+  if (pushed && has_rest(entry)) return push_with_rest(entry, values, way);
+  if (values.size() == 1) return give(entry, values.front().data, way);
   std::lock_guard lock(entry.merging);
   entry.merged.resize(entry.shape.count() * tensor::dtype_bytes(entry.dtype));
   sum_devices(values, entry.merged.data());
-  return give(entry, entry.merged.data(), options);
+  return give(entry, entry.merged.data(), way);
 }
 
 /// What a push comes to in this process, on its way into the key.
-base::Status Store::give(Entry& entry, const std::byte* merged, const node::CallOptions& options) {
-  return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, options).status;
+base::Status Store::give(Entry& entry, const std::byte* merged, const Way& way) {
+  if (way.updater == nullptr) return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, way.options).status;
+  auto copy = tensor::make_dense(heap_, entry.dtype, entry.shape, tensor::Heap::Content::kAnything);
+  if (!copy.ok()) return copy.status();
+  std::memcpy(copy.value().data, merged, copy.value().stored_bytes());
+  return updates_.add(*way.updater, entry.shared_from_this(), std::move(copy).value());
 }
 
 node::Started Store::pull(const Keys& keys, const Outs& outs, Sparse sparse, const node::CallOptions& options) {
   const auto entries = find(keys);
   if (!entries.ok()) return {entries.status(), nullptr};
   if (const base::Status wrong = check_outs(entries.value(), outs.by_key, sparse); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status failed = updates_.settle(entries.value(), options.timeout); !failed.ok()) return {failed, nullptr};
   const auto pull = std::make_shared<Pull>(node_, heap_, outs.replace);
   for (size_t i = 0, place = 0; i < outs.by_key.size(); place += outs.by_key[i++].size()) {
     const EntryRef& entry = entries.value()[i];
@@ -212,6 +229,7 @@ node::Started Store::row_sparse_pull(const Keys& keys, const Outs& outs, const V
   const auto entries = find(keys);
   if (!entries.ok()) return {entries.status(), nullptr};
   if (const base::Status wrong = check_sparse_outs(entries.value(), outs.by_key, ids); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status failed = updates_.settle(entries.value(), options.timeout); !failed.ok()) return {failed, nullptr};
   const auto pull = std::make_shared<Pull>(node_, heap_, outs.replace);
   for (size_t i = 0, place = 0; i < ids.size(); ++i) {
     const size_t outs_each = outs.by_key[i].size() / ids[i].size();
@@ -228,23 +246,36 @@ node::Started Store::row_sparse_pull(const Keys& keys, const Outs& outs, const V
   return pull->run(options);
 }
 
+base::Status Store::set_updater(std::shared_ptr<CallbackThread> thread, Updates::Updater updater) {
+  if (type_.dist)
+    return base::error(MV_ESTATE, "a {} store's values are updated on the servers, where no callback of this process can run: kv_set_optimizer()",
+                       type_.name);
+  return updates_.set(std::move(thread), std::move(updater));
+}
+
+base::Status Store::remove_updater() { return updates_.clear(); }
+
 base::Status Store::set_optimizer(const table::UpdaterSpec& given) {
   const table::UpdaterSpec optimizer = given.name == "assign" ? table::UpdaterSpec{table::kReplacing, {}} : given;
-  std::vector<EntryRef> entries;
+  if (const base::Status failed = updates_.clear(); !failed.ok()) return failed;  // the one that was set last counts
   {
     std::lock_guard lock(mutex_);
+    for (const auto& [key, parameters] : key_parameters_)
+      if (const auto fits = with_key_parameters(optimizer, parameters); optimizer.name != table::kReplacing && !fits.ok())
+        return base::error(fits.status().code(), "key \"{}\" has parameters of its own: {}", key, fits.status().text());
     optimizer_ = optimizer;
-    for (const auto& [key, entry] : entries_) entries.push_back(entry);
   }
-  for (const EntryRef& entry : entries) {
-    const base::Status failed = entry->table->set_updater(optimizer, {}).status;
-    if (!failed.ok()) return base::error(failed.code(), "key \"{}\": {}", entry->name, failed.text());
-  }
+  for (const EntryRef& entry : all_entries())
+    if (const base::Status failed = set_optimizer_of(*entry); !failed.ok()) return failed;
   return {};
 }
 
 base::Status Store::barrier(base::Nanos timeout) {
-  if (!type_.dist) return {};
+  if (!type_.dist) {
+    if (const base::Status inside = updates_.check_outside(); !inside.ok()) return inside;
+    updates_.run_due();
+    return {};
+  }
   node::CallOptions options;
   options.timeout = timeout;
   return node_.barrier(options, node::Fence::kNone).status;

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "kvstore/entry.hpp"
+#include "kvstore/key_parameters.hpp"
 #include "kvstore/pull.hpp"
 #include "kvstore/type.hpp"
+#include "kvstore/updates.hpp"
 
 namespace mv::kvstore {
 
@@ -27,6 +29,7 @@ using Values = std::vector<std::span<const Tensor>>;
 struct How {
   base::Nanos timeout{0};
   int64_t priority = 0;
+  Updates::Wait wait = Updates::Wait::kForOutcome;  ///< pushes to a store with an updater callback
 };
 
 /// What a dense pull does with row-sparse tensors: nothing, or it gives them all rows.
@@ -38,7 +41,7 @@ class Store {
  public:
   /// @param prefix  of its tables' names, the same on all workers
   Store(node::Node& node, tensor::Heap& heap, Type type, std::string prefix)
-      : node_(node), heap_(heap), type_(std::move(type)), prefix_(std::move(prefix)) {}
+      : node_(node), heap_(heap), type_(std::move(type)), prefix_(std::move(prefix)), updates_(node, heap) {}
 
   const Type& type() const { return type_; }
   int64_t rank() const { return node_.identity().worker_id; }
@@ -60,18 +63,38 @@ class Store {
   base::Status barrier(base::Nanos timeout);
   base::Status leave();
 
+  /// Parameters of single keys that go before the optimizer's, those of today and of every later one; empty text clears them.
+  base::Status set_key_parameters(const Keys& keys, std::string_view text);
+  /// All keys' states from all servers into a file, with the optimizer or without; and back into a store with the same keys.
+  base::Status save_states(const std::string& path, bool with_optimizer);
+  base::Status load_states(const std::string& path);
+
+  /// Of stores that live in this process alone.
+  base::Status set_updater(std::shared_ptr<CallbackThread> thread, Updates::Updater updater);
+  base::Status remove_updater();
+  Updates& updates() { return updates_; }
+
  private:
   base::Status check_keys(const Keys& keys);
   base::Result<EntryRef> make(const std::string& key, const Tensor& value);
   base::Result<std::vector<EntryRef>> find(const Keys& keys);
   base::Status need_optimizer(Entry& entry);
-  base::Status push_one(Entry& entry, std::span<const Tensor> values, const node::CallOptions& options);
-  base::Status give(Entry& entry, const std::byte* merged, const node::CallOptions& options);
+  base::Result<table::UpdaterSpec> optimizer_of(const std::string& key);
+  std::vector<EntryRef> all_entries();
+  base::Status set_optimizer_of(Entry& entry);
+  /// How a push goes into its key: by way of the table, or of the updater callback.
+  struct Way {
+    node::CallOptions options;
+    Updates::Pushing* updater = nullptr;
+  };
+  base::Status push_one(Entry& entry, std::span<const Tensor> values, const Way& way);
+  base::Status push_rows(Entry& entry, std::span<const Tensor> values, const Way& way);
+  base::Status give(Entry& entry, const std::byte* merged, const Way& way);
   Compression compression_of(const Entry& entry);
-  base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const node::CallOptions& options);
-  base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const node::CallOptions& options);
+  base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const Way& way);
+  base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const Way& way);
   static bool has_rest(Entry& entry);
-  base::Status push_with_rest(Entry& entry, std::span<const Tensor> values, const node::CallOptions& options);
+  base::Status push_with_rest(Entry& entry, std::span<const Tensor> values, const Way& way);
 
   node::Node& node_;
   tensor::Heap& heap_;
@@ -84,6 +107,8 @@ class Store {
   std::atomic<bool> left_{false};
   table::UpdaterSpec optimizer_{table::kReplacing, {}};
   Compression compression_;
+  std::map<std::string, KeyParameters> key_parameters_;
+  Updates updates_;
 };
 
 }  // namespace mv::kvstore

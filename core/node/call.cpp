@@ -63,10 +63,7 @@ void FinishedList::close_descriptor() noexcept {
 void FinishedList::push(int64_t tag) {
   std::lock_guard lock(mutex_);
   tags_.push_back(tag);
-  count_.store(tags_.size(), std::memory_order_release);
-  if (tags_.size() > 1) return;
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
+  show();
 }
 
 std::vector<int64_t> FinishedList::take(size_t most) {
@@ -74,12 +71,23 @@ std::vector<int64_t> FinishedList::take(size_t most) {
   const size_t count = std::min(most, tags_.size());
   std::vector<int64_t> taken(tags_.begin(), tags_.begin() + static_cast<ptrdiff_t>(count));
   tags_.erase(tags_.begin(), tags_.begin() + static_cast<ptrdiff_t>(count));
-  count_.store(tags_.size(), std::memory_order_release);
-  if (tags_.empty() && count > 0) {
-    uint64_t ignored = 0;
-    [[maybe_unused]] const ssize_t got = read(event_fd_, &ignored, sizeof ignored);
-  }
+  show();
   return taken;
+}
+
+void FinishedList::also_readable(bool is_so) {
+  std::lock_guard lock(mutex_);
+  also_readable_ = is_so;
+  show();
+}
+
+/// Under the lock: what count and descriptor tell the others.
+void FinishedList::show() {
+  count_.store(tags_.size(), std::memory_order_release);
+  const bool readable = also_readable_ || !tags_.empty();
+  if (readable == std::exchange(is_readable_, readable)) return;
+  uint64_t number = 1;
+  [[maybe_unused]] const ssize_t done = readable ? write(event_fd_, &number, sizeof number) : read(event_fd_, &number, sizeof number);
 }
 
 }  // namespace mv::node

@@ -60,7 +60,7 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   std::function<base::Status()> finish_;
 };
 
-/// Tags of finished asynchronous calls, and the descriptor that is readable while there are any. Any thread.
+/// Tags of finished asynchronous calls, and the descriptor that is readable while there are any, or somebody says so. Any thread.
 class FinishedList {
  public:
   FinishedList();
@@ -70,14 +70,19 @@ class FinishedList {
 
   void push(int64_t tag);
   std::vector<int64_t> take(size_t most);
+  /// Whether the descriptor is readable without tags too.
+  void also_readable(bool is_so);
   bool empty() const { return count_.load(std::memory_order_acquire) == 0; }
   int event_fd() const { return event_fd_; }
   /// In a forked child; async-signal-safe.
   void close_descriptor() noexcept;
 
  private:
+  void show();
+
   int event_fd_;
   std::mutex mutex_;
+  bool also_readable_ = false, is_readable_ = false;
   std::deque<int64_t> tags_;
   std::atomic<size_t> count_{0};
 };

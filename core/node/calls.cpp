@@ -115,13 +115,38 @@ base::Status MemberNode::cancel(const CallRef& call) {
   return call->status();
 }
 
-base::Result<std::vector<int64_t>> MemberNode::poll(size_t most, base::Nanos timeout) {
-  if (finished_.empty() && timeout.count() != 0) {
-    const io::Driven driven = loop_.drive_until([&] { return !finished_.empty(); }, base::after(loop_.now(), timeout));
-    if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait");
-    if (driven == io::Driven::kStopped) return base::Status(MV_ESTATE, "the node is shutting down");
+base::Result<std::vector<int64_t>> MemberNode::poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until) {
+  const auto is_due = [&] { return (most > 0 && !finished_.empty()) || (or_until && or_until()); };
+  if (!is_due() && timeout.count() != 0) {
+    const base::Status waited = wait_for(is_due, base::after(loop_.now(), timeout));
+    if (!waited.ok() && waited.code() != MV_ETIMEOUT) return waited;
   }
   return finished_.take(most);
+}
+
+void MemberNode::callbacks_due(bool any) {
+  finished_.also_readable(any);
+  if (any) loop_.wake_waiters();
+}
+
+base::Status MemberNode::wait_until(const std::function<bool()>& done, base::Nanos timeout) {
+  CallOptions options;
+  options.timeout = timeout;
+  return wait_for(done, deadline(options, false));
+}
+
+base::Status MemberNode::wait_for(const std::function<bool()>& done, base::Nanos until) {
+  switch (loop_.drive_until(done, until)) {
+    case io::Driven::kDone:
+      return {};
+    case io::Driven::kTimeout:
+      return base::Status(MV_ETIMEOUT, "the deadline has passed");
+    case io::Driven::kInterrupted:
+      return base::Status(MV_EINTR, "a signal interrupted the wait");
+    case io::Driven::kStopped:
+      break;
+  }
+  return base::Status(MV_ESTATE, "the node is shutting down");
 }
 
 // ---- tables

@@ -236,6 +236,7 @@ void MemberNode::rearm() {
 
 base::Status MemberNode::shutdown() {
   if (!std::exchange(leaving_, true)) {
+    set_controller(Controller::kNone, {});  // nobody's thread will come by any more
     if (identity_.worker_id >= 0)
       loop_.post([this] {
         member_->leave([this](const base::Status& status) {

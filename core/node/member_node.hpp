@@ -51,13 +51,22 @@ class MemberNode final : public Node, private io::Flusher {
     loop_.wake_waiters();
   }
 
+  Started send_command(int64_t head, const std::string& body, const CallOptions& options) override;
+  void set_controller(Controller controller, std::function<void(int64_t)> waiting) override;
+  std::optional<Command> next_command() override;
+  void command_done(uint64_t number, const base::Status& outcome) override;
+  bool workers_gone() const override { return workers_gone_; }
+
   base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) override;
   bool done(const CallRef& call) const override { return call->done(); }
   base::Status result(const CallRef& call) const override { return call->status(); }
   base::Status cancel(const CallRef& call) override;
 
-  base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout) override;
+  base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until) override;
   int event_fd() const override { return finished_.event_fd(); }
+  void callbacks_due(bool any) override;
+  base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout) override;
+  void wake() override { loop_.wake_waiters(); }
 
   // ---- for tables
 
@@ -109,6 +118,7 @@ class MemberNode final : public Node, private io::Flusher {
   void flush() override;
   void stop_roads();
   Started wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin);
+  base::Status wait_for(const std::function<bool()>& done, base::Nanos until);
   base::Nanos creation_deadline(const std::string& name);
   base::Result<TableRef> finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating);
 

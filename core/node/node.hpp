@@ -84,6 +84,13 @@ struct TableInfo {
   table::Usage usage;
 };
 
+/// What an updater remembers of a dense table.
+struct TableStates {
+  table::UpdaterSpec updater;
+  std::vector<std::vector<std::byte>> states;  ///< each of all elements, of the storage dtype
+  std::vector<table::Mark> marks;              ///< by server; none: left as they are
+};
+
 /// A chunk of a scan; see mv_table_scan().
 struct Scanned {
   uint64_t found = 0;
@@ -105,6 +112,15 @@ struct PeerReport {
   std::string why_not_shm;  ///< for TCP, as far as it is known
   base::Nanos round_trip = base::kNever;  ///< the shortest of some; kNever: it does not answer
 };
+
+/// A worker's word for this server, see kv_send_command().
+struct Command {
+  uint64_t number = 0;
+  int64_t head = 0;
+  std::string body;
+};
+/// Whether this server executes commands; those who only begin as servers have them wait for it.
+enum class Controller { kHere, kAwaited, kNone };
 
 /// All methods from any thread, unless said otherwise. A Node outlives its tables and calls.
 class Node {
@@ -146,6 +162,15 @@ class Node {
   virtual CallRef group(const CallOptions& options) = 0;
   virtual void close_group(const CallRef& group, std::function<base::Status()> finish) = 0;
 
+  /// Completed once the controllers of all servers have executed it.
+  virtual Started send_command(int64_t head, const std::string& body, const CallOptions& options) = 0;
+  /// `waiting` hears, on the loop, how many more commands wait for next_command(), or fewer.
+  virtual void set_controller(Controller controller, std::function<void(int64_t more)> waiting) = 0;
+  virtual std::optional<Command> next_command() = 0;
+  virtual void command_done(uint64_t number, const base::Status& outcome) = 0;
+  /// All workers have finished, or are lost. Never locks.
+  virtual bool workers_gone() const = 0;
+
   /// Waits for a call: its own status; or MV_ETIMEOUT / MV_EINTR with `*alive` true, the call going on.
   virtual base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) = 0;
   virtual bool done(const CallRef& call) const = 0;
@@ -154,10 +179,17 @@ class Node {
   /// Withdraws an unfinished call; its buffers are free when this returns. The text tells what became of it.
   virtual base::Status cancel(const CallRef& call) = 0;
 
-  /// Tags of kAsync calls that finished and were not handed out yet, up to `most`, waiting for the first. MV_EINTR after a signal.
-  virtual base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout) = 0;
-  /// Readable while poll() has something to hand out.
+  /// Tags of kAsync calls that finished and were not handed out yet, up to `most`, waiting for the first, where any are wanted, or for
+  /// what `or_until` says, which must not lock. MV_EINTR after a signal.
+  virtual base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until) = 0;
+  /// Readable while poll() has something to hand out, or callbacks are due.
   virtual int event_fd() const = 0;
+  /// Whether callbacks of the user's wait for a poll. Wakes those who are in one.
+  virtual void callbacks_due(bool any) = 0;
+
+  /// Waits for something that threads of this process do, and follow with wake(). `done` must not lock. MV_ETIMEOUT, MV_EINTR, MV_ESTATE.
+  virtual base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout) = 0;
+  virtual void wake() = 0;
 };
 
 /// A table as one handle sees it. Methods from any thread; calls of one thread take effect in their order.
@@ -176,6 +208,10 @@ class Table {
   virtual Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
   virtual Started erase(const Rows& rows, const CallOptions& options) = 0;
   virtual Started set_updater(const table::UpdaterSpec& updater, const CallOptions& options) = 0;
+  /// After this worker's earlier adds, and the rounds that they belong to.
+  virtual base::Result<TableStates> states() = 0;
+  /// Those of the table's updater, as states() gave them, perhaps from another number of servers.
+  virtual base::Status set_states(const TableStates& states) = 0;
   virtual base::Status clock() = 0;
   /// A merging table's rounds go on without this worker's adds.
   virtual base::Status leave_rounds() = 0;

@@ -38,6 +38,8 @@ class TableHandle final : public Table {
   Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) override;
   Started erase(const Rows& rows, const CallOptions& options) override;
   Started set_updater(const table::UpdaterSpec& updater, const CallOptions& options) override;
+  base::Result<TableStates> states() override;
+  base::Status set_states(const TableStates& states) override;
   base::Status clock() override;
   base::Status leave_rounds() override;
   base::Result<Scanned> scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) override;
@@ -66,6 +68,8 @@ class TableHandle final : public Table {
   base::Status check_rows(const Rows& rows) const;
   base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
   base::Status usable();
+  base::Result<bool> fetch_states(size_t server, TableStates& into);
+  base::Status send_states(size_t server, const TableStates& states, const table::Mark* mark);
   bool forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options, base::Status* status);
   Started finished_here(const CallOptions& options);
   /// A get without a message, of what lies in this process or is mapped. False: it has to be one.

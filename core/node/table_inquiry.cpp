@@ -2,31 +2,12 @@
 
 #include "node/member_node.hpp"
 #include "node/table_handle.hpp"
+#include "node/wait_for.hpp"
 #include "table/updater/updater.hpp"
 
 namespace mv::node {
 
 namespace {
-
-/// Begins `ask(told)` on the loop and waits for what it tells.
-template <typename T, typename Ask>
-base::Result<T> wait_for(MemberNode& node, Ask ask) {
-  struct Told {
-    std::atomic<bool> done{false};
-    base::Result<T> what = base::Status(MV_ESTATE, "the node is shutting down");
-  };
-  const auto told = std::make_shared<Told>();
-  node.loop().post([ask, told] {
-    ask([told](base::Result<T> what) {
-      told->what = std::move(what);
-      told->done.store(true, std::memory_order_release);
-    });
-  });
-  const auto done = [&] { return told->done.load(std::memory_order_acquire); };
-  while (node.loop().drive_until(done, base::kNever) == io::Driven::kInterrupted) {
-  }
-  return std::move(told->what);
-}
 
 /// Cursors of a cluster's scan: the server's number above its own cursor, below 2^53 in all.
 constexpr int kServerShift = 41;

@@ -44,6 +44,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
 
   base::Result<std::unique_ptr<Snapshot>> snapshot() override;
   base::Status restore(const Restored& rows) override;
+  base::Status restore_states(const Restored& rows) override;
 
  private:
   friend class DenseSnapshot;
@@ -95,6 +96,10 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void for_row_runs(std::span<const int64_t> rows, const Work& work);
   template <typename Work>
   void for_neighbours(const Run& some, const Work& work);
+  /// work(stripe, first element, elements, where they begin in the bytes of `rows`), under its lock, for those that are this shard's.
+  template <typename Work>
+  void for_restored(const Restored& rows, const Work& work);
+  void restore_states(const Stripe& stripe, const Restored& rows, uint64_t from, size_t source, size_t length) const;
   /// To be called under the stripe's lock before these elements of it change.
   void before_change(Stripe& stripe, uint64_t first, uint64_t count);
   size_t index_of(const Stripe& stripe) const { return static_cast<size_t>(&stripe - stripes_.data()); }

@@ -114,29 +114,52 @@ Rows DenseSnapshot::next() {
 
 // ------------------------------------------------------------ restoring
 
-base::Status DenseShard::restore(const Restored& rows) {
+template <typename Work>
+void DenseShard::for_restored(const Restored& rows, const Work& work) {
   const uint64_t begin = std::max(rows.first, rows_.first), end = std::min(rows.first + rows.count, rows_.end());
-  if (begin >= end) return {};
+  if (begin >= end) return;
+  const uint64_t cols = spec_.cols, skipped = (begin - rows.first) * cols;
+  for_stripes((begin - rows_.first) * cols, (end - begin) * cols, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
+    before_change(stripe, from, share);
+    work(stripe, from, share, (skipped + done) * stored_bytes_);
+  });
+}
+
+void DenseShard::restore_states(const Stripe& stripe, const Restored& rows, uint64_t from, size_t source, size_t length) const {
+  const auto& states = stripe.model->beside->states;
+  if (states.size() != rows.states.size()) return;
+  for (size_t i = 0; i < states.size(); ++i) std::memcpy(at(states[i].data(), from), rows.states[i].data() + source, length);
+}
+
+base::Status DenseShard::restore(const Restored& rows) {
   only_held_.store(false, std::memory_order_relaxed);
-  const uint64_t cols = spec_.cols;
-  const size_t bytes = rows.count * cols * stored_bytes_;
+  const size_t bytes = rows.count * spec_.cols * stored_bytes_;
   const bool fits = rows.values.size() == bytes &&
                     std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
   if (!fits)
     return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(),
                        rows.count);
-  const uint64_t skipped = (begin - rows.first) * cols;
-  for_stripes((begin - rows_.first) * cols, (end - begin) * cols,
-              [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
-                before_change(stripe, from, share);
-                const StripeWrite open(segment_.get(), index_of(stripe));
-                const size_t source = (skipped + done) * stored_bytes_, length = share * stored_bytes_;
-                std::memcpy(at(values_, from), rows.values.data() + source, length);
-                const auto& states = stripe.model->beside->states;
-                if (states.size() != rows.states.size()) return;
-                for (size_t i = 0; i < states.size(); ++i)
-                  std::memcpy(at(states[i].data(), from), rows.states[i].data() + source, length);
-              });
+  for_restored(rows, [&](Stripe& stripe, uint64_t from, uint64_t share, size_t source) {
+    const StripeWrite open(segment_.get(), index_of(stripe));
+    std::memcpy(at(values_, from), rows.values.data() + source, share * stored_bytes_);
+    restore_states(stripe, rows, from, source, share * stored_bytes_);
+  });
+  return {};
+}
+
+base::Status DenseShard::restore_states(const Restored& rows) {
+  const size_t bytes = rows.count * spec_.cols * stored_bytes_;
+  {
+    std::lock_guard lock(mutex_);
+    const size_t states = model_->beside->states.size();
+    if (rows.states.size() != states)
+      return base::error(MV_EDISAGREE, "table \"{}\": its updater, {}, keeps {} states, not {}", spec_.name, model_->spec.name, states, rows.states.size());
+  }
+  if (!std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; }))
+    return base::error(MV_EINVAL, "table \"{}\": states of another size than those of {} rows", spec_.name, rows.count);
+  for_restored(rows, [&](Stripe& stripe, uint64_t from, uint64_t share, size_t source) {
+    restore_states(stripe, rows, from, source, share * stored_bytes_);
+  });
   return {};
 }
 

@@ -95,6 +95,8 @@ class Shard {
   virtual base::Result<std::unique_ptr<Snapshot>> snapshot() = 0;
   /// Takes rows of a snapshot, perhaps of another number of servers; what is not this server's is skipped.
   virtual base::Status restore(const Restored& rows) = 0;
+  /// The same of their states only, dense. MV_EDISAGREE where the updater keeps another number of them.
+  virtual base::Status restore_states(const Restored& rows) = 0;
 
   /// Stale-synchronous tables: every worker that has not finished has begun this iteration, and its adds from before are applied.
   std::atomic<uint64_t> least_clock{0};

@@ -82,6 +82,8 @@ MV_API mv_status kv_init(kv_store store, const kv_keys *keys, const kv_values *v
  *  all rows. A row-sparse tensor does the same to a dense key, where all workers push such in a round.
  *  @param options  NULL, or a deadline for the wait that begins where inflight_bytes are under way
  *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL, MV_ENONFINITE: nothing was pushed;
+ *  @param options  NULL, or a deadline for the wait that begins where inflight_bytes are under way; MV_FORGET: see kv_set_updater()
+ *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL: nothing was pushed;
  *          MV_ESTATE for dist_async without an optimizer */
 MV_API mv_status kv_push(kv_store store, const kv_keys *keys, const kv_values *values, const mv_call_options *options);
 /** Besides mv_call_flag in the options of kv_pull() and kv_pushpull(): row-sparse tensors are filled too. (MXNet's ignore_sparse=False.) */
@@ -126,8 +128,96 @@ MV_API mv_status kv_set_optimizer(kv_store store, const char *optimizer);
  *  @return MV_EINVAL for another one, with the known ones; MV_ESTATE where a key was pushed already, unless the codec is "none" or the
  *          same again */
 MV_API mv_status kv_set_gradient_compression(kv_store store, const char *codec);
+/** Sets what the optimizer does otherwise for some keys, those there are or those to come: "lr_mult=0.1 wd_mult=0" (either, or both; "" for
+ *  neither) in the place of its own lr_mult and wd_mult. It outlasts kv_set_optimizer(), also a later one. The worker that
+ *  sets the optimizer calls it.
+ *  @return MV_EINVAL for other parameters, or where the optimizer has none of these: MXNet's ("mx.…") have them */
+MV_API mv_status kv_set_key_parameters(kv_store store, const kv_keys *keys, const char *parameters);
+
+enum kv_save_flag {
+  KV_DUMP_OPTIMIZER = 1 /**< the optimizer too: its parameters, its schedule and how many updates each key has had */
+};
+/** Gathers the states that the optimizer keeps of all keys on all servers, and writes them into one safetensors file of the calling
+ *  process, whole or not at all. One worker calls it; the others push nothing meanwhile. It holds this worker's earlier pushes.
+ *  With KV_DUMP_OPTIMIZER a run that loads it goes on as if it had never ended, bit for bit, if it has the values too: pull and save them.
+ *  @param flags  kv_save_flag
+ *  @return MV_ESTATE without keys, without an optimizer, or with an updater callback, which remembers by itself; MV_ESYSTEM */
+MV_API mv_status kv_save_optimizer_states(kv_store store, const char *path, uint32_t flags);
+/** Puts them back, into a store with the same keys on any number of servers. One worker calls it, between two barriers. A file that holds
+ *  the optimizer brings its parameters and counts, and sets it where there is none yet.
+ *  @return MV_EINVAL for a damaged file, or none of ours (MXNet's, pickled or by Storable, may hold code and is named as such); MV_EDISAGREE
+ *          for states of another optimizer, or of other keys, shapes or dtypes: nothing was changed; MV_ENOTFOUND */
+MV_API mv_status kv_load_optimizer_states(kv_store store, const char *path);
+
+/** What a push does in a store of one process, instead of replacing the value: writes what is to be stored into `stored`. It runs on the
+ *  thread that set it and on no other: inside that thread's calls on the store, or in its mv_poll() on any node.
+ *  @param key     as in kv_init(); numbers as text
+ *  @param merged  the sum over the key's tensors that were pushed
+ *  @param stored  the stored value, to be changed in place. Both tensors are the library's, and valid until the callback returns
+ *  @return MV_OK; a negative status becomes the push's error, and the stored value stays as it was
+ *  Inside it, calls on the store that would wait for it, and mv_poll(), are MV_EREENTRANT. Pushes with MV_FORGET are not. */
+typedef mv_status (*kv_updater)(void *user, const char *key, mv_tensor merged, mv_tensor stored);
+
+/** Sets the updater of a store of one process; of it and of kv_set_optimizer() the one called last counts. A push by this thread has been
+ *  through the updater when kv_push() returns, with those of all its keys though one fails. A push with MV_FORGET, and one by another
+ *  thread, wait: for this thread's mv_poll() (mv_event_fd() of every node is readable meanwhile), kv_pull(), kv_barrier() or next push. A
+ *  pull waits for the pushes of its keys that came before it, as long as its deadline allows. What went wrong with an update that
+ *  nobody waited for comes from the next call on the key.
+ *  @param updater  or NULL: pushes replace values again, or go through the last optimizer; or KV_UPDATER_BY_HAND
+ *  @return MV_ESTATE for dist types, whose values are updated on the servers: kv_set_optimizer();
+ *          MV_EPENDING while updates wait for another thread that has set one */
+MV_API mv_status kv_set_updater(kv_store store, kv_updater updater, void *user);
+/** For languages whose functions must not run below a C function: this thread takes the updates itself, whenever it likes, at the latest
+ *  when kv_pull() says MV_EPENDING (and then pulls again), and after kv_push() for the push's own outcome. mv_poll() returns at once while
+ *  any wait. kv_pushpull() is MV_ESTATE: push, update, pull. */
+#define KV_UPDATER_BY_HAND ((kv_updater)1)
+/** The oldest update that waits, the same one until kv_update_done().
+ *  @param merged, stored  as in kv_updater, until kv_update_done(); both 0 if none waits
+ *  @param text, capacity, length  receive the key, as in mv_table_list()
+ *  @return MV_ESTATE if the updater is not by hand, or another thread's */
+MV_API mv_status kv_next_update(kv_store store, mv_tensor *merged, mv_tensor *stored, char *text, uint64_t capacity, uint64_t *length);
+/** Ends what kv_next_update() began: `outcome` is MV_OK, or why the stored value is to stay as it was, which those who pushed from
+ *  other threads will hear. MV_ESTATE if none has begun. */
+MV_API mv_status kv_update_done(kv_store store, mv_status outcome);
+
 /** Returns when all workers of the store have called it. It does not wait for pushes: their rounds may be open. */
 MV_API mv_status kv_barrier(kv_store store, const mv_call_options *options);
+
+/** What a server does with a command: words of the program's own. A negative status is the sender's error. */
+typedef mv_status (*kv_controller)(void *user, int64_t head, const char *body);
+
+/** Sends a command to all servers and returns when the controller of each has executed it: once, in the order of this worker's commands.
+ *  On a process that is worker and server it executes commands meanwhile, where this thread has set the controller.
+ *  @param head     a number of the program's own
+ *  @param body     text of its own, up to 16 MiB
+ *  @param options  NULL, a deadline, or MV_ASYNC
+ *  @return the first error of a controller; MV_ESTATE naming a server without one (`polyverso server` has none), the others execute it all
+ *          the same, or for a store of one process; MV_ETIMEOUT naming a server that has not executed it, and will not */
+MV_API mv_status kv_send_command(kv_store store, int64_t head, const char *body, const mv_call_options *options);
+/** Sets this server's controller: commands wait for the calling thread's mv_poll() (mv_event_fd() is readable meanwhile), its
+ *  kv_send_command() or kv_run_server(). A process that is only a server lets commands wait until it has called this, kv_run_server()
+ *  or mv_shutdown(); a worker's refuses them as long as it has no controller.
+ *  @param controller  NULL for none; or KV_CONTROLLER_BY_HAND, for languages whose functions must not run below a C function
+ *  @return MV_ESTATE if this process is no server */
+MV_API mv_status kv_set_controller(mv_node node, kv_controller controller, void *user);
+#define KV_CONTROLLER_BY_HAND ((kv_controller)1)
+/** kv_set_controller(), and executes commands on this thread until all workers have finished; mv_shutdown() is to follow.
+ *  @return MV_ESTATE if this process is a worker too; MV_EINTR after a signal: call again */
+MV_API mv_status kv_run_server(mv_node node, kv_controller controller, void *user);
+
+/** For kv_next_command(): there is one; there may be later; all workers have finished. */
+enum kv_command_found { KV_COMMAND_NOT_YET = 0, KV_COMMAND_HERE = 1, KV_COMMAND_NEVER = 2 };
+/** The oldest command that waits, the same one until kv_command_done().
+ *  @param timeout_ms  how long to wait for one; 0 = not at all. It may return sooner
+ *  @param found       out: a kv_command_found
+ *  @param head        out: 0 without a command
+ *  @param text, capacity, length  receive the body, as in mv_table_list()
+ *  @return MV_ESTATE if the controller is not by hand, or another thread's; MV_EINTR after a signal */
+MV_API mv_status kv_next_command(mv_node node, int64_t timeout_ms, int32_t *found, int64_t *head, char *text, uint64_t capacity,
+                                 uint64_t *length);
+/** Ends what kv_next_command() began; `outcome` is what the sender hears. MV_ESTATE if none has begun. */
+MV_API mv_status kv_command_done(mv_node node, mv_status outcome);
+
 /** This worker pushes no more: rounds go on without it. It may still pull. */
 MV_API mv_status kv_leave(kv_store store);
 

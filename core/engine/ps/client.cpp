@@ -356,6 +356,7 @@ base::Status Client::take_untold(TableView& table) {
 // ---- giving up
 
 void Client::withdraw(const Completion* completion, mv_status code) {
+  if (withdraw_command(completion, code)) return;
   const auto found = waited_for_.find(completion);
   if (found == waited_for_.end()) return;
   const OperationRef op = found->second;

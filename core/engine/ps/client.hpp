@@ -72,6 +72,25 @@ class Client {
   void scan(const TableViewRef& table, size_t server, int64_t cursor, std::span<int64_t> rows, std::span<std::byte> values,
             base::Nanos deadline, std::function<void(base::Result<Chunked>)> told);
 
+  /// A chunk of the states that an updater keeps of a server's part: one state of some rows; with `states` 0 nothing but the updater
+  /// and how far it has come.
+  struct StatesChunk {
+    uint64_t first = 0, count = 0;
+    uint32_t state = 0, states = 0;
+    std::vector<std::byte> values;  ///< of the storage dtype
+    table::UpdaterSpec updater;
+    table::Mark mark;
+  };
+  static constexpr uint64_t kNoMoreStates = UINT64_MAX;
+  /// Chunk 0, 1 and so on, until one has no states; or kNoMoreStates, where they are not wanted after all.
+  void states(const TableViewRef& table, size_t server, uint64_t chunk, base::Nanos deadline,
+              std::function<void(base::Result<StatesChunk>)> told);
+  /// The states of some rows one after the other, and at last the mark.
+  void set_states(const TableViewRef& table, size_t server, const StatesChunk& chunk, base::Nanos deadline,
+                  std::function<void(base::Result<bool>)> told);
+  /// To all servers, each of whose controllers executes it once; completes when all have.
+  void command(int64_t head, const std::string& body, base::Nanos deadline, CompletionRef completion);
+
   /// Calls `passed` once all changes begun so far are applied (or have failed), with the first error that nobody was told.
   void fence(std::function<void(const base::Status&)> passed);
   /// The first untold error of this table's fire-and-forget adds.
@@ -92,6 +111,10 @@ class Client {
   class SmallChange;
   class Round;
   using OperationRef = std::shared_ptr<Operation>;
+  struct CommandCall {
+    CompletionRef completion;
+    std::weak_ptr<Round> round;
+  };
   struct Fence {
     uint64_t before;
     std::function<void(const base::Status&)> passed;
@@ -112,6 +135,7 @@ class Client {
   void drop_get(const OperationRef& op, const base::Status& status);
   void withdraw_change(const OperationRef& op, mv_status code);
   void note_time(const Operation& op);
+  bool withdraw_command(const Completion* completion, mv_status code);
   void send_withdrawn_again(const OperationRef& op);
   void leave_behind(const OperationRef& op, mv_status code);
   void revert_counts(Operation& op);
@@ -130,6 +154,7 @@ class Client {
   std::map<std::string, TableViewRef> tables_;  ///< by name, so that all handles share the counters
   std::map<std::string, std::weak_ptr<Round>> creating_;
   std::map<const Completion*, OperationRef> waited_for_;
+  std::map<const Completion*, CommandCall> commands_;
   std::multimap<base::Nanos, std::function<void()>> deadlines_;
   uint64_t next_change_ = 0, first_change_ = 0;  ///< changes are numbered as they begin
   std::deque<bool> changes_over_;                ///< of first_change_ and those after it

@@ -26,6 +26,7 @@ int64_t Server::worker_id(base::Peer peer) const {
 }
 
 void Server::worker_finished(base::Peer worker) {
+  forget_transfers(worker);
   active_.erase(worker);
   const int64_t id = view_->worker_id(worker);
   for (uint32_t number = 0; number < tables_.size(); ++number) {
@@ -39,6 +40,7 @@ void Server::worker_finished(base::Peer worker) {
 }
 
 void Server::worker_lost(base::Peer worker, const base::Status& why) {
+  forget_transfers(worker);
   if (active_.erase(worker) == 0) return;
   const int64_t id = view_->worker_id(worker);
   for (uint32_t number = 0; number < tables_.size(); ++number) {
@@ -100,6 +102,10 @@ void Server::on_request(const rpc::Asked& asked, const wire::Message& request, s
       return stat(asked, *request.body_as_Stat());
     case wire::Body::Scan:
       return scan(asked, *request.body_as_Scan());
+    case wire::Body::States:
+      return states(asked, *request.body_as_States());
+    case wire::Body::SetStates:
+      return set_states(asked, *request.body_as_SetStates(), payload);
     default:
       return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a server does not understand {}", wire::EnumNameBody(request.body_type())));
   }

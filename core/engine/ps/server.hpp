@@ -94,6 +94,17 @@ class Server {
     base::Nanos since{0};  ///< of those that wait in Table::wanted
     codec::CodecRef codec = {};  ///< what the answer is to be encoded by
   };
+  /// States of a table that a worker reads, and those of some rows that it writes.
+  struct Reading {
+    std::unique_ptr<table::Snapshot> snapshot;
+    table::Rows rows = {};   ///< those whose states are being told
+    size_t state = 0;        ///< the next of them
+    uint64_t chunk = 0;
+  };
+  struct Writing {
+    uint64_t first = 0, count = 0;
+    std::vector<std::vector<std::byte>> states;
+  };
   struct Table final : SyncGate::Owner, StaleGate::Owner, MergeGate::Owner {
     Table(Server& server, table::Spec spec, table::Pace pace)
         : server(server),
@@ -151,6 +162,10 @@ class Server {
   void set_updater(const rpc::Asked& asked, const wire::SetUpdater& request);
   void stat(const rpc::Asked& asked, const wire::Stat& request);
   void scan(const rpc::Asked& asked, const wire::Scan& request);
+  void states(const rpc::Asked& asked, const wire::States& request);
+  bool answer_states(const rpc::Asked& asked, Table& table, Reading& reading);
+  void set_states(const rpc::Asked& asked, const wire::SetStates& request, std::span<const std::byte> payload);
+  void forget_transfers(base::Peer worker);
 
   int64_t worker_id(base::Peer peer) const;
   Table* find(const rpc::Asked& asked, uint32_t number);
@@ -189,6 +204,8 @@ class Server {
   const bool shares_memory_;               ///< other processes of this machine may map the shards
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
   std::map<std::string, uint32_t> by_name_;
+  std::map<std::pair<base::Peer, uint32_t>, Reading> reading_;  ///< by worker and table
+  std::map<std::pair<base::Peer, uint32_t>, Writing> writing_;
   GateLog gate_log_;
 };
 

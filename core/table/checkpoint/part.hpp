@@ -13,21 +13,9 @@
 #include <vector>
 
 #include "table/checkpoint/manifest.hpp"
+#include "table/checkpoint/safetensors.hpp"
 
 namespace mv::table::checkpoint {
-
-/// Longer headers are nobody's.
-inline constexpr uint64_t kMostHeaderBytes = 64 << 20;
-inline constexpr uint64_t kLengthBytes = 8;
-
-struct Tensor {
-  std::string name;
-  std::string dtype;  ///< "F32"
-  std::vector<uint64_t> shape;
-  uint64_t begin = 0, end = 0;  ///< in the data
-  std::string checksum;
-  uint64_t bytes() const { return end - begin; }
-};
 
 struct PartTable {
   TableEntry entry;
@@ -57,8 +45,5 @@ std::string write_header(const Part& part);
 /// Reads a header, without the length in front, of a file of so many bytes. MV_EINVAL with what is wrong with it. Any
 /// text.
 base::Result<Part> parse_header(std::string_view header, uint64_t file_bytes);
-
-/// "F32", for a storage dtype; "I64" for ids.
-std::string_view tensor_dtype(mv_dtype dtype);
 
 }  // namespace mv::table::checkpoint

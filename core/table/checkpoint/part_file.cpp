@@ -101,18 +101,11 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
 base::Result<PartFile> PartFile::open(const std::string& path) {
   auto file = InputFile::open(path);
   if (!file.ok()) return file.status();
-  const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "{}: {}", path, what); };
-  uint64_t length = 0;
-  const uint64_t bytes = file.value().bytes();
-  if (bytes < kLengthBytes) return wrong("it ends within its header");
-  if (auto failed = file.value().read(0, std::as_writable_bytes(std::span(&length, 1))); !failed.ok()) return failed;
-  if (length > bytes - kLengthBytes || length > kMostHeaderBytes)
-    return wrong(fmt::format("its header is said to have {} bytes, the file has {}: truncated, or no safetensors file",
-                             length, bytes));
-  std::string header(kLengthBytes + length, '\0');
-  if (auto failed = file.value().read(0, std::as_writable_bytes(std::span(header))); !failed.ok()) return failed;
-  auto part = parse_header(std::string_view(header).substr(kLengthBytes), bytes);
-  if (!part.ok()) return wrong(part.status().text());
+  auto read = read_header(file.value());
+  if (!read.ok()) return read.status();
+  const std::string& header = read.value();
+  auto part = parse_header(std::string_view(header).substr(kLengthBytes), file.value().bytes());
+  if (!part.ok()) return base::error(MV_EINVAL, "{}: {}", path, part.status().text());
   return PartFile(std::move(file).value(), std::move(part).value(), checksum_of(std::as_bytes(std::span(header))));
 }
 

@@ -207,6 +207,10 @@ void KeyedShard::read_rows(Worker worker, std::span<const int64_t> rows, std::by
 
 // ------------------------------------------------------------ restoring
 
+base::Status KeyedShard::restore_states(const Restored&) {
+  return base::error(MV_ENOSYS, "table \"{}\" is {}: its states are restored with its rows", spec_.name, spec_.describe());
+}
+
 base::Status KeyedShard::restore(const Restored& rows) {
   const size_t row_bytes = spec_.cols * stored_bytes_, bytes = rows.ids.size() * row_bytes;
   const bool fits = rows.values.size() == bytes &&

@@ -38,6 +38,7 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
 
   base::Result<std::unique_ptr<Snapshot>> snapshot() override;
   base::Status restore(const Restored& rows) override;
+  base::Status restore_states(const Restored& rows) override;
 
  private:
   friend class KeyedSnapshot;

@@ -157,6 +157,19 @@ base::Result<UpdaterSpec> parse_updater(std::string_view text) {
   return reader.finish();
 }
 
+base::Status set_parameter(UpdaterSpec& spec, std::string_view name, double value) {
+  const Kind* kind = find_kind(spec.name);
+  if (kind == nullptr) return unknown_updater(spec.name);
+  const auto parameters = parameters_of(*kind);
+  const auto known = std::ranges::find_if(parameters, [&](const Parameter* one) { return name == one->name; });
+  const auto index = static_cast<size_t>(known - parameters.begin());
+  if (known == parameters.end() || index >= spec.parameters.size())
+    return base::error(MV_EINVAL, "updater {} has no parameter \"{}\"; {}", spec.name, name, list_parameters(*kind));
+  if (auto wrong = check_value(*kind, **known, value); !wrong.ok()) return wrong;
+  spec.parameters[index] = value;
+  return {};
+}
+
 base::Status check_updater(const UpdaterSpec& spec, mv_dtype dtype) {
   const Kind* kind = find_kind(spec.name);
   if (kind == nullptr) return unknown_updater(spec.name);

@@ -90,6 +90,8 @@ std::unique_ptr<Updater> make_updater(const UpdaterSpec& spec, mv_dtype storage)
 
 /// Reads "adagrad rate=0.1" or "mx.adam wd=0.01", filling in defaults; empty text is "add". MV_EINVAL with what is known.
 base::Result<UpdaterSpec> parse_updater(std::string_view text);
+/// Gives one parameter of a spec another value. MV_EINVAL where the updater has none of this name.
+base::Status set_parameter(UpdaterSpec& spec, std::string_view name, double value);
 /// Whether there is such an updater, for this dtype, with such parameters: also for specs that came over the wire.
 base::Status check_updater(const UpdaterSpec& spec, mv_dtype dtype);
 /// "adagrad rate=0.1 epsilon=1e-10 decay=0"; of an optimizer's common parameters those that are not as usual.

@@ -70,6 +70,8 @@ class Table final : public node::Table {
     return run(options);
   }
   base::Status clock() override { return script.info ? script.info() : base::Status(); }
+  base::Result<node::TableStates> states() override { return node::TableStates(); }
+  base::Status set_states(const node::TableStates&) override { return {}; }
   base::Status leave_rounds() override { return script.info ? script.info() : base::Status(); }
   base::Result<node::Scanned> scan(int64_t cursor, std::span<int64_t> rows, const node::MutableData&) override {
     return node::Scanned{rows.size(), cursor + 1};
@@ -104,6 +106,11 @@ class Node final : public node::Node {
     return run(options);
   }
   node::Started load_checkpoint(const std::string&, const node::CallOptions& options) override { return run(options); }
+  node::Started send_command(int64_t, const std::string&, const node::CallOptions& options) override { return run(options); }
+  void set_controller(node::Controller, std::function<void(int64_t)>) override {}
+  std::optional<node::Command> next_command() override { return std::nullopt; }
+  void command_done(uint64_t, const base::Status&) override {}
+  bool workers_gone() const override { return false; }
   base::Result<node::TableRef> create_table(node::TableSpec spec, node::ConstData) override {
     return node::TableRef(std::make_shared<Table>(std::move(spec)));
   }
@@ -145,7 +152,7 @@ class Node final : public node::Node {
     finish(call, base::error(MV_ECANCELED, "cancelled"));
     return base::error(MV_ECANCELED, "outcome unknown");
   }
-  base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout) override {
+  base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>&) override {
     std::unique_lock lock(mutex);
     const auto is_any = [] { return !finished.empty(); };
     if (timeout == base::kNever) {
@@ -161,6 +168,11 @@ class Node final : public node::Node {
     return tags;
   }
   int event_fd() const override { return 42; }
+  void callbacks_due(bool) override {}
+  base::Status wait_until(const std::function<bool()>& done, base::Nanos) override {
+    return done() ? base::Status() : base::error(MV_ETIMEOUT, "the fake's deadline passed");
+  }
+  void wake() override {}
 
  private:
   const node::Settings settings_;

@@ -1,0 +1,91 @@
+#pragma once
+// Callbacks of the user's run on the thread that set them. Each such thread has a list of the stores that have one.
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvstore/updates.hpp"
+#include "state.hpp"
+
+namespace mv::capi {
+
+/// The controller of a node's server, and the thread whose it is.
+class Control {
+ public:
+  using Controller = std::function<base::Status(int64_t head, const std::string& body)>;
+
+  /// @param controller  empty: by hand
+  Control(const NodeRef& node, std::shared_ptr<kvstore::CallbackThread> thread, Controller controller)
+      : node_(node), thread_(std::move(thread)), controller_(std::move(controller)) {}
+
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+  ~Control() {
+    if (active_) thread_->inside(false);  // begun by hand, and never done
+  }
+
+  // ---- on its thread
+
+  bool is_here() const { return thread_->is_here(); }
+  bool is_by_hand() const { return !controller_; }
+  /// Whether any command waited; it executes them unless that is done by hand.
+  bool run_due();
+  /// The oldest command, the same one until done(); null if none waits.
+  const node::Command* next();
+  bool done(const base::Status& outcome);
+
+ private:
+  const std::weak_ptr<NodeEntry> node_;  ///< who has this
+  const std::shared_ptr<kvstore::CallbackThread> thread_;
+  const Controller controller_;
+  std::optional<node::Command> active_;
+};
+
+class Callbacks final : public kvstore::CallbackThread, public std::enable_shared_from_this<Callbacks> {
+ public:
+  explicit Callbacks(State& state) : state_(state) {}
+  /// The calling thread's, in this life of the library.
+  static std::shared_ptr<Callbacks> of_this_thread(State& state);
+
+  bool is_here() const override;
+  bool has_ended() const override { return has_ended_.load(std::memory_order_acquire); }
+  void due(int64_t more, bool by_hand) override;
+  void inside(bool is_inside) override { inside_ += is_inside ? 1 : -1; }
+
+  // ---- on this thread
+
+  void add(const std::shared_ptr<kvstore::Store>& store);
+  void add(const std::shared_ptr<Control>& control);
+  /// Runs all that is due; true if there was any, or if it is run by hand.
+  bool run();
+  bool is_inside() const { return inside_.load() != 0; }
+
+  // ---- any thread
+
+  bool any_due() const { return any_to_run() || by_hand_.load(std::memory_order_acquire) > 0; }
+  /// Without those that are run by hand.
+  bool any_to_run() const { return due_.load(std::memory_order_acquire) > 0; }
+  void end() { has_ended_.store(true, std::memory_order_release); }
+  bool is_of(const State& state) const { return &state == &state_; }
+
+ private:
+  State& state_;
+  std::atomic<int64_t> due_{0}, by_hand_{0};
+  std::atomic<int> inside_{0};
+  std::atomic<bool> has_ended_{false};
+  std::vector<std::weak_ptr<kvstore::Store>> stores_;
+  std::vector<std::weak_ptr<Control>> controls_;
+};
+
+/// What a callback has returned, as a status of the call that it was made for.
+base::Status check_outcome(const char* callback, mv_status outcome);
+/// Lets the descriptors of all nodes tell whether callbacks are due.
+void show_due_callbacks(State& state);
+
+}  // namespace mv::capi

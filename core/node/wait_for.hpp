@@ -1,0 +1,32 @@
+#pragma once
+// Questions of callers' threads that the engines answer through a function.
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "node/member_node.hpp"
+
+namespace mv::node {
+
+/// Begins `ask(told)` on the loop and waits for what it tells.
+template <typename T, typename Ask>
+base::Result<T> wait_for(MemberNode& node, Ask ask) {
+  struct Told {
+    std::atomic<bool> done{false};
+    base::Result<T> what = base::Status(MV_ESTATE, "the node is shutting down");
+  };
+  const auto told = std::make_shared<Told>();
+  node.loop().post([ask, told] {
+    ask([told](base::Result<T> what) {
+      told->what = std::move(what);
+      told->done.store(true, std::memory_order_release);
+    });
+  });
+  const auto done = [&] { return told->done.load(std::memory_order_acquire); };
+  while (node.loop().drive_until(done, base::kNever) == io::Driven::kInterrupted) {
+  }
+  return std::move(told->what);
+}
+
+}  // namespace mv::node

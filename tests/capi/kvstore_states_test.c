@@ -1,0 +1,322 @@
+/* What optimizers remember: saved and loaded, refused where it does not belong; and what they do otherwise for single keys. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "stores.h"
+
+enum { kKeys = 3, kSteps = 6, kWorkers = 3 };
+
+static const int64_t kNumbers[kKeys] = {1, 2, 3};
+static const int64_t kLarge[] = {1200000}; /* spread over all servers */
+
+static char folder[64];
+static const char* in_folder(const char* name) {
+  static char path[128];
+  snprintf(path, sizeof(path), "%s/%s", folder, name);
+  return path;
+}
+static int make_folder(void** state) {
+  (void)state;
+  snprintf(folder, sizeof(folder), "/tmp/polyverso-states-XXXXXX");
+  return mkdtemp(folder) == NULL;
+}
+static int remove_folder(void** state) {
+  (void)state;
+  char command[128];
+  snprintf(command, sizeof(command), "rm -r '%s'", folder);
+  return system(command);
+}
+
+/** Two keys of other dtypes, and a large one. */
+static void make_values(mv_tensor values[kKeys], double value) {
+  values[0] = full(kShape, 2, MV_F32, value);
+  values[1] = full(kShape, 2, MV_F64, value);
+  values[2] = full(kLarge, 1, MV_F32, value);
+}
+
+static kv_store store_of(mv_node node, const char* type, const mv_tensor values[kKeys]) {
+  kv_store kv = 0;
+  const kv_keys keys = number_keys(kNumbers, kKeys);
+  const kv_values given = values_of(values, kKeys);
+  expect_ok(kv_create(node, type, &kv));
+  expect_ok(kv_init(kv, &keys, &given));
+  return kv;
+}
+
+/** Gradients that differ by step, worker and element. */
+static void push_step(kv_store kv, int step, int worker) {
+  const kv_keys keys = number_keys(kNumbers, kKeys);
+  mv_tensor gradients[kKeys];
+  make_values(gradients, 0);
+  for (int i = 0; i < kKeys; ++i) expect_ok(mv_tensor_uniform(gradients[i], (int64_t)(step * 100 + worker * 10 + i), -1, 1));
+  const kv_values given = values_of(gradients, kKeys);
+  expect_ok(kv_push(kv, &keys, &given, NULL));
+  for (int i = 0; i < kKeys; ++i) expect_ok(mv_tensor_free(gradients[i]));
+}
+
+static void pull_all(kv_store kv, mv_tensor values[kKeys]) {
+  const kv_keys keys = number_keys(kNumbers, kKeys);
+  const kv_values outs = values_of(values, kKeys);
+  expect_ok(kv_pull(kv, &keys, &outs, NULL));
+}
+
+static void expect_same(const mv_tensor a[kKeys], const mv_tensor b[kKeys]) {
+  for (int i = 0; i < kKeys; ++i) {
+    int32_t same = 0;
+    expect_ok(mv_tensor_close(a[i], b[i], 0, 0, &same));
+    assert_true(same);
+  }
+}
+
+/** Half of the steps, a file, the other half; then the second half again, in another store, from the file. */
+static void resume(mv_node node, const char* type, const char* optimizer, const char* codec, int worker, const char* path) {
+  mv_tensor values[kKeys], middle[kKeys], again[kKeys];
+  make_values(values, 0.5);
+  make_values(middle, 0);
+  make_values(again, 0);
+  kv_store kv = store_of(node, type, values);
+  expect_ok(kv_set_gradient_compression(kv, codec));
+  if (worker == 0) expect_ok(kv_set_optimizer(kv, optimizer));
+  expect_ok(kv_barrier(kv, NULL));
+  for (int step = 0; step < kSteps / 2; ++step) push_step(kv, step, worker);
+  pull_all(kv, middle);
+  expect_ok(kv_barrier(kv, NULL));
+  if (worker == 0) expect_ok(kv_save_optimizer_states(kv, path, KV_DUMP_OPTIMIZER));
+  expect_ok(kv_barrier(kv, NULL));
+  for (int step = kSteps / 2; step < kSteps; ++step) push_step(kv, step, worker);
+  pull_all(kv, values);
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_free(kv));
+
+  kv = store_of(node, type, middle);
+  expect_ok(kv_set_gradient_compression(kv, codec));
+  if (worker == 0) expect_ok(kv_load_optimizer_states(kv, path));
+  expect_ok(kv_barrier(kv, NULL));
+  for (int step = kSteps / 2; step < kSteps; ++step) push_step(kv, step, worker);
+  pull_all(kv, again);
+  expect_same(values, again);
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_free(kv));
+  for (int i = 0; i < kKeys; ++i) {
+    expect_ok(mv_tensor_free(values[i]));
+    expect_ok(mv_tensor_free(middle[i]));
+    expect_ok(mv_tensor_free(again[i]));
+  }
+}
+
+static const char* const kOptimizers[] = {
+    "mx.adam learning_rate=0.01 wd=0.001",
+    "mx.sgd learning_rate=0.1 momentum=0.9 lr_scheduler=factor step=2 factor=0.5",
+    "mx.nadam learning_rate=0.01",
+};
+
+static void a_resumed_run_is_the_uninterrupted_one(void** state) {
+  (void)state;
+  for (size_t i = 0; i < COUNT_OF(kOptimizers); ++i) resume(0, "local", kOptimizers[i], "none", 0, in_folder("local"));
+  resume(0, "local", kOptimizers[0], "2bit threshold=0.25", 0, in_folder("compressed")); /* what it left out is in the file */
+}
+
+static void resume_together(struct member* self) {
+  for (size_t i = 0; i < COUNT_OF(kOptimizers); ++i) {
+    char path[128];
+    snprintf(path, sizeof(path), "%s/together-%d", folder, (int)i);
+    resume(self->node, "dist_sync", kOptimizers[i], "none", self->index, path);
+  }
+}
+static void all_servers_states_are_in_one_file(void** state) {
+  (void)state;
+  run_nodes(kWorkers, NULL, resume_together);
+}
+
+/* ------------------------------------------------------------------ without the optimizer */
+
+static void states_alone_go_with_the_optimizer_that_is_set(void** state) {
+  (void)state;
+  mv_tensor values[kKeys];
+  make_values(values, 1);
+  kv_store kv = store_of(0, "local", values);
+  expect_error(kv_save_optimizer_states(kv, in_folder("none"), 0), MV_ESTATE, "kv_set_optimizer");
+  expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=1 momentum=0.5"));
+  push_step(kv, 0, 0);
+  expect_ok(kv_save_optimizer_states(kv, in_folder("alone"), 0));
+  pull_all(kv, values);
+  mv_tensor expected[kKeys], outs[kKeys];
+  make_values(expected, 0);
+  make_values(outs, 0);
+  push_step(kv, 1, 0);
+  pull_all(kv, expected);
+  expect_ok(kv_free(kv));
+
+  kv = store_of(0, "local", values);
+  expect_error(kv_load_optimizer_states(kv, in_folder("alone")), MV_ESTATE, "kv_set_optimizer");
+  expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=1 momentum=0.5"));
+  expect_ok(kv_load_optimizer_states(kv, in_folder("alone")));
+  push_step(kv, 1, 0);
+  pull_all(kv, outs);
+  expect_same(expected, outs);
+  expect_error(kv_save_optimizer_states(kv, in_folder("alone"), 8), MV_EINVAL, "kv_save_flag");
+  expect_error(kv_save_optimizer_states(kv, NULL, 0), MV_EINVAL, "NULL");
+  expect_error(kv_save_optimizer_states(kv, in_folder("nowhere/alone"), 0), MV_ESYSTEM, "nowhere");
+  expect_ok(kv_free(kv));
+}
+
+/* ------------------------------------------------------------------ what is refused */
+
+static void write_bytes(const char* name, const char* bytes, size_t count) {
+  FILE* file = fopen(in_folder(name), "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, count, file), count);
+  assert_int_equal(fclose(file), 0);
+}
+
+/** A copy of the file with one byte changed. */
+static void damage(const char* from, const char* to, long at) {
+  FILE* file = fopen(in_folder(from), "rb");
+  assert_non_null(file);
+  assert_int_equal(fseek(file, 0, SEEK_END), 0);
+  const long size = ftell(file);
+  char* bytes = malloc((size_t)size);
+  rewind(file);
+  assert_int_equal(fread(bytes, 1, (size_t)size, file), size);
+  fclose(file);
+  bytes[at < 0 ? size + at : at] ^= 1;
+  write_bytes(to, bytes, (size_t)size);
+  free(bytes);
+}
+
+static void what_does_not_belong_changes_nothing(void** state) {
+  (void)state;
+  mv_tensor values[kKeys], outs[kKeys], expected[kKeys];
+  make_values(values, 1);
+  make_values(outs, 0);
+  make_values(expected, 0);
+  kv_store kv = store_of(0, "local", values), twin = store_of(0, "local", values), other = 0;
+  expect_ok(kv_set_optimizer(kv, "mx.adam learning_rate=0.1"));
+  expect_ok(kv_set_optimizer(twin, "mx.adam learning_rate=0.1"));
+  push_step(kv, 0, 0);
+  push_step(twin, 0, 0);
+  expect_ok(kv_save_optimizer_states(kv, in_folder("good"), KV_DUMP_OPTIMIZER));
+
+  for (long at = -1; at > -400; at -= 57) {
+    damage("good", "bad", at);
+    expect_error(kv_load_optimizer_states(kv, in_folder("bad")), MV_EINVAL, "damaged");
+  }
+  for (long at = 0; at < 1200; at += 7) { /* its header */
+    damage("good", "bad", at);
+    const mv_status refused = kv_load_optimizer_states(kv, in_folder("bad"));
+    if (refused != MV_EINVAL) fail_msg("byte %ld: %s: %s", at, mv_status_name(refused), mv_last_error());
+  }
+  write_bytes("pickled", "\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94.", 14);
+  expect_error(kv_load_optimizer_states(kv, in_folder("pickled")), MV_EINVAL, "pickled");
+  write_bytes("storable", "pst0\x04\x0b\x08" "12345678", 15);
+  expect_error(kv_load_optimizer_states(kv, in_folder("storable")), MV_EINVAL, "Storable");
+  write_bytes("frozen", "\x04\x0b\x08" "12345678\x04\x08\x08\x08\x03", 16);
+  expect_error(kv_load_optimizer_states(kv, in_folder("frozen")), MV_EINVAL, "Storable");
+  write_bytes("short", "abc", 3);
+  expect_error(kv_load_optimizer_states(kv, in_folder("short")), MV_EINVAL, "ends");
+  expect_error(kv_load_optimizer_states(kv, in_folder("missing")), MV_ENOTFOUND, "missing");
+
+  expect_ok(kv_create(0, "local", &other)); /* of other keys, shapes, optimizers */
+  const kv_keys first = number_keys(kNumbers, 1), rest = number_keys(kNumbers + 1, 2);
+  const kv_values one = values_of(values, 1), two = values_of(values + 1, 2);
+  expect_ok(kv_init(other, &first, &one));
+  expect_ok(kv_set_optimizer(other, "mx.adam"));
+  expect_error(kv_load_optimizer_states(other, in_folder("good")), MV_EDISAGREE, "\"2\"");
+  expect_ok(kv_init(other, &rest, &two));
+  const int64_t four = 4;
+  const kv_keys more = number_keys(&four, 1);
+  expect_ok(kv_init(other, &more, &one));
+  expect_error(kv_load_optimizer_states(other, in_folder("good")), MV_EDISAGREE, "\"4\"");
+  expect_ok(kv_free(other));
+  const mv_tensor swapped[kKeys] = {values[1], values[0], values[2]};
+  other = store_of(0, "local", swapped);
+  expect_ok(kv_set_optimizer(other, "mx.adam"));
+  expect_error(kv_load_optimizer_states(other, in_folder("good")), MV_EDISAGREE, "f64 (2, 3)");
+  expect_ok(kv_free(other));
+  other = store_of(0, "local", values);
+  expect_ok(kv_set_optimizer(other, "mx.sgd momentum=0.9"));
+  expect_error(kv_load_optimizer_states(other, in_folder("good")), MV_EDISAGREE, "mx.adam");
+  expect_ok(kv_free(other));
+
+  push_step(kv, 1, 0); /* and nothing of it was changed */
+  push_step(twin, 1, 0);
+  pull_all(kv, outs);
+  pull_all(twin, expected);
+  expect_same(outs, expected);
+  expect_ok(kv_free(twin));
+  expect_ok(kv_free(kv));
+}
+
+static mv_status remember(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
+  (void)user, (void)key, (void)merged, (void)stored;
+  return MV_OK;
+}
+static void a_callback_remembers_by_itself(void** state) {
+  (void)state;
+  mv_tensor values[kKeys];
+  make_values(values, 1);
+  kv_store kv = store_of(0, "local", values), empty = 0;
+  expect_ok(kv_set_updater(kv, remember, NULL));
+  expect_error(kv_save_optimizer_states(kv, in_folder("own"), 0), MV_ESTATE, "yours");
+  expect_error(kv_load_optimizer_states(kv, in_folder("own")), MV_ESTATE, "yours");
+  expect_ok(kv_free(kv));
+  expect_ok(kv_create(0, "local", &empty));
+  expect_error(kv_save_optimizer_states(empty, in_folder("own"), 0), MV_ESTATE, "no keys");
+  expect_ok(kv_free(empty));
+}
+
+/* ------------------------------------------------------------------ per key */
+
+static void expect_pulled(kv_store kv, int64_t key, double value) {
+  mv_tensor out = full(kShape, 2, MV_F32, -9);
+  const kv_keys keys = number_keys(&key, 1);
+  const kv_values outs = values_of(&out, 1);
+  expect_ok(kv_pull(kv, &keys, &outs, NULL));
+  expect_all(out, value);
+  expect_ok(mv_tensor_free(out));
+}
+
+static void keys_have_parameters_of_their_own(void** state) {
+  (void)state;
+  kv_store kv = 0;
+  expect_ok(kv_create(0, "local", &kv));
+  const mv_tensor ones[] = {full(kShape, 2, MV_F32, 1), full(kShape, 2, MV_F32, 1), full(kShape, 2, MV_F32, 1)};
+  const kv_keys one = number_keys(kNumbers, 1), two = number_keys(kNumbers + 1, 1), three = number_keys(kNumbers + 2, 1),
+                both = number_keys(kNumbers, 2), all = number_keys(kNumbers, 3);
+  const kv_values a = values_of(ones, 1), pair = values_of(ones, 2), triple = values_of(ones, 3);
+  expect_ok(kv_init(kv, &both, &pair));
+  expect_ok(kv_set_key_parameters(kv, &one, "lr_mult=0.5"));         /* before the optimizer */
+  expect_ok(kv_set_key_parameters(kv, &three, "lr_mult=0 wd_mult=0")); /* and before its key */
+  expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=1 wd=0.5"));
+  expect_ok(kv_init(kv, &three, &a));
+  expect_ok(kv_set_key_parameters(kv, &two, "wd_mult=0")); /* behind it */
+  expect_ok(kv_push(kv, &all, &triple, NULL));
+  expect_pulled(kv, 1, 1 - 0.5 * (1 + 0.5));
+  expect_pulled(kv, 2, 1 - 1);
+  expect_pulled(kv, 3, 1);
+  expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=2")); /* a later one */
+  expect_ok(kv_set_key_parameters(kv, &two, ""));
+  expect_ok(kv_push(kv, &all, &triple, NULL));
+  expect_pulled(kv, 1, 0.25 - 1);
+  expect_pulled(kv, 2, 0 - 2);
+  expect_pulled(kv, 3, 1);
+
+  expect_error(kv_set_key_parameters(kv, &one, "momentum=1"), MV_EINVAL, "lr_mult");
+  expect_error(kv_set_key_parameters(kv, &one, "lr_mult=x"), MV_EINVAL, "lr_mult=x");
+  expect_error(kv_set_key_parameters(kv, &one, "lr_mult=1 lr_mult=2"), MV_EINVAL, "twice");
+  expect_error(kv_set_key_parameters(kv, &one, NULL), MV_EINVAL, "NULL");
+  expect_error(kv_set_optimizer(kv, "sgd rate=1"), MV_EINVAL, "lr_mult"); /* which has none */
+  expect_ok(kv_set_key_parameters(kv, &all, ""));
+  expect_ok(kv_set_optimizer(kv, "sgd rate=1"));
+  expect_error(kv_set_key_parameters(kv, &one, "lr_mult=2"), MV_EINVAL, "sgd");
+  expect_ok(kv_free(kv));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_resumed_run_is_the_uninterrupted_one), cmocka_unit_test(all_servers_states_are_in_one_file),
+      cmocka_unit_test(states_alone_go_with_the_optimizer_that_is_set), cmocka_unit_test(what_does_not_belong_changes_nothing),
+      cmocka_unit_test(a_callback_remembers_by_itself), cmocka_unit_test(keys_have_parameters_of_their_own),
+  };
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,409 @@
+/* Updater callbacks of key-value stores: on whose thread they run and when, what waits for them, and what may be done inside one. */
+#include <poll.h>
+#include <time.h>
+
+#include "stores.h"
+
+/** What an updater was called for, and what it is to return. */
+struct heard {
+  int calls;
+  char key[32];
+  pthread_t thread;
+  mv_status outcome;
+};
+
+/** stored += 2 merged, the manual's */
+static mv_status twice(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
+  struct heard* heard = user;
+  ++heard->calls;
+  snprintf(heard->key, sizeof(heard->key), "%s", key);
+  heard->thread = pthread_self();
+  expect_ok(mv_tensor_axpy(2, merged, stored));
+  return heard->outcome;
+}
+
+static const int64_t kKeys[] = {3, 5};
+
+/** A store with keys 3 and 5 of ones, and this updater. */
+static kv_store store_with(kv_updater updater, void* user) {
+  kv_store kv = 0;
+  const mv_tensor ones[] = {full(kShape, 2, MV_F32, 1), full(kShape, 2, MV_F32, 1)};
+  const kv_keys keys = number_keys(kKeys, 2);
+  const kv_values values = values_of(ones, 2);
+  expect_ok(kv_create(0, "local", &kv));
+  expect_ok(kv_init(kv, &keys, &values));
+  expect_ok(kv_set_updater(kv, updater, user));
+  return kv;
+}
+
+static mv_status push_with(kv_store kv, int64_t key, double value, const mv_call_options* options) {
+  const kv_keys keys = number_keys(&key, 1);
+  const mv_tensor pushed = full(kShape, 2, MV_F32, value);
+  const kv_values values = values_of(&pushed, 1);
+  const mv_status status = kv_push(kv, &keys, &values, options);
+  if (status == MV_OK) expect_ok(mv_tensor_free(pushed));
+  return status;
+}
+static mv_status push(kv_store kv, int64_t key, double value) { return push_with(kv, key, value, NULL); }
+static mv_status push_and_forget(kv_store kv, int64_t key, double value) {
+  mv_call_options options = MV_CALL_OPTIONS_INIT;
+  options.flags = MV_FORGET;
+  return push_with(kv, key, value, &options);
+}
+static mv_status pull_into(kv_store kv, int64_t key, mv_tensor out, int64_t timeout_ms) {
+  mv_call_options options = MV_CALL_OPTIONS_INIT;
+  options.timeout_ms = timeout_ms;
+  const kv_keys keys = number_keys(&key, 1);
+  const kv_values values = values_of(&out, 1);
+  return kv_pull(kv, &keys, &values, &options);
+}
+static void expect_stored(kv_store kv, int64_t key, double value) {
+  const mv_tensor out = full(kShape, 2, MV_F32, -1);
+  expect_ok(pull_into(kv, key, out, 0));
+  expect_all(out, value);
+  expect_ok(mv_tensor_free(out));
+}
+static uint64_t poll_callbacks(int64_t timeout_ms) {
+  uint64_t count = 99;
+  expect_ok(mv_poll(0, NULL, 0, &count, timeout_ms));
+  assert_int_equal(count, 0);
+  return count;
+}
+static int is_readable(void) {
+  int32_t fd = -1;
+  expect_ok(mv_event_fd(0, &fd));
+  struct pollfd waiting = {.fd = fd, .events = POLLIN};
+  return poll(&waiting, 1, 0) == 1;
+}
+
+static void a_push_runs_it_on_the_spot(void** state) {
+  (void)state;
+  struct heard heard = {0};
+  kv_store kv = store_with(twice, &heard);
+  expect_stored(kv, 3, 1);
+  expect_ok(push(kv, 3, 1));
+  assert_int_equal(heard.calls, 1);
+  assert_string_equal(heard.key, "3");
+  expect_stored(kv, 3, 3);
+
+  /* devices are summed up first, all keys of a call have their turn, and what was pushed stays as it is */
+  mv_tensor devices[4];
+  for (int i = 0; i < 4; ++i) devices[i] = full(kShape, 2, MV_F32, i);
+  const kv_keys both = number_keys(kKeys, 2);
+  const kv_values values = values_of(devices, 4);
+  expect_ok(kv_pushpull(kv, &both, &values, NULL, NULL));
+  assert_int_equal(heard.calls, 3);
+  for (int i = 0; i < 4; ++i) expect_all(devices[i], i < 2 ? 3 + 2 * 1 : 1 + 2 * 5);
+
+  expect_ok(kv_set_updater(kv, NULL, NULL)); /* and no longer */
+  expect_ok(push(kv, 3, 8));
+  expect_stored(kv, 3, 8);
+  assert_int_equal(heard.calls, 3);
+  expect_ok(kv_free(kv));
+}
+
+static void its_error_is_the_pushs(void** state) {
+  (void)state;
+  struct heard heard = {0};
+  kv_store kv = store_with(twice, &heard);
+  heard.outcome = MV_ENONFINITE;
+  expect_error(push(kv, 3, 1), MV_ENONFINITE, "\"3\"");
+  expect_stored(kv, 3, 1); /* it has written, but the value stays */
+  heard.outcome = 7;
+  expect_error(push(kv, 3, 1), MV_EINVAL, "7");
+  heard.outcome = MV_OK;
+  expect_ok(push(kv, 3, 1));
+  expect_stored(kv, 3, 3);
+  expect_ok(kv_free(kv));
+}
+
+static void what_nobody_waits_for_is_run_by_mv_poll(void** state) {
+  (void)state;
+  struct heard heard = {0};
+  kv_store kv = store_with(twice, &heard);
+  assert_false(is_readable());
+  expect_ok(push_and_forget(kv, 3, 1));
+  expect_ok(push_and_forget(kv, 5, 2));
+  assert_int_equal(heard.calls, 0);
+  assert_true(is_readable());
+  poll_callbacks(MV_FOREVER);
+  assert_int_equal(heard.calls, 2);
+  assert_false(is_readable());
+  expect_stored(kv, 3, 3);
+  expect_stored(kv, 5, 5);
+
+  heard.outcome = MV_EINVAL;
+  expect_ok(push_and_forget(kv, 5, 2));
+  poll_callbacks(0);
+  heard.outcome = MV_OK;
+  expect_stored(kv, 3, 3);
+  const mv_tensor out = full(kShape, 2, MV_F32, 0);
+  expect_error(pull_into(kv, 5, out, 0), MV_EINVAL, "earlier"); /* told once, to the next call on the key */
+  expect_stored(kv, 5, 5);
+
+  expect_ok(push_and_forget(kv, 3, 1)); /* a pull and a push run it too */
+  expect_stored(kv, 3, 5);
+  expect_ok(push_and_forget(kv, 3, 1));
+  expect_ok(push(kv, 3, 1));
+  expect_stored(kv, 3, 9);
+  expect_ok(push_and_forget(kv, 3, 1));
+  expect_ok(kv_barrier(kv, NULL));
+  assert_false(is_readable());
+  expect_ok(push_and_forget(kv, 3, 1)); /* and so does the end of the store */
+  const int before = heard.calls;
+  expect_ok(kv_free(kv));
+  assert_int_equal(heard.calls, before + 1);
+  assert_false(is_readable());
+}
+
+/* ------------------------------------------------------------------ threads */
+
+struct other {
+  kv_store kv;
+  int pushes;
+  int done; /* under no lock: read after pthread_join() */
+};
+
+static void* push_and_pull(void* argument) {
+  struct other* self = argument;
+  for (int i = 0; i < self->pushes; ++i) expect_ok(push(self->kv, 3, 1));
+  const mv_tensor out = full(kShape, 2, MV_F32, 0);
+  expect_ok(pull_into(self->kv, 3, out, 0)); /* waits for all of them */
+  mv_tensor least = 0;
+  double value = 0;
+  int64_t integer = 0;
+  expect_ok(mv_tensor_reduce(MV_LEAST, out, MV_ALL_AXES, &least));
+  expect_ok(mv_tensor_get(least, NULL, 0, &value, &integer));
+  assert_true(value >= 1 + 2 * self->pushes);
+  self->done = 1;
+  expect_ok(push(self->kv, 5, 1)); /* so that the poll below hears of the end */
+  return NULL;
+}
+
+static void other_threads_wait_for_its_own(void** state) {
+  (void)state;
+  enum { kThreads = 3, kPushes = 20 };
+  struct heard heard = {0};
+  kv_store kv = store_with(twice, &heard);
+  struct other others[kThreads];
+  pthread_t threads[kThreads];
+  for (int i = 0; i < kThreads; ++i) {
+    others[i] = (struct other){kv, kPushes, 0};
+    assert_int_equal(pthread_create(&threads[i], NULL, push_and_pull, &others[i]), 0);
+  }
+  while (heard.calls < kThreads * (kPushes + 1)) {
+    poll_callbacks(60000);
+    assert_true(pthread_equal(heard.thread, pthread_self()));
+  }
+  for (int i = 0; i < kThreads; ++i) {
+    pthread_join(threads[i], NULL);
+    assert_true(others[i].done);
+  }
+  expect_stored(kv, 3, 1 + 2 * kThreads * kPushes);
+  expect_stored(kv, 5, 1 + 2 * kThreads);
+  expect_ok(kv_free(kv));
+}
+
+static void* pull_in_vain(void* argument) {
+  const kv_store kv = *(kv_store*)argument;
+  expect_ok(push(kv, 3, 1));
+  const mv_tensor out = full(kShape, 2, MV_F32, 0);
+  expect_error(pull_into(kv, 3, out, 20), MV_ETIMEOUT, "mv_poll");
+  expect_stored(kv, 5, 1); /* nobody has pushed to that one */
+  expect_error(kv_set_updater(kv, twice, NULL), MV_EPENDING, "thread");
+  expect_error(kv_set_updater(kv, NULL, NULL), MV_EPENDING, "thread");
+  expect_error(kv_set_optimizer(kv, "sgd"), MV_EPENDING, "thread");
+  return NULL;
+}
+
+static void a_pull_has_its_deadline(void** state) {
+  (void)state;
+  struct heard heard = {0};
+  kv_store kv = store_with(twice, &heard);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, pull_in_vain, &kv), 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(heard.calls, 0);
+  expect_stored(kv, 3, 3); /* this thread has only to come by */
+  expect_ok(kv_free(kv));
+}
+
+struct adopted {
+  kv_store kv;
+  struct heard heard;
+};
+static void* set_and_end(void* argument) {
+  struct adopted* self = argument;
+  self->kv = store_with(twice, &self->heard);
+  expect_ok(push_and_forget(self->kv, 3, 1));
+  return NULL;
+}
+
+static void a_thread_that_has_ended_is_told_of(void** state) {
+  (void)state;
+  struct adopted adopted = {0};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, set_and_end, &adopted), 0);
+  pthread_join(thread, NULL);
+  const mv_tensor out = full(kShape, 2, MV_F32, 0);
+  expect_error(pull_into(adopted.kv, 3, out, 0), MV_ESTATE, "ended");
+  expect_error(push(adopted.kv, 5, 1), MV_ESTATE, "ended");
+  poll_callbacks(0); /* is not for us */
+  assert_int_equal(adopted.heard.calls, 0);
+  expect_ok(kv_set_updater(adopted.kv, twice, &adopted.heard));
+  expect_stored(adopted.kv, 3, 3);
+  expect_ok(kv_free(adopted.kv));
+}
+
+/* ------------------------------------------------------------------ inside */
+
+static mv_status call_back(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
+  const kv_store kv = *(kv_store*)user;
+  uint64_t count = 0;
+  (void)merged;
+  if (strcmp(key, "5") == 0) return mv_tensor_fill(stored, 50);
+  const mv_tensor out = full(kShape, 2, MV_F32, 0);
+  expect_error(pull_into(kv, 3, out, 0), MV_EREENTRANT, "under way");
+  expect_stored(kv, 5, 1);
+  expect_error(push(kv, 5, 1), MV_EREENTRANT, "under way");
+  expect_ok(push_and_forget(kv, 5, 1));
+  expect_error(pull_into(kv, 5, out, 0), MV_EREENTRANT, "under way");
+  expect_error(mv_poll(0, NULL, 0, &count, 0), MV_EREENTRANT, "callback");
+  expect_error(kv_barrier(kv, NULL), MV_EREENTRANT, "under way");
+  expect_error(kv_set_updater(kv, NULL, NULL), MV_EREENTRANT, "under way");
+  expect_error(kv_set_optimizer(kv, "sgd"), MV_EREENTRANT, "under way");
+  expect_error(kv_free(kv), MV_EREENTRANT, "under way");
+  return mv_tensor_fill(stored, 30);
+}
+
+static void what_would_wait_for_itself_is_refused(void** state) {
+  (void)state;
+  kv_store kv = 0;
+  kv = store_with(call_back, &kv);
+  expect_ok(push(kv, 3, 1));
+  expect_stored(kv, 3, 30);
+  expect_stored(kv, 5, 50);
+  expect_ok(kv_free(kv));
+}
+
+static mv_tensor kept[2];
+static mv_status keep(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
+  (void)user;
+  (void)key;
+  kept[0] = merged;
+  kept[1] = stored;
+  return MV_OK;
+}
+
+static void its_tensors_are_lent(void** state) {
+  (void)state;
+  kv_store kv = store_with(keep, NULL);
+  expect_ok(push(kv, 3, 1));
+  expect_error(mv_tensor_fill(kept[0], 1), MV_EHANDLE, "closed");
+  expect_error(mv_tensor_fill(kept[1], 1), MV_EHANDLE, "closed");
+  expect_ok(kv_free(kv));
+}
+
+/* ------------------------------------------------------------------ by hand */
+
+/** Does what a language's binding does. */
+static int run_by_hand(kv_store kv, mv_status outcome) {
+  for (int calls = 0;; ++calls) {
+    mv_tensor merged = 0, stored = 0, again = 0;
+    char key[16];
+    uint64_t length = 0;
+    expect_ok(kv_next_update(kv, &merged, &stored, key, sizeof(key), &length));
+    if (stored == 0) return calls;
+    assert_int_equal(length, 1);
+    expect_ok(kv_next_update(kv, &merged, &again, NULL, 0, &length)); /* to learn the length, say */
+    assert_true(again == stored);
+    expect_ok(mv_tensor_axpy(2, merged, stored));
+    expect_ok(kv_update_done(kv, outcome));
+    expect_error(mv_tensor_fill(stored, 1), MV_EHANDLE, "closed");
+  }
+}
+
+static void* push_by_another(void* argument) {
+  expect_ok(push(*(kv_store*)argument, 5, 1));
+  return NULL;
+}
+
+static void a_language_runs_them_itself(void** state) {
+  (void)state;
+  kv_store kv = store_with(KV_UPDATER_BY_HAND, NULL);
+  expect_ok(push(kv, 3, 1));
+  const mv_tensor out = full(kShape, 2, MV_F32, 0);
+  expect_error(pull_into(kv, 3, out, 0), MV_EPENDING, "kv_next_update");
+  assert_true(is_readable());
+  poll_callbacks(MV_FOREVER); /* returns at once: they wait */
+  assert_int_equal(run_by_hand(kv, MV_OK), 1);
+  assert_false(is_readable());
+  expect_stored(kv, 3, 3);
+  expect_ok(push(kv, 3, 1));
+  assert_int_equal(run_by_hand(kv, MV_EINVAL), 1); /* who runs it knows how it went */
+  expect_stored(kv, 3, 3);
+
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, push_by_another, &kv), 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(run_by_hand(kv, MV_EINVAL), 1);
+  expect_error(pull_into(kv, 5, out, 0), MV_EINVAL, "earlier"); /* and whoever pushed it will */
+  expect_stored(kv, 5, 1);
+
+  const int64_t key = 3;
+  const kv_keys keys = number_keys(&key, 1);
+  const kv_values values = values_of(&out, 1);
+  expect_error(kv_pushpull(kv, &keys, &values, NULL, NULL), MV_ESTATE, "by hand");
+  expect_error(kv_update_done(kv, MV_OK), MV_ESTATE, "kv_next_update");
+  expect_ok(kv_set_updater(kv, NULL, NULL));
+  mv_tensor merged = 0, stored = 0;
+  uint64_t length = 0;
+  expect_error(kv_next_update(kv, &merged, &stored, NULL, 0, &length), MV_ESTATE, "KV_UPDATER_BY_HAND");
+  expect_ok(kv_free(kv));
+}
+
+/* ------------------------------------------------------------------ and the rest */
+
+static void the_last_one_set_counts(void** state) {
+  (void)state;
+  struct heard heard = {0};
+  kv_store kv = store_with(twice, &heard);
+  expect_ok(kv_set_optimizer(kv, "sgd rate=1"));
+  expect_ok(push(kv, 3, 1));
+  expect_stored(kv, 3, 0);
+  expect_ok(kv_set_updater(kv, twice, &heard));
+  expect_ok(push(kv, 3, 1));
+  expect_stored(kv, 3, 2);
+  expect_ok(kv_set_updater(kv, NULL, NULL));
+  expect_ok(push(kv, 3, 1));
+  expect_stored(kv, 3, 1);
+  assert_int_equal(heard.calls, 1);
+  expect_ok(kv_free(kv));
+}
+
+static void servers_run_no_callbacks(void** state) {
+  (void)state;
+  kv_store kv = 0;
+  expect_ok(kv_create(0, "dist_sync", &kv));
+  expect_error(kv_set_updater(kv, twice, NULL), MV_ESTATE, "kv_set_optimizer");
+  expect_error(kv_set_updater(kv, KV_UPDATER_BY_HAND, NULL), MV_ESTATE, "kv_set_optimizer");
+  expect_ok(kv_free(kv));
+  expect_error(kv_set_updater(kv, twice, NULL), MV_EHANDLE, "closed");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST_ALONE(a_push_runs_it_on_the_spot),
+      TEST_ALONE(its_error_is_the_pushs),
+      TEST_ALONE(what_nobody_waits_for_is_run_by_mv_poll),
+      TEST_ALONE(other_threads_wait_for_its_own),
+      TEST_ALONE(a_pull_has_its_deadline),
+      TEST_ALONE(a_thread_that_has_ended_is_told_of),
+      TEST_ALONE(what_would_wait_for_itself_is_refused),
+      TEST_ALONE(its_tensors_are_lent),
+      TEST_ALONE(a_language_runs_them_itself),
+      TEST_ALONE(the_last_one_set_counts),
+      TEST_ALONE(servers_run_no_callbacks),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

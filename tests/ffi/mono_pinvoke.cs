@@ -33,6 +33,23 @@ partial class Program {
   [DllImport(so)] static extern int mv_request_wait(long request, long timeout_ms);
   [DllImport(so, EntryPoint = "mv_table_add")]
   static extern int add_async(long table, float[] data, ulong count, int dtype, ref CallOptions options);
+  [StructLayout(LayoutKind.Sequential)]
+  struct One {  // kv_keys and kv_values
+    public uint size, version;
+    public ulong count;
+    public IntPtr place, other;
+  }
+  [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+  delegate int Updater(IntPtr user, string key, long merged, long stored);
+
+  [DllImport(so)] static extern int mv_tensor_view(IntPtr values, ulong count, int dtype, long[] shape, ulong dims, out long t);
+  [DllImport(so)] static extern int mv_tensor_axpy(double alpha, long x, long y);
+  [DllImport(so)] static extern int kv_create(long node, string type, out long store);
+  [DllImport(so)] static extern int kv_init(long store, ref One keys, ref One values);
+  [DllImport(so)] static extern int kv_push(long store, ref One keys, ref One values, ref CallOptions options);
+  [DllImport(so)] static extern int kv_pull(long store, ref One keys, ref One values, IntPtr options);
+  [DllImport(so)] static extern int kv_set_updater(long store, Updater updater, IntPtr user);
+  [DllImport(so)] static extern int kv_free(long store);
   [DllImport("libc.so.6")] static extern int poll(ref PollFd waiting, ulong count, int timeout_ms);
 
   static void Show(string label) {
@@ -40,6 +57,41 @@ partial class Program {
     Check(mv_table_get(table, data, 3, 1, IntPtr.Zero));
     Console.WriteLine("{0}: {1} {2} {3}", label, data[0], data[1], data[2]);
     Check(mv_barrier(0, IntPtr.Zero));
+  }
+
+  static IntPtr Place(long value) {
+    IntPtr place = Marshal.AllocHGlobal(8);
+    Marshal.WriteInt64(place, value);
+    return place;
+  }
+
+  // A store whose updater is a method of this program: mv_poll() runs it.
+  static void Update() {
+    string updated = "no key";
+    Updater updater = (user, key, merged, stored) => {
+      updated = key;
+      return mv_tensor_axpy(2, merged, stored);
+    };
+    var shared = new float[] {1, 2, 3};
+    IntPtr memory = Marshal.AllocHGlobal(12);
+    Marshal.Copy(shared, 0, memory, 3);
+    long tensor, store;
+    ulong count;
+    Check(mv_tensor_view(memory, 3, 1, new long[] {3}, 1, out tensor));
+    Check(kv_create(0, "local", out store));
+    var keys = new One { size = 32, version = 1, count = 1, place = Place(3) };
+    var tensors = new One { size = 32, version = 1, count = 1, place = Place(tensor) };
+    var forget = new CallOptions { size = 32, version = 1, flags = 2 };
+    Check(kv_init(store, ref keys, ref tensors));
+    Check(kv_set_updater(store, updater, IntPtr.Zero));
+    Check(kv_push(store, ref keys, ref tensors, ref forget));
+    if (updated != "no key") throw new Exception("too early");
+    Check(mv_poll(0, null, 0, out count, 0));
+    Check(kv_pull(store, ref keys, ref tensors, IntPtr.Zero));
+    Marshal.Copy(memory, shared, 0, 3);
+    Console.WriteLine("update on key {0}: {1} {2} {3}", updated, shared[0], shared[1], shared[2]);
+    Check(kv_free(store));
+    GC.KeepAlive(updater);
   }
 
   static void Main() {
@@ -61,6 +113,8 @@ partial class Program {
     Check(mv_request_wait(finished[0], 0));
     Marshal.FreeHGlobal(request);
     Show("after two adds");
+
+    Update();
 
     int status = mv_table_get(table, data, 2, 1, IntPtr.Zero);
     Console.WriteLine("{0}: {1}", Marshal.PtrToStringAnsi(mv_status_name(status)), Marshal.PtrToStringAnsi(mv_last_error()));

@@ -48,6 +48,46 @@ doAssert finished == request
 check mv_request_wait(request, 0)
 show("after two adds")
 
+# A store whose updater is a proc of this program: mv_poll() runs it.
+type
+  One = object # kv_keys and kv_values
+    size, version: uint32
+    count: uint64
+    place: ptr int64
+    other: pointer
+  Updater = proc (user: pointer, key: cstring, merged, stored: int64): cint {.cdecl.}
+
+proc mv_tensor_view(values: pointer, n: uint64, dtype: cint, shape: ptr int64, dims: uint64, t: ptr int64): cint {.mv.}
+proc mv_tensor_axpy(alpha: cdouble, x, y: int64): cint {.mv.}
+proc kv_create(node: int64, kind: cstring, store: ptr int64): cint {.mv.}
+proc kv_init(store: int64, keys, values: ptr One): cint {.mv.}
+proc kv_push(store: int64, keys, values: ptr One, options: pointer): cint {.mv.}
+proc kv_pull(store: int64, keys, values: ptr One, options: pointer): cint {.mv.}
+proc kv_set_updater(store: int64, updater: Updater, user: pointer): cint {.mv.}
+proc kv_free(store: int64): cint {.mv.}
+
+var updated = "no key"
+proc updater(user: pointer, key: cstring, merged, stored: int64): cint {.cdecl.} =
+  updated = $key
+  mv_tensor_axpy(2, merged, stored)
+
+var
+  (store, tensor, three) = (0'i64, 0'i64, 3'i64)
+  shared = [1'f32, 2, 3]
+  keys = One(size: 32, version: 1, count: 1, place: addr three)
+  tensors = One(size: 32, version: 1, count: 1, place: addr tensor)
+  forget = CallOptions(size: 32, version: 1, flags: 2)
+check mv_tensor_view(addr shared, 3, 1, addr three, 1, addr tensor)
+check kv_create(0, "local", addr store)
+check kv_init(store, addr keys, addr tensors)
+check kv_set_updater(store, updater, nil)
+check kv_push(store, addr keys, addr tensors, addr forget)
+doAssert updated == "no key"
+check mv_poll(0, nil, 0, addr count, 0)
+check kv_pull(store, addr keys, addr tensors, nil)
+echo "update on key ", updated, ": ", shared.join(" ")
+check kv_free(store)
+
 let status = mv_table_get(table, addr data, 2, 1, nil)
 echo mv_status_name(status), ": ", mv_last_error()
 check mv_shutdown(0)

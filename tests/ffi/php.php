@@ -46,6 +46,40 @@ if ($finished[0] !== $request[0]) throw new Exception('another request');
 check($more->mv_request_wait($request[0], 0));
 show('after two adds');
 
+// A store whose updater is a function of this program: mv_poll() runs it.
+$kv = FFI::cdef('
+  typedef struct { uint32_t size, version; uint64_t count; int64_t *numbers; const char **names; } kv_keys;
+  typedef struct { uint32_t size, version; uint64_t count; int64_t *tensors; const uint64_t *per_key; } kv_values;
+  typedef int (*kv_updater)(void *, const char *, int64_t, int64_t);
+  int mv_tensor_view(void *, uint64_t, int, const int64_t *, uint64_t, int64_t *); int mv_tensor_axpy(double, int64_t, int64_t);
+  int kv_create(int64_t, const char *, int64_t *); int kv_free(int64_t); int kv_set_updater(int64_t, kv_updater, void *);
+  int kv_init(int64_t, const kv_keys *, const kv_values *); int kv_pull(int64_t, const kv_keys *, const kv_values *, void *);
+  int kv_push(int64_t, const kv_keys *, const kv_values *, void *);', 'libpolyverso.so.0');
+[$store, $tensor, $three] = [$kv->new('int64_t[1]'), $kv->new('int64_t[1]'), $kv->new('int64_t[1]')];
+$three[0] = 3;
+$shared = $kv->new('float[3]');
+foreach ([1, 2, 3] as $i => $value) $shared[$i] = $value;
+[$keys, $tensors] = [$kv->new('kv_keys'), $kv->new('kv_values')];
+[$keys->size, $keys->version, $keys->count] = [$tensors->size, $tensors->version, $tensors->count] = [32, 1, 1];
+$keys->numbers = FFI::cast('int64_t *', FFI::addr($three));
+$tensors->tensors = FFI::cast('int64_t *', FFI::addr($tensor));
+$updated = 'no key';
+$updater = function ($user, $key, $merged, $stored) use ($kv, &$updated) {
+    $updated = $key;
+    return $kv->mv_tensor_axpy(2, $merged, $stored);
+};
+check($kv->mv_tensor_view($shared, 3, 1, $three, 1, $tensor));
+check($kv->kv_create(0, 'local', $store));
+check($kv->kv_init($store[0], FFI::addr($keys), FFI::addr($tensors)));
+check($kv->kv_set_updater($store[0], $updater, null));
+[$options->flags, $options->request] = [2, null];
+check($kv->kv_push($store[0], FFI::addr($keys), FFI::addr($tensors), FFI::addr($options)));
+if ($updated !== 'no key') throw new Exception('too early');
+check($more->mv_poll(0, null, 0, $count, 0));
+check($kv->kv_pull($store[0], FFI::addr($keys), FFI::addr($tensors), null));
+echo "update on key $updated: $shared[0] $shared[1] $shared[2]\n";
+check($kv->kv_free($store[0]));
+
 $status = $mv->mv_table_get($table[0], $values, 2, 1, null);
 echo $more->mv_status_name($status), ': ', $mv->mv_last_error(), "\n";
 check($more->mv_shutdown(0));

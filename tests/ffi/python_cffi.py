@@ -41,6 +41,39 @@ assert finished[0] == request[0]
 check(mv.mv_request_wait(request[0], 0))
 show("after two adds")
 
+# A store whose updater is a function of this program: mv_poll() runs it.
+ffi.cdef("""
+  typedef struct { uint32_t size, version; uint64_t count; const int64_t *numbers; const char **names; } kv_keys;
+  typedef struct { uint32_t size, version; uint64_t count; const int64_t *tensors; const uint64_t *per_key; } kv_values;
+  typedef int (*kv_updater)(void *, const char *, int64_t, int64_t);
+  int mv_tensor_view(void *, uint64_t, int, const int64_t *, uint64_t, int64_t *); int mv_tensor_axpy(double, int64_t, int64_t);
+  int kv_create(int64_t, const char *, int64_t *); int kv_free(int64_t); int kv_set_updater(int64_t, kv_updater, void *);
+  int kv_init(int64_t, const kv_keys *, const kv_values *); int kv_pull(int64_t, const kv_keys *, const kv_values *, void *);
+  int kv_push(int64_t, const kv_keys *, const kv_values *, const mv_call_options *);
+""")
+updated = []
+
+
+@ffi.callback("kv_updater")
+def updater(_, key, merged, stored):
+    updated.append(ffi.string(key).decode())
+    return mv.mv_tensor_axpy(2, merged, stored)
+
+
+store, tensor, three = ffi.new("int64_t *"), ffi.new("int64_t *"), ffi.new("int64_t *", 3)
+shared = ffi.new("float[3]", [1, 2, 3])
+keys, tensors = ffi.new("kv_keys *", [32, 1, 1, three]), ffi.new("kv_values *", [32, 1, 1, tensor])
+check(mv.mv_tensor_view(shared, 3, 1, three, 1, tensor))
+check(mv.kv_create(0, b"local", store))
+check(mv.kv_init(store[0], keys, tensors))
+check(mv.kv_set_updater(store[0], updater, null))
+check(mv.kv_push(store[0], keys, tensors, ffi.new("mv_call_options *", {"size": 32, "version": 1, "flags": 2})))
+assert not updated
+check(mv.mv_poll(0, null, 0, count, 0))
+check(mv.kv_pull(store[0], keys, tensors, null))
+print(f"update on key {' '.join(updated)}:", *shared)
+check(mv.kv_free(store[0]))
+
 status = mv.mv_table_get(table[0], values, 2, 1, null)
 print(ffi.string(mv.mv_status_name(status)).decode() + ": " + ffi.string(mv.mv_last_error()).decode())
 check(mv.mv_shutdown(0))

@@ -4,7 +4,7 @@
     run.py RUNTIME CACHE      CACHE: a folder for what runtimes compile once
 
 Every program does the same: it makes a table, adds and gets, lets an asynchronous add finish through mv_event_fd() and
-mv_poll(), and asks for something wrong. Ends with 77, and the package to install, where the runtime is missing.
+mv_poll(), lets mv_poll() run an updater callback, and asks for something wrong. Ends with 77, and the package to install, where the runtime is missing.
 """
 
 import os
@@ -79,17 +79,18 @@ def output_of(command, environment):
 
 def complaints(lines, workers):
     """What is wrong with the lines of one worker."""
-    if len(lines) != 4:
-        yield f"4 lines are expected, there are {len(lines)}"
+    if len(lines) != 5:
+        yield f"5 lines are expected, there are {len(lines)}"
         return
-    for line, label, adds in ((lines[0], "after one add", workers), (lines[2], "after two adds", 2 * workers)):
+    sums = ((lines[0], "after one add", workers), (lines[2], "after two adds", 2 * workers), (lines[3], "update on key 3", 3))
+    for line, label, adds in sums:
         name, _, numbers = line.partition(": ")
         if name != label or [float(number) for number in numbers.split()] != [adds, 2.0 * adds, 3.0 * adds]:
             yield f'"{line}" is not "{label}" of {adds} times 1, 2, 3'
     if lines[1] != "event fd: readable, 1 finished":
         yield f'"{lines[1]}": the asynchronous add should make the descriptor readable and be handed out by mv_poll()'
-    if not re.fullmatch(r'MV_ESHAPE: .*"w".*2 values given.*', lines[3]):
-        yield f'"{lines[3]}" is not the error of a get of two values'
+    if not re.fullmatch(r'MV_ESHAPE: .*"w".*2 values given.*', lines[4]):
+        yield f'"{lines[4]}" is not the error of a get of two values'
 
 
 def main():

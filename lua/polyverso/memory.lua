@@ -13,6 +13,7 @@ local ELEMENTS = {
   int64_t = {dtype = I64, size = 8},
   int = {dtype = I32, size = 4},
   ["unsigned char"] = {dtype = U8, size = 1},
+  -- Where C's char is signed LuaJIT calls int8_t char, too: bytes then, which tables of int8 take as well.
   ["signed char"] = {dtype = I8, size = 1},
   ["unsigned short"] = {dtype = BF16, size = 2},
   char = {dtype = RAW, size = 1},

@@ -174,7 +174,6 @@ if ffi then
         ["count"] = ffi.cast("float *", ffi.new("float[6]")),
         ["i64 was given"] = ffi.new("int64_t[6]"),
         ["i32 was given"] = ffi.new("int[6]"),
-        ["i8 was given"] = ffi.new("int8_t[24]"),
         ["u8 was given"] = ffi.new("uint8_t[24]"),
         ["array or a pointer"] = ffi.new("float"),
         ["float %*%*"] = ffi.cast("float **", 0),

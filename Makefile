@@ -9,7 +9,7 @@ export JOBS CMAKE_FLAGS
 tree = tools/make/tree.sh
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg test test-quick asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg kvstore test test-quick asan tsan fuzz bench nightly fresh install abi-update format lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ lm: deps ## Trains word vectors in three languages, kills all processes midway, 
 logreg: deps ## Learns the Old from the New Testament: sparse logistic regression, FTRL on the servers
 	@$(tree) release shipped
 	@. build/activate && python3 examples/logreg/demo.py
+
+kvstore: deps ## Trains a network through a key-value store in three languages; kills it and goes on from the optimizer's states
+	@$(tree) release shipped
+	@. build/activate && python3 examples/kvstore/demo.py
 
 test: deps ## Runs every test of every language, then the core under ASan+UBSan and TSan
 	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"

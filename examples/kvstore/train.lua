@@ -1,7 +1,7 @@
 -- A small neural network on handwritten digits, data-parallel through a key-value store: one worker, in plain Lua (5.1, LuaJIT,
 -- 5.4). train.pl and train.py are its twins, and all of them may share one store.
 --
---     polyverso run -n 3 -- luajit examples/kvstore/train.lua [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.01]
+--     polyverso run -n 3 -- luajit examples/kvstore/train.lua [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.005]
 --         [--threshold 2]
 --
 -- The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every
@@ -93,7 +93,7 @@ local function say(...)
   io.flush()
 end
 
-local options = {type = "dist_sync", epochs = 30, batch = 50, rate = 0.01, threshold = 2}
+local options = {type = "dist_sync", epochs = 30, batch = 50, rate = 0.005, threshold = 2}
 for i = 1, #arg, 2 do
   local key = arg[i]:match("^%-%-(%a+)$")
   assert(key and options[key] and arg[i + 1], "usage: train.lua [--type TYPE] [--epochs N] [--batch N] [--rate R] [--threshold T]")

@@ -3,11 +3,12 @@
 # arrays and PDL. train.py and train.lua are its twins, and all of them may share one store.
 #
 #     polyverso run -n 4 --servers 2 -- perl examples/kvstore/train.pl [--type dist_async] [--epochs 30] [--batch 50]
-#         [--rate 0.01] [--threshold 2]
+#         [--rate 0.01] [--threshold 2] [--save FOLDER [--resume]]
 #
 # The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every n-th
-# image; a step is the gradient over a batch of them, summed. Adam works in the store. Gradients travel as two bits an element,
-# unless --threshold is 0.
+# image; a step is the gradient over a batch of them, summed. Adam works in the store, at a rate that falls. Gradients travel as
+# two bits an element, unless --threshold is 0. With --save worker 0 writes parameters and Adam's states after each epoch, and
+# --resume begins with them.
 use v5.26;
 use warnings;
 
@@ -64,8 +65,21 @@ sub loss_and_accuracy {
     return (-log(($chances * $train_labels)->sumover)->avg, ($guesses == $test_labels->maximum_ind)->davg);
 }
 
+# What was saved is that of the epoch which the file `epoch` names: the others may be half of a later one.
+sub save {
+    my ($kv, $folder, $epoch, $values) = @_;
+    my %values;
+    @values{@KEYS} = @$values;
+    mx->nd->save("$folder/$epoch.params", \%values);
+    $kv->save_optimizer_states("$folder/$epoch.states", dump_optimizer => 1);
+    open my $file, '>', "$folder/epoch.new" or die "$folder/epoch.new: $!\n";
+    print $file "$epoch\n";
+    close $file and rename "$folder/epoch.new", "$folder/epoch" or die "$folder/epoch: $!\n";
+    unlink map { "$folder/" . ($epoch - 1) . ".$_" } qw(params states);
+}
+
 my %options = (type => 'dist_sync', epochs => 30, batch => 50, rate => 0.01, threshold => 2);
-GetOptions(\%options, 'type=s', 'epochs=i', 'batch=i', 'rate=f', 'threshold=f') or die "usage: see the beginning of $0\n";
+GetOptions(\%options, 'type=s', 'epochs=i', 'batch=i', 'rate=f', 'threshold=f', 'save=s', 'resume') or die "usage: see the beginning of $0\n";
 STDOUT->autoflush;
 
 my @digits = read_digits();
@@ -73,19 +87,28 @@ my ($all_inputs, $all_labels) = @digits;
 my $kv = mx->kv->create($options{type});
 my ($rank, $workers) = ($kv->rank, $kv->num_workers);
 
-my $values = first_values();
+my ($values, $epoch) = (first_values(), 0);
+if ($options{resume}) {
+    open my $file, '<', "$options{save}/epoch" or die "$options{save}/epoch: $!\n";
+    chomp(my $saved = <$file>);
+    $values = [@{ mx->nd->load("$options{save}/$saved.params") }{@KEYS}];
+    $epoch = $saved + 1;
+}
 $kv->broadcast(\@KEYS, $values, out => $values);
 $kv->set_gradient_compression({ type => '2bit', threshold => $options{threshold} }) if $options{threshold};
+my $steps = int(int($all_inputs->dim(1) / $workers) / $options{batch});    # of all workers alike
 if ($rank == 0) {
-    $kv->set_optimizer(mx->optimizer->create('adam', learning_rate => $options{rate}, rescale_grad => 1 / ($options{batch} * $workers)));
+    my $updates  = $options{epochs} * $steps * ($options{type} =~ /async/ ? $workers : 1);
+    my $schedule = AI::MXNet::CosineScheduler->new(max_update => $updates, base_lr => $options{rate}, final_lr => $options{rate} / 10);
+    $kv->set_optimizer(mx->optimizer->create('adam', lr_scheduler => $schedule, rescale_grad => 1 / ($options{batch} * $workers)));
+    $kv->load_optimizer_states("$options{save}/" . ($epoch - 1) . '.states') if $options{resume};
 }
 $kv->_barrier;
 
 my ($inputs, $labels) = map { $_->slice('', [$rank, $all_inputs->dim(1) - 1, $workers])->sever } $all_inputs, $all_labels;
-my $steps = int(int($all_inputs->dim(1) / $workers) / $options{batch});    # of all workers alike
 my $begun = clock_gettime(CLOCK_MONOTONIC);
 my @views = map { $_->aspdl_view } @$values;    # the values' own memory: what is pulled is seen here
-for my $epoch (0 .. $options{epochs} - 1) {
+for (; $epoch < $options{epochs}; $epoch++) {
     for my $step (0 .. $steps - 1) {
         my $batch = ['', [$step * $options{batch}, ($step + 1) * $options{batch} - 1]];
         my @gradients = gradients((map { $_->slice(@$batch) } $inputs, $labels), @views);
@@ -96,6 +119,10 @@ for my $epoch (0 .. $options{epochs} - 1) {
         printf "epoch %d loss %.4f accuracy %.4f seconds %.3f\n", $epoch, loss_and_accuracy(\@views, @digits),
             clock_gettime(CLOCK_MONOTONIC) - $begun;
     }
+    next unless $options{save};
+    $kv->_barrier;    # nobody pushes while the states are gathered
+    save($kv, $options{save}, $epoch, $values) if $rank == 0;
+    $kv->_barrier;
 }
 
 $kv->_barrier;

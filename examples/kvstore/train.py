@@ -1,7 +1,7 @@
 """A small neural network on handwritten digits, data-parallel through a key-value store: one worker, in Python.
 train.pl and train.lua are its twins, and all of them may share one store.
 
-    polyverso run -n 3 -- python3 examples/kvstore/train.py [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.01]
+    polyverso run -n 3 -- python3 examples/kvstore/train.py [--type dist_async] [--epochs 30] [--batch 50] [--rate 0.005]
         [--threshold 2]
 
 The network is 64 pixels, 32 hidden units (tanh), 10 digits (softmax): keys w1, b1, w2, b2. Each of n workers takes every n-th
@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--type", default="dist_sync", help="of the store")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch", type=int, default=50, help="images of a worker's step")
-    parser.add_argument("--rate", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--rate", type=float, default=0.005, help="learning rate")
     parser.add_argument("--threshold", type=float, default=2, help="of gradients in two bits; 0 = as they are")
     options = parser.parse_args()
 

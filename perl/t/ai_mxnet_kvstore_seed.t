@@ -8,6 +8,7 @@
 #                    map { ... } @$keys-1                   -> 0..@$keys-1
 #   pull             mx->nd->ones($shape, $_)               -> ctx => $_; as it stands it works, too
 #                    [[ 2. ... out of stores of ones        -> the starting values are twos
+#   _set_updater     my ($key, input, stored) = @_          -> $input, $stored
 #   set_gradient_compression  {'type': '2bit', ...}         -> type => '2bit'
 
 use strict;
@@ -151,10 +152,50 @@ subtest 'type, rank, num_workers' => sub {
     is($kv->num_workers, 1,       'num_workers');
 };
 
-subtest '_barrier, create' => sub {
+subtest 'save_optimizer_states, load_optimizer_states' => sub {
+    my $fname = "/tmp/ai-mxnet-states-$$";
+    my $kv = store_of(1);
+    $kv->set_optimizer(mx->optimizer->create('sgd', learning_rate => 1, momentum => 0.5));
+    $kv->push(3, mx->nd->ones($shape) * 8);               # 1 - 8, momentum -8
+    $kv->save_optimizer_states($fname);
+    my $other = store_of(1);
+    $other->set_optimizer(mx->optimizer->create('sgd', learning_rate => 1, momentum => 0.5));
+    $other->load_optimizer_states($fname);
+    $other->push(3, mx->nd->zeros($shape));                # 1 - 4
+    my $a = mx->nd->zeros($shape);
+    $other->pull(3, out => $a);
+    is_all($a, -3, 'the momentum goes on');
+    $kv->save_optimizer_states($fname, dump_optimizer => 1);
+    my $third = store_of(1);
+    $third->set_optimizer(mx->optimizer->create('sgd', learning_rate => 0.1));
+    $third->load_optimizer_states($fname);
+    $third->push(3, mx->nd->zeros($shape));
+    $third->pull(3, out => $a);
+    is_all($a, -3, 'with the optimizer itself');
+    unlink $fname;
+};
+
+subtest _set_updater => sub {
+    my $kv = store_of(4);
+    my $printed = '';
+    my $update = sub { my ($key, $input, $stored) = @_;
+        $printed .= "update on key: $key\n";
+        $stored += $input * 2; };
+    $kv->_set_updater($update);
+    my $a = mx->nd->zeros($shape);
+    $kv->pull(3, out => $a);
+    is_all($a, 4, 'before');
+    $kv->push(3, mx->nd->ones($shape));
+    is($printed, "update on key: 3\n", "the updater sees the user's key");
+    $kv->pull(3, out => $a);
+    is_all($a, 6, 'after');
+};
+
+subtest '_barrier, _send_command_to_servers, create' => sub {
     my $kv = mx->kv->create('local');
     $kv->_barrier;
     pass('a barrier of one');
+    ok(!eval { $kv->_send_command_to_servers(1, 'body'); 1 } && $@->name eq 'MV_ESTATE', 'a local store has no servers');
     isa_ok($kv, 'AI::MXNet::KVStore');
 };
 

@@ -99,12 +99,12 @@ def test_stores_are_shared_by_languages(languages):
         assert lines == first, f"{language} and {languages[0]} differ"
 
 
-@pytest.mark.parametrize("kind, reached", [("dist_sync", 0.95), ("dist_async", 0.9)])
+@pytest.mark.parametrize("kind, reached", [("dist_sync", 0.94), ("dist_async", 0.9)])
 def test_the_example_trains_in_several_languages(kind, reached):
     examples = HERE.parents[1] / "examples" / "kvstore"
-    options = ["--type", kind, "--epochs", "20"]
+    options = ["--type", kind, "--epochs", "30"]
     command = ["polyverso", "run", "--servers", "2", "--", sys.executable, str(examples / "train.py"), *options]
-    command += ["---", "luajit", str(examples / "train.lua"), *options, "---", "lua5.4", str(examples / "train.lua"), *options]
+    command += ["---", "perl", str(examples / "train.pl"), *options, "---", "luajit", str(examples / "train.lua"), *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout
     final = re.search(r"final accuracy ([\d.]+)", done.stdout)

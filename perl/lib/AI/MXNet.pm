@@ -14,6 +14,9 @@ use AI::MXNet::NS 'global';
 use AI::MXNet::Optimizer;
 use AI::MXNet::Random;
 
+# Last, for in a process that a DMLC tracker has made a server or the scheduler it does not return.
+use AI::MXNet::KVStoreServer;
+
 sub nd           { 'AI::MXNet::NDArray' }
 sub ndarray      { 'AI::MXNet::NDArray' }
 sub context      { 'AI::MXNet::Context' }
@@ -70,7 +73,7 @@ L<AI::MXNet::NDArray>, with C<< mx->nd->sparse >>, L<AI::MXNet::NDArray::Sparse>
 
 =head2 kv, kvstore
 
-L<AI::MXNet::KVStore>.
+L<AI::MXNet::KVStore>; L<AI::MXNet::KVStoreServer>.
 
 =head2 optimizer, opt, lr_scheduler
 

@@ -14,6 +14,10 @@ use Scalar::Util qw(blessed);
 
 has store    => (is => 'ro', required => 1);    # a Polyverso::KVStore; none in a process that is only a server
 has _type    => (is => 'ro');
+has _updater => (is => 'rw');                   # a function that this process calls with what was pushed
+has _native  => (is => 'rw');                   # an AI::MXNet::Optimizer that the library works
+has _keys    => (is => 'ro', default => sub { +{} });
+has _told    => (is => 'ro', default => sub { +{} });    # keys with multipliers
 has _pulls   => (is => 'ro', default => sub { [] });    # requests that may be under way
 
 *_refuse = \&AI::MXNet::Base::refuse;
@@ -47,7 +51,7 @@ sub create {
 
 sub _store {
     my ($self) = @_;
-    return $self->store // _refuse(ESTATE => 'this process is only a server');
+    return $self->store // _refuse(ESTATE => 'this process is only a server: AI::MXNet::KVStoreServer->new(kvstore => ...)->run');
 }
 
 sub handle      { my ($self) = @_; return $self->_store->handle }
@@ -100,6 +104,9 @@ sub _pulling {
 sub init {
     my ($self, $key, $value) = @_;
     $self->_store->init($key, _tensors(value => $value));
+    my @keys = ref $key ? @$key : $key;
+    @{ $self->_keys }{@keys} = (1) x @keys;
+    $self->_tell_factors(@keys) if $self->_native;
     return;
 }
 
@@ -143,14 +150,63 @@ sub broadcast {
 
 # ------------------------------------------------------------------ optimizers and updaters
 
+# Those of MXNet are the library's, here and on servers. One of a class of this program's own is called here.
 sub set_optimizer {
     my ($self, $optimizer) = @_;
     _refuse(EDTYPE => 'set_optimizer wants an AI::MXNet::Optimizer') unless blessed $optimizer && $optimizer->isa('AI::MXNet::Optimizer');
-    my $text = $optimizer->text
-        // _refuse(ENOSYS => ref($optimizer) . ' and its schedule are not both MXNet\'s, and stores know no others');
+    my $text = $optimizer->text;
+    if (!defined $text) {
+        _refuse(ENOSYS => ref($optimizer) . ' and its schedule are not both MXNet\'s, and servers know no others') if $self->_is_dist;
+        return $self->_set_updater($optimizer->get_updater);
+    }
     $self->_store->set_optimizer($text);
+    $self->_updater(undef);
+    $self->_native($optimizer);
+    $self->_tell_factors(keys %{ $self->_keys });
     return;
 }
+
+# Multipliers of rate and decay, of keys that have any, or had.
+sub _tell_factors {
+    my ($self, @keys) = @_;
+    my ($optimizer, $told) = ($self->_native, $self->_told);
+    for my $key (@keys) {
+        my ($rate, $decay) = map { $optimizer->_factor($_ => $key) } qw(lr_mult wd_mult);
+        next if $rate == 1 && $decay == 1 && !$told->{$key};
+        $self->_store->set_key_parameters($key, "lr_mult=$rate wd_mult=$decay");
+        $told->{$key} = 1;
+    }
+    return;
+}
+
+sub _set_updater {
+    my ($self, $updater) = @_;
+    $self->_store->set_updater($updater && sub {
+        my ($key, @tensors) = @_;
+        $updater->($key, map { AI::MXNet::NDArray->_wrap($_) } @tensors);
+    });
+    $self->_updater($updater);
+    $self->_native(undef) if $updater;
+    return;
+}
+
+sub save_optimizer_states {
+    my ($self, $path, %how) = @_;
+    my $updater = $self->_updater;
+    return $self->_store->save_optimizer_states($path, %how) unless $updater;
+    _refuse(ESTATE => 'the updater is a function, which keeps no states that could be saved') unless _keeps_states($updater);
+    return AI::MXNet::NDArray::File::write_whole($path, $updater->get_states($how{dump_optimizer}));
+}
+
+sub load_optimizer_states {
+    my ($self, $path) = @_;
+    my $updater = $self->_updater;
+    return $self->_store->load_optimizer_states($path) unless $updater;
+    _refuse(ESTATE => 'the updater is a function, which keeps no states') unless _keeps_states($updater);
+    return $updater->set_states(AI::MXNet::NDArray::File::read_whole($path));
+}
+
+sub _keeps_states { my ($updater) = @_; return blessed $updater && $updater->can('get_states') }
 
 sub set_gradient_compression {
     my ($self, $parameters) = @_;
@@ -163,6 +219,8 @@ sub set_gradient_compression {
 
 sub _barrier { my ($self) = @_; return $self->_store->barrier }
 sub _leave   { my ($self) = @_; return $self->_store->leave }
+
+sub _send_command_to_servers { my ($self, $head, $body) = @_; return $self->_store->send_command($head, $body) }
 
 __PACKAGE__->meta->make_immutable;
 
@@ -191,6 +249,11 @@ AI::MXNet::KVStore - tensors under keys, shared by workers
     $kv->pull(3, out => $a);
     print $a->aspdl;                                                     # fours
 
+    $kv->_set_updater(sub { my ($key, $input, $stored) = @_; print "update on key: $key\n"; $stored += $input * 2 });
+    $kv->push(3, mx->nd->ones($shape));                                  # update on key: 3
+    $kv->pull(3, out => $a);
+    print $a->aspdl;                                                     # sixes
+
     $kv = mx->kv->create('local');
     $kv->init('w', mx->nd->ones($shape)->tostype('row_sparse'));
     $kv->set_optimizer(mx->optimizer->create('adam', learning_rate => 0.1));
@@ -205,7 +268,7 @@ AI::MXNet's store upon L<Polyverso::KVStore>, whose types, promises and errors i
 one or an array of them; values are arrays, or, of several devices, arrays of arrays. Options are pairs or a hash.
 
 A C<dist> store joins the cluster that the environment describes (C<Polyverso-E<gt>init>), and leaves it when the program ends
-well. In a process that is only a server it has C<type>, C<rank> and C<num_workers>.
+well. In a process that is only a server it has C<type>, C<rank> and C<num_workers>, and L<AI::MXNet::KVStoreServer> runs it.
 
 =head1 METHODS
 
@@ -226,12 +289,20 @@ Ids of any dtype and shape, repeated or not; one array of them for all outputs, 
 
 =head2 set_optimizer($optimizer)
 
-It goes to the servers as text, with its schedule.
+One of MXNet's goes to the servers as text, with its schedule and multipliers. One of another class updates local stores here.
+
+=head2 _set_updater($code)
+
+C<< $code->($key, $merged, $stored) >> changes C<$stored> in place; for local stores. It is called inside of C<push>.
 
 =head2 set_gradient_compression({ type => '2bit', threshold => 0.5 })
 
+=head2 save_optimizer_states($path, dump_optimizer => 0), load_optimizer_states($path)
+
+Of all servers, in one file.
+
 =head2 type, rank, num_workers, handle, store
 
-=head2 _barrier, _leave
+=head2 _barrier, _leave, _send_command_to_servers($head, $body)
 
 =cut

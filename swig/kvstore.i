@@ -132,11 +132,11 @@
 /* MV_PULLS(function, options, out) is MV_CALLS() for a function that writes into the tensors that are its argument `out`,
  * counted from 1. It goes on after a signal, whether the call does or has not begun yet. */
 MV_RESUMES(kv_init)
-MV_RESUMES(kv_broadcast)
+MV_WAITS(kv_broadcast)
 MV_RESUMES_FOR(kv_push, arg4->timeout_ms)
 MV_PULLS(kv_pull, arg4, 3)
 MV_PULLS(kv_row_sparse_pull, arg5, 3)
-MV_WAITS(kv_pushpull)
+MV_CALLS(kv_pushpull, arg5)
 MV_RESUMES(kv_set_optimizer)
 MV_RESUMES(kv_set_gradient_compression)
 MV_RESUMES(kv_set_key_parameters)

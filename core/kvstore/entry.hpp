@@ -24,6 +24,7 @@ struct Entry : std::enable_shared_from_this<Entry> {
   mv_dtype dtype = MV_F32;
   tensor::Shape shape;
   bool row_sparse = false;
+  bool is_ready = false;             ///< its init() has returned; guarded by the store's mutex
   std::atomic<bool> updates{false};  ///< an optimizer was seen at work
   std::atomic<bool> pushed{false};
   std::mutex merging;                ///< what follows

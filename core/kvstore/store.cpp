@@ -65,6 +65,11 @@ base::Status check_sparse_outs(const std::vector<EntryRef>& entries, const Value
 
 std::string Entry::text() const { return fmt::format("{}{} {}", row_sparse ? "row-sparse " : "", tensor::dtype_name(dtype), shape.text()); }
 
+Store::~Store() {
+  if (type_.dist) return;  // its keys are the cluster's
+  for (const auto& [key, entry] : entries_) static_cast<void>(entry->table->destroy());
+}
+
 base::Status Store::check_keys(const Keys& keys) {
   std::set<std::string_view> seen;
   for (const std::string& key : keys.names)
@@ -88,9 +93,13 @@ base::Status Store::init(const Keys& keys, const Values& values) {
     if (value.is_row_sparse() && value.shape.row_count() * tensor::dtype_bytes(value.dtype) > longest)
       return base::error(MV_ESHAPE, "key \"{}\": a row of {} has more than {} bytes", keys.names[i], value.text(), longest);
     std::lock_guard lock(mutex_);
-    if (entries_.contains(keys.names[i])) return base::error(MV_EDISAGREE, "key \"{}\" is initialised already", keys.names[i]);
+    const auto known = entries_.find(keys.names[i]);
+    if (known == entries_.end()) continue;
+    if (known->second->is_ready) return base::error(MV_EDISAGREE, "key \"{}\" is initialised already", keys.names[i]);
+    if (const base::Status wrong = check_form(*known->second, value); !wrong.ok()) return wrong;
   }
   for (size_t i = 0; i < keys.names.size(); ++i) {
+    if (has(keys.names[i])) continue;  // made by this call before a signal interrupted it
     auto entry = make(keys.names[i], values[i].front());
     if (!entry.ok()) return base::error(entry.status().code(), "key \"{}\": {}", keys.names[i], entry.status().text());
     std::lock_guard lock(mutex_);
@@ -99,7 +108,16 @@ base::Status Store::init(const Keys& keys, const Values& values) {
     keys_are_numbers_ = keys.are_numbers;
   }
   // Where one worker alone has set an optimizer, the others' pushes must find it.
-  return type_.dist ? barrier(base::Nanos(0)) : base::Status();
+  base::Status met = type_.dist ? barrier(base::Nanos(0)) : base::Status();
+  if (met.code() == MV_EINTR) return met;
+  std::lock_guard lock(mutex_);
+  for (const std::string& key : keys.names) entries_.at(key)->is_ready = true;
+  return met;
+}
+
+bool Store::has(const std::string& key) {
+  std::lock_guard lock(mutex_);
+  return entries_.contains(key);
 }
 
 base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) {
@@ -157,9 +175,13 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
     way.updater = &pushing;
   }
   base::Status failed;
-  for (size_t i = 0; i < values.size() && failed.ok(); ++i)
-    if (const base::Status status = push_one(*entries.value()[i], values[i], way); !status.ok())
-      failed = base::error(status.code(), "key \"{}\": {}", keys.names[i], status.text());
+  for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
+    base::Status status;
+    do {
+      status = push_one(*entries.value()[i], values[i], way);
+    } while (status.code() == MV_EINTR && i > 0);  // what a signal interrupts has not begun, but the keys before it have
+    if (!status.ok()) failed = base::error(status.code(), "key \"{}\": {}", keys.names[i], status.text());
+  }
   if (way.updater == nullptr) return failed;
   const base::Status updated = updates_.finish(pushing);
   return failed.ok() ? updated : failed;

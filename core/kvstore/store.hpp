@@ -36,12 +36,15 @@ struct How {
 enum class Sparse { kIgnored, kFilled };
 
 /// Methods from any thread; calls of one thread on a key take effect in their order. What is wrong with any key of a call is found before
-/// anything is done for another.
+/// anything is done for another. A call that ends with MV_EINTR is to be made again: it goes on, and does nothing twice.
 class Store {
  public:
   /// @param prefix  of its tables' names, the same on all workers
   Store(node::Node& node, tensor::Heap& heap, Type type, std::string prefix)
       : node_(node), heap_(heap), type_(std::move(type)), prefix_(std::move(prefix)), updates_(node, heap) {}
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  ~Store();
 
   const Type& type() const { return type_; }
   int64_t rank() const { return node_.identity().worker_id; }
@@ -76,6 +79,7 @@ class Store {
 
  private:
   base::Status check_keys(const Keys& keys);
+  bool has(const std::string& key);
   base::Result<EntryRef> make(const std::string& key, const Tensor& value);
   base::Result<std::vector<EntryRef>> find(const Keys& keys);
   base::Status need_optimizer(Entry& entry);

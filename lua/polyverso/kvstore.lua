@@ -173,19 +173,20 @@ end
 --- Sets the optimizer of all keys, those of today and those to come: one of polyverso.optimizer's, or its text,
 -- "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; an equal one set again changes nothing.
 function KVStore:set_optimizer(optimizer)
+  self.optimizer = type(optimizer) == "table" and optimizer or nil
+  self:set_factors(self.keys, true) -- first what the new one may not know
   capi.kv_set_optimizer(self.handle, tostring(optimizer))
   self.updater = nil
-  self.optimizer = type(optimizer) == "table" and optimizer or nil
   self:set_factors(self.keys)
 end
 
--- What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back.
-function KVStore:set_factors(keys)
+-- What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back; with `only_back` only that.
+function KVStore:set_factors(keys, only_back)
   for _, key in ipairs(keys) do
     local rate, decay = 1, 1
     if self.optimizer then rate, decay = self.optimizer:factors_of(key) end
     local parameters = rate == 1 and decay == 1 and "" or ("lr_mult=%.17g wd_mult=%.17g"):format(rate, decay)
-    if parameters ~= (self.factors[key] or "") then
+    if parameters ~= (self.factors[key] or "") and (parameters == "" or not only_back) then
       self:set_key_parameters(key, parameters)
       self.factors[key] = parameters
     end

@@ -100,6 +100,21 @@ describe("MXNet's examples:", function()
     assert.matches("2bit", failure_of(kv.set_gradient_compression, kv, "3bit").text)
   end)
 
+  it("set_updater", function()
+    local said = {}
+    kv:push(3, ones() * 4)
+    kv:set_updater(function(key, input, stored)
+      said[#said + 1] = "update on key: " .. key
+      stored:add_(input * 2)
+    end)
+    kv:pull(3, a)
+    holds(a, 4)
+    kv:push(3, ones())
+    assert.same({"update on key: 3"}, said)
+    kv:pull(3, a)
+    holds(a, 6)
+  end)
+
   it("type, rank and workers", function()
     assert.equal("local", kv:type())
     assert.equal(0, kv:rank())
@@ -192,12 +207,48 @@ describe("a store", function()
     holds(a, 1)
   end)
 
+  it("has an updater that may fail", function()
+    local seen = {}
+    kv:init({"good", "bad", "late"}, {ones(), ones(), ones()})
+    kv:set_updater(function(key, merged, stored)
+      seen[#seen + 1] = key
+      if key == "bad" then error("not this one", 0) end
+      stored:add_(merged)
+    end)
+    local given = {{ones(), ones()}, ones(), ones()}
+    assert.equal("not this one", failure_of(kv.push, kv, {"good", "bad", "late"}, given))
+    assert.same({"good", "bad", "late"}, seen)
+    local out = several(3, zeros)
+    kv:pull({"good", "bad", "late"}, out)
+    holds(out[1], 3)
+    holds(out[2], 1)
+    holds(out[3], 2)
+    kv:set_updater(nil)
+    kv:pushpull("bad", ones() * 9, out[1])
+    holds(out[1], 9)
+  end)
+
   it("pulls while something else happens", function()
     local a = zeros()
     kv:init("w", ones())
     local request = kv:pull("w", a, {async = true})
     request:wait(5)
     holds(a, 1)
+  end)
+
+  it("sends commands to the server that this process is", function()
+    local node = polyverso.init()
+    local dist, seen = kvstore.create("dist_sync", node), {}
+    kvstore.set_controller(function(head, body)
+      seen[#seen + 1] = head .. body
+      if head == 13 then error("no such command") end
+    end, node)
+    dist:send_command(1, "one")
+    assert.equal("MV_EINVAL", failure_of(dist.send_command, dist, 13, "").name)
+    assert.same({"1one", "13"}, seen)
+    assert.is_true(kvstore.run_commands(0, node))
+    kvstore.set_controller(nil, node)
+    node:shutdown()
   end)
 
   it("of a cluster of one", function()

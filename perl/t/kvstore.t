@@ -49,6 +49,27 @@ like(failure(sub { $kv->set_optimizer('mx.adam learning_rat=3') }), qr/learning_
 $kv->pull('w', $a, timeout => 5);
 holds($a, 2, 'and the store goes on');
 
+# Updaters
+my @said;
+$kv->set_updater(sub {
+    my ($key, $merged, $stored) = @_;
+    push @said, "update on key: $key";
+    die "not this one\n" if $key eq 'b';
+    $stored += $merged * 2;
+});
+$kv->push(3, ones());
+is_deeply(\@said, ['update on key: 3'], 'the updater sees the key');
+$kv->pull(3, $a);
+holds($a, 6, 'and changes what is stored');
+is(failure(sub { $kv->push(['w', 'b', 3], [map { ones() } 1 .. 3]) }), "not this one\n", 'what it dies of is the error of the push');
+$kv->pull(['w', 'b', 3], [my @out = map { $class->zeros($shape) } 1 .. 3]);
+holds($out[0], 4, 'a key before');
+holds($out[1], 1, 'the key stays as it was');
+holds($out[2], 8, 'a key behind');
+$kv->set_optimizer('mx.sgd learning_rate=0.5');
+$kv->pushpull(3, ones(), $a);
+holds($a, 7.5, 'an optimizer takes its place');
+
 # Rows
 my $rows = $class->zeros([3, 3])->to_sparse;
 $kv->init('e', $class->ones([3, 3])->to_sparse);
@@ -72,6 +93,17 @@ like(failure(sub { $lossy->set_gradient_compression('3bit') }), qr/2bit/, 'an un
 # Commands
 my $node = Polyverso->init;
 my $dist = Polyverso::KVStore->create('dist_sync', $node);
+my @commands;
+Polyverso::KVStore->set_controller(sub {
+    my ($head, $body) = @_;
+    push @commands, "$head $body";
+    die "no such command\n" if $head == 13;
+}, $node);
+$dist->send_command(1, 'one');
+like(failure(sub { $dist->send_command(13, 'x') }), qr/MV_EINVAL/, "what a controller dies of is the sender's error");
+is_deeply(\@commands, ['1 one', '13 x'], 'commands are executed here, in order');
+ok(Polyverso::KVStore->run_commands(node => $node), 'workers are there');
+Polyverso::KVStore->set_controller(undef, $node);
 $dist->init('w', ones());
 $dist->pushpull('w', [ones(), ones()], $a);
 holds($a, 2, 'a dist store of one');

@@ -246,16 +246,17 @@ class KVStore:
         changes nothing. One with an update() in Python works in a store of this process only."""
         if isinstance(optimizer, Optimizer) and not optimizer.is_native:
             return self.set_updater(get_updater(optimizer))
+        self._optimizer = optimizer if isinstance(optimizer, Optimizer) else None
+        self._set_factors(self._keys, lambda factors: factors == (1, 1))  # first what the new one may not know
         capi.kv_set_optimizer(self._handle, str(optimizer))
         self._updater = None
-        self._optimizer = optimizer if isinstance(optimizer, Optimizer) else None
         self._set_factors(self._keys)
 
-    def _set_factors(self, keys: Sequence[Key]) -> None:
+    def _set_factors(self, keys: Sequence[Key], which: Callable[[Tuple[float, float]], bool] = lambda _: True) -> None:
         """What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back."""
         for key in keys:
             factors = (1.0, 1.0) if self._optimizer is None else self._optimizer.factors_of(key)
-            if factors != self._factors.get(key, (1.0, 1.0)):
+            if which(factors) and factors != self._factors.get(key, (1.0, 1.0)):
                 self.set_key_parameters(key, "" if factors == (1, 1) else f"lr_mult={factors[0]} wd_mult={factors[1]}")
                 self._factors[key] = factors
 

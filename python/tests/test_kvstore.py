@@ -1,6 +1,8 @@
 """polyverso.kvstore: the examples of MXNet's manual, what values may be, and stores of several workers."""
 
 import asyncio
+import pickle
+import threading
 
 import numpy as np
 import polyverso
@@ -126,6 +128,23 @@ def test_set_gradient_compression(kv):
             kvstore.create("local").set_gradient_compression(wrong)
 
 
+def test_set_updater(kv, capsys):
+    kv.init(3, ones() * 4)
+
+    def update(key, input, stored):
+        print(f"update on key: {key}")
+        stored += input * 2
+
+    a = zeros()
+    kv._set_updater(update)
+    kv.pull(3, out=a)
+    holds(a, 4)
+    kv.push(3, ones())
+    assert capsys.readouterr().out == "update on key: 3\n"
+    kv.pull(3, out=a)
+    holds(a, 6)
+
+
 # ------------------------------------------------------------------ rows, and what is pulled meanwhile
 
 
@@ -193,6 +212,70 @@ def test_a_store_may_refuse_what_is_not_finite(kv):
 
 
 # ------------------------------------------------------------------ updaters of one's own
+
+
+def test_an_updater_sees_every_key_and_what_it_raises_is_the_pushs_error(kv):
+    seen = []
+
+    def update(key, merged, stored):
+        seen.append((key, merged.numpy().copy()))
+        if key == "bad":
+            raise RuntimeError("not this one")
+        stored += merged
+
+    kv.init(["good", "bad", "late"], [ones(), ones(), ones()])
+    kv.set_updater(update)
+    with pytest.raises(RuntimeError, match="not this one"):
+        kv.push(["good", "bad", "late"], [[ones(), ones()], ones(), ones()])
+    assert [key for key, _ in seen] == ["good", "bad", "late"]
+    holds(seen[0][1], 2)
+    out = [zeros() for _ in range(3)]
+    kv.pull(["good", "bad", "late"], out=out)
+    assert [values[0, 0] for values in out] == [3, 1, 2]
+    kv.set_updater(None)
+    kv.push("bad", ones() * 9)
+    kv.pull("bad", out=out[0])
+    holds(out[0], 9)
+
+
+def test_what_another_thread_pushed_is_updated_by_the_thread_that_set_the_updater(kv):
+    threads = set()
+
+    def update(key, merged, stored):
+        threads.add(threading.get_ident())
+        stored += merged
+
+    kv.init(1, zeros())
+    kv.set_updater(update)
+    other = threading.Thread(target=lambda: [kv.push(1, ones()) for _ in range(3)])
+    other.start()
+    other.join()
+    a = zeros()
+    kv.pull(1, out=a)
+    holds(a, 3)
+    assert threads == {threading.get_ident()}
+
+
+def test_an_optimizer_of_ones_own(kv):
+    class Halves(optimizer.Optimizer):
+        def create_state(self, key, weight):
+            return []
+
+        def update(self, key, weight, gradient, state):
+            state.append(key)
+            weight -= gradient * 0.5
+
+    kv.init(1, ones())
+    made = Halves()
+    kv.set_optimizer(made)
+    kv.push(1, ones())
+    kv.push(1, ones())
+    a = zeros()
+    kv.pull(1, out=a)
+    holds(a, 0)
+    kv.set_optimizer("mx.sgd learning_rate=1")  # the last one counts
+    kv.pushpull(1, ones(), out=a)
+    holds(a, -1)
 
 
 @pytest.mark.parametrize("name", sorted(set(optimizer._known) - {"sgld"}))
@@ -387,6 +470,58 @@ def test_factors_of_named_parameters():
     assert [made.factors_of(key) for key in (0, 1, 3, "fc_bias")] == [(0.5, 1), (2, 0), (1, 0.25), (2, 0)]
 
 
+def test_named_parameters_have_factors_of_their_own(kv):
+    made = optimizer.SGD(learning_rate=1, wd=0.5, param_idx2name={0: "fc_weight", 1: "fc_bias"})
+    made.set_lr_mult({"fc_weight": 0.5})
+    kv.init(0, ones())
+    kv.set_optimizer(made)
+    kv.init(1, ones())  # later ones too
+    a = zeros()
+    for key, expected in ((0, 1 - 0.5 * 0.5), (1, 1)):
+        kv.pushpull(key, zeros(), out=a)
+        holds(a, expected)
+    kv.set_optimizer(optimizer.SGD(learning_rate=1, wd=0.5))
+    kv.pushpull(1, zeros(), out=a)
+    holds(a, 0.5)
+    kv.set_key_parameters([0, 1], "wd_mult=0")
+    kv.pushpull(1, zeros(), out=a)
+    holds(a, 0.5)
+    with pytest.raises(ArgumentError, match="lr_mult"):
+        kv.set_key_parameters(1, "momentum=3")
+    kv.set_key_parameters([0, 1], "")
+    kv.set_optimizer(made)
+    kv.set_optimizer("sgd rate=1")  # which knows no factors
+    kv.pushpull(0, zeros(), out=a)
+
+
+def test_states_are_saved_and_loaded(kv, tmp_path):
+    def train(store, steps):
+        a = zeros()
+        for step in range(steps):
+            store.pushpull("w", ones() * (step - 1.5), out=a)
+        return a
+
+    path = tmp_path / "adam.states"
+    kv.init("w", ones())
+    kv.set_optimizer(optimizer.Adam(learning_rate=0.1))
+    begun = train(kv, 3)
+    kv.save_optimizer_states(path, dump_optimizer=True)
+    expected = train(kv, 4)
+    other = kvstore.create("local")
+    other.init("w", begun)
+    other.load_optimizer_states(path)
+    np.testing.assert_array_equal(train(other, 4), expected)
+    stranger = kvstore.create("local")
+    stranger.init("v", ones())
+    stranger.set_optimizer(optimizer.Adam(learning_rate=0.1))
+    pickled = tmp_path / "mxnet.states"
+    pickled.write_bytes(pickle.dumps({0: [1.0, 2.0]}))
+    for wrong, reason in ((path, "w"), (pickled, "pickle"), (tmp_path / "none", "none")):
+        with pytest.raises((ArgumentError, OSError, polyverso.Error), match=reason):
+            stranger.load_optimizer_states(wrong)
+    stranger.push("v", ones())
+
+
 # ------------------------------------------------------------------ several workers
 
 TOGETHER = """
@@ -431,3 +566,96 @@ def test_workers_of_one_store(cluster):
         out, err = worker.communicate(timeout=60)
         assert worker.returncode == 0, err
         assert out.split()[1:] == ["3", "dist_sync", "well"]
+
+
+INTERRUPTED = """
+import signal, time
+import numpy as np, polyverso
+from polyverso import kvstore
+signals = 0
+def count(*ignored):
+    global signals
+    signals += 1
+signal.signal(signal.SIGALRM, count)
+with polyverso.init(inflight_bytes=1 << 20):
+    kv = kvstore.create("dist_sync")
+    if kv.rank == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+    keys = list(range(8))
+    big = [np.full(200000, kv.rank + key, np.float32) for key in keys]
+    out = [np.zeros(200000, np.float32) for key in keys]
+    if kv.rank == 1:
+        time.sleep(0.3)
+    kv.init(keys, big)
+    for i in range(3):
+        if kv.rank == 1:
+            time.sleep(0.3)
+        kv.push(keys, big)
+        kv.pull(keys, out=out)
+        for key in keys:
+            assert (out[key] == 2 * key + 1).all(), (key, out[key])
+    if kv.rank == 1:
+        time.sleep(0.3)
+    kv.set_optimizer("mx.test")
+    kv.barrier()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print("well", signals)
+"""
+
+
+def test_signals_lose_and_repeat_nothing(cluster):
+    workers = [cluster.start(INTERRUPTED, 2) for _ in range(2)]
+    for rank, worker in enumerate(workers):
+        out, err = worker.communicate(timeout=60)
+        assert worker.returncode == 0, err
+        assert out.startswith("well")
+        assert rank == 1 or int(out.split()[1]) > 20
+
+
+SERVER = """
+import polyverso
+from polyverso import kvstore
+seen = []
+def controller(head, body):
+    seen.append((head, body))
+    if head == 13:
+        raise ValueError("no such command")
+with polyverso.init(role="server") as node:
+    kvstore.KVStoreServer(controller, node).run()
+    print(seen)
+"""
+COMMANDING = """
+import polyverso
+from polyverso import kvstore
+with polyverso.init(role="worker"):
+    kv = kvstore.create("dist_sync")
+    kv._send_command_to_servers(7, "hello")
+    try:
+        kv.send_command(13, "x" * 5000)
+    except polyverso.ArgumentError as error:
+        print("refused", error.name)
+    kv.send_command(8, "", timeout=30)
+    print("well")
+"""
+
+
+def test_a_python_process_serves_and_executes_commands(cluster):
+    server, worker = cluster.start(SERVER, 2), cluster.start(COMMANDING, 2)
+    out, err = worker.communicate(timeout=60)
+    assert (worker.returncode, out.split()) == (0, ["refused", "MV_EINVAL", "well"]), err
+    out, err = server.communicate(timeout=60)
+    assert server.returncode == 0, err
+    assert out == f"{[(7, 'hello'), (13, 'x' * 5000), (8, '')]}\n"
+
+
+def test_a_worker_that_serves_executes_its_own_commands(node):
+    seen = []
+    kvstore.set_controller(lambda head, body: seen.append((head, body)), node)
+    kv = kvstore.create("dist_sync", node)
+    kv.send_command(1, "one")
+    kv.send_command(2, "two")
+    assert seen == [(1, "one"), (2, "two")]
+    assert kvstore.run_commands(node=node)
+    kvstore.set_controller(None, node)
+    with pytest.raises(StateError):
+        kv.send_command(3, "nobody")

@@ -8,6 +8,9 @@
  *  What happens in one process to one key happens in the order of its calls. A value that was pushed is a snapshot: changing
  *  the tensor afterwards changes nothing in the store.
  *
+ *  A call that a signal interrupts ends with MV_EINTR. Made again it goes on, and does nothing twice; but for kv_pushpull() and
+ *  kv_broadcast(), which are two calls in one.
+ *
  *  A key that was initialised with a row-sparse tensor is a row-sparse key. On the servers each of its rows has its place, those that
  *  nobody touched take no memory, and what travels are the rows that are pushed or asked for.
  */

@@ -13,6 +13,13 @@ use Polyverso::Tensor;
 use Polyverso::Values;
 use Scalar::Util ();
 
+# A stored value, for an updater: `+=` changes it, though it is in a variable of the updater's.
+{
+    package Polyverso::KVStore::Stored;
+    our @ISA = ('Polyverso::Tensor');
+    use overload '=' => sub { $_[0] };
+}
+
 sub create {
     my ($class, $type, $node) = @_;
     my $number = _number($node);
@@ -89,7 +96,7 @@ sub row_sparse_pull {
     return $self->_updated(\&Polyverso::CAPI::kv_row_sparse_pull, $keys, _values($out, \%how), $ids, _how(%how));
 }
 
-# Two calls, each of which goes on after a signal.
+# Two calls, each of which goes on after a signal; so is broadcast.
 sub pushpull {
     my ($self, $keys, $values, $out, %how) = @_;
     $self->push($keys, $values, %how);
@@ -98,8 +105,8 @@ sub pushpull {
 
 sub broadcast {
     my ($self, $keys, $values, $out) = @_;
-    Polyverso::CAPI::kv_broadcast($self->{handle}, $keys, $values, $out);
-    return;
+    $self->init($keys, $values);
+    return $self->pull($keys, $out // $values);
 }
 
 sub set_optimizer {
@@ -130,7 +137,7 @@ sub update {
     while (1) {
         my ($merged, $stored, $key) = Polyverso::CAPI::kv_next_update($self->{handle});
         last unless $merged;
-        my @tensors = map { Polyverso::Tensor->_new($_) } $merged, $stored;
+        my @tensors = (Polyverso::Tensor->_new($merged), Polyverso::KVStore::Stored->_new($stored));
         my $outcome = $Polyverso::CAPI::MV_OK;
         unless (eval { $self->{updater}->($key, @tensors); 1 }) {
             $outcome = _outcome($@);

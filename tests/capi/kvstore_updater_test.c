@@ -381,6 +381,40 @@ static void the_last_one_set_counts(void** state) {
   expect_ok(kv_free(kv));
 }
 
+/** `merged` holds the rows that were pushed, each once; `stored` is dense. */
+static mv_status by_rows(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
+  mv_tensor_info info = MV_TENSOR_INFO_INIT;
+  (void)key;
+  expect_ok(mv_tensor_describe(merged, &info));
+  *(uint64_t*)user = info.row_sparse ? info.rows_held : 99;
+  return mv_tensor_axpy(1, merged, stored);
+}
+
+static void rows_are_given_as_rows(void** state) {
+  (void)state;
+  uint64_t held = 0;
+  kv_store kv = store_with(by_rows, &held);
+  const int64_t first[] = {1}, both[] = {1, 0}, one_row[] = {1, 3}, two_rows[] = {2, 3};
+  const mv_tensor ones[] = {full(one_row, 2, MV_F32, 1), full(two_rows, 2, MV_F32, 1)};
+  mv_tensor devices[2];
+  expect_ok(mv_tensor_sparse(first, 1, ones[0], 2, &devices[0]));
+  expect_ok(mv_tensor_sparse(both, 2, ones[1], 2, &devices[1]));
+  const kv_keys keys = number_keys(kKeys, 1);
+  const kv_values one = values_of(devices, 1), two = values_of(devices, 2);
+  expect_ok(kv_push(kv, &keys, &one, NULL));
+  assert_int_equal(held, 1);
+  expect_ok(kv_push(kv, &keys, &two, NULL));
+  assert_int_equal(held, 2);
+  const mv_tensor out = full(kShape, 2, MV_F32, 0);
+  mv_tensor row = 0;
+  expect_ok(pull_into(kv, 3, out, 0));
+  for (int64_t i = 0; i < 2; ++i) {
+    expect_ok(mv_tensor_row(out, i, &row));
+    expect_all(row, i == 0 ? 2 : 4);
+  }
+  expect_ok(kv_free(kv));
+}
+
 static void servers_run_no_callbacks(void** state) {
   (void)state;
   kv_store kv = 0;
@@ -403,6 +437,7 @@ int main(void) {
       TEST_ALONE(its_tensors_are_lent),
       TEST_ALONE(a_language_runs_them_itself),
       TEST_ALONE(the_last_one_set_counts),
+      TEST_ALONE(rows_are_given_as_rows),
       TEST_ALONE(servers_run_no_callbacks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,11 @@ void Gossip::try_next() {
   attempt_.emplace();
   attempt_->peer = peer->node.name;
   attempt_->silent_since = clock_.now();
-  if (peer->life != base::kNobody) return begin_asking(*peer);
+  if (peer->life != base::kNobody) {
+    // A machine that dies without a word leaves its connections standing; a new process there is found by dialing only.
+    if (std::exchange(peer->doubted, false)) link_.dial(peer->node.address());
+    return begin_asking(*peer);
+  }
   if (std::exchange(peer->dialing, true)) return;
   link_.dial(peer->node.address());
 }
@@ -78,6 +82,7 @@ void Gossip::fail(const std::string& why, Fault fault) {
     ++peer->failed;
     peer->problem = why;
     peer->dialing = false;  // whatever has become of it: the next attempt may dial again
+    peer->doubted = fault == Fault::kSilent;
     const bool told = fault == Fault::kRefused && std::exchange(peer->told_of, peer->last_life) == peer->last_life;
     if (fault == Fault::kRefused && !told) base::log_warn("gossip: {} takes nothing from {}: {}", peers_.self().name, peer->node.name, why);
   }
@@ -304,6 +309,7 @@ void Gossip::tick() {
     ++peer->failed;
     peer->problem = why;
     peer->dialing = false;
+    peer->doubted = true;
   }
   finish("", why);
 }

@@ -46,6 +46,7 @@ PeerEntry* PeerBook::connected(base::Peer life, const std::string& address, base
   if (peer->last_life != life) {
     peer->score.restart(now);
     peer->problem.clear();
+    peer->doubted = false;
   }
   peer->life = peer->last_life = life;
   peer->dialing = false;

@@ -21,6 +21,7 @@ struct PeerEntry {
   base::Peer life = base::kNobody;       ///< while there is a connection
   base::Peer last_life = base::kNobody;  ///< the newest that there was one to
   bool dialing = false;
+  bool doubted = false;                  ///< it was silent: another life may have taken its place, and nobody told
   uint64_t fetched = 0, failed = 0;
   double clock = 0, loss = 0;            ///< of what was fetched last
   std::string problem;                   ///< the last one; none since the last success

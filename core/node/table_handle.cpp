@@ -383,8 +383,11 @@ void TableHandle::change_own(wire::Write write, const Rows& rows, const std::byt
   std::vector<int64_t> ids;
   std::vector<uint64_t> from;
   own_rows(rows, ids, from);
-  if (ids.empty() && write != wire::Write::Add) return;
-  if (ids.empty()) return own_->change_rows(write, worker, {}, nullptr);
+  if (ids.empty()) {
+    // As to the other servers: an add to a store's key counts here, too, and there may be rows that it replaces.
+    if (write == wire::Write::Add && spec_.updater.name == table::kReplacing) own_->change_rows(write, worker, {}, nullptr);
+    return;
+  }
   if (write == wire::Write::Erase) return own_->change_rows(write, worker, ids, nullptr);
   for (size_t i = 0; i < ids.size(); ++i)
     own_->change_rows(write, worker, {&ids[i], 1}, values + from[i] * spec_.row_bytes(),

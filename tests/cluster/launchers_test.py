@@ -148,8 +148,19 @@ def test_torchruns_variables(processes):
     assert sorted("".join(processes.outputs()).splitlines()) == lines_of(2, 1 + 2)
 
 
+def store_with_a_free_port_behind():
+    """A listening socket at a port whose next one nobody uses, as far as can be told."""
+    while True:
+        store = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", store.getsockname()[1] + 1)).close()
+            return store
+        except OSError:
+            store.close()
+
+
 def test_torchruns_variables_across_machines_use_the_port_after_its_stores(processes):
-    with socket.create_server(("127.0.0.1", 0)) as store:  # torchrun's, all the while
+    with store_with_a_free_port_behind() as store:  # torchrun's, all the while
         port = store.getsockname()[1]
         for rank in range(2):
             processes.start(RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))

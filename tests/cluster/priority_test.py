@@ -1,4 +1,5 @@
-"""Priorities on a line that is slow by order (faults "rate"): a small key behind a large push. What decides is the queue, not the machine."""
+"""What order calls of a store leave in. Priorities on a line that is slow by order (faults "rate"): a small key behind a large push. What
+decides is the queue, not the machine."""
 
 import pytest
 
@@ -61,3 +62,34 @@ def test_in_p3_it_overtakes_between_slices(cluster, monkeypatch, kind, van):
     for took, left in push(cluster, kind, 5):
         assert left >= LARGE
         assert took < LARGE / RATE  # half a MiB was ahead of it, not 16
+
+
+CROSSWISE = """
+from polyverso import kvstore
+node = pv.init()
+kv = kvstore.create(TYPE)
+kv.init(["a", "b"], [np.zeros(COUNT, np.float32)] * 2)
+ones, out = np.ones(COUNT, np.float32), {key: np.zeros(COUNT, np.float32) for key in "ab"}
+for _ in range(3):
+    pulls = []
+    for key in ORDER:
+        kv.push(key, ones)
+        pulls.append(kv.pull_async(key, out[key]))
+    for pull in pulls:
+        pull.wait()
+say("sums", out["a"][-1], out["b"][-1])
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("kind", ["dist_sync", "p3"])
+@pytest.mark.parametrize("io", ["auto", "tcp"])
+def test_workers_may_take_the_keys_in_different_orders(cluster, kind, io):
+    # Each worker's pull waits at the server for the other's push, which comes after a pull that waits for this one's.
+    job = cluster(2, 1, io=io, timeout_ms=60000)
+    nodes = [job.python(rank, f"TYPE, ORDER, COUNT = {kind!r}, {order!r}, {4 << 20}\n" + CROSSWISE) for rank, order in enumerate(("ab", "ba"))]
+    server = job.server(0)
+    for node in nodes:
+        assert node.hear("sums", 90).split() == ["sums", "2.0", "2.0"]
+    for node in [*nodes, server]:
+        node.ends()

@@ -100,17 +100,19 @@ struct Pair {
     size_t window = 0;
     bool is_get = false;
   };
-  void queue(uint32_t number, const Order& order) {
+  std::shared_ptr<Heard> queue(uint32_t number, const Order& order) {
+    const auto heard = std::make_shared<Heard>();
     wire::FrameBuilder builder;
     rpc::Call call;
     call.frame = builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), number));
-    call.pending = std::make_shared<Heard>();
+    call.pending = heard;
     call.wants_answer = order.is_get;
     call.cost = order.cost;
     call.lane = order.lane;
     call.priority = order.priority;
     call.window_bytes = order.window;
     client.call(kServer, std::move(call));
+    return heard;
   }
   /// Until nothing is left to be sent.
   void run() {
@@ -191,6 +193,37 @@ void changes_do_not_wait_for_gets(void**) {
   assert_int_equal(pair.link.sent.size(), 2);
 }
 
+/// The same where the change comes later than a get for which there is no room: that holds up its own lane only, and not even that.
+void a_get_without_room_holds_up_no_change(void**) {
+  Pair pair;
+  constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
+  pair.queue(1, {.cost = kWhole, .lane = 1, .is_get = true});
+  pair.queue(2, {.cost = kWhole, .lane = 2, .is_get = true});
+  assert_int_equal(pair.link.sent.size(), 1);
+  pair.queue(3, {.cost = kWhole, .lane = 3});
+  assert_int_equal(pair.link.sent.size(), 2);  // past the get of another lane
+  pair.queue(4, {.cost = 1, .lane = 2});
+  assert_int_equal(pair.link.sent.size(), 3);  // the get before it, without room
+  pair.run();
+  assert_string_equal(pair.server->service.started.c_str(), "1 3 2 4");
+}
+
+void what_waits_may_be_withdrawn(void**) {
+  Pair pair;
+  constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
+  pair.queue(1, {.cost = kWhole, .lane = 1});
+  const auto in_lane = pair.queue(2, {.cost = kWhole, .lane = 2}), fence = pair.queue(3, {.cost = kWhole}),
+             behind = pair.queue(4, {.cost = kWhole, .lane = 2});
+  pair.queue(5, {.cost = kWhole, .lane = 1});
+  for (const auto& heard : {in_lane, fence, behind}) {
+    pair.client.cancel(kServer, heard.get());
+    assert_int_equal(heard->times, 1);
+    assert_int_equal(heard->code, MV_ECANCELED);
+  }
+  pair.run();
+  assert_string_equal(pair.server->service.started.c_str(), "1 5");
+}
+
 void a_repeated_request_starts_once_and_is_answered_again(void**) {
   Pair pair;
   const auto heard = pair.call(7);
@@ -266,6 +299,8 @@ int main() {
       cmocka_unit_test(the_urgent_overtakes_what_waits_but_never_its_own_lane),
       cmocka_unit_test(a_call_may_ask_for_a_shorter_window),
       cmocka_unit_test(changes_do_not_wait_for_gets),
+      cmocka_unit_test(a_get_without_room_holds_up_no_change),
+      cmocka_unit_test(what_waits_may_be_withdrawn),
       cmocka_unit_test(a_repeated_request_starts_once_and_is_answered_again),
       cmocka_unit_test(an_error_is_kept_until_the_client_has_it),
       cmocka_unit_test(what_a_break_took_is_sent_again_once),

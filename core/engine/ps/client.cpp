@@ -149,8 +149,10 @@ class Client::SmallChange final : public rpc::Pending {
   const uint64_t id_, reserved_;
 };
 
-/// Where the call stands among those that wait: behind the earlier ones of its table.
+/// Where the call stands among those that wait: behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other
+/// workers', so that all of them leave in the order of the program, which is that of the other workers.
 void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
+  if (table.pace == table::Pace::kSync) return;
   call.lane = uint64_t{table.numbers[server]} + 1;
   call.priority = priority;
 }

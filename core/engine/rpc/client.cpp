@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 namespace mv::rpc {
@@ -14,19 +15,8 @@ void Client::call(base::Peer server, Call call) {
     call.pending->finish(stream.lost, nullptr, {});
     return;
   }
-  enqueue(stream, std::move(call));
+  stream.backlog.push(std::move(call));
   pump(server, stream);
-}
-
-/// Behind all that it must not overtake. Numbers are given when calls leave, so the server sees nothing of this.
-void Client::enqueue(Stream& stream, Call call) {
-  if (call.overtakes) return stream.queue.push_front(std::move(call));
-  auto place = stream.queue.end();
-  const auto gives_way = [&](const Call& other) {
-    return other.priority < call.priority && call.lane != 0 && other.lane != 0 && other.lane != call.lane && !other.overtakes;
-  };
-  while (place != stream.queue.begin() && gives_way(*std::prev(place))) --place;
-  stream.queue.insert(place, std::move(call));
 }
 
 Client::Sent* Client::find(Stream& stream, Seq seq) {
@@ -36,16 +26,17 @@ Client::Sent* Client::find(Stream& stream, Seq seq) {
 }
 
 void Client::pump(base::Peer server, Stream& stream) {
-  while (stream.connected && !stream.queue.empty()) {
-    const Call& next = stream.queue.front();
-    const size_t cost = next.cost, window = next.window_bytes > 0 ? std::min(next.window_bytes, options_.window_bytes) : options_.window_bytes;
-    // Gets may wait at the server for another worker's changes, and that one for this worker's: changes don't wait for gets.
-    const size_t under_way = next.wants_answer ? stream.window_bytes : stream.change_bytes;
-    if (!next.overtakes && under_way > 0 && under_way + cost > window) return;
-    stream.window_bytes += cost;
-    if (!next.wants_answer) stream.change_bytes += cost;
-    stream.window.push_back({std::move(stream.queue.front())});
-    stream.queue.pop_front();
+  const auto has_room = [&](const Call& next) {
+    const size_t window = next.window_bytes > 0 ? std::min(next.window_bytes, options_.window_bytes) : options_.window_bytes;
+    const size_t under_way = next.wants_answer ? stream.window_bytes : stream.change_bytes;  // changes don't wait for gets
+    return under_way == 0 || under_way + next.cost <= window;
+  };
+  while (stream.connected && !stream.backlog.empty()) {
+    std::optional<Call> next = stream.backlog.take(has_room);
+    if (!next) return;
+    stream.window_bytes += next->cost;
+    if (!next->wants_answer) stream.change_bytes += next->cost;
+    stream.window.push_back({std::move(*next)});
     Call& call = stream.window.back().call;
     if (call.make) call.frame = std::exchange(call.make, nullptr)();
     transmit(server, stream, stream.first + stream.window.size() - 1, stream.window.back());
@@ -78,10 +69,7 @@ void Client::send_bare(base::Peer server, Stream& stream, wire::Body kind, Seq t
 
 void Client::cancel(base::Peer server, const Pending* pending) {
   Stream& stream = streams_[server];
-  const auto queued = std::find_if(stream.queue.begin(), stream.queue.end(), [&](const Call& c) { return c.pending.get() == pending; });
-  if (queued != stream.queue.end()) {
-    const PendingRef ended = std::move(queued->pending);
-    stream.queue.erase(queued);
+  if (const PendingRef ended = stream.backlog.erase(pending)) {
     ended->finish(base::Status(MV_ECANCELED, "withdrawn before it was sent"), nullptr, {});
     return;
   }
@@ -130,9 +118,8 @@ void Client::on_lost(base::Peer server, const base::Status& why) {
   std::vector<PendingRef> ended;
   for (Sent& sent : stream.window)
     if (!sent.finished) ended.push_back(std::move(sent.call.pending));
-  for (Call& call : stream.queue) ended.push_back(std::move(call.pending));
+  std::ranges::move(stream.backlog.clear(), std::back_inserter(ended));
   stream.window.clear();
-  stream.queue.clear();
   for (const PendingRef& pending : ended) pending->finish(why, nullptr, {});
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "engine/rpc/pending.hpp"
+#include "engine/rpc/backlog.hpp"
 
 namespace mv::rpc {
 
@@ -64,7 +64,7 @@ class Client {
     base::Status lost;
     Seq first = 1;              ///< number of window.front()
     std::deque<Sent> window;    ///< sent and not finished, or behind such a one
-    std::deque<Call> queue;     ///< not sent: beyond the window, or not connected
+    Backlog backlog;            ///< not sent: beyond the window, or not connected
     size_t window_bytes = 0;    ///< of all that is under way
     size_t change_bytes = 0;    ///< of that the changes
     base::Nanos probe_at = base::kNever;
@@ -74,7 +74,6 @@ class Client {
 
   Seq done(const Stream& stream) const { return stream.first - 1; }
   Sent* find(Stream& stream, Seq seq);
-  void enqueue(Stream& stream, Call call);
   void pump(base::Peer server, Stream& stream);
   void transmit(base::Peer server, Stream& stream, Seq seq, Sent& sent);
   void send_data(base::Peer server, Stream& stream, Seq seq, Sent& sent);

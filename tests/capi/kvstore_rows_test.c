@@ -477,7 +477,7 @@ static kv_store small_keys(struct member* self, const char* const* names, mv_ten
   expect_ok(kv_init(kv, &keys, &values));
   return kv;
 }
-static void name_all(char (*names)[8], const char** pointers) {
+static void name_all(char (*names)[16], const char** pointers) {
   for (int i = 0; i < kKeys; ++i) {
     snprintf(names[i], sizeof(names[i]), "k%d", i);
     pointers[i] = names[i];
@@ -485,7 +485,7 @@ static void name_all(char (*names)[8], const char** pointers) {
 }
 
 static void save_keys(struct member* self) {
-  char names[kKeys][8];
+  char names[kKeys][16];
   const char* pointers[kKeys];
   mv_tensor tensors[kKeys];
   name_all(names, pointers);
@@ -499,7 +499,7 @@ static void save_keys(struct member* self) {
   expect_ok(kv_free(kv));
 }
 static void load_keys(struct member* self) {
-  char names[kKeys][8];
+  char names[kKeys][16];
   const char* pointers[kKeys];
   mv_tensor tensors[kKeys];
   name_all(names, pointers);

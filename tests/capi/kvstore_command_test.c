@@ -9,7 +9,7 @@ enum { kNodes = 3, kCommands = 40 };
 struct server {
   pthread_t thread;
   int count;
-  int64_t heads[kNodes * kCommands];
+  int64_t heads[kNodes * kCommands + 1]; /* one more that fails */
   char body[64];
   mv_status outcome;
 };

@@ -208,12 +208,12 @@ static void wrong_arguments_are_statuses(void** state) {
 /** Publishes values that are all the same, as fast as it can, until told to stop. */
 typedef struct {
   mv_gossip gossip;
-  volatile int stop;
+  int stop; /* from both threads: atomically */
 } busy;
 static void* publish_on_and_on(void* given) {
   busy* self = given;
   float* values = malloc(kCount * sizeof *values);
-  for (int version = 0; !self->stop; ++version) {
+  for (int version = 0; !__atomic_load_n(&self->stop, __ATOMIC_ACQUIRE); ++version) {
     for (size_t i = 0; i < kCount; ++i) values[i] = (float)version;
     if (mv_gossip_add(self->gossip, values, kCount, MV_F32) != MV_OK || mv_gossip_publish(self->gossip, 1) != MV_OK) abort();
   }
@@ -239,7 +239,7 @@ static void snapshots_are_never_torn(void** state) {
     expect_ok(mv_gossip_read(a, got, kCount, MV_F32));
     expect_all(got, got[0]);
   }
-  publisher.stop = 1;
+  __atomic_store_n(&publisher.stop, 1, __ATOMIC_RELEASE);
   pthread_join(thread, NULL);
   const mv_gossip_fetched last = fetch(a, 1);
   expect_got(&last, "b");

@@ -15,6 +15,7 @@ void Client::call(base::Peer server, Call call) {
     call.pending->finish(stream.lost, nullptr, {});
     return;
   }
+  if (stream.connected && stream.backlog.empty() && has_room(stream, call)) return start(server, stream, std::move(call));
   stream.backlog.push(std::move(call));
   pump(server, stream);
 }
@@ -25,21 +26,26 @@ Client::Sent* Client::find(Stream& stream, Seq seq) {
   return sent.finished ? nullptr : &sent;
 }
 
+bool Client::has_room(const Stream& stream, const Call& call) const {
+  const size_t window = call.window_bytes > 0 ? std::min(call.window_bytes, options_.window_bytes) : options_.window_bytes;
+  const size_t under_way = call.wants_answer ? stream.window_bytes : stream.change_bytes;  // changes don't wait for gets
+  return call.overtakes || under_way == 0 || under_way + call.cost <= window;
+}
+
+void Client::start(base::Peer server, Stream& stream, Call started) {
+  stream.window_bytes += started.cost;
+  if (!started.wants_answer) stream.change_bytes += started.cost;
+  stream.window.push_back({std::move(started)});
+  Call& call = stream.window.back().call;
+  if (call.make) call.frame = std::exchange(call.make, nullptr)();
+  transmit(server, stream, stream.first + stream.window.size() - 1, stream.window.back());
+}
+
 void Client::pump(base::Peer server, Stream& stream) {
-  const auto has_room = [&](const Call& next) {
-    const size_t window = next.window_bytes > 0 ? std::min(next.window_bytes, options_.window_bytes) : options_.window_bytes;
-    const size_t under_way = next.wants_answer ? stream.window_bytes : stream.change_bytes;  // changes don't wait for gets
-    return under_way == 0 || under_way + next.cost <= window;
-  };
   while (stream.connected && !stream.backlog.empty()) {
-    std::optional<Call> next = stream.backlog.take(has_room);
+    std::optional<Call> next = stream.backlog.take([&](const Call& call) { return has_room(stream, call); });
     if (!next) return;
-    stream.window_bytes += next->cost;
-    if (!next->wants_answer) stream.change_bytes += next->cost;
-    stream.window.push_back({std::move(*next)});
-    Call& call = stream.window.back().call;
-    if (call.make) call.frame = std::exchange(call.make, nullptr)();
-    transmit(server, stream, stream.first + stream.window.size() - 1, stream.window.back());
+    start(server, stream, std::move(*next));
   }
 }
 

@@ -74,6 +74,8 @@ class Client {
 
   Seq done(const Stream& stream) const { return stream.first - 1; }
   Sent* find(Stream& stream, Seq seq);
+  bool has_room(const Stream& stream, const Call& call) const;
+  void start(base::Peer server, Stream& stream, Call started);
   void pump(base::Peer server, Stream& stream);
   void transmit(base::Peer server, Stream& stream, Seq seq, Sent& sent);
   void send_data(base::Peer server, Stream& stream, Seq seq, Sent& sent);

@@ -7,23 +7,11 @@ use Test::More;
 
 use AI::MXNet qw(mx);
 use AI::MXNet::TestUtils qw(almost_equal randint rand_ndarray);
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use TestStores;
 
-sub failure { my ($code) = @_; return eval { $code->(); 1 } ? 'nothing' : ref $@ ? $@->name : "$@" }
 sub sentence { my ($code) = @_; return eval { $code->(); 1 } ? 'nothing' : ref $@ ? $@->text : "$@" }
-
-sub pulled {
-    my ($kv, $key, $shape) = @_;
-    $kv->pull($key, out => my $out = mx->nd->zeros($shape // [2]));
-    return $out->aspdl->unpdl;
-}
-
-# A store with keys of two numbers.
-sub store_of {
-    my (%values) = @_;
-    my $kv = mx->kv->create;
-    $kv->init($_, mx->nd->array($values{$_})) for sort keys %values;
-    return $kv;
-}
 
 subtest 'row-sparse keys' => sub {
     my $shape = [4, 4];

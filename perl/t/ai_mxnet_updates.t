@@ -12,22 +12,7 @@ use FindBin;
 use PDL;
 use lib "$FindBin::Bin/lib";
 use TestCluster;
-
-sub failure { my ($code) = @_; return eval { $code->(); 1 } ? 'nothing' : ref $@ ? $@->name : "$@" }
-
-sub pulled {
-    my ($kv, $key, $shape) = @_;
-    $kv->pull($key, out => my $out = mx->nd->zeros($shape // [2]));
-    return $out->aspdl->unpdl;
-}
-
-# A store with keys of two numbers.
-sub store_of {
-    my (%values) = @_;
-    my $kv = mx->kv->create;
-    $kv->init($_, mx->nd->array($values{$_})) for sort keys %values;
-    return $kv;
-}
+use TestStores;
 
 my $folder = tempdir(CLEANUP => 1);
 

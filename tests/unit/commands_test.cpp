@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/rpc/client.hpp"
+#include "keeping_link.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -23,31 +24,13 @@ extern "C" {
 namespace {
 
 using namespace mv;
+using unit::KeepingLink;
+using unit::StillClock;
+using unit::message_of;
+using unit::payload_of;
 using Controller = ps::Commands::Controller;
 
 constexpr base::Peer kServer = 1, kWorker = 2;
-
-class StillClock final : public base::Clock {
- public:
-  base::Nanos now() const override { return base::Nanos(0); }
-};
-
-class KeepingLink final : public base::Link {
- public:
-  void dial(const std::string&) override {}
-  void send(base::Peer, const base::Frame& frame) override { sent.push_back(frame); }
-  void close(base::Peer) override {}
-  std::vector<base::Frame> sent;
-};
-
-const wire::Message& message_of(const base::Frame& frame) {
-  return *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
-}
-std::span<const std::byte> payload_of(const base::Frame& frame) {
-  if (frame.tail != nullptr) return frame.tail->bytes();
-  const auto prefix = wire::read_prefix(std::span(frame.head).first(wire::kPrefixBytes)).value();
-  return std::span(frame.head).subspan(wire::kPrefixBytes + wire::padded(prefix.header_bytes), prefix.payload_bytes);
-}
 
 class Heard final : public rpc::Pending {
  public:

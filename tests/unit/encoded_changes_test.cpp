@@ -11,6 +11,7 @@
 #include "codec/codec.hpp"
 #include "engine/ps/server.hpp"
 #include "engine/ps/spec_wire.hpp"
+#include "keeping_link.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -23,31 +24,13 @@ extern "C" {
 namespace {
 
 using namespace mv;
+using unit::KeepingLink;
+using unit::StillClock;
+using unit::message_of;
+using unit::payload_of;
 
 constexpr base::Peer kWorker = 7, kServer = 1;
 constexpr uint64_t kCount = 20;
-
-class StillClock final : public base::Clock {
- public:
-  base::Nanos now() const override { return base::Nanos(0); }
-};
-
-class KeepingLink final : public base::Link {
- public:
-  void dial(const std::string&) override {}
-  void send(base::Peer, const base::Frame& frame) override { sent.push_back(frame); }
-  void close(base::Peer) override {}
-  std::vector<base::Frame> sent;
-};
-
-const wire::Message& message_of(const base::Frame& frame) {
-  return *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
-}
-/// Of a frame whose payload is small.
-std::span<const std::byte> payload_of(const base::Frame& frame) {
-  const auto prefix = wire::read_prefix(std::span(frame.head).first(wire::kPrefixBytes));
-  return std::span(frame.head).subspan(wire::kPrefixBytes + wire::padded(prefix.value().header_bytes), prefix.value().payload_bytes);
-}
 
 /// One server with one table, and one worker's stream to it.
 class Serving final : private rpc::Service {

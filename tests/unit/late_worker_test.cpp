@@ -9,6 +9,7 @@
 #include "base/pool.hpp"
 #include "engine/ps/client.hpp"
 #include "engine/ps/spec_wire.hpp"
+#include "keeping_link.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -21,13 +22,10 @@ extern "C" {
 namespace {
 
 using namespace mv;
+using unit::StillClock;
+using unit::message_of;
 
 constexpr base::Peer kSelf = 7, kServers[] = {1, 2};
-
-class StillClock final : public base::Clock {
- public:
-  base::Nanos now() const override { return base::Nanos(0); }
-};
 
 /// A link that only keeps what it is given.
 class KeepingLink final : public base::Link {
@@ -37,10 +35,6 @@ class KeepingLink final : public base::Link {
   void close(base::Peer) override {}
   std::map<base::Peer, std::vector<base::Frame>> sent;
 };
-
-const wire::Message& message_of(const base::Frame& frame) {
-  return *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
-}
 
 /// A worker that opens a table of two servers.
 struct LateWorker {

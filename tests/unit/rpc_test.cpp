@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 #include <vector>
+#include "keeping_link.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -21,28 +22,11 @@ extern "C" {
 namespace {
 
 using namespace mv;
+using unit::KeepingLink;
+using unit::StillClock;
+using unit::message_of;
 
 constexpr base::Peer kServer = 1;
-
-class StillClock final : public base::Clock {
- public:
-  base::Nanos now() const override { return base::Nanos(0); }
-};
-
-/// A link that only keeps what it is given.
-class KeepingLink final : public base::Link {
- public:
-  void dial(const std::string&) override {}
-  void send(base::Peer, const base::Frame& frame) override { sent.push_back(frame); }
-  void close(base::Peer) override {}
-  std::vector<base::Frame> take() { return std::exchange(sent, {}); }
-
-  std::vector<base::Frame> sent;
-};
-
-const wire::Message& message_of(const base::Frame& frame) {
-  return *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
-}
 
 /// Carries out changes by writing down which table number they name.
 class Service final : public rpc::Service {

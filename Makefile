@@ -9,10 +9,10 @@ export JOBS CMAKE_FLAGS
 tree = tools/make/tree.sh
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test test-quick asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg kvstore test test-quick test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Builds into build/; then `source build/activate` (this is also plain `make`)
 	@tools/make/deps.sh --check build
@@ -44,6 +44,10 @@ test: deps ## Runs every test of every language, then the core under ASan+UBSan 
 test-quick: deps ## Runs the tests of the release tree only
 	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
 	@tools/make/test.sh release
+
+test-frameworks: deps ## Runs the adapters' tests with the real PyTorch and Keras; TORCH=2.6: with PyPI's PyTorch of that version
+	@tools/make/deps.sh frameworks || echo "test-frameworks: goes on without these; PyPI has them, too"
+	@tools/make/frameworks.sh $(TORCH)
 
 asan: deps ## Runs the core's and the C tests under AddressSanitizer and UBSan
 	@tools/make/test.sh asan

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "math/average.hpp"
 #include "math/kernels.hpp"
 #include "table/combine.hpp"
 #include "table/updater/updater.hpp"
@@ -52,6 +53,14 @@ template <typename T>
 void all_finite(benchmark::State& state) {
   const auto values = ones<T>(state.range(0));
   for (auto _ : state) benchmark::DoNotOptimize(mv::math::all_finite(std::span<const T>(values)));
+  count_payload(state);
+}
+
+/// Gossip's mean of two models, as many arrays read and written as by add(): which is its bound in memory.
+void average(benchmark::State& state, mv_dtype dtype) {
+  const std::vector<std::byte> from(static_cast<size_t>(state.range(0)));
+  std::vector<std::byte> to(from.size());
+  for (auto _ : state) benchmark::DoNotOptimize(mv::math::average_bytes(dtype, to.data(), from.data(), to.size() / mv::tensor::dtype_bytes(dtype), 0.5));
   count_payload(state);
 }
 
@@ -161,6 +170,8 @@ BENCHMARK_CAPTURE(add_dtype, i64, MV_I64)->Name("add_i64")->Apply(sizes);
 BENCHMARK_CAPTURE(add_dtype, u8, MV_U8)->Name("add_u8")->Apply(sizes);
 BENCHMARK_CAPTURE(add_dtype, f16, MV_F16)->Name("add_f16")->Apply(sizes);
 BENCHMARK_CAPTURE(add_dtype, bf16, MV_BF16)->Name("add_bf16")->Apply(sizes);
+BENCHMARK_CAPTURE(average, f32, MV_F32)->Name("average_f32")->Apply(sizes);
+BENCHMARK_CAPTURE(average, f64, MV_F64)->Name("average_f64")->Apply(sizes);
 BENCHMARK_CAPTURE(step, sgd, "sgd")->Name("sgd_f32")->Apply(sizes);
 BENCHMARK_CAPTURE(step, momentum, "momentum")->Name("momentum_f32")->Apply(sizes);
 BENCHMARK_CAPTURE(step, adagrad, "adagrad")->Name("adagrad_f32")->Apply(sizes);

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "math/kernels.hpp"
+#include "table/memory.hpp"
 #include "table/updater/updater.hpp"
 
 namespace {
@@ -16,14 +18,28 @@ namespace {
 constexpr int64_t kBytes = 64 << 20;
 constexpr size_t kCount = kBytes / sizeof(float);
 
+/// kCount numbers in memory as a shard has it.
+class Array {
+ public:
+  explicit Array(float value) : memory_(std::move(mv::table::Memory::make(kBytes).value())) {
+    std::ranges::fill(std::span(data(), kCount), value);
+  }
+  float* data() const { return reinterpret_cast<float*>(memory_.data()); }
+  /// Some elements; a piece of all arrays stays in the first cache while it is worked on.
+  std::span<float> piece(size_t begin) const { return {data() + begin, kPiece}; }
+  static constexpr size_t kPiece = 1024;
+
+ private:
+  mv::table::Memory memory_;
+};
+
 /// What a tensor of 64 MiB takes: gradient, values, states.
 struct Tensor {
-  explicit Tensor(size_t states)
-      : gradient(kCount, 0.5f), values(kCount, 1.0f), states(states, std::vector<float>(kCount, 0.25f)) {
-    for (auto& state : this->states) pointers.push_back(reinterpret_cast<std::byte*>(state.data()));
+  explicit Tensor(size_t count) {
+    for (size_t i = 0; i < count; ++i) pointers.push_back(reinterpret_cast<std::byte*>(states.emplace_back(0.25f).data()));
   }
-  std::vector<float> gradient, values;
-  std::vector<std::vector<float>> states;
+  Array gradient{0.5f}, values{1.0f};
+  std::vector<Array> states;
   std::vector<std::byte*> pointers;
 };
 
@@ -54,21 +70,13 @@ void step(benchmark::State& state, const char* text) {
   state.SetBytesProcessed(state.iterations() * kBytes);
 }
 
-/// Some elements of an array; a piece of all arrays stays in the first cache while it is worked on.
-constexpr size_t kPiece = 1024;
-template <typename Array>
-auto piece(Array& array, size_t begin) {
-  return std::span(array).subspan(begin, kPiece);
-}
-
 /// The gradient is added to values and to each state: one array is read, 1 + states are read and written.
 void bound(benchmark::State& state, size_t states) {
   Tensor tensor(states);
   for (auto _ : state) {
-    for (size_t i = 0; i < kCount; i += kPiece) {
-      const std::span<const float> gradient = piece(tensor.gradient, i);
-      mv::math::add(piece(tensor.values, i), gradient);
-      for (auto& one : tensor.states) mv::math::add(piece(one, i), gradient);
+    for (size_t i = 0; i < kCount; i += Array::kPiece) {
+      mv::math::add(tensor.values.piece(i), tensor.gradient.piece(i));
+      for (const Array& one : tensor.states) mv::math::add(one.piece(i), tensor.gradient.piece(i));
     }
     benchmark::ClobberMemory();
   }
@@ -79,12 +87,12 @@ void bound(benchmark::State& state, size_t states) {
 void bound_twice(benchmark::State& state) {
   Tensor tensor(2);
   for (auto _ : state) {
-    for (size_t i = 0; i < kCount; i += kPiece) {
-      mv::math::add(piece(tensor.states[0], i), std::span<const float>(piece(tensor.gradient, i)));
-      mv::math::add(piece(tensor.states[1], i), std::span<const float>(piece(tensor.values, i)));
+    for (size_t i = 0; i < kCount; i += Array::kPiece) {
+      mv::math::add(tensor.states[0].piece(i), tensor.gradient.piece(i));
+      mv::math::add(tensor.states[1].piece(i), tensor.values.piece(i));
     }
-    for (size_t i = 0; i < kCount; i += kPiece)
-      for (auto& one : tensor.states) mv::math::add(piece(tensor.values, i), std::span<const float>(piece(one, i)));
+    for (size_t i = 0; i < kCount; i += Array::kPiece)
+      for (const Array& one : tensor.states) mv::math::add(tensor.values.piece(i), one.piece(i));
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * kBytes);

@@ -3,6 +3,8 @@
 
 %{
 #define PV_AGAIN_mv_gossip_state_text(...) mv_gossip_state_text(arg1, arg2, __VA_ARGS__)
+#define PV_AGAIN_mv_gossip_metrics_text(...) mv_gossip_metrics_text(arg1, __VA_ARGS__)
+#define PV_AGAIN_mv_gossip_status_text(...) mv_gossip_status_text(arg1, arg2, __VA_ARGS__)
 %}
 
 %typemap(in, numinputs = 0) mv_gossip_fetched *fetched (mv_gossip_fetched value = MV_GOSSIP_FETCHED_INIT) { $1 = &value; }
@@ -82,6 +84,8 @@ MV_RESUMES(mv_gossip_fetch_wait)
 MV_FILLS(mv_gossip_average)
 MV_FILLS(mv_gossip_read)
 MV_RESUMES(mv_gossip_state_text)
+MV_RESUMES(mv_gossip_metrics_text)
+MV_RESUMES(mv_gossip_status_text)
 MV_RESUMES(mv_gossip_add_peer)
 MV_RESUMES(mv_gossip_remove_peer)
 MV_RESUMES(mv_gossip_close)

@@ -61,6 +61,15 @@
   if (result == MV_OK && (options->flags & MV_ASYNC) && !pv_hold_all(*options->request, items ## out)) SWIG_fail;
 }
 %enddef
+
+%define MV_PUSHES_AND_PULLS(function, options, pushed, out)
+%thread function;
+%exception function {
+  $action
+  if (result == MV_EINTR) result = pv_resume(options);
+  if (result == MV_OK && (options->flags & MV_ASYNC) && !pv_hold_all(*options->request, arg ## out ? items ## out : items ## pushed)) SWIG_fail;
+}
+%enddef
 #endif
 
 #if defined(SWIGPERL)
@@ -92,6 +101,14 @@
     if (result == MV_EINTR) result = pv_resume(options);
   } while (result == MV_EINTR && pv_signals() && pv_shorten(&options->timeout_ms, whole, started));
   if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold(*options->request, sv_2mortal(pv_copied(ST(out - 1))));
+}
+%enddef
+
+%define MV_PUSHES_AND_PULLS(function, options, pushed, out)
+%exception function {
+  $action
+  if (result == MV_EINTR) result = pv_resume(options);
+  if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold(*options->request, sv_2mortal(pv_copied(ST((arg ## out ? out : pushed) - 1))));
 }
 %enddef
 #endif
@@ -127,16 +144,28 @@
   if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold_all(L, *options->request, out);
 }
 %enddef
+
+%define MV_PUSHES_AND_PULLS(function, options, pushed, out)
+%exception function {
+  $action
+  if (result == MV_EINTR) {
+    pv_withdraw(L, options);
+    SWIG_fail;
+  }
+  if (result == MV_OK && (options->flags & MV_ASYNC)) pv_hold_all(L, *options->request, arg ## out ? out : pushed);
+}
+%enddef
 #endif
 
 /* MV_PULLS(function, options, out) is MV_CALLS() for a function that writes into the tensors that are its argument `out`,
- * counted from 1. It goes on after a signal, whether the call does or has not begun yet. */
+ * counted from 1. It goes on after a signal, whether the call does or has not begun yet. MV_PUSHES_AND_PULLS() is for one that pushes
+ * first, and pulls into what it has pushed where there is no `out`. */
 MV_RESUMES(kv_init)
 MV_WAITS(kv_broadcast)
 MV_RESUMES_FOR(kv_push, arg4->timeout_ms)
 MV_PULLS(kv_pull, arg4, 3)
 MV_PULLS(kv_row_sparse_pull, arg5, 3)
-MV_CALLS(kv_pushpull, arg5)
+MV_PUSHES_AND_PULLS(kv_pushpull, arg5, 3, 4)
 MV_RESUMES(kv_set_optimizer)
 MV_RESUMES(kv_set_gradient_compression)
 MV_RESUMES(kv_set_key_parameters)

@@ -10,19 +10,35 @@ foreach(version 5.1 5.4)
   polyverso_swig_module(polyverso_lua${version}
     SOURCE ${CMAKE_CURRENT_BINARY_DIR}/lua/${version}/capi.c
     SWIG_OPTIONS -lua
-    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/lua.i
     DIRECTORY ${lua_tree}/polyverso
     OUTPUT_NAME capi SUFFIX .so
     INSTALL_DIRECTORY lib/${POLYVERSO_LUA_DIR}/${version}/polyverso)
   target_include_directories(polyverso_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
 
-  foreach(package polyverso multiverso)
+  # Threads, queues and sockets for torch-ipc's scripts.
+  file(GLOB native_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lua/native/*.cpp)
+  add_library(polyverso_ipc_lua${version} MODULE ${native_sources})
+  target_link_libraries(polyverso_ipc_lua${version} PRIVATE polyverso PkgConfig::SODIUM Threads::Threads)
+  target_include_directories(polyverso_ipc_lua${version} PRIVATE ${PROJECT_SOURCE_DIR}/lua/native ${PROJECT_SOURCE_DIR}/capi/include)
+  target_include_directories(polyverso_ipc_lua${version} SYSTEM PRIVATE ${LUA${version}_INCLUDE_DIRS})
+  # Its threads may outlive the interpreter that has loaded it.
+  target_link_options(polyverso_ipc_lua${version} PRIVATE -Wl,-z,nodelete)
+  file(RELATIVE_PATH to_libraries /lib/${POLYVERSO_LUA_DIR}/${version}/polyverso /${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(polyverso_ipc_lua${version} PROPERTIES
+    PREFIX "" OUTPUT_NAME ipc SUFFIX .so LIBRARY_OUTPUT_DIRECTORY ${lua_tree}/polyverso
+    BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "$ORIGIN/${to_libraries}")
+  install(TARGETS polyverso_ipc_lua${version} LIBRARY DESTINATION lib/${POLYVERSO_LUA_DIR}/${version}/polyverso)
+
+  foreach(package polyverso multiverso ipc distlearn)
     polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/${package} ${lua_tree}/${package})
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/${package} DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
   endforeach()
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/lua/libipc.lua ${lua_tree}/libipc.lua SYMBOLIC)
+  install(FILES ${PROJECT_SOURCE_DIR}/lua/libipc.lua DESTINATION share/${POLYVERSO_LUA_DIR}/${version})
 endforeach()
 
 # torch/, for where there is no Torch: in a folder of its own, which is on nobody's path until somebody puts it there,
 # as build/activate does. One for all versions of Lua.
 polyverso_link_sources(${PROJECT_SOURCE_DIR}/lua/compat ${CMAKE_BINARY_DIR}/lua/compat)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/lua/compat/torch DESTINATION share/polyverso/lua-compat)
+install(FILES ${PROJECT_SOURCE_DIR}/lua/compat/regress.lua DESTINATION share/polyverso/lua-compat)

@@ -22,14 +22,7 @@ static int64_t pv_table_count(lua_State *L, int index) {
 
 /* The dtype of an mv_table, which is asked for once; MV_F32 for what is no table, the call itself will say so. */
 static int pv_dtype_of(lua_State *L, int64_t table, mv_dtype *dtype) {
-  pv_registry(L, &pv_dtypes_key);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushlightuserdata(L, (void *)&pv_dtypes_key);
-    lua_pushvalue(L, -2);
-    lua_rawset(L, LUA_REGISTRYINDEX);
-  }
+  pv_registry_table(L, &pv_dtypes_key);
   pv_push_integer(L, table);
   lua_rawget(L, -2);
   *dtype = (mv_dtype)lua_tonumber(L, -1);
@@ -50,20 +43,6 @@ static int pv_dtype_of(lua_State *L, int64_t table, mv_dtype *dtype) {
   }
   lua_pop(L, 1);
   return 1;
-}
-
-static size_t pv_dtype_bytes(mv_dtype dtype) {
-  switch (dtype) {
-    case MV_F64:
-    case MV_I64: return 8;
-    case MV_F32:
-    case MV_I32: return 4;
-    case MV_F16:
-    case MV_BF16: return 2;
-    case MV_U8:
-    case MV_I8: return 1;
-    default: return 0;
-  }
 }
 
 /* Numbers have no dtype of their own in Lua: table.dtype says it, else they take that of the mv_table of the call. */
@@ -160,16 +139,17 @@ static int pv_written(lua_State *L, int index, const char *function) {
          pv_write_table(L, index, (const pv_numbers *)lua_touserdata(L, index), function);
 }
 
+/* The same, after C has filled the first `found` of `capacity` rows of it. */
+static int pv_written_rows(lua_State *L, int index, const char *function, uint64_t capacity, uint64_t found) {
+  if (lua_type(L, index) != LUA_TUSERDATA) return 1;
+  pv_numbers *numbers = (pv_numbers *)lua_touserdata(L, index);
+  numbers->count = capacity ? numbers->count / capacity * found : 0;
+  return pv_write_table(L, index, numbers, function);
+}
+
 /* After a scan, which filled the first `found` of `capacity` rows of the arguments `rows` and `data`. */
 static int pv_scanned(lua_State *L, const char *function, int rows, int data, uint64_t capacity, uint64_t found) {
-  const int arguments[] = {rows, data};
-  for (int i = 0; i < 2; ++i) {
-    if (lua_type(L, arguments[i]) != LUA_TUSERDATA) continue;
-    pv_numbers *numbers = (pv_numbers *)lua_touserdata(L, arguments[i]);
-    numbers->count = capacity ? numbers->count / capacity * found : 0;
-    if (!pv_write_table(L, arguments[i], numbers, function)) return 0;
-  }
-  return 1;
+  return pv_written_rows(L, rows, function, capacity, found) && pv_written_rows(L, data, function, capacity, found);
 }
 
 /* ------------------------------------------------------------------ buffers */
@@ -297,15 +277,7 @@ static int pv_lend_rows(lua_State *L, int index, const char *function, int writa
 /* ------------------------------------------------------------------ buffers of unfinished requests */
 
 /* Pushes the registry's {request: argument}. */
-static void pv_held(lua_State *L) {
-  pv_registry(L, &pv_held_key);
-  if (!lua_isnil(L, -1)) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushlightuserdata(L, (void *)&pv_held_key);
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
-}
+static void pv_held(lua_State *L) { pv_registry_table(L, &pv_held_key); }
 
 /* Keeps the argument alive until its request is settled. */
 static void pv_hold(lua_State *L, mv_request request, int index) {

@@ -237,6 +237,23 @@ static int pv_storage_new(lua_State *L) {
   return 1;
 }
 
+/* borrow(handle): a storage upon a C tensor's memory, whose handle it takes over. Other storages may have the same memory. */
+static int pv_storage_borrow(lua_State *L) {
+  const mv_tensor tensor = (mv_tensor)pv_check_number(L, 1);
+  void *data = NULL;
+  uint64_t count = 0;
+  mv_dtype dtype = MV_RAW;
+  if (mv_tensor_data(tensor, &data, &count, &dtype) != MV_OK) pv_fail(L, "%s", mv_last_error());
+  if (dtype < MV_F32 || dtype > MV_U8) pv_fail(L, "there is no storage of dtype %d", (int)dtype);
+  pv_account(L, pv_bytes(dtype, (int64_t)count));
+  pv_storage *storage = pv_push_storage(L, dtype, NULL);
+  storage->tensor = tensor;
+  storage->data = data;
+  storage->count = (int64_t)count;
+  pv_bytes_alive += pv_bytes(dtype, storage->count);
+  return 1;
+}
+
 static int pv_storage_resize(lua_State *L) {
   pv_storage_grow(L, pv_check_storage(L, 1), pv_check_whole(L, 2));
   lua_settop(L, 1);

@@ -496,6 +496,7 @@ static int pv_strided_module(lua_State *L) {
                                        {"fail", pv_strided_fail},
                                        {"clock", pv_strided_clock},
                                        {"storage", pv_storage_new},
+                                       {"borrow", pv_storage_borrow},
                                        {"resize", pv_storage_resize},
                                        {"count", pv_storage_size},
                                        {"bytes", pv_storage_bytes},

@@ -7,15 +7,7 @@ static const char pv_lent_key, pv_owner_key;
 
 /* ------------------------------------------------------------------ lent memory */
 
-static void pv_lent(lua_State *L) {
-  pv_registry(L, &pv_lent_key);
-  if (!lua_isnil(L, -1)) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushlightuserdata(L, (void *)&pv_lent_key);
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
-}
+static void pv_lent(lua_State *L) { pv_registry_table(L, &pv_lent_key); }
 
 static void pv_tensor_keep(lua_State *L, mv_tensor tensor, int index) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;

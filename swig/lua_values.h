@@ -17,6 +17,17 @@ static void pv_registry(lua_State *L, const char *key) {
   lua_rawget(L, LUA_REGISTRYINDEX);
 }
 
+/* The same of a table, which the first one to ask for it makes. */
+static void pv_registry_table(lua_State *L, const char *key) {
+  pv_registry(L, key);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushlightuserdata(L, (void *)key);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
 static void pv_push_integer(lua_State *L, int64_t value) {
 #if LUA_VERSION_NUM >= 503
   lua_pushinteger(L, (lua_Integer)value);
@@ -51,7 +62,12 @@ static int pv_is_own(const char *source) {
                                     "/torch/class.lua", "/torch/cmdline.lua", "/torch/creation.lua", "/torch/dispatch.lua",
                                     "/torch/indexing.lua", "/torch/init.lua", "/torch/linear.lua", "/torch/printing.lua",
                                     "/torch/reduction.lua", "/torch/storage.lua", "/torch/tensor.lua",
-                                    "/torch/types.lua", "/torch/views.lua", "/torch/file.lua"};
+                                    "/torch/types.lua", "/torch/views.lua", "/torch/file.lua", "/libipc.lua",
+                                    "/polyverso/ipc_values.lua", "/ipc/DiscoveredTree.lua", "/ipc/LocalhostTree.lua",
+                                    "/ipc/SlurmTree.lua", "/ipc/StaticTree.lua", "/ipc/Tree.lua", "/ipc/reduction.lua",
+                                    "/ipc/utils.lua", "/ipc/values.lua", "/distlearn/AllReduceEA.lua",
+                                    "/distlearn/AllReduceSGD.lua", "/distlearn/upon.lua", "/polyverso/arrays.lua",
+                                    "/polyverso/distlearn.lua", "/polyverso/group.lua"};
   size_t length = strlen(source);
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
     if (length >= strlen(own[i]) && strcmp(source + length - strlen(own[i]), own[i]) == 0) return 1;

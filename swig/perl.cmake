@@ -20,7 +20,6 @@ polyverso_swig_module(polyverso_perl
   SOURCE ${CMAKE_CURRENT_BINARY_DIR}/perl/capi.c
   SWIG_OPTIONS -perl5 -outdir ${perl_tree}/Polyverso
   BYPRODUCTS ${perl_tree}/Polyverso/CAPI.pm
-  DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/perl.i
   DIRECTORY ${perl_tree}/auto/Polyverso/CAPI
   OUTPUT_NAME CAPI SUFFIX .so
   INSTALL_DIRECTORY ${POLYVERSO_PERL_DIR}/auto/Polyverso/CAPI)

@@ -60,7 +60,6 @@ static int pv_tensor_handle(SV *sv, const char *function, int position, mv_tenso
 /* (values, count, dtype): what a table takes, or [dtype, a packed string]. */
 static int pv_tensor_values(SV *sv, const char *function, int writable, void **data, uint64_t *count,
                             mv_dtype *dtype) {
-  static const unsigned char sizes[] = {0, 4, 8, 8, 4, 1, 2, 2, 1};
   SvGETMAGIC(sv);
   if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVAV) return pv_lend(sv, function, writable, data, count, dtype);
   int32_t wanted = 0;
@@ -72,9 +71,9 @@ static int pv_tensor_values(SV *sv, const char *function, int writable, void **d
     return pv_refuse(MV_EINVAL, function, "%d is no dtype of tensors", (int)wanted);
   if (!pv_lend_string(*second, function, 0, data, count)) return 0;
   *dtype = wanted;
-  if (*count % sizes[wanted])
+  if (*count % pv_dtype_bytes(wanted))
     return pv_refuse(MV_ESHAPE, function, "%" PRIu64 " bytes are no whole number of elements", *count);
-  *count /= sizes[wanted];
+  *count /= pv_dtype_bytes(wanted);
   return 1;
 }
 

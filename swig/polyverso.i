@@ -28,6 +28,7 @@
 #include <polyverso/polyverso.h>
 
 #include "deadline.h"
+#include "dtypes.h"
 #include "fields.h"
 
 /* A text that did not fit is asked for again, with the same arguments before it: each function with (text, capacity, length) says which. */
@@ -101,3 +102,5 @@ MV_RESUMES(mv_cluster_status_text)
 %include "tensor.i"
 %include "kvstore.i"
 %include "gossip.i"
+%include "group.i"
+%include "distlearn.i"

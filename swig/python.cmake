@@ -15,7 +15,6 @@ polyverso_swig_module(polyverso_python
   SOURCE ${CMAKE_CURRENT_BINARY_DIR}/python/capi.c
   SWIG_OPTIONS -python -fastproxy -outdir ${python_tree}/polyverso
   BYPRODUCTS ${python_tree}/polyverso/capi.py
-  DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/python.i
   DIRECTORY ${python_tree}/polyverso
   OUTPUT_NAME _capi SUFFIX .${Python3_SOABI}.so
   INSTALL_DIRECTORY ${POLYVERSO_PYTHON_DIR}/polyverso)
@@ -28,4 +27,5 @@ foreach(package polyverso multiverso)
 endforeach()
 # Stand-ins for packages that scripts import, for those who have them not: cmake/activate.in puts them behind all else.
 polyverso_link_sources(${PROJECT_SOURCE_DIR}/python/compat/dpwa ${python_tree}/compat/dpwa)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/compat/dpwa DESTINATION share/polyverso/python-compat PATTERN __pycache__ EXCLUDE)
 install(FILES ${python_tree}/polyverso/capi.py DESTINATION ${POLYVERSO_PYTHON_DIR}/polyverso)

@@ -78,6 +78,10 @@ constexpr const char* kDoctorFooter = R"(examples:
   polyverso doctor --master node1:7000 --secret-file ~/.polyverso-secret
                                                       whether a cluster's master is reached: name, connection, hello, secret
   polyverso doctor --json | jq '.findings[] | select(.verdict != "ok")'
+  polyverso doctor --tune                             what messages cost here: three times two workers, some seconds each
+  mpirun -np 8 polyverso doctor --tune                the same between the processes of a launcher, on their machines
+  polyverso doctor --tune -o costs.sh && . ./costs.sh
+                                                      groups that are opened from now on choose by that: docs/allreduce.md
 
 Every line is ok, a note (it works, but may not be what was meant) or a problem; notes and problems say what to do, behind ->.
 The exit status is 0 if there is no problem, else 1. docs/operations.md has the fields of the JSON.
@@ -87,6 +91,7 @@ constexpr const char* kStatusFooter = R"(examples:
   polyverso status                                 the runs of yours on this machine
   polyverso status 4711                            the one whose `polyverso run` has this process id
   polyverso status --master 10.0.0.1:7000 --secret-file ~/.polyverso-secret
+  polyverso status --gossip nodes.yaml             the gossiping nodes of this configuration
   polyverso status --watch                         again and again, until Ctrl-C
   polyverso status --json | jq '.waits[]'          for programs; docs/operations.md has the fields
 
@@ -155,10 +160,15 @@ void describe_checkpoint(CLI::App& checkpoint, InspectOptions& options) {
 
 void describe_doctor(CLI::App& doctor, DoctorOptions& options) {
   doctor.add_flag("--json", options.json, "As JSON, for programs");
-  CLI::Option* join = doctor.add_flag("--join", options.join, "Start a node, with all others of its cluster, and examine the ways to them");
+  CLI::Option* tune = doctor.add_flag("--tune", options.tune, "Measure what messages cost, by which groups choose their algorithms: between the workers of a launcher, or some that are started");
+  doctor.add_option("--workers", options.workers, "How many are started for --tune (default: 2)")->type_name("N")->needs(tune)->check(CLI::Range(2, 64));
+  doctor.add_option("-o,--output", options.output, "With --tune: a file for the line that sets the costs, for a shell's `.`")->type_name("FILE")->needs(tune);
+  doctor.add_option("--report", options.report)->group("")->needs(tune);
+  CLI::Option* join = doctor.add_flag("--join", options.join, "Start a node, with all others of its cluster, and examine the ways to them")->excludes(tune);
   doctor.add_option("--master", options.master, "Examine the way to this master, and nothing else of the environment's cluster")
       ->type_name("HOST:PORT")
-      ->excludes(join);
+      ->excludes(join)
+      ->excludes(tune);
   doctor.add_option("--secret-file", options.secret_file, "A file whose first line is the cluster's secret")->type_name("FILE");
   doctor.add_option("--set", options.settings, "A setting, as POLYVERSO_<KEY> in the environment")
       ->type_name("KEY=VALUE")
@@ -174,6 +184,7 @@ void describe_cluster(CLI::App& command, ClusterChoice& choice) {
 
 void describe_status(CLI::App& status, StatusOptions& options) {
   describe_cluster(status, options.cluster);
+  status.add_option("--gossip", options.gossip, "A YAML file with gossiping nodes: ask all of them, instead of a cluster")->type_name("FILE");
   status.add_flag("--json", options.json, "As JSON, for programs");
   status.add_option_function<double>("--watch", [&options](const double& seconds) { options.watch = seconds; }, "Look again every so often (default: 2 s)")
       ->type_name("SECONDS")

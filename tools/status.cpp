@@ -14,13 +14,22 @@
 namespace mv::tools {
 namespace {
 
-bool show(const std::vector<Target>& targets, bool json) {
+mv_status ask(const StatusOptions& options, const Target& target, std::string& text) {
+  const uint32_t flags = options.json ? MV_JSON : 0;
+  return whole_text(
+      [&](char* out, uint64_t capacity, uint64_t* length) {
+        if (!options.gossip.empty()) return mv_gossip_status_text(options.gossip.c_str(), flags, out, capacity, length);
+        return mv_cluster_status_text(target.settings.c_str(), flags, out, capacity, length);
+      },
+      text);
+}
+
+bool show(const std::vector<Target>& targets, const StatusOptions& options) {
   bool answered = true;
   std::string shown;
   for (const Target& target : targets) {
     std::string text;
-    const mv_status status = whole_text(
-        [&](char* out, uint64_t capacity, uint64_t* length) { return mv_cluster_status_text(target.settings.c_str(), json ? MV_JSON : 0, out, capacity, length); }, text);
+    const mv_status status = ask(options, target, text);
     if (status != MV_OK) text = fmt::format("no answer: {}\n", mv_last_error());
     if (status != MV_OK && targets.size() == 1) {
       fmt::print(stderr, "polyverso status: {}\n", mv_last_error());
@@ -29,24 +38,28 @@ bool show(const std::vector<Target>& targets, bool json) {
     answered = answered && status == MV_OK;
     if (!target.heading.empty()) shown += fmt::format("{}{}\n", shown.empty() ? "" : "\n", target.heading);
     shown += text;
-    if (json) shown += "\n";
+    if (options.json) shown += "\n";
   }
   fmt::print("{}", shown);
   std::fflush(stdout);
   return answered;
 }
 
+std::vector<Target> whom(const StatusOptions& options) {
+  if (!options.gossip.empty()) return std::vector<Target>(1);
+  return targets_of(options.json ? "status --json" : "status", options.cluster, options.json);
+}
+
 }  // namespace
 
 int show_status(const StatusOptions& options) {
-  const std::string command = options.json ? "status --json" : "status";
-  if (!options.watch) return show(targets_of(command, options.cluster, options.json), options.json) ? 0 : 1;
+  if (!options.watch) return show(whom(options), options) ? 0 : 1;
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   for (bool first = true;; first = false) {
-    const std::vector<Target> targets = targets_of(command, options.cluster, options.json);
+    const std::vector<Target> targets = whom(options);
     if (terminal && !options.json) fmt::print("\033[H\033[2J");
     if (!terminal && !options.json && !first) fmt::print("\n");
-    if (!show(targets, options.json)) return 1;
+    if (!show(targets, options)) return 1;
     std::this_thread::sleep_for(std::chrono::duration<double>(*options.watch));
   }
 }

@@ -9,6 +9,7 @@ namespace mv::tools {
 
 struct StatusOptions {
   ClusterChoice cluster;
+  std::string gossip;  ///< a file with gossiping nodes, instead of a cluster
   bool json = false;
   std::optional<double> watch;  ///< seconds from one look to the next
 };

@@ -1,13 +1,18 @@
 """Gossip between two processes, ours and as dpwa does it: a Python server thread, a socket, pickle and numpy.
 
-    gossip_worker.py ours|dpwa CASE BYTES
+    gossip_worker.py ours|dpwa|plain CASE BYTES
 
 cycle   publish, fetch the other's, average
 fetch   fetch the other's alone
 send    publish alone
+step    train, with a cycle around it; plain: without
 
 The other process is this program's child; it has published once, and serves.
 """
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: training has one processor, gossip the other
 
 import multiprocessing
 import pickle
@@ -20,6 +25,7 @@ import batch
 import numpy as np
 
 OWN, OTHER, TIMEOUT_MS = 1.0, 3.0, 60_000
+SAMPLES = 512  # a batch's
 
 
 class Ours:
@@ -39,10 +45,16 @@ class Ours:
     def send(self):
         self.node.publish([self.values], 1)
 
-    def fetch(self):
+    def begin_fetch(self):
         self.node.fetch_start()
+
+    def end_fetch(self):
         if self.node.fetch_wait(1) is None:
             batch.fail("nothing was fetched: " + self.node.state["last"])
+
+    def fetch(self):
+        self.begin_fetch()
+        self.end_fetch()
 
     def average(self):
         self.node.average(self.values)
@@ -89,7 +101,34 @@ class Dpwa:
         self.values = np.float32(0.5) * other + np.float32(0.5) * self.values
 
 
-SIDES = {"ours": Ours, "dpwa": Dpwa}
+class Plain:
+    """Nobody to gossip with."""
+
+    def __init__(self, _, values):
+        self.values = values
+
+    def port(self):
+        return 0
+
+    def nothing(self, *_):
+        pass
+
+    send = meet = begin_fetch = end_fetch = average = nothing
+
+
+def trainer(values):
+    """A step of a linear layer: forward, gradient, descent, in the model's own memory."""
+    side = int(values.size**0.5)
+    weights = values[: side * side].reshape(side, side)
+    given = np.random.default_rng(1).standard_normal((SAMPLES, side), np.float32)
+
+    def train():
+        np.subtract(weights, np.float32(1e-9) * (given.T @ (given @ weights)), out=weights)
+
+    return train
+
+
+SIDES = {"ours": Ours, "dpwa": Dpwa, "plain": Plain}
 
 
 def be_the_other(side, size, pipe):
@@ -113,7 +152,16 @@ def main(side, case, size):
         node.fetch()
         node.average()
 
-    once = {"cycle": cycle, "fetch": node.fetch, "send": node.send}[case]
+    train = trainer(node.values)
+
+    def step():
+        node.send()
+        node.begin_fetch()
+        train()
+        node.end_fetch()
+        node.average()
+
+    once = {"cycle": cycle, "fetch": getattr(node, "fetch", None), "send": node.send, "step": step}[case]
 
     def repeat(times):
         for _ in range(times):

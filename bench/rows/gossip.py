@@ -10,10 +10,11 @@ from harness.result import Row, ratio_at_most
 from harness.units import microseconds
 
 SIZE = 64 << 20
+STEP_SIZE = 4 << 20
 
 
-def party(bench, side, case):
-    words = [sys.executable, bench.sources / "programs" / "gossip_worker.py", side, case, SIZE]
+def party(bench, side, case, size=SIZE):
+    words = [sys.executable, bench.sources / "programs" / "gossip_worker.py", side, case, size]
     return lambda: started(lambda: Process(f"{side}, {case}", words, ",".join(map(str, machine.cpus())), bench.environment))
 
 
@@ -44,3 +45,22 @@ def gossip_beside_memcpy(bench):
     """a fetch of 64 MiB from a process of the same machine, and a publication, beside one memcpy"""
     yield compared(bench, "gossip: fetch 64 MiB within a machine", "fetch", "memcpy", bench.parties.memcpy, "copy", 1 / 0.6)
     yield compared(bench, "gossip: publish 64 MiB", "send", "memcpy", bench.parties.memcpy, "copy", 1.2)
+
+
+@measurement
+def gossip_step(bench):
+    """a step of training with gossip beside one without: two products of matrices with a model of 4 MiB"""
+    sides = {side: party(bench, side, "step", STEP_SIZE) for side in ("ours", "plain")}
+    batches = {side: Batch("step", STEP_SIZE) for side in sides}
+    comparison = bench.compare(sides, {"step": batches}, bench.effort.less(rounds=2))["step"]
+    yield Row(
+        name="gossip: a step of training, a model of 4 MiB",
+        ours=comparison.of("ours").map(microseconds),
+        unit="µs",
+        peer="a step without",
+        peer_value=comparison.of("plain").map(microseconds),
+        ratio=comparison.ratio("ours", "plain"),
+        target=ratio_at_most(1.1),
+        runs=comparison.runs,
+        note="two processes; one thread of BLAS",
+    )

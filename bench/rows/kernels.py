@@ -16,6 +16,7 @@ def kernels(bench):
     """the kernels of core/math and core/table beside memcpy, in cache and in memory"""
     samples = run(bench)
     yield from optimizers(samples)
+    yield from averages(samples)
     curves = {}
     for kernel, sizes in samples.items():
         curves[kernel] = [(size, Spread.of(speeds).median) for size, speeds in sizes.items()]
@@ -52,6 +53,23 @@ def optimizers(samples):
             ratio=Spread.of(ratios),
             target=ratio_at_least(0.7),
             runs=len(ratios),
+        )
+
+
+def averages(samples):
+    """Gossip's averages beside an addition of the same arrays, which is what memory allows."""
+    for dtype in ("f32", "f64"):
+        size = max(samples[f"average_{dtype}"])
+        own, bound = (samples[f"{kernel}_{dtype}"][size] for kernel in ("average", "add"))
+        yield Row(
+            name=f"gossip: average {size >> 20} MiB of {dtype}, with their disagreement",
+            ours=Spread.of(own).map(giga),
+            unit="GB/s",
+            peer="an addition of the same arrays",
+            peer_value=Spread.of(bound).map(giga),
+            ratio=Spread.of([one / other for one, other in zip(own, bound)]),
+            target=ratio_at_least(0.7),
+            runs=len(own),
         )
 
 

@@ -12,7 +12,7 @@ namespace mv::capi {
 namespace {
 
 /// How long an observer waits unless it is told.
-constexpr base::Nanos kPatience = std::chrono::seconds(5);
+constexpr base::Nanos kPatienceWithMaster = std::chrono::seconds(5);
 
 base::Status tell_status(State& state, mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
   if (auto status = check_text_flags("mv_status_text", flags); !status.ok()) return status;
@@ -32,7 +32,7 @@ base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t 
   InitRequest request(kFunction);
   if (settings != nullptr)
     if (auto status = request.add_text(settings, "the settings"); !status.ok()) return status;
-  const auto whom = request.whom_to_ask(kPatience);
+  const auto whom = request.whom_to_ask(kPatienceWithMaster);
   if (!whom.ok()) return whom.status();
   const auto told =
       node::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});

@@ -12,6 +12,7 @@
 #include "node/doctor/machine.hpp"
 #include "node/doctor/master.hpp"
 #include "node/doctor/peers.hpp"
+#include "node/doctor/tuning.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
 
@@ -20,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint32_t kFlags = uint32_t{MV_JSON} | uint32_t{MV_REACH};
+constexpr uint32_t kFlags = uint32_t{MV_JSON} | uint32_t{MV_REACH} | uint32_t{MV_TUNE};
 constexpr base::Nanos kPatience = 3s, kPatienceByChance = 1s;
 /// For rank 0 of a launcher's job: it is there, or it is not.
 constexpr base::Nanos kPatienceByName = 200ms;
@@ -88,8 +89,17 @@ base::Result<DoctorReport> examine_node(const NodeEntry& entry) {
   return report;
 }
 
+base::Result<std::string> tune(State& state, int64_t handle, uint32_t flags) {
+  auto pin = find_node(state, "mv_doctor_text", handle);
+  if (!pin.ok()) return pin.status();
+  const auto tuning = (*pin.value())->node->tune();
+  if (!tuning.ok()) return base::error(tuning.status().code(), "mv_doctor_text: {}", tuning.status().text());
+  return (flags & MV_JSON) != 0 ? tuning_as_json(tuning.value()) : tuning.value().setting();
+}
+
 /// `handle` 0: no node runs.
 base::Result<std::string> examine(State& state, int64_t handle, uint32_t flags) {
+  if ((flags & MV_TUNE) != 0) return tune(state, handle, flags);
   const auto write = [&](const DoctorReport& report) {
     return (flags & MV_JSON) != 0 ? report.as_json() : report.as_text();
   };
@@ -126,7 +136,7 @@ mv_status mv_doctor_text(mv_node node, uint32_t flags, char* text, uint64_t capa
   return fence("mv_doctor_text", [&](State& state) -> mv::base::Status {
     if (auto status = check_text_out("mv_doctor_text", text, capacity, length); !status.ok()) return status;
     if ((flags & ~kFlags) != 0)
-      return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON and MV_REACH are known", flags);
+      return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON, MV_REACH and MV_TUNE are known", flags);
     const int64_t handle = node != 0 ? node : state.default_node.load(std::memory_order_acquire);
     auto found = text_for(state, handle, flags);
     if (!found.ok()) return found.status();

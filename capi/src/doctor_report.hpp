@@ -30,4 +30,7 @@ struct DoctorReport {
 doctor::Findings judge_settings(const SettingsReport& sources, const node::Settings& settings,
                                 const base::Status& verdict, const std::string& place = "");
 
+/// What mv_doctor_text() tells with MV_TUNE.
+std::string tuning_as_json(const doctor::Tuning& tuning);
+
 }  // namespace mv::capi

@@ -4,11 +4,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 
 #include "fence.hpp"
+#include "node/gossip_status.hpp"
 #include "options.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
@@ -21,6 +23,8 @@ using node::GossipNode;
 constexpr uint32_t kFirstFetched = sizeof(mv_gossip_fetched);
 /// No configuration is as long as this; a device or a model given by mistake may be.
 constexpr size_t kLongestFile = 16 << 20;
+/// How long a node has for telling how it stands.
+constexpr base::Nanos kPatienceWithNodes = std::chrono::seconds(2);
 
 base::Result<std::string> read_file(const char* path) {
   const auto close = [](std::FILE* file) { std::fclose(file); };
@@ -41,8 +45,16 @@ base::Status told(const char* function, const base::Status& status) {
   return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
 }
 
-base::Status open(State& state, const std::string& text, const std::string& file, const char* name, mv_gossip* gossip) {
+base::Result<gossip::Config> read_config(const std::string& text, const std::string& file) {
   auto config = gossip::parse_config(text, file);
+  // As a cluster's: a configuration may be for all eyes.
+  const char* const secret = std::getenv("POLYVERSO_SECRET");
+  if (config.ok() && config.value().secret.empty() && secret != nullptr) config.value().secret = secret;
+  return config;
+}
+
+base::Status open(State& state, const std::string& text, const std::string& file, const char* name, mv_gossip* gossip) {
+  auto config = read_config(text, file);
   if (!config.ok()) return config.status();
   watch_forks();
   auto node = GossipNode::open(std::move(config).value(), name);
@@ -58,7 +70,17 @@ base::Status check_open(const char* config, const char* name, const mv_gossip* g
   return {};
 }
 
-base::Status close(State& state, mv_gossip handle) {
+/// Opens the node with text() of the configuration. Of a forked child, this may be the first call.
+template <typename Text>
+mv_status open_with(const char* function, Text text, const char* file, const char* name, mv_gossip* gossip) {
+  if (const auto status = check_open(file, name, gossip); !status.ok()) return finish(told(function, status));
+  return guarded(function, [&]() -> base::Status {
+    const base::Result<std::string> read = text();
+    return told(function, read.ok() ? open(current_state_for_init(), read.value(), file, name, gossip) : read.status());
+  });
+}
+
+base::Status close_gossip(State& state, mv_gossip handle) {
   auto pin = find_gossip(state, "mv_gossip_close", handle);
   if (!pin.ok()) return pin.status();
   if (!state.gossips.close(pin.value())) return not_a(state, "mv_gossip_close", Kind::kGossip, handle);
@@ -95,7 +117,7 @@ base::Status wait(GossipNode& node, double loss, mv_gossip_fetched* out) {
   const auto fetched = node.fetch_wait(loss);
   if (!fetched.ok()) return fetched.status();
   const node::GossipFetched& from = fetched.value();
-  out->got = from.peer.empty() ? 0 : 1;
+  out->got = from.got ? 1 : 0;
   out->factor = from.factor;
   out->peer_clock = from.clock;
   out->peer_loss = from.loss;
@@ -103,6 +125,14 @@ base::Status wait(GossipNode& node, double loss, mv_gossip_fetched* out) {
   put_name(from.peer, out->peer);
   put_name(from.why, out->why);
   return {};
+}
+
+base::Result<std::string> status_of(const char* config, bool json) {
+  if (config == nullptr) return base::Status(MV_EINVAL, "config is NULL");
+  const auto text = read_file(config);
+  if (!text.ok()) return text.status();
+  const auto parsed = read_config(text.value(), config);
+  return parsed.ok() ? node::gossip_status(parsed.value(), json, kPatienceWithNodes) : parsed.status();
 }
 
 }  // namespace
@@ -114,21 +144,15 @@ using mv::node::GossipNode;
 
 mv_status mv_gossip_open(const char* config, const char* name, mv_gossip* gossip) {
   constexpr const char* kFunction = "mv_gossip_open";
-  return mv::capi::fence(kFunction, [&](State& state) -> Status {
-    if (auto status = mv::capi::check_open(config, name, gossip); !status.ok()) return mv::capi::told(kFunction, status);
-    const auto text = mv::capi::read_file(config);
-    return mv::capi::told(kFunction, text.ok() ? mv::capi::open(state, text.value(), config, name, gossip) : text.status());
-  });
+  return mv::capi::open_with(kFunction, [&] { return mv::capi::read_file(config); }, config, name, gossip);
 }
 mv_status mv_gossip_open_text(const char* config, const char* name, mv_gossip* gossip) {
   constexpr const char* kFunction = "mv_gossip_open_text";
-  return mv::capi::fence(kFunction, [&](State& state) -> Status {
-    if (auto status = mv::capi::check_open(config, name, gossip); !status.ok()) return mv::capi::told(kFunction, status);
-    return mv::capi::told(kFunction, mv::capi::open(state, config, "config", name, gossip));
-  });
+  const char* const file = config != nullptr ? "config" : nullptr;  // what the sentences call it
+  return mv::capi::open_with(kFunction, [&] { return mv::base::Result<std::string>(config); }, file, name, gossip);
 }
 mv_status mv_gossip_close(mv_gossip gossip) {
-  return mv::capi::fence("mv_gossip_close", [&](State& state) { return mv::capi::close(state, gossip); });
+  return mv::capi::fence("mv_gossip_close", [&](State& state) { return mv::capi::close_gossip(state, gossip); });
 }
 
 mv_status mv_gossip_add(mv_gossip gossip, const void* data, uint64_t count, mv_dtype dtype) {
@@ -176,6 +200,29 @@ mv_status mv_gossip_state_text(mv_gossip gossip, uint32_t flags, char* text, uin
     const auto standing = (*pin.value())->state((flags & MV_JSON) != 0);
     if (!standing.ok()) return mv::capi::told(kFunction, standing.status());
     mv::capi::put_text(standing.value(), text, capacity, length);
+    return {};
+  });
+}
+mv_status mv_gossip_metrics_text(mv_gossip gossip, char* text, uint64_t capacity, uint64_t* length) {
+  constexpr const char* kFunction = "mv_gossip_metrics_text";
+  return mv::capi::fence(kFunction, [&](State& state) -> Status {
+    if (auto status = mv::capi::check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
+    auto pin = mv::capi::find_gossip(state, kFunction, gossip);
+    if (!pin.ok()) return pin.status();
+    const auto figures = (*pin.value())->metrics();
+    if (!figures.ok()) return mv::capi::told(kFunction, figures.status());
+    mv::capi::put_text(figures.value(), text, capacity, length);
+    return {};
+  });
+}
+mv_status mv_gossip_status_text(const char* config, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
+  constexpr const char* kFunction = "mv_gossip_status_text";
+  return mv::capi::guarded(kFunction, [&]() -> Status {
+    if (auto status = mv::capi::check_text_flags(kFunction, flags); !status.ok()) return status;
+    if (auto status = mv::capi::check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
+    const auto standings = mv::capi::status_of(config, (flags & MV_JSON) != 0);
+    if (!standings.ok()) return mv::capi::told(kFunction, standings.status());
+    mv::capi::put_text(standings.value(), text, capacity, length);
     return {};
   });
 }

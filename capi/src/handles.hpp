@@ -15,11 +15,12 @@
 
 namespace mv::capi {
 
-enum class Kind : uint32_t { kNode = 1, kTable = 2, kRequest = 3, kTensor = 4, kStore = 5, kGossip = 6 };
-inline constexpr uint64_t kLastKind = 6;
+enum class Kind : uint32_t { kNode = 1, kTable = 2, kRequest = 3, kTensor = 4, kStore = 5, kGossip = 6, kGroup = 7, kCustom = 8, kStrategy = 9 };
+inline constexpr uint64_t kLastKind = 9;
 
 inline constexpr int kIndexBits = 24;
-inline constexpr int kGenerationBits = 26;
+inline constexpr int kGenerationBits = 25;
+static_assert(kLastKind < uint64_t{1} << (53 - kGenerationBits - kIndexBits), "a handle is below 2^53");
 inline constexpr uint32_t kLastGeneration = (1u << kGenerationBits) - 1;
 
 struct HandleParts {

@@ -94,6 +94,7 @@ base::Status read_keys(const char* function, const kv_keys* given, Keys* keys) {
   if ((from.numbers == nullptr) == (from.names == nullptr))
     return base::error(MV_EINVAL, "{}: keys are numbers or names: exactly one of the two pointers of kv_keys is to be set", function);
   keys->are_numbers = from.numbers != nullptr;
+  keys->names.reserve(from.count);
   for (uint64_t i = 0; i < from.count; ++i) {
     if (from.numbers != nullptr) {
       keys->names.push_back(std::to_string(from.numbers[i]));
@@ -114,6 +115,18 @@ struct Given {
   int64_t priority = 0;
 };
 
+/// The tensor of an open handle, which stays open meanwhile: no need to count one user more of the memory.
+Tensor borrowed(const Tensor& open) {
+  if (open.is_row_sparse()) return open;
+  Tensor tensor;
+  tensor.dtype = open.dtype;
+  tensor.shape = open.shape;
+  tensor.block = std::shared_ptr<tensor::Block>(std::shared_ptr<void>(), open.block.get());
+  tensor.data = open.data;
+  tensor.is_view = open.is_view;
+  return tensor;
+}
+
 base::Status read_values(State& state, const char* function, const Keys& keys, const kv_values* given, Given* values) {
   if (given == nullptr) return base::error(MV_EINVAL, "{}: values is NULL", function);
   auto read = read_struct(function, "kv_values", given, kv_values KV_VALUES_INIT, kFirstValues);
@@ -122,10 +135,13 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
   const size_t count = keys.names.size();
   values->priority = from.priority;
   if (from.tensors == nullptr && from.count != 0) return base::error(MV_EINVAL, "{}: values.tensors is NULL, but count is {}", function, from.count);
+  values->tensors.reserve(from.count);
+  values->open->reserve(from.count);
+  values->by_key.reserve(count);
   for (uint64_t i = 0; i < from.count; ++i) {
     auto pin = find_tensor(state, function, from.tensors[i]);
     if (!pin.ok()) return pin.status();
-    values->tensors.push_back(*pin.value());
+    values->tensors.push_back(borrowed(*pin.value()));
     values->open->push_back(std::move(pin).value());
   }
   uint64_t first = 0;

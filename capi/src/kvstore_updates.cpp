@@ -30,10 +30,18 @@ class LentTensor {
   const mv_tensor handle_;
 };
 
-base::Status run_updater(State& state, kv_updater updater, void* user, const std::string& key, const Tensor& merged, const Tensor& stored) {
+/// What a tensor that was lent has become: another one where a row-sparse tensor came to hold other rows. One that was closed is as it was.
+Tensor returned(State& state, mv_tensor handle, const Tensor& lent) {
+  auto pin = find_tensor(state, "updater", handle);
+  return pin.ok() ? *pin.value() : lent;
+}
+
+base::Status run_updater(State& state, kv_updater updater, void* user, const std::string& key, const Tensor& merged, Tensor& stored) {
   const LentTensor given(state, merged), changed(state, stored);
   try {
-    return check_outcome("updater", updater(user, key.c_str(), given.handle(), changed.handle()));
+    const base::Status outcome = check_outcome("updater", updater(user, key.c_str(), given.handle(), changed.handle()));
+    stored = returned(state, changed.handle(), stored);
+    return outcome;
   } catch (const std::exception& thrown) {
     return base::error(MV_EINVAL, "the updater threw: {}", thrown.what());
   }
@@ -46,7 +54,7 @@ base::Status set_updater(State& state, kv_store handle, kv_updater updater, void
   if (updater == nullptr) return store->remove_updater();
   Updates::Updater run;
   if (updater != KV_UPDATER_BY_HAND)
-    run = [&state, updater, user](const std::string& key, const Tensor& merged, const Tensor& stored) {
+    run = [&state, updater, user](const std::string& key, const Tensor& merged, Tensor& stored) {
       return run_updater(state, updater, user, key, merged, stored);
     };
   const auto callbacks = Callbacks::of_this_thread(state);
@@ -80,7 +88,10 @@ base::Status update_done(State& state, kv_store handle, mv_status outcome) {
   auto pin = find_store(state, "kv_update_done", handle);
   if (!pin.ok()) return pin.status();
   StoreEntry& entry = *pin.value();
-  if (auto status = entry.store->updates().done(check_outcome("updater", outcome)); !status.ok()) return named("kv_update_done", status);
+  const auto take_back = [&](Tensor& stored) {
+    if (entry.by_hand != nullptr) stored = returned(state, entry.by_hand->stored, stored);
+  };
+  if (auto status = entry.store->updates().done(check_outcome("updater", outcome), take_back); !status.ok()) return named("kv_update_done", status);
   if (const auto done = std::exchange(entry.by_hand, nullptr)) {
     static_cast<void>(mv_tensor_free(done->merged));
     static_cast<void>(mv_tensor_free(done->stored));

@@ -6,15 +6,15 @@ namespace mv::capi {
 namespace {
 
 /// From the inside out: where several launchers' variables are there, the first is the one that started this very process.
-enum Kind { kDmlc, kTorchrun, kOpenMpi, kPmi, kSlurm, kKinds };
-constexpr const char* kWords[kKinds] = {"dmlc", "torchrun", "openmpi", "pmi", "slurm"};
+enum LauncherKind { kDmlc, kTorchrun, kOpenMpi, kPmi, kSlurm, kLauncherKinds };
+constexpr const char* kWords[kLauncherKinds] = {"dmlc", "torchrun", "openmpi", "pmi", "slurm"};
 
 /// Ranks of launchers that are not read. Each of their processes for itself would be a cluster of one.
 constexpr const char* kStrangers[] = {"PMIX_RANK",      "MV2_COMM_WORLD_RANK", "PALS_RANKID",
                                       "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",  "ALPS_APP_PE"};
 
 /// Whether one launcher's processes are plainly started by the other's.
-bool is_inside(Kind inner, Kind outer, const Variables& variables) {
+bool is_inside(LauncherKind inner, LauncherKind outer, const Variables& variables) {
   if (inner == kDmlc) return outer != kTorchrun;  // its trackers start processes through mpirun, srun and ssh
   if (inner == kTorchrun) return variables.find("TORCHELASTIC_RUN_ID").has_value();  // its agents are, one a machine
   return outer == kSlurm;  // mpirun and mpiexec start their daemons through srun
@@ -27,7 +27,7 @@ std::optional<std::pair<std::string, std::string>> difference(const Place& a, co
   return std::nullopt;
 }
 
-Reading read(Kind kind, const Variables& variables, std::vector<std::string>& notes) {
+Reading read(LauncherKind kind, const Variables& variables, std::vector<std::string>& notes) {
   switch (kind) {
     case kDmlc:
       return read_dmlc(variables);
@@ -42,7 +42,7 @@ Reading read(Kind kind, const Variables& variables, std::vector<std::string>& no
   }
 }
 
-base::Result<Detected> detect_one(Kind kind, const Variables& variables) {
+base::Result<Detected> detect_one(LauncherKind kind, const Variables& variables) {
   Detected detected;
   auto reading = read(kind, variables, detected.notes);
   if (!reading.ok()) return reading.status();
@@ -60,24 +60,24 @@ base::Result<Detected> detect_one(Kind kind, const Variables& variables) {
 base::Result<Detected> detect_launcher(std::string_view wish, const Environment& environment) {
   const Variables variables(environment);
   if (wish == "none") return Detected();
-  for (int kind = 0; kind < kKinds; ++kind)
-    if (wish == kWords[kind]) return detect_one(static_cast<Kind>(kind), variables);
+  for (int kind = 0; kind < kLauncherKinds; ++kind)
+    if (wish == kWords[kind]) return detect_one(static_cast<LauncherKind>(kind), variables);
 
   Detected detected;
-  Kind inner{};
-  for (int kind = 0; kind < kKinds; ++kind) {
-    auto reading = read(static_cast<Kind>(kind), variables, detected.notes);
+  LauncherKind inner{};
+  for (int kind = 0; kind < kLauncherKinds; ++kind) {
+    auto reading = read(static_cast<LauncherKind>(kind), variables, detected.notes);
     if (!reading.ok()) return reading.status();
     if (!reading.value()) continue;
     const Place& place = *reading.value();
     detected.seen.push_back(place.launcher);
     if (!detected.place) {
-      inner = static_cast<Kind>(kind);
+      inner = static_cast<LauncherKind>(kind);
       detected.place = place;
       continue;
     }
     const auto differs = difference(*detected.place, place);
-    if (!differs || is_inside(inner, static_cast<Kind>(kind), variables)) continue;
+    if (!differs || is_inside(inner, static_cast<LauncherKind>(kind), variables)) continue;
     return base::error(
         MV_EDISAGREE,
         "{} ({}) and {} ({}) disagree on this process's place: choose one with POLYVERSO_LAUNCHER={} or {}",

@@ -11,6 +11,8 @@
 
 #include "options.hpp"
 #include "table/updater/apply.hpp"
+#include "table/updater/optimizer/traits.hpp"
+#include "table/updater/registry.hpp"
 #include "tensor/sparse.hpp"
 #include "tensor_calls.hpp"
 
@@ -21,7 +23,8 @@ using table::Updater;
 
 constexpr const char* kStep = "kv_optimizer_step";
 constexpr const char* kStates = "kv_optimizer_states";
-constexpr uint32_t kFirstValues = 32;
+constexpr const char* kRate = "kv_optimizer_rate";
+constexpr uint32_t kFirstStepValues = 32;
 
 base::Result<std::unique_ptr<Updater>> make(const char* function, const char* text, mv_dtype dtype) {
   if (text == nullptr) return base::error(MV_EINVAL, "{}: optimizer is NULL", function);
@@ -103,12 +106,16 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
   auto source = find_tensor(state, kStep, gradient);
   if (!source.ok()) return source.status();
   Work work{.value = *target.value(), .gradient = *source.value()};
-  if (auto status = tensor::need_dense(kStep, work.value); !status.ok()) return status;
+  if (work.value.is_row_sparse()) {  // a copy is stepped, and its rows are what the value becomes
+    auto dense = tensor::to_dense(kStep, state.heap, work.value);
+    if (!dense.ok()) return dense.status();
+    work.value = std::move(dense).value();
+  }
   const auto updater = make(kStep, optimizer, work.value.dtype);
   if (!updater.ok()) return updater.status();
   kv_values given = KV_VALUES_INIT;
   if (states != nullptr) {
-    const auto read = read_struct(kStep, "kv_values", states, given, kFirstValues);
+    const auto read = read_struct(kStep, "kv_values", states, given, kFirstStepValues);
     if (!read.ok()) return read.status();
     given = read.value();
   }
@@ -120,6 +127,10 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
   const std::span<double> shared(work.shared, fresh.size());
   updater.value()->advance(turn, shared);
   apply_all(*updater.value(), updater.value()->step(turn, shared), work);
+  if (!target.value()->is_row_sparse()) return {};
+  auto rows = tensor::to_sparse(kStep, state.heap, work.value);
+  if (!rows.ok()) return rows.status();
+  replace_tensor(*target.value(), std::move(rows).value());
   return {};
 }
 
@@ -132,9 +143,22 @@ base::Status tell_states(const char* optimizer, int64_t* states, int64_t* shared
   return {};
 }
 
+base::Status tell_rate(const char* optimizer, uint64_t updates, double* rate) {
+  if (optimizer == nullptr || rate == nullptr) return base::error(MV_EINVAL, "{}: optimizer or value is NULL", kRate);
+  const auto spec = table::parse_updater(optimizer);
+  if (!spec.ok()) return base::error(spec.status().code(), "{}: {}", kRate, spec.status().text());
+  const table::Kind& kind = *table::find_kind(spec.value().name);
+  if (kind.optimizer == nullptr) return base::error(MV_EINVAL, "{}: {} has no schedule; MXNet's optimizers have: \"mx.{}\"", kRate, kind.name, kind.name);
+  *rate = table::optimizer::scheduled_rate(table::optimizer::view(kind, spec.value().parameters), updates);
+  return {};
+}
+
 }  // namespace
 }  // namespace mv::capi
 
+mv_status kv_optimizer_rate(const char* optimizer, uint64_t updates, double* value) {
+  return mv::capi::guarded(mv::capi::kRate, [&] { return mv::capi::tell_rate(optimizer, updates, value); });
+}
 mv_status kv_optimizer_states(const char* optimizer, int64_t* states, int64_t* shared) {
   return mv::capi::guarded(mv::capi::kStates, [&] { return mv::capi::tell_states(optimizer, states, shared); });
 }

@@ -148,6 +148,8 @@ constexpr Setting kSettings[] = {
         {.key = "metrics", .type = SettingType::kText, .help = "port or host:port of an HTTP server for metrics and traces"}),
     without_option<&Start::trace_events>(
         {.key = "trace_events", .type = SettingType::kInteger, .help = "events kept for traces; unset: 16384 with metrics, else none", .least = 0, .most = kMostTraceEvents}),
+    without_option<&Start::collective_costs>(
+        {.key = "collective_costs", .type = SettingType::kText, .help = "by which groups choose algorithms, \"shm=ALPHA,BETA tcp=... reduce=GAMMA\" in seconds"}),
     without_option<&Start::log_level>({.key = "log_level",
                                        .type = SettingType::kChoice,
                                        .help = "what is written to standard error",

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "engine/collective/cost_text.hpp"
 #include "launcher_readers.hpp"
 #include "settings.hpp"
 
@@ -67,9 +68,15 @@ base::Status check_addresses(const node::Settings& settings) {
   return {};
 }
 
+base::Status check_costs(const std::string& text) {
+  const auto costs = collective::read_costs(text);
+  return costs.ok() ? base::Status() : base::error(MV_EINVAL, "collective_costs=\"{}\": {}", text, costs.status().text());
+}
+
 }  // namespace
 
 base::Status check_cluster(const node::Settings& settings) {
+  if (auto status = check_costs(settings.collective_costs); !status.ok()) return status;
   if (settings.rank >= settings.nodes) {
     return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes,
                        settings.nodes - 1);

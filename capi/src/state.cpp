@@ -6,6 +6,7 @@
 #include <new>
 #include <system_error>
 
+#include "base/log.hpp"
 #include "base/shared_memory.hpp"
 
 namespace mv::capi {
@@ -26,8 +27,20 @@ State* begin_first_life() {
   return life.load(std::memory_order_acquire);
 }
 
+/// What is the whole process's, and so the child's, too.
+void hold_what_is_shared() {
+  base::SharedMemory::hold_all();
+  base::hold_log();
+}
+
+void release_what_is_shared() {
+  base::release_log();
+  base::SharedMemory::release_all();
+}
+
 /// In the child, whose only thread this is. Takes no lock: another thread of the parent may have held it.
 void forget_parent() {
+  release_what_is_shared();
   State* state = life.load(std::memory_order_acquire);
   forked.store(true, std::memory_order_release);
   base::SharedMemory::abandon_after_fork();
@@ -53,6 +66,12 @@ const char* name_of(Kind kind) {
       return "key-value store";
     case Kind::kGossip:
       return "gossiping node";
+    case Kind::kGroup:
+      return "group";
+    case Kind::kCustom:
+      return "reduction by hand";
+    case Kind::kStrategy:
+      return "strategy of training";
   }
   return "handle";
 }
@@ -71,6 +90,12 @@ Fate fate_of(State& state, Kind kind, int64_t handle) {
       return state.stores.fate(handle);
     case Kind::kGossip:
       return state.gossips.fate(handle);
+    case Kind::kGroup:
+      return state.groups.fate(handle);
+    case Kind::kCustom:
+      return state.customs.fate(handle);
+    case Kind::kStrategy:
+      return state.strategies.fate(handle);
   }
   return Fate::kNever;
 }
@@ -96,7 +121,10 @@ State::State(uint32_t first_generation)
       requests(Kind::kRequest, first_generation),
       stores(Kind::kStore, first_generation),
       gossips(Kind::kGossip, first_generation),
-      tensors(Kind::kTensor, first_generation) {}
+      tensors(Kind::kTensor, first_generation),
+      groups(Kind::kGroup, first_generation),
+      customs(Kind::kCustom, first_generation),
+      strategies(Kind::kStrategy, first_generation) {}
 
 State* current_state() noexcept {
   State* state = life.load(std::memory_order_acquire);
@@ -111,7 +139,8 @@ State& current_state_for_init() {
     // Handles of the parent must be stale here, whatever the child opens.
     newest = std::max({parent->nodes.newest_generation(), parent->tables.newest_generation(),
                        parent->requests.newest_generation(), parent->stores.newest_generation(),
-                       parent->gossips.newest_generation(), parent->tensors.newest_generation()});
+                       parent->gossips.newest_generation(), parent->groups.newest_generation(),
+                       parent->customs.newest_generation(), parent->strategies.newest_generation(), parent->tensors.newest_generation()});
   }
   auto fresh = std::make_unique<State>(std::min(newest + 1, kLastGeneration));
   State* expected = nullptr;
@@ -119,7 +148,7 @@ State& current_state_for_init() {
 }
 
 void watch_forks() {
-  static const int kFailure = pthread_atfork(nullptr, nullptr, forget_parent);
+  static const int kFailure = pthread_atfork(hold_what_is_shared, release_what_is_shared, forget_parent);
   if (kFailure != 0) throw std::system_error(kFailure, std::generic_category(), "pthread_atfork");
 }
 
@@ -195,6 +224,24 @@ base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_
 base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, mv_gossip handle) {
   auto pin = state.gossips.pin(handle);
   if (!pin) return not_a(state, function, Kind::kGossip, handle);
+  return pin;
+}
+
+base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_group handle) {
+  auto pin = state.groups.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kGroup, handle);
+  return pin;
+}
+
+base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle) {
+  auto pin = state.customs.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kCustom, handle);
+  return pin;
+}
+
+base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle) {
+  auto pin = state.strategies.pin(handle);
+  if (!pin) return not_a(state, function, Kind::kStrategy, handle);
   return pin;
 }
 

@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "handles.hpp"
 #include "node/gossip_node.hpp"
+#include "node/group.hpp"
 #include "node/node.hpp"
 #include "kvstore/store.hpp"
 #include "node/settings.hpp"
@@ -55,11 +56,31 @@ struct StoreEntry {
   std::shared_ptr<ByHand> by_hand = {};  ///< of the thread that set the updater, and nobody else's
 };
 
+struct GroupEntry {
+  NodeRef node;
+  node::GroupRef group;
+};
+/// A reduction by hand.
+struct CustomEntry {
+  NodeRef node;
+  node::GroupRef group;
+  node::CustomReductionRef reduction;
+};
+
+struct Strategy;  // strategies.hpp
+struct StrategyEntry {
+  NodeRef node;
+  std::shared_ptr<Strategy> strategy;
+};
+
 using NodeTable = HandleTable<NodeRef>;
 using TableTable = HandleTable<TableEntry>;
 using RequestTable = HandleTable<RequestEntry>;
 using StoreTable = HandleTable<StoreEntry>;
 using GossipTable = HandleTable<std::unique_ptr<node::GossipNode>>;
+using GroupTable = HandleTable<GroupEntry>;
+using CustomTable = HandleTable<CustomEntry>;
+using StrategyTable = HandleTable<StrategyEntry>;
 using TensorTable = HandleTable<tensor::Tensor>;
 
 /// Nodes whose mv_init() or mv_node_open() a signal has ended: they go on joining until the call comes again. Any thread.
@@ -107,6 +128,10 @@ struct State {
   mv_node local_node = 0;   ///< of the stores that live in this process alone; 0 while there was none
   std::mutex callbacks;     ///< guards callbacks_due
   int64_t callbacks_due = 0;  ///< of all threads, that wait for a poll
+
+  GroupTable groups;
+  CustomTable customs;
+  StrategyTable strategies;
 };
 
 /// The state of this life; null in a forked child before its first mv_init(). Costs one load.
@@ -124,6 +149,9 @@ base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle);
 base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle);
 base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, mv_gossip handle);
+base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_group handle);
+base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle);
+base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle);
 base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle);
 /// MV_EHANDLE with what `handle` is instead of one of `wanted`, or MV_ESTATE where no node runs that it could be of.
 base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle);

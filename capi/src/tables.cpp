@@ -88,7 +88,7 @@ base::Status describe(State& state, mv_table table, mv_table_info* out) {
   info.dtype = from.spec.dtype;
   info.rows = from.spec.rows;
   info.cols = from.spec.cols;
-  info.flags = from.spec.flags & ~table::kSliced;
+  info.flags = from.spec.flags & ~table::kLibraryFlags;
   info.servers = from.servers;
   info.bytes = from.bytes;
   info.adds = from.adds;

@@ -17,6 +17,8 @@ using tensor::Tensor;
 mv_tensor open_tensor(State& state, Tensor made);
 /// Makes an open tensor another one. No other thread may use it meanwhile.
 void replace_tensor(Tensor& open, Tensor made);
+/// What a row-sparse tensor is to become, whose rows no longer are those that it holds: of its shape, and converted to its dtype.
+base::Result<Tensor> as_rows_of(State& state, const char* function, const Tensor& out, Tensor made);
 
 /// make(State&) -> Result<Tensor>, and a handle for what it made.
 template <typename Make>
@@ -50,14 +52,20 @@ mv_status derive_tensor(const char* function, mv_tensor handle, mv_tensor* resul
   });
 }
 
-/// compute(State&, const Tensor* out) -> Result<Tensor>, into `out` or into a new tensor.
+/// compute(State&, const Tensor* out) -> Result<Tensor>, into `out` or into a new tensor. A row-sparse `out` becomes the new tensor.
 template <typename Compute>
 mv_status compute_into(const char* function, mv_tensor out, mv_tensor* result, Compute compute) {
   if (out == 0) return give_tensor(function, result, [&](State& state) { return compute(state, nullptr); });
   return with_tensor(function, out, [&](State& state, const Tensor& into) -> base::Status {
     if (result == nullptr) return base::error(MV_EINVAL, "{}: the place for the tensor is NULL", function);
-    const base::Result<Tensor> made = compute(state, &into);
+    base::Result<Tensor> made = compute(state, into.is_row_sparse() ? nullptr : &into);
+    if (made.ok() && into.is_row_sparse()) made = as_rows_of(state, function, into, std::move(made).value());
     if (!made.ok()) return made.status();
+    if (into.is_row_sparse()) {
+      auto pin = find_tensor(state, function, out);
+      if (!pin.ok()) return pin.status();
+      replace_tensor(*pin.value(), std::move(made).value());
+    }
     *result = out;
     return {};
   });

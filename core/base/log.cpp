@@ -1,5 +1,6 @@
 #include "base/log.hpp"
 
+#include <spdlog/details/console_globals.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
@@ -37,6 +38,9 @@ void write_log(int level, std::string_view line) noexcept {
 }
 
 }  // namespace detail
+
+void hold_log() noexcept { spdlog::details::console_mutex::mutex().lock(); }
+void release_log() noexcept { spdlog::details::console_mutex::mutex().unlock(); }
 
 void set_log_level(int level) noexcept { detail::log_level.store(level, std::memory_order_relaxed); }
 

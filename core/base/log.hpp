@@ -30,6 +30,9 @@ void log_at(int level, fmt::format_string<Args...> format, Args&&... args) noexc
 
 /// Sets the least mv_log_level that is written.
 void set_log_level(int level) noexcept;
+/// Round a fork, so that no other thread is writing a line meanwhile: a child could never write one.
+void hold_log() noexcept;
+void release_log() noexcept;
 inline int log_level() noexcept { return detail::log_level.load(std::memory_order_relaxed); }
 inline bool logs(int level) noexcept { return level >= log_level(); }
 

@@ -92,6 +92,11 @@ class Sink {
   /// What is left after `received` bytes; empty when discarding.
   std::span<std::byte> room(size_t received) const { return discards() ? memory_ : memory_.subspan(received); }
   const std::shared_ptr<void>& keep() const { return keep_; }
+  /// The rest goes elsewhere, where there is as much room, because the memory is wanted back; what has come is not looked at.
+  void divert(std::span<std::byte> memory, std::shared_ptr<void> keep) {
+    memory_ = memory;
+    keep_ = std::move(keep);
+  }
   void discard() {
     memory_ = {};
     keep_.reset();

@@ -51,6 +51,9 @@ SharedMemory::SharedMemory(int fd, std::span<std::byte> memory) : fd_(fd), memor
   held_descriptors().add(fd_);
 }
 
+void SharedMemory::hold_all() noexcept { listing().mutex.lock(); }
+void SharedMemory::release_all() noexcept { listing().mutex.unlock(); }
+
 void SharedMemory::abandon_after_fork() noexcept {
   ++life;
   if (Descriptors* const all = held.load()) all->close_all();
@@ -117,10 +120,11 @@ void SharedMemory::enlist(const std::shared_ptr<SharedMemory>& memory) {
 std::shared_ptr<SharedMemory> SharedMemory::find(std::span<const std::byte> bytes) {
   Listing& all = listing();
   if (all.size.load(std::memory_order_relaxed) == 0) return nullptr;
+  std::shared_ptr<SharedMemory> memory;  // before the lock: where this is its last owner, its end takes that, too
   std::lock_guard lock(all.mutex);
   const auto next = all.by_end.upper_bound(bytes.data());
   if (next == all.by_end.end()) return nullptr;
-  std::shared_ptr<SharedMemory> memory = next->second.lock();
+  memory = next->second.lock();
   const bool holds = memory != nullptr && memory->life_ == life && bytes.data() >= memory->data() && bytes.data() + bytes.size() <= next->first;
   return holds ? memory : nullptr;
 }

@@ -35,6 +35,9 @@ class SharedMemory {
   /// The enlisted memory that holds all of these bytes, or null.
   static std::shared_ptr<SharedMemory> find(std::span<const std::byte> bytes);
 
+  /// Round a fork, so that no other thread is in the midst of making or ending one: a child could never make one.
+  static void hold_all() noexcept;
+  static void release_all() noexcept;
   /// In a forked child: closes all descriptors, and finds nothing of the parent's any more. What is mapped stays, and so
   /// do the objects. Async-signal-safe.
   static void abandon_after_fork() noexcept;

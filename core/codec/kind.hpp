@@ -25,7 +25,7 @@ struct Kind {
 /// Above zero, as far as a float goes.
 inline constexpr double kLeastStep = 0x1p-126, kLargest = 0x1p127;
 
-// One file each.
-extern const Kind kTwoBit, kOneBit, kHalf, kInt8, kTopK;
+// One file each, but for the two halves.
+extern const Kind kTwoBit, kOneBit, kHalf, kBrainHalf, kInt8, kTopK;
 
 }  // namespace mv::codec

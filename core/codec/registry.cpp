@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kNone = "none";
 
 const auto& kinds() {
-  static const std::array known{&kTwoBit, &kOneBit, &kHalf, &kInt8, &kTopK};
+  static const std::array known{&kTwoBit, &kOneBit, &kHalf, &kBrainHalf, &kInt8, &kTopK};
   return known;
 }
 

@@ -83,11 +83,12 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
       ps_client_(clock, rpc_client_, pool_),
       ps_server_(clock, rpc_server_, pool_, shares_memory),
-      commands_(rpc_server_),
+      commands_(clock, rpc_server_),
       checkpointer_(clock, rpc_client_, ps_client_),
       vault_(clock, rpc_server_, ps_server_, archive),
       saver_(clock, rpc_client_, rpc_server_, ps_server_, archive),
-      inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_) {
+      inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_, commands_),
+      groups_(clock, cluster_, rpc_client_, rpc_server_, pool_) {
   // A process that is only a server may be about to set its controller: commands that come before it has, wait for that.
   if (self_.role == MV_ROLE_SERVER) commands_.set_controller(ps::Commands::Controller::kAwaited, {});
 }
@@ -148,7 +149,8 @@ void Member::on_observer(base::Peer peer) {
 
 // ---- requests
 
-base::SinkRef Member::place(const wire::Message&, size_t bytes) {
+base::SinkRef Member::place(const wire::Message& request, size_t bytes) {
+  if (const auto* collect = request.body_as_Collect()) return groups_.place(*collect, bytes);
   base::Pool::Block block = pool_.take(bytes);
   return base::Sink::into(block.bytes, block.memory);
 }
@@ -156,6 +158,7 @@ base::SinkRef Member::place(const wire::Message&, size_t bytes) {
 void Member::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                         const base::SinkRef& staged) {
   if (is_for_cluster(request)) return cluster_.on_request(asked, request);
+  if (collective::Groups::is_mine(request)) return groups_.on_request(asked, request, payload, staged);
   if ((self_.role & MV_ROLE_SERVER) == 0)
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
   if (is_for_saver(request)) return saver_.on_request(asked, request);
@@ -189,6 +192,7 @@ void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
 void Member::on_member_finished(const cluster::Member& member) {
   ps_server_.worker_finished(member.peer);
   saver_.worker_finished(member.peer);
+  groups_.lost(member.peer, base::Status(MV_EPEERLOST, "it has finished"));  // groups it was in, it has left; others it will not open
   events_.on_change();
 }
 
@@ -196,6 +200,7 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
   if (member.is_worker()) ps_server_.worker_lost(member.peer, why);
   if (member.is_worker()) saver_.worker_lost(member.peer, why);
   vault_.lost(member.peer);
+  groups_.lost(member.peer, why);
   inquirer_.on_lost(member.peer);
   events_.on_change();
 }
@@ -248,7 +253,7 @@ void Member::expire_barriers() {
 
 void Member::leave(std::function<void(const base::Status&)> left) {
   ps_client_.fence([this, left](const base::Status& fence_error) {
-    checkpointer_.finish([this, left, fence_error] { tell_all(left, fence_error); });
+    checkpointer_.finish([this, left, fence_error] { groups_.leave([this, left, fence_error] { tell_all(left, fence_error); }); });
   });
 }
 
@@ -277,7 +282,7 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 
 base::Nanos Member::next_deadline() const {
   base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(),
-                               checkpointer_.next_deadline(), saver_.next_deadline(), inquirer_.next_deadline()});
+                               checkpointer_.next_deadline(), saver_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->deadline);
   return next;
 }
@@ -289,6 +294,7 @@ void Member::tick() {
   checkpointer_.tick();
   saver_.tick();
   inquirer_.tick();
+  groups_.tick();
   expire_barriers();
 }
 

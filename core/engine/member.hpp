@@ -10,6 +10,7 @@
 #include "base/link.hpp"
 #include "base/pool.hpp"
 #include "engine/cluster/cluster.hpp"
+#include "engine/collective/groups.hpp"
 #include "engine/ps/checkpointer.hpp"
 #include "engine/ps/client.hpp"
 #include "engine/ps/commands.hpp"
@@ -43,6 +44,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   const rpc::Server& service() const { return rpc_server_; }
   ps::Checkpointer& checkpoints() { return checkpointer_; }
   ps::Commands& commands() { return commands_; }
+  collective::Groups& groups() { return groups_; }
   cluster::Cluster& cluster() { return cluster_; }
   status::Inquirer& status() { return inquirer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
@@ -54,7 +56,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void barrier(ps::CompletionRef completion, base::Nanos deadline, bool fenced = true);
   /// Withdraws a barrier that has not finished: completes it with `code`.
   void withdraw_barrier(const ps::Completion* completion, mv_status code);
-  /// This worker has finished: fence, wait for its checkpoints, then tell everyone. `left` hears the first untold error when all know.
+  /// This worker has finished: fence, wait for its checkpoints, leave its groups, then tell everyone. `left` hears the first untold error when all know.
   void leave(std::function<void(const base::Status&)> left);
 
   void on_connected(base::Peer peer, const std::string& address) override;
@@ -89,6 +91,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void on_member_finished(const cluster::Member& member) override;
   void on_member_lost(const cluster::Member& member, const base::Status& why) override;
   void on_member_joined(const cluster::Member& member) override;
+  void on_news() override { events_.on_change(); }
 
   const base::Clock& clock_;
   base::Link& link_;
@@ -107,6 +110,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   status::Inquirer inquirer_;
   std::set<base::Peer> observers_;                   ///< who ask how the cluster stands, and are no part of it
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers under way
+  collective::Groups groups_;
 };
 
 }  // namespace mv::engine

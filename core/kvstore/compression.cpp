@@ -51,18 +51,18 @@ base::Result<Compression> parse_compression(std::string_view text) {
 }
 
 base::Status Store::set_compression(Compression compression) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (compression == compression_) return {};
   const auto pushed = std::ranges::find_if(entries_, [](const auto& entry) { return entry.second->pushed.load(); });
   if (compression.push != nullptr && pushed != entries_.end())
     return base::error(MV_ESTATE, "key \"{}\" was pushed already: gradient compression is set before the first push, or switched off by \"none\"",
                        pushed->first);
   compression_ = std::move(compression);
-  return {};
+  lock.unlock();
+  return enrol();
 }
 
-Compression Store::compression_of(const Entry& entry) {
-  if (entry.row_sparse || !tensor::is_floating(entry.dtype)) return {};
+Compression Store::compression() {
   std::lock_guard lock(mutex_);
   return compression_;
 }
@@ -72,6 +72,7 @@ base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, c
   const uint64_t count = entry.shape.count();
   const size_t left_bytes = count * tensor::dtype_bytes(tensor::storage_dtype(entry.dtype));
   std::lock_guard lock(entry.merging);
+  entry.has_left = true;
   const std::byte* gradient = values.front().data;
   if (values.size() > 1) {
     entry.merged.resize(count * tensor::dtype_bytes(entry.dtype));
@@ -87,6 +88,7 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   const size_t left_bytes = count * tensor::dtype_bytes(storage);
   std::lock_guard lock(entry.merging);
+  entry.has_left = true;
   std::vector<std::byte> encoded(codec.encoded_bytes(count)), rounded;
   entry.merged.resize(left_bytes);
   for (size_t device = 0; device < values.size(); ++device) {
@@ -102,6 +104,7 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
 }
 
 bool Store::has_rest(Entry& entry) {
+  if (!entry.has_left.load(std::memory_order_relaxed)) return false;
   std::lock_guard lock(entry.merging);
   return entry.residuals.any();
 }
@@ -121,33 +124,6 @@ base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values,
   base::Status status = give(entry, all, way);
   if (status.ok()) entry.residuals.clear();
   return status;
-}
-
-// ---- for states that are saved
-
-base::Result<std::vector<std::vector<std::byte>>> Store::residuals(const std::string& key) {
-  std::unique_lock lock(mutex_);
-  const auto known = entries_.find(key);
-  if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\"", key);
-  const EntryRef entry = known->second;
-  lock.unlock();
-  std::lock_guard merging(entry->merging);
-  return entry->residuals.senders();
-}
-
-base::Status Store::set_residuals(const std::string& key, std::vector<std::vector<std::byte>> senders) {
-  std::unique_lock lock(mutex_);
-  const auto known = entries_.find(key);
-  if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\"", key);
-  const EntryRef entry = known->second;
-  lock.unlock();
-  const size_t bytes = entry->shape.count() * tensor::dtype_bytes(tensor::storage_dtype(entry->dtype));
-  for (const auto& left : senders)
-    if (!left.empty() && left.size() != bytes)
-      return base::error(MV_ESHAPE, "key \"{}\": {} bytes for what was left out of its pushes; it has {}", key, left.size(), bytes);
-  std::lock_guard merging(entry->merging);
-  entry->residuals.restore(std::move(senders));
-  return {};
 }
 
 }  // namespace mv::kvstore

@@ -25,6 +25,9 @@ struct Compression {
 /// "2bit threshold=0.5", "int8 block=64 pull=fp16", "none". MV_EINVAL with what is known.
 base::Result<Compression> parse_compression(std::string_view text);
 
+/// What each has left out of a key's pushes; empty where that is nothing.
+using Senders = std::vector<std::vector<std::byte>>;
+
 /// What a codec has left out of a key's pushes so far, for each sender: this worker, or in local stores each of its devices. Elements
 /// of the key's storage dtype. Its owner locks.
 class Residuals {
@@ -38,11 +41,11 @@ class Residuals {
   bool any() const { return !senders_.empty(); }
   void clear() { senders_.clear(); }
 
-  const std::vector<std::vector<std::byte>>& senders() const { return senders_; }
-  void restore(std::vector<std::vector<std::byte>> senders) { senders_ = std::move(senders); }
+  const Senders& senders() const { return senders_; }
+  void restore(Senders senders) { senders_ = std::move(senders); }
 
  private:
-  std::vector<std::vector<std::byte>> senders_;
+  Senders senders_;
 };
 
 }  // namespace mv::kvstore

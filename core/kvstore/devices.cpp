@@ -1,30 +1,46 @@
 #include "kvstore/devices.hpp"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "math/convert.hpp"
 #include "math/kernels.hpp"
+#include "math/sum.hpp"
 
 namespace mv::kvstore {
 
 namespace {
-/// Elements whose sum stays in the cache while the devices' values are added to it.
-constexpr size_t kPiece = 16384;
+
+/// Halves whose sum stays in the cache while the devices' values are added to it.
+constexpr size_t kPiece = 4096;
+
+void sum_halves(std::span<const tensor::Tensor> values, uint64_t first, size_t count, std::byte* out) {
+  const mv_dtype dtype = values.front().dtype;
+  const size_t each = tensor::dtype_bytes(dtype);
+  alignas(64) std::array<float, kPiece> wide;
+  auto* const sum = reinterpret_cast<std::byte*>(wide.data());
+  for (size_t done = 0; done < count; done += kPiece) {
+    const size_t some = std::min(kPiece, count - done), from = (first + done) * each;
+    math::store_bytes(dtype, sum, values.front().data + from, some);
+    for (const tensor::Tensor& value : values.subspan(1)) math::add_bytes(dtype, sum, value.data + from, some);
+    math::narrow_bytes(dtype, out + done * each, sum, some);
+  }
+}
+
 }  // namespace
 
+void sum_devices(std::span<const tensor::Tensor> values, uint64_t first, size_t count, std::byte* out) {
+  const mv_dtype dtype = values.front().dtype;
+  if (tensor::storage_dtype(dtype) != dtype) return sum_halves(values, first, count, out);
+  std::vector<const std::byte*> from;
+  from.reserve(values.size());
+  for (const tensor::Tensor& value : values) from.push_back(value.data + first * tensor::dtype_bytes(dtype));
+  math::sum_bytes(dtype, out, from, count);
+}
+
 void sum_devices(std::span<const tensor::Tensor> values, std::byte* out) {
-  const mv_dtype dtype = values.front().dtype, storage = tensor::storage_dtype(dtype);
-  const size_t each = tensor::dtype_bytes(dtype), count = values.front().shape.count();
-  std::vector<std::byte> wide(storage == dtype ? 0 : kPiece * tensor::dtype_bytes(storage));
-  for (size_t from = 0; from < count; from += kPiece) {
-    const size_t some = std::min(kPiece, count - from);
-    std::byte* const to = out + from * each;
-    std::byte* const sum = wide.empty() ? to : wide.data();
-    math::store_bytes(dtype, sum, values.front().data + from * each, some);
-    for (const tensor::Tensor& value : values.subspan(1)) math::add_bytes(dtype, sum, value.data + from * each, some);
-    if (!wide.empty()) math::narrow_bytes(dtype, to, sum, some);
-  }
+  sum_devices(values, 0, values.front().shape.count(), out);
 }
 
 }  // namespace mv::kvstore

@@ -18,15 +18,16 @@ namespace mv::kvstore {
 using tensor::Tensor;
 
 struct Entry : std::enable_shared_from_this<Entry> {
-  std::string name;
   node::TableRef table;
-  table::Spec spec;                  ///< the table's, as it was made
+  std::string name;
   mv_dtype dtype = MV_F32;
-  tensor::Shape shape;
   bool row_sparse = false;
   bool is_ready = false;             ///< its init() has returned; guarded by the store's mutex
   std::atomic<bool> updates{false};  ///< an optimizer was seen at work
   std::atomic<bool> pushed{false};
+  std::atomic<bool> has_left{false};  ///< a codec, of this run or of an earlier one, may have left something in the residuals
+  tensor::Shape shape;
+  table::Spec spec;                  ///< the table's, as it was made
   std::mutex merging;                ///< what follows
   std::vector<std::byte> merged;     ///< room for the sum over devices
   Residuals residuals;
@@ -36,9 +37,14 @@ struct Entry : std::enable_shared_from_this<Entry> {
   std::mutex telling;
   base::Status untold;  ///< of an update that nobody waited for
 
+  /// Codecs know floats, and no rows.
+  bool can_compress() const { return !row_sparse && tensor::is_floating(dtype); }
   /// "row-sparse f32 (10, 4)", for messages.
   std::string text() const;
 };
 using EntryRef = std::shared_ptr<Entry>;
+/// Those of one call, shared by the calls that name the same keys.
+using Entries = std::vector<EntryRef>;
+using EntriesRef = std::shared_ptr<const Entries>;
 
 }  // namespace mv::kvstore

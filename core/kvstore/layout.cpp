@@ -35,7 +35,7 @@ table::Spec spec_of(const std::string& name, const tensor::Tensor& value, uint32
   spec.rows = rows;
   spec.cols = count / rows;
   spec.updater = {table::kReplacing, {}};
-  spec.flags = flags | (value.is_row_sparse() ? table::kRowSparse : 0);
+  spec.flags = flags | table::kStoreKey | (value.is_row_sparse() ? table::kRowSparse : 0);
   if (!is_large) spec.home = home_by(name);
   if (value.is_row_sparse()) return spec;
   const uint64_t stripe = table::stripe_elements(spec);

@@ -1,5 +1,6 @@
 #include "kvstore/pull.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -7,8 +8,20 @@
 
 namespace mv::kvstore {
 
-base::Status Pull::add(EntryRef entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec) {
-  Fetch fetch{std::move(entry), {}, {}, {}, std::move(codec)};
+bool Pull::read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
+  places_.clear();
+  for (const Tensor& out : outs) {
+    if (out.is_row_sparse()) return false;
+    if (std::ranges::find(places_, out.data) == places_.end()) places_.push_back(out.data);
+  }
+  if (!entry.table->get_here(places_, status)) return false;
+  if (!status->ok()) *status = base::error(status->code(), "key \"{}\": {}", entry.name, status->text());
+  return true;
+}
+
+base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec) {
+  if (base::Status status; codec == nullptr && read_here(*entry, outs, &status)) return status;
+  Fetch fetch{entry, {}, {}, {}, std::move(codec)};
   for (size_t i = 0; i < outs.size(); ++i) {
     if (outs[i].is_row_sparse()) {
       if (sparse_too) fetch.places.push_back(first + i);
@@ -48,6 +61,7 @@ node::Started Pull::begin(const Fetch& fetch, const node::CallOptions& options) 
 
 node::Started Pull::run(const node::CallOptions& options) {
   const bool blocking = options.mode == node::Mode::kBlocking;
+  if (blocking && fetches_.empty()) return {};
   if (blocking && fetches_.size() == 1) {  // by the shortest way that there is
     node::CallOptions how = options;
     how.keep_on_interrupt = options.keep_on_interrupt && fetches_.front().is_simple();

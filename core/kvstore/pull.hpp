@@ -24,9 +24,9 @@ class Pull : public std::enable_shared_from_this<Pull> {
       : node_(node), heap_(heap), replace_(std::move(replace)) {}
 
   /// A key's whole value, into its tensors; `first` is the place of the first one. Row-sparse ones are left as they are, or take all rows
-  /// that are not zero.
+  /// that are not zero. What can be read at once, without a message, is read here and now.
   /// `codec`: what it travels as, or null.
-  base::Status add(EntryRef entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec);
+  base::Status add(const EntryRef& entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec);
   /// Some rows of a row-sparse key (ascending, each once), into row-sparse tensors.
   base::Status add_rows(EntryRef entry, std::vector<int64_t> rows, std::vector<size_t> places);
 
@@ -44,6 +44,8 @@ class Pull : public std::enable_shared_from_this<Pull> {
     bool is_simple() const { return copies.empty() && places.empty(); }
   };
 
+  /// False: it was not read.
+  bool read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status);
   static node::Started begin(const Fetch& fetch, const node::CallOptions& options);
   base::Status finish();
 
@@ -51,6 +53,7 @@ class Pull : public std::enable_shared_from_this<Pull> {
   tensor::Heap& heap_;
   const std::function<void(size_t, Tensor)> replace_;
   std::vector<Fetch> fetches_;
+  std::vector<std::byte*> places_;  ///< room of read_here()
 };
 
 }  // namespace mv::kvstore

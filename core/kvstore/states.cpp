@@ -48,10 +48,12 @@ base::Status check_key(const Entry& entry, const table::UpdaterSpec& now, const 
 
 }  // namespace
 
-std::vector<EntryRef> Store::all_entries() {
-  std::vector<EntryRef> entries;
-  std::lock_guard lock(mutex_);
+Entries Store::all_entries() {
+  Entries entries;
+  std::unique_lock lock(mutex_);
   for (const auto& [key, entry] : entries_) entries.push_back(entry);
+  lock.unlock();
+  std::ranges::sort(entries, {}, &Entry::name);
   return entries;
 }
 
@@ -77,7 +79,7 @@ base::Status Store::set_key_parameters(const Keys& keys, std::string_view text) 
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
   const auto parameters = parse_key_parameters(text);
   if (!parameters.ok()) return parameters.status();
-  std::vector<EntryRef> entries;
+  Entries entries;
   {
     std::lock_guard lock(mutex_);
     if (!is_none(optimizer_))
@@ -109,16 +111,19 @@ base::Status Store::save_states(const std::string& path, bool with_optimizer) {
     if (!states.ok()) return base::error(states.status().code(), "key \"{}\": {}", entry->name, states.status().text());
     node::TableStates& known = states.value();
     if (is_none(known.updater)) return base::error(MV_ESTATE, "key \"{}\" has no optimizer: kv_set_optimizer()", entry->name);
-    auto left = residuals(entry->name);
-    if (!left.ok()) return left.status();
-    const size_t bytes = entry->shape.count() * tensor::dtype_bytes(tensor::storage_dtype(entry->dtype));
-    for (auto& sender : left.value()) sender.resize(bytes);  // of one that has left out nothing so far
-    KeyStates key{entry->name, entry->dtype, lengths_of(entry->shape), known.updater.name, {}, {}, std::move(known.states), std::move(left).value()};
+    KeyStates key{entry->name, entry->dtype, lengths_of(entry->shape), known.updater.name, {}, {}, std::move(known.states), {}};
     if (with_optimizer) {
       key.updater = std::move(known.updater);
       key.marks = std::move(known.marks);
     }
     file.keys.push_back(std::move(key));
+  }
+  auto left = gather_leftovers();
+  if (!left.ok()) return left.status();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const size_t bytes = entries[i]->shape.count() * tensor::dtype_bytes(tensor::storage_dtype(entries[i]->dtype));
+    file.keys[i].residuals = std::move(left.value()[entries[i]->name]);
+    for (auto& sender : file.keys[i].residuals) sender.resize(bytes);  // of one that has left out nothing so far
   }
   if (with_optimizer) {
     std::lock_guard lock(mutex_);
@@ -146,16 +151,19 @@ base::Status Store::load_states(const std::string& path) {
     if (const base::Status bad = check_key(*entry, info.value().spec.updater, *saved); !bad.ok()) return wrong(bad.code(), bad.text());
     states.push_back(&*saved);
   }
+  std::map<std::string, Senders> left;
   for (size_t i = 0; i < entries.size(); ++i) {
     node::Table& table = *entries[i]->table;
     base::Status failed = states[i]->updater ? table.set_updater(*states[i]->updater, {}).status : base::Status();
     if (failed.ok()) failed = table.set_states({{}, std::move(states[i]->states), std::move(states[i]->marks)});
-    if (failed.ok()) failed = set_residuals(entries[i]->name, std::move(states[i]->residuals));
+    left[entries[i]->name] = std::move(states[i]->residuals);
     if (!failed.ok()) return base::error(failed.code(), "key \"{}\": {}", entries[i]->name, failed.text());
   }
-  std::lock_guard lock(mutex_);
-  if (file.value().optimizer) optimizer_ = *file.value().optimizer;
-  return {};
+  {
+    std::lock_guard lock(mutex_);
+    if (file.value().optimizer) optimizer_ = *file.value().optimizer;
+  }
+  return hand_out_leftovers(left);
 }
 
 }  // namespace mv::kvstore

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <set>
+#include <unordered_set>
 
 #include "kvstore/devices.hpp"
 #include "kvstore/layout.hpp"
@@ -27,8 +28,22 @@ base::Status check_form(const Entry& entry, const Tensor& value) {
   return {};
 }
 
+/// Thousands of keys lie all over the memory: what the next ones need is fetched while this one is worked on.
+void look_ahead(const Entries& entries, size_t at) {
+  constexpr size_t kEntry = 12, kTable = 9, kShard = 6, kValues = 3, kLine = 64;
+  if (at + kEntry >= entries.size()) return;
+  const auto* const entry = reinterpret_cast<const std::byte*>(entries[at + kEntry].get());
+  __builtin_prefetch(entry);
+  __builtin_prefetch(entry + kLine);
+  __builtin_prefetch(entry + 2 * kLine);
+  const auto* const table = reinterpret_cast<const std::byte*>(entries[at + kTable]->table.get());
+  for (size_t i = 0; i < 3; ++i) __builtin_prefetch(table + i * kLine);
+  entries[at + kShard]->table->expect(false);
+  entries[at + kValues]->table->expect(true);
+}
+
 /// Whether each tensor may be pushed to its key.
-base::Status check_values(const std::vector<EntryRef>& entries, const Values& values) {
+base::Status check_values(const Entries& entries, const Values& values) {
   for (size_t i = 0; i < entries.size(); ++i)
     for (const Tensor& value : values[i]) {
       base::Status wrong = check_form(*entries[i], value);
@@ -39,7 +54,7 @@ base::Status check_values(const std::vector<EntryRef>& entries, const Values& va
 }
 
 /// The same of what is pulled into; row-sparse tensors that are ignored may be anything.
-base::Status check_outs(const std::vector<EntryRef>& entries, const Values& outs, Sparse sparse) {
+base::Status check_outs(const Entries& entries, const Values& outs, Sparse sparse) {
   for (size_t i = 0; i < entries.size(); ++i)
     for (const Tensor& out : outs[i])
       if (!out.is_row_sparse() || sparse == Sparse::kFilled)
@@ -47,7 +62,7 @@ base::Status check_outs(const std::vector<EntryRef>& entries, const Values& outs
   return {};
 }
 
-base::Status check_sparse_outs(const std::vector<EntryRef>& entries, const Values& outs, const Values& ids) {
+base::Status check_sparse_outs(const Entries& entries, const Values& outs, const Values& ids) {
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& entry = *entries[i];
     if (!entry.row_sparse) return base::error(MV_EINVAL, "key \"{}\" holds {}, which is not row-sparse: kv_pull()", entry.name, entry.text());
@@ -71,11 +86,17 @@ Store::~Store() {
 }
 
 base::Status Store::check_keys(const Keys& keys) {
-  std::set<std::string_view> seen;
-  for (const std::string& key : keys.names)
-    if (!seen.insert(key).second) return base::error(MV_EINVAL, "key \"{}\" is there twice", key);
+  std::unordered_set<std::string_view> seen;
+  if (keys.names.size() > 1)
+    for (const std::string& key : keys.names)
+      if (!seen.insert(key).second) return base::error(MV_EINVAL, "key \"{}\" is there twice", key);
   std::lock_guard lock(mutex_);
-  if (any_key_ && keys_are_numbers_ != keys.are_numbers)
+  return check_kind(keys);
+}
+
+/// Under the lock.
+base::Status Store::check_kind(const Keys& keys) const {
+  if (any_key_ && !keys.names.empty() && keys_are_numbers_ != keys.are_numbers)
     return base::error(MV_EINVAL, "key \"{}\" is a {}, but this store's keys are {}", keys.names.front(),
                        keys.are_numbers ? "number" : "name", keys_are_numbers_ ? "numbers" : "names");
   return {};
@@ -98,6 +119,7 @@ base::Status Store::init(const Keys& keys, const Values& values) {
     if (known->second->is_ready) return base::error(MV_EDISAGREE, "key \"{}\" is initialised already", keys.names[i]);
     if (const base::Status wrong = check_form(*known->second, value); !wrong.ok()) return wrong;
   }
+  if (base::Status failed = open_mailbox(); !failed.ok()) return failed;
   for (size_t i = 0; i < keys.names.size(); ++i) {
     if (has(keys.names[i])) continue;  // made by this call before a signal interrupted it
     auto entry = make(keys.names[i], values[i].front());
@@ -145,40 +167,50 @@ base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) 
   return entry;
 }
 
-base::Result<std::vector<EntryRef>> Store::find(const Keys& keys) {
+base::Result<EntriesRef> Store::find(const Keys& keys) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto is_named = [](const EntryRef& entry, const std::string& key) { return entry->name == key; };
+    if (recent_ != nullptr && std::ranges::equal(*recent_, keys.names, is_named) && check_kind(keys).ok()) return recent_;
+  }
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
-  std::vector<EntryRef> found;
+  const auto found = std::make_shared<Entries>();
+  found->reserve(keys.names.size());
   std::lock_guard lock(mutex_);
   for (const std::string& key : keys.names) {
     const auto known = entries_.find(key);
     if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\": kv_init() brings it into the store", key);
-    found.push_back(known->second);
+    found->push_back(known->second);
   }
-  return found;
+  recent_ = found;
+  return recent_;
 }
 
 base::Status Store::push(const Keys& keys, const Values& values, const How& how) {
   if (left_) return base::Status(MV_ESTATE, "this worker has left the store's rounds");
-  const auto entries = find(keys);
-  if (!entries.ok()) return entries.status();
-  if (const base::Status wrong = check_values(entries.value(), values); !wrong.ok()) return wrong;
+  const auto found = find(keys);
+  if (!found.ok()) return found.status();
+  const Entries& entries = *found.value();
+  if (const base::Status wrong = check_values(entries, values); !wrong.ok()) return wrong;
   if (type_.dist && !type_.sync)
-    for (const EntryRef& entry : entries.value())
+    for (const EntryRef& entry : entries)
       if (const base::Status wrong = need_optimizer(*entry); !wrong.ok()) return wrong;
   Way way;
+  way.codec = compression().push;
   way.options.timeout = how.timeout;
   way.options.priority = how.priority;
   way.options.mode = type_.dist ? node::Mode::kForget : node::Mode::kBlocking;
   Updates::Pushing pushing;
   if (updates_.is_on()) {
-    if (const base::Status wrong = updates_.begin(entries.value(), how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
+    if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
     way.updater = &pushing;
   }
   base::Status failed;
   for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
+    look_ahead(entries, i);
     base::Status status;
     do {
-      status = push_one(*entries.value()[i], values[i], way);
+      status = push_one(*entries[i], values[i], way);
     } while (status.code() == MV_EINTR && i > 0);  // what a signal interrupts has not begun, but the keys before it have
     if (!status.ok()) failed = base::error(status.code(), "key \"{}\": {}", keys.names[i], status.text());
   }
@@ -211,12 +243,15 @@ base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, cons
 
 base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const Way& way) {
   if (goes_by_rows(entry, values)) return push_rows(entry, values, way);  // which no codec knows
-  const Compression compression = compression_of(entry);
-  const bool pushed = entry.pushed.exchange(true);
-  if (compression.push != nullptr)
-    return type_.dist ? push_encoded(entry, values, compression.push, way) : push_from_devices(entry, values, *compression.push, way);
-  if (pushed && has_rest(entry)) return push_with_rest(entry, values, way);
+  if (!entry.pushed.load(std::memory_order_relaxed)) entry.pushed = true;
+  if (way.codec != nullptr && entry.can_compress())
+    return type_.dist ? push_encoded(entry, values, way.codec, way) : push_from_devices(entry, values, *way.codec, way);
+  if (has_rest(entry)) return push_with_rest(entry, values, way);
   if (values.size() == 1) return give(entry, values.front().data, way);
+  if (way.updater == nullptr) {
+    const auto sum = [values](uint64_t first, uint64_t count, std::byte* out) { sum_devices(values, first, count, out); };
+    if (base::Status status; entry.table->add_here(sum, &status)) return status;
+  }
   std::lock_guard lock(entry.merging);
   entry.merged.resize(entry.shape.count() * tensor::dtype_bytes(entry.dtype));
   sum_devices(values, entry.merged.data());
@@ -225,6 +260,8 @@ base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const
 
 /// What a push comes to in this process, on its way into the key.
 base::Status Store::give(Entry& entry, const std::byte* merged, const Way& way) {
+  if (way.updater == nullptr)
+    if (base::Status status; entry.table->add_here(merged, &status)) return status;
   if (way.updater == nullptr) return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, way.options).status;
   auto copy = tensor::make_dense(heap_, entry.dtype, entry.shape, tensor::Heap::Content::kAnything);
   if (!copy.ok()) return copy.status();
@@ -233,35 +270,38 @@ base::Status Store::give(Entry& entry, const std::byte* merged, const Way& way) 
 }
 
 node::Started Store::pull(const Keys& keys, const Outs& outs, Sparse sparse, const node::CallOptions& options) {
-  const auto entries = find(keys);
-  if (!entries.ok()) return {entries.status(), nullptr};
-  if (const base::Status wrong = check_outs(entries.value(), outs.by_key, sparse); !wrong.ok()) return {wrong, nullptr};
-  if (const base::Status failed = updates_.settle(entries.value(), options.timeout); !failed.ok()) return {failed, nullptr};
+  const auto found = find(keys);
+  if (!found.ok()) return {found.status(), nullptr};
+  const Entries& entries = *found.value();
+  if (const base::Status wrong = check_outs(entries, outs.by_key, sparse); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status failed = updates_.settle(entries, options.timeout); !failed.ok()) return {failed, nullptr};
+  const codec::CodecRef codec = type_.dist ? compression().pull : nullptr;
   const auto pull = std::make_shared<Pull>(node_, heap_, outs.replace);
   for (size_t i = 0, place = 0; i < outs.by_key.size(); place += outs.by_key[i++].size()) {
-    const EntryRef& entry = entries.value()[i];
-    const codec::CodecRef codec = type_.dist ? compression_of(*entry).pull : nullptr;
-    if (base::Status failed = pull->add(entry, outs.by_key[i], place, sparse == Sparse::kFilled, codec); !failed.ok())
+    look_ahead(entries, i);
+    const codec::CodecRef& travels_as = entries[i]->can_compress() ? codec : nullptr;
+    if (base::Status failed = pull->add(entries[i], outs.by_key[i], place, sparse == Sparse::kFilled, travels_as); !failed.ok())
       return {std::move(failed), nullptr};
   }
   return pull->run(options);
 }
 
 node::Started Store::row_sparse_pull(const Keys& keys, const Outs& outs, const Values& ids, const node::CallOptions& options) {
-  const auto entries = find(keys);
-  if (!entries.ok()) return {entries.status(), nullptr};
-  if (const base::Status wrong = check_sparse_outs(entries.value(), outs.by_key, ids); !wrong.ok()) return {wrong, nullptr};
-  if (const base::Status failed = updates_.settle(entries.value(), options.timeout); !failed.ok()) return {failed, nullptr};
+  const auto found = find(keys);
+  if (!found.ok()) return {found.status(), nullptr};
+  const Entries& entries = *found.value();
+  if (const base::Status wrong = check_sparse_outs(entries, outs.by_key, ids); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status failed = updates_.settle(entries, options.timeout); !failed.ok()) return {failed, nullptr};
   const auto pull = std::make_shared<Pull>(node_, heap_, outs.replace);
   for (size_t i = 0, place = 0; i < ids.size(); ++i) {
     const size_t outs_each = outs.by_key[i].size() / ids[i].size();
     for (const Tensor& list : ids[i]) {
-      auto rows = read_ids(list, entries.value()[i]->shape.lengths[0]);
+      auto rows = read_ids(list, entries[i]->shape.lengths[0]);
       if (!rows.ok()) return {base::error(rows.status().code(), "key \"{}\": {}", keys.names[i], rows.status().text()), nullptr};
       std::vector<size_t> places(outs_each);
       std::iota(places.begin(), places.end(), place);
       place += outs_each;
-      if (base::Status failed = pull->add_rows(entries.value()[i], std::move(rows).value(), std::move(places)); !failed.ok())
+      if (base::Status failed = pull->add_rows(entries[i], std::move(rows).value(), std::move(places)); !failed.ok())
         return {std::move(failed), nullptr};
     }
   }
@@ -300,7 +340,12 @@ base::Status Store::barrier(base::Nanos timeout) {
   }
   node::CallOptions options;
   options.timeout = timeout;
-  return node_.barrier(options, node::Fence::kNone).status;
+  bool compresses = false;
+  {
+    std::lock_guard lock(mutex_);
+    compresses = compression_.push != nullptr && mailbox_ != nullptr;
+  }
+  return compresses ? attentive_barrier(options) : node_.barrier(options, node::Fence::kNone).status;
 }
 
 base::Status Store::leave() {
@@ -308,7 +353,7 @@ base::Status Store::leave() {
   std::lock_guard lock(mutex_);
   for (const auto& [key, entry] : entries_)
     if (const base::Status failed = entry->table->leave_rounds(); !failed.ok()) return failed;
-  return {};
+  return compression_.push != nullptr && mailbox_ != nullptr ? mailbox_->enrol(false) : base::Status();
 }
 
 }  // namespace mv::kvstore

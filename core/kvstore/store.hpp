@@ -7,10 +7,12 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "kvstore/entry.hpp"
 #include "kvstore/key_parameters.hpp"
+#include "kvstore/mailbox.hpp"
 #include "kvstore/pull.hpp"
 #include "kvstore/type.hpp"
 #include "kvstore/updates.hpp"
@@ -60,15 +62,13 @@ class Store {
   base::Status set_optimizer(const table::UpdaterSpec& optimizer);
   /// MV_ESTATE once a key was pushed, but for none. What is left of a codec that is switched off goes with each key's next push.
   base::Status set_compression(Compression compression);
-  /// What a key's codec has left out so far, for each sender, to be saved with the optimizer's states: see Residuals.
-  base::Result<std::vector<std::vector<std::byte>>> residuals(const std::string& key);
-  base::Status set_residuals(const std::string& key, std::vector<std::vector<std::byte>> senders);
   base::Status barrier(base::Nanos timeout);
   base::Status leave();
 
   /// Parameters of single keys that go before the optimizer's, those of today and of every later one; empty text clears them.
   base::Status set_key_parameters(const Keys& keys, std::string_view text);
   /// All keys' states from all servers into a file, with the optimizer or without; and back into a store with the same keys.
+  /// What their codecs have left out comes from all workers that are in barrier(), and goes back to them there.
   base::Status save_states(const std::string& path, bool with_optimizer);
   base::Status load_states(const std::string& path);
 
@@ -81,22 +81,33 @@ class Store {
   base::Status check_keys(const Keys& keys);
   bool has(const std::string& key);
   base::Result<EntryRef> make(const std::string& key, const Tensor& value);
-  base::Result<std::vector<EntryRef>> find(const Keys& keys);
+  base::Result<EntriesRef> find(const Keys& keys);
+  base::Status check_kind(const Keys& keys) const;
   base::Status need_optimizer(Entry& entry);
   base::Result<table::UpdaterSpec> optimizer_of(const std::string& key);
-  std::vector<EntryRef> all_entries();
+  Entries all_entries();
   base::Status set_optimizer_of(Entry& entry);
   /// How a push goes into its key: by way of the table, or of the updater callback.
   struct Way {
     node::CallOptions options;
     Updates::Pushing* updater = nullptr;
+    codec::CodecRef codec;
   };
   base::Status push_one(Entry& entry, std::span<const Tensor> values, const Way& way);
   base::Status push_rows(Entry& entry, std::span<const Tensor> values, const Way& way);
   base::Status give(Entry& entry, const std::byte* merged, const Way& way);
-  Compression compression_of(const Entry& entry);
+  Compression compression();
   base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const Way& way);
   base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const Way& way);
+  std::map<std::string, Senders> own_leftovers();
+  base::Result<std::map<std::string, Senders>> gather_leftovers();
+  base::Status hand_out_leftovers(const std::map<std::string, Senders>& all);
+  base::Status set_leftovers(const std::string& key, Senders senders);
+  base::Status take_leftovers(const std::map<std::string, Mailbox::Bytes>& left);
+  base::Status look_into_mailbox();
+  base::Status attentive_barrier(node::CallOptions options);
+  base::Status open_mailbox();
+  base::Status enrol();
   static bool has_rest(Entry& entry);
   base::Status push_with_rest(Entry& entry, std::span<const Tensor> values, const Way& way);
 
@@ -106,13 +117,15 @@ class Store {
   const std::string prefix_;
   std::atomic<bool> rejects_nonfinite_{false};
   std::mutex mutex_;  ///< what follows
-  std::map<std::string, EntryRef> entries_;
+  std::unordered_map<std::string, EntryRef> entries_;
+  EntriesRef recent_;  ///< of the last call: most have the same keys in the same order
   bool any_key_ = false, keys_are_numbers_ = false;
   std::atomic<bool> left_{false};
   table::UpdaterSpec optimizer_{table::kReplacing, {}};
   Compression compression_;
   std::map<std::string, KeyParameters> key_parameters_;
   Updates updates_;
+  std::unique_ptr<Mailbox> mailbox_;  ///< of dist types with several workers, from the first init() on
 };
 
 }  // namespace mv::kvstore

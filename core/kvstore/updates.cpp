@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "tensor/sparse.hpp"
 
 namespace mv::kvstore {
 
@@ -16,8 +17,15 @@ base::Status is_inside() {
   return base::Status(MV_EREENTRANT, "an update of this store is under way on this thread: the call would wait for it");
 }
 
+bool any_waits(const Entries& entries) {
+  return std::ranges::any_of(entries, [](const EntryRef& entry) { return entry->updated.load() < entry->queued.load(); });
+}
+
+}  // namespace
+
 /// The error of an earlier update of one of these keys that nobody waited for.
-base::Status take_untold(const std::vector<EntryRef>& entries) {
+base::Status Updates::take_untold(const Entries& entries) const {
+  if (!was_on_.load(std::memory_order_acquire)) return {};
   for (const EntryRef& entry : entries) {
     std::lock_guard lock(entry->telling);
     if (entry->untold.ok()) continue;
@@ -26,12 +34,6 @@ base::Status take_untold(const std::vector<EntryRef>& entries) {
   }
   return {};
 }
-
-bool any_waits(const std::vector<EntryRef>& entries) {
-  return std::ranges::any_of(entries, [](const EntryRef& entry) { return entry->updated.load() < entry->queued.load(); });
-}
-
-}  // namespace
 
 Updates::~Updates() {
   if (active_) thread_->inside(false);  // begun by hand, and never done
@@ -67,6 +69,7 @@ base::Status Updates::set(std::shared_ptr<CallbackThread> thread, Updater update
   thread->due(waiting, !updater);
   thread_ = std::move(thread);
   updater_ = std::move(updater);
+  was_on_.store(true, std::memory_order_release);
   is_on_.store(true, std::memory_order_release);
   return {};
 }
@@ -96,7 +99,7 @@ base::Status Updates::make_room(uint64_t bytes, base::Nanos timeout) {
                      waiting_bytes_.load(), waited.text());
 }
 
-base::Status Updates::begin(const std::vector<EntryRef>& entries, Wait wait, base::Nanos timeout, Pushing* pushing) {
+base::Status Updates::begin(const Entries& entries, Wait wait, base::Nanos timeout, Pushing* pushing) {
   if (const base::Status untold = take_untold(entries); !untold.ok()) return untold;
   uint64_t bytes = 0;
   for (const EntryRef& entry : entries) bytes += entry->shape.count() * tensor::dtype_bytes(entry->dtype);
@@ -143,6 +146,7 @@ bool Updates::begin_next(base::Status* failed) {
   const Entry& entry = *active_->update.entry;
   auto stored = tensor::make_dense(heap_, entry.dtype, entry.shape, tensor::Heap::Content::kAnything);
   if (stored.ok()) *failed = entry.table->get({}, {stored.value().data, stored.value().shape.count(), entry.dtype}, {}).status;
+  if (stored.ok() && failed->ok() && entry.row_sparse) stored = tensor::to_sparse("updater", heap_, stored.value());
   if (stored.ok())
     active_->stored = std::move(stored).value();
   else
@@ -150,11 +154,18 @@ bool Updates::begin_next(base::Status* failed) {
   return true;
 }
 
-/// What the callback has made of it is stored, or its error kept for whoever is to hear of it.
+/// What the callback has made of the value.
+base::Status Updates::store(const Active& active) {
+  const Entry& entry = *active.update.entry;
+  const auto dense = active.stored.is_row_sparse() ? tensor::to_dense("updater", heap_, active.stored) : base::Result<Tensor>(active.stored);
+  if (!dense.ok()) return dense.status();
+  return entry.table->set({}, {dense.value().data, dense.value().shape.count(), entry.dtype}, {}).status;
+}
+
+/// It is stored, or its error kept for whoever is to hear of it.
 void Updates::end(const base::Status& outcome, bool is_by_hand) {
   const Entry& about = *active_->update.entry;
-  const Tensor& stored = active_->stored;
-  base::Status status = outcome.ok() ? about.table->set({}, {stored.data, stored.shape.count(), about.dtype}, {}).status : outcome;
+  base::Status status = outcome.ok() ? store(*active_) : outcome;
   if (!status.ok()) status = base::error(status.code(), "key \"{}\": {}", about.name, status.text());
   std::lock_guard lock(mutex_);
   const Update update = std::move(active_->update);
@@ -175,7 +186,7 @@ void Updates::end(const base::Status& outcome, bool is_by_hand) {
 void Updates::run_all() {
   base::Status failed;
   while (begin_next(&failed)) {
-    const Active& active = *active_;  // changed by this thread only
+    Active& active = *active_;  // changed by this thread only
     end(failed.ok() ? updater_(active.update.entry->name, active.update.merged, active.stored) : failed, false);
     failed = {};
     node_.wake();
@@ -192,7 +203,7 @@ bool Updates::run_due() {
   return true;
 }
 
-base::Status Updates::settle(const std::vector<EntryRef>& entries, base::Nanos timeout) {
+base::Status Updates::settle(const Entries& entries, base::Nanos timeout) {
   if (is_on()) {
     std::unique_lock lock(mutex_);
     const bool is_here = thread_ != nullptr && thread_->is_here();
@@ -211,7 +222,7 @@ base::Status Updates::settle(const std::vector<EntryRef>& entries, base::Nanos t
   return take_untold(entries);
 }
 
-base::Status Updates::wait_for_others(const std::vector<EntryRef>& entries, base::Nanos timeout) {
+base::Status Updates::wait_for_others(const Entries& entries, base::Nanos timeout) {
   std::shared_ptr<CallbackThread> thread;
   {
     std::lock_guard lock(mutex_);
@@ -247,12 +258,13 @@ base::Result<std::optional<Updates::Given>> Updates::next() {
   return std::optional<Given>({active_->update.entry->name, active_->update.merged, active_->stored});
 }
 
-base::Status Updates::done(const base::Status& outcome) {
+base::Status Updates::done(const base::Status& outcome, const std::function<void(Tensor& stored)>& take_back) {
   {
     std::lock_guard lock(mutex_);
     if (thread_ == nullptr || updater_ || !active_ || !thread_->is_here())
       return base::Status(MV_ESTATE, "no update is under way on this thread: kv_next_update() gives one");
   }
+  take_back(active_->stored);
   end(outcome, true);
   node_.wake();
   return {};

@@ -31,8 +31,9 @@ class CallbackThread {
 /// Methods from any thread. No lock is held while a callback runs.
 class Updates {
  public:
-  /// updater(key, merged, stored): writes what is to be stored into `stored`.
-  using Updater = std::function<base::Status(const std::string& key, const Tensor& merged, const Tensor& stored)>;
+  /// updater(key, merged, stored): writes what is to be stored into `stored`; of a row-sparse key it may put another tensor there, which
+  /// holds other rows.
+  using Updater = std::function<base::Status(const std::string& key, const Tensor& merged, Tensor& stored)>;
   /// What an update is about, for those who run it by hand.
   struct Given {
     std::string key;
@@ -59,13 +60,13 @@ class Updates {
     std::list<base::Status> outcomes;
   };
   /// MV_EREENTRANT, MV_ESTATE, MV_EPENDING; the error of an earlier update of these keys; MV_ETIMEOUT where too much waits already.
-  base::Status begin(const std::vector<EntryRef>& entries, Wait wait, base::Nanos timeout, Pushing* pushing);
+  base::Status begin(const Entries& entries, Wait wait, base::Nanos timeout, Pushing* pushing);
   /// One key's sum, in memory of its own, to be updated with.
   base::Status add(Pushing& pushing, EntryRef entry, Tensor merged);
   /// On the updater's own thread it runs them, and gives the first error, unless nobody waits.
   base::Status finish(Pushing& pushing);
   /// Returns when the earlier pushes of these keys are in their values: runs them here, or waits for the thread that has to.
-  base::Status settle(const std::vector<EntryRef>& entries, base::Nanos timeout);
+  base::Status settle(const Entries& entries, base::Nanos timeout);
   /// Whether any update waited for the calling thread; it runs them unless that is done by hand.
   bool run_due();
   /// MV_EREENTRANT inside a callback of this store.
@@ -73,7 +74,8 @@ class Updates {
 
   /// The oldest update, the same one until done(); nothing if none waits.
   base::Result<std::optional<Given>> next();
-  base::Status done(const base::Status& outcome);
+  /// take_back(stored): what next() gave becomes what has become of it.
+  base::Status done(const base::Status& outcome, const std::function<void(Tensor& stored)>& take_back);
 
  private:
   struct Update {
@@ -89,14 +91,16 @@ class Updates {
 
   base::Status make_room(uint64_t bytes, base::Nanos timeout);
   bool begin_next(base::Status* failed);
+  base::Status store(const Active& active);
   void end(const base::Status& outcome, bool is_by_hand);
   void run_all();
-  base::Status wait_for_others(const std::vector<EntryRef>& entries, base::Nanos timeout);
+  base::Status wait_for_others(const Entries& entries, base::Nanos timeout);
   base::Status ended() const;
+  base::Status take_untold(const Entries& entries) const;
 
   node::Node& node_;
   tensor::Heap& heap_;
-  std::atomic<bool> is_on_{false};
+  std::atomic<bool> is_on_{false}, was_on_{false};  ///< now; ever
   std::atomic<uint64_t> waiting_bytes_{0};
   mutable std::mutex mutex_;  ///< what follows
   std::shared_ptr<CallbackThread> thread_;

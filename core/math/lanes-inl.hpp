@@ -52,6 +52,17 @@ HWY_INLINE void over_lanes(size_t count, const Work& work) {
   over_rest<T, hn::MaxLanes(tag) / 2>(count, i, work);
 }
 
+/// The same, in step with memory that most of the work is stores to: one that crosses a cache line costs twice.
+template <typename T, typename Work>
+HWY_INLINE void over_lanes_of(const void* memory, size_t count, const Work& work) {
+  const hn::ScalableTag<T> tag;
+  const size_t lanes = hn::Lanes(tag), step = lanes * sizeof(T), off = reinterpret_cast<uintptr_t>(memory) % step;
+  size_t i = off % sizeof(T) == 0 && count >= 8 * lanes ? (step - off) % step / sizeof(T) : 0;
+  over_rest<T, hn::MaxLanes(tag) / 2>(i, 0, work);
+  for (; i + lanes <= count; i += lanes) work(tag, i);
+  over_rest<T, hn::MaxLanes(tag) / 2>(count, i, work);
+}
+
 // Halves, by arithmetic that all instruction sets have, so that they agree on every bit, those of a NaN's payload too.
 // Where a float's adder helps (it rounds a subnormal, or normalizes one), its operands and its result are normal:
 // flush-to-zero modes change nothing.

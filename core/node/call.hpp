@@ -19,7 +19,7 @@ class FinishedList;
 
 class Call final : public ps::Completion, public std::enable_shared_from_this<Call> {
  public:
-  enum class Kind { kTable, kBarrier, kCheckpoint, kGroup };
+  enum class Kind { kTable, kBarrier, kCheckpoint, kGroup, kCollective };
 
   Call(Kind kind, FinishedList& finished, const CallOptions& options)
       : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync && options.tag != 0), tag_(options.tag), group_(options.group) {
@@ -33,6 +33,14 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   /// Once done().
   const base::Status& status() const { return status_; }
   Kind kind() const { return kind_; }
+
+  /// Of a call that no engine carries out: what ends it with a code, before withdraw() returns. Set before it begins.
+  void set_withdrawal(std::function<void(mv_status)> withdrawal) { withdrawal_ = std::move(withdrawal); }
+  /// False: it is an engine's.
+  bool withdraw(mv_status code) const {
+    if (withdrawal_) withdrawal_(code);
+    return static_cast<bool>(withdrawal_);
+  }
 
   /// kGroup: there will be no more parts.
   void close_group(std::function<base::Status()> finish);
@@ -49,6 +57,7 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   const bool announces_;  ///< Node::poll() hands it out
   const int64_t tag_;
   const std::shared_ptr<Call> group_;  ///< whose part it is, or null
+  std::function<void(mv_status)> withdrawal_;
   base::Status status_;
   std::atomic<bool> done_{false};
 

@@ -1,5 +1,7 @@
 // What callers' threads ask of the node.
 
+#include <cstring>
+
 #include "base/log.hpp"
 #include "node/member_node.hpp"
 #include "node/table_handle.hpp"
@@ -9,6 +11,8 @@ namespace mv::node {
 namespace {
 /// What a call under way costs besides its payload, about: many small ones are memory too.
 constexpr uint64_t kCallBytes = 512;
+/// From this size on fresh memory, which comes page by page, costs more than a copy into it.
+constexpr size_t kLargeBytes = 64 << 10;
 }  // namespace
 
 base::Nanos MemberNode::deadline(const CallOptions& options, bool gated) const {
@@ -29,11 +33,13 @@ void MemberNode::on_loop(const std::function<void()>& work) {
 
 /// Ends it with this code, and a text that says what became of it; where that is not up to its caller it goes on.
 void MemberNode::withdraw(const CallRef& call, mv_status code) {
+  if (call->withdraw(code)) return;
   on_loop([&] {
     for (const Call* part : call->open_parts()) member_->tables().withdraw(part, code);
     member_->tables().withdraw(call.get(), code);
     member_->withdraw_barrier(call.get(), code);
     member_->checkpoints().withdraw(call.get(), code);
+    member_->groups().withdraw(call.get(), code);
   });
 }
 
@@ -86,6 +92,15 @@ base::Result<uint64_t> MemberNode::reserve(uint64_t bytes, const CallOptions& op
   }
   in_flight.fetch_add(bytes, std::memory_order_relaxed);
   return bytes;
+}
+
+base::PayloadRef MemberNode::snapshot(std::span<const std::byte> bytes) {
+  if (bytes.size() < kLargeBytes) return base::Payload::copy(bytes);
+  const auto block = snapshots_.allocate(bytes.size(), tensor::Heap::Content::kAnything);
+  if (!block.ok()) return base::Payload::copy(bytes);
+  std::byte* const to = block.value()->data();
+  std::memcpy(to, bytes.data(), bytes.size());
+  return base::Payload::kept({to, bytes.size()}, block.value());
 }
 
 Started MemberNode::barrier(const CallOptions& options, Fence fence) {

@@ -11,7 +11,9 @@
 
 #include "base/trace.hpp"
 #include "engine/gossip/gossip.hpp"
+#include "engine/gossip/noloco.hpp"
 #include "engine/gossip/standing.hpp"
+#include "io/http/http.hpp"
 #include "io/loop/loop.hpp"
 #include "node/router.hpp"
 
@@ -19,6 +21,7 @@ namespace mv::node {
 
 /// What a fetch brought, and how much of it counts.
 struct GossipFetched {
+  bool got = false;  ///< there is something to average with, or a step of NoLoCo's to make
   std::string peer;  ///< empty: nothing came
   std::string why;   ///< then
   double clock = 0, loss = 0;
@@ -44,11 +47,13 @@ class GossipNode final : private io::Flusher {
   base::Status read(void* data, uint64_t count, mv_dtype dtype);
 
   base::Result<std::string> state(bool json);
+  /// Prometheus's text.
+  base::Result<std::string> metrics();
   base::Status add_peer(const gossip::Node& node);
   base::Status remove_peer(const std::string& name);
   /// Says goodbye and ends. A fetch_wait() of another thread returns MV_ESTATE. Idempotent.
   void close();
-  void abandon_after_fork() noexcept { loop_.abandon_after_fork(); }
+  void abandon_after_fork() noexcept;
 
  private:
   struct Mapping {
@@ -57,13 +62,24 @@ class GossipNode final : private io::Flusher {
   };
   using Lock = std::lock_guard<std::mutex>;
 
-  explicit GossipNode(gossip::Config config) : config_(std::move(config)) {}
+  explicit GossipNode(gossip::Config config);
+  void drop();
   base::Status set_up(gossip::Node self);
+  void set_up_engine(base::Peer life);
+  base::Status serve_metrics();
+  void stop_metrics();
   base::Status on_loop(const std::function<base::Status()>& work);
   std::shared_ptr<gossip::SnapshotReader> mapped(base::Peer peer);
   gossip::Standing standing();
   std::string road_to(base::Peer peer) const;
-  base::Result<std::span<const std::byte>> next_part(uint64_t count, mv_dtype dtype);
+  base::Result<size_t> next_part(uint64_t count, mv_dtype dtype);
+  base::Status catch_peer(GossipFetched& fetched);
+  base::Result<double> factor_of(const gossip::Description& peer) const;
+  base::Status check_own() const;
+  const std::byte* own_part(size_t number) const { return own_->own_values(own_version_) + own_starts_[number]; }
+  const std::byte* peer_part(size_t number) const { return alone_ ? own_part(number) : engine_->intake().part(number).data(); }
+  double average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype);
+  void note_disagreement(double squares, uint64_t count);
   void flush() override;
   void rearm();
 
@@ -89,11 +105,23 @@ class GossipNode final : private io::Flusher {
   gossip::Dice dice_{0};
   bool started_ = false;  ///< a fetch, which was not waited for
   bool caught_ = false;   ///< there is something to average with
-  size_t next_part_ = 0;
+  bool alone_ = false;    ///< it is this node's own snapshot: NoLoCo's step without a peer
+  size_t next_part_ = 0, next_array_ = 0;
   double factor_ = 0;
+  std::string caught_from_;
+  std::vector<gossip::Part> caught_parts_;
+  std::shared_ptr<gossip::SnapshotReader> own_;  ///< holds what this node had published when the fetch began
+  uint64_t own_version_ = 0;
+  std::vector<uint64_t> own_starts_;
+  std::optional<gossip::OuterSteps> outer_;
+  size_t added_ = 0;                             ///< arrays of the snapshot under way
+  double squares_ = 0;                           ///< of what the two models are apart, in the arrays so far
+  uint64_t compared_ = 0;                        ///< elements of these
 
   std::mutex figures_;  // guards what state() tells of the model, without waiting for a fetch:
   gossip::Standing told_;
+
+  std::unique_ptr<io::HttpServer> http_;
 };
 
 }  // namespace mv::node

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "engine/collective/cost_text.hpp"
 #include "node/addresses.hpp"
 #include "node/random.hpp"
 
@@ -25,9 +26,17 @@ std::string host_name() {
   return name;
 }
 
-}  // namespace
+/// By what this node's groups choose, where it is the lowest rank.
+base::Result<collective::Basis> basis_of(const Settings& settings) {
+  auto costs = collective::read_costs(settings.collective_costs);
+  if (!costs.ok()) return costs.status();
+  const base::RoadKind beside = settings.io == "tcp"      ? base::RoadKind::kTcp
+                                : settings.io == "inproc" ? base::RoadKind::kInproc
+                                                          : base::RoadKind::kShm;
+  return collective::Basis{costs.value(), beside};
+}
 
-std::unique_ptr<Node> Node::make(const Settings& settings) { return std::make_unique<MemberNode>(settings); }
+}  // namespace
 
 base::Status MemberNode::join() {
   if (!has_met_)
@@ -53,6 +62,8 @@ base::Status MemberNode::set_up() {
   self.init_timeout = settings_.init_timeout;
   self.heartbeat_timeout = settings_.heartbeat_timeout;
   self.stuck_after = settings_.stuck_after;
+  const auto basis = basis_of(settings_);
+  if (!basis.ok()) return basis.status();
   if (const base::Status status = serve_metrics(); !status.ok()) return status;
   if (const base::Status status = make_roads(self); !status.ok()) return status;
 
@@ -75,6 +86,7 @@ base::Status MemberNode::set_up() {
     learn_ranks();
   };
   member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &archive_);
+  member_->groups().choose_by(basis.value());
   if (http_ != nullptr) member_->status().set_metrics(http_->address());
   member_->status().set_ways([this](base::Peer peer) { return way_to(peer); });
   if (watched_) member_->take_times(trace_);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "node/node.hpp"
 #include "node/rendezvous.hpp"
 #include "node/router.hpp"
+#include "tensor/heap.hpp"
 
 namespace mv::node {
 
@@ -40,6 +42,7 @@ class MemberNode final : public Node, private io::Flusher {
   base::Result<TableRef> open_table(const std::string& name) override;
   base::Result<std::vector<TableSpec>> list_tables() override;
   base::Result<std::vector<PeerReport>> examine_peers() override;
+  base::Result<doctor::Tuning> tune() override;
   base::Result<std::string> status(bool json) override;
 
   Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) override;
@@ -50,6 +53,9 @@ class MemberNode final : public Node, private io::Flusher {
     group->close_group(std::move(finish));
     loop_.wake_waiters();
   }
+
+  base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) override;
+  std::vector<int64_t> workers_here() override;
 
   Started send_command(int64_t head, const std::string& body, const CallOptions& options) override;
   void set_controller(Controller controller, std::function<void(int64_t)> waiting) override;
@@ -81,6 +87,8 @@ class MemberNode final : public Node, private io::Flusher {
   void forget_small(const ps::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
   /// Blocks while too many bytes of asynchronous calls are under way; gives what is to be handed to the call.
   base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
+  /// A copy of what an asynchronous call sends: a large one in memory that is used again, where servers of this machine read it themselves.
+  base::PayloadRef snapshot(std::span<const std::byte> bytes);
   /// Begins something of an engine's on the loop, under a call that it will complete, and waits if it is a blocking call.
   Started start(const CallRef& call, const CallOptions& options, io::Task begin);
   /// Runs `work` on the loop and waits for it.
@@ -89,6 +97,8 @@ class MemberNode final : public Node, private io::Flusher {
   /// What is to be mapped of a table; null where nothing is. `own`: a server that is this process, or SIZE_MAX.
   MappingRef map(const ps::TableViewRef& table, size_t own);
   engine::Member& member() { return *member_; }
+  /// How messages to a peer go. Loop thread only.
+  std::optional<Router::Reach> way_by(base::Peer peer) const { return router_->reach(peer); }
   io::Loop& loop() { return loop_; }
 
  private:
@@ -140,6 +150,7 @@ class MemberNode final : public Node, private io::Flusher {
   std::mutex creations_mutex_;
   std::map<std::string, base::Nanos> creations_;  ///< deadlines, by name
   std::atomic<uint64_t> unnamed_{0};
+  tensor::Heap snapshots_;
   std::atomic<bool> told_of_limit_{false};
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   bool has_met_ = false;

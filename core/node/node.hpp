@@ -18,6 +18,10 @@
 #include "node/settings.hpp"
 #include "table/shard.hpp"
 
+namespace mv::doctor {
+struct Tuning;  // node/doctor/tuning.hpp
+}
+
 namespace mv::node {
 
 /// An unfinished call of a user, blocking or not. Shared by the caller's side and the loop's.
@@ -25,6 +29,8 @@ class Call;
 using CallRef = std::shared_ptr<Call>;
 class Table;
 using TableRef = std::shared_ptr<Table>;
+class Group;  // node/group.hpp
+using GroupRef = std::shared_ptr<Group>;
 
 enum class Mode { kBlocking, kAsync, kForget };
 
@@ -149,6 +155,8 @@ class Node {
   virtual base::Result<std::vector<TableSpec>> list_tables() = 0;
   /// All other members, by rank, each asked for an answer. Takes as long as the slowest, at most a second. MV_EINTR after a signal.
   virtual base::Result<std::vector<PeerReport>> examine_peers() = 0;
+  /// Measures what messages between workers cost; collective among all of them. MV_ESTATE where there is but one, MV_ECANCELED after a signal.
+  virtual base::Result<doctor::Tuning> tune() = 0;
   /// How the cluster stands, as text for people or as JSON. Answers within a few seconds, whatever has become of the others.
   virtual base::Result<std::string> status(bool json) = 0;
 
@@ -190,6 +198,11 @@ class Node {
   /// Waits for something that threads of this process do, and follow with wake(). `done` must not lock. MV_ETIMEOUT, MV_EINTR, MV_ESTATE.
   virtual base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout) = 0;
   virtual void wake() = 0;
+
+  /// A group of these workers, by their ids in any order; collective among them. None: all workers.
+  virtual base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) = 0;
+  /// The ids of the workers of this machine, by its name.
+  virtual std::vector<int64_t> workers_here() = 0;
 };
 
 /// A table as one handle sees it. Methods from any thread; calls of one thread take effect in their order.
@@ -201,8 +214,17 @@ class Table {
   /// Adds what a codec makes of all rows' values, each message's by itself. What it leaves out is in `residual`, elements of the storage
   /// dtype, and went into it before; unchanged on errors before the call has begun. The residual is the caller's to lock.
   virtual Started add_encoded(const ConstData& gradient, std::byte* residual, const codec::CodecRef& codec, const CallOptions& options) = 0;
+  /// add() of all rows, which are made some at a time as the shard wants them, where all of them lie in this process and nobody waits
+  /// for anybody. False: nothing was done.
+  virtual bool add_here(const table::Shard::Make&, base::Status* /*status*/) { return false; }
+  /// The same of values that are there.
+  virtual bool add_here(const std::byte*, base::Status* /*status*/) { return false; }
+  /// It will be used in a moment, or rather `soon`: what a call looks at first is fetched into the caches.
+  virtual void expect(bool /*soon*/) const {}
   virtual Started set(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
   virtual Started get(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
+  /// get() of all rows into each of these places, where it needs no message and no waiting. False: nothing was done.
+  virtual bool get_here(std::span<std::byte* const>, base::Status* /*status*/) { return false; }
   /// A get of all rows that servers send through a codec: always by messages, so that every worker gets the same.
   virtual Started get_encoded(const MutableData& data, const codec::CodecRef& codec, const CallOptions& options) = 0;
   virtual Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;

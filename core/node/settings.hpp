@@ -42,6 +42,7 @@ struct Settings {
   base::Nanos checkpoint_every = 60s;
   uint64_t checkpoint_keep = 3;
   std::string metrics;             ///< "port" or "host:port" of an HTTP server for metrics; empty: none
+  std::string collective_costs;    ///< by which groups choose algorithms, as engine/collective/cost_text.hpp reads them; empty: the defaults
   int64_t trace_events = -1;       ///< how many of the last events are kept for mv_trace_text(); -1: see events_kept()
 
   /// By default only where somebody can ask for them over HTTP: they cost about 0.1 µs a message.

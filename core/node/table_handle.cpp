@@ -56,6 +56,8 @@ TableHandle::TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_p
       own_(std::move(own)),
       all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))),
       changes_own_(own_ != nullptr && table_->pace != table::Pace::kMerge),
+      // Whether all is finite must be known before anything is added.
+      is_simple_(all_own_ && table_->pace == table::Pace::kAsync && !spec_.is_keyed() && !spec_.rejects_nonfinite()),
       mapping_(all_own_ ? nullptr : node_.map(table_, own_ != nullptr ? own_server() : SIZE_MAX)) {
   table_->uses.open(uses_);
 }
@@ -97,6 +99,52 @@ Started TableHandle::finished_here(const CallOptions& options) {
 
 Started TableHandle::add(const Rows& rows, const ConstData& data, const CallOptions& options) {
   return change(wire::Write::Add, rows, data, options);
+}
+bool TableHandle::adds_here(base::Status* status) {
+  if (!is_simple_) return false;
+  if (own_->destroyed)
+    *status = usable();
+  else
+    count(ps::Use::kAdd, ps::Way::kHere, {});
+  return true;
+}
+bool TableHandle::add_here(const table::Shard::Make& make, base::Status* status) {
+  if (!adds_here(status)) return false;
+  if (status->ok()) own_->add_made(node_.identity().worker_id, 0, own_->elements(), make);
+  return true;
+}
+bool TableHandle::add_here(const std::byte* values, base::Status* status) {
+  if (!adds_here(status)) return false;
+  if (status->ok()) own_->change(wire::Write::Add, node_.identity().worker_id, 0, own_->elements(), values);
+  return true;
+}
+void TableHandle::expect(bool soon) const {
+  if (own_ == nullptr) return;
+  if (soon) return own_->expect();
+  __builtin_prefetch(own_.get());
+  __builtin_prefetch(&own_->destroyed);
+}
+bool TableHandle::get_here(std::span<std::byte* const> outs, base::Status* status) {
+  if (is_simple_ && !own_->destroyed) {
+    count(ps::Use::kGet, ps::Way::kHere, {});
+    own_->read_each(node_.identity().worker_id, outs);
+    return true;
+  }
+  if (spec_.is_keyed()) return false;
+  *status = usable();
+  if (!status->ok()) return true;
+  const uint64_t needed = clock_needed(true);
+  if (all_own_ && own_is_open(needed)) {
+    count(ps::Use::kGet, ps::Way::kHere, {});
+    own_->read_each(node_.identity().worker_id, outs);
+    return true;
+  }
+  CallOptions at_once;
+  at_once.mode = Mode::kAsync;
+  if (!fetch_mapped(needed, {}, outs.front(), at_once, status)) return false;
+  count(ps::Use::kGet, ps::Way::kMapped, {});
+  for (std::byte* const out : outs.subspan(1)) std::memcpy(out, outs.front(), spec_.bytes());
+  return true;
 }
 Started TableHandle::set(const Rows& rows, const ConstData& data, const CallOptions& options) {
   return change(wire::Write::Set, rows, data, options);
@@ -158,7 +206,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
   if (values.keep != nullptr)
     request.source = base::Payload::kept(bytes, values.keep);
   else
-    request.source = blocking ? base::Payload::lent(bytes) : base::Payload::copy(bytes);
+    request.source = blocking ? base::Payload::lent(bytes) : node_.snapshot(bytes);
   std::function<void()> own_work;
   if (changes_own_) own_work = [&] { change_own(write, rows, values.bytes); };
   return start_change(std::move(request), options, own_work);

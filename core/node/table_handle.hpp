@@ -32,8 +32,12 @@ class TableHandle final : public Table {
   base::Result<TableInfo> info() override;
   Started add(const Rows& rows, const ConstData& data, const CallOptions& options) override;
   Started add_encoded(const ConstData& gradient, std::byte* residual, const codec::CodecRef& codec, const CallOptions& options) override;
+  bool add_here(const table::Shard::Make& make, base::Status* status) override;
+  bool add_here(const std::byte* values, base::Status* status) override;
+  void expect(bool soon) const override;
   Started set(const Rows& rows, const ConstData& data, const CallOptions& options) override;
   Started get(const Rows& rows, const MutableData& data, const CallOptions& options) override;
+  bool get_here(std::span<std::byte* const> outs, base::Status* status) override;
   Started get_encoded(const MutableData& data, const codec::CodecRef& codec, const CallOptions& options) override;
   Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) override;
   Started erase(const Rows& rows, const CallOptions& options) override;
@@ -68,6 +72,8 @@ class TableHandle final : public Table {
   base::Status check_rows(const Rows& rows) const;
   base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
   base::Status usable();
+  /// Whether an add of all rows goes into this process's shard and nowhere else; `status` if it may not.
+  bool adds_here(base::Status* status);
   base::Result<bool> fetch_states(size_t server, TableStates& into);
   base::Status send_states(size_t server, const TableStates& states, const table::Mark* mark);
   bool forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options, base::Status* status);
@@ -94,6 +100,7 @@ class TableHandle final : public Table {
   const std::shared_ptr<table::Shard> own_;
   const bool all_own_;  ///< the whole table lies in this process
   const bool changes_own_;  ///< callers change this process's part themselves
+  const bool is_simple_;    ///< dense, all of it here, changed by its callers, who never wait for each other
   const MappingRef mapping_;  ///< null where there is nothing to map
   ps::Uses uses_;
 };

@@ -23,24 +23,28 @@ base::Result<std::shared_ptr<Shard>> DenseShard::make(const Spec& spec, const Pl
   }
   auto memory = Memory::make(segment != nullptr ? 0 : rows.count * spec.cols * stored_bytes);
   if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\": {}", spec.name, memory.status().text());
-  std::shared_ptr<DenseShard> shard(new DenseShard(spec, rows, std::move(memory).value(), std::move(segment)));
+  std::shared_ptr<DenseShard> shard(new DenseShard(spec, rows, std::move(memory).value(), std::move(segment), place.families));
   if (auto status = shard->set_updater(spec.updater); !status.ok()) return status;
   return std::shared_ptr<Shard>(std::move(shard));
 }
 
-DenseShard::DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment)
+DenseShard::DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment,
+                       std::shared_ptr<Families> families)
     : Shard(spec, rows),
       stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec.dtype))),
       stripe_elements_(table::stripe_elements(spec)),
       memory_(std::move(memory)),
       segment_(std::move(segment)),
       values_(segment_ != nullptr ? segment_->values() : memory_.data()),
+      families_(std::move(families)),
       stripes_((elements() + stripe_elements_ - 1) / stripe_elements_) {}
 
 // ------------------------------------------------------------ stripes
 
 namespace {
 
+/// Elements that are still in a cache when they are used once more.
+constexpr uint64_t kPiece = 8192;
 /// Rows that are sorted by stripe at a time.
 constexpr size_t kSorted = 1 << 14;
 
@@ -134,10 +138,30 @@ void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t cou
     before_change(stripe, from, share);
     const StripeWrite open(segment_.get(), index_of(stripe));
     const std::byte* source = values + done * spec_.element_bytes();
-    if (write == Write::Set) return math::store_bytes(spec_.dtype, at(values_, from), source, share);
+    if (write == Write::Set || copies_.load(std::memory_order_relaxed)) return math::store_bytes(spec_.dtype, at(values_, from), source, share);
     apply(*stripe.model, steps.of(stripe.model), worker, from, share, source);
   });
   // Behind what it tells of, so that a replacement which comes meanwhile is not misled.
+  if (only_held_.load(std::memory_order_relaxed)) only_held_.store(false, std::memory_order_relaxed);
+}
+
+void DenseShard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) {
+  Steps<ModelRef> steps(piece == Piece::kFirst);
+  std::vector<std::byte> room;
+  for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t) {
+    before_change(stripe, from, share);
+    const StripeWrite open(segment_.get(), index_of(stripe));
+    if (copies_.load(std::memory_order_relaxed)) return make(from, share, at(values_, from));
+    const Updater& updater = *stripe.model->updater;
+    const Step* const step = steps.of(stripe.model);
+    const uint64_t most = updater.sums() > 0 ? share : kPiece;
+    room.resize(std::min(most, share) * spec_.element_bytes());
+    for (uint64_t done = 0; done < share; done += most) {
+      const uint64_t some = std::min(most, share - done);
+      make(from + done, some, room.data());
+      apply(*stripe.model, step, worker, from + done, some, room.data());
+    }
+  });
   if (only_held_.load(std::memory_order_relaxed)) only_held_.store(false, std::memory_order_relaxed);
 }
 
@@ -237,8 +261,27 @@ void DenseShard::back_up(const Model& model, Worker worker, uint64_t first, uint
 void DenseShard::read(Worker worker, uint64_t first, uint64_t count, std::byte* out) {
   for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
     math::load_bytes(spec_.dtype, at(values_, from), out + done * spec_.element_bytes(), share);
-    back_up(*stripe.model, worker, from, share);
+    if (backs_up_.load(std::memory_order_relaxed)) back_up(*stripe.model, worker, from, share);
   });
+}
+
+void DenseShard::read_each(Worker worker, std::span<std::byte* const> outs) {
+  const size_t each = spec_.element_bytes();
+  for_stripes(0, elements(), [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t) {
+    const uint64_t most = outs.size() > 1 ? kPiece : share;
+    for (uint64_t done = 0; done < share; done += most) {
+      const uint64_t some = std::min(most, share - done), place = (from + done) * each;
+      math::load_bytes(spec_.dtype, at(values_, from + done), outs.front() + place, some);
+      for (std::byte* const out : outs.subspan(1)) std::memcpy(out + place, outs.front() + place, some * each);
+    }
+    if (backs_up_.load(std::memory_order_relaxed)) back_up(*stripe.model, worker, from, share);
+  });
+}
+
+void DenseShard::expect() const {
+  constexpr size_t kLines = 4;
+  __builtin_prefetch(stripes_.data(), 1);
+  for (size_t i = 0; i < kLines; ++i) __builtin_prefetch(values_ + i * 64);
 }
 
 void DenseShard::read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) {
@@ -279,7 +322,7 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
         spec_.name, updater.name, stripe_elements_);
   const size_t states = model->updater->states();
   const bool same = model_ != nullptr && model_->spec.name == updater.name;
-  if (model->updater->counts()) model->progress = same ? model_->progress : std::make_shared<Progress>(*model->updater);
+  if (model->updater->counts()) model->progress = same ? model_->progress : make_progress(updater.name, *model->updater);
   if (same && model_->beside->states.size() == states) {
     model->beside = model_->beside;
     return ModelRef(std::move(model));
@@ -294,12 +337,19 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
   return ModelRef(std::move(model));
 }
 
+std::shared_ptr<Progress> DenseShard::make_progress(const std::string& name, const Updater& updater) const {
+  const bool has_family = families_ != nullptr && !spec_.store().empty() && !updater.shared().empty();
+  return std::make_shared<Progress>(updater, has_family ? families_->of(spec_.store(), name, updater) : nullptr);
+}
+
 base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
   std::lock_guard lock(mutex_);
   auto made = make_model(updater);
   if (!made.ok()) return made.status();
   model_ = std::move(made).value();
   replaces_.store(model_->updater->replaces(), std::memory_order_relaxed);
+  copies_.store(replaces_ && tensor::storage_dtype(spec_.dtype) == spec_.dtype, std::memory_order_relaxed);
+  backs_up_.store(model_->updater->keeps_backups(), std::memory_order_relaxed);
   if (segment_ != nullptr)
     segment_->head().counts_gets.store(keeps_backups(updater) ? 1 : 0, std::memory_order_release);
   for (Stripe& stripe : stripes_) {

@@ -27,6 +27,8 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
               Piece piece) override;
   void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
+  void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) override;
+  void read_each(Worker worker, std::span<std::byte* const> outs) override;
   void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
                    Piece piece) override;
   void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) override;
@@ -38,6 +40,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void set_mark(const Mark& mark) override;
   Usage usage() const override;
 
+  void expect() const override;
   std::shared_ptr<base::SharedMemory> shared() const override;
   void publish_clock(uint64_t clock) override;
   void destroy() override;
@@ -73,8 +76,9 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     uint64_t kept = 0;                ///< which of its 64 pieces that snapshot has set aside
   };
 
-  DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment);
+  DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment, std::shared_ptr<Families> families);
   base::Result<ModelRef> make_model(const UpdaterSpec& updater) const;
+  std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater) const;
 
   std::byte* at(std::byte* array, uint64_t element) const { return array + element * stored_bytes_; }
   /// The worker's backups, made if `wanted`; null where there are none.
@@ -116,12 +120,16 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   const Memory memory_;  ///< of values that nobody else maps
   const std::unique_ptr<Segment> segment_;
   std::byte* const values_;
+  const std::shared_ptr<Families> families_;
   std::vector<Stripe> stripes_;
 
   mutable std::mutex mutex_;  ///< before any stripe's
   ModelRef model_;
   bool snapshot_taken_ = false;
 
+  // What the updater does, for those who need not know more of it. It may be on its way through the stripes still.
+  std::atomic<bool> copies_{false};   ///< what is added is what is stored
+  std::atomic<bool> backs_up_{false};
   // Of an updater that replaces rows: which they are, so that the next ones need not clear everything.
   std::atomic<bool> replaces_{false};
   std::mutex replacing_;               ///< before any stripe's

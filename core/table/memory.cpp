@@ -6,17 +6,29 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <new>
 
 namespace mv::table {
 
 namespace {
 constexpr size_t kHugePage = 2 << 20;
+/// Below this pages of its own are not worth it: thousands of small tables would all begin at the same place of a page, which are the
+/// same few sets of a cache.
+constexpr size_t kPaged = 64 << 10;
+constexpr std::align_val_t kLine{64};
 const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }  // namespace
 
 base::Result<Memory> Memory::make(size_t bytes, Pages pages) {
   Memory memory;
   if (bytes == 0) return memory;
+  if (bytes < kPaged) {
+    memory.data_ = static_cast<std::byte*>(::operator new(bytes, kLine, std::nothrow));
+    if (memory.data_ == nullptr) return base::error(MV_ENOMEM, "{} bytes of memory are not to be had", bytes);
+    std::memset(memory.data_, 0, bytes);
+    memory.bytes_ = bytes;
+    return memory;
+  }
   // One huge page more, so that there is a place in it where whole ones begin.
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -44,7 +56,10 @@ void Memory::expect(size_t begin, size_t bytes) const {
 }
 
 Memory::~Memory() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (bytes_ >= kPaged)
+    munmap(data_, bytes_);
+  else
+    ::operator delete(data_, kLine);
 }
 
 }  // namespace mv::table

@@ -9,7 +9,7 @@
 namespace mv::table {
 
 /// Zeros, in huge pages where the kernel has them. Pages are touched when first used: what nobody writes takes no
-/// memory.
+/// memory. Only small ones are not pages.
 class Memory {
  public:
   enum Pages { kHugePages, kSmallPages };

@@ -1,5 +1,8 @@
 #include "table/shard.hpp"
 
+#include <cstring>
+#include <vector>
+
 #include "table/dense.hpp"
 #include "table/keyed/keyed.hpp"
 
@@ -7,6 +10,17 @@ namespace mv::table {
 
 base::Result<std::shared_ptr<Shard>> Shard::make(const Spec& spec, const Place& place) {
   return spec.is_keyed() ? KeyedShard::make(spec, place) : DenseShard::make(spec, place);
+}
+
+void Shard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) {
+  std::vector<std::byte> values(count * spec_.element_bytes());
+  make(first, count, values.data());
+  change(Write::Add, worker, first, count, values.data(), piece);
+}
+
+void Shard::read_each(Worker worker, std::span<std::byte* const> outs) {
+  read(worker, 0, elements(), outs.front());
+  for (std::byte* const out : outs.subspan(1)) std::memcpy(out, outs.front(), elements() * spec_.element_bytes());
 }
 
 }  // namespace mv::table

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -28,6 +29,7 @@ struct Place {
   size_t servers = 1;
   size_t index = 0;          ///< of this server
   bool shared = false;       ///< other processes of this machine may map it
+  std::shared_ptr<Families> families = nullptr;  ///< the server's; null: what keys of a store share is each one's own
 };
 
 /// What a shard takes.
@@ -68,6 +70,12 @@ class Shard {
   virtual void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
                       Piece piece = Piece::kFirst) = 0;
   virtual void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) = 0;
+  /// make(first, count, out) of such elements, of the table's dtype.
+  using Make = std::function<void(uint64_t first, uint64_t count, std::byte* out)>;
+  /// change(Write::Add) of elements that are made some at a time, as they are needed; `make` counts them as the shard does.
+  virtual void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece = Piece::kFirst);
+  /// read() of all elements of a dense shard, into each of these places.
+  virtual void read_each(Worker worker, std::span<std::byte* const> outs);
   /// Rows, of any shard, perhaps none, only to be counted. Write::Erase only of keyed ones, with null values. Of repeated rows in a
   /// Write::Set the last one stays.
   virtual void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
@@ -83,6 +91,9 @@ class Shard {
   virtual Mark mark() const = 0;
   virtual void set_mark(const Mark& mark) = 0;
   virtual Usage usage() const = 0;
+
+  /// It will be used in a moment: what a call looks at first is fetched into the caches.
+  virtual void expect() const {}
 
   /// The memory that other processes may map, laid out as table/segment.hpp says; null where there is none.
   virtual std::shared_ptr<base::SharedMemory> shared() const { return nullptr; }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/dtype.hpp"
@@ -24,6 +25,9 @@ struct UpdaterSpec {
 inline constexpr uint32_t kSliced = UINT32_C(1) << 31;
 /// Another one: a key of a store whose values are row-sparse. To a table it only tells it from a dense one.
 inline constexpr uint32_t kRowSparse = UINT32_C(1) << 30;
+/// And another: a key of a store, whose tables' names begin alike up to the first slash.
+inline constexpr uint32_t kStoreKey = UINT32_C(1) << 29;
+inline constexpr uint32_t kLibraryFlags = kSliced | kRowSparse | kStoreKey;
 
 /// How the workers' calls on a table wait for each other.
 enum class Pace { kAsync, kSync, kStale, kMerge };
@@ -52,6 +56,10 @@ struct Spec {
   bool has_row(int64_t row) const { return kind == MV_KEYVALUE || (row >= 0 && static_cast<uint64_t>(row) < rows); }
   bool rejects_nonfinite() const { return (flags & MV_REJECT_NONFINITE) != 0; }
   bool merges() const { return (flags & MV_MERGE) != 0; }
+  /// What the names of all keys of its store begin with; empty for a table that is none.
+  std::string_view store() const {
+    return (flags & kStoreKey) != 0 ? std::string_view(name).substr(0, name.find('/') + 1) : std::string_view();
+  }
   bool is_sliced() const { return (flags & kSliced) != 0; }
   Pace pace(bool node_is_sync, size_t workers) const;
   /// All but the name.

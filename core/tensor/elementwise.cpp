@@ -8,6 +8,7 @@
 
 #include "tensor/arithmetic.hpp"
 #include "tensor/cast.hpp"
+#include "tensor/sparse_arithmetic.hpp"
 #include "tensor/walk.hpp"
 
 namespace mv::tensor {
@@ -211,6 +212,8 @@ base::Result<Tensor> unary(const char* function, Heap& heap, int op, const Tenso
 base::Result<Tensor> binary(const char* function, Heap& heap, int op, const Tensor& a, const Tensor& b,
                             const Tensor* out) {
   if (auto status = check_binary_op(function, op); !status.ok()) return status;
+  if (a.is_row_sparse() && b.is_row_sparse() && out == nullptr && (op == MV_ADD || op == MV_SUB))
+    return add_rows(function, heap, op == MV_ADD ? 1 : -1, b, a);
   if (auto status = need_dense(function, a); !status.ok()) return status;
   if (auto status = need_dense(function, b); !status.ok()) return status;
   mv_dtype dtype = common_dtype(a.dtype, b.dtype);
@@ -225,6 +228,7 @@ base::Result<Tensor> binary(const char* function, Heap& heap, int op, const Tens
 base::Result<Tensor> scalar(const char* function, Heap& heap, int op, const Tensor& a, double value, bool is_swapped,
                             const Tensor* out) {
   if (auto status = check_binary_op(function, op); !status.ok()) return status;
+  if (a.is_row_sparse() && out == nullptr && !is_swapped && keeps_zeros(op)) return scale_rows(function, heap, op, a, value);
   if (auto status = need_dense(function, a); !status.ok()) return status;
   auto dtype = dtype_with(function, op, a, value);
   if (!dtype.ok()) return dtype.status();

@@ -1,4 +1,4 @@
-"""Images to learn from: CIFAR-10 out of its archive, else the digits of this repository."""
+"""Images to learn from: CIFAR-10 out of either of its archives, else the digits of this repository."""
 
 import gzip
 import io
@@ -9,31 +9,45 @@ import tarfile
 import numpy as np
 
 DIGITS = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
+SHAPE = (3, 32, 32)
 
 
 class _Arrays(pickle.Unpickler):
-    """CIFAR-10's files are pickles of numpy arrays: nothing else is let in."""
+    """The archive for Python holds pickles of numpy arrays: nothing else is let in."""
 
-    ALLOWED = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+    ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
     def find_class(self, module, name):
-        if (module, name) not in self.ALLOWED:
+        if (module.replace("_core", "core"), name) != ("numpy.core.multiarray", "_reconstruct") and (module, name) not in self.ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name} has no place in CIFAR-10")
         return super().find_class(module, name)
 
 
+def _read_pickle(content):
+    batch = _Arrays(io.BytesIO(content), encoding="bytes").load()
+    return batch[b"data"].reshape(-1, *SHAPE), np.array(batch[b"labels"], dtype=np.int64)
+
+
+def _read_binary(content):
+    """A byte that is the label, and the image, one after the other."""
+    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, 1 + int(np.prod(SHAPE)))
+    return records[:, 1:].reshape(-1, *SHAPE), records[:, 0].astype(np.int64)
+
+
 def read_cifar(archive):
+    """Of cifar-10-python.tar.gz or cifar-10-binary.tar.gz."""
     train, test = [], []
     with tarfile.open(archive) as tar:
-        for member in tar:
-            part = train if "data_batch" in member.name else test if member.name.endswith("test_batch") else None
+        for member in sorted(tar, key=lambda member: member.name):
+            name = pathlib.PurePath(member.name)
+            part = train if name.stem.startswith("data_batch") else test if name.stem == "test_batch" else None
             if part is not None:
-                batch = _Arrays(io.BytesIO(tar.extractfile(member).read()), encoding="bytes").load()
-                part.append((batch[b"data"].reshape(-1, 3, 32, 32), np.array(batch[b"labels"])))
+                content = tar.extractfile(member).read()
+                part.append(_read_binary(content) if name.suffix == ".bin" else _read_pickle(content))
     if not train or not test:
-        raise SystemExit(f"{archive} is not CIFAR-10's archive for Python")
-    whole = [np.concatenate(column) for column in zip(*train)] + [np.concatenate(column) for column in zip(*test)]
-    return whole[0].astype(np.float32) / 128 - 1, whole[1], whole[2].astype(np.float32) / 128 - 1, whole[3]
+        raise SystemExit(f"{archive} is neither of CIFAR-10's archives, for Python or binary: it has no data_batch_1 or no test_batch")
+    images, labels, test_images, test_labels = (np.concatenate(column) for part in (train, test) for column in zip(*part))
+    return images.astype(np.float32) / 128 - 1, labels, test_images.astype(np.float32) / 128 - 1, test_labels
 
 
 def read_digits():

@@ -5,14 +5,19 @@
 """
 
 import argparse
+import os
 import sys
 import time
 
 import torch
 import yaml
 from torch import nn
+from tqdm import tqdm
 
 from images import read_images
+
+SKETCHED = 16  # numbers that stand for a model
+BARS = 20      # of as many nodes progress is shown, below each other
 
 
 def make_network(channels, size):
@@ -22,22 +27,18 @@ def make_network(channels, size):
     )
 
 
-def show_progress(epoch, epochs, loss, accuracy):
-    done = 30 * epoch // epochs
-    end = "\n" if epoch == epochs or not sys.stdout.isatty() else "\r"
-    print(f"[{'#' * done}{'.' * (30 - done)}] epoch {epoch}/{epochs}  loss {loss:.4f}  accuracy {accuracy:.4f}", end=end, flush=True)
-
-
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", help="YAML with the nodes")
     parser.add_argument("--name", help="which of them this is")
     parser.add_argument("--alone", action="store_true", help="no peers, all images")
-    parser.add_argument("--data", help="CIFAR-10's archive for Python")
+    parser.add_argument("--data", help="CIFAR-10's archive, for Python or binary; else the repository's digits")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 ...")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=0.05)
-    parser.add_argument("--log", help="CSV to write: seconds, epoch, loss, accuracy, parameters' norm and a sketch of them")
+    parser.add_argument("--log", help="CSV to write: seconds, epoch, loss, accuracy, and a sketch of the model")
+    parser.add_argument("--bars", type=int, default=2, metavar="FD", help="where to show progress, if that is a terminal")
     options = parser.parse_args()
     if options.alone == bool(options.config and options.name):
         parser.error("either --alone, or --config and --name")
@@ -51,49 +52,61 @@ def share_of(options):
     with open(options.config, encoding="utf-8") as file:
         settings = yaml.safe_load(file)
     names = [node["name"] for item in settings if "nodes" in item for node in item["nodes"]]
+    if options.name not in names:
+        raise SystemExit(f"{options.config} has no node {options.name}, only {', '.join(names)}")
     return names.index(options.name), len(names)
 
 
 def sketch(net):
-    """A few numbers, of which those of two nodes differ as the models do: fixed random projections of all parameters."""
-    vector = torch.cat([parameter.detach().reshape(-1) for parameter in net.parameters()])
-    directions = torch.randn(8, len(vector), generator=torch.Generator().manual_seed(1)) / len(vector) ** 0.5
-    return (directions @ vector).tolist()
+    """Random projections, the same in all nodes: sketches are about as far from each other as the models are."""
+    vector = torch.cat([parameter.detach().reshape(-1) for parameter in net.parameters()]).cpu()
+    random = torch.Generator().manual_seed(1)
+    return [(torch.randn(len(vector), generator=random) @ vector).item() / SKETCHED ** 0.5 for _ in range(SKETCHED)]
 
 
 def batches(count, passes, size):
     """Indices of images, each of them `passes` times."""
-    return (some for _ in range(passes) for some in torch.randperm(count).split(size))
+    return [some for _ in range(passes) for some in torch.randperm(count).split(size)]
 
 
-def train(net, conn, options, images, labels, passes, report):
+def moved(images):
+    """The batch, by up to an eighth of its size in either direction: there are never enough images."""
+    most = images.shape[-1] // 8
+    return torch.roll(images, torch.randint(-most, most + 1, (2,)).tolist(), (-2, -1))
+
+
+def train(net, conn, options, images, labels, passes, bar, report):
     """`passes` over the images an epoch."""
     optimizer = torch.optim.SGD(net.parameters(), lr=options.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs)
-    loss = 2.3
+    loss = 2.3  # of guesses among ten
     for epoch in range(1, options.epochs + 1):
+        losses = []
         for some in batches(len(labels), passes, options.batch):
             if conn:
                 conn.update_send(loss)
             optimizer.zero_grad()
-            output = nn.functional.cross_entropy(net(images[some]), labels[some])
+            output = nn.functional.cross_entropy(net(moved(images[some])), labels[some])
             output.backward()
             optimizer.step()
             loss = output.item()
             if conn:
                 conn.update_wait(loss)
+            losses.append(loss)
+            bar.update()
         schedule.step()
-        report(epoch, loss)
+        report(epoch, sum(losses) / len(losses))
 
 
 def main():
     options = read_options()
     place, count = share_of(options)
     what, *data = read_images(options.data)
-    images, labels, test_images, test_labels = map(torch.as_tensor, data)
-    print(f"learning from {what}: {len(labels) // count} of {len(labels)} images", flush=True)
+    images, labels, test_images, test_labels = (torch.as_tensor(part).to(options.device) for part in data)
+    own = len(labels[place::count])
+    print(f"learning from {what}: {own} of {len(labels)} images", flush=True)
     torch.manual_seed(0)
-    net = make_network(images.shape[1], images.shape[2])
+    net = make_network(images.shape[1], images.shape[2]).to(options.device)
     torch.manual_seed(place)
     conn = None
     if not options.alone:
@@ -101,20 +114,27 @@ def main():
 
         conn = DpwaPyTorchAdapter(net, options.name, options.config)
     begun, lines = time.monotonic(), []
+    shown = os.isatty(options.bars) and place < BARS
+    # As many steps as one node alone would take on all images.
+    bar = tqdm(total=options.epochs * count * -(-own // options.batch), desc=options.name or "alone", unit=" batches", position=place,
+               disable=not shown, file=os.fdopen(options.bars, "w", closefd=False) if shown else sys.stderr)
 
     def accuracy():
         with torch.no_grad():
             return (net(test_images).argmax(1) == test_labels).float().mean().item()
 
     def report(epoch, loss):
-        show_progress(epoch, options.epochs, loss, accuracy())
-        lines.append([time.monotonic() - begun, epoch, loss, accuracy(), *sketch(net)])
+        reached = accuracy()
+        bar.set_postfix(loss=f"{loss:.4f}", accuracy=f"{reached:.4f}")
+        if not (shown and sys.stdout.isatty()):
+            print(f"epoch {epoch}/{options.epochs}  loss {loss:.4f}  accuracy {reached:.4f}", flush=True)
+        lines.append([time.monotonic() - begun, epoch, loss, reached, *sketch(net)])
         if options.log:
             with open(options.log, "w", encoding="utf-8") as file:
                 file.writelines(",".join(f"{value:.6g}" for value in line) + "\n" for line in lines)
 
-    # As many steps as one node alone would take on all images.
-    train(net, conn, options, images[place::count], labels[place::count], count, report)
+    train(net, conn, options, images[place::count], labels[place::count], count, bar, report)
+    bar.close()
     print(f"final accuracy {accuracy():.4f}", flush=True)
 
 

@@ -1,6 +1,10 @@
-"""Draws logs/w*.csv: each node's loss, and how far the models are from each other. Writes gossip.png."""
+"""Draws logs/*.csv: each node's loss, and how far the models are from each other.
+
+    python3 plot.py [FILE]        gossip.png, or a file of another format
+"""
 
 import pathlib
+import sys
 
 import matplotlib
 
@@ -11,24 +15,31 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 
 
+def read_logs(pattern):
+    return {file.stem: np.loadtxt(file, delimiter=",", ndmin=2) for file in sorted((HERE / "logs").glob(pattern))}
+
+
 def main():
-    logs = {file.stem: np.loadtxt(file, delimiter=",", ndmin=2) for file in sorted((HERE / "logs").glob("w*.csv"))}
+    logs = read_logs("w*.csv")
     if not logs:
         raise SystemExit("there are no logs: ./run.sh first")
     figure, (losses, distances) = plt.subplots(1, 2, figsize=(10, 4))
     for name, log in logs.items():
         losses.plot(log[:, 1], log[:, 2], label=name)
-    losses.set(xlabel="epoch", ylabel="loss of the last batch", yscale="log")
+    for log in read_logs("alone.csv").values():
+        losses.plot(log[:, 1], log[:, 2], label="alone, on all images", color="black", linestyle="dotted")
+    losses.set(xlabel="epoch", ylabel="loss", yscale="log")
     losses.legend()
     epochs = min(len(log) for log in logs.values())
-    sketches = np.stack([log[:epochs, 4:] for log in logs.values()])  # node, epoch, direction
-    spread = np.sqrt(((sketches - sketches.mean(axis=0)) ** 2).sum(axis=2)).max(axis=0)
-    size = np.sqrt((sketches.mean(axis=0) ** 2).sum(axis=1))
-    distances.plot(np.arange(1, epochs + 1), spread / size)
-    distances.set(xlabel="epoch", ylabel="largest distance from the mean model, of its size", ylim=(0, None))
+    sketches = np.stack([log[:epochs, 4:] for log in logs.values()])  # node, epoch, projection
+    mean = sketches.mean(axis=0)
+    for name, own in zip(logs, sketches):
+        distances.plot(np.arange(1, epochs + 1), np.linalg.norm(own - mean, axis=1) / np.linalg.norm(mean, axis=1), label=name)
+    distances.set(xlabel="epoch", ylabel="distance from the mean model, of its length", ylim=(0, None))
     figure.tight_layout()
-    figure.savefig(HERE / "gossip.png", dpi=120)
-    print(HERE / "gossip.png")
+    file = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "gossip.png"
+    figure.savefig(file, dpi=120)
+    print(file)
 
 
 if __name__ == "__main__":

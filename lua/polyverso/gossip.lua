@@ -8,10 +8,12 @@
 --       node:update_wait({weights, biases}, loss)             -- averages in place with what has come
 --     end
 --
--- Arrays are tables of numbers (f32, or what their `dtype` says), FFI memory, {pointer = p, count = n}, or Torch's tensors without gaps.
+-- Arrays are tables of numbers (f32, or what their field dtype = polyverso.MV_F64 says), FFI memory, {pointer = p, count = n}, or Torch's
+-- tensors without gaps.
 
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
+local json = require("polyverso.json")
 
 local Gossip = {}
 Gossip.__index = Gossip
@@ -20,16 +22,26 @@ local function memory(array) return foreign.is_tensor(array) and foreign.memory(
 
 --- Lets peers see these arrays, as one version with this node's clock, which grows by 1.
 function Gossip:publish(arrays, loss)
-  for _, array in ipairs(arrays) do capi.mv_gossip_add(self.handle, memory(array)) end
+  local added, why = pcall(function()
+    for _, array in ipairs(arrays) do capi.mv_gossip_add(self.handle, memory(array)) end
+  end)
+  if not added then
+    pcall(capi.mv_gossip_publish, self.handle, 0 / 0)  -- drops what was added
+    error(why, 0)
+  end
   capi.mv_gossip_publish(self.handle, loss)
 end
 
 --- Whether a fetch began: fetch_probability decides.
-function Gossip:fetch_start() return capi.mv_gossip_fetch_start(self.handle) == 1 end
+function Gossip:fetch_start()
+  self.fetching = capi.mv_gossip_fetch_start(self.handle) == 1
+  return self.fetching
+end
 
 --- A table with factor, peer, peer_clock, peer_loss and bytes; nil if no peer had anything.
 function Gossip:fetch_wait(loss)
   local fetched = capi.mv_gossip_fetch_wait(self.handle, loss)
+  self.fetching = false
   return fetched.got == 1 and fetched or nil
 end
 
@@ -37,9 +49,10 @@ end
 function Gossip:average(array) capi.mv_gossip_average(self.handle, memory(array)) end
 function Gossip:read(array) capi.mv_gossip_read(self.handle, memory(array)) end
 
+--- The two calls around a step of training. A fetch that is under way still goes on.
 function Gossip:update_send(arrays, loss)
   self:publish(arrays, loss)
-  return self:fetch_start()
+  return self.fetching or self:fetch_start()
 end
 
 --- The factor of the peer's share, 0 where nobody was there.
@@ -50,8 +63,14 @@ function Gossip:update_wait(arrays, loss)
   return fetched.factor
 end
 
---- Clock, loss, last factor and the peers with their scores: as text, or with `json` for programs.
-function Gossip:state(json) return capi.mv_gossip_state_text(self.handle, json and capi.MV_JSON or 0) end
+--- A table with clock, loss, last factor, disagreement, address and the rest, and with `peers`, a table for each, with its score; tostring() says the
+-- same in words.
+function Gossip:state() return json.decode(capi.mv_gossip_state_text(self.handle, capi.MV_JSON)) end
+function Gossip:peers() return self:state().peers end
+function Gossip:__tostring() return capi.mv_gossip_state_text(self.handle, 0) end
+--- The same in Prometheus's text format.
+function Gossip:metrics() return capi.mv_gossip_metrics_text(self.handle) end
+
 function Gossip:add_peer(name, host, port) capi.mv_gossip_add_peer(self.handle, name, host, port) end
 function Gossip:remove_peer(name) capi.mv_gossip_remove_peer(self.handle, name) end
 function Gossip:close() capi.mv_gossip_close(self.handle) end
@@ -60,4 +79,7 @@ local function open(call)
   return function(config, name) return setmetatable({handle = call(config, name), name = name}, Gossip) end
 end
 
-return {open = open(capi.mv_gossip_open), open_text = open(capi.mv_gossip_open_text)}
+--- How all nodes of a configuration's file stand: as text, or with `json` for programs.
+local function status(config, json) return capi.mv_gossip_status_text(config, json and capi.MV_JSON or 0) end
+
+return {open = open(capi.mv_gossip_open), open_text = open(capi.mv_gossip_open_text), status = status}

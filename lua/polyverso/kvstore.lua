@@ -16,6 +16,7 @@
 --   async = true          of pulls: returns a request at once; until it is over the values must not be used
 --   sparse_too = true     of pull(): row-sparse tensors are filled too
 
+local arrays = require("polyverso.arrays")
 local capi = require("polyverso.capi")
 local foreign = require("polyverso.foreign")
 local Request = require("polyverso.request")
@@ -25,25 +26,7 @@ local values = require("polyverso.values")
 local KVStore = {}
 KVStore.__index = KVStore
 
-local function is_memory(value) return type(value) == "cdata" or type(value) == "table" and value.pointer ~= nil end
-
--- Of a Torch tensor without gaps.
-local function upon(value)
-  local shape = {}
-  for d = 1, value:dim() do shape[d] = value:size(d) end
-  local memory = foreign.memory(value)
-  return tensor.is_tensor(memory) and memory:reshape(shape) or tensor.view(memory, shape)
-end
-
--- The tensor of one value, or nil for what may be a list. With `copies`, which are to be copied back, it is written to.
-local function tensor_of(value, copies)
-  if tensor.is_tensor(value) then return value end
-  if is_memory(value) then return tensor.view(value, type(value) == "table" and value.shape or nil) end
-  if not foreign.is_tensor(value) then return nil end
-  local whole = value:contiguous()
-  if copies and whole ~= value then copies[#copies + 1] = {from = whole, to = value} end
-  return upon(whole)
-end
+local copy_back, is_memory, tensor_of = arrays.copy_back, arrays.is_memory, arrays.tensor_of
 
 local function refuse(status, ...) capi.raise(status, select("#", ...) > 1 and string.format(...) or ...) end
 
@@ -118,10 +101,6 @@ local function updated(self, call, ...)
   end
 end
 
-local function copy_back(copies)
-  for _, copy in ipairs(copies) do copy.to:copy(copy.from) end
-end
-
 --- Pulls into `out`, which holds this worker's earlier pushes then, in a dist_sync store with all that belongs to their rounds.
 function KVStore:pull(key, out, how)
   local copies = {}
@@ -132,7 +111,11 @@ end
 
 -- A tensor of row ids, of a table of integers too.
 local function ids_of(value)
-  return tensor_of(value) or tensor.copy_of(value, "i64")
+  local made = tensor_of(value)
+  if not made and type(value) ~= "table" then
+    refuse(capi.MV_EINVAL, "row ids are a tensor or a table of integers, not a %s", type(value))
+  end
+  return made or tensor.copy_of(value, "i64")
 end
 
 local function row_ids_of_key(value)
@@ -217,10 +200,10 @@ function KVStore:update()
   local merged, stored, key = capi.kv_next_update(self.handle)
   while merged ~= 0 do
     local name = self.has_names and key or tonumber(key)
-    self.is_updating = true
-    local ended, raised = pcall(self.updater, name, tensor.adopt(merged), tensor.adopt(stored))
-    self.is_updating = nil
+    self.is_updating = {tensor.adopt(merged), tensor.adopt(stored)} -- which live until the store has taken the value back
+    local ended, raised = pcall(self.updater, name, self.is_updating[1], self.is_updating[2])
     capi.kv_update_done(self.handle, ended and capi.MV_OK or code_of(raised))
+    self.is_updating = nil
     if not ended and not failed then failed, failure = true, raised end
     merged, stored, key = capi.kv_next_update(self.handle)
   end
@@ -294,20 +277,25 @@ function KVStore:leave() capi.kv_leave(self.handle) end
 --- Gives the store back.
 function KVStore:free() capi.kv_free(self.handle) end
 
--- Lua 5.1 collects no tables: there a proxy in it is what gives the store back.
-if newproxy then
-  function KVStore:own()
-    local handle = self.handle
-    self.owner = newproxy(true)
-    getmetatable(self.owner).__gc = function() pcall(capi.kv_free, handle) end
-    return self
-  end
-else
-  function KVStore:own() return self end
-  function KVStore:__gc() pcall(capi.kv_free, self.handle) end
+function KVStore:own()
+  local handle = self.handle
+  self.owner = values.owner(function() pcall(capi.kv_free, handle) end)
+  return self
 end
 
 function KVStore:__tostring() return "polyverso.kvstore " .. self:type() end
+
+-- A store in a process that is only a server: its type, rank and number of workers. All else is an error.
+local StoreOfServer = {}
+local of_server = {}
+
+function StoreOfServer.__index(_, name)
+  if of_server[name] then return of_server[name] end
+  refuse(capi.MV_ESTATE, "this process is only a server: polyverso.kvstore_server's KVStoreServer(kv):run()")
+end
+function of_server:type() return self.name end
+function of_server:rank() return capi.mv_server_id(self.node) end
+function of_server:num_workers() return capi.mv_num_workers(self.node) end
 
 local module = {}
 
@@ -316,11 +304,17 @@ local function handle_of(node) return node and node.handle or 0 end
 --- A store of one of MXNet's types, in letters of any size: local, local_update_cpu, local_allreduce_cpu,
 -- local_allreduce_device, device, nccl, row_sparse in this process alone; dist_sync (dist, dist_sync_device, dist_device_sync)
 -- and dist_async (dist_async_device) after a polyverso.init(). Workers create theirs in the same order.
+-- In a process that is only a server one of a dist type knows what it is, and does nothing; polyverso.kvstore_server runs it.
 -- @param node  whose cluster; nil = that of polyverso.init()
 function module.create(type, node)
   local number = handle_of(node)
-  local store = {handle = capi.kv_create(number, type or "local"), node = number, keys = {}, factors = {}}
-  return setmetatable(store, KVStore):own()
+  local made, handle = pcall(capi.kv_create, number, type or "local")
+  if not made then
+    local known, worker = pcall(capi.mv_worker_id, number)
+    if not known or worker >= 0 or handle.code ~= capi.MV_ESTATE then error(handle, 0) end
+    return setmetatable({name = type:lower(), node = number}, StoreOfServer)
+  end
+  return setmetatable({handle = handle, node = number, keys = {}, factors = {}}, KVStore):own()
 end
 
 --- What this process does, as a server, with the commands of store:send_command(): controller(head, body), in run_commands(),
@@ -342,5 +336,8 @@ function module.run_server(controller, node)
   module.set_controller(controller, node)
   repeat until not module.run_commands(-1, node)
 end
+
+-- Last, for in a process that a DMLC tracker has made a server or the scheduler it does not return.
+require("polyverso.kvstore_server").init(module)
 
 return module

@@ -2,7 +2,8 @@
 --
 --     optimizer.SGD{lr_scheduler = lr_scheduler.FactorScheduler{step = 1000, factor = 0.5, base_lr = 0.1}}
 --
--- The rate is worked out where the updates are made, from the number of a key's updates; docs/optimizers.md has the formulas.
+-- The rate is worked out where the updates are made, from the number of a key's updates; docs/optimizers.md has the formulas. Called
+-- with a number of updates, a schedule tells the rate then: lr_scheduler.PolyScheduler{max_update = 100}(50).
 -- All take base_lr, the rate before they begin, and warmup_steps, warmup_begin_lr and warmup_mode.
 
 local capi = require("polyverso.capi")
@@ -16,6 +17,14 @@ local KINDS = {
   CosineScheduler = {lr_scheduler = "cosine", own = {max_update = true, final_lr = true}},
 }
 
+local Schedule = {}
+
+function Schedule:__call(num_update)
+  local words = {"mx.sgd"}
+  for name, value in pairs(self) do words[#words + 1] = name .. "=" .. tostring(value) end
+  return capi.kv_optimizer_rate(table.concat(words, " "), num_update)
+end
+
 local module = {}
 for name, kind in pairs(KINDS) do
   module[name] = function(settings)
@@ -26,7 +35,7 @@ for name, kind in pairs(KINDS) do
       end
       parameters[key] = type(value) == "table" and table.concat(value, ":") or value
     end
-    return parameters
+    return setmetatable(parameters, Schedule)
   end
 end
 return module

@@ -32,24 +32,8 @@ function Table.new(handle)
   }, Table)
 end
 
-local NOTHING = {}
-
-local function set_of(names)
-  local set = {}
-  for name in names:gmatch("%a+") do set[name] = true end
-  return {names = names, set = set}
-end
-local KNOWN, KNOWN_TO_SCAN = set_of("rows, keys, out, timeout, async, wait"), set_of("chunk")
-
--- A misspelt option must not pass for none: add(data, {row = 3}) would add to every row.
-local function checked(how, known)
-  for name in pairs(how or NOTHING) do
-    if not known.set[name] then
-      capi.raise(capi.MV_EINVAL, ('unknown option "%s"; known: %s'):format(tostring(name), known.names))
-    end
-  end
-  return how or NOTHING
-end
+local KNOWN, KNOWN_TO_SCAN = values.set_of("rows, keys, out, timeout, async, wait"), values.set_of("chunk")
+local checked = values.checked
 
 -- The ids of a call; nil for the whole table.
 local function ids_of(how)

@@ -275,8 +275,8 @@ end
 function Tensor.__tostring(self) return capi.mv_tensor_text(self) end
 function Tensor.__len(self) return self:shape()[1] end
 
---- `adopt` makes a tensor of a handle of the C API, which it then frees.
-local module = {is_tensor = is_tensor, methods = methods, adopt = new}
+--- `adopt` makes a tensor of a handle of the C API, which it then frees; `name_of` gives an mv_dtype's name.
+local module = {is_tensor = is_tensor, methods = methods, adopt = new, name_of = function(dtype) return NAMES[dtype] end}
 for _, name in ipairs{"zeros", "full", "ones", "range", "uniform", "normal", "copy_of", "view", "sparse"} do
   module[name] = Tensor[name]
 end

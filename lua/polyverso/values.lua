@@ -20,6 +20,33 @@ for dtype, names in pairs(NAMES) do
   for _, name in ipairs(names) do DTYPES[name] = dtype end
 end
 
+--- A value that calls `ends` when it is collected, for what it is put into: Lua 5.1 collects no tables.
+function values.owner(ends)
+  if not newproxy then return setmetatable({}, {__gc = ends}) end
+  local proxy = newproxy(true)
+  getmetatable(proxy).__gc = ends
+  return proxy
+end
+
+--- The names in a text, for checked().
+function values.set_of(names)
+  local set = {}
+  for name in names:gmatch("%a+") do set[name] = true end
+  return {names = names, set = set}
+end
+
+local NOTHING = {}
+
+--- A table of options, or an empty one. A misspelt option must not pass for none: add(data, {row = 3}) would add to every row.
+function values.checked(how, known)
+  for name in pairs(how or NOTHING) do
+    if not known.set[name] then
+      capi.raise(capi.MV_EINVAL, ('unknown option "%s"; known: %s'):format(tostring(name), known.names))
+    end
+  end
+  return how or NOTHING
+end
+
 --- The mv_dtype of a name; nil is MV_F32.
 function values.dtype(name)
   local dtype = DTYPES[name or "f32"]

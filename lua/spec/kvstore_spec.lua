@@ -85,6 +85,7 @@ describe("MXNet's examples:", function()
     assert.same({{1, 1, 1}, {0, 0, 0}, {1, 1, 1}}, out:to_dense():to_list())
     kv:row_sparse_pull(4, out, {2, 2}) -- repeated
     assert.same({{0, 0, 0}, {0, 0, 0}, {1, 1, 1}}, out:to_dense():to_list())
+    assert.matches("table of integers", failure_of(kv.row_sparse_pull, kv, 4, out, {"a"}).text)
     kv:row_sparse_pull(4, out, {1, 0}) -- unsorted
     assert.same({{1, 1, 1}, {1, 1, 1}, {0, 0, 0}}, out:to_dense():to_list())
   end)
@@ -289,10 +290,25 @@ describe("an optimizer", function()
     assert.equal(18, count)
   end)
 
+  it("has the parameters and rates of the library", function()
+    for name in ("sgd nag signum ftml lbsgd dcasgd sgld adam adamw adamax nadam adagrad adadelta rmsprop ftrl lamb lion test"):gmatch("%S+") do
+      local made = optimizer.create(name)
+      -- names all that there are, its own before the common ones
+      local listed = failure_of(polyverso.kv_optimizer_rate, made.kind .. " no_such_parameter=1", 1).text:match("it has (.-) wd=")
+      local rate = tonumber(listed:match("learning_rate=(%S+)"))
+      assert.equal(rate, polyverso.kv_optimizer_rate(tostring(made), 1))
+      for parameter, default in listed:gmatch("([%w_]+)=(%S+) %(") do
+        optimizer.create(name, {[parameter] = tonumber(default) or default}) -- raises for one that it does not know
+      end
+    end
+  end)
+
   it("follows a schedule", function()
     local kv, last = kvstore.create("local"), 0
     kv:init("w", zeros())
     local schedule = lr_scheduler.FactorScheduler{step = 2, factor = 0.5, base_lr = 1}
+    assert.equal(1, schedule(2))
+    assert.equal(0.5, schedule(3))
     kv:set_optimizer(optimizer.SGD{lr_scheduler = schedule})
     for _, step in ipairs{1, 1, 0.5, 0.5, 0.25, 0.25} do
       local a = zeros()

@@ -30,6 +30,20 @@ is(failure(sub { AI::MXNet::FactorScheduler->new(step => 1, factor => 2) }), 'MV
 
 # ------------------------------------------------------------------ classes
 
+for my $name (qw(SGD NAG Signum FTML LBSGD DCASGD SGLD Adam AdamW Adamax Nadam AdaGrad AdaDelta RMSProp Ftrl LAMB Lion Test)) {
+    my ($kind, @words) = split ' ', mx->optimizer->create($name)->text;
+    # The library names all that there are, its own before the common ones.
+    my ($listed) = sentence(sub { Polyverso::CAPI::kv_optimizer_rate("$kind no_such_parameter=1", 1) }) =~ /it has (.*?) wd=/;
+    my %library = $listed =~ /(\w+)=(\S+) \(/g;
+    my %own = map { /(\w+)=(.*)/ ? ($1 => $2) : () } @words;
+    delete @own{qw(wd rescale_grad begin_num_update)};
+    $own{learning_rate} //= 0.01;
+    my %plain = map { $_ => $own{$_} =~ /\A[a-z]/ ? $own{$_} : $own{$_} + 0 } keys %own;
+    is_deeply(\%plain, { map { $_ => $library{$_} =~ /\A[a-z]/ ? $library{$_} : $library{$_} + 0 } keys %library }, "$name has the library's parameters");
+}
+
+# ------------------------------------------------------------------ classes
+
 my @names = qw(SGD Signum FTML LBSGD DCASGD NAG SGLD Adam AdaGrad RMSProp AdaDelta Test Ftrl Adamax Nadam AdamW LAMB Lion);
 for my $name (@names) {
     my $optimizer = mx->optimizer->create(lc $name, wd => 0.01);

@@ -43,6 +43,25 @@ subtest updaters => sub {
     is_deeply(pulled($kv, 'a'), [6, 6], 'none again');
 };
 
+subtest 'updaters of row-sparse keys' => sub {
+    my $kv = mx->kv->create('local');
+    $kv->init('w', mx->nd->zeros([3, 2], stype => 'row_sparse'));
+    my @seen;
+    $kv->_set_updater(sub {
+        my ($key, $merged, $stored) = @_;
+        push @seen, join ' ', map { $_->stype, @{ $_->indices->aspdl->unpdl } } $merged, $stored;
+        $stored += $merged * 2;
+    });
+    $kv->push('w', mx->nd->sparse->row_sparse_array([[[1, 1]], [$_]], shape => [3, 2])) for 2, 0;
+    is_deeply(\@seen, ['row_sparse 2 row_sparse', 'row_sparse 0 row_sparse 2'], 'are given rows');
+    $kv->pull('w', out => my $w = mx->nd->zeros([3, 2]));
+    is_deeply($w->aspdl->unpdl, [[2, 2], [0, 0], [2, 2]], 'and bring rows');
+    $kv->_set_updater(mx->optimizer->get_updater(mx->optimizer->create('sgd', learning_rate => 1)));
+    $kv->push('w', mx->nd->sparse->row_sparse_array([[[1, 1]], [1]], shape => [3, 2]));
+    $kv->pull('w', out => $w);
+    is_deeply($w->aspdl->unpdl, [[2, 2], [-1, -1], [2, 2]], 'an optimizer steps them');
+};
+
 subtest "an optimizer of one's own" => sub {
     package Halve {
         use Mouse;

@@ -17,14 +17,35 @@ $one->add_peer('two', '127.0.0.1', $port);
 my ($own, $other) = (PDL->zeroes(3), PDL->new(2, 4, 6));
 $two->update_send([$other], 1);
 is($one->update_send([$own], 1), 1, 'a fetch begins');
+is($one->update_send([$own], 1), 1, 'and is under way still');
 is($one->update_wait([$own], 1), 0.5, 'and brings something');
 is("$own", '[1 2 3]', 'which is averaged in, in place');
 is($one->fetch_wait(1), undef, 'nothing comes of no fetch');
 is_deeply([map { $_->{fetched} } $one->peers], [1], 'the state tells of it');
+like("$one", qr/score 1000/, 'in words, too');
 like((eval { $one->publish([PDL->new('nan')], 1); 1 } ? '' : $@->text), qr/NaN/, 'NaN is refused');
+ok(!eval { $one->publish([$own, [1]], 1); 1 }, 'an array of Perl is no PDL');
+like((eval { $one->publish([], 1); 1 } ? '' : $@->text), qr/nothing was added/, 'and what was added before it is dropped');
+$two->publish($other, 1);
+$one->update_send($own, 1);
+is($one->update_wait($own, 1), 0.5, 'a single PDL is a list of one');
 $one->remove_peer('two');
 is(scalar $one->peers, 0, 'a peer is removed');
 $_->close for $one, $two;
 like((eval { $one->fetch_start; 1 } ? '' : "$@"), qr/EHANDLE|handle/i, 'a closed node is told from an open one');
+
+# Both sides of an exchange.
+my @pair = map { my $text = "nodes: [{name: $_, host: 127.0.0.1, port: 0}]\ntimeout_ms: 20000\nexchange: symmetric\n"; Polyverso::Gossip->open(\$text, $_) } qw(a b);
+my @ports = map { $_->state->{address} =~ /:(\d+)$/ } @pair;
+$pair[0]->add_peer('b', '127.0.0.1', $ports[1]);
+$pair[1]->add_peer('a', '127.0.0.1', $ports[0]);
+my @models = (PDL->zeroes(3), PDL->new(2, 4, 6));
+$pair[$_]->update_send([$models[$_]], 1) for 0, 1;
+is($pair[$_]->update_wait([$models[$_]], 1), 0.5, 'an exchange') for 0, 1;
+is("@models", '[1 2 3] [1 2 3]', 'in which each takes what the other gives');
+is($pair[0]->state->{exchanges}{valid}, 1, 'is counted');
+like($pair[1]->metrics, qr/polyverso_gossip_disagreement\{node="b"\} \d/, 'and measured');
+$_->close for @pair;
+like((eval { Polyverso::Gossip->status('/no/such/file.yaml'); 1 } ? '' : "$@"), qr/no.such.file/, 'a file that is not there is named');
 
 done_testing;

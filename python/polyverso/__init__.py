@@ -18,7 +18,10 @@ except ImportError as missing:
         "polyverso needs numpy: install it with `apt install python3-numpy` or `python3 -m pip install numpy`"
     ) from missing
 
-from . import capi, kvstore, lr_scheduler, optimizer
+import importlib as _importlib
+import typing as _typing
+
+from . import capi, lr_scheduler, optimizer
 from .errors import (
     ArgumentError,
     Error,
@@ -35,7 +38,18 @@ from .request import Request
 from .table import Table
 from .tensor import Tensor
 
-kv = kvstore  # as mx.kv
+if _typing.TYPE_CHECKING:
+    from . import kvstore, kvstore_server
+
+    kv = kvstore  # as mx.kv
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """Stores are imported when they are first used: under a DMLC tracker that makes of a server's process a server."""
+    if name not in ("kv", "kvstore", "kvstore_server"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _importlib.import_module("polyverso.kvstore_server" if name == "kvstore_server" else "polyverso.kvstore")
+
 
 __version__ = capi.mv_version_text()
 
@@ -59,6 +73,7 @@ __all__ = [
     "inspect_checkpoint",
     "kv",
     "kvstore",
+    "kvstore_server",
     "lr_scheduler",
     "open_node",
     "optimizer",

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import capi
+from . import capi, kvstore_server
 from .arrays import as_bits, milliseconds
 from .errors import ArgumentError, Error, StateError
 from .node import Node
@@ -46,10 +46,23 @@ def create(name: str = "local", node: Optional[Node] = None) -> "KVStore":
     dist_sync (dist, dist_sync_device, dist_device_sync): what all workers push to a key is merged and updates it once.
     dist_async (dist_async_device): every push updates at once.
     node: whose cluster; None = that of polyverso.init(). Workers create their stores in the same order.
+    In a process that is only a server one of a dist type knows what it is, and does nothing; polyverso.kvstore_server runs it.
     Raises ArgumentError, with the known types, for another name.
     """
     number = 0 if node is None else node.handle
-    return KVStore(capi.kv_create(number, name), number)
+    try:
+        return KVStore(capi.kv_create(number, name), number)
+    except StateError:
+        if not _is_server_only(number):
+            raise
+    return KVStoreOfServer(name.lower(), number)
+
+
+def _is_server_only(node: int) -> bool:
+    try:
+        return capi.mv_worker_id(node) < 0
+    except Error:  # there is no node
+        return False
 
 
 # What was pulled into a copy, and the array it is for.
@@ -73,8 +86,8 @@ def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
     )
 
 
-def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> List[List[Tensor]]:
-    """The tensors of a call, a list of each key's: in a list of keys each has one element of the list of values.
+def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> Sequence[Union[Tensor, List[Tensor]]]:
+    """The tensors of a call, of each key one or a list: in a list of keys each has one element of the list of values.
 
     copies: None = the values are only read.
     """
@@ -85,6 +98,8 @@ def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> List
     elif not isinstance(values, (list, tuple)) or len(values) != len(keys):
         some = f"{len(values)} values" if isinstance(values, (list, tuple)) else "one value"
         raise ArgumentError(capi.MV_ESHAPE, f"{some} for {len(keys)} keys: a list with one element a key is needed")
+    if set(map(type, values)) == {Tensor}:  # as they are: thousands of keys take no loop here
+        return values
     return [
         [_tensor(value, copies) for value in (some if isinstance(some, (list, tuple)) else [some])] for some in values
     ]
@@ -110,6 +125,8 @@ def _ids(ids: Any) -> Tensor:
     if isinstance(ids, Tensor):
         return ids
     array = np.asarray(ids if not hasattr(ids, "__dlpack__") or isinstance(ids, np.ndarray) else Tensor.from_dlpack(ids))
+    if array.size and array.dtype.kind not in "biuf":
+        raise ArgumentError(capi.MV_EDTYPE, f"row ids are whole numbers, not {array.dtype}")
     return Tensor.copy_of(array.astype(np.float64 if array.size and array.dtype.kind == "f" else np.int64))
 
 
@@ -144,6 +161,11 @@ class KVStore:
     def handle(self) -> int:
         """The kv_store, for functions of polyverso.capi."""
         return self._handle
+
+    @property
+    def node(self) -> int:
+        """The mv_node of a dist type, for functions of polyverso.capi."""
+        return self._node
 
     @property
     def type(self) -> str:
@@ -334,7 +356,7 @@ class KVStore:
 
     def send_command(self, head: int, body: str, timeout: Optional[float] = None) -> None:
         """Sends a command of the program's own to all servers, and returns when each one's controller has executed it:
-        set_controller() and KVStoreServer set one. Where this thread executes commands itself, it does so meanwhile."""
+        set_controller() and polyverso.kvstore_server set one. Where this thread executes commands itself, it does so meanwhile."""
         if not _is_controller(self._node):
             return capi.kv_send_command(self._handle, head, body, call_options(0, timeout))
         request = capi.kv_send_command(self._handle, head, body, call_options(capi.MV_ASYNC, timeout))
@@ -357,6 +379,29 @@ class KVStore:
         return f"<polyverso.KVStore {self.type}>"
 
 
+class KVStoreOfServer(KVStore):
+    """A store in a process that is only a server: its type, rank and number of workers. All else is a StateError."""
+
+    def __init__(self, name: str, node: int) -> None:
+        self._type, self._node = name, node
+
+    def __getattr__(self, name: str) -> Any:  # of what a worker's has
+        raise StateError(capi.MV_ESTATE, "this process is only a server: polyverso.kvstore_server.KVStoreServer(kv).run()")
+
+    @property
+    def type(self) -> str:
+        return self._type
+
+    @property
+    def rank(self) -> int:
+        """Place among the servers."""
+        return capi.mv_server_id(self._node)
+
+    @property
+    def num_workers(self) -> int:
+        return capi.mv_num_workers(self._node)
+
+
 def _codec(parameters: Union[str, Dict[str, Any]]) -> str:
     if isinstance(parameters, str):
         return parameters
@@ -377,12 +422,22 @@ def _is_controller(node: int) -> bool:
 
 def set_controller(controller: Optional[Controller], node: Optional[Node] = None) -> None:
     """What this process does, as a server, with the commands of KVStore.send_command(): controller(head, body), in this
-    thread, in its run_commands(), KVStoreServer.run() and send_command(). What it raises is the sender's error."""
-    number = 0 if node is None else node.handle
+    thread, in its run_commands() and send_command(). What it raises is the sender's error."""
+    _set_controller(0 if node is None else node.handle, controller)
+
+
+def _set_controller(number: int, controller: Optional[Controller]) -> None:
     capi.kv_set_controller(number, controller is not None)
     _controllers.pop(number, None)
     if controller is not None:
         _controllers[number] = (threading.get_ident(), controller)
+
+
+def serve(node: int, controller: Controller) -> None:
+    """Executes commands in this process, which is only a server, until all workers have finished."""
+    _set_controller(node, controller)
+    while _run_commands(node, -1):
+        pass
 
 
 def run_commands(timeout: float = 0, node: Optional[Node] = None) -> bool:
@@ -409,18 +464,5 @@ def _execute(node: int, head: int, body: str) -> None:
         capi.kv_command_done(node, outcome)
 
 
-class KVStoreServer:
-    """A process that is only a server, and executes users' commands in the thread that calls run().
-
-        with polyverso.init(role="server") as node:
-            kvstore.KVStoreServer(lambda head, body: print(head, body), node).run()
-    """
-
-    def __init__(self, controller: Controller, node: Optional[Node] = None) -> None:
-        set_controller(controller, node)
-        self._node = node
-
-    def run(self) -> None:
-        """Until all workers have finished."""
-        while run_commands(-1, self._node):
-            pass
+# Last, for in a process that a DMLC tracker has made a server or the scheduler it does not return.
+kvstore_server._init_kvstore_server_module()

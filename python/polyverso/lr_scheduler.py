@@ -1,11 +1,14 @@
 """Schedules of the learning rate, with MXNet's names: they go to the servers with the optimizer they belong to.
 
-The rate is worked out where the updates are made, from the number of a key's updates; docs/optimizers.md has the formulas.
+The rate is worked out where the updates are made, from the number of a key's updates; docs/optimizers.md has the formulas. Called
+with a number of updates, a schedule tells the rate then: lr_scheduler.PolyScheduler(100)(50).
 """
 
 from __future__ import annotations
 
 from typing import Any, Dict, Sequence, Union
+
+from . import capi
 
 
 class LRScheduler:
@@ -33,6 +36,13 @@ class LRScheduler:
             warmup["warmup_begin_lr"] = self.warmup_begin_lr
             warmup["warmup_mode"] = self.warmup_mode
         return {"lr_scheduler": self.kind, "base_lr": self.base_lr, **warmup}
+
+    def __call__(self, num_update: int) -> float:
+        """The rate after so many updates."""
+        if not self.kind:
+            raise NotImplementedError(f"{type(self).__name__} is no schedule")
+        words = (f"{name}={value}" for name, value in self.parameters().items())
+        return capi.kv_optimizer_rate(" ".join(["mx.sgd", *words]), num_update)
 
 
 class FactorScheduler(LRScheduler):

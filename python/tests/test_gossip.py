@@ -3,6 +3,7 @@
 import pathlib
 import socket
 import sys
+import urllib.request
 
 import numpy as np
 import pytest
@@ -56,9 +57,85 @@ def test_arrays_are_averaged_in_place():
     b.close()
 
 
+def test_sending_twice_before_waiting():
+    own, other = np.zeros(2), np.full(2, 2.0)
+    with gossip.ArrayAdapter([own], "a", lone("a")) as a, gossip.ArrayAdapter([other], "b", lone("b")) as b:
+        introduce(a.gossip, b.gossip)
+        b.update_send(1)
+        for _ in range(3):
+            a.update_send(1)
+        assert a.gossip.state["clock"] == 3
+        assert a.update_wait(1) == 0.5 and (own == 1).all()
+        assert a.update_wait(1) == 0
+    with pytest.raises(polyverso.HandleError):
+        a.update_send(1)
+
+
+def both(*nodes):
+    """Every node sends before any of them waits: exchanges want both."""
+    for node in nodes:
+        node.update_send(1)
+    return [node.update_wait(1) for node in nodes]
+
+
+def test_both_sides_of_an_exchange_average():
+    models = [np.arange(1000.0), np.full(1000, 8.0)]
+    total = models[0] + models[1]
+    nodes = [
+        gossip.ArrayAdapter([model], name, lone(name, exchange="symmetric", compression="int8", io="tcp")) for model, name in zip(models, "ab")
+    ]
+    introduce(*(node.gossip for node in nodes))
+    assert both(*nodes) == [0.5, 0.5]
+    assert np.allclose(models[0] + models[1], total, atol=1e-12)
+    assert np.abs(models[0] - models[1]).max() < 8
+    state = nodes[0].gossip.state
+    assert state["exchanges"] == {"valid": 1, "half": 0, "unsettled": 0}
+    assert state["fetched_bytes"] == 1000 + 4 * 4
+    assert nodes[0].gossip.disagreement == pytest.approx(state["peers"][0]["disagreement"])
+    assert 'polyverso_gossip_exchanges_total{node="a",end="valid"} 1' in nodes[0].gossip.metrics
+    for node in nodes:
+        node.close()
+
+
+def test_noloco_draws_slow_models_together():
+    models = [np.zeros(3), np.full(3, 4.0)]
+    nodes = [gossip.ArrayAdapter([model], name, lone(name, interpolation="noloco")) for model, name in zip(models, "ab")]
+    introduce(*(node.gossip for node in nodes))
+    for _ in range(60):
+        both(*nodes)
+    assert np.allclose(models[0], 2, atol=1e-6) and np.allclose(models[1], 2, atol=1e-6)
+    nodes[1].close()
+    nodes[0].update_send(1)
+    models[0] += 1  # while nobody is there
+    assert nodes[0].update_wait(1) == 0
+    assert np.allclose(models[0], 3, atol=1e-6)
+    nodes[0].close()
+
+
+def test_figures_over_http():
+    config = lone("a")
+    config["nodes"][0]["metrics"] = 0
+    with gossip.Gossip(config, "a") as node:
+        node.publish([np.ones(2)], 0.5)
+        with urllib.request.urlopen(f"http://{node.state['metrics']}/metrics", timeout=20) as answer:
+            text = answer.read().decode()
+    assert 'polyverso_gossip_updates_total{node="a"} 1' in text
+    assert 'polyverso_gossip_loss{node="a"} 0.5' in text
+
+
+def test_status_of_all_nodes_of_a_file(tmp_path):
+    config = tmp_path / "nodes.yaml"
+    ports = free_ports(2)
+    config.write_text("nodes:\n" + "".join(f"- {{name: {name}, host: 127.0.0.1, port: {port}}}\n" for name, port in zip("ab", ports)))
+    with gossip.Gossip(config, "a"):
+        here, gone = gossip.status(config)
+    assert (here["name"], here["updates"]) == ("a", 0)
+    assert gone["name"] == "b" and gone["error"]
+
+
 def test_arrays_that_are_not_contiguous():
     own, other = np.zeros((4, 6))[:, ::2], np.full((4, 6), 2.0)[:, ::2]
-    a, b = gossip.ArrayAdapter([own], "a", lone("a")), gossip.ArrayAdapter([other], "b", lone("b"))
+    a, b = gossip.ArrayAdapter(own, "a", lone("a")), gossip.ArrayAdapter([other], "b", lone("b"))  # one array is an array, too
     introduce(a.gossip, b.gossip)
     b.update_send(1)
     a.update_send(1)
@@ -78,6 +155,12 @@ def test_errors_are_python_s():
             node.publish([np.array([np.nan])], 1)
         with pytest.raises(polyverso.StateError, match="publish first"):
             node.fetch_start()
+        # Whatever went wrong, the next snapshot begins with its first array.
+        for arrays, loss in (([np.zeros(1), [1.0]], 1), ([np.zeros(1)], float("nan")), ([np.zeros(1), np.array([np.inf])], 1)):
+            with pytest.raises(polyverso.Error):
+                node.publish(arrays, loss)
+            with pytest.raises(polyverso.StateError, match="nothing was added"):
+                node.publish([], 1)
     with pytest.raises(polyverso.HandleError):
         node.publish([np.zeros(1)], 1)
 
@@ -107,7 +190,7 @@ def test_dpwa_s_connection(dpwa_path, sample):
     config = DpwaConfiguration(str(sample))
     assert [node["name"] for node in config.get_nodes()] == ["w1", "w2", "w3", "w4"]
     assert config.get_interpolation() == ("constant", {"value": 0.5})
-    assert config.get_timeoutms() == 2500 and config.get_fetch_probability() == 1
+    assert config.get_timeoutms() == 2500 and config.get_fetch_probability() == 1 and config.get_divergence_threshold() == 0
     assert ConstantInterpolation(value=0.3)(1, 2, 3, 4) == 0.3
     assert ClockWeightedInterpolation()(1, 3, 0, 0) == 0.75
     assert LossInterpolation()(0, 0, 1, 3) == 0.25 and LossInterpolation()(0, 0, 0, 0) == 0.5
@@ -119,8 +202,11 @@ def test_dpwa_s_connection(dpwa_path, sample):
     one.update_send(b"parameters", 0.5)
     assert one.update_wait(0.5) == (b"the other's parameters", 0.5)
     assert one.clock == 1
+    assert one.me.name == "w1" and [(peer.name, peer.host) for peer in one.peers] == [(name, "localhost") for name in ("w2", "w3", "w4")]
+    assert (one.fetch_probability, one.divergence_threshold, one.interpolation(0, 0, 0, 0)) == (1, 0, 0.5)
     one.add_peer("w4", "localhost", 9)
-    assert {peer["name"] for peer in one.peers} == {"w2", "w3", "w4"}
+    one.add_peer("w4", "localhost", 19)
+    assert [peer["address"] for peer in one._connection.gossip.peers if peer["name"] == "w4"] == ["localhost:19"]
     for connection in (one, two):
         connection._connection.gossip.close()
 
@@ -132,37 +218,4 @@ def test_flattened_configuration(dpwa_path, tmp_path):
     file.write_text("- nodes:\n- {name: w1, host: localhost, port: 1}\n- interpolation: clock\n- clock: 0\n")
     assert DpwaConfiguration(str(file)).get_nodes() == [{"name": "w1", "host": "localhost", "port": 1}]
     assert DpwaConfiguration(str(file)).get_interpolation() == ("clock", 0)
-
-
-def test_pytorch_modules(dpwa_path, sample):
-    torch = pytest.importorskip("torch", reason="python3-torch is not installed")
-    from dpwa.adapters.pytorch import DpwaPyTorchAdapter
-    from polyverso.gossip.torch import TorchAdapter
-
-    def network(value):
-        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2).to(torch.bfloat16))
-        for parameter in net.parameters():
-            torch.nn.init.constant_(parameter, value)
-        net[0].weight.data = net[0].weight.data.t().contiguous().t()  # not contiguous
-        return net
-
-    nets = [network(1.0), network(3.0)]
-    memory = [parameter.data_ptr() for parameter in nets[0].parameters()]
-    adapters = [DpwaPyTorchAdapter(net, name, str(sample)) for net, name in zip(nets, ("w1", "w2"))]
-    adapters[1].update_send(0.5)
-    adapters[0].update_send(0.5)
-    adapters[0].update_wait(0.4)
-    assert all(bool((parameter == 2).all()) for parameter in nets[0].parameters())
-    assert memory == [parameter.data_ptr() for parameter in nets[0].parameters()]
-    for adapter in adapters:
-        adapter.close()
-
-    nets[1][1].running_mean.fill_(4.0)
-    a, b = (TorchAdapter(net, name, lone(name), buffers=True) for net, name in zip(nets, "ab"))
-    introduce(a.gossip, b.gossip)
-    b.update_send(0.5)
-    a.update_send(0.5)
-    assert a.update_wait(0.5) == 0.5
-    assert bool((nets[0][1].running_mean == 2).all())
-    a.close()
-    b.close()
+    assert DpwaConfiguration(str(file)).get_timeoutms() == 2500  # it says nothing of that

@@ -1,13 +1,16 @@
 """polyverso.kvstore: the examples of MXNet's manual, what values may be, optimizers and updaters."""
 
 import asyncio
+import gc
 import pickle
+import re
+import sys
 import threading
 
 import numpy as np
 import polyverso
 import pytest
-from polyverso import ArgumentError, StateError, Tensor, kvstore, lr_scheduler, optimizer
+from polyverso import ArgumentError, StateError, Tensor, capi, kvstore, lr_scheduler, optimizer
 
 SHAPE = (2, 3)
 
@@ -337,6 +340,26 @@ def test_tensors_arrays_and_dlpack(kv):
     holds(into[1], 6)
 
 
+def test_many_keys_in_one_call(kv):
+    keys = [f"layer{i}" for i in range(200)]
+    pushed = [Tensor.full(SHAPE, i) for i in range(200)]
+    kv.init(keys, [Tensor.zeros(SHAPE) for _ in keys])
+    for order in (1, -1):  # the same keys again, and in another order
+        for values in (pushed, tuple(pushed), [value.numpy() for value in pushed], [[value, value] for value in pushed]):
+            devices = 2 if isinstance(values[0], list) else 1
+            kv.push(keys[::order], values)
+            tensors, arrays = [Tensor.zeros(SHAPE) for _ in keys], [zeros() for _ in keys]
+            kv.pull(keys[::order], out=tensors)
+            kv.pull(tuple(keys), out=arrays)
+            for i, (tensor, array) in enumerate(zip(tensors, arrays[::order])):
+                holds(tensor.numpy(), devices * i)
+                holds(array, devices * i)
+    with pytest.raises(ArgumentError, match="199 values for 200 keys"):
+        kv.push(keys, pushed[1:])
+    with pytest.raises(TypeError, match="not str"):
+        kv.push(keys, pushed[1:] + ["a"])
+
+
 def test_arrays_with_gaps_and_read_only_ones(kv):
     given = np.arange(12, dtype=np.float32).reshape(4, 3).T[:, 1:3]
     assert not given.flags.c_contiguous
@@ -450,6 +473,39 @@ def test_parameters_and_schedules_become_text():
         lr_scheduler.MultiFactorScheduler([5, 3])
 
 
+def test_a_schedule_tells_its_rates():
+    falls = lr_scheduler.FactorScheduler(2, 0.5, base_lr=1)
+    assert [falls(updates) for updates in (1, 2, 3, 5)] == [1, 1, 0.5, 0.25]
+    steps = lr_scheduler.MultiFactorScheduler([100, 200], 0.1, base_lr=0.2, warmup_steps=10)
+    assert [steps(updates) for updates in (0, 5, 100, 101)] == [0, 0.1, 0.2, pytest.approx(0.02)]
+    assert lr_scheduler.PolyScheduler(10, base_lr=1)(5) == 0.25
+    assert lr_scheduler.CosineScheduler(10, base_lr=0.3, final_lr=0.1)(5) == pytest.approx(0.2)
+    with pytest.raises(NotImplementedError):
+        lr_scheduler.LRScheduler()(1)
+
+
+def test_an_updater_of_a_row_sparse_key_is_given_rows(kv):
+    seen = []
+
+    def update(key, merged, stored):
+        seen.append((merged.row_sparse, stored.row_sparse, stored.parts()[0].numpy().tolist()))
+        stored += merged * 2
+        stored -= merged
+
+    kv.init("w", Tensor.zeros([4, 3]).to_sparse())
+    kv.set_updater(update)
+    for row in (2, 0, 2):
+        kv.push("w", Tensor.sparse([row], np.ones((1, 3), np.float32), 4))
+    out = np.zeros((4, 3), np.float32)
+    kv.pull("w", out=out)
+    assert out[:, 1].tolist() == [1, 0, 2, 0]
+    assert seen == [(True, True, []), (True, True, [2]), (True, True, [0, 2])]
+    kv.set_updater(optimizer.get_updater(optimizer.SGD(learning_rate=1)))
+    kv.push("w", Tensor.sparse([2], np.ones((1, 3), np.float32), 4))
+    kv.pull("w", out=out)
+    assert out[:, 1].tolist() == [1, 0, 1, 0]
+
+
 def test_a_schedule_is_followed(kv):
     kv.init("w", zeros())
     kv.set_optimizer(optimizer.SGD(lr_scheduler=lr_scheduler.FactorScheduler(2, 0.5, base_lr=1.0)))
@@ -520,3 +576,29 @@ def test_states_are_saved_and_loaded(kv, tmp_path):
         with pytest.raises((ArgumentError, OSError, polyverso.Error), match=reason):
             stranger.load_optimizer_states(wrong)
     stranger.push("v", ones())
+
+
+def test_classes_have_the_parameters_and_defaults_of_the_library():
+    for name in "sgd nag signum ftml lbsgd dcasgd sgld adam adamw adamax nadam adagrad adadelta rmsprop ftrl lamb lion test".split():
+        made = optimizer.create(name)
+        with pytest.raises(ArgumentError) as refused:  # names all that there are, its own before the common ones
+            capi.kv_optimizer_rate(f"{made.kind} no_such_parameter=1", 1)
+        library = dict(re.findall(r"(\w+)=(\S+) \(", refused.value.text.partition(" wd=")[0]))
+        library.pop("multi_precision", None)
+        own = {key: getattr(made, key) for key in vars(type(made)).get("__annotations__", {})}
+        own["learning_rate"] = made.learning_rate or 0.01
+        told = {key: value if isinstance(value, str) else float(value or 0) for key, value in own.items()}
+        assert told == {key: value if value.isalpha() else float(value) for key, value in library.items()}, name
+
+
+def test_an_asynchronous_pushpull_keeps_what_it_pulls_into(kv):
+    kv.init("w", ones())
+    for into_pushed in (False, True):
+        value, out = Tensor.copy_of(ones()), Tensor.copy_of(zeros())
+        into = value if into_pushed else out
+        references = sys.getrefcount(into)
+        request = capi.kv_pushpull(kv.handle, "w", value, None if into_pushed else out, {"flags": capi.MV_ASYNC})
+        assert sys.getrefcount(into) > references
+        capi.mv_request_wait(request, 0)
+        gc.collect()
+        assert sys.getrefcount(into) == references

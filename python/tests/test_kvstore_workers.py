@@ -93,14 +93,20 @@ def test_signals_lose_and_repeat_nothing(cluster):
 
 SERVER = """
 import polyverso
-from polyverso import kvstore
+from polyverso import kvstore, kvstore_server
 seen = []
 def controller(head, body):
     seen.append((head, body))
     if head == 13:
         raise ValueError("no such command")
-with polyverso.init(role="server") as node:
-    kvstore.KVStoreServer(controller, node).run()
+with polyverso.init(role="server"):
+    kv = kvstore.create("DIST_sync")
+    print(kv.type, kv.rank, kv.num_workers)
+    try:
+        kv.init(3, [1.0])
+    except polyverso.StateError as error:
+        print(error.name)
+    kvstore_server.KVStoreServer(kv, controller).run()
     print(seen)
 """
 COMMANDING = """
@@ -124,7 +130,8 @@ def test_a_python_process_serves_and_executes_commands(cluster):
     assert (worker.returncode, out.split()) == (0, ["refused", "MV_EINVAL", "well"]), err
     out, err = server.communicate(timeout=60)
     assert server.returncode == 0, err
-    assert out == f"{[(7, 'hello'), (13, 'x' * 5000), (8, '')]}\n"
+    assert "no such command" in err
+    assert out == f"dist_sync 0 1\nMV_ESTATE\n{[(7, 'hello'), (13, 'x' * 5000), (8, '')]}\n"
 
 
 def test_a_worker_that_serves_executes_its_own_commands(node):

@@ -103,6 +103,32 @@ static void a_node_of_one_has_no_peers(void** state) {
   expect_ok(mv_shutdown(0));
 }
 
+static void measure_costs(struct member* self) {
+  char text[1 << 14];
+  uint64_t length = 0;
+  expect_ok(mv_doctor_text(self->node, MV_TUNE, text, sizeof text, &length));
+  assert_int_equal(strncmp(text, "inproc=", 7), 0); /* what the setting takes */
+  assert_non_null(strstr(text, " reduce="));
+  expect_ok(mv_doctor_text(self->node, MV_TUNE | (uint32_t)MV_JSON, text, sizeof text, &length));
+  expect_part(text, "\"workers\": 2");
+  expect_part(text, "\"algorithm\": \"");
+}
+
+static void costs_are_measured_between_two_nodes_and_not_by_one(void** state) {
+  char text[64];
+  uint64_t length = 0;
+  (void)state;
+  expect_error(mv_doctor_text(0, MV_TUNE, text, sizeof text, &length), MV_ESTATE, "call mv_init()");
+  expect_ok(mv_init(NULL));
+  expect_error(mv_doctor_text(0, MV_TUNE, text, sizeof text, &length), MV_ESTATE, "there is nobody to exchange messages with");
+  expect_ok(mv_shutdown(0));
+#ifndef __SANITIZE_THREAD__ /* thousands of operations: minutes */
+  run_nodes(2, NULL, measure_costs);
+#else
+  (void)measure_costs;
+#endif
+}
+
 static void tell_of_peers(struct member* self) {
   char text[1 << 16], road[64];
   uint64_t length = 0;
@@ -153,6 +179,7 @@ int main(void) {
       TEST(the_text_goes_where_there_is_room),
       TEST(a_node_of_one_has_no_peers),
       TEST(peers_of_one_process_are_told_with_their_road),
+      TEST(costs_are_measured_between_two_nodes_and_not_by_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

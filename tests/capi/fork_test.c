@@ -1,4 +1,5 @@
 /* A forked child has nothing of its parent's cluster, says so, and may begin its own. */
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +114,38 @@ static void so_may_a_grandchild(void** state) {
   run_child(a_grandchild);
 }
 
+static void* makes_tensors(void* stop) {
+  const int64_t shape[] = {1024};
+  mv_tensor tensor = 0;
+  while (!__atomic_load_n((int*)stop, __ATOMIC_RELAXED)) {
+    if (mv_tensor_create(MV_F32, shape, 1, &tensor) != MV_OK || mv_tensor_free(tensor) != MV_OK) return stop;
+  }
+  return NULL;
+}
+static void makes_a_tensor(void) {
+  const int64_t shape[] = {1024};
+  mv_tensor tensor = 0;
+  CHILD_CHECK(mv_init(NULL) == MV_OK);
+  CHILD_CHECK(mv_tensor_create(MV_F32, shape, 1, &tensor) == MV_OK);
+  CHILD_CHECK(mv_tensor_free(tensor) == MV_OK);
+}
+/** What is the whole process's may be in another thread's hands at the fork. */
+static void whatever_other_threads_do(void** state) {
+  (void)state;
+#ifdef __SANITIZE_ADDRESS__
+  skip(); /* its malloc() may be, too */
+#endif
+  skip_under_thread_sanitizer();
+  int stop = 0;
+  void* failed = NULL;
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, makes_tensors, &stop), 0);
+  for (int i = 0; i < 200; ++i) run_child(makes_a_tensor);
+  __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+  assert_int_equal(pthread_join(thread, &failed), 0);
+  assert_null(failed);
+}
+
 static void the_parent_goes_on(void** state) {
   (void)state;
   float value = 1;
@@ -127,6 +160,7 @@ int main(void) {
       cmocka_unit_test(a_child_can_do_nothing_before_its_own_init),
       cmocka_unit_test(a_child_may_begin_a_cluster_of_its_own),
       cmocka_unit_test(so_may_a_grandchild),
+      cmocka_unit_test(whatever_other_threads_do),
       cmocka_unit_test(the_parent_goes_on),
   };
   return cmocka_run_group_tests(tests, start, end);

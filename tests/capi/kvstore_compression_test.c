@@ -275,7 +275,7 @@ static void what_is_wrong_is_refused(void** state) {
   expect_error(kv_set_gradient_compression(77, "2bit"), MV_EHANDLE, "kv_set_gradient_compression");
   expect_ok(kv_create(0, "local", &kv));
   expect_error(kv_set_gradient_compression(kv, NULL), MV_EINVAL, "NULL");
-  expect_error(kv_set_gradient_compression(kv, "3bit"), MV_EINVAL, "none, 2bit, 1bit, fp16, int8, topk");
+  expect_error(kv_set_gradient_compression(kv, "3bit"), MV_EINVAL, "none, 2bit, 1bit, fp16, bf16, int8, topk");
   expect_error(kv_set_gradient_compression(kv, "2bit bits=2"), MV_EINVAL, "threshold=0.5");
   expect_error(kv_set_gradient_compression(kv, "2bit threshold=-1"), MV_EINVAL, "above 0");
   expect_error(kv_set_gradient_compression(kv, "2bit pull=2bit"), MV_EINVAL, "fp16");

@@ -122,10 +122,67 @@ static void resume_together(struct member* self) {
     snprintf(path, sizeof(path), "%s/together-%d", folder, (int)i);
     resume(self->node, "dist_sync", kOptimizers[i], "none", self->index, path);
   }
+  char path[128];
+  snprintf(path, sizeof(path), "%s/together-compressed", folder);
+  resume(self->node, "dist_sync", kOptimizers[0], "2bit threshold=0.25", self->index, path); /* all workers' residuals are in it */
 }
 static void all_servers_states_are_in_one_file(void** state) {
   (void)state;
   run_nodes(kWorkers, NULL, resume_together);
+}
+
+/** One key of ones, whose pushes leave everything out. */
+static kv_store store_that_leaves_out(struct member* self) {
+  kv_store kv = 0;
+  const mv_tensor ones = full(kShape, 2, MV_F32, 1);
+  const kv_keys keys = number_keys(kNumbers, 1);
+  const kv_values values = values_of(&ones, 1);
+  expect_ok(kv_create(self->node, "dist_sync", &kv));
+  expect_ok(kv_init(kv, &keys, &values));
+  expect_ok(kv_set_gradient_compression(kv, "2bit threshold=4"));
+  if (self->index == 0) expect_ok(kv_set_optimizer(kv, "mx.sgd learning_rate=1"));
+  expect_ok(kv_barrier(kv, NULL));
+  return kv;
+}
+static void push_and_pull(kv_store kv, double pushed, double pulled) {
+  const mv_tensor gradient = full(kShape, 2, MV_F32, pushed), out = full(kShape, 2, MV_F32, 0);
+  const kv_keys keys = number_keys(kNumbers, 1);
+  const kv_values values = values_of(&gradient, 1), outs = values_of(&out, 1);
+  expect_ok(kv_pushpull(kv, &keys, &values, &outs, NULL));
+  expect_all(out, pulled);
+}
+static void leave_out(struct member* self) {
+  kv_store kv = store_that_leaves_out(self);
+  push_and_pull(kv, 0.25 * (self->index + 1), 1);
+  expect_ok(kv_barrier(kv, NULL));
+  if (self->index == 0) expect_ok(kv_save_optimizer_states(kv, in_folder("left"), 0));
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_free(kv));
+}
+static void bring_back(struct member* self) {
+  kv_store kv = store_that_leaves_out(self);
+  if (self->index == 0) expect_ok(kv_load_optimizer_states(kv, in_folder("left")));
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_set_gradient_compression(kv, "none"));
+  push_and_pull(kv, 0, 1 - (0.25 + 0.5 + 0.75));
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_free(kv));
+}
+/** Who has finished is not waited for. */
+static void leave_early(struct member* self) {
+  kv_store kv = store_that_leaves_out(self);
+  push_and_pull(kv, 0.25, 1);
+  if (self->index == 0) expect_ok(kv_save_optimizer_states(kv, in_folder("alone"), 0));
+  expect_ok(kv_free(kv));
+}
+static void what_workers_have_left_out_outlives_their_number(void** state) {
+  (void)state;
+  run_nodes(kWorkers, NULL, leave_out);
+  run_nodes(kWorkers - 1, NULL, bring_back); /* one has that of two */
+  run_nodes(kWorkers + 1, NULL, bring_back); /* one has none */
+  run_nodes(2, NULL, leave_early);
+  run_nodes(kWorkers, "sync=1", leave_out); /* where other tables wait for gets */
+  run_nodes(kWorkers, "sync=1", bring_back);
 }
 
 /* ------------------------------------------------------------------ without the optimizer */
@@ -315,6 +372,7 @@ static void keys_have_parameters_of_their_own(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resumed_run_is_the_uninterrupted_one), cmocka_unit_test(all_servers_states_are_in_one_file),
+      cmocka_unit_test(what_workers_have_left_out_outlives_their_number),
       cmocka_unit_test(states_alone_go_with_the_optimizer_that_is_set), cmocka_unit_test(what_does_not_belong_changes_nothing),
       cmocka_unit_test(a_callback_remembers_by_itself), cmocka_unit_test(keys_have_parameters_of_their_own),
   };

@@ -107,6 +107,11 @@ static void what_is_wrong_changes_nothing(void** state) {
   const char* const empty = "";
   const kv_keys bad = name_keys(&empty, 1);
   expect_error(kv_init(kv, &bad, &one), MV_EINVAL, "200");
+  const kv_keys none = KV_KEYS_INIT; /* no keys at all are nothing to do */
+  const kv_values nothing_of_it = KV_VALUES_INIT;
+  expect_ok(kv_init(kv, &none, &nothing_of_it));
+  expect_ok(kv_pushpull(kv, &none, &nothing_of_it, NULL, NULL));
+  expect_ok(kv_row_sparse_pull(kv, &none, &nothing_of_it, &nothing_of_it, NULL));
   expect_ok(kv_pull(kv, &w, &out, NULL)); /* and it still works */
   expect_all(a, 1);
   expect_ok(kv_free(kv));
@@ -128,6 +133,54 @@ static void several_stores_are_apart(void** state) {
     expect_ok(kv_pull(stores[i], &keys, &out, NULL));
     expect_all(a, i);
     expect_ok(kv_free(stores[i]));
+  }
+}
+
+/** Calls with the keys of the one before, with others, with fewer, and with the same text as numbers. */
+static void many_keys_in_any_order(void** state) {
+  (void)state;
+  enum { kMany = 300 };
+  kv_store kv = 0;
+  expect_ok(kv_create(0, "local", &kv));
+  int64_t numbers[kMany], backwards[kMany];
+  mv_tensor values[kMany], outs[kMany];
+  for (int i = 0; i < kMany; ++i) {
+    numbers[i] = i;
+    backwards[i] = kMany - 1 - i;
+    values[i] = full(kShape, 2, MV_F32, i);
+    outs[i] = full(kShape, 2, MV_F32, -1);
+  }
+  const kv_keys keys = number_keys(numbers, kMany), reversed = number_keys(backwards, kMany), few = number_keys(numbers + 10, 5);
+  const kv_values given = values_of(values, kMany), out = values_of(outs, kMany), five = values_of(outs, 5);
+  expect_ok(kv_init(kv, &keys, &given));
+  for (int round = 0; round < 3; ++round) {
+    expect_ok(kv_push(kv, &keys, &given, NULL));
+    expect_ok(kv_pull(kv, &keys, &out, NULL));
+    for (int i = 0; i < kMany; ++i) expect_all(outs[i], i);
+    expect_ok(kv_push(kv, &reversed, &given, NULL));
+    expect_ok(kv_pull(kv, &reversed, &out, NULL));
+    for (int i = 0; i < kMany; ++i) expect_all(outs[i], i);
+    expect_ok(kv_pull(kv, &keys, &out, NULL));
+    for (int i = 0; i < kMany; ++i) expect_all(outs[i], kMany - 1 - i);
+    expect_ok(kv_pull(kv, &few, &five, NULL));
+    for (int i = 0; i < 5; ++i) expect_all(outs[i], kMany - 1 - (10 + i));
+  }
+  const char* const names[] = {"10", "11", "12", "13", "14"};
+  const kv_keys named = name_keys(names, 5);
+  expect_error(kv_pull(kv, &named, &five, NULL), MV_EINVAL, "numbers");
+  backwards[1] = backwards[0];
+  expect_error(kv_push(kv, &reversed, &given, NULL), MV_EINVAL, "twice");
+  mv_request request = 0;
+  mv_call_options later = MV_CALL_OPTIONS_INIT;
+  later.flags = MV_ASYNC;
+  later.request = &request;
+  expect_ok(kv_pull(kv, &keys, &out, &later)); /* one request for all of them */
+  expect_ok(mv_request_wait(request, 0));
+  for (int i = 0; i < kMany; ++i) expect_all(outs[i], kMany - 1 - i);
+  expect_ok(kv_free(kv));
+  for (int i = 0; i < kMany; ++i) {
+    expect_ok(mv_tensor_free(values[i]));
+    expect_ok(mv_tensor_free(outs[i]));
   }
 }
 
@@ -298,6 +351,7 @@ int main(void) {
       cmocka_unit_test(the_examples_of_the_manual),
       cmocka_unit_test(what_is_wrong_changes_nothing),
       cmocka_unit_test(several_stores_are_apart),
+      cmocka_unit_test(many_keys_in_any_order),
       cmocka_unit_test(an_optimizer_updates_what_is_there_and_what_comes),
       cmocka_unit_test(every_dtype_is_summed_over_devices),
       cmocka_unit_test(rounds_are_merged_once),

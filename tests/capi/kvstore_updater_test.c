@@ -381,7 +381,7 @@ static void the_last_one_set_counts(void** state) {
   expect_ok(kv_free(kv));
 }
 
-/** `merged` holds the rows that were pushed, each once; `stored` is dense. */
+/** `merged` holds the rows that were pushed, each once; `stored` is what the key is. */
 static mv_status by_rows(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   (void)key;
@@ -415,6 +415,62 @@ static void rows_are_given_as_rows(void** state) {
   expect_ok(kv_free(kv));
 }
 
+/** Of a row-sparse key `stored` holds the rows that are not zero. */
+static mv_status by_stored_rows(void* user, const char* key, mv_tensor merged, mv_tensor stored) {
+  mv_tensor_info info = MV_TENSOR_INFO_INIT;
+  (void)key;
+  expect_ok(mv_tensor_describe(stored, &info));
+  assert_true(info.row_sparse);
+  *(uint64_t*)user = info.rows_held;
+  return mv_tensor_axpy(2, merged, stored);
+}
+
+static void a_row_sparse_key_is_given_as_rows(void** state) {
+  (void)state;
+  uint64_t held = 99;
+  kv_store kv = 0;
+  const int64_t shape[] = {4, 3}, id[] = {2}, one_row[] = {1, 3}, other[] = {0};
+  mv_tensor zeros = full(shape, 2, MV_F32, 0), row = full(one_row, 2, MV_F32, 1), initial = 0, pushed[2], left = 0, part = 0;
+  expect_ok(mv_tensor_to_sparse(zeros, &initial));
+  expect_ok(mv_tensor_sparse(id, 1, row, 4, &pushed[0]));
+  expect_ok(mv_tensor_sparse(other, 1, row, 4, &pushed[1]));
+  const kv_keys keys = number_keys(kKeys, 1);
+  const kv_values first = values_of(&initial, 1), one = values_of(pushed, 1), next = values_of(pushed + 1, 1);
+  expect_ok(kv_create(0, "local", &kv));
+  expect_ok(kv_init(kv, &keys, &first));
+  expect_ok(kv_set_updater(kv, by_stored_rows, &held));
+  expect_ok(kv_push(kv, &keys, &one, NULL));
+  assert_int_equal(held, 0);
+  expect_ok(kv_push(kv, &keys, &next, NULL));
+  assert_int_equal(held, 1);
+
+  /* by hand, and through a row-sparse result: stored = stored - merged * 0.5 */
+  expect_ok(kv_set_updater(kv, KV_UPDATER_BY_HAND, NULL));
+  expect_ok(kv_push(kv, &keys, &next, NULL));
+  mv_tensor merged = 0, stored = 0, half = 0, result = 0;
+  char key[8];
+  uint64_t length = 0;
+  expect_ok(kv_next_update(kv, &merged, &stored, key, sizeof(key), &length));
+  expect_ok(mv_tensor_scalar(MV_MUL, merged, 0.5, 0, 0, &half));
+  expect_ok(mv_tensor_binary(MV_SUB, stored, half, stored, &result));
+  assert_int_equal(result, stored);
+  expect_error(mv_tensor_copy(zeros, stored, &result), MV_EINVAL, "mv_tensor_to_sparse");
+  expect_ok(kv_update_done(kv, MV_OK));
+
+  expect_ok(pull_into(kv, 3, zeros, 0));
+  const double wanted[] = {1.5, 0, 2, 0};
+  for (int64_t i = 0; i < 4; ++i) {
+    expect_ok(mv_tensor_row(zeros, i, &part));
+    expect_all(part, wanted[i]);
+  }
+  expect_ok(mv_tensor_to_sparse(zeros, &left));
+  expect_ok(kv_optimizer_step("mx.sgd learning_rate=1", 1, 0, left, pushed[1], NULL)); /* steps it, too */
+  expect_ok(mv_tensor_to_dense(left, &part));
+  expect_ok(mv_tensor_row(part, 0, &row));
+  expect_all(row, 0.5);
+  expect_ok(kv_free(kv));
+}
+
 static void servers_run_no_callbacks(void** state) {
   (void)state;
   kv_store kv = 0;
@@ -438,6 +494,7 @@ int main(void) {
       TEST_ALONE(a_language_runs_them_itself),
       TEST_ALONE(the_last_one_set_counts),
       TEST_ALONE(rows_are_given_as_rows),
+      TEST_ALONE(a_row_sparse_key_is_given_as_rows),
       TEST_ALONE(servers_run_no_callbacks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

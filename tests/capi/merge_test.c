@@ -1,4 +1,5 @@
 /* Merging tables: all workers' adds of a round together, once. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "nodes.h"
@@ -72,6 +73,31 @@ static void rows_of_all(struct member* self) {
 static void rows_are_merged(void** state) {
   (void)state;
   run_nodes(kNodes, NULL, rows_of_all);
+}
+
+/** Rows of more than a message, which begin and end within stripes, each of two workers or of one. */
+static void long_rows_of_all(struct member* self) {
+  enum { kCols = (1 << 18) + 3 };
+  const mv_table table = create_on(self, "kind=matrix rows=9 cols=262147 name=long merge=1 updater=\"mx.adagrad learning_rate=1\"");
+  const int64_t rows[] = {self->index, self->index + 1};
+  float* const values = malloc(2 * kCols * sizeof(float));
+  assert_non_null(values);
+  double expected = 0;
+  for (int round = 1; round <= 2; ++round) {
+    for (int i = 0; i < 2 * kCols; ++i) values[i] = 1;
+    expect_ok(mv_table_add_rows(table, rows, 2, values, 2 * kCols, MV_F32, NULL));
+    expected -= 1 / sqrt(round); /* one step of the sum, whether that is of one gradient or of two */
+    for (int64_t row = 0; row <= kNodes + 1; ++row) {
+      expect_ok(mv_table_get_rows(table, &row, 1, values, kCols, MV_F32, NULL));
+      for (int i = 0; i < kCols; ++i)
+        if (fabs(values[i] - (row <= kNodes ? expected : 0)) > 1e-3) fail_msg("round %d, row %d, element %d: %g", round, (int)row, i, (double)values[i]);
+    }
+  }
+  free(values);
+}
+static void long_rows_are_merged(void** state) {
+  (void)state;
+  run_nodes(kNodes, NULL, long_rows_of_all);
 }
 
 /** Asynchronous adds, and gets among them that say how many of them they hold. */
@@ -158,6 +184,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_get_holds_its_rounds_whole),
       cmocka_unit_test(rows_are_merged),
+      cmocka_unit_test(long_rows_are_merged),
       cmocka_unit_test(asynchronous_calls_keep_their_order),
       cmocka_unit_test(rounds_go_on_without_who_has_left),
       cmocka_unit_test(a_time_out_names_who_is_missing_and_changes_nothing),

@@ -124,3 +124,26 @@ node.shutdown()
     server.hear("done")
     assert [line for line in server.lines if line.startswith("executes")] == ["executes 6 again"]
     server.ends()
+
+
+def test_the_status_tells_of_commands_that_wait(cluster):
+    job = cluster(2, 1)
+    sender = job.python(0, WORKER + """
+capi.kv_send_command(store, 5, "wait")
+node.shutdown()
+""")
+    looks_on = job.python(1, WORKER + """
+wait_for_word()
+for line in node.status_text().splitlines():
+    if "command" in line:
+        say("told", line)
+node.shutdown()
+""")
+    server = job.python(2, SERVER)
+    server.hear("executes 5 wait")
+    looks_on.tell("look")
+    line = looks_on.hear("told")
+    assert "in command 5 for server 0" in line and "(executes it" in line, line
+    server.tell("go on")
+    for node in (sender, looks_on, server):
+        node.ends()

@@ -200,6 +200,42 @@ def test_dmlcs_others_wait_for_the_scheduler_however_late_it_comes(processes):
     assert "".join(processes.outputs()).splitlines() == lines_of(1, 1)
 
 
+STORES = {
+    "python3": r"""
+from polyverso import kvstore_server
+kvstore_server.controller = lambda head, body: print("told", head, body, flush=True)
+from polyverso import kv as stores  # servers and scheduler get no further
+import numpy as np, polyverso as pv
+with pv.init():
+    kv = stores.create("dist_sync")
+    kv.init(3, np.full(2, 4, np.float32))
+    kv._send_command_to_servers(7, "seven")
+    kv.pull(3, out=(a := np.zeros(2, np.float32)))
+    print("pulled", int(a[1]))
+""",
+    "luajit": r"""
+require("polyverso.kvstore_server").controller = function(head, body) print("told", tonumber(head), body) io.flush() end
+local stores, tensor = require("polyverso.kvstore"), require("polyverso.tensor") -- servers and scheduler get no further
+local node = require("polyverso").init()
+local kv, a = stores.create("dist_sync"), tensor.zeros(2)
+kv:init(3, tensor.full({2}, 4))
+kv:send_command(7, "seven")
+kv:pull(3, a)
+print("pulled", ("%d"):format(a[1]))
+node:shutdown()
+""",
+}
+
+
+@pytest.mark.parametrize("language", STORES)
+def test_dmlcs_roles_become_what_they_are_by_the_stores_module(processes, language):
+    common = dict(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(free_port()), DMLC_NUM_WORKER="1", DMLC_NUM_SERVER="1", DMLC_NODE_HOST="127.0.0.1")
+    interpreter = [sys.executable, "-c"] if language == "python3" else [language, "-e"]
+    for role in ("scheduler", "server", "worker"):
+        processes.start([*interpreter, STORES[language]], DMLC_ROLE=role, **common)
+    assert [text.split() for text in processes.outputs()] == [[], ["told", "7", "seven"], ["pulled", "4"]]
+
+
 # ---- addresses
 
 

@@ -65,6 +65,14 @@ class Node:
             if text in line:
                 return line
 
+    def forget(self):
+        """Drops what it has written so far: what is heard next is news."""
+        while not self._queue.empty():
+            line = self._queue.get()
+            if line is None:
+                return self._queue.put(None)
+            self.lines.append(line)
+
     def hear_attempt(self, seconds=20.0):
         """(seconds that the call took, "ok" or the error)"""
         _, took, ending = self.hear("after ", seconds).split(" ", 2)

@@ -1,7 +1,9 @@
-"""What order calls of a store leave in. Priorities on a line that is slow by order (faults "rate"): a small key behind a large push. What
-decides is the queue, not the machine."""
+"""What order calls of a store leave in. Priorities on a line that is slow by order (faults "rate"), or by the kernel's: a small key behind
+a large push. What decides is the queue, not the machine."""
 
 import pytest
+
+from narrow_line import NarrowLine
 
 # A large push, then a small key's push and pull: how long until the pull is there, and how much of the large push is not.
 PUSH = """
@@ -28,9 +30,9 @@ LARGE = 16 << 20
 RATE = 8e6
 
 
-def push(cluster, kind, priority, **settings):
+def push(cluster, kind, priority, faults=f"rate={RATE:g}"):
     """(seconds until the small key was there, bytes of the large push that were not, seconds until it was)"""
-    job = cluster(2, 1, io="tcp", faults=f"rate={RATE:g}", timeout_ms=120000, **settings)
+    job = cluster(2, 1, io="tcp", faults=faults, timeout_ms=120000)
     script = f"TYPE, PRIORITY = {kind!r}, {priority}\n" + PUSH
     nodes = [job.python(rank, script) for rank in range(2)]
     server = job.server(0)
@@ -62,6 +64,22 @@ def test_in_p3_it_overtakes_between_slices(cluster, monkeypatch, kind, van):
     for took, left in push(cluster, kind, 5):
         assert left >= LARGE
         assert took < LARGE / RATE  # half a MiB was ahead of it, not 16
+
+
+@pytest.fixture
+def narrow_line():
+    line = NarrowLine(RATE)
+    yield
+    line.end()
+
+
+def test_in_p3_it_overtakes_on_a_narrow_line_of_the_kernels(narrow_line, cluster):
+    # Both workers' pushes share that line.
+    for took, left in push(cluster, "p3", 5, faults=None):
+        assert left >= LARGE
+        assert took < 2 * LARGE / RATE / 2
+    for took, left in push(cluster, "dist_sync", 0, faults=None):
+        assert left < LARGE / 2 and took > 2 * LARGE / RATE / 2
 
 
 CROSSWISE = """

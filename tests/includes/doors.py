@@ -36,9 +36,10 @@ DOORS = {
     "engine/ps": CLUSTER,
     "engine/kvstore": PS,
     "engine/collective": PS,
-    "engine/gossip": PS,
+    "engine/gossip": PS | {"telemetry"},
     "engine/status": PS,
     "engine": ENGINES,
+    "onehost": TENSORS | {"engine/collective"},  # of that what an operation is, and no messages
     "io/loop": BASE | {"wire"},
     "io": LOOP,
     **{road: LOOP | {"io"} for road in ROADS},
@@ -46,6 +47,7 @@ DOORS = {
 }
 DOORS["node"] = set(DOORS)
 DOORS["kvstore"] = STORAGE | {"node"}  # keys over tables: no wire, loop or engine of its own
+DOORS["distlearn"] = STORAGE | {"node", "engine/collective"}  # strategies over groups and tables; of the engine, what operations are
 
 # Folders outside core/ that may include it: capi/src wraps it, the others see it through polyverso_testing.
 MAY_INCLUDE_CORE = ("capi/src", "tests/unit", "tests/optimizers", "tests/sim", "tests/transport", "tests/fuzz", "tests/capi/unit", "bench")

@@ -60,6 +60,17 @@ expect "$version" env PYTHONPATH="$prefix/$python_dir" "$python" -c '
 import multiverso, polyverso
 with polyverso.init() as node: print(polyverso.capi.mv_version_text())'
 
+# The stand-in for dpwa is in a folder that somebody must name.
+expect w1 env PYTHONPATH="$prefix/$python_dir:$prefix/share/polyverso/python-compat" "$python" -c '
+import tempfile
+from dpwa.dpwa import DpwaConnection
+with tempfile.NamedTemporaryFile("w") as file:
+    file.write("- nodes:\n  - {name: w1, host: localhost, port: 0}\n")
+    file.flush()
+    conn = DpwaConnection("w1", file.name)
+conn.update_send(b"payload", 1.0)
+print(conn.name, end="")'
+
 step "Perl"
 expect "$version" env PERL5LIB="$prefix/$perl_dir" perl -we '
 use Polyverso; Polyverso->init; print Polyverso::mv_version_text(); Polyverso::mv_shutdown(0)'
@@ -76,4 +87,8 @@ local mv = require "polyverso"; mv.mv_init(); io.write(mv.mv_version_text()); mv
   expect 6 env LUA_PATH="$prefix/share/lua/$abi/?.lua;$stand_in/?.lua;$stand_in/?/init.lua" \
     LUA_CPATH="$prefix/lib/lua/$abi/?.so" "$lua" -e '
 require "torch"; io.write(string.format("%.0f", torch.range(1, 3):sum()))'
+  expect 12 env LUA_PATH="$prefix/share/lua/$abi/?.lua;$prefix/share/lua/$abi/?/init.lua;$stand_in/?.lua;$stand_in/?/init.lua" \
+    LUA_CPATH="$prefix/lib/lua/$abi/?.so" "$lua" -e '
+require "torch"; require "regress"; require "distlearn.AllReduceSGD"; require "ipc.LocalhostTree"
+io.write(string.format("%.0f", require "libipc".map(1, function(t) return t:mul(2) end, torch.range(1, 3)):join():sum()))'
 done

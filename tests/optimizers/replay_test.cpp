@@ -192,14 +192,19 @@ class Store {
 /// The same by a shard, which keeps states and count itself.
 class Table {
  public:
-  Table(const Case& one, int32_t kind) : case_(one) {
-    const Spec spec{.name = "replayed",
-                    .kind = kind,
-                    .dtype = one.dtype(),
-                    .rows = one.rows,
-                    .cols = one.cols,
-                    .updater = parse_updater(one.text()).value()};
-    shard_ = Shard::make(spec, {}).value();
+  Table(const Case& one, int32_t kind, size_t key, const std::shared_ptr<Families>& families) : case_(one) {
+    Spec spec{.name = "store/" + std::to_string(key),
+              .kind = kind,
+              .dtype = one.dtype(),
+              .rows = one.rows,
+              .cols = one.cols,
+              .flags = one.keys() > 1 ? kStoreKey : 0,
+              .updater = parse_updater(one.text()).value()};
+    if (key > 0) {
+      assert_true(set_parameter(spec.updater, "lr_mult", 0.5).ok());
+      assert_true(set_parameter(spec.updater, "wd_mult", 3).ok());
+    }
+    shard_ = Shard::make(spec, {.families = families}).value();
     for (int64_t row = 0; row < static_cast<int64_t>(one.rows); ++row) all_.push_back(row);
   }
   void set(const std::vector<double>& numbers) {
@@ -229,7 +234,7 @@ class Table {
 
 /// The tables that can hold a case.
 std::vector<int32_t> kinds_for(const Case& one) {
-  if (one.keys() > 1) return {};
+  if (one.keys() > 1) return {MV_MATRIX};  // each a key of a store
   if (make_updater(parse_updater(one.text()).value(), one.storage())->sums() > 0) return {MV_MATRIX};
   return {MV_MATRIX, MV_SPARSE, MV_KEYVALUE};
 }
@@ -237,12 +242,13 @@ std::vector<int32_t> kinds_for(const Case& one) {
 void replay(const Case& one) {
   Draws draws(one.seed());
   Store store(one);
-  std::vector<std::unique_ptr<Table>> tables;
-  for (const int32_t kind : kinds_for(one)) tables.push_back(std::make_unique<Table>(one, kind));
+  const auto families = std::make_shared<Families>();
+  std::vector<std::vector<std::unique_ptr<Table>>> tables(one.keys());
   for (size_t key = 0; key < one.keys(); ++key) {
+    for (const int32_t kind : kinds_for(one)) tables[key].push_back(std::make_unique<Table>(one, kind, key, families));
     const auto start = draws.tensor(one.elements());
     store.set(key, start);
-    for (const auto& table : tables) table->set(start);
+    for (const auto& table : tables[key]) table->set(start);
   }
   for (uint64_t update = 1; update <= one.updates; ++update) {
     const auto rows = draws.rows(update, static_cast<int64_t>(one.rows));
@@ -251,14 +257,15 @@ void replay(const Case& one) {
       if (update <= one.first_zeros()) std::ranges::fill(numbers, 0);
       const auto gradient = as_bytes(one.dtype(), numbers);
       store.update(key, gradient, one.by_rows() ? &rows : nullptr);
-      for (const auto& table : tables) table->update(gradient, one.by_rows() ? rows : table->all());
+      for (const auto& table : tables[key]) table->update(gradient, one.by_rows() ? rows : table->all());
       expect_recorded(one, update, key, store.values(key));
     }
   }
-  for (const auto& table : tables) {
-    if (one.storage() == one.dtype()) assert_true(table->values() == store.values(0));
-    assert_int_equal(table->updates(), one.updates);
-  }
+  for (size_t key = 0; key < one.keys(); ++key)
+    for (const auto& table : tables[key]) {
+      if (one.storage() == one.dtype()) assert_true(table->values() == store.values(key));
+      assert_int_equal(table->updates(), one.updates);
+    }
 }
 
 /// On the widest vectors that there are, and on the narrowest.

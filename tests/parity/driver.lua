@@ -2,6 +2,7 @@
 -- LuaJIT's numbers are FFI memory, the others' are tables.
 
 local polyverso = require("polyverso")
+local tensor = require("polyverso.tensor")
 local ffi = jit and require("ffi")
 
 local CTYPES = {
@@ -30,6 +31,7 @@ end
 
 -- The numbers in memory(), as a table.
 local function numbers_in(stored, kind_count)
+  if tensor.is_tensor(stored) then return stored:to_list() end
   if type(stored) == "table" then return stored end
   local numbers = {}
   for i = 1, kind_count do numbers[i] = tonumber(stored[i - 1]) end
@@ -104,6 +106,12 @@ local function make_buffer(name, kind, count)
   variables[name] = memory(kind, numbers)
 end
 
+-- What is changed in place has to be memory, which a table of numbers is not.
+local function make_array(name, token)
+  local values = value_of(token)
+  variables[name] = type(values) == "table" and tensor.copy_of(values, token:match("^%w+")) or values
+end
+
 local function compare(name, token)
   local wanted, count = value_of(token)
   local got = numbers_in(variables[name], count)
@@ -137,6 +145,7 @@ end
 local function step(tokens)
   local name = tokens[1]
   if name == "buffer" then return make_buffer(tokens[2], tokens[3], tonumber(tokens[4])) end
+  if name == "array" then return make_array(tokens[2], tokens[3]) end
   if name == "expect" then return compare(tokens[2], tokens[3]) end
   if name == "function" then return type(polyverso[tokens[2]]) ~= "function" and "is missing" or nil end
   if name == "constant" then

@@ -64,6 +64,10 @@ sub step {
         $variables{ $rest[0] } = memory($rest[1], (77) x $rest[2]);
         return;
     }
+    if ($name eq 'array') {
+        $variables{ $rest[0] } = value_of($rest[1]);
+        return;
+    }
     if ($name eq 'expect') {
         my ($got, $wanted) = ($variables{ $rest[0] }, value_of($rest[1]));
         return $got eq $wanted ? undef : 'holds ' . unpack 'H*', $got unless ref $got;

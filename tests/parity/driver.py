@@ -63,6 +63,9 @@ def step(tokens):
     if tokens[0] == "buffer":
         variables[tokens[1]] = memory(tokens[2], [77] * int(tokens[3]))
         return None
+    if tokens[0] == "array":
+        variables[tokens[1]] = value_of(tokens[2])
+        return None
     if tokens[0] == "expect":
         got = variables[tokens[1]]
         return None if got.tolist() == value_of(tokens[2]).tolist() else f"holds {got.tolist()}"

@@ -99,6 +99,21 @@ def test_stores_are_shared_by_languages(languages):
         assert lines == first, f"{language} and {languages[0]} differ"
 
 
+@pytest.mark.parametrize("languages", [["python", "perl", "lua5.4"], ["luajit", "python", "perl"], ["perl", "lua5.1", "python"]])
+def test_ranks_reduce_together(languages):
+    """All-gather, reduce-scatter, functions of one's own, uneven endings, and a function that fails."""
+    lines = [
+        "gathered 0 0 1 10 2 20",
+        "scattered 0 6 12 18 24 30",
+        "best 3 3 1",
+        "steps 6 14 3",
+        "failed",
+        "after 3",
+    ]
+    for language, got in zip(languages, outputs(languages, "ranks")):
+        assert got == lines, language
+
+
 @pytest.mark.parametrize("kind, reached", [("dist_sync", 0.94), ("dist_async", 0.9)])
 def test_the_example_trains_in_several_languages(kind, reached):
     examples = HERE.parents[1] / "examples" / "kvstore"

@@ -34,6 +34,7 @@ constexpr const char* kCodecs[] = {"2bit",
                                    "1bit threshold=0 scale=0.25",
                                    "1bit threshold=-0.5",
                                    "fp16",
+                                   "bf16",
                                    "int8",
                                    "int8 block=16",
                                    "topk",
@@ -221,7 +222,8 @@ void sizes_are_the_formulas(void**) {
     size_t count, bytes;
   };
   constexpr Expected kExpected[] = {{"2bit", 1, 4},       {"2bit", 16, 4},       {"2bit", 17, 8},      {"2bit", 1 << 20, 1 << 18},
-                                    {"1bit", 32, 4},      {"1bit", 33, 8},       {"fp16", 7, 14},      {"int8", 256, 260},
+                                    {"1bit", 32, 4},      {"1bit", 33, 8},       {"fp16", 7, 14},      {"bf16", 7, 14},
+                                    {"int8", 256, 260},
                                     {"int8", 257, 265},   {"int8 block=16", 17, 25}, {"topk", 50, 8},  {"topk", 1001, 88},
                                     {"topk k=9", 1000, 72}, {"topk k=9", 4, 32}, {"topk ratio=1", 10, 80}};
   for (const Expected& one : kExpected) assert_int_equal(codec_of(one.codec)->encoded_bytes(one.count), one.bytes);
@@ -277,7 +279,7 @@ void text_is_read_and_refused(void**) {
     assert_false(spec.ok());
     if (spec.status().text().find(part) == std::string::npos) fail_msg("%s", spec.status().text().c_str());
   };
-  refused("3bit", "none, 2bit, 1bit, fp16, int8, topk");
+  refused("3bit", "none, 2bit, 1bit, fp16, bf16, int8, topk");
   refused("", "2bit");
   refused("2bit size=3", "threshold=0.5");
   refused("2bit threshold=0", "above 0");

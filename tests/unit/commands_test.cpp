@@ -89,7 +89,7 @@ struct Pair final : rpc::Service {
   KeepingLink worker_link, server_link;
   rpc::Client client{time, worker_link, {}};
   rpc::Server server{server_link, *this};
-  ps::Commands commands{server};
+  ps::Commands commands{time, server};
   std::vector<uint64_t> taken;
   int64_t waiting = 0;
   bool withdrawn = false;

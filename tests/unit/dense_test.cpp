@@ -118,6 +118,60 @@ void halves_accumulate_as_floats(void**) {
   }
 }
 
+/// For updaters that copy, add, count, draw numbers by their place, or want norms of the whole: the bits of one add of the same values.
+void what_is_made_piece_by_piece_is_one_add(void**) {
+  struct {
+    mv_dtype dtype;
+    const char* updater;
+    uint64_t cols;
+  } const cases[] = {{MV_F32, "replace", 37},  {MV_F64, "", 37},           {MV_F32, "momentum rate=0.5", 37},
+                     {MV_F32, "mx.adam", 37},  {MV_F32, "mx.sgld", 37},    {MV_F32, "mx.lamb", 5},
+                     {MV_F16, "replace", 37}, {MV_BF16, "mx.adam", 37}};
+  for (const auto& [dtype, updater, cols] : cases) {
+    const auto made = make(matrix(dtype, 9000, cols, updater)), whole = make(matrix(dtype, 9000, cols, updater));
+    const uint64_t count = made->elements(), each = dtype_bytes(dtype);
+    std::vector<std::byte> values(count * each), a(values.size()), b(values.size());
+    std::mt19937 random(5);
+    for (int round = 0; round < 3; ++round) {
+      for (uint64_t i = 0; i < count; ++i) {
+        const float value = static_cast<float>(random() % 1000) - 500;
+        if (dtype == MV_F32) std::memcpy(&values[i * each], &value, each);
+        if (dtype == MV_F64) std::memcpy(&values[i * each], std::vector<double>{value}.data(), each);
+        if (each == 2) mv::math::narrow_bytes(dtype, &values[i * each], reinterpret_cast<const std::byte*>(&value), 1);
+      }
+      const auto copy = [&](uint64_t first, uint64_t some, std::byte* to) { std::memcpy(to, &values[first * each], some * each); };
+      // A round of two pieces, as parts of it come to a server, and rounds of one.
+      const uint64_t half = round == 0 && std::string_view(updater) != "mx.lamb" ? count / 3 : 0;
+      if (half > 0) made->add_made(kNoWorker, 0, half, copy);
+      made->add_made(kNoWorker, half, count - half, copy, half > 0 ? Piece::kFurther : Piece::kFirst);
+      if (half > 0) whole->change(Write::Add, kNoWorker, 0, half, values.data());
+      whole->change(Write::Add, kNoWorker, half, count - half, &values[half * each], half > 0 ? Piece::kFurther : Piece::kFirst);
+      made->read(kNoWorker, 0, count, a.data());
+      whole->read(kNoWorker, 0, count, b.data());
+      assert_true(a == b);
+    }
+    assert_int_equal(made->usage().updates, whole->usage().updates);
+  }
+}
+
+void one_read_fills_several_places(void**) {
+  for (const mv_dtype dtype : {MV_F32, MV_F16, MV_U8}) {
+    const auto shard = make(matrix(dtype, 30'001, 37));
+    std::vector<std::byte> values(shard->elements() * dtype_bytes(dtype));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i % 119);  // no NaN of halves
+    shard->change(Write::Set, kNoWorker, 0, shard->elements(), values.data());
+    std::vector<std::byte> outs[3];
+    std::vector<std::byte*> places;
+    for (auto& out : outs) {
+      out.resize(values.size());
+      places.push_back(out.data());
+      shard->read_each(kNoWorker, places);
+      for (const std::byte* const place : places) assert_memory_equal(place, values.data(), values.size());
+      for (size_t i = 0; i < places.size(); ++i) std::memset(places[i], 0x55, values.size());
+    }
+  }
+}
+
 void updaters_keep_their_states_beside_each_element(void**) {
   const uint64_t rows = 7000, cols = 60;  // several stripes
   const auto shard = make(matrix(MV_F32, rows, cols, "momentum rate=1 momentum=0.5"));
@@ -350,6 +404,8 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(all_dtypes_add_set_and_read),
       cmocka_unit_test(halves_accumulate_as_floats),
+      cmocka_unit_test(what_is_made_piece_by_piece_is_one_add),
+      cmocka_unit_test(one_read_fills_several_places),
       cmocka_unit_test(updaters_keep_their_states_beside_each_element),
       cmocka_unit_test(dcasgd_knows_what_each_worker_last_got),
       cmocka_unit_test(scanning_is_for_keyed_tables),

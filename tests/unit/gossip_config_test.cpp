@@ -90,6 +90,28 @@ void what_is_left_out_has_a_default(void**) {
   assert_true(read.value().fetch_probability == 1 && read.value().interpolation.constant == 0.5 && !read.value().seed);
 }
 
+void what_goes_beyond_dpwa_is_read(void**) {
+  const auto read = [](const std::string& text) {
+    auto config = parse_config(text, "x.yaml");
+    if (!config.ok()) print_error("%s\n", config.status().text().c_str());
+    assert_true(config.ok());
+    return std::move(config).value();
+  };
+  assert_true(read("nodes: []").exchange == Exchange::kPull && !read("nodes: []").noloco && read("nodes: []").compression.is_none());
+  assert_true(read("exchange: symmetric").exchange == Exchange::kSymmetric && read("exchange: pull").exchange == Exchange::kPull);
+  assert_string_equal(mv::codec::to_text(read("compression: int8 block=64").compression).c_str(), "int8 block=64");
+  assert_string_equal(mv::codec::to_text(read("- compression: bf16").compression).c_str(), "bf16");
+  assert_true(read("compression: none").compression.is_none());
+  assert_true(read("weighting: peer").interpolation.loss_weighting == LossWeighting::kPeer);
+  assert_true(read("topology: matching\nseed: 3").topology == Topology::kMatching);
+  assert_true(read("io: tcp").tcp_only && !read("io: auto").tcp_only);
+  assert_true(read("nodes: [{name: a, host: h, port: 1, metrics: 9100}]").nodes[0].metrics == 9100);
+  const Config noloco = read("- interpolation: noloco\n- noloco: {beta: 0.5}");
+  assert_true(noloco.exchange == Exchange::kSymmetric && noloco.noloco->alpha == 0.5 && noloco.noloco->beta == 0.5 && noloco.noloco->gamma == 0.7);
+  assert_true(read("interpolation: noloco\nexchange: pull").exchange == Exchange::kPull);
+  assert_false(read("noloco: {beta: 0.5}").noloco.has_value());
+}
+
 void assert_refused(const char* text, const char* expected) {
   const auto read = parse_config(text, "x.yaml");
   assert_false(read.ok());
@@ -133,6 +155,22 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("timeout: 5", "x.yaml:1: timeout: no such setting; there are nodes, fetch_probability");
   assert_refused("a: [1, 2\nb: 3", "x.yaml:2:");
   assert_refused("secret: [1]", "secret: a text");
+  assert_refused("seed: 1\ntopology: hypercube\nnodes: [{name: a, host: h, port: 1}, {name: b, host: h, port: 2}, {name: c, host: h, port: 3}]",
+                 "x.yaml:2: topology: a hypercube has");
+  assert_refused("- clock: 0\n- topology: matching", "x.yaml:2: topology: matching needs a `seed`");
+  assert_refused("exchange: push", "x.yaml:1: exchange: \"push\" is none of pull, symmetric");
+  assert_refused("compression: 1bit", "x.yaml:1: compression: \"1bit\" is none of none, fp16, bf16, int8");
+  assert_refused("compression: int8 block=3", "compression: \"int8 block=3\" is none of");
+  assert_refused("compression: [int8]", "x.yaml:1: compression");
+  assert_refused("io: shm", "x.yaml:1: io: \"shm\" is none of auto, tcp");
+  assert_refused("noloco: 1", "x.yaml:1: noloco: {");
+  assert_refused("noloco: {alpha: 1}", "noloco: alpha: \"1\" is not a number from 0 to below 1");
+  assert_refused("noloco: {gamma: nan}", "noloco: gamma: \"nan\"");
+  assert_refused("noloco: {delta: 1}", "noloco: no such key: delta");
+  assert_refused("weighting: none", "x.yaml:1: weighting: \"none\" is none of own, peer");
+  assert_refused("loss_weighting: own\nweighting: own", "x.yaml:2: weighting: it is there already, as loss_weighting in line 1");
+  assert_refused("nodes: [{name: a, host: h, port: 1, metrics: often}]", "node \"a\": metrics: \"often\"");
+  assert_refused("nodes: [{name: a, host: h, port: 1, metrics: 70000}]", "node \"a\": metrics: 70000");
 }
 
 }  // namespace
@@ -141,6 +179,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(three_layouts_say_the_same),
       cmocka_unit_test(what_is_left_out_has_a_default),
+      cmocka_unit_test(what_goes_beyond_dpwa_is_read),
       cmocka_unit_test(every_wrong_value_is_named_with_its_place),
   };
   return cmocka_run_group_tests_name("gossip config", tests, nullptr, nullptr);

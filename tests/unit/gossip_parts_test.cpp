@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -217,7 +218,8 @@ void powers_of_two_reach_the_exact_mean(void**) {
 }
 
 void neighbours_are_others_and_each_once(void**) {
-  for (const Topology topology : {Topology::kRandom, Topology::kRing, Topology::kExponential, Topology::kHypercube, Topology::kTorus}) {
+  for (const Topology topology : {Topology::kRandom, Topology::kRing, Topology::kExponential, Topology::kHypercube, Topology::kMatching,
+                                  Topology::kTorus}) {
     for (size_t n = 1; n <= 40; ++n) {
       for (size_t self = 0; self < n; ++self) {
         for (uint64_t round = 0; round < 7; ++round) {
@@ -225,7 +227,8 @@ void neighbours_are_others_and_each_once(void**) {
           std::set<size_t> seen;
           for (const auto* places : {&list.first, &list.rest})
             for (const size_t place : *places) assert_true(place < n && place != self && seen.insert(place).second);
-          assert_true(n == 1 || !list.first.empty());
+          const bool left_over = topology == Topology::kMatching && n % 2 == 1;  // of an odd number one is
+          assert_true(n == 1 || !list.first.empty() || (left_over && !list.rest.empty()));
         }
       }
     }
@@ -250,6 +253,60 @@ void pairings_are_symmetric_and_all_equally_likely(void**) {
   for (size_t i = 0; i < odd.size(); ++i) alone += odd[i] == i;
   assert_int_equal(alone, 1);
   assert_true(pairs(7, 11, 3) == odd && pairs(7, 12, 3) != odd);
+}
+
+void exchanged_factors_fit_each_other(void**) {
+  const auto of = [](const Interpolation& how, Progress own, Progress peer) {
+    const auto got = exchanged_factor(how, own, peer);
+    assert_true(got.ok());
+    return got.value();
+  };
+  const Progress a{30, 1}, b{10, 3};
+  for (const Method method : {Method::kClock, Method::kLoss}) assert_near(of({method}, a, b) + of({method}, b, a), 1, 1e-15);
+  assert_near(of({Method::kConstant, 0.3}, a, b), 0.3, 0);
+  const Interpolation diverging{Method::kConstant, 0.5, LossWeighting::kOwn, 4};
+  assert_near(of(diverging, a, b), 0.125, 1e-15);  // a is the better one: 1/4 of a half, for both
+  assert_near(of(diverging, b, a), 0.125, 1e-15);
+  assert_int_equal(exchanged_factor(diverging, a, {1, std::nan("")}).status().code(), MV_ENONFINITE);
+}
+
+/// What one moves, the other moves back: by the definition, and in sum.
+template <typename T>
+void check_approach(mv_dtype dtype, double factor, std::vector<T> a, std::vector<T> b, double tolerance) {
+  const auto bytes = [](auto& values) { return reinterpret_cast<std::byte*>(values.data()); };
+  auto base_a = a, base_b = b, trained = a;
+  double squares = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += std::pow(static_cast<double>(b[i]) - static_cast<double>(a[i]), 2);
+  const double apart = mv::math::approach_bytes(dtype, bytes(a), bytes(base_b), bytes(base_a), a.size(), factor);
+  assert_near(mv::math::approach_bytes(dtype, bytes(b), bytes(base_a), bytes(base_b), b.size(), factor), apart, 0);
+  assert_near(apart, squares, 1e-5 * squares);
+  for (T& value : trained) value = static_cast<T>(value + T{1});
+  mv::math::approach_bytes(dtype, bytes(trained), bytes(base_b), bytes(base_a), a.size(), factor);
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto before = static_cast<double>(base_a[i]), other = static_cast<double>(base_b[i]);
+    assert_near(static_cast<double>(a[i]), before + factor * (other - before), tolerance);
+    assert_near(static_cast<double>(a[i]) + static_cast<double>(b[i]), before + other, std::is_integral_v<T> ? 0 : 2 * tolerance);
+    assert_near(static_cast<double>(trained[i]), static_cast<double>(a[i]) + 1, 2 * tolerance);
+  }
+}
+
+void models_approach_each_other_and_keep_their_sum(void**) {
+  Dice dice(6);
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{37}, size_t{9001}}) {
+    std::vector<float> a(count), b(count);
+    std::vector<double> c(count), d(count);
+    std::vector<int64_t> e(count), f(count);
+    for (size_t i = 0; i < count; ++i) {
+      a[i] = static_cast<float>(dice.fraction()), b[i] = static_cast<float>(dice.fraction());
+      c[i] = dice.fraction(), d[i] = dice.fraction();
+      e[i] = static_cast<int64_t>(dice.below(1000)), f[i] = static_cast<int64_t>(dice.below(1000));
+    }
+    for (const double factor : {0.25, 0.5, 1.0}) {
+      check_approach(MV_F32, factor, a, b, 3e-7);
+      check_approach(MV_F64, factor, c, d, 1e-15);
+      check_approach(MV_I64, factor, e, f, 1);
+    }
+  }
 }
 
 /// Averages two arrays of one dtype, and compares with the definition in doubles.
@@ -337,6 +394,8 @@ int main() {
       cmocka_unit_test(powers_of_two_reach_the_exact_mean),
       cmocka_unit_test(neighbours_are_others_and_each_once),
       cmocka_unit_test(pairings_are_symmetric_and_all_equally_likely),
+      cmocka_unit_test(exchanged_factors_fit_each_other),
+      cmocka_unit_test(models_approach_each_other_and_keep_their_sum),
       cmocka_unit_test(arrays_are_averaged_whatever_their_length),
       cmocka_unit_test(copies_are_whole_and_see_what_is_no_number),
   };

@@ -22,6 +22,7 @@ extern "C" {
 
 #include "math/convert.hpp"
 #include "math/kernels.hpp"
+#include "math/sum.hpp"
 
 namespace {
 
@@ -116,6 +117,38 @@ void add_is_bit_equal_to_the_plain_loop(void**) {
     add_equals_the_plain_loop<uint32_t>();
     add_equals_the_plain_loop<uint64_t>();
     add_equals_the_plain_loop<uint8_t>();
+  });
+}
+
+template <typename T>
+void sums(std::mt19937& random) {
+  for (size_t count = 0; count < kLongest; count += 1 + random() % 9) {
+    const size_t how_many = 1 + random() % 5;
+    std::vector<Shifted<T>> sources;
+    std::vector<const std::byte*> from;
+    sources.reserve(how_many);
+    std::vector<T> expected;
+    for (size_t s = 0; s < how_many; ++s) {
+      const std::vector<T> values = varied<T>(count, static_cast<uint32_t>(random()));
+      sources.emplace_back(count, random() % 64).fill(values);
+      from.push_back(sources.back().bytes());
+      if (s == 0) expected = values;
+      for (size_t i = 0; s > 0 && i < count; ++i) expected[i] = static_cast<T>(expected[i] + values[i]);
+    }
+    Shifted<T> sum(count, random() % 64);
+    mv::math::sum_bytes(kDtype<T>, sum.bytes(), from, count);
+    assert_true(sum.holds(expected) && sum.guard_is_whole());
+  }
+}
+
+void sums_are_bit_equal_to_the_plain_loop(void**) {
+  on_every_target([] {
+    std::mt19937 random(4);
+    sums<float>(random);
+    sums<double>(random);
+    sums<uint32_t>(random);
+    sums<uint64_t>(random);
+    sums<uint8_t>(random);
   });
 }
 
@@ -331,6 +364,7 @@ int main() {
       cmocka_unit_test(add_is_bit_equal_to_the_plain_loop),
       cmocka_unit_test(add_of_a_range_to_itself_doubles_it),
       cmocka_unit_test(add_carries_nan_and_infinity),
+      cmocka_unit_test(sums_are_bit_equal_to_the_plain_loop),
       cmocka_unit_test(one_nan_or_infinity_anywhere_is_found),
       cmocka_unit_test(rows_are_worked_off_in_their_order_and_repeats_add_up),
       cmocka_unit_test(halves_are_added_to_floats),

@@ -126,6 +126,17 @@ void rows_longer_than_a_stripe_travel_as_elements(void**) {
   assert_int_equal(sent, spec.cols);
 }
 
+void of_long_rows_that_replace_all_others_a_server_hears_first(void**) {
+  const std::vector<int64_t> rows{1};
+  const auto pieces = ps::plan_rows(matrix(2, 300'000), 1, rows, ps::kNoServer, true);
+  assert_true(pieces.size() > 2);
+  for (const ps::Piece& piece : pieces) {
+    assert_int_equal(piece.of, pieces.size());
+    assert_int_equal(piece.count == 0, piece.number == 0);
+  }
+  assert_int_equal(ps::plan_rows(matrix(2, 3), 1, rows, ps::kNoServer, true).size(), 1);  // ids tell it themselves
+}
+
 void encoded_pieces_lie_one_behind_the_other(void**) {
   const auto codec = codec::make(codec::parse("2bit").value());
   auto pieces = ps::plan_all(matrix(3, 300'001), 2);
@@ -156,6 +167,7 @@ int main() {
       cmocka_unit_test(rows_go_to_their_owners_in_the_order_of_the_call),
       cmocka_unit_test(servers_without_a_row_of_the_call_still_hear_of_it),
       cmocka_unit_test(rows_longer_than_a_stripe_travel_as_elements),
+      cmocka_unit_test(of_long_rows_that_replace_all_others_a_server_hears_first),
       cmocka_unit_test(encoded_pieces_lie_one_behind_the_other),
       cmocka_unit_test(a_server_that_is_served_otherwise_gets_nothing),
   };

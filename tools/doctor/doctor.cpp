@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "doctor/languages.hpp"
+#include "doctor/tuning.hpp"
 #include "library_text.hpp"
 #include "run/options.hpp"
 #include "secret.hpp"
@@ -98,6 +99,7 @@ bool meet() {
 
 int run_doctor(const DoctorOptions& options) {
   say_all(options);
+  if (options.tune) return run_tuning(options);
   bool joined = false;
   if (options.join) {
     joined = mv_init(nullptr) == MV_OK;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Looks where `make test` has no time to: seeds of the simulator that no night has tried, and an hour of fuzzing.
+# Looks where `make test` has no time to: seeds of the simulators that no night has tried, ranks that are killed, and an hour of fuzzing.
 # A failing seed prints the command that replays it.
 #   nightly.sh     NIGHTLY_SEEDS=200000  NIGHTLY_FUZZ_SECONDS=1200 (for each parser)
 set -uo pipefail
@@ -13,6 +13,12 @@ echo "== simulator, seeds from $first"
 build/bin/sim_test --seeds "$first..$((first + seeds))" || failed+=" seeds"
 build/bin/sim_test --seeds "$first..$((first + seeds / 500))" --nodes 200 || failed+=" many-nodes"
 build/asan/bin/sim_test --seeds "$first..$((first + seeds / 20))" || failed+=" asan-seeds"
+build/bin/sim_rounds --seeds "$first..$((first + seeds / 2))" || failed+=" rounds"
+build/bin/sim_collective --seeds "$first..$((first + seeds / 10))" || failed+=" collective"
+build/bin/sim_collective --seeds "$first..$((first + seeds / 20000))" --nodes 300 || failed+=" many-ranks"
+build/bin/sim_gossip --seeds "$first..$((first + seeds / 50))" || failed+=" gossip"
+echo "== groups, 200 ranks killed or stopped"
+(. build/activate && cd tests/cluster && POLYVERSO_TEST_KILLS=200 python3 -B -m pytest -q -p no:cacheprovider groups_test.py) || failed+=" kills"
 echo "== fuzzing"
 tools/make/fuzz.sh "${NIGHTLY_FUZZ_SECONDS:-1200}" || failed+=" fuzz"
 [ -z "$failed" ] || { echo "nightly: FAILED:$failed"; exit 1; }

@@ -28,7 +28,7 @@ if [ -f "$venv/stamp" ] && [ "$(cat "$venv/stamp")" = "$stamp" ]; then exit 0; f
 echo "venv: $venv from $base"
 rm -rf "$venv"
 "${base% *}" -m venv --system-site-packages --without-pip "$venv"
-modules=$(sed -n 's/^\([a-z][a-z0-9_]*\).*/\1/p' "$here/requirements.txt")
+modules=$(sed -n 's/.*# module //p; t; s/^\([a-z][a-z0-9_]*\).*/\1/p' "$here/requirements.txt")
 # shellcheck disable=SC2086 # one word a module
 if ! "$venv/bin/python3" -c 'import sys, importlib.util as u; sys.exit(any(u.find_spec(m) is None for m in sys.argv[1:]))' $modules; then
   "$venv/bin/python3" -m ensurepip >/dev/null

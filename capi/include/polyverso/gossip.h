@@ -42,7 +42,7 @@ MV_API mv_status mv_gossip_close(mv_gossip gossip);
 MV_API mv_status mv_gossip_add(mv_gossip gossip, const void *data, uint64_t count, mv_dtype dtype);
 /** Completes the snapshot: from now on peers who fetch get this one, with this node's clock, which grows by 1, and `loss`. Never waits
  *  for a peer that is reading.
- *  @return MV_ESTATE if nothing was added; MV_ENONFINITE for the loss */
+ *  @return MV_ESTATE if nothing was added; MV_ENONFINITE for the loss: the snapshot under way is dropped */
 MV_API mv_status mv_gossip_publish(mv_gossip gossip, double loss);
 
 /** Begins, with the configuration's fetch_probability, to fetch the newest snapshot of a peer, and returns at once.
@@ -53,14 +53,15 @@ MV_API mv_status mv_gossip_fetch_start(mv_gossip gossip, int32_t *started);
 typedef struct mv_gossip_fetched {
   uint32_t size;      /**< sizeof(mv_gossip_fetched), set by MV_GOSSIP_FETCHED_INIT */
   uint32_t version;   /**< MV_STRUCT_VERSION */
-  int32_t got;        /**< 1: a peer's snapshot is here. 0: no fetch was started, or no peer had one */
+  int32_t got;        /**< 1: a peer's snapshot is here. 0: no fetch was started, or no peer had one. With `interpolation: noloco` also 1, and
+                           `peer` empty, where none had one: its step is made alone */
   uint32_t reserved;
-  double factor;      /**< of the peer's share: p = factor * peer + (1 - factor) * p; in 0 .. 1 */
+  double factor;      /**< of the peer's share, in 0 .. 1: see mv_gossip_average() */
   double peer_clock;
   double peer_loss;
   uint64_t bytes;     /**< of its first array */
   char peer[256];     /**< its name */
-  char why[256];      /**< with got = 0, the reason */
+  char why[256];      /**< without a peer, the reason */
 } mv_gossip_fetched;
 
 #define MV_GOSSIP_FETCHED_INIT { sizeof(mv_gossip_fetched), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, {0}, {0} }
@@ -70,16 +71,32 @@ typedef struct mv_gossip_fetched {
  *  @param loss  this node's, now
  *  @return MV_EINTR after a signal, the fetch goes on; MV_ENONFINITE for the loss */
 MV_API mv_status mv_gossip_fetch_wait(mv_gossip gossip, double loss, mv_gossip_fetched *fetched);
-/** data = factor * peer's + (1 - factor) * data, for the next array of what was fetched, in the order of mv_gossip_add().
- *  @return MV_ESTATE if nothing was fetched, or all was taken; MV_ESHAPE; MV_EDTYPE for MV_RAW */
+/** Averages the next array with what was fetched, in the order of mv_gossip_add(), and in place:
+ *    data = factor * peer's + (1 - factor) * data
+ *  After an exchange (`exchange: symmetric`) both nodes move from what they had published towards each other, so that the sum of their
+ *  models stays what it was, whatever has been trained meanwhile: data += factor * (peer's - own published).
+ *  With `interpolation: noloco` it is the outer step of that method, on the slow model of this array that the node keeps.
+ *  @return MV_ESTATE if nothing was fetched, all was taken, or this node has published three times since; MV_ESHAPE; MV_EDTYPE for MV_RAW */
 MV_API mv_status mv_gossip_average(mv_gossip gossip, void *data, uint64_t count, mv_dtype dtype);
-/** Copies the next array of what was fetched, instead of averaging with it. */
+/** Copies the next array of what was fetched, instead of averaging with it. MV_ESTATE with `interpolation: noloco`. */
 MV_API mv_status mv_gossip_read(mv_gossip gossip, void *data, uint64_t count, mv_dtype dtype);
 
-/** How this node stands: its clock, loss and last factor, and each peer with its score, clock, loss, and what went wrong with it.
+/** How this node stands: its clock, loss, last factor, and how far it was from the peer that it was averaged with last (disagreement: the
+ *  root mean square of what the models are apart); what it has served; and each peer with its score, clock, loss, disagreement, and what
+ *  went wrong with it. `polyverso status --master HOST:PORT` shows the same from outside.
  *  @param flags  mv_text_flag: MV_JSON for programs
  *  @param text, capacity, length  as in mv_table_list() */
 MV_API mv_status mv_gossip_state_text(mv_gossip gossip, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
+/** The same figures in Prometheus's text format. A node whose configuration has `metrics: PORT` serves them over HTTP, at /metrics.
+ *  @param text, capacity, length  as in mv_table_list() */
+MV_API mv_status mv_gossip_metrics_text(mv_gossip gossip, char *text, uint64_t capacity, uint64_t *length);
+/** How all nodes of a configuration stand, asked from outside, one after the other: what mv_gossip_state_text() tells of each, or why it gives no
+ *  answer. `polyverso status --gossip FILE` shows it.
+ *  @param config  a YAML file, as for mv_gossip_open()
+ *  @param flags  MV_JSON: a list of objects; those of nodes without an answer have name, address and error
+ *  @param text, capacity, length  as in mv_table_list()
+ *  @return MV_EINVAL, MV_ENOTFOUND as mv_gossip_open(); MV_EINTR after a signal */
+MV_API mv_status mv_gossip_status_text(const char *config, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
 /** Makes a peer known from now on. MV_EDISAGREE if the name or the address is. */
 MV_API mv_status mv_gossip_add_peer(mv_gossip gossip, const char *name, const char *host, int32_t port);
 /** Asks this peer no more; it may go on to ask. MV_ENOTFOUND. */

@@ -83,10 +83,8 @@ MV_API mv_status kv_init(kv_store store, const kv_keys *keys, const kv_values *v
  *  Row-sparse tensors bring the rows that they hold, those of several tensors and of several workers summed up by row. An optimizer steps
  *  these rows and no others; without one the key holds these rows, and zeros for all others. A dense tensor brings a row-sparse key
  *  all rows. A row-sparse tensor does the same to a dense key, where all workers push such in a round.
- *  @param options  NULL, or a deadline for the wait that begins where inflight_bytes are under way
- *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL, MV_ENONFINITE: nothing was pushed;
  *  @param options  NULL, or a deadline for the wait that begins where inflight_bytes are under way; MV_FORGET: see kv_set_updater()
- *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL: nothing was pushed;
+ *  @return MV_ENOTFOUND for a key that was not initialised, MV_ESHAPE, MV_EDTYPE, MV_EINVAL, MV_ENONFINITE: nothing was pushed;
  *          MV_ESTATE for dist_async without an optimizer */
 MV_API mv_status kv_push(kv_store store, const kv_keys *keys, const kv_values *values, const mv_call_options *options);
 /** Besides mv_call_flag in the options of kv_pull() and kv_pushpull(): row-sparse tensors are filled too. (MXNet's ignore_sparse=False.) */
@@ -141,12 +139,14 @@ enum kv_save_flag {
   KV_DUMP_OPTIMIZER = 1 /**< the optimizer too: its parameters, its schedule and how many updates each key has had */
 };
 /** Gathers the states that the optimizer keeps of all keys on all servers, and writes them into one safetensors file of the calling
- *  process, whole or not at all. One worker calls it; the others push nothing meanwhile. It holds this worker's earlier pushes.
+ *  process, whole or not at all. One worker calls it; the others push nothing meanwhile. It holds this worker's earlier pushes,
+ *  and what gradient compression has left out, of all workers, who are asked for it in their kv_barrier().
  *  With KV_DUMP_OPTIMIZER a run that loads it goes on as if it had never ended, bit for bit, if it has the values too: pull and save them.
  *  @param flags  kv_save_flag
- *  @return MV_ESTATE without keys, without an optimizer, or with an updater callback, which remembers by itself; MV_ESYSTEM */
+ *  @return MV_ETIMEOUT naming a worker that compresses and does not come to the barrier; MV_ESTATE without keys, without an optimizer, or
+ *          with an updater callback, which remembers by itself; MV_ESYSTEM */
 MV_API mv_status kv_save_optimizer_states(kv_store store, const char *path, uint32_t flags);
-/** Puts them back, into a store with the same keys on any number of servers. One worker calls it, between two barriers. A file that holds
+/** Puts them back, into a store with the same keys on any number of servers and workers. One worker calls it, before a kv_barrier() of all. A file that holds
  *  the optimizer brings its parameters and counts, and sets it where there is none yet.
  *  @return MV_EINVAL for a damaged file, or none of ours (MXNet's, pickled or by Storable, may hold code and is named as such); MV_EDISAGREE
  *          for states of another optimizer, or of other keys, shapes or dtypes: nothing was changed; MV_ENOTFOUND */
@@ -156,7 +156,8 @@ MV_API mv_status kv_load_optimizer_states(kv_store store, const char *path);
  *  thread that set it and on no other: inside that thread's calls on the store, or in its mv_poll() on any node.
  *  @param key     as in kv_init(); numbers as text
  *  @param merged  the sum over the key's tensors that were pushed
- *  @param stored  the stored value, to be changed in place. Both tensors are the library's, and valid until the callback returns
+ *  @param stored  the stored value, to be changed in place; of a row-sparse key row-sparse: mv_tensor_axpy() brings rows into it. Both
+ *                 tensors are the library's, and valid until the callback returns
  *  @return MV_OK; a negative status becomes the push's error, and the stored value stays as it was
  *  Inside it, calls on the store that would wait for it, and mv_poll(), are MV_EREENTRANT. Pushes with MV_FORGET are not. */
 typedef mv_status (*kv_updater)(void *user, const char *key, mv_tensor merged, mv_tensor stored);
@@ -235,13 +236,17 @@ MV_API mv_status kv_optimizer_states(const char *optimizer, int64_t *states, int
  *  @param count     this update's number among the tensor's, from 1
  *  @param before    how many updates the tensor with most of them, of all those that share the optimizer, has had before: schedules go by
  *                   it. At 0 the shared state begins anew
- *  @param value     dense, MV_F32 or MV_F64; changed. Others step a copy
+ *  @param value     MV_F32 or MV_F64; changed. Others step a copy. A row-sparse one is stepped as a whole, and holds the rows that are not zero
  *  @param gradient  of the value's shape and dtype, or MV_F16 or MV_BF16 for MV_F32; row-sparse: the rows alone are stepped by optimizers
  *                   that are lazy, others take the rest for zeros
  *  @param states    as kv_optimizer_states() tells, the shared one last; changed. Of one "key"; NULL for none
  *  @return MV_EINVAL, MV_ESHAPE or MV_EDTYPE: nothing was changed */
 MV_API mv_status kv_optimizer_step(const char *optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
                                    const kv_values *states);
+
+/** The rate that the optimizer's schedule gives after so many updates, without multipliers: its learning_rate where it has none.
+ *  @return MV_EINVAL for an unknown optimizer, or one without a rate that MXNet's schedules could change (all but "mx.…") */
+MV_API mv_status kv_optimizer_rate(const char *optimizer, uint64_t updates, double *value);
 
 #ifdef __cplusplus
 }

@@ -161,7 +161,8 @@ MV_API mv_status mv_init(const mv_init_options *options);
 /** mv_init() from "key=value" text, keys named as the fields of mv_init_options, separated by white space, commas or
  *  semicolons: "sync=1 role=worker timeout_ms=500". Values with separators go in double quotes. An unknown key is
  *  MV_EINVAL with the known ones listed; so is the text "help", with a line on each. `log_level` (a number or
- *  trace|debug|info|warn|error|off) is taken too, and so are `stuck_after_ms`, see mv_status_text(), and `trace_events`, see mv_trace_text(). */
+ *  trace|debug|info|warn|error|off) is taken too, and so are `stuck_after_ms`, see mv_status_text(), `trace_events`, see mv_trace_text(), and
+ *  `collective_costs`, by which groups choose their algorithms, see mv_doctor_text(). */
 MV_API mv_status mv_init_text(const char *text);
 /** mv_init() from a command line, in Multiverso's way: every "-key=value" or "--key=value" whose key is known (also
  *  Multiverso's -ps_role=) is used and removed from argv, *argc is lowered; everything else stays, in order.
@@ -198,12 +199,15 @@ enum mv_text_flag { MV_JSON = 1 /**< as JSON, for programs */ };
 
 /** For mv_doctor_text(). */
 enum mv_doctor_flag {
-  MV_REACH = 2 /**< without a node: only the way to the master (POLYVERSO_MASTER, POLYVERSO_SECRET), whatever else is set */
+  MV_REACH = 2, /**< without a node: only the way to the master (POLYVERSO_MASTER, POLYVERSO_SECRET), whatever else is set */
+  MV_TUNE = 4   /**< with a node: only what messages between workers cost, measured. Collective among all workers, takes seconds */
 };
 
 /** Explains what was detected, and what to do about what doesn't work. Without a running node (node = 0): which settings mv_init()
  *  would take, and from where; what this machine offers, tried out; whether the master can be reached, step by step. With one: the
  *  road to each peer, why it is not a better one, and how fast it answers. docs/operations.md has the JSON's fields.
+ *  With MV_TUNE the text is what the setting `collective_costs` should be, by which groups choose their algorithms: docs/allreduce.md.
+ *  MV_ESTATE without a node, or with one worker only; MV_ECANCELED after a signal; MV_EPEERLOST.
  *  @param flags   mv_text_flag and mv_doctor_flag
  *  @param text    as in mv_table_list(). The last line is "all is well" unless something has to be done; JSON says "well": true
  *  @param length  as in mv_table_list(). What did not fit is kept some seconds for this thread's next call, not examined again */
@@ -514,6 +518,8 @@ MV_API mv_status mv_checkpoint_inspect(const char *path, char *text, uint64_t ca
 #include "tensor.h"    /* mv_tensor_*, which belongs to this header */
 #include "kvstore.h"   /* and kv_* */
 #include "gossip.h"    /* and mv_gossip_* */
+#include "group.h"     /* and mv_group_*, mv_allreduce_* */
+#include "distlearn.h" /* and strategies of training upon them */
 #endif
 
 #endif

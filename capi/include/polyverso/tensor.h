@@ -98,7 +98,7 @@ MV_API mv_status mv_tensor_set(mv_tensor tensor, const int64_t *index, uint64_t 
 /* ------------------------------------------------------------------- copies and views */
 
 /** A copy of the same dtype; or, into `out`, of out's dtype, repeated along dimensions of length 1 as in
- *  mv_tensor_binary(). */
+ *  mv_tensor_binary(). A row-sparse `out`, here and in all functions, comes to hold the rows of a result that is row-sparse. */
 MV_API mv_status mv_tensor_copy(mv_tensor tensor, mv_tensor out, mv_tensor *result);
 /** A copy of another dtype. Floats round to nearest, ties to even, once. Floats to integers are cut towards zero;
  *  beyond the integer's range they become its end, NaN becomes 0. Integers to narrower ones keep their lowest bits
@@ -167,16 +167,16 @@ MV_API mv_status mv_tensor_unary(int32_t op, mv_tensor tensor, mv_tensor out, mv
  *  length 1, or none, is repeated: a row (3) or (1, 3) goes with every row of (2, 3). Where dtypes differ, both become
  *  first what NumPy takes: the wider of two floats or two integers (MV_F16 with MV_BF16: MV_F32), MV_F64 for a float
  *  with an integer, but the float for one with MV_U8 or MV_I8.
- *  @return MV_ESHAPE with both shapes; MV_EINVAL for a negative power of integers, or for row-sparse tensors: see
- *         mv_tensor_axpy() */
+ *  @return MV_ESHAPE with both shapes; MV_EINVAL for a negative power of integers, or for row-sparse tensors, but
+ *         for MV_ADD and MV_SUB of two of them, whose result is row-sparse: see mv_tensor_axpy() */
 MV_API mv_status mv_tensor_binary(int32_t op, mv_tensor a, mv_tensor b, mv_tensor out, mv_tensor *result);
 /** a op value, with swapped = 1 value op a; the value has a's dtype.
  *  @return besides: MV_EDTYPE for an integer tensor with a value that its dtype does not have, except with MV_DIV and
- *         comparisons */
+ *         comparisons; MV_EINVAL for a row-sparse tensor, except with MV_MUL and MV_DIV by the value, of its rows */
 MV_API mv_status mv_tensor_scalar(int32_t op, mv_tensor tensor, double value, int32_t swapped, mv_tensor out,
                                   mv_tensor *result);
-/** y += alpha * x, with x of y's shape, dense or row-sparse; of a row-sparse x only the rows that it holds are touched.
- *  The dtypes as in mv_tensor_binary(), the result is rounded to y's. */
+/** y += alpha * x, with x of y's shape, dense or row-sparse both; of a row-sparse x only the rows that it holds are touched, and a
+ *  row-sparse y holds the rows of both afterwards. The dtypes as in mv_tensor_binary(), the result is rounded to y's. */
 MV_API mv_status mv_tensor_axpy(double alpha, mv_tensor x, mv_tensor y);
 
 enum mv_tensor_reduce_op {

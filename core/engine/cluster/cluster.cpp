@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "wire/text.hpp"
 
 namespace mv::cluster {
 
@@ -13,8 +14,6 @@ constexpr base::Nanos kRedialAfter = 50ms;
 /// How long a member waits beyond its own patience for the master's word on who is missing.
 constexpr base::Nanos kLastWord = 2s;
 constexpr base::Nanos kNoticeAfter = 10s;
-
-std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str() : ""; }
 
 /// An address of "127.x.y.z:port" or "[::1]:port", which means another machine to everyone.
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address.starts_with("[::1]"); }
@@ -89,7 +88,7 @@ base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request)
     return base::error(MV_EDISAGREE, "the cluster of {} is complete already, and no worker of it was lost", self_.nodes);
   if (request.nodes() != self_.nodes)
     return base::error(MV_EDISAGREE, "nodes={} here, but nodes={} at the master (pid {} on {})", request.nodes(), self_.nodes, self_.pid, self_.host);
-  const std::string told = text(request.address()), &seen = contacts_[joiner].address;
+  const std::string told = wire::text_of(request.address()), &seen = contacts_[joiner].address;
   if (is_loopback(told) && !is_loopback(seen) && told != seen)
     return base::error(MV_EINVAL, "others are told to reach this process at {}, but its connection comes from another machine, {}: set bind "
                        "(POLYVERSO_BIND) to its address or interface there, and advertise (POLYVERSO_ADVERTISE) if others see another one", told, seen);
@@ -108,7 +107,7 @@ void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
   if (const base::Status wrong = check_joiner(asked.client, request); !wrong.ok()) return server_.fail(asked, wrong);
   if (phase_ != Phase::kJoining) return rejoin(asked, request, *vacancy(request));
   Joiner joiner;
-  joiner.member = {0, request.role(), asked.client, text(request.address()), text(request.host()), request.pid(), State::kHere, ""};
+  joiner.member = {0, request.role(), asked.client, wire::text_of(request.address()), wire::text_of(request.host()), request.pid(), State::kHere, ""};
   joiner.wants_rank = request.rank();
   joiner.asked = asked;
   joiners_.push_back(std::move(joiner));
@@ -120,8 +119,8 @@ void Cluster::join(const rpc::Asked& asked, const wire::Join& request) {
 
 void Cluster::rejoin(const rpc::Asked& asked, const wire::Join& request, Member& place) {
   place.peer = asked.client;
-  place.address = text(request.address());
-  place.host = text(request.host());
+  place.address = wire::text_of(request.address());
+  place.host = wire::text_of(request.host());
   place.pid = request.pid();
   place.state = State::kHere;
   place.why.clear();
@@ -258,6 +257,7 @@ void Cluster::joined(const base::Status& status, const wire::Message* answer) {
 void Cluster::adopt(View view) {
   view_ = std::move(view);
   joined_epoch_ = view_.epoch;
+  told_gone_ = view_.workers_gone();
   const Member* self = view_.find(self_.peer);
   if (self == nullptr) return fail(base::error(MV_EPROTOCOL, "the master's list of members lacks this one"));
   phase_ = Phase::kConnecting;
@@ -278,7 +278,28 @@ bool Cluster::needs(const Member& member) const {
   if (member.peer == self_.peer || member.state == State::kLost) return false;
   // A worker that has finished may serve on.
   if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
-  return member.peer == master_ || self_.is_master || view_.need_each_other(*self, member);
+  return member.peer == master_ || self_.is_master || is_wanted(member.peer) || view_.need_each_other(*self, member);
+}
+
+/// It has finished and does not serve on, and there is no connection with it: nobody will make one.
+bool Cluster::ended_unmet(const Member& member) const {
+  if (member.state != State::kFinished || member.peer == self_.peer || needs(member)) return false;
+  const auto contact = contacts_.find(member.peer);
+  return contact == contacts_.end() || !contact->second.connected;
+}
+
+bool Cluster::is_wanted(base::Peer peer) const {
+  const auto contact = contacts_.find(peer);
+  return contact != contacts_.end() && contact->second.wanted;
+}
+
+void Cluster::want(base::Peer peer) {
+  const Member* member = view_.find(peer);
+  if (member == nullptr || peer == self_.peer || member->state == State::kLost || ended_unmet(*member)) return;
+  Contact& contact = contacts_[peer];
+  if (std::exchange(contact.wanted, true) || contact.connected) return;
+  contact.heard = clock_.now();
+  if (view_.find(self_.peer)->rank > member->rank) link_.dial(member->address);
 }
 
 void Cluster::ready_if_all_ready() {
@@ -324,6 +345,7 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
   if (from != master_ || wire.epoch() <= view_.epoch || view_.epoch == 0) return;
   const View newer = read_view(wire);
   view_.epoch = newer.epoch;
+  told_gone_ = newer.workers_gone();
   for (const Member& member : newer.members) {
     if (member.peer == self_.peer) continue;
     if (view_.find(member.peer) == nullptr) replace(member);
@@ -333,6 +355,7 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
     }
   }
+  owner_.on_news();
 }
 
 void Cluster::on_lost(base::Peer peer, const base::Status& why) {
@@ -341,6 +364,7 @@ void Cluster::on_lost(base::Peer peer, const base::Status& why) {
   const Member* member = view_.find(peer);
   const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
   mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}", name, why.text()));
+  if (peer == master_) owner_.on_news();
 }
 
 void Cluster::mark_lost(base::Peer peer, const base::Status& why) {
@@ -365,6 +389,8 @@ void Cluster::mark_finished(base::Peer peer) {
   Member* member = view_.find(peer);
   if (member == nullptr || member->state != State::kHere) return;
   member->state = State::kFinished;
+  // What was to be sent to it once it is connected: whoever waits for that to be taken would wait for ever.
+  if (ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", view_.name(peer)));
   owner_.on_member_finished(*member);
   if (self_.is_master) {
     barrier_.finished(peer);
@@ -388,8 +414,9 @@ void Cluster::replace(const Member& member) {
 }
 
 bool Cluster::all_workers_gone() const {
-  const auto workers = view_.workers();
-  return std::all_of(workers.begin(), workers.end(), [](const Member* w) { return w->state != State::kHere; });
+  if (self_.is_master) return view_.workers_gone();
+  const auto master = contacts_.find(master_);
+  return master != contacts_.end() && master->second.connected ? told_gone_ : view_.workers_gone();
 }
 
 void Cluster::finish_self() { mark_finished(self_.peer); }
@@ -402,7 +429,9 @@ void Cluster::barrier(rpc::PendingRef pending) {
 std::vector<base::Peer> Cluster::leave_targets() const {
   std::vector<base::Peer> targets;
   for (const Member& member : view_.members)
-    if (member.peer != self_.peer && member.state != State::kLost && (member.peer == master_ || member.is_server())) targets.push_back(member.peer);
+    if (member.peer != self_.peer && member.state != State::kLost && !ended_unmet(member) &&
+        (member.peer == master_ || member.is_server() || is_wanted(member.peer)))
+      targets.push_back(member.peer);
   return targets;
 }
 
@@ -477,13 +506,16 @@ void Cluster::beat(base::Nanos now) {
   const base::Nanos starved = std::max(base::Nanos(0), now - last_beat_ - 2 * interval());
   last_beat_ = now;
   next_beat_ = now + interval();
+  // Of a peer that there is no connection with yet the master tells what became of it; without a master nobody does.
+  const Member* master = view_.find(master_);
+  const bool nobody_tells = master != nullptr && master->state == State::kLost;
   std::vector<std::pair<base::Peer, base::Nanos>> silent;
   for (auto& [peer, contact] : contacts_) {
     contact.heard = std::exchange(contact.spoke, false) ? now : contact.heard + starved;
-    if (!contact.connected) continue;
+    if (!contact.connected && !(contact.wanted && nobody_tells)) continue;
     if (now - contact.heard > self_.heartbeat_timeout)
       silent.emplace_back(peer, now - contact.heard);
-    else
+    else if (contact.connected)
       send_ping(peer);
   }
   for (const auto& [peer, span] : silent) {

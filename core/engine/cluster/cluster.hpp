@@ -54,6 +54,8 @@ class Cluster {
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
     /// A new process has taken the place of a lost worker.
     virtual void on_member_joined(const Member& member) = 0;
+    /// The master has told how things stand, or is gone itself: all_workers_gone() may have changed.
+    virtual void on_news() = 0;
   };
 
   Cluster(const base::Clock& clock, base::Link& link, rpc::Client& client, rpc::Server& server, Owner& owner, Self self);
@@ -61,7 +63,8 @@ class Cluster {
   void start();
   const View& view() const { return view_; }
   base::Peer master() const { return master_; }
-  /// True when no worker will ask for anything any more.
+  /// True when no worker will ask for anything any more. That is the master's to say while it is there: it may have given a lost worker's
+  /// place to another process of which this node does not know yet, though it has seen all others leave.
   bool all_workers_gone() const;
   /// Marks this node's own worker as finished, before it tells the others.
   void finish_self();
@@ -70,7 +73,9 @@ class Cluster {
   void barrier(rpc::PendingRef pending);
   /// Tells the master and every server that this worker has finished; a pending each.
   void leave(const std::vector<rpc::PendingRef>& pendings);
-  /// To whom leave() will speak: servers and the master, as far as they are there.
+  /// This node and that member have something to say to each other, besides what all have; both of them are to say so.
+  void want(base::Peer peer);
+  /// To whom leave() will speak: servers, the master and who is wanted, as far as they are there.
   std::vector<base::Peer> leave_targets() const;
 
   void on_connected(base::Peer peer, const std::string& address);
@@ -122,6 +127,7 @@ class Cluster {
     base::Nanos heard{0};
     bool spoke_lately = false;  ///< since note_silence()
     base::Nanos noted{0};       ///< when that last found that it had
+    bool wanted = false;    ///< see want()
     uint64_t question = 0;  ///< the number that is to come back; 0: nothing is
     base::Nanos asked{0}, round_trip = base::kNever;
   };
@@ -150,6 +156,8 @@ class Cluster {
   void beat(base::Nanos now);
   void tell_of_arrivals(base::Nanos now);
   bool needs(const Member& member) const;
+  bool ended_unmet(const Member& member) const;
+  bool is_wanted(base::Peer peer) const;
   base::Nanos interval() const { return self_.heartbeat_timeout / 10; }
 
   const base::Clock& clock_;
@@ -161,6 +169,7 @@ class Cluster {
   wire::FrameBuilder builder_;
   View view_;
   uint64_t joined_epoch_ = 0;
+  bool told_gone_ = false;  ///< View::workers_gone() of what the master told last
   Barrier barrier_;
   base::Peer master_ = base::kNobody;
   bool sync_ = false, sync_said_ = false;  ///< the master: what was said so far

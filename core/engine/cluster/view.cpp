@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire/text.hpp"
+
 namespace mv::cluster {
 
 const Member* View::find(base::Peer peer) const { return const_cast<View*>(this)->find(peer); }
@@ -26,8 +28,6 @@ int64_t position(const std::vector<const Member*>& list, base::Peer peer) {
   return found == list.end() ? -1 : found - list.begin();
 }
 
-std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str() : ""; }
-
 }  // namespace
 
 std::vector<const Member*> View::workers() const {
@@ -35,6 +35,9 @@ std::vector<const Member*> View::workers() const {
 }
 std::vector<const Member*> View::servers() const {
   return those(members, [](const Member& m) { return m.is_server(); });
+}
+bool View::workers_gone() const {
+  return std::ranges::none_of(members, [](const Member& m) { return m.is_worker() && m.state == State::kHere; });
 }
 int64_t View::worker_id(base::Peer peer) const { return position(workers(), peer); }
 int64_t View::server_id(base::Peer peer) const { return position(servers(), peer); }
@@ -75,11 +78,11 @@ View read_view(const wire::View& wire) {
     member.rank = m->rank();
     member.role = m->role();
     member.peer = m->incarnation();
-    member.address = text(m->address());
-    member.host = text(m->host());
+    member.address = wire::text_of(m->address());
+    member.host = wire::text_of(m->host());
     member.pid = m->pid();
     member.state = static_cast<State>(std::min<uint8_t>(static_cast<uint8_t>(m->state()), 2));
-    member.why = text(m->why());
+    member.why = wire::text_of(m->why());
     view.members.push_back(std::move(member));
   }
   return view;

@@ -38,6 +38,8 @@ class View {
   Member* find(base::Peer peer);
   std::vector<const Member*> workers() const;
   std::vector<const Member*> servers() const;
+  /// Every worker has finished or is lost.
+  bool workers_gone() const;
   /// Its number among the workers or servers, -1 if it is none.
   int64_t worker_id(base::Peer peer) const;
   int64_t server_id(base::Peer peer) const;

@@ -43,11 +43,20 @@ class Reader {
   }
   Config& config() { return config_; }
 
-  base::Status check_whole(const YAML::Node& document) const {
-    if (lines_.contains("interpolation") && config_.interpolation.method == Method::kConstant && !lines_.contains("constant"))
+  base::Status check_whole() {
+    if (lines_.contains("weighting") && lines_.contains("loss_weighting"))
+      return wrong_at(lines_.at("weighting"), "weighting", fmt::format("it is there already, as loss_weighting in line {}", lines_.at("loss_weighting")));
+    if (is_noloco_) {
+      config_.noloco = noloco_;
+      if (!lines_.contains("exchange")) config_.exchange = Exchange::kSymmetric;
+    }
+    if (lines_.contains("interpolation") && !is_noloco_ && config_.interpolation.method == Method::kConstant &&
+        !lines_.contains("constant"))
       return wrong_at(lines_.at("interpolation"), "interpolation", "constant needs its value: add `constant: { value: 0.5 }`");
+    if (config_.topology == Topology::kMatching && !config_.seed)
+      return wrong_at(lines_.at("topology"), "topology", "matching needs a `seed`, the same for all nodes: all of them throw the same pairs by it");
     const auto status = check_topology(config_.topology, config_.nodes.size());
-    return status.ok() ? status : wrong(document, "topology: " + status.text());
+    return status.ok() ? status : wrong_at(lines_.at("topology"), "topology", status.text());
   }
 
  private:
@@ -86,7 +95,12 @@ class Reader {
       if (name == "name") node.name = scalar(value);
       else if (name == "host") node.host = scalar(value);
       else if (name == "port") port = number<uint32_t>(scalar(value));
-      else return bad("node \"{}\": no such key: {}; a node has name, host and port", node.name, name);
+      else if (name == "metrics") {
+        node.metrics = number<uint32_t>(scalar(value));
+        if (!node.metrics) return bad("node \"{}\": metrics: \"{}\" is not a number from 0 to 65535", node.name, scalar(value));
+      } else {
+        return bad("node \"{}\": no such key: {}; a node has name, host, port and metrics", node.name, name);
+      }
     }
     if (!port) return bad("node \"{}\": its port is not a number from 0 to 65535", node.name);
     node.port = *port;
@@ -125,7 +139,8 @@ class Reader {
     if (name == "constant") config_.interpolation.method = Method::kConstant;
     else if (name == "clock") config_.interpolation.method = Method::kClock;
     else if (name == "loss") config_.interpolation.method = Method::kLoss;
-    else return bad("\"{}\" is none of constant, clock, loss", name);
+    else if (name == "noloco") is_noloco_ = true;
+    else return bad("\"{}\" is none of constant, clock, loss, noloco", name);
     return {};
   }
   base::Status read_threshold(const YAML::Node& value) {
@@ -143,6 +158,39 @@ class Reader {
   }
   base::Status read_nothing(const YAML::Node& value) {
     return is_nothing(value) ? base::Status() : bad("this method has nothing to set: write 0");
+  }
+  base::Status read_noloco(const YAML::Node& value) {
+    if (!value.IsMap()) return base::Status(MV_EINVAL, "{ alpha: …, beta: …, gamma: … } is expected, each of them where the default is not meant");
+    for (const auto& entry : value) {
+      const std::string name = scalar(entry.first);
+      double* const factor = name == "alpha" ? &noloco_.alpha : name == "beta" ? &noloco_.beta : name == "gamma" ? &noloco_.gamma : nullptr;
+      if (factor == nullptr) return bad("no such key: {}; there are alpha, beta and gamma", name);
+      const auto read = number<double>(scalar(entry.second));
+      const double most = name == "alpha" ? 1 : 2;
+      if (!read || !(*read >= 0 && *read < most)) return bad("{}: \"{}\" is not a number from 0 to below {}", name, scalar(entry.second), most);
+      *factor = *read;
+    }
+    return {};
+  }
+  base::Status read_exchange(const YAML::Node& value) {
+    const std::string name = scalar(value);
+    if (name != "pull" && name != "symmetric") return bad("\"{}\" is none of pull, symmetric", name);
+    config_.exchange = name == "pull" ? Exchange::kPull : Exchange::kSymmetric;
+    return {};
+  }
+  base::Status read_compression(const YAML::Node& value) {
+    auto spec = codec::parse(scalar(value));
+    const codec::CodecRef codec = spec.ok() ? codec::make(spec.value()) : nullptr;
+    if (!spec.ok() || (codec != nullptr && !codec->suits_values()))
+      return bad("\"{}\" is none of none, fp16, bf16, int8, \"int8 block=N\" (N values share a scale, 16 to 65536)", scalar(value));
+    config_.compression = std::move(spec).value();
+    return {};
+  }
+  base::Status read_io(const YAML::Node& value) {
+    const std::string name = scalar(value);
+    if (name != "auto" && name != "tcp") return bad("\"{}\" is none of auto, tcp", name);
+    config_.tcp_only = name == "tcp";
+    return {};
   }
   base::Status read_weighting(const YAML::Node& value) {
     const std::string name = scalar(value);
@@ -175,7 +223,7 @@ class Reader {
     std::string_view name;
     base::Status (Reader::*read)(const YAML::Node&);
   };
-  static const Key kKeys[12];
+  static const Key kKeys[17];
   static std::string all_keys() {
     std::string all;
     for (const Key& key : kKeys) all += (all.empty() ? "" : ", ") + std::string(key.name);
@@ -186,6 +234,8 @@ class Reader {
   Config config_;
   std::map<std::string, int> lines_;  ///< of the keys so far
   bool nodes_follow_ = false;
+  bool is_noloco_ = false;
+  math::OuterFactors noloco_ = kNolocoFactors;
 };
 
 const Reader::Key Reader::kKeys[] = {{"nodes", &Reader::read_nodes},
@@ -196,7 +246,12 @@ const Reader::Key Reader::kKeys[] = {{"nodes", &Reader::read_nodes},
                                      {"constant", &Reader::read_constant},
                                      {"clock", &Reader::read_nothing},
                                      {"loss", &Reader::read_nothing},
+                                     {"noloco", &Reader::read_noloco},
                                      {"loss_weighting", &Reader::read_weighting},
+                                     {"weighting", &Reader::read_weighting},
+                                     {"exchange", &Reader::read_exchange},
+                                     {"compression", &Reader::read_compression},
+                                     {"io", &Reader::read_io},
                                      {"seed", &Reader::read_seed},
                                      {"topology", &Reader::read_topology},
                                      {"secret", &Reader::read_secret}};
@@ -215,6 +270,8 @@ base::Status check_node(const Node& node) {
   };
   if (!is_text(node.name)) return base::error(MV_EINVAL, "a node's name has 1 to {} letters, and no white space", kLongestName);
   if (!is_text(node.host)) return base::error(MV_EINVAL, "node \"{}\" has no host: a name or an address is expected", node.name);
+  if (node.metrics.value_or(0) > 65535)
+    return base::error(MV_EINVAL, "node \"{}\": metrics: {} is not a number from 0 to 65535", node.name, *node.metrics);
   if (node.port > 65535) return base::error(MV_EINVAL, "node \"{}\": its port, {}, is not a number from 0 to 65535", node.name, node.port);
   return {};
 }
@@ -229,7 +286,7 @@ base::Result<Config> parse_config(std::string_view text, const std::string& file
     const YAML::Node document = YAML::Load(std::string(text));
     Reader reader(file);
     if (auto status = reader.read(document); !status.ok()) return status;
-    if (auto status = reader.check_whole(document); !status.ok()) return status;
+    if (auto status = reader.check_whole(); !status.ok()) return status;
     return std::move(reader.config());
   } catch (const YAML::Exception& failure) {  // yaml-cpp throws what is no YAML
     return base::error(MV_EINVAL, "{}:{}: {}", file, std::max(failure.mark.line, 0) + 1, failure.msg);

@@ -9,28 +9,44 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "codec/codec.hpp"
 #include "engine/gossip/factor.hpp"
 #include "engine/gossip/topology.hpp"
+#include "math/outer_step.hpp"
 
 namespace mv::gossip {
 
 struct Node {
   std::string name, host;
-  uint32_t port = 0;  ///< 0: any free one, for the own node only
+  uint32_t port = 0;                               ///< 0: any free one, for the own node only
+  std::optional<uint32_t> metrics = std::nullopt;  ///< port of an HTTP server for its figures, at `host`; 0: any free one
   std::string address() const;
   bool operator==(const Node&) const = default;
 };
 /// MV_EINVAL for a name, host or port that can't be one.
 base::Status check_node(const Node& node);
 
+/// How two models come together.
+enum class Exchange {
+  kPull,       ///< a node takes of a peer's, who need not know
+  kSymmetric,  ///< two nodes take of each other's, both or neither
+};
+
+/// See engine/gossip/noloco.hpp.
+inline constexpr math::OuterFactors kNolocoFactors{0.5, 0.7, 0.7};
+
 struct Config {
   std::vector<Node> nodes;
   double fetch_probability = 1;
   base::Nanos timeout = std::chrono::milliseconds(2500);
   Interpolation interpolation;
+  std::optional<math::OuterFactors> noloco;  ///< instead of averaging
+  Exchange exchange = Exchange::kPull;
+  codec::Spec compression;       ///< of what messages bring
   std::optional<uint64_t> seed;  ///< without one, every run throws other dice
   Topology topology = Topology::kRandom;
   std::string secret;
+  bool tcp_only = false;  ///< also within a machine
 
   const Node* find(std::string_view name) const;
 };

@@ -39,4 +39,11 @@ base::Result<double> factor(const Interpolation& how, const Progress& own, const
   return std::clamp((std::isnan(raw) ? 0.5 : std::clamp(raw, 0.0, 1.0)) * damping, 0.0, 1.0);
 }
 
+base::Result<double> exchanged_factor(const Interpolation& how, const Progress& own, const Progress& peer) {
+  const auto here = factor(how, own, peer);
+  if (!here.ok() || how.method != Method::kConstant) return here;
+  const auto there = factor(how, peer, own);
+  return there.ok() ? std::min(here.value(), there.value()) : there;
+}
+
 }  // namespace mv::gossip

@@ -32,6 +32,10 @@ struct Interpolation {
 /// In 0 .. 1 whatever the clocks and losses are; 0/0 counts as one half. MV_ENONFINITE for a loss or clock that is no finite number.
 base::Result<double> factor(const Interpolation& how, const Progress& own, const Progress& peer);
 
+/// That of an exchange in which the peer does the same with this node's model: the constant one, of which the divergence threshold leaves both
+/// what it leaves the one with the smaller loss, is the same for both; those of clocks and losses add up to 1, so that both come to one model.
+base::Result<double> exchanged_factor(const Interpolation& how, const Progress& own, const Progress& peer);
+
 /// The clock of what averaging with this factor makes.
 inline double mixed_clock(double factor, double own, double peer) { return factor * peer + (1 - factor) * own; }
 

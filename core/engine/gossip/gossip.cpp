@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "engine/ps/spec_wire.hpp"
 
 namespace mv::gossip {
 
 namespace {
 /// The share of the time-out that one peer may be silent.
 constexpr int kSilences = 3;
+/// How often, in a time-out, an acceptor says that it is ready.
+constexpr int kUrges = 12;
 /// How often a peer's version may be overtaken by newer ones while it is read.
 constexpr int kMostRestarts = 8;
 /// Of mapped memory, between two looks at what else there is to do.
@@ -20,15 +23,22 @@ Gossip::Gossip(const base::Clock& clock, base::Link& link, const Config& config,
       link_(link),
       config_(config),
       hooks_(std::move(hooks)),
-      peers_(self, config.topology),
+      peers_(self, config.topology, config.seed.value_or(0)),
+      own_(own),
       serving_(link, own),
-      dice_(seed, self.name) {}
+      dice_(seed, self.name),
+      coding_(codec::make(config.compression)) {}
 
 base::Status Gossip::remove_peer(const std::string& name) {
   const auto removed = peers_.remove(name);
   if (!removed.ok()) return removed.status();
+  held_.erase(removed.value().life);
   if (attempt_ && attempt_->peer == name) skip(fmt::format("\"{}\" was removed", name));
   return {};
+}
+
+void Gossip::note_disagreement(const std::string& peer, double disagreement) {
+  if (PeerEntry* const entry = peers_.find(peer)) entry->disagreement = disagreement;
 }
 
 // ------------------------------------------------------------ one fetch
@@ -40,8 +50,11 @@ void Gossip::fetch(uint64_t round, std::vector<Part> own) {
   deadline_ = base::after(clock_.now(), config_.timeout);
   tried_.clear();
   last_failure_.clear();
+  somebody_failed_ = false;
+  own_reader_ = own_.reader();
+  own_version_ = own_reader_ != nullptr ? own_reader_->newest() : 0;
   caught_ = {};
-  try_next();
+  if (!symmetric() || !accept_held()) try_next();
 }
 
 void Gossip::try_next() {
@@ -59,24 +72,30 @@ void Gossip::try_next() {
   link_.dial(peer->node.address());
 }
 
-void Gossip::begin_asking(PeerEntry& peer) {
-  attempt_->mapping = hooks_.mapped ? hooks_.mapped(peer.life) : nullptr;
+void Gossip::begin_asking(PeerEntry& peer) { symmetric() ? propose(peer) : begin_reading(peer); }
+
+void Gossip::begin_reading(PeerEntry& peer) {
+  // Within a machine nothing needs to be shortened; but in an exchange both sides must see each other the same way.
+  const bool may_map = hooks_.mapped && !(symmetric() && coding_.codec() != nullptr);
+  attempt_->mapping = may_map ? hooks_.mapped(peer.life) : nullptr;
   if (attempt_->mapping != nullptr) return begin_copying();
-  ask(peer.life, 0, 0, kChunkBytes);
+  ask(peer.life, attempt_->version, 0, kChunkBytes);
 }
 
 /// With the newest version, from its beginning.
 void Gossip::start_over() {
   PeerEntry* const peer = attempted();
+  if (attempt_->version != 0) return skip(fmt::format("\"{}\" has published anew while it exchanged", attempt_->peer));
   if (++attempt_->restarts > kMostRestarts)
     return fail(fmt::format("\"{}\" publishes faster than it can be read", attempt_->peer), Fault::kSilent);
   drop_pieces();
   attempt_->described = false;
   attempt_->asked = 0;
-  begin_asking(*peer);
+  begin_reading(*peer);
 }
 
 void Gossip::fail(const std::string& why, Fault fault) {
+  somebody_failed_ = true;
   if (PeerEntry* const peer = attempted()) {
     peer->score.failed(clock_.now());
     ++peer->failed;
@@ -93,6 +112,7 @@ void Gossip::fail(const std::string& why, Fault fault) {
 void Gossip::skip(const std::string& why) {
   last_failure_ = why;
   tried_.insert(attempt_->peer);
+  withdraw();
   drop_pieces();
   attempt_.reset();
   try_next();
@@ -105,10 +125,10 @@ void Gossip::finish(std::string peer, std::string why) {
   deadline_ = base::kNever;
   if (!peer.empty()) {
     told_alone_ = false;
-  } else if (!peers_.all().empty() && !std::exchange(told_alone_, true)) {
+  } else if ((somebody_failed_ || !symmetric()) && !peers_.all().empty() && !std::exchange(told_alone_, true)) {  // not who is left over
     base::log_warn("gossip: {} goes on alone: {}", peers_.self().name, why);
   }
-  caught_ = {std::move(peer), std::move(why)};
+  caught_ = {std::move(peer), std::move(why), own_reader_, own_version_};
   hooks_.on_done();
 }
 
@@ -127,16 +147,44 @@ bool Gossip::begin_intake(Description description) {
   return status.ok();
 }
 
+void Gossip::coded_piece_arrived(uint64_t first, uint64_t count, std::span<const std::byte> encoded) {
+  fetched_bytes_ += encoded.size();
+  if (const auto status = unpack(first, count, encoded); !status.ok()) {
+    return fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
+  }
+  piece_arrived(first, count);
+}
+
+base::Status Gossip::unpack(uint64_t first, uint64_t count, std::span<const std::byte> encoded) {
+  const auto room = intake_.room(first, count);
+  if (coding_.codec() == nullptr) {
+    if (encoded.data() != room.data()) std::ranges::copy(encoded, room.begin());
+    return {};
+  }
+  const auto& parts = intake_.description().parts;
+  if (auto status = coding_.decode(parts, first, encoded, room); !status.ok() || !symmetric()) return status;
+  if (auto status = intake_.check(first, count); !status.ok()) return status;  // before anything of this node's is added
+  std::vector<std::byte> own(count);
+  if (!own_reader_->read(own_version_, first, own)) return base::error(MV_ESTATE, "this node has published anew while it exchanged");
+  coding_.correct(parts, first, own, room);
+  return {};
+}
+
 /// These bytes are in the intake.
 void Gossip::piece_arrived(uint64_t first, uint64_t count) {
   attempt_->silent_since = clock_.now();
   if (const auto status = intake_.arrived(first, count); !status.ok())
     return fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
-  PeerEntry& peer = *attempted();
   if (!intake_.whole()) {
-    if (attempt_->mapping == nullptr) ask_more(peer.life);
+    if (attempt_->mapping == nullptr) ask_more(attempted()->life);
     return;
   }
+  if (attempt_->pact) return have_whole();
+  succeed();
+}
+
+void Gossip::succeed() {
+  PeerEntry& peer = *attempted();
   peer.score.succeeded(clock_.now());
   ++peer.fetched;
   peer.clock = intake_.description().clock;
@@ -149,7 +197,8 @@ void Gossip::piece_arrived(uint64_t first, uint64_t count) {
 
 void Gossip::begin_copying() {
   const auto& mapping = *attempt_->mapping;
-  const uint64_t version = mapping.newest();
+  attempt_->asked = 0;  // a question may be under way by message, if the memory has just come
+  const uint64_t version = attempt_->version != 0 ? attempt_->version : mapping.newest();
   if (version == 0) return skip(fmt::format("\"{}\" has published nothing yet", attempt_->peer));
   if (auto description = mapping.describe(version)) {
     if (!begin_intake(std::move(*description))) return;
@@ -185,11 +234,13 @@ void Gossip::ask(base::Peer to, uint64_t version, uint64_t first, uint64_t count
   const uint64_t number = ++questions_;
   attempt_->pieces[number] = {first, count, nullptr};
   attempt_->asked = first + count;
+  const auto codec = ps::write_codec(builder_.fbb(), coding_.codec());
   wire::FetchBuilder body(builder_.fbb());
   body.add_number(number);
   body.add_version(version);
   body.add_first(first);
   body.add_count(count);
+  if (!codec.IsNull()) body.add_codec(codec);
   link_.send(to, builder_.finish(wire::Body::Fetch, body.Finish()));
 }
 
@@ -207,20 +258,26 @@ base::SinkRef Gossip::place(base::Peer from, const wire::Fetched& fetched, size_
   if (found == attempt_->pieces.end() || found->second.sink != nullptr) return nullptr;
   Piece& piece = found->second;
   if (!attempt_->described) {
-    if (piece.first != 0 || fetched.first() != 0) return nullptr;
+    if (piece.first != 0 || fetched.first() != 0 || (attempt_->version != 0 && fetched.version() != attempt_->version)) return nullptr;
     Description description{fetched.version(), fetched.clock(), fetched.loss(), fetched.bytes(), {}};
     if (fetched.parts() != nullptr)
       for (const auto* part : *fetched.parts()) description.parts.push_back({part->count(), static_cast<mv_dtype>(part->dtype())});
     if (!begin_intake(std::move(description))) return nullptr;
     attempt_->asked = piece.count = std::min(piece.count, fetched.bytes());
   }
-  if (fetched.version() != intake_.description().version || fetched.first() != piece.first || bytes != piece.count) {
+  const uint64_t expected = coding_.encoded_bytes(intake_.description().parts, piece.first, piece.count);
+  if (fetched.version() != intake_.description().version || fetched.first() != piece.first || bytes != expected) {
     fail(fmt::format("\"{}\" has been refused: it sends {} bytes from {} on where {} from {} on were asked for", attempt_->peer, bytes,
-                     fetched.first(), piece.count, piece.first),
+                     fetched.first(), expected, piece.first),
          Fault::kRefused);
     return nullptr;
   }
-  piece.sink = base::Sink::into(intake_.room(piece.first, piece.count));
+  if (coding_.codec() == nullptr) {
+    piece.sink = base::Sink::into(intake_.room(piece.first, piece.count));
+  } else {
+    const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+    piece.sink = base::Sink::into({memory.get(), bytes}, memory);
+  }
   return piece.sink;
 }
 
@@ -233,15 +290,28 @@ void Gossip::take_absence(base::Peer from, const wire::Fetched& fetched) {
 }
 
 void Gossip::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
-  if (message.body_type() == wire::Body::Fetch) return serving_.on_fetch(from, *message.body_as_Fetch());
+  if (message.body_type() == wire::Body::Fetch) {
+    // A partner that still fetches is not silent.
+    if (attempt_ && attempt_->pact && attempt_->pact->whole && attempt_->pact->life == from) attempt_->silent_since = clock_.now();
+    return serving_.on_fetch(from, *message.body_as_Fetch());
+  }
+  if (message.body_type() == wire::Body::Inquire) return answer_inquire(from, *message.body_as_Inquire());
+  if (message.body_type() == wire::Body::Exchange) return on_exchange(from, *message.body_as_Exchange());
   if (message.body_type() != wire::Body::Fetched) return;
   const wire::Fetched& fetched = *message.body_as_Fetched();
   if (fetched.absence() != wire::Absence::None) return take_absence(from, fetched);
   const base::SinkRef sink = place(from, fetched, payload.size());
   if (sink == nullptr) return;
-  std::ranges::copy(payload, sink->memory().begin());
-  attempt_->pieces.erase(fetched.number());
-  piece_arrived(fetched.first(), payload.size());
+  const auto piece = attempt_->pieces.extract(fetched.number());
+  coded_piece_arrived(piece.mapped().first, piece.mapped().count, payload);
+}
+
+/// `polyverso status`.
+void Gossip::answer_inquire(base::Peer to, const wire::Inquire& inquire) {
+  if (!hooks_.standing) return;
+  const std::string text = hooks_.standing(inquire.json());
+  const auto payload = base::Payload::copy(std::as_bytes(std::span(text)));
+  link_.send(to, builder_.finish(Body::Overview, wire::CreateOverview(builder_.fbb(), inquire.number()), payload));
 }
 
 base::SinkRef Gossip::on_header(base::Peer from, const wire::Message& message, size_t bytes) {
@@ -257,7 +327,7 @@ void Gossip::on_payload(base::Peer, const wire::Message& message, base::Sink& si
   if (found == attempt_->pieces.end() || found->second.sink.get() != &sink) return;
   const Piece piece = found->second;
   attempt_->pieces.erase(found);
-  piece_arrived(piece.first, piece.count);
+  coded_piece_arrived(piece.first, piece.count, sink.memory());
 }
 
 // ------------------------------------------------------------ the network's news
@@ -265,6 +335,7 @@ void Gossip::on_payload(base::Peer, const wire::Message& message, base::Sink& si
 void Gossip::on_connected(base::Peer life, const std::string& address) {
   PeerEntry* const peer = peers_.connected(life, address, clock_.now());
   if (peer == nullptr || !attempt_ || attempt_->peer != peer->node.name || attempt_->mapping != nullptr) return;
+  if (attempt_->pact) return pact_again(*peer);
   // What was under way may have been lost, or be overtaken by what now comes another way.
   drop_pieces();
   attempt_->described = false;
@@ -283,6 +354,8 @@ void Gossip::on_dial_failed(const std::string& address, const base::Status& why)
 
 void Gossip::on_lost(base::Peer life, const base::Status& why) {
   serving_.on_lost(life);
+  for (auto* numbers : {&committed_, &accepted_}) numbers->erase(life);
+  held_.erase(life);
   PeerEntry* const peer = peers_.of_life(life);
   if (peer == nullptr) return;
   peer->life = base::kNobody;
@@ -293,24 +366,38 @@ void Gossip::on_lost(base::Peer life, const base::Status& why) {
 
 base::Nanos Gossip::next_deadline() const {
   if (!attempt_) return base::kNever;
-  return std::min(deadline_, attempt_->silent_since + config_.timeout / kSilences);
+  const base::Nanos silent = std::min(deadline_, attempt_->silent_since + config_.timeout / kSilences);
+  const bool urges = attempt_->pact && !attempt_->pact->proposer && attempt_->pact->ready;
+  return urges ? std::min(silent, attempt_->pact->said_ready + config_.timeout / kUrges) : silent;
 }
 
 void Gossip::tick() {
   const base::Nanos now = clock_.now();
   if (!attempt_ || now < next_deadline()) return;
+  if (now >= deadline_) return run_out();
+  const auto silence = std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout / kSilences).count();
+  if (now >= attempt_->silent_since + config_.timeout / kSilences) {
+    if (attempt_->pact && attempt_->pact->noted) return skip(fmt::format("\"{}\" began no exchange of its own for {} ms", attempt_->peer, silence));
+    return fail(fmt::format("\"{}\" was silent for {} ms", attempt_->peer, silence), Fault::kSilent);
+  }
+  attempt_->pact->said_ready = now;
+  say(attempt_->pact->life, attempt_->pact->number, wire::Word::Ready, false);
+}
+
+/// The whole time-out is used up.
+void Gossip::run_out() {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout).count();
-  const bool over = now >= deadline_;
-  const std::string why = over ? fmt::format("no whole snapshot within {} ms, \"{}\" was the last to be asked", milliseconds, attempt_->peer)
-                               : fmt::format("\"{}\" was silent for {} ms", attempt_->peer, milliseconds / kSilences);
-  if (!over) return fail(why, Fault::kSilent);
-  if (PeerEntry* const peer = attempted()) {
-    peer->score.failed(now);
+  const std::string why = fmt::format("no whole snapshot within {} ms, \"{}\" was the last to be asked", milliseconds, attempt_->peer);
+  PeerEntry* const peer = attempted();
+  if (peer != nullptr && !(attempt_->pact && attempt_->pact->noted)) {
+    somebody_failed_ = true;
+    peer->score.failed(clock_.now());
     ++peer->failed;
     peer->problem = why;
     peer->dialing = false;
     peer->doubted = true;
   }
+  withdraw();
   finish("", why);
 }
 

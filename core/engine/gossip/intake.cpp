@@ -28,18 +28,13 @@ base::Status Intake::begin(Description description, std::span<const Part> own) {
     capacity_ = memory_ != nullptr ? description.bytes : 0;
     if (memory_ == nullptr) return base::error(MV_ENOMEM, "there is no memory for its {} bytes", description.bytes);
   }
-  starts_.clear();
-  uint64_t at = 0;
-  for (const Part& part : parts) {
-    starts_.push_back(aligned_part(at));
-    at = starts_.back() + part.bytes();
-  }
+  starts_ = part_starts(parts);
   description_ = std::move(description);
   arrived_ = 0;
   return {};
 }
 
-base::Status Intake::arrived(uint64_t first, uint64_t count) {
+base::Status Intake::check(uint64_t first, uint64_t count) const {
   const uint64_t end = first + count;
   // The first part that reaches beyond `first`; parts lie on multiples of 64, and pieces end there or with the snapshot.
   auto start = std::ranges::upper_bound(starts_, first);
@@ -50,6 +45,11 @@ base::Status Intake::arrived(uint64_t first, uint64_t count) {
     if (!math::all_finite_bytes(part.dtype, memory_.get() + from, (to - from) / tensor::dtype_bytes(part.dtype)))
       return base::error(MV_ENONFINITE, "array {} holds NaN or infinity", i);
   }
+  return {};
+}
+
+base::Status Intake::arrived(uint64_t first, uint64_t count) {
+  if (auto status = check(first, count); !status.ok()) return status;
   arrived_ += count;
   return {};
 }

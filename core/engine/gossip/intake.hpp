@@ -19,7 +19,9 @@ class Intake {
 
   /// Where bytes first .. first + count - 1 go.
   std::span<std::byte> room(uint64_t first, uint64_t count) { return {memory_.get() + first, count}; }
-  /// They are there. MV_ENONFINITE: NaN or infinity is among them.
+  /// MV_ENONFINITE: NaN or infinity is among these.
+  base::Status check(uint64_t first, uint64_t count) const;
+  /// They are there, and are checked.
   base::Status arrived(uint64_t first, uint64_t count);
   bool whole() const { return arrived_ == description_.bytes; }
 

@@ -75,7 +75,7 @@ PeerEntry* PeerBook::choose_next(uint64_t round, const std::set<std::string>& tr
     standing.push_back(&peer);
   }
   standing.insert(standing.begin() + static_cast<ptrdiff_t>(self), nullptr);
-  const Neighbours places = neighbours(topology_, self, standing.size(), round);
+  const Neighbours places = neighbours(topology_, self, standing.size(), round, seed_);
   PeerEntry* const first = choose_among(places.first, standing, tried, now, dice);
   return first != nullptr ? first : choose_among(places.rest, standing, tried, now, dice);
 }

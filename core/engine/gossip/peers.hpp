@@ -24,6 +24,7 @@ struct PeerEntry {
   bool doubted = false;                  ///< it was silent: another life may have taken its place, and nobody told
   uint64_t fetched = 0, failed = 0;
   double clock = 0, loss = 0;            ///< of what was fetched last
+  double disagreement = 0;               ///< root mean square of its model less this node's, when they were averaged last
   std::string problem;                   ///< the last one; none since the last success
   base::Peer told_of = base::kNobody;    ///< the life whose refusal the log has told
   bool told_of_way = false;              ///< the log has told that it can't be connected to
@@ -31,7 +32,8 @@ struct PeerEntry {
 
 class PeerBook {
  public:
-  PeerBook(Node self, Topology topology) : self_(std::move(self)), topology_(topology) {}
+  /// `seed` is what all nodes have in common.
+  PeerBook(Node self, Topology topology, uint64_t seed) : self_(std::move(self)), topology_(topology), seed_(seed) {}
 
   const Node& self() const { return self_; }
   /// MV_EINVAL for a node that can't be one, MV_EDISAGREE for a name or address that is there.
@@ -56,6 +58,7 @@ class PeerBook {
 
   const Node self_;
   const Topology topology_;
+  const uint64_t seed_;
   std::map<std::string, PeerEntry> peers_;  ///< by name, which is also the order of places
   std::unordered_map<std::string, PeerEntry*> by_address_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/ps/spec_wire.hpp"
+
 namespace mv::gossip {
 
 void Serving::answer_absent(base::Peer to, uint64_t number, wire::Absence absence) {
@@ -11,20 +13,25 @@ void Serving::answer_absent(base::Peer to, uint64_t number, wire::Absence absenc
   link_.send(to, builder_.finish(wire::Body::Fetched, body.Finish()));
 }
 
-/// Null if the version went meanwhile.
-base::PayloadRef Serving::copy_chunk(base::Peer to, const SnapshotReader& reader, uint64_t version, uint64_t first, uint64_t count) {
-  auto& counted = under_way_[to];
-  if (counted == nullptr) counted = std::make_shared<size_t>(0);
-  auto memory = std::make_unique_for_overwrite<std::byte[]>(count);
-  if (!reader.read(version, first, {memory.get(), count})) return nullptr;
-  ++*counted;
-  const std::span<const std::byte> bytes(memory.get(), count);
+/// Bytes that count as under way to this peer for as long as a road keeps them.
+base::PayloadRef Serving::counted(base::Peer to, std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
+  auto& count = under_way_[to];
+  if (count == nullptr) count = std::make_shared<size_t>(0);
+  ++*count;
   // Roads drop payloads on the loop, once they are sent or given up.
-  std::shared_ptr<const void> keep(memory.release(), [counted](std::byte* sent) {
-    delete[] sent;
-    --*counted;
-  });
-  return base::Payload::kept(bytes, std::move(keep));
+  const void* const held = keep.get();
+  return base::Payload::kept(bytes, std::shared_ptr<const void>(held, [count, keep = std::move(keep)](const void*) { --*count; }));
+}
+
+/// Null if the version went meanwhile.
+base::PayloadRef Serving::chunk(base::Peer to, const SnapshotReader& reader, const Description& known, uint64_t first, uint64_t count,
+                                codec::CodecRef codec) {
+  const std::shared_ptr<std::byte[]> raw = std::make_unique_for_overwrite<std::byte[]>(count);
+  const std::span<std::byte> bytes(raw.get(), count);
+  if (!reader.read(known.version, first, bytes)) return nullptr;
+  if (codec == nullptr) return counted(to, bytes, raw);
+  const auto encoded = std::make_shared<const std::vector<std::byte>>(Coding(std::move(codec)).encode(known.parts, first, bytes));
+  return counted(to, *encoded, encoded);
 }
 
 void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
@@ -37,7 +44,9 @@ void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   if (!known) return answer_absent(from, fetch.number(), wire::Absence::Superseded);
   if (fetch.first() > known->bytes) return;
   const uint64_t count = std::min({fetch.count(), kChunkBytes, known->bytes - fetch.first()});
-  const auto payload = copy_chunk(from, *reader, version, fetch.first(), count);
+  auto codec = ps::read_codec(fetch.codec());
+  if (!codec.ok()) codec = codec::CodecRef();  // as they are: whoever asks sees by the length that this node doesn't know it
+  const auto payload = chunk(from, *reader, *known, fetch.first(), count, std::move(codec).value());
   if (payload == nullptr) return answer_absent(from, fetch.number(), wire::Absence::Superseded);
 
   auto& fbb = builder_.fbb();
@@ -55,7 +64,8 @@ void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   body.add_clock(known->clock);
   body.add_loss(known->loss);
   if (!parts.IsNull()) body.add_parts(parts);
-  served_bytes_ += count;
+  served_bytes_ += payload->size();
+  served_versions_ += fetch.first() == 0 ? 1 : 0;
   link_.send(from, builder_.finish(wire::Body::Fetched, body.Finish(), payload));
 }
 

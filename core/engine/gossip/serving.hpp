@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/link.hpp"
+#include "engine/gossip/coding.hpp"
 #include "engine/gossip/snapshot.hpp"
 #include "wire/frame.hpp"
 
@@ -23,17 +24,21 @@ class Serving {
 
   void on_fetch(base::Peer from, const wire::Fetch& fetch);
   void on_lost(base::Peer peer) { under_way_.erase(peer); }
+  /// Of snapshots, as encoded; and chunks that were the first of a version.
   uint64_t served_bytes() const { return served_bytes_; }
+  uint64_t served_versions() const { return served_versions_; }
 
  private:
   void answer_absent(base::Peer to, uint64_t number, wire::Absence absence);
-  base::PayloadRef copy_chunk(base::Peer to, const SnapshotReader& reader, uint64_t version, uint64_t first, uint64_t count);
+  base::PayloadRef chunk(base::Peer to, const SnapshotReader& reader, const Description& known, uint64_t first, uint64_t count,
+                         codec::CodecRef codec);
+  base::PayloadRef counted(base::Peer to, std::span<const std::byte> bytes, std::shared_ptr<const void> keep);
 
   base::Link& link_;
   const Publisher& own_;
   wire::FrameBuilder builder_;
   std::unordered_map<base::Peer, std::shared_ptr<size_t>> under_way_;  ///< chunks
-  uint64_t served_bytes_ = 0;
+  uint64_t served_bytes_ = 0, served_versions_ = 0;
 };
 
 }  // namespace mv::gossip

@@ -41,6 +41,16 @@ std::string describe_parts(std::span<const Part> parts) {
   return fmt::format("{} array{} ({}{})", parts.size(), parts.size() == 1 ? "" : "s", text, parts.size() > kShown ? ", …" : "");
 }
 
+std::vector<uint64_t> part_starts(std::span<const Part> parts) {
+  std::vector<uint64_t> starts;
+  uint64_t at = 0;
+  for (const Part& part : parts) {
+    starts.push_back(aligned_part(at));
+    at = starts.back() + part.bytes();
+  }
+  return starts;
+}
+
 // ------------------------------------------------------------ reading
 
 base::Result<std::shared_ptr<SnapshotReader>> SnapshotReader::open(std::shared_ptr<base::SharedMemory> memory) {
@@ -62,6 +72,10 @@ const SlotHead& SnapshotReader::slot(uint64_t version) const {
 
 const std::byte* SnapshotReader::values(uint64_t version) const {
   return memory_->data() + kValuesAt + version % kVersions * slot_bytes_;
+}
+
+bool SnapshotReader::holds(uint64_t version) const {
+  return version != 0 && slot(version).sequence.load(std::memory_order_acquire) == 2 * version;
 }
 
 std::optional<Description> SnapshotReader::describe(uint64_t version) const {

@@ -37,6 +37,8 @@ inline constexpr uint64_t kMostParts = 1 << 16;
 constexpr uint64_t aligned_part(uint64_t bytes) { return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
 /// The bytes that these parts take in a snapshot. MV_EPROTOCOL for parts that nobody can have published.
 base::Result<uint64_t> layout_bytes(std::span<const Part> parts);
+/// Where each of them begins.
+std::vector<uint64_t> part_starts(std::span<const Part> parts);
 /// "3 arrays of 1024 bytes: f32 x 200, …"
 std::string describe_parts(std::span<const Part> parts);
 
@@ -74,6 +76,10 @@ class SnapshotReader {
   std::optional<Description> describe(uint64_t version) const;
   /// Copies out.size() bytes from `first` on, which lie within the version's. False if it is gone: what `out` holds is good for nothing.
   bool read(uint64_t version, uint64_t first, std::span<std::byte> out) const;
+  /// Whether a version is there, whole.
+  bool holds(uint64_t version) const;
+  /// The bytes of a version of one's own, where they lie; until one publishes the third version after it.
+  const std::byte* own_values(uint64_t version) const { return values(version); }
 
  private:
   explicit SnapshotReader(std::shared_ptr<base::SharedMemory> memory);

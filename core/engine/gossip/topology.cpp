@@ -11,10 +11,11 @@ namespace mv::gossip {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Topology>, 5> kNames{{{"random", Topology::kRandom},
+constexpr std::array<std::pair<std::string_view, Topology>, 6> kNames{{{"random", Topology::kRandom},
                                                                       {"ring", Topology::kRing},
                                                                       {"exponential", Topology::kExponential},
                                                                       {"hypercube", Topology::kHypercube},
+                                                                      {"matching", Topology::kMatching},
                                                                       {"torus", Topology::kTorus}}};
 
 void add(std::vector<size_t>& places, size_t place, size_t self) {
@@ -62,7 +63,7 @@ base::Status check_topology(Topology topology, size_t count) {
   return base::error(MV_EINVAL, "a hypercube has 2, 4, 8, 16, … nodes, and these are {}: choose another topology", count);
 }
 
-Neighbours neighbours(Topology topology, size_t self, size_t count, uint64_t round) {
+Neighbours neighbours(Topology topology, size_t self, size_t count, uint64_t round, uint64_t seed) {
   std::vector<size_t> places;
   switch (topology) {
     case Topology::kRandom:
@@ -80,6 +81,13 @@ Neighbours neighbours(Topology topology, size_t self, size_t count, uint64_t rou
       for (size_t bit = 1; bit < count; bit *= 2)
         if ((self ^ bit) < count) add(places, self ^ bit, self);  // nodes that come and go leave gaps
       return one_a_round(places, self, round);
+    case Topology::kMatching: {
+      Neighbours found;
+      add(found.first, pairs(count, seed, round)[self], self);
+      for (size_t place = 0; place < count; ++place)
+        if (std::ranges::find(found.first, place) == found.first.end()) add(found.rest, place, self);
+      return found;
+    }
     case Topology::kTorus: {
       const size_t rows = torus_rows(count), cols = count / rows, row = self / cols, col = self % cols;
       add(places, row * cols + (col + 1) % cols, self);

@@ -16,6 +16,7 @@ enum class Topology {
   kRing,         ///< the one before and the one behind
   kExponential,  ///< one peer a round, 1, 2, 4, … places further on: the exact mean after log2 n rounds
   kHypercube,    ///< one peer a round, the place with one bit flipped: the same, in pairs
+  kMatching,     ///< one peer a round, by pairs() of the common seed
   kTorus,        ///< the four neighbours in a rectangle as square as can be, whose edges meet
 };
 std::optional<Topology> parse_topology(std::string_view name);
@@ -31,9 +32,9 @@ base::Status check_topology(Topology topology, size_t count);
 struct Neighbours {
   std::vector<size_t> first, rest;
 };
-Neighbours neighbours(Topology topology, size_t self, size_t count, uint64_t round);
+Neighbours neighbours(Topology topology, size_t self, size_t count, uint64_t round, uint64_t seed = 0);
 
-/// Symmetric exchange: who is paired with whom in a round, the same on every node that knows the seed. [i] is i's partner; with an odd
+/// Who is paired with whom in a round, the same on every node that knows the seed. [i] is i's partner; with an odd
 /// number one is left over, and is its own. Every pairing is as likely as any other.
 std::vector<size_t> pairs(size_t count, uint64_t seed, uint64_t round);
 

@@ -14,7 +14,7 @@ namespace {
 constexpr base::Nanos kFirstPoll = 2ms;
 constexpr base::Nanos kLongestPoll = 100ms;
 /// How long a caller whose deadline passed waits for the word on who is missing.
-constexpr base::Nanos kLastWord = 1s;
+constexpr base::Nanos kLastAnswer = 1s;
 }  // namespace
 
 /// A call on its way: the fence; the question to server 0; for a save, how far it is, again and again.
@@ -133,7 +133,7 @@ void Checkpointer::expire(const CallRef& call) {
   if (!call->fenced)
     return end(call, base::error(MV_ETIMEOUT, "{}: this worker's own adds are not applied yet", call->what()));
   if (!std::exchange(call->asked_back, true)) {
-    call->wish.deadline = clock_.now() + kLastWord;
+    call->wish.deadline = clock_.now() + kLastAnswer;
     return rpc_.cancel(server(), call.get());
   }
   const base::Status status = base::error(MV_ETIMEOUT, "{}: no answer from {}", call->what(), view_->name(server()));

@@ -109,10 +109,10 @@ void Client::begin(Request request) {
   }
   if (want.completion != nullptr) waited_for_.emplace(want.completion.get(), op);
 
-  std::vector<Piece> pieces = want.all ? plan_all(table.spec, servers_.size(), want.skip)
-                                       : plan_rows(table.spec, servers_.size(), want.rows, want.skip);
-  // Only counts need to be told to servers that own none of the rows, and what becomes of the others' rows.
   const bool replaces = change && want.write == wire::Write::Add && table.spec.updater.name == table::kReplacing;
+  std::vector<Piece> pieces = want.all ? plan_all(table.spec, servers_.size(), want.skip)
+                                       : plan_rows(table.spec, servers_.size(), want.rows, want.skip, replaces && !op->merged);
+  // Only counts need to be told to servers that own none of the rows, and what becomes of the others' rows.
   if (!op->counted && !op->merged && !want.waits_only && !replaces) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
   if (change && want.codec != nullptr) place_encoded(pieces, *want.codec);
   op->open = pieces.size();

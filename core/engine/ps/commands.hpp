@@ -7,8 +7,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/clock.hpp"
 #include "engine/cluster/view.hpp"
+#include "engine/cluster/wait.hpp"
 #include "engine/rpc/server.hpp"
 
 namespace mv::ps {
@@ -24,7 +27,7 @@ class Commands {
   /// What becomes of commands: somebody takes them; somebody may soon; or nobody will.
   enum class Controller { kHere, kAwaited, kNone };
 
-  explicit Commands(rpc::Server& rpc) : rpc_(rpc) {}
+  Commands(const base::Clock& clock, rpc::Server& rpc) : clock_(clock), rpc_(rpc) {}
 
   void start(const cluster::View& view, base::Peer self);
   /// `waiting` hears how many more wait for take(), or fewer. Not called where there is none.
@@ -38,20 +41,32 @@ class Commands {
   std::optional<Command> take();
   void done(uint64_t number, const base::Status& outcome);
 
+  /// Those that are not executed yet.
+  std::vector<cluster::Wait> waits() const;
+
  private:
   struct Waiting {
     rpc::Asked asked;
     Command command;
+    base::Nanos since{0};
+  };
+  struct Taken {
+    rpc::Asked asked;
+    int64_t head = 0;
+    base::Nanos since{0};
   };
   base::Status nobody() const;
+  cluster::Wait wait_of(const rpc::Asked& asked, int64_t head, base::Nanos since, std::string what) const;
 
+  const base::Clock& clock_;
   rpc::Server& rpc_;
   wire::FrameBuilder builder_;
+  base::Peer peer_ = base::kNobody;
   std::string self_;
   Controller controller_ = Controller::kNone;
   std::function<void(int64_t)> waiting_changed_;
   std::deque<Waiting> waiting_;
-  std::map<uint64_t, rpc::Asked> taken_;
+  std::map<uint64_t, Taken> taken_;
   uint64_t next_ = 1;
 };
 

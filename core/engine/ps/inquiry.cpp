@@ -60,10 +60,18 @@ void Client::stat(const TableViewRef& table, base::Nanos deadline, std::function
     stats->updater = read_updater(part->updater());
   };
   const auto done = [stats, told = std::move(told)](const base::Status& status) { status.ok() ? told(std::move(*stats)) : told(status); };
-  std::make_shared<Round>(*this, table->servers, each, done)
+  // Of a table that lies on one server the others have nothing to tell, and may be gone.
+  std::vector<base::Peer> holders;
+  std::vector<uint32_t> numbers;
+  for (size_t server = 0; server < table->servers.size(); ++server) {
+    if (!table::has_part(table->spec, table->servers.size(), server)) continue;
+    holders.push_back(table->servers[server]);
+    numbers.push_back(table->numbers[server]);
+  }
+  std::make_shared<Round>(*this, std::move(holders), each, done)
       ->ask(
-          [table](wire::FrameBuilder& builder, size_t server) {
-            return builder.finish(wire::Body::Stat, wire::CreateStat(builder.fbb(), table->numbers[server]));
+          [numbers](wire::FrameBuilder& builder, size_t holder) {
+            return builder.finish(wire::Body::Stat, wire::CreateStat(builder.fbb(), numbers[holder]));
           },
           deadline);
 }

@@ -50,7 +50,7 @@ uint64_t place_encoded(std::span<Piece> pieces, const codec::Codec& codec) {
   return end;
 }
 
-std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip) {
+std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip, bool replaces) {
   std::vector<std::vector<uint64_t>> of_server(servers);
   for (uint64_t i = 0; i < rows.size(); ++i) of_server[table::server_of(spec, servers, rows[i])].push_back(i);
 
@@ -61,7 +61,8 @@ std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<
     if (server == skip || !table::has_part(spec, servers, server)) continue;
     const int64_t first_row = table::first_row(spec, servers, server);
     const auto& mine = of_server[server];
-    if (mine.empty()) pieces.push_back({server, 0, 0, 0, {}, {}, 1});
+    // Of elements a server cannot tell that all other rows are to be replaced: a piece without any says so before.
+    if (mine.empty() || (!rows_fit && replaces)) pieces.push_back({server, 0, 0, 0, {}, {}, 1});
     for (size_t begin = 0; begin < mine.size();) {
       if (!rows_fit) {  // longer than a message should be: each row as elements
         const auto row = static_cast<uint64_t>(rows[mine[begin]] - first_row);

@@ -36,7 +36,9 @@ inline constexpr size_t kNoServer = SIZE_MAX;
 std::vector<Piece> plan_all(const table::Spec& spec, size_t servers, size_t skip = kNoServer);
 /// Pieces of elements, each encoded by itself, lie one behind the other: says where. Gives the bytes of all.
 uint64_t place_encoded(std::span<Piece> pieces, const codec::Codec& codec);
-/// Some rows; every server that owns part of the table gets at least one piece, perhaps an empty one.
-std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip = kNoServer);
+/// Some rows; every server that owns part of the table gets at least one piece, perhaps an empty one. `replaces`: whatever
+/// rows these are not become zeros, so that an empty one is the first where rows come as elements.
+std::vector<Piece> plan_rows(const table::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip = kNoServer,
+                             bool replaces = false);
 
 }  // namespace mv::ps

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "wire/text.hpp"
 
 namespace mv::ps {
 
@@ -11,8 +12,8 @@ using namespace std::chrono_literals;
 namespace {
 
 /// How often servers are asked how far they are: soon for small files, seldom for large ones.
-constexpr base::Nanos kFirstPoll = 2ms;
-constexpr base::Nanos kLongestPoll = 100ms;
+constexpr base::Nanos kFirstRepeat = 2ms;
+constexpr base::Nanos kLongestRepeat = 100ms;
 constexpr base::Nanos kNoticeAfter = 10s;
 
 /// A Pending from a function.
@@ -28,8 +29,6 @@ class Answer final : public rpc::Pending {
   const Finish finish_;
 };
 
-std::string text_of(const flatbuffers::String* text) { return text != nullptr ? text->str() : ""; }
-
 }  // namespace
 
 // ---- what the workers want
@@ -39,9 +38,9 @@ void Saver::on_request(const rpc::Asked& asked, const wire::Message& request) {
   if (view_ == nullptr || tables_.index() != 0)
     return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 is asked for checkpoints"));
   if (const auto* save = request.body_as_Save())
-    return ask_for({asked, false, text_of(save->directory()), save->keep(), read_clocks(save->clocks()), {}},
+    return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), read_clocks(save->clocks()), {}},
                    save->alone());
-  if (const auto* load = request.body_as_Load()) return ask_for({asked, true, text_of(load->path()), 0, {}, {}}, false);
+  if (const auto* load = request.body_as_Load()) return ask_for({asked, true, wire::text_of(load->path()), 0, {}, {}}, false);
   if (const auto* question = request.body_as_Saved()) return saved(asked, *question);
   server_.fail(asked,
                base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
@@ -302,13 +301,13 @@ void Saver::snapshots_taken() {
     fail_askers(job.error);
   }
   set_phase(Phase::kWriting);
-  poll_wait_ = kFirstPoll;
+  poll_wait_ = kFirstRepeat;
   poll();
 }
 
 void Saver::poll() {
   next_poll_ = clock_.now() + poll_wait_;
-  poll_wait_ = std::min(poll_wait_ * 2, kLongestPoll);
+  poll_wait_ = std::min(poll_wait_ * 2, kLongestRepeat);
   const auto job = job_;
   for (size_t server = 0; server < job->parts.size() && job_ == job; ++server) {
     if (job->parts[server].over || job->parts[server].asked) continue;
@@ -329,11 +328,11 @@ void Saver::heard_of_file(size_t server, const base::Status& status, const wire:
   const auto* file = answer != nullptr ? answer->body_as_SavedFile() : nullptr;
   if (!status.ok()) {
     note_failure(server, status);
-    poll_wait_ = kFirstPoll;  // the others are told to stop
+    poll_wait_ = kFirstRepeat;  // the others are told to stop
     next_poll_ = clock_.now();
   } else if (file != nullptr && file->name() != nullptr) {
     part.over = true;
-    part.file = {file->name()->str(), file->bytes(), text_of(file->checksum())};
+    part.file = {file->name()->str(), file->bytes(), wire::text_of(file->checksum())};
   }
   end_save_if_over();
 }

@@ -178,7 +178,9 @@ class Server {
   base::Status apply_merged(Table& table, std::span<const rpc::Asked> parts);
   void hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::Status apply_encoded(const Table& table, table::Worker worker, const Held& held);
-  base::Status sum_up(const Table& table, std::span<const Held* const> parts, base::Pool::Block* sum);
+  base::Status sum_up(const Table& table, std::span<const Held* const> parts, uint64_t first, uint64_t count, base::Pool::Block* sum);
+  base::Status add_sum(Table& table, std::span<const Held* const> parts, table::Range elements, table::Piece piece);
+  base::Status apply_elements(Table& table, std::span<const Held* const> parts);
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
   base::Pool::Block encode_values(const Table& table, const Wanted& wanted, const base::Pool::Block& values);
   /// @param shard null: a new one
@@ -202,6 +204,7 @@ class Server {
   bool sync_ = false;                      ///< the node's mode, for tables that say nothing of their own
   uint64_t servers_ = 0, index_ = 0;       ///< how many there are, and which this is
   const bool shares_memory_;               ///< other processes of this machine may map the shards
+  const std::shared_ptr<table::Families> families_ = std::make_shared<table::Families>();
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
   std::map<std::string, uint32_t> by_name_;
   std::map<std::pair<base::Peer, uint32_t>, Reading> reading_;  ///< by worker and table

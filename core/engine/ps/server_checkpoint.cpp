@@ -72,11 +72,11 @@ std::shared_ptr<table::Shard> Server::find_shard(const std::string& name) const 
 }
 
 base::Result<std::shared_ptr<table::Shard>> Server::make_shard(const table::Spec& spec) const {
-  return table::Shard::make(spec, {servers_, index_, shares_memory_});
+  return table::Shard::make(spec, {servers_, index_, shares_memory_, families_});
 }
 
 base::Result<std::shared_ptr<table::Shard>> Server::make_hidden_shard(const table::Spec& spec) const {
-  return table::Shard::make(spec, {servers_, index_, false});
+  return table::Shard::make(spec, {servers_, index_, false, nullptr});
 }
 
 base::Status Server::adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {

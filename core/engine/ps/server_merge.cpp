@@ -1,14 +1,19 @@
 // The server's side of merging tables: what the gate has collected becomes one add.
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <set>
 
 #include "base/log.hpp"
 #include "codec/values.hpp"
 #include "engine/ps/server.hpp"
 #include "math/convert.hpp"
 #include "math/kernels.hpp"
+#include "math/sum.hpp"
 #include "table/combine.hpp"
+#include "table/updater/updater.hpp"
 
 namespace mv::ps {
 
@@ -20,7 +25,9 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
   const uint64_t stripe = table::stripe_elements(table.spec);
   if (held.count > 0 && held.first / stripe != (held.first + held.count - 1) / stripe)
     return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a part of an add that is not of one stripe", table.spec.name));
-  const uint64_t lane = held.count > 0 ? held.first / stripe : MergeGate::kRows;
+  // Rows that are longer than a stripe come as elements, each cut by itself: a lane together, like other rows.
+  const bool is_lane = held.count > 0 && table.spec.row_bytes() <= table::stripe_bytes(table.spec);
+  const uint64_t lane = is_lane ? held.first / stripe : MergeGate::kRows;
   // The last part of a lane is added where it lies; what waits for others needs memory of its own.
   held_back(table, asked, held);
   table.merge_gate.change(worker, asked, request.index(), lane, request.chunks());
@@ -36,16 +43,15 @@ void Server::Table::merge(std::span<const rpc::Asked> parts) {
   for (const rpc::Asked& asked : parts) held.erase(asked);
 }
 
-/// Parts of the same elements, in their order, as their storage dtype.
-base::Status Server::sum_up(const Table& table, std::span<const Held* const> parts, base::Pool::Block* sum) {
+/// Elements of parts that have all of them, in the parts' order, as their storage dtype.
+base::Status Server::sum_up(const Table& table, std::span<const Held* const> parts, uint64_t first, uint64_t count, base::Pool::Block* sum) {
   const mv_dtype dtype = table.spec.dtype, storage = tensor::storage_dtype(dtype);
-  const uint64_t first = parts.front()->first, count = parts.front()->count;
   *sum = pool_.take(count * tensor::dtype_bytes(storage));
   std::byte* const to = sum->bytes.data();
   for (const Held* part : parts) {
-    if (part->first != first || part->count != count)
+    if (part->codec != nullptr && (part->first != first || part->count != count))
       return base::error(MV_EPROTOCOL, "table \"{}\": parts of a round do not fit", table.spec.name);
-    const std::byte* const from = part->payload.data();
+    const std::byte* const from = part->payload.data() + (first - part->first) * table.spec.element_bytes();
     const bool is_first = part == parts.front();
     if (part->codec != nullptr && is_first)
       codec::decode_values(*part->codec, storage, from, to, count);
@@ -55,6 +61,58 @@ base::Status Server::sum_up(const Table& table, std::span<const Held* const> par
       math::store_bytes(dtype, to, from, count);
     else
       math::add_bytes(dtype, to, from, count);
+  }
+  return {};
+}
+
+/// Adds the sum of parts that have all of these elements to the shard; of no parts it is zero.
+base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, table::Range elements, table::Piece piece) {
+  const table::Spec& spec = table.spec;
+  const mv_dtype storage = tensor::storage_dtype(spec.dtype);
+  const auto [begin, count] = elements;
+  if (parts.empty()) {
+    const auto zero = [&](uint64_t, uint64_t some, std::byte* out) { std::memset(out, 0, some * spec.element_bytes()); };
+    table.shard->add_made(table::kNoWorker, begin, count, zero, piece);
+    return {};
+  }
+  if (storage == spec.dtype && std::ranges::none_of(parts, [](const Held* part) { return part->codec != nullptr; })) {
+    std::vector<const std::byte*> from(parts.size());
+    const auto sum = [&](uint64_t first, uint64_t some, std::byte* out) {  // from where the parts lie into the table
+      std::ranges::transform(parts, from.begin(),
+                             [&](const Held* part) { return part->payload.data() + (first - part->first) * spec.element_bytes(); });
+      math::sum_bytes(spec.dtype, out, from, some);
+    };
+    table.shard->add_made(table::kNoWorker, begin, count, sum, piece);
+    return {};
+  }
+  base::Pool::Block sum;
+  if (base::Status wrong = sum_up(table, parts, begin, count, &sum); !wrong.ok()) return wrong;
+  base::Pool::Block added = sum;
+  if (storage != spec.dtype) {  // halves were summed up as floats, and are rounded once
+    added = pool_.take(count * spec.element_bytes());
+    math::narrow_bytes(spec.dtype, added.bytes.data(), sum.bytes.data(), count);
+  }
+  table.shard->change(wire::Write::Add, table::kNoWorker, begin, count, added.bytes.data(), piece);
+  return {};
+}
+
+/// Parts of a round that are elements: each element's sum through the updater, once. Parts of one stripe have the same elements; those of
+/// long rows overlap as they like, and are taken piece by piece between their ends. What none of them names is replaced, too: by zeros.
+base::Status Server::apply_elements(Table& table, std::span<const Held* const> parts) {
+  const table::Spec& spec = table.spec;
+  std::set<uint64_t> ends;
+  for (const Held* part : parts) ends.insert({part->first, part->first + part->count});
+  const bool is_all = spec.row_bytes() > table::stripe_bytes(spec);  // of this round
+  const bool replaces = is_all && table.shard->updater().name == table::kReplacing;
+  if (replaces) ends.insert({0, table.shard->elements()});
+  table::Piece piece = is_all ? table::Piece::kFirst : parts.front()->piece;
+  for (auto end = std::next(ends.begin()); end != ends.end(); ++end) {
+    const uint64_t first = *std::prev(end), count = *end - first;
+    std::vector<const Held*> some;
+    std::ranges::copy_if(parts, std::back_inserter(some), [&](const Held* part) { return part->first <= first && *end <= part->first + part->count; });
+    if (some.empty() && !replaces) continue;
+    if (base::Status wrong = add_sum(table, some, {first, count}, piece); !wrong.ok()) return wrong;
+    piece = table::Piece::kFurther;
   }
   return {};
 }
@@ -70,21 +128,10 @@ base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> part
     return {};
   }
   const table::Spec& spec = table.spec;
-  if (some.size() == 1) return apply(table, 0, *some.front());
+  const bool is_long_row = some.front()->rows == 0 && spec.row_bytes() > table::stripe_bytes(spec);
+  if (some.size() == 1 && !is_long_row) return apply(table, 0, *some.front());
   try {
-    if (some.front()->rows == 0) {
-      const mv_dtype storage = tensor::storage_dtype(spec.dtype);
-      const uint64_t first = some.front()->first, count = some.front()->count;
-      base::Pool::Block sum;
-      if (base::Status wrong = sum_up(table, some, &sum); !wrong.ok()) return wrong;
-      base::Pool::Block added = sum;
-      if (storage != spec.dtype) {  // halves were summed up as floats, and are rounded once
-        added = pool_.take(count * spec.element_bytes());
-        math::narrow_bytes(spec.dtype, added.bytes.data(), sum.bytes.data(), count);
-      }
-      table.shard->change(wire::Write::Add, table::kNoWorker, first, count, added.bytes.data(), some.front()->piece);
-      return {};
-    }
+    if (some.front()->rows == 0) return apply_elements(table, some);
     std::vector<int64_t> rows;
     std::vector<std::byte> values;
     for (const Held* part : some) {

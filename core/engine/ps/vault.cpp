@@ -3,17 +3,17 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "wire/text.hpp"
 
 namespace mv::ps {
 
 namespace {
-std::string text_of(const flatbuffers::String* text) { return text != nullptr ? text->str() : ""; }
 }  // namespace
 
 Clocks read_clocks(const flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>* clocks) {
   Clocks read;
   if (clocks == nullptr) return read;
-  for (const wire::TableClock* clock : *clocks) read.emplace(text_of(clock->name()), clock->clock());
+  for (const wire::TableClock* clock : *clocks) read.emplace(wire::text_of(clock->name()), clock->clock());
   return read;
 }
 
@@ -60,7 +60,7 @@ void Vault::snapshot(const rpc::Asked& asked, const wire::Snapshot& request) {
   writing->by = asked.client;
   writing_ = writing;
   rpc_.answer(asked, builder_.answer({}));
-  Archive::Part part{text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
+  Archive::Part part{wire::text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
                      std::move(tables).value()};
   archive_->write(std::move(part), writing->given_up, [this, writing, begun = clock_.now()](base::Result<table::checkpoint::FileEntry> file) {
     note(file, clock_.now() - begun);
@@ -95,7 +95,7 @@ void Vault::written(const rpc::Asked& asked, const wire::Written& request) {
 
 void Vault::check(const rpc::Asked& asked, const wire::Check& request) {
   const auto prepared = std::make_shared<Prepared>();
-  prepared->path = text_of(request.path());
+  prepared->path = wire::text_of(request.path());
   prepared->by = asked.client;
   prepared_ = prepared;
   const auto over = [this, asked, prepared](const base::Status& status) {
@@ -130,7 +130,7 @@ std::vector<Archive::Target> Vault::Prepared::targets() const {
 }
 
 void Vault::restore(const rpc::Asked& asked, const wire::Restore& request) {
-  const std::string path = text_of(request.path());
+  const std::string path = wire::text_of(request.path());
   const auto prepared = std::exchange(prepared_, nullptr);
   if (request.forget()) return rpc_.answer(asked, builder_.answer({}));
   if (prepared == nullptr || prepared->path != path)

@@ -175,7 +175,7 @@ void Inquirer::on_lost(base::Peer peer) {
 
 std::vector<cluster::Wait> Inquirer::waits() const {
   std::vector<cluster::Wait> waits = server_.waits();
-  for (auto& more : {cluster_.waits(), saver_.waits()}) waits.insert(waits.end(), more.begin(), more.end());
+  for (auto& more : {cluster_.waits(), saver_.waits(), commands_.waits()}) waits.insert(waits.end(), more.begin(), more.end());
   return waits;
 }
 
@@ -224,8 +224,10 @@ std::set<std::string> Inquirer::stuck() const {
   std::set<std::string> what;
   for (const cluster::Wait& wait : waits()) {
     if (wait.kind == WaitKind::kCheckpoint || !cluster::has_waited(wait, cluster_.self().stuck_after)) continue;
-    if (what.size() < kMostStuck)
-      what.insert(wait.kind == WaitKind::kBarrier ? "a barrier" : fmt::format("table \"{}\"", wait.table));
+    if (what.size() >= kMostStuck) break;
+    what.insert(wait.kind == WaitKind::kBarrier   ? "a barrier"
+                : wait.kind == WaitKind::kCommand ? "a command"
+                                                  : fmt::format("table \"{}\"", wait.table));
   }
   return what;
 }

@@ -13,6 +13,7 @@
 #include "base/link.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/ps/client.hpp"
+#include "engine/ps/commands.hpp"
 #include "engine/ps/saver.hpp"
 #include "engine/ps/server.hpp"
 #include "engine/status/overview.hpp"
@@ -31,8 +32,14 @@ class Inquirer {
   using Ways = std::function<Way(base::Peer)>;
 
   Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const ps::Client& client,
-           const ps::Server& server, const ps::Saver& saver)
-      : clock_(clock), link_(link), cluster_(cluster), client_(client), server_(server), saver_(saver) {}
+           const ps::Server& server, const ps::Saver& saver, const ps::Commands& commands)
+      : clock_(clock),
+        link_(link),
+        cluster_(cluster),
+        client_(client),
+        server_(server),
+        saver_(saver),
+        commands_(commands) {}
 
   void start();
   /// What is known of the ways to peers; without it reports tell nothing of them.
@@ -108,6 +115,7 @@ class Inquirer {
   const ps::Client& client_;
   const ps::Server& server_;
   const ps::Saver& saver_;
+  const ps::Commands& commands_;
   Ways ways_;
   std::string metrics_;
   wire::FrameBuilder builder_;

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr size_t kMostTallies = 64, kMostWaits = 40, kMostAwaited = 8;
+constexpr size_t kTalliesShown = 64, kWaitsShown = 40, kAwaitedShown = 8;
 constexpr base::Nanos kSilent = 2s;
 
 /// What came from other processes must not reach a terminal as a command.
@@ -21,7 +21,7 @@ std::string clean(std::string text) {
   return text;
 }
 
-std::string seconds(base::Nanos span) { return fmt::format("{:.1f} s", std::chrono::duration<double>(span).count()); }
+std::string in_seconds(base::Nanos span) { return fmt::format("{:.1f} s", std::chrono::duration<double>(span).count()); }
 
 std::string readable(double bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -62,7 +62,7 @@ std::string state_of(const Overview& overview, const cluster::Member& member) {
   if (member.state == cluster::State::kFinished) return "finished";
   const auto silence = overview.silence.find(member.peer);
   if (silence == overview.silence.end()) return "not connected";
-  return silence->second >= kSilent ? "silent for " + seconds(silence->second) : "did not answer";
+  return silence->second >= kSilent ? "silent for " + in_seconds(silence->second) : "did not answer";
 }
 
 /// "shm 2, tcp 1"
@@ -87,7 +87,7 @@ void append_members(std::string& text, const Overview& overview) {
       const Report& report = found->second;
       const PeerStanding total = total_of(report);
       for (std::string cell :
-           {seconds(report.uptime), readable(static_cast<double>(total.way.sent)),
+           {in_seconds(report.uptime), readable(static_cast<double>(total.way.sent)),
             readable(static_cast<double>(total.way.received)), readable(total.send_rate), readable(total.receive_rate),
             readable(static_cast<double>(report.in_flight)), roads_of(report)})
         row.push_back(std::move(cell));
@@ -108,7 +108,7 @@ void append_tables(std::string& text, const Overview& overview) {
     std::sort(tallies.begin(), tallies.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
     if (tallies.empty()) rows.push_back({first[0], first[1], first[2], "", "", "", ""});
     for (const ps::Tally& tally : tallies) {
-      if (rows.size() > kMostTallies) {
+      if (rows.size() > kTalliesShown) {
         ++left_out;
         continue;
       }
@@ -142,6 +142,8 @@ std::string what_of(const cluster::Wait& wait) {
       return "a barrier";
     case WaitKind::kCheckpoint:
       return "a checkpoint";
+    case WaitKind::kCommand:
+      return fmt::format("command {}", static_cast<int64_t>(wait.number));
     case WaitKind::kAnswer:
       break;
   }
@@ -150,17 +152,17 @@ std::string what_of(const cluster::Wait& wait) {
 
 std::string line_of(const Overview& overview, const cluster::Wait& wait) {
   std::string line =
-      fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), seconds(wait.age), what_of(wait));
+      fmt::format("{} waits {} in {} for ", overview.view.short_name(wait.who), in_seconds(wait.age), what_of(wait));
   if (wait.awaited.empty()) line += "its own values, which are under way";
-  for (size_t i = 0; i < std::min(wait.awaited.size(), kMostAwaited); ++i) {
+  for (size_t i = 0; i < std::min(wait.awaited.size(), kAwaitedShown); ++i) {
     const auto& [peer, what] = wait.awaited[i];
     const auto silence = overview.silence.find(peer);
     line += fmt::format("{}{} ({}", i > 0 ? ", " : "", overview.view.short_name(peer), clean(what));
     if (silence != overview.silence.end() && peer != overview.seen_by)
-      line += fmt::format("; last heard {} ago", seconds(silence->second));
+      line += fmt::format("; last heard {} ago", in_seconds(silence->second));
     line += ")";
   }
-  if (wait.awaited.size() > kMostAwaited) line += fmt::format(" and {} more", wait.awaited.size() - kMostAwaited);
+  if (wait.awaited.size() > kAwaitedShown) line += fmt::format(" and {} more", wait.awaited.size() - kAwaitedShown);
   return line + "\n";
 }
 
@@ -182,8 +184,8 @@ std::string to_text(const Overview& overview) {
   append_tables(text, overview);
   const auto waits = waits_of(overview);
   text += waits.empty() ? "\nnobody waits for anybody\n" : "\n";
-  for (size_t i = 0; i < std::min(waits.size(), kMostWaits); ++i) text += line_of(overview, waits[i]);
-  if (waits.size() > kMostWaits) text += fmt::format("and {} waits more\n", waits.size() - kMostWaits);
+  for (size_t i = 0; i < std::min(waits.size(), kWaitsShown); ++i) text += line_of(overview, waits[i]);
+  if (waits.size() > kWaitsShown) text += fmt::format("and {} waits more\n", waits.size() - kWaitsShown);
   return text;
 }
 

@@ -105,9 +105,9 @@ base::Status ShmConnection::make_offer() {
   note.kind = Note::Kind::kOffer;
   note.bytes = own_->bytes();
   const int descriptors[] = {own_->fd(), loop_.bell()};
-  if (!send_note(fd_.get(), note, descriptors))
-    return base::error(MV_ESYSTEM, "can't pass descriptors to {}: {}", address_, std::strerror(errno));
-  return {};
+  if (send_note(fd_.get(), note, descriptors)) return {};
+  const bool ended = errno == EPIPE || errno == ECONNRESET;  // a process that has just closed: nothing to worry about
+  return base::error(ended ? MV_EUNREACHABLE : MV_ESYSTEM, "can't pass descriptors to {}: {}", address_, std::strerror(errno));
 }
 
 base::Status ShmConnection::take_offer(const Note& note, std::array<Fd, kNoteFds>& fds) {

@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/clock.hpp"
 
 namespace mv::doctor {
 
@@ -47,5 +50,10 @@ class Findings {
   const char* area_;
   std::vector<Finding> all_;
 };
+
+/// How findings tell a round trip.
+inline std::string micros(base::Nanos span) {
+  return fmt::format("{:.0f} us", std::chrono::duration<double, std::micro>(span).count());
+}
 
 }  // namespace mv::doctor

@@ -53,10 +53,6 @@ base::Result<base::Nanos> try_loopback(const char* host) {
   return Clock::now() - begun;
 }
 
-std::string micros(base::Nanos span) {
-  return fmt::format("{:.0f} us", std::chrono::duration<double, std::micro>(span).count());
-}
-
 void examine_loopback(Findings& findings) {
   const auto v4 = try_loopback("127.0.0.1"), v6 = try_loopback("::1");
   if (v4.ok())

@@ -9,10 +9,6 @@ using node::PeerReport;
 /// Within a machine even a process that sleeps answers sooner.
 constexpr base::Nanos kSlowOnOneMachine = std::chrono::milliseconds(5);
 
-std::string micros(base::Nanos span) {
-  return fmt::format("{:.0f} us", std::chrono::duration<double, std::micro>(span).count());
-}
-
 /// What to do about TCP to a process that may be on this very machine.
 const char* todo_for_tcp(const PeerReport& peer) {
   if (peer.why_not_shm == "io=tcp") return "leave io (POLYVERSO_IO) unset where shared memory is wanted";

@@ -34,7 +34,7 @@ struct Arrays {
 /// formula(tag, i) for all elements of the block, some at a time: those from i on.
 template <typename T, typename Formula>
 HWY_INLINE void each(const Block& block, const Formula& formula) {
-  math::HWY_NAMESPACE::over_lanes<T>(block.count, formula);
+  math::HWY_NAMESPACE::over_lanes_of<T>(block.values, block.count, formula);
 }
 
 /// g + decay w

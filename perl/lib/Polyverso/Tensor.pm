@@ -51,6 +51,9 @@ sub _code {
         "a tensor holds @{[sort keys %CODE]}, not '$dtype'");
 }
 
+# The name of an mv_dtype.
+sub _name { return $NAME{ $_[0] } }
+
 sub _new { my ($class, $handle) = @_; return bless \$handle, ref $class || $class }
 
 # An operand: a tensor, or numbers.
@@ -156,7 +159,7 @@ sub sparse {
 sub handle     { ${ $_[0] } }
 sub info       { Polyverso::CAPI::mv_tensor_describe($_[0]) }
 sub shape      { $_[0]->info->{shape} }
-sub dtype      { $NAME{ $_[0]->info->{dtype} } }
+sub dtype      { _name($_[0]->info->{dtype}) }
 sub dims       { scalar @{ $_[0]->shape } }
 sub count      { $_[0]->info->{count} }
 sub row_sparse { $_[0]->info->{row_sparse} }

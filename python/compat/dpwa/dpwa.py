@@ -12,6 +12,27 @@ INTERPOLATION_METHODS = {
     "loss": LossInterpolation,
 }
 
+# What the library takes where a file says nothing.
+DEFAULTS = {
+    "fetch_probability": 1,
+    "timeout_ms": 2500,
+    "interpolation": "constant",
+    "divergence_threshold": 0,
+    "constant": {"value": 0.5},
+    "clock": 0,
+    "loss": 0,
+}
+
+
+class Struct:
+    """Named values: those of a node are name, host and port."""
+
+    def __init__(self, **entries):
+        self.__dict__.update(entries)
+
+    def __repr__(self):
+        return "Struct: " + repr(self.__dict__)
+
 
 class DpwaConfiguration:
     """What a configuration file holds; whether it makes sense is checked when a connection is made of it."""
@@ -19,7 +40,7 @@ class DpwaConfiguration:
     def __init__(self, config_file):
         with open(config_file, "rt", encoding="utf-8") as file:
             self.yaml = yaml.safe_load(file)
-        self.config = {}
+        self.config = dict(DEFAULTS)
         loose = []
         for item in [self.yaml] if isinstance(self.yaml, dict) else self.yaml:
             if "name" in item:
@@ -33,7 +54,7 @@ class DpwaConfiguration:
 
     def get_interpolation(self):
         interpolation = self.config["interpolation"]
-        return interpolation, self.config[interpolation]
+        return interpolation, self.config.get(interpolation)
 
     def get_timeoutms(self):
         return self.config["timeout_ms"]
@@ -41,27 +62,36 @@ class DpwaConfiguration:
     def get_fetch_probability(self):
         return self.config["fetch_probability"]
 
+    def get_divergence_threshold(self):
+        return self.config["divergence_threshold"]
+
 
 class DpwaConnection:
     """Payloads of bytes, and the factor by which a peer's is to be averaged in."""
 
     def __init__(self, name, config_file):
         self.name = name
+        self._connection = gossip.Connection(name, config_file)  # first: it says what is wrong with the file, and where
         self.config = DpwaConfiguration(config_file)
         self.nodes = self.config.get_nodes()
+        self.peers = [Struct(**node) for node in self.nodes if node["name"] != name]
+        self.me = next(Struct(**node) for node in self.nodes if node["name"] == name)
+        self.fetch_probability = self.config.get_fetch_probability()
+        self.divergence_threshold = self.config.get_divergence_threshold()
+        method, settings = self.config.get_interpolation()
+        made = INTERPOLATION_METHODS.get(method)  # to be looked at: the library has its own, and more of them
+        self.interpolation = made(**(settings or {})) if made else None
         self.fetching = False
-        self._connection = gossip.Connection(name, config_file)
 
     @property
     def clock(self):
         """The model's age in updates."""
         return self._connection.gossip.state["clock"]
 
-    @property
-    def peers(self):
-        return self._connection.gossip.peers
-
     def add_peer(self, name, host, port):
+        """Makes a peer known, or known at another address."""
+        if any(peer["name"] == name for peer in self._connection.gossip.peers):
+            self.remove_peer(name)
         self._connection.gossip.add_peer(name, host, port)
 
     def remove_peer(self, name):

@@ -1,4 +1,4 @@
-"""The factor of a peer's share, by method."""
+"""The factor of a peer's share, by method, from the clocks and losses of both; the library computes it likewise."""
 
 
 class InterpolationBase:

@@ -8,18 +8,22 @@
         loss = train(batch)
         model.update_wait(loss)     # averages with what has come
 
-docs/gossip.md has the configuration. PyTorch's modules have `polyverso.gossip.torch.TorchAdapter`.
+docs/gossip.md has the configuration. PyTorch's modules have `polyverso.gossip.torch.TorchAdapter`, Keras's models
+`polyverso.gossip.keras.GossipCallback`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 
 from .. import capi
+from ..errors import Error
 
 Config = Union[str, "os.PathLike[str]", Dict[str, Any], List[Any]]
 
@@ -29,6 +33,7 @@ class Gossip:
 
     def __init__(self, config: Config, name: str) -> None:
         self._handle = 0
+        self.fetching = False  # whether a fetch is under way
         if isinstance(config, (dict, list)):
             self._handle = capi.mv_gossip_open_text(json.dumps(config), name)  # JSON is YAML
         else:
@@ -37,18 +42,31 @@ class Gossip:
 
     def publish(self, arrays: Iterable[Any], loss: float) -> None:
         """Lets peers see these arrays, as one version with this node's clock, which grows by 1."""
-        for array in arrays:
-            capi.mv_gossip_add(self._handle, array)
-        capi.mv_gossip_publish(self._handle, float(loss))
+        loss = float(loss)
+        try:
+            for array in arrays:
+                capi.mv_gossip_add(self._handle, array)
+        except BaseException:
+            with contextlib.suppress(Error):
+                capi.mv_gossip_publish(self._handle, math.nan)  # drops what was added
+            raise
+        capi.mv_gossip_publish(self._handle, loss)
 
     def fetch_start(self) -> bool:
         """Begins to fetch a peer's arrays, unless chance (fetch_probability) decides against it."""
-        return bool(capi.mv_gossip_fetch_start(self._handle))
+        self.fetching = bool(capi.mv_gossip_fetch_start(self._handle))
+        return self.fetching
 
     def fetch_wait(self, loss: float) -> Optional[Dict[str, Any]]:
         """Waits for them: a dict with factor, peer, peer_clock, peer_loss and bytes; None if nothing came."""
         fetched = capi.mv_gossip_fetch_wait(self._handle, float(loss))
+        self.fetching = False
         return fetched if fetched["got"] else None
+
+    def update_send(self, arrays: Iterable[Any], loss: float) -> bool:
+        """Publishes, and begins to fetch; where a fetch is under way still, that goes on. Whether one is."""
+        self.publish(arrays, loss)
+        return self.fetching or self.fetch_start()
 
     def average(self, array: Any) -> None:
         """array = factor * peer's + (1 - factor) * array, in place, for the next of the arrays that were fetched."""
@@ -60,8 +78,18 @@ class Gossip:
 
     @property
     def state(self) -> Dict[str, Any]:
-        """Clock, loss, last factor, and the peers with their scores."""
+        """Clock, loss, last factor, disagreement, and the peers with their scores."""
         return json.loads(capi.mv_gossip_state_text(self._handle, capi.MV_JSON))
+
+    @property
+    def metrics(self) -> str:
+        """The same in Prometheus's text format."""
+        return capi.mv_gossip_metrics_text(self._handle)
+
+    @property
+    def disagreement(self) -> float:
+        """How far the last peer's model was from this one: the root mean square of their difference."""
+        return self.state["disagreement"]
 
     @property
     def peers(self) -> List[Dict[str, Any]]:
@@ -88,6 +116,11 @@ class Gossip:
         return capi.mv_gossip_state_text(self._handle, 0)
 
 
+def status(config: Union[str, "os.PathLike[str]"]) -> List[Dict[str, Any]]:
+    """How all nodes of a configuration's file stand, as `Gossip.state` of each; those that give no answer have `error`."""
+    return json.loads(capi.mv_gossip_status_text(os.fspath(config), capi.MV_JSON))
+
+
 class Adapter:
     """dpwa's two calls around a training step. What the parameters are, a subclass says."""
 
@@ -102,8 +135,7 @@ class Adapter:
 
     def update_send(self, loss: float) -> None:
         """Lets the others see the parameters, and begins to fetch a peer's."""
-        self.gossip.publish(self._published(), loss)
-        self.gossip.fetch_start()
+        self.gossip.update_send(self._published(), loss)
 
     def update_wait(self, loss: float) -> float:
         """Waits for them and averages; the factor of the peer's share, 0 where nobody was there."""
@@ -116,13 +148,19 @@ class Adapter:
     def close(self) -> None:
         self.gossip.close()
 
+    def __enter__(self) -> Adapter:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
 
 class ArrayAdapter(Adapter):
-    """Averages numpy arrays in place."""
+    """Averages numpy arrays, or one, in place."""
 
-    def __init__(self, arrays: Iterable[np.ndarray], name: str, config: Config) -> None:
+    def __init__(self, arrays: Union[np.ndarray, Iterable[np.ndarray]], name: str, config: Config) -> None:
         super().__init__(name, config)
-        self.arrays = list(arrays)
+        self.arrays = [arrays] if isinstance(arrays, np.ndarray) else list(arrays)
 
     def _published(self) -> Iterable[np.ndarray]:
         return (np.ascontiguousarray(array) for array in self.arrays)
@@ -145,8 +183,7 @@ class Connection:
 
     def update_send(self, payload: bytes, loss: float) -> bool:
         """Lets the others see `payload`, and begins to fetch a peer's; whether it did."""
-        self.gossip.publish([payload], loss)
-        return self.gossip.fetch_start()
+        return self.gossip.update_send([payload], loss)
 
     def update_wait(self, loss: float) -> Tuple[Optional[bytes], float]:
         """A peer's payload and the factor of its share; (None, 0) where nobody was there."""

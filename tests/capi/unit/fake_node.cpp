@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "node/doctor/tuning.hpp"
 #include "table/updater/updater.hpp"
 
 namespace mv::node {
@@ -111,6 +112,10 @@ class Node final : public node::Node {
   std::optional<node::Command> next_command() override { return std::nullopt; }
   void command_done(uint64_t, const base::Status&) override {}
   bool workers_gone() const override { return false; }
+  base::Result<node::GroupRef> open_group(std::vector<int64_t>, const node::CallOptions&) override {
+    return base::Status(MV_ENOSYS, "it has no groups");
+  }
+  std::vector<int64_t> workers_here() override { return {0}; }
   base::Result<node::TableRef> create_table(node::TableSpec spec, node::ConstData) override {
     return node::TableRef(std::make_shared<Table>(std::move(spec)));
   }
@@ -118,6 +123,7 @@ class Node final : public node::Node {
     return base::error(MV_ENOTFOUND, "there is no table \"{}\"", name);
   }
   base::Result<std::vector<node::PeerReport>> examine_peers() override { return script.peers; }
+  base::Result<doctor::Tuning> tune() override { return doctor::Tuning(); }
   base::Result<std::string> status(bool json) override { return std::string(json ? "{}" : "all is well"); }
   base::Result<std::vector<node::TableSpec>> list_tables() override {
     return script.list ? script.list() : std::vector<node::TableSpec>();

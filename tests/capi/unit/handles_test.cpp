@@ -19,7 +19,7 @@ using mv::capi::Kind;
 using Table = HandleTable<std::shared_ptr<int>>;
 
 void handles_fit_a_double_and_say_their_kind(void**) {
-  static_assert(mv::capi::join_handle({Kind::kRequest, mv::capi::kLastGeneration, (1u << mv::capi::kIndexBits) - 1}) <
+  static_assert(mv::capi::join_handle({static_cast<Kind>(mv::capi::kLastKind), mv::capi::kLastGeneration, (1u << mv::capi::kIndexBits) - 1}) <
                 int64_t{1} << 53);
   Table table(Kind::kTable, 1);
   const int64_t handle = table.insert(std::make_shared<int>(7));

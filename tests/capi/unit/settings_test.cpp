@@ -58,6 +58,7 @@ void nothing_said_means_the_defaults(void**) {
               got.listen_fd == -1);
   assert_true(got.spin_us == standard.spin_us && got.checkpoint.empty() && got.checkpoint_keep == 3 &&
               got.checkpoint_every == 60s);
+  assert_true(got.collective_costs.empty());
 }
 
 void text_takes_every_separator_and_spelling(void**) {
@@ -70,6 +71,7 @@ void text_takes_every_separator_and_spelling(void**) {
   assert_string_equal(got.secret.c_str(), "a b,c;\"d\\");
   assert_string_equal(got.faults.c_str(), "drop=0.5 seed=7");
   assert_true(got.gate_timeout == mv::base::kNever && got.inflight_bytes == 2ull << 30 && !got.sync);
+  assert_string_equal(settings_of("collective_costs=\"tcp=3e-5,1e-9 reduce=0\"").collective_costs.c_str(), "tcp=3e-5,1e-9 reduce=0");
   for (const char* yes : {"sync=1", "sync=TRUE", "sync=on", "sync=\"yes\""}) assert_true(settings_of(yes).sync);
   assert_int_equal(settings_of("role=all").role, MV_ROLE_ALL);
   assert_int_equal(settings_of("nodes=2,master=[::1]:9,role=1").role, MV_ROLE_WORKER);
@@ -100,6 +102,8 @@ void bad_text_is_told_by_name(void**) {
   refuse("spin_us=-1", "spin_us=-1");
   refuse("checkpoint_every_ms=0", "at least 1 ms");
   refuse("checkpoint_keep=0", "less than 1");
+  refuse("collective_costs=fast", "collective_costs=\"fast\": \"fast\" has no cost: known are inproc, shm, tcp, reduce");
+  refuse("collective_costs=\"shm=1e-6,1e-10 tcp=1e-6\"", "tcp=1e-6: two numbers are expected");
   refuse("help", "heartbeat_timeout_ms");
   assert_int_equal(fake::seen.starts, 0);
 }

@@ -1,10 +1,12 @@
 // sim_gossip: swarms whose nodes are cut off, stopped, killed and restarted. Nobody waits longer than timeout_ms a step, nothing torn is
 // averaged, and once the weather is fine everybody takes part again and the models come together. --consensus N: how many steps N
-// undisturbed nodes need for that.
+// undisturbed nodes need for that; --consensus-data FILE: the same for 2 to 1000 nodes, as CSV.
 
 #include <sys/resource.h>
 
 #include <cmath>
+#include <cstdio>
+#include <memory>
 
 #include "gossip/swarm.hpp"
 #include "seeds.hpp"
@@ -56,6 +58,13 @@ class Storm {
                                          gossip::Topology::kHypercube, gossip::Topology::kTorus};
     habits.config.topology = topology_ = kAll[random_.below(std::size(kAll))];
     habits.config.timeout = timeout_ = Nanos(random_.between(50'000'000, 900'000'000));
+    if (random_.chance(0.4)) {
+      habits.config.exchange = gossip::Exchange::kSymmetric;
+      if (random_.chance(0.5)) topology_ = habits.config.topology = gossip::Topology::kMatching;
+      habits.config.seed = random_.next();
+    }
+    constexpr const char* kCodes[] = {"none", "none", "fp16", "bf16", "int8"};
+    habits.config.compression = codec::parse(kCodes[random_.below(std::size(kCodes))]).value();
     if (random_.chance(0.3)) habits.config.interpolation.method = gossip::Method::kClock;
     large_ = random_.chance(0.1);
     habits.elements = large_ ? 600'000 : static_cast<size_t>(random_.between(1, 4000));  // several chunks; one small frame
@@ -89,6 +98,8 @@ class Storm {
       if (swarm_.served(i) <= before[i]) return timeline_.violated(fmt::format("nobody asks node {} any more", i));
       if (swarm_.averaged(i) == 0) return timeline_.violated(fmt::format("node {} never got anything", i));
     }
+    if (const size_t halves = swarm_.unexplained_halves(); halves > 0)
+      return timeline_.violated(fmt::format("{} exchanges were averaged by one side only, and neither knows", halves));
     // Half of all pulls at the least come to something, and each of them shrinks the spread.
     if (swarm_.spread() > 0.05 * static_cast<double>(swarm_.size() - 1))
       timeline_.violated(fmt::format("{} nodes are {} apart after {}s of fair weather", swarm_.size(), swarm_.spread(), kFair / 1s));
@@ -103,24 +114,49 @@ class Storm {
   Swarm swarm_;
 };
 
-/// Steps until the values of all nodes, 0 … n - 1 at first, are within a thousandth of that of each other.
-std::string consensus(size_t nodes, uint64_t seed) {
+/// A pull of everybody halves the variance (round the old mean, at least); (n/1000)^2 of n^2/12 are log2(10^6/12) halvings, and the largest of
+/// n values lies some sqrt(2 ln n) deviations out. Twice as many steps are allowed.
+uint64_t steps_allowed(size_t nodes) { return static_cast<uint64_t>(2 * (std::log2(1e6) + std::log2(static_cast<double>(nodes)))); }
+
+/// Steps until the values of all nodes, 0 … n - 1 at first, are within a thousandth of that of each other; `told` hears how far they are apart
+/// after each.
+template <typename Told>
+std::string consensus(size_t nodes, uint64_t seed, gossip::Exchange exchange, const Told& told) {
   Timeline timeline;
   Network network(timeline, Random(seed), {});
   Habits habits;
   habits.config.timeout = 1s;
+  habits.config.exchange = exchange;
   Swarm swarm(timeline, network, Random(seed + 1), habits);
   swarm.start(nodes);
-  // A pull of everybody halves the variance (round the old mean, at least); (n/1000)^2 of n^2/12 are log2(10^6/12) halvings, and the
-  // largest of n values lies some sqrt(2 ln n) deviations out. Twice as many steps are allowed.
-  const auto allowed = static_cast<uint64_t>(2 * (std::log2(1e6) + std::log2(static_cast<double>(nodes))));
   uint64_t steps = 0;
-  for (; swarm.spread() > 1e-3 * static_cast<double>(nodes) && steps <= allowed && timeline.violation().empty(); ++steps)
+  for (; swarm.spread() > 1e-3 * static_cast<double>(nodes) && steps <= steps_allowed(nodes) && timeline.violation().empty(); ++steps) {
+    told(steps, swarm.spread());
     while (timeline.step(habits.step * static_cast<int64_t>(steps + 1))) {
     }
+  }
+  told(steps, swarm.spread());
   if (!timeline.violation().empty()) return timeline.violation();
   fmt::print("{} nodes: {} steps\n", nodes, steps);
-  return steps <= allowed ? "" : fmt::format("{} nodes are {} apart after {} steps", nodes, swarm.spread(), steps);
+  return steps <= steps_allowed(nodes) ? "" : fmt::format("{} nodes are {} apart after {} steps", nodes, swarm.spread(), steps);
+}
+
+/// The same for ever more nodes, by both kinds of exchange, as rows for a plot: tests/sim/gossip/plot.py.
+std::string consensus_data(const std::string& path, uint64_t seed) {
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "we"), close);
+  if (file == nullptr) return fmt::format("can't write {}", path);
+  fmt::print(file.get(), "exchange,nodes,step,spread\n");
+  for (const gossip::Exchange exchange : {gossip::Exchange::kPull, gossip::Exchange::kSymmetric}) {
+    for (const size_t nodes : {2, 4, 8, 16, 32, 64, 125, 250, 500, 1000}) {
+      const char* const name = exchange == gossip::Exchange::kPull ? "pull" : "symmetric";
+      const std::string wrong = consensus(nodes, seed, exchange, [&](uint64_t step, double spread) {
+        fmt::print(file.get(), "{},{},{},{:.6g}\n", name, nodes, step, spread / static_cast<double>(nodes - 1));
+      });
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -130,10 +166,16 @@ int main(int argc, char** argv) {
   getrlimit(RLIMIT_NOFILE, &files);  // each node's snapshots are a descriptor
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  if (argc > 2 && std::string(argv[1]) == "--consensus") {
+  const std::string mode = argc > 2 ? argv[1] : "";
+  if (mode == "--consensus") {
     const size_t nodes = std::stoul(argv[2]);
-    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast gossip comes to a consensus",
-                              [&](uint64_t seed, bool) { return consensus(nodes, seed); }, [](uint64_t) { return ""; });
+    const auto run = [&](uint64_t seed, bool) { return consensus(nodes, seed, gossip::Exchange::kPull, [](uint64_t, double) {}); };
+    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast gossip comes to a consensus", run, [](uint64_t) { return ""; });
+  }
+  if (mode == "--consensus-data") {
+    const std::string path = argv[2];
+    const auto run = [&](uint64_t seed, bool) { return consensus_data(path, seed); };
+    return mv::sim::run_seeds(argc - 2, argv + 2, "how fast ever more nodes come to a consensus", run, [](uint64_t) { return ""; });
   }
   return mv::sim::run_seeds(argc, argv, "gossip in bad weather", [](uint64_t seed, bool verbose) { return Storm(seed, verbose).run(); },
                             [](uint64_t) { return ""; });

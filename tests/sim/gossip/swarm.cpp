@@ -22,6 +22,7 @@ void Swarm::start(Node& node) {
   node.peer = random_.next() | 1;
   node.clock = 0;
   node.served = 0;
+  node.version = 0;
   node.armed = base::kNever;
   node.values.assign(habits_.elements, static_cast<float>(node.number));
   node.publisher = std::make_unique<gossip::Publisher>();
@@ -45,6 +46,7 @@ void Swarm::kill(size_t i) {
   Node& node = *nodes_[i];
   if (node.engine == nullptr) return;
   ++node.life;
+  explained_ += 1 + node.engine->exchanges().half + node.engine->exchanges().unsettled;  // what it was at goes with it
   network_.remove(node.peer, false, random_.chance(0.7));
   node.engine.reset();
 }
@@ -70,6 +72,7 @@ void Swarm::step(Node& node) {
   node.clock += 1;
   const auto added = node.publisher->add(node.values.data(), node.values.size(), MV_F32);
   if (!added.ok() || !node.publisher->publish(node.clock, 1).ok()) timeline_.violated("it can't publish");
+  ++node.version;
   node.began = timeline_.now();
   node.stops_at_begin = node.stops;
   node.engine->fetch(node.steps - 1, {{node.values.size(), MV_F32}});
@@ -82,7 +85,9 @@ void Swarm::finished(Node& node) {
   if (took > habits_.config.timeout + 1ms && !stopped)
     timeline_.violated(fmt::format("{} waited for {} ms", node.self.name, std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
   average(node);
-  const Nanos left = std::max(habits_.step - took, Nanos(1'000));
+  // No two steps take the same time: nodes that never wait for a partner long enough would else miss each other for ever.
+  const Nanos length(random_.between(habits_.step.count() * 9 / 10, habits_.step.count() * 11 / 10));
+  const Nanos left = std::max(length - took, Nanos(1'000));
   later(node, left, [this, &node] { step(node); });
 }
 
@@ -94,13 +99,38 @@ void Swarm::average(Node& node) {
   if (std::any_of(theirs, theirs + node.values.size(), [&](float value) { return value != theirs[0]; }))
     timeline_.violated(fmt::format("{} got a torn snapshot from {}", node.self.name, from));
   const auto& description = node.engine->intake().description();
-  const auto factor = gossip::factor(habits_.config.interpolation, {node.clock, 1}, {description.clock, description.loss});
+  const gossip::Progress own{node.clock, 1}, peer{description.clock, description.loss};
+  const bool exchanged = habits_.config.exchange == gossip::Exchange::kSymmetric;
+  const auto& how = habits_.config.interpolation;
+  const auto factor = exchanged ? gossip::exchanged_factor(how, own, peer) : gossip::factor(how, own, peer);
   if (!factor.ok()) return timeline_.violated(factor.status().text());
-  math::average_bytes(MV_F32, reinterpret_cast<std::byte*>(node.values.data()), bytes.data(), node.values.size(), factor.value());
+  auto* const values = reinterpret_cast<std::byte*>(node.values.data());
+  const gossip::Caught& caught = node.engine->caught();
+  if (exchanged)
+    math::approach_bytes(MV_F32, values, bytes.data(), caught.own->own_values(caught.own_version), node.values.size(), factor.value());
+  else
+    math::average_bytes(MV_F32, values, bytes.data(), node.values.size(), factor.value());
   node.clock = gossip::mixed_clock(factor.value(), node.clock, description.clock);
+  if (exchanged) note_exchange(node, from);
   ++node.averaged;
   for (const auto& other : nodes_)
     if (other->self.name == from) ++other->served;
+}
+
+void Swarm::note_exchange(const Node& node, const std::string& partner) {
+  const base::Peer life = node.engine->peers().all().at(partner).last_life;
+  const uint64_t theirs = node.engine->intake().description().version;
+  ++exchanges_[node.peer < life ? Exchanged{node.peer, node.version, life, theirs} : Exchanged{life, theirs, node.peer, node.version}];
+}
+
+size_t Swarm::unexplained_halves() const {
+  size_t halves = 0, explained = explained_;
+  for (const auto& [which, sides] : exchanges_) halves += sides == 1;
+  for (const auto& node : nodes_) {
+    if (node->engine == nullptr) continue;
+    explained += node->engine->exchanges().half + node->engine->exchanges().unsettled + node->engine->fetching();
+  }
+  return halves > explained ? halves - explained : 0;
 }
 
 void Swarm::arm(Node& node) {

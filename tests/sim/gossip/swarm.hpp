@@ -1,6 +1,8 @@
 #pragma once
 // Gossiping nodes on one thread and virtual time: they train (which is to say, wait), publish, fetch and average.
 
+#include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +42,8 @@ class Swarm {
   uint64_t served(size_t i) const { return nodes_[i]->served; }
   /// Largest less smallest value of those that live.
   double spread() const;
+  /// Exchanges that were averaged on one side only, though both nodes know of nothing that would explain it.
+  size_t unexplained_halves() const;
 
  private:
   struct Node {
@@ -52,6 +56,7 @@ class Swarm {
     std::unique_ptr<gossip::Gossip> engine;
     std::vector<float> values;
     double clock = 0;
+    uint64_t version = 0;  ///< published
     uint64_t steps = 0, averaged = 0, served = 0;
     Nanos began{0}, armed = base::kNever;
     Nanos stopped_until{0};
@@ -62,6 +67,7 @@ class Swarm {
   void step(Node& node);
   void finished(Node& node);
   void average(Node& node);
+  void note_exchange(const Node& node, const std::string& partner);
   void arm(Node& node);
   void later(Node& node, Nanos span, std::function<void()> work);
   Node* of(base::Peer peer);
@@ -70,6 +76,10 @@ class Swarm {
   Network& network_;
   Random random_;
   const Habits habits_;
+  /// Two lives, and the versions that they exchanged, smaller life first: how many of the two have averaged.
+  using Exchanged = std::array<uint64_t, 4>;
+  std::map<Exchanged, int> exchanges_;
+  size_t explained_ = 0;  ///< exchanges of which one side may not know, by lives that ended
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

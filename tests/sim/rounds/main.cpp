@@ -1,8 +1,10 @@
 // sim_rounds: workers add to a merging table and get it back while members are cut off, leave the rounds or are killed. Whatever comes is
 // what some number of whole rounds leaves, each merged once, from all who took part: no fewer than the reader's own adds, and never
-// fewer than it has seen before.
+// fewer than it has seen before. Meanwhile they set the updater that there is again, and send commands; at the end one takes the
+// updater's states and puts them back. In the place of a killed worker another one may come, and take part from then on.
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,8 +12,10 @@
 #include "codec/values.hpp"
 #include "engine/member.hpp"
 #include "engine/ps/plan.hpp"
-#include "network.hpp"
+#include "keeper.hpp"
+#include "rounds/command_log.hpp"
 #include "rounds/model.hpp"
+#include "rounds/states_trip.hpp"
 #include "seeds.hpp"
 
 namespace {
@@ -26,19 +30,20 @@ constexpr Nanos kEnd = 600s;
 class Rounds {
  public:
   Rounds(uint64_t seed, bool verbose)
-      : random_(Random::mix(seed)), nodes_(static_cast<size_t>(random_.between(2, 6))), network_(timeline_, random_.fork(), weather()) {
+      : random_(Random::mix(seed)), places_(static_cast<size_t>(random_.between(2, 6))), nodes_(places_), weather_(draw_weather(random_)), network_(timeline_, random_.fork(), weather_) {
     network_.verbose = verbose;
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].role = static_cast<int>(random_.between(1, 3));
+    for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].number = nodes_[i].place = i;
     while (count(MV_ROLE_SERVER) == 0 || count(MV_ROLE_WORKER) < 2) nodes_[random_.below(nodes_.size())].role = MV_ROLE_ALL;
     model_ = std::make_unique<RoundModel>(choose_spec(), seed, count(MV_ROLE_SERVER));
-    const uint64_t length = random_.below(15) + 1;
+    const uint64_t length = random_.below(model_->spec().elements() > 1000 ? 3 : 15) + 1;
     for (Node& node : nodes_) node.length = random_.chance(0.2) ? random_.below(length) : length;
-    if (random_.chance(0.3)) choose_victim();
+    if (random_.chance(0.4)) choose_victim();
   }
 
   /// What went wrong; "" if nothing did.
   std::string run() {
-    for (size_t i = 0; i < nodes_.size(); ++i) start(i);
+    for (Node& node : nodes_) start(node);
     while (timeline_.violation().empty() && timeline_.step(kEnd)) {
     }
     for (const Node& node : nodes_)
@@ -53,51 +58,56 @@ class Rounds {
   }
 
  private:
-  struct Node {
+  struct Node : Kept {
+    size_t number = 0, place = 0;  ///< of its life; in the cluster
     int role = MV_ROLE_ALL;
-    cluster::Self self;
-    std::unique_ptr<SimLink> link;
-    std::unique_ptr<engine::Member> member;
-    bool flush_asked = false, killed = false, serves_on = false, ended = false, left = false;
-    Nanos armed = base::kNever;
+    bool killed = false, serves_on = false, ended = false, left = false;
     // a worker's
     size_t worker = SIZE_MAX;
     uint64_t length = 0;          ///< adds that it makes
+    uint64_t first = 0;           ///< the round of the first
     uint64_t begun = 0, known = 0;  ///< adds; acknowledged ones
     size_t open = 0;              ///< calls under way
     size_t gets = 0;
+    uint64_t commands = 0;        ///< that it has sent
+    uint64_t executed = 0;        ///< of these, those that it has heard of
+    bool gone = false;            ///< everybody knows that it has finished
+    bool tripped = false;         ///< it has taken the states, and put them back
+    CommandLog log;               ///< a server's
     ps::TableViewRef table;
     std::vector<uint64_t> seen;   ///< by server: so many rounds at least
   };
 
   /// A call of a worker's.
   struct Call final : ps::Completion {
-    Call(Rounds& rounds, Node& node) : rounds(rounds), node(node), own(node.begun), seen(node.seen) {}
+    Call(Rounds& rounds, Node& node) : rounds(rounds), node(node), own(node.first + node.begun), seen(node.seen) {}
     void complete(const base::Status& status) override { rounds.completed(*this, status); }
     Rounds& rounds;
     Node& node;
-    const uint64_t own;               ///< own adds that came before
+    const uint64_t own;               ///< rounds of own adds that came before
     const std::vector<uint64_t> seen; ///< by earlier gets that were over
     std::vector<double> values;       ///< of a get
     std::vector<double> added;
     bool is_get = false;
   };
 
-  size_t count(int role) const {
-    return static_cast<size_t>(std::ranges::count_if(nodes_, [&](const Node& node) { return (node.role & role) != 0; }));
-  }
-  std::string name(const Node& node) const { return fmt::format("node {}", &node - nodes_.data()); }
+  /// A command, or a new set of parameters that is the old one.
+  struct Order final : ps::Completion {
+    Order(Rounds& rounds, Node& node, mv_status expected) : rounds(rounds), node(node), expected(expected) {}
+    void complete(const base::Status& status) override {
+      --node.open;
+      if (status.code() != expected) rounds.timeline_.violated(fmt::format("{}: an order ended with {}: {}", rounds.name(node), static_cast<int>(status.code()), status.text()));
+      ++node.executed;
+    }
+    Rounds& rounds;
+    Node& node;
+    const mv_status expected;
+  };
 
-  Weather weather() {
-    Weather weather;
-    weather.latency = Nanos(random_.between(20'000, 500'000));
-    weather.jitter = Nanos(random_.between(0, 3'000'000));
-    weather.lossy = random_.chance(0.4);
-    if (weather.lossy) weather.drop = 0.01 * static_cast<double>(random_.between(0, 15));
-    if (weather.lossy) weather.duplicate = 0.01 * static_cast<double>(random_.between(0, 15));
-    lossy_ = weather.lossy;
-    return weather;
+  size_t count(int role) const {
+    return static_cast<size_t>(std::count_if(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(places_), [&](const Node& node) { return (node.role & role) != 0; }));
   }
+  static std::string name(const Node& node) { return fmt::format("node {}{}", node.place, node.number != node.place ? " (again)" : ""); }
 
   table::Spec choose_spec() {
     static constexpr const char* kUpdaters[] = {"add", "replace", "mx.sgd learning_rate=1 momentum=0.5"};
@@ -111,6 +121,11 @@ class Rounds {
     spec.cols = 1 + random_.below(3);
     spec.updater = table::parse_updater(kUpdaters[spec.is_keyed() ? 2 * random_.below(2) : random_.below(3)]).value();
     if (!spec.is_keyed() && random_.chance(0.4)) spec.home = static_cast<uint32_t>(1 + random_.below(100));
+    if (!spec.is_keyed() && random_.chance(0.05)) {  // several stripes, of some rows each, or less than one
+      spec.flags |= table::kSliced;
+      spec.rows = 2 + random_.below(3);
+      spec.cols = random_.chance(0.5) ? 5000 + random_.below(3000) : 17000 + random_.below(3000);
+    }
     return spec;
   }
 
@@ -121,27 +136,55 @@ class Rounds {
 
   // ---- a node's life
 
-  void start(size_t i) {
-    Node& node = nodes_[i];
+  void start(Node& node) {
     node.self.peer = random_.next() | 1;
-    node.self.rank = static_cast<int64_t>(i);
-    node.self.nodes = static_cast<uint32_t>(nodes_.size());
+    node.self.rank = static_cast<int64_t>(node.place);
+    node.self.nodes = static_cast<uint32_t>(places_);
     node.self.role = static_cast<decltype(node.self.role)>(node.role);
-    node.self.is_master = i == 0;
+    node.self.is_master = node.number == 0;
     node.self.master = "sim:0";
-    node.self.address = fmt::format("sim:{}", i);
+    node.self.address = fmt::format("sim:{}", node.number);
     node.self.host = "sim";
-    node.self.pid = static_cast<uint32_t>(1000 + i);
+    node.self.pid = static_cast<uint32_t>(1000 + node.number);
+    node.looked_after = [this, &node] {
+      if (node.serves_on && node.member->cluster().all_workers_gone()) end(node);
+    };
     node.link = std::make_unique<SimLink>(network_, node.self.peer);
     rpc::ClientOptions options;
-    if (lossy_) options.probe_after = 100ms;
+    if (weather_.lossy) options.probe_after = 100ms;
     engine::Member::Events events{[this, &node](const cluster::View& view) { on_ready(node, view); },
-                                  [this, &node](const base::Status& why) { timeline_.violated(name(node) + ": " + why.text()); },
-                                  [this, &node] { touch(node); }};
+                                  [this, &node](const base::Status& why) { on_failed(node, why); },
+                                  [this, &node] { keeper_.touch(node); }};
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
-    network_.add(node.self.peer, name(node), node.self.address, *node.member, [this, &node] { touch(node); });
+    network_.add(node.self.peer, name(node), node.self.address, *node.member, [this, &node] { keeper_.touch(node); });
+    if ((node.role & MV_ROLE_SERVER) != 0)
+      node.member->commands().set_controller(ps::Commands::Controller::kHere, [this, &node](int64_t more) {
+        for (; more > 0; --more) keeper_.later(node, Nanos(random_.between(0, 20'000'000)), [this, &node] { execute(node); });
+      });
     node.member->start();
-    touch(node);
+    keeper_.touch(node);
+  }
+
+  void execute(Node& node) {
+    const std::string wrong = node.log.execute(node.member->commands());
+    if (!wrong.empty()) timeline_.violated(name(node) + " " + wrong);
+    keeper_.touch(node);
+  }
+
+  /// One that comes in the place of another may come too late.
+  void on_failed(Node& node, const base::Status& why) {
+    if (node.number < places_) return timeline_.violated(name(node) + ": " + why.text());
+    end(node);
+  }
+
+  void come_back() {
+    if (std::ranges::any_of(nodes_, [](const Node& node) { return node.ended; })) return;  // the cluster breaks up
+    Node& node = nodes_.emplace_back();
+    node.number = nodes_.size() - 1;
+    node.place = victim_;
+    node.role = nodes_[victim_].role;
+    node.length = nodes_[victim_].length;
+    start(node);
   }
 
   void on_ready(Node& node, const cluster::View& view) {
@@ -150,24 +193,25 @@ class Rounds {
     node.seen.resize(count(MV_ROLE_SERVER));
     if ((node.role & MV_ROLE_WORKER) == 0) {
       node.serves_on = true;
-      return touch(node);
+      return keeper_.touch(node);
     }
     node.worker = static_cast<size_t>(view.worker_id(node.self.peer));
-    later(node, 0s, [this, &node] {
+    keeper_.later(node, 0s, [this, &node] {
       node.member->tables().create(model_->spec(), nullptr, base::kNever, [this, &node](const base::Result<ps::TableViewRef>& table) {
         if (!table.ok()) return timeline_.violated(name(node) + ": " + table.status().text());
         node.table = table.value();
+        node.first = node.table->clock;
         ++creators_;
         strike();
         go(node);
       });
-      touch(node);
+      keeper_.touch(node);
     });
   }
 
   /// Once all are there and have the table.
   void strike() {
-    if (ready_ < nodes_.size() || creators_ < count(MV_ROLE_WORKER)) return;
+    if (ready_ < places_ || creators_ < count(MV_ROLE_WORKER) || std::exchange(struck_, true)) return;
     if (victim_ < nodes_.size())
       timeline_.after(Nanos(random_.between(0, 200'000'000)), [this] {
         Node& node = nodes_[victim_];
@@ -175,51 +219,14 @@ class Rounds {
         network_.remove(node.self.peer, false, random_.chance(0.8));
         node.killed = true;
         node.member.reset();
+        if (random_.chance(0.7)) timeline_.after(Nanos(random_.between(50'000'000, 2'000'000'000)), [this] { come_back(); });
       });
-    for (size_t i = random_.below(4); i > 0; --i)
-      timeline_.after(Nanos(random_.between(0, 300'000'000)), [this] {
-        const Node &a = nodes_[random_.below(nodes_.size())], &b = nodes_[random_.below(nodes_.size())];
-        const Nanos span(random_.between(1'000'000, 800'000'000));
-        if (&a != &b && a.member != nullptr && b.member != nullptr) network_.part(a.self.peer, b.self.peer, span, random_.chance(0.7));
-        if (&a == &b && a.member != nullptr) network_.pause(a.self.peer, span);
-      });
-  }
-
-  void touch(Node& node) {
-    if (node.member == nullptr || std::exchange(node.flush_asked, true)) return;
-    later(node, 10us, [this, &node] {
-      node.flush_asked = false;
-      node.member->flush();
-      arm(node);
-      if (node.serves_on && node.member->cluster().all_workers_gone()) end(node);
-    });
-  }
-
-  void arm(Node& node) {
-    const Nanos next = node.member->next_deadline();
-    if (next == node.armed) return;
-    node.armed = next;
-    if (next == base::kNever) return;
-    later(node, next - timeline_.now(), [this, &node, next] {
-      if (node.armed != next) return;
-      node.armed = base::kNever;
-      node.member->tick();
-      touch(node);
-    });
-  }
-
-  void later(Node& node, Nanos span, std::function<void()> work) {
-    timeline_.after(span, [this, &node, work = std::move(work)]() mutable {
-      if (node.member == nullptr) return;
-      network_.when_running(node.self.peer, [&node, work = std::move(work)] {
-        if (node.member != nullptr) work();
-      });
-    });
+    keeper_.disturb(nodes_);
   }
 
   void end(Node& node) {
     if (std::exchange(node.ended, true)) return;
-    later(node, 1ms, [this, &node] {
+    keeper_.later(node, 1ms, [this, &node] {
       check_part(node);
       network_.remove(node.self.peer, true, true);
       node.member.reset();
@@ -229,32 +236,61 @@ class Rounds {
   // ---- what a worker does
 
   void go(Node& node) {
-    later(node, Nanos(random_.between(1'000, 20'000'000)), [this, &node] { step(node); });
+    keeper_.later(node, Nanos(random_.between(1'000, 20'000'000)), [this, &node] { step(node); });
   }
 
   void step(Node& node) {
-    if (ready_ < nodes_.size()) return go(node);  // who leaves earlier breaks the cluster up
+    if (ready_ < places_) return go(node);  // who leaves earlier breaks the cluster up
     if (node.begun < node.length && node.open < kInFlight && random_.chance(0.6)) {
       add(node);
     } else if (node.open < kInFlight && node.gets < 2 * node.length + 2) {
       get(node);
     }
+    if (!node.left && node.open < kInFlight && random_.chance(0.1)) order(node);
     if (node.begun < node.length || node.gets < node.length || node.open > 0) return go(node);
     if (!node.left && random_.chance(0.5)) {  // the rounds, not the cluster: it looks on for a while
       node.left = true;
       node.gets = 0;
       node.member->tables().clock(node.table, UINT64_MAX);
-      touch(node);
+      keeper_.touch(node);
       return go(node);
     }
+    if (takes_states(node)) return trip(node);
     node.left = true;
     node.member->leave([this, &node](const base::Status& status) {
       if (!status.ok() && victim_ >= nodes_.size()) timeline_.violated(name(node) + " left: " + status.text());
+      node.gone = true;
       if ((node.role & MV_ROLE_SERVER) == 0 && !node.self.is_master) return end(node);
       node.serves_on = true;
-      touch(node);
+      keeper_.touch(node);
     });
-    touch(node);
+    keeper_.touch(node);
+  }
+
+  void order(Node& node) {
+    ++node.open;
+    if (random_.chance(0.5)) {
+      const int64_t head = CommandLog::head(node.number, node.commands++);
+      node.member->tables().command(head, CommandLog::body(head), base::kNever, std::make_shared<Order>(*this, node, CommandLog::outcome(head)));
+    } else {
+      node.member->tables().set_updater(node.table, model_->spec().updater, SIZE_MAX, base::kNever, std::make_shared<Order>(*this, node, MV_OK));
+    }
+    keeper_.touch(node);
+  }
+
+  /// Whether all others have finished, and nobody was killed, so that nothing changes any more.
+  bool takes_states(const Node& node) const {
+    if (node.tripped || model_->spec().is_keyed() || victim_ < nodes_.size()) return false;
+    return std::ranges::all_of(nodes_, [&](const Node& other) { return &other == &node || other.worker == SIZE_MAX || other.gone; });
+  }
+
+  void trip(Node& node) {
+    node.tripped = true;
+    const auto done = [this, &node](const std::string& wrong) {
+      if (!wrong.empty()) return timeline_.violated(name(node) + ": " + wrong);
+      go(node);
+    };
+    std::make_shared<StatesTrip>(node.member->tables(), node.table, [this, &node] { keeper_.touch(node); }, done)->go();
   }
 
   void begin(const std::shared_ptr<Call>& call, ps::Request request) {
@@ -262,12 +298,12 @@ class Rounds {
     request.completion = call;
     ++call->node.open;
     call->node.member->tables().begin(std::move(request));
-    touch(call->node);
+    keeper_.touch(call->node);
   }
 
   void add(Node& node) {
     const auto call = std::make_shared<Call>(*this, node);
-    RoundPart part = model_->part(node.worker, node.begun++);
+    RoundPart part = model_->part(node.worker, node.first + node.begun++);
     call->added = std::move(part.values);
     ps::Request request;
     request.kind = ps::OpKind::kChange;
@@ -338,33 +374,61 @@ class Rounds {
 
   /// `whole`: all rounds that there are, and no fewer.
   void check(const std::string& who, size_t server, std::span<const double> values, uint64_t least, bool whole, uint64_t* seen) {
-    if (values.empty()) return;
-    std::vector<uint64_t> parts(count(MV_ROLE_WORKER));
-    uint64_t most = 0, all = UINT64_MAX;  // nobody who takes part is left out
-    for (const Node& node : nodes_) {
-      if (node.worker == SIZE_MAX) continue;
-      parts[node.worker] = node.begun;
-      most = std::max(most, node.begun);
-      if (!node.left && !node.killed) all = std::min(all, node.begun);
+    // A round is merged stripe by stripe, and a get is answered so, or by rows: of some elements it may hold a later round than of others.
+    const uint64_t stripe = table::stripe_elements(model_->spec()), cols = model_->spec().cols;
+    uint64_t rounds = UINT64_MAX;
+    for (uint64_t first = 0, end = 0; first < values.size(); first = end) {
+      end = std::min({(first / stripe + 1) * stripe, (first / cols + 1) * cols, values.size()});
+      rounds = std::min(rounds, check_some(who, server, values, {first, end - first}, least, whole));
     }
-    most = std::min(most, all);
     const bool killed = victim_ < nodes_.size() && nodes_[victim_].killed;
-    const size_t victim = killed ? nodes_[victim_].worker : 0;
-    const uint64_t fewest = killed ? nodes_[victim_].known : parts[victim], begun = parts[victim];
-    for (uint64_t known = fewest; known <= begun; ++known) {  // of a killed one's adds some may never have left it
-      parts[victim] = known;
-      const uint64_t last = whole ? *std::ranges::max_element(parts) : most;
-      const uint64_t found = model_->rounds_in(server, values, parts, whole ? last : least, last);
-      if (found == UINT64_MAX) continue;
-      if (seen != nullptr && !killed) *seen = std::max(*seen, found);
-      return;
+    if (seen != nullptr && !killed && rounds != UINT64_MAX) *seen = std::max(*seen, rounds);
+  }
+
+  static uint64_t rounds_of(const RoundParts& parts) {
+    uint64_t rounds = 0;
+    for (const auto& lives : parts)
+      for (const table::Range& life : lives)
+        if (life.count > 0) rounds = std::max(rounds, life.end());
+    return rounds;
+  }
+
+  /// How many rounds they hold.
+  uint64_t check_some(const std::string& who, size_t server, std::span<const double> values, table::Range some, uint64_t least, bool whole) {
+    RoundParts parts(count(MV_ROLE_WORKER));
+    uint64_t most = 0, all = UINT64_MAX;  // nobody who takes part is left out
+    table::Range* of_killed = nullptr;
+    for (const Node& node : nodes_) {
+      if (node.table == nullptr) continue;
+      if (node.number >= places_ && !parts[node.worker].empty()) {
+        table::Range& before = parts[node.worker].front();
+        before.count = std::min(before.count, node.first);  // so the servers have agreed
+      }
+      parts[node.worker].reserve(2);
+      parts[node.worker].push_back({node.first, node.begun});
+      if (node.killed) of_killed = &parts[node.worker].back();
+      most = std::max(most, node.first + node.begun);
+      if (!node.left && !node.killed) all = std::min(all, node.first + node.begun);
     }
-    timeline_.violated(fmt::format("{}: server {} shows {} ..., which is not what {} .. {} rounds leave", who, server, values.front(), least, most));
+    table::Range none;
+    if (of_killed == nullptr) of_killed = &none;
+    const uint64_t last = whole ? most : std::min(most, all), begun = of_killed->count;
+    of_killed->count = victim_ < nodes_.size() ? std::min(nodes_[victim_].known, begun) : 0;
+    if (of_killed == &none) of_killed->count = begun;
+    for (; of_killed->count <= begun; ++of_killed->count) {  // of a killed one's adds some may never have left it
+      const uint64_t found = model_->rounds_in(server, values, some, parts, whole ? rounds_of(parts) : least, whole ? rounds_of(parts) : last);
+      if (found != UINT64_MAX) return found;
+    }
+    timeline_.violated(fmt::format("{}: server {} shows {} ..., which is not what {} .. {} rounds leave", who, server, values[some.first], least, last));
+    return UINT64_MAX;
   }
 
   void check_part(const Node& node) {
     if ((node.role & MV_ROLE_SERVER) == 0) return;
     const auto server = static_cast<size_t>(node.member->cluster().view().server_id(node.self.peer));
+    for (const Node& worker : nodes_)
+      if (worker.worker != SIZE_MAX && !worker.killed && node.log.executed(worker.number) != worker.commands)
+        return timeline_.violated(fmt::format("{} has executed {} of {}'s {} commands", name(node), node.log.executed(worker.number), name(worker), worker.commands));
     const auto shard = node.member->shards().shard(0);
     if (shard == nullptr) return timeline_.violated(name(node) + " has no table");
     std::vector<int64_t> rows = model_->rows_of(server);
@@ -377,12 +441,15 @@ class Rounds {
 
   Timeline timeline_;
   Random random_;
-  std::vector<Node> nodes_;
-  bool lossy_ = false;
+  const size_t places_;
+  std::deque<Node> nodes_;  ///< and behind those of the beginning who comes in the place of the killed one
+  const Weather weather_;
   Network network_;
+  Keeper keeper_{timeline_, network_, random_};
   std::unique_ptr<RoundModel> model_;
   size_t victim_ = SIZE_MAX;
   size_t ready_ = 0, creators_ = 0;
+  bool struck_ = false;
 };
 
 }  // namespace

@@ -25,11 +25,11 @@ std::vector<int64_t> RoundModel::rows_of(size_t server) const {
   return rows;
 }
 
-void RoundModel::merge(State& state, size_t server, std::span<const uint64_t> parts, uint64_t round) const {
+void RoundModel::merge(State& state, size_t server, const RoundParts& parts, uint64_t round) const {
   const uint64_t cols = spec_.cols;
   std::map<int64_t, std::vector<double>> sums;
   for (size_t worker = 0; worker < parts.size(); ++worker) {
-    if (round >= parts[worker]) continue;
+    if (std::ranges::none_of(parts[worker], [&](table::Range life) { return life.first <= round && round < life.end(); })) continue;
     const RoundPart part = this->part(worker, round);
     for (size_t i = 0; i < (part.all ? spec_.rows : part.rows.size()); ++i) {
       std::vector<double>& sum = sums[part.all ? static_cast<int64_t>(i) : part.rows[i]];
@@ -57,11 +57,12 @@ void RoundModel::merge(State& state, size_t server, std::span<const uint64_t> pa
   }
 }
 
-uint64_t RoundModel::rounds_in(size_t server, std::span<const double> values, std::span<const uint64_t> parts, uint64_t least,
-                               uint64_t most) const {
+uint64_t RoundModel::rounds_in(size_t server, std::span<const double> values, table::Range some, const RoundParts& parts,
+                               uint64_t least, uint64_t most) const {
   State state{std::vector<double>(values.size()), std::vector<double>(values.size())};
   for (uint64_t round = 0;; ++round) {
-    if (round >= least && round <= most && std::ranges::equal(values, state.values)) return round;
+    const auto looked_at = [&](std::span<const double> all) { return all.subspan(some.first, some.count); };
+    if (round >= least && round <= most && std::ranges::equal(looked_at(values), looked_at(state.values))) return round;
     if (round >= most) return UINT64_MAX;
     merge(state, server, parts, round);
   }

@@ -16,6 +16,9 @@ struct RoundPart {
   std::vector<double> values;  ///< of these, or of all
 };
 
+/// By worker: the rounds of each of its lives.
+using RoundParts = std::vector<std::vector<table::Range>>;
+
 /// All values are whole numbers, and all that is done to them is exact.
 class RoundModel {
  public:
@@ -27,15 +30,17 @@ class RoundModel {
   /// The rows of the table that this server holds, ascending.
   std::vector<int64_t> rows_of(size_t server) const;
 
-  /// Whether a server's rows are as some number of rounds leaves them: the smallest such number in least .. most, or UINT64_MAX.
-  /// @param parts  by worker: in how many rounds it has a part
-  uint64_t rounds_in(size_t server, std::span<const double> values, std::span<const uint64_t> parts, uint64_t least, uint64_t most) const;
+  /// Whether some neighbouring elements of a server's rows are as some number of rounds leaves them: the smallest such number in
+  /// least .. most, or UINT64_MAX.
+  /// @param values  of all of these rows; `some` of them are looked at
+  /// @param parts  by worker: the rounds in which it has a part
+  uint64_t rounds_in(size_t server, std::span<const double> values, table::Range some, const RoundParts& parts, uint64_t least, uint64_t most) const;
 
  private:
   struct State {
     std::vector<double> values, momentum;
   };
-  void merge(State& state, size_t server, std::span<const uint64_t> parts, uint64_t round) const;
+  void merge(State& state, size_t server, const RoundParts& parts, uint64_t round) const;
 
   const table::Spec spec_;
   const uint64_t seed_;

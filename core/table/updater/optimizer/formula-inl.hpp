@@ -93,14 +93,15 @@ HWY_INLINE hn::Vec<D> load_as(D tag, const T* from) {
 /// The sum of squares, in an order that depends on no instruction set: of every 16th element, then of these sums.
 class Squares {
  public:
+  /// `values` are in the first cache: they are gone through several times.
   template <typename T>
   HWY_INLINE void add(const T* values, size_t count) {
-    size_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) add_lanes(values + i);
-    if (i == count) return;
+    const size_t whole = count / kLanes * kLanes;
+    add_lanes(values, whole);
+    if (whole == count) return;
     T rest[kLanes] = {};
-    std::memcpy(rest, values + i, (count - i) * sizeof(T));
-    add_lanes(rest);
+    std::memcpy(rest, values + whole, (count - whole) * sizeof(T));
+    add_lanes(rest, kLanes);
   }
   double total() const { return std::accumulate(lanes_, lanes_ + kLanes, 0.0); }
 
@@ -108,11 +109,15 @@ class Squares {
   static constexpr size_t kLanes = 16;
 
   template <typename T>
-  HWY_INLINE void add_lanes(const T* values) {
+  HWY_INLINE void add_lanes(const T* values, size_t count) {
     const hn::CappedTag<double, kLanes> tag;
     for (size_t k = 0; k < kLanes; k += hn::Lanes(tag)) {
-      const auto value = load_as(tag, values + k);
-      store(hn::Add(load(tag, lanes_ + k), hn::Mul(value, value)), tag, lanes_ + k);
+      auto sum = load(tag, lanes_ + k);
+      for (size_t i = k; i < count; i += kLanes) {
+        const auto value = load_as(tag, values + i);
+        sum = hn::Add(sum, hn::Mul(value, value));
+      }
+      store(sum, tag, lanes_ + k);
     }
   }
 

@@ -27,22 +27,48 @@ class Noise {
  public:
   explicit Noise(uint64_t key) : key0_(static_cast<uint32_t>(mix(key))), key1_(static_cast<uint32_t>(mix(key) >> 32)) {}
 
-  /// Of the batch that begins with this element.
-  HWY_INLINE void fill(uint64_t first, float* out) const {
+  /// Of so many batches, the first of which begins with this element. Step by step for all of them: what a step of one batch has to wait for,
+  /// a processor fills with the same step of the next ones.
+  /// before(i) and after(i) are called on the way, with each batch's place.
+  template <typename Before, typename After>
+  HWY_INLINE void fill(uint64_t first, size_t batches, float* out, const Before& before, const After& after) const {
+    const size_t count = batches * kBatch;
+    for (size_t i = 0; i < count; i += kBatch) {
+      before(i);
+      draw(first + i, out + i);
+    }
+    for (size_t i = 0; i < count; i += kBatch) find_radius(out + i);
+    for (size_t i = 0; i < count; i += kBatch) {
+      turn(out + i);
+      after(i);
+    }
+  }
+
+ private:
+  /// Above 0 and up to 1, for the radius; and half the angle, from -pi/2 to pi/2.
+  HWY_INLINE void draw(uint64_t first, float* out) const {
     const hn::CappedTag<float, kSide> tag;
     const hn::RebindToUnsigned<decltype(tag)> bits;
     // Elements 2^32 apart in one tensor would share their numbers, but for this.
-    const uint32_t key = key0_ ^ static_cast<uint32_t>(mix(first >> 32));
+    const uint32_t key = key0_ ^ (first >> 32 == 0 ? kLowest : static_cast<uint32_t>(mix(first >> 32)));
     for (size_t i = 0; i < kSide; i += hn::Lanes(tag)) {
       const auto places = hn::Iota(bits, static_cast<uint32_t>(first + i));
       const auto one = hashed(bits, hn::Xor(places, hn::Set(bits, key)));
-      const auto other = hashed(bits, hn::Add(one, hn::Set(bits, key1_)));
-      // Above 0 and up to 1; half the angle, from -pi/2 to pi/2.
-      const auto size = hn::Mul(upper_bits(tag, one, 1), hn::Set(tag, 0x1p-24f));
-      const auto half =
-          hn::Sub(hn::Mul(upper_bits(tag, other, 0), hn::Set(tag, 0x1.921fb6p-23f)), hn::Set(tag, 1.57079633f));
-      const auto radius = hn::Sqrt(hn::Mul(hn::Set(tag, -2.0f), logarithm(tag, size)));
-      const auto square = hn::Mul(half, half);
+      const auto other = hn::Mul(hn::Add(shifted<16>(one), hn::Set(bits, key1_)), hn::Set(bits, 0xac4c1b51));
+      store(hn::Sub(hn::Set(tag, 2.0f), from_one(tag, one)), tag, out + i);
+      const auto angle = hn::Mul(from_one(tag, other), hn::Set(tag, 3.14159265f));
+      store(hn::Sub(angle, hn::Set(tag, 4.71238898f)), tag, out + kSide + i);
+    }
+  }
+  static HWY_INLINE void find_radius(float* out) {
+    const hn::CappedTag<float, kSide> tag;
+    for (size_t i = 0; i < kSide; i += hn::Lanes(tag))
+      store(hn::Sqrt(minus_two_logarithms(tag, load(tag, out + i))), tag, out + i);
+  }
+  static HWY_INLINE void turn(float* out) {
+    const hn::CappedTag<float, kSide> tag;
+    for (size_t i = 0; i < kSide; i += hn::Lanes(tag)) {
+      const auto radius = load(tag, out + i), half = load(tag, out + kSide + i), square = hn::Mul(half, half);
       const auto sine =
           hn::Mul(half, polynomial(tag, square, 0.999996616f, -0.166648284f, 8.30632523e-3f, -1.83636539e-4f));
       const auto cosine =
@@ -52,26 +78,26 @@ class Noise {
       store(hn::Mul(doubled, cosine), tag, out + kSide + i);
     }
   }
-
- private:
-  /// A bijection of 32 bits that leaves no trace of its argument: two rounds of xor-shift and multiply, with Wellons's
-  /// "lowbias32" constants.
+  template <int kBits, class V>
+  static HWY_INLINE V shifted(V x) {
+    return hn::Xor(x, hn::ShiftRight<kBits>(x));
+  }
+  /// A bijection of 32 bits whose upper ones leave no trace of its argument: two rounds of xor-shift and multiply, with the constants of
+  /// Wellons's "triple32" (the angle's multiplication is the third).
   template <class B>
   static HWY_INLINE hn::Vec<B> hashed(B bits, hn::Vec<B> x) {
-    x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(bits, 0x7feb352d));
-    x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(bits, 0x846ca68b));
-    return hn::Xor(x, hn::ShiftRight<16>(x));
+    x = hn::Mul(shifted<17>(x), hn::Set(bits, 0xed5ad4bb));
+    return hn::Mul(shifted<11>(x), hn::Set(bits, 0x31848bab));
   }
-  /// The upper 24 bits and a little more, as a number.
+  /// The upper 23 bits, as a number from 1 up to, but not including, 2.
   template <class D>
-  static HWY_INLINE hn::Vec<D> upper_bits(D tag, hn::Vec<hn::RebindToUnsigned<D>> value, uint32_t more) {
+  static HWY_INLINE hn::Vec<D> from_one(D tag, hn::Vec<hn::RebindToUnsigned<D>> value) {
     const hn::RebindToUnsigned<D> bits;
-    const auto upper = hn::Add(hn::ShiftRight<8>(value), hn::Set(bits, more));
-    return hn::ConvertTo(tag, hn::BitCast(hn::RebindToSigned<D>(), upper));
+    return hn::BitCast(tag, hn::Or(hn::ShiftRight<9>(value), hn::Set(bits, 0x3f800000)));
   }
-  /// ln x of normal x > 0: x = 2^e m with m near 1, ln m = 2 artanh((m - 1) / (m + 1)).
+  /// -2 ln x of normal x > 0: x = 2^e m with m near 1, ln m = 2 artanh((m - 1) / (m + 1)).
   template <class D>
-  static HWY_INLINE hn::Vec<D> logarithm(D tag, hn::Vec<D> x) {
+  static HWY_INLINE hn::Vec<D> minus_two_logarithms(D tag, hn::Vec<D> x) {
     const hn::RebindToUnsigned<D> bits;
     const hn::RebindToSigned<D> numbers;
     const auto from_root = hn::Sub(hn::BitCast(bits, x), hn::Set(bits, 0x3f3504f3));  // the root of 1/2
@@ -79,12 +105,20 @@ class Noise {
     const auto mantissa =
         hn::BitCast(tag, hn::Add(hn::And(from_root, hn::Set(bits, 0x007fffff)), hn::Set(bits, 0x3f3504f3)));
     const auto one = hn::Set(tag, 1.0f), s = hn::Div(hn::Sub(mantissa, one), hn::Add(mantissa, one));
-    const auto series = polynomial(tag, hn::Mul(s, s), 2.00000084f, 0.66644078f, 0.415177059f);
-    return hn::Add(hn::Mul(hn::ConvertTo(tag, exponent), hn::Set(tag, 0.693147181f)), hn::Mul(s, series));
+    const auto series = polynomial(tag, hn::Mul(s, s), -4.00000168f, -1.33288156f, -0.830354118f);
+    return hn::Add(hn::Mul(hn::ConvertTo(tag, exponent), hn::Set(tag, -1.38629436f)), hn::Mul(s, series));
   }
 
-  const uint32_t key0_, key1_;
+  const uint32_t key0_, key1_, kLowest = static_cast<uint32_t>(mix(0));
 };
+
+/// Memory works while numbers are drawn: a batch of elements further on, where there are so many.
+template <bool kWrite, typename T>
+HWY_INLINE void ask_for(const T* elements, size_t count) {
+  constexpr size_t kLine = 64 / sizeof(T);
+  if (count < kAtOnce + kBatch) return;
+  for (size_t i = 0; i < kBatch; i += kLine) __builtin_prefetch(elements + kAtOnce + i, kWrite);
+}
 
 template <typename T>
 HWY_INLINE void sgld(const double* n, const Block& block) {
@@ -98,10 +132,13 @@ HWY_INLINE void sgld(const double* n, const Block& block) {
     const size_t skipped = at % kBatch;
     Block some = block;
     some.count = std::min(kAtOnce - skipped, block.count - done);
-    for (size_t i = 0; i < skipped + some.count; i += kBatch) noise.fill(at - skipped + i, normals + i);
     T* const w = a.w + done;
     const T* const g = a.g + done;
+    const size_t left = block.count - done;
+    noise.fill(at - skipped, (skipped + some.count + kBatch - 1) / kBatch, normals,
+               [&](size_t i) { ask_for<true>(w + i, left - i); }, [&](size_t i) { ask_for<false>(g + i, left - i); });
     const float* const drawn = normals + skipped;
+    some.values = reinterpret_cast<std::byte*>(w);
     each<T>(some, [&](auto tag, size_t i) HWY_ATTR {
       const auto old = load(tag, w + i);
       const auto drift = hn::Sub(old, hn::Mul(all(tag, half), gradient.then_decayed(tag, g + i, old)));

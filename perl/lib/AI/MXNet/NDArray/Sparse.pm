@@ -119,15 +119,8 @@ sub copyto {
     return $self->SUPER::copyto($other);
 }
 
-# An array's values: which rows there are changes, so the tensor is another one afterwards.
-sub _take_over {
-    my ($self, $from) = @_;
-    my $dtype = $self->dtype;
-    $self->wait_to_read;
-    $from = $from->tostype('row_sparse');
-    $self->_tensor(($from->dtype eq $dtype ? $from->copyto($from->context) : $from->astype($dtype))->tensor);
-    return;
-}
+# An array's values, in its own dtype; which rows it holds changes with them.
+sub _take_over { my ($self, $from) = @_; $self->tensor->assign($from->tostype('row_sparse')->tensor); return }
 
 sub _set_number {
     my ($self, $value) = @_;

@@ -1,0 +1,35 @@
+"""What all-reduce sends, and what waiting for it costs: every rank of a run of all workers.
+
+    polyverso run -n 4 -- python3 group_figures.py BYTES SECONDS
+
+Rank 0 writes one line of JSON: "sent", the most bytes of values that a rank has sent in an all-reduce of BYTES of f32, and "road", the one that
+it went by; "cpu", the most processor seconds that a rank has used, with all its threads, in SECONDS of waiting in a barrier.
+"""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+import polyverso
+from polyverso.group import Group
+
+size, seconds = int(sys.argv[1]), float(sys.argv[2])
+with polyverso.init() as node, Group(node) as group:
+    values = np.ones(size // 4, dtype=np.float32)
+    before = group.info["bytes_sent"]
+    group.allreduce(values)
+    sent = np.array([group.info["bytes_sent"] - before], dtype=np.int64)
+    assert values[0] == values[-1] == group.size
+    group.allreduce(sent, op="max")
+
+    group.barrier()
+    if group.rank == 0:
+        time.sleep(seconds)
+    used = time.process_time()
+    group.barrier()
+    cpu = np.array([0.0 if group.rank == 0 else time.process_time() - used])
+    group.allreduce(cpu, op="max")
+    if group.rank == 0:
+        print(json.dumps({"sent": int(sent[0]), "road": group.info["road"], "cpu": float(cpu[0])}), flush=True)

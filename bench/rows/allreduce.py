@@ -1,0 +1,173 @@
+"""All-reduce on one host, beside Open MPI and Gloo: of tensors of ours and of private memory, in place and out of place."""
+
+import contextlib
+import sys
+import tempfile
+
+from harness import machine
+from harness.bench import measurement
+from harness.compare import Batch, Comparison, Spread
+from harness.parties import Folder
+from harness.process import Process, started
+from harness.result import Row, at_most, ratio_at_most
+from harness.units import microseconds
+
+KIB, MIB = 1 << 10, 1 << 20
+# Bytes, and how many calls are timed together: telling the ranks to make them is a message.
+SIZES = {1 * KIB: 1000, 64 * KIB: 100, MIB: 10, 16 * MIB: 2, 256 * MIB: 1}
+WHERE = {"out": "out of place", "in": "in place"}
+NO_SINGLE_COPY = ["--mca", "btl_vader_single_copy_mechanism", "none"]
+
+
+def any_cpu():
+    return ",".join(map(str, machine.cpus()))
+
+
+def ours(bench, ranks, io="auto"):
+    launcher = [bench.parties.launcher, "run", "--no-color", "-v", "--set", f"io={io}", "-n", ranks, "--"]
+    command = [*launcher, bench.parties.programs / "group_worker"]
+    return lambda: started(lambda: Process("group_worker", command, any_cpu(), bench.environment))
+
+
+def open_mpi(bench, ranks, words=()):
+    environment = {**bench.environment, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none", *words, "-n", ranks, bench.parties.programs / "mpi_worker"]
+    return lambda: started(lambda: Process("mpi_worker", command, any_cpu(), environment))
+
+
+def gloo(bench, ranks):
+    def start():
+        folder = tempfile.TemporaryDirectory(prefix="polyverso-bench-")
+        command = [bench.parties.programs / "gloo_worker", folder.name]
+        others = [Process("gloo_worker", [*command, rank, ranks], any_cpu()) for rank in range(1, ranks)]
+        return started(lambda: Process("gloo_worker", [*command, 0, ranks], any_cpu()), [*others, Folder(folder)])
+
+    return start
+
+
+def better(comparison, one, other):
+    """The side of the two whose median is the lower."""
+    return min((one, other), key=lambda side: comparison.of(side).median)
+
+
+def size_name(size):
+    return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+
+
+def efforts(bench, size):
+    return bench.effort.less(rounds=2, pairs=3, seconds=0.6 if size > 16 * MIB else 0.15)
+
+
+def beside_mpi(bench, ranks):
+    sides = {"ours": ours(bench, ranks), "default": open_mpi(bench, ranks), "no single copy": open_mpi(bench, ranks, NO_SINGLE_COPY)}
+    for size, block in SIZES.items():
+        cases = {}
+        for memory, prefix in (("tensors", "tensor-"), ("private memory", "")):
+            for place in ("out", "in"):
+                theirs = Batch(place, size, block)
+                cases[memory, place] = {"ours": Batch(prefix + place, size, block), "default": theirs, "no single copy": theirs}
+        for (memory, place), comparison in bench.compare(sides, cases, efforts(bench, size)).items():
+            peer = better(comparison, "default", "no single copy")
+            limit = 1.2 if size < 64 * KIB else 0.6 if memory == "tensors" else 0.9
+            title = f"all-reduce of {size_name(size)}, {ranks} ranks, {memory}, {WHERE[place]}"
+            has_target = memory == "tensors" or size >= 64 * KIB
+            yield row(title, comparison, peer, "Open MPI", limit if has_target else None, f"Open MPI's better setting: {peer}; any CPU")
+
+
+def row(title, comparison, side, peer, limit, note):
+    return Row(
+        name=title,
+        ours=comparison.of("ours").map(microseconds),
+        unit="µs",
+        peer=peer,
+        peer_value=comparison.of(side).map(microseconds),
+        ratio=comparison.ratio("ours", side),
+        target=ratio_at_most(limit) if limit else None,
+        runs=comparison.runs,
+        note=note,
+    )
+
+
+@measurement
+def allreduce_of_two(bench):
+    """all-reduce between two processes of one host, beside Open MPI"""
+    yield from beside_mpi(bench, 2)
+
+
+@measurement
+def allreduce_of_four(bench):
+    """all-reduce between four processes of one host, beside Open MPI"""
+    yield from beside_mpi(bench, 4)
+
+
+@measurement
+def allreduce_over_tcp(bench):
+    """all-reduce over TCP on the loopback device, beside Gloo"""
+    for ranks in (2, 4):
+        sides = {"ours": ours(bench, ranks, "tcp"), "Gloo": gloo(bench, ranks)}
+        for size, block in SIZES.items():
+            cases = {place: dict.fromkeys(sides, Batch(place, size, max(1, block // 10))) for place in ("out", "in")}
+            for place, comparison in bench.compare(sides, cases, efforts(bench, size)).items():
+                title = f"all-reduce of {size_name(size)} over TCP, {ranks} ranks, {WHERE[place]}"
+                yield row(title, comparison, "Gloo", "Gloo", 0.6, "loopback; any CPU")
+
+
+@measurement
+def allreduce_of_many(bench):
+    """100 tensors of 10 KiB in one call, beside one tensor of as much"""
+    size = 100 * 10 * KIB
+    with contextlib.ExitStack() as stack:
+        party = stack.enter_context(ours(bench, 2)())
+        comparison = Comparison()
+        for _ in range(2 * bench.effort.pairs):
+            for side, operation in (("ours", "many"), ("one", "tensor-in")):
+                bench.progress(side)
+                comparison.note(side, party.do(Batch(operation, size, 10), bench.effort.seconds)["median"])
+    yield row("all-reduce of 100 tensors of 10 KiB in one call, 2 ranks", comparison, "one", "one of 1000 KiB", 1.3, "tensors of ours, in place; any CPU")
+
+
+def figures(bench, ranks, io, size, seconds):
+    """What bench/programs/group_figures.py tells."""
+    launcher = [bench.parties.launcher, "run", "--no-color", "--set", f"io={io}", "-n", ranks, "--"]
+    command = [*launcher, sys.executable, "-B", bench.sources / "programs" / "group_figures.py", size, seconds]
+    bench.progress(f"{ranks} ranks, io={io}")
+    process = Process("group_figures", command, any_cpu(), bench.environment)
+    try:
+        told = process.hear()
+    finally:
+        process.end()
+    return told
+
+
+@measurement
+def allreduce_bytes(bench):
+    """bytes that a rank sends for an all-reduce over TCP, beside the ring's 2 (n - 1)/n of the value"""
+    size = 48 * MIB
+    for ranks in (2, 3, 4):
+        formula = 2 * (ranks - 1) / ranks * size
+        sent = figures(bench, ranks, "tcp", size, 0)["sent"]
+        yield Row(
+            name=f"bytes that a rank sends for an all-reduce of 48 MiB, {ranks} ranks",
+            ours=Spread.of([sent / MIB]),
+            unit="MiB",
+            peer="2 (n - 1)/n M",
+            peer_value=Spread.of([formula / MIB]),
+            ratio=Spread.of([sent / formula]),
+            target=ratio_at_most(1.03),
+            note="values, as counted by mv_group_describe()",
+        )
+
+
+@measurement
+def allreduce_waiting(bench):
+    """processor time of ranks that wait for another one"""
+    for io, road in (("auto", "shared memory"), ("tcp", "TCP")):
+        cpu = [figures(bench, 4, io, 4 * KIB, 2)["cpu"] for _ in range(bench.effort.rounds)]
+        yield Row(
+            name=f"processor time of a rank that waits for 2 s, 4 ranks, {road}",
+            ours=Spread.of(cpu).map(lambda seconds: 1000 * seconds),
+            unit="ms",
+            target=at_most(5),
+            runs=len(cpu),
+            note="all threads; heartbeats are in it",
+        )

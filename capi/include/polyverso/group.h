@@ -1,0 +1,167 @@
+/** Groups: workers that reduce arrays together. Every rank of a group makes the same calls in the same order; each call is one operation.
+ *
+ *    mv_group_open(0, NULL, 0, &group);                                                  all workers
+ *    mv_allreduce(group, NULL, gradients, count, MV_F32, MV_REDUCE_AVG, NULL);           in place; equal bits on all ranks
+ *    mv_group_close(group);
+ *
+ *  It is the interface of the module beside polyverso.h, which includes it, and whose rules hold here. docs/groups.md tells more.
+ *
+ *  What goes wrong, on every function below that takes part in an operation:
+ *    MV_EDISAGREE  the ranks do not make the same operation; the message names two of them and what they make. All ranks get it, and
+ *                  the group goes on with the next operation.
+ *    MV_EPEERLOST  a rank is lost, or has left (mv_group_close(), mv_shutdown()): the message names it;
+ *    MV_ETIMEOUT   naming the ranks that have not come; the default is gate_timeout_ms;
+ *    MV_EINTR      after a signal, where the call gave no place for a request;
+ *    MV_ECANCELED  for the others, where a rank has cancelled, or a signal has ended its call: after any of these four the group is
+ *                  broken, which every rank's operations tell at once. mv_group_shrink() makes another one of those who are there.
+ *  What an operation writes is undefined when it fails.
+ */
+#ifndef POLYVERSO_GROUP_H
+#include "polyverso.h" /* and this header from there, behind what it needs */
+#endif
+#ifndef POLYVERSO_GROUP_H
+#define POLYVERSO_GROUP_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------ groups */
+
+typedef int64_t mv_group;
+
+/** Opens a group of these workers; collective among them. Their order does not matter: ranks are in the order of worker ids.
+ *  @param workers  worker ids, this process's among them; NULL with count 0: all workers
+ *  @return MV_ETIMEOUT naming who has not opened it: it may be tried again; MV_EINVAL, MV_EPEERLOST */
+MV_API mv_status mv_group_open(mv_node node, const int64_t *workers, uint64_t count, mv_group *group);
+/** The same of the workers of this machine, by its name. */
+MV_API mv_status mv_group_open_host(mv_node node, mv_group *group);
+/** Gives the handle up. Others who wait for this rank in later operations get MV_EPEERLOST. */
+MV_API mv_status mv_group_close(mv_group group);
+
+typedef struct mv_group_info {
+  uint32_t size;            /**< sizeof(mv_group_info), set by MV_GROUP_INFO_INIT */
+  uint32_t version;         /**< MV_STRUCT_VERSION */
+  int64_t rank;             /**< this process's rank in the group */
+  int64_t ranks;            /**< how many there are */
+  int64_t hosts;            /**< on how many machines */
+  uint64_t bytes_sent;      /**< of values, by this rank, since the group was opened */
+  uint64_t bytes_received;
+  uint64_t operations;      /**< that this rank has begun */
+  int32_t broken;           /**< the mv_status of what broke the group; MV_OK while it works */
+  uint32_t reserved;
+  char road[16];            /**< "shm": over shared memory; "messages" */
+  char why[256];            /**< with `broken`, the reason */
+} mv_group_info;
+
+#define MV_GROUP_INFO_INIT { sizeof(mv_group_info), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0} }
+
+MV_API mv_status mv_group_describe(mv_group group, mv_group_info *info);
+/** The worker ids of its ranks, in their order.
+ *  @param count  out: how many there are; if more than capacity, MV_EINVAL and nothing is written but this */
+MV_API mv_status mv_group_members(mv_group group, int64_t *workers, uint64_t capacity, uint64_t *count);
+/** A group of those ranks that nobody has lost, which goes on; collective among them. The old one is broken by this, if it was not, and
+ *  stays open until it is closed. Blocking only.
+ *  @return MV_EPEERLOST if the others go on without this process; MV_ETIMEOUT naming who has not called it: call again */
+MV_API mv_status mv_group_shrink(mv_group group, const mv_call_options *options, mv_group *survivors);
+
+/* -------------------------------------------------------------- operations */
+
+/** avg is the sum divided by the number of contributors; floats only. Integers wrap. Halves are summed in f32 and rounded at each
+ *  rank they pass. min and max of anything and a NaN are NaN. */
+enum mv_reduction { MV_REDUCE_SUM = 1, MV_REDUCE_PROD = 2, MV_REDUCE_MIN = 3, MV_REDUCE_MAX = 4, MV_REDUCE_AVG = 5 };
+
+enum mv_group_flag { MV_DRAINING = 1 /**< this rank only takes part: it does not count as a contributor */ };
+
+typedef struct mv_array {
+  void *data;
+  uint64_t count; /**< elements */
+  mv_dtype dtype;
+  uint32_t reserved; /**< 0 */
+} mv_array;
+
+/** out = the reduction of all ranks' `in`, the same bits on every rank.
+ *  @param in  NULL or equal to out: in place. Otherwise it does not overlap out */
+MV_API mv_status mv_allreduce(mv_group group, const void *in, void *out, uint64_t count, mv_dtype dtype, int32_t reduction,
+                              const mv_call_options *options);
+/** The same of several arrays, of any dtypes, in one operation: many small ones cost what one of their size does.
+ *  @param in            as many arrays as `out`, of the same shapes; NULL: in place
+ *  @param flags         mv_group_flag
+ *  @param contributors  out: how many ranks were not draining; may be NULL. With MV_ASYNC written when the request is done */
+MV_API mv_status mv_allreduce_many(mv_group group, const mv_array *in, const mv_array *out, uint64_t arrays, int32_t reduction, uint32_t flags,
+                                   uint64_t *contributors, const mv_call_options *options);
+/** The same, but only `root` gets the result; the others' `out` is not touched and may be NULL. */
+MV_API mv_status mv_reduce(mv_group group, const void *in, void *out, uint64_t count, mv_dtype dtype, int32_t reduction, int64_t root,
+                           const mv_call_options *options);
+/** data = root's, on every rank. Any dtype, MV_RAW too. */
+MV_API mv_status mv_broadcast(mv_group group, void *data, uint64_t count, mv_dtype dtype, int64_t root, const mv_call_options *options);
+MV_API mv_status mv_broadcast_many(mv_group group, const mv_array *data, uint64_t arrays, int64_t root, const mv_call_options *options);
+/** out = all ranks' `in`, of `count` elements each, in the order of ranks.
+ *  @param in  may be its own place in out */
+MV_API mv_status mv_allgather(mv_group group, const void *in, uint64_t count, void *out, mv_dtype dtype, const mv_call_options *options);
+/** Reduces ranks * count elements; out = the rank-th `count` of them.
+ *  @param out  may be its own place in `in` */
+MV_API mv_status mv_reduce_scatter(mv_group group, const void *in, void *out, uint64_t count, mv_dtype dtype, int32_t reduction,
+                                   const mv_call_options *options);
+/** Returns when all ranks have called it. */
+MV_API mv_status mv_group_barrier(mv_group group, const mv_call_options *options);
+
+/* ---------------------------------------------------------- uneven endings */
+
+/** A rank that has run out of data drains: it takes part in the others' all-reduces until all ranks drain. */
+typedef struct mv_drained {
+  uint32_t size;       /**< sizeof(mv_drained), set by MV_DRAINED_INIT */
+  uint32_t version;    /**< MV_STRUCT_VERSION */
+  int32_t finished;    /**< 1: all ranks drain; the next operation is like any other */
+  int32_t reduction;   /**< mv_reduction of what comes; 0: mv_allreduce_custom() */
+  uint64_t arrays;     /**< how many arrays it has */
+} mv_drained;
+
+#define MV_DRAINED_INIT { sizeof(mv_drained), MV_STRUCT_VERSION, 0, 0, 0 }
+
+/** Waits for what the others do next. Unless all are through, they reduce arrays as many as next->arrays, and this rank is to call
+ *  mv_allreduce_many() (or mv_allreduce_custom()) of that shape with MV_DRAINING; nothing else is accepted until that is over.
+ *  @param arrays  out: counts and dtypes, with data NULL; up to `capacity` of them are written. With more, MV_EINVAL tells how many in
+ *                 next->arrays: call again with room for them
+ *  @return MV_ETIMEOUT, MV_EINTR: call again, the group is not broken; MV_EDISAGREE if the others make anything but an all-reduce */
+MV_API mv_status mv_allreduce_drain(mv_group group, mv_array *arrays, uint64_t capacity, mv_drained *next, const mv_call_options *options);
+/** Takes part with what changes nothing (zeros for sums) until all ranks drain.
+ *  @return MV_EDISAGREE if others reduce by hand */
+MV_API mv_status mv_allreduce_zeros(mv_group group, const mv_call_options *options);
+
+/* ---------------------------------------------------- reductions of one's own */
+
+/** mine = f(mine, theirs), array by array. Called on the thread that made the call. Anything but MV_OK fails the operation on all ranks. */
+typedef mv_status (*mv_reducer)(void *user, const mv_array *mine, const mv_array *theirs, uint64_t arrays);
+
+/** An all-reduce in place by the caller's own function, over a binary tree: values[rank 0] ends on all ranks, so they have equal bits
+ *  whatever f does. Blocking only. */
+MV_API mv_status mv_allreduce_custom(mv_group group, const mv_array *values, uint64_t arrays, mv_reducer reducer, void *user, uint32_t flags,
+                                     uint64_t *contributors, const mv_call_options *options);
+
+/** The same by hand, for those who can't be called:
+ *
+ *    mv_custom_begin(group, values, arrays, 0, NULL, &custom);
+ *    while (mv_custom_next(custom, theirs, &more) == MV_OK && more)  values = f(values, theirs), mv_custom_done(custom, MV_OK);
+ *    mv_custom_end(custom, &contributors);
+ *
+ *  `values` are lent until mv_custom_end(). */
+typedef int64_t mv_custom;
+MV_API mv_status mv_custom_begin(mv_group group, const mv_array *values, uint64_t arrays, uint32_t flags, const mv_call_options *options,
+                                 mv_custom *custom);
+/** Waits for the next values that are to be reduced.
+ *  @param theirs  out: as many arrays as begun with, valid until mv_custom_done()
+ *  @param more    out: 0: there are no more, the result is there
+ *  @return MV_EINTR after a signal: call again */
+MV_API mv_status mv_custom_next(mv_custom custom, mv_array *theirs, int32_t *more);
+/** They are reduced; or, with another status than MV_OK, can't be, which fails the operation on all ranks. */
+MV_API mv_status mv_custom_done(mv_custom custom, mv_status status);
+/** Gives the handle back. Before the end it withdraws the operation.
+ *  @param contributors  out; may be NULL
+ *  @return what the operation came to */
+MV_API mv_status mv_custom_end(mv_custom custom, uint64_t *contributors);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,329 @@
+// Groups and their operations: handles and arguments; node::Group does the rest.
+
+#include <polyverso/group.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "calls.hpp"
+#include "fence.hpp"
+#include "group_arrays.hpp"
+#include "node/group.hpp"
+#include "options.hpp"
+#include "state.hpp"
+
+namespace mv::capi {
+
+using collective::Array;
+using What = collective::Kind;
+using collective::Operation;
+using math::Reduction;
+
+static_assert(static_cast<int>(Reduction::kSum) == MV_REDUCE_SUM && static_cast<int>(Reduction::kAverage) == MV_REDUCE_AVG);
+
+base::Result<std::vector<Array>> read_arrays(const mv_array* arrays, uint64_t count) {
+  if (count > kMostArrays) return base::error(MV_EINVAL, "there are {} arrays: one operation takes {} at most", count, kMostArrays);
+  if (arrays == nullptr && count > 0) return base::error(MV_EINVAL, "the arrays are NULL, but there are {}", count);
+  std::vector<Array> read;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (arrays[i].reserved != 0) return base::error(MV_EINVAL, "array {}: reserved is {}, it must be 0", i, arrays[i].reserved);
+    read.push_back({static_cast<std::byte*>(arrays[i].data), arrays[i].count, arrays[i].dtype});
+  }
+  return read;
+}
+
+base::Status check_group_flags(uint32_t flags) {
+  if ((flags & ~uint32_t{MV_DRAINING}) == 0) return {};
+  return base::error(MV_EINVAL, "the flags {:#x} hold bits that are no mv_group_flag", flags);
+}
+
+namespace {
+
+constexpr uint32_t kFirstGroupInfo = sizeof(mv_group_info);
+constexpr uint32_t kFirstDrained = sizeof(mv_drained);
+
+base::Result<Reduction> read_reduction(int32_t reduction) {
+  if (reduction < MV_REDUCE_SUM || reduction > MV_REDUCE_AVG) return base::error(MV_EINVAL, "{} is no mv_reduction", reduction);
+  return static_cast<Reduction>(reduction);
+}
+
+base::Status open(State& state, const char* function, mv_node node, mv_group* group, bool here, std::span<const int64_t> workers) {
+  if (group == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
+  auto pin = find_node(state, function, node);
+  if (!pin.ok()) return pin.status();
+  const NodeRef& entry = *pin.value();
+  auto opened = entry->node->open_group(here ? entry->node->workers_here() : std::vector<int64_t>(workers.begin(), workers.end()), {});
+  if (!opened.ok()) return opened.status();
+  *group = state.groups.insert({entry, std::move(opened).value()});
+  return {};
+}
+
+/// work(State&, const GroupEntry&) of one exported function, whose name begins the sentence of what goes wrong.
+template <typename Work>
+mv_status with_group(const char* function, mv_group group, Work work) {
+  return fence(function, [&](State& state) -> base::Status {
+    auto pin = find_group(state, function, group);
+    if (!pin.ok()) return pin.status();
+    return named(function, work(state, *pin.value()));
+  });
+}
+
+/// make(const GroupEntry&) -> Result<Operation>, carried out as the options say.
+template <typename Make>
+mv_status operate(const char* function, mv_group group, const mv_call_options* options, Make make) {
+  return with_group(function, group, [&](State& state, const GroupEntry& entry) -> base::Status {
+    CallPlan plan;
+    if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
+    base::Result<Operation> operation = make(entry);
+    if (!operation.ok()) return operation.status();
+    return run_call(state, entry.node, plan,
+                    [&](const node::CallOptions& how) { return entry.group->run(std::move(operation).value(), how); });
+  });
+}
+
+base::Result<Operation> one_array(What kind, const void* in, void* out, uint64_t count, mv_dtype dtype) {
+  Operation operation;
+  operation.kind = kind;
+  operation.out = {{static_cast<std::byte*>(out), count, dtype}};
+  if (in != nullptr && in != out) operation.in = {static_cast<const std::byte*>(in)};
+  return operation;
+}
+
+/// The root as an operation has it; what is no rank becomes one that is refused with its number.
+base::Status set_root(Operation& operation, int64_t root) {
+  if (root < 0) return base::error(MV_EINVAL, "the root {} is no rank", root);
+  operation.root = static_cast<uint64_t>(root);
+  return {};
+}
+
+base::Result<Operation> many_arrays(const mv_array* in, const mv_array* out, uint64_t arrays, int32_t reduction, uint32_t flags) {
+  if (auto status = check_group_flags(flags); !status.ok()) return status;
+  auto how = read_reduction(reduction);
+  if (!how.ok()) return how.status();
+  auto results = read_arrays(out, arrays);
+  if (!results.ok()) return results.status();
+  Operation operation;
+  operation.kind = What::kAllreduce;
+  operation.reduction = how.value();
+  operation.draining = (flags & MV_DRAINING) != 0;
+  operation.out = std::move(results).value();
+  if (in == nullptr) return operation;
+  auto values = read_arrays(in, arrays);
+  if (!values.ok()) return values.status();
+  for (uint64_t i = 0; i < arrays; ++i) {
+    const Array &from = values.value()[i], &to = operation.out[i];
+    if (from.count != to.count || from.dtype != to.dtype)
+      return base::error(MV_ESHAPE, "array {} has {} elements of dtype {} in `in`, but {} of dtype {} in `out`", i, from.count, from.dtype, to.count, to.dtype);
+    operation.in.push_back(from.data);
+  }
+  return operation;
+}
+
+base::Status describe(const GroupEntry& entry, mv_group_info* out) {
+  if (out == nullptr) return base::Status(MV_EINVAL, "info is NULL");
+  auto read = read_struct("mv_group_describe", "mv_group_info", out, mv_group_info MV_GROUP_INFO_INIT, kFirstGroupInfo);
+  if (!read.ok()) return read.status();
+  const node::GroupInfo from = entry.group->info();
+  mv_group_info info = MV_GROUP_INFO_INIT;
+  info.size = out->size;
+  info.rank = from.rank;
+  info.ranks = from.size;
+  info.hosts = from.hosts;
+  info.bytes_sent = from.sent;
+  info.bytes_received = from.received;
+  info.operations = from.operations;
+  info.broken = from.broken.code();
+  std::memcpy(info.road, from.road.data(), std::min(from.road.size(), sizeof(info.road) - 1));
+  std::memcpy(info.why, from.broken.text().data(), std::min(from.broken.text().size(), sizeof(info.why) - 1));
+  std::memcpy(out, &info, std::min<size_t>(sizeof(info), info.size));
+  return {};
+}
+
+base::Status drain(const GroupEntry& entry, mv_array* arrays, uint64_t capacity, mv_drained* next, const mv_call_options* options) {
+  constexpr const char* kFunction = "mv_allreduce_drain";
+  if (next == nullptr) return base::Status(MV_EINVAL, "the pointer for what comes next is NULL");
+  if (arrays == nullptr && capacity > 0) return base::error(MV_EINVAL, "arrays is NULL, but capacity is {}", capacity);
+  auto read = read_struct(kFunction, "mv_drained", next, mv_drained MV_DRAINED_INIT, kFirstDrained);
+  if (!read.ok()) return read.status();
+  CallPlan plan;
+  if (auto status = plan_call(kFunction, options, MayForget::kNo, &plan); !status.ok()) return status;
+  if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  const auto drained = entry.group->drain(plan.options);
+  if (!drained.ok()) return drained.status();
+  const collective::Shape& shape = drained.value();
+  next->finished = shape.finished ? 1 : 0;
+  next->reduction = shape.finished || shape.custom ? 0 : static_cast<int32_t>(shape.reduction);
+  next->arrays = shape.arrays.size();
+  if (shape.arrays.size() > capacity) return base::error(MV_EINVAL, "there are {} arrays, but room for {}: call again with more", shape.arrays.size(), capacity);
+  for (size_t i = 0; i < shape.arrays.size(); ++i) arrays[i] = {nullptr, shape.arrays[i].count, shape.arrays[i].dtype, 0};
+  return {};
+}
+
+/// Takes part once with what changes nothing.
+base::Status reduce_nothing(node::Group& group, collective::Shape shape, const node::CallOptions& options) {
+  if (shape.custom) return base::Status(MV_EDISAGREE, "the others reduce by a function of their own, of which nobody knows what changes nothing");
+  std::vector<std::vector<std::byte>> memory;
+  Operation operation;
+  operation.kind = What::kAllreduce;
+  operation.reduction = shape.reduction;
+  operation.draining = true;
+  for (Array array : shape.arrays) {
+    memory.emplace_back(array.bytes());
+    array.data = memory.back().data();
+    math::fill_neutral(shape.reduction, array.dtype, array.data, array.count);
+    operation.out.push_back(array);
+  }
+  return group.run(std::move(operation), options).status;
+}
+
+base::Status drain_with_zeros(const GroupEntry& entry, const mv_call_options* options) {
+  CallPlan plan;
+  if (auto status = plan_call("mv_allreduce_zeros", options, MayForget::kNo, &plan); !status.ok()) return status;
+  if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  plan.options.keep_on_interrupt = false;
+  for (;;) {
+    auto shape = entry.group->drain(plan.options);
+    if (!shape.ok()) return shape.status();
+    if (shape.value().finished) return {};
+    if (auto status = reduce_nothing(*entry.group, std::move(shape).value(), plan.options); !status.ok()) return status;
+  }
+}
+
+base::Status shrink(State& state, const GroupEntry& entry, const mv_call_options* options, mv_group* survivors) {
+  if (survivors == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
+  CallPlan plan;
+  if (auto status = plan_call("mv_group_shrink", options, MayForget::kNo, &plan); !status.ok()) return status;
+  if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  auto shrunk = entry.group->shrink(plan.options);
+  if (!shrunk.ok()) return shrunk.status();
+  *survivors = state.groups.insert({entry.node, std::move(shrunk).value()});
+  return {};
+}
+
+base::Status close_group(State& state, mv_group handle) {
+  auto pin = find_group(state, "mv_group_close", handle);
+  if (!pin.ok()) return pin.status();
+  if (!state.groups.close(pin.value())) return not_a(state, "mv_group_close", Kind::kGroup, handle);
+  return named("mv_group_close", pin.value()->group->close());
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+namespace base = mv::base;
+using namespace mv::capi;
+
+mv_status mv_group_open(mv_node node, const int64_t* workers, uint64_t count, mv_group* group) {
+  constexpr const char* kFunction = "mv_group_open";
+  return fence(kFunction, [&](State& state) -> base::Status {
+    if (workers == nullptr && count > 0) return base::error(MV_EINVAL, "{}: workers is NULL, but count is {}", kFunction, count);
+    if (workers != nullptr && count == 0) return base::error(MV_EINVAL, "{}: a group of no workers; all of them are NULL, 0", kFunction);
+    if (count > kMostArrays) return base::error(MV_EINVAL, "{}: count is {}", kFunction, count);
+    return named(kFunction, open(state, kFunction, node, group, false, {workers, static_cast<size_t>(count)}));
+  });
+}
+mv_status mv_group_open_host(mv_node node, mv_group* group) {
+  constexpr const char* kFunction = "mv_group_open_host";
+  return fence(kFunction, [&](State& state) { return named(kFunction, open(state, kFunction, node, group, true, {})); });
+}
+mv_status mv_group_close(mv_group group) {
+  return fence("mv_group_close", [&](State& state) { return close_group(state, group); });
+}
+mv_status mv_group_describe(mv_group group, mv_group_info* info) {
+  return with_group("mv_group_describe", group, [&](State&, const GroupEntry& entry) { return describe(entry, info); });
+}
+mv_status mv_group_members(mv_group group, int64_t* workers, uint64_t capacity, uint64_t* count) {
+  return with_group("mv_group_members", group, [&](State&, const GroupEntry& entry) -> base::Status {
+    if (count == nullptr) return base::Status(MV_EINVAL, "count is NULL");
+    const std::vector<int64_t>& members = entry.group->members();
+    *count = members.size();
+    if (members.size() > capacity) return base::error(MV_EINVAL, "the group has {} ranks, but there is room for {}", members.size(), capacity);
+    if (workers == nullptr) return base::Status(MV_EINVAL, "workers is NULL");
+    std::copy(members.begin(), members.end(), workers);
+    return {};
+  });
+}
+mv_status mv_group_shrink(mv_group group, const mv_call_options* options, mv_group* survivors) {
+  return with_group("mv_group_shrink", group, [&](State& state, const GroupEntry& entry) { return shrink(state, entry, options, survivors); });
+}
+
+mv_status mv_allreduce(mv_group group, const void* in, void* out, uint64_t count, mv_dtype dtype, int32_t reduction, const mv_call_options* options) {
+  return operate("mv_allreduce", group, options, [&](const GroupEntry&) -> base::Result<Operation> {
+    auto operation = one_array(What::kAllreduce, in, out, count, dtype);
+    auto how = read_reduction(reduction);
+    if (!how.ok()) return how.status();
+    operation.value().reduction = how.value();
+    return operation;
+  });
+}
+mv_status mv_allreduce_many(mv_group group, const mv_array* in, const mv_array* out, uint64_t arrays, int32_t reduction, uint32_t flags,
+                            uint64_t* contributors, const mv_call_options* options) {
+  return operate("mv_allreduce_many", group, options, [&](const GroupEntry&) {
+    auto operation = many_arrays(in, out, arrays, reduction, flags);
+    if (operation.ok()) operation.value().contributors = contributors;
+    return operation;
+  });
+}
+mv_status mv_reduce(mv_group group, const void* in, void* out, uint64_t count, mv_dtype dtype, int32_t reduction, int64_t root,
+                    const mv_call_options* options) {
+  return operate("mv_reduce", group, options, [&](const GroupEntry& entry) -> base::Result<Operation> {
+    // Elsewhere than at the root nothing is written: the value may be in either place.
+    const bool may_lack_out = out == nullptr && entry.group->info().rank != root;
+    auto operation = one_array(What::kReduce, in, may_lack_out ? const_cast<void*>(in) : out, count, dtype);
+    auto how = read_reduction(reduction);
+    if (!how.ok()) return how.status();
+    operation.value().reduction = how.value();
+    if (auto status = set_root(operation.value(), root); !status.ok()) return status;
+    return operation;
+  });
+}
+mv_status mv_broadcast(mv_group group, void* data, uint64_t count, mv_dtype dtype, int64_t root, const mv_call_options* options) {
+  const mv_array array = {data, count, dtype, 0};
+  return mv_broadcast_many(group, &array, 1, root, options);
+}
+mv_status mv_broadcast_many(mv_group group, const mv_array* data, uint64_t arrays, int64_t root, const mv_call_options* options) {
+  return operate("mv_broadcast", group, options, [&](const GroupEntry&) -> base::Result<Operation> {
+    auto values = read_arrays(data, arrays);
+    if (!values.ok()) return values.status();
+    Operation operation;
+    operation.kind = What::kBroadcast;
+    operation.out = std::move(values).value();
+    if (auto status = set_root(operation, root); !status.ok()) return status;
+    return operation;
+  });
+}
+mv_status mv_allgather(mv_group group, const void* in, uint64_t count, void* out, mv_dtype dtype, const mv_call_options* options) {
+  return operate("mv_allgather", group, options, [&](const GroupEntry& entry) -> base::Result<Operation> {
+    const auto ranks = entry.group->members().size();
+    if (in == nullptr && count > 0) return base::error(MV_EINVAL, "in is NULL, but count is {}", count);
+    if (count > UINT64_MAX / 16 / ranks) return base::error(MV_EINVAL, "count is {}", count);
+    auto operation = one_array(What::kAllgather, nullptr, out, count * ranks, dtype);
+    if (count > 0) operation.value().in = {static_cast<const std::byte*>(in)};
+    return operation;
+  });
+}
+mv_status mv_reduce_scatter(mv_group group, const void* in, void* out, uint64_t count, mv_dtype dtype, int32_t reduction,
+                            const mv_call_options* options) {
+  return operate("mv_reduce_scatter", group, options, [&](const GroupEntry&) -> base::Result<Operation> {
+    if (in == nullptr && count > 0) return base::error(MV_EINVAL, "in is NULL, but count is {}", count);
+    auto operation = one_array(What::kReduceScatter, nullptr, out, count, dtype);
+    if (count > 0) operation.value().in = {static_cast<const std::byte*>(in)};
+    auto how = read_reduction(reduction);
+    if (!how.ok()) return how.status();
+    operation.value().reduction = how.value();
+    return operation;
+  });
+}
+mv_status mv_group_barrier(mv_group group, const mv_call_options* options) {
+  return operate("mv_group_barrier", group, options, [](const GroupEntry&) -> base::Result<Operation> { return Operation{}; });
+}
+
+mv_status mv_allreduce_drain(mv_group group, mv_array* arrays, uint64_t capacity, mv_drained* next, const mv_call_options* options) {
+  return with_group("mv_allreduce_drain", group, [&](State&, const GroupEntry& entry) { return drain(entry, arrays, capacity, next, options); });
+}
+mv_status mv_allreduce_zeros(mv_group group, const mv_call_options* options) {
+  return with_group("mv_allreduce_zeros", group, [&](State&, const GroupEntry& entry) { return drain_with_zeros(entry, options); });
+}

@@ -1,0 +1,127 @@
+// All-reduces by a caller's own function, or by hand.
+
+#include <polyverso/group.h>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fence.hpp"
+#include "group_arrays.hpp"
+#include "node/group.hpp"
+#include "options.hpp"
+#include "state.hpp"
+
+namespace mv::capi {
+namespace {
+
+base::Result<node::CustomReductionRef> begin(const char* function, const GroupEntry& entry, const mv_array* values, uint64_t arrays, uint32_t flags,
+                                             const mv_call_options* options) {
+  CallPlan plan;
+  if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
+  if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (auto status = check_group_flags(flags); !status.ok()) return status;
+  auto read = read_arrays(values, arrays);
+  if (!read.ok()) return read.status();
+  collective::Operation operation;
+  operation.kind = collective::Kind::kCustom;
+  operation.draining = (flags & MV_DRAINING) != 0;
+  operation.out = std::move(read).value();
+  return entry.group->custom(std::move(operation), plan.options);
+}
+
+void show(const std::vector<collective::Array>& theirs, mv_array* shown) {
+  for (size_t i = 0; i < theirs.size(); ++i) shown[i] = {theirs[i].data, theirs[i].count, theirs[i].dtype, 0};
+}
+
+/// The whole loop, with the caller's function in its middle.
+base::Status reduce(node::CustomReduction& custom, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user, uint64_t* contributors) {
+  std::vector<mv_array> shown(arrays);
+  for (;;) {
+    const auto theirs = custom.next();
+    if (!theirs.ok() && theirs.status().code() == MV_EINTR) {
+      static_cast<void>(custom.end());
+      return theirs.status();
+    }
+    if (!theirs.ok()) return theirs.status();
+    if (theirs.value() == nullptr) break;
+    show(*theirs.value(), shown.data());
+    const mv_status outcome = reducer(user, values, shown.data(), arrays);
+    const base::Status told = outcome == MV_OK ? base::Status() : base::error(outcome, "the function returned {}", mv_status_name(outcome));
+    if (auto status = custom.done(told); !status.ok()) return status;
+  }
+  const auto ended = custom.end();
+  if (ended.ok() && contributors != nullptr) *contributors = ended.value();
+  return ended.ok() ? base::Status() : ended.status();
+}
+
+base::Status check_status(mv_status status) {
+  if (std::string_view(mv_status_name(status)) != "MV_UNKNOWN") return {};
+  return base::error(MV_EINVAL, "{} is no mv_status", status);
+}
+
+template <typename Work>
+mv_status with_custom(const char* function, mv_custom custom, Work work) {
+  return fence(function, [&](State& state) -> base::Status {
+    auto pin = find_custom(state, function, custom);
+    if (!pin.ok()) return pin.status();
+    return named(function, work(state, pin.value()));
+  });
+}
+
+}  // namespace
+}  // namespace mv::capi
+
+namespace base = mv::base;
+using namespace mv::capi;
+
+mv_status mv_allreduce_custom(mv_group group, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user, uint32_t flags,
+                              uint64_t* contributors, const mv_call_options* options) {
+  constexpr const char* kFunction = "mv_allreduce_custom";
+  return fence(kFunction, [&](State& state) -> base::Status {
+    if (reducer == nullptr) return base::error(MV_EINVAL, "{}: the function is NULL", kFunction);
+    auto pin = find_group(state, kFunction, group);
+    if (!pin.ok()) return pin.status();
+    auto custom = begin(kFunction, *pin.value(), values, arrays, flags, options);
+    if (!custom.ok()) return named(kFunction, custom.status());
+    return named(kFunction, reduce(*custom.value(), values, arrays, reducer, user, contributors));
+  });
+}
+
+mv_status mv_custom_begin(mv_group group, const mv_array* values, uint64_t arrays, uint32_t flags, const mv_call_options* options, mv_custom* custom) {
+  constexpr const char* kFunction = "mv_custom_begin";
+  return fence(kFunction, [&](State& state) -> base::Status {
+    if (custom == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", kFunction);
+    auto pin = find_group(state, kFunction, group);
+    if (!pin.ok()) return pin.status();
+    auto begun = begin(kFunction, *pin.value(), values, arrays, flags, options);
+    if (!begun.ok()) return named(kFunction, begun.status());
+    *custom = state.customs.insert({pin.value()->node, pin.value()->group, std::move(begun).value()});
+    return {};
+  });
+}
+mv_status mv_custom_next(mv_custom custom, mv_array* theirs, int32_t* more) {
+  return with_custom("mv_custom_next", custom, [&](State&, const CustomTable::Pin& pin) -> base::Status {
+    if (more == nullptr) return base::Status(MV_EINVAL, "more is NULL");
+    const auto next = pin->reduction->next();
+    if (!next.ok()) return next.status();
+    if (next.value() != nullptr && theirs == nullptr && !next.value()->empty()) return base::Status(MV_EINVAL, "theirs is NULL");
+    *more = next.value() != nullptr ? 1 : 0;
+    if (next.value() != nullptr) show(*next.value(), theirs);
+    return {};
+  });
+}
+mv_status mv_custom_done(mv_custom custom, mv_status status) {
+  return with_custom("mv_custom_done", custom, [&](State&, const CustomTable::Pin& pin) -> base::Status {
+    if (auto wrong = check_status(status); !wrong.ok()) return wrong;
+    return pin->reduction->done(status == MV_OK ? base::Status() : base::error(status, "it told {}", mv_status_name(status)));
+  });
+}
+mv_status mv_custom_end(mv_custom custom, uint64_t* contributors) {
+  return with_custom("mv_custom_end", custom, [&](State& state, const CustomTable::Pin& pin) -> base::Status {
+    if (!state.customs.close(pin)) return not_a(state, "mv_custom_end", Kind::kCustom, custom);
+    const auto ended = pin->reduction->end();
+    if (ended.ok() && contributors != nullptr) *contributors = ended.value();
+    return ended.ok() ? base::Status() : ended.status();
+  });
+}

@@ -1,0 +1,82 @@
+#pragma once
+// A model's parameters or gradients as callers have them: arrays of floats in their own memory. Halves are worked on as f32.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/collective/operation.hpp"
+#include "math/convert.hpp"
+#include "tensor/dtype.hpp"
+
+namespace mv::distlearn {
+
+using collective::Array;
+using Arrays = std::vector<Array>;
+
+/// MV_EDTYPE or MV_EINVAL with which array of a call is no memory of floats.
+base::Status check_floats(const Arrays& arrays);
+/// MV_ESHAPE unless a call's arrays are those of the first call, in count and dtype.
+base::Status check_alike(const Arrays& first, const Arrays& arrays);
+uint64_t bytes_of(const Arrays& arrays);
+
+/// Memory of its own for arrays of the same shape; halves as f32.
+class Buffers {
+ public:
+  Buffers() = default;
+  explicit Buffers(const Arrays& like);
+  const Arrays& arrays() const { return arrays_; }
+  bool empty() const { return memory_.empty(); }
+  void fill_zero();
+
+ private:
+  std::vector<std::vector<std::byte>> memory_;
+  Arrays arrays_;
+};
+
+/// work(T* values, size_t first, size_t count) for all elements of an array as float or double, in pieces where they have to be widened
+/// or are not aligned; what it changes is written back.
+template <typename Work>
+void for_floats(const Array& array, Work work) {
+  constexpr size_t kPiece = 1024;
+  const auto whole = [&]<typename T>(T*) {
+    if (reinterpret_cast<uintptr_t>(array.data) % alignof(T) == 0) return work(reinterpret_cast<T*>(array.data), size_t{0}, size_t{array.count});
+    T piece[kPiece];
+    for (size_t first = 0; first < array.count; first += kPiece) {
+      const size_t count = std::min<size_t>(kPiece, array.count - first);
+      std::memcpy(piece, array.data + first * sizeof(T), count * sizeof(T));
+      work(piece, first, count);
+      std::memcpy(array.data + first * sizeof(T), piece, count * sizeof(T));
+    }
+  };
+  if (array.dtype == MV_F64) return whole(static_cast<double*>(nullptr));
+  if (array.dtype == MV_F32) return whole(static_cast<float*>(nullptr));
+  float piece[kPiece];
+  for (size_t first = 0; first < array.count; first += kPiece) {
+    const size_t count = std::min<size_t>(kPiece, array.count - first);
+    std::byte* const halves = array.data + first * 2;
+    math::widen_bytes(array.dtype, reinterpret_cast<std::byte*>(piece), halves, count);
+    work(piece, first, count);
+    math::narrow_bytes(array.dtype, halves, reinterpret_cast<const std::byte*>(piece), count);
+  }
+}
+
+/// work(value&, other&...) for each element of all arrays, in the precision in which they are worked on, in which the others are already.
+template <typename Work, typename... Others>
+void for_each_element(const Arrays& arrays, Work work, const Others&... others) {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    for_floats(arrays[i], [&]<typename T>(T* values, size_t first, size_t count) {
+      for (size_t at = 0; at < count; ++at) work(values[at], reinterpret_cast<T*>(others[i].data)[first + at]...);
+    });
+  }
+}
+
+/// The elements [first, first + count) of all arrays, one behind the other, as arrays in the same memory.
+Arrays cut(const Arrays& arrays, uint64_t first, uint64_t count);
+uint64_t elements_of(const Arrays& arrays);
+
+}  // namespace mv::distlearn

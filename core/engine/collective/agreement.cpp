@@ -1,0 +1,84 @@
+#include "engine/collective/agreement.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace mv::collective {
+
+void Agreement::begin(Done done) {
+  done_ = std::move(done);
+  proceed();
+}
+
+void Agreement::give_up(const base::Status& why) {
+  if (done_) std::exchange(done_, nullptr)(why);
+}
+
+void Agreement::gone(uint32_t rank) {
+  if (gone_.insert(rank).second) proceed();
+}
+
+void Agreement::heard(uint32_t from, const Word& word) {
+  if (decided_) {
+    if (!word.decides && word.decided.empty()) tell_(from, report(false));
+    return;
+  }
+  if (!word.decided.empty()) return decide(word.decided);
+  gone_.insert(word.gone.begin(), word.gone.end());
+  reported_.insert(from);
+  proceed();
+}
+
+void Agreement::proceed() {
+  if (!done_ || decided_) return;
+  const uint32_t lead = coordinator();
+  if (gone_.contains(rank_)) return;  // the others go on without this one, and tell it
+  if (lead != rank_) {
+    if (told_ == lead && told_gone_ == gone_.size()) return;
+    told_ = lead;
+    told_gone_ = gone_.size();
+    return tell_(lead, report(false));
+  }
+  const Ranks others = survivors();
+  for (const uint32_t rank : others)
+    if (rank != rank_ && asked_.insert(rank).second) tell_(rank, report(true));
+  const auto has_reported = [&](uint32_t rank) { return rank == rank_ || reported_.contains(rank); };
+  if (std::all_of(others.begin(), others.end(), has_reported)) decide(others);
+}
+
+/// Told on by everyone who hears of it: whoever has decided or gathered it may be gone.
+void Agreement::decide(const Ranks& ranks) {
+  decided_ = ranks;
+  Word word;
+  word.decides = true;
+  word.decided = ranks;
+  for (uint32_t rank = 0; rank < size_; ++rank)
+    if (rank != rank_ && (coordinator() == rank_ || !std::binary_search(ranks.begin(), ranks.end(), rank))) tell_(rank, word);
+  if (!done_) return;
+  if (std::binary_search(ranks.begin(), ranks.end(), rank_)) return std::exchange(done_, nullptr)(*decided_);
+  give_up(base::Status(MV_EPEERLOST, "the others count this rank as lost, and go on without it"));
+}
+
+Agreement::Word Agreement::report(bool asks) const { return {false, asks, {gone_.begin(), gone_.end()}, decided_.value_or(Ranks())}; }
+
+Agreement::Ranks Agreement::survivors() const {
+  Ranks ranks;
+  for (uint32_t rank = 0; rank < size_; ++rank)
+    if (!gone_.contains(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
+uint32_t Agreement::coordinator() const {
+  uint32_t rank = 0;
+  while (gone_.contains(rank)) ++rank;
+  return rank;
+}
+
+Agreement::Ranks Agreement::awaited() const {
+  if (coordinator() != rank_) return {coordinator()};
+  Ranks ranks = survivors();
+  std::erase_if(ranks, [&](uint32_t rank) { return rank == rank_ || reported_.contains(rank); });
+  return ranks;
+}
+
+}  // namespace mv::collective

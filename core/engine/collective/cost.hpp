@@ -1,0 +1,64 @@
+#pragma once
+// What an all-reduce costs, and so which algorithm to take. Latency alpha of a message, beta for each byte on a road, gamma for each byte
+// that is reduced; docs/allreduce.md has the table. All ranks of a group must choose alike: they go by what its lowest rank says when it is
+// opened.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/traffic.hpp"
+#include "engine/collective/topology.hpp"
+
+namespace mv::collective {
+
+/// Seconds: no alpha, beta or gamma is larger.
+constexpr double kMostCost = 10;
+
+struct RoadCost {
+  double alpha = 0;  ///< seconds from a rank's sending a message to another's having begun with it
+  double beta = 0;   ///< seconds a byte
+  bool operator==(const RoadCost&) const = default;
+};
+
+/// The defaults are of two cores of a machine of 2021 and a network of 10 Gbit/s.
+struct Costs {
+  std::array<RoadCost, base::kRoadNames.size()> roads = {{{3e-6, 0.1e-9}, {5e-6, 0.25e-9}, {25e-6, 0.9e-9}}};  ///< by base::RoadKind
+  double gamma = 0.1e-9;                                                                                       ///< seconds a byte
+
+  const RoadCost& of(base::RoadKind road) const { return roads[static_cast<size_t>(road)]; }
+  bool operator==(const Costs&) const = default;
+};
+
+/// Seconds. What folding costs where `ranks` is no power of two is in it.
+double cost_of(Algorithm algorithm, uint64_t bytes, int32_t ranks, const RoadCost& road, double gamma, const Tree& tree = {});
+/// `tree.segment` in bytes.
+double cost_of_reduce(uint64_t bytes, int32_t ranks, const RoadCost& road, double gamma, const Tree& tree = {});
+double cost_of_broadcast(uint64_t bytes, int32_t ranks, const RoadCost& road, const Tree& tree = {});
+
+/// Where the ranks of a group are, and by which roads they reach each other.
+struct Layout {
+  std::vector<int32_t> hosts;  ///< of each rank, as hierarchical_allreduce() has them
+  base::RoadKind beside = base::RoadKind::kShm;
+  base::RoadKind between = base::RoadKind::kTcp;
+};
+
+/// What a rank would choose by. The setting collective_costs has the costs, see cost_text.hpp.
+struct Basis {
+  Costs costs;
+  base::RoadKind beside = base::RoadKind::kShm;  ///< the road between ranks of one host
+  bool operator==(const Basis&) const = default;
+};
+
+struct Choice {
+  Algorithm algorithm = Algorithm::kRecursiveDoubling;
+  bool by_host = false;  ///< hierarchical_allreduce(), with `algorithm` between the hosts
+  double seconds = 0;    ///< that it should take
+};
+
+/// The cheapest way to all-reduce `bytes`. The same for the same arguments, everywhere.
+Choice choose_allreduce(uint64_t bytes, const Layout& layout, const Costs& costs);
+/// The best arity and segment (in bytes, a multiple of 64) for a reduction to one rank, or for a broadcast from it.
+Tree choose_tree(uint64_t bytes, const Layout& layout, const Costs& costs);
+
+}  // namespace mv::collective

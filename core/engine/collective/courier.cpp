@@ -1,0 +1,63 @@
+#include "engine/collective/courier.hpp"
+
+#include <utility>
+
+namespace mv::collective {
+
+namespace {
+/// No table's: messages keep their order, and wait for none of a table.
+constexpr uint64_t kLane = UINT64_MAX;
+// What a member that is behind may be sent ahead.
+constexpr size_t kMostMessages = 256;
+constexpr size_t kMostBytes = 8 << 20;
+}  // namespace
+
+class Courier::Parcel final : public rpc::Pending {
+ public:
+  Parcel(Courier& courier, base::Peer to, size_t bytes, std::function<void()> taken)
+      : courier_(courier), to_(to), bytes_(bytes), taken_(std::move(taken)) {}
+  void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {
+    courier_.taken(to_, bytes_);
+    if (taken_) taken_();
+  }
+
+ private:
+  Courier& courier_;
+  const base::Peer to_;
+  const size_t bytes_;
+  const std::function<void()> taken_;
+};
+
+void Courier::send(base::Peer to, base::Frame frame, std::function<void()> taken) {
+  Load& load = loads_[to];
+  const size_t bytes = frame.bytes();
+  ++load.messages;
+  load.bytes += bytes;
+  ++open_;
+  rpc::Call call;
+  call.frame = std::move(frame);
+  call.pending = std::make_shared<Parcel>(*this, to, bytes, std::move(taken));
+  call.wants_answer = false;
+  call.lane = kLane;
+  call.priority = INT64_MAX;
+  client_.call(to, std::move(call));
+}
+
+void Courier::taken(base::Peer to, size_t bytes) {
+  Load& load = loads_[to];
+  --load.messages;
+  load.bytes -= bytes;
+  if (--open_ == 0 && when_all_taken_) std::exchange(when_all_taken_, nullptr)();
+}
+
+bool Courier::keeps_up(base::Peer to) const {
+  const auto load = loads_.find(to);
+  return load == loads_.end() || (load->second.messages < kMostMessages && load->second.bytes < kMostBytes);
+}
+
+void Courier::when_all_taken(std::function<void()> work) {
+  if (open_ == 0) return work();
+  when_all_taken_ = std::move(work);
+}
+
+}  // namespace mv::collective

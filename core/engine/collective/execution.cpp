@@ -1,0 +1,201 @@
+#include "engine/collective/execution.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace mv::collective {
+
+namespace {
+/// Bytes that may be under way from an operation of one rank, before others have taken them.
+constexpr size_t kWindow = 4 << 20;
+
+/// The road goes on with it: a stream that has begun with a message ends it.
+void divert(base::Sink& sink) {
+  const size_t bytes = sink.memory().size();
+  const std::shared_ptr<std::byte[]> aside(new std::byte[bytes]);
+  sink.divert({aside.get(), bytes}, aside);
+}
+}  // namespace
+
+void Chunk::keep() {
+  if (staged != nullptr || own != nullptr) return;
+  own = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  bytes = *own;
+}
+
+Execution::Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool by_hand)
+    : owner_(owner), value_(std::move(value)), schedule_(std::move(schedule)), rank_(rank), by_hand_(by_hand) {}
+
+base::Status Execution::advance() {
+  base::Status wrong;
+  while (!stopped_) {
+    const bool received = receive_more(&wrong);
+    if (!wrong.ok() || (!send_more() && !received)) break;
+  }
+  return wrong;
+}
+
+bool Execution::done() const {
+  return receiving_ == schedule_.size() && sending_ == schedule_.size() &&
+         std::none_of(lent_.begin(), lent_.end(), [](const Sent& sent) { return sent.payload->is_lent(); });
+}
+
+/// One chunk, or the end of a step. False if there was neither.
+bool Execution::receive_more(base::Status* wrong) {
+  if (receiving_ == schedule_.size() || handed_) return false;
+  const Step& step = schedule_[receiving_];
+  if (step.from == Step::kNone || step_received_ == step.receive.count) {
+    ++receiving_;
+    step_received_ = 0;
+    return true;
+  }
+  auto& queue = waiting_[step.from];
+  if (queue.empty()) return false;
+  const Chunk chunk = std::move(queue.front());
+  queue.pop_front();
+  *wrong = take(step, chunk);
+  owner_.chunk_taken(chunk.asked);
+  ++moves_;
+  return true;
+}
+
+base::Status Execution::take(const Step& step, const Chunk& chunk) {
+  const Range& range = chunk.range;
+  const bool fits = range.first == step.receive.first + step_received_ && range.count > 0 && range.count <= step.receive.count - step_received_;
+  if (!fits || value_.bytes(range) != chunk.bytes.size())
+    return base::error(MV_EPROTOCOL, "elements {} to {} of it, {} bytes, came from rank {} where {} to {} were to come", range.first,
+                       range.first + range.count, chunk.bytes.size(), step.from, step.receive.first + step_received_,
+                       step.receive.first + step.receive.count);
+  step_received_ += range.count;
+  if (by_hand(step)) {
+    scratch_.scatter(range, chunk.bytes.data());
+    handed_ = step_received_ == step.receive.count;
+    return {};
+  }
+  std::erase_if(direct_, [&](const Direct& direct) {
+    const bool here = overlap(range, direct.range);
+    if (here) divert(*direct.sink);  // it has come; or it is a repetition of what has
+    return here;
+  });
+  free(range);
+  if (step.arrival == Step::Arrival::kReduce)
+    value_.reduce(range, chunk.bytes.data(), rank_ < step.from ? math::Operand::kFirst : math::Operand::kSecond);
+  else if (value_.contiguous(range).data() != chunk.bytes.data())
+    value_.scatter(range, chunk.bytes.data());
+  return {};
+}
+
+void Execution::resume() {
+  handed_ = false;
+  ++receiving_;
+  step_received_ = 0;
+}
+
+/// What is about to be written over leaves before, or is copied.
+void Execution::free(const Range& range) {
+  for (const Sent& sent : lent_)
+    if (overlap(sent.range, range)) sent.payload->make_owned();
+  while (sending_ < schedule_.size() && sending_ <= receiving_) {
+    const Step& step = schedule_[sending_];
+    const Range left = {step.send.first + step_sent_, step.send.count - step_sent_};
+    if (step.to == Step::kNone || left.count == 0) {
+      if (sending_ == receiving_) return;
+      ++sending_;
+      step_sent_ = 0;
+      continue;
+    }
+    const auto begin = schedule_.begin() + static_cast<ptrdiff_t>(sending_) + 1, end = schedule_.begin() + static_cast<ptrdiff_t>(receiving_) + 1;
+    const bool later = std::any_of(begin, end, [&](const Step& each) { return each.to != Step::kNone && overlap(each.send, range); });
+    if (!later && !overlap(left, range)) return;
+    emit(step, {left.first, value_.chunk(left)}, true);
+  }
+}
+
+/// False if nothing can be sent now.
+bool Execution::send_more() {
+  if (sending_ == schedule_.size()) return false;
+  const Step& step = schedule_[sending_];
+  const Range left = {step.send.first + step_sent_, step.send.count - step_sent_};
+  if (step.to == Step::kNone || left.count == 0) {
+    ++sending_;
+    step_sent_ = 0;
+    return true;
+  }
+  const Range chunk = {left.first, value_.chunk(left)};
+  if (!is_final(chunk, sending_)) return false;
+  if (under_way_ > 0 && under_way_ + value_.bytes(chunk) > kWindow) return false;
+  emit(step, chunk, false);
+  return true;
+}
+
+/// Whether no step before this one still receives any of it.
+bool Execution::is_final(const Range& range, size_t step) const {
+  for (size_t i = receiving_; i < step; ++i) {
+    const Step& before = schedule_[i];
+    if (before.from == Step::kNone) continue;
+    const uint64_t here = i == receiving_ && !by_hand(before) ? step_received_ : 0;
+    if (overlap({before.receive.first + here, before.receive.count - here}, range)) return false;
+  }
+  return true;
+}
+
+void Execution::emit(const Step& step, const Range& chunk, bool copied) {
+  const std::span<std::byte> memory = value_.contiguous(chunk);
+  const size_t bytes = value_.bytes(chunk);
+  base::PayloadRef payload;
+  if (memory.empty()) {
+    const std::shared_ptr<std::byte[]> gathered(new std::byte[bytes]);
+    value_.gather(chunk, gathered.get());
+    payload = base::Payload::kept({gathered.get(), bytes}, gathered);
+  } else {
+    payload = copied ? base::Payload::copy(memory) : base::Payload::lent(memory);
+  }
+  step_sent_ += chunk.count;
+  ++emitted_;
+  if (bytes > wire::kSmallPayloadBytes) {  // else it leaves as a copy
+    under_way_ += bytes;
+    lent_.push_back({emitted_, chunk, payload, bytes});
+  }
+  owner_.send_chunk(step.to, chunk, payload, emitted_);
+}
+
+void Execution::received(int32_t from, Chunk chunk) {
+  const bool now = receiving_ < schedule_.size() && schedule_[receiving_].from == from && waiting_[from].empty() && !handed_;
+  if (!now) chunk.keep();  // else it is used before this returns to the road
+  waiting_[from].push_back(std::move(chunk));
+}
+
+void Execution::sent(uint64_t number) {
+  const auto found = std::find_if(lent_.begin(), lent_.end(), [&](const Sent& sent) { return sent.number == number; });
+  if (found == lent_.end()) return;
+  if (found->payload.use_count() > 1) found->payload->make_owned();  // a road may still be at a repetition of it
+  under_way_ -= found->bytes;
+  lent_.erase(found);
+  ++moves_;
+}
+
+base::SinkRef Execution::place(int32_t from, const Range& range, size_t bytes) {
+  if (stopped_ || handed_ || receiving_ == schedule_.size()) return nullptr;
+  const Step& step = schedule_[receiving_];
+  const auto queue = waiting_.find(from);
+  if (step.from != from || step.arrival != Step::Arrival::kCopy || (queue != waiting_.end() && !queue->second.empty())) return nullptr;
+  const uint64_t left = step.receive.count - step_received_;
+  if (range.first != step.receive.first + step_received_ || range.count == 0 || range.count > left) return nullptr;
+  const std::span<std::byte> memory = value_.contiguous(range);
+  if (memory.empty() || memory.size() != bytes) return nullptr;
+  free(range);
+  direct_.push_back({range, base::Sink::into(memory)});
+  return direct_.back().sink;
+}
+
+int32_t Execution::awaited() const { return receiving_ < schedule_.size() && !handed_ ? schedule_[receiving_].from : Step::kNone; }
+
+void Execution::stop() {
+  if (std::exchange(stopped_, true)) return;
+  for (const Sent& sent : lent_) sent.payload->make_owned();
+  for (const Direct& direct : direct_) divert(*direct.sink);
+  for (auto& [from, queue] : waiting_)
+    for (const Chunk& chunk : std::exchange(queue, {})) owner_.chunk_taken(chunk.asked);
+}
+
+}  // namespace mv::collective

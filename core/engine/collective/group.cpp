@@ -1,0 +1,558 @@
+#include "engine/collective/group.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace mv::collective {
+
+using namespace std::chrono_literals;
+
+namespace {
+/// How long nothing may move before the rank that is waited for is told: it may be at another operation.
+constexpr base::Nanos kLookAfter = 100ms;
+/// How long whoever gives up waits for the others' word whether they have come.
+constexpr base::Nanos kLastWord = 1s;
+/// Operations that are done of which it is still known what they were.
+constexpr size_t kRemembered = 256;
+
+/// What a signal or its caller did to one rank is something else to the others.
+mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
+}  // namespace
+
+/// Knows its number, by which it is found again when a message of it has been taken.
+struct Group::Active final : Execution::Owner {
+  Active(Group& group, uint64_t op, Operation operation, ps::CompletionRef completion, base::Nanos deadline, Handed handed)
+      : group(group), op(op), running(*this, group.setting_, std::move(operation), std::move(completion), deadline, std::move(handed)) {}
+
+  void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
+    auto& fbb = group.courier_.builder().fbb();
+    const auto collect = wire::CreateCollect(fbb, group.members_.id, op, static_cast<uint32_t>(group.setting_.rank), range.first, range.count,
+                                             &running.signature());
+    base::Frame frame = group.courier_.builder().finish(wire::Body::Collect, collect, payload);
+    group.sent_ += payload->size();
+    const auto taken = [here = std::weak_ptr<bool>(group.here_), group = &group, op = op, number] {
+      if (here.expired()) return;
+      const auto found = group->numbers_.find(op);
+      if (found != group->numbers_.end() && found->second.active != nullptr) {
+        found->second.active->running.execution().sent(number);
+        group->settle(op);
+      }
+      group->keep_up();
+    };
+    group.courier_.send(group.members_.peers[static_cast<size_t>(to)], std::move(frame), taken);
+  }
+  void chunk_taken(const rpc::Asked& asked) override {
+    if (!group.forgotten_) group.server_.finish(asked);
+  }
+
+  Group& group;
+  const uint64_t op;
+  bool busy = false;  ///< what is sent to a peer that is lost has been taken before send() returns
+  Running running;
+};
+
+Group::Group(const base::Clock& clock, Courier& courier, rpc::Server& server, base::Pool& pool, Members members, Setting setting)
+    : clock_(clock),
+      courier_(courier),
+      server_(server),
+      pool_(pool),
+      members_(std::move(members)),
+      setting_(std::move(setting)),
+      agreement_(static_cast<uint32_t>(setting_.rank), static_cast<uint32_t>(setting_.size),
+                 [this](uint32_t to, const Agreement::Word& word) { tell_agreement(to, word); }) {}
+
+Group::~Group() { forget(); }
+
+void Group::choose_by(const Basis& basis) {
+  setting_.costs = basis.costs;
+  setting_.layout.beside = basis.beside;
+}
+
+void Group::forget() {
+  forgotten_ = true;
+  numbers_.clear();
+}
+
+std::string Group::name(uint32_t rank) const { return fmt::format("rank {} of the group, {}", rank, members_.names[rank]); }
+
+// ---- words to the others
+
+template <typename Fill>
+void Group::tell(uint32_t to, wire::GroupWord word, Fill fill) {
+  wire::GroupNoteT note;
+  note.group = members_.id;
+  note.word = word;
+  note.from = static_cast<uint32_t>(setting_.rank);
+  fill(note);
+  auto& builder = courier_.builder();
+  courier_.send(members_.peers[to], builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
+}
+
+template <typename Fill>
+void Group::tell_all(wire::GroupWord word, Fill fill) {
+  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
+    if (static_cast<int32_t>(rank) != setting_.rank && !lost_.contains(rank) && !closed_.contains(rank)) tell(rank, word, fill);
+}
+
+void Group::tell_shape(uint32_t to, uint64_t op, const Active& active) {
+  tell(to, wire::GroupWord::Comes, [&](wire::GroupNoteT& note) {
+    note.op = op;
+    note.signature = std::make_unique<wire::Signature>(active.running.signature());
+    for (const Array& array : active.running.operation().out) {
+      note.dtypes.push_back(static_cast<uint8_t>(array.dtype));
+      note.counts.push_back(array.count);
+    }
+  });
+}
+
+void Group::tell_agreement(uint32_t to, const Agreement::Word& word) {
+  tell(to, word.decides ? wire::GroupWord::Decides : wire::GroupWord::Shrinks, [&](wire::GroupNoteT& note) {
+    note.status = code_for_others(broken_.code());  // whoever does not know yet why
+    note.text = broken_.text();
+    note.ranks = word.gone;
+    note.decided = word.decided;
+    note.asks = word.asks;
+  });
+}
+
+// ---- this rank's operations
+
+base::Status Group::refusal(const Operation& operation) const {
+  if (is_closed_) return base::Status(MV_ESTATE, "the group is closed");
+  if (!broken_.ok()) return base::error(broken_.code(), "the group is broken, {}: {}", kAfterBreak, broken_.text());
+  if (draining_at_ == begun_ + 1 && !operation.draining) return base::Status(MV_ESTATE, kOnlyDraining);
+  return {};
+}
+
+void Group::begin(Operation operation, ps::CompletionRef completion, base::Nanos deadline, Handed handed) {
+  if (const base::Status refused = refusal(operation); !refused.ok()) return completion->complete(refused);
+  const uint64_t op = ++begun_;
+  Numbered& numbered = numbers_[op];
+  if (!numbered.failed.ok()) {
+    const base::Status why = numbered.failed;
+    clear(numbered);
+    numbers_.erase(op);
+    return completion->complete(why);
+  }
+  numbered.active = std::make_unique<Active>(*this, op, std::move(operation), std::move(completion), deadline, std::move(handed));
+  Active& active = *numbered.active;
+  active.running.look_at = clock_.now() + kLookAfter;
+  for (const auto& [rank, last] : closed_)
+    if (last < op) return break_off(base::error(MV_EPEERLOST, "{} has left the group, {} operations before this one", name(rank), op - last - 1), true);
+  const auto told = std::exchange(numbered.told, {});
+  for (const auto& [rank, signature] : told)
+    if (!agrees(op, rank, signature)) return;
+  const auto drainers = std::exchange(numbered.drainers, {});
+  for (const uint32_t rank : drainers) drains(op, rank);
+  if (!numbers_.contains(op)) return;
+  for (Early& early : std::exchange(numbered.early, {})) {
+    received_ += early.chunk.bytes.size();
+    active.running.execution().received(static_cast<int32_t>(early.from), std::move(early.chunk));
+  }
+  settle(op);
+}
+
+/// Does what can be done, and ends the operation when that was all. False if it is over.
+bool Group::settle(uint64_t op) {
+  const auto found = numbers_.find(op);
+  if (found == numbers_.end() || found->second.active == nullptr) return false;
+  Active& active = *found->second.active;
+  if (std::exchange(active.busy, true)) return true;
+  Running& running = active.running;
+  const base::Status wrong = running.execution().advance();
+  active.busy = false;
+  if (!wrong.ok()) {
+    break_off(base::error(wrong.code(), "operation {} of the group, {}: {}", op, describe(running.signature()), wrong.text()), true);
+    return false;
+  }
+  running.hand();
+  if (!running.execution().done()) return true;
+  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)  // so that nobody runs far ahead of who is behind
+    if (!lost_.contains(rank) && !courier_.keeps_up(members_.peers[rank])) return true;
+  running.finish();
+  done_.emplace(op, running.signature());
+  if (done_.size() > kRemembered) done_.erase(done_.begin());
+  finish(op, {});
+  return false;
+}
+
+/// Something was taken: operations that waited for the others to keep up may be over.
+void Group::keep_up() {
+  std::vector<uint64_t> done;
+  for (const auto& [op, numbered] : numbers_)
+    if (numbered.active != nullptr && numbered.active->running.execution().done()) done.push_back(op);
+  for (const uint64_t op : done) settle(op);
+}
+
+void Group::finish(uint64_t op, const base::Status& status) {
+  const auto found = numbers_.find(op);
+  const std::unique_ptr<Active> active = std::move(found->second.active);
+  clear(found->second);
+  numbers_.erase(found);
+  active->running.execution().stop();
+  active->running.completion()->complete(status);
+}
+
+/// What came early will not be used.
+void Group::clear(Numbered& numbered) {
+  for (const Early& early : std::exchange(numbered.early, {})) server_.finish(early.chunk.asked);
+}
+
+/// Spends an operation's number without its being done.
+void Group::fail(uint64_t op, const base::Status& why, bool tell) {
+  if (tell) {
+    tell_all(wire::GroupWord::Fails, [&](wire::GroupNoteT& note) {
+      note.op = op;
+      note.status = code_for_others(why.code());
+      note.text = why.text();
+    });
+  }
+  const auto found = numbers_.find(op);
+  if (found != numbers_.end() && found->second.active != nullptr) return finish(op, why);
+  if (op <= begun_) return;
+  Numbered& numbered = numbers_[op];
+  numbered.failed = why;
+  clear(numbered);
+  check_drained(op);
+}
+
+void Group::disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint32_t b, const wire::Signature& second) {
+  const bool alike = describe(first) == describe(second);
+  fail(op, base::error(MV_EDISAGREE, "operation {} of the group: {} makes {}, {} makes {}{}", op, name(a), describe(first), name(b), describe(second),
+                       alike ? ", in another way: their arrays differ, or the costs by which they choose" : ""), true);
+}
+
+/// False if it has failed by this.
+bool Group::agrees(uint64_t op, uint32_t from, const wire::Signature& signature) {
+  Numbered& numbered = numbers_[op];
+  if (numbered.active != nullptr) {
+    const wire::Signature& mine = numbered.active->running.signature();
+    if (same(mine, signature)) return true;
+    disagree(op, static_cast<uint32_t>(setting_.rank), mine, from, signature);
+    return false;
+  }
+  if (op == draining_at_ && !can_be_drained(signature)) {
+    Operation mine;
+    mine.kind = Kind::kDrain;
+    disagree(op, static_cast<uint32_t>(setting_.rank), sign(mine, 0), from, signature);
+    return false;
+  }
+  numbered.told.emplace(from, signature);
+  return true;
+}
+
+void Group::resume(const ps::Completion* completion, const base::Status& status) {
+  for (auto& [op, numbered] : numbers_) {
+    if (numbered.active == nullptr || numbered.active->running.completion().get() != completion) continue;
+    if (!status.ok()) return fail(op, base::error(status.code(), "{} could not reduce: {}", name(static_cast<uint32_t>(setting_.rank)), status.text()), true);
+    numbered.active->running.resume();
+    settle(op);
+    return;
+  }
+}
+
+// ---- draining
+
+void Group::drain(const ps::Completion* owner, base::Nanos deadline, Drained drained) {
+  Operation taking_part;
+  taking_part.draining = true;
+  if (const base::Status refused = refusal(taking_part); !refused.ok()) return drained(refused);
+  if (drain_) return drained(base::Status(MV_ESTATE, "another thread waits for the others' next all-reduce"));
+  const uint64_t op = begun_ + 1;
+  drain_ = Drain{owner, deadline, std::move(drained)};
+  for (const auto& [rank, last] : closed_)
+    if (last < op) return break_off(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
+  if (std::exchange(draining_at_, op) != op) {
+    tell_all(wire::GroupWord::Drains, [&](wire::GroupNoteT& note) { note.op = op; });
+    const auto told = std::exchange(numbers_[op].told, {});
+    for (const auto& [rank, signature] : told)
+      if (!agrees(op, rank, signature)) return;
+  }
+  check_drained(op);
+}
+
+/// A rank takes part in what the others do at this number.
+void Group::drains(uint64_t op, uint32_t from) {
+  if (op <= begun_ && !numbers_.contains(op)) return;  // over: it hears of that by other words
+  Numbered& numbered = numbers_[op];
+  if (numbered.active == nullptr) {
+    numbered.drainers.insert(from);
+    return check_drained(op);
+  }
+  const wire::Signature mine = numbered.active->running.signature();
+  if (can_be_drained(mine)) return tell_shape(from, op, *numbered.active);
+  Operation theirs;
+  theirs.kind = Kind::kDrain;
+  disagree(op, static_cast<uint32_t>(setting_.rank), mine, from, sign(theirs, 0));
+}
+
+/// Ends this rank's wait for what comes if it has come, or if nobody is left who could make it.
+void Group::check_drained(uint64_t op) {
+  if (!drain_ || op != begun_ + 1) return;
+  Numbered& numbered = numbers_[op];
+  const bool finished = numbered.drainers.size() + 1 == members_.peers.size();
+  if (!finished && numbered.failed.ok() && !numbered.shape) return;
+  const Drained drained = std::move(std::exchange(drain_, std::nullopt)->drained);
+  if (numbered.shape && numbered.failed.ok()) return drained(*numbered.shape);
+  const base::Status why = numbered.failed;
+  ++begun_;
+  clear(numbered);
+  numbers_.erase(op);
+  if (!why.ok()) return drained(why);
+  Shape shape;
+  shape.finished = true;
+  drained(shape);
+}
+
+void Group::drop_drain(const base::Status& why) {
+  if (drain_) std::exchange(drain_, std::nullopt)->drained(why);
+}
+
+// ---- from the others
+
+void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  const uint64_t op = collect.op();
+  const uint32_t from = collect.from();
+  const auto found = numbers_.find(op);
+  const bool over = (op <= begun_ && found == numbers_.end()) || (found != numbers_.end() && !found->second.failed.ok());
+  if (over || !broken_.ok() || is_closed_ || collect.signature() == nullptr) {
+    if (!is_closed_ && collect.signature() != nullptr) came_late(op, from, *collect.signature());
+    return server_.finish(asked);
+  }
+  reached_[from] = std::max(reached_[from], op);
+  if (!agrees(op, from, *collect.signature())) return server_.finish(asked);
+  Chunk chunk{{collect.first(), collect.count()}, payload, staged, nullptr, asked};
+  Numbered& numbered = numbers_[op];
+  if (numbered.active == nullptr) {
+    chunk.keep();
+    numbered.early.push_back({from, std::move(chunk)});
+    return;
+  }
+  received_ += payload.size();
+  numbered.active->running.execution().received(static_cast<int32_t>(from), std::move(chunk));
+  settle(op);
+}
+
+/// An operation that is done here has had all of its elements: whoever sends more of them makes another one.
+void Group::came_late(uint64_t op, uint32_t from, const wire::Signature& theirs) {
+  const auto mine = done_.find(op);
+  if (!broken_.ok() || mine == done_.end()) return;
+  break_off(base::error(MV_EDISAGREE, "operation {} of the group: {} made {}, {} makes {}", op, name(static_cast<uint32_t>(setting_.rank)),
+                        describe(mine->second), name(from), describe(theirs)), true);
+}
+
+base::SinkRef Group::place(const wire::Collect& collect, size_t bytes) {
+  const auto found = numbers_.find(collect.op());
+  base::SinkRef sink;
+  if (found != numbers_.end() && found->second.active != nullptr && collect.signature() != nullptr &&
+      same(*collect.signature(), found->second.active->running.signature())) {
+    Active& active = *found->second.active;
+    active.busy = true;
+    sink = active.running.execution().place(static_cast<int32_t>(collect.from()), {collect.first(), collect.count()}, bytes);
+    active.busy = false;
+  }
+  if (sink != nullptr) return sink;
+  base::Pool::Block block = pool_.take(bytes);
+  return base::Sink::into(block.bytes, block.memory);
+}
+
+void Group::on_note(const wire::GroupNote& note) {
+  const uint32_t from = note.from();
+  const uint64_t op = note.op();
+  const auto ranks = [](const flatbuffers::Vector<uint32_t>* list) { return list != nullptr ? Agreement::Ranks(list->begin(), list->end()) : Agreement::Ranks(); };
+  const auto status = [&] {
+    const auto code = note.status() < 0 ? static_cast<mv_status>(note.status()) : MV_EPROTOCOL;
+    return base::Status(code, note.text() != nullptr ? note.text()->str() : "");
+  };
+  switch (note.word()) {
+    case wire::GroupWord::Closed:
+      closed_[from] = op;
+      if (!broken_.ok() && note.decided() != nullptr) agreement_.heard(from, {true, false, {}, ranks(note.decided())});
+      agreement_.gone(from);
+      if (waits_beyond(op))
+        break_off(base::error(MV_EPEERLOST, "{} has left the group", name(from)), true);
+      return;
+    case wire::GroupWord::Waits:
+      reached_[from] = std::max(reached_[from], op);
+      if (broken_.ok() && note.signature() != nullptr && (op > begun_ || numbers_.contains(op))) agrees(op, from, *note.signature());
+      return;
+    case wire::GroupWord::Asks:
+      return tell(from, wire::GroupWord::Begun, [&](wire::GroupNoteT& answer) { answer.op = begun_; });
+    case wire::GroupWord::Begun:
+      reached_[from] = std::max(reached_[from], op);
+      return;
+    case wire::GroupWord::Drains:
+      if (broken_.ok()) drains(op, from);
+      return;
+    case wire::GroupWord::Comes: {
+      if (!broken_.ok() || op != begun_ + 1 || note.signature() == nullptr || note.dtypes() == nullptr || note.counts() == nullptr) return;
+      reached_[from] = std::max(reached_[from], op);
+      if (!agrees(op, from, *note.signature())) return;
+      Shape shape;
+      shape.reduction = static_cast<math::Reduction>(note.signature()->reduction());
+      shape.custom = static_cast<Kind>(note.signature()->kind()) == Kind::kCustom;
+      for (uint32_t i = 0; i < std::min(note.dtypes()->size(), note.counts()->size()); ++i)
+        shape.arrays.push_back({nullptr, note.counts()->Get(i), static_cast<mv_dtype>(note.dtypes()->Get(i))});
+      numbers_[op].shape = std::move(shape);
+      return check_drained(op);
+    }
+    case wire::GroupWord::Fails:
+      if (done_.contains(op)) return break_off(status(), true);  // some have its result, and some have not
+      if (broken_.ok()) fail(op, status(), false);
+      return;
+    case wire::GroupWord::Breaks:
+      for (const uint32_t rank : ranks(note.ranks())) agreement_.gone(rank);
+      return break_off(status(), false);
+    case wire::GroupWord::Shrinks:
+    case wire::GroupWord::Decides:
+      break_off(status(), true);
+      return agreement_.heard(from, {note.word() == wire::GroupWord::Decides, note.asks(), ranks(note.ranks()), ranks(note.decided())});
+    default:
+      return;
+  }
+}
+
+/// Whether this rank is in an operation after that one.
+bool Group::waits_beyond(uint64_t op) const {
+  if (drain_ && op < begun_ + 1) return true;
+  return std::any_of(numbers_.upper_bound(op), numbers_.end(), [](const auto& entry) { return entry.second.active != nullptr; });
+}
+
+// ---- ends
+
+void Group::lost(uint32_t rank, const base::Status& why) {
+  if (!lost_.insert(rank).second) return;
+  if (!closed_.contains(rank)) break_off(base::error(MV_EPEERLOST, "{}: {}", name(rank), why.text()), true);
+  agreement_.gone(rank);
+}
+
+void Group::break_off(const base::Status& why, bool tell) {
+  if (!broken_.ok() || is_closed_) return;
+  broken_ = why;
+  if (watcher_) watcher_(why);
+  if (tell) {
+    tell_all(wire::GroupWord::Breaks, [&](wire::GroupNoteT& note) {
+      note.status = code_for_others(why.code());
+      note.text = why.text();
+      note.ranks.assign(lost_.begin(), lost_.end());
+    });
+  }
+  const base::Status told = base::error(why.code(), "{}; the group is broken: {}", why.text(), kAfterBreak);
+  auto numbers = std::exchange(numbers_, {});
+  for (auto& [op, numbered] : numbers) {
+    clear(numbered);
+    if (numbered.active != nullptr) numbered.active->running.execution().stop();
+  }
+  for (auto& [op, numbered] : numbers)
+    if (numbered.active != nullptr) numbered.active->running.completion()->complete(told);
+  drop_drain(told);
+}
+
+void Group::watch(std::function<void(const base::Status&)> watcher) {
+  watcher_ = std::move(watcher);
+  if (!broken_.ok()) watcher_(broken_);
+}
+
+void Group::close(const base::Status& gave_up) {
+  if (is_closed_) return;
+  tell_all(wire::GroupWord::Closed, [&](wire::GroupNoteT& note) {
+    note.op = begun_;
+    note.status = gave_up.code();
+    if (agreement_.decided()) note.decided = *agreement_.decided();
+  });
+  break_off(base::Status(MV_ESTATE, "this rank has closed the group"), false);
+  is_closed_ = true;
+  agreement_.give_up(base::Status(MV_ESTATE, "this rank has closed the group"));
+}
+
+bool Group::withdraw(const ps::Completion* completion, mv_status code) {
+  if (drain_ && drain_->owner == completion) {  // the others know that this rank drains, and that stays so
+    drop_drain(base::Status(code, "withdrawn; this rank still takes part in nothing but the others' next all-reduce"));
+    return true;
+  }
+  for (const auto& [op, numbered] : numbers_) {
+    if (numbered.active == nullptr || numbered.active->running.completion().get() != completion) continue;
+    break_off(base::error(code, "{} has withdrawn operation {} of the group, {}", name(static_cast<uint32_t>(setting_.rank)), op,
+                          describe(numbered.active->running.signature())), true);
+    return true;
+  }
+  return false;
+}
+
+// ---- time
+
+base::Nanos Group::next_deadline() const {
+  base::Nanos next = drain_ ? drain_->deadline : base::kNever;
+  for (const auto& [op, numbered] : numbers_) {
+    if (numbered.active == nullptr) continue;
+    const Running& running = numbered.active->running;
+    next = std::min({next, running.deadline, running.told ? base::kNever : running.look_at});
+  }
+  return next;
+}
+
+void Group::tick(base::Nanos now) {
+  std::vector<uint64_t> ops;
+  for (const auto& [op, numbered] : numbers_)
+    if (numbered.active != nullptr) ops.push_back(op);
+  for (const uint64_t op : ops) {
+    const auto found = numbers_.find(op);
+    if (found == numbers_.end()) continue;
+    Active& active = *found->second.active;
+    if (active.running.look_at <= now) look(op, active, now);
+    if (active.running.deadline <= now) expire(op, active, now);
+  }
+  expire_drain(now);
+}
+
+void Group::look(uint64_t op, Active& active, base::Nanos now) {
+  Running& running = active.running;
+  const int32_t awaited = running.execution().awaited();
+  const uint64_t moves = running.execution().moves();
+  running.look_at = now + kLookAfter;
+  if (std::exchange(running.moves_seen, moves) != moves || running.told || awaited == Step::kNone) return;
+  running.told = true;
+  tell(static_cast<uint32_t>(awaited), wire::GroupWord::Waits, [&](wire::GroupNoteT& note) {
+    note.op = op;
+    note.signature = std::make_unique<wire::Signature>(running.signature());
+  });
+}
+
+std::string Group::missing(uint64_t op) const {
+  std::string names;
+  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank) {
+    const auto reached = reached_.find(rank);
+    if (static_cast<int32_t>(rank) != setting_.rank && (reached == reached_.end() || reached->second < op))
+      names += (names.empty() ? "" : ", ") + name(rank);
+  }
+  return names;
+}
+
+void Group::expire(uint64_t op, Active& active, base::Nanos now) {
+  Running& running = active.running;
+  if (!std::exchange(running.asked, true)) {
+    running.deadline = now + kLastWord;
+    return tell_all(wire::GroupWord::Asks, [&](wire::GroupNoteT& note) { note.op = op; });
+  }
+  const std::string names = missing(op);
+  const int32_t awaited = running.execution().awaited();
+  const std::string why = !names.empty()           ? "who have not come to it: " + names
+                          : awaited != Step::kNone ? "it waits for " + name(static_cast<uint32_t>(awaited))
+                                                   : "what it sent was not taken";
+  break_off(base::error(MV_ETIMEOUT, "operation {} of the group, {}: {} has given up; {}", op, describe(running.signature()),
+                        name(static_cast<uint32_t>(setting_.rank)), why), true);
+}
+
+void Group::expire_drain(base::Nanos now) {
+  if (!drain_ || drain_->deadline > now) return;
+  if (!std::exchange(drain_->asked, true)) {
+    drain_->deadline = now + kLastWord;
+    return tell_all(wire::GroupWord::Asks, [&](wire::GroupNoteT& note) { note.op = begun_ + 1; });
+  }
+  std::string names;
+  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
+    if (static_cast<int32_t>(rank) != setting_.rank && !numbers_[begun_ + 1].drainers.contains(rank)) names += (names.empty() ? "" : ", ") + name(rank);
+  drop_drain(base::error(MV_ETIMEOUT, "the others neither reduce nor are through; it waits for {}. Call again: this rank takes part in nothing else", names));
+}
+
+}  // namespace mv::collective

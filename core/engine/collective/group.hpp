@@ -1,0 +1,156 @@
+#pragma once
+// One group as one of its ranks sees it: operations in their numbers, who has come, who is gone.
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/pool.hpp"
+#include "engine/collective/agreement.hpp"
+#include "engine/collective/courier.hpp"
+#include "engine/collective/running.hpp"
+#include "engine/rpc/server.hpp"
+
+namespace mv::collective {
+
+/// What there is to do when a group is broken, for messages.
+inline constexpr auto kAfterBreak = "mv_group_shrink() makes another one";
+
+/// Who is in a group, in the order of their ranks.
+struct Members {
+  uint64_t id = 0;
+  std::vector<base::Peer> peers;
+  std::vector<std::string> names;  ///< as they were when the group was opened: another process may have the place by now
+};
+
+struct Standing {
+  uint64_t sent = 0, received = 0, operations = 0;
+  base::Status broken;
+};
+
+/// Operations have numbers, which each rank counts by itself; what a message is about it says by its number, so that nothing is to be
+/// agreed upon before an operation begins. What comes early waits, and its sender with it, but for a little.
+///
+/// An operation ends on every rank: it is done; or somebody has told all that it failed, which spends its number; or the group is broken.
+/// Loop thread only. Completions are called from within, and begin nothing here.
+class Group {
+ public:
+  using Drained = std::function<void(base::Result<Shape>)>;
+
+  Group(const base::Clock& clock, Courier& courier, rpc::Server& server, base::Pool& pool, Members members, Setting setting);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group();
+
+  const Members& members() const { return members_; }
+  const Setting& setting() const { return setting_; }
+  Standing standing() const { return {sent_, received_, begun_, broken_}; }
+  Agreement& agreement() { return agreement_; }
+  /// What the lowest rank says. Before the first operation: the others count on this rank's choosing as they do.
+  void choose_by(const Basis& basis);
+
+  void begin(Operation operation, ps::CompletionRef completion, base::Nanos deadline, Handed handed = {});
+  /// Of a custom operation: its values were reduced, or could not be.
+  void resume(const ps::Completion* completion, const base::Status& status);
+  /// One at a time. `owner` names it to withdraw().
+  void drain(const ps::Completion* owner, base::Nanos deadline, Drained drained);
+  /// Ends it with this code, and the group with it. False if it is none of this group's.
+  bool withdraw(const ps::Completion* completion, mv_status code);
+
+  // ---- from the others; `asked` is finished here or later
+
+  void on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void on_note(const wire::GroupNote& note);
+  base::SinkRef place(const wire::Collect& collect, size_t bytes);
+
+  /// The process of a rank is gone.
+  void lost(uint32_t rank, const base::Status& why);
+  /// Fails all that is under way, here and elsewhere, and all that is begun from now on.
+  void break_off(const base::Status& why, bool tell);
+  /// Who is told why when the group breaks, or at once if it has.
+  void watch(std::function<void(const base::Status& why)> watcher);
+  /// This rank makes no further operation. With an error, it was never open here: this rank has given up opening it.
+  void close(const base::Status& gave_up = {});
+  /// The node ends: drops everything without a word.
+  void forget();
+
+  base::Nanos next_deadline() const;
+  void tick(base::Nanos now);
+
+ private:
+  struct Active;
+  struct Early {
+    uint32_t from;
+    Chunk chunk;
+  };
+  /// What is known of an operation that is not over here.
+  struct Numbered {
+    std::unique_ptr<Active> active;
+    std::vector<Early> early;
+    std::map<uint32_t, wire::Signature> told;  ///< by those who have begun it
+    std::set<uint32_t> drainers;
+    std::optional<Shape> shape;
+    base::Status failed;
+  };
+  struct Drain {
+    const ps::Completion* owner;
+    base::Nanos deadline;
+    Drained drained;
+    bool asked = false;
+  };
+
+  base::Status refusal(const Operation& operation) const;
+  bool settle(uint64_t op);
+  void finish(uint64_t op, const base::Status& status);
+  void fail(uint64_t op, const base::Status& why, bool tell);
+  void disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint32_t b, const wire::Signature& second);
+  void came_late(uint64_t op, uint32_t from, const wire::Signature& theirs);
+  bool agrees(uint64_t op, uint32_t from, const wire::Signature& signature);
+  void clear(Numbered& numbered);
+  void drains(uint64_t op, uint32_t from);
+  void check_drained(uint64_t op);
+  void drop_drain(const base::Status& why);
+  void expire(uint64_t op, Active& active, base::Nanos now);
+  void expire_drain(base::Nanos now);
+  void look(uint64_t op, Active& active, base::Nanos now);
+  bool waits_beyond(uint64_t op) const;
+  std::string missing(uint64_t op) const;
+  std::string name(uint32_t rank) const;
+  void keep_up();
+
+  template <typename Fill>
+  void tell(uint32_t to, wire::GroupWord word, Fill fill);
+  template <typename Fill>
+  void tell_all(wire::GroupWord word, Fill fill);
+  void tell_shape(uint32_t to, uint64_t op, const Active& active);
+  void tell_agreement(uint32_t to, const Agreement::Word& word);
+
+  const base::Clock& clock_;
+  Courier& courier_;
+  rpc::Server& server_;
+  base::Pool& pool_;
+  const Members members_;
+  Setting setting_;
+  const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  ///< for what outlives the group
+  Agreement agreement_;
+  uint64_t begun_ = 0;
+  std::map<uint64_t, Numbered> numbers_;
+  std::map<uint64_t, wire::Signature> done_;  ///< the newest ones
+  std::map<uint32_t, uint64_t> reached_;  ///< operations that a rank has begun, as far as it showed
+  std::map<uint32_t, uint64_t> closed_;   ///< ranks that have left, and their last operation
+  std::set<uint32_t> lost_;
+  uint64_t draining_at_ = 0;              ///< what the others were told: this rank makes no operation of its own there
+  std::optional<Drain> drain_;
+  base::Status broken_;
+  std::function<void(const base::Status&)> watcher_;
+  bool is_closed_ = false, forgotten_ = false;
+  uint64_t sent_ = 0, received_ = 0;
+};
+
+}  // namespace mv::collective

@@ -1,0 +1,316 @@
+#include "engine/collective/groups.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace mv::collective {
+
+namespace {
+/// splitmix64's last step.
+uint64_t mix(uint64_t number) {
+  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9u;
+  number = (number ^ (number >> 27)) * 0x94d049bb133111ebu;
+  return number ^ (number >> 31);
+}
+
+uint64_t group_number(const std::vector<base::Peer>& peers, uint64_t salt) {
+  uint64_t number = mix(salt + 1);
+  for (const base::Peer peer : peers) number = mix(number ^ peer) + 1;
+  return number;
+}
+
+/// Opening the group. A rank that has had it open may close it before others have heard all that they need for that.
+bool gives_up(const wire::GroupNote& note) { return note.word() == wire::GroupWord::Closed && note.status() != MV_OK; }
+
+Setting setting_of(const cluster::View& view, const std::vector<base::Peer>& peers, base::Peer self) {
+  Setting setting;
+  setting.size = static_cast<int32_t>(peers.size());
+  std::vector<std::string> hosts;
+  for (size_t rank = 0; rank < peers.size(); ++rank) {
+    if (peers[rank] == self) setting.rank = static_cast<int32_t>(rank);
+    const cluster::Member* member = view.find(peers[rank]);
+    const std::string host = member != nullptr ? member->host : "";
+    const auto known = std::find(hosts.begin(), hosts.end(), host);
+    setting.layout.hosts.push_back(static_cast<int32_t>(known - hosts.begin()));
+    if (known == hosts.end()) hosts.push_back(host);
+  }
+  return setting;
+}
+
+/// As the note has them; the defaults of a process that does not say.
+base::Result<Basis> basis_of(const wire::GroupNote& note) {
+  Basis basis;
+  if (note.costs() == nullptr) return basis;
+  const auto is_cost = [](double cost) { return cost >= 0 && cost <= kMostCost; };
+  const bool fits = note.costs()->size() == 2 * basis.costs.roads.size() + 1 && note.beside() < basis.costs.roads.size();
+  if (!fits || !std::all_of(note.costs()->begin(), note.costs()->end(), is_cost))
+    return base::Status(MV_EPROTOCOL, "a group's opening came with costs that are none");
+  for (uint32_t road = 0; road < basis.costs.roads.size(); ++road)
+    basis.costs.roads[road] = {note.costs()->Get(2 * road), note.costs()->Get(2 * road + 1)};
+  basis.costs.gamma = note.costs()->Get(note.costs()->size() - 1);
+  basis.beside = static_cast<base::RoadKind>(note.beside());
+  return basis;
+}
+}  // namespace
+
+GroupRef Groups::add(uint64_t id, std::vector<base::Peer> peers) {
+  Members members{id, std::move(peers), {}};
+  for (const base::Peer peer : members.peers) {
+    members.names.push_back(cluster_.view().name(peer));
+    cluster_.want(peer);
+  }
+  Setting setting = setting_of(cluster_.view(), members.peers, cluster_.self().peer);
+  auto group = std::make_shared<Group>(clock_, courier_, server_, pool_, std::move(members), std::move(setting));
+  past_.erase(id);
+  return groups_[id] = std::move(group);
+}
+
+void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
+  auto& builder = courier_.builder();
+  wire::GroupNoteT note;
+  note.group = id;
+  note.word = wire::GroupWord::Opened;
+  note.from = rank;
+  for (const RoadCost& road : basis_.costs.roads) note.costs.insert(note.costs.end(), {road.alpha, road.beta});
+  note.costs.push_back(basis_.costs.gamma);
+  note.beside = static_cast<uint8_t>(basis_.beside);
+  courier_.send(to, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
+}
+
+// ---- opening
+
+void Groups::open(const ps::Completion* owner, std::vector<base::Peer> peers, base::Nanos deadline, Opened opened) {
+  for (const base::Peer peer : peers) {
+    const cluster::Member* member = cluster_.view().find(peer);
+    if (member == nullptr || member->state == cluster::State::kHere) continue;
+    return opened(base::error(MV_EPEERLOST, "{} {}: name the workers that are to be in the group, or use mv_group_shrink()", cluster_.view().name(peer),
+                              member->state == cluster::State::kLost ? "is lost" : "has finished"));
+  }
+  const uint64_t id = next_number(peers);
+  if (groups_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is opening a group of the same workers"));
+  begin_opening({owner, add(id, std::move(peers)), deadline, std::move(opened), false});
+}
+
+/// Without those that others have given up before this node came to them.
+uint64_t Groups::next_number(const std::vector<base::Peer>& peers) {
+  uint64_t& tried = tried_[peers];
+  uint64_t id = group_number(peers, tried);
+  for (; given_up_.erase(id) > 0; id = group_number(peers, ++tried)) here_.erase(id);
+  return id;
+}
+
+void Groups::begin_opening(Opening opening) {
+  const Members& members = opening.group->members();
+  const uint64_t id = members.id;
+  const auto rank = static_cast<uint32_t>(opening.group->setting().rank);
+  here_[id][cluster_.self().peer] = basis_;
+  openings_.emplace(id, std::move(opening));
+  for (const base::Peer peer : members.peers)
+    if (peer != cluster_.self().peer) tell_opened(peer, id, rank);
+  check_opened(id);
+}
+
+void Groups::check_opened(uint64_t id) {
+  const auto found = openings_.find(id);
+  if (found == openings_.end()) return;
+  const GroupRef group = found->second.group;
+  const auto& peers = group->members().peers;
+  if (const base::Status broken = group->standing().broken; !broken.ok()) {
+    const bool all_here = group->agreement().all_here();  // then it is because one of them has given up
+    return all_here && !found->second.shrinks ? reopen(id) : fail_opening(id, broken);
+  }
+  if (!std::all_of(peers.begin(), peers.end(), [&](base::Peer peer) { return here_[id].contains(peer); })) return;
+  const Opened opened = std::move(found->second.opened);
+  if (!found->second.shrinks) ++tried_[peers];
+  group->choose_by(here_[id][peers.front()]);
+  openings_.erase(found);
+  here_.erase(id);
+  opened(group);
+}
+
+/// Somebody has given it up, and will try with the next number; so will this node.
+void Groups::reopen(uint64_t id) {
+  Opening opening = std::move(openings_.extract(id).mapped());
+  const std::vector<base::Peer> peers = opening.group->members().peers;
+  here_.erase(id);
+  ++tried_[peers];
+  close(opening.group, base::Status(MV_ECANCELED, "another rank has given up opening it"));
+  opening.group = add(next_number(peers), peers);
+  begin_opening(std::move(opening));
+}
+
+void Groups::fail_opening(uint64_t id, const base::Status& why) {
+  const auto found = openings_.find(id);
+  if (found == openings_.end()) return;
+  const Opening opening = std::move(found->second);
+  openings_.erase(found);
+  if (opening.shrinks && why.code() == MV_EPEERLOST) return shrink(opening.owner, opening.group, opening.deadline, opening.opened);
+  if (opening.shrinks) {
+    here_[id].erase(cluster_.self().peer);  // it may be tried again
+  } else {
+    here_.erase(id);
+    ++tried_[opening.group->members().peers];  // with the next number: for others this one may be open by now
+  }
+  close(opening.group, why);
+  opening.opened(why);
+}
+
+std::string Groups::missing(const Opening& opening) const {
+  std::vector<base::Peer> missing;
+  const auto here = here_.find(opening.group->members().id);
+  for (const base::Peer peer : opening.group->members().peers)
+    if (here == here_.end() || !here->second.contains(peer)) missing.push_back(peer);
+  return cluster_.view().names(missing);
+}
+
+// ---- shrinking
+
+void Groups::shrink(const ps::Completion* owner, const GroupRef& group, base::Nanos deadline, Opened opened) {
+  const uint64_t id = group->members().id;
+  if (shrinkings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
+  group->break_off(base::error(MV_EPEERLOST, "{} has begun to shrink the group", cluster_.view().name(cluster_.self().peer)), true);
+  Shrinking shrinking{owner, group, deadline, std::move(opened)};
+  if (const auto& known = group->agreement().decided()) return shrunk(shrinking, *known);
+  shrinkings_.emplace(id, std::move(shrinking));
+  // What holds the group is the entry: held by its own agreement, it would never end with the node.
+  group->agreement().begin([this, id](const base::Result<Agreement::Ranks>& ranks) { shrunk(shrinkings_.extract(id).mapped(), ranks); });
+}
+
+void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ranks>& ranks) {
+  const auto& [owner, group, deadline, opened] = shrinking;
+  if (!ranks.ok()) return opened(ranks.status());
+  std::vector<base::Peer> peers;
+  for (const uint32_t rank : ranks.value()) peers.push_back(group->members().peers[rank]);
+  const bool here = std::find(peers.begin(), peers.end(), cluster_.self().peer) != peers.end();
+  if (!here) return opened(base::Status(MV_EPEERLOST, "the others count this rank as lost, and have gone on without it"));
+  const uint64_t id = group_number(peers, group->members().id);
+  if (const auto known = groups_.find(id); known != groups_.end() && !openings_.contains(id)) return opened(known->second);
+  if (openings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
+  begin_opening({owner, add(id, peers), deadline, opened, true});
+  for (const base::Peer peer : peers) {
+    const cluster::Member* member = cluster_.view().find(peer);
+    if (member == nullptr || member->state != cluster::State::kHere) return lost(peer, base::Status(MV_EPEERLOST, "it was lost meanwhile"));
+  }
+}
+
+// ---- ends
+
+void Groups::close(const GroupRef& group, const base::Status& gave_up) {
+  const uint64_t id = group->members().id;
+  if (groups_.erase(id) == 0) return;
+  if (const auto& decided = group->agreement().decided()) past_[id] = {static_cast<uint32_t>(group->setting().rank), *decided};
+  group->close(gave_up);
+}
+
+void Groups::withdraw(const ps::Completion* completion, mv_status code) {
+  for (const auto& [id, opening] : openings_)
+    if (opening.owner == completion) return fail_opening(id, base::error(code, "withdrawn; still to open the group: {}", missing(opening)));
+  for (const auto& [id, shrinking] : shrinkings_)
+    if (shrinking.owner == completion) return shrinking.group->agreement().give_up(base::Status(code, "withdrawn"));
+  for (const auto& [id, group] : groups_)
+    if (group->withdraw(completion, code)) return;
+}
+
+void Groups::leave(std::function<void()> left) {
+  const auto groups = groups_;
+  for (const auto& [id, group] : groups) close(group);
+  courier_.when_all_taken(std::move(left));
+}
+
+void Groups::lost(base::Peer peer, const base::Status& why) {
+  const auto groups = groups_;
+  for (const auto& [id, group] : groups) {
+    const auto& peers = group->members().peers;
+    const auto found = std::find(peers.begin(), peers.end(), peer);
+    if (found != peers.end()) group->lost(static_cast<uint32_t>(found - peers.begin()), why);
+  }
+  for (const auto& [id, group] : groups) check_opened(id);
+}
+
+// ---- messages
+
+void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
+  if (const auto basis = basis_of(note); note.word() == wire::GroupWord::Opened && basis.ok()) here_[note.group()][from] = basis.value();
+  if (gives_up(note)) {
+    const auto here = here_.find(note.group());
+    if (here != here_.end() && here->second.erase(from) > 0) {
+      given_up_.insert(note.group());
+      if (here->second.empty()) here_.erase(here);
+    }
+  }
+  const auto past = past_.find(note.group());
+  if (note.word() != wire::GroupWord::Shrinks || past == past_.end()) return;
+  auto& builder = courier_.builder();
+  wire::GroupNoteT answer;
+  answer.group = note.group();
+  answer.word = wire::GroupWord::Decides;
+  answer.from = past->second.rank;
+  answer.decided = past->second.decided;
+  courier_.send(from, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &answer)));
+}
+
+void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
+  const auto* collect = request.body_as_Collect();
+  const auto* note = request.body_as_GroupNote();
+  const uint64_t id = collect != nullptr ? collect->group() : note->group();
+  const uint32_t from = collect != nullptr ? collect->from() : note->from();
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) {
+    if (note != nullptr) on_stranger(asked.client, *note);
+    return server_.finish(asked);
+  }
+  const GroupRef group = found->second;
+  const auto& peers = group->members().peers;
+  if (from >= peers.size() || peers[from] != asked.client) return server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} of the group is another process", from));
+  if (collect != nullptr) return group->on_chunk(asked, *collect, payload, staged);
+  const auto basis = basis_of(*note);
+  if (!basis.ok()) return server_.fail(asked, basis.status());
+  server_.finish(asked);
+  const auto opening = openings_.find(id);
+  if (opening == openings_.end()) return group->on_note(*note);
+  const bool gives_up = note->word() == wire::GroupWord::Closed && note->op() == 0;
+  if (gives_up && !opening->second.shrinks) return reopen(id);
+  if (note->word() == wire::GroupWord::Opened)
+    here_[id][asked.client] = basis.value();
+  else if (gives_up)
+    here_[id].erase(asked.client);
+  else
+    group->on_note(*note);
+  check_opened(id);
+}
+
+base::SinkRef Groups::place(const wire::Collect& collect, size_t bytes) {
+  const auto found = groups_.find(collect.group());
+  if (found != groups_.end() && collect.from() < found->second->members().peers.size()) return found->second->place(collect, bytes);
+  base::Pool::Block block = pool_.take(bytes);
+  return base::Sink::into(block.bytes, block.memory);
+}
+
+// ---- time
+
+base::Nanos Groups::next_deadline() const {
+  base::Nanos next = base::kNever;
+  for (const auto& [id, group] : groups_) next = std::min(next, group->next_deadline());
+  for (const auto& [id, opening] : openings_) next = std::min(next, opening.deadline);
+  for (const auto& [id, shrinking] : shrinkings_) next = std::min(next, shrinking.deadline);
+  return next;
+}
+
+void Groups::tick() {
+  const base::Nanos now = clock_.now();
+  const auto groups = groups_;
+  for (const auto& [id, group] : groups) group->tick(now);
+  const auto is_late = [&](const auto& entry) { return entry.second.deadline <= now; };
+  for (auto late = std::find_if(openings_.begin(), openings_.end(), is_late); late != openings_.end();
+       late = std::find_if(openings_.begin(), openings_.end(), is_late))
+    fail_opening(late->first, base::error(MV_ETIMEOUT, "these have not opened the group: {}", missing(late->second)));
+  for (auto late = std::find_if(shrinkings_.begin(), shrinkings_.end(), is_late); late != shrinkings_.end();
+       late = std::find_if(shrinkings_.begin(), shrinkings_.end(), is_late)) {
+    const GroupRef group = late->second.group;
+    std::vector<base::Peer> missing;
+    for (const uint32_t rank : group->agreement().awaited()) missing.push_back(group->members().peers[rank]);
+    group->agreement().give_up(base::error(MV_ETIMEOUT, "these have not shrunk the group: {}", cluster_.view().names(missing)));
+  }
+}
+
+}  // namespace mv::collective

@@ -1,0 +1,104 @@
+#pragma once
+// A node's groups: opened together with their other members, found by their numbers, shrunk, closed.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "engine/cluster/cluster.hpp"
+#include "engine/collective/group.hpp"
+
+namespace mv::collective {
+
+using GroupRef = std::shared_ptr<Group>;
+
+/// A group's number is made of its members and of how often these have tried to open one before, so all of them know it without a word.
+/// Opening it is done when all have said that they have; where one of them gives up before, all go on to the next number. Members are connected with each other from then on, and whoever is lost is lost
+/// to each of them by itself, the cluster's master like anybody else. Loop thread only.
+class Groups {
+ public:
+  using Opened = std::function<void(base::Result<GroupRef>)>;
+
+  Groups(const base::Clock& clock, cluster::Cluster& cluster, rpc::Client& client, rpc::Server& server, base::Pool& pool)
+      : clock_(clock), cluster_(cluster), server_(server), pool_(pool), courier_(client) {}
+
+  Groups(const Groups&) = delete;
+  Groups& operator=(const Groups&) = delete;
+  ~Groups() {
+    for (const auto& [id, group] : groups_) group->forget();  // callers may hold them for longer
+  }
+
+  /// Of groups opened from now on in which this rank is the lowest.
+  void choose_by(const Basis& basis) { basis_ = basis; }
+  const Basis& basis() const { return basis_; }
+
+  /// Among workers, in the order of their ranks, this one among them. `owner` names it to withdraw().
+  void open(const ps::Completion* owner, std::vector<base::Peer> peers, base::Nanos deadline, Opened opened);
+  /// A group of those who are not lost to any of them.
+  void shrink(const ps::Completion* owner, const GroupRef& group, base::Nanos deadline, Opened opened);
+  void close(const GroupRef& group, const base::Status& gave_up = {});
+  /// Ends an operation, an opening or a shrinking with this code.
+  void withdraw(const ps::Completion* completion, mv_status code);
+  /// Closes all; `left` runs once all that was sent has been taken.
+  void leave(std::function<void()> left);
+
+  static bool is_mine(const wire::Message& message) {
+    return message.body_type() == wire::Body::Collect || message.body_type() == wire::Body::GroupNote;
+  }
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged);
+  base::SinkRef place(const wire::Collect& collect, size_t bytes);
+  void lost(base::Peer peer, const base::Status& why);
+
+  base::Nanos next_deadline() const;
+  void tick();
+
+ private:
+  /// One that not all have opened yet.
+  struct Opening {
+    const ps::Completion* owner;
+    GroupRef group;
+    base::Nanos deadline;
+    Opened opened;
+    bool shrinks;  ///< what came of a shrinking: it is tried again without whoever is lost meanwhile
+  };
+  struct Shrinking {
+    const ps::Completion* owner;
+    GroupRef group;
+    base::Nanos deadline;
+    Opened opened;
+  };
+  /// A closed group of which others may still want to know how it was decided to go on.
+  struct Past {
+    uint32_t rank = 0;
+    Agreement::Ranks decided;
+  };
+
+  GroupRef add(uint64_t id, std::vector<base::Peer> peers);
+  void begin_opening(Opening opening);
+  void shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ranks>& ranks);
+  uint64_t next_number(const std::vector<base::Peer>& peers);
+  void check_opened(uint64_t id);
+  void reopen(uint64_t id);
+  void fail_opening(uint64_t id, const base::Status& why);
+  std::string missing(const Opening& opening) const;
+  void tell_opened(base::Peer to, uint64_t id, uint32_t rank);
+  void on_stranger(base::Peer from, const wire::GroupNote& note);
+
+  const base::Clock& clock_;
+  cluster::Cluster& cluster_;
+  rpc::Server& server_;
+  base::Pool& pool_;
+  Courier courier_;
+  Basis basis_;
+  std::map<uint64_t, GroupRef> groups_;
+  std::map<uint64_t, Opening> openings_;
+  std::map<uint64_t, Shrinking> shrinkings_;
+  std::map<std::vector<base::Peer>, uint64_t> tried_;       ///< groups so far, of the same members
+  std::set<uint64_t> given_up_;                             ///< by others, before this node came to open them
+  std::map<uint64_t, std::map<base::Peer, Basis>> here_;    ///< by number: who has opened it, by what it would choose; also before this node has
+  std::map<uint64_t, Past> past_;
+};
+
+}  // namespace mv::collective

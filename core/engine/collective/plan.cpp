@@ -1,0 +1,98 @@
+#include "engine/collective/plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+
+namespace mv::collective {
+
+namespace {
+constexpr uint8_t kManyDtypes = 255;
+constexpr uint8_t kByHost = 16, kBinaryTree = 32;
+
+/// A choice's tree counts bytes, a schedule elements.
+Tree in_elements(Tree tree, const Value& value, uint64_t root) {
+  const uint64_t bytes = std::max<uint64_t>(1, value.bytes({0, value.count()}));
+  if (tree.segment > 0) tree.segment = std::max<uint64_t>(1, tree.segment * std::max<uint64_t>(1, value.count()) / bytes);
+  tree.root = static_cast<int32_t>(root);
+  return tree;
+}
+
+Plan plan_allreduce(const Setting& at, uint64_t count, uint64_t bytes) {
+  const Choice choice = choose_allreduce(bytes, at.layout, at.costs);
+  const auto algorithm = static_cast<uint8_t>(choice.algorithm);
+  if (choice.by_host) return {hierarchical_allreduce(at.rank, at.layout.hosts, count, choice.algorithm), static_cast<uint8_t>(kByHost | algorithm)};
+  return {allreduce(choice.algorithm, at.rank, at.size, count), algorithm};
+}
+
+/// FNV-1a, of numbers.
+struct Hash {
+  uint64_t value = 14695981039346656037u;
+  void add(uint64_t number) { value = (std::rotl(value, 23) ^ number) * 1099511628211u; }
+};
+}  // namespace
+
+Plan plan(const Setting& at, const Operation& operation, const Value& value) {
+  const uint64_t count = value.count(), bytes = value.bytes({0, count});
+  const auto tree = [&] { return in_elements(choose_tree(bytes, at.layout, at.costs), value, operation.root); };
+  switch (operation.kind) {
+    case Kind::kBarrier:
+      return {recursive_doubling_allreduce(at.rank, at.size, count), 0};
+    case Kind::kReduce: {
+      const Tree shape = tree();
+      return {tree_reduce(at.rank, at.size, count, shape), static_cast<uint8_t>(std::min(shape.arity, 255))};
+    }
+    case Kind::kBroadcast: {
+      const Tree shape = tree();
+      return {tree_broadcast(at.rank, at.size, count, shape), static_cast<uint8_t>(std::min(shape.arity, 255))};
+    }
+    case Kind::kAllgather:
+      return {ring_allgather(at.rank, at.size, count), 0};
+    case Kind::kReduceScatter:
+      return {ring_reduce_scatter(at.rank, at.size, count), 0};
+    case Kind::kCustom:
+      return {tree_allreduce(at.rank, at.size, count, {}), kBinaryTree};
+    default:
+      return plan_allreduce(at, count, bytes);
+  }
+}
+
+wire::Signature sign(const Operation& operation, uint8_t algorithm) {
+  Hash hash;
+  uint64_t elements = 0;
+  uint8_t dtype = operation.out.empty() ? 0 : static_cast<uint8_t>(operation.out.front().dtype);
+  for (const Array& array : operation.out) {
+    hash.add(array.count);
+    hash.add(static_cast<uint64_t>(array.dtype));
+    elements += array.count;
+    if (array.dtype != operation.out.front().dtype) dtype = kManyDtypes;
+  }
+  return {elements, hash.value, static_cast<uint32_t>(operation.out.size()), static_cast<uint32_t>(operation.root), static_cast<uint8_t>(operation.kind),
+          static_cast<uint8_t>(operation.reduction), dtype, algorithm};
+}
+
+bool same(const wire::Signature& a, const wire::Signature& b) {
+  return a.elements() == b.elements() && a.hash() == b.hash() && a.arrays() == b.arrays() && a.root() == b.root() && a.kind() == b.kind() &&
+         a.reduction() == b.reduction() && a.algorithm() == b.algorithm();
+}
+
+bool can_be_drained(const wire::Signature& signature) {
+  const auto kind = static_cast<Kind>(signature.kind());
+  return kind == Kind::kAllreduce || kind == Kind::kCustom;
+}
+
+std::string describe(const wire::Signature& signature) {
+  const auto kind = static_cast<Kind>(signature.kind());
+  std::string text = kind_name(kind);
+  if (kind == Kind::kBarrier || kind == Kind::kDrain) return text;
+  if (kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter)
+    text += fmt::format(" ({})", math::reduction_name(static_cast<math::Reduction>(signature.reduction())));
+  text += fmt::format(" of {} {}", signature.elements(),
+                      signature.dtype() == kManyDtypes ? "elements of several dtypes" : tensor::dtype_name(static_cast<mv_dtype>(signature.dtype())));
+  if (signature.arrays() != 1) text += fmt::format(" in {} arrays", signature.arrays());
+  if (kind == Kind::kReduce) text += fmt::format(" to rank {}", signature.root());
+  if (kind == Kind::kBroadcast) text += fmt::format(" from rank {}", signature.root());
+  return text;
+}
+
+}  // namespace mv::collective

@@ -1,0 +1,43 @@
+#pragma once
+// What values of several processes are reduced by.
+
+#include <polyverso/polyverso.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mv::math {
+
+/// kAverage is kSum until divide_bytes().
+enum class Reduction : uint8_t { kSum = 1, kProd = 2, kMin = 3, kMax = 4, kAverage = 5 };
+
+constexpr const char* reduction_name(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return "sum";
+    case Reduction::kProd:
+      return "prod";
+    case Reduction::kMin:
+      return "min";
+    case Reduction::kMax:
+      return "max";
+    case Reduction::kAverage:
+      return "avg";
+  }
+  return "unknown";
+}
+
+/// Which operand of f the destination is. It matters where both are NaN, or zeros of both signs.
+enum class Operand { kFirst, kSecond };
+
+// Memory of `count` elements of any dtype but MV_RAW, without alignment. Integers wrap; halves are computed in f32 and rounded once.
+// min and max of anything and a NaN is the NaN.
+
+/// dst[i] = f(dst[i], src[i]); or, where dst is the second operand, f(src[i], dst[i]). The ranges do not overlap.
+void reduce_bytes(Reduction reduction, mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count, Operand dst_is) noexcept;
+/// values[i] /= divisor. Floats only.
+void divide_bytes(mv_dtype dtype, std::byte* values, size_t count, double divisor) noexcept;
+/// What changes nothing: zeros for sums, ones for products, the greatest value for min, the least for max.
+void fill_neutral(Reduction reduction, mv_dtype dtype, std::byte* values, size_t count) noexcept;
+
+}  // namespace mv::math

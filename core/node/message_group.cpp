@@ -1,0 +1,190 @@
+#include "node/message_group.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "node/shared_group.hpp"
+
+namespace mv::node {
+
+namespace {
+std::shared_ptr<Call> make_call(MemberNode& node, const CallOptions& options) {
+  return std::make_shared<Call>(Call::Kind::kCollective, node.finished(), options);
+}
+}  // namespace
+
+// ---- opening, shrinking, closing
+
+struct MessageGroup::Opened {
+  std::shared_ptr<Call> call;
+  collective::GroupRef group;
+  collective::Groups::Opened hear() {
+    return [self = this, keep = call](base::Result<collective::GroupRef> result) {
+      if (result.ok()) self->group = result.value();
+      keep->complete(result.ok() ? base::Status() : result.status());
+    };
+  }
+};
+
+base::Result<GroupRef> MessageGroup::finish_opening(MemberNode& node, const std::shared_ptr<Opened>& opened, const CallOptions& options, io::Task begin) {
+  const Started started = node.start(opened->call, blocking(options), std::move(begin));
+  if (!started.status.ok()) return started.status;
+  std::vector<int64_t> workers;
+  node.on_loop([&] {
+    for (const base::Peer peer : opened->group->members().peers) workers.push_back(node.member().cluster().view().worker_id(peer));
+  });
+  return GroupRef(std::make_shared<MessageGroup>(node, opened->group, std::move(workers)));
+}
+
+base::Result<GroupRef> MessageGroup::open(MemberNode& node, std::vector<int64_t> workers, const CallOptions& options) {
+  const Identity& self = node.identity();
+  if (self.worker_id < 0) return base::Status(MV_ESTATE, "only workers are in groups; this process is only a server");
+  if (workers.empty()) {
+    workers.resize(static_cast<size_t>(self.num_workers));
+    std::iota(workers.begin(), workers.end(), int64_t{0});
+  }
+  std::sort(workers.begin(), workers.end());
+  if (std::adjacent_find(workers.begin(), workers.end()) != workers.end()) return base::Status(MV_EINVAL, "a worker is named twice");
+  if (workers.front() < 0 || workers.back() >= self.num_workers)
+    return base::error(MV_EINVAL, "{} is no worker of {}", workers.front() < 0 ? workers.front() : workers.back(), self.num_workers);
+  if (!std::binary_search(workers.begin(), workers.end(), self.worker_id))
+    return base::error(MV_EINVAL, "this process, worker {}, is not among the workers that are named", self.worker_id);
+  const auto opened = std::make_shared<Opened>();
+  opened->call = make_call(node, blocking(options));
+  return finish_opening(node, opened, options, [&node, opened, workers, until = node.deadline(options, true)] {
+    const auto all = node.member().cluster().view().workers();
+    std::vector<base::Peer> peers;
+    for (const int64_t id : workers) peers.push_back(all[static_cast<size_t>(id)]->peer);
+    node.member().groups().open(opened->call.get(), std::move(peers), until, [opened](base::Result<collective::GroupRef> result) { opened->hear()(std::move(result)); });
+  });
+}
+
+base::Result<GroupRef> MessageGroup::shrink(const CallOptions& options) {
+  const auto opened = std::make_shared<Opened>();
+  opened->call = make_call(node_, blocking(options));
+  return finish_opening(node_, opened, options, [node = &node_, opened, group = group_, until = node_.deadline(options, true)] {
+    node->member().groups().shrink(opened->call.get(), group, until, [opened](base::Result<collective::GroupRef> result) { opened->hear()(std::move(result)); });
+  });
+}
+
+base::Status MessageGroup::close() {
+  node_.on_loop([&] { node_.member().groups().close(group_); });
+  return {};
+}
+
+/// The loop's messages may still be about it.
+MessageGroup::~MessageGroup() {
+  node_.loop().post([node = &node_, group = std::move(group_)] { node->member().groups().close(group); });
+}
+
+GroupInfo MessageGroup::info() {
+  GroupInfo info;
+  const collective::Setting& setting = group_->setting();
+  info.rank = setting.rank;
+  info.size = setting.size;
+  info.hosts = static_cast<int64_t>(std::set<int32_t>(setting.layout.hosts.begin(), setting.layout.hosts.end()).size());
+  info.road = "messages";
+  node_.on_loop([&] {
+    const collective::Standing standing = group_->standing();
+    info.sent = standing.sent - before_.sent;
+    info.received = standing.received - before_.received;
+    info.operations = standing.operations - before_.operations;
+    info.broken = standing.broken;
+  });
+  return info;
+}
+
+// ---- operations
+
+Started MessageGroup::run(collective::Operation operation, const CallOptions& options) {
+  if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return {std::move(wrong), nullptr};
+  const auto call = make_call(node_, options);
+  return node_.start(call, options, [group = group_, operation = std::move(operation), call, until = node_.deadline(options, true)]() mutable {
+    group->begin(std::move(operation), call, until);
+  });
+}
+
+base::Result<collective::Shape> MessageGroup::drain(const CallOptions& options) {
+  const auto call = make_call(node_, blocking(options));
+  const auto shape = std::make_shared<collective::Shape>();
+  const Started started = node_.start(call, blocking(options), [group = group_, call, shape, until = node_.deadline(options, true)] {
+    group->drain(call.get(), until, [call, shape](base::Result<collective::Shape> drained) {
+      if (drained.ok()) *shape = std::move(drained).value();
+      call->complete(drained.ok() ? base::Status() : drained.status());
+    });
+  });
+  if (!started.status.ok()) return started.status;
+  return *shape;
+}
+
+/// What the loop hands to the caller's thread, and back.
+class MessageGroup::ByHand final : public CustomReduction {
+ public:
+  ByHand(MemberNode& node, collective::GroupRef group, std::shared_ptr<Call> call) : node_(node), group_(std::move(group)), call_(std::move(call)) {}
+  ~ByHand() override { static_cast<void>(end()); }
+
+  void begin(collective::Operation operation, base::Nanos until) {
+    operation.contributors = &state_->contributors;
+    node_.loop().post([group = group_, call = call_, state = state_, operation = std::move(operation), until]() mutable {
+      group->begin(std::move(operation), call, until, [state](const std::vector<collective::Array>& theirs) {
+        state->theirs = theirs;
+        state->handed.store(true, std::memory_order_release);
+      });
+    });
+  }
+  base::Result<const std::vector<collective::Array>*> next() override {
+    const auto due = [&] { return state_->handed.load(std::memory_order_acquire) || call_->done(); };
+    if (base::Status waited = node_.wait_until(due, base::kNever); !waited.ok()) return waited;
+    if (!call_->done()) return &state_->theirs;
+    if (!call_->status().ok()) return call_->status();
+    return static_cast<const std::vector<collective::Array>*>(nullptr);
+  }
+  base::Status done(const base::Status& status) override {
+    if (!state_->handed.exchange(false)) return base::Status(MV_ESTATE, "there are no values that were to be reduced");
+    node_.loop().post([group = group_, call = call_, status] { group->resume(call.get(), status); });
+    return {};
+  }
+  base::Result<uint64_t> end() override {
+    if (!call_->done()) static_cast<void>(node_.cancel(call_));
+    if (!call_->status().ok()) return call_->status();
+    return state_->contributors;
+  }
+
+ private:
+  struct State {
+    std::vector<collective::Array> theirs;
+    std::atomic<bool> handed{false};
+    uint64_t contributors = 0;
+  };
+  MemberNode& node_;
+  const collective::GroupRef group_;
+  const std::shared_ptr<Call> call_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+base::Result<CustomReductionRef> MessageGroup::custom(collective::Operation operation, const CallOptions& options) {
+  if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return wrong;
+  const auto by_hand = std::make_shared<ByHand>(node_, group_, make_call(node_, blocking(options)));
+  by_hand->begin(std::move(operation), node_.deadline(options, true));
+  return CustomReductionRef(by_hand);
+}
+
+base::Result<GroupRef> MemberNode::open_group(std::vector<int64_t> workers, const CallOptions& options) {
+  return SharedGroup::over(*this, MessageGroup::open(*this, std::move(workers), options), options);
+}
+
+std::vector<int64_t> MemberNode::workers_here() {
+  std::vector<int64_t> ids;
+  on_loop([&] {
+    const cluster::View& view = member_->cluster().view();
+    const cluster::Member* self = view.find(member_->self());
+    const auto workers = view.workers();
+    for (size_t id = 0; id < workers.size(); ++id)
+      if (workers[id]->host == self->host) ids.push_back(static_cast<int64_t>(id));
+  });
+  return ids;
+}
+
+}  // namespace mv::node

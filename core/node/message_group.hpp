@@ -1,0 +1,43 @@
+#pragma once
+// A group whose ranks reduce by messages, carried out on the loop.
+
+#include <memory>
+#include <vector>
+
+#include "engine/collective/groups.hpp"
+#include "node/group.hpp"
+#include "node/member_node.hpp"
+
+namespace mv::node {
+
+class MessageGroup final : public Group, public std::enable_shared_from_this<MessageGroup> {
+ public:
+  MessageGroup(MemberNode& node, collective::GroupRef group, std::vector<int64_t> members)
+      : node_(node), group_(std::move(group)), members_(std::move(members)) {}
+  ~MessageGroup() override;
+  /// Opens one of these workers, or of all if there are none.
+  static base::Result<GroupRef> open(MemberNode& node, std::vector<int64_t> workers, const CallOptions& options);
+
+  const collective::GroupRef& engine() const { return group_; }
+  /// What was done up to now was not the caller's: info() counts from here.
+  void count_from_here() { before_ = info(); }
+  GroupInfo info() override;
+  const std::vector<int64_t>& members() const override { return members_; }
+  Started run(collective::Operation operation, const CallOptions& options) override;
+  base::Result<collective::Shape> drain(const CallOptions& options) override;
+  base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
+  base::Result<GroupRef> shrink(const CallOptions& options) override;
+  base::Status close() override;
+
+ private:
+  class ByHand;
+  struct Opened;
+  static base::Result<GroupRef> finish_opening(MemberNode& node, const std::shared_ptr<Opened>& opened, const CallOptions& options, io::Task begin);
+
+  MemberNode& node_;
+  collective::GroupRef group_;
+  const std::vector<int64_t> members_;
+  GroupInfo before_;  ///< what info() leaves out
+};
+
+}  // namespace mv::node

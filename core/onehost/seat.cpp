@@ -1,0 +1,354 @@
+#include "onehost/seat.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "onehost/waiting.hpp"
+
+namespace mv::onehost {
+
+using collective::Kind;
+
+namespace {
+
+std::vector<Arena> arenas_of(const std::vector<Memory>& memory) {
+  std::vector<Arena> arenas;
+  for (const Memory& each : memory) arenas.emplace_back(each, memory.size());
+  return arenas;
+}
+
+/// Not against anybody's will: against ranks that differ by mistake.
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 29;
+}
+
+}  // namespace
+
+Seat::Seat(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look)
+    : rank_(rank), names_(std::move(names)), arenas_(arenas_of(memory)), segments_(rank, arenas_), patience_(memory.size(), look),
+      sources_(memory.size()) {
+  own().process.store(getpid());
+}
+
+// ------------------------------------------------------------ headers
+
+uint64_t Seat::signature() const {
+  uint64_t hash = mix(static_cast<uint64_t>(what_.kind) << 8 | static_cast<uint64_t>(what_.reduction), what_.root);
+  for (const collective::Array& array : what_.out) hash = mix(mix(hash, array.count), static_cast<uint64_t>(array.dtype));
+  return hash;
+}
+
+base::Status Seat::begin(const collective::Operation& operation) {
+  if (is_broken_) return broken();
+  if (!drains_ && !operation.draining && own().draining.load() == operation_ + 1) return base::Status(MV_ESTATE, collective::kOnlyDraining);
+  what_ = operation;
+  plan_ = Plan(what_, ranks());
+  inline_ = plan_.inline_bytes() <= kInlineBytes;
+  begun_ = true;
+  gathered_ = false;
+  if (!drains_) post();  // else once it is known what became of that
+  return base::Status();
+}
+
+void Seat::post() {
+  const uint64_t number = operation_ + 1;
+  operation_ = number;
+  Header& header = arenas_[rank_].header(number);
+  Item* const items = arenas_[rank_].items(number);
+  header.signature = signature();
+  header.root = what_.root;
+  header.arrays = static_cast<uint32_t>(what_.out.size());
+  header.kind = what_.kind;
+  header.reduction = what_.reduction;
+  header.draining = what_.draining;
+  header.direct_in = header.direct_out = false;
+  for (size_t i = 0; i < std::min(what_.out.size(), kMostArrays); ++i) items[i] = {what_.out[i].count, static_cast<uint32_t>(what_.out[i].dtype), 0, 0, 0, 0};
+  inline_ ? post_values() : post_places(header, items);
+  publish(header.posted, number);
+}
+
+void Seat::post_places(Header& header, Item* items) {
+  segments_.look();
+  const size_t arrays = what_.out.size();
+  if (arrays > kMostArrays) return;
+  const bool gives = plan_.from_all && plan_.lanes > 0 && !(plan_.lanes == 1 && plan_.is_owner(rank_));
+  const bool makes = plan_.copied && plan_.is_owner(rank_);
+  const auto places = [&](bool wanted, auto place) {
+    for (size_t i = 0; i < arrays && wanted; ++i) wanted = what_.out[i].count == 0 || place(i);
+    return wanted;
+  };
+  header.direct_in = places(gives, [&](size_t i) {
+    const size_t bytes = what_.out[i].bytes() * (plan_.sliced_in() ? ranks() : 1);
+    const std::byte* const at = what_.in.empty() ? what_.out[i].data : what_.in[i];
+    const Segments::Place place = segments_.place_of({at, bytes});
+    items[i].in_segment = place.segment;
+    items[i].in_at = place.at;
+    return place.segment != 0;
+  });
+  header.direct_out = places(makes, [&](size_t i) {
+    const Segments::Place place = segments_.place_of({what_.out[i].data, what_.out[i].bytes()});
+    items[i].out_segment = place.segment;
+    items[i].out_at = place.at;
+    return place.segment != 0;
+  });
+  segments_.settle();
+}
+
+void Seat::post_values() {
+  if (what_.kind == Kind::kBroadcast && rank_ != what_.root) return;
+  std::byte* const values = arenas_[rank_].values(operation_);
+  const auto put = [&](size_t lane) {
+    std::byte* const to = values + plan_.inline_at(lane);
+    plan_.over_lane(lane, [&](const Piece& piece) { std::memcpy(to + piece.block_at, own_in(piece), piece.bytes); });
+  };
+  if (!plan_.sliced_in()) return put(plan_.lane_of(rank_));
+  for (size_t lane = 0; lane < plan_.lanes; ++lane) put(lane);
+}
+
+// ------------------------------------------------------------ agreeing
+
+base::Status Seat::finish(base::Nanos deadline) {
+  if (!begun_) return base::error(MV_ESTATE, "there is no operation to finish");
+  if (drains_) {
+    if (base::Status status = settle_drain(deadline); !status.ok()) return over(std::move(status));
+    post();
+  }
+  if (!gathered_) {
+    if (base::Status status = gather(deadline); !status.ok()) return over(std::move(status));
+    gathered_ = true;
+    if (base::Status status = agree(); !status.ok()) return over(std::move(status));
+    if (!inline_) {
+      if (base::Status status = find_places(); !status.ok()) return over(std::move(status));
+    }
+  }
+  if (inline_) {
+    take_inline();
+    return over(base::Status());
+  }
+  return over(work(deadline));
+}
+
+/// The operation has come to an end, unless it was a signal.
+base::Status Seat::over(base::Status status) {
+  if (status.code() == MV_EINTR) return status;
+  settle();
+  begun_ = false;
+  if (status.ok() && what_.contributors != nullptr) *what_.contributors = contributors_;
+  if (status.ok() || status.code() == MV_EDISAGREE) return status;
+  break_up(status, cause());
+  return status;
+}
+
+/// Why this rank ends: because of the one that it has heard of, or by itself.
+uint32_t Seat::cause() const {
+  uint32_t found = kGaveUp;
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    const uint32_t left = words(rank).left.load();
+    if (rank == rank_ || left == 0) continue;
+    if (left >= kBecauseOf) return left;
+    found = kBecauseOf + static_cast<uint32_t>(rank);
+  }
+  return found;
+}
+
+base::Status Seat::gather(base::Nanos deadline) {
+  const uint64_t number = operation_;
+  for (size_t peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank_) continue;
+    const auto has_posted = [&] { return posted(peer, number) >= number; };
+    base::Status status = wait(peer, deadline, has_posted);
+    if (!status.ok() && status.code() != MV_ETIMEOUT) return status;
+    if (status.ok()) continue;
+    std::string late;
+    for (size_t other = 0; other < ranks(); ++other) {
+      if (other != rank_ && posted(other, number) < number) late += (late.empty() ? "" : ", ") + names_[other];
+    }
+    return base::error(MV_ETIMEOUT, "{}: the deadline passed; it waits for {}", collective::kind_name(what_.kind), late);
+  }
+  if (base::Status status = given_up(); !status.ok()) return status;
+  contributors_ = 0;
+  for (size_t peer = 0; peer < ranks(); ++peer) contributors_ += arenas_[peer].header(number).draining ? 0 : 1;
+  return base::Status();
+}
+
+base::Status Seat::agree() const {
+  const uint64_t first = arenas_[0].header(operation_).signature;
+  for (size_t peer = 1; peer < ranks(); ++peer) {
+    if (arenas_[peer].header(operation_).signature == first) continue;
+    return base::error(MV_EDISAGREE, "operation {} of the group: {} makes {}, {} makes {}", operation_.load(),
+                       names_[0], describe(0), names_[peer], describe(peer));
+  }
+  return base::Status();
+}
+
+/// In the words of collective::describe().
+std::string Seat::describe(size_t rank) const {
+  constexpr size_t kShown = 4;
+  const Header& header = arenas_[rank].header(operation_);
+  const Item* const items = arenas_[rank].items(operation_);
+  std::string text = collective::kind_name(header.kind);
+  const bool reduces = header.kind == Kind::kAllreduce || header.kind == Kind::kReduce || header.kind == Kind::kReduceScatter;
+  if (reduces) text += fmt::format(" ({})", math::reduction_name(header.reduction));
+  const size_t arrays = std::min<size_t>(header.arrays, kMostArrays);
+  for (size_t i = 0; i < std::min(arrays, kShown); ++i) {
+    const auto dtype = tensor::dtype_name(static_cast<mv_dtype>(items[i].dtype));
+    text += fmt::format("{}{} {}", i == 0 ? " of " : ", ", items[i].count, dtype);
+  }
+  if (arrays > kShown) text += fmt::format(" and {} more", arrays - kShown);
+  if (header.kind == Kind::kReduce) text += fmt::format(" to rank {}", header.root);
+  if (header.kind == Kind::kBroadcast) text += fmt::format(" from rank {}", header.root);
+  return text;
+}
+
+/// Where everybody's values and results lie that are read there.
+base::Status Seat::find_places() {
+  const size_t arrays = what_.out.size();
+  in_.assign(ranks() * arrays, nullptr);
+  out_.assign(ranks() * arrays, nullptr);
+  copied_.assign(plan_.lanes, 0);
+  staged_ = merged_ = 0;
+  for (size_t peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank_) continue;
+    const Header& header = arenas_[peer].header(operation_);
+    const Item* const items = arenas_[peer].items(operation_);
+    for (size_t i = 0; i < arrays && (header.direct_in || header.direct_out); ++i) {
+      const size_t bytes = what_.out[i].bytes();
+      if (bytes == 0) continue;
+      const size_t in_bytes = bytes * (plan_.sliced_in() ? ranks() : 1);
+      const std::byte*& in = in_[peer * arrays + i];
+      const std::byte*& out = out_[peer * arrays + i];
+      if (header.direct_in) in = segments_.find(peer, {items[i].in_segment, items[i].in_at}, in_bytes);
+      if (header.direct_out) out = segments_.find(peer, {items[i].out_segment, items[i].out_at}, bytes);
+      if ((header.direct_in && in == nullptr) || (header.direct_out && out == nullptr))
+        return base::error(MV_EPROTOCOL, "{} refers to memory that it does not show", names_[peer]);
+    }
+  }
+  return base::Status();
+}
+
+// ------------------------------------------------------------ draining
+
+base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
+  if (is_broken_) return broken();
+  const uint64_t number = operation_ + 1;
+  if (!std::exchange(drains_, true)) publish(own().draining, number);
+  if (base::Status status = settle_drain(deadline); !status.ok()) {
+    if (status.code() != MV_EINTR && status.code() != MV_ETIMEOUT) break_up(status, cause());
+    return status;
+  }
+  collective::Shape shape;
+  shape.finished = operation_ == number;
+  for (size_t peer = 0; peer < ranks() && !shape.finished; ++peer) {
+    if (posted(peer, number) != number) continue;
+    const Header& header = arenas_[peer].header(number);
+    const Item* const items = arenas_[peer].items(number);
+    if (header.kind != Kind::kAllreduce && header.kind != Kind::kCustom) return refuse_to_drain(deadline);
+    if (header.arrays > kMostArrays) {
+      const auto why = base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", header.arrays, kMostArrays);
+      break_up(why, kGaveUp);
+      return why;
+    }
+    shape.reduction = header.reduction;
+    shape.custom = header.kind == Kind::kCustom;
+    for (size_t i = 0; i < header.arrays; ++i)
+      shape.arrays.push_back({nullptr, items[i].count, static_cast<mv_dtype>(items[i].dtype)});
+    break;
+  }
+  return shape;
+}
+
+/// Nobody drains at an operation of another kind than these: its number is spent, on all ranks.
+base::Status Seat::refuse_to_drain(base::Nanos deadline) {
+  collective::Operation drain;
+  drain.kind = Kind::kDrain;
+  drain.draining = true;
+  base::Status status = begin(drain);
+  while (begun_) status = finish(deadline);  // the others have begun: no signal need wait for long
+  return status;
+}
+
+/// Until every rank has begun the next operation, or drains at it as this one does. Where all drain it is spent; and a rank that
+/// has said that it drains begins nothing before this is known, so that all see the same.
+base::Status Seat::settle_drain(base::Nanos deadline) {
+  const uint64_t number = operation_ + 1;
+  for (size_t peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank_) continue;
+    const auto has_decided = [&] { return posted(peer, number) >= number || words(peer).draining.load() >= number; };
+    base::Status status = wait(peer, deadline, has_decided);
+    if (status.code() == MV_ETIMEOUT) return base::error(MV_ETIMEOUT, "draining: the deadline passed; it waits for {}", names_[peer]);
+    if (!status.ok()) return status;
+  }
+  // Who is further already has seen all of us drain.
+  const auto has_begun = [&](size_t peer) { return posted(peer, number) == number; };
+  bool any = false;
+  for (size_t peer = 0; peer < ranks(); ++peer) any |= has_begun(peer);
+  if (!any) operation_ = number;
+  drains_ = false;
+  settle();
+  return base::Status();
+}
+
+// ------------------------------------------------------------ ends
+
+void Seat::lose(size_t rank, const base::Status& why) {
+  break_up(base::error(MV_EPEERLOST, "{} is lost, and the group with it: {}", names_[rank], why.text()), kBecauseOf + static_cast<uint32_t>(rank));
+  ring();
+}
+
+void Seat::give_up(const base::Status& why) {
+  break_up(why, kGaveUp);
+  ring();
+}
+
+/// Who is about to sleep has not seen the end yet, and no word of another's will change for it: rung until it has.
+void Seat::ring() {
+  constexpr int kMostRings = 1000;
+  for (int times = 0; times < kMostRings; ++times) {
+    const uint32_t on = own().asleep_on.load();
+    if (on == 0) return;
+    wake_all(words(on - 1).bell);
+    std::this_thread::yield();
+  }
+}
+
+void Seat::end(const base::Status& why) {
+  static_cast<void>(note_broken(why));
+  ring();
+}
+
+/// The first reason stays.
+bool Seat::note_broken(const base::Status& why) {
+  std::lock_guard lock(mutex_);
+  if (!why_broken_.ok()) return false;
+  why_broken_ = why;
+  is_broken_.store(true);
+  return true;
+}
+
+void Seat::break_up(const base::Status& why, uint32_t as) {
+  if (note_broken(why)) say_left(as);
+}
+
+void Seat::leave() {
+  break_up(base::error(MV_ESTATE, "this rank has left the group"), kLeft);
+}
+
+void Seat::say_left(uint32_t as) {
+  own().left.store(as);
+  own().bell.fetch_add(1);
+  // Those who sleep by others' bells, too: what they wait for may need this rank.
+  for (const Arena& arena : arenas_) wake_all(arena.words().bell);
+}
+
+base::Status Seat::broken() const {
+  std::lock_guard lock(mutex_);
+  return why_broken_;
+}
+
+}  // namespace mv::onehost

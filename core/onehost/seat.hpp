@@ -1,0 +1,147 @@
+#pragma once
+// One rank's place in a group whose ranks all share memory: operations on the caller's own thread, over what the others show.
+//
+// An operation is three hand-offs at most. Every rank posts a header, and waits for everybody's: whether they agree, who
+// contributes, where the values lie. Then each makes its blocks of the result straight from the others' values, in the order of
+// ranks, so that the bits depend on nothing else; and then takes the others' blocks from where they made them. Small values lie
+// beside their header, and one hand-off is enough. Private memory goes through staging, block by block, so that copying in,
+// reducing and copying out follow each other within the caches.
+//
+// Nobody writes another's memory. A rank that stops or dies at any moment leaves what it has shown, as it was.
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "onehost/arena.hpp"
+#include "onehost/patience.hpp"
+#include "onehost/plan.hpp"
+#include "onehost/segments.hpp"
+
+namespace mv::onehost {
+
+class Seat {
+ public:
+  /// @param memory  by rank, each of Arena::bytes() and zeros in the beginning; this rank's own is writable. At most kMostRanks
+  /// @param names   by rank, for messages
+  /// @param look    how long a wait looks for news at most before it sleeps
+  Seat(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look = std::chrono::microseconds(50));
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  // One thread at a time.
+
+  /// What it points to is lent until finish() returns something other than MV_EINTR. With an error nothing has begun. A kCustom is
+  /// only agreed upon here.
+  base::Status begin(const collective::Operation& operation);
+  /// MV_EINTR after a signal: to be called again. MV_EDISAGREE: the operation is over on all ranks, and the group goes on. Any
+  /// other error ends the group: MV_EPEERLOST where a rank is lost or has left, MV_ETIMEOUT with the names of those who are late.
+  base::Status finish(base::Nanos deadline);
+  /// Waits for what the others do in the next operation: see collective::Shape. Errors as of finish(); after MV_EINTR and
+  /// MV_ETIMEOUT it may be called again. An operation that is begun after it ended otherwise waits until it is decided who takes part in what.
+  base::Result<collective::Shape> drain(base::Nanos deadline);
+
+  // Any thread.
+
+  /// A rank is lost. Ends what is under way, and whatever may follow.
+  void lose(size_t rank, const base::Status& why);
+  /// The same because this rank does not go on.
+  void give_up(const base::Status& why);
+  /// The same where the others hear of it otherwise, and by a better reason than that this rank goes.
+  void end(const base::Status& why);
+  /// Others who wait for this rank, or will, hear that it has left.
+  void leave();
+  base::Status broken() const;
+  uint64_t operations() const { return operation_.load(std::memory_order_relaxed); }
+
+ private:
+  size_t ranks() const { return arenas_.size(); }
+  Words& words(size_t rank) const { return arenas_[rank].words(); }
+  Words& own() const { return words(rank_); }
+  /// The operation whose header lies where that of `number` does, or will.
+  uint64_t posted(size_t rank, uint64_t number) const { return arenas_[rank].header(number).posted.load(std::memory_order_acquire); }
+
+  // seat.cpp: what all agree upon
+  uint64_t signature() const;
+  void post();
+  void post_places(Header& header, Item* items);
+  void post_values();
+  base::Status settle_drain(base::Nanos deadline);
+  base::Status refuse_to_drain(base::Nanos deadline);
+  base::Status gather(base::Nanos deadline);
+  base::Status agree() const;
+  std::string describe(size_t rank) const;
+  base::Status find_places();
+  base::Status over(base::Status status);
+  uint32_t cause() const;
+  bool note_broken(const base::Status& why);
+  void break_up(const base::Status& why, uint32_t as);
+  void say_left(uint32_t as);
+  void ring();
+
+  // work.cpp: the values
+  void take_inline();
+  base::Status work(base::Nanos deadline);
+  bool copy_some();
+  bool merge_some();
+  bool stage_some();
+  void copy_block(size_t lane, uint64_t group);
+  void merge_block(uint64_t group);
+  void merge_piece(const Piece& piece, uint64_t group);
+  void merge(const Piece& piece, std::byte* to);
+  const std::byte* own_in(const Piece& piece) const;
+  std::byte* own_out(const Piece& piece) const { return what_.out[piece.array].data + piece.out_at; }
+  bool is_direct_in(size_t rank) const { return arenas_[rank].header(operation_).direct_in; }
+  bool is_direct_out(size_t rank) const { return arenas_[rank].header(operation_).direct_out; }
+  bool stages() const { return plan_.from_all && !(plan_.lanes == 1 && plan_.is_owner(rank_)) && !is_direct_in(rank_); }
+  /// Something another rank has to do first.
+  struct Need {
+    size_t on;
+    const std::atomic<uint64_t>* word;
+    uint64_t groups;
+  };
+  std::optional<Need> next_need() const;
+  bool is_unmet(const Need& need) const { return done(*need.word) < need.groups; }
+  template <typename Word, typename Matters>
+  std::optional<Need> slowest(Word word, uint64_t groups, Matters matters) const;
+  uint64_t copied() const;
+  uint64_t done(const std::atomic<uint64_t>& word) const;
+
+  // waiting.hpp, waiting.cpp
+  void publish(std::atomic<uint64_t>& word, uint64_t value);
+  void settle();
+  template <typename Ready>
+  base::Status wait(size_t on, base::Nanos deadline, const Ready& ready);
+  template <typename Ready>
+  base::Status sleep(size_t on, base::Nanos deadline, const Ready& ready);
+  base::Status trouble(size_t on) const;
+  base::Status given_up() const;
+
+  const size_t rank_;
+  const std::vector<std::string> names_;
+  std::vector<Arena> arenas_;
+  Segments segments_;
+  Patience patience_;
+  bool owes_ = false;  ///< something was published, and who sleeps on it was not looked for
+
+  std::atomic<uint64_t> operation_{0};  ///< the one under way, or the last
+  bool begun_ = false, gathered_ = false;
+  bool drains_ = false;  ///< at the next one, and what becomes of it is not known yet
+  collective::Operation what_;
+  Plan plan_;
+  bool inline_ = false;
+  uint64_t contributors_ = 0;
+  std::vector<const std::byte*> in_, out_;  ///< by rank and array, where they can be read directly
+  std::vector<uint64_t> copied_;            ///< groups, by lane
+  uint64_t staged_ = 0, merged_ = 0;        ///< groups
+  std::vector<const std::byte*> sources_;
+
+  std::atomic<bool> is_broken_{false};
+  mutable std::mutex mutex_;
+  base::Status why_broken_;
+};
+
+}  // namespace mv::onehost

@@ -1,0 +1,60 @@
+#pragma once
+// How a seat waits for another rank's words to change. Part of seat.hpp, for the files that make it up.
+
+#include <algorithm>
+
+#include "base/relax.hpp"
+#include "onehost/seat.hpp"
+
+namespace mv::onehost {
+
+template <typename Ready>
+base::Status Seat::wait(size_t on, base::Nanos deadline, const Ready& ready) {
+  if (ready()) return base::Status();
+  settle();
+  constexpr int kLooksAtOnce = 64;  // between two looks at the clock
+  if (const base::Nanos budget = patience_.budget(); budget > base::Nanos{0}) {
+    const base::Nanos until = now() + budget;
+    do {
+      for (int look = 0; look < kLooksAtOnce; ++look) {
+        if (ready()) {
+          patience_.paid();
+          return base::Status();
+        }
+        base::relax();
+      }
+    } while (now() < until);
+    patience_.failed();
+  }
+  return sleep(on, deadline, ready);
+}
+
+/// The one who waits says so before it looks for the last time, the other changes its word before it looks who sleeps (settle()): one of them
+/// sees the other. A bell that was rung between the two is another number than the one that was seen.
+template <typename Ready>
+base::Status Seat::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
+  constexpr base::Nanos kLongest = std::chrono::seconds(1);
+  const base::Nanos begun = now();
+  while (true) {
+    const uint32_t seen = words(on).bell.load();
+    own().asleep_on.store(1 + static_cast<uint32_t>(on));
+    base::Status status;
+    Slept slept = Slept::kWoken;
+    bool is_ready = ready();
+    if (!is_ready) status = trouble(on);
+    if (!is_ready && status.ok()) {
+      const base::Nanos at = now();
+      if (at >= deadline) status = base::Status(MV_ETIMEOUT, "the deadline passed");
+      else slept = sleep_by(words(on).bell, seen, std::min(deadline, at + kLongest));
+    }
+    own().asleep_on.store(0);
+    if (is_ready || ready()) {
+      patience_.slept(now() - begun);
+      return base::Status();
+    }
+    if (!status.ok()) return status;
+    if (slept == Slept::kInterrupted) return base::Status(MV_EINTR, "a signal came");
+  }
+}
+
+}  // namespace mv::onehost

@@ -1,0 +1,12 @@
+#pragma once
+// Texts in messages, which may be absent.
+
+#include <flatbuffers/flatbuffers.h>
+
+#include <string>
+
+namespace mv::wire {
+
+inline std::string text_of(const flatbuffers::String* text) { return text != nullptr ? text->str() : std::string(); }
+
+}  // namespace mv::wire

@@ -1,0 +1,97 @@
+"""What mnist.py and mnist_ea.py train: a network with one hidden layer, on the images of data/digits.csv.gz."""
+
+import argparse
+import gzip
+import pathlib
+
+import numpy as np
+
+PIXELS, HIDDEN, CLASSES = 64, 32, 10
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data" / "digits.csv.gz"
+
+
+def load():
+    """(inputs, labels) for training, and for testing: every fourth image."""
+    numbers = np.loadtxt(gzip.open(DATA, "rt"), delimiter=",")
+    test = np.arange(len(numbers)) % 4 == 3
+    return [(numbers[images, :PIXELS] / 16, numbers[images, PIXELS].astype(int)) for images in (~test, test)]
+
+
+def share(images, rank, ranks):
+    """A rank's images. The shares are uneven: the last rank has nearly twice as many as the first."""
+    weights = [ranks + 1 + other for other in range(ranks)]
+    first, last = (len(images[1]) * sum(weights[:end]) // sum(weights) for end in (rank, rank + 1))
+    return [part[first:last] for part in images]
+
+
+def batches(images, size, rank, epoch):
+    """The rank's images in this epoch's order, `size` at a time; what is left over waits for another epoch."""
+    order = np.random.default_rng([epoch, rank]).permutation(len(images[1]))
+    return [[part[order[first : first + size]] for part in images] for first in range(0, len(order) - size + 1, size)]
+
+
+def parameters():
+    """The same on all ranks. Gradients have the same form."""
+    random = np.random.default_rng(0)
+    return {
+        "hidden": [0.1 * random.standard_normal((PIXELS, HIDDEN)), np.zeros(HIDDEN)],
+        "linear": [0.1 * random.standard_normal((HIDDEN, CLASSES)), np.zeros(CLASSES)],
+    }
+
+
+def predict(params, inputs):
+    """The probabilities of each image's classes, and the hidden layer."""
+    hidden = np.tanh(inputs @ params["hidden"][0] + params["hidden"][1])
+    scores = hidden @ params["linear"][0] + params["linear"][1]
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True), hidden
+
+
+def gradients(params, inputs, labels):
+    """Of the mean cross entropy over a batch; and the predictions."""
+    prediction, hidden = predict(params, inputs)
+    errors = (prediction - np.eye(CLASSES)[labels]) / len(labels)
+    back = (errors @ params["linear"][0].T) * (1 - hidden * hidden)
+    return {"hidden": [inputs.T @ back, back.sum(axis=0)], "linear": [hidden.T @ errors, errors.sum(axis=0)]}, prediction
+
+
+def descend(params, grads, rate):
+    for layer, arrays in params.items():
+        for array, gradient in zip(arrays, grads[layer]):
+            array -= rate * gradient
+
+
+def count(confusion, prediction, labels):
+    """confusion[label, guess] grows by what was taken for what."""
+    np.add.at(confusion, (labels, prediction.argmax(axis=1)), 1)
+
+
+def right(confusion):
+    return confusion.trace() / max(1, confusion.sum())
+
+
+def accuracy(params, images):
+    return float((predict(params, images[0])[0].argmax(axis=1) == images[1]).mean())
+
+
+def text(confusion):
+    lines = ["taken for   " + "    ".join(str(guess) for guess in range(CLASSES))]
+    lines += [f"{label:8}  " + " ".join(f"{cell:4}" for cell in row) for label, row in enumerate(confusion)]
+    return "\n".join(lines + [f" + global correct: {100 * right(confusion):.2f}%"])
+
+
+def options(description, *more):
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--epochs", type=int, default=30, help="how often all images are seen")
+    parser.add_argument("--batch", type=int, default=8, help="images that a rank takes at each step")
+    parser.add_argument("--rate", type=float, default=0.3, help="how far a step goes")
+    parser.add_argument("--save", metavar="FOLDER", help="write the parameters there, a number a line")
+    for name, kind, default, meaning in more:
+        parser.add_argument(name, type=kind, default=default, help=meaning)
+    return parser.parse_args()
+
+
+def save(folder, rank, params):
+    if folder:
+        values = np.concatenate([array.ravel() for layer in sorted(params) for array in params[layer]])
+        np.savetxt(pathlib.Path(folder) / f"parameters-{rank}.txt", values, fmt="%.17g")

@@ -1,0 +1,53 @@
+#!/usr/bin/perl
+# AllReduceEA: every rank trains by itself, and all are held together by a centre.
+#
+#     polyverso run -n 4 -- perl examples/distlearn/mnist-ea.pl [--tau 10] [--alpha 0.2] [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
+#
+# The ranks have unequal shares of the images, so that some are through with an epoch before others. mnist-ea.lua and mnist_ea.py are its twins.
+use v5.26;
+use warnings;
+
+use FindBin;
+use lib $FindBin::Bin;
+use Digits;
+use PDL;
+use Polyverso;
+use Polyverso::DistLearn;
+use Polyverso::Group;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+my %asked = Digits::options(tau => 10, alpha => 0.2);
+my $node  = Polyverso->init;
+my $group = Polyverso::Group->open($node);
+my $ea    = Polyverso::DistLearn::AllReduceEA->new($group, $asked{tau}, $asked{alpha});
+my ($train, $test) = Digits::load();
+my $mine = Digits::share($train, $group->rank, $group->size);
+
+my $params = Digits::parameters();
+my $centre = Digits::parameters();    # a place for it
+$ea->synchronize_parameters($params);    # all ranks begin with the same values
+my $confusion;
+for my $epoch (1 .. $asked{epochs}) {
+    my $begun = clock_gettime(CLOCK_MONOTONIC);
+    $confusion = zeroes(longlong, Digits::CLASSES, Digits::CLASSES);
+    my @steps = Digits::batches($mine, $asked{batch}, $group->rank, $epoch);
+    for my $batch (@steps) {
+        my ($grads, $prediction) = Digits::gradients($params, $batch);
+        Digits::descend($params, $grads, $asked{rate});
+        $ea->average_parameters($params);
+        Digits::count($confusion, $prediction, $batch->{labels});
+    }
+    $ea->synchronize_center($params);    # so that rounding can't drive the ranks' centres apart
+    $group->allreduce($confusion);       # what all ranks have seen
+    $ea->read_center($centre);           # the same on all ranks, and what is worth keeping
+    printf "epoch %d: %d steps here, %.0f ms, training %.4f, accuracy %.4f\n", $epoch, scalar @steps,
+        1000 * (clock_gettime(CLOCK_MONOTONIC) - $begun), Digits::right($confusion), Digits::accuracy($centre, $test)
+        if $group->rank == 0;
+}
+
+say Digits::text($confusion) if $group->rank == 0;
+printf "final accuracy %.4f\n", Digits::accuracy($centre, $test) if $group->rank == 0;
+Digits::save($asked{save}, $group->rank, $centre);
+$ea->close;
+$group->close;
+$node->shutdown;

@@ -1,0 +1,65 @@
+"""AllReduceSGD: the gradients of all ranks are summed at every step, and divided by how many ranks had one.
+
+    polyverso run -n 4 -- python3 examples/distlearn/mnist.py [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
+
+The ranks have unequal shares of the images, so that some are through with an epoch before others. `--in-place-of 4` does in one process what four
+ranks do: at each step the batches of those that still have one, as one batch. mnist.lua and mnist.pl are its twins, with which it trains together:
+
+    polyverso run -n 3 -- luajit mnist.lua --- python3 mnist.py --- perl mnist.pl
+"""
+
+import itertools
+import time
+
+import numpy as np
+
+import digits
+import polyverso
+from polyverso import distlearn
+from polyverso.group import Group
+
+asked = digits.options("Train a classifier on digits using AllReduceSGD.", ("--in-place-of", int, 0, "how many ranks this process stands for"))
+node = polyverso.init()
+group = Group(node)
+sgd = distlearn.AllReduceSGD(group)
+train, test = digits.load()
+
+
+def steps_of(epoch):
+    """The batches of this rank; or of several in one."""
+    if not asked.in_place_of:
+        yield from digits.batches(digits.share(train, group.rank, group.size), asked.batch, group.rank, epoch)
+        return
+    ranks = range(asked.in_place_of)
+    of_all = [digits.batches(digits.share(train, rank, len(ranks)), asked.batch, rank, epoch) for rank in ranks]
+    for step in itertools.zip_longest(*of_all):
+        yield [np.concatenate(parts) for parts in zip(*(batch for batch in step if batch))]
+
+
+params = digits.parameters()
+sgd.synchronize_parameters(params)  # all ranks begin with the same values
+for epoch in range(1, asked.epochs + 1):
+    confusion, begun = np.zeros((digits.CLASSES, digits.CLASSES), dtype=np.int64), time.monotonic()
+    steps = 0
+    for inputs, labels in steps_of(epoch):
+        grads, prediction = digits.gradients(params, inputs, labels)
+        sgd.sum_and_normalize_gradients(grads)
+        digits.descend(params, grads, asked.rate)
+        digits.count(confusion, prediction, labels)
+        steps += 1
+    sgd.synchronize_parameters(params)  # before validation: the same bits on all ranks
+    group.allreduce_custom(confusion, np.add)  # what all ranks have seen; by a function as in mnist.lua, whose ranks may be in this group, too
+    if group.rank == 0:
+        print(
+            f"epoch {epoch}: {steps} steps here, {1000 * (time.monotonic() - begun):.0f} ms, training {digits.right(confusion):.4f}, "
+            f"accuracy {digits.accuracy(params, test):.4f}",
+            flush=True,
+        )
+
+if group.rank == 0:
+    print(digits.text(confusion))
+    print(f"final accuracy {digits.accuracy(params, test):.4f}")
+digits.save(asked.save, group.rank, params)
+sgd.close()
+group.close()
+node.shutdown()

@@ -1,0 +1,55 @@
+"""AllReduceEA: every rank trains by itself, and all are held together by a centre.
+
+    polyverso run -n 4 -- python3 examples/distlearn/mnist_ea.py [--tau 10] [--alpha 0.2] [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
+
+The ranks have unequal shares of the images, so that some are through with an epoch before others. mnist-ea.lua and mnist-ea.pl are its twins.
+"""
+
+import time
+
+import numpy as np
+
+import digits
+import polyverso
+from polyverso import distlearn
+from polyverso.group import Group
+
+asked = digits.options(
+    "Train a classifier on digits using AllReduceEA.",
+    ("--tau", int, 10, "steps between two averages"),
+    ("--alpha", float, 0.2, "how strongly ranks and centre draw each other"),
+)
+node = polyverso.init()
+group = Group(node)
+ea = distlearn.AllReduceEA(group, asked.tau, asked.alpha)
+train, test = digits.load()
+mine = digits.share(train, group.rank, group.size)
+
+params = digits.parameters()
+centre = digits.parameters()  # a place for it
+ea.synchronize_parameters(params)  # all ranks begin with the same values
+for epoch in range(1, asked.epochs + 1):
+    confusion, begun = np.zeros((digits.CLASSES, digits.CLASSES), dtype=np.int64), time.monotonic()
+    steps = digits.batches(mine, asked.batch, group.rank, epoch)
+    for inputs, labels in steps:
+        grads, prediction = digits.gradients(params, inputs, labels)
+        digits.descend(params, grads, asked.rate)
+        ea.average_parameters(params)
+        digits.count(confusion, prediction, labels)
+    ea.synchronize_center(params)  # so that rounding can't drive the ranks' centres apart
+    group.allreduce(confusion)  # what all ranks have seen
+    ea.read_center(centre)  # the same on all ranks, and what is worth keeping
+    if group.rank == 0:
+        print(
+            f"epoch {epoch}: {len(steps)} steps here, {1000 * (time.monotonic() - begun):.0f} ms, training {digits.right(confusion):.4f}, "
+            f"accuracy {digits.accuracy(centre, test):.4f}",
+            flush=True,
+        )
+
+if group.rank == 0:
+    print(digits.text(confusion))
+    print(f"final accuracy {digits.accuracy(centre, test):.4f}")
+digits.save(asked.save, group.rank, centre)
+ea.close()
+group.close()
+node.shutdown()

@@ -1,0 +1,41 @@
+--- A stand-in for the module `regress` that tests of torch-ipc's and torch-distlearn's kind need:
+--
+--     local test = require 'regress'
+--     test {
+--       testSum = function() test.mustBeTrue(1 + 1 == 2, 'arithmetic') end,
+--     }
+--
+-- Runs the functions in the order of their names, reports each, and ends in an error if one has failed, so that the interpreter's
+-- exit code tells.
+
+local regress = {}
+
+function regress.mustBeTrue(value, message)
+  if value ~= true then error(message or ("expected true, got " .. tostring(value)), 2) end
+end
+
+function regress.mustBeFalse(value, message)
+  if value ~= false then error(message or ("expected false, got " .. tostring(value)), 2) end
+end
+
+local function run(_, tests)
+  local names, failed = {}, {}
+  for name, test in pairs(tests) do
+    if type(test) == "function" then names[#names + 1] = name end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local passed, failure = xpcall(tests[name], function(raised)
+      return type(raised) == "string" and debug.traceback(raised, 2) or tostring(raised)
+    end)
+    io.write(passed and "ok      " or "FAILED  ", name, "\n")
+    if not passed then
+      io.write(failure, "\n")
+      failed[#failed + 1] = name
+    end
+  end
+  io.write(("%d of %d passed\n"):format(#names - #failed, #names))
+  if #failed > 0 then error("failed: " .. table.concat(failed, ", "), 0) end
+end
+
+return setmetatable(regress, {__call = run})

@@ -1,0 +1,20 @@
+--- A tree whose first node is at an address that all know.
+
+local ipc = require("libipc")
+local Tree = require("ipc.Tree")
+local NullTree = require("ipc.NullTree")
+
+local function StaticTree(nodeIndex, numNodes, nodeHost, nodePort, rootHost, rootPort)
+  if tonumber(numNodes) == 1 then return NullTree() end
+  -- Without numbers the first is who gets the address.
+  local listens, server = tonumber(nodeIndex) == 1, nil
+  if listens then
+    server = ipc.server(nodeHost or rootHost, nodePort or rootPort)
+  elseif nodeIndex == nil then
+    listens, server = pcall(ipc.server, rootHost, rootPort)
+  end
+  if listens then return Tree(1, numNodes, 2, server, nil, nodeHost or rootHost, nodePort) end
+  return Tree(nodeIndex, numNodes, 2, nil, ipc.client(rootHost, rootPort), nodeHost, nodePort)
+end
+
+return StaticTree

@@ -1,0 +1,20 @@
+--- What the trees have in common with scripts.
+
+local sorted_keys = require("polyverso.arrays").sorted_keys
+
+local utils = {}
+
+--- Calls f with each leaf of nested tables, in the order of their keys; what it returns, unless nil, takes the leaf's place.
+function utils.walkTable(nested, f)
+  for _, key in ipairs(sorted_keys(nested)) do
+    local value = nested[key]
+    if type(value) == "table" then
+      utils.walkTable(value, f)
+    else
+      local replaced = f(value)
+      if replaced ~= nil then nested[key] = replaced end
+    end
+  end
+end
+
+return utils

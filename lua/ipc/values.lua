@@ -1,0 +1,132 @@
+--- The leaves of a value as the group sees them: C tensors of numbers and of Torch's tensors. Internal.
+
+local capi = require("polyverso.capi")
+local foreign = require("polyverso.foreign")
+local tensor = require("polyverso.tensor")
+local walkTable = require("ipc.utils").walkTable
+
+local values = {}
+
+local TYPES = {[capi.MV_F32] = "Float", [capi.MV_F64] = "Double", [capi.MV_I64] = "Long", [capi.MV_I32] = "Int", [capi.MV_U8] = "Byte"}
+
+local is_integer = math.type and function(value) return math.type(value) == "integer" end or function() return false end
+
+-- A C tensor of the elements' own memory.
+local function memory(given)
+  local found = foreign.memory(given)
+  return foreign.is_tensor(given) and (found.mv_tensor and found or tensor.view(found)) or found
+end
+
+local function number_leaf(value)
+  local cell = tensor.full({1}, value, "f64")
+  local was_integer = is_integer(value)
+  return {
+    cell = cell,
+    get = function() return cell:get(0) end,
+    set = function(result)
+      if type(result) ~= "number" then error("a number's reduction returned a " .. type(result), 0) end
+      cell:fill(result)
+    end,
+    result = function()
+      local result = cell:get(0)
+      return was_integer and result % 1 == 0 and math.tointeger(result) or result
+    end,
+    place = function()
+      local theirs = tensor.zeros({1}, "f64")
+      return theirs, function() return theirs:get(0) end
+    end,
+  }
+end
+
+local function tensor_leaf(value)
+  local whole = value:isContiguous() and value or value:contiguous()
+  return {
+    cell = memory(whole),
+    whole = whole,
+    get = function() return whole end,
+    set = function(result)
+      if result == nil or rawequal(result, whole) then return end
+      if not foreign.is_tensor(result) then error("a tensor's reduction returned a " .. type(result), 0) end
+      whole:copy(result)
+    end,
+    result = function()
+      if not rawequal(whole, value) then value:copy(whole) end
+      return value
+    end,
+    place = function()
+      local theirs = whole:clone()
+      return memory(theirs), function() return theirs end
+    end,
+  }
+end
+
+-- A tensor without elements takes no part.
+local function leaf_of(value)
+  if type(value) == "number" then return number_leaf(value) end
+  if not foreign.is_tensor(value) then
+    capi.raise(capi.MV_EDTYPE, "a tree shares tensors and numbers, and tables of them, not a " .. type(value))
+  end
+  return value:nElement() > 0 and tensor_leaf(value) or nil
+end
+
+--- The leaves of a table, in the order of its keys.
+function values.leaves(holder)
+  local leaves = {}
+  walkTable(holder, function(value) leaves[#leaves + 1] = leaf_of(value) end)
+  return leaves
+end
+
+--- Their C tensors.
+function values.cells(leaves)
+  local cells = {}
+  for i, leaf in ipairs(leaves) do cells[i] = leaf.cell end
+  return cells
+end
+
+--- Puts the results in the leaves' places, whose C tensors end.
+function values.settle(holder, leaves)
+  local i = 0
+  walkTable(holder, function(value)
+    if type(value) == "number" or value:nElement() > 0 then
+      i = i + 1
+      local result = leaves[i].result()
+      leaves[i].cell:free()
+      return result
+    end
+  end)
+end
+
+--- Whether a value consists of numbers and tensors only.
+function values.are_plain(holder)
+  local plain = true
+  walkTable(holder, function(value) plain = plain and (type(value) == "number" or foreign.is_tensor(value)) end)
+  return plain
+end
+
+--- Whether leaves have the shape that drain() told.
+function values.fit(leaves, shape)
+  if #leaves ~= #shape then return false end
+  for i, leaf in ipairs(leaves) do
+    local info = leaf.cell:info()
+    if info.count ~= shape[i].count or info.dtype ~= shape[i].dtype then return false end
+  end
+  return true
+end
+
+--- A value of that shape, of zeros. `takes_number(i)` tells whether a lone double is a number.
+function values.of_shape(shape, takes_number)
+  local made = {}
+  for i, part in ipairs(shape) do
+    if part.count == 1 and part.dtype == capi.MV_F64 and takes_number(i) then
+      made[i] = 0
+    else
+      local name = TYPES[part.dtype]
+      local torch = foreign.torch()
+      if not name or not torch then capi.raise(capi.MV_EDTYPE, "the other nodes reduce what there is no tensor for here") end
+      made[i] = torch[name .. "Tensor"](part.count):zero()
+    end
+  end
+  return made
+end
+
+return values

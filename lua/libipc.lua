@@ -1,0 +1,70 @@
+--- torch-ipc's primitives: servers and clients, threads with a Lua of their own, and queues between them.
+--
+--     local ipc = require 'libipc'
+--     local server, port = ipc.server('127.0.0.1')
+--     local workers = ipc.map(2, function(port, id)
+--       local client = require('libipc').client('127.0.0.1', port)
+--       client:send({id = id})
+--       client:close()
+--       return id * id
+--     end, port)
+--     server:clients(2, function(client) print(client:recv().id) end)
+--     print(workers:join())      -- 1 4
+--
+-- Messages hold nil, booleans, numbers, strings, nested tables, and Torch's tensors and storages; between threads also functions,
+-- clients, and tensors by reference. docs/coming-from-distlearn.md says what differs from torch-ipc.
+
+local native = require("polyverso.ipc")
+require("polyverso.ipc_values")
+
+local Server = native.server_methods
+
+-- Numbers as torch-ipc took them: also as texts, which is what comes from a command line.
+local function number(value) return tonumber(value) or value end
+
+--- clients(n, f) waits for n clients; clients(f [, tag] [, invert]) takes those that there are, with this tag, in the order of
+--- their ids or the inverse one. Calls f with each and returns how many there were.
+function Server:clients(first, second, third)
+  local visit, tag, inverted = first, nil, nil
+  if type(first) == "number" then
+    visit = second
+    self:wait(first)
+  elseif type(second) == "string" then
+    tag, inverted = second, third
+  else
+    inverted = second
+  end
+  if type(visit) ~= "function" then error("clients(n, f) or clients(f [, tag] [, invert]): f is a " .. type(visit), 2) end
+  local clients = self:list(tag, inverted ~= nil and inverted ~= 0 and inverted ~= false)
+  for _, client in ipairs(clients) do visit(client) end
+  return #clients
+end
+
+--- Sends a value to all clients, or to those with this tag.
+function Server:broadcast(value, tag)
+  for _, client in ipairs(self:list(tag)) do client:send(value) end
+end
+
+--- The next message of any client, or of any with this tag, and the client.
+function Server:recvAny(tag)
+  local clients = self:list(tag)
+  local client = clients[native.ready(clients)]
+  return client:recv(), client
+end
+
+return {
+  server = function(host, port)
+    if port == nil and tonumber(host) then host, port = nil, host end
+    return native.server(host, number(port))
+  end,
+  client = function(host, port)
+    if port == nil then return native.client(number(host)) end
+    return native.client(host, number(port))
+  end,
+  map = native.map,
+  workqueue = native.workqueue,
+  acceptFunctions = native.acceptFunctions,
+  getpid = native.getpid,
+  getppid = native.getppid,
+  sleep = native.sleep,
+}

@@ -1,0 +1,36 @@
+#pragma once
+// What threads of a process have in common, and its values in Lua.
+
+#include <memory>
+
+#include "lua.hpp"
+
+namespace mv::native {
+
+/// Something that a message within the process carries by reference, where one to another process would need a copy.
+class Shared {
+ public:
+  virtual ~Shared() = default;
+  /// The name of its metatable in Lua's registry.
+  virtual const char* kind() const = 0;
+};
+
+using SharedPtr = std::shared_ptr<Shared>;
+
+/// Pushes a value for it, whose metatable open_kind() has made.
+void push_shared(lua_State* L, SharedPtr shared);
+
+/// The one at `index`, or null.
+SharedPtr shared_at(lua_State* L, int index);
+
+/// The one at `index` if it is of this class; anything else is a Lua error, so no object of C++ may be alive.
+template <typename Class>
+Class* check_shared(lua_State* L, int index) {
+  auto* at = static_cast<SharedPtr*>(luaL_checkudata(L, index, Class::kKind));
+  return static_cast<Class*>(at->get());
+}
+
+/// Makes the metatable of a kind, with these methods, and pushes the table of methods, for Lua to add to.
+void open_kind(lua_State* L, const char* kind, const luaL_Reg* methods);
+
+}  // namespace mv::native

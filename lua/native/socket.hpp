@@ -1,0 +1,65 @@
+#pragma once
+// Sockets that wait with a deadline and give way to signals.
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "lua.hpp"
+
+namespace mv::native {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long client() tries, and clients(n) waits, as torch-ipc did.
+inline constexpr std::chrono::minutes kPatience{5};
+inline constexpr Clock::time_point kForever = Clock::time_point::max();
+
+/// An open descriptor, or none.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release();
+
+ private:
+  int fd_;
+};
+
+/// "1.2.3.4:5" of what a socket is bound or connected to.
+struct Address {
+  std::string host;
+  int port = 0;
+  std::string text() const { return host + ":" + std::to_string(port); }
+};
+
+Address address_of(const sockaddr_storage& address);
+Address own_address(int fd);
+
+/// Whether only this machine reaches it.
+bool is_loopback(const sockaddr_storage& address);
+
+/// Waits for events of poll(2) on a socket.
+bool wait_for(int fd, short events, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure);
+
+/// A socket that listens, without blocking; port 0 is any free one. Beyond loopback only with a secret.
+Descriptor listen_at(const std::string& host, int port, bool has_secret, Failure& failure);
+
+/// A socket bound with SO_REUSEADDR that does not listen: as long as it is open, nobody is given its port by chance, and who asks for it by
+/// number gets it.
+Descriptor reserve_port(const std::string& host, Failure& failure);
+
+/// Tries until the deadline.
+Descriptor connect_to(const std::string& host, int port, Clock::time_point deadline, const Interrupts& interrupts, Failure& failure);
+
+/// Small messages leave at once; a peer whose machine is gone is noticed.
+void tune(int fd);
+
+}  // namespace mv::native

@@ -1,0 +1,35 @@
+#pragma once
+// A tree of ipc's: a node of its own in a cluster of its own, or the process's own node, and the group of all workers.
+
+#include <polyverso/polyverso.h>
+
+#include "shared.hpp"
+
+namespace mv::native {
+
+class Tree : public Shared {
+ public:
+  static constexpr const char* kKind = "ipc.tree";
+
+  /// Takes node and group over. What Lua collects may still be needed by others: then a thread takes leave of them, and the end of the
+  /// process waits for it.
+  Tree(mv_node node, mv_group group) : node_(node), group_(group) {}
+  ~Tree() override;
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+  const char* kind() const override { return kKind; }
+
+  mv_group group() const { return group_; }
+
+ private:
+  const mv_node node_;
+  const mv_group group_;
+};
+
+/// join(index, nodes, master, bind): a tree in a cluster of its own; join() one upon the process's own node
+int join_tree(lua_State* L);
+
+/// Makes the metatables.
+void open_trees(lua_State* L);
+
+}  // namespace mv::native

@@ -1,0 +1,74 @@
+--- Arrays that calls use in place: polyverso.tensor's and Torch's tensors, FFI memory; one of them, or nested tables. Internal.
+
+local capi = require("polyverso.capi")
+local foreign = require("polyverso.foreign")
+local tensor = require("polyverso.tensor")
+
+local arrays = {}
+
+--- Whether it is FFI memory, as it is or as {pointer = p, count = n}.
+function arrays.is_memory(value) return type(value) == "cdata" or type(value) == "table" and value.pointer ~= nil end
+
+-- Of a Torch tensor without gaps.
+local function upon(value)
+  local shape = {}
+  for d = 1, value:dim() do shape[d] = value:size(d) end
+  local memory = foreign.memory(value)
+  return tensor.is_tensor(memory) and memory:reshape(shape) or tensor.view(memory, shape)
+end
+
+--- The tensor of one value, or nil for what may be a list. With `copies`, which are to be copied back, it is written to.
+function arrays.tensor_of(value, copies)
+  if tensor.is_tensor(value) then return value end
+  if arrays.is_memory(value) then return tensor.view(value, type(value) == "table" and value.shape or nil) end
+  if not foreign.is_tensor(value) then return nil end
+  local whole = value:contiguous()
+  if copies and whole ~= value then copies[#copies + 1] = {from = whole, to = value} end
+  return upon(whole)
+end
+
+--- The same of what can be nothing else.
+function arrays.one(value, copies)
+  local found = arrays.tensor_of(value, copies)
+  if not found then capi.raise(capi.MV_EDTYPE, "a tensor or FFI memory is needed, not a " .. type(value)) end
+  return found
+end
+
+function arrays.copy_back(copies)
+  for _, copy in ipairs(copies) do copy.to:copy(copy.from) end
+end
+
+-- Numbers before texts, each in their order, so that all processes walk alike whatever keys there are.
+local function before(a, b)
+  if type(a) == type(b) then return a < b end
+  return type(a) == "number" or type(a) < type(b) and type(b) ~= "number"
+end
+
+function arrays.sorted_keys(nested)
+  local keys = {}
+  for key in pairs(nested) do keys[#keys + 1] = key end
+  table.sort(keys, before)
+  return keys
+end
+
+local function add_leaves(found, value, copies)
+  if type(value) ~= "table" or tensor.is_tensor(value) or arrays.is_memory(value) or foreign.is_tensor(value) then
+    local is_empty = foreign.is_tensor(value) and value:nElement() == 0 -- Torch's without elements take no part
+    if not is_empty then found[#found + 1] = {value = value, tensor = arrays.one(value, copies)} end
+    return found
+  end
+  for _, key in ipairs(arrays.sorted_keys(value)) do add_leaves(found, value[key], copies) end
+  return found
+end
+
+--- The arrays of nested tables, in the order of their keys: of each its value and its tensor.
+function arrays.leaves(nested, copies) return add_leaves({}, nested, copies) end
+
+--- Their tensors alone.
+function arrays.tensors(nested, copies)
+  local found = {}
+  for i, leaf in ipairs(arrays.leaves(nested, copies)) do found[i] = leaf.tensor end
+  return found
+end
+
+return arrays

@@ -1,0 +1,221 @@
+--- Groups: workers that reduce arrays together. docs/groups.md tells more.
+--
+--     local group = require("polyverso.group").open(node)      -- all workers
+--     group:allreduce(gradient)                                 -- its sum over all ranks, in place
+--     group:allreduce(loss, {op = "avg"})
+--     group:broadcast(weights, {root = 0})
+--     local losses = group:allgather(loss)                      -- of shape {ranks, ...}
+--
+-- Arrays are polyverso.tensor's, Torch's (or the stand-in's) tensors, and FFI memory, and are changed in place; only a Torch tensor with gaps is
+-- copied. All ranks make the same calls in the same order. `how` is nil or a table:
+--   op = "sum"            or "prod", "min", "max", "avg"
+--   root = 0              the rank that gets or gives
+--   draining = true       this rank only takes part: it does not count as a contributor
+--   timeout = seconds     instead of the node's default
+
+local arrays = require("polyverso.arrays")
+local capi = require("polyverso.capi")
+local foreign = require("polyverso.foreign")
+local tensor = require("polyverso.tensor")
+local values = require("polyverso.values")
+
+local unpack = unpack or table.unpack
+
+local OPERATIONS = {
+  sum = capi.MV_REDUCE_SUM, prod = capi.MV_REDUCE_PROD, min = capi.MV_REDUCE_MIN, max = capi.MV_REDUCE_MAX, avg = capi.MV_REDUCE_AVG,
+}
+local NAMES = {}
+for name, code in pairs(OPERATIONS) do NAMES[code] = name end
+
+local KNOWN = values.set_of("op, root, draining, timeout")
+
+local function code(how)
+  local found = OPERATIONS[how.op or "sum"]
+  if not found then capi.raise(capi.MV_EINVAL, ('op is "%s": expected one of sum, prod, min, max, avg'):format(tostring(how.op))) end
+  return found
+end
+
+local function flags(how) return how.draining and capi.MV_DRAINING or 0 end
+
+local function options(how) return values.call_options(0, how.timeout) end
+
+local Group = {}
+Group.__index = Group
+
+local function new(handle)
+  local info = capi.mv_group_describe(handle)
+  return setmetatable({handle = handle, rank = info.rank, size = info.ranks}, Group)
+end
+
+--- A table of rank, ranks, hosts, road, bytes_sent, bytes_received, operations, and what broke the group, if anything did.
+function Group:info() return capi.mv_group_describe(self.handle) end
+
+--- The worker ids of its ranks.
+function Group:members()
+  local ids = {n = self.size}
+  capi.mv_group_members(self.handle, ids)
+  ids.n = nil
+  return ids
+end
+
+-- call(tensors, how) of an array or of many, which it changes; returns what the call does.
+local function in_place(found, given, how, call)
+  local copies = {}
+  how = values.checked(how, KNOWN)
+  local result = call(found(given, copies), how)
+  arrays.copy_back(copies)
+  return result
+end
+
+--- array = all ranks' reduced, with the same bits on all; returns it.
+function Group:allreduce(array, how)
+  in_place(arrays.one, array, how, function(one, said) capi.mv_allreduce(self.handle, one, code(said), options(said)) end)
+  return array
+end
+
+--- Several arrays in one operation; how many ranks contributed.
+function Group:allreduce_many(list, how)
+  return in_place(arrays.tensors, list, how, function(all, said)
+    return capi.mv_allreduce_many(self.handle, all, code(said), flags(said), options(said))
+  end)
+end
+
+--- Takes part in the others' all-reduces, with zeros, until all ranks have come here.
+function Group:allreduce_zeros(how) capi.mv_allreduce_zeros(self.handle, options(values.checked(how, KNOWN))) end
+
+--- As allreduce(), but only the root has the result; the others' arrays stay what they are.
+function Group:reduce(array, how)
+  in_place(arrays.one, array, how, function(one, said) capi.mv_reduce(self.handle, one, code(said), said.root or 0, options(said)) end)
+  return array
+end
+
+--- array = the root's, on all ranks; returns it.
+function Group:broadcast(array, how)
+  in_place(arrays.one, array, how, function(one, said) capi.mv_broadcast(self.handle, one, said.root or 0, options(said)) end)
+  return array
+end
+
+function Group:broadcast_many(list, how)
+  in_place(arrays.tensors, list, how, function(all, said) capi.mv_broadcast_many(self.handle, all, said.root or 0, options(said)) end)
+end
+
+--- All ranks' arrays, which have one shape, in the order of ranks: a tensor of shape {ranks, ...}; Torch's of a Torch tensor.
+function Group:allgather(array, how)
+  local mine = arrays.one(array)
+  local shape = mine:shape()
+  table.insert(shape, 1, 1)
+  local own = mine:reshape(shape)
+  shape[1] = self.size
+  local made = foreign.is_tensor(array) and array:clone():resize(foreign.torch().LongStorage(shape))
+  local all = made and arrays.one(made) or tensor.zeros(shape, mine:dtype())
+  all:slice(self.rank, self.rank + 1):assign(own)
+  capi.mv_allgather(self.handle, all, options(values.checked(how, KNOWN)))
+  return made or all
+end
+
+--- As allreduce(), but each rank has only its own part of the result, of as many rows for each: returned as a view of the array, whose rest stays
+-- what it is.
+function Group:reduce_scatter(array, how)
+  local all = arrays.one(array):shape()[1]
+  local rows = math.floor(all / self.size)
+  if rows * self.size ~= all then capi.raise(capi.MV_ESHAPE, ("%d rows can't be as many for each of %d ranks"):format(all, self.size)) end
+  local first = self.rank * rows
+  in_place(arrays.one, array, how, function(one, said) capi.mv_reduce_scatter(self.handle, one, code(said), options(said)) end)
+  if foreign.is_tensor(array) then return array:narrow(1, first + 1, rows) end
+  return arrays.one(array):slice(first, first + rows)
+end
+
+-- ------------------------------------------------------------------ by a function
+
+local function steps(custom, theirs, reduce)
+  while capi.mv_custom_next(custom, theirs) == 1 do
+    local reduced, failure = pcall(reduce)
+    if not reduced then
+      pcall(capi.mv_custom_done, custom, capi.MV_ECANCELED)
+      pcall(capi.mv_custom_next, custom, theirs) -- the operation fails: waited for, so that it is not withdrawn
+      error(failure, 0)
+    end
+    capi.mv_custom_done(custom, capi.MV_OK)
+  end
+end
+
+-- All-reduces tensors; reduce() brings theirs into mine, as often as some have come. How many contributed. Also ipc.Tree's.
+local function by_hand(handle, mine, theirs, reduce, how)
+  local custom = capi.mv_custom_begin(handle, mine, flags(how), options(how))
+  local ended, failure = pcall(steps, custom, theirs, reduce)
+  if not ended then
+    pcall(capi.mv_custom_end, custom)
+    error(failure, 0)
+  end
+  return capi.mv_custom_end(custom)
+end
+
+-- What a function sees of an array: of Torch's one without gaps, else a tensor; and its tensor.
+local function seen(leaf)
+  if not foreign.is_tensor(leaf.value) then return leaf.tensor, leaf.tensor end
+  local whole = leaf.value:contiguous()
+  return whole, arrays.one(whole)
+end
+
+local function put(mine, value)
+  if rawequal(mine, value) then return end
+  if tensor.is_tensor(mine) then mine:assign(value) else mine:copy(value) end
+end
+
+--- values, an array or a list of arrays = all ranks', reduced two by two: reduce(mine, theirs), of as many, changes mine in place, or returns what is
+-- to be in its place; of FFI memory it sees a tensor. How many ranks contributed. An error in it fails the operation on all ranks.
+function Group:allreduce_custom(given, reduce, how)
+  how = values.checked(how, KNOWN)
+  local is_one = arrays.tensor_of(given) ~= nil
+  local mine, places, theirs, their_places = {}, {}, {}, {}
+  local leaves = arrays.leaves(given)
+  for i, leaf in ipairs(leaves) do
+    mine[i], places[i] = seen(leaf)
+    theirs[i] = tensor.is_tensor(mine[i]) and mine[i]:copy() or mine[i]:clone()
+    their_places[i] = arrays.one(theirs[i])
+  end
+  local contributors = by_hand(self.handle, places, their_places, function()
+    local made = {unpack(mine)} -- in which a function may also put new ones
+    local result
+    if is_one then result = reduce(made[1], theirs[1]) else result = reduce(made, {unpack(theirs)}) end
+    if result ~= nil then made = is_one and {result} or result end
+    for i, own in ipairs(mine) do put(own, made[i]) end
+  end, how)
+  for i, leaf in ipairs(leaves) do
+    if foreign.is_tensor(leaf.value) and mine[i] ~= leaf.value then leaf.value:copy(mine[i]) end
+  end
+  return contributors
+end
+
+-- ------------------------------------------------------------------ uneven endings
+
+--- For a rank that is through: waits for what the others reduce next, in which it is to take part with draining = true. A table of op, nil
+-- where they reduce by a function of their own, and arrays, each with count and dtype; nil: all are through.
+function Group:drain(how)
+  local told = capi.mv_allreduce_drain(self.handle, options(values.checked(how, KNOWN)))
+  if told.finished == 1 then return nil end
+  for _, array in ipairs(told.arrays) do array.dtype = tensor.name_of(array.dtype) end
+  return {op = NAMES[told.reduction], arrays = told.arrays}
+end
+
+function Group:barrier(how) capi.mv_group_barrier(self.handle, options(values.checked(how, KNOWN))) end
+
+--- After a rank was lost: a group of the survivors, who all call this.
+function Group:shrink(how) return new(capi.mv_group_shrink(self.handle, options(values.checked(how, KNOWN)))) end
+
+--- Gives the group back.
+function Group:close()
+  local handle = self.handle
+  self.handle = 0
+  if handle ~= 0 then capi.mv_group_close(handle) end
+end
+
+local function handle_of(node) return node and node.handle or 0 end
+
+return {
+  --- A group of `workers`, a table of their ids; nil: of all of the node's cluster. Opened by all of them together.
+  open = function(node, workers) return new(capi.mv_group_open(handle_of(node), workers)) end,
+  --- The workers of this machine.
+  of_host = function(node) return new(capi.mv_group_open_host(handle_of(node))) end,
+  by_hand = by_hand,
+}

@@ -1,0 +1,45 @@
+--- Servers in Lua: tables and optimizers are the library's, commands come to this program.
+--
+--     local node = polyverso.init{role = polyverso.MV_ROLE_SERVER}           -- or by the environment
+--     local kv = kvstore.create("dist")
+--     kvstore_server.KVStoreServer(kv, function(head, body) print(head, body) end):run()
+--     node:shutdown()
+--
+-- A process that a DMLC tracker has made a server or the scheduler (DMLC_ROLE) becomes just that when it requires polyverso.kvstore: it
+-- serves until all workers have finished, and exits. A controller for it is set before that, as kvstore_server.controller.
+
+local module = {}
+
+local Server = {}
+Server.__index = Server
+
+--- A process that is only a server, and executes the commands of store:send_command() in run().
+-- @param controller  function(head, body); what it raises is the sender's error, and printed here. nil: commands are named, as MXNet does
+function module.KVStoreServer(kvstore, controller)
+  local function name(head, body) print(("server %d, unknown command (%s, %s)"):format(kvstore:rank(), tostring(head), body)) end
+  return setmetatable({kvstore = kvstore, controller = controller or module.controller or name}, Server)
+end
+
+--- Until all workers have finished.
+function Server:run()
+  local function execute(head, body)
+    local ended, raised = pcall(self.controller, head, body)
+    if ended then return end
+    io.stderr:write("command ", tostring(head), ": ", tostring(raised), "\n")
+    error(raised, 0)
+  end
+  require("polyverso.kvstore").run_server(execute, {handle = self.kvstore.node})
+end
+
+-- Of a process that a DMLC tracker has started as server or scheduler, all there is to do. `kvstore` is that module.
+function module.init(kvstore)
+  local role = os.getenv("DMLC_ROLE")
+  if role ~= "server" and role ~= "scheduler" then return end
+  package.loaded["polyverso.kvstore"] = kvstore -- which is being required
+  local node = require("polyverso").init()
+  if node:server_id() >= 0 then module.KVStoreServer(kvstore.create("dist")):run() end
+  node:shutdown()
+  os.exit(0)
+end
+
+return module

@@ -1,0 +1,153 @@
+-- polyverso.group: of one rank in this process, and ranks of several processes, as `polyverso run` starts them.
+
+require("torch")
+local group = require("polyverso.group")
+local polyverso = require("polyverso")
+local ranks = require("spec.ranks")
+local tensor = require("polyverso.tensor")
+
+local BEGIN = [[
+  local polyverso, tensor = require("polyverso"), require("polyverso.tensor")
+  local node = polyverso.init()
+  local group = require("polyverso.group").open(node)
+  local rank = group.rank
+  local seen = {}
+  local function see(...) for _, value in ipairs{...} do seen[#seen + 1] = tostring(value) end end
+  local function list(of) return table.concat(of, ",") end
+]]
+local END = [[
+  print(table.concat(seen, " "))
+  group:close()
+  node:shutdown()
+]]
+
+-- What the ranks of a cluster have seen, by rank.
+local function seen(script) return ranks.lines(3, BEGIN .. script .. END) end
+
+describe("a group", function()
+  it("gives all what each has, and each a part of what all have", function()
+    for rank, line in ipairs(seen([[
+      require("torch")
+      local gathered = group:allgather(tensor.copy_of({{rank, 10 * rank}}, "i32"))
+      see(list(gathered:shape()), list(gathered:reshape({6}):to_list()))
+      see(torch.type(group:allgather(torch.FloatTensor(2):fill(rank))), group:allgather(torch.FloatTensor(2):fill(rank)):sum())
+      local whole, wide = tensor.range(6, 0, 1, "f64"), torch.range(0, 11):resize(6, 2)
+      see(list(group:reduce_scatter(whole):to_list()), whole:get(2 * rank))
+      see(group:reduce_scatter(wide, {op = "avg"}):sum(), group:reduce_scatter(wide:t():contiguous():t(), {op = "max"}):sum())
+      local fitted, failure = pcall(group.reduce_scatter, group, tensor.zeros({4}))
+      see(fitted, failure.name)
+    ]])) do
+      local first = 6 * (rank - 1)
+      local sum = 4 * 4 * (rank - 1) + 6
+      local wanted = "3,1,2 0,0,1,10,2,20 torch.FloatTensor 6 %d,%d %d %d %d false MV_ESHAPE"
+      assert.equal(wanted:format(first, first + 3, first, sum, sum), (line:gsub("%.0", "")))
+    end
+  end)
+
+  it("reduces by a function of one's own", function()
+    for _, line in ipairs(seen([[
+      require("torch")
+      local values = tensor.full({2, 2}, rank + 1)
+      see(group:allreduce_custom(values, function(mine, theirs) mine:add_(theirs) end), values:sum():item())
+      local best = {tensor.full({1}, 5 - rank, "i64"), tensor.full({1}, rank)}
+      group:allreduce_custom(best, function(mine, theirs) mine[2] = mine[2]:maximum(theirs[2]) end)
+      see(best[1]:get(0), best[2]:get(0))
+      local torchs = torch.zeros(2, 3):t()
+      torchs:fill(rank)
+      group:allreduce_custom({torchs}, function(mine, theirs) return {mine[1] + theirs[1]} end)
+      see(torchs:sum())
+    ]])) do
+      assert.equal("3 24 5 2 18", (line:gsub("%.0", "")))
+    end
+  end)
+
+  it("fails on all ranks where the function fails on one, and goes on", function()
+    assert.same({"oops oops 3", "MV_ECANCELED MV_ECANCELED 3", "MV_ECANCELED MV_ECANCELED 3"}, seen([[
+      for _, values in ipairs{tensor.zeros({3}), {tensor.zeros({3}), tensor.zeros({1})}} do
+        local _, failure = pcall(group.allreduce_custom, group, values, function() error("oops", 0) end)
+        see(type(failure) == "table" and failure.name or failure)
+      end
+      see(("%d"):format(group:allreduce(tensor.ones({1})):get(0)))
+    ]]))
+  end)
+
+  it("lets ranks that are through drain", function()
+    assert.same({
+      "max,1i64,2f64 custom,1f64 max,3i64,2f64 custom,3f64",
+      "2 2 max,3i64,2f64 custom,3f64",
+      "2 2 1 1",
+    }, seen([[
+      local function add(mine, theirs) mine:add_(theirs) end
+      for step = 0, 2 * rank - 1 do
+        if step % 2 == 1 then
+          see(group:allreduce_custom(tensor.ones({step}, "f64"), add))
+        else
+          see(group:allreduce_many({tensor.ones({step + 1}, "i64"), tensor.ones({2}, "f64")}, {op = "max"}))
+        end
+      end
+      while true do
+        local coming = group:drain()
+        if not coming then break end
+        local words, nothing = {coming.op or "custom"}, {}
+        for i, array in ipairs(coming.arrays) do
+          words[i + 1] = ("%d%s"):format(array.count, array.dtype)
+          nothing[i] = tensor.zeros({array.count}, array.dtype)
+        end
+        see(list(words))
+        if coming.op then
+          group:allreduce_many(nothing, {op = coming.op, draining = true})
+        else
+          group:allreduce_custom(nothing[1], add, {draining = true})
+        end
+      end
+    ]]))
+  end)
+end)
+
+describe("a group of one", function()
+  local one = ranks.alone(before_each, after_each)
+
+  it("has every operation", function()
+    assert.same({0, 1, 0}, {one.group.rank, one.group.size, one.group:info().rank})
+    assert.same({0}, one.group:members())
+    local values = tensor.copy_of({1, 2})
+    assert.equal(values, one.group:allreduce(values, {op = "avg", timeout = 5}))
+    assert.equal(values, one.group:reduce(values, {root = 0}))
+    assert.equal(values, one.group:broadcast(values))
+    assert.equal(1, one.group:allreduce_many({values, torch.ones(2)}))
+    one.group:broadcast_many({values})
+    one.group:allreduce_zeros()
+    one.group:barrier()
+    assert.same({{1, 2}}, one.group:allgather(values):to_list())
+    assert.same({1, 2}, one.group:reduce_scatter(values):to_list())
+    assert.equal(0, one.group:allreduce_custom(values, error, {draining = true}))
+    assert.is_nil(one.group:drain())
+    assert.same({1, 2}, values:to_list())
+    local left = one.group:shrink()
+    assert.equal(1, left.size)
+    left:close()
+    local here = group.of_host(one.node)
+    here:close()
+    here:close()
+  end)
+
+  it("says what is wrong with a call", function()
+    local values = tensor.zeros({2})
+    assert.error_matches(function() one.group:allreduce(values, {op = "mean"}) end, 'op is "mean"')
+    assert.error_matches(function() one.group:allreduce(values, {ops = "sum"}) end, 'unknown option "ops"')
+    assert.error_matches(function() one.group:allreduce({1, 2}) end, "a tensor or FFI memory is needed, not a table")
+    assert.error_matches(function() one.group:allreduce_many({5}) end, "a tensor or FFI memory is needed, not a number")
+    local custom = polyverso.mv_custom_begin(one.group.handle, {values}, 0)
+    assert.error_matches(function() polyverso.mv_custom_next(custom, {}) end, "0 arrays to take what 1 are")
+    assert.equal(0, polyverso.mv_custom_next(custom, {tensor.zeros({2})}))
+    assert.equal(1, polyverso.mv_custom_end(custom))
+  end)
+
+  it("takes FFI memory", function()
+    if not jit then return end
+    local memory = require("ffi").new("double[4]", 1, 2, 3, 4)
+    assert.same({{1, 2, 3, 4}}, one.group:allgather(memory):to_list())
+    assert.same({1, 2, 3, 4}, one.group:reduce_scatter(memory):to_list())
+    assert.equal(1, one.group:allreduce_custom(memory, error))
+  end)
+end)

@@ -1,0 +1,128 @@
+-- polyverso.distlearn: clusters of one in this process, and ranks of several processes.
+
+require("torch")
+local distlearn = require("polyverso.distlearn")
+local polyverso = require("polyverso")
+local ranks = require("spec.ranks")
+local tensor = require("polyverso.tensor")
+
+describe("ranks with uneven steps", function()
+  it("end where the closed form says", function()
+    local lines = ranks.lines(3, [[
+      require("torch")
+      local polyverso, tensor, distlearn = require("polyverso"), require("polyverso.tensor"), require("polyverso.distlearn")
+      local node = polyverso.init()
+      local group = require("polyverso.group").open(node)
+      local rank = group.rank
+      local sgd = distlearn.AllReduceSGD(group)
+      local params = {b = tensor.full({2}, rank + 1, "f64"), a = {torch.FloatTensor(2, 2):zero()}}
+      sgd:synchronize_parameters(params)
+      assert(params.b:get(1) == 1)
+      local seen = {}
+      for step = 0, rank do -- 1, 2 and 3 steps
+        local grads = {b = tensor.full({2}, rank + 1, "f64"), a = {torch.FloatTensor(2, 2):fill(1)}}
+        seen[#seen + 1] = sgd:sum_and_normalize_gradients(grads)
+        params.b:sub_(grads.b)
+      end
+      sgd:synchronize_parameters(params)
+      local ea = distlearn.AllReduceEA(group, 1, 0.25)
+      ea:synchronize_parameters(params)
+      params.b:add_(4 * rank)
+      ea:average_parameters(params)
+      ea:synchronize_center(params)
+      print(table.concat(seen, " ") .. (" %.17g"):format(params.b:get(0)))
+      ea:close()
+      sgd:close()
+      group:close()
+      node:shutdown()
+    ]])
+    for rank, seen in ipairs{"3", "3 2", "3 2 1"} do
+      -- 1 - 2 - 2.5 - 3 = -6.5; the centre's differences 0, 1, 2; then once more towards it, at -3.5.
+      local ends = -6.5 + 3 * (rank - 1)
+      assert.equal(("%s %.17g"):format(seen, ends - 0.25 * (ends + 3.5)), lines[rank])
+    end
+  end)
+end)
+
+describe("strategies", function()
+  local one = ranks.alone(before_each, after_each)
+
+  it("change arrays in place: nested, by sorted keys, Torch's with gaps too", function()
+    local ea = distlearn.AllReduceEA(one.group, 1, 0.5)
+    local turned = torch.zeros(2, 3):t()
+    local params = {tensor.zeros({3}), {x = tensor.zeros({1}, "f16"), turned}}
+    ea:synchronize_parameters(params)
+    params[1]:add_(4)
+    turned:fill(6)
+    ea:average_parameters(params, {timeout = 5})
+    assert.same({2, 2, 2}, params[1]:to_list())
+    assert.equal(18, turned:sum())
+    local centre = {tensor.zeros({3}), {x = tensor.zeros({1}, "f16"), torch.zeros(3, 2)}}
+    ea:read_center(centre)
+    assert.same({2, 2, 2}, centre[1]:to_list())
+    assert.equal(18, centre[2][1]:sum())
+    assert.equal(1, ea:meter().steps)
+    ea:close()
+    ea:close()
+  end)
+
+  it("meet a centre in a table", function()
+    local ea = distlearn.AsyncEA(one.node:array{size = 2, dtype = "f64"}, 1, 0.5)
+    local params = tensor.full({2}, 8, "f64")
+    ea:average_parameters(params)
+    assert.same({4, 4}, params:to_list())
+    ea:read_center(params)
+    assert.same({4, 4}, params:to_list())
+    ea:close()
+  end)
+
+  it("exchange every so many steps", function()
+    local plain = distlearn.LocalSGD(one.group, 4)
+    local params = tensor.zeros({10}, "f64")
+    plain:synchronize_parameters(params)
+    local before = plain:meter().payload_bytes
+    for _ = 1, 8 do
+      params:add_(1)
+      plain:step(params)
+    end
+    local meter = plain:meter()
+    assert.equal(meter.dense_bytes, 4 * (meter.payload_bytes - before))
+    assert.equal(8, params:get(9))
+    plain:close()
+    local diloco = distlearn.DiLoCo(one.group, 4, {fragments = 2, overlap = 1, mixing = 0.5})
+    diloco:step(params)
+    diloco:synchronize_parameters(params)
+    diloco:close()
+  end)
+
+  it("compress gradients", function()
+    for _, how in ipairs{"int8", "topk ratio=1", "powersgd rank=1"} do
+      local compressed = distlearn.CompressedAllReduce(one.group, how)
+      local gradient = tensor.range(8, 1):reshape({8, 1}):matmul(tensor.range(6, 1):reshape({1, 6}))
+      local wanted = gradient:copy()
+      assert.equal(1, compressed:average_gradients({gradient}))
+      assert.is_true(gradient:close(wanted, 0, 0.5))
+      compressed:finish({gradient})
+      compressed:close()
+    end
+  end)
+
+  it("say what is wrong with a call", function()
+    assert.error_matches(function() distlearn.AllReduceEA(one.group, 0, 0.5) end, "tau is 0")
+    assert.error_matches(function() distlearn.LocalSGD(one.group, 0) end, "inner_step")
+    local sgd = distlearn.AllReduceSGD(one.group)
+    assert.error_matches(function() sgd:sum_gradients({tensor.zeros({3}, "i64")}) end, "array 0 is of i64")
+    assert.error_matches(function() sgd:sum_gradients({3}) end, "a tensor or FFI memory is needed, not a number")
+    assert.error_matches(function() sgd:sum_gradients(tensor.zeros({3}), {time = 1}) end, 'unknown option "time"')
+    assert.error_matches(function() polyverso.mv_ea_average(sgd.handle, {}) end, "not an AllReduceEA")
+    sgd:close()
+    assert.error_matches(function() sgd:sum_gradients(tensor.zeros({3})) end, "MV_EHANDLE")
+  end)
+
+  it("are given back when they are collected", function()
+    local handle = distlearn.AllReduceSGD(one.group).handle
+    collectgarbage()
+    collectgarbage()
+    assert.error_matches(function() polyverso.mv_strategy_meter(handle) end, "MV_EHANDLE")
+  end)
+end)

@@ -1,0 +1,199 @@
+package Polyverso::DistLearn;
+
+# Names only: the work is in the C functions.
+
+use strict;
+use warnings;
+
+use Polyverso::CAPI ();
+use Polyverso::Error;
+use Polyverso::Handle ();
+use Polyverso::Table ();
+use Scalar::Util ();
+
+# The arrays of nested arrays and hashes.
+sub leaves {
+    my ($values) = @_;
+    return ($values) if Scalar::Util::blessed($values);
+    return map { leaves($_) } @$values if ref $values eq 'ARRAY';
+    return map { leaves($values->{$_}) } sort keys %$values if ref $values eq 'HASH';
+    return ($values);
+}
+
+package Polyverso::DistLearn::Strategy;
+our @ISA = ('Polyverso::Handle');
+
+# Groups and tables may be given as objects or as handles.
+sub handle_of { return ref $_[0] ? $_[0]->handle : $_[0] }
+
+sub call {
+    my ($self, $function, $values, $timeout, @more) = @_;
+    my $arrays = [Polyverso::DistLearn::leaves($values)];
+    my $options = Polyverso::Table::_options(0, { timeout => $timeout });
+    my @result;
+    my $went_well = eval { @result = Polyverso::CAPI->can($function)->($self->{handle}, $arrays, @more, $options); 1 };
+    return $result[0] if $went_well;
+    my $error = $@;
+    # A signal's handler has died: the call is not to go on in memory that may soon be gone.
+    Polyverso::CAPI::mv_strategy_cancel($self->{handle}) if !(Scalar::Util::blessed($error) && $error->isa('Polyverso::Error'));
+    die $error;
+}
+
+# A hash of steps, operations, payload_bytes and dense_bytes.
+sub meter {
+    my ($self) = @_;
+    my %meter;
+    @meter{qw(steps operations payload_bytes dense_bytes)} = Polyverso::CAPI::mv_strategy_meter($self->{handle});
+    return \%meter;
+}
+
+package Polyverso::DistLearn::AllReduceSGD;
+our @ISA = ('Polyverso::DistLearn::Strategy');
+
+sub new {
+    my ($class, $group) = @_;
+    return bless { handle => Polyverso::CAPI::mv_sgd_open(Polyverso::DistLearn::Strategy::handle_of($group)) }, $class;
+}
+sub closes_with { 'mv_sgd_close' }
+
+# How many ranks contributed.
+sub sum_gradients               { my ($self, $g, $timeout) = @_; return $self->call('mv_sgd_sum_gradients',     $g, $timeout) }
+sub sum_and_normalize_gradients { my ($self, $g, $timeout) = @_; return $self->call('mv_sgd_sum_and_normalize', $g, $timeout) }
+
+sub synchronize_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_sgd_synchronize', $p, $timeout); return }
+
+package Polyverso::DistLearn::AllReduceEA;
+our @ISA = ('Polyverso::DistLearn::Strategy');
+
+sub new {
+    my ($class, $group, $tau, $alpha) = @_;
+    return bless { handle => Polyverso::CAPI::mv_ea_open(Polyverso::DistLearn::Strategy::handle_of($group), $tau, $alpha) }, $class;
+}
+sub closes_with { 'mv_ea_close' }
+
+sub average_parameters     { my ($self, $p, $timeout) = @_; $self->call('mv_ea_average',                $p, $timeout); return }
+sub synchronize_center     { my ($self, $p, $timeout) = @_; $self->call('mv_ea_synchronize_center',     $p, $timeout); return }
+sub synchronize_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_ea_synchronize_parameters', $p, $timeout); return }
+
+# parameters = the centre
+sub read_center { my ($self, $p) = @_; Polyverso::CAPI::mv_ea_read_center($self->{handle}, [Polyverso::DistLearn::leaves($p)]); return }
+
+package Polyverso::DistLearn::AsyncEA;
+our @ISA = ('Polyverso::DistLearn::Strategy');
+
+sub new {
+    my ($class, $table, $tau, $alpha) = @_;
+    return bless { handle => Polyverso::CAPI::mv_async_ea_open(Polyverso::DistLearn::Strategy::handle_of($table), $tau, $alpha) }, $class;
+}
+sub closes_with { 'mv_async_ea_close' }
+
+sub average_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_async_ea_average', $p, $timeout); return }
+sub read_center        { my ($self, $p, $timeout) = @_; $self->call('mv_async_ea_read',    $p, $timeout); return }
+
+package Polyverso::DistLearn::LocalSGD;
+our @ISA = ('Polyverso::DistLearn::Strategy');
+
+# new($group, inner_steps => 100, outer_rate => 0.7, outer_momentum => 0.9, fragments => 1, overlap => 0, mixing => 0)
+sub new {
+    my ($class, $group, %settings) = @_;
+    my $text = join ' ', map {"$_=$settings{$_}"} sort keys %settings;
+    return bless { handle => Polyverso::CAPI::mv_local_sgd_open(Polyverso::DistLearn::Strategy::handle_of($group), $text) }, $class;
+}
+sub closes_with { 'mv_local_sgd_close' }
+
+sub step                   { my ($self, $p, $timeout) = @_; $self->call('mv_local_sgd_step',        $p, $timeout); return }
+sub synchronize_parameters { my ($self, $p, $timeout) = @_; $self->call('mv_local_sgd_synchronize', $p, $timeout); return }
+
+package Polyverso::DistLearn::DiLoCo;
+our @ISA = ('Polyverso::DistLearn::LocalSGD');
+
+sub new { my ($class, $group, %settings) = @_; return $class->SUPER::new($group, outer_rate => 0.7, outer_momentum => 0.9, %settings) }
+
+package Polyverso::DistLearn::CompressedAllReduce;
+our @ISA = ('Polyverso::DistLearn::Strategy');
+
+# $how: "int8", "topk ratio=0.01", "powersgd rank=4"
+sub new {
+    my ($class, $group, $how) = @_;
+    return bless { handle => Polyverso::CAPI::mv_compressed_open(Polyverso::DistLearn::Strategy::handle_of($group), $how) }, $class;
+}
+sub closes_with { 'mv_compressed_close' }
+
+# Of each array how many rows it has as a matrix: PDL's slowest dimension is its last.
+sub rows {
+    my ($values) = @_;
+    return pack 'q*', map { Scalar::Util::blessed($_) && $_->isa('PDL') && $_->ndims > 1 ? $_->dim(-1) : 0 } Polyverso::DistLearn::leaves($values);
+}
+
+sub average_gradients { my ($self, $g, $timeout) = @_; return $self->call('mv_compressed_average', $g, $timeout, rows($g)) }
+sub finish            { my ($self, $g, $timeout) = @_; $self->call('mv_compressed_finish', $g, $timeout, rows($g)); return }
+
+1;
+
+__END__
+
+=encoding utf8
+
+=head1 NAME
+
+Polyverso::DistLearn - training spread over the ranks of a group, beside any training loop
+
+=head1 SYNOPSIS
+
+    use PDL;
+    use Polyverso;
+    use Polyverso::DistLearn;
+    use Polyverso::Group;
+
+    my $node  = Polyverso->init;
+    my $group = Polyverso::Group->open($node);
+    my $sgd   = Polyverso::DistLearn::AllReduceSGD->new($group);
+
+    my $params = { weights => ones(2, 3), bias => zeroes(2) };
+    $sgd->synchronize_parameters($params);               # all ranks begin with the same values
+    for my $batch (1 .. 5) {                             # ranks may have different numbers of them
+        my $grads = { weights => ones(2, 3), bias => ones(2) };
+        $sgd->sum_and_normalize_gradients($grads);
+        $params->{$_} -= 0.1 * $grads->{$_} for keys %$params;
+    }
+    $sgd->synchronize_parameters($params);               # waits for the others, and has the same bits as they have
+    $sgd->close;
+    $group->close;
+    $node->shutdown;
+
+=head1 DESCRIPTION
+
+torch-distlearn's AllReduceSGD and AllReduceEA, and strategies that send less. Parameters and gradients are PDLs or L<tensors|Polyverso::Tensor>, or
+references to arrays and hashes of those, the latter in the order of their sorted keys. They are changed in place. A group is a L<Polyverso::Group>.
+The calls below take a time-out in seconds as their last argument. F<docs/distlearn.md> tells more.
+
+=head1 CLASSES
+
+Each has C<meter>, a hash of steps, operations, payload_bytes and dense_bytes, and C<close>.
+
+=head2 Polyverso::DistLearn::AllReduceSGD->new($group)
+
+One mini-batch spread over the ranks. C<sum_gradients($gradients)> and C<sum_and_normalize_gradients($gradients)> return how many ranks contributed.
+C<synchronize_parameters($parameters)> waits for ranks that still step; then all have the parameters of the one with most steps, or the lowest rank's.
+
+=head2 Polyverso::DistLearn::AllReduceEA->new($group, $tau, $alpha)
+
+Elastic averaging: C<average_parameters($parameters)>, after each step, moves them every C<$tau> steps towards a centre, by C<$alpha> of their difference
+to it. C<synchronize_center> and C<synchronize_parameters> wait for ranks that still step; then all have the same centre, or also the lowest
+rank's parameters. C<read_center($parameters)> copies the centre.
+
+=head2 Polyverso::DistLearn::AsyncEA->new($table, $tau, $alpha)
+
+Elastic averaging against a centre in a L<table|Polyverso::Table>, which each worker meets alone: C<average_parameters>, C<read_center>.
+
+=head2 Polyverso::DistLearn::LocalSGD->new($group, inner_steps => 100, ...), Polyverso::DistLearn::DiLoCo->new(...)
+
+Ranks train by themselves and meet every C<inner_steps>: C<step($parameters)> after each, C<synchronize_parameters($parameters)> at the end. Settings
+are outer_rate and outer_momentum, which DiLoCo begins with 0.7 and 0.9, and fragments, overlap and mixing of its streaming variant.
+
+=head2 Polyverso::DistLearn::CompressedAllReduce->new($group, $how)
+
+Averages of gradients that travel as less than they are: "int8", "topk ratio=0.01", "powersgd rank=4". C<average_gradients($gradients)> returns how
+many ranks contribute; C<finish($gradients)> waits for ranks that still step, whatever the gradients' values are.
+
+=cut

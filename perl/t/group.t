@@ -1,0 +1,109 @@
+# Polyverso::Group: of one rank in this process, and ranks of several processes.
+
+use strict;
+use warnings;
+
+use Test::More;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use TestCluster;
+
+use PDL::Lite;
+use Polyverso;
+use Polyverso::Group;
+
+sub text_of_error { my ($code) = @_; return eval { $code->(); 1 } ? '' : ref $@ ? $@->text : $@ }
+
+my $BEGIN = <<'BEGIN';
+use PDL::Lite; use Polyverso::Group;
+my $node  = Polyverso->init;
+my $group = Polyverso::Group->open($node);
+my $rank  = $group->rank;
+sub add { my ($mine, $theirs) = @_; $mine += $theirs; return }
+BEGIN
+
+# What three ranks print, by rank.
+sub printed {
+    my ($name, $script) = @_;
+    my $cluster = TestCluster->new(3);
+    my @ranks   = map { [$cluster->start("$BEGIN$script; \$group->close; \$node->shutdown;")] } 0 .. 2;
+    my @ends    = map { $cluster->finish($_->[0], 60) } @ranks;
+    my @texts   = map { TestCluster::text($_->[1]) } @ranks;
+    is("@{[map { $_ // 'late' } @ends]}", '0 0 0', $name) or diag @texts;
+    return @texts;
+}
+
+my @texts = printed('all get what each has, and each a part', <<'RANK');
+print $group->allgather(PDL::long([$rank, 10 * $rank])), $group->allgather(Polyverso::Tensor->full([1, 2], $rank))->shape->[0], "\n";
+my $whole = PDL->sequence(2, 6);
+my $part  = $group->reduce_scatter($whole, op => 'avg');
+my $tensor = Polyverso::Tensor->range(6);
+print join(' ', $part->list, 'tensor', @{ $group->reduce_scatter($tensor)->to_list }), "\n";
+$part .= 77;
+print $whole->at(0, 2 * $rank), "\n";
+eval { $group->reduce_scatter(PDL->zeroes(3, 4)) };
+print $@ =~ /^4 rows can't be as many for each of 3 ranks/ ? "refused\n" : $@;
+RANK
+for my $rank (0 .. 2) {
+    like($texts[$rank], qr/\[\s*\[ *0 +0\]\s*\[ *1 +10\]\s*\[ *2 +20\]\s*\]\s*3\n/, 'gathered');
+    my $own = join ' ', map { 4 * $rank + $_ } 0 .. 3;
+    my $sum = join ' ', map { 3 * (2 * $rank + $_) } 0, 1;
+    like($texts[$rank], qr/^$own tensor $sum\n77\nrefused\n/m, 'its part');
+}
+
+@texts = printed('a function of one\'s own reduces', <<'RANK');
+my ($values, $whole) = (PDL->zeroes(2, 2)->float + $rank + 1, PDL->zeroes(3, 2) + $rank);
+print $group->allreduce_custom($values, \&add), ' ', join(',', $values->list), "\n";
+my $slice = $whole->slice(':,(1)');
+$group->allreduce_custom($slice, sub { $_[0] + $_[1] });
+print join(',', $slice->list, $whole->slice(':,(1)')->list), "\n";
+my @best = (PDL->pdl([5 - $rank]), Polyverso::Tensor->full([1], $rank));
+print $group->allreduce_custom(\@best, sub { my ($mine, $theirs) = @_; $mine->[1] = $mine->[1]->maximum($theirs->[1]) }), ' ',
+    $best[0]->at(0), ' ', $best[1]->item, "\n";
+RANK
+is($_, "3 6,6,6,6\n3,3,3,3,3,3\n3 5 2\n", 'in place, returned, or put into the list') for @texts;
+
+@texts = printed('a function that fails', <<'RANK');
+for my $values (PDL->zeroes(3), [PDL->zeroes(3), PDL->zeroes(1)]) {
+    eval { $group->allreduce_custom($values, sub { die "of one's own\n" }) };
+    print ref $@ ? $@->name . "\n" : $@;
+}
+print $group->allreduce(PDL->ones(1))->at(0), "\n";
+RANK
+is($texts[0], "of one's own\nof one's own\n3\n", 'dies where it died');
+is($_, "MV_ECANCELED\nMV_ECANCELED\n3\n", 'and fails on the others; the group goes on') for @texts[1, 2];
+
+@texts = printed('ranks that are through drain', <<'RANK');
+my @seen;
+for my $step (0 .. 2 * $rank - 1) {
+    push @seen, $step % 2
+        ? $group->allreduce_custom(PDL->ones($step), \&add)
+        : $group->allreduce_many([PDL->ones($step + 1)->longlong, PDL->ones(2)], op => 'max');
+}
+while (my $coming = $group->drain) {
+    push @seen, join ',', $coming->{op} // 'custom', map { "$_->{count}$_->{dtype}" } @{ $coming->{arrays} };
+    my @nothing = map { Polyverso::Tensor->zeros($_->{count}, $_->{dtype}) } @{ $coming->{arrays} };
+    if ($coming->{op}) { $group->allreduce_many(\@nothing, op => $coming->{op}, draining => 1) }
+    else               { $group->allreduce_custom(\@nothing, sub { }, draining => 1) }
+}
+print "@seen\n";
+RANK
+is($texts[0], "max,1i64,2f64 custom,1f64 max,3i64,2f64 custom,3f64\n", 'in all of the others\' operations');
+is($texts[1], "2 2 max,3i64,2f64 custom,3f64\n",                       'or in those that are left');
+is($texts[2], "2 2 1 1\n",                                              'whose contributors are counted');
+
+my $node  = Polyverso->init;
+my $group = Polyverso::Group->open($node);
+is($group->drain, undef, 'alone nobody drains with anybody');
+is($group->allreduce_custom(PDL->zeroes(2), sub { die }), 1, 'and nothing is reduced');
+like(text_of_error(sub { $group->allreduce_custom([3], sub { }) }), qr/a PDL or a tensor is needed, not 3/, 'numbers are refused');
+like(text_of_error(sub { $group->allgather('text') }),              qr/a PDL or a tensor is needed/,        'and texts');
+like(text_of_error(sub { $group->reduce_scatter(PDL->zeroes(2), op => 'mean') }), qr/op is mean/, 'op is checked');
+my $custom = Polyverso::CAPI::mv_custom_begin($group->handle, [PDL->zeroes(2)], 0);
+like(text_of_error(sub { Polyverso::CAPI::mv_custom_next($custom, []) }), qr/0 arrays to take what 1 are/, 'there is a place for each array');
+is(Polyverso::CAPI::mv_custom_next($custom, [PDL->zeroes(2)]), 0, 'by hand');
+is(Polyverso::CAPI::mv_custom_end($custom), 1, 'one contributed');
+$group->close;
+$node->shutdown;
+
+done_testing;

@@ -1,5 +1,0 @@
-"""The configuration, by itself."""
-
-from .dpwa import DpwaConfiguration
-
-__all__ = ["DpwaConfiguration"]

@@ -1,0 +1,165 @@
+"""Groups: of one rank in this process, and ranks of several processes."""
+
+import numpy as np
+import pytest
+
+import polyverso
+from polyverso import capi
+from polyverso.group import Drained, Group
+
+BEGIN = """
+    import numpy as np, polyverso
+    from polyverso.group import Group
+    node = polyverso.init()
+    group = Group(node)
+    rank = group.rank
+"""
+END = """
+    group.close(); node.shutdown()
+"""
+
+
+@pytest.fixture
+def group(node):
+    with Group(node) as group:
+        yield group
+
+
+def printed(cluster, script, nodes=3):
+    """What the ranks of a cluster print, by rank."""
+    ranks = [cluster.start(BEGIN + script + END, nodes=nodes) for _ in range(nodes)]
+    outputs = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * nodes, outputs
+    return [text for text, _ in outputs]
+
+
+def test_all_get_what_each_has_and_each_a_part(cluster):
+    script = """
+    print(group.allgather(np.full((1, 2), rank, "i4")).tolist(), group.allgather(10.0 * rank).tolist())
+    whole = np.arange(12.0).reshape(6, 2)
+    part = group.reduce_scatter(whole, op="avg")
+    print(part.tolist(), part.base is whole or part.base is whole.base)
+    for wrong in (np.zeros(4), np.zeros((2, 3))):
+        try:
+            group.reduce_scatter(wrong)
+        except ValueError as error:
+            print(error)
+    """
+    for rank, text in enumerate(printed(cluster, script)):
+        lines = text.splitlines()
+        assert lines[0] == "[[[0, 0]], [[1, 1]], [[2, 2]]] [0.0, 10.0, 20.0]"
+        assert lines[1] == f"{np.arange(12.0).reshape(6, 2)[2 * rank : 2 * rank + 2].tolist()} True"
+        assert lines[2:] == ["4 rows can't be as many for each of 3 ranks", "2 rows can't be as many for each of 3 ranks"]
+
+
+def test_a_function_of_ones_own_reduces(cluster):
+    script = """
+    def in_place(mine, theirs):
+        mine += theirs
+    def one_of_the_list(mine, theirs):
+        mine[1] = np.maximum(mine[1], theirs[1])
+    def another(mine, theirs):
+        return theirs if theirs[0] > mine[0] else mine
+    values, best = np.full((2, 2), rank + 1, "f4"), [np.array([5 - rank]), np.array([rank], "f2")]
+    print(group.allreduce_custom(values, in_place), values.tolist())
+    print(group.allreduce_custom(best, one_of_the_list), [array.tolist() for array in best])
+    print(group.allreduce_custom(np.array([rank, 1 - rank]), another))
+    """
+    for text in printed(cluster, script):
+        assert text == "3 [[6.0, 6.0], [6.0, 6.0]]\n3 [[5], [2.0]]\n3\n"
+
+
+def test_steps_by_hand_check_what_is_to_take_the_values(cluster):
+    script = """
+    from polyverso import capi
+    try:
+        capi.mv_allgather(group.handle, np.zeros(4))
+    except polyverso.Error as error:
+        print(error.name)
+    values, theirs, refused = np.full(2, rank + 1.0), np.zeros(2), 0
+    custom = capi.mv_custom_begin(group.handle, [values], 0)
+    while True:
+        try:
+            if not capi.mv_custom_next(custom, [np.zeros(3)]):
+                break
+        except polyverso.ArgumentError:
+            refused += 1
+            assert capi.mv_custom_next(custom, [theirs]) == 1  # still there
+            values += theirs
+            capi.mv_custom_done(custom, capi.MV_OK)
+    print(capi.mv_custom_end(custom), values.tolist(), refused)
+    """
+    first, *others = printed(cluster, script)
+    assert first == "MV_ESHAPE\n3 [6.0, 6.0] 2\n"
+    assert others == ["MV_ESHAPE\n3 [6.0, 6.0] 0\n"] * 2
+
+
+def test_a_function_that_fails_fails_on_all_ranks(cluster):
+    script = """
+    def fail(mine, theirs):
+        raise KeyError("of one's own")
+    for values in (np.zeros(3), [np.zeros(3), np.zeros(1)]):
+        try:
+            group.allreduce_custom(values, fail)
+        except KeyError as error:
+            print(error.args[0])
+        except polyverso.Error as error:
+            print(error.name)
+    print(group.allreduce(np.ones(1))[0])  # and the group goes on
+    """
+    first, *others = printed(cluster, script)
+    assert first == "of one's own\nof one's own\n3.0\n"
+    assert others == ["MV_ECANCELED\nMV_ECANCELED\n3.0\n"] * 2
+
+
+def test_ranks_that_are_through_drain(cluster):
+    script = """
+    def add(mine, theirs):
+        mine += theirs
+    seen = []
+    for step in range(2 * rank):
+        if step % 2:
+            seen.append(group.allreduce_custom(np.ones(step), add))
+        else:
+            seen.append(group.allreduce_many([np.ones(step + 1, "i8"), np.ones(2)], op="max"))
+    while coming := group.drain():
+        seen.append(([(count, dtype.name) for count, dtype in coming.arrays], coming.op))
+        nothing = [np.zeros(count, dtype) for count, dtype in coming.arrays]
+        if coming.op:
+            group.allreduce_many(nothing, op=coming.op, draining=True)
+        else:
+            group.allreduce_custom(nothing[0], add, draining=True)
+    print(seen)
+    """
+    steps = [
+        ([(1, "int64"), (2, "float64")], "max"),
+        ([(1, "float64")], None),
+        ([(3, "int64"), (2, "float64")], "max"),
+        ([(3, "float64")], None),
+    ]
+    assert printed(cluster, script) == [f"{seen}\n" for seen in (steps, [2, 2, *steps[2:]], [2, 2, 1, 1])]
+
+
+def test_a_group_of_one(group):
+    assert group.allgather(np.float32(3)).tolist() == [3]
+    assert group.reduce_scatter([[1.0, 2.0]]).tolist() == [[1, 2]]
+    assert group.allreduce_custom([], lambda mine, theirs: None) == 1
+    assert group.allreduce_custom(np.zeros(2), lambda mine, theirs: None, draining=True) == 0
+    assert group.drain() is None
+    assert Drained([], None).op is None
+    with pytest.raises(polyverso.Error, match="C-contiguous"):
+        group.allreduce_custom(np.zeros((3, 3))[:, 0], np.add)
+    with pytest.raises(ValueError, match="op is 'mean'"):
+        group.reduce_scatter(np.zeros(2), op="mean")
+
+
+def test_reductions_by_hand_keep_their_arrays(group):
+    values = bytearray(8 * 4)
+    custom = capi.mv_custom_begin(group.handle, [memoryview(values).cast("d")], 0)
+    with pytest.raises(BufferError):
+        values.clear()
+    with pytest.raises(polyverso.Error, match="2 arrays to take what 1 are"):
+        capi.mv_custom_next(custom, [np.zeros(4), np.zeros(4)])
+    assert capi.mv_custom_next(custom, [np.zeros(4)]) == 0
+    assert capi.mv_custom_end(custom) == 1
+    values.clear()

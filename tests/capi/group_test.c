@@ -1,0 +1,488 @@
+/* Groups: what comes out is what a loop over all ranks gives, on every rank, bit by bit; and what goes wrong is told to all. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "nodes.h"
+
+enum { kNodes = 4 };
+/** By shared memory; or, with an argument, by messages: groups whose messages are tampered with go by nothing else. */
+static const char* road = NULL;
+
+static mv_group open_all(const struct member* self) {
+  mv_group group = 0;
+  expect_ok(mv_group_open(self->node, NULL, 0, &group));
+  return group;
+}
+
+/* ------------------------------------------------------------ values that each rank gives, exact in every dtype */
+
+static double value_of(int rank, uint64_t element) { return (double)((element * 7 + (uint64_t)rank * 3) % 5) + 1; }
+
+static double expected(int reduction, int nodes, uint64_t element) {
+  double result = value_of(0, element);
+  for (int rank = 1; rank < nodes; ++rank) {
+    const double value = value_of(rank, element);
+    switch (reduction) {
+      case MV_REDUCE_PROD:
+        result *= value;
+        break;
+      case MV_REDUCE_MIN:
+        result = fmin(result, value);
+        break;
+      case MV_REDUCE_MAX:
+        result = fmax(result, value);
+        break;
+      default:
+        result += value;
+    }
+  }
+  return reduction == MV_REDUCE_AVG ? result / nodes : result;
+}
+
+static size_t size_of(mv_dtype dtype) { return dtype == MV_F64 || dtype == MV_I64 ? 8 : dtype == MV_F32 || dtype == MV_I32 ? 4 : 1; }
+
+static void put(void* values, mv_dtype dtype, uint64_t i, double value) {
+  switch (dtype) {
+    case MV_F32:
+      ((float*)values)[i] = (float)value;
+      break;
+    case MV_F64:
+      ((double*)values)[i] = value;
+      break;
+    case MV_I32:
+      ((int32_t*)values)[i] = (int32_t)value;
+      break;
+    case MV_I64:
+      ((int64_t*)values)[i] = (int64_t)value;
+      break;
+    case MV_U8:
+      ((uint8_t*)values)[i] = (uint8_t)value;
+      break;
+    default:
+      ((int8_t*)values)[i] = (int8_t)value;
+  }
+}
+
+static double at(const void* values, mv_dtype dtype, uint64_t i) {
+  switch (dtype) {
+    case MV_F32:
+      return ((const float*)values)[i];
+    case MV_F64:
+      return ((const double*)values)[i];
+    case MV_I32:
+      return ((const int32_t*)values)[i];
+    case MV_I64:
+      return (double)((const int64_t*)values)[i];
+    case MV_U8:
+      return ((const uint8_t*)values)[i];
+    default:
+      return ((const int8_t*)values)[i];
+  }
+}
+
+static void* filled(mv_dtype dtype, int rank, uint64_t count) {
+  void* values = malloc(count * size_of(dtype) + 1);
+  assert_non_null(values);
+  for (uint64_t i = 0; i < count; ++i) put(values, dtype, i, value_of(rank, i));
+  return values;
+}
+
+static void expect_reduced(const void* values, mv_dtype dtype, uint64_t count, int reduction, int nodes) {
+  for (uint64_t i = 0; i < count; ++i) assert_true(at(values, dtype, i) == (dtype == MV_F32 ? (float)expected(reduction, nodes, i) : expected(reduction, nodes, i)));
+}
+
+/* ------------------------------------------------------------ what comes out */
+
+static void reduces_everything(struct member* self) {
+  static const mv_dtype kDtypes[] = {MV_F32, MV_F64, MV_I32, MV_I64, MV_U8, MV_I8};
+  static const uint64_t kCounts[] = {0, 1, 3, 1000, 300001};
+  const mv_group group = open_all(self);
+  for (size_t d = 0; d < COUNT_OF(kDtypes); ++d) {
+    for (int reduction = MV_REDUCE_SUM; reduction <= MV_REDUCE_AVG; ++reduction) {
+      if (reduction == MV_REDUCE_AVG && d > 1) continue;
+      if (reduction == MV_REDUCE_PROD && size_of(kDtypes[d]) == 1) continue; /* wraps */
+      for (size_t c = 0; c < COUNT_OF(kCounts); ++c) {
+        if (kCounts[c] > 1000 && (d > 1 || reduction == MV_REDUCE_PROD)) continue;
+        void* const in = filled(kDtypes[d], self->index, kCounts[c]);
+        void* const out = filled(kDtypes[d], 9, kCounts[c]);
+        expect_ok(mv_allreduce(group, in, out, kCounts[c], kDtypes[d], reduction, NULL));
+        expect_reduced(out, kDtypes[d], kCounts[c], reduction, self->nodes);
+        for (uint64_t i = 0; i < kCounts[c]; ++i) assert_true(at(in, kDtypes[d], i) == value_of(self->index, i));
+        expect_ok(mv_allreduce(group, NULL, in, kCounts[c], kDtypes[d], reduction, NULL));
+        expect_reduced(in, kDtypes[d], kCounts[c], reduction, self->nodes);
+        free(in);
+        free(out);
+      }
+    }
+  }
+  expect_ok(mv_group_close(group));
+}
+static void all_dtypes_reductions_and_sizes(void** state) {
+  (void)state;
+  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, road, reduces_everything);
+}
+
+static void makes_the_others(struct member* self) {
+  enum { kCount = 70001 };
+  const mv_group group = open_all(self);
+  float* const values = filled(MV_F32, self->index, kCount * (uint64_t)self->nodes);
+  float* const result = malloc(sizeof(float) * kCount * (size_t)self->nodes);
+  assert_non_null(result);
+  for (int root = 0; root < self->nodes; ++root) {
+    const int here = self->index == root;
+    expect_ok(mv_reduce(group, values, here ? result : NULL, kCount, MV_F32, MV_REDUCE_SUM, root, NULL));
+    if (here) expect_reduced(result, MV_F32, kCount, MV_REDUCE_SUM, self->nodes);
+    for (uint64_t i = 0; i < kCount; ++i) result[i] = here ? (float)i : -1;
+    expect_ok(mv_broadcast(group, result, kCount, MV_F32, root, NULL));
+    for (uint64_t i = 0; i < kCount; ++i) assert_true(result[i] == (float)i);
+    expect_ok(mv_group_barrier(group, NULL));
+  }
+  expect_ok(mv_allgather(group, values, kCount, result, MV_F32, NULL));
+  for (int rank = 0; rank < self->nodes; ++rank)
+    for (uint64_t i = 0; i < kCount; ++i) assert_true(result[(size_t)rank * kCount + i] == (float)value_of(rank, i));
+  expect_ok(mv_reduce_scatter(group, values, result, kCount, MV_F32, MV_REDUCE_MAX, NULL));
+  for (uint64_t i = 0; i < kCount; ++i)
+    assert_true(result[i] == (float)expected(MV_REDUCE_MAX, self->nodes, (uint64_t)self->index * kCount + i));
+  float* const own = values + (size_t)self->index * kCount;
+  expect_ok(mv_reduce_scatter(group, values, own, kCount, MV_F32, MV_REDUCE_MAX, NULL));
+  assert_memory_equal(own, result, sizeof(float) * kCount);
+  free(values);
+  free(result);
+  mv_group_info info = MV_GROUP_INFO_INIT;
+  expect_ok(mv_group_describe(group, &info));
+  assert_int_equal(info.rank, self->index);
+  assert_int_equal(info.ranks, self->nodes);
+  assert_int_equal(info.hosts, 1);
+  assert_int_equal(info.operations, 3 * self->nodes + 3);
+  assert_int_equal(info.broken, MV_OK);
+  expect_ok(mv_group_close(group));
+}
+static void reduce_broadcast_allgather_and_reduce_scatter(void** state) {
+  (void)state;
+  for (int nodes = 2; nodes <= kNodes; ++nodes) run_nodes(nodes, road, makes_the_others);
+}
+
+static void fuses_many(struct member* self) {
+  enum { kArrays = 100 };
+  const mv_group group = open_all(self);
+  mv_array arrays[kArrays];
+  for (size_t i = 0; i < kArrays; ++i) {
+    const mv_dtype dtype = i % 10 == 3 ? MV_I64 : i % 10 == 7 ? MV_F64 : MV_F32;
+    const uint64_t count = i == 50 ? 200000 : i % 9 == 0 ? 0 : i * 13;
+    arrays[i] = (mv_array){filled(dtype, self->index, count), count, dtype, 0};
+  }
+  uint64_t contributors = 0;
+  expect_ok(mv_allreduce_many(group, NULL, arrays, kArrays, MV_REDUCE_SUM, 0, &contributors, NULL));
+  assert_int_equal(contributors, self->nodes);
+  for (size_t i = 0; i < kArrays; ++i) {
+    expect_reduced(arrays[i].data, arrays[i].dtype, arrays[i].count, MV_REDUCE_SUM, self->nodes);
+    free(arrays[i].data);
+  }
+}
+static void many_arrays_are_one_operation(void** state) {
+  (void)state;
+  run_nodes(3, road, fuses_many);
+}
+
+static void rounds_halves(struct member* self) {
+  const mv_group group = open_all(self);
+  uint16_t ones[5], bits[5];
+  for (size_t i = 0; i < 5; ++i) ones[i] = 0x3c00, bits[i] = 0x3f80; /* 1 in binary16 and in bfloat16 */
+  expect_ok(mv_allreduce(group, NULL, ones, 5, MV_F16, MV_REDUCE_SUM, NULL));
+  expect_ok(mv_allreduce(group, NULL, bits, 5, MV_BF16, MV_REDUCE_AVG, NULL));
+  for (size_t i = 0; i < 5; ++i) {
+    assert_int_equal(ones[i], 0x4400); /* 4 */
+    assert_int_equal(bits[i], 0x3f80);
+  }
+}
+static void halves_are_summed_as_floats(void** state) {
+  (void)state;
+  run_nodes(4, road, rounds_halves);
+}
+
+static void runs_several_at_once(struct member* self) {
+  enum { kAtOnce = 20, kCount = 5000 };
+  const mv_group group = open_all(self);
+  float* values[kAtOnce];
+  mv_request requests[kAtOnce];
+  for (int i = 0; i < kAtOnce; ++i) {
+    mv_call_options options = MV_CALL_OPTIONS_INIT;
+    options.flags = MV_ASYNC;
+    options.request = &requests[i];
+    values[i] = filled(MV_F32, self->index, kCount);
+    expect_ok(mv_allreduce(group, NULL, values[i], kCount, MV_F32, 1 + i % 4, &options));
+  }
+  for (int i = kAtOnce - 1; i >= 0; --i) {
+    expect_ok(mv_request_wait(requests[i], 0));
+    expect_reduced(values[i], MV_F32, kCount, 1 + i % 4, self->nodes);
+    free(values[i]);
+  }
+}
+static void asynchronous_ones_run_side_by_side(void** state) {
+  (void)state;
+  run_nodes(3, road, runs_several_at_once);
+}
+
+static void halves_the_world(struct member* self) {
+  const int64_t mine[2] = {self->index % 2 + 2, self->index % 2}; /* in any order */
+  int64_t members[4];
+  uint64_t count = 0;
+  mv_group half = 0, all = 0, host = 0;
+  expect_ok(mv_group_open(self->node, mine, 2, &half));
+  expect_ok(mv_group_open(self->node, NULL, 0, &all));
+  expect_ok(mv_group_open_host(self->node, &host));
+  expect_ok(mv_group_members(half, members, 4, &count));
+  assert_int_equal(count, 2);
+  assert_int_equal(members[0], self->index % 2);
+  float value = (float)(1 << self->index);
+  expect_ok(mv_allreduce(half, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL));
+  assert_true(value == (float)(self->index % 2 == 0 ? 5 : 10));
+  expect_ok(mv_allreduce(all, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL));
+  assert_true(value == 30);
+  expect_ok(mv_allreduce(host, NULL, &value, 1, MV_F32, MV_REDUCE_MAX, NULL));
+  assert_true(value == 30);
+  const int64_t others[1] = {(self->index + 1) % 4}, twice[2] = {self->index, self->index}, nobody[2] = {self->index, 99};
+  expect_error(mv_group_open(self->node, others, 1, &half), MV_EINVAL, "is not among");
+  expect_error(mv_group_open(self->node, twice, 2, &half), MV_EINVAL, "twice");
+  expect_error(mv_group_open(self->node, nobody, 2, &half), MV_EINVAL, "99 is no worker");
+  expect_error(mv_group_members(all, members, 1, &count), MV_EINVAL, "4 ranks");
+}
+static void groups_of_some_workers(void** state) {
+  (void)state;
+  run_nodes(4, road, halves_the_world);
+}
+
+/* ------------------------------------------------------------ arguments */
+
+static void bad_arguments(void** state) {
+  (void)state;
+  mv_group group = 0;
+  float value = 1;
+  int32_t number = 1;
+  expect_ok(mv_group_open(0, NULL, 0, &group));
+  expect_error(mv_allreduce(group, NULL, &value, 1, MV_F32, 6, NULL), MV_EINVAL, "6 is no mv_reduction");
+  expect_error(mv_allreduce(group, NULL, NULL, 1, MV_F32, 1, NULL), MV_EINVAL, "data is NULL");
+  expect_error(mv_allreduce(group, NULL, &value, 1, 77, 1, NULL), MV_EINVAL, "77 is no mv_dtype");
+  expect_error(mv_allreduce(group, NULL, &value, 4, MV_RAW, 1, NULL), MV_EDTYPE, "MV_RAW");
+  expect_error(mv_allreduce(group, NULL, &number, 1, MV_I32, MV_REDUCE_AVG, NULL), MV_EDTYPE, "no average of i32");
+  expect_error(mv_reduce(group, &value, &value, 1, MV_F32, 1, 1, NULL), MV_EINVAL, "root 1");
+  expect_error(mv_broadcast(group, &value, 1, MV_F32, -1, NULL), MV_EINVAL, "root -1");
+  expect_error(mv_allreduce_many(group, NULL, NULL, 1, 1, 0, NULL, NULL), MV_EINVAL, "arrays are NULL");
+  expect_error(mv_allreduce_many(group, NULL, NULL, 0, 1, 2, NULL, NULL), MV_EINVAL, "mv_group_flag");
+  expect_error(mv_allreduce(1234, NULL, &value, 1, MV_F32, 1, NULL), MV_EHANDLE, "1234");
+  expect_ok(mv_broadcast(group, &value, 4, MV_RAW, 0, NULL));
+  expect_ok(mv_group_close(group));
+  expect_error(mv_group_barrier(group, NULL), MV_EHANDLE, "closed group");
+}
+
+/* ------------------------------------------------------------ those who disagree */
+
+static void disagrees(struct member* self) {
+  const mv_group group = open_all(self);
+  float values[100] = {0};
+  const int odd = self->index == 1;
+  expect_error(mv_allreduce(group, NULL, values, odd ? 50 : 100, MV_F32, MV_REDUCE_SUM, NULL), MV_EDISAGREE, "50 f32");
+  expect_error(odd ? mv_group_barrier(group, NULL) : mv_allreduce(group, NULL, values, 10, MV_F32, MV_REDUCE_SUM, NULL), MV_EDISAGREE, "barrier");
+  expect_error(mv_reduce(group, values, values, 10, MV_F32, MV_REDUCE_SUM, self->index, NULL), MV_EDISAGREE, "reduce");
+  values[0] = 1;
+  expect_ok(mv_allreduce(group, NULL, values, 100, MV_F32, MV_REDUCE_SUM, NULL)); /* they are in step all the same */
+  assert_true(values[0] == (float)self->nodes);
+  /* Both are roots, which may be through before they hear of each other. */
+  const mv_status first = mv_broadcast(group, values, 10, MV_F32, odd ? 1 : 0, NULL);
+  if (first == MV_OK) expect_error(mv_group_barrier(group, NULL), MV_EDISAGREE, "broadcast of 10 f32 from rank 1");
+  else assert_int_equal(first, MV_EDISAGREE);
+}
+static void ranks_that_disagree_are_named(void** state) {
+  (void)state;
+  run_nodes(2, road, disagrees);
+}
+
+static void leaves_early(struct member* self) {
+  const mv_group group = open_all(self);
+  float value = 1;
+  expect_ok(mv_allreduce(group, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL));
+  assert_true(value == 3);
+  if (self->index == 2) {
+    expect_ok(mv_group_close(group));
+    return;
+  }
+  expect_error(mv_allreduce(group, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL), MV_EPEERLOST, "worker 2");
+  mv_group survivors = 0;
+  expect_ok(mv_group_shrink(group, NULL, &survivors));
+  value = 1;
+  expect_ok(mv_allreduce(survivors, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL));
+  assert_true(value == 2);
+}
+static void who_leaves_is_named_and_the_others_go_on(void** state) {
+  (void)state;
+  run_nodes(3, road, leaves_early);
+}
+
+static void waits_in_vain(struct member* self) {
+  mv_group group = open_all(self);
+  float value = 1;
+  if (self->index == 1) {
+    expect_ok(mv_barrier(self->node, NULL));
+    expect_error(mv_group_barrier(group, NULL), MV_ETIMEOUT, "broken");
+  } else {
+    mv_call_options options = MV_CALL_OPTIONS_INIT;
+    options.timeout_ms = 50;
+    expect_error(mv_allreduce(group, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, &options), MV_ETIMEOUT, "worker 1");
+    expect_ok(mv_barrier(self->node, NULL));
+  }
+  mv_group again = 0;
+  expect_ok(mv_group_shrink(group, NULL, &again));
+  expect_ok(mv_group_close(group));
+  expect_ok(mv_group_barrier(again, NULL));
+}
+static void a_time_out_names_the_missing_and_breaks_the_group(void** state) {
+  (void)state;
+  run_nodes(2, road, waits_in_vain);
+}
+
+/* ------------------------------------------------------------ uneven endings */
+
+/** Each rank has as many steps as its number, and a value of another shape now and then. */
+static void ends_unevenly(struct member* self) {
+  const mv_group group = open_all(self);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int step = 0; step < 2 * self->index; ++step) {
+      float values[10];
+      double other = 1;
+      for (int i = 0; i < 10; ++i) values[i] = 1;
+      const mv_array arrays[2] = {{values, (uint64_t)(step % 3 + 1), MV_F32, 0}, {&other, 1, MV_F64, 0}};
+      uint64_t contributors = 0;
+      expect_ok(mv_allreduce_many(group, NULL, arrays, step % 2 == 0 ? 2 : 1, MV_REDUCE_AVG, 0, &contributors, NULL));
+      int there = 0;
+      for (int rank = 0; rank < self->nodes; ++rank) there += step < 2 * rank;
+      assert_int_equal(contributors, there);
+      assert_true(values[0] == 1 && other == 1);
+    }
+    expect_ok(mv_allreduce_zeros(group, NULL));
+    float value = 1;
+    expect_ok(mv_allreduce(group, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL)); /* all of them again */
+    assert_true(value == (float)self->nodes);
+  }
+}
+static void ranks_without_data_take_part_until_all_are_through(void** state) {
+  (void)state;
+  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, road, ends_unevenly);
+}
+
+static void drains_by_hand(struct member* self) {
+  const mv_group group = open_all(self);
+  mv_drained next = MV_DRAINED_INIT;
+  mv_array arrays[2];
+  if (self->index == 0) {
+    float values[3] = {1, 2, 3};
+    expect_ok(mv_allreduce(group, NULL, values, 3, MV_F32, MV_REDUCE_SUM, NULL));
+    assert_true(values[0] == 11 && values[1] == 12 && values[2] == 13);
+    expect_ok(mv_allreduce_drain(group, arrays, 2, &next, NULL));
+    assert_int_equal(next.finished, 1);
+    expect_error(mv_group_barrier(group, NULL), MV_EDISAGREE, "drain");
+    return;
+  }
+  expect_error(mv_allreduce_drain(group, NULL, 0, &next, NULL), MV_EINVAL, "1 arrays");
+  expect_ok(mv_allreduce_drain(group, arrays, 2, &next, NULL));
+  assert_int_equal(next.finished, 0);
+  assert_int_equal(next.reduction, MV_REDUCE_SUM);
+  assert_int_equal(next.arrays, 1);
+  assert_int_equal(arrays[0].count, 3);
+  float values[3] = {10, 10, 10};
+  expect_error(mv_allreduce(group, NULL, values, 3, MV_F32, MV_REDUCE_SUM, NULL), MV_ESTATE, "MV_DRAINING");
+  arrays[0].data = values;
+  uint64_t contributors = 0;
+  expect_ok(mv_allreduce_many(group, NULL, arrays, 1, next.reduction, MV_DRAINING, &contributors, NULL));
+  assert_int_equal(contributors, 1);
+  expect_ok(mv_allreduce_drain(group, arrays, 2, &next, NULL));
+  assert_int_equal(next.finished, 1);
+  expect_error(mv_allreduce_drain(group, arrays, 2, &next, NULL), MV_EDISAGREE, "barrier");
+}
+static void what_comes_next_is_told(void** state) {
+  (void)state;
+  run_nodes(2, road, drains_by_hand);
+}
+
+/* ------------------------------------------------------------ functions of one's own */
+
+/** Keeps the greater of two numbers and where it came from: two arrays that belong together. */
+static mv_status keep_greater(void* user, const mv_array* mine, const mv_array* theirs, uint64_t arrays) {
+  ++*(int*)user;
+  assert_int_equal(arrays, 2);
+  float* const best = mine[0].data;
+  int64_t* const whose = mine[1].data;
+  if (((const float*)theirs[0].data)[0] > best[0]) best[0] = ((const float*)theirs[0].data)[0], whose[0] = ((const int64_t*)theirs[1].data)[0];
+  return MV_OK;
+}
+static mv_status refuse(void* user, const mv_array* mine, const mv_array* theirs, uint64_t arrays) {
+  (void)user, (void)mine, (void)theirs, (void)arrays;
+  return MV_ENONFINITE;
+}
+
+static void reduces_by_itself(struct member* self) {
+  const mv_group group = open_all(self);
+  float best[1] = {(float)((self->index * 7 + 3) % 5)};
+  int64_t whose[1] = {self->index};
+  const mv_array values[2] = {{best, 1, MV_F32, 0}, {whose, 1, MV_I64, 0}};
+  uint64_t contributors = 0;
+  int calls = 0;
+  expect_ok(mv_allreduce_custom(group, values, 2, keep_greater, &calls, 0, &contributors, NULL));
+  assert_int_equal(contributors, self->nodes);
+  assert_true(best[0] == 3.0F + (self->nodes > 3 ? 1.0F : 0.0F) || self->nodes < 4);
+  int64_t first = whose[0];
+  expect_ok(mv_broadcast(group, &first, 1, MV_I64, 0, NULL));
+  assert_int_equal(first, whose[0]);
+  if (self->nodes > 1) {
+    const mv_status status = mv_allreduce_custom(group, values, 2, refuse, NULL, 0, NULL, NULL);
+    assert_int_equal(status, MV_ENONFINITE);
+  }
+  /* by hand, with a rank that drains */
+  mv_custom custom = 0;
+  mv_array theirs[2];
+  int32_t more = 0;
+  if (self->index == self->nodes - 1 && self->nodes > 1) {
+    mv_drained next = MV_DRAINED_INIT;
+    expect_ok(mv_allreduce_drain(group, theirs, 2, &next, NULL));
+    assert_int_equal(next.reduction, 0);
+    assert_int_equal(next.arrays, 2);
+    best[0] = -1;
+  } else {
+    best[0] = (float)self->index;
+  }
+  expect_ok(mv_custom_begin(group, values, 2, best[0] < 0 ? MV_DRAINING : 0, NULL, &custom));
+  for (;;) {
+    expect_ok(mv_custom_next(custom, theirs, &more));
+    if (!more) break;
+    expect_ok(keep_greater(&calls, values, theirs, 2));
+    expect_ok(mv_custom_done(custom, MV_OK));
+  }
+  expect_error(mv_custom_done(custom, MV_OK), MV_ESTATE, "no values");
+  expect_ok(mv_custom_end(custom, &contributors));
+  assert_int_equal(contributors, self->nodes > 1 ? self->nodes - 1 : 1);
+  assert_true(best[0] == (float)(self->nodes > 1 ? self->nodes - 2 : 0));
+  expect_error(mv_custom_end(custom, NULL), MV_EHANDLE, "closed");
+}
+static void a_function_of_ones_own_reduces(void** state) {
+  (void)state;
+  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, road, reduces_by_itself);
+}
+
+int main(int count, char** arguments) {
+  if (count > 1 && strcmp(arguments[1], "messages") == 0) road = "faults=seed=1";
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_dtypes_reductions_and_sizes),
+      cmocka_unit_test(reduce_broadcast_allgather_and_reduce_scatter),
+      cmocka_unit_test(many_arrays_are_one_operation),
+      cmocka_unit_test(halves_are_summed_as_floats),
+      cmocka_unit_test(asynchronous_ones_run_side_by_side),
+      cmocka_unit_test(groups_of_some_workers),
+      TEST_ALONE(bad_arguments),
+      cmocka_unit_test(ranks_that_disagree_are_named),
+      cmocka_unit_test(who_leaves_is_named_and_the_others_go_on),
+      cmocka_unit_test(a_time_out_names_the_missing_and_breaks_the_group),
+      cmocka_unit_test(ranks_without_data_take_part_until_all_are_through),
+      cmocka_unit_test(what_comes_next_is_told),
+      cmocka_unit_test(a_function_of_ones_own_reduces),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+"""torch-distlearn's two loops, on real images, in Lua: four processes with uneven shares."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "distlearn"
+EPOCHS = "12"
+
+
+def final_accuracy(text):
+    return float(re.search(r"final accuracy ([\d.]+)", text)[1])
+
+
+def alone(script, *arguments):
+    command = ["luajit", str(EXAMPLES / script), "--epochs", EPOCHS, *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def parameters(folder):
+    return [[float(line) for line in path.read_text().splitlines()] for path in sorted(folder.glob("parameters-*.txt"))]
+
+
+@pytest.mark.parametrize("interpreter", ["luajit", "lua5.4"])
+def test_sgd_does_what_one_process_does_with_the_same_batches(run, interpreter, tmp_path):
+    together, single = tmp_path / "together", tmp_path / "single"
+    together.mkdir()
+    single.mkdir()
+    status, out, err = run("-n", "4", "--", interpreter, str(EXAMPLES / "mnist.lua"), "--epochs", EPOCHS, "--save", str(together))
+    assert (status, err) == (0, "")
+    reference = alone("mnist.lua", "--inPlaceOf", 4, "--save", single)
+    assert final_accuracy(out) > 0.93
+    assert abs(final_accuracy(out) - final_accuracy(reference)) < 0.003  # one image of 449
+    nodes, (one,) = parameters(together), parameters(single)
+    assert len(nodes) == 4 and len(one) == 64 * 32 + 32 + 32 * 10 + 10
+    assert all(node == nodes[0] for node in nodes)  # the same bits
+    assert max(abs(a - b) for a, b in zip(nodes[0], one)) < 1e-9
+    steps = {int(count) for count in re.findall(r": (\d+) steps here", out)}
+    assert steps == {32}  # of 259 images; others have as many as 51
+    assert "global correct" in out
+
+
+def test_elastic_averaging_comes_as_far_as_one_process(run):
+    status, out, err = run("-n", "4", "--", "luajit", str(EXAMPLES / "mnist-ea.lua"), "--epochs", "30")
+    assert (status, err) == (0, "")
+    single = final_accuracy(alone("mnist.lua", "--batch", 32))
+    assert final_accuracy(out) > single - 0.01

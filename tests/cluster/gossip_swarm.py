@@ -1,0 +1,98 @@
+"""Gossiping processes for tests: each trains (which is to say, sleeps), averages, and tells how it stands."""
+
+import json
+import os
+import signal
+import sys
+
+from nodes import Node
+
+TIMEOUT_MS = 1000
+
+# argv: name, port, value, further settings. On its input: lines "name port" of peers. Each tenth step it tells how it stands.
+SCRIPT = """
+import json, sys, threading, time
+import numpy as np
+from polyverso import gossip
+
+name, port, value = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+model = np.full(300_000, value, np.float32)
+node = gossip.ArrayAdapter([model], name, {"nodes": [{"name": name, "host": "127.0.0.1", "port": port}], "timeout_ms": %d, **json.loads(sys.argv[4])})
+print("listens", node.gossip.state["address"].rsplit(":", 1)[1], flush=True)
+
+def introduce():
+    for line in sys.stdin:
+        peer, at = line.split()
+        node.gossip.add_peer(peer, "127.0.0.1", int(at))
+
+threading.Thread(target=introduce, daemon=True).start()
+longest, step = 0, 0
+while True:
+    step += 1
+    node.update_send(1)
+    time.sleep(0.01)
+    begun = time.monotonic()
+    node.update_wait(1)
+    longest = max(longest, time.monotonic() - begun)
+    if not (model == model[0]).all():
+        sys.exit("a torn snapshot was averaged")
+    if step %% 10 == 0:
+        state = node.gossip.state
+        print("stands", json.dumps([step, float(model[0]), state["averaged"], longest,
+              {peer["name"]: [peer["fetched"], peer["failed"], peer["score"]] for peer in state["peers"]}]), flush=True)
+""" % TIMEOUT_MS
+
+
+class Swarm:
+    def __init__(self, **settings):
+        self.nodes, self.ports, self.settings = {}, {}, json.dumps(settings)
+
+    def start(self, name, value):
+        """A process; one of a name that there was before listens where that did, where the others look for it."""
+        known_before = name in self.ports
+        node = Node(name, [sys.executable, "-c", SCRIPT, name, str(self.ports.get(name, 0)), str(value), self.settings], dict(os.environ))
+        self.ports[name] = int(node.hear("listens").split()[1])
+        for other, port in self.ports.items():
+            if other != name:
+                self.introduce(node, other, port)
+        if not known_before:
+            for other in self.nodes.values():
+                self.introduce(other, name, self.ports[name])
+        self.nodes[name] = node
+
+    @staticmethod
+    def introduce(node, name, port):
+        node.process.stdin.write(f"{name} {port}\n")
+        node.process.stdin.flush()
+
+    def stands(self, name):
+        """Its next report: step, value, averaged, longest wait, peers."""
+        return json.loads(self.nodes[name].hear("stands").split(" ", 1)[1])
+
+    def stands_now(self, name):
+        """A report of now: earlier ones may be waiting to be read."""
+        self.nodes[name].forget()
+        return self.stands(name)
+
+    def until(self, name, holds):
+        """Reads reports until one is as expected: how long that takes is the machine's business."""
+        for _ in range(400):
+            report = self.stands(name)
+            if holds(report):
+                return report
+        raise AssertionError(f"{name} never came that far; its last report: {report}")
+
+    def steps_on(self, name, steps):
+        begin = self.stands(name)[0]
+        return self.until(name, lambda report: report[0] >= begin + steps)
+
+    def kill(self, name):
+        self.nodes[name].process.kill()
+        self.nodes[name].process.wait()
+
+    def end(self):
+        for node in self.nodes.values():
+            if node.process.poll() is None:
+                node.process.send_signal(signal.SIGCONT)
+                node.process.kill()
+            node.process.wait()

@@ -1,0 +1,49 @@
+"""Nodes of one process, and configurations whose ports are free."""
+
+import pathlib
+import socket
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def lone(name, **settings):
+    """The configuration of a node that knows nobody yet, at any free port."""
+    return {"nodes": [{"name": name, "host": "127.0.0.1", "port": 0}], "timeout_ms": 20000, **settings}
+
+
+def introduce(*adapters):
+    for one in adapters:
+        for other in adapters:
+            if one is not other:
+                port = int(other.gossip.state["address"].rsplit(":", 1)[1])
+                one.gossip.add_peer(other.gossip.name, "127.0.0.1", port)
+
+
+def free_ports(count):
+    """The first of `count` neighbours that nobody listened at a moment ago: a file names them before anybody does."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port, others = first.getsockname()[1], []
+            try:
+                for more in range(1, count):
+                    others.append(socket.create_server(("127.0.0.1", port + more)))
+                return port
+            except OSError:
+                continue
+            finally:
+                for other in others:
+                    other.close()
+
+
+@pytest.fixture
+def sample(tmp_path):
+    """The sample configuration at free ports, with time enough for a busy machine."""
+    first = free_ports(4)
+    text = (ROOT / "samples" / "gossip.yaml").read_text().replace("timeout_ms: 2500", "timeout_ms: 20000")
+    for place in range(4):
+        text = text.replace(str(45000 + place), str(first + place))
+    file = tmp_path / "dpwa.yaml"
+    file.write_text(text)
+    return str(file)

@@ -1,0 +1,162 @@
+"""libipc's server among strangers, what waits in it when somebody types Ctrl-C, and trees of processes that lose a node."""
+
+import hashlib
+import hmac
+import os
+import random
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+
+import pytest
+
+MAGIC = b"pv-ipc\0\1"
+
+SERVER = """
+local ipc = require('libipc')
+local server, port = ipc.server('127.0.0.1')
+print(port) io.stdout:flush()
+while true do
+  local received, value = pcall(function()
+    server:clients(1, function() end)
+    return server:recvAny()
+  end)
+  print(received, value) io.stdout:flush()
+  if value == 'enough' then break end
+end
+server:clients(function(client) client:send('bye') end)
+server:close()
+"""
+
+WAITS = {
+    "join": "ipc.map(1, function() require('libipc').workqueue('none'):read() end):join()",
+    "read": "ipc.workqueue('none') ipc.map(1, function() end) ipc.workqueue('none'):read()",
+    "recv": "local server, port = ipc.server() local client = ipc.client(port) client:recv()",
+    "clients": "local server = ipc.server() server:clients(1, function() end)",
+}
+
+
+def lua(interpreter, script, **environment):
+    variables = {key: value for key, value in os.environ.items() if key != "POLYVERSO_SECRET"}
+    return subprocess.Popen([interpreter, "-e", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=dict(variables, **environment))
+
+
+def dial(port, secret=b""):
+    """A client's greeting, as the server expects it; the connection, and whether the server took it."""
+    stranger = socket.create_connection(("127.0.0.1", port), timeout=20)
+    hello = stranger.recv(40, socket.MSG_WAITALL)
+    assert hello[:8] == MAGIC
+    nonces = hello[8:] + secrets.token_bytes(32)
+    proof = hmac.new(secret, b"client" + nonces, hashlib.sha256).digest()
+    stranger.sendall(MAGIC + nonces[32:] + proof)
+    answer = stranger.recv(32, socket.MSG_WAITALL)
+    taken = answer == hmac.new(secret, b"server" + nonces, hashlib.sha256).digest()
+    return stranger, taken
+
+
+def message(text):
+    return b"\5" + struct.pack("<Q", len(text)) + text
+
+
+def framed(body):
+    return struct.pack("<Q", len(body)) + body
+
+
+@pytest.mark.parametrize("interpreter", ["luajit", "lua5.4"])
+def test_a_server_outlives_strangers(interpreter):
+    server = lua(interpreter, SERVER)
+    port = int(server.stdout.readline())
+    silent = socket.create_connection(("127.0.0.1", port))
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", port)) as garbage:
+            garbage.sendall(random.Random(1).randbytes(500))
+
+    def says(sent):
+        """What the server says of a client that sends this."""
+        client, taken = dial(port)
+        assert taken
+        client.sendall(sent)
+        line = server.stdout.readline()
+        client.close()
+        return line
+
+    assert "no message of ipc's" in says(struct.pack("<Q", 1 << 60) + b"x")
+    assert "function" in says(framed(b"\7" + struct.pack("<QI", 4, 0) + b"\x1bLua"))
+    # Closed ones are noticed when they are read from.
+    noticed = server.stdout.readline()
+    assert "closed the connection" in noticed
+    assert "too early" in says(framed(b"\5" + struct.pack("<Q", 1 << 50) + b"x"))
+    assert "closed the connection" in server.stdout.readline()
+    assert "unknown kind" in says(framed(b"\x63"))
+    assert "closed the connection" in server.stdout.readline()
+    last, taken = dial(port)
+    assert taken
+    last.sendall(framed(message(b"enough")))
+    assert "enough" in server.stdout.readline()
+    assert last.recv(20, socket.MSG_WAITALL) == framed(message(b"bye"))
+    out, err = server.communicate(timeout=20)
+    assert (server.returncode, out, err) == (0, "", "")
+    silent.close()
+
+
+def test_whoever_does_not_know_the_secret_is_no_client():
+    server = lua("luajit", SERVER, POLYVERSO_SECRET="of the tests")
+    port = int(server.stdout.readline())
+    assert not dial(port)[1] and not dial(port, b"another")[1]
+    other = lua("luajit", f"require('libipc').client('127.0.0.1', {port})", POLYVERSO_SECRET="another")
+    assert "POLYVERSO_SECRET" in other.communicate(timeout=20)[1]
+    last, taken = dial(port, b"of the tests")
+    assert taken
+    last.sendall(framed(message(b"enough")))
+    server.communicate(timeout=20)
+    assert server.returncode == 0
+
+
+@pytest.mark.parametrize("interpreter", ["luajit", "lua5.1", "lua5.4"])
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_signal_ends_what_waits(interpreter, wait):
+    script = f"local ipc = require('libipc') print('waiting') io.stdout:flush() {WAITS[wait]}"
+    process = lua(interpreter, script)
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=20)[1]
+    assert process.returncode != 0 and "interrupted!" in err
+
+
+TREE = """
+require('torch')
+local ipc, index = require('libipc'), tonumber(os.getenv('INDEX'))
+local tree = require('ipc.LocalhostTree')(index > 0 and index or nil, 3, tonumber(os.getenv('PARENT')))
+local value = torch.ones(1000)
+for step = 1, 1000 do
+  if step == 5 and tree.nodeIndex == 2 and os.getenv('DIES') then os.execute('kill -9 ' .. ipc.getpid()) end
+  local reduced, failure = pcall(tree.allReduce, value:fill(1), function(a, b) return a:add(b) end)
+  if not reduced then print(tree.nodeIndex, step, failure) break end
+  if step == 10 then print(tree.nodeIndex, step, value:sum()) break end
+end
+"""
+
+
+def tree_of(interpreter, tmp_path, index=lambda i: i, **environment):
+    return [lua(interpreter, TREE, INDEX=str(index(i)), PARENT=str(os.getpid()), XDG_RUNTIME_DIR=str(tmp_path), **environment) for i in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("interpreter", ["luajit", "lua5.1", "lua5.4"])
+def test_processes_of_one_parent_find_each_other(interpreter, tmp_path):
+    for index in (lambda i: i), (lambda i: 0):  # told who they are, or not; the second tree is not disturbed by what the first left
+        nodes = [node.communicate(timeout=60) for node in tree_of(interpreter, tmp_path, index)]
+        assert sorted(out.split() for out, _ in nodes) == [[str(i), "10", nodes[0][0].split()[2]] for i in (1, 2, 3)]
+        assert float(nodes[0][0].split()[2]) == 3000 and all(err == "" for _, err in nodes)
+
+
+def test_the_others_are_told_which_node_is_lost(tmp_path):
+    first, second, third = tree_of("luajit", tmp_path, DIES="1")
+    for survivor in (first, third):
+        out, _ = survivor.communicate(timeout=60)
+        assert "MV_EPEERLOST" in out and "1" in out.partition("MV_EPEERLOST")[2]  # worker 1 is node 2
+        assert survivor.returncode == 0
+    assert second.wait(timeout=20) == -signal.SIGKILL
+    second.communicate()

@@ -1,0 +1,60 @@
+-- One rank of mixed_test.py, in Lua; ranks.py and ranks.pl do the same. All ranks print the same lines.
+
+local polyverso = require("polyverso")
+local tensor = require("polyverso.tensor")
+
+local function show(name, ...)
+  local words = {name}
+  for _, value in ipairs{...} do
+    local list = tensor.is_tensor(value) and value:reshape({value:count()}):to_list() or {value}
+    for _, number in ipairs(list) do words[#words + 1] = ("%g"):format(number) end
+  end
+  print(table.concat(words, " "))
+end
+
+local function keep_greater(mine, theirs) return theirs[1]:get(0) > mine[1]:get(0) and theirs or mine end
+
+local function add(mine, theirs) return mine + theirs end
+
+local node = polyverso.init()
+local group = require("polyverso.group").open(node)
+local rank, size = group.rank, group.size
+show("gathered", group:allgather(tensor.copy_of({{rank, 10 * rank}})))
+local part = group:reduce_scatter(tensor.range(2 * size, 0, rank + 1, "f64"))
+show("scattered", group:allgather(part))
+
+local best = {tensor.copy_of({(rank * 7 + 1) % 5}, "f64"), tensor.copy_of({rank}, "i64")}
+local kept = group:allreduce_custom(best, keep_greater)
+show("best", kept, best[1], best[2])
+
+local total = {0, 0, 0}
+for step = 0, rank do
+  local values, contributors
+  if step % 2 == 1 then
+    values = tensor.full({2}, rank + 1, "f64")
+    contributors = group:allreduce_custom(values, add)
+  else
+    values = tensor.full({3}, rank + 1)
+    contributors = group:allreduce_many({values})
+  end
+  total = {total[1] + contributors, total[2] + values:get(0), total[3] + 1}
+end
+while true do
+  local coming = group:drain()
+  if not coming then break end
+  local nothing = {}
+  for i, array in ipairs(coming.arrays) do nothing[i] = tensor.zeros({array.count}, array.dtype) end
+  if coming.op then
+    group:allreduce_many(nothing, {op = coming.op, draining = true})
+  else
+    group:allreduce_custom(nothing[1], add, {draining = true})
+  end
+  total[3] = total[3] + 1
+end
+show("steps", group:allreduce(tensor.copy_of(total, "f64"), {op = "max"}))
+
+local _, failure = pcall(group.allreduce_custom, group, tensor.zeros({2}, "f64"), function() error("of one's own", 0) end)
+print((failure == "of one's own" or failure.name == "MV_ECANCELED") and "failed" or failure)
+show("after", group:allreduce(tensor.ones({1}, "f64")))
+group:close()
+node:shutdown()

@@ -1,0 +1,332 @@
+// sim_collective: workers reduce together while members are cut off, stopped, killed, or give up. Whatever an operation that is done has
+// written is what a loop over its members gives, to the bit, on every rank; what fails names somebody who is gone; nobody waits for
+// ever; and survivors who go on with each other agree on who they are.
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collective/work.hpp"
+#include "engine/member.hpp"
+#include "keeper.hpp"
+#include "seeds.hpp"
+
+namespace {
+
+using namespace mv;
+using namespace mv::sim;
+using namespace std::chrono_literals;
+
+constexpr Nanos kEnd = 3000s;
+constexpr Nanos kPatience = 120s;
+constexpr size_t kMostWithdrawn = 5;  // on a slow network it would be every operation, and no group would come to its end
+
+class Swarm {
+ public:
+  Swarm(uint64_t seed, size_t nodes, bool verbose)
+      : seed_(seed),
+        random_(Random::mix(seed)),
+        nodes_(nodes > 0 ? nodes : static_cast<size_t>(random_.between(2, 9))),
+        weather_(draw_weather(random_)), network_(timeline_, random_.fork(), weather_) {
+    network_.verbose = verbose;
+    for (Node& node : nodes_) node.role = static_cast<int>(random_.between(1, 3));
+    while (count(MV_ROLE_SERVER) == 0 || count(MV_ROLE_WORKER) < 2) nodes_[random_.below(nodes_.size())].role = MV_ROLE_ALL;
+    if (random_.chance(0.5)) kills_ = 1 + random_.below(std::max<size_t>(1, nodes_.size() / 4));
+    if (random_.chance(0.15)) cuts_off_ = random_.below(nodes_.size());
+    if (random_.chance(0.15)) gives_up_ = random_.below(nodes_.size());
+    impatient_ = !may_lose() && gives_up_ == SIZE_MAX && random_.chance(0.4);
+  }
+
+  /// What went wrong; "" if nothing did.
+  std::string run() {
+    for (size_t i = 0; i < nodes_.size(); ++i) start(i);
+    while (timeline_.violation().empty() && timeline_.step(kEnd)) {
+    }
+    for (const Node& node : nodes_)
+      if (timeline_.violation().empty() && node.member != nullptr)
+        timeline_.violated(fmt::format("{} has not ended: {}, at {}, {}", name(node), node.done ? "done" : "at work", node.at, node.doing));
+    return timeline_.violation();
+  }
+
+  std::string describe() const {
+    std::string text = fmt::format(": {} nodes, {} workers, {} killed", nodes_.size(), count(MV_ROLE_WORKER), kills_);
+    if (cuts_off_ < nodes_.size()) text += fmt::format(", node {} cut off", cuts_off_);
+    if (gives_up_ < nodes_.size()) text += fmt::format(", node {} gives up", gives_up_);
+    if (impatient_) text += ", impatient openings";
+    return text;
+  }
+
+ private:
+  struct Node : Kept {
+    int role = MV_ROLE_ALL;
+    bool killed = false, serves_on = false, ended = false, done = false;
+    // a worker's
+    collective::GroupRef group;
+    std::vector<size_t> ranks;       ///< of the group: nodes
+    size_t at = 0;                   ///< operations of it so far
+    size_t tries = 0;                ///< openings, of those who are impatient
+    size_t withdrawn = 0;            ///< operations, of the one who gives up
+    std::string doing;
+    std::unique_ptr<Work> work;      ///< the one under way
+  };
+
+  struct Over final : ps::Completion {
+    explicit Over(std::function<void(const base::Status&)> told) : told(std::move(told)) {}
+    void complete(const base::Status& status) override { told(status); }
+    const std::function<void(const base::Status&)> told;
+  };
+
+  size_t count(int role) const {
+    return static_cast<size_t>(std::ranges::count_if(nodes_, [&](const Node& node) { return (node.role & role) != 0; }));
+  }
+  std::string name(const Node& node) const { return fmt::format("node {}", &node - nodes_.data()); }
+  size_t index(const Node& node) const { return static_cast<size_t>(&node - nodes_.data()); }
+
+  // ---- a node's life
+
+  /// By their own, ranks would choose differently: the lowest one's word counts.
+  static collective::Basis basis_of(size_t i) {
+    collective::Basis basis;
+    basis.costs.roads.fill({i % 2 == 0 ? 1.0 : 0.0, 0});
+    basis.costs.gamma = i % 2 == 0 ? 0 : 1;
+    return basis;
+  }
+
+  void start(size_t i) {
+    Node& node = nodes_[i];
+    node.self.peer = random_.next() | 1;
+    node.self.rank = static_cast<int64_t>(i);
+    node.self.nodes = static_cast<uint32_t>(nodes_.size());
+    node.self.role = static_cast<decltype(node.self.role)>(node.role);
+    node.self.is_master = i == 0;
+    node.self.master = "sim:0";
+    node.self.address = fmt::format("sim:{}", i);
+    node.self.host = fmt::format("host{}", i / 3);
+    node.self.pid = static_cast<uint32_t>(1000 + i);
+    node.looked_after = [this, &node] {
+      if (node.serves_on && node.member->cluster().all_workers_gone()) end(node);
+    };
+    node.link = std::make_unique<SimLink>(network_, node.self.peer);
+    rpc::ClientOptions options;
+    if (weather_.lossy) options.probe_after = 100ms;
+    engine::Member::Events events{[this, &node](const cluster::View&) { on_ready(node); },
+                                  [this, &node](const base::Status& why) { timeline_.violated(name(node) + ": " + why.text()); },
+                                  [this, &node] { keeper_.touch(node); }};
+    node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
+    node.member->groups().choose_by(basis_of(i));
+    network_.add(node.self.peer, name(node), node.self.address, *node.member, [this, &node] { keeper_.touch(node); });
+    node.member->start();
+    keeper_.touch(node);
+  }
+
+  void on_ready(Node& node) {
+    if (++ready_ < nodes_.size()) return;
+    strike();
+    for (Node& each : nodes_) keeper_.later(each, Nanos(random_.between(0, 5'000'000)), [this, &each] { begin(each); });
+    keeper_.touch(node);
+  }
+
+  void begin(Node& node) {
+    if ((node.role & MV_ROLE_WORKER) == 0) {
+      node.serves_on = true;
+      return keeper_.touch(node);
+    }
+    std::vector<base::Peer> peers;
+    for (const auto* worker : node.member->cluster().view().workers()) peers.push_back(worker->peer);
+    node.doing = "opening";
+    const bool hurries = impatient_ && node.tries++ < 3 && random_.chance(0.5);
+    const Nanos patience = hurries ? Nanos(random_.between(0, 30'000'000)) : kPatience;
+    node.member->groups().open(nullptr, std::move(peers), timeline_.now() + patience, [this, &node](base::Result<collective::GroupRef> group) {
+      if (group.ok()) return opened(node, group.value());
+      if (impatient_ && group.status().code() == MV_ETIMEOUT) return begin_again(node);
+      expect_loss(node, group.status());
+      leave(node);
+    });
+    keeper_.touch(node);
+  }
+
+  void begin_again(Node& node) {
+    keeper_.later(node, Nanos(random_.between(0, 5'000'000)), [this, &node] { begin(node); });
+  }
+
+  void strike() {
+    for (size_t i = 0; i < kills_; ++i)
+      timeline_.after(Nanos(random_.between(0, 400'000'000)), [this] {
+        Node& node = nodes_[random_.below(nodes_.size())];
+        if (node.ended || node.member == nullptr) return;
+        network_.remove(node.self.peer, false, random_.chance(0.8));
+        node.killed = true;
+        node.group.reset();
+        node.member.reset();
+      });
+    if (cuts_off_ < nodes_.size())
+      timeline_.after(Nanos(random_.between(0, 200'000'000)), [this] {
+        for (const Node& other : nodes_)
+          if (index(other) != cuts_off_ && other.member != nullptr && nodes_[cuts_off_].member != nullptr)
+            network_.part(nodes_[cuts_off_].self.peer, other.self.peer, 30s, false);
+      });
+    keeper_.disturb(nodes_);
+  }
+
+  void end(Node& node) {
+    if (std::exchange(node.ended, true)) return;
+    keeper_.later(node, 1ms, [this, &node] {
+      network_.remove(node.self.peer, true, true);
+      node.group.reset();
+      node.member.reset();
+    });
+  }
+
+  void leave(Node& node) {
+    node.done = true;
+    node.doing = "leaving";
+    node.member->leave([this, &node](const base::Status&) {
+      if ((node.role & MV_ROLE_SERVER) == 0 && !node.self.is_master) return end(node);
+      node.serves_on = true;
+      keeper_.touch(node);
+    });
+    keeper_.touch(node);
+  }
+
+  // ---- what a worker does
+
+  bool may_lose() const { return kills_ > 0 || cuts_off_ < nodes_.size(); }
+
+  /// An error that somebody's end, or giving up, explains.
+  void expect_loss(Node& node, const base::Status& why) {
+    const bool lost = why.code() == MV_EPEERLOST && (may_lose() || gives_up_ < nodes_.size()) && (why.text().find("worker ") != std::string::npos || why.text().find("the others") != std::string::npos);
+    const bool given_up = why.code() == MV_ECANCELED && gives_up_ < nodes_.size() && why.text().find("withdrawn") != std::string::npos;
+    if (!lost && !given_up) timeline_.violated(fmt::format("{}, {} {}: {} {}", name(node), node.doing, node.at, why.code(), why.text()));
+  }
+
+  void opened(Node& node, const collective::GroupRef& group) {
+    node.group = group;
+    node.at = 0;
+    node.ranks.clear();
+    for (const base::Peer peer : group->members().peers)
+      for (const Node& each : nodes_)
+        if (each.self.peer == peer) node.ranks.push_back(index(each));
+    const auto [known, fresh] = members_of_.try_emplace(group->members().id, node.ranks);
+    if (!fresh && known->second != node.ranks) timeline_.violated(name(node) + " is in a group of others than its members think");
+    go(node);
+  }
+
+  void go(Node& node) {
+    keeper_.later(node, Nanos(random_.between(1'000, 20'000'000)), [this, &node] { step(node); });
+  }
+
+  void step(Node& node) {
+    const Script script(seed_ ^ node.group->members().id, node.ranks.size());
+    const auto rank = static_cast<size_t>(node.group->setting().rank);
+    if (node.at >= script.common() + script.steps(rank)) return drain(node);
+    reduce(node, std::make_unique<Work>(script, rank, node.at, false));
+  }
+
+  void reduce(Node& node, std::unique_ptr<Work> work) {
+    node.work = std::move(work);
+    node.doing = collective::kind_name(node.work->operation().kind);
+    const auto over = std::make_shared<Over>([this, &node](const base::Status& status) {
+      keeper_.later(node, 0s, [this, &node, status] { reduced(node, status); });
+    });
+    node.group->begin(node.work->operation(), over, timeline_.now() + kPatience);
+    if (index(node) == gives_up_ && node.at > 2 && node.withdrawn < kMostWithdrawn) {
+      const std::weak_ptr<Over> weak = over;
+      keeper_.later(node, Nanos(random_.between(0, 30'000'000)), [this, &node, weak] {
+        const auto still = weak.lock();
+        if (still != nullptr) {
+          ++node.withdrawn;
+          node.member->groups().withdraw(still.get(), MV_ECANCELED);
+        }
+        keeper_.touch(node);
+      });
+    }
+    keeper_.touch(node);
+  }
+
+  void reduced(Node& node, const base::Status& status) {
+    if (!status.ok()) return fail(node, status);
+    if (std::string wrong = node.work->check(); !wrong.empty()) return timeline_.violated(fmt::format("{}, operation {}: {}", name(node), node.at, wrong));
+    timeline_.note(node.work->digest());
+    ++node.at;
+    const Script script(seed_ ^ node.group->members().id, node.ranks.size());
+    if (node.work->drains()) return drain(node);
+    if (node.at == script.common() + script.longest() + 2) return leave(node);
+    go(node);
+  }
+
+  void drain(Node& node) {
+    node.doing = "draining";
+    node.group->drain(nullptr, timeline_.now() + kPatience, [this, &node](base::Result<collective::Shape> shape) {
+      keeper_.later(node, 0s, [this, &node, shape] { drained(node, shape); });
+    });
+    keeper_.touch(node);
+  }
+
+  void drained(Node& node, const base::Result<collective::Shape>& shape) {
+    if (!shape.ok()) return fail(node, shape.status());
+    const Script script(seed_ ^ node.group->members().id, node.ranks.size());
+    const auto rank = static_cast<size_t>(node.group->setting().rank);
+    if (!shape.value().finished) {
+      auto work = std::make_unique<Work>(script, rank, node.at, true);
+      if (std::string wrong = work->check_shape(shape.value()); !wrong.empty()) return timeline_.violated(name(node) + ": " + wrong);
+      return reduce(node, std::move(work));
+    }
+    if (node.at != script.common() + script.longest()) return timeline_.violated(fmt::format("{} was told that all are through, at {}", name(node), node.at));
+    ++node.at;  // the number that all of them drained at
+    keeper_.later(node, 1ms, [this, &node, script, rank] { reduce(node, std::make_unique<Work>(script, rank, node.at, false)); });
+  }
+
+  void fail(Node& node, const base::Status& why) {
+    if (impatient_ && why.code() == MV_EPEERLOST && why.text().find("has left the group") != std::string::npos) {
+      node.member->groups().close(std::exchange(node.group, nullptr));  // another rank had given up its opening
+      return begin_again(node);
+    }
+    expect_loss(node, why);
+    node.doing = "shrinking";
+    keeper_.later(node, Nanos(random_.between(0, 50'000'000)), [this, &node] {
+      const collective::GroupRef old = node.group;
+      node.member->groups().shrink(nullptr, old, timeline_.now() + kPatience, [this, &node, old](base::Result<collective::GroupRef> group) {
+        keeper_.later(node, 0s, [this, &node, old, group] {
+          if (random_.chance(0.5)) node.member->groups().close(old);
+          if (group.ok()) return opened(node, group.value());
+          expect_loss(node, group.status());
+          leave(node);
+        });
+      });
+      keeper_.touch(node);
+    });
+  }
+
+  Timeline timeline_;
+  const uint64_t seed_;
+  Random random_;
+  std::vector<Node> nodes_;
+  const Weather weather_;
+  Network network_;
+  Keeper keeper_{timeline_, network_, random_};
+  size_t kills_ = 0, cuts_off_ = SIZE_MAX, gives_up_ = SIZE_MAX;
+  bool impatient_ = false;  ///< workers may give up opening the group, and try again
+  size_t ready_ = 0;
+  std::map<uint64_t, std::vector<size_t>> members_of_;  ///< of groups, as the first who opened them said
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  size_t nodes = 0;
+  std::vector<char*> others;
+  for (int i = 0; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--nodes" && i + 1 < argc)
+      nodes = std::strtoul(argv[++i], nullptr, 10);
+    else
+      others.push_back(argv[i]);
+  }
+  others.push_back(nullptr);
+  return mv::sim::run_seeds(static_cast<int>(others.size()) - 1, others.data(), "Groups that reduce, on virtual time and a network that misbehaves by seeded dice. --nodes N: so many.",
+                            [nodes](uint64_t seed, bool verbose) { return Swarm(seed, nodes, verbose).run(); },
+                            [nodes](uint64_t seed) { return Swarm(seed, nodes, false).describe(); });
+}

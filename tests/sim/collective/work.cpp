@@ -1,0 +1,128 @@
+#include "collective/work.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "random.hpp"
+
+namespace mv::sim {
+
+using collective::Kind;
+using math::Reduction;
+
+uint64_t Script::number(uint64_t of) const { return Random::mix(seed_ + 0x9e3779b97f4a7c15u * (of + 1)); }
+
+size_t Script::longest() const {
+  size_t longest = 0;
+  for (size_t rank = 0; rank < ranks_; ++rank) longest = std::max(longest, steps(rank));
+  return longest;
+}
+
+Work::Work(const Script& script, size_t rank, size_t at, bool drains) : script_(script), rank_(rank), at_(at) {
+  const uint64_t dice = script.number(1000 + at);
+  const bool uneven = at >= script.common();
+  static constexpr Kind kKinds[] = {Kind::kAllreduce, Kind::kAllreduce, Kind::kReduce, Kind::kBroadcast, Kind::kAllgather, Kind::kReduceScatter, Kind::kBarrier};
+  static constexpr uint64_t kSizes[] = {0, 1, 5, 300, 3000, 70'000};
+  operation_.kind = uneven ? Kind::kAllreduce : kKinds[dice % 7];
+  operation_.reduction = uneven ? Reduction::kSum : static_cast<Reduction>(1 + dice / 7 % 4);
+  if (operation_.reduction == Reduction::kProd) operation_.reduction = Reduction::kMax;
+  operation_.root = dice / 100 % script.ranks();
+  operation_.draining = drains;
+  dtype_ = dice / 30 % 2 == 0 ? MV_I64 : MV_F64;
+  const uint64_t size = kSizes[dice / 1000 % (script.ranks() > 20 ? 5 : 6)];
+  if (operation_.kind == Kind::kAllreduce)
+    lay_out({size, dice / 50 % 7, size / 3});
+  else if (operation_.kind != Kind::kBarrier)
+    lay_out({size});
+  operation_.contributors = &contributors_;
+}
+
+void Work::lay_out(std::vector<uint64_t> counts) {
+  const bool root = rank_ == operation_.root;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const uint64_t ins = operation_.kind == Kind::kReduceScatter ? counts[i] * script_.ranks() : counts[i];
+    const uint64_t outs = operation_.kind == Kind::kAllgather ? counts[i] * script_.ranks() : counts[i];
+    in_.emplace_back(8 * ins + 1);
+    out_.emplace_back(8 * outs + 1);
+    for (uint64_t element = 0; element < ins; ++element) set(in_.back().data(), element, operation_.draining ? 0 : given(rank_, i, element));
+    if (operation_.kind == Kind::kBroadcast && root) out_.back() = in_.back();
+    operation_.out.push_back({out_.back().data(), outs, dtype_});
+    if (operation_.kind != Kind::kBroadcast) operation_.in.push_back(in_.back().data());
+  }
+}
+
+int64_t Work::given(size_t rank, size_t array, uint64_t element) const {
+  return static_cast<int64_t>((element * 13 + rank * 31 + array * 7 + script_.number(at_)) % 97);
+}
+
+/// By numbers: who has fewer steps than this one drains.
+bool Work::contributes(size_t rank) const {
+  const size_t step = at_ - script_.common();
+  return at_ < script_.common() || step > script_.longest() || step < script_.steps(rank);
+}
+
+int64_t Work::expected(size_t array, uint64_t element) const {
+  if (operation_.kind == Kind::kBroadcast) return given(operation_.root, array, element);
+  if (operation_.kind == Kind::kAllgather) {
+    const uint64_t each = operation_.out[array].count / script_.ranks();
+    return given(element / each, array, element % each);
+  }
+  if (operation_.kind == Kind::kReduceScatter) element += rank_ * operation_.out[array].count;
+  int64_t result = contributes(0) ? given(0, array, element) : 0;
+  for (size_t rank = 1; rank < script_.ranks(); ++rank) {
+    const int64_t value = contributes(rank) ? given(rank, array, element) : 0;
+    result = operation_.reduction == Reduction::kSum   ? result + value
+             : operation_.reduction == Reduction::kMin ? std::min(result, value)
+                                                       : std::max(result, value);
+  }
+  return result;
+}
+
+int64_t Work::value_at(const std::byte* data, uint64_t element) const {
+  int64_t whole = 0;
+  std::memcpy(&whole, data + 8 * element, 8);
+  if (dtype_ == MV_I64) return whole;
+  double real = 0;
+  std::memcpy(&real, &whole, 8);
+  return static_cast<int64_t>(real);
+}
+
+void Work::set(std::byte* data, uint64_t element, int64_t value) const {
+  const double real = static_cast<double>(value);
+  std::memcpy(data + 8 * element, dtype_ == MV_I64 ? static_cast<const void*>(&value) : &real, 8);
+}
+
+std::string Work::check() const {
+  if (operation_.kind == Kind::kReduce && rank_ != operation_.root) return "";
+  for (size_t i = 0; i < operation_.out.size(); ++i)
+    for (uint64_t element = 0; element < operation_.out[i].count; ++element)
+      if (const int64_t got = value_at(operation_.out[i].data, element); got != expected(i, element))
+        return fmt::format("{} ({}), element {} of array {}: {} instead of {}", collective::kind_name(operation_.kind), math::reduction_name(operation_.reduction),
+                           element, i, got, expected(i, element));
+  if (operation_.kind != Kind::kAllreduce) return "";
+  uint64_t there = 0;
+  for (size_t rank = 0; rank < script_.ranks(); ++rank) there += contributes(rank) ? 1 : 0;
+  return contributors_ == there ? "" : fmt::format("{} contributors instead of {}", contributors_, there);
+}
+
+std::string Work::check_shape(const collective::Shape& shape) const {
+  bool fits = shape.arrays.size() == operation_.out.size() && shape.reduction == operation_.reduction;
+  for (size_t i = 0; fits && i < shape.arrays.size(); ++i)
+    fits = shape.arrays[i].count == operation_.out[i].count && shape.arrays[i].dtype == operation_.out[i].dtype;
+  return fits ? "" : fmt::format("was told of another shape than operation {} has", at_);
+}
+
+uint64_t Work::digest() const {
+  uint64_t digest = at_;
+  for (const auto& bytes : out_)
+    for (size_t i = 0; i + 8 < bytes.size(); i += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + i, 8);
+      digest = Random::mix(digest ^ word);
+    }
+  return digest;
+}
+
+}  // namespace mv::sim

@@ -1,0 +1,57 @@
+#pragma once
+// What the ranks of a simulated group do: all of them know it from the group's number, and what has to come out of it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/collective/operation.hpp"
+
+namespace mv::sim {
+
+/// First operations of all kinds that everyone makes; then all-reduces, of which ranks make a different number each; then, behind the
+/// number at which all of them drain, one more of everyone.
+class Script {
+ public:
+  Script(uint64_t seed, size_t ranks) : seed_(seed), ranks_(ranks) {}
+  size_t ranks() const { return ranks_; }
+  size_t common() const { return 3 + number(1) % 5; }
+  size_t steps(size_t rank) const { return number(2 + rank) % 4; }
+  size_t longest() const;
+  uint64_t number(uint64_t of) const;
+
+ private:
+  uint64_t seed_;
+  size_t ranks_;
+};
+
+/// One operation of one rank.
+class Work {
+ public:
+  Work(const Script& script, size_t rank, size_t at, bool drains);
+  const collective::Operation& operation() const { return operation_; }
+  bool drains() const { return operation_.draining; }
+  /// "", or what came out wrong.
+  std::string check() const;
+  /// "", or what of a shape is not this operation's.
+  std::string check_shape(const collective::Shape& shape) const;
+  uint64_t digest() const;
+
+ private:
+  void lay_out(std::vector<uint64_t> counts);
+  std::vector<std::byte>& memory(std::vector<std::vector<std::byte>>& list, uint64_t elements);
+  int64_t given(size_t rank, size_t array, uint64_t element) const;
+  int64_t expected(size_t array, uint64_t element) const;
+  bool contributes(size_t rank) const;
+  int64_t value_at(const std::byte* data, uint64_t element) const;
+  void set(std::byte* data, uint64_t element, int64_t value) const;
+
+  const Script script_;
+  const size_t rank_, at_;
+  collective::Operation operation_;
+  mv_dtype dtype_ = MV_I64;
+  std::vector<std::vector<std::byte>> in_, out_;
+  uint64_t contributors_ = 0;
+};
+
+}  // namespace mv::sim

@@ -1,0 +1,91 @@
+#pragma once
+// What keeps members going on virtual time where the test is about something else: flushes, ticks, and the network's moods.
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "engine/member.hpp"
+#include "network.hpp"
+#include "random.hpp"
+#include "timeline.hpp"
+
+namespace mv::sim {
+
+/// A node of a test: its member and what drives it.
+struct Kept {
+  cluster::Self self;
+  std::unique_ptr<SimLink> link;
+  std::unique_ptr<engine::Member> member;  ///< null before its life and after it
+  std::function<void()> looked_after;      ///< after each flush, if any
+  bool flush_asked = false;
+  Nanos armed = base::kNever;
+};
+
+inline Weather draw_weather(Random& random) {
+  Weather weather;
+  weather.latency = Nanos(random.between(20'000, 500'000));
+  weather.jitter = Nanos(random.between(0, 3'000'000));
+  weather.lossy = random.chance(0.4);
+  if (weather.lossy) weather.drop = 0.01 * static_cast<double>(random.between(0, 15));
+  if (weather.lossy) weather.duplicate = 0.01 * static_cast<double>(random.between(0, 15));
+  return weather;
+}
+
+class Keeper {
+ public:
+  Keeper(Timeline& timeline, Network& network, Random& random) : timeline_(timeline), network_(network), random_(random) {}
+
+  /// Something has happened to the node's member: it is flushed soon, and ticks when it wants to.
+  void touch(Kept& node) {
+    if (node.member == nullptr || std::exchange(node.flush_asked, true)) return;
+    later(node, std::chrono::microseconds(10), [this, &node] {
+      node.flush_asked = false;
+      node.member->flush();
+      arm(node);
+      if (node.looked_after) node.looked_after();
+    });
+  }
+
+  /// Unless the node is gone by then, and not before it runs.
+  void later(Kept& node, Nanos span, std::function<void()> work) {
+    timeline_.after(span, [this, &node, work = std::move(work)]() mutable {
+      if (node.member == nullptr) return;
+      network_.when_running(node.self.peer, [&node, work = std::move(work)] {
+        if (node.member != nullptr) work();
+      });
+    });
+  }
+
+  /// A few times two of the nodes are parted for a while, or one is paused.
+  template <typename Nodes>
+  void disturb(const Nodes& nodes) {
+    for (size_t i = random_.below(4); i > 0; --i)
+      timeline_.after(Nanos(random_.between(0, 300'000'000)), [this, &nodes] {
+        const Kept &a = nodes[random_.below(nodes.size())], &b = nodes[random_.below(nodes.size())];
+        const Nanos span(random_.between(1'000'000, 800'000'000));
+        if (&a != &b && a.member != nullptr && b.member != nullptr) network_.part(a.self.peer, b.self.peer, span, random_.chance(0.7));
+        if (&a == &b && a.member != nullptr) network_.pause(a.self.peer, span);
+      });
+  }
+
+ private:
+  void arm(Kept& node) {
+    const Nanos next = node.member->next_deadline();
+    if (next == node.armed) return;
+    node.armed = next;
+    if (next == base::kNever) return;
+    later(node, next - timeline_.now(), [this, &node, next] {
+      if (node.armed != next) return;
+      node.armed = base::kNever;
+      node.member->tick();
+      touch(node);
+    });
+  }
+
+  Timeline& timeline_;
+  Network& network_;
+  Random& random_;
+};
+
+}  // namespace mv::sim

@@ -1,0 +1,36 @@
+#pragma once
+// An updater's states there and back: read from all servers, written as something else, written as they were, and read again.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ps/client.hpp"
+
+namespace mv::sim {
+
+/// While nobody else changes the table.
+class StatesTrip : public std::enable_shared_from_this<StatesTrip> {
+ public:
+  /// @param touched  something waits to be sent
+  /// @param done  with what went wrong; "" if nothing did
+  StatesTrip(ps::Client& client, ps::TableViewRef table, std::function<void()> touched, std::function<void(const std::string& wrong)> done)
+      : client_(client), table_(std::move(table)), touched_(std::move(touched)), done_(std::move(done)) {}
+  void go();
+
+ private:
+  using Chunks = std::vector<ps::Client::StatesChunk>;  ///< of a server's part; the last one has no states, but the mark
+  void read(Chunks& into, std::function<void()> then);
+  void write(const Chunks& chunks, size_t next, std::function<void()> then);
+  void next_server();
+
+  ps::Client& client_;
+  const ps::TableViewRef table_;
+  const std::function<void()> touched_;
+  const std::function<void(const std::string&)> done_;
+  size_t server_ = 0;
+  Chunks found_, other_, again_;
+};
+
+}  // namespace mv::sim

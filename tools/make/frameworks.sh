@@ -1,0 +1,61 @@
+#!/bin/bash
+# Runs tests/frameworks: gossip's adapters with the real PyTorch and Keras, and examples/gossip-cifar. Ends as test.sh does.
+#   frameworks.sh [TORCH]     TORCH, such as 2.6: PyPI's PyTorch of this version (gigabytes), in place of Debian's
+#
+# PyTorch is Debian's wherever Debian's Python can load the tree's module, Keras (on JAX) PyPI's: in build/frameworks, an environment of
+# its own, as its numpy is newer than Debian's.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit
+wanted=${1:-}
+started=$SECONDS
+summaries=
+failed=
+
+fail() { echo "test-frameworks: FAILED: $1, after $((SECONDS - started)) s"; exit 1; }
+
+# has PYTHON MODULE...
+has() {
+  "$1" -c 'import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]' "${@:2}" 2>/dev/null
+}
+
+# environment NAME REQUIREMENT...: makes build/frameworks/NAME hold these, unless it does. Prints its interpreter.
+environment() {
+  local folder=build/frameworks/$1 stamp
+  stamp="$base ${*:2}"
+  if [ ! -f "$folder/stamp" ] || [ "$(cat "$folder/stamp")" != "$stamp" ]; then
+    rm -rf "$folder"
+    { "$base" -m venv "$folder" && "$folder/bin/python3" -m pip install -q --disable-pip-version-check "${@:2}"; } </dev/null >&2 || return 1
+    echo "$stamp" >"$folder/stamp"
+  fi
+  echo "$PWD/$folder/bin/python3"
+}
+
+# tests LABEL PYTHON FILE...
+tests() {
+  local log=build/test-frameworks-$1.log
+  echo "== tests, $1"
+  "$2" -B -m pytest -q -p no:cacheprovider "${@:3}" 2>&1 | tee "$log" || failed+=" $1"
+  summaries+="$1: $(tail -n 1 "$log")"$'\n'
+}
+
+tools/make/tree.sh release || fail "release does not build"
+. build/activate
+base=$(python3 -c 'import sys; print(getattr(sys, "_base_executable", sys.executable))')
+
+torch_python=
+if [ -z "$wanted" ]; then
+  for candidate in "$(command -v python3)" /usr/bin/python3; do
+    if has "$candidate" polyverso torch yaml tqdm pytest matplotlib; then torch_python=$candidate; break; fi
+  done
+fi
+if [ -z "$torch_python" ]; then
+  torch_python=$(environment torch "torch${wanted:+==$wanted.*}" numpy pyyaml tqdm pytest matplotlib) || fail "there is no PyTorch"
+fi
+keras_python=$(environment keras 'keras>=3.6,<4' 'jax>=0.4.30' numpy pytest) || fail "there is no Keras"
+
+tests torch "$torch_python" tests/frameworks/torch_test.py tests/frameworks/example_test.py tests/parity/gossip_test.py
+tests keras "$keras_python" tests/frameworks/keras_test.py
+
+printf '\n%s' "$summaries"
+[ -z "$failed" ] || fail "${failed# }"
+echo "test-frameworks: ok, in $((SECONDS - started)) s"

@@ -1,0 +1,22 @@
+# Most of the time a file takes to compile goes into the headers that it shares with its neighbours, so the sources of a folder are
+# compiled as one. Anonymous namespaces of a folder are one, too, then; the preset `debug` compiles file by file, and so shows an
+# include that is missing.
+option(POLYVERSO_UNITY "Compile the sources of each folder together" ON)
+
+# polyverso_unite(target source...): Highway's files stay alone, as each is compiled many times over already; so does what has options of
+# its own.
+function(polyverso_unite target)
+  if(NOT POLYVERSO_UNITY)
+    return()
+  endif()
+  foreach(source ${ARGN})
+    file(STRINGS ${source} many_targets REGEX "hwy/foreach_target" LIMIT_COUNT 1)
+    if(NOT many_targets)
+      get_filename_component(folder ${source} DIRECTORY)
+      file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${folder})
+      string(MAKE_C_IDENTIFIER ${folder} group)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()

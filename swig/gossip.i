@@ -1,5 +1,9 @@
 /* Gossip, for every language. What C tells in mv_gossip_fetched is a mapping of its fields, without size and version. */
 %ignore mv_gossip_fetched;
+%ignore mv_gossip_info;
+%ignore mv_gossip_peer;
+%ignore mv_gossip_state;
+%ignore mv_gossip_peers;
 
 %{
 #define PV_AGAIN_mv_gossip_state_text(...) mv_gossip_state_text(arg1, arg2, __VA_ARGS__)
@@ -79,6 +83,8 @@ MV_RESUMES(function)
 #endif
 
 MV_RESUMES(mv_gossip_add)
+MV_RESUMES(mv_gossip_add_shaped)
+MV_RESUMES(mv_gossip_set_clock)
 MV_RESUMES(mv_gossip_publish)
 MV_RESUMES(mv_gossip_fetch_wait)
 MV_FILLS(mv_gossip_average)

@@ -20,7 +20,7 @@ namespace {
 
 using node::GossipNode;
 
-constexpr uint32_t kFirstFetched = sizeof(mv_gossip_fetched);
+constexpr uint32_t kFirstFetched = sizeof(mv_gossip_fetched), kFirstInfo = sizeof(mv_gossip_info), kFirstPeer = sizeof(mv_gossip_peer);
 /// No configuration is as long as this; a device or a model given by mistake may be.
 constexpr size_t kLongestFile = 16 << 20;
 /// How long a node has for telling how it stands.
@@ -56,9 +56,11 @@ base::Result<gossip::Config> read_config(const std::string& text, const std::str
 base::Status open(State& state, const std::string& text, const std::string& file, const char* name, mv_gossip* gossip) {
   auto config = read_config(text, file);
   if (!config.ok()) return config.status();
+  if (auto status = gossip::check_for_node(config.value(), name, file); !status.ok()) return status;
+  const int line = config.value().find(name)->line;
   watch_forks();
   auto node = GossipNode::open(std::move(config).value(), name);
-  if (!node.ok()) return base::error(node.status().code(), "{}: {}", file, node.status().text());
+  if (!node.ok()) return base::error(node.status().code(), "{}:{}: nodes: {}", file, line, node.status().text());
   *gossip = state.gossips.insert(std::move(node).value());
   return {};
 }
@@ -127,6 +129,86 @@ base::Status wait(GossipNode& node, double loss, mv_gossip_fetched* out) {
   return {};
 }
 
+base::Status check_shape(uint64_t count, const int64_t* shape, uint64_t dims) {
+  if (shape == nullptr && dims != 0) return base::error(MV_EINVAL, "shape is NULL, but dims is {}", dims);
+  if (dims > MV_MAX_DIMS) return base::error(MV_EINVAL, "{} dimensions; {} is the most", dims, MV_MAX_DIMS);
+  uint64_t product = 1;
+  for (uint64_t i = 0; i < dims; ++i)
+    if (shape[i] < 0 || __builtin_mul_overflow(product, static_cast<uint64_t>(shape[i]), &product))
+      return base::error(MV_ESHAPE, "{} values given, a shape with the length {} has others", count, shape[i]);
+  return dims == 0 || product == count ? base::Status() : base::error(MV_ESHAPE, "{} values given, the shape needs {}", count, product);
+}
+
+base::Status describe(GossipNode& node, mv_gossip_info* out) {
+  if (out == nullptr) return base::Status(MV_EINVAL, "state is NULL");
+  auto read = read_struct("mv_gossip_state", "mv_gossip_info", out, mv_gossip_info MV_GOSSIP_INFO_INIT, kFirstInfo);
+  if (!read.ok()) return read.status();
+  const auto found = node.state();
+  if (!found.ok()) return found.status();
+  const gossip::Standing& from = found.value();
+  mv_gossip_info info = MV_GOSSIP_INFO_INIT;
+  info.size = out->size;
+  info.clock = from.clock;
+  info.loss = from.loss;
+  info.factor = from.factor;
+  info.disagreement = from.disagreement;
+  info.updates = from.updates;
+  info.averaged = from.averaged;
+  info.served_versions = from.served_versions;
+  info.served_bytes = from.served_bytes;
+  info.fetched_bytes = from.fetched_bytes;
+  const gossip::ExchangeTally exchanges = from.exchanges.value_or(gossip::ExchangeTally());
+  info.valid = exchanges.valid;
+  info.half = exchanges.half;
+  info.unsettled = exchanges.unsettled;
+  info.peers = from.peers.size();
+  put_name(from.name, info.name);
+  put_name(from.address, info.address);
+  put_name(from.last, info.last_fetch);
+  std::memcpy(out, &info, std::min<size_t>(out->size, sizeof(info)));
+  return {};
+}
+
+void describe_peer(const gossip::PeerStanding& from, mv_gossip_peer* out) {
+  mv_gossip_peer peer = MV_GOSSIP_PEER_INIT;
+  peer.size = out->size;
+  peer.score = from.score;
+  peer.clock = from.clock;
+  peer.loss = from.loss;
+  peer.disagreement = from.disagreement;
+  peer.fetched = from.fetched;
+  peer.failed = from.failed;
+  peer.connected = from.road.empty() ? 0 : 1;
+  peer.waiting = from.waiting ? 1 : 0;
+  put_name(from.name, peer.name);
+  put_name(from.address, peer.address);
+  put_name(from.road, peer.road);
+  put_name(from.problem, peer.problem);
+  std::memcpy(out, &peer, std::min<size_t>(out->size, sizeof(peer)));
+}
+
+/// The structs lie one behind the other, each as long as the first one says.
+base::Status describe_peers(GossipNode& node, mv_gossip_peer* peers, uint64_t capacity, uint64_t* count) {
+  if (count == nullptr) return base::Status(MV_EINVAL, "count is NULL");
+  if (peers == nullptr && capacity != 0) return base::error(MV_EINVAL, "peers is NULL, but capacity is {}", capacity);
+  const auto found = node.state();
+  if (!found.ok()) return found.status();
+  const auto& all = found.value().peers;
+  const auto place = [&](uint64_t i) {
+    return reinterpret_cast<mv_gossip_peer*>(reinterpret_cast<std::byte*>(peers) + i * peers->size);
+  };
+  const uint64_t told = std::min<uint64_t>(capacity, all.size());
+  for (uint64_t i = 0; i < told; ++i) {
+    auto read = read_struct("mv_gossip_peers", "mv_gossip_peer", place(i), mv_gossip_peer MV_GOSSIP_PEER_INIT, kFirstPeer);
+    if (!read.ok()) return read.status();
+    if (place(i)->size != peers->size)
+      return base::error(MV_EINVAL, "peers[{}].size is {}, that of the first one {}", i, place(i)->size, peers->size);
+  }
+  for (uint64_t i = 0; i < told; ++i) describe_peer(all[i], place(i));
+  *count = all.size();
+  return {};
+}
+
 base::Result<std::string> status_of(const char* config, bool json) {
   if (config == nullptr) return base::Status(MV_EINVAL, "config is NULL");
   const auto text = read_file(config);
@@ -158,8 +240,18 @@ mv_status mv_gossip_close(mv_gossip gossip) {
 mv_status mv_gossip_add(mv_gossip gossip, const void* data, uint64_t count, mv_dtype dtype) {
   return mv::capi::with_node("mv_gossip_add", gossip, [&](GossipNode& node) {
     const Status status = mv::capi::check_data(data, count);
-    return status.ok() ? node.add(data, count, dtype) : status;
+    return status.ok() ? node.add(data, {count, dtype}) : status;
   });
+}
+mv_status mv_gossip_add_shaped(mv_gossip gossip, const void* data, uint64_t count, mv_dtype dtype, const int64_t* shape, uint64_t dims) {
+  return mv::capi::with_node("mv_gossip_add_shaped", gossip, [&](GossipNode& node) {
+    Status status = mv::capi::check_data(data, count);
+    if (status.ok()) status = mv::capi::check_shape(count, shape, dims);
+    return status.ok() ? node.add(data, {count, dtype, mv::gossip::shape_number({shape, dims})}) : status;
+  });
+}
+mv_status mv_gossip_set_clock(mv_gossip gossip, double clock) {
+  return mv::capi::with_node("mv_gossip_set_clock", gossip, [&](GossipNode& node) { return node.set_clock(clock); });
 }
 mv_status mv_gossip_publish(mv_gossip gossip, double loss) {
   return mv::capi::with_node("mv_gossip_publish", gossip, [&](GossipNode& node) { return node.publish(loss); });
@@ -190,6 +282,12 @@ mv_status mv_gossip_read(mv_gossip gossip, void* data, uint64_t count, mv_dtype 
   });
 }
 
+mv_status mv_gossip_state(mv_gossip gossip, mv_gossip_info* state) {
+  return mv::capi::with_node("mv_gossip_state", gossip, [&](GossipNode& node) { return mv::capi::describe(node, state); });
+}
+mv_status mv_gossip_peers(mv_gossip gossip, mv_gossip_peer* peers, uint64_t capacity, uint64_t* count) {
+  return mv::capi::with_node("mv_gossip_peers", gossip, [&](GossipNode& node) { return mv::capi::describe_peers(node, peers, capacity, count); });
+}
 mv_status mv_gossip_state_text(mv_gossip gossip, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
   constexpr const char* kFunction = "mv_gossip_state_text";
   return mv::capi::fence(kFunction, [&](State& state) -> Status {
@@ -197,7 +295,7 @@ mv_status mv_gossip_state_text(mv_gossip gossip, uint32_t flags, char* text, uin
     if (auto status = mv::capi::check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
     auto pin = mv::capi::find_gossip(state, kFunction, gossip);
     if (!pin.ok()) return pin.status();
-    const auto standing = (*pin.value())->state((flags & MV_JSON) != 0);
+    const auto standing = (*pin.value())->state_text((flags & MV_JSON) != 0);
     if (!standing.ok()) return mv::capi::told(kFunction, standing.status());
     mv::capi::put_text(standing.value(), text, capacity, length);
     return {};

@@ -76,7 +76,8 @@ class Payload {
 using PayloadRef = std::shared_ptr<Payload>;
 
 /// Where an incoming payload goes: straight into a reader's memory, into pooled staging, or nowhere.
-/// Roads ask for room() afresh at every read, on the loop, so that discard() may take the memory away half way.
+/// Roads ask for room() afresh at every read, on the loop, so that discard() may take the memory away half way, and received() tells how far
+/// they are.
 class Sink {
  public:
   static std::shared_ptr<Sink> into(std::span<std::byte> memory, std::shared_ptr<void> keep = nullptr) {
@@ -90,7 +91,12 @@ class Sink {
   /// The whole destination; empty when discarding.
   std::span<std::byte> memory() const { return memory_; }
   /// What is left after `received` bytes; empty when discarding.
-  std::span<std::byte> room(size_t received) const { return discards() ? memory_ : memory_.subspan(received); }
+  std::span<std::byte> room(size_t received) {
+    received_ = received;
+    return discards() ? memory_ : memory_.subspan(received);
+  }
+  /// As of the last call of room().
+  size_t received() const { return received_; }
   const std::shared_ptr<void>& keep() const { return keep_; }
   /// The rest goes elsewhere, where there is as much room, because the memory is wanted back; what has come is not looked at.
   void divert(std::span<std::byte> memory, std::shared_ptr<void> keep) {
@@ -105,6 +111,7 @@ class Sink {
  private:
   std::span<std::byte> memory_;
   std::shared_ptr<void> keep_;
+  size_t received_ = 0;
 };
 using SinkRef = std::shared_ptr<Sink>;
 

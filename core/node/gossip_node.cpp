@@ -25,11 +25,7 @@ GossipNode::GossipNode(gossip::Config config) : config_(std::move(config)) {
 
 base::Result<std::unique_ptr<GossipNode>> GossipNode::open(gossip::Config config, const std::string& name) {
   const gossip::Node* const found = config.find(name);
-  if (found == nullptr) {
-    std::string names;
-    for (const gossip::Node& node : config.nodes) names += (names.empty() ? "" : ", ") + node.name;
-    return base::error(MV_ENOTFOUND, "no node is called \"{}\"; there are {}", name, names.empty() ? "none" : names);
-  }
+  if (found == nullptr) return base::error(MV_ENOTFOUND, "no node is called \"{}\"", name);
   const gossip::Node self = *found;
   std::unique_ptr<GossipNode> node(new GossipNode(std::move(config)));
   if (auto status = node->set_up(self); !status.ok()) return status;
@@ -158,14 +154,14 @@ base::Status GossipNode::on_loop(const std::function<base::Status()>& work) {
 
 // ------------------------------------------------------------ the model
 
-base::Status GossipNode::add(const void* data, uint64_t count, mv_dtype dtype) {
+base::Status GossipNode::add(const void* data, const gossip::Part& part) {
   const Lock lock(model_);
-  const base::Status status = outer_ ? outer_->add(publisher_, added_, data, count, dtype) : publisher_.add(data, count, dtype);
+  const base::Status status = outer_ ? outer_->add(publisher_, added_, data, part) : publisher_.add(data, part);
   if (!status.ok()) {
     drop();
     return status;
   }
-  for (size_t parts = outer_ && gossip::OuterSteps::is_slow(dtype) ? 2 : 1; parts > 0; --parts) adding_.push_back({count, dtype});
+  for (size_t parts = outer_ && gossip::OuterSteps::is_slow(part.dtype) ? 2 : 1; parts > 0; --parts) adding_.push_back(part);
   ++added_;
   return {};
 }
@@ -195,6 +191,16 @@ base::Status GossipNode::publish(double loss) {
   told_.clock = clock_;
   told_.loss = loss_;
   told_.updates = updates_;
+  return {};
+}
+
+base::Status GossipNode::set_clock(double clock) {
+  const Lock lock(model_);
+  if (closed_) return is_closed();
+  if (!std::isfinite(clock) || clock < 0) return base::error(MV_EINVAL, "the clock {} is not a finite number from 0 on", clock);
+  clock_ = clock;
+  const Lock figures(figures_);
+  told_.clock = clock_;
   return {};
 }
 
@@ -267,7 +273,7 @@ base::Result<double> GossipNode::factor_of(const gossip::Description& peer) cons
   if (config_.exchange == gossip::Exchange::kPull) return gossip::factor(config_.interpolation, {clock_, loss_}, {peer.clock, peer.loss});
   // Of what both sides know: what was exchanged.
   const auto own = own_->describe(own_version_);
-  if (!own) return base::Status(MV_ESTATE, "this node has published three times since the exchange began: wait for one before the next");
+  if (!own) return base::Status(MV_ESTATE, "this node has published twice since the exchange began: wait for one before the next");
   return gossip::exchanged_factor(config_.interpolation, {own->clock, own->loss}, {peer.clock, peer.loss});
 }
 
@@ -276,7 +282,7 @@ base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
   if (!caught_) return base::Status(MV_ESTATE, "nothing was fetched");
   if (next_part_ == caught_parts_.size()) return base::error(MV_ESTATE, "all {} arrays that were fetched have been taken", next_array_);
   const gossip::Part& part = caught_parts_[next_part_];
-  if (part != gossip::Part{count, dtype})
+  if (!part.fits({count, dtype}))
     return base::error(MV_ESHAPE, "{} was fetched as array {}, {} is given", gossip::describe_parts({&part, 1}), next_array_,
                        gossip::describe_parts(std::array{gossip::Part{count, dtype}}));
   const size_t number = next_part_;
@@ -289,7 +295,7 @@ base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
 base::Status GossipNode::check_own() const {
   const bool needed = outer_ || config_.exchange == gossip::Exchange::kSymmetric;
   if (!needed || own_->holds(own_version_)) return {};
-  return base::Status(MV_ESTATE, "this node has published three times since the fetch began: average before that");
+  return base::Status(MV_ESTATE, "this node has published twice since the fetch began: average before that");
 }
 
 double GossipNode::average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype) {
@@ -382,14 +388,20 @@ gossip::Standing GossipNode::standing() {
   return standing;
 }
 
-base::Result<std::string> GossipNode::state(bool json) {
-  std::string text;
+base::Result<gossip::Standing> GossipNode::state() {
+  gossip::Standing found;
   const auto status = on_loop([&] {
-    text = json ? standing_json(standing()) : standing_text(standing());
+    found = standing();
     return base::Status();
   });
   if (!status.ok()) return status;
-  return text;
+  return found;
+}
+
+base::Result<std::string> GossipNode::state_text(bool json) {
+  const auto found = state();
+  if (!found.ok()) return found.status();
+  return json ? standing_json(found.value()) : standing_text(found.value());
 }
 
 base::Result<std::string> GossipNode::metrics() {

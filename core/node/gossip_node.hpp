@@ -36,7 +36,7 @@ class GossipNode final : private io::Flusher {
   static base::Result<std::unique_ptr<GossipNode>> open(gossip::Config config, const std::string& name);
   ~GossipNode();
 
-  base::Status add(const void* data, uint64_t count, mv_dtype dtype);
+  base::Status add(const void* data, const gossip::Part& part);
   base::Status publish(double loss);
   /// Whether a fetch began: fetch_probability decides.
   base::Result<bool> fetch_start();
@@ -46,7 +46,10 @@ class GossipNode final : private io::Flusher {
   base::Status average(void* data, uint64_t count, mv_dtype dtype);
   base::Status read(void* data, uint64_t count, mv_dtype dtype);
 
-  base::Result<std::string> state(bool json);
+  base::Status set_clock(double clock);
+
+  base::Result<gossip::Standing> state();
+  base::Result<std::string> state_text(bool json);
   /// Prometheus's text.
   base::Result<std::string> metrics();
   base::Status add_peer(const gossip::Node& node);

@@ -215,6 +215,71 @@ static void snapshots_are_never_torn(void** state) {
   free(got);
 }
 
+static void figures_are_structs(void** state) {
+  (void)state;
+  mv_gossip a = open_with("a", ""), b = open_with("b", "");
+  introduce(a, b, "b");
+  expect_ok(mv_gossip_add_peer(a, "c", "127.0.0.1", 1));
+  const float model = 1;
+  expect_error(mv_gossip_set_clock(b, -1), MV_EINVAL, "the clock -1");
+  expect_error(mv_gossip_set_clock(b, NAN), MV_EINVAL, "the clock nan");
+  expect_ok(mv_gossip_set_clock(b, 9));
+  const mv_gossip nodes[] = {a, b};
+  for (int i = 0; i < 2; ++i) {
+    expect_ok(mv_gossip_add(nodes[i], &model, 1, MV_F32));
+    expect_ok(mv_gossip_publish(nodes[i], 0.5));
+  }
+  const mv_gossip_fetched fetched = fetch(a, 0.25);
+  expect_got(&fetched, "b");
+  mv_gossip_info about = MV_GOSSIP_INFO_INIT;
+  expect_ok(mv_gossip_state(a, &about));
+  assert_true(about.clock == 5.5 && about.loss == 0.25 && about.factor == 0.5 && about.updates == 1 && about.averaged == 1 && about.peers == 2);
+  assert_string_equal(about.name, "a");
+  assert_string_equal(about.last_fetch, "b");
+  mv_gossip_peer peers[3] = {MV_GOSSIP_PEER_INIT, MV_GOSSIP_PEER_INIT, MV_GOSSIP_PEER_INIT};
+  uint64_t count = 0;
+  expect_ok(mv_gossip_peers(a, NULL, 0, &count));
+  assert_int_equal(count, 2);
+  expect_ok(mv_gossip_peers(a, peers, 3, &count));
+  assert_int_equal(count, 2);
+  assert_string_equal(peers[0].name, "b");
+  assert_true(peers[0].fetched == 1 && peers[0].clock == 10 && peers[0].loss == 0.5 && peers[0].connected && peers[0].road[0] != 0);
+  assert_string_equal(peers[1].address, "127.0.0.1:1");
+  assert_true(peers[2].name[0] == 0);
+  expect_error(mv_gossip_state(a, NULL), MV_EINVAL, "state is NULL");
+  expect_error(mv_gossip_peers(a, NULL, 1, &count), MV_EINVAL, "peers is NULL");
+  expect_error(mv_gossip_peers(a, peers, 1, NULL), MV_EINVAL, "count is NULL");
+  peers[0].size = 0;
+  expect_error(mv_gossip_peers(a, peers, 2, &count), MV_EINVAL, "_INIT");
+  expect_ok(mv_gossip_close(a));
+  expect_ok(mv_gossip_close(b));
+}
+
+static void dimensions_that_both_know_are_compared(void** state) {
+  (void)state;
+  const struct {
+    uint64_t own, other; /* dimensions; 0: unknown */
+    int64_t own_shape[3], other_shape[3];
+    int got;
+  } cases[] = {{2, 2, {2, 3}, {3, 2}, 0}, {2, 2, {2, 3}, {2, 3}, 1}, {2, 0, {2, 3}, {0}, 1}, {1, 2, {6}, {2, 3}, 1}, {2, 3, {2, 3}, {2, 3, 1}, 0}};
+  float model[6] = {0};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    mv_gossip a = open_with("a", ""), b = open_with("b", "");
+    introduce(a, b, "b");
+    expect_ok(mv_gossip_add_shaped(a, model, 6, MV_F32, cases[i].own_shape, cases[i].own));
+    expect_ok(mv_gossip_add_shaped(b, model, 6, MV_F32, cases[i].other_shape, cases[i].other));
+    expect_error(mv_gossip_add_shaped(b, model, 5, MV_F32, cases[0].own_shape, 2), MV_ESHAPE, "5 values given, the shape needs 6");
+    expect_error(mv_gossip_add_shaped(b, model, 6, MV_F32, NULL, 2), MV_EINVAL, "shape is NULL");
+    expect_ok(mv_gossip_publish(a, 1));
+    expect_ok(mv_gossip_publish(b, 1));
+    const mv_gossip_fetched fetched = fetch(a, 1);
+    assert_int_equal(fetched.got, cases[i].got);
+    if (!fetched.got) assert_non_null(strstr(fetched.why, "the dimensions of array 0 are others"));
+    expect_ok(mv_gossip_close(a));
+    expect_ok(mv_gossip_close(b));
+  }
+}
+
 /** All in one list, as in a file; each averages with some other, and the values come together. */
 static void a_cluster_comes_together(void** state) {
   (void)state;
@@ -253,6 +318,8 @@ int main(void) {
       cmocka_unit_test(arrays_and_bytes),
       cmocka_unit_test(what_is_of_no_use_is_refused_and_told),
       cmocka_unit_test(wrong_arguments_are_statuses),
+      cmocka_unit_test(figures_are_structs),
+      cmocka_unit_test(dimensions_that_both_know_are_compared),
       cmocka_unit_test(snapshots_are_never_torn),
       cmocka_unit_test(a_cluster_comes_together),
   };

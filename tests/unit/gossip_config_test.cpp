@@ -110,6 +110,23 @@ void what_goes_beyond_dpwa_is_read(void**) {
   assert_true(noloco.exchange == Exchange::kSymmetric && noloco.noloco->alpha == 0.5 && noloco.noloco->beta == 0.5 && noloco.noloco->gamma == 0.7);
   assert_true(read("interpolation: noloco\nexchange: pull").exchange == Exchange::kPull);
   assert_false(read("noloco: {beta: 0.5}").noloco.has_value());
+  assert_true(read("interpolation: constant").interpolation.constant == 0.5);
+  assert_true(read("constant: 0\ninterpolation: clock").interpolation.method == Method::kClock);
+  assert_int_equal(read("- nodes: []\n- {name: a, host: h, port: 1}\n- {name: b, host: h, port: 0}").nodes.size(), 2);
+}
+
+void a_node_can_be_made_of_it(void**) {
+  const auto refused = [](const char* text, const char* name, const char* expected) {
+    const auto read = parse_config(text, "x.yaml");
+    assert_true(read.ok());
+    const auto status = check_for_node(read.value(), name, "x.yaml");
+    assert_string_equal(status.text().substr(0, std::string(expected).size()).c_str(), expected);
+  };
+  refused("timeout_ms: 5", "a", "x.yaml:1: nodes: there are none");
+  refused("nodes: []", "a", "x.yaml:1: nodes: there are none");
+  refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: b, host: h, port: 0}\n", "a", "x.yaml:3: nodes: node \"b\" has the port 0");
+  refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: b, host: h, port: 0}\n", "b", "");
+  refused("nodes: [{name: a, host: h, port: 1}]", "z", "x.yaml: no node is called \"z\"; there are a");
 }
 
 void assert_refused(const char* text, const char* expected) {
@@ -126,22 +143,27 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("- nodes:\n- 5\n", "x.yaml:2: a map with one key");
   assert_refused("- {name: a, host: h, port: 1}\n", "x.yaml:1: a node outside of `nodes`");
   assert_refused("nodes: 5", "x.yaml:1: nodes: a list of nodes");
-  assert_refused("nodes:\n- {name: a, host: h, port: 65536}\n", "line 2: node \"a\": its port, 65536");
+  assert_refused("nodes:\n- {name: a, host: h, port: 65536}\n", "x.yaml:2: nodes: node \"a\": its port, 65536");
   assert_refused("nodes:\n- {name: a, host: h, port: x}\n", "its port is not a number");
   assert_refused("nodes:\n- {name: a, host: h}\n", "its port is not a number");
   assert_refused("nodes:\n- {name: a, port: 1}\n", "node \"a\" has no host");
   assert_refused("nodes:\n- {name: a b, host: h, port: 1}\n", "no white space");
   assert_refused("nodes:\n- {name: a, host: h, port: 1, colour: red}\n", "no such key: colour");
-  assert_refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: a, host: h, port: 2}\n", "line 3: node \"a\" is there twice");
+  assert_refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: a, host: h, port: 2}\n", "x.yaml:3: nodes: node \"a\" is there twice");
+  assert_refused("nodes:\n- {name: a, host: h, port: 1}\n- {name: b, host: h, port: 1}\n",
+                 "x.yaml:3: nodes: node \"b\" has the address of \"a\" in line 2, h:1");
+  assert_refused("nodes:\n- {name: a, host: h, port: 0, port: 7}\n", "x.yaml:2: nodes: port is there twice");
+  assert_refused("- nodes: []\n- {name: a, host: h, port: x}\n", "x.yaml:2: nodes: node \"a\": its port");
+  assert_refused("timeout_ms: 1\n---\ntimeout_ms: 2\n", "x.yaml:3: a second document");
   assert_refused("fetch_probability: 1.5", "x.yaml:1: fetch_probability: \"1.5\"");
   assert_refused("fetch_probability: nan", "fetch_probability");
   assert_refused("- nodes:\n- fetch_probability: often\n", "x.yaml:2: fetch_probability");
   assert_refused("timeout_ms: 0", "timeout_ms: \"0\" is not");
   assert_refused("timeout_ms: 2.5", "timeout_ms");
   assert_refused("interpolation: best", "\"best\" is none of constant, clock, loss");
-  assert_refused("interpolation: constant", "constant needs its value");
   assert_refused("constant: 0", "constant: { value: … }");
   assert_refused("constant: {value: 2}", "constant");
+  assert_refused("constant: 0\ninterpolation: constant", "x.yaml:1: constant: { value: … }");
   assert_refused("constant: {value: 0.5, more: 1}", "constant");
   assert_refused("clock: 3", "clock: this method has nothing to set");
   assert_refused("divergence_threshold: -1", "divergence_threshold");
@@ -180,6 +202,7 @@ int main() {
       cmocka_unit_test(three_layouts_say_the_same),
       cmocka_unit_test(what_is_left_out_has_a_default),
       cmocka_unit_test(what_goes_beyond_dpwa_is_read),
+      cmocka_unit_test(a_node_can_be_made_of_it),
       cmocka_unit_test(every_wrong_value_is_named_with_its_place),
   };
   return cmocka_run_group_tests_name("gossip config", tests, nullptr, nullptr);

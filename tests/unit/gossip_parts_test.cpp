@@ -57,8 +57,8 @@ void nothing_by_nothing_is_one_half_and_everything_is_clamped(void**) {
   assert_near(factor_of({Method::kLoss}, {1, 3}, {1, -1}), 1, 0);
   assert_near(factor_of({Method::kLoss}, {1, 3}, {1, -3}), 1, 0);  // 3/0
   const double huge = std::numeric_limits<double>::max();
-  const double of_huge = factor_of({Method::kLoss}, {1, huge}, {1, huge});
-  assert_true(of_huge >= 0 && of_huge <= 1);
+  assert_near(factor_of({Method::kLoss}, {1, huge}, {1, huge}), 0.5, 0);
+  assert_near(factor_of({Method::kLoss}, {1, huge}, {1, huge / 2}), 2.0 / 3, 1e-15);
 }
 
 void good_models_diverge_below_the_threshold(void**) {

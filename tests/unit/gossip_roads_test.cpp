@@ -1,8 +1,9 @@
-// engine/gossip between messages and mapped memory, in orders of events that are rare on a real network.
+// engine/gossip between messages and mapped memory, in orders of events that are rare on a real network; and what it holds for slow readers.
 
 #include <iterator>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "engine/gossip/gossip.hpp"
 #include "keeping_link.hpp"
@@ -59,10 +60,123 @@ void a_question_by_message_gives_way_to_memory_that_is_mapped_meanwhile(void**) 
   assert_string_equal(fetcher.engine->caught().peer.c_str(), "b");
 }
 
+class HandClock final : public base::Clock {
+ public:
+  base::Nanos now() const override { return time; }
+  base::Nanos time{0};
+};
+
+/// A node with a model of two chunks, and what it answers to questions by message.
+struct Server {
+  Server() {
+    gossip::Gossip::Hooks hooks;
+    hooks.on_done = [] {};
+    engine = std::make_unique<gossip::Gossip>(clock, kept, config, gossip::Node{"a", "here", 1}, 1, own, std::move(hooks));
+    publish(1);
+  }
+  void publish(int times) {
+    const std::vector<float> model(2 * gossip::kChunkBytes / sizeof(float), static_cast<float>(++published));
+    for (int i = 0; i < times; ++i) {
+      assert_true(own.add(model.data(), model.size(), MV_F32).ok());
+      assert_true(own.publish(1, 0.5).ok());
+    }
+  }
+  /// The version that the answer is of; 0: it has been superseded.
+  uint64_t ask(base::Peer peer, uint64_t version, uint64_t first) {
+    wire::FetchBuilder body(builder.fbb());
+    body.add_number(++questions);
+    body.add_version(version);
+    body.add_first(first);
+    body.add_count(gossip::kChunkBytes);
+    const base::Frame question = builder.finish(wire::Body::Fetch, body.Finish());
+    engine->on_message(peer, message_of(question), {});
+    const auto answers = kept.take();
+    assert_int_equal(answers.size(), 1);
+    return message_of(answers.front()).body_as_Fetched()->version();
+  }
+  void pass(base::Nanos span) {
+    clock.time += span;
+    if (clock.time >= engine->next_deadline()) engine->tick();
+  }
+
+  HandClock clock;
+  KeepingLink kept;
+  gossip::Config config;
+  gossip::Publisher own;
+  wire::FrameBuilder builder;
+  std::unique_ptr<gossip::Gossip> engine;
+  int published = 0;
+  uint64_t questions = 0;
+};
+
+constexpr uint64_t kEnd = gossip::kChunkBytes;
+
+void the_version_that_is_read_by_messages_stays_until_all_are_through(void**) {
+  Server server;
+  assert_int_equal(server.ask(7, 0, 0), 1);
+  server.publish(5);
+  assert_int_equal(server.ask(8, 0, 0), 1);  // joins
+  assert_int_equal(server.ask(7, 1, kEnd), 1);
+  server.publish(5);
+  assert_int_equal(server.ask(7, 0, 0), 1);  // the other one reads it still
+  assert_int_equal(server.ask(8, 1, kEnd), 1);
+  server.engine->on_lost(7, {});
+  assert_int_equal(server.engine->serving().held(), 0);
+  assert_int_equal(server.ask(8, 0, 0), 11);
+  assert_int_equal(server.ask(8, 0, 0), 11);
+  server.publish(1);
+  assert_int_equal(server.ask(8, 0, 0), 12);  // alone, and from the beginning: of the newest
+}
+
+void a_reader_that_falls_silent_holds_nothing(void**) {
+  Server server;
+  assert_int_equal(server.ask(7, 0, 0), 1);
+  assert_true(server.engine->next_deadline() == server.config.timeout);
+  server.pass(server.config.timeout / 2);
+  assert_int_equal(server.ask(8, 0, 0), 1);
+  server.pass(server.config.timeout / 2);
+  server.publish(5);
+  assert_int_equal(server.ask(8, 1, kEnd), 1);  // the later one counts still
+  assert_int_equal(server.engine->serving().held(), 0);
+  assert_true(server.engine->next_deadline() == base::kNever);
+  assert_int_equal(server.ask(8, 0, 0), 6);
+  server.pass(server.config.timeout);
+  assert_int_equal(server.engine->serving().held(), 0);
+  server.publish(3);
+  assert_int_equal(server.ask(8, 6, kEnd), 0);
+}
+
+void readers_that_follow_each_other_do_not_hold_one_version_for_ever(void**) {
+  Server server;
+  for (base::Peer peer = 10; peer < 14; ++peer) {
+    assert_int_equal(server.ask(peer, 0, 0), 1);
+    server.pass(server.config.timeout / 4);
+  }
+  server.publish(1);
+  assert_int_equal(server.ask(20, 0, 0), 2);
+  assert_int_equal(server.engine->serving().held(), 2);
+}
+
+void a_larger_model_does_not_take_the_memory_away(void**) {
+  Server server;
+  assert_int_equal(server.ask(7, 0, 0), 1);
+  const std::vector<float> larger(5 * gossip::kChunkBytes / sizeof(float));
+  for (int i = 0; i < 4; ++i) {
+    assert_true(server.own.add(larger.data(), larger.size(), MV_F32).ok());
+    assert_true(server.own.publish(1, 0.5).ok());
+  }
+  assert_int_equal(server.ask(7, 1, kEnd), 1);
+  assert_int_equal(server.ask(7, 0, 0), 5);
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(the_version_that_is_read_by_messages_stays_until_all_are_through),
+      cmocka_unit_test(a_reader_that_falls_silent_holds_nothing),
+      cmocka_unit_test(readers_that_follow_each_other_do_not_hold_one_version_for_ever),
+      cmocka_unit_test(a_larger_model_does_not_take_the_memory_away),
       cmocka_unit_test(a_question_by_message_gives_way_to_memory_that_is_mapped_meanwhile),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -40,10 +40,20 @@ MV_API mv_status mv_gossip_close(mv_gossip gossip);
  *  @param data  `count` elements (MV_RAW: bytes)
  *  @return MV_ENONFINITE for NaN or infinity, MV_EDTYPE, MV_ENOMEM: the snapshot under way is dropped */
 MV_API mv_status mv_gossip_add(mv_gossip gossip, const void *data, uint64_t count, mv_dtype dtype);
+/** The same for an array whose dimensions are known: where both sides give two or more of an array and they differ, a peer's snapshot is
+ *  refused, though it has as many elements. mv_gossip_add() gives none, as does one dimension: either goes with any.
+ *  @param count  elements; the product of the shape. MV_ESHAPE otherwise
+ *  @param shape  dims lengths, the last of which varies fastest in memory; NULL with dims 0 */
+MV_API mv_status mv_gossip_add_shaped(mv_gossip gossip, const void *data, uint64_t count, mv_dtype dtype, const int64_t *shape, uint64_t dims);
 /** Completes the snapshot: from now on peers who fetch get this one, with this node's clock, which grows by 1, and `loss`. Never waits
  *  for a peer that is reading.
  *  @return MV_ESTATE if nothing was added; MV_ENONFINITE for the loss: the snapshot under way is dropped */
 MV_API mv_status mv_gossip_publish(mv_gossip gossip, double loss);
+
+/** Sets this node's clock, as for one that goes on from a checkpoint; the next mv_gossip_publish() adds 1 to it. The factor of
+ *  `interpolation: clock` goes by it.
+ *  @return MV_EINVAL for a number that is below 0 or not finite */
+MV_API mv_status mv_gossip_set_clock(mv_gossip gossip, double clock);
 
 /** Begins, with the configuration's fetch_probability, to fetch the newest snapshot of a peer, and returns at once.
  *  @param started  out: 1, or 0 if chance decided against it
@@ -76,10 +86,55 @@ MV_API mv_status mv_gossip_fetch_wait(mv_gossip gossip, double loss, mv_gossip_f
  *  After an exchange (`exchange: symmetric`) both nodes move from what they had published towards each other, so that the sum of their
  *  models stays what it was, whatever has been trained meanwhile: data += factor * (peer's - own published).
  *  With `interpolation: noloco` it is the outer step of that method, on the slow model of this array that the node keeps.
- *  @return MV_ESTATE if nothing was fetched, all was taken, or this node has published three times since; MV_ESHAPE; MV_EDTYPE for MV_RAW */
+ *  @return MV_ESTATE if nothing was fetched, all was taken, or this node has published twice since; MV_ESHAPE; MV_EDTYPE for MV_RAW */
 MV_API mv_status mv_gossip_average(mv_gossip gossip, void *data, uint64_t count, mv_dtype dtype);
 /** Copies the next array of what was fetched, instead of averaging with it. MV_ESTATE with `interpolation: noloco`. */
 MV_API mv_status mv_gossip_read(mv_gossip gossip, void *data, uint64_t count, mv_dtype dtype);
+
+typedef struct mv_gossip_info {
+  uint32_t size;          /**< sizeof(mv_gossip_info), set by MV_GOSSIP_INFO_INIT */
+  uint32_t version;       /**< MV_STRUCT_VERSION */
+  double clock;
+  double loss;            /**< the last one that the node was told */
+  double factor;          /**< the last one */
+  double disagreement;    /**< root mean square of the last peer's model less this node's */
+  uint64_t updates;       /**< snapshots published */
+  uint64_t averaged;      /**< peers' snapshots taken in */
+  uint64_t served_versions; /**< snapshots that peers have begun to fetch by messages */
+  uint64_t served_bytes;  /**< of snapshots, as encoded, by messages */
+  uint64_t fetched_bytes;
+  uint64_t valid, half, unsettled; /**< symmetric exchanges, by how they ended: see docs/gossip.md */
+  uint64_t peers;         /**< as many as mv_gossip_peers() has to tell of */
+  char name[256];
+  char address[256];      /**< HOST:PORT where it listens */
+  char last_fetch[256];   /**< whom the last fetch got something from, or why from nobody */
+} mv_gossip_info;
+
+#define MV_GOSSIP_INFO_INIT { sizeof(mv_gossip_info), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0} }
+
+typedef struct mv_gossip_peer {
+  uint32_t size;          /**< sizeof(mv_gossip_peer), set by MV_GOSSIP_PEER_INIT */
+  uint32_t version;       /**< MV_STRUCT_VERSION */
+  double score;           /**< 10 .. 1000: the higher, the likelier it is asked */
+  double clock, loss;     /**< of what was fetched from it last */
+  double disagreement;    /**< with it, then */
+  uint64_t fetched, failed; /**< snapshots, attempts */
+  int32_t connected;      /**< 1: there is a connection */
+  int32_t waiting;        /**< 1: for this node to begin an exchange */
+  char name[256];
+  char address[256];
+  char road[32];          /**< "shared memory", "tcp", or "" without a connection */
+  char problem[256];      /**< the last one; "" since the last success */
+} mv_gossip_peer;
+
+#define MV_GOSSIP_PEER_INIT { sizeof(mv_gossip_peer), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0}, {0}, {0} }
+
+/** How this node stands. Other languages have mv_gossip_state_text() with MV_JSON as a map. Texts that are too long are cut. */
+MV_API mv_status mv_gossip_state(mv_gossip gossip, mv_gossip_info *state);
+/** The peers that this node knows, in the order of their names.
+ *  @param peers     `capacity` structs, each from its _INIT; NULL with capacity 0
+ *  @param count     out: how many peers there are; of more than `capacity` the first are told of */
+MV_API mv_status mv_gossip_peers(mv_gossip gossip, mv_gossip_peer *peers, uint64_t capacity, uint64_t *count);
 
 /** How this node stands: its clock, loss, last factor, and how far it was from the peer that it was averaged with last (disagreement: the
  *  root mean square of what the models are apart); what it has served; and each peer with its score, clock, loss, disagreement, and what

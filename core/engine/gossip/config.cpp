@@ -12,6 +12,7 @@ namespace mv::gossip {
 namespace {
 
 constexpr int64_t kLongestTimeout = 24 * 3600 * 1000;
+constexpr std::string_view kConstantWanted = "{ value: … } with a number from 0 to 1 is expected";
 
 std::string scalar(const YAML::Node& value) { return value.IsScalar() ? value.Scalar() : std::string(); }
 
@@ -41,6 +42,8 @@ class Reader {
     }
     return {};
   }
+  /// `line` is where another document begins.
+  base::Status is_another(int line) const { return wrong_at(line, "", "a second document begins here; one is all that is read"); }
   Config& config() { return config_; }
 
   base::Status check_whole() {
@@ -50,9 +53,9 @@ class Reader {
       config_.noloco = noloco_;
       if (!lines_.contains("exchange")) config_.exchange = Exchange::kSymmetric;
     }
-    if (lines_.contains("interpolation") && !is_noloco_ && config_.interpolation.method == Method::kConstant &&
-        !lines_.contains("constant"))
-      return wrong_at(lines_.at("interpolation"), "interpolation", "constant needs its value: add `constant: { value: 0.5 }`");
+    if (no_constant_ && !is_noloco_ && config_.interpolation.method == Method::kConstant)
+      return wrong_at(lines_.at("constant"), "constant", std::string(kConstantWanted));
+    if (auto status = check_addresses(); !status.ok()) return status;
     if (config_.topology == Topology::kMatching && !config_.seed)
       return wrong_at(lines_.at("topology"), "topology", "matching needs a `seed`, the same for all nodes: all of them throw the same pairs by it");
     const auto status = check_topology(config_.topology, config_.nodes.size());
@@ -60,6 +63,17 @@ class Reader {
   }
 
  private:
+  base::Status check_addresses() const {
+    std::map<std::string, const Node*> seen;
+    for (const Node& node : config_.nodes) {
+      if (node.port == 0) continue;  // nodes on their own: each gets another one
+      const auto [other, fresh] = seen.try_emplace(node.address(), &node);
+      if (!fresh) return wrong_at(node.line, "nodes", fmt::format("node \"{}\" has the address of \"{}\" in line {}, {}", node.name,
+                                                                  other->second->name, other->second->line, node.address()));
+    }
+    return {};
+  }
+
   base::Status wrong_at(int line, const std::string& key, const std::string& what) const {
     return base::error(MV_EINVAL, "{}:{}: {}{}{}", file_, line, key, key.empty() ? "" : ": ", what);
   }
@@ -74,7 +88,8 @@ class Reader {
         return wrong_at(line, name, fmt::format("it is there already, in line {}", first->second));
       const auto known = std::ranges::find(kKeys, name, &Key::name);
       if (known == std::end(kKeys)) return wrong_at(line, name, "no such setting; there are " + all_keys());
-      if (const auto status = (this->*known->read)(value); !status.ok()) return wrong_at(line, name, status.text());
+      wrong_line_ = line;
+      if (const auto status = (this->*known->read)(value); !status.ok()) return wrong_at(wrong_line_, name, status.text());
     }
     return {};
   }
@@ -82,12 +97,26 @@ class Reader {
   base::Status read_loose_node(const YAML::Node& item) {
     if (!nodes_follow_) return wrong(item, "a node outside of `nodes`; put `- nodes:` before the first one");
     const auto status = read_node(item);
-    return status.ok() ? status : wrong(item, status.text());
+    return status.ok() ? status : wrong_at(line_of(item), "nodes", status.text());
+  }
+
+  static int line_of(const YAML::Node& where) { return std::max(where.Mark().line, 0) + 1; }
+
+  /// MV_EINVAL for a map in which a key is there twice: yaml-cpp takes one of them.
+  static base::Status check_keys(const YAML::Node& map) {
+    std::map<std::string, int> lines;
+    for (const auto& entry : map) {
+      const auto [first, fresh] = lines.try_emplace(scalar(entry.first), line_of(entry.first));
+      if (!fresh) return bad("{} is there twice, in line {} and in line {}", first->first, first->second, line_of(entry.first));
+    }
+    return {};
   }
 
   base::Status read_node(const YAML::Node& item) {
     if (!item.IsMap()) return base::Status(MV_EINVAL, "a node is written {name: w1, host: localhost, port: 45000}");
+    if (auto status = check_keys(item); !status.ok()) return status;
     Node node;
+    node.line = line_of(item);
     std::optional<uint32_t> port;
     for (const auto& entry : item) {
       const YAML::Node& value = entry.second;
@@ -111,13 +140,16 @@ class Reader {
   }
 
   base::Status read_nodes(const YAML::Node& value) {
-    if (value.IsNull()) {
+    if (value.IsNull() || (value.IsSequence() && value.size() == 0)) {
       nodes_follow_ = true;
       return {};
     }
     if (!value.IsSequence()) return base::Status(MV_EINVAL, "a list of nodes is expected, each as {name: w1, host: localhost, port: 45000}");
     for (const YAML::Node& item : value)
-      if (auto status = read_node(item); !status.ok()) return bad("line {}: {}", item.Mark().line + 1, status.text());
+      if (auto status = read_node(item); !status.ok()) {
+        wrong_line_ = line_of(item);
+        return status;
+      }
     return {};
   }
 
@@ -150,9 +182,11 @@ class Reader {
     return {};
   }
   base::Status read_constant(const YAML::Node& value) {
+    no_constant_ = is_nothing(value);
+    if (no_constant_) return {};
     const YAML::Node given = value.IsMap() && value.size() == 1 ? value["value"] : YAML::Node(YAML::NodeType::Undefined);
     const auto read = given.IsDefined() ? number<double>(scalar(given)) : std::nullopt;
-    if (!read || !(*read >= 0 && *read <= 1)) return base::Status(MV_EINVAL, "{ value: … } with a number from 0 to 1 is expected");
+    if (!read || !(*read >= 0 && *read <= 1)) return base::Status(MV_EINVAL, std::string(kConstantWanted));
     config_.interpolation.constant = *read;
     return {};
   }
@@ -161,6 +195,7 @@ class Reader {
   }
   base::Status read_noloco(const YAML::Node& value) {
     if (!value.IsMap()) return base::Status(MV_EINVAL, "{ alpha: …, beta: …, gamma: … } is expected, each of them where the default is not meant");
+    if (auto status = check_keys(value); !status.ok()) return status;
     for (const auto& entry : value) {
       const std::string name = scalar(entry.first);
       double* const factor = name == "alpha" ? &noloco_.alpha : name == "beta" ? &noloco_.beta : name == "gamma" ? &noloco_.gamma : nullptr;
@@ -233,7 +268,9 @@ class Reader {
   const std::string& file_;
   Config config_;
   std::map<std::string, int> lines_;  ///< of the keys so far
+  int wrong_line_ = 0;                ///< where the key under way is wrong, if it is
   bool nodes_follow_ = false;
+  bool no_constant_ = false;
   bool is_noloco_ = false;
   math::OuterFactors noloco_ = kNolocoFactors;
 };
@@ -283,14 +320,32 @@ const Node* Config::find(std::string_view name) const {
 
 base::Result<Config> parse_config(std::string_view text, const std::string& file) {
   try {
-    const YAML::Node document = YAML::Load(std::string(text));
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
     Reader reader(file);
+    if (documents.size() > 1) return reader.is_another(std::max(documents[1].Mark().line, 0) + 1);
+    const YAML::Node document = documents.empty() ? YAML::Node() : documents.front();
     if (auto status = reader.read(document); !status.ok()) return status;
     if (auto status = reader.check_whole(); !status.ok()) return status;
     return std::move(reader.config());
   } catch (const YAML::Exception& failure) {  // yaml-cpp throws what is no YAML
     return base::error(MV_EINVAL, "{}:{}: {}", file, std::max(failure.mark.line, 0) + 1, failure.msg);
   }
+}
+
+base::Status check_for_node(const Config& config, const std::string& name, const std::string& file) {
+  if (config.nodes.empty())
+    return base::error(MV_EINVAL, "{}:1: nodes: there are none; each is written {{name: w1, host: localhost, port: 45000}}", file);
+  const Node* const self = config.find(name);
+  if (self == nullptr) {
+    std::string names;
+    for (const Node& node : config.nodes) names += (names.empty() ? "" : ", ") + node.name;
+    return base::error(MV_ENOTFOUND, "{}: no node is called \"{}\"; there are {}", file, name, names);
+  }
+  for (const Node& node : config.nodes)
+    if (&node != self && node.port == 0)
+      return base::error(MV_EINVAL, "{}:{}: nodes: node \"{}\" has the port 0, which only a node itself may have: it can't be reached there", file,
+                         node.line, node.name);
+  return {};
 }
 
 }  // namespace mv::gossip

@@ -20,8 +20,8 @@ struct Node {
   std::string name, host;
   uint32_t port = 0;                               ///< 0: any free one, for the own node only
   std::optional<uint32_t> metrics = std::nullopt;  ///< port of an HTTP server for its figures, at `host`; 0: any free one
+  int line = 0;                                    ///< of the configuration
   std::string address() const;
-  bool operator==(const Node&) const = default;
 };
 /// MV_EINVAL for a name, host or port that can't be one.
 base::Status check_node(const Node& node);
@@ -55,5 +55,7 @@ struct Config {
 /// themselves in it, behind a `nodes` without a value; one map with all keys. `file` begins every message, with the line and the key.
 /// MV_EINVAL.
 base::Result<Config> parse_config(std::string_view text, const std::string& file);
+/// Whether the node `name` can be made of it: of the others every one must be reachable. MV_EINVAL, MV_ENOTFOUND.
+base::Status check_for_node(const Config& config, const std::string& name, const std::string& file);
 
 }  // namespace mv::gossip

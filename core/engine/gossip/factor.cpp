@@ -10,6 +10,7 @@ namespace {
 /// part / (part + other), where 0/0 is one half. Losses may be negative: what leaves 0 .. 1 is clamped by the caller.
 double share(double part, double other) {
   const double sum = part + other;
+  if (std::isinf(sum)) return part / 2 / (part / 2 + other / 2);
   if (sum != 0) return part / sum;
   return part == 0 ? 0.5 : part > 0 ? 1 : 0;
 }
@@ -34,9 +35,7 @@ base::Result<double> factor(const Interpolation& how, const Progress& own, const
     return base::error(MV_ENONFINITE, "the peer's loss is {}, its clock {}: finite numbers are wanted", peer.loss, peer.clock);
   const double threshold = how.divergence_threshold;
   const double damping = threshold != 0 && own.loss < threshold ? own.loss / threshold : 1;
-  // Two finite losses may add up to infinity: then neither is better, and the quotient is 0 or NaN.
-  const double raw = unclamped(how, own, peer);
-  return std::clamp((std::isnan(raw) ? 0.5 : std::clamp(raw, 0.0, 1.0)) * damping, 0.0, 1.0);
+  return std::clamp(std::clamp(unclamped(how, own, peer), 0.0, 1.0) * damping, 0.0, 1.0);
 }
 
 base::Result<double> exchanged_factor(const Interpolation& how, const Progress& own, const Progress& peer) {

@@ -12,20 +12,21 @@ namespace {
 constexpr int kSilences = 3;
 /// How often, in a time-out, an acceptor says that it is ready.
 constexpr int kUrges = 12;
-/// How often a peer's version may be overtaken by newer ones while it is read.
-constexpr int kMostRestarts = 8;
+/// How often a peer's version may be overtaken by newer ones while it is read; and while it is read from mapped memory: then the peer is asked
+/// to send it, and holds it for that long.
+constexpr int kMostRestarts = 8, kMostMappedRestarts = 3;
 /// Of mapped memory, between two looks at what else there is to do.
 constexpr uint64_t kStepBytes = 4 * kChunkBytes;
 }  // namespace
 
-Gossip::Gossip(const base::Clock& clock, base::Link& link, const Config& config, Node self, uint64_t seed, const Publisher& own, Hooks hooks)
+Gossip::Gossip(const base::Clock& clock, base::Link& link, const Config& config, Node self, uint64_t seed, Publisher& own, Hooks hooks)
     : clock_(clock),
       link_(link),
       config_(config),
       hooks_(std::move(hooks)),
       peers_(self, config.topology, config.seed.value_or(0)),
       own_(own),
-      serving_(link, own),
+      serving_(clock, link, own, config.timeout),
       dice_(seed, self.name),
       coding_(codec::make(config.compression)) {}
 
@@ -54,6 +55,7 @@ void Gossip::fetch(uint64_t round, std::vector<Part> own) {
   own_reader_ = own_.reader();
   own_version_ = own_reader_ != nullptr ? own_reader_->newest() : 0;
   caught_ = {};
+  if (symmetric()) serving_.hold_for_exchange(own_reader_, own_version_);
   if (!symmetric() || !accept_held()) try_next();
 }
 
@@ -63,6 +65,10 @@ void Gossip::try_next() {
   attempt_.emplace();
   attempt_->peer = peer->node.name;
   attempt_->silent_since = clock_.now();
+  attempt_->heard = fetched_bytes_;
+  auto tried = tried_;
+  tried.insert(attempt_->peer);
+  attempt_->last = !peers_.has_next(round_, tried);
   if (peer->life != base::kNobody) {
     // A machine that dies without a word leaves its connections standing; a new process there is found by dialing only.
     if (std::exchange(peer->doubted, false)) link_.dial(peer->node.address());
@@ -76,7 +82,7 @@ void Gossip::begin_asking(PeerEntry& peer) { symmetric() ? propose(peer) : begin
 
 void Gossip::begin_reading(PeerEntry& peer) {
   // Within a machine nothing needs to be shortened; but in an exchange both sides must see each other the same way.
-  const bool may_map = hooks_.mapped && !(symmetric() && coding_.codec() != nullptr);
+  const bool may_map = hooks_.mapped && !(symmetric() && coding_.codec() != nullptr) && attempt_->restarts < kMostMappedRestarts;
   attempt_->mapping = may_map ? hooks_.mapped(peer.life) : nullptr;
   if (attempt_->mapping != nullptr) return begin_copying();
   ask(peer.life, attempt_->version, 0, kChunkBytes);
@@ -86,8 +92,7 @@ void Gossip::begin_reading(PeerEntry& peer) {
 void Gossip::start_over() {
   PeerEntry* const peer = attempted();
   if (attempt_->version != 0) return skip(fmt::format("\"{}\" has published anew while it exchanged", attempt_->peer));
-  if (++attempt_->restarts > kMostRestarts)
-    return fail(fmt::format("\"{}\" publishes faster than it can be read", attempt_->peer), Fault::kSilent);
+  if (++attempt_->restarts > kMostRestarts) return skip(fmt::format("\"{}\" publishes faster than it can be read", attempt_->peer));
   drop_pieces();
   attempt_->described = false;
   attempt_->asked = 0;
@@ -261,7 +266,7 @@ base::SinkRef Gossip::place(base::Peer from, const wire::Fetched& fetched, size_
     if (piece.first != 0 || fetched.first() != 0 || (attempt_->version != 0 && fetched.version() != attempt_->version)) return nullptr;
     Description description{fetched.version(), fetched.clock(), fetched.loss(), fetched.bytes(), {}};
     if (fetched.parts() != nullptr)
-      for (const auto* part : *fetched.parts()) description.parts.push_back({part->count(), static_cast<mv_dtype>(part->dtype())});
+      for (const auto* part : *fetched.parts()) description.parts.push_back({part->count(), static_cast<mv_dtype>(part->dtype()), part->shape()});
     if (!begin_intake(std::move(description))) return nullptr;
     attempt_->asked = piece.count = std::min(piece.count, fetched.bytes());
   }
@@ -365,23 +370,40 @@ void Gossip::on_lost(base::Peer life, const base::Status& why) {
 // ------------------------------------------------------------ time
 
 base::Nanos Gossip::next_deadline() const {
-  if (!attempt_) return base::kNever;
-  const base::Nanos silent = std::min(deadline_, attempt_->silent_since + config_.timeout / kSilences);
+  if (!attempt_) return serving_.next_deadline();
+  const base::Nanos silent = std::min({deadline_, silence_ends(), serving_.next_deadline()});
   const bool urges = attempt_->pact && !attempt_->pact->proposer && attempt_->pact->ready;
   return urges ? std::min(silent, attempt_->pact->said_ready + config_.timeout / kUrges) : silent;
 }
 
 void Gossip::tick() {
   const base::Nanos now = clock_.now();
+  serving_.tick();
   if (!attempt_ || now < next_deadline()) return;
   if (now >= deadline_) return run_out();
   const auto silence = std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout / kSilences).count();
-  if (now >= attempt_->silent_since + config_.timeout / kSilences) {
+  if (now >= silence_ends()) {
+    if (hears_more()) {
+      attempt_->silent_since = now;
+      return;
+    }
     if (attempt_->pact && attempt_->pact->noted) return skip(fmt::format("\"{}\" began no exchange of its own for {} ms", attempt_->peer, silence));
     return fail(fmt::format("\"{}\" was silent for {} ms", attempt_->peer, silence), Fault::kSilent);
   }
   attempt_->pact->said_ready = now;
   say(attempt_->pact->life, attempt_->pact->number, wire::Word::Ready, false);
+}
+
+/// When the peer counts as silent, if it goes on like this.
+base::Nanos Gossip::silence_ends() const {
+  return attempt_->last && !symmetric() ? base::kNever : attempt_->silent_since + config_.timeout / kSilences;
+}
+
+/// Whether bytes of a piece have come since it was asked last.
+bool Gossip::hears_more() {
+  uint64_t heard = fetched_bytes_;
+  for (const auto& [number, piece] : attempt_->pieces) heard += piece.sink != nullptr ? piece.sink->received() : 0;
+  return std::exchange(attempt_->heard, heard) != heard;
 }
 
 /// The whole time-out is used up.

@@ -3,8 +3,8 @@
 // completions out; knows nothing of sockets or threads.
 //
 // A fetch tries one peer after the other until one has answered whole, all have failed, or Config::timeout is used up. One that
-// says nothing for a third of it is given up, so that there is time for another. With Exchange::kSymmetric both sides fetch, by a pact:
-// see pact.hpp.
+// says nothing for a third of it is given up, so that there is time for another; where there is no other, or not that much left, it may take
+// the rest. With Exchange::kSymmetric both sides fetch, by a pact: see pact.hpp.
 
 #include <cstdint>
 #include <functional>
@@ -49,7 +49,7 @@ class Gossip final : public base::LinkEvents {
     /// How the node stands, for whoever asks: as text, or as JSON. May be empty.
     std::function<std::string(bool)> standing;
   };
-  Gossip(const base::Clock& clock, base::Link& link, const Config& config, Node self, uint64_t seed, const Publisher& own, Hooks hooks);
+  Gossip(const base::Clock& clock, base::Link& link, const Config& config, Node self, uint64_t seed, Publisher& own, Hooks hooks);
 
   base::Status add_peer(const Node& node) { return peers_.add(node); }
   base::Status remove_peer(const std::string& name);
@@ -93,11 +93,13 @@ class Gossip final : public base::LinkEvents {
   struct Attempt {
     std::string peer;
     base::Nanos silent_since;
+    bool last = false;       ///< nobody else is left to ask
     bool described = false;  ///< the intake has begun
     uint64_t asked = 0;      ///< bytes, of the version that the intake is for
     int restarts = 0;
     uint64_t version = 0;                     ///< the only one that is wanted; 0: the newest
     std::map<uint64_t, Piece> pieces;         ///< by the number of the question
+    uint64_t heard = 0;                       ///< bytes of pieces that were under way, when they were looked at last
     std::shared_ptr<SnapshotReader> mapping;  ///< instead of questions
     std::optional<Pact> pact;                 ///< of a symmetric exchange
   };
@@ -124,6 +126,8 @@ class Gossip final : public base::LinkEvents {
   void finish(std::string peer, std::string why);
   void answer_inquire(base::Peer to, const wire::Inquire& inquire);
   void run_out();
+  base::Nanos silence_ends() const;
+  bool hears_more();
   // Symmetric exchanges: pact.cpp.
   bool symmetric() const { return config_.exchange == Exchange::kSymmetric; }
   void propose(PeerEntry& peer);
@@ -151,7 +155,7 @@ class Gossip final : public base::LinkEvents {
   const Config config_;
   const Hooks hooks_;
   PeerBook peers_;
-  const Publisher& own_;
+  Publisher& own_;
   Serving serving_;
   Dice dice_;
   Coding coding_;

@@ -19,8 +19,12 @@ base::Status Intake::begin(Description description, std::span<const Part> own) {
   if (!bytes.ok()) return bytes.status();
   if (bytes.value() != description.bytes)
     return base::error(MV_EPROTOCOL, "a snapshot of {} bytes, though its arrays take {}", description.bytes, bytes.value());
-  if (!std::ranges::equal(parts, own) && !(is_bytes(parts) && is_bytes(own)))
-    return base::error(MV_ESHAPE, "it has {}, this node {}", describe_parts(parts), describe_parts(own));
+  if (!parts_fit(parts, own) && !(is_bytes(parts) && is_bytes(own))) {
+    const auto [theirs, mine] = std::ranges::mismatch(parts, own, [](const Part& one, const Part& other) { return one.fits(other); });
+    const bool only_shape = theirs != parts.end() && mine != own.end() && theirs->count == mine->count && theirs->dtype == mine->dtype;
+    return base::error(MV_ESHAPE, "it has {}, this node {}{}", describe_parts(parts), describe_parts(own),
+                       only_shape ? fmt::format(": the dimensions of array {} are others", theirs - parts.begin()) : "");
+  }
   if (!std::isfinite(description.clock) || !std::isfinite(description.loss))
     return base::error(MV_ENONFINITE, "its clock is {}, its loss {}: finite numbers are wanted", description.clock, description.loss);
   if (description.bytes > capacity_) {

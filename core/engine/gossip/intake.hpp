@@ -12,7 +12,7 @@ namespace mv::gossip {
 
 class Intake {
  public:
-  /// Room for a version with this description, if its arrays are those of `own`, or both are bytes of whatever length.
+  /// Room for a version with this description, if its arrays fit those of `own`, or both are bytes of whatever length.
   /// MV_ESHAPE, MV_EPROTOCOL, MV_ENONFINITE, MV_ENOMEM: nothing was begun.
   base::Status begin(Description description, std::span<const Part> own);
   const Description& description() const { return description_; }

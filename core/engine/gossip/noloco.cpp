@@ -7,16 +7,16 @@
 
 namespace mv::gossip {
 
-base::Status OuterSteps::add(Publisher& to, size_t number, const void* data, uint64_t count, mv_dtype dtype) {
-  const Part part{count, dtype};
+base::Status OuterSteps::add(Publisher& to, size_t number, const void* data, const Part& part) {
+  const auto [count, dtype, shape] = part;
   if (dtype == MV_F16 || dtype == MV_BF16 || dtype == MV_RAW)
     return base::error(MV_EDTYPE, "array {} is {}: NoLoCo's slow models are f32 or f64", number, tensor::dtype_name(dtype));
-  if (number < arrays_.size() && arrays_[number].part != part)
+  if (number < arrays_.size() && !arrays_[number].part.fits(part))
     return base::error(MV_ESHAPE, "array {} was {} before, and is {} now: its slow model has no such values", number,
                        describe_parts({&arrays_[number].part, 1}), describe_parts(std::array{part}));
   const auto* const bytes = static_cast<const std::byte*>(data);
   if (!is_slow(dtype)) {
-    if (auto status = to.add(data, count, dtype); !status.ok()) return status;
+    if (auto status = to.add(data, part); !status.ok()) return status;
     if (number == arrays_.size()) arrays_.push_back({part, {}, {}});
     return {};
   }
@@ -24,8 +24,8 @@ base::Status OuterSteps::add(Publisher& to, size_t number, const void* data, uin
   const std::byte* const slow = fresh ? bytes : arrays_[number].slow.data();
   delta_.assign(part.bytes(), std::byte{0});
   math::approach_bytes(dtype, delta_.data(), bytes, slow, count, 1);
-  if (auto status = to.add(slow, count, dtype); !status.ok()) return status;
-  if (auto status = to.add(delta_.data(), count, dtype); !status.ok()) return status;
+  if (auto status = to.add(slow, part); !status.ok()) return status;
+  if (auto status = to.add(delta_.data(), part); !status.ok()) return status;
   if (fresh) arrays_.push_back({part, {bytes, bytes + part.bytes()}, std::vector<std::byte>(part.bytes())});
   return {};
 }

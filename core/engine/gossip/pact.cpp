@@ -68,6 +68,7 @@ void Gossip::accept(PeerEntry& peer, base::Peer life, const Proposal& proposal) 
   attempt_.emplace();
   attempt_->peer = peer.node.name;
   attempt_->silent_since = clock_.now();
+  attempt_->heard = fetched_bytes_;
   attempt_->version = proposal.version;
   attempt_->pact = Pact{.life = life, .number = proposal.number, .priority = proposal.priority, .agreed = true};
   say(life, proposal.number, Word::Agree, false);

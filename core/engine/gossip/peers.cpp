@@ -67,17 +67,34 @@ PeerEntry* PeerBook::choose_among(const std::vector<size_t>& places, const std::
   return open.empty() ? nullptr : open[choose(scores, dice)];
 }
 
-PeerEntry* PeerBook::choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Dice& dice) {
-  std::vector<PeerEntry*> standing;  // this node, as null, among the others
-  size_t self = 0;
+std::vector<PeerEntry*> PeerBook::standing() {
+  std::vector<PeerEntry*> all;
+  ptrdiff_t self = 0;
   for (auto& [name, peer] : peers_) {
     if (name < self_.name) ++self;
-    standing.push_back(&peer);
+    all.push_back(&peer);
   }
-  standing.insert(standing.begin() + static_cast<ptrdiff_t>(self), nullptr);
-  const Neighbours places = neighbours(topology_, self, standing.size(), round, seed_);
-  PeerEntry* const first = choose_among(places.first, standing, tried, now, dice);
-  return first != nullptr ? first : choose_among(places.rest, standing, tried, now, dice);
+  all.insert(all.begin() + self, nullptr);
+  return all;
+}
+
+Neighbours PeerBook::places(uint64_t round, const std::vector<PeerEntry*>& standing) const {
+  const auto self = static_cast<size_t>(std::ranges::find(standing, nullptr) - standing.begin());
+  return neighbours(topology_, self, standing.size(), round, seed_);
+}
+
+PeerEntry* PeerBook::choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Dice& dice) {
+  const auto all = standing();
+  const Neighbours near = places(round, all);
+  PeerEntry* const first = choose_among(near.first, all, tried, now, dice);
+  return first != nullptr ? first : choose_among(near.rest, all, tried, now, dice);
+}
+
+bool PeerBook::has_next(uint64_t round, const std::set<std::string>& tried) {
+  const auto all = standing();
+  const Neighbours near = places(round, all);
+  const auto open = [&](size_t place) { return !tried.contains(all[place]->node.name); };
+  return std::ranges::any_of(near.first, open) || std::ranges::any_of(near.rest, open);
 }
 
 }  // namespace mv::gossip

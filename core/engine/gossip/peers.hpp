@@ -51,8 +51,13 @@ class PeerBook {
 
   /// Whom to ask in this round, but for those in `tried`: by topology, score and chance. Null if nobody is left.
   PeerEntry* choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Dice& dice);
+  /// Whether there is anybody else but those in `tried` to ask in this round.
+  bool has_next(uint64_t round, const std::set<std::string>& tried);
 
  private:
+  /// By their places; this node as null among them.
+  std::vector<PeerEntry*> standing();
+  Neighbours places(uint64_t round, const std::vector<PeerEntry*>& standing) const;
   PeerEntry* choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& standing, const std::set<std::string>& tried,
                           base::Nanos now, Dice& dice);
 

@@ -6,6 +6,70 @@
 
 namespace mv::gossip {
 
+// ------------------------------------------------------------ what is held
+
+void Serving::hold(std::shared_ptr<SnapshotReader> reader, uint64_t version) {
+  if (reader == own_.reader() && !own_.hold(version)) return let_go();
+  held_ = {std::move(reader), version, clock_.now(), {}};
+}
+
+void Serving::let_go() {
+  held_ = {};
+  own_.hold(0);
+}
+
+void Serving::hold_for_exchange(std::shared_ptr<SnapshotReader> reader, uint64_t version) {
+  if (reader == nullptr) return;
+  hold(std::move(reader), version);
+  if (held_.version == version) held_.until[base::kNobody] = base::after(clock_.now(), timeout_);
+}
+
+base::Nanos Serving::next_deadline() const {
+  base::Nanos next = base::kNever;
+  for (const auto& [reader, until] : held_.until) next = std::min(next, until);
+  return next;
+}
+
+void Serving::tick() {
+  if (held_.version == 0) return;
+  std::erase_if(held_.until, [now = clock_.now()](const auto& reader) { return reader.second <= now; });
+  if (held_.until.empty()) let_go();
+}
+
+void Serving::on_lost(base::Peer peer) {
+  under_way_.erase(peer);
+  forget_reader(peer);
+}
+
+void Serving::forget_reader(base::Peer peer) {
+  if (held_.until.erase(peer) > 0 && held_.until.empty()) let_go();
+}
+
+/// The version that a question is about, and where it lies.
+Serving::Held Serving::choose(const wire::Fetch& fetch) {
+  const bool held = held_.version != 0;
+  if (fetch.version() != 0) return {held && fetch.version() == held_.version ? held_.reader : own_.reader(), fetch.version(), {}, {}};
+  if (held && clock_.now() < base::after(held_.since, timeout_)) return {held_.reader, held_.version, {}, {}};
+  auto reader = own_.reader();
+  const uint64_t newest = reader != nullptr ? reader->newest() : 0;
+  return {std::move(reader), newest, {}, {}};
+}
+
+/// That `from` has asked for a chunk of this version, with or without more behind it.
+void Serving::note_reader(base::Peer from, const Held& chosen, bool more) {
+  tick();
+  const bool same = held_.version == chosen.version && held_.reader == chosen.reader;
+  if (more) {
+    const bool too_old = held_.version < chosen.version && clock_.now() >= base::after(held_.since, timeout_);
+    if (!same && (held_.version == 0 || too_old)) hold(chosen.reader, chosen.version);
+    if (held_.version == chosen.version) held_.until[from] = base::after(clock_.now(), timeout_);
+  } else if (same) {
+    forget_reader(from);
+  }
+}
+
+// ------------------------------------------------------------ answers
+
 void Serving::answer_absent(base::Peer to, uint64_t number, wire::Absence absence) {
   wire::FetchedBuilder body(builder_.fbb());
   body.add_number(number);
@@ -37,13 +101,15 @@ base::PayloadRef Serving::chunk(base::Peer to, const SnapshotReader& reader, con
 void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   const auto waiting = under_way_.find(from);
   if (waiting != under_way_.end() && *waiting->second >= kWindow) return;
-  const auto reader = own_.reader();
+  if (fetch.version() == 0) forget_reader(from);  // what it has begun before, it has given up
+  const Held chosen = choose(fetch);
+  const auto& [reader, version, since, until] = chosen;
   if (reader == nullptr) return answer_absent(from, fetch.number(), wire::Absence::Unpublished);
-  const uint64_t version = fetch.version() != 0 ? fetch.version() : reader->newest();
   const auto known = reader->describe(version);
   if (!known) return answer_absent(from, fetch.number(), wire::Absence::Superseded);
   if (fetch.first() > known->bytes) return;
   const uint64_t count = std::min({fetch.count(), kChunkBytes, known->bytes - fetch.first()});
+  note_reader(from, chosen, fetch.first() + count < known->bytes);  // before it is read: what is held stays
   auto codec = ps::read_codec(fetch.codec());
   if (!codec.ok()) codec = codec::CodecRef();  // as they are: whoever asks sees by the length that this node doesn't know it
   const auto payload = chunk(from, *reader, *known, fetch.first(), count, std::move(codec).value());
@@ -53,7 +119,7 @@ void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::SnapshotPart>>> parts;
   if (fetch.first() == 0) {
     std::vector<flatbuffers::Offset<wire::SnapshotPart>> list;
-    for (const Part& part : known->parts) list.push_back(wire::CreateSnapshotPart(fbb, static_cast<wire::DType>(part.dtype), part.count));
+    for (const Part& part : known->parts) list.push_back(wire::CreateSnapshotPart(fbb, static_cast<wire::DType>(part.dtype), part.count, part.shape));
     parts = fbb.CreateVector(list);
   }
   wire::FetchedBuilder body(fbb);

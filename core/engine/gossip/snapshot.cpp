@@ -21,6 +21,22 @@ uint64_t memory_bytes(uint64_t slot_bytes) { return kValuesAt + kVersions * slot
 
 uint64_t Part::bytes() const { return count * tensor::dtype_bytes(dtype); }
 
+bool Part::fits(const Part& other) const {
+  return count == other.count && dtype == other.dtype && (shape == 0 || other.shape == 0 || shape == other.shape);
+}
+
+bool parts_fit(std::span<const Part> some, std::span<const Part> others) {
+  return std::ranges::equal(some, others, [](const Part& one, const Part& other) { return one.fits(other); });
+}
+
+uint32_t shape_number(std::span<const int64_t> lengths) {
+  if (lengths.size() < 2) return 0;
+  uint32_t number = 2166136261;  // FNV-1a, over the bytes of the lengths
+  for (const int64_t length : lengths)
+    for (int shift = 0; shift < 64; shift += 8) number = (number ^ (static_cast<uint64_t>(length) >> shift & 0xff)) * 16777619;
+  return std::max<uint32_t>(number, 1);
+}
+
 base::Result<uint64_t> layout_bytes(std::span<const Part> parts) {
   if (parts.size() > kMostParts) return base::error(MV_EPROTOCOL, "a snapshot of {} arrays; {} is the most", parts.size(), kMostParts);
   uint64_t bytes = 0;
@@ -66,21 +82,22 @@ base::Result<std::shared_ptr<SnapshotReader>> SnapshotReader::open(std::shared_p
 
 SnapshotReader::SnapshotReader(std::shared_ptr<base::SharedMemory> memory) : memory_(std::move(memory)), slot_bytes_(head().slot_bytes) {}
 
-const SlotHead& SnapshotReader::slot(uint64_t version) const {
-  return reinterpret_cast<const SlotHead*>(memory_->data() + kSlotHeadsAt)[version % kVersions];
+const SlotHead& SnapshotReader::slot(size_t number) const { return reinterpret_cast<const SlotHead*>(memory_->data() + kSlotHeadsAt)[number]; }
+
+const std::byte* SnapshotReader::values(size_t number) const { return memory_->data() + kValuesAt + number * slot_bytes_; }
+
+size_t SnapshotReader::slot_of(uint64_t version) const {
+  size_t number = version != 0 ? 0 : kVersions;
+  while (number < kVersions && slot(number).sequence.load(std::memory_order_acquire) != 2 * version) ++number;
+  return number;
 }
 
-const std::byte* SnapshotReader::values(uint64_t version) const {
-  return memory_->data() + kValuesAt + version % kVersions * slot_bytes_;
-}
-
-bool SnapshotReader::holds(uint64_t version) const {
-  return version != 0 && slot(version).sequence.load(std::memory_order_acquire) == 2 * version;
-}
+bool SnapshotReader::holds(uint64_t version) const { return slot_of(version) != kVersions; }
 
 std::optional<Description> SnapshotReader::describe(uint64_t version) const {
-  const SlotHead& from = slot(version);
-  if (version == 0 || from.sequence.load(std::memory_order_acquire) != 2 * version) return std::nullopt;
+  const size_t number = slot_of(version);
+  if (number == kVersions) return std::nullopt;
+  const SlotHead& from = slot(number);
   Description found;
   found.version = version;
   uint64_t parts = 0;
@@ -90,7 +107,7 @@ std::optional<Description> SnapshotReader::describe(uint64_t version) const {
     // The memory is a peer's: nothing that it says of sizes is believed.
     if (found.bytes > slot_bytes_ || parts > kMostParts || aligned_part(found.bytes) + parts * sizeof(Part) > slot_bytes_) return std::nullopt;
     found.parts.resize(parts);
-    if (parts > 0) std::memcpy(found.parts.data(), values(version) + aligned_part(found.bytes), parts * sizeof(Part));
+    if (parts > 0) std::memcpy(found.parts.data(), values(number) + aligned_part(found.bytes), parts * sizeof(Part));
   }
   base::sequence_fence();
   if (from.sequence.load(std::memory_order_relaxed) != 2 * version) return std::nullopt;
@@ -98,12 +115,13 @@ std::optional<Description> SnapshotReader::describe(uint64_t version) const {
 }
 
 bool SnapshotReader::read(uint64_t version, uint64_t first, std::span<std::byte> out) const {
-  const SlotHead& from = slot(version);
   if (first > slot_bytes_ || out.size() > slot_bytes_ - first) return false;
-  if (from.sequence.load(std::memory_order_acquire) != 2 * version) return false;
+  const size_t number = slot_of(version);
+  if (number == kVersions) return false;
+  const SlotHead& from = slot(number);
   {
     [[maybe_unused]] const base::RacyReads racy;
-    if (!out.empty()) std::memcpy(out.data(), values(version) + first, out.size());
+    if (!out.empty()) std::memcpy(out.data(), values(number) + first, out.size());
   }
   base::sequence_fence();
   return from.sequence.load(std::memory_order_relaxed) == 2 * version;
@@ -111,8 +129,27 @@ bool SnapshotReader::read(uint64_t version, uint64_t first, std::span<std::byte>
 
 // ------------------------------------------------------------ publishing
 
-SlotHead& Publisher::slot() const { return reinterpret_cast<SlotHead*>(building_->data() + kSlotHeadsAt)[version_ % kVersions]; }
-std::byte* Publisher::values() const { return building_->data() + kValuesAt + version_ % kVersions * slot_bytes_; }
+SlotHead& Publisher::slot(size_t number) const { return reinterpret_cast<SlotHead*>(building_->data() + kSlotHeadsAt)[number]; }
+std::byte* Publisher::values() const { return building_->data() + kValuesAt + slot_ * slot_bytes_; }
+
+/// The oldest that is neither the newest nor held, and marks it as written from now on: hold() can't come in between.
+void Publisher::choose_slot() {
+  std::lock_guard lock(mutex_);
+  const uint64_t newest = head().newest.load(std::memory_order_relaxed), held = building_ == served_ ? held_ : 0;
+  uint64_t oldest = UINT64_MAX;
+  for (size_t number = 0; number < kVersions; ++number) {
+    const uint64_t sequence = slot(number).sequence.load(std::memory_order_relaxed);
+    const bool kept = sequence != 0 && (sequence == 2 * newest || sequence == 2 * held);
+    if (!kept && sequence < oldest) oldest = sequence, slot_ = number;
+  }
+  slot(slot_).sequence.store(2 * version_ - 1, std::memory_order_relaxed);
+}
+
+bool Publisher::hold(uint64_t version) {
+  std::lock_guard lock(mutex_);
+  held_ = version != 0 && reader_ != nullptr && reader_->holds(version) ? version : 0;
+  return held_ == version;
+}
 
 /// Room for so many bytes of values, and the list of one part more than there are.
 base::Status Publisher::make_room(uint64_t bytes) {
@@ -123,11 +160,12 @@ base::Status Publisher::make_room(uint64_t bytes) {
   auto made = base::SharedMemory::make("polyverso-snapshot", memory_bytes(larger));
   if (!made.ok()) return made.status();
   const std::shared_ptr<base::SharedMemory> before = std::move(building_);
-  const std::byte* const written = before != nullptr ? before->data() + kValuesAt + version_ % kVersions * slot_bytes_ : nullptr;
+  const std::byte* const written = before != nullptr ? before->data() + kValuesAt + slot_ * slot_bytes_ : nullptr;
   building_ = std::move(made).value();
   slot_bytes_ = larger;
   head().magic = SnapshotHead::kMagic;
   head().slot_bytes = larger;
+  slot_ = 0;  // the one that begin() chooses here, too
   if (bytes_ > 0) std::memcpy(values(), written, bytes_);
   begun_ = false;
   return {};
@@ -135,15 +173,16 @@ base::Status Publisher::make_room(uint64_t bytes) {
 
 void Publisher::begin() {
   if (std::exchange(begun_, true)) return;
-  slot().sequence.store(2 * version_ - 1, std::memory_order_relaxed);
+  choose_slot();
   base::sequence_fence();
 }
 
-base::Status Publisher::add(const void* data, uint64_t count, mv_dtype dtype) {
-  Part part{count, dtype};
+base::Status Publisher::add(const void* data, const Part& part) {
+  const auto [count, dtype, shape] = part;
   std::vector<Part> all = {Part{bytes_, MV_RAW}, part};
   if (tensor::dtype_bytes(dtype) == 0) return base::error(MV_EDTYPE, "{} is no dtype", dtype);
-  if (count > kMostBytes || !layout_bytes(all).ok() || parts_.size() + 1 > kMostParts)
+  if (parts_.size() == kMostParts) return base::error(MV_EINVAL, "{} arrays are the most that a snapshot can hold", kMostParts);
+  if (count > kMostBytes || !layout_bytes(all).ok())
     return base::error(MV_EINVAL, "{} elements are more than a snapshot can hold", count);
   const uint64_t at = aligned_part(bytes_);
   if (auto status = make_room(at + part.bytes()); !status.ok()) return status;
@@ -159,7 +198,7 @@ base::Status Publisher::publish(double clock, double loss) {
   if (auto status = make_room(bytes_); !status.ok()) return status;
   begin();
   if (!parts_.empty()) std::memcpy(values() + aligned_part(bytes_), parts_.data(), parts_.size() * sizeof(Part));
-  SlotHead& to = slot();
+  SlotHead& to = slot(slot_);
   to.clock = clock, to.loss = loss, to.bytes = bytes_, to.parts = parts_.size();
   to.sequence.store(2 * version_, std::memory_order_release);
   head().newest.store(version_, std::memory_order_release);
@@ -170,6 +209,7 @@ base::Status Publisher::publish(double clock, double loss) {
       if (!reader.ok()) return reader.status();
       if (served_ != nullptr) reinterpret_cast<SnapshotHead*>(served_->data())->retired.store(1, std::memory_order_release);
       served_ = building_;
+      held_ = 0;
       reader_ = std::move(reader).value();
     }
   }

@@ -2,11 +2,13 @@
 // A node's parameters as its peers may see them: versions 1, 2, 3, … of which the last three lie in shared memory.
 //
 //   SnapshotHead    how large a slot is, the newest version, whether this memory has been replaced by a larger one
-//   SlotHead * 3    version v is in slot v % 3; its sequence is 2 v - 1 while it is written, then 2 v
+//   SlotHead * 3    the sequence of the slot that version v is in is 2 v - 1 while it is written, then 2 v
 //   slot * 3        the values, each part on a multiple of 64; behind them, on a multiple of 64, the list of parts
 //
-// The publisher never looks at readers: whoever is so slow that two versions come while he reads one finds its sequence moved, and
-// begins again with the newest. So memory is bounded, publishing waits for nobody, and no reader takes a torn version for a whole one.
+// The publisher writes over the oldest version, but never over the newest, nor over the one that hold() names for those who read slowly, by
+// messages. Of readers of mapped memory it knows nothing: whoever is so slow that two versions come while he reads one finds its sequence
+// moved, and begins again with the newest. So memory is bounded, publishing waits for nobody, and no reader takes a torn version for a whole
+// one.
 
 #include <atomic>
 #include <cstddef>
@@ -26,10 +28,15 @@ namespace mv::gossip {
 struct Part {
   uint64_t count = 0;  ///< elements; bytes of MV_RAW
   mv_dtype dtype = MV_F32;
-  uint32_t reserved = 0;
+  uint32_t shape = 0;  ///< see shape_number(); 0: unknown, which goes with any
   uint64_t bytes() const;
-  bool operator==(const Part&) const = default;
+  /// Whether values of one can be averaged with values of the other.
+  bool fits(const Part& other) const;
 };
+/// Of two or more dimensions a number that others hardly share, the same on every machine; 0 of fewer.
+uint32_t shape_number(std::span<const int64_t> lengths);
+/// Whether they are as many, and fit one by one.
+bool parts_fit(std::span<const Part> some, std::span<const Part> others);
 inline constexpr size_t kPartAlignment = 64;
 /// Larger ones than any machine's memory are refused before anything is added up.
 inline constexpr uint64_t kMostBytes = uint64_t{1} << 42;
@@ -51,7 +58,7 @@ struct Description {
 
 inline constexpr uint64_t kVersions = 3;
 struct SnapshotHead {
-  static constexpr uint64_t kMagic = 0x4d56'474f'5353'0001;
+  static constexpr uint64_t kMagic = 0x4d56'474f'5353'0002;
   uint64_t magic;
   uint64_t slot_bytes;
   alignas(64) std::atomic<uint64_t> newest;  ///< 0: none yet
@@ -78,14 +85,16 @@ class SnapshotReader {
   bool read(uint64_t version, uint64_t first, std::span<std::byte> out) const;
   /// Whether a version is there, whole.
   bool holds(uint64_t version) const;
-  /// The bytes of a version of one's own, where they lie; until one publishes the third version after it.
-  const std::byte* own_values(uint64_t version) const { return values(version); }
+  /// The bytes of a version of one's own that is there, where they lie; until one begins with the second version after it.
+  const std::byte* own_values(uint64_t version) const { return values(slot_of(version)); }
 
  private:
   explicit SnapshotReader(std::shared_ptr<base::SharedMemory> memory);
   const SnapshotHead& head() const { return *reinterpret_cast<const SnapshotHead*>(memory_->data()); }
-  const SlotHead& slot(uint64_t version) const;
-  const std::byte* values(uint64_t version) const;
+  /// kVersions if the version is in none, whole.
+  size_t slot_of(uint64_t version) const;
+  const SlotHead& slot(size_t number) const;
+  const std::byte* values(size_t number) const;
 
   const std::shared_ptr<base::SharedMemory> memory_;
   const uint64_t slot_bytes_;
@@ -95,7 +104,8 @@ class SnapshotReader {
 class Publisher {
  public:
   /// Copies the next array of the version under way. MV_ENONFINITE, MV_EDTYPE, MV_ENOMEM: it is not in it.
-  base::Status add(const void* data, uint64_t count, mv_dtype dtype);
+  base::Status add(const void* data, const Part& part);
+  base::Status add(const void* data, uint64_t count, mv_dtype dtype) { return add(data, Part{count, dtype}); }
   /// Completes that version, and begins the next.
   base::Status publish(double clock, double loss);
   /// Forgets what was added since the last publish().
@@ -106,24 +116,29 @@ class Publisher {
   /// The memory of the newest version; null before the first.
   std::shared_ptr<base::SharedMemory> memory() const;
   std::shared_ptr<SnapshotReader> reader() const;
+  /// From now on this version of reader() is not written over, nor any other held; 0: none. False if it has gone.
+  bool hold(uint64_t version);
 
  private:
   base::Status make_room(uint64_t bytes);
   void begin();
   SnapshotHead& head() const { return *reinterpret_cast<SnapshotHead*>(building_->data()); }
-  SlotHead& slot() const;
+  void choose_slot();
+  SlotHead& slot(size_t number) const;
   std::byte* values() const;
 
   std::shared_ptr<base::SharedMemory> building_;  ///< where the version under way lies
   uint64_t slot_bytes_ = 0;                       ///< there
   uint64_t version_ = 1;                          ///< under way
   bool begun_ = false;
+  size_t slot_ = 0;                               ///< where it is written, once it has begun
   uint64_t bytes_ = 0;
   std::vector<Part> parts_;
 
   mutable std::mutex mutex_;  // guards:
   std::shared_ptr<base::SharedMemory> served_;
   std::shared_ptr<SnapshotReader> reader_;
+  uint64_t held_ = 0;  ///< version, of served_
 };
 
 }  // namespace mv::gossip

@@ -69,6 +69,7 @@ class Storm {
     large_ = random_.chance(0.1);
     habits.elements = large_ ? 600'000 : static_cast<size_t>(random_.between(1, 4000));  // several chunks; one small frame
     habits.step = Nanos(random_.between(20'000'000, 100'000'000) * (large_ ? 4 : 1));
+    if (habits.config.exchange == gossip::Exchange::kPull && random_.chance(0.5)) habits.again = habits.step / random_.between(2, 16);
     habits.neighbourly = random_.chance(0.5) ? 0 : 0.7;
     return habits;
   }

@@ -40,6 +40,7 @@ void Swarm::start(Node& node) {
     if (other.get() != &node && !node.engine->add_peer(other->self).ok()) timeline_.violated("a peer can't be added");
   network_.add(node.peer, node.self.name, node.self.address(), *node.engine, [this, &node] { arm(node); });
   later(node, Nanos(random_.between(0, habits_.step.count())), [this, &node] { step(node); });
+  if (habits_.again > 0ns) later(node, habits_.again, [this, &node] { publish_again(node); });
 }
 
 void Swarm::kill(size_t i) {
@@ -66,13 +67,22 @@ void Swarm::part(size_t a, size_t b, Nanos span, bool breaks) {
   if (a != b && alive(a) && alive(b)) network_.part(nodes_[a]->peer, nodes_[b]->peer, span, breaks);
 }
 
+void Swarm::publish(Node& node) {
+  const auto added = node.publisher->add(node.values.data(), node.values.size(), MV_F32);
+  if (!added.ok() || !node.publisher->publish(node.clock, 1).ok()) timeline_.violated("it can't publish");
+  ++node.version;
+}
+
+void Swarm::publish_again(Node& node) {
+  publish(node);
+  later(node, habits_.again, [this, &node] { publish_again(node); });
+}
+
 /// One step of training: publish and fetch; what has come is averaged in when training has had its time.
 void Swarm::step(Node& node) {
   ++node.steps;
   node.clock += 1;
-  const auto added = node.publisher->add(node.values.data(), node.values.size(), MV_F32);
-  if (!added.ok() || !node.publisher->publish(node.clock, 1).ok()) timeline_.violated("it can't publish");
-  ++node.version;
+  publish(node);
   node.began = timeline_.now();
   node.stops_at_begin = node.stops;
   node.engine->fetch(node.steps - 1, {{node.values.size(), MV_F32}});

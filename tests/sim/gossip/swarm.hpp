@@ -17,6 +17,7 @@ struct Habits {
   gossip::Config config;
   size_t elements = 8;  ///< of each model, all of the same value
   Nanos step{50'000'000};
+  Nanos again{0};  ///< so often each publishes anew meanwhile; 0: not at all. Not where versions are exchanged
   double neighbourly = 0;  ///< how likely two nodes share a machine: they read each other's memory
 };
 
@@ -65,6 +66,8 @@ class Swarm {
 
   void start(Node& node);
   void step(Node& node);
+  void publish(Node& node);
+  void publish_again(Node& node);
   void finished(Node& node);
   void average(Node& node);
   void note_exchange(const Node& node, const std::string& partner);

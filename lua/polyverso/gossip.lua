@@ -20,16 +20,24 @@ Gossip.__index = Gossip
 
 local function memory(array) return foreign.is_tensor(array) and foreign.memory(array) or array end
 
+--- Two dimensions and more of Torch's tensors are told.
+local function add(handle, array)
+  local dims = foreign.is_tensor(array) and array:dim() or 0
+  if dims < 2 or dims > 8 then return capi.mv_gossip_add(handle, memory(array)) end
+  local shape = {}
+  for i = 1, dims do shape[i] = tonumber(array:size(i)) end
+  return capi.mv_gossip_add_shaped(handle, memory(array), shape)
+end
+
 --- Lets peers see these arrays, as one version with this node's clock, which grows by 1.
 function Gossip:publish(arrays, loss)
-  local added, why = pcall(function()
-    for _, array in ipairs(arrays) do capi.mv_gossip_add(self.handle, memory(array)) end
+  local published, why = pcall(function()
+    for _, array in ipairs(arrays) do add(self.handle, array) end
+    capi.mv_gossip_publish(self.handle, loss)
   end)
-  if not added then
-    pcall(capi.mv_gossip_publish, self.handle, 0 / 0)  -- drops what was added
-    error(why, 0)
-  end
-  capi.mv_gossip_publish(self.handle, loss)
+  if published then return end
+  pcall(capi.mv_gossip_publish, self.handle, 0 / 0)  -- drops what was added
+  error(why, 0)
 end
 
 --- Whether a fetch began: fetch_probability decides.
@@ -73,10 +81,31 @@ function Gossip:metrics() return capi.mv_gossip_metrics_text(self.handle) end
 
 function Gossip:add_peer(name, host, port) capi.mv_gossip_add_peer(self.handle, name, host, port) end
 function Gossip:remove_peer(name) capi.mv_gossip_remove_peer(self.handle, name) end
-function Gossip:close() capi.mv_gossip_close(self.handle) end
+--- The node's clock: to go on from a checkpoint.
+function Gossip:set_clock(clock) capi.mv_gossip_set_clock(self.handle, clock) end
+function Gossip:close()
+  self.guard.open = false
+  capi.mv_gossip_close(self.handle)
+end
+
+--- Closes the node when nobody has it any more, and it was not closed. Tables have no finalizers before Lua 5.2, proxies have.
+local function guard(handle)
+  local guarded = {open = true}
+  local function drop()
+    if guarded.open then pcall(capi.mv_gossip_close, handle) end
+    guarded.open = false
+  end
+  if not newproxy then return setmetatable(guarded, {__gc = drop}) end
+  guarded.proxy = newproxy(true)
+  getmetatable(guarded.proxy).__gc = drop
+  return guarded
+end
 
 local function open(call)
-  return function(config, name) return setmetatable({handle = call(config, name), name = name}, Gossip) end
+  return function(config, name)
+    local handle = call(config, name)
+    return setmetatable({handle = handle, name = name, guard = guard(handle)}, Gossip)
+  end
 end
 
 --- How all nodes of a configuration's file stand: as text, or with `json` for programs.

@@ -34,6 +34,28 @@ is(scalar $one->peers, 0, 'a peer is removed');
 $_->close for $one, $two;
 like((eval { $one->fetch_start; 1 } ? '' : "$@"), qr/EHANDLE|handle/i, 'a closed node is told from an open one');
 
+# The last dimension of other languages is a PDL's first.
+{
+    my ($own, $other) = map { lone($_) } qw(own other);
+    $own->add_peer('other', '127.0.0.1', $other->state->{address} =~ /:(\d+)$/);
+    Polyverso::CAPI::mv_gossip_add_shaped($other->handle, PDL->sequence(6), [2, 3]);
+    Polyverso::CAPI::mv_gossip_publish($other->handle, 1);
+    my ($fits, $not) = (PDL->zeroes(3, 2), PDL->zeroes(2, 3));
+    $own->update_send($fits, 1);
+    is($own->update_wait($fits, 1), 0.5, 'dimensions in the order of other languages');
+    $own->update_send($not, 1);
+    is($own->update_wait($not, 1), 0, 'others are refused');
+    like($own->state->{peers}[0]{problem}, qr/dimensions of array 0/, 'and told of');
+    $own->set_clock(7);
+    for my $loss (undef, 'nan') {
+        ok(!eval { no warnings; $own->publish($fits, $loss); 1 }, 'a loss that is no number');
+        like((eval { $own->publish([], 1); 1 } ? '' : $@->text), qr/nothing was added/, 'leaves nothing behind');
+    }
+    $own->publish($fits, 1);
+    is($own->state->{clock}, 8, 'a clock that was set');
+    $_->close for $own, $other;
+}
+
 # Both sides of an exchange.
 my @pair = map { my $text = "nodes: [{name: $_, host: 127.0.0.1, port: 0}]\ntimeout_ms: 20000\nexchange: symmetric\n"; Polyverso::Gossip->open(\$text, $_) } qw(a b);
 my @ports = map { $_->state->{address} =~ /:(\d+)$/ } @pair;

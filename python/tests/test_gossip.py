@@ -1,5 +1,6 @@
 """polyverso.gossip, and the stand-in for dpwa."""
 
+import gc
 import pathlib
 import socket
 import sys
@@ -145,6 +146,40 @@ def test_arrays_that_are_not_contiguous():
     b.close()
 
 
+@pytest.mark.parametrize("own, other, factor", [
+    ((2, 3), (3, 2), 0), ((2, 3), (2, 3), 0.5), ((2, 3), (6,), 0.5), ((1,), (), 0.5), ((2, 3), (1, 2, 3), 0),
+])
+@pytest.mark.parametrize("io", ["auto", "tcp"])
+def test_other_dimensions_are_refused(own, other, factor, io):
+    a, b = gossip.ArrayAdapter(np.zeros(own), "a", lone("a", io=io)), gossip.ArrayAdapter(np.ones(other), "b", lone("b", io=io))
+    introduce(a.gossip, b.gossip)
+    b.update_send(1)
+    for _ in range(2):  # by messages, and by mapped memory
+        a.update_send(1)
+        assert (a.update_wait(1) > 0) == (factor > 0)
+    assert ("dimensions of array 0" in a.gossip.peers[0]["problem"]) == (factor == 0)
+    a.close()
+    b.close()
+
+
+def test_a_node_that_is_dropped_gives_its_port_back():
+    for adapter in (False, True):
+        node = gossip.ArrayAdapter(np.zeros(2), "a", lone("a")) if adapter else gossip.Gossip(lone("a"), "a")
+        port = port_of(node.gossip if adapter else node)
+        del node
+        gc.collect()
+        socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_a_clock_can_be_set():
+    with gossip.Gossip(lone("a"), "a") as node:
+        node.clock = 41.5
+        node.publish([np.zeros(1)], 1)
+        assert node.clock == 42.5
+        with pytest.raises(polyverso.ArgumentError, match="clock"):
+            node.clock = -1
+
+
 def test_errors_are_python_s():
     with pytest.raises(polyverso.ArgumentError, match="timeout_ms"):
         gossip.Gossip({"timeout_ms": -5}, "a")
@@ -207,8 +242,23 @@ def test_dpwa_s_connection(dpwa_path, sample):
     one.add_peer("w4", "localhost", 9)
     one.add_peer("w4", "localhost", 19)
     assert [peer["address"] for peer in one._connection.gossip.peers if peer["name"] == "w4"] == ["localhost:19"]
+    with pytest.raises(TypeError, match="None"):
+        one.update_send(None, 1)
+    one.clock = 9
+    assert one.clock == 9
+    one.interpolation = lambda clock, peer_clock, loss, peer_loss: (clock, peer_clock, loss, peer_loss) == (10, 1, 0.5, 0.25) and 0.125
+    one.update_send(b"parameters", 0.5)
+    assert one.update_wait(0.5) == (b"the other's parameters", 0.125)
+    assert one.clock == 0.125 * 1 + 0.875 * 10
     for connection in (one, two):
-        connection._connection.gossip.close()
+        connection.close()
+        connection.close()
+
+
+def test_factors_of_the_largest_losses(dpwa_path):
+    from dpwa.interpolation import LossInterpolation
+
+    assert LossInterpolation()(0, 0, 1e308, 1e308) == 0.5
 
 
 def test_flattened_configuration(dpwa_path, tmp_path):

@@ -99,6 +99,44 @@ def test_buffers_too(device):
     other.close()
 
 
+class Masked(torch.nn.Module):
+    """With buffers of which no mean makes sense."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((2, 3), value))
+        self.register_buffer("mean", torch.full((3,), value))
+        self.register_buffer("mask", torch.full((2, 2), float("-inf")).triu(1))
+        self.register_buffer("seen", torch.tensor([True, False]))
+        self.register_buffer("short", torch.zeros(2, dtype=torch.int16))
+        self.register_buffer("places", torch.arange(4))
+
+
+def test_buffers_that_are_masks_stay_as_they_are():
+    nets = [Masked(1.0), Masked(3.0)]
+    one, other = pair(nets, buffers=True)
+    other.update_send(0.5)
+    one.update_send(0.5)
+    assert one.update_wait(0.5) == 0.5
+    assert all_are(nets[0], 2) and bool((nets[0].mean == 2).all())
+    assert nets[0].seen.tolist() == [True, False] and bool(torch.isinf(nets[0].mask).any())
+    one.close()
+    other.close()
+
+
+def test_autograd_sees_that_parameters_were_averaged():
+    nets = [torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)]
+    one, other = pair(nets)
+    other.update_send(1)
+    one.update_send(1)
+    loss = (nets[0].weight ** 2).sum()
+    assert one.update_wait(1) == 0.5
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    one.close()
+    other.close()
+
+
 @pytest.mark.parametrize("settings, factor", [
     ({"constant": {"value": 0.25}}, 0.25),
     ({"interpolation": "clock"}, 2 / 3),

@@ -9,9 +9,11 @@ use parent 'Polyverso::Handle';
 
 use overload '""' => 'text', bool => sub { 1 }, fallback => 1;
 
+use Carp qw(croak);
 use JSON::PP ();
 use Polyverso::CAPI ();
 use Polyverso::Error;
+use Scalar::Util qw(blessed);
 
 # open($config, $name): a YAML file; or its text, \$text.
 sub open {
@@ -27,16 +29,34 @@ sub name { $_[0]{name} }
 
 sub _list { my ($arrays) = @_; return ref $arrays eq 'ARRAY' ? @$arrays : $arrays }
 
+# What is a number goes through; undef would count as 0.
+sub _loss { my ($loss) = @_; return $loss // croak('the loss is undef, not a number') }
+
+# Two dimensions and more are told: as other languages have them, the last of them varies fastest. A PDL's first one does.
+sub _add {
+    my ($handle, $array) = @_;
+    my @shape =
+          !blessed $array                   ? ()
+        : $array->isa('PDL')                ? reverse $array->dims
+        : $array->isa('Polyverso::Tensor') ? @{ $array->shape }
+        :                                     ();
+    return Polyverso::CAPI::mv_gossip_add($handle, $array) if @shape < 2 || @shape > 8;
+    return Polyverso::CAPI::mv_gossip_add_shaped($handle, $array, \@shape);
+}
+
 # Lets peers see these PDLs, tensors or packed strings, or one of them, as one version.
 sub publish {
     my ($self, $arrays, $loss) = @_;
-    if (!eval { Polyverso::CAPI::mv_gossip_add($self->{handle}, $_) for _list($arrays); 1 }) {
-        my $why = $@;
-        eval { Polyverso::CAPI::mv_gossip_publish($self->{handle}, 'nan') };    # drops what was added
-        die $why;
-    }
-    Polyverso::CAPI::mv_gossip_publish($self->{handle}, $loss);
-    return;
+    my $done = eval {
+        my $number = _loss($loss);
+        _add($self->{handle}, $_) for _list($arrays);
+        Polyverso::CAPI::mv_gossip_publish($self->{handle}, $number);
+        1;
+    };
+    return if $done;
+    my $why = $@;
+    eval { Polyverso::CAPI::mv_gossip_publish($self->{handle}, 'nan') };    # drops what was added
+    die $why;
 }
 
 # Whether it began: fetch_probability decides.
@@ -45,7 +65,7 @@ sub fetch_start { return $_[0]{fetching} = Polyverso::CAPI::mv_gossip_fetch_star
 # A hash with factor, peer, peer_clock, peer_loss and bytes; nothing if no peer had anything.
 sub fetch_wait {
     my ($self, $loss) = @_;
-    my $fetched = Polyverso::CAPI::mv_gossip_fetch_wait($self->{handle}, $loss);
+    my $fetched = Polyverso::CAPI::mv_gossip_fetch_wait($self->{handle}, _loss($loss));
     $self->{fetching} = 0;
     return $fetched->{got} ? $fetched : undef;
 }
@@ -72,6 +92,8 @@ sub update_wait {
 # How it stands: clock, loss, last factor, and the peers with their scores; for people, and for programs.
 sub text  { return Polyverso::CAPI::mv_gossip_state_text($_[0]{handle}, 0) }
 sub state { return JSON::PP::decode_json(Polyverso::CAPI::mv_gossip_state_text($_[0]{handle}, $Polyverso::CAPI::MV_JSON)) }
+# The node's clock: to go on from a checkpoint.
+sub set_clock { my ($self, $clock) = @_; Polyverso::CAPI::mv_gossip_set_clock($self->{handle}, $clock); return }
 # The same in Prometheus's text format.
 sub metrics { return Polyverso::CAPI::mv_gossip_metrics_text($_[0]{handle}) }
 sub peers { return @{ $_[0]->state->{peers} } }

@@ -12,6 +12,8 @@ INTERPOLATION_METHODS = {
     "loss": LossInterpolation,
 }
 
+BUILT_IN = tuple(INTERPOLATION_METHODS.values())  # whatever becomes of the dictionary
+
 # What the library takes where a file says nothing.
 DEFAULTS = {
     "fetch_probability": 1,
@@ -67,7 +69,10 @@ class DpwaConfiguration:
 
 
 class DpwaConnection:
-    """Payloads of bytes, and the factor by which a peer's is to be averaged in."""
+    """Payloads of bytes, and the factor by which a peer's is to be averaged in.
+
+    `interpolation`, called with the clocks and losses of both, gives the factor. The one that the file asks for is the library's work; any
+    other that is put there, or into INTERPOLATION_METHODS, is called."""
 
     def __init__(self, name, config_file):
         self.name = name
@@ -81,12 +86,17 @@ class DpwaConnection:
         method, settings = self.config.get_interpolation()
         made = INTERPOLATION_METHODS.get(method)  # to be looked at: the library has its own, and more of them
         self.interpolation = made(**(settings or {})) if made else None
+        self._own = self.interpolation if made in BUILT_IN else None  # which the library works out
         self.fetching = False
 
     @property
     def clock(self):
         """The model's age in updates."""
-        return self._connection.gossip.state["clock"]
+        return self._connection.gossip.clock
+
+    @clock.setter
+    def clock(self, clock):
+        self._connection.gossip.clock = clock
 
     def add_peer(self, name, host, port):
         """Makes a peer known, or known at another address."""
@@ -104,4 +114,18 @@ class DpwaConnection:
     def update_wait(self, loss):
         """A peer's parameters and their factor; (None, 0) if there are none."""
         self.fetching = False
-        return self._connection.update_wait(loss)
+        if self.interpolation is self._own:
+            return self._connection.update_wait(loss)
+        clock = self.clock
+        payload, peer = self._connection.fetched(loss)
+        if payload is None:
+            return None, 0
+        factor = min(max(float(self.interpolation(clock, peer["peer_clock"], loss, peer["peer_loss"])), 0.0), 1.0)
+        if self.divergence_threshold and loss < self.divergence_threshold:
+            factor *= max(loss / self.divergence_threshold, 0.0)
+        self.clock = factor * peer["peer_clock"] + (1 - factor) * clock
+        return payload, factor
+
+    def close(self):
+        """Ends the node, and gives its port back."""
+        self._connection.close()

@@ -1,6 +1,9 @@
 """The factor of a peer's share, by method, from the clocks and losses of both; the library computes it likewise."""
 
 
+import math
+
+
 class InterpolationBase:
     def __call__(self, clock, peer_clock, loss, peer_loss):
         raise NotImplementedError
@@ -20,6 +23,8 @@ class ConstantInterpolation(InterpolationBase):
 def _share(part, other):
     """part / (part + other), within 0 .. 1; 0/0 counts as one half."""
     whole = part + other
+    if math.isinf(whole):
+        part, whole = part / 2, part / 2 + other / 2
     if whole == 0:
         return 0.5 if part == 0 else float(part > 0)
     return min(max(part / whole, 0.0), 1.0)

@@ -18,12 +18,15 @@ import contextlib
 import json
 import math
 import os
+import weakref
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import numpy as np
 
 from .. import capi
 from ..errors import Error
+
+MOST_DIMS = 8  # whose lengths are told
 
 Config = Union[str, "os.PathLike[str]", Dict[str, Any], List[Any]]
 
@@ -39,18 +42,30 @@ class Gossip:
         else:
             self._handle = capi.mv_gossip_open(os.fspath(config), name)
         self.name = name
+        self._dropped = weakref.finalize(self, _close_quietly, self._handle)  # gives the port back
+        self._dropped.atexit = False  # the process's end does, too
 
     def publish(self, arrays: Iterable[Any], loss: float) -> None:
-        """Lets peers see these arrays, as one version with this node's clock, which grows by 1."""
+        """Lets peers see these arrays, as one version with this node's clock, which grows by 1. A peer whose array has as many elements
+        but other dimensions, two or more on both sides, takes nothing of it."""
         loss = float(loss)
         try:
             for array in arrays:
-                capi.mv_gossip_add(self._handle, array)
+                self._add(array)
         except BaseException:
             with contextlib.suppress(Error):
                 capi.mv_gossip_publish(self._handle, math.nan)  # drops what was added
             raise
         capi.mv_gossip_publish(self._handle, loss)
+
+    def _add(self, array: Any) -> None:
+        if array is None:
+            raise TypeError("None is no array, nor a payload")
+        shape = [int(length) for length in getattr(array, "shape", ())]
+        if 2 <= len(shape) <= MOST_DIMS:
+            capi.mv_gossip_add_shaped(self._handle, array, shape)
+        else:
+            capi.mv_gossip_add(self._handle, array)
 
     def fetch_start(self) -> bool:
         """Begins to fetch a peer's arrays, unless chance (fetch_probability) decides against it."""
@@ -82,6 +97,15 @@ class Gossip:
         return json.loads(capi.mv_gossip_state_text(self._handle, capi.MV_JSON))
 
     @property
+    def clock(self) -> float:
+        """The model's age in updates, mixed with those of the peers that it was averaged with. It can be set, to go on from a checkpoint."""
+        return self.state["clock"]
+
+    @clock.setter
+    def clock(self, clock: float) -> None:
+        capi.mv_gossip_set_clock(self._handle, float(clock))
+
+    @property
     def metrics(self) -> str:
         """The same in Prometheus's text format."""
         return capi.mv_gossip_metrics_text(self._handle)
@@ -104,6 +128,7 @@ class Gossip:
     def close(self) -> None:
         handle, self._handle = self._handle, 0
         if handle:
+            self._dropped.detach()
             capi.mv_gossip_close(handle)
 
     def __enter__(self) -> Gossip:
@@ -114,6 +139,11 @@ class Gossip:
 
     def __str__(self) -> str:
         return capi.mv_gossip_state_text(self._handle, 0)
+
+
+def _close_quietly(handle: int) -> None:
+    with contextlib.suppress(Error):
+        capi.mv_gossip_close(handle)
 
 
 def status(config: Union[str, "os.PathLike[str]"]) -> List[Dict[str, Any]]:
@@ -187,9 +217,17 @@ class Connection:
 
     def update_wait(self, loss: float) -> Tuple[Optional[bytes], float]:
         """A peer's payload and the factor of its share; (None, 0) where nobody was there."""
+        payload, fetched = self.fetched(loss)
+        return payload, fetched.get("factor", 0)
+
+    def fetched(self, loss: float) -> Tuple[Optional[bytes], Dict[str, Any]]:
+        """A peer's payload and what Gossip.fetch_wait() tells of it; (None, {}) where nobody was there."""
         fetched = self.gossip.fetch_wait(loss)
         if fetched is None:
-            return None, 0
+            return None, {}
         payload = bytearray(fetched["bytes"])
         self.gossip.read(payload)
-        return bytes(payload), fetched["factor"]
+        return bytes(payload), fetched
+
+    def close(self) -> None:
+        self.gossip.close()

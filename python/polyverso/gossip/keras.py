@@ -44,7 +44,7 @@ def _values_of(variable: Any) -> np.ndarray:
 
 def _array_of(values: np.ndarray) -> np.ndarray:
     """The same memory. bfloat16 is of no type that numpy has by itself; the library takes its bits as uint16."""
-    return values.view(np.uint16).reshape(-1) if values.dtype.name == "bfloat16" else values.reshape(-1)
+    return values.view(np.uint16) if values.dtype.name == "bfloat16" else values
 
 
 class GossipCallback(keras.callbacks.Callback):

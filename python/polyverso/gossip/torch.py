@@ -11,7 +11,7 @@ from . import Adapter, Config
 
 
 class TorchAdapter(Adapter):
-    """Averages a module's parameters, and with `buffers` its running statistics too, in place.
+    """Averages a module's parameters, and with `buffers` its running statistics and the counters of them too, in place.
 
     On the CPU the parameters' own memory is read and written. Others (of CUDA, or with gaps in memory) have a copy on the host, pinned
     where that helps, which is kept from step to step."""
@@ -20,11 +20,15 @@ class TorchAdapter(Adapter):
         super().__init__(name, config)
         self.net = net
         self.buffers = buffers
+        self._averaged = [name for name, buffer in net.named_buffers() if _is_averaged(buffer)] if buffers else []
         self._copies: Dict[int, torch.Tensor] = {}
 
     def _tensors(self) -> List[torch.Tensor]:
         tensors = [parameter.detach() for parameter in self.net.parameters()]
-        return tensors + [buffer.detach() for buffer in self.net.buffers()] if self.buffers else tensors
+        if self._averaged:
+            buffers = dict(self.net.named_buffers())
+            tensors += [buffers[name].detach() for name in self._averaged]
+        return tensors
 
     def _published(self) -> Iterable[np.ndarray]:
         return map(_array_of, self._on_host(self._tensors()))
@@ -36,6 +40,8 @@ class TorchAdapter(Adapter):
                 self.gossip.average(_array_of(host))
                 if host is not tensor:
                     tensor.copy_(host, non_blocking=host.is_pinned())  # before what the device is told next
+                else:
+                    tensor.reshape(-1)[:0].zero_()  # of no element: autograd must know that the memory was written
 
     def _on_host(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
         """The tensors themselves where numpy can work on their memory, else up-to-date copies."""
@@ -58,6 +64,13 @@ class TorchAdapter(Adapter):
         return copy
 
 
+def _is_averaged(buffer: torch.Tensor) -> bool:
+    """Statistics, and counters as num_batches_tracked; not masks, which are of other types, or infinite, nor tables of indices."""
+    if buffer.is_floating_point():
+        return bool(torch.isfinite(buffer).all())
+    return buffer.dtype == torch.int64 and buffer.dim() == 0
+
+
 def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.is_contiguous()
 
@@ -65,9 +78,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def _array_of(host: torch.Tensor) -> np.ndarray:
     """A view of its memory. numpy has no bfloat16, whose bits the library takes as uint16."""
     if host.dtype == torch.bfloat16:
-        return host.view(torch.int16).numpy().view(np.uint16).reshape(-1)
-    if host.dtype == torch.bool:
-        return host.view(torch.uint8).numpy().reshape(-1)
+        return host.view(torch.int16).numpy().view(np.uint16)
     if host.is_complex():
-        return torch.view_as_real(host).numpy().reshape(-1)
-    return host.numpy().reshape(-1)
+        return torch.view_as_real(host).numpy()
+    return host.numpy()

@@ -18,7 +18,9 @@ class _Arrays(pickle.Unpickler):
     ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
     def find_class(self, module, name):
-        if (module.replace("_core", "core"), name) != ("numpy.core.multiarray", "_reconstruct") and (module, name) not in self.ALLOWED:
+        if (module.replace("_core", "core"), name) == ("numpy.core.multiarray", "_reconstruct"):
+            return np.empty(0).__reduce__()[0]  # by whichever of the two names numpy knows it here
+        if (module, name) not in self.ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name} has no place in CIFAR-10")
         return super().find_class(module, name)
 

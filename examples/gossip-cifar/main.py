@@ -10,7 +10,6 @@ import sys
 import time
 
 import torch
-import yaml
 from torch import nn
 from tqdm import tqdm
 
@@ -49,9 +48,9 @@ def share_of(options):
     """(this node's place, how many there are)"""
     if options.alone:
         return 0, 1
-    with open(options.config, encoding="utf-8") as file:
-        settings = yaml.safe_load(file)
-    names = [node["name"] for item in settings if "nodes" in item for node in item["nodes"]]
+    from dpwa.dpwa import DpwaConfiguration
+
+    names = [str(node["name"]) for node in DpwaConfiguration(options.config).get_nodes()]
     if options.name not in names:
         raise SystemExit(f"{options.config} has no node {options.name}, only {', '.join(names)}")
     return names.index(options.name), len(names)

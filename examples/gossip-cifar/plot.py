@@ -16,11 +16,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def read_logs(pattern):
-    return {file.stem: np.loadtxt(file, delimiter=",", ndmin=2) for file in sorted((HERE / "logs").glob(pattern))}
+    files = sorted((HERE / "logs").glob(pattern), key=lambda file: (len(file.stem), file.stem))
+    return {file.stem: np.loadtxt(file, delimiter=",", ndmin=2) for file in files}
 
 
 def main():
-    logs = read_logs("w*.csv")
+    logs = read_logs("*.csv")
+    logs.pop("alone", None)
     if not logs:
         raise SystemExit("there are no logs: ./run.sh first")
     figure, (losses, distances) = plt.subplots(1, 2, figsize=(10, 4))

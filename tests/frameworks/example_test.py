@@ -62,6 +62,18 @@ def test_a_node_for_each_processor(folder):
     assert (folder / "nodes.yaml").read_text().count("name: w") == processors
 
 
+@pytest.mark.parametrize("layout", [
+    "nodes:\n  - name: red\n    host: localhost\n    port: {0}\n  - {{name: blue, host: localhost, port: {1}}}\ninterpolation: clock\n",
+    "- nodes:\n- {{name: red, host: localhost, port: {0}}}\n- {{name: blue, host: localhost, port: {1}}}\n",
+])
+def test_any_layout_of_the_configuration(layout, folder):
+    port = free_ports(2)
+    (folder / "nodes.yaml").write_text(layout.format(port, port + 1))
+    assert len(run(folder, "--epochs", "1")) == 2
+    assert "674 of 1348 images" in (folder / "logs" / "blue.out").read_text()
+    assert subprocess.run([sys.executable, folder / "plot.py"], capture_output=True, check=False, env=ENVIRONMENT).returncode == 0
+
+
 @pytest.fixture
 def running(folder):
     """Two nodes in the midst of their training, below run.sh."""
@@ -158,6 +170,16 @@ def test_cifar_is_read_from_its_archives(make, folder, monkeypatch, tmp_path):
     prepare(folder, 2)
     assert len(run(folder, "--data", str(archive), "--epochs", "1")) == 2
     assert "learning from CIFAR-10: 50 of 100 images" in (folder / "logs" / "w2.out").read_text()
+
+
+def test_pickles_of_either_numpy_are_read(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    import images
+
+    pixels, labels = noise(1, 2)
+    content = pickle.dumps({b"labels": labels, b"data": pixels}, protocol=2)
+    for other in (content.replace(b"numpy._core", b"numpy.core"), content.replace(b"numpy._core", b"numpy.core").replace(b"numpy.core", b"numpy._core")):
+        assert images._read_pickle(other)[1].tolist() == labels
 
 
 def test_what_is_no_archive_of_cifar_s(monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gossip_swarm import TIMEOUT_MS, Swarm
+from gossip_swarm import SCHEDULING_MS, TIMEOUT_MS, Swarm
 
 WATCHED = "w0"  # which nothing happens to
 
@@ -40,7 +40,7 @@ def test_nodes_are_killed_and_stopped_at_random(swarm):
             stopped.add(name)
     assert restarted and stopped
     # No step has waited longer than it may; generous, as the machine may be busy.
-    assert swarm.stands(WATCHED)[3] * 1000 < 5 * TIMEOUT_MS
+    assert swarm.stands(WATCHED)[3] * 1000 < TIMEOUT_MS + SCHEDULING_MS
     # Whoever came back is asked again, and comes to where the others are.
     before = swarm.stands_now(WATCHED)[4]
     for name in restarted:
@@ -83,7 +83,7 @@ def test_a_stopped_partner_costs_no_more_than_a_third_of_the_time_out():
         swarm.nodes["w1"].process.send_signal(signal.SIGSTOP)
         begun = time.monotonic()
         report = swarm.steps_on(WATCHED, 10)
-        assert report[3] * 1000 < 5 * TIMEOUT_MS and time.monotonic() - begun < 10 * 5 * TIMEOUT_MS / 1000
+        assert report[3] * 1000 < TIMEOUT_MS + SCHEDULING_MS and time.monotonic() - begun < 10 * (TIMEOUT_MS + SCHEDULING_MS) / 1000
         swarm.nodes["w1"].process.send_signal(signal.SIGCONT)
         averaged = swarm.stands(WATCHED)[2]
         swarm.until(WATCHED, lambda report: report[2] >= averaged + 20)

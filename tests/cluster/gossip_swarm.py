@@ -8,6 +8,7 @@ import sys
 from nodes import Node
 
 TIMEOUT_MS = 1000
+SCHEDULING_MS = 1500  # beyond that a busy machine may not let a process run
 
 # argv: name, port, value, further settings. On its input: lines "name port" of peers. Each tenth step it tells how it stands.
 SCRIPT = """

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gossip_swarm import TIMEOUT_MS, Swarm
+from gossip_swarm import SCHEDULING_MS, TIMEOUT_MS, Swarm
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_killed_node_holds_up_nobody_and_is_found_again(swarm):
     swarm.kill("w3")
     for name in ("w1", "w2"):
         report = swarm.steps_on(name, 50)
-        assert report[3] * 1000 < 5 * TIMEOUT_MS  # generous: the machine may be busy
+        assert report[3] * 1000 < TIMEOUT_MS + SCHEDULING_MS
     # Reports are read in order: nothing can come of the dead one after a failure of its has been told.
     fetched = swarm.until("w1", lambda report: report[4]["w3"][1] > 0)[4]["w3"][0]
     swarm.start("w3", 100.0)
@@ -42,6 +42,6 @@ def test_a_stopped_node_holds_up_nobody(swarm):
         swarm.until(name, lambda report: report[2] >= 10)
     swarm.nodes["w2"].process.send_signal(signal.SIGSTOP)
     for name in ("w1", "w3"):
-        assert swarm.steps_on(name, 50)[3] * 1000 < 5 * TIMEOUT_MS
+        assert swarm.steps_on(name, 50)[3] * 1000 < TIMEOUT_MS + SCHEDULING_MS
     swarm.nodes["w2"].process.send_signal(signal.SIGCONT)
     swarm.steps_on("w2", 20)

@@ -51,8 +51,13 @@ HWY_INLINE double approach_floats(std::byte* dst_bytes, const std::byte* src_byt
   const auto* base = reinterpret_cast<const T*>(base_bytes);
   const T part = static_cast<T>(factor);
   return sum_of_squares<T>(count, [&](auto tag, size_t i) HWY_ATTR {
-    const auto apart = hn::Sub(load(tag, src + i), load(tag, base + i));
-    store(hn::Add(load(tag, dst + i), hn::Mul(hn::Set(tag, part), apart)), tag, dst + i);
+    const auto peer = load(tag, src + i), from = load(tag, base + i), mine = load(tag, dst + i), share = hn::Set(tag, part);
+    const auto apart = hn::Sub(peer, from);
+    // Two finite values may be further apart than a float reaches, though none between them is: half the way, twice.
+    const auto half = hn::Set(tag, static_cast<T>(0.5));
+    const auto half_way = hn::Mul(share, hn::Sub(hn::Mul(peer, half), hn::Mul(from, half)));
+    const auto near = hn::Add(mine, hn::Mul(share, apart)), far = hn::Add(hn::Add(mine, half_way), half_way);
+    store(hn::IfThenElse(hn::IsInf(apart), far, near), tag, dst + i);
     return apart;
   });
 }

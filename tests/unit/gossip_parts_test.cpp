@@ -309,6 +309,20 @@ void models_approach_each_other_and_keep_their_sum(void**) {
   }
 }
 
+void models_at_both_ends_of_the_floats_meet_between(void**) {
+  const auto check = [](mv_dtype dtype, auto most) {
+    for (const double factor : {0.0, 0.25, 0.5, 1.0}) {
+      std::vector mine(9, -most);
+      const std::vector base(9, -most), peer(9, most);
+      const auto bytes = [](const auto& values) { return reinterpret_cast<const std::byte*>(values.data()); };
+      mv::math::approach_bytes(dtype, reinterpret_cast<std::byte*>(mine.data()), bytes(peer), bytes(base), mine.size(), factor);
+      for (const auto value : mine) assert_near(static_cast<double>(value / most), 2 * factor - 1, 1e-6);
+    }
+  };
+  check(MV_F32, std::numeric_limits<float>::max());
+  check(MV_F64, std::numeric_limits<double>::max());
+}
+
 /// Averages two arrays of one dtype, and compares with the definition in doubles.
 template <typename T>
 void check_average(mv_dtype dtype, double factor, const std::vector<T>& own, const std::vector<T>& peer, double tolerance) {
@@ -396,6 +410,7 @@ int main() {
       cmocka_unit_test(pairings_are_symmetric_and_all_equally_likely),
       cmocka_unit_test(exchanged_factors_fit_each_other),
       cmocka_unit_test(models_approach_each_other_and_keep_their_sum),
+      cmocka_unit_test(models_at_both_ends_of_the_floats_meet_between),
       cmocka_unit_test(arrays_are_averaged_whatever_their_length),
       cmocka_unit_test(copies_are_whole_and_see_what_is_no_number),
   };

@@ -45,7 +45,8 @@ constexpr const char* kRunFooter = R"(examples:
       three workers in three languages on one cluster
   polyverso run -n 2 --set heartbeat_timeout_ms=2000 --set log_level=debug -- ./train
 
-The first process that fails ends the others; the last line says which one it was, and how it ended.
+The first process that fails ends the others, after two seconds in which they may say by themselves what they miss; the last line says
+which one it was, and how it ended. With --keep-going the others go on to their own ends.
 Lines are printed whole, with [w0] in front for worker 0 and [s1] for server 1. Standard input goes to worker 0, unless it
 is a terminal. Ctrl-C is passed on to the workers; a second one kills. Nothing survives the launcher.
 The exit status is 0, or that of the process that failed first (128 + signal if one killed it).
@@ -132,6 +133,7 @@ void describe_run(CLI::App& run, RunOptions& options, std::vector<std::string>& 
   run.add_option("--metrics", options.metrics, "Metrics over HTTP on loopback: rank r at PORT + r; 0: any free ones, which the log tells")
       ->type_name("PORT")
       ->check(CLI::Range(0, 65535));
+  run.add_flag("--keep-going", options.keep_going, "A process that fails ends no other: the rest goes on, as after mv_group_shrink()");
   run.add_flag("-v,--verbose", options.verbose, "Say which processes are started, and how each ends");
   run.footer(kRunFooter);
 }

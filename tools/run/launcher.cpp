@@ -25,6 +25,8 @@ constexpr uint64_t kServerGraceMs = 10000;
 /// One death makes others fail within milliseconds, and the kernel does not tell their order. Whoever was killed by a signal
 /// during this time is to blame, before those that merely gave up.
 constexpr uint64_t kSettleMs = 20;
+/// Those that are left are given this long after the first failure to say by themselves what they miss, and to end.
+constexpr uint64_t kReportMs = 2000;
 
 /// Those that end a run, and those that workers may have a use for.
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
@@ -166,10 +168,11 @@ void Launcher::register_run(const Meeting& meeting) {
 }
 
 void Launcher::on_exited(Child& child) {
-  if (options_.verbose) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
   const bool failed = child.ending()->failed();
+  if (options_.verbose || (failed && options_.keep_going)) output_.say(fmt::format("{} {}", child.who(), describe(*child.ending())));
   any_failed_ = any_failed_ || failed;
   if (phase_ > Phase::kInterrupted) return;  // it did as it was told
+  if (settled_) return follow_failure();
   if (failed) {
     failed_.push_back(&child);
     if (failed_.size() > 1) return;
@@ -186,8 +189,25 @@ void Launcher::on_closed(Child& child) {
   --open_;
 }
 
+/// It is known who failed first.
 void Launcher::settle() {
+  settled_ = true;
+  if (phase_ != Phase::kRunning) return;
+  if (!options_.keep_going) {
+    uv_timer_start(
+        &settle_, [](uv_timer_t* timer) { static_cast<Launcher*>(timer->data)->end_if_running(); }, kReportMs, 0);
+  }
+  follow_failure();
+}
+
+void Launcher::end_if_running() {
   if (phase_ == Phase::kRunning) end_rest();
+}
+
+/// Without workers servers have nothing to report, and end by themselves only where no failed worker keeps them.
+void Launcher::follow_failure() {
+  if (phase_ != Phase::kRunning || workers_running()) return;
+  options_.keep_going ? arm_timer(kServerGraceMs) : end_rest();
 }
 
 void Launcher::on_signal(int number) {

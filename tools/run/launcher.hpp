@@ -50,6 +50,8 @@ class Launcher {
 
   void set_phase(Phase next);
   void settle();
+  void end_if_running();
+  void follow_failure();
   void end_rest();
   void kill_rest();
   void signal_all(int number);
@@ -63,13 +65,14 @@ class Launcher {
   std::optional<Registration> registration_;
   uv_loop_t loop_{};
   uv_timer_t timer_{};   ///< until the next, harsher step
-  uv_timer_t settle_{};  ///< after the first failure
+  uv_timer_t settle_{};  ///< after the first failure: until it is known, then until the others are told to end
   std::vector<std::unique_ptr<uv_signal_t>> signals_;
   uv_process_t guard_{};
   int guard_fd_ = -1;
   std::vector<std::unique_ptr<Child>> children_;
   std::vector<const Child*> failed_;  ///< of their own accord, in the order in which we heard of it
   bool any_failed_ = false;           ///< those that were told to end included
+  bool settled_ = false;              ///< the first failure is known, and who fails from now on does so because of it
   Phase phase_ = Phase::kRunning;
   int interrupted_by_ = 0;
   int start_error_ = 0;

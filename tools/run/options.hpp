@@ -16,6 +16,7 @@ struct RunOptions {
   bool sync = false;
   bool color = true;
   bool verbose = false;
+  bool keep_going = false;  ///< a process that fails ends nobody else
   std::map<std::string, std::string> settings;  ///< mv_init_options fields, by name
   std::vector<Command> commands;                ///< one for all workers, or one for each
 };

@@ -21,6 +21,7 @@ local params = digits.parameters()
 -- Make sure all the nodes start with the same parameter values
 allReduceEA.synchronizeParameters(params)
 
+local worst
 for epoch = 1, opt.epochs do
   local confusion, timer = digits.confusion(), torch.Timer()
   local steps = order(epoch)
@@ -36,12 +37,11 @@ for epoch = 1, opt.epochs do
   allReduceEA.synchronizeCenter(params)
   -- What all nodes have seen, and the worst of them
   tree.allReduce(confusion, function(a, b) return a:add(b) end)
-  local worst = tree.allReduce(digits.accuracy(params, test), math.min)
+  worst = tree.allReduce(digits.accuracy(params, test), math.min)
   says(("epoch %d: %d steps here, %.0f ms, training %.4f, accuracy %.4f or more"):format(epoch, #steps, 1000 * timer:time().real,
     digits.right(confusion), worst))
   if epoch == opt.epochs then says(digits.text(confusion)) end
 end
 
-local worst = tree.allReduce(digits.accuracy(params, test), math.min)
 says(("final accuracy %.4f"):format(worst))
 digits.save(opt.save, tree.nodeIndex, params)

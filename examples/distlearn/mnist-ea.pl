@@ -3,7 +3,10 @@
 #
 #     polyverso run -n 4 -- perl examples/distlearn/mnist-ea.pl [--tau 10] [--alpha 0.2] [--epochs 30] [--batch 8] [--rate 0.3] [--save FOLDER]
 #
-# The ranks have unequal shares of the images, so that some are through with an epoch before others. mnist-ea.lua and mnist_ea.py are its twins.
+# The ranks have unequal shares of the images, so that some are through with an epoch before others. mnist-ea.lua and mnist_ea.py are its twins,
+# with which it trains together:
+#
+#     polyverso run -n 3 -- luajit mnist-ea.lua --- python3 mnist_ea.py --- perl mnist-ea.pl
 use v5.26;
 use warnings;
 
@@ -38,10 +41,13 @@ for my $epoch (1 .. $asked{epochs}) {
         Digits::count($confusion, $prediction, $batch->{labels});
     }
     $ea->synchronize_center($params);    # so that rounding can't drive the ranks' centres apart
-    $group->allreduce($confusion);       # what all ranks have seen
+    # What all ranks have seen, and the worst of them; by functions, as in mnist-ea.lua.
+    $group->allreduce_custom($confusion, sub { $_[0] + $_[1] });
+    my $worst = pdl([Digits::accuracy($params, $test)->sclr]);
+    $group->allreduce_custom($worst, sub { $_[0]->at(0) < $_[1]->at(0) ? $_[0] : $_[1] });
     $ea->read_center($centre);           # the same on all ranks, and what is worth keeping
-    printf "epoch %d: %d steps here, %.0f ms, training %.4f, accuracy %.4f\n", $epoch, scalar @steps,
-        1000 * (clock_gettime(CLOCK_MONOTONIC) - $begun), Digits::right($confusion), Digits::accuracy($centre, $test)
+    printf "epoch %d: %d steps here, %.0f ms, training %.4f, accuracy %.4f, of every rank's own parameters %.4f or more\n", $epoch, scalar @steps,
+        1000 * (clock_gettime(CLOCK_MONOTONIC) - $begun), Digits::right($confusion), Digits::accuracy($centre, $test), $worst->at(0)
         if $group->rank == 0;
 }
 

@@ -45,11 +45,12 @@ def test_four_ranks_do_what_one_process_does(tmp_path, alone):
 
 
 @pytest.mark.skipif(shutil.which("polyverso") is None or shutil.which("luajit") is None, reason="polyverso or luajit is not on PATH")
-def test_ranks_in_lua_python_and_perl_train_together(tmp_path):
+@pytest.mark.parametrize("loop", ["mnist", "mnist-ea"])
+def test_ranks_in_lua_python_and_perl_train_together(tmp_path, loop):
     folders = [tmp_path / language for language in ("lua", "python", "perl")]
     for folder in folders:
         folder.mkdir()
-    scripts = [["luajit", EXAMPLES / "mnist.lua"], [sys.executable, EXAMPLES / "mnist.py"], ["perl", EXAMPLES / "mnist.pl"]]
+    scripts = [["luajit", EXAMPLES / f"{loop}.lua"], [sys.executable, EXAMPLES / f"{loop.replace('-', '_')}.py"], ["perl", EXAMPLES / f"{loop}.pl"]]
     command = ["polyverso", "run", "-n", "3"]
     for number, (script, folder) in enumerate(zip(scripts, folders)):
         command += ["---" if number else "--", *script, *OPTIONS, "--save", str(folder)]
@@ -57,4 +58,6 @@ def test_ranks_in_lua_python_and_perl_train_together(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(float(accuracy) > 0.95 for accuracy in re.findall(r"final accuracy ([\d.]+)", done.stdout)), done.stdout
     kept = [np.loadtxt(*folder.glob("parameters-*.txt")) for folder in folders]
-    assert (kept[0] == kept[1]).all() and (kept[0] == kept[2]).all()  # the same bits
+    assert (kept[1] == kept[2]).all()  # the same bits
+    if loop == "mnist":  # the other one's keeps its own parameters, not the centre
+        assert (kept[0] == kept[1]).all()

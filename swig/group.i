@@ -96,7 +96,8 @@ static int pv_drained_room(mv_array **arrays, uint64_t *capacity, uint64_t count
 static PyObject *pv_drained(const mv_drained *next, const mv_array *arrays) {
   PyObject *const list = PyList_New((Py_ssize_t)next->arrays);
   for (uint64_t i = 0; list && i < next->arrays; ++i)
-    PyList_SET_ITEM(list, (Py_ssize_t)i, Py_BuildValue("{s:K,s:i}", "count", (unsigned long long)arrays[i].count, "dtype", (int)arrays[i].dtype));
+    PyList_SET_ITEM(list, (Py_ssize_t)i, Py_BuildValue("{s:K,s:i,s:I}", "count", (unsigned long long)arrays[i].count, "dtype", (int)arrays[i].dtype,
+                                           "note", (unsigned)arrays[i].note));
   return Py_BuildValue("{s:i,s:i,s:N}", "finished", (int)next->finished, "reduction", (int)next->reduction, "arrays", list);
 }
 
@@ -159,6 +160,7 @@ static SV *pv_drained(const mv_drained *next, const mv_array *arrays) {
     HV *array = newHV();
     (void)hv_stores(array, "count", newSVuv((UV)arrays[i].count));
     (void)hv_stores(array, "dtype", newSViv(arrays[i].dtype));
+    (void)hv_stores(array, "note", newSVuv(arrays[i].note));
     av_push(list, newRV_noinc((SV *)array));
   }
   (void)hv_stores(hash, "finished", newSViv(next->finished));
@@ -223,9 +225,10 @@ static void pv_push_drained(lua_State *L, const mv_drained *next, const mv_array
   pv_set_integer(L, "reduction", next->reduction);
   lua_createtable(L, (int)next->arrays, 0);
   for (uint64_t i = 0; i < next->arrays; ++i) {
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 3);
     pv_set_integer(L, "count", (int64_t)arrays[i].count);
     pv_set_integer(L, "dtype", arrays[i].dtype);
+    pv_set_integer(L, "note", arrays[i].note);
     lua_rawseti(L, -2, (int)i + 1);
   }
   lua_setfield(L, -2, "arrays");

@@ -2,7 +2,7 @@
 #ifndef POLYVERSO_SWIG_LUA_ARRAYS_H
 #define POLYVERSO_SWIG_LUA_ARRAYS_H
 
-/* The arrays of the table at `index`, in a userdata that takes the table's place and keeps it, for behind the arguments it would be
+/* The arrays, with their notes, of the table at `index`, in a userdata that takes the table's place and keeps it, for behind the arguments it would be
  * one more of them. NULL with an error set. */
 static mv_array *pv_lend_arrays(lua_State *L, int index, const char *function, uint64_t *count) {
   if (!lua_istable(L, index)) {
@@ -12,6 +12,13 @@ static mv_array *pv_lend_arrays(lua_State *L, int index, const char *function, u
   *count = (uint64_t)pv_length(L, index);
   mv_array *const arrays = (mv_array *)lua_newuserdata(L, (size_t)(*count + 1) * sizeof(mv_array));
   memset(arrays, 0, (size_t)(*count + 1) * sizeof *arrays);
+  lua_getfield(L, index, "notes"); /* a list as long as the table, or nil */
+  for (uint64_t i = 0; i < *count && lua_istable(L, -1); ++i) {
+    lua_rawgeti(L, -1, (int)i + 1);
+    arrays[i].note = (uint32_t)lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
   for (uint64_t i = 0; i < *count; ++i) {
     lua_rawgeti(L, index, (int)i + 1);
     const int lent = pv_lend_memory(L, lua_gettop(L), function, 1, &arrays[i].data, &arrays[i].count, &arrays[i].dtype);

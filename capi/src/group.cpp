@@ -29,8 +29,8 @@ base::Result<std::vector<Array>> read_arrays(const mv_array* arrays, uint64_t co
   if (arrays == nullptr && count > 0) return base::error(MV_EINVAL, "the arrays are NULL, but there are {}", count);
   std::vector<Array> read;
   for (uint64_t i = 0; i < count; ++i) {
-    if (arrays[i].reserved != 0) return base::error(MV_EINVAL, "array {}: reserved is {}, it must be 0", i, arrays[i].reserved);
-    read.push_back({static_cast<std::byte*>(arrays[i].data), arrays[i].count, arrays[i].dtype});
+    if (arrays[i].note > collective::kMostNote) return base::error(MV_EINVAL, "array {}: note is {}, at most {}", i, arrays[i].note, collective::kMostNote);
+    read.push_back({static_cast<std::byte*>(arrays[i].data), arrays[i].count, arrays[i].dtype, static_cast<uint8_t>(arrays[i].note)});
   }
   return read;
 }
@@ -158,7 +158,7 @@ base::Status drain(const GroupEntry& entry, mv_array* arrays, uint64_t capacity,
   next->reduction = shape.finished || shape.custom ? 0 : static_cast<int32_t>(shape.reduction);
   next->arrays = shape.arrays.size();
   if (shape.arrays.size() > capacity) return base::error(MV_EINVAL, "there are {} arrays, but room for {}: call again with more", shape.arrays.size(), capacity);
-  for (size_t i = 0; i < shape.arrays.size(); ++i) arrays[i] = {nullptr, shape.arrays[i].count, shape.arrays[i].dtype, 0};
+  for (size_t i = 0; i < shape.arrays.size(); ++i) arrays[i] = {nullptr, shape.arrays[i].count, shape.arrays[i].dtype, shape.arrays[i].note};
   return {};
 }
 

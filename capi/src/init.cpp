@@ -45,9 +45,22 @@ base::Status init_default(State& state, const InitRequest& request) {
 /// Ends a node for good, unless a signal came first. `pin` is the caller's only one.
 base::Status end_node(State& state, const NodeTable::Pin& pin) {
   NodeEntry& entry = **pin;
+  // By the groups themselves: what goes by shared memory the node's messages know nothing of, and others would wait for this rank.
+  state.groups.for_each([&](const GroupTable::Pin& group) {
+    if (group->node.get() == &entry) static_cast<void>(group->group->close());
+  });
   auto status = entry.node->shutdown();
   if (status.code() == MV_EINTR) return status;
   state.nodes.close(pin);
+  state.strategies.for_each([&](const StrategyTable::Pin& strategy) {
+    if (strategy->node.get() == &entry) state.strategies.close(strategy);
+  });
+  state.customs.for_each([&](const CustomTable::Pin& custom) {
+    if (custom->node.get() == &entry) state.customs.close(custom);
+  });
+  state.groups.for_each([&](const GroupTable::Pin& group) {
+    if (group->node.get() == &entry) state.groups.close(group);
+  });
   state.tables.for_each([&](const TableTable::Pin& table) {
     if (table->node.get() == &entry) state.tables.close(table);
   });

@@ -1,5 +1,6 @@
 #include "distlearn/all_reduce_ea.hpp"
 
+#include <atomic>
 #include <cmath>
 
 #include "base/log.hpp"
@@ -15,7 +16,8 @@ base::Status AllReduceEa::check(int64_t tau, double alpha) {
 AllReduceEa::AllReduceEa(node::Node& node, node::GroupRef group, int64_t tau, double alpha)
     : peers_(node, std::move(group)), tau_(tau), alpha_(alpha) {
   const double most = 2.0 / (static_cast<double>(peers_.size()) + 1);
-  if (alpha > most && peers_.rank() == 0)
+  static std::atomic_flag has_warned;  // once is enough, however many of them a process makes
+  if (alpha > most && peers_.rank() == 0 && !has_warned.test_and_set())
     base::log_warn("elastic averaging: alpha is {}, but for {} ranks its centre is stable up to 2 / (ranks + 1) = {:.4g} only", alpha,
                    peers_.size(), most);
 }

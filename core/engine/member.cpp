@@ -87,7 +87,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       checkpointer_(clock, rpc_client_, ps_client_),
       vault_(clock, rpc_server_, ps_server_, archive),
       saver_(clock, rpc_client_, rpc_server_, ps_server_, archive),
-      inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_, commands_),
+      inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_) {
   // A process that is only a server may be about to set its controller: commands that come before it has, wait for that.
   if (self_.role == MV_ROLE_SERVER) commands_.set_controller(ps::Commands::Controller::kAwaited, {});

@@ -85,10 +85,19 @@ SharedGroup::SharedGroup(MemberNode& node, std::shared_ptr<MessageGroup> message
     : node_(node), messages_(std::move(messages)),
       seat_(std::make_shared<onehost::Seat>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
                                             std::chrono::microseconds(node.settings().spin_us))) {
-  const auto told = [weak = std::weak_ptr(seat_)](const base::Status& why) {
+  const auto broken = [weak = std::weak_ptr(seat_)](const base::Status& why) {
     if (const auto seat = weak.lock()) seat->end(why);
   };
-  node_.on_loop([&] { messages_->engine()->watch(told); });
+  const auto left = [weak = std::weak_ptr(seat_)](uint32_t rank) {
+    if (const auto seat = weak.lock()) seat->hear_left(rank);
+  };
+  const auto look = [weak = std::weak_ptr(seat_)] {
+    const auto seat = weak.lock();
+    if (seat == nullptr) return collective::Group::Elsewhere{};
+    const onehost::Seat::Sleep sleep = seat->asleep();
+    return collective::Group::Elsewhere{seat->operations(), collective::kind_name(sleep.kind), sleep.on, sleep.has_come, sleep.since};
+  };
+  node_.on_loop([&] { messages_->engine()->watch({broken, left, look}); });
 }
 
 SharedGroup::~SharedGroup() {

@@ -63,7 +63,7 @@ struct alignas(kLine) Header {
 struct Item {
   uint64_t count;
   uint32_t dtype;
-  uint32_t in_segment, out_segment;
+  uint32_t in_segment, out_segment, note;
   uint64_t in_at, out_at;
 };
 

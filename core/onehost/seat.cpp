@@ -48,6 +48,7 @@ base::Status Seat::begin(const collective::Operation& operation) {
   if (is_broken_) return broken();
   if (!drains_ && !operation.draining && own().draining.load() == operation_ + 1) return base::Status(MV_ESTATE, collective::kOnlyDraining);
   what_ = operation;
+  doing_.store(operation.kind, std::memory_order_relaxed);
   plan_ = Plan(what_, ranks());
   inline_ = plan_.inline_bytes() <= kInlineBytes;
   begun_ = true;
@@ -68,7 +69,7 @@ void Seat::post() {
   header.reduction = what_.reduction;
   header.draining = what_.draining;
   header.direct_in = header.direct_out = false;
-  for (size_t i = 0; i < std::min(what_.out.size(), kMostArrays); ++i) items[i] = {what_.out[i].count, static_cast<uint32_t>(what_.out[i].dtype), 0, 0, 0, 0};
+  for (size_t i = 0; i < std::min(what_.out.size(), kMostArrays); ++i) items[i] = {what_.out[i].count, static_cast<uint32_t>(what_.out[i].dtype), 0, 0, what_.out[i].note, 0, 0};
   inline_ ? post_values() : post_places(header, items);
   publish(header.posted, number);
 }
@@ -150,7 +151,7 @@ uint32_t Seat::cause() const {
   uint32_t found = kGaveUp;
   for (size_t rank = 0; rank < ranks(); ++rank) {
     const uint32_t left = words(rank).left.load();
-    if (rank == rank_ || left == 0) continue;
+    if (rank == rank_ || !has_left(rank)) continue;
     if (left >= kBecauseOf) return left;
     found = kBecauseOf + static_cast<uint32_t>(rank);
   }
@@ -237,6 +238,7 @@ base::Status Seat::find_places() {
 base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
   if (is_broken_) return broken();
   const uint64_t number = operation_ + 1;
+  doing_.store(Kind::kDrain, std::memory_order_relaxed);
   if (!std::exchange(drains_, true)) publish(own().draining, number);
   if (base::Status status = settle_drain(deadline); !status.ok()) {
     if (status.code() != MV_EINTR && status.code() != MV_ETIMEOUT) break_up(status, cause());
@@ -257,7 +259,7 @@ base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
     shape.reduction = header.reduction;
     shape.custom = header.kind == Kind::kCustom;
     for (size_t i = 0; i < header.arrays; ++i)
-      shape.arrays.push_back({nullptr, items[i].count, static_cast<mv_dtype>(items[i].dtype)});
+      shape.arrays.push_back({nullptr, items[i].count, static_cast<mv_dtype>(items[i].dtype), static_cast<uint8_t>(items[i].note)});
     break;
   }
   return shape;
@@ -322,6 +324,12 @@ void Seat::end(const base::Status& why) {
   ring();
 }
 
+void Seat::hear_left(size_t rank) {
+  static_assert(kMostRanks <= 64);
+  heard_left_.fetch_or(uint64_t{1} << rank);
+  ring();
+}
+
 /// The first reason stays.
 bool Seat::note_broken(const base::Status& why) {
   std::lock_guard lock(mutex_);
@@ -344,6 +352,16 @@ void Seat::say_left(uint32_t as) {
   own().bell.fetch_add(1);
   // Those who sleep by others' bells, too: what they wait for may need this rank.
   for (const Arena& arena : arenas_) wake_all(arena.words().bell);
+}
+
+Seat::Sleep Seat::asleep() const {
+  Sleep sleep;
+  sleep.kind = doing_.load(std::memory_order_relaxed);
+  sleep.on = static_cast<int32_t>(own().asleep_on.load()) - 1;
+  sleep.since = base::Nanos(asleep_since_.load(std::memory_order_relaxed));
+  const uint64_t number = operation_ + (sleep.kind == Kind::kDrain ? 1 : 0);
+  if (sleep.on >= 0) sleep.has_come = posted(static_cast<size_t>(sleep.on), number) >= number;
+  return sleep;
 }
 
 base::Status Seat::broken() const {

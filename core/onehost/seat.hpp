@@ -52,10 +52,20 @@ class Seat {
   void give_up(const base::Status& why);
   /// The same where the others hear of it otherwise, and by a better reason than that this rank goes.
   void end(const base::Status& why);
+  /// A rank has left, of which its memory may say nothing. What it had begun before goes on.
+  void hear_left(size_t rank);
   /// Others who wait for this rank, or will, hear that it has left.
   void leave();
   base::Status broken() const;
   uint64_t operations() const { return operation_.load(std::memory_order_relaxed); }
+  struct Sleep {
+    collective::Kind kind = collective::Kind::kBarrier;  ///< of what is under way
+    int32_t on = -1;                                     ///< the rank that it waits for; -1: it does not sleep
+    bool has_come = false;                               ///< that rank, to this operation
+    base::Nanos since{0};
+  };
+  /// What this rank sleeps in. It may be over by now.
+  Sleep asleep() const;
 
  private:
   size_t ranks() const { return arenas_.size(); }
@@ -118,6 +128,7 @@ class Seat {
   template <typename Ready>
   base::Status sleep(size_t on, base::Nanos deadline, const Ready& ready);
   base::Status trouble(size_t on) const;
+  bool has_left(size_t rank) const { return words(rank).left.load() != 0 || (heard_left_.load() >> rank & 1) != 0; }
   base::Status given_up() const;
 
   const size_t rank_;
@@ -139,6 +150,10 @@ class Seat {
   uint64_t staged_ = 0, merged_ = 0;        ///< groups
   std::vector<const std::byte*> sources_;
 
+  std::atomic<collective::Kind> doing_{collective::Kind::kBarrier};
+  std::atomic<int64_t> asleep_since_{0};
+
+  std::atomic<uint64_t> heard_left_{0};  ///< a bit for each rank
   std::atomic<bool> is_broken_{false};
   mutable std::mutex mutex_;
   base::Status why_broken_;

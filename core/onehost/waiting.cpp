@@ -27,7 +27,7 @@ void Seat::settle() {
 base::Status Seat::trouble(size_t on) const {
   if (is_broken_) return broken();
   if (base::Status status = given_up(); !status.ok()) return status;
-  return words(on).left.load() == 0 ? base::Status() : base::error(MV_EPEERLOST, "{} has left the group", names_[on]);
+  return has_left(on) ? base::error(MV_EPEERLOST, "{} has left the group", names_[on]) : base::Status();
 }
 
 base::Status Seat::given_up() const {

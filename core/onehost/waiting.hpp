@@ -35,6 +35,7 @@ template <typename Ready>
 base::Status Seat::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
   constexpr base::Nanos kLongest = std::chrono::seconds(1);
   const base::Nanos begun = now();
+  asleep_since_.store(begun.count(), std::memory_order_relaxed);
   while (true) {
     const uint32_t seen = words(on).bell.load();
     own().asleep_on.store(1 + static_cast<uint32_t>(on));

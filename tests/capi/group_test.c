@@ -270,6 +270,12 @@ static void bad_arguments(void** state) {
   expect_error(mv_allreduce_many(group, NULL, NULL, 1, 1, 0, NULL, NULL), MV_EINVAL, "arrays are NULL");
   expect_error(mv_allreduce_many(group, NULL, NULL, 0, 1, 2, NULL, NULL), MV_EINVAL, "mv_group_flag");
   expect_error(mv_allreduce(1234, NULL, &value, 1, MV_F32, 1, NULL), MV_EHANDLE, "1234");
+  float row[6] = {1, 2, 3, 4, 5, 6};
+  expect_error(mv_allreduce(group, row, row + 1, 4, MV_F32, 1, NULL), MV_EINVAL, "overlap");
+  expect_error(mv_allreduce(group, row + 3, row, 4, MV_F32, 1, NULL), MV_EINVAL, "overlap");
+  expect_error(mv_allgather(group, row + 1, 4, row, MV_F32, NULL), MV_EINVAL, "overlap");
+  expect_ok(mv_allreduce(group, row, row + 3, 3, MV_F32, 1, NULL));
+  expect_ok(mv_allreduce(group, row, row, 6, MV_F32, 1, NULL));
   expect_ok(mv_broadcast(group, &value, 4, MV_RAW, 0, NULL));
   expect_ok(mv_group_close(group));
   expect_error(mv_group_barrier(group, NULL), MV_EHANDLE, "closed group");
@@ -316,6 +322,58 @@ static void leaves_early(struct member* self) {
 static void who_leaves_is_named_and_the_others_go_on(void** state) {
   (void)state;
   run_nodes(3, road, leaves_early);
+}
+
+/** What the others are in when a rank ends without closing the group, as a script does whose last line raises. */
+static int leaver, waits_in;
+
+static void ends_without_a_word(struct member* self) {
+  enum { kCount = 20000 };
+  static float values[kMostNodes][kCount];
+  const mv_group group = open_all(self);
+  float* const value = values[self->index];
+  expect_ok(mv_allreduce(group, NULL, value, kCount, MV_F32, MV_REDUCE_SUM, NULL));
+  if (self->index == leaver) return;
+  for (int again = 0; again < 2; ++again) {
+    mv_drained next = MV_DRAINED_INIT;
+    mv_status status = MV_OK;
+    while (status == MV_OK) /* who only gives to a root may be through before it hears of anything */
+      status = waits_in == 0   ? mv_allreduce(group, NULL, value, kCount, MV_F32, MV_REDUCE_SUM, NULL)
+               : waits_in == 1 ? mv_reduce(group, value, value, 1, MV_F32, MV_REDUCE_SUM, 1, NULL)
+                               : mv_allreduce_drain(group, NULL, 0, &next, NULL);
+    char name[16];
+    snprintf(name, sizeof(name), "worker %d", leaver);
+    expect_error(status, MV_EPEERLOST, name);
+  }
+  mv_group survivors = 0;
+  expect_ok(mv_group_shrink(group, NULL, &survivors));
+  expect_ok(mv_group_barrier(survivors, NULL));
+}
+static void who_ends_without_closing_is_named_too(void** state) {
+  (void)state;
+  for (leaver = 0; leaver < 3; leaver += 2)
+    for (waits_in = 0; waits_in < 3; ++waits_in) run_nodes(3, road, ends_without_a_word);
+}
+
+static void shuts_down_with_handles(struct member* self) {
+  static mv_group groups[kMostNodes];
+  groups[self->index] = open_all(self);
+  expect_ok(mv_group_barrier(groups[self->index], NULL));
+}
+static void handles_of_an_ended_node_are_stale(void** state) {
+  (void)state;
+  mv_node node = 0;
+  mv_group group = 0;
+  mv_allreduce_sgd sgd = 0;
+  expect_ok(mv_node_open(NULL, &node));
+  expect_ok(mv_group_open(node, NULL, 0, &group));
+  expect_ok(mv_sgd_open(group, &sgd));
+  expect_ok(mv_shutdown(node));
+  run_nodes(2, road, shuts_down_with_handles);
+  expect_ok(mv_init(NULL));
+  expect_error(mv_group_barrier(group, NULL), MV_EHANDLE, "closed");
+  expect_error(mv_sgd_close(sgd), MV_EHANDLE, "closed");
+  expect_ok(mv_shutdown(0));
 }
 
 static void waits_in_vain(struct member* self) {
@@ -479,6 +537,8 @@ int main(int count, char** arguments) {
       TEST_ALONE(bad_arguments),
       cmocka_unit_test(ranks_that_disagree_are_named),
       cmocka_unit_test(who_leaves_is_named_and_the_others_go_on),
+      cmocka_unit_test(who_ends_without_closing_is_named_too),
+      cmocka_unit_test(handles_of_an_ended_node_are_stale),
       cmocka_unit_test(a_time_out_names_the_missing_and_breaks_the_group),
       cmocka_unit_test(ranks_without_data_take_part_until_all_are_through),
       cmocka_unit_test(what_comes_next_is_told),

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from conftest import COMMAND
 from nodes import PRELUDE
 
@@ -300,3 +302,37 @@ def test_a_folder_that_others_can_enter_is_not_trusted(tmp_path):
     environment["XDG_RUNTIME_DIR"] = str(tmp_path)
     told = subprocess.run([COMMAND, "status"], env=environment, text=True, capture_output=True, timeout=20, check=False)
     assert told.returncode == 1 and "nobody else can enter" in told.stderr
+
+
+# Worker 0 is at a barrier of a group to which worker 1 does not come before it is told to.
+MEMBER = """
+from polyverso.group import Group
+node = pv.init()
+group = Group(node)
+group.allreduce(np.ones(3))
+say("up")
+if node.rank == 1:
+    wait_for_word()
+group.barrier()
+group.close()
+node.shutdown()
+"""
+
+
+@pytest.mark.parametrize("settings", [{}, {"io": "tcp"}])
+def test_a_groups_ranks_and_who_waits_there_are_shown(cluster, settings):
+    job = cluster(2, **settings)
+    nodes = [job.python(rank, MEMBER) for rank in range(2)]
+    for node in nodes:
+        node.hear("up")
+    told = ask_json(job, lambda told: any(wait["kind"] == "collective" for wait in told["waits"]))
+    (group,) = told["groups"]
+    assert group["road"] == ("messages" if settings else "shm") and group["broken"] is None
+    assert [each["rank"] for each in group["ranks"]] == [0, 1]
+    assert group["ranks"][0]["operations"] == group["ranks"][1]["operations"] + 1
+    (wait,) = [wait for wait in told["waits"] if wait["kind"] == "collective"]
+    assert wait["worker"] == 0 and wait["table"] == "barrier" and [each["who"] for each in wait["awaited"]] == ["worker 1"]
+    assert "worker 0 waits" in ask(job)[1]
+    nodes[1].tell("go on")
+    for node in nodes:
+        node.ends()

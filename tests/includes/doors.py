@@ -37,7 +37,7 @@ DOORS = {
     "engine/kvstore": PS,
     "engine/collective": PS,
     "engine/gossip": PS | {"telemetry"},
-    "engine/status": PS,
+    "engine/status": PS | {"engine/collective"},  # which groups there are, and who waits in them
     "engine": ENGINES,
     "onehost": TENSORS | {"engine/collective"},  # of that what an operation is, and no messages
     "io/loop": BASE | {"wire"},

@@ -280,6 +280,25 @@ void a_lost_rank_ends_every_wait(void**) {
   }
 }
 
+void who_is_heard_to_have_left_is_not_waited_for(void**) {
+  Ring ring(3);
+  std::array<mv::base::Status, 3> statuses;
+  const Operation barrier{.kind = Kind::kBarrier, .out = {}, .in = {}};
+  ring.run([&](size_t rank, Seat& seat) {
+    if (!carry_out(seat, barrier).ok()) return;
+    if (rank == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ring.seats[0]->hear_left(2);  // rank 1 hears of it from rank 0 alone
+      return;
+    }
+    statuses[rank] = carry_out(seat, barrier);
+  });
+  for (const size_t other : {0, 1}) {
+    assert_int_equal(statuses[other].code(), MV_EPEERLOST);
+    assert_non_null(strstr(statuses[other].text().c_str(), "rank 2"));
+  }
+}
+
 void a_signal_ends_a_wait_and_the_operation_goes_on(void**) {
   struct sigaction action {};
   action.sa_handler = [](int) {};
@@ -358,6 +377,7 @@ int main() {
       cmocka_unit_test(who_disagrees_is_named_and_the_group_goes_on),
       cmocka_unit_test(who_is_late_is_named),
       cmocka_unit_test(a_lost_rank_ends_every_wait),
+      cmocka_unit_test(who_is_heard_to_have_left_is_not_waited_for),
       cmocka_unit_test(a_signal_ends_a_wait_and_the_operation_goes_on),
       cmocka_unit_test(who_is_done_takes_part_until_all_are),
   };

@@ -72,7 +72,12 @@ void a_report_arrives_as_it_was(void**) {
   report.own.push_back({"w", "an array", table::Pace::kStale, true, {{1, 2, 3, 4}}});
   report.held.push_back({"v", "a matrix", table::Pace::kSync, false, {}});
   report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
+  report.groups.push_back({77, {2, 3}, 1, "shm", 41, "worker 0 is lost"});
   const status::Report got = sent(report);
+  assert_true(got.groups.size() == 1 && got.groups[0].id == 77 && got.groups[0].ranks.size() == 2 &&
+              got.groups[0].ranks[1] == 3 && got.groups[0].rank == 1);
+  assert_true(got.groups[0].road == "shm" && got.groups[0].operations == 41 &&
+              got.groups[0].broken == "worker 0 is lost");
   assert_string_equal(got.phase.c_str(), "ready");
   assert_string_equal(got.metrics.c_str(), "127.0.0.1:9100");
   assert_true(got.uptime == 90s && got.in_flight == 5 && got.left_out == 0);
@@ -144,6 +149,24 @@ void a_missing_answer_is_told_where_no_gate_explains_it(void**) {
   assert_true(has(status::to_text(overview), "worker 1 waits 3.0 s in a call on \"a\" for worker 2 (has not answered"));
 }
 
+void groups_are_shown_with_their_ranks_and_who_waits_there(void**) {
+  status::Overview overview = three();
+  overview.reports[1].groups.push_back({77, {1, 2, 3}, 0, "shm", 41, ""});
+  overview.reports[2].groups.push_back({77, {1, 2, 3}, 1, "shm", 41, ""});
+  overview.reports[2].groups.push_back({78, {2, 3}, 0, "messages", 3, "worker 2 is lost"});
+  overview.reports[2].waits.push_back({WaitKind::kCollective, 2, "allreduce", 41, 3s, 3s, {{3, "has not come to it"}}});
+  overview.reports.erase(3);
+  const std::string text = status::to_text(overview);
+  assert_true(has(text, "worker 0, worker 1, worker 2      3  shm       41, 41, ?   works"));
+  assert_true(has(text, "broken: worker 2 is lost"));
+  assert_true(
+      has(text, "worker 1 waits 3.0 s in allreduce, operation 41 of a group, for worker 2 (has not come to it"));
+  const auto json = nlohmann::json::parse(status::to_json(overview));
+  assert_true(json["groups"].size() == 2 && json["groups"][0]["ranks"][1]["operations"] == 41 &&
+              json["groups"][0]["ranks"][2]["operations"].is_null());
+  assert_true(json["groups"][0]["broken"].is_null() && json["waits"][0]["kind"] == "collective");
+}
+
 void the_silent_the_lost_and_the_finished_are_shown_so(void**) {
   status::Overview overview = three();
   overview.reports.erase(2);
@@ -213,6 +236,7 @@ int main() {
       cmocka_unit_test(rates_that_are_no_numbers_become_zero),
       cmocka_unit_test(a_wait_that_several_servers_tell_of_is_one_line_that_names_all),
       cmocka_unit_test(a_missing_answer_is_told_where_no_gate_explains_it),
+      cmocka_unit_test(groups_are_shown_with_their_ranks_and_who_waits_there),
       cmocka_unit_test(the_silent_the_lost_and_the_finished_are_shown_so),
       cmocka_unit_test(a_workers_own_word_counts_before_a_servers),
       cmocka_unit_test(what_others_sent_reaches_no_terminal_as_a_command),

@@ -77,7 +77,7 @@ typedef struct mv_array {
   void *data;
   uint64_t count; /**< elements */
   mv_dtype dtype;
-  uint32_t reserved; /**< 0 */
+  uint32_t note;  /**< 0 .. 15, of the caller's own: mv_allreduce_drain() tells it, and nothing else looks at it; else 0 */
 } mv_array;
 
 /** out = the reduction of all ranks' `in`, the same bits on every rank.
@@ -121,7 +121,7 @@ typedef struct mv_drained {
 
 /** Waits for what the others do next. Unless all are through, they reduce arrays as many as next->arrays, and this rank is to call
  *  mv_allreduce_many() (or mv_allreduce_custom()) of that shape with MV_DRAINING; nothing else is accepted until that is over.
- *  @param arrays  out: counts and dtypes, with data NULL; up to `capacity` of them are written. With more, MV_EINVAL tells how many in
+ *  @param arrays  out: counts, dtypes and notes, with data NULL; up to `capacity` of them are written. With more, MV_EINVAL tells how many in
  *                 next->arrays: call again with room for them
  *  @return MV_ETIMEOUT, MV_EINTR: call again, the group is not broken; MV_EDISAGREE if the others make anything but an all-reduce */
 MV_API mv_status mv_allreduce_drain(mv_group group, mv_array *arrays, uint64_t capacity, mv_drained *next, const mv_call_options *options);

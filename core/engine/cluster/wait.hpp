@@ -12,10 +12,11 @@
 
 namespace mv::cluster {
 
-/// What a worker is in. kAnswer: nothing but a server's answer is missing.
-enum class WaitKind : uint8_t { kGet, kAdd, kStaleGet, kCreation, kBarrier, kCheckpoint, kAnswer, kMergedGet, kCommand };
-inline constexpr std::array<const char*, 9> kWaitNames = {"get",        "add",    "stale get",  "creation", "barrier",
-                                                          "checkpoint", "answer", "merged get", "command"};
+/// What a worker is in. kAnswer: nothing but a server's answer is missing. kCollective: an operation of a group, whose description stands for the
+/// table.
+enum class WaitKind : uint8_t { kGet, kAdd, kStaleGet, kCreation, kBarrier, kCheckpoint, kAnswer, kMergedGet, kCommand, kCollective };
+inline constexpr std::array<const char*, 10> kWaitNames = {"get",        "add",    "stale get",  "creation", "barrier",
+                                                           "checkpoint", "answer", "merged get", "command",  "collective"};
 
 /// A process that is waited for, and what of it is missing: "has made 40 of 41 adds"; empty if simply its call or answer.
 struct Awaited {

@@ -8,12 +8,18 @@ namespace mv::collective {
 using namespace std::chrono_literals;
 
 namespace {
+/// On the wire an array's note stands above its dtype.
+constexpr int kNoteShift = 4;
+constexpr uint8_t kDtypeMask = (1 << kNoteShift) - 1;
+static_assert(kMostNote << kNoteShift <= UINT8_MAX);
 /// How long nothing may move before the rank that is waited for is told: it may be at another operation.
 constexpr base::Nanos kLookAfter = 100ms;
 /// How long whoever gives up waits for the others' word whether they have come.
 constexpr base::Nanos kLastWord = 1s;
 /// Operations that are done of which it is still known what they were.
 constexpr size_t kRemembered = 256;
+
+constexpr const char *kHasCome = "has come to it, but has not done its part", *kHasNotCome = "has not come to it";
 
 /// What a signal or its caller did to one rank is something else to the others.
 mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
@@ -47,6 +53,7 @@ struct Group::Active final : Execution::Owner {
 
   Group& group;
   const uint64_t op;
+  const base::Nanos since = group.clock_.now();
   bool busy = false;  ///< what is sent to a peer that is lost has been taken before send() returns
   Running running;
 };
@@ -57,6 +64,7 @@ Group::Group(const base::Clock& clock, Courier& courier, rpc::Server& server, ba
       server_(server),
       pool_(pool),
       members_(std::move(members)),
+      made_(clock.now()),
       setting_(std::move(setting)),
       agreement_(static_cast<uint32_t>(setting_.rank), static_cast<uint32_t>(setting_.size),
                  [this](uint32_t to, const Agreement::Word& word) { tell_agreement(to, word); }) {}
@@ -99,7 +107,7 @@ void Group::tell_shape(uint32_t to, uint64_t op, const Active& active) {
     note.op = op;
     note.signature = std::make_unique<wire::Signature>(active.running.signature());
     for (const Array& array : active.running.operation().out) {
-      note.dtypes.push_back(static_cast<uint8_t>(array.dtype));
+      note.dtypes.push_back(static_cast<uint8_t>(array.dtype | array.note << kNoteShift));
       note.counts.push_back(array.count);
     }
   });
@@ -259,7 +267,7 @@ void Group::drain(const ps::Completion* owner, base::Nanos deadline, Drained dra
   if (const base::Status refused = refusal(taking_part); !refused.ok()) return drained(refused);
   if (drain_) return drained(base::Status(MV_ESTATE, "another thread waits for the others' next all-reduce"));
   const uint64_t op = begun_ + 1;
-  drain_ = Drain{owner, deadline, std::move(drained)};
+  drain_ = Drain{owner, deadline, std::move(drained), false, clock_.now()};
   for (const auto& [rank, last] : closed_)
     if (last < op) return break_off(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
   if (std::exchange(draining_at_, op) != op) {
@@ -367,6 +375,7 @@ void Group::on_note(const wire::GroupNote& note) {
   switch (note.word()) {
     case wire::GroupWord::Closed:
       closed_[from] = op;
+      if (watcher_.left) watcher_.left(from);
       if (!broken_.ok() && note.decided() != nullptr) agreement_.heard(from, {true, false, {}, ranks(note.decided())});
       agreement_.gone(from);
       if (waits_beyond(op))
@@ -391,8 +400,10 @@ void Group::on_note(const wire::GroupNote& note) {
       Shape shape;
       shape.reduction = static_cast<math::Reduction>(note.signature()->reduction());
       shape.custom = static_cast<Kind>(note.signature()->kind()) == Kind::kCustom;
-      for (uint32_t i = 0; i < std::min(note.dtypes()->size(), note.counts()->size()); ++i)
-        shape.arrays.push_back({nullptr, note.counts()->Get(i), static_cast<mv_dtype>(note.dtypes()->Get(i))});
+      for (uint32_t i = 0; i < std::min(note.dtypes()->size(), note.counts()->size()); ++i) {
+        const uint8_t told = note.dtypes()->Get(i);
+        shape.arrays.push_back({nullptr, note.counts()->Get(i), static_cast<mv_dtype>(told & kDtypeMask), static_cast<uint8_t>(told >> kNoteShift)});
+      }
       numbers_[op].shape = std::move(shape);
       return check_drained(op);
     }
@@ -429,7 +440,7 @@ void Group::lost(uint32_t rank, const base::Status& why) {
 void Group::break_off(const base::Status& why, bool tell) {
   if (!broken_.ok() || is_closed_) return;
   broken_ = why;
-  if (watcher_) watcher_(why);
+  if (watcher_.broken) watcher_.broken(why);
   if (tell) {
     tell_all(wire::GroupWord::Breaks, [&](wire::GroupNoteT& note) {
       note.status = code_for_others(why.code());
@@ -448,9 +459,10 @@ void Group::break_off(const base::Status& why, bool tell) {
   drop_drain(told);
 }
 
-void Group::watch(std::function<void(const base::Status&)> watcher) {
+void Group::watch(Watcher watcher) {
   watcher_ = std::move(watcher);
-  if (!broken_.ok()) watcher_(broken_);
+  for (const auto& [rank, last] : closed_) watcher_.left(rank);
+  if (!broken_.ok()) watcher_.broken(broken_);
 }
 
 void Group::close(const base::Status& gave_up) {
@@ -477,6 +489,43 @@ bool Group::withdraw(const ps::Completion* completion, mv_status code) {
     return true;
   }
   return false;
+}
+
+// ---- how it stands
+
+GroupStanding Group::report() const {
+  const bool by_messages = !watcher_.look;
+  return {members_.id, members_.peers, static_cast<uint32_t>(setting_.rank), by_messages ? "messages" : "shm",
+          by_messages ? begun_ : watcher_.look().operations, broken_.text()};
+}
+
+std::vector<cluster::Wait> Group::waits() const {
+  const base::Nanos now = clock_.now();
+  std::vector<cluster::Wait> waits;
+  const auto add = [&](std::string what, uint64_t op, base::Nanos since) -> cluster::Wait& {
+    const base::Nanos age = std::max(base::Nanos{0}, now - since);
+    return waits.emplace_back(cluster::Wait{cluster::WaitKind::kCollective, members_.peers[static_cast<size_t>(setting_.rank)], std::move(what), op, age, age, {}});
+  };
+  const auto await = [&](cluster::Wait& wait, uint32_t rank, const char* what) { wait.awaited.push_back({members_.peers[rank], what}); };
+  for (const auto& [op, numbered] : numbers_) {
+    if (numbered.active == nullptr) continue;
+    cluster::Wait& wait = add(describe(numbered.active->running.signature()), op, numbered.active->since);
+    const int32_t awaited = numbered.active->running.execution().awaited();
+    if (awaited == Step::kNone) continue;
+    const auto reached = reached_.find(static_cast<uint32_t>(awaited));
+    await(wait, static_cast<uint32_t>(awaited), reached != reached_.end() && reached->second >= op ? kHasCome : kHasNotCome);
+  }
+  if (drain_) {
+    cluster::Wait& wait = add("a drain", begun_ + 1, drain_->since);
+    const auto found = numbers_.find(begun_ + 1);
+    for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)
+      if (static_cast<int32_t>(rank) != setting_.rank && (found == numbers_.end() || !found->second.drainers.contains(rank))) await(wait, rank, kHasNotCome);
+  }
+  if (!watcher_.look) return waits;
+  const Elsewhere seen = watcher_.look();
+  if (seen.awaited < 0 || static_cast<size_t>(seen.awaited) >= members_.peers.size()) return waits;
+  await(add(seen.what, seen.operations, seen.since), static_cast<uint32_t>(seen.awaited), seen.has_come ? kHasCome : kHasNotCome);
+  return waits;
 }
 
 // ---- time

@@ -14,7 +14,9 @@
 #include "base/pool.hpp"
 #include "engine/collective/agreement.hpp"
 #include "engine/collective/courier.hpp"
+#include "engine/cluster/wait.hpp"
 #include "engine/collective/running.hpp"
+#include "engine/collective/standing.hpp"
 #include "engine/rpc/server.hpp"
 
 namespace mv::collective {
@@ -73,12 +75,31 @@ class Group {
   void lost(uint32_t rank, const base::Status& why);
   /// Fails all that is under way, here and elsewhere, and all that is begun from now on.
   void break_off(const base::Status& why, bool tell);
-  /// Who is told why when the group breaks, or at once if it has.
-  void watch(std::function<void(const base::Status& why)> watcher);
+  /// What is under way by shared memory, as far as it shows from here.
+  struct Elsewhere {
+    uint64_t operations = 0;  ///< begun
+    const char* what = "";
+    int32_t awaited = -1;     ///< the rank that this one sleeps for; -1: none
+    bool has_come = false;    ///< that rank, to this operation
+    base::Nanos since{0};
+  };
+  struct Watcher {
+    std::function<void(const base::Status& why)> broken;
+    std::function<void(uint32_t rank)> left;
+    std::function<Elsewhere()> look;
+  };
+  /// Whoever carries out the group's operations otherwise: told why when it breaks, and who leaves it, at once of what has been; and asked
+  /// how it stands.
+  void watch(Watcher watcher);
   /// This rank makes no further operation. With an error, it was never open here: this rank has given up opening it.
   void close(const base::Status& gave_up = {});
   /// The node ends: drops everything without a word.
   void forget();
+
+  GroupStanding report() const;
+  /// What this rank is in, and for whom it waits there.
+  std::vector<cluster::Wait> waits() const;
+  base::Nanos made() const { return made_; }
 
   base::Nanos next_deadline() const;
   void tick(base::Nanos now);
@@ -103,6 +124,7 @@ class Group {
     base::Nanos deadline;
     Drained drained;
     bool asked = false;
+    base::Nanos since{0};
   };
 
   base::Status refusal(const Operation& operation) const;
@@ -136,6 +158,7 @@ class Group {
   rpc::Server& server_;
   base::Pool& pool_;
   const Members members_;
+  const base::Nanos made_;
   Setting setting_;
   const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  ///< for what outlives the group
   Agreement agreement_;
@@ -148,7 +171,7 @@ class Group {
   uint64_t draining_at_ = 0;              ///< what the others were told: this rank makes no operation of its own there
   std::optional<Drain> drain_;
   base::Status broken_;
-  std::function<void(const base::Status&)> watcher_;
+  Watcher watcher_;
   bool is_closed_ = false, forgotten_ = false;
   uint64_t sent_ = 0, received_ = 0;
 };

@@ -286,6 +286,30 @@ base::SinkRef Groups::place(const wire::Collect& collect, size_t bytes) {
   return base::Sink::into(block.bytes, block.memory);
 }
 
+// ---- how they stand
+
+std::vector<GroupStanding> Groups::reports() const {
+  std::vector<GroupStanding> reports;
+  for (const auto& [id, group] : groups_) reports.push_back(group->report());
+  return reports;
+}
+
+std::vector<cluster::Wait> Groups::waits() const {
+  std::vector<cluster::Wait> waits;
+  for (const auto& [id, group] : groups_) {
+    const auto of_group = group->waits();
+    waits.insert(waits.end(), of_group.begin(), of_group.end());
+  }
+  for (const auto& [id, opening] : openings_) {
+    const base::Nanos age = clock_.now() - opening.group->made();
+    cluster::Wait& wait = waits.emplace_back(cluster::Wait{cluster::WaitKind::kCollective, cluster_.self().peer, "the opening of a group", 0, age, age, {}});
+    const auto here = here_.find(id);
+    for (const base::Peer peer : opening.group->members().peers)
+      if (here == here_.end() || !here->second.contains(peer)) wait.awaited.push_back({peer, "has not opened it"});
+  }
+  return waits;
+}
+
 // ---- time
 
 base::Nanos Groups::next_deadline() const {

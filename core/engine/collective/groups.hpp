@@ -51,6 +51,10 @@ class Groups {
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
   void lost(base::Peer peer, const base::Status& why);
 
+  /// Of those that this node is in, or is opening.
+  std::vector<GroupStanding> reports() const;
+  std::vector<cluster::Wait> waits() const;
+
   base::Nanos next_deadline() const;
   void tick();
 

@@ -23,11 +23,15 @@ constexpr const char* kind_name(Kind kind) {
   return kind <= Kind::kDrain ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
 
+/// The greatest note on an array.
+inline constexpr uint32_t kMostNote = 15;
+
 /// Elements in the caller's memory. Of MV_RAW, which is not reduced, elements are bytes.
 struct Array {
   std::byte* data = nullptr;
   uint64_t count = 0;
   mv_dtype dtype = MV_F32;
+  uint8_t note = 0;  ///< the caller's, for those who drain; ranks need not agree
   uint64_t bytes() const { return count * tensor::dtype_bytes(dtype); }
 };
 

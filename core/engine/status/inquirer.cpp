@@ -213,6 +213,9 @@ Report Inquirer::report() const {
     report.own = client_.standings(static_cast<uint32_t>(worker));
     const auto calls = client_.waits(self);
     report.waits.insert(report.waits.end(), calls.begin(), calls.end());
+    report.groups = groups_.reports();
+    const auto operations = groups_.waits();
+    report.waits.insert(report.waits.end(), operations.begin(), operations.end());
   }
   return report;
 }

@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/link.hpp"
 #include "engine/cluster/cluster.hpp"
+#include "engine/collective/groups.hpp"
 #include "engine/ps/client.hpp"
 #include "engine/ps/commands.hpp"
 #include "engine/ps/saver.hpp"
@@ -32,14 +33,16 @@ class Inquirer {
   using Ways = std::function<Way(base::Peer)>;
 
   Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const ps::Client& client,
-           const ps::Server& server, const ps::Saver& saver, const ps::Commands& commands)
+           const ps::Server& server, const ps::Saver& saver, const ps::Commands& commands,
+           const collective::Groups& groups)
       : clock_(clock),
         link_(link),
         cluster_(cluster),
         client_(client),
         server_(server),
         saver_(saver),
-        commands_(commands) {}
+        commands_(commands),
+        groups_(groups) {}
 
   void start();
   /// What is known of the ways to peers; without it reports tell nothing of them.
@@ -116,6 +119,7 @@ class Inquirer {
   const ps::Server& server_;
   const ps::Saver& saver_;
   const ps::Commands& commands_;
+  const collective::Groups& groups_;
   Ways ways_;
   std::string metrics_;
   wire::FrameBuilder builder_;

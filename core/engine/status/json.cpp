@@ -95,6 +95,17 @@ Json json_of(const TableOverview& table) {
   return json;
 }
 
+Json json_of(const Ranks& ranks, const GroupOverview& group) {
+  Json json{
+      {"road", group.road}, {"broken", group.broken.empty() ? Json() : Json(group.broken)}, {"ranks", Json::array()}};
+  for (const base::Peer peer : group.ranks) {
+    const auto told = group.operations.find(peer);
+    json["ranks"].push_back(
+        {{"rank", ranks.of(peer)}, {"operations", told != group.operations.end() ? Json(told->second) : Json()}});
+  }
+  return json;
+}
+
 Json json_of(const Overview& overview, const Ranks& ranks, const cluster::Wait& wait) {
   const cluster::View& view = overview.view;
   Json json{{"kind", cluster::kWaitNames[static_cast<size_t>(wait.kind)]},
@@ -122,9 +133,10 @@ std::string to_json(const Overview& overview) {
             {"seen_by", ranks.of(overview.seen_by)},
             {"joining", view.members.empty()},
             {"missing", overview.missing}};
-  for (const char* list : {"members", "tables", "waits"}) json[list] = Json::array();
+  for (const char* list : {"members", "tables", "groups", "waits"}) json[list] = Json::array();
   for (const cluster::Member& member : view.members) json["members"].push_back(json_of(overview, ranks, member));
   for (const TableOverview& table : tables_of(overview)) json["tables"].push_back(json_of(table));
+  for (const GroupOverview& group : groups_of(overview)) json["groups"].push_back(json_of(ranks, group));
   for (const cluster::Wait& wait : waits_of(overview)) json["waits"].push_back(json_of(overview, ranks, wait));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // names may hold any bytes
 }

@@ -76,6 +76,20 @@ std::vector<TableOverview> tables_of(const Overview& overview) {
   return list;
 }
 
+std::vector<GroupOverview> groups_of(const Overview& overview) {
+  std::map<uint64_t, GroupOverview> groups;
+  for (const auto& [peer, report] : overview.reports)
+    for (const collective::GroupStanding& told : report.groups) {
+      GroupOverview& group =
+          groups.try_emplace(told.id, GroupOverview{told.id, told.ranks, told.road, {}, {}}).first->second;
+      group.operations[peer] = told.operations;
+      if (group.broken.empty()) group.broken = told.broken;
+    }
+  std::vector<GroupOverview> list;
+  for (auto& [id, group] : groups) list.push_back(std::move(group));
+  return list;
+}
+
 std::vector<cluster::Wait> waits_of(const Overview& overview) {
   std::map<Key, cluster::Wait> merged;
   std::set<std::pair<base::Peer, std::string>> explained;

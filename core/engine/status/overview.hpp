@@ -31,6 +31,16 @@ std::vector<TableOverview> tables_of(const Overview& overview);
 /// All waits, each once, the longest first. Those for nothing but an answer only where they have become long and no gate explains them.
 std::vector<cluster::Wait> waits_of(const Overview& overview);
 
+/// A group by all accounts.
+struct GroupOverview {
+  uint64_t id = 0;
+  std::vector<base::Peer> ranks;
+  std::string road;
+  std::map<base::Peer, uint64_t> operations;  ///< of those that answered how many each has begun
+  std::string broken;                         ///< as the first of them tells; empty: it goes on
+};
+std::vector<GroupOverview> groups_of(const Overview& overview);
+
 /// A member's traffic with all others.
 PeerStanding total_of(const Report& report);
 

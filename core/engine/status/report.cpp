@@ -8,7 +8,7 @@ namespace mv::status {
 namespace {
 
 // Together, with texts of the greatest length, about 700 KiB of the 1 MiB that a header may have.
-constexpr size_t kMostPeers = 2048, kMostTables = 128, kMostTallies = 2048, kMostWaits = 256, kMostAwaited = 1024;
+constexpr size_t kMostPeers = 2048, kMostTables = 128, kMostTallies = 2048, kMostWaits = 256, kMostAwaited = 1024, kMostGroups = 64, kMostRanks = 2048;
 /// Text of others that goes into a line.
 constexpr size_t kMostText = 300, kMostWhat = 80;
 
@@ -67,6 +67,27 @@ Offsets<wire::Wait> write_waits(Builder& fbb, const std::vector<cluster::Wait>& 
   return written;
 }
 
+Offsets<wire::GroupStanding> write_groups(Builder& fbb, const std::vector<collective::GroupStanding>& groups, Room& room) {
+  Offsets<wire::GroupStanding> written;
+  size_t groups_room = kMostGroups, ranks_room = kMostRanks;
+  for (const collective::GroupStanding& group : std::span(groups).first(room.take(groups.size(), groups_room))) {
+    const auto ranks = fbb.CreateVector(group.ranks.data(), room.take(group.ranks.size(), ranks_room));
+    const auto road = write_text(fbb, group.road), broken = write_text(fbb, group.broken);
+    written.push_back(wire::CreateGroupStanding(fbb, group.id, ranks, group.rank, road, group.operations, broken));
+  }
+  return written;
+}
+
+std::vector<collective::GroupStanding> read_groups(const flatbuffers::Vector<flatbuffers::Offset<wire::GroupStanding>>* groups) {
+  std::vector<collective::GroupStanding> read;
+  if (groups == nullptr) return read;
+  for (const wire::GroupStanding* group : *groups) {
+    read.push_back({group->id(), {}, group->rank(), text(group->road()), group->operations(), text(group->broken())});
+    if (group->ranks() != nullptr) read.back().ranks.assign(group->ranks()->begin(), group->ranks()->end());
+  }
+  return read;
+}
+
 std::vector<ps::TableStanding> read_tables(const flatbuffers::Vector<flatbuffers::Offset<wire::TableStanding>>* tables) {
   std::vector<ps::TableStanding> read;
   if (tables == nullptr) return read;
@@ -109,10 +130,11 @@ flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, co
   const auto own = fbb.CreateVector(write_tables(fbb, report.own, room, tallies_room));
   const auto held = fbb.CreateVector(write_tables(fbb, report.held, room, tallies_room));
   const auto waits = fbb.CreateVector(write_waits(fbb, report.waits, room));
+  const auto groups = fbb.CreateVector(write_groups(fbb, report.groups, room));
   const auto phase = write_text(fbb, report.phase);
   const auto metrics = report.metrics.empty() ? flatbuffers::Offset<flatbuffers::String>() : write_text(fbb, report.metrics);
   const auto list = fbb.CreateVector(peers);
-  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out, metrics);
+  return wire::CreateReport(fbb, number, phase, count(report.uptime), report.in_flight, list, own, held, waits, left_out, metrics, groups);
 }
 
 Report read_report(const wire::Report& wire) {
@@ -126,6 +148,7 @@ Report read_report(const wire::Report& wire) {
   report.own = read_tables(wire.own());
   report.held = read_tables(wire.held());
   report.waits = read_waits(wire.waits());
+  report.groups = read_groups(wire.groups());
   report.left_out = wire.left_out();
   report.metrics = text(wire.metrics());
   return report;

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "engine/cluster/wait.hpp"
+#include "engine/collective/standing.hpp"
 #include "engine/ps/standing.hpp"
 #include "wire/frame.hpp"
 
@@ -34,7 +35,8 @@ struct Report {
   std::vector<ps::TableStanding> own;   ///< what it does itself on tables
   std::vector<ps::TableStanding> held;  ///< what it holds as a server
   std::vector<cluster::Wait> waits;
-  uint32_t left_out = 0;  ///< entries of the lists for which a message had no room
+  std::vector<collective::GroupStanding> groups;  ///< that it is in
+  uint32_t left_out = 0;                          ///< entries of the lists for which a message had no room
 };
 
 /// Lists are cut so that the message keeps within a header's limits.

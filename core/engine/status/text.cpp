@@ -123,6 +123,28 @@ void append_tables(std::string& text, const Overview& overview) {
   if (left_out > 0) text += fmt::format("and {} rows more\n", left_out);
 }
 
+/// A row a group: as many members and operations as fit a line, by rank.
+void append_groups(std::string& text, const Overview& overview) {
+  constexpr size_t kGroupsShown = 16, kRanksShown = 8;
+  const auto groups = groups_of(overview);
+  if (groups.empty()) return;
+  std::vector<Row> rows{{"group", "ranks", "road", "operations", "state"}};
+  for (const GroupOverview& group : std::span(groups).first(std::min(groups.size(), kGroupsShown))) {
+    std::string members, operations;
+    const bool all = group.ranks.size() <= kRanksShown;
+    for (const base::Peer peer : std::span(group.ranks).first(std::min(group.ranks.size(), kRanksShown))) {
+      const auto told = group.operations.find(peer);
+      members += fmt::format("{}{}", members.empty() ? "" : ", ", overview.view.short_name(peer));
+      operations += fmt::format("{}{}", operations.empty() ? "" : ", ", told != group.operations.end() ? fmt::format("{}", told->second) : "?");
+    }
+    rows.push_back({members + (all ? "" : ", …"), fmt::format("{}", group.ranks.size()), clean(group.road), operations + (all ? "" : ", …"),
+                    group.broken.empty() ? "works" : "broken: " + clean(group.broken)});
+  }
+  text += "\n";
+  append_rows(text, rows, {false, true, false, false, false});
+  if (groups.size() > kGroupsShown) text += fmt::format("and {} groups more\n", groups.size() - kGroupsShown);
+}
+
 /// `get #41 of "weights"`
 std::string what_of(const cluster::Wait& wait) {
   using cluster::WaitKind;
@@ -144,6 +166,8 @@ std::string what_of(const cluster::Wait& wait) {
       return "a checkpoint";
     case WaitKind::kCommand:
       return fmt::format("command {}", static_cast<int64_t>(wait.number));
+    case WaitKind::kCollective:
+      return wait.number == 0 ? table : fmt::format("{}, operation {} of a group,", table, wait.number);
     case WaitKind::kAnswer:
       break;
   }
@@ -182,6 +206,7 @@ std::string to_text(const Overview& overview) {
                                  seer != nullptr ? seer->rank : 0);
   append_members(text, overview);
   append_tables(text, overview);
+  append_groups(text, overview);
   const auto waits = waits_of(overview);
   text += waits.empty() ? "\nnobody waits for anybody\n" : "\n";
   for (size_t i = 0; i < std::min(waits.size(), kWaitsShown); ++i) text += line_of(overview, waits[i]);

@@ -99,6 +99,8 @@ is($group->allreduce_custom(PDL->zeroes(2), sub { die }), 1, 'and nothing is red
 like(text_of_error(sub { $group->allreduce_custom([3], sub { }) }), qr/a PDL or a tensor is needed, not 3/, 'numbers are refused');
 like(text_of_error(sub { $group->allgather('text') }),              qr/a PDL or a tensor is needed/,        'and texts');
 like(text_of_error(sub { $group->reduce_scatter(PDL->zeroes(2), op => 'mean') }), qr/op is mean/, 'op is checked');
+like(text_of_error(sub { $group->allreduce(PDL->zeroes(2), opp => 'max') }), qr/unknown option 'opp'/, 'and so are the names of options');
+like(text_of_error(sub { $group->barrier(op => 'max') }), qr/unknown option 'op'/, 'by what a call takes');
 my $custom = Polyverso::CAPI::mv_custom_begin($group->handle, [PDL->zeroes(2)], 0);
 like(text_of_error(sub { Polyverso::CAPI::mv_custom_next($custom, []) }), qr/0 arrays to take what 1 are/, 'there is a place for each array');
 is(Polyverso::CAPI::mv_custom_next($custom, [PDL->zeroes(2)]), 0, 'by hand');

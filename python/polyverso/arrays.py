@@ -101,6 +101,17 @@ def as_bits(out: Any) -> Any:
     return out
 
 
+def in_place(array: Any) -> Any:
+    """A caller's memory as the C functions want it, where nothing but its own dtype tells what it is. They take 16 unsigned bits for
+    bfloat16, which integers are not."""
+    if getattr(array, "dtype", None) == BITS or getattr(array, "format", None) == "H" or getattr(array, "typecode", None) == "H":
+        raise ArgumentError(
+            capi.MV_EDTYPE,
+            "uint16 is no dtype here; where they are the bits of bfloat16, polyverso.Tensor.view() says so, or ml_dtypes.bfloat16",
+        )
+    return as_bits(array)
+
+
 def as_rows(rows: Any) -> np.ndarray:
     """Row ids or keys as int64. Floats are refused, not cut, and a mask of booleans is not taken for ids."""
     ids = np.atleast_1d(np.asarray(rows))

@@ -10,7 +10,8 @@
         step(params, grads)
     sgd.synchronize_parameters(params)          # waits for the others, and has the same bits as they have
 
-Arrays are numpy's or PyTorch's, on the CPU, C-contiguous, changed in place; or lists, tuples and dicts of those, in the order of their sorted keys.
+Arrays are numpy's, PyTorch's or polyverso.Tensors, on the CPU, C-contiguous, changed in place; or lists, tuples and dicts of those, in the order of their sorted keys: numbers
+before texts.
 docs/distlearn.md has a loop for each class.
 """
 
@@ -21,8 +22,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 import numpy as np
 
 from . import capi
-from .arrays import BF16, BITS, milliseconds
-from .errors import Error
+from .arrays import in_place, milliseconds
+from .errors import ArgumentError, Error
+from .tensor import Tensor
 
 
 class Meter(NamedTuple):
@@ -34,20 +36,31 @@ class Meter(NamedTuple):
     dense_bytes: int
 
 
+def _sorted_keys(values: Dict[Any, Any]) -> List[Any]:
+    """Numbers before texts, each in their order, as all languages walk."""
+    return sorted(values, key=lambda key: (isinstance(key, str), key))
+
+
 def _leaves(values: Any) -> Iterator[np.ndarray]:
     """The arrays of nested lists and dicts, the latter by sorted keys, as numpy sees their memory."""
     if isinstance(values, np.ndarray):
-        yield values.view(BITS) if values.dtype == BF16 else values
+        yield in_place(values)
     elif isinstance(values, dict):
-        for key in sorted(values):
+        for key in _sorted_keys(values):
             yield from _leaves(values[key])
     elif hasattr(values, "detach"):
         yield _torch_memory(values.detach())
-    elif hasattr(values, "__array_interface__") or isinstance(values, memoryview):
+    elif isinstance(values, Tensor):
         yield np.asarray(values)
-    else:
+    elif not isinstance(values, np.generic) and (hasattr(values, "__array_interface__") or isinstance(values, memoryview)):
+        yield np.asarray(in_place(values))
+    elif hasattr(values, "__iter__") and not isinstance(values, (str, bytes, np.generic)):
         for value in values:
             yield from _leaves(value)
+    else:
+        raise ArgumentError(
+            capi.MV_EDTYPE, f"arrays that can be changed in place are needed, alone or in lists and dicts, not {type(values).__name__}"
+        )
 
 
 def _torch_memory(tensor: Any) -> np.ndarray:
@@ -56,10 +69,19 @@ def _torch_memory(tensor: Any) -> np.ndarray:
     return tensor.view(torch.int16).numpy().view(np.uint16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
+def _nested(values: Any) -> Any:
+    """The same, with lists in place of what can be gone through but once."""
+    if isinstance(values, dict):
+        return {key: _nested(value) for key, value in values.items()}
+    if hasattr(values, "shape") or isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        return values
+    return [_nested(value) for value in values]
+
+
 def _rows(arrays: Any) -> Iterator[int]:
     """Of each array how many rows it has as a matrix: convolutions' kernels, too, one row an output."""
     if isinstance(arrays, dict):
-        for key in sorted(arrays):
+        for key in _sorted_keys(arrays):
             yield from _rows(arrays[key])
     elif hasattr(arrays, "shape"):
         yield arrays.shape[0] if len(arrays.shape) > 1 else 0
@@ -202,11 +224,13 @@ class CompressedAllReduce(_Strategy):
 
     def average_gradients(self, gradients: Any, timeout: Optional[float] = None) -> int:
         """gradients = about their average over the ranks that contribute; how many those are."""
-        return self._call(capi.mv_compressed_average, gradients, self._shape(gradients), timeout=timeout)
+        arrays = _nested(gradients)
+        return self._call(capi.mv_compressed_average, arrays, self._shape(arrays), timeout=timeout)
 
     def finish(self, gradients: Any, timeout: Optional[float] = None) -> None:
         """Waits for ranks that still step. The gradients' values don't matter."""
-        self._call(capi.mv_compressed_finish, gradients, self._shape(gradients), timeout=timeout)
+        arrays = _nested(gradients)
+        self._call(capi.mv_compressed_finish, arrays, self._shape(arrays), timeout=timeout)
 
     @staticmethod
     def _shape(gradients: Any) -> np.ndarray:

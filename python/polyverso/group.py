@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tu
 import numpy as np
 
 from . import capi
-from .arrays import DTYPES, as_bits, as_rows, milliseconds
+from .arrays import DTYPES, as_bits, as_rows, in_place, milliseconds
 from .errors import Error
 
 OPERATIONS = {
@@ -39,6 +39,12 @@ def _code(op: str) -> int:
     return OPERATIONS[op]
 
 
+def _own(array: Any) -> Any:
+    """The array, if its dtype tells what it is."""
+    in_place(array)
+    return array
+
+
 def _options(timeout: Optional[float]) -> Dict[str, Optional[int]]:
     return {"timeout_ms": milliseconds(timeout)}
 
@@ -53,10 +59,11 @@ class Drained(NamedTuple):
 class _ByHand:
     """Values on their way through the steps of a reduction by a function."""
 
-    def __init__(self, values: Any, function: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, values: Any, function: Callable[[Any, Any], Any], draining: bool) -> None:
         self._several = isinstance(values, (list, tuple))
         self._function = function
-        self.mine = [np.asarray(value) for value in (values if self._several else [values])]
+        given = values if self._several else [values]
+        self.mine = [np.asarray(value if draining else _own(value)) for value in given]
         self.theirs = [np.empty_like(array) for array in self.mine]
 
     def next(self, custom: int) -> bool:
@@ -108,20 +115,21 @@ class Group:
 
     def allreduce(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> Any:
         """array = all ranks' reduced, with the same bits on all; returns it."""
-        capi.mv_allreduce(self._handle, as_bits(array), _code(op), _options(timeout))
+        capi.mv_allreduce(self._handle, in_place(array), _code(op), _options(timeout))
         return array
 
     def allreduce_many(self, arrays: Iterable[Any], op: str = "sum", draining: bool = False, timeout: Optional[float] = None) -> int:
         """Several arrays in one operation; how many ranks contributed. A draining rank only takes part."""
         flags = capi.MV_DRAINING if draining else 0
-        return capi.mv_allreduce_many(self._handle, [as_bits(array) for array in arrays], _code(op), flags, _options(timeout))
+        lent = as_bits if draining else in_place  # what drain() told of is bfloat16 where numpy has but bits for it
+        return capi.mv_allreduce_many(self._handle, [lent(array) for array in arrays], _code(op), flags, _options(timeout))
 
     def allreduce_custom(
         self, values: Any, function: Callable[[Any, Any], Any], draining: bool = False, timeout: Optional[float] = None
     ) -> int:
         """values, an array or a list of arrays = all ranks', reduced two by two: function(mine, theirs), of as many, changes mine in place, or
         returns what is to be in its place. How many ranks contributed. What the function raises fails the operation on all ranks."""
-        by_hand = _ByHand(values, function)
+        by_hand = _ByHand(values, function, draining)
         flags = capi.MV_DRAINING if draining else 0
         custom = capi.mv_custom_begin(self._handle, [as_bits(array) for array in by_hand.mine], flags, _options(timeout))
         try:
@@ -153,20 +161,20 @@ class Group:
 
     def reduce(self, array: Any, op: str = "sum", root: int = 0, timeout: Optional[float] = None) -> Any:
         """As allreduce(), but only the root has the result; the others' arrays stay what they are."""
-        capi.mv_reduce(self._handle, as_bits(array), _code(op), root, _options(timeout))
+        capi.mv_reduce(self._handle, in_place(array), _code(op), root, _options(timeout))
         return array
 
     def broadcast(self, array: Any, root: int = 0, timeout: Optional[float] = None) -> Any:
         """array = the root's, on all ranks; returns it."""
-        capi.mv_broadcast(self._handle, as_bits(array), root, _options(timeout))
+        capi.mv_broadcast(self._handle, in_place(array), root, _options(timeout))
         return array
 
     def broadcast_many(self, arrays: Iterable[Any], root: int = 0, timeout: Optional[float] = None) -> None:
-        capi.mv_broadcast_many(self._handle, [as_bits(array) for array in arrays], root, _options(timeout))
+        capi.mv_broadcast_many(self._handle, [in_place(array) for array in arrays], root, _options(timeout))
 
     def allgather(self, array: Any, timeout: Optional[float] = None) -> np.ndarray:
         """All ranks' arrays, which have one shape, in the order of ranks: of shape (ranks, *shape)."""
-        mine = np.asarray(array)
+        mine = np.asarray(_own(array))
         gathered = np.empty((self.size, *mine.shape), mine.dtype)
         gathered[self.rank] = mine
         capi.mv_allgather(self._handle, as_bits(gathered), _options(timeout))
@@ -174,7 +182,7 @@ class Group:
 
     def reduce_scatter(self, array: Any, op: str = "sum", timeout: Optional[float] = None) -> np.ndarray:
         """As allreduce(), but each rank has only its own part of the result, of as many rows for each; a view of it, the rest stays what it is."""
-        whole = np.asarray(array)
+        whole = np.asarray(_own(array))
         rows, over = divmod(len(whole), self.size)
         if over:
             raise ValueError(f"{len(whole)} rows can't be as many for each of {self.size} ranks")

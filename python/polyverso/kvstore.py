@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from . import capi, kvstore_server
-from .arrays import as_bits, milliseconds
+from .arrays import in_place, milliseconds
 from .errors import ArgumentError, Error, StateError
 from .node import Node
 from .optimizer import Optimizer, get_updater
@@ -78,7 +78,7 @@ def _tensor(value: Value, copies: Optional[Copies]) -> Tensor:
         array = value if fits else np.array(value, order="C")
         if array is not value and copies is not None:
             copies.append((array, value))
-        return Tensor.view(as_bits(array))
+        return Tensor.view(in_place(array))
     if hasattr(value, "__dlpack__"):
         return Tensor.from_dlpack(value)
     raise TypeError(

@@ -113,6 +113,33 @@ def test_compressed_gradients(group, how):
         compressed.finish([gradient])
 
 
+def test_gradients_may_be_a_generator(group):
+    layers = [np.full((4, 3), 2.0, "f4"), np.full(3, 2.0, "f4")]
+    with distlearn.CompressedAllReduce(group, "powersgd rank=1") as compressed:
+        assert compressed.average_gradients(layer for layer in layers) == 1
+        compressed.finish({"a": (layer for layer in layers)})
+    np.testing.assert_allclose(layers[0], 2, atol=1e-4)
+
+
+def test_numbers_come_before_texts_among_keys(group):
+    named = {"b": np.zeros(4), 10: np.zeros(3), 9: np.zeros(2), "a": np.zeros(1)}
+    assert [len(leaf) for leaf in distlearn._leaves(named)] == [2, 3, 1, 4]
+    assert list(distlearn._rows({"b": np.zeros((2, 1)), 3: np.zeros((4, 1))})) == [4, 2]
+
+
+def test_tensors_are_arrays(group):
+    value = polyverso.Tensor.full(3, 2, "bf16")
+    with distlearn.AllReduceSGD(group) as sgd:
+        assert sgd.sum_gradients({"v": value}) == 1
+    assert value.to_list() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("leaf", [None, 1.5, np.float32(1), "text", np.zeros(2, np.uint16), memoryview(np.zeros(2, np.uint16))])
+def test_what_is_no_array_is_refused(group, leaf):
+    with distlearn.AllReduceSGD(group) as sgd, pytest.raises(polyverso.ArgumentError, match="MV_EDTYPE"):
+        sgd.sum_gradients([np.zeros(2), {"deeper": leaf}])
+
+
 def test_mistakes_are_exceptions(group):
     with pytest.raises(polyverso.ArgumentError, match="tau is 0"):
         distlearn.AllReduceEA(group, tau=0, alpha=0.5)

@@ -153,6 +153,19 @@ def test_a_group_of_one(group):
         group.reduce_scatter(np.zeros(2), op="mean")
 
 
+def test_integers_of_16_bits_are_not_taken_for_bfloat16(group):
+    numbers = np.full(2, 1000, np.uint16)
+    for call in (group.allreduce, group.reduce, group.broadcast, group.allgather, group.reduce_scatter):
+        with pytest.raises(polyverso.ArgumentError, match="uint16"):
+            call(numbers)
+    for call in (group.allreduce_many, group.broadcast_many, lambda arrays: group.allreduce_custom(arrays, np.add)):
+        with pytest.raises(polyverso.ArgumentError, match="uint16"):
+            call([numbers])
+    assert numbers.tolist() == [1000, 1000]
+    bits = polyverso.Tensor.view(np.full(2, 0x3F80, np.uint16))
+    assert group.allreduce(bits).to_list() == [1, 1]
+
+
 def test_reductions_by_hand_keep_their_arrays(group):
     values = bytearray(8 * 4)
     custom = capi.mv_custom_begin(group.handle, [memoryview(values).cast("d")], 0)

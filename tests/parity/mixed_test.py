@@ -101,7 +101,7 @@ def test_stores_are_shared_by_languages(languages):
 
 @pytest.mark.parametrize("languages", [["python", "perl", "lua5.4"], ["luajit", "python", "perl"], ["perl", "lua5.1", "python"]])
 def test_ranks_reduce_together(languages):
-    """All-gather, reduce-scatter, functions of one's own, uneven endings, and a function that fails."""
+    """All-gather, reduce-scatter, functions of one's own, uneven endings, a function that fails, and the order of keys."""
     lines = [
         "gathered 0 0 1 10 2 20",
         "scattered 0 6 12 18 24 30",
@@ -109,6 +109,7 @@ def test_ranks_reduce_together(languages):
         "steps 6 14 3",
         "failed",
         "after 3",
+        "keys 3 6 9 12 15",
     ]
     for language, got in zip(languages, outputs(languages, "ranks")):
         assert got == lines, language

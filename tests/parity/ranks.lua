@@ -56,5 +56,13 @@ show("steps", group:allreduce(tensor.copy_of(total, "f64"), {op = "max"}))
 local _, failure = pcall(group.allreduce_custom, group, tensor.zeros({2}, "f64"), function() error("of one's own", 0) end)
 print((failure == "of one's own" or failure.name == "MV_ECANCELED") and "failed" or failure)
 show("after", group:allreduce(tensor.ones({1}, "f64")))
+
+-- Numbers before texts, as numbers.
+local named = {b = tensor.full({1}, 3, "f64"), a9 = tensor.full({1}, 4, "f64"), a10 = tensor.full({1}, 5, "f64")}
+named[10], named[9] = tensor.full({1}, 2, "f64"), tensor.full({1}, 1, "f64")
+local sgd = require("polyverso.distlearn").AllReduceSGD(group)
+sgd:sum_gradients(named)
+show("keys", named[9], named[10], named.b, named.a9, named.a10)
+sgd:close()
 group:close()
 node:shutdown()

@@ -4,6 +4,7 @@ use strict;
 use warnings;
 use PDL::Lite;
 use Polyverso;
+use Polyverso::DistLearn;
 use Polyverso::Group;
 
 sub show { my ($name, @values) = @_; print join(' ', $name, map { sprintf '%g', $_ } map { ref $_ ? $_->list : $_ } @values), "\n" }
@@ -45,5 +46,12 @@ show(steps => $group->allreduce($total, op => 'max'));
 eval { $group->allreduce_custom(PDL->zeroes(2), sub { die "of one's own\n" }) };
 print $@ eq "of one's own\n" || ref $@ && $@->name eq 'MV_ECANCELED' ? "failed\n" : $@;
 show(after => $group->allreduce(PDL->ones(1)));
+
+# Numbers before texts, as numbers.
+my %named = map { $_->[0] => PDL->zeroes(1) + $_->[1] } ['b', 3], [10, 2], [9, 1], ['a10', 5], ['a9', 4];
+my $sgd   = Polyverso::DistLearn::AllReduceSGD->new($group);
+$sgd->sum_gradients(\%named);
+show(keys => @named{ 9, 10, 'b', 'a9', 'a10' });
+$sgd->close;
 $group->close;
 $node->shutdown;

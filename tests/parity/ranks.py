@@ -3,6 +3,7 @@
 import numpy as np
 
 import polyverso
+from polyverso import distlearn
 from polyverso.group import Group
 
 
@@ -52,3 +53,9 @@ with polyverso.init() as node, Group(node) as group:
     except polyverso.Error as error:
         print("failed" if error.name == "MV_ECANCELED" else error)
     show("after", group.allreduce(np.ones(1)))
+
+    # Numbers before texts, as numbers.
+    named = {key: np.full(1, value) for key, value in [("b", 3.0), (10, 2.0), (9, 1.0), ("a10", 5.0), ("a9", 4.0)]}
+    with distlearn.AllReduceSGD(group) as sgd:
+        sgd.sum_gradients(named)
+    show("keys", [named[key][0] for key in (9, 10, "b", "a9", "a10")])

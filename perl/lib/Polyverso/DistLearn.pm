@@ -11,12 +11,19 @@ use Polyverso::Handle ();
 use Polyverso::Table ();
 use Scalar::Util ();
 
+# Numbers before texts, each in their order, as all languages walk: Perl's keys are all texts, and those that look like numbers are taken for them.
+sub sorted_keys {
+    my ($hash) = @_;
+    my %is_number = map { $_ => Scalar::Util::looks_like_number($_) && /\d/ ? 1 : 0 } keys %$hash;
+    return sort { $is_number{$b} <=> $is_number{$a} || ($is_number{$a} && $a <=> $b) || $a cmp $b } keys %$hash;
+}
+
 # The arrays of nested arrays and hashes.
 sub leaves {
     my ($values) = @_;
     return ($values) if Scalar::Util::blessed($values);
     return map { leaves($_) } @$values if ref $values eq 'ARRAY';
-    return map { leaves($values->{$_}) } sort keys %$values if ref $values eq 'HASH';
+    return map { leaves($values->{$_}) } sorted_keys($values) if ref $values eq 'HASH';
     return ($values);
 }
 
@@ -164,7 +171,7 @@ Polyverso::DistLearn - training spread over the ranks of a group, beside any tra
 =head1 DESCRIPTION
 
 torch-distlearn's AllReduceSGD and AllReduceEA, and strategies that send less. Parameters and gradients are PDLs or L<tensors|Polyverso::Tensor>, or
-references to arrays and hashes of those, the latter in the order of their sorted keys. They are changed in place. A group is a L<Polyverso::Group>.
+references to arrays and hashes of those, the latter in the order of their sorted keys: numbers first, as numbers. They are changed in place. A group is a L<Polyverso::Group>.
 The calls below take a time-out in seconds as their last argument. F<docs/distlearn.md> tells more.
 
 =head1 CLASSES

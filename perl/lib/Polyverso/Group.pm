@@ -31,6 +31,13 @@ sub operation {
     return $OPERATIONS{$op} // Carp::croak("op is $op: expected one of " . join ', ', sort keys %OPERATIONS);
 }
 
+# The options of a call that takes @known and timeout: a misspelt one must not pass for none.
+sub options {
+    my ($named, @known) = @_;
+    Polyverso::Table::_check($named, { map { $_ => 1 } timeout => @known });
+    return Polyverso::Table::_options(0, $named);
+}
+
 sub from_handle {
     my ($class, $handle) = @_;
     my $self = bless { handle => $handle }, $class;
@@ -63,7 +70,7 @@ sub members {
 # array = all ranks' reduced, with the same bits on all.
 sub allreduce {
     my ($self, $array, %named) = @_;
-    Polyverso::CAPI::mv_allreduce($self->{handle}, $array, operation(\%named), Polyverso::Table::_options(0, \%named));
+    Polyverso::CAPI::mv_allreduce($self->{handle}, $array, operation(\%named), options(\%named, 'op'));
     return $array;
 }
 
@@ -71,7 +78,7 @@ sub allreduce {
 sub allreduce_many {
     my ($self, $arrays, %named) = @_;
     my $flags = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
-    return Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, Polyverso::Table::_options(0, \%named));
+    return Polyverso::CAPI::mv_allreduce_many($self->{handle}, $arrays, operation(\%named), $flags, options(\%named, 'op', 'draining'));
 }
 
 sub _is_array { my ($value) = @_; return Scalar::Util::blessed($value) && ($value->isa('PDL') || $value->isa('Polyverso::Tensor')) }
@@ -126,7 +133,7 @@ sub allreduce_custom {
     my @mine   = map { $_->copy } @given;    # of a slice the function and C would see different memory
     my @theirs = map { $_->copy } @mine;
     my $flags  = $named{draining} ? $Polyverso::CAPI::MV_DRAINING : 0;
-    my $custom = Polyverso::CAPI::mv_custom_begin($self->{handle}, \@mine, $flags, Polyverso::Table::_options(0, \%named));
+    my $custom = Polyverso::CAPI::mv_custom_begin($self->{handle}, \@mine, $flags, options(\%named, 'draining'));
     if (!eval { _reduce_all($custom, $function, $is_list, \@mine, \@theirs) }) {
         my $failure = $@;
         eval { Polyverso::CAPI::mv_custom_end($custom) };
@@ -140,32 +147,32 @@ sub allreduce_custom {
 # What the others reduce next; nothing if all are through.
 sub drain {
     my ($self, %named) = @_;
-    my $next = Polyverso::CAPI::mv_allreduce_drain($self->{handle}, Polyverso::Table::_options(0, \%named));
+    my $next = Polyverso::CAPI::mv_allreduce_drain($self->{handle}, options(\%named));
     return if $next->{finished};
     my @arrays = map { { count => $_->{count}, dtype => Polyverso::Tensor::_name($_->{dtype}) } } @{ $next->{arrays} };
     return { op => $NAMES{ $next->{reduction} }, arrays => \@arrays };
 }
 
 # Takes part in the others' all-reduces, with zeros, until all ranks have come here.
-sub allreduce_zeros { my ($self, %named) = @_; Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, Polyverso::Table::_options(0, \%named)); return }
+sub allreduce_zeros { my ($self, %named) = @_; Polyverso::CAPI::mv_allreduce_zeros($self->{handle}, options(\%named)); return }
 
 # As allreduce, but only the root has the result.
 sub reduce {
     my ($self, $array, %named) = @_;
-    Polyverso::CAPI::mv_reduce($self->{handle}, $array, operation(\%named), $named{root} // 0, Polyverso::Table::_options(0, \%named));
+    Polyverso::CAPI::mv_reduce($self->{handle}, $array, operation(\%named), $named{root} // 0, options(\%named, 'op', 'root'));
     return $array;
 }
 
 # array = the root's, on all ranks.
 sub broadcast {
     my ($self, $array, %named) = @_;
-    Polyverso::CAPI::mv_broadcast($self->{handle}, $array, $named{root} // 0, Polyverso::Table::_options(0, \%named));
+    Polyverso::CAPI::mv_broadcast($self->{handle}, $array, $named{root} // 0, options(\%named, 'root'));
     return $array;
 }
 
 sub broadcast_many {
     my ($self, $arrays, %named) = @_;
-    Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, $named{root} // 0, Polyverso::Table::_options(0, \%named));
+    Polyverso::CAPI::mv_broadcast_many($self->{handle}, $arrays, $named{root} // 0, options(\%named, 'root'));
     return;
 }
 
@@ -180,7 +187,7 @@ sub allgather {
         $all = Polyverso::Tensor->zeros([$size, @{ $array->shape }], $array->dtype);
         $all->slice($rank, $rank + 1)->assign($array->reshape([1, @{ $array->shape }]));
     }
-    Polyverso::CAPI::mv_allgather($self->{handle}, $all, Polyverso::Table::_options(0, \%named));
+    Polyverso::CAPI::mv_allgather($self->{handle}, $all, options(\%named));
     return $all;
 }
 
@@ -193,15 +200,15 @@ sub reduce_scatter {
     my $rows   = $is_pdl ? $array->dim(-1) : $array->shape->[0];
     Carp::croak("$rows rows can't be as many for each of $size ranks") if $rows % $size;
     my ($first, $after) = map { $_ * $rows / $size } $rank, $rank + 1;
-    Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), Polyverso::Table::_options(0, \%named));
+    Polyverso::CAPI::mv_reduce_scatter($self->{handle}, $array, operation(\%named), options(\%named, 'op'));
     return $array->slice($first, $after) unless $is_pdl;
     return $array->slice(join ',', (':') x ($array->ndims - 1), "$first:" . ($after - 1));
 }
 
-sub barrier { my ($self, %named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, Polyverso::Table::_options(0, \%named)); return }
+sub barrier { my ($self, %named) = @_; Polyverso::CAPI::mv_group_barrier($self->{handle}, options(\%named)); return }
 
 # After a rank was lost: a group of the survivors, who all call this.
-sub shrink { my ($self, %named) = @_; return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, Polyverso::Table::_options(0, \%named))) }
+sub shrink { my ($self, %named) = @_; return ref($self)->from_handle(Polyverso::CAPI::mv_group_shrink($self->{handle}, options(\%named))) }
 
 sub closes_with { 'mv_group_close' }
 

@@ -1,17 +1,22 @@
 --- A tree whose first node tells the others where it is by publish(host, port), which they learn by query(), as two results.
+--
+-- Without a number the first is who asks before anybody has published, and gets nothing; that two do at the same time is for whoever keeps
+-- the address to exclude.
 
 local ipc = require("libipc")
 local Tree = require("ipc.Tree")
 local NullTree = require("ipc.NullTree")
 
 local function DiscoveredTree(nodeIndex, numNodes, nodeHost, nodePort, publish, query)
+  Tree.check("ipc.DiscoveredTree", nodeIndex, numNodes)
   if tonumber(numNodes) == 1 then return NullTree() end
-  if tonumber(nodeIndex) == 1 then
+  local rootHost, rootPort
+  if tonumber(nodeIndex) ~= 1 then rootHost, rootPort = query() end
+  if tonumber(nodeIndex) == 1 or nodeIndex == nil and rootHost == nil then
     local server, port = ipc.server(nodeHost, nodePort)
     publish(nodeHost, port)
-    return Tree(nodeIndex, numNodes, 2, server, nil, nodeHost, port)
+    return Tree(1, numNodes, 2, server, nil, nodeHost, port)
   end
-  local rootHost, rootPort = query()
   return Tree(nodeIndex, numNodes, 2, nil, ipc.client(rootHost, rootPort), nodeHost, nodePort)
 end
 

@@ -32,6 +32,7 @@ end
 --- @param nodeIndex 1 .. numNodes; nil: by the order in which they come
 --- @param ppid of the parent, if it is not this process's own
 local function LocalhostTree(nodeIndex, numNodes, ppid)
+  Tree.check("ipc.LocalhostTree", nodeIndex, numNodes)
   nodeIndex, numNodes = tonumber(nodeIndex), tonumber(numNodes)
   if numNodes == 1 then return NullTree() end
   if numNodes == nil or not ppid and Tree.is_launched(nodeIndex, numNodes) then return Tree.launched() end

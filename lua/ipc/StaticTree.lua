@@ -5,6 +5,7 @@ local Tree = require("ipc.Tree")
 local NullTree = require("ipc.NullTree")
 
 local function StaticTree(nodeIndex, numNodes, nodeHost, nodePort, rootHost, rootPort)
+  Tree.check("ipc.StaticTree", nodeIndex, numNodes)
   if tonumber(numNodes) == 1 then return NullTree() end
   -- Without numbers the first is who gets the address.
   local listens, server = tonumber(nodeIndex) == 1, nil

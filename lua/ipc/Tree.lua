@@ -93,7 +93,7 @@ local function upon(joined)
     --- value. With a zero function this node has nothing to contribute any more: until all have come so far it takes part with what
     --- zero(leaf, number) makes of each leaf of the value, or of the last one. Its contributors are 0.
     allReduce = allReduce,
-    --- The first node's value, on all.
+    --- The first node's value, on all: in the places of the others' values where these are of its form. They may be nil.
     scatter = function(value) return reduction.scatter(joined, value) end,
     netStats = function()
       local now = joined:info()
@@ -133,6 +133,12 @@ local function Tree(nodeIndex, numNodes, _, server, client, host)
 end
 
 return setmetatable({
+  --- An error where nodeIndex, which may be nil, is no node of numNodes, before anybody waits for it.
+  check = function(name, nodeIndex, numNodes)
+    local index, count = tonumber(nodeIndex), tonumber(numNodes)
+    if nodeIndex == nil or count == nil or index and index % 1 == 0 and index >= 1 and index <= count then return end
+    error(("%s: there is no node %s of %d"):format(name, tostring(nodeIndex), count), 3)
+  end,
   --- The tree of the cluster that this process was started in, by `polyverso run` or another launcher.
   launched = function() return upon(join()) end,
   --- Whether there is one, of so many nodes, with this place in it; nil: whichever it is.

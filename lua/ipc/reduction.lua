@@ -15,17 +15,17 @@ local function reduce_into(leaves, theirs, reduce)
 end
 
 -- Runs a custom reduction to its end; returns the contributors.
-local function run(joined, leaves, reduce, draining)
+local function run(joined, holder, leaves, reduce, draining)
   local places, theirs = {}, {}
   for i, leaf in ipairs(leaves) do places[i], theirs[i] = leaf.place() end
-  return by_hand(joined:group(), values.cells(leaves), places, function() reduce_into(leaves, theirs, reduce) end, {draining = draining})
+  return by_hand(joined:group(), values.cells(leaves, holder), places, function() reduce_into(leaves, theirs, reduce) end, {draining = draining})
 end
 
 --- The value, reduced with the others', and how many contributed.
 function reduction.contribute(joined, value, reduce)
   local holder = {value}
   local leaves = values.leaves(holder)
-  local contributors = run(joined, leaves, reduce, false)
+  local contributors = run(joined, holder, leaves, reduce, false)
   values.settle(holder, leaves)
   return holder[1], contributors
 end
@@ -39,15 +39,10 @@ local function zeroed(holder, zero)
   end)
 end
 
--- A value of the others' shape, for a node that has none.
-local function made_for(shape, zero)
-  return values.of_shape(shape, function(i) return (pcall(zero, 0, i)) end)
-end
-
 local function take_part(joined, holder, shape, reduce)
   local leaves = values.leaves(holder)
   if shape.reduction == 0 then
-    run(joined, leaves, reduce, true)
+    run(joined, holder, leaves, reduce, true)
   else
     capi.mv_allreduce_many(joined:group(), values.cells(leaves), shape.reduction, capi.MV_DRAINING)
   end
@@ -60,12 +55,12 @@ function reduction.drain(joined, value, reduce, zero)
   while true do
     local shape = capi.mv_allreduce_drain(joined:group())
     if shape.finished == 1 then break end
-    if holder[1] == nil then holder[1] = made_for(shape.arrays, zero) end
+    if holder[1] == nil then holder[1] = values.of_shape(shape.arrays) end
     if values.fit(values.leaves(holder), shape.arrays) then
       zeroed(holder, zero)
       take_part(joined, holder, shape, reduce)
     else
-      local other = {made_for(shape.arrays, zero)}
+      local other = {values.of_shape(shape.arrays)}
       zeroed(other, zero)
       take_part(joined, other, shape, reduce)
     end
@@ -74,25 +69,40 @@ function reduction.drain(joined, value, reduce, zero)
   return holder[1]
 end
 
--- Anything that is no number and no tensor goes as bytes, behind their number.
+-- What not all nodes have a place for goes as bytes, behind their number.
 local function scatter_bytes(joined, value)
-  local bytes = native.encode(value)
+  local bytes = joined:info().rank == 0 and native.encode(value) or ""
   local length = tensor.full({1}, #bytes, "f64")
   capi.mv_broadcast(joined:group(), length, 0)
   local cells = tensor.zeros({length:get(0)}, "u8")
-  if length:get(0) == #bytes then
-    for i = 1, #bytes do cells:set(i - 1, bytes:byte(i)) end
-  end
+  for i = 1, #bytes do cells:set(i - 1, bytes:byte(i)) end
   capi.mv_broadcast(joined:group(), cells, 0)
   local got = {}
   for i = 1, length:get(0) do got[i] = string.char(cells:get(i - 1)) end
   return native.decode(table.concat(got))
 end
 
---- The first node's value, in the places of this one's.
+-- Whether every node has a value of numbers and tensors, and not nothing.
+local function all_plain(joined, holder)
+  local plain = tensor.full({1}, holder[1] ~= nil and values.are_plain(holder) and 1 or 0, "f64")
+  capi.mv_allreduce(joined:group(), plain, capi.MV_REDUCE_MIN)
+  return plain:get(0) == 1
+end
+
+-- Puts the first node's value into the places of this one's, where it is of the same form.
+local function put(got, holder)
+  if holder[1] == nil or not values.are_plain(holder) or not values.are_plain({got}) then return got end
+  local to, from = values.leaves(holder), values.leaves({got})
+  if not values.alike(to, from) then return got end
+  for i, leaf in ipairs(to) do leaf.set(from[i].get()) end
+  values.settle(holder, to)
+  return holder[1]
+end
+
+--- The first node's value, in the places of this one's; nodes may have none.
 function reduction.scatter(joined, value)
   local holder = {value}
-  if not values.are_plain(holder) then return scatter_bytes(joined, value) end
+  if not all_plain(joined, holder) then return put(scatter_bytes(joined, value), holder) end
   local leaves = values.leaves(holder)
   capi.mv_broadcast_many(joined:group(), values.cells(leaves), 0)
   values.settle(holder, leaves)

@@ -21,6 +21,7 @@ local function number_leaf(value)
   local cell = tensor.full({1}, value, "f64")
   local was_integer = is_integer(value)
   return {
+    is_number = true,
     cell = cell,
     get = function() return cell:get(0) end,
     set = function(result)
@@ -76,10 +77,18 @@ function values.leaves(holder)
   return leaves
 end
 
---- Their C tensors.
-function values.cells(leaves)
-  local cells = {}
-  for i, leaf in ipairs(leaves) do cells[i] = leaf.cell end
+-- What the notes on arrays tell those who have no value of their own: it is a number, it is the value itself and not in a table.
+local IS_NUMBER, IS_ALONE = 1, 2
+
+--- Their C tensors. Of a reduction's value, the only one in `holder`, with notes.
+function values.cells(leaves, holder)
+  local cells, notes = {}, {}
+  local is_alone = holder and (type(holder[1]) ~= "table" or foreign.is_tensor(holder[1]))
+  for i, leaf in ipairs(leaves) do
+    cells[i] = leaf.cell
+    notes[i] = (leaf.is_number and IS_NUMBER or 0) + (is_alone and IS_ALONE or 0)
+  end
+  if holder then cells.notes = notes end
   return cells
 end
 
@@ -113,11 +122,18 @@ function values.fit(leaves, shape)
   return true
 end
 
---- A value of that shape, of zeros. `takes_number(i)` tells whether a lone double is a number.
-function values.of_shape(shape, takes_number)
+--- Whether leaves have the shape of others.
+function values.alike(leaves, others)
+  local shape = {}
+  for i, leaf in ipairs(others) do shape[i] = leaf.cell:info() end
+  return values.fit(leaves, shape)
+end
+
+--- A value of that shape, of zeros.
+function values.of_shape(shape)
   local made = {}
   for i, part in ipairs(shape) do
-    if part.count == 1 and part.dtype == capi.MV_F64 and takes_number(i) then
+    if part.note % IS_ALONE == IS_NUMBER then
       made[i] = 0
     else
       local name = TYPES[part.dtype]
@@ -126,7 +142,8 @@ function values.of_shape(shape, takes_number)
       made[i] = torch[name .. "Tensor"](part.count):zero()
     end
   end
-  return made
+  local is_alone = #shape == 1 and shape[1].note >= IS_ALONE
+  return is_alone and made[1] or made
 end
 
 return values

@@ -17,17 +17,19 @@ namespace {
 class Claim : public Shared {
  public:
   static constexpr const char* kKind = "ipc.claim";
-  explicit Claim(Descriptor file) : file_(std::move(file)) {}
+  Claim(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
   ~Claim() override { release(); }
   const char* kind() const override { return kKind; }
   bool write(const std::string& text) { return ftruncate(file_.get(), 0) == 0 && pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()); }
   void release() {
     if (!file_) return;
     [[maybe_unused]] const int cut = ftruncate(file_.get(), 0);
+    unlink(path_.c_str());  // it is this one's, as long as its lock is held
     file_ = Descriptor();
   }
 
  private:
+  const std::string path_;
   Descriptor file_;
 };
 
@@ -44,9 +46,10 @@ class Reserved : public Shared {
 };
 
 /// A file of this user's own: in a folder like /tmp others could have put theirs there first.
-Descriptor own_file(const std::string& path, Failure& failure) {
-  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+Descriptor own_file(const std::string& path, int flags, Failure& failure) {
+  Descriptor file(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600));
   struct stat about {};
+  if (!file && errno == ENOENT && flags == 0) return Descriptor();
   if (!file || fstat(file.get(), &about) != 0) {
     failure = path + ": " + std::strerror(errno);
     return Descriptor();
@@ -56,6 +59,12 @@ Descriptor own_file(const std::string& path, Failure& failure) {
     return Descriptor();
   }
   return file;
+}
+
+/// Whether the path still is this file: who had it open before may have removed it since.
+bool is_at(const std::string& path, const Descriptor& file) {
+  struct stat here {}, there {};
+  return fstat(file.get(), &here) == 0 && lstat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
 int write_method(lua_State* L) {
@@ -78,9 +87,10 @@ int release_method(lua_State* L) {
 int claim(lua_State* L) {
   luaL_checkstring(L, 1);
   return guarded(L, [&](Failure& failure) {
-    Descriptor file = own_file(text_of(L, 1), failure);
-    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) return 0;
-    push_shared(L, std::make_shared<Claim>(std::move(file)));
+    const std::string path = text_of(L, 1);
+    Descriptor file = own_file(path, O_CREAT, failure);
+    if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_at(path, file)) return 0;
+    push_shared(L, std::make_shared<Claim>(path, std::move(file)));
     return 1;
   });
 }
@@ -88,7 +98,7 @@ int claim(lua_State* L) {
 int read_claimed(lua_State* L) {
   luaL_checkstring(L, 1);
   return guarded(L, [&](Failure& failure) {
-    const Descriptor file = own_file(text_of(L, 1), failure);
+    const Descriptor file = own_file(text_of(L, 1), 0, failure);
     if (!file || flock(file.get(), LOCK_SH | LOCK_NB) == 0) return 0;
     char text[256];
     const ssize_t length = pread(file.get(), text, sizeof text, 0);

@@ -44,9 +44,8 @@ void wait_for_leaving() {
   leaving().changed.wait_for(lock, kLeave, [] { return leaving().count == 0; });
 }
 
-/// When all have come to their ends, nobody waits for this rank's part of an operation any more.
+/// Who waits for this rank, or will, hears at once that it has left; the node serves on until the others have ended.
 void leave(mv_node node, mv_group group) {
-  mv_group_barrier(group, nullptr);
   mv_group_close(group);
   mv_shutdown(node);
   const std::lock_guard lock(leaving().mutex);

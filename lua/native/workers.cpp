@@ -18,8 +18,41 @@ std::mutex& loading() {
   return *mutex;
 }
 
+/// The text at the top of the stack, and behind it that of the value there.
+void append(lua_State* L, int value) {
+  lua_getglobal(L, "tostring");
+  lua_pushvalue(L, value);
+  lua_call(L, 1, 1);
+  lua_concat(L, 2);
+}
+
+void append(lua_State* L, const char* text) {
+  lua_pushstring(L, text);
+  lua_concat(L, 2);
+}
+
+/// {code = 5, text = boom}, of the table at index 1
+int describe_table(lua_State* L) {
+  lua_settop(L, 1);
+  lua_pushliteral(L, "{");
+  bool is_first = true;
+  for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
+    lua_pushvalue(L, 2);
+    if (!is_first) append(L, ", ");
+    is_first = false;
+    append(L, 3);
+    append(L, " = ");
+    append(L, 4);
+    lua_replace(L, 2);
+  }
+  append(L, "}");
+  return 1;
+}
+
 int traceless(lua_State* L) {  // the message alone, as text
   if (lua_isstring(L, 1)) return 1;
+  if (lua_istable(L, 1) && luaL_getmetafield(L, 1, "__tostring") == 0) return describe_table(L);
+  lua_settop(L, 1);
   lua_getglobal(L, "tostring");
   lua_insert(L, 1);
   lua_call(L, 1, 1);

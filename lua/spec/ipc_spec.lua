@@ -62,6 +62,13 @@ describe("map", function()
     assert.error_matches(function() threads:join() end, "boom")
   end)
 
+  it("tells what is in a table that a thread raised", function()
+    local threads = ipc.map(1, function() error({code = 5}) end)
+    assert.error_matches(function() threads:join() end, "{code = 5}")
+    threads = ipc.map(1, function() error(setmetatable({}, {__tostring = function() return "its own words" end})) end)
+    assert.error_matches(function() threads:join() end, "its own words")
+  end)
+
   it("tells by checkErrors() of those that have failed, and joins the others", function()
     local threads = ipc.map(2, function(id)
       if id == 1 then error("boom") end

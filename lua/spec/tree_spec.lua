@@ -127,6 +127,41 @@ describe("Tree", function()
     assert.same({{8, 1, 2}, {2, 1, 2}}, results) -- three rounds of the other's, and the last one
   end)
 
+  it("calls it as often for a node that has no value, and hands it what the others reduce: a number, a tensor, a table", function()
+    for _, result in ipairs(on_nodes(2, function(tree)
+      local function add(a, b) return torch.isTensor(a) and a:add(b) or a + b end
+      local seen = {}
+      for _, value in ipairs{5, {5}, torch.DoubleTensor(1):fill(5)} do
+        if tree.nodeIndex == 2 then
+          tree.allReduce(value, add)
+          tree.allReduce(nil, add, function(leaf) return leaf end)
+        else
+          local calls = 0
+          local got = tree.allReduce(nil, add, function(leaf)
+            calls = calls + 1
+            return torch.isTensor(leaf) and leaf:fill(0) or 0
+          end)
+          seen[#seen + 1] = (torch.isTensor(got) and "tensor" or type(got)) .. calls
+        end
+      end
+      return table.concat(seen, " ")
+    end)) do
+      assert.is_true(result[1] == "" or result[1] == "number2 table2 tensor2", result[1]) -- a round, and the last one
+    end
+  end)
+
+  it("scatters to nodes that have nothing", function()
+    for _, result in ipairs(on_nodes(3, function(tree)
+      local is_first = tree.nodeIndex == 1
+      local got = tree.scatter(is_first and torch.FloatTensor(2, 2):fill(7) or nil)
+      local place = torch.zeros(3)
+      local kept = tree.scatter(tree.nodeIndex ~= 3 and {place:fill(tree.nodeIndex)} or nil)
+      return torch.type(got), got:sum(), kept[1]:sum(), tree.nodeIndex == 2 and place:sum() or 3, tree.scatter(is_first and 5 or nil)
+    end)) do
+      assert.same({"torch.FloatTensor", 28, 3, 3, 5}, result)
+    end
+  end)
+
   it("scatters the first node's value: numbers, tensors, texts", function()
     for _, result in ipairs(on_nodes(3, function(tree)
       local tensor = torch.Tensor(4):fill(tree.nodeIndex)
@@ -197,6 +232,14 @@ describe("Tree", function()
 end)
 
 describe("trees that find each other", function()
+  it("say at once what is no node of theirs", function()
+    assert.error_matches(function() require("ipc.LocalhostTree")(5, 2) end, "no node 5 of 2")
+    assert.error_matches(function() require("ipc.LocalhostTree")(0, 2) end, "no node 0 of 2")
+    assert.error_matches(function() require("ipc.LocalhostTree")("x", 2) end, "no node x of 2")
+    assert.error_matches(function() require("ipc.StaticTree")(3, 2, nil, nil, "127.0.0.1", 1) end, "no node 3 of 2")
+    assert.error_matches(function() require("ipc.DiscoveredTree")(1.5, 2) end, "no node 1.5 of 2")
+  end)
+
   it("by their parent's number", function()
     local ppid = native.getpid() * 10 + 1 -- nobody else's
     for round = 1, 2 do
@@ -207,7 +250,7 @@ describe("trees that find each other", function()
       assert.equal(6, nodes[1] + nodes[3] + nodes[5])
       assert.same({3, 3, 3}, {nodes[2], nodes[4], nodes[6]})
     end
-    os.remove(("%s/%d.localhost"):format(os.getenv("XDG_RUNTIME_DIR") or "/tmp", ppid))
+    assert.is_nil(io.open(("%s/%d.localhost"):format(os.getenv("XDG_RUNTIME_DIR") or "/tmp", ppid)))
   end)
 
   it("at an address, or by what the first publishes", function()
@@ -231,6 +274,15 @@ describe("trees that find each other", function()
       return tree.nodeIndex * 10 + (tree.allReduce(id, function(a, b) return a + b end))
     end, "discovered" .. port):join()}
     assert.same({13, 23}, discovered)
+    local queue = ipc.workqueue("unnumbered" .. port)
+    local unnumbered = ipc.map(1, function(name)
+      local queue = require("libipc").workqueue(name)
+      local found = queue:read()
+      return require("ipc.DiscoveredTree")(nil, 2, "127.0.0.1", nil, error, function() return found[1], found[2] end).nodeIndex
+    end, "unnumbered" .. port)
+    local tree = require("ipc.DiscoveredTree")(nil, 2, "127.0.0.1", nil, function(...) queue:write({...}) end, function() end)
+    assert.same({1, 2}, {tree.nodeIndex, unnumbered:join()})
+    queue:close()
   end)
 
   it("by Slurm's variables and a file", function()

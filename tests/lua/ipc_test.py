@@ -132,6 +132,7 @@ local ipc, index = require('libipc'), tonumber(os.getenv('INDEX'))
 local tree = require('ipc.LocalhostTree')(index > 0 and index or nil, 3, tonumber(os.getenv('PARENT')))
 local value = torch.ones(1000)
 for step = 1, 1000 do
+  if step == 5 and tree.nodeIndex == 2 and os.getenv('ENDS') then break end
   if step == 5 and tree.nodeIndex == 2 and os.getenv('DIES') then os.execute('kill -9 ' .. ipc.getpid()) end
   local reduced, failure = pcall(tree.allReduce, value:fill(1), function(a, b) return a:add(b) end)
   if not reduced then print(tree.nodeIndex, step, failure) break end
@@ -160,3 +161,12 @@ def test_the_others_are_told_which_node_is_lost(tmp_path):
         assert survivor.returncode == 0
     assert second.wait(timeout=20) == -signal.SIGKILL
     second.communicate()
+
+
+@pytest.mark.parametrize("interpreter", ["luajit", "lua5.4"])
+def test_the_others_are_told_at_once_which_node_has_left(interpreter, tmp_path):
+    first, second, third = tree_of(interpreter, tmp_path, ENDS="1")
+    for survivor in (first, third):
+        out, _ = survivor.communicate(timeout=60)
+        assert out.split()[1] == "5" and "MV_EPEERLOST" in out and "worker 1" in out, out
+    assert second.communicate(timeout=20) == ("", "") and second.returncode == 0

@@ -26,6 +26,10 @@ def ratio_at_most(limit):
     return Target(f"ratio <= {limit:g}", lambda ours, peer, ratio: ratio is not None and ratio <= limit)
 
 
+def ratio_within(least, most):
+    return Target(f"ratio {least:g}..{most:g}", lambda ours, peer, ratio: ratio is not None and least <= ratio <= most)
+
+
 def at_least(limit):
     return Target(f">= {limit:,g}", lambda ours, peer, ratio: ours >= limit)
 

@@ -194,4 +194,35 @@ is(failure(sub { $x += 1 }), 'MV_ESTATE', 'what is not writable');
 my $said = eval { my $sum = mx->nd->ones([2]) + mx->nd->ones([3]); 1 } ? '' : "$@";
 like($said, qr/\(2,\) and \(3,\).* at \Q$0\E line ${\ (__LINE__ - 1)}/, 'a sentence, with the line');
 
+# ------------------------------------------------------------------ Storable
+
+require Storable;
+for my $array (mx->nd->array([[1, 2], [3, 4]], dtype => 'float16', ctx => mx->cpu(2)), mx->nd->zeros([3, 2], stype => 'row_sparse')) {
+    my $stored = Storable::thaw(Storable::freeze([$array]))->[0];
+    my $clone  = Storable::dclone($array);
+    is_deeply([ref $_, $_->dtype, "$_", $_->aspdl->unpdl], [ref $array, $array->dtype, "$array", $array->aspdl->unpdl], 'is stored') for $stored, $clone;
+    undef $clone;
+    $stored .= 5 if $array->stype eq 'default';
+    is($array->size, $array->aspdl->nelem, 'and the original goes on');
+}
+like(eval { Storable::dclone(mx->nd->ones([1])->tensor); 1 } ? '' : "$@", qr/Storable/, 'a tensor is not');
+
+# ------------------------------------------------------------------ lvalues
+
+{
+    my $array = mx->nd->array([[1, 2], [3, 4]]);
+    $array->T .= 4;
+    $array->aspdl .= 4;
+    $array->copy += 1;
+    $array->astype('float64') .= 1;
+    $array->as_in_context(mx->cpu(1)) .= 9;
+    mx->nd->ones([2]) .= 3;
+    mx->nd->array([1]) += 1;
+    is_deeply($array->aspdl->unpdl, [[1, 2], [3, 4]], 'copies may be assigned to');
+    $array->as_in_context($array->context) .= 7;
+    is_deeply($array->aspdl->unpdl, [[7, 7], [7, 7]], 'the array itself, too');
+    $array->slice('X', 0) %= 4;
+    is_deeply($array->aspdl->unpdl, [[3, 7], [3, 7]], 'a remainder in a box');
+}
+
 done_testing;

@@ -181,4 +181,49 @@ like(sentence(sub { $blank->set_states(Storable::nfreeze([1])) }),        qr/Sto
 like(sentence(sub { $blank->set_states("\x80\x04\x95abc") }),             qr/pickled/,  'pickled ones are');
 is(failure(sub { $blank->set_states(substr $states, 0, $_) }), 'MV_EINVAL', "cut after $_ bytes") for 0, 5, 40, length($states) - 60;
 
+my $good = $with->get_states(1);
+my $broken = $good;
+substr($broken, -1, 1) = chr(ord(substr $good, -1) ^ 1);
+like(sentence(sub { $blank->set_states($good =~ s/"step/"stop/r, 'a.states') }), qr/\Aa\.states: .*checksum/, 'another byte, in a file');
+like(sentence(sub { $blank->set_states("(dp0\nS'w'\np1\nI1\ns.") }), qr/pickled/, 'pickled by protocol 0');
+# Those whose checksum is right all the same.
+sub with_header {
+    my ($change) = @_;
+    my $length = unpack 'Q<', $good;
+    my $header = JSON::PP->new->utf8->decode(substr $good, 8, $length);
+    delete $header->{__metadata__}{sha256};
+    $change->($header, $header->{__metadata__});
+    my $text = JSON::PP->new->utf8->encode($header);
+    return pack('Q<', length $text) . $text . substr $good, 8 + $length;
+}
+my $before = $blank->get_states(1);
+for my $change (
+    sub { $_[1]{class} = 'POSIX' }, sub { $_[1]{class} = 'AI::MXNet::NDArray' }, sub { $_[1]{states} = '[' }, sub { $_[1]{states} = '[]' },
+    sub { $_[1]{counts} = '3' },    sub { $_[1]{counts} = '{"index":{"w":"x"},"num_update":1}' }, sub { $_[1]{optimizer} = '[1]' },
+    sub { $_[1]{optimizer} = '{"lr_scheduler":{"class":"IO::File"}}' }, sub { $_[1]{optimizer} = '{"momentum":"x"}' },
+    sub { $_[1]{states} = '{"w":{"array":7}}' }, sub { $_[0]{'state.0'} = 3 }, sub { $_[0]{'state.0'} = { data_offsets => [0], shape => [1], dtype => 'F32' } },
+    sub { $_[0]{'state.0'} = { data_offsets => [0, 4], shape => 'x', dtype => 'F32' } },
+    sub { $_[0]{'state.0'} = { data_offsets => [0, 400], shape => [100], dtype => 'F32' } },
+) {
+    my $bytes = with_header($change);
+    like(failure(sub { $blank->set_states($bytes) }), qr/\AMV_E(?:INVAL|DTYPE)\z/, 'damaged');
+}
+is($blank->get_states(1), $before, 'nothing has changed');
+
+# ------------------------------------------------------------------ halves, names, what is no number
+
+for my $multi (0, 1) {
+    my $half = mx->nd->ones([2], dtype => 'float16');
+    my $by_hand = mx->optimizer->get_updater(mx->optimizer->create('sgd', learning_rate => 1e-4, multi_precision => $multi));
+    $by_hand->('w', mx->nd->ones([2], dtype => 'float16'), $half) for 1 .. 10;
+    my $expected = $multi ? 0.999 : 1;
+    ok(almost_equal($half->aspdl, pdl($expected, $expected), 1e-3 * 0.5), "halves, multi_precision $multi") or diag $half->aspdl;
+}
+is(AI::MXNet::LBSGD->new(warmup_startegy => 'sqrt', beta2 => 0.9, epsilon => 1, sym => undef)->warmup_startegy, 'sqrt', "AI::MXNet's names");
+is(AI::MXNet::DCASGD->new(lambda => 0.5)->lambda, 0.5, 'lambda');
+is(AI::MXNet::AdaGrad->new(float_stable_eps => 0.25)->float_stable_eps, 0.25, 'float_stable_eps');
+is(failure(sub { mx->optimizer->create('sgd', momentum => 'abc') }), 'MV_EINVAL', 'a parameter that is no number');
+is(failure(sub { AI::MXNet::Adam->new(lr_scheduler => 3) }), 'MV_EINVAL', 'a schedule that is none');
+is(failure(sub { mx->nd->array(['a']) }), 'MV_EDTYPE', 'an array of text');
+
 done_testing;

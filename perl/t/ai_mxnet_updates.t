@@ -28,7 +28,9 @@ subtest updaters => sub {
     $kv->_set_updater(sub { @kept = @_; $_[2] .= 5 });
     $kv->push('a', mx->nd->ones([2]));
     is_deeply(pulled($kv, 'a'), [5, 5], 'another one');
-    is(failure(sub { $kept[2] += 1 }), 'MV_EHANDLE', 'its arrays are over with it');
+    is_deeply([map { $_->aspdl->unpdl } @kept[1, 2]], [[1, 1], [5, 5]], 'what it keeps are copies');
+    $kept[2] += 1;
+    is_deeply([pulled($kv, 'a'), $kept[2]->aspdl->unpdl], [[5, 5], [6, 6]], 'of its own');
 
     $kv->_set_updater(sub { my ($key, $merged, $stored) = @_; die "not $key\n" if $key eq 'a'; $stored .= 8 });
     is(failure(sub { $kv->push(['a', 9], [mx->nd->ones([2]), mx->nd->ones([2])]) }), "not a\n", 'one that dies');
@@ -98,6 +100,38 @@ subtest multipliers => sub {
     my @first = map { pulled($kv, $_)->[0] } 0, 1, 2, 'late';
     my $expected = pdl(1 - 0.5 * 1.1, 1 - 0.25, 1 - 0.5 * 1.1, 1);
     ok(almost_equal(pdl(@first), $expected), 'by index and by name, of keys that come later, too') or diag "@first";
+};
+
+subtest 'a local store goes by the object' => sub {
+    my $kv = store_of(a => [1, 1], b => [1, 1]);
+    my $sgd = mx->optimizer->create('sgd', learning_rate => 0.5, momentum => 0.5);
+    $kv->set_optimizer($sgd);
+    my $step = sub { $kv->push('a', mx->nd->ones([2])); return pulled($kv, 'a')->[0] };
+    is($step->(), 0.5, 'a step');
+    $sgd->lr(0);
+    is($step->(), 0.25, 'another rate: the momentum is still there');
+    $sgd->learning_rate(0.5);
+    $sgd->rescale_grad(0);
+    is($step->(), 0.125, 'another scale');
+    $sgd->rescale_grad(1);
+    $sgd->set_lr_mult({ a => 0 });
+    is($step->(), 0.0625, 'multipliers');
+    $sgd->set_lr_mult({});
+    is($step->(), -0.46875, 'none');
+    is($sgd->num_update, 5, 'the count');
+    $kv->push([qw(a b)], [map { mx->nd->ones([2]) } 1, 2]);
+    is_deeply([$sgd->num_update, $sgd->_index_update_count], [6, { a => 6, b => 1 }], 'by key');
+};
+
+subtest 'what is not finite' => sub {
+    my $infinite = mx->nd->ones([2]) * 9**9**9;
+    my ($told, @made) = (mx->kv->create, mx->kv->create('local', reject_nonfinite => 1), mx->kv->create(reject_nonfinite => 1));
+    $told->set_reject_nonfinite;
+    for my $kv ($told, @made) {
+        $kv->init('a', mx->nd->ones([2]));
+        is(failure(sub { $kv->push('a', $infinite) }), 'MV_ENONFINITE', 'is refused');
+    }
+    is(failure(sub { mx->kv->create('local', reject => 1) }), 'MV_EINVAL', 'an unknown option');
 };
 
 subtest states => sub {

@@ -18,6 +18,13 @@ sub close {
     return;
 }
 
+# A copy of a handle would close the original.
+sub STORABLE_freeze {
+    my ($self) = @_;
+    require Polyverso::Error;
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, ref($self) . ' is a handle, which Storable can\'t copy');
+}
+
 sub DESTROY {
     my ($self) = @_;
     return if ${^GLOBAL_PHASE} eq 'DESTRUCT';

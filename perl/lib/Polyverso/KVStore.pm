@@ -129,6 +129,15 @@ sub _outcome {
     return Scalar::Util::blessed($error) && $error->isa('Polyverso::Error') ? $error->status : $Polyverso::CAPI::MV_EINVAL;
 }
 
+# What the store is about to take back; to one that the updater has kept a copy remains, and who holds the original is returned.
+sub _leave_copy {
+    my ($tensor) = @_;
+    return if Internals::SvREFCNT($$tensor) <= 1;
+    my $original = $tensor->copy;
+    ($$tensor, $$original) = ($$original, $$tensor);
+    return $original;
+}
+
 sub update {
     my ($self) = @_;
     return if !$self->{updater} || $self->{is_updating};
@@ -143,6 +152,7 @@ sub update {
             $outcome = _outcome($@);
             $error   = $@ unless $failed++;
         }
+        my @gone = map { _leave_copy($_) } @tensors;
         Polyverso::CAPI::kv_update_done($self->{handle}, $outcome);
     }
     die $error if $failed;
@@ -249,6 +259,11 @@ sub free {
     return;
 }
 
+# A copy of a handle would free the original.
+sub STORABLE_freeze {
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'a store is a handle, which Storable can\'t copy');
+}
+
 sub DESTROY {
     my ($self) = @_;
     return if ${^GLOBAL_PHASE} eq 'DESTRUCT';
@@ -341,7 +356,7 @@ it is for.
 
 What a push does in a store of this process, instead of replacing the value: C<< $code->($key, $merged, $stored) >> changes
 C<$stored> in place. A push has been through it when it returns; what it dies of is the push's error, and the value stays as
-it was. C<update> makes the updates that wait, of other threads' pushes. C<undef>: without one again.
+it was. A tensor that it keeps is a copy from its return on. C<update> makes the updates that wait, of other threads' pushes. C<undef>: without one again.
 
 =head2 set_reject_nonfinite($on)
 

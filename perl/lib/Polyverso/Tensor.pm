@@ -131,6 +131,16 @@ sub _lay_out {
     return;
 }
 
+# Text that is no number, which Perl would take for 0, is an error.
+sub _pack {
+    my ($letters, $numbers) = @_;
+    use warnings FATAL => qw(numeric uninitialized);
+    local ($@, $SIG{__DIE__});
+    my $bytes = eval { pack $letters, @$numbers };
+    return $bytes // Polyverso::Error->throw($Polyverso::CAPI::MV_EDTYPE,
+        'a tensor is made of numbers: ' . ($@ =~ s/ in pack at .*//sr));
+}
+
 sub copy_of {
     my ($class, $data, $dtype) = @_;
     return defined $dtype ? $data->cast($dtype) : $data->copy if UNIVERSAL::isa($data, __PACKAGE__);
@@ -143,7 +153,7 @@ sub copy_of {
     else           { @flat = ($data) }
     $dtype //= 'f32';
     my $packed = $PACK{$dtype} ? $dtype : 'f64';
-    my $self   = $class->_new(Polyverso::CAPI::mv_tensor_from([$CODE{$packed}, pack $PACK{$packed}, @flat], \@shape));
+    my $self   = $class->_new(Polyverso::CAPI::mv_tensor_from([$CODE{$packed}, _pack($PACK{$packed}, \@flat)], \@shape));
     return $packed eq $dtype ? $self : $self->cast($dtype);
 }
 
@@ -252,6 +262,11 @@ sub free {
     $$self = 0;
     Polyverso::CAPI::mv_tensor_free($handle) if $handle;
     return;
+}
+
+# A copy of a handle would free the tensor of the original.
+sub STORABLE_freeze {
+    Polyverso::Error->throw($Polyverso::CAPI::MV_ENOSYS, 'Storable knows no tensors: AI::MXNet::NDArray or numbers can be stored, and copy() copies');
 }
 
 sub DESTROY {

@@ -17,6 +17,8 @@ has _type    => (is => 'ro');
 has _updater => (is => 'rw');                   # a function that this process calls with what was pushed
 has _native  => (is => 'rw');                   # an AI::MXNet::Optimizer that the library works
 has _keys    => (is => 'ro', default => sub { +{} });
+has _text    => (is => 'rw');                   # what the library was told of it
+has _factors => (is => 'rw');                   # all of its multipliers then, as text
 has _told    => (is => 'ro', default => sub { +{} });    # keys with multipliers
 has _pulls   => (is => 'ro', default => sub { [] });    # requests that may be under way
 
@@ -41,8 +43,19 @@ END {
 }
 
 sub create {
-    my ($class, $name) = @_;
+    my ($class, @given) = @_;
+    my $name = @given % 2 ? shift @given : 'local';
     $name //= 'local';
+    my %how = @given;
+    my ($unknown) = grep { $_ ne 'reject_nonfinite' } sort keys %how;
+    _refuse(EINVAL => "create has no option '$unknown', but reject_nonfinite") if defined $unknown;
+    my $self = $class->_create($name);
+    $self->set_reject_nonfinite($how{reject_nonfinite}) if exists $how{reject_nonfinite} && $self->store;
+    return $self;
+}
+
+sub _create {
+    my ($class, $name) = @_;
     return $class->new(store => Polyverso::KVStore->create($name)) unless $name =~ /\A(?:dist|p3)/i;
     my $place = node();
     return $class->new(store => undef, _type => lc $name) if $place->worker_id < 0;
@@ -113,6 +126,7 @@ sub init {
 sub push {
     my ($self, $key, $value, @given) = @_;
     my %options = _options('push', @given);
+    $self->_follow(ref $key ? @$key : $key) if $self->_native;
     $self->_store->push($key, _tensors(value => $value), %options);
     return;
 }
@@ -162,14 +176,39 @@ sub set_optimizer {
     $self->_store->set_optimizer($text);
     $self->_updater(undef);
     $self->_native($optimizer);
+    $self->_text($text);
     $self->_tell_factors(keys %{ $self->_keys });
     return;
+}
+
+# A store of this process goes by the object: what was changed in it since the last push is told, and states stay. Updates are
+# counted in it as the library counts them.
+sub _follow {
+    my ($self, @keys) = @_;
+    return if $self->_is_dist;
+    my $optimizer = $self->_native;
+    my $text = $optimizer->text // return $self->set_optimizer($optimizer);
+    if ($text ne $self->_text) {
+        $self->_store->set_optimizer($text);
+        $self->_text($text);
+    }
+    $self->_tell_factors(keys %{ $self->_keys }) if $self->_factors ne _all_factors($optimizer);
+    $optimizer->_update_count($_) for @keys;
+    return;
+}
+
+sub _all_factors {
+    my ($optimizer) = @_;
+    my ($objects, @mults) = map { $optimizer->$_ } qw(param_dict lr_mult wd_mult);
+    return join ' ', map({ my $mult = $_; map { "$_=$mult->{$_}" } sort keys %$mult } @mults),
+        map { my $object = $objects->{$_}; map { $object->$_ } qw(lr_mult wd_mult) } sort keys %$objects;
 }
 
 # Multipliers of rate and decay, of keys that have any, or had.
 sub _tell_factors {
     my ($self, @keys) = @_;
     my ($optimizer, $told) = ($self->_native, $self->_told);
+    $self->_factors(_all_factors($optimizer));
     for my $key (@keys) {
         my ($rate, $decay) = map { $optimizer->_factor($_ => $key) } qw(lr_mult wd_mult);
         next if $rate == 1 && $decay == 1 && !$told->{$key};
@@ -203,7 +242,7 @@ sub load_optimizer_states {
     my $updater = $self->_updater;
     return $self->_store->load_optimizer_states($path) unless $updater;
     _refuse(ESTATE => 'the updater is a function, which keeps no states') unless _keeps_states($updater);
-    return $updater->set_states(AI::MXNet::NDArray::File::read_whole($path));
+    return $updater->set_states(AI::MXNet::NDArray::File::read_whole($path), $path);
 }
 
 sub _keeps_states { my ($updater) = @_; return blessed $updater && $updater->can('get_states') }
@@ -214,6 +253,8 @@ sub set_gradient_compression {
         unless ref $parameters eq 'HASH' && defined $parameters->{type};
     return $self->_store->set_gradient_compression($parameters);
 }
+
+sub set_reject_nonfinite { my ($self, $on) = @_; return $self->_store->set_reject_nonfinite($on // 1) }
 
 # ------------------------------------------------------------------ workers and servers
 
@@ -272,7 +313,7 @@ well. In a process that is only a server it has C<type>, C<rank> and C<num_worke
 
 =head1 METHODS
 
-=head2 create($type)
+=head2 create($type, reject_nonfinite => 0)
 
 C<local> unless said.
 
@@ -290,12 +331,19 @@ Ids of any dtype and shape, repeated or not; one array of them for all outputs, 
 =head2 set_optimizer($optimizer)
 
 One of MXNet's goes to the servers as text, with its schedule and multipliers. One of another class updates local stores here.
+A local store goes by the object: a rate, a C<rescale_grad> or a multiplier that is changed in it counts from the next push on,
+with the states that there are, and the object counts the updates. Of C<dist> stores C<set_optimizer> has to be called again.
 
 =head2 _set_updater($code)
 
-C<< $code->($key, $merged, $stored) >> changes C<$stored> in place; for local stores. It is called inside of C<push>.
+C<< $code->($key, $merged, $stored) >> changes C<$stored> in place; for local stores. It is called inside of C<push>. An array that
+it keeps is a copy from its return on.
 
 =head2 set_gradient_compression({ type => '2bit', threshold => 0.5 })
+
+=head2 set_reject_nonfinite($on)
+
+Keys that are initialised from now on refuse NaN and infinity, unless C<$on> is 0. Of C<dist> types all workers call it alike.
 
 =head2 save_optimizer_states($path, dump_optimizer => 0), load_optimizer_states($path)
 

@@ -384,6 +384,19 @@ sub tostype {
     return $self->_wrap($self->tensor->to_sparse);
 }
 
+# Storable, dclone too, takes the values: as MXNet's files have them, beside where the array is said to be.
+sub STORABLE_freeze {
+    my ($self) = @_;
+    return (AI::MXNet::NDArray::File::to_bytes($self), [$self->context, $self->writable]);
+}
+
+sub STORABLE_thaw {
+    my ($self, $cloning, $bytes, $about) = @_;
+    my ($array) = @{ AI::MXNet::NDArray::File::from_bytes('what Storable has kept', \$bytes) };
+    %$self = (%$array, context => $about->[0], writable => $about->[1]);
+    return;
+}
+
 sub set {
     my ($self, $value) = @_;
     refuse(EINVAL => 'a value to set is needed') unless defined $value;
@@ -395,6 +408,14 @@ sub set {
 }
 
 sub _set_number { my ($self, $value) = @_; $self->tensor->fill($value); return $self }
+
+# Where AI::MXNet has lvalues, what is made may stand left of .= and its like, too.
+for my $name (qw(aspdl asmpdl copy sever astype as_in_context copyto empty ones full array T)) {
+    my $code = __PACKAGE__->can($name);
+    no strict 'refs';
+    no warnings 'redefine';
+    *$name = sub : lvalue { my $made = $code->(@_); $made };
+}
 
 __PACKAGE__->meta->make_immutable;
 

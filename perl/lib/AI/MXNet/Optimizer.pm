@@ -23,6 +23,7 @@ has num_update          => (is => 'rw', isa => 'Int');
 has _index_update_count => (is => 'rw', isa => 'HashRef', default => sub { +{} });
 has param_idx2name      => (is => 'rw', isa => 'HashRef', default => sub { +{} });
 has idx2name            => (is => 'rw', isa => 'HashRef');
+has sym                 => (is => 'rw');    # MXNet read multipliers from it
 has param_dict          => (is => 'rw', isa => 'HashRef', default => sub { +{} });
 
 my %REGISTRY;
@@ -48,6 +49,19 @@ sub create_optimizer {
     return $found->new(%parameters);
 }
 *create = \&create_optimizer;
+
+# A value of another kind is an error of ours, not of Mouse's.
+around BUILDARGS => sub {
+    my ($build, $class, @given) = @_;
+    my $given = $class->$build(@given);
+    for my $attribute ($class->meta->get_all_attributes) {
+        my $name = $attribute->init_arg // next;
+        my $kind = $attribute->type_constraint;
+        next if !$kind || !exists $given->{$name} || $kind->check($given->{$name});
+        AI::MXNet::Base::refuse(EINVAL => "$class: $name is " . ($given->{$name} // 'undef') . ", but @{[$kind->name]} is wanted");
+    }
+    return $given;
+};
 
 # What is no attribute is a mistake, which Mouse would not mind.
 sub BUILD {

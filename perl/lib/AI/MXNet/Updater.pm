@@ -6,6 +6,7 @@ use Mouse;
 
 use AI::MXNet::Base ();
 use AI::MXNet::NDArray;
+use Digest::SHA ();
 use JSON::PP ();
 use Scalar::Util qw(blessed looks_like_number);
 
@@ -89,9 +90,18 @@ sub get_states {
         $data .= $bytes;
         $at += length $bytes;
     }
+    $metadata{sha256} = _checksum(\%metadata, $data);
     my $text = JSON::PP->new->canonical->utf8->encode(\%header);
     $text .= ' ' x (-length($text) % 8);
     return pack('Q<', length $text) . $text . $data;
+}
+
+# Of all that the states mean.
+sub _checksum {
+    my ($metadata, $data) = @_;
+    my %rest = %$metadata;
+    delete $rest{sha256};
+    return Digest::SHA::sha256_hex(JSON::PP->new->canonical->utf8->encode(\%rest), $data);
 }
 
 # Attributes that are numbers, text, or hashes of them; a schedule by its class and attributes.
@@ -115,12 +125,16 @@ sub _parameters {
 
 # An optimizer, or a schedule, of a class that this process knows.
 sub _of_parameters {
-    my ($class, $parameters) = @_;
-    _refuse(EINVAL => "the states are of the class $class, which is not loaded here") unless $class->can('new') && $class->can('meta');
+    my ($class, $parameters, $kind) = @_;
+    $kind //= 'AI::MXNet::Optimizer';
+    _refuse(EINVAL => 'the states are damaged: they tell of no class and its parameters')
+        if !defined $class || ref $class || ref $parameters ne 'HASH';
+    _refuse(EINVAL => "the states are of the class $class, which is no $kind that is loaded here") unless eval { $class->isa($kind) };
     my %given = %$parameters;
     if (my $schedule = $given{lr_scheduler}) {
+        _refuse(EINVAL => 'the states are damaged: their schedule is none') if ref $schedule ne 'HASH';
         my %own = %$schedule;
-        $given{lr_scheduler} = _of_parameters(delete $own{class}, \%own);
+        $given{lr_scheduler} = _of_parameters(delete $own{class}, \%own, 'AI::MXNet::LRScheduler');
     }
     return $class->new(%given);
 }
@@ -134,6 +148,8 @@ sub _header {
     my $header = $length > 1 && $length <= LONGEST_HEADER && 8 + $length <= length $bytes
         ? eval { local $SIG{__DIE__}; JSON::PP->new->utf8->decode(substr $bytes, 8, $length) } : undef;
     my $metadata = ref $header eq 'HASH' ? $header->{__metadata__} : undef;
+    _refuse(EINVAL => 'these states are pickled, by protocol 0 perhaps, which may run code: get_states makes ones that do not')
+        if !$metadata && $bytes =~ /\A[\(\]\}c].*\.\s*\z/s;
     _refuse(EINVAL => 'these are no states of an updater, or they are damaged')
         unless ref $metadata eq 'HASH' && ($metadata->{format} // '') eq FORMAT;
     return ($header, 8 + $length);
@@ -143,9 +159,13 @@ sub _arrays {
     my ($bytes, $header, $begin) = @_;
     my @arrays;
     for (my $i = 0; my $about = $header->{"state.$i"}; ++$i) {
-        my ($from, $to) = @{ $about->{data_offsets} };
-        _refuse(EINVAL => "the states are damaged: state $i ends behind the file")
-            if $from < 0 || $to < $from || $begin + $to > length $bytes;
+        my $wrong = "the states are damaged: state $i";
+        _refuse(EINVAL => "$wrong is described by nothing") if ref $about ne 'HASH';
+        my ($offsets, $shape) = @$about{qw(data_offsets shape)};
+        my $are_numbers = !grep { ref ne 'ARRAY' || grep { !defined || ref || !/\A\d+\z/ } @$_ } $offsets, $shape;
+        _refuse(EINVAL => "$wrong has no place") if !$are_numbers || @$offsets != 2;
+        my ($from, $to) = @$offsets;
+        _refuse(EINVAL => "$wrong ends behind the file") if $to < $from || $begin + $to > length $bytes;
         my $values = substr $bytes, $begin + $from, $to - $from;
         my $tensor = Polyverso::CAPI::mv_tensor_from([Polyverso::Tensor::_code(lc $about->{dtype}), $values], $about->{shape});
         push @arrays, AI::MXNet::NDArray->_wrap(Polyverso::Tensor->_new($tensor));
@@ -153,24 +173,45 @@ sub _arrays {
     return \@arrays;
 }
 
+# All of it is read before anything changes. $where: the file, for messages.
 sub set_states {
+    my ($self, $bytes, $where) = @_;
+    my $read = eval { local $SIG{__DIE__}; $self->_read_states($bytes) };
+    if (!$read) {
+        my $error = $@;
+        my ($status, $text) = blessed $error && $error->isa('Polyverso::Error') ? ($error->name =~ s/\AMV_//r, $error->text)
+            : (EINVAL => 'the states are damaged: ' . ($error =~ s/ at \S+ line \d+\.?\s*\z//r));
+        _refuse($status => defined $where ? "$where: $text" : $text);
+    }
+    my $optimizer = $read->{optimizer};
+    $self->optimizer($optimizer);
+    $optimizer->_index_update_count($read->{counts});
+    $optimizer->num_update($read->{num_update});
+    $optimizer->_shared($read->{shared}) if $read->{shared};
+    $self->states($read->{states});
+    $self->states_synced({});
+    return;
+}
+
+sub _read_states {
     my ($self, $bytes) = @_;
     my ($header, $begin) = _header($bytes);
     my %metadata = %{ $header->{__metadata__} };
+    my $whole = defined $metadata{sha256} ? _checksum(\%metadata, substr $bytes, $begin) eq $metadata{sha256} : 1;
+    _refuse(EINVAL => 'the states are damaged: their checksum is another one') unless $whole;
     my $class = ref $self->optimizer;
-    _refuse(EDISAGREE => "the states are $metadata{class}'s, the optimizer is an $class")
-        if $metadata{class} ne $class && !defined $metadata{optimizer};
+    _refuse(EDISAGREE => 'the states are ' . ($metadata{class} // 'nobody') . "'s, the optimizer is an $class")
+        if ($metadata{class} // '') ne $class && !defined $metadata{optimizer};
     my ($states, $counts, $shared) = map { defined ? $json->decode($_) : undef } @metadata{qw(states counts shared)};
+    my $index = ref $counts eq 'HASH' ? $counts->{index} : undef;
+    my $sound = ref $states eq 'HASH' && ref $index eq 'HASH' && !grep { !looks_like_number($_) || $_ < 0 } $counts->{num_update} // 'none', values %$index;
+    _refuse(EINVAL => 'the states are damaged: they have no states, or no counts') unless $sound;
     my $arrays = _arrays($bytes, $header, $begin);
-    my %states = map { $_ => _made($states->{$_}, $arrays) } keys %$states;
-    $self->optimizer(_of_parameters($metadata{class}, $json->decode($metadata{optimizer}))) if defined $metadata{optimizer};
-    my $optimizer = $self->optimizer;
-    $optimizer->_index_update_count($counts->{index});
-    $optimizer->num_update($counts->{num_update});
-    $optimizer->_shared(_made($shared, $arrays)->tensor) if defined $shared;
-    $self->states(\%states);
-    $self->states_synced({});
-    return;
+    my %read = (counts => $index, num_update => $counts->{num_update});
+    $read{states} = { map { $_ => _made($states->{$_}, $arrays) } keys %$states };
+    $read{shared} = _made($shared, $arrays)->tensor if defined $shared;
+    $read{optimizer} = defined $metadata{optimizer} ? _of_parameters($metadata{class}, $json->decode($metadata{optimizer})) : $self->optimizer;
+    return \%read;
 }
 
 __PACKAGE__->meta->make_immutable;
@@ -208,7 +249,8 @@ Updates the weight. States are made at the first call of an index.
 =head2 get_states($dump_optimizer), set_states($bytes)
 
 States and counts as the bytes of a safetensors file; with C<$dump_optimizer> the optimizer's class and parameters, too, and
-those of its schedule. Another optimizer's states, damaged ones, and what Storable or Python's pickle has written are refused.
+those of its schedule. Another optimizer's states, damaged ones (there is a checksum), and what Storable or Python's pickle has
+written are refused, and change nothing.
 
 =head2 optimizer, states
 

@@ -37,7 +37,8 @@ use overload
     '-='  => _write(sub { $_[0] - $_[1] }),
     '*='  => _write(sub { $_[0] * $_[1] }),
     '/='  => _write(sub { $_[0] / $_[1] }),
-    '**=' => _write(sub { $_[0]**$_[1] });
+    '**=' => _write(sub { $_[0]**$_[1] }),
+    '%='  => _write(sub { $_[0] % $_[1] });
 
 sub shape {
     my ($self) = @_;

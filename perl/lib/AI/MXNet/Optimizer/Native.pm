@@ -41,12 +41,18 @@ my @CLASSES = (
 # Other spellings of parameters.
 my %ALIAS = (warmup_startegy => 'warmup_strategy', float_stable_eps => 'eps', lambda => 'lamda', lambda1 => 'lamda1');
 
+# Parameters that AI::MXNet's classes have, and that mean nothing.
+my %UNUSED = (LBSGD => [beta2 => 0.999, epsilon => 1e-8]);
+
 my (%TEXT, %OWN);
 
 around BUILDARGS => sub {
     my ($build, $class, @given) = @_;
     my %given = @given == 1 && ref $given[0] eq 'HASH' ? %{ $given[0] } : @given;
-    for my $alias (grep { exists $given{$_} && !$class->can($_) } keys %ALIAS) { $given{ $ALIAS{$alias} } = delete $given{$alias} }
+    my $meta = $class->meta;
+    for my $alias (grep { exists $given{$_} && $class->can($ALIAS{$_}) && !$meta->find_attribute_by_name($_) } keys %ALIAS) {
+        $given{ $ALIAS{$alias} } = delete $given{$alias};
+    }
     return $class->$build(%given);
 };
 
@@ -62,6 +68,13 @@ for (@CLASSES) {
         my $is_word = $default =~ /\A[a-z]/;
         $meta->add_attribute($parameter => is => 'rw', isa => $is_word ? 'Str' : 'Num', default => $default,
             $parameter eq 'learning_rate' ? (trigger => sub { $_[0]{lr} = $_[1] }) : ());
+    }
+    my %unused = @{ $UNUSED{$name} // [] };
+    $meta->add_attribute($_ => is => 'rw', isa => 'Num', default => $unused{$_}) for keys %unused;
+    for my $alias (grep { $class->can($ALIAS{$_}) } keys %ALIAS) {
+        my $parameter = $ALIAS{$alias};
+        no strict 'refs';
+        *{"${class}::$alias"} = sub { my $self = shift; return $self->$parameter(@_) };
     }
     $meta->make_immutable;
     $class->register;
@@ -94,14 +107,21 @@ sub text {
 # The dtype in which it is stepped: halves as floats.
 sub _wide { my ($tensor) = @_; return $tensor->dtype eq 'f64' ? 'f64' : 'f32' }
 
-# Nothing, an array, or several in a list.
+# Halves with multi_precision are stepped as floats that are kept, or what is too small for a half would never add up.
+sub _keeps_floats {
+    my ($self, $weight) = @_;
+    return $self->can('multi_precision') && $self->multi_precision && $weight->dtype =~ /16\z/;
+}
+
+# Nothing, an array, or several in a list; the last one is a half's value as floats.
 sub create_state {
     my ($self, $index, $weight) = @_;
     my ($states, $shared) = Polyverso::CAPI::kv_optimizer_states($self->_text);
     $self->_shared($self->_shared // Polyverso::Tensor->zeros([$shared], 'f64')) if $shared;
     my $dtype = AI::MXNet::Base::dtype_out(_wide($weight->tensor));
     my @states = map { AI::MXNet::NDArray->zeros($weight->shape, ctx => $weight->context, dtype => $dtype) } 1 .. $states;
-    return $states > 1 ? \@states : $states[0];
+    push @states, $weight->tostype('default')->astype($dtype) if $self->_keeps_floats($weight);
+    return @states > 1 ? \@states : $states[0];
 }
 
 sub update {
@@ -112,8 +132,8 @@ sub update {
     $tensor{learning_rate} = $self->_rate if $self->lr_scheduler && !defined $self->lr_scheduler->text;
     my $tensor = $weight->tostype('default')->tensor;
     my $wide = _wide($tensor);
-    my $value = $tensor->dtype eq $wide ? $tensor : $tensor->cast($wide);
     my @states = map { $_->tensor } !defined $state ? () : ref $state eq 'ARRAY' ? @$state : $state;
+    my $value = $tensor->dtype eq $wide ? $tensor : $self->_keeps_floats($weight) ? pop @states : $tensor->cast($wide);
     push @states, $self->_shared if $self->_shared;
     Polyverso::CAPI::kv_optimizer_step($self->_text(%tensor), $count, $before, $value, _gradient($grad, $wide), @states ? \@states : undef);
     $weight->_take_over($weight->_wrap($value)) if $value->handle != $weight->tensor->handle;

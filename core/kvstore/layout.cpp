@@ -8,8 +8,6 @@ namespace mv::kvstore {
 
 namespace {
 
-/// From this size on a key is spread over all servers. (MXNet's bound is 10^6 elements.)
-constexpr uint64_t kSpreadBytes = 4'000'000;
 /// From so many rows on it is spread by rows: of two servers' parts one is by less than 1/256 larger then.
 constexpr uint64_t kEvenRows = 4096;
 /// What gradient compression packs together: a stripe, which is what is sent at a time, should not end within.

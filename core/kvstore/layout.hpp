@@ -1,12 +1,16 @@
 #pragma once
 // How a key's value becomes a table.
 
+#include <cstdint>
 #include <string>
 
 #include "table/spec.hpp"
 #include "tensor/tensor.hpp"
 
 namespace mv::kvstore {
+
+/// From this size on a key is spread over all servers. (MXNet's bound is 10^6 elements.)
+inline constexpr uint64_t kSpreadBytes = 4'000'000;
 
 /// A large key is spread over all servers, by rows where that is even enough, else by elements; a small one lies whole on one
 /// server, which its name decides, the same in every process. Pushes replace the value, as long as nobody sets an optimizer.

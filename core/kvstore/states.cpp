@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "kvstore/layout.hpp"
 #include "kvstore/store.hpp"
 #include "table/checkpoint/states_file.hpp"
 #include "table/updater/updater.hpp"
@@ -68,6 +69,24 @@ base::Result<table::UpdaterSpec> Store::optimizer_of(const std::string& key) {
   return spec.ok() ? spec : base::error(spec.status().code(), "key \"{}\": {}", key, spec.status().text());
 }
 
+/// Whether the key can have it: what is refused is refused before any key has it.
+base::Status Store::check_optimizer(const Entry& entry, const table::UpdaterSpec& optimizer) const {
+  if (const base::Status wrong = table::check_updater(optimizer, entry.dtype); !wrong.ok())
+    return base::error(wrong.code(), "key \"{}\": {}", entry.name, wrong.text());
+  if (!type_.dist || table::make_updater(optimizer, tensor::storage_dtype(entry.dtype))->sums() == 0) return {};
+  if (entry.spec.home == 0 && node_.identity().num_servers > 1)
+    return base::error(MV_EINVAL,
+                       "key \"{}\": {} wants norms of the whole tensor, but {} is spread over {} servers: a key of less than {} bytes lies "
+                       "on one, and with one server all do",
+                       entry.name, optimizer.name, entry.text(), node_.identity().num_servers, kSpreadBytes);
+  if (entry.row_sparse && entry.shape.count() > table::stripe_elements(entry.spec))
+    return base::error(MV_EINVAL,
+                       "key \"{}\": {} wants norms of the whole tensor, but of {} only rows come, in several messages: in a dist store it "
+                       "may have {} elements",
+                       entry.name, optimizer.name, entry.text(), table::stripe_elements(entry.spec));
+  return {};
+}
+
 base::Status Store::set_optimizer_of(Entry& entry) {
   const auto optimizer = optimizer_of(entry.name);
   if (!optimizer.ok()) return optimizer.status();
@@ -82,8 +101,13 @@ base::Status Store::set_key_parameters(const Keys& keys, std::string_view text) 
   Entries entries;
   {
     std::lock_guard lock(mutex_);
-    if (!is_none(optimizer_))
-      if (const auto fits = with_key_parameters(optimizer_, parameters.value()); !fits.ok()) return fits.status();
+    if (!is_none(optimizer_)) {
+      const auto fits = with_key_parameters(optimizer_, parameters.value());
+      if (!fits.ok()) return fits.status();
+      for (const std::string& key : keys.names)
+        if (const auto known = entries_.find(key); known != entries_.end())
+          if (const base::Status wrong = check_optimizer(*known->second, fits.value()); !wrong.ok()) return wrong;
+    }
     for (const std::string& key : keys.names) {
       if (parameters.value().empty())
         key_parameters_.erase(key);

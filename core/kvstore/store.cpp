@@ -148,7 +148,10 @@ base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) 
   entry->dtype = value.dtype;
   entry->shape = value.shape;
   entry->row_sparse = value.is_row_sparse();
+  const auto optimizer = optimizer_of(key);
+  if (!optimizer.ok()) return optimizer.status();
   entry->spec = spec_of(prefix_ + key, value, (type_.sync ? MV_MERGE : 0) | (type_.sliced ? table::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0));
+  if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before there is a table
   // Only worker 0's values count, and only that one needs all of its rows for it.
   Tensor initial = value;
   if (value.is_row_sparse() && rank() == 0) {
@@ -160,8 +163,6 @@ base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) 
   auto table = node_.create_table(entry->spec, given ? node::ConstData{initial.data, initial.shape.count(), initial.dtype} : node::ConstData{});
   if (!table.ok()) return table.status();
   entry->table = std::move(table).value();
-  const auto optimizer = optimizer_of(key);
-  if (!optimizer.ok()) return optimizer.status();
   if (optimizer.value().name != table::kReplacing)
     if (base::Status failed = entry->table->set_updater(optimizer.value(), {}).status; !failed.ok()) return failed;
   return entry;
@@ -319,12 +320,17 @@ base::Status Store::remove_updater() { return updates_.clear(); }
 
 base::Status Store::set_optimizer(const table::UpdaterSpec& given) {
   const table::UpdaterSpec optimizer = given.name == "assign" ? table::UpdaterSpec{table::kReplacing, {}} : given;
-  if (const base::Status failed = updates_.clear(); !failed.ok()) return failed;  // the one that was set last counts
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, parameters] : key_parameters_)
       if (const auto fits = with_key_parameters(optimizer, parameters); optimizer.name != table::kReplacing && !fits.ok())
         return base::error(fits.status().code(), "key \"{}\" has parameters of its own: {}", key, fits.status().text());
+    for (const auto& [key, entry] : entries_)
+      if (const base::Status wrong = check_optimizer(*entry, optimizer); !wrong.ok()) return wrong;
+  }
+  if (const base::Status failed = updates_.clear(); !failed.ok()) return failed;  // the one that was set last counts
+  {
+    std::lock_guard lock(mutex_);
     optimizer_ = optimizer;
   }
   for (const EntryRef& entry : all_entries())

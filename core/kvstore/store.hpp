@@ -86,6 +86,7 @@ class Store {
   base::Status need_optimizer(Entry& entry);
   base::Result<table::UpdaterSpec> optimizer_of(const std::string& key);
   Entries all_entries();
+  base::Status check_optimizer(const Entry& entry, const table::UpdaterSpec& optimizer) const;
   base::Status set_optimizer_of(Entry& entry);
   /// How a push goes into its key: by way of the table, or of the updater callback.
   struct Way {

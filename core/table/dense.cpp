@@ -133,6 +133,12 @@ void DenseShard::apply(const Model& model, const Step* step, Worker worker, uint
 
 void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
                         Piece piece) {
+  if (write == Write::Add && wants_whole_.load(std::memory_order_relaxed)) {
+    const size_t each = spec_.element_bytes();
+    if (count == elements()) return add_whole(worker, values);
+    return gather(worker, first, count,
+                  [&](uint64_t from, uint64_t some, std::byte* out) { std::memcpy(out, values + (from - first) * each, some * each); });
+  }
   Steps<ModelRef> steps(piece == Piece::kFirst);
   for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
     before_change(stripe, from, share);
@@ -146,6 +152,7 @@ void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t cou
 }
 
 void DenseShard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) {
+  if (wants_whole_.load(std::memory_order_relaxed)) return gather(worker, first, count, make);
   Steps<ModelRef> steps(piece == Piece::kFirst);
   std::vector<std::byte> room;
   for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t) {
@@ -177,6 +184,8 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
     replace_rows(rows, piece);
   else if (only_held_.load(std::memory_order_relaxed))
     only_held_.store(false, std::memory_order_relaxed);
+  if (write == Write::Add && !rows.empty() && wants_whole_.load(std::memory_order_relaxed))
+    return add_whole(worker, spread({rows, 0, nullptr}, values).data());
   if (cols > stripe_elements_) {
     for (size_t i = 0; i < rows.size(); ++i)
       change(write, worker, static_cast<uint64_t>(rows[i]) * cols, cols, values + i * row_bytes,
@@ -228,16 +237,57 @@ void DenseShard::zero_rows(std::span<const int64_t> rows) {
     });
 }
 
-/// For an updater that wants the whole tensor, which is one stripe: the rows, and zeros for the others.
-void DenseShard::change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run,
-                              const std::byte* values) {
+// ---- of updaters that want the whole tensor
+
+/// A gradient of all rows: these, and zeros for the others.
+std::vector<std::byte> DenseShard::spread(const Run& run, const std::byte* values) const {
   const uint64_t row_bytes = spec_.row_bytes();
-  before_change(stripe, 0, elements());
   std::vector<std::byte> gradient(elements() * spec_.element_bytes());
   for (size_t i = 0; i < run.rows.size(); ++i)
     std::memcpy(&gradient[static_cast<uint64_t>(run.rows[i]) * row_bytes], values + run.place(i) * row_bytes,
                 row_bytes);
-  apply(*stripe.model, step, worker, 0, elements(), gradient.data());
+  return gradient;
+}
+
+/// The rows of a call, where the tensor is one stripe.
+void DenseShard::change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run,
+                              const std::byte* values) {
+  before_change(stripe, 0, elements());
+  apply(*stripe.model, step, worker, 0, elements(), spread(run, values).data());
+}
+
+/// All stripes stand still: their norms are measured before any of them changes, and no updater comes in between.
+void DenseShard::add_whole(Worker worker, const std::byte* gradient) {
+  std::lock_guard lock(mutex_);
+  std::vector<std::unique_lock<std::mutex>> locks;
+  std::deque<StripeWrite> open;
+  locks.reserve(stripes_.size());
+  for (Stripe& stripe : stripes_) {
+    const uint64_t from = index_of(stripe) * stripe_elements_;
+    locks.emplace_back(stripe.mutex);
+    before_change(stripe, from, std::min(stripe_elements_, elements() - from));
+    open.emplace_back(segment_.get(), index_of(stripe));
+  }
+  Steps<ModelRef> steps(true);
+  apply(*model_, steps.of(model_), worker, 0, elements(), gradient);
+}
+
+/// What comes in pieces waits until all of it is there. Pieces are stripes, as messages bring them; a worker's next add may begin
+/// before the last piece of this one is there.
+void DenseShard::gather(Worker worker, uint64_t first, uint64_t count, const Make& make) {
+  const size_t each = spec_.element_bytes();
+  std::lock_guard lock(gathering_);
+  std::deque<Gathered>& adds = gathered_[worker];
+  const size_t stripe = first / stripe_elements_;
+  auto add = std::ranges::find_if(adds, [&](const Gathered& known) { return !known.has[stripe]; });
+  if (add == adds.end())
+    add = adds.insert(add, {std::vector<std::byte>(elements() * each), std::vector<bool>(stripes_.size()), elements()});
+  make(first, count, &add->gradient[first * each]);
+  for (uint64_t from = first; from < first + count; from += stripe_elements_) add->has[from / stripe_elements_] = true;
+  add->missing -= std::min(count, add->missing);
+  if (add->missing > 0) return;
+  add_whole(worker, add->gradient.data());
+  adds.erase(add);
 }
 
 // ------------------------------------------------------------ reading
@@ -314,7 +364,13 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
   model->spec = updater;
   model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
   model->adds = updater.name == "add";
-  if (model->updater->sums() > 0 && (rows_.count != spec_.rows || stripes_.size() > 1))
+  const bool wants_whole = model->updater->sums() > 0;
+  const bool is_key = (spec_.flags & kStoreKey) != 0;
+  if (wants_whole && is_key && rows_.count > 0 && rows_.count != spec_.rows)
+    return base::error(MV_EINVAL,
+                       "table \"{}\", updater {}: it wants norms of the whole tensor, which is spread over several servers", spec_.name,
+                       updater.name);
+  if (wants_whole && !is_key && (rows_.count != spec_.rows || stripes_.size() > 1))
     return base::error(
         MV_EINVAL,
         "table \"{}\", updater {}: it wants norms of the whole tensor, which must lie on one server and have at "
@@ -343,10 +399,13 @@ std::shared_ptr<Progress> DenseShard::make_progress(const std::string& name, con
 }
 
 base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
-  std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(gathering_, mutex_);
   auto made = make_model(updater);
   if (!made.ok()) return made.status();
   model_ = std::move(made).value();
+  const bool wants_whole = model_->updater->sums() > 0 && stripes_.size() > 1;
+  if (!wants_whole) gathered_.clear();
+  wants_whole_.store(wants_whole, std::memory_order_relaxed);
   replaces_.store(model_->updater->replaces(), std::memory_order_relaxed);
   copies_.store(replaces_ && tensor::storage_dtype(spec_.dtype) == spec_.dtype, std::memory_order_relaxed);
   backs_up_.store(model_->updater->keeps_backups(), std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -76,6 +77,13 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     uint64_t kept = 0;                ///< which of its 64 pieces that snapshot has set aside
   };
 
+  /// An add whose pieces are not all there.
+  struct Gathered {
+    std::vector<std::byte> gradient;
+    std::vector<bool> has;  ///< by stripe
+    uint64_t missing;       ///< elements
+  };
+
   DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment, std::shared_ptr<Families> families);
   base::Result<ModelRef> make_model(const UpdaterSpec& updater) const;
   std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater) const;
@@ -112,7 +120,10 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
              const std::byte* values) const;
   void replace_rows(std::span<const int64_t> rows, Piece piece);
   void zero_rows(std::span<const int64_t> rows);
+  std::vector<std::byte> spread(const Run& run, const std::byte* values) const;
   void change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run, const std::byte* values);
+  void add_whole(Worker worker, const std::byte* gradient);
+  void gather(Worker worker, uint64_t first, uint64_t count, const Make& make);
   void back_up(const Model& model, Worker worker, uint64_t first, uint64_t count) const;
 
   const size_t stored_bytes_;  ///< of an element
@@ -130,6 +141,9 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   // What the updater does, for those who need not know more of it. It may be on its way through the stripes still.
   std::atomic<bool> copies_{false};   ///< what is added is what is stored
   std::atomic<bool> backs_up_{false};
+  std::atomic<bool> wants_whole_{false};  ///< norms of a tensor of several stripes, which are changed at once
+  std::mutex gathering_;                  ///< before mutex_
+  std::map<Worker, std::deque<Gathered>> gathered_;
   // Of an updater that replaces rows: which they are, so that the next ones need not clear everything.
   std::atomic<bool> replaces_{false};
   std::mutex replacing_;               ///< before any stripe's

@@ -369,12 +369,103 @@ static void keys_have_parameters_of_their_own(void** state) {
   expect_ok(kv_free(kv));
 }
 
+/** What is refused for one key is refused before any other has it, and those to come do not get it. */
+static void a_refused_optimizer_changes_nothing(void** state) {
+  (void)state;
+  kv_store kv = 0;
+  const char* const names[] = {"a", "z", "later"};
+  const mv_tensor values[] = {full(kShape, 2, MV_F32, 1), full(kShape, 2, MV_I32, 1), full(kShape, 2, MV_F32, 1)};
+  const mv_tensor five = full(kShape, 2, MV_F32, 5), out = full(kShape, 2, MV_F32, 0);
+  const kv_keys both = name_keys(names, 2), a = name_keys(names, 1), later = name_keys(names + 2, 1);
+  const kv_values given = values_of(values, 2), third = values_of(values + 2, 1), pushed = values_of(&five, 1), pulled = values_of(&out, 1);
+  expect_ok(kv_create(0, "local", &kv));
+  expect_ok(kv_init(kv, &both, &given));
+  expect_error(kv_set_optimizer(kv, "mx.sgd learning_rate=0.5"), MV_EINVAL, "key \"z\"");
+  expect_ok(kv_push(kv, &a, &pushed, NULL));
+  expect_ok(kv_pull(kv, &a, &pulled, NULL));
+  expect_all(out, 5);
+  expect_ok(kv_init(kv, &later, &third));
+  expect_ok(kv_set_updater(kv, remember, NULL)); /* which leaves the value as it is */
+  expect_error(kv_set_optimizer(kv, "mx.sgd learning_rate=0.5"), MV_EINVAL, "key \"z\"");
+  expect_ok(kv_push(kv, &later, &pushed, NULL));
+  expect_ok(kv_pull(kv, &later, &pulled, NULL));
+  expect_all(out, 1);
+  expect_ok(kv_free(kv));
+}
+
+/* ------------------------------------------------------------------ norms of large tensors */
+
+static const int64_t kStripes[] = {700001}; /* three stripes, and on one server as it has less than 4 MB */
+static const char* const kWholes[] = {"mx.lamb learning_rate=0.1 wd=0.01", "mx.lbsgd learning_rate=0.1 warmup_strategy=lars momentum=0.5"};
+
+static int64_t rank_of(kv_store kv) {
+  int64_t rank = -1;
+  expect_ok(kv_rank(kv, &rank));
+  return rank;
+}
+static mv_tensor ramp(int64_t seed) {
+  const mv_tensor made = full(kStripes, 1, MV_F32, 0);
+  expect_ok(mv_tensor_uniform(made, seed, -1, seed == 0 ? 5 : 1));
+  return made;
+}
+/** Three steps from the same values; `twice`: this process pushes two devices' gradients. */
+static void step_whole(kv_store kv, const char* optimizer, int twice, mv_tensor out) {
+  const int64_t key = 7;
+  const kv_keys keys = number_keys(&key, 1);
+  const mv_tensor start = ramp(0);
+  const kv_values initial = values_of(&start, 1), outs = values_of(&out, 1);
+  expect_ok(kv_init(kv, &keys, &initial));
+  if (twice || rank_of(kv) == 0) expect_ok(kv_set_optimizer(kv, optimizer));
+  expect_ok(kv_barrier(kv, NULL));
+  for (int step = 1; step <= 3; ++step) {
+    const mv_tensor gradient = ramp(step), devices[] = {gradient, gradient};
+    const kv_values given = values_of(devices, twice ? 2 : 1);
+    expect_ok(kv_push(kv, &keys, &given, NULL));
+    expect_ok(mv_tensor_free(gradient));
+  }
+  expect_ok(kv_pull(kv, &keys, &outs, NULL));
+  expect_ok(mv_tensor_free(start));
+}
+static void step_whole_together(struct member* self) {
+  for (size_t i = 0; i < COUNT_OF(kWholes); ++i) {
+    kv_store alone = 0, kv = 0;
+    int32_t same = 0;
+    const mv_tensor expected = full(kStripes, 1, MV_F32, 0), got = full(kStripes, 1, MV_F32, 0);
+    expect_ok(kv_create(0, "local", &alone));
+    expect_ok(kv_create(self->node, "dist_sync", &kv));
+    step_whole(alone, kWholes[i], 1, expected);
+    step_whole(kv, kWholes[i], 0, got);
+    expect_ok(mv_tensor_close(expected, got, 0, 0, &same));
+    assert_true(same);
+    if (self->nodes > 1) { /* of more than 4 MB it would lie on both */
+      const mv_tensor large = full(kLarge, 1, MV_F32, 1);
+      const int64_t key = 8;
+      const kv_keys keys = number_keys(&key, 1);
+      const kv_values values = values_of(&large, 1);
+      kv_store other = 0;
+      expect_ok(kv_create(self->node, "dist_sync", &other));
+      expect_ok(kv_init(other, &keys, &values));
+      expect_error(kv_set_optimizer(other, kWholes[i]), MV_EINVAL, "spread over 2 servers");
+      expect_ok(kv_barrier(other, NULL));
+      expect_ok(kv_free(other));
+    }
+    expect_ok(kv_barrier(kv, NULL));
+    expect_ok(kv_free(kv));
+    expect_ok(kv_free(alone));
+  }
+}
+static void norms_are_of_whole_tensors(void** state) {
+  (void)state;
+  run_nodes(2, NULL, step_whole_together);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resumed_run_is_the_uninterrupted_one), cmocka_unit_test(all_servers_states_are_in_one_file),
       cmocka_unit_test(what_workers_have_left_out_outlives_their_number),
       cmocka_unit_test(states_alone_go_with_the_optimizer_that_is_set), cmocka_unit_test(what_does_not_belong_changes_nothing),
       cmocka_unit_test(a_callback_remembers_by_itself), cmocka_unit_test(keys_have_parameters_of_their_own),
+      cmocka_unit_test(a_refused_optimizer_changes_nothing), cmocka_unit_test(norms_are_of_whole_tensors),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

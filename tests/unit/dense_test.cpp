@@ -154,6 +154,53 @@ void what_is_made_piece_by_piece_is_one_add(void**) {
   }
 }
 
+/// However many stripes it has and however an add comes: at once, in pieces of a stripe, of which the next add's may come between, or by rows.
+void norms_are_of_the_whole_tensor(void**) {
+  for (const char* updater : {"mx.lamb learning_rate=0.5 wd=0.01", "mx.lbsgd warmup_strategy=lars momentum=0.5"}) {
+    Spec spec = matrix(MV_F32, 9000, 100, updater);  // 4 stripes
+    spec.flags = kStoreKey;
+    const auto whole = make(spec), pieces = make(spec), made = make(spec), by_rows = make(spec);
+    const uint64_t count = whole->elements(), each = stripe_elements(spec);
+    std::vector<float> start(count), first(count), second(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      start[i] = static_cast<float>(1 + i % 7 + 3 * (i / each));  // stripes' own norms differ
+      first[i] = static_cast<float>(i % 11) - 4;
+      second[i] = static_cast<float>(i % 5) * 0.25F;
+    }
+    for (const auto& shard : {whole, pieces, made, by_rows}) shard->change(Write::Set, 0, 0, count, in(start));
+    const auto snapshot = pieces->snapshot();
+    assert_true(snapshot.ok());
+    const auto add_piece = [&](uint64_t stripe, const std::vector<float>& gradient) {
+      const uint64_t from = stripe * each, some = std::min(each, count - from);
+      const auto* const source = reinterpret_cast<const std::byte*>(&gradient[from]);
+      const auto copy = [&](uint64_t at, uint64_t values, std::byte* to) { std::memcpy(to, &gradient[at], values * sizeof(float)); };
+      pieces->change(Write::Add, 3, from, some, source, stripe == 0 ? Piece::kFirst : Piece::kFurther);
+      made->add_made(kNoWorker, from, some, copy, stripe == 0 ? Piece::kFirst : Piece::kFurther);
+    };
+    for (const uint64_t stripe : {0, 1, 2}) add_piece(stripe, first);
+    add_piece(0, second);
+    assert_memory_equal(read<float>(*pieces, 0, count).data(), start.data(), count * sizeof(float));  // not all is there
+    add_piece(3, first);
+    for (const uint64_t stripe : {1, 2, 3}) add_piece(stripe, second);
+    std::vector<int64_t> rows(9000);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
+    for (const auto& gradient : {first, second}) {
+      whole->change(Write::Add, 0, 0, count, in(gradient));
+      by_rows->change_rows(Write::Add, 0, rows, in(gradient));
+    }
+    const auto expected = read<float>(*whole, 0, count);
+    for (const auto& shard : {pieces, made, by_rows}) {
+      assert_memory_equal(read<float>(*shard, 0, count).data(), expected.data(), count * sizeof(float));
+      assert_int_equal(shard->usage().updates, 2);
+    }
+    for (uint64_t row = 0; row < 9000;) {  // the snapshot knows nothing of it
+      const auto saved = snapshot.value()->next();
+      assert_memory_equal(saved.values.data(), &start[row * 100], saved.count * 100 * sizeof(float));
+      row += saved.count;
+    }
+  }
+}
+
 void one_read_fills_several_places(void**) {
   for (const mv_dtype dtype : {MV_F32, MV_F16, MV_U8}) {
     const auto shard = make(matrix(dtype, 30'001, 37));
@@ -405,6 +452,7 @@ int main() {
       cmocka_unit_test(all_dtypes_add_set_and_read),
       cmocka_unit_test(halves_accumulate_as_floats),
       cmocka_unit_test(what_is_made_piece_by_piece_is_one_add),
+      cmocka_unit_test(norms_are_of_the_whole_tensor),
       cmocka_unit_test(one_read_fills_several_places),
       cmocka_unit_test(updaters_keep_their_states_beside_each_element),
       cmocka_unit_test(dcasgd_knows_what_each_worker_last_got),

@@ -13,16 +13,18 @@ Types that begin with "dist" want a polyverso.init() first; docs/kvstore.md tell
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import capi, kvstore_server
+from ._capi import TensorMemory
 from .arrays import in_place, milliseconds
 from .errors import ArgumentError, Error, StateError
 from .node import Node
-from .optimizer import Optimizer, get_updater
+from .optimizer import Optimizer, Updater as OptimizerUpdater, get_updater
 from .request import Request
 from .table import call_options
 from .tensor import Tensor
@@ -145,7 +147,9 @@ class KVStore:
         self._node = node
         self._has_numbers = False
         self._keys: List[Key] = []
+        self._is_dist = capi.kv_type(handle).startswith(("dist", "p3"))
         self._optimizer: Optional[Optimizer] = None  # that this process has set
+        self._told: Tuple[Any, ...] = ()  # its text and multipliers, as the library has them
         self._factors: Dict[Key, Tuple[float, float]] = {}  # of rate and weight decay, where they are not 1
         self._updater: Optional[Updater] = None
         self._thread = 0  # that set the updater, and runs it
@@ -196,7 +200,10 @@ class KVStore:
         """Pushes values through the keys' optimizer; without one they replace what is there. In a dist_sync store all
         workers' pushes of the same number are merged first."""
         values = {"tensors": _tensors(key, value), "priority": priority}
+        self._follow()
         capi.kv_push(self._handle, key, values, call_options(0, timeout))
+        if self._optimizer is not None and not self._is_dist:
+            self._optimizer._update_count(key)
         self.update()
 
     def pull(
@@ -217,14 +224,22 @@ class KVStore:
         for array, wanted in copies:
             wanted[...] = array
 
-    def pull_async(self, key: Union[Key, Sequence[Key]], out: Values, timeout: Optional[float] = None) -> Request:
+    def pull_async(
+        self,
+        key: Union[Key, Sequence[Key]],
+        out: Values,
+        timeout: Optional[float] = None,
+        *,
+        priority: int = 0,
+        ignore_sparse: bool = True,
+    ) -> Request:
         """pull() to be waited for, or awaited. Until then `out` must not be used; arrays without gaps only."""
         copies: Copies = []
-        tensors = _tensors(key, out, copies)
+        values = {"tensors": _tensors(key, out, copies), "priority": priority}
         if copies:
             raise ArgumentError(capi.MV_EINVAL, "an array to pull into meanwhile must be C-contiguous and writable")
-        options = call_options(capi.MV_ASYNC, timeout)
-        return Request(self._node, self._updated(lambda: capi.kv_pull(self._handle, key, tensors, options)), out)
+        options = call_options(capi.MV_ASYNC | (0 if ignore_sparse else capi.KV_SPARSE_TOO), timeout)
+        return Request(self._node, self._updated(lambda: capi.kv_pull(self._handle, key, values, options)), out)
 
     def row_sparse_pull(
         self,
@@ -243,6 +258,21 @@ class KVStore:
         values, ids = {"tensors": _tensors(key, out), "priority": priority}, _row_ids(key, row_ids)
         options = call_options(0, timeout)
         self._updated(lambda: capi.kv_row_sparse_pull(self._handle, key, values, ids, options))
+
+    def row_sparse_pull_async(
+        self,
+        key: Union[Key, Sequence[Key]],
+        out: Values,
+        row_ids: Any,
+        timeout: Optional[float] = None,
+        *,
+        priority: int = 0,
+    ) -> Request:
+        """row_sparse_pull() to be waited for, or awaited. Until then `out` must not be used."""
+        values, ids = {"tensors": _tensors(key, out), "priority": priority}, _row_ids(key, row_ids)
+        options = call_options(capi.MV_ASYNC, timeout)
+        request = self._updated(lambda: capi.kv_row_sparse_pull(self._handle, key, values, ids, options))
+        return Request(self._node, request, out)
 
     def pushpull(
         self,
@@ -265,14 +295,45 @@ class KVStore:
     def set_optimizer(self, optimizer: Union[Optimizer, str]) -> None:
         """Sets the optimizer of all keys, those of today and those to come: one of polyverso.optimizer's, or its text,
         "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; an equal one set again
-        changes nothing. One with an update() in Python works in a store of this process only."""
+        changes nothing. One with an update() or a schedule in Python works in a store of this process only.
+
+        A store of this process goes by the object: a rate, a rescale_grad or a multiplier that is changed in it counts from the next
+        push on, with the states that there are, and the object counts the updates."""
         if isinstance(optimizer, Optimizer) and not optimizer.is_native:
             return self.set_updater(get_updater(optimizer))
+        before = self._optimizer
         self._optimizer = optimizer if isinstance(optimizer, Optimizer) else None
-        self._set_factors(self._keys, lambda factors: factors == (1, 1))  # first what the new one may not know
-        capi.kv_set_optimizer(self._handle, str(optimizer))
+        try:
+            self._set_factors(self._keys, lambda factors: factors == (1, 1))  # first what the new one may not know
+            capi.kv_set_optimizer(self._handle, str(optimizer))
+        except Exception:
+            self._optimizer = before
+            self._set_factors(self._keys)
+            raise
         self._updater = None
         self._set_factors(self._keys)
+        self._told = self._to_tell()
+
+    def _to_tell(self) -> Tuple[Any, ...]:
+        made = self._optimizer
+        if made is None:
+            return ()
+        objects = {key: (one.lr_mult, one.wd_mult) for key, one in made.param_dict.items()}
+        return str(made), dict(made.lr_mult), dict(made.wd_mult), objects
+
+    def _follow(self) -> None:
+        """Tells what was changed in the optimizer since it was told last."""
+        if self._optimizer is None or self._is_dist:
+            return
+        now = self._to_tell()
+        if now == self._told:
+            return
+        if not self._optimizer.is_native:  # by a schedule in Python
+            return self.set_optimizer(self._optimizer)
+        if now[0] != self._told[0]:
+            capi.kv_set_optimizer(self._handle, now[0])
+        self._set_factors(self._keys)
+        self._told = now
 
     def _set_factors(self, keys: Sequence[Key], which: Callable[[Tuple[float, float]], bool] = lambda _: True) -> None:
         """What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back."""
@@ -291,9 +352,12 @@ class KVStore:
         """What a push does in a store of this process, instead of replacing the value: updater(key, merged, stored) changes
         `stored` in place. It runs in this thread, in its calls on the store: a push has been through it when it returns; those
         of other threads wait for this one's next push, pull or update(). What it raises is the push's error, and the value
-        stays as it was. None: without one again. StateError for dist types, whose values are updated on the servers."""
+        stays as it was. A tensor that it keeps is a copy from its return on. None: without one again. StateError for dist types,
+        whose values are updated on the servers."""
         capi.kv_set_updater(self._handle, updater is not None)
         self._updater, self._thread = updater, threading.get_ident()
+        if updater is not None:
+            self._optimizer = None
 
     _set_updater = set_updater  # as it is called in MXNet
 
@@ -315,6 +379,7 @@ class KVStore:
 
     def _update_one(self, key: str, merged: Tensor, stored: Tensor) -> Optional[Exception]:
         outcome = capi.MV_ECANCELED  # of a signal's handler
+        references = [sys.getrefcount(tensor) for tensor in (merged, stored)]
         try:
             self._updater(int(key) if self._has_numbers else key, merged, stored)
             outcome = capi.MV_OK
@@ -322,7 +387,10 @@ class KVStore:
             outcome = failure.status if isinstance(failure, Error) else capi.MV_EINVAL
             return failure
         finally:
+            now = [sys.getrefcount(tensor) for tensor in (merged, stored)]
+            originals = [_leave_copy(one) for one, was, is_now in zip((merged, stored), references, now) if is_now > was]
             capi.kv_update_done(self._handle, outcome)
+            del originals
         return None
 
     def _updated(self, pull: Callable[[], Any]) -> Any:
@@ -347,11 +415,17 @@ class KVStore:
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
         """Saves what the optimizer keeps for each key, of all servers, into one file of this process, and with
-        dump_optimizer the optimizer and its counts too. One worker calls it, between two barriers."""
+        dump_optimizer the optimizer and its counts too. One worker calls it, between two barriers. Of an optimizer with an update() in
+        Python: Updater.get_states()."""
+        if isinstance(self._updater, OptimizerUpdater):
+            return _write_whole(os.fspath(fname), self._updater.get_states(dump_optimizer))
         capi.kv_save_optimizer_states(self._handle, os.fspath(fname), capi.KV_DUMP_OPTIMIZER if dump_optimizer else 0)
 
     def load_optimizer_states(self, fname: Any) -> None:
         """Loads what save_optimizer_states() has saved. What does not fit changes nothing."""
+        if isinstance(self._updater, OptimizerUpdater):
+            with open(fname, "rb") as file:
+                return self._updater.set_states(file.read())
         capi.kv_load_optimizer_states(self._handle, os.fspath(fname))
 
     def send_command(self, head: int, body: str, timeout: Optional[float] = None) -> None:
@@ -400,6 +474,28 @@ class KVStoreOfServer(KVStore):
     @property
     def num_workers(self) -> int:
         return capi.mv_num_workers(self._node)
+
+
+def _leave_copy(tensor: Tensor) -> Tensor:
+    """To who keeps a tensor that the store is about to take back a copy remains; who holds the original is returned."""
+    original = tensor.copy()
+    mine, other = tensor.handle, original.handle
+    TensorMemory.__init__(tensor, other)
+    TensorMemory.__init__(original, mine)
+    return original
+
+
+def _write_whole(path: str, data: bytes) -> None:
+    """All of it or nothing."""
+    partial = f"{path}.{os.getpid()}.part"
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    except BaseException:
+        if os.path.exists(partial):
+            os.unlink(partial)
+        raise
 
 
 def _codec(parameters: Union[str, Dict[str, Any]]) -> str:

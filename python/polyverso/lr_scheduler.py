@@ -2,6 +2,12 @@
 
 The rate is worked out where the updates are made, from the number of a key's updates; docs/optimizers.md has the formulas. Called
 with a number of updates, a schedule tells the rate then: lr_scheduler.PolyScheduler(100)(50).
+
+A class of one's own overrides __call__, and works in stores of this process:
+
+    class Halving(lr_scheduler.LRScheduler):
+        def __call__(self, num_update):
+            return self.base_lr / 2**num_update
 """
 
 from __future__ import annotations
@@ -16,6 +22,9 @@ class LRScheduler:
 
     kind = ""
 
+    # base_lr becomes the learning_rate of the optimizer it belongs to. warmup_final_lr: base_lr as it was at first, where the warm-up
+    # ends, and poly and cosine begin.
+
     def __init__(
         self, base_lr: float = 0.01, warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear"
     ) -> None:
@@ -24,6 +33,7 @@ class LRScheduler:
         if warmup_mode not in ("linear", "constant"):
             raise ValueError(f"warmup_mode is linear or constant, not {warmup_mode}")
         self.base_lr = base_lr
+        self.warmup_final_lr = base_lr
         self.warmup_steps = warmup_steps
         self.warmup_begin_lr = warmup_begin_lr
         self.warmup_mode = warmup_mode
@@ -35,13 +45,19 @@ class LRScheduler:
             warmup["warmup_steps"] = self.warmup_steps
             warmup["warmup_begin_lr"] = self.warmup_begin_lr
             warmup["warmup_mode"] = self.warmup_mode
-        return {"lr_scheduler": self.kind, "base_lr": self.base_lr, **warmup}
+        return {"lr_scheduler": self.kind, "base_lr": self.warmup_final_lr, **warmup}
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the library knows it, so that servers can follow it."""
+        return bool(self.kind) and type(self).__call__ is LRScheduler.__call__
 
     def __call__(self, num_update: int) -> float:
         """The rate after so many updates."""
         if not self.kind:
             raise NotImplementedError(f"{type(self).__name__} is no schedule")
-        words = (f"{name}={value}" for name, value in self.parameters().items())
+        parameters = {"learning_rate": self.base_lr, **self.parameters()}
+        words = (f"{name}={value}" for name, value in parameters.items())
         return capi.kv_optimizer_rate(" ".join(["mx.sgd", *words]), num_update)
 
 

@@ -16,9 +16,9 @@ class of one's own, with create_state() and update(), works in stores of one pro
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple, Type, Union
+from typing import Any, ClassVar, Dict, List, Optional, Sequence, Tuple, Type, Union
 
-from . import capi
+from . import capi, updater_states
 from .lr_scheduler import LRScheduler
 from .tensor import Tensor
 
@@ -28,13 +28,16 @@ Key = Union[int, str]
 
 
 class Optimizer:
-    """What all of them have. Parameters are attributes; one that the class does not have is a TypeError.
+    """What all of them have. Parameters are attributes; one that the class does not have is a TypeError. In MXNet's order they need
+    no names: SGD(0.9), Adam(0.01).
 
-    learning_rate: the rate, where a schedule begins. Without it the schedule's base_lr, else the optimizer's default.
+    learning_rate, lr: the rate, where a schedule begins. Without it the schedule's base_lr, else the optimizer's default.
     rescale_grad, clip_gradient: gradients are multiplied with, and then cut to +- this; None = they are not cut.
     wd: weight decay. With names of parameters, param_idx2name = {key: name}, only those that end in _weight or _gamma decay.
     lr_scheduler: a polyverso.lr_scheduler.
     begin_num_update: updates that count as made before.
+    multi_precision: update() keeps a half's value in 32 bits besides; stores do so always.
+    sym: is taken, as MXNet's scripts give it, and means nothing.
     """
 
     kind = ""  # its name on the servers
@@ -43,17 +46,30 @@ class Optimizer:
     wd: float = 0.0
     clip_gradient: Optional[float] = None
     begin_num_update: int = 0
-    multi_precision: bool = False  # means nothing here: halves are always stepped in 32 bits
+    multi_precision: bool = False
+
+    # Parameters that need no name, where they are not the class's own in their order; and other spellings.
+    positional: ClassVar[Sequence[str]] = (
+        "rescale_grad param_idx2name wd clip_gradient learning_rate lr_scheduler sym begin_num_update multi_precision param_dict"
+    ).split()
+    aliases: ClassVar[Dict[str, str]] = {}
 
     def __init__(
         self,
-        *,
+        *values: Any,
         param_idx2name: Optional[Dict[Key, str]] = None,
         lr_scheduler: Optional[LRScheduler] = None,
+        sym: Any = None,
         param_dict: Optional[Dict[Key, Any]] = None,
         **parameters: Any,
     ) -> None:
+        if values:
+            named = {"param_idx2name": param_idx2name, "lr_scheduler": lr_scheduler, "sym": sym, "param_dict": param_dict}
+            parameters.update({name: value for name, value in named.items() if value is not None})
+            Optimizer.__init__(self, **self._by_name(values, parameters))
+            return
         known = self.parameter_names()
+        parameters = {self.aliases.get(name, name): value for name, value in parameters.items()}
         for name, value in parameters.items():
             if name not in known:
                 also = "lr_scheduler, param_idx2name, param_dict"
@@ -62,14 +78,28 @@ class Optimizer:
         if param_idx2name is not None and not isinstance(param_idx2name, dict):
             raise TypeError("param_idx2name is a dict of the keys' names")
         self.lr_scheduler = lr_scheduler
+        if lr_scheduler is not None and self.learning_rate is not None:
+            lr_scheduler.base_lr = self.learning_rate
         self.idx2name: Dict[Key, str] = dict(param_idx2name or {})
         self.param_dict: Dict[Key, Any] = dict(param_dict or {})
         self.lr_mult: Dict[Key, float] = {}
         self.wd_mult: Dict[Key, float] = {}
         self.set_wd_mult({})
-        self.num_update = 0  # those of the key with most of them, in get_updater()
-        self._counts: Dict[Key, int] = {}
+        self.num_update = self.begin_num_update  # those of the key with most of them, in get_updater() and in stores of this process
+        self._index_update_count: Dict[Key, int] = {}
         self._shared: Optional[Tensor] = None
+
+    @classmethod
+    def _by_name(cls, values: Sequence[Any], named: Dict[str, Any]) -> Dict[str, Any]:
+        own = list(vars(cls).get("__annotations__", {}))
+        names = cls.positional if "positional" in vars(cls) or not own else own
+        if len(values) > len(names):
+            raise TypeError(f"{cls.__name__} takes {len(names)} parameters without a name, {', '.join(names)}: {len(values)} were given")
+        given = dict(zip(names, values))
+        twice = sorted(given.keys() & named.keys())
+        if twice:
+            raise TypeError(f"{cls.__name__} was given {', '.join(twice)} twice")
+        return {**given, **named}
 
     @classmethod
     def parameter_names(cls) -> List[str]:
@@ -77,10 +107,30 @@ class Optimizer:
         names: Dict[str, None] = {}
         for one in cls.__mro__:
             names.update(dict.fromkeys(name for name in vars(one).get("__annotations__", {})))
-        return list(names)
+        return [name for name in names if name not in ("positional", "aliases")]
+
+    def __getattr__(self, name: str) -> Any:
+        other = type(self).aliases.get(name)
+        if other is None:
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+        return getattr(self, other)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(self.aliases.get(name, name), value)
+
+    @property
+    def lr(self) -> float:
+        """The rate before schedules and factors."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return 0.01 if self.lr_scheduler is None else self.lr_scheduler.base_lr
+
+    @lr.setter
+    def lr(self, rate: float) -> None:
+        self.learning_rate = rate
 
     def set_learning_rate(self, rate: float) -> None:
-        """Takes effect with the next KVStore.set_optimizer()."""
+        """Takes effect with the next push to a store of this process, in others with the next KVStore.set_optimizer()."""
         if self.lr_scheduler is not None:
             raise ValueError("the rate is the lr_scheduler's: there is no other to be set")
         self.learning_rate = rate
@@ -104,8 +154,36 @@ class Optimizer:
         rate, decay = (some.get(key, some.get(name, 1.0)) for some in factors)
         return rate, decay
 
+    # What update() of a class of one's own goes by, with MXNet's names.
+
+    def _update_count(self, index: Union[Key, Sequence[Key]]) -> None:
+        """Counts an update of a key, or of several."""
+        counts = self._index_update_count
+        for key in index if isinstance(index, (list, tuple)) else [index]:
+            counts[key] = counts.get(key, self.begin_num_update) + 1
+            self.num_update = max(self.num_update, counts[key])
+
+    def _get_lrs(self, indices: Sequence[Key]) -> List[float]:
+        """The keys' rates now, with their factors."""
+        rate = self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
+        return [rate * self.factors_of(key)[0] for key in indices]
+
+    def _get_wds(self, indices: Sequence[Key]) -> List[float]:
+        """The keys' weight decay, with their factors."""
+        return [self.wd * self.factors_of(key)[1] for key in indices]
+
+    def _get_lr(self, index: Key) -> float:
+        return self._get_lrs([index])[0]
+
+    def _get_wd(self, index: Key) -> float:
+        return self._get_wds([index])[0]
+
+    def _keeps_floats(self, weight: Tensor) -> bool:
+        return self.multi_precision and weight.dtype in ("f16", "bf16")
+
     def create_state(self, key: Key, weight: Tensor) -> Any:
-        """What update() needs to remember of a key: here the tensors that the library's formula wants."""
+        """What update() needs to remember of a key: here the tensors that the library's formula wants, behind a half's value as floats
+        with multi_precision."""
         if not self.kind:
             return None
         dtype = "f64" if weight.dtype == "f64" else "f32"
@@ -113,37 +191,54 @@ class Optimizer:
         states = [Tensor.zeros(weight.shape, dtype) for _ in range(own)]
         if shared and self._shared is None:
             self._shared = Tensor.zeros(shared, "f64")
-        return states + ([self._shared] if shared else [])
+        values = [weight.to_dense().cast("f32")] if self._keeps_floats(weight) else []
+        return values + states + ([self._shared] if shared else [])
 
     def update(self, key: Key, weight: Tensor, gradient: Tensor, state: Any) -> None:
-        """Steps a weight in place. Halves are stepped as 32-bit floats."""
+        """Steps a weight in place. Halves are stepped as 32-bit floats, which multi_precision keeps."""
         if not self.kind:
             raise NotImplementedError(f"{type(self).__name__} has no update()")
         rate, decay = self.factors_of(key)
-        self._counts[key] = self._counts.get(key, 0) + 1
-        wide = weight if weight.dtype in ("f32", "f64") else weight.cast("f32")
-        text = f"{self} lr_mult={rate} wd_mult={decay}"
-        capi.kv_optimizer_step(text, self._counts[key], self.num_update, wide, gradient, state or None)
-        self.num_update = max(self.num_update, self._counts[key])
+        before = self.num_update
+        self._update_count(key)
+        if weight.dtype in ("f32", "f64"):
+            wide = weight
+        elif self._keeps_floats(weight):
+            wide, *state = state
+        else:
+            wide = weight.cast("f32")
+        own: Dict[str, Any] = {"lr_mult": rate, "wd_mult": decay}
+        if self.lr_scheduler is not None and not self.lr_scheduler.is_native:
+            own["learning_rate"] = self.lr_scheduler(self.num_update)
+        begun = self.begin_num_update
+        count = self._index_update_count[key] - begun
+        capi.kv_optimizer_step(self._text(**own), count, before - begun, wide, gradient, state or None)
         if wide is not weight:
             weight.assign(wide)
 
     @property
     def is_native(self) -> bool:
         """Whether the library knows it, so that servers can step with it."""
-        return type(self).update is Optimizer.update
+        return type(self).update is Optimizer.update and (self.lr_scheduler is None or self.lr_scheduler.is_native)
 
     def __str__(self) -> str:
         """The text that kv_set_optimizer() and the tables' updaters take."""
-        names = [name for name in self.parameter_names() if name != "multi_precision"]
-        parameters = {name: getattr(self, name) for name in names}
-        if self.lr_scheduler is not None:
+        return self._text()
+
+    def _text(self, **of_key: Any) -> str:
+        parameters = {name: getattr(self, name) for name in self.parameter_names() if name not in _UNUSED}
+        if self.lr_scheduler is not None and self.lr_scheduler.is_native:
             parameters.update(self.lr_scheduler.parameters())
+        parameters.update(of_key)
         words = [f"{name}={_text(value)}" for name, value in parameters.items() if value is not None]
         return " ".join([self.kind, *words])
 
     def __repr__(self) -> str:
         return f"<polyverso.optimizer.{type(self).__name__} {self}>"
+
+
+# Parameters that mean nothing in the library.
+_UNUSED = {"multi_precision"}
 
 
 def _text(value: Any) -> str:
@@ -176,6 +271,16 @@ class Updater:
         if key not in self.states:
             self.states[key] = self.optimizer.create_state(key, value)
         self.optimizer.update(key, value, step, self.states[key])
+
+    def get_states(self, dump_optimizer: bool = False) -> bytes:
+        """States and counts as the bytes of a safetensors file: tensors, arrays, numbers, text, and lists, tuples and dicts of them;
+        with dump_optimizer the optimizer's parameters, too. TypeError for a state that is anything else."""
+        return updater_states.to_bytes(self, dump_optimizer)
+
+    def set_states(self, states: bytes) -> None:
+        """Goes on from get_states(), with an optimizer of the same class. ArgumentError for other bytes, damaged or pickled ones, and for
+        another class's; nothing changes then."""
+        updater_states.from_bytes(self, states)
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
@@ -229,6 +334,10 @@ class LBSGD(Optimizer):
     """SGD for large batches, whose rate warms up: warmup_strategy linear, power2, sqrt or lars."""
 
     kind = "mx.lbsgd"
+    positional = (
+        "momentum multi_precision warmup_strategy warmup_epochs batch_scale updates_per_epoch begin_epoch num_epochs"
+    ).split()
+    aliases = {"warmup_startegy": "warmup_strategy"}
     momentum: float = 0.0
     warmup_strategy: str = "linear"
     warmup_epochs: int = 5
@@ -243,6 +352,7 @@ class DCASGD(Optimizer):
     """SGD that makes up for the gradients' delay."""
 
     kind = "mx.dcasgd"
+    aliases = {"lambda": "lamda"}
     momentum: float = 0.0
     lamda: float = 0.04
 
@@ -305,6 +415,7 @@ class AdaGrad(Optimizer):
     """Rates that fall with the sum of a value's squared gradients."""
 
     kind = "mx.adagrad"
+    aliases = {"float_stable_eps": "eps"}
     eps: float = 1e-7
 
 
@@ -335,6 +446,8 @@ class Ftrl(Optimizer):
     """Follow the regularized leader: values without enough evidence are zero."""
 
     kind = "mx.ftrl"
+    positional = ("lamda1", "learning_rate", "beta")
+    aliases = {"lambda1": "lamda1"}
     learning_rate: Optional[float] = 0.1
     lamda1: float = 0.01
     beta: float = 1.0

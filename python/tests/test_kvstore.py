@@ -203,6 +203,17 @@ def test_pull_meanwhile(kv):
         kv.pull_async(1, np.zeros((3, 2), np.float32).T)
 
 
+def test_pull_rows_meanwhile(kv):
+    kv.init("w", Tensor.ones((4, 2)).to_sparse())
+    out = sparse_zeros((4, 2))
+    assert kv.row_sparse_pull_async("w", out, [3, 1, 3], priority=2).wait(5) is out
+    assert out.parts()[0].numpy().tolist() == [1, 3]
+    for ignores, rows in ((True, []), (False, [0, 1, 2, 3])):
+        out = sparse_zeros((4, 2))
+        kv.pull_async("w", out, priority=1, ignore_sparse=ignores).wait(5)
+        assert out.parts()[0].numpy().tolist() == rows
+
+
 def test_a_store_may_refuse_what_is_not_finite(kv):
     kv.set_reject_nonfinite()
     kv.init("w", ones())
@@ -283,16 +294,203 @@ def test_an_optimizer_of_ones_own(kv):
 
 @pytest.mark.parametrize("name", sorted(set(optimizer._known) - {"sgld"}))
 def test_get_updater_steps_as_a_store_does(kv, name):
-    made = optimizer.create(name, wd=0.01)
+    made, twin = (optimizer.create(name, wd=0.01) for _ in range(2))  # an object counts all of its updates
     stored = np.linspace(-1, 1, 6, dtype=np.float32).reshape(SHAPE)
     kept = stored.copy()
     kv.init("w", stored)
     kv.set_optimizer(made)
-    updater = optimizer.get_updater(made)
+    updater = optimizer.get_updater(twin)
     for gradient in (0.5, -0.25, 2):
         kv.pushpull("w", ones() * gradient, out=stored)
         updater("w", ones() * gradient, kept)
     np.testing.assert_array_equal(stored, kept)
+    assert made.num_update == twin.num_update == 3
+
+
+def pulled(kv, key="w"):
+    out = zeros()
+    kv.pull(key, out=out)
+    assert (out == out[0, 0]).all()
+    return out[0, 0]
+
+
+def test_a_store_goes_by_the_object(kv):
+    kv.init(["w", "v"], [ones(), ones()])
+    made = optimizer.SGD(0.5, learning_rate=0.5)
+    kv.set_optimizer(made)
+    seen = []
+    for change in (
+        lambda: None,
+        lambda: made.set_learning_rate(0),  # the momentum is still there
+        lambda: (setattr(made, "lr", 0.5), setattr(made, "rescale_grad", 0)),
+        lambda: (setattr(made, "rescale_grad", 1), made.set_lr_mult({"w": 0})),
+        lambda: made.set_lr_mult({}),
+    ):
+        change()
+        kv.push("w", ones())
+        seen.append(pulled(kv))
+    assert seen == [0.5, 0.25, 0.125, 0.0625, -0.46875]
+    assert (made.num_update, made._index_update_count) == (5, {"w": 5})
+
+
+def test_a_refused_optimizer_leaves_the_old_one(kv):
+    kv.init(["a", "z"], [ones(), np.ones(SHAPE, np.int32)])
+    with pytest.raises(ArgumentError, match='"z"'):
+        kv.set_optimizer(optimizer.SGD(learning_rate=0.5))
+    kv.push("a", ones() * 5)
+    assert pulled(kv, "a") == 5
+
+
+def test_what_an_updater_keeps_is_a_copy(kv):
+    kept = []
+
+    def update(key, merged, stored):
+        stored += merged
+        kept.extend([merged, stored])
+
+    kv.init("w", ones())
+    kv.set_updater(update)
+    kv.push("w", ones() * 7)
+    kv.push("w", ones())
+    assert [one.numpy()[0, 0] for one in kept] == [7, 8, 1, 9]
+    kept[3] += 1
+    assert pulled(kv) == 9
+
+
+def test_a_large_tensor_has_norms(kv):
+    """LAMB's and LARS's, of a key of several MiB: the formulas in numpy."""
+    w, g = (np.random.default_rng(seed).uniform(-1, 1, 700_001) for seed in (1, 2))
+    for made, step in (
+        (optimizer.LAMB(0.1, wd=0.01), lambda w: np.sign(g) + 0.01 * w),
+        (optimizer.LBSGD(warmup_startegy="lars", learning_rate=0.1), None),
+    ):
+        store = kvstore.create("local")
+        store.init("w", w.astype(np.float32))
+        store.set_optimizer(made)
+        store.push("w", g.astype(np.float32))
+        out = np.zeros(len(w), np.float32)
+        store.pull("w", out=out)
+        norm = np.linalg.norm
+        if step is None:
+            expected = w - 0.1 * norm(w) / norm(g) * g
+        else:
+            expected = w - 0.1 * norm(w) / norm(step(w)) * step(w)
+        big = np.abs(g) > 0.01  # of the others epsilon tells
+        np.testing.assert_allclose(out[big], expected[big], rtol=1e-3, atol=2e-4)
+
+
+def test_halves_by_hand_keep_floats():
+    for multi_precision, expected in ((False, 1), (True, 0.999)):
+        weight = np.ones(2, np.float16)
+        updater = optimizer.get_updater(optimizer.SGD(learning_rate=1e-4, multi_precision=multi_precision))
+        for _ in range(10):
+            updater("w", np.ones(2, np.float16), weight)
+        np.testing.assert_allclose(weight.astype(float), expected, atol=2e-4)
+
+
+def test_parameters_without_names_and_with_other_names():
+    assert (optimizer.SGD(0.9, False).momentum, optimizer.SGD(0.9, False).lazy_update) == (0.9, False)
+    adam = optimizer.Adam(0.5, 0.8, wd=0.1)
+    assert (adam.learning_rate, adam.lr, adam.beta1, adam.wd) == (0.5, 0.5, 0.8, 0.1)
+    assert (optimizer.Ftrl(0.2, 0.3).lamda1, optimizer.Ftrl(0.2, 0.3).learning_rate) == (0.2, 0.3)
+    assert optimizer.LBSGD(0.5, True, "sqrt").warmup_strategy == "sqrt"
+    assert optimizer.LBSGD(warmup_startegy="sqrt").warmup_startegy == "sqrt"
+    assert optimizer.AdaGrad(float_stable_eps=0.5, sym=None).eps == 0.5
+    assert optimizer.DCASGD(**{"lambda": 0.5}).lamda == 0.5
+    assert optimizer.SGD().lr == 0.01
+    for wrong in (lambda: optimizer.SGD(0.9, momentum=0.8), lambda: optimizer.NAG(1, 2), lambda: optimizer.SGD(warmup_startegy="x")):
+        with pytest.raises(TypeError):
+            wrong()
+    schedule = lr_scheduler.FactorScheduler(10, 0.5)
+    optimizer.SGD(learning_rate=1, lr_scheduler=schedule)
+    assert (schedule.base_lr, schedule(0)) == (1, 1)
+
+
+class Decays(optimizer.Optimizer):
+    """One's own, as MXNet's are written."""
+
+    def __init__(self, momentum=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.momentum = momentum
+
+    def create_state(self, key, weight):
+        return {"sum": np.zeros(weight.shape, np.float32), "steps": 0}
+
+    def update(self, key, weight, gradient, state):
+        self._update_count(key)
+        lr, wd = self._get_lr(key), self._get_wd(key)
+        assert ([lr], [wd]) == (self._get_lrs([key]), self._get_wds([key]))
+        state["sum"] += gradient.numpy()
+        state["steps"] += 1
+        weight -= (Tensor.copy_of(state["sum"]) + weight * wd) * lr
+
+
+def test_own_optimizers_have_rates_and_counts(kv, tmp_path):
+    made = Decays(learning_rate=0.5, wd=0.5, begin_num_update=2)
+    made.set_lr_mult({"w": 0.5})
+    kv.init("w", ones())
+    kv.set_optimizer(made)
+    kv.push("w", ones())
+    assert pulled(kv) == 1 - 0.25 * 1.5
+    assert made.num_update == 3
+    path = tmp_path / "states"
+    kv.save_optimizer_states(path)
+    kv.push("w", ones())
+    expected = pulled(kv)
+
+    other = kvstore.create("local")
+    other.init("w", ones() * (1 - 0.25 * 1.5))
+    twin = Decays(learning_rate=0.5, wd=0.5)
+    twin.set_lr_mult({"w": 0.5})
+    other.set_optimizer(twin)
+    other.load_optimizer_states(path)
+    assert twin.num_update == 3
+    other.push("w", ones())
+    assert pulled(other) == expected
+
+
+def test_own_schedules(kv):
+    class Halving(lr_scheduler.LRScheduler):
+        def __call__(self, num_update):
+            return self.base_lr / 2**num_update
+
+    kv.init("w", zeros())
+    kv.set_optimizer(optimizer.SGD(learning_rate=1, lr_scheduler=Halving()))
+    seen = []
+    for _ in range(3):
+        kv.push("w", -ones())
+        seen.append(pulled(kv))
+    assert seen == [0.5, 0.75, 0.875]
+
+
+@pytest.mark.parametrize("name", ["adam", "nadam", "lamb"])
+def test_states_of_an_updater(name):
+    first, second = (optimizer.get_updater(optimizer.create(name, learning_rate=0.1)) for _ in range(2))
+    weights = {key: ones() for key in (3, "v")}
+    for _ in range(3):
+        for key, weight in weights.items():
+            first(key, ones(), weight)
+    states = first.get_states(dump_optimizer=True)
+    second.set_states(states)
+    copies = {key: weight.copy() for key, weight in weights.items()}
+    for key in weights:
+        first(key, ones(), weights[key])
+        second(key, ones(), copies[key])
+        np.testing.assert_array_equal(weights[key], copies[key])
+    before = second.get_states()
+    flipped = bytearray(states)
+    flipped[-1] ^= 1
+    wrong = [(bytes(flipped), "checksum"), (states[:-9], "damaged"), (b"", "no states"), (pickle.dumps({1: 2}), "pickled")]
+    wrong += [(pickle.dumps({1: 2}, 0), "pickled")]
+    for data, reason in wrong:
+        with pytest.raises(ArgumentError, match=reason):
+            second.set_states(data)
+    with pytest.raises(ArgumentError, match="SGD"):
+        optimizer.get_updater(optimizer.SGD()).set_states(states)
+    assert second.get_states() == before
+    first.states["x"] = object()
+    with pytest.raises(TypeError, match="object"):
+        first.get_states()
 
 
 # ------------------------------------------------------------------ values and keys

@@ -87,6 +87,7 @@ end
 --- Pushes values through the keys' optimizer; without one they replace what is there. In a dist_sync store all workers' pushes
 -- of the same number are merged first.
 function KVStore:push(key, value, how)
+  self:follow()
   capi.kv_push(self.handle, key, with_priority(how, tensors(key, value)), options(how))
   self:update()
 end
@@ -155,12 +156,32 @@ end
 
 --- Sets the optimizer of all keys, those of today and those to come: one of polyverso.optimizer's, or its text,
 -- "mx.adam learning_rate=0.001". One worker calls it, before the pushes that it is for; an equal one set again changes nothing.
+-- A store of this process goes by the object: a rate, a parameter or a factor that is changed in it counts from the next push on,
+-- with the states that there are.
 function KVStore:set_optimizer(optimizer)
+  local before = self.optimizer
   self.optimizer = type(optimizer) == "table" and optimizer or nil
-  self:set_factors(self.keys, true) -- first what the new one may not know
-  capi.kv_set_optimizer(self.handle, tostring(optimizer))
+  local ended, failure = pcall(function()
+    self:set_factors(self.keys, true) -- first what the new one may not know
+    capi.kv_set_optimizer(self.handle, tostring(optimizer))
+  end)
+  if not ended then
+    self.optimizer = before
+    self:set_factors(self.keys)
+    error(failure, 0)
+  end
   self.updater = nil
   self:set_factors(self.keys)
+  self.told, self.told_factors = tostring(optimizer), self.optimizer and self.optimizer:all_factors()
+end
+
+-- Tells what was changed in the optimizer since it was told last.
+function KVStore:follow()
+  if not self.optimizer or self.is_dist then return end
+  local text, factors = tostring(self.optimizer), self.optimizer:all_factors()
+  if text ~= self.told then capi.kv_set_optimizer(self.handle, text) end
+  if factors ~= self.told_factors then self:set_factors(self.keys) end
+  self.told, self.told_factors = text, factors
 end
 
 -- What the optimizer says of single keys goes to the servers, and what an earlier one said is taken back; with `only_back` only that.
@@ -181,11 +202,13 @@ end
 function KVStore:set_key_parameters(key, parameters) capi.kv_set_key_parameters(self.handle, key, parameters) end
 
 --- What a push does in a store of this process, instead of replacing the value: updater(key, merged, stored) changes `stored` in
--- place. A push has been through it when it returns. What it raises is the push's error, and the value stays as it was.
+-- place. A push has been through it when it returns. What it raises is the push's error, and the value stays as it was. Its tensors
+-- end with it: what it would keep it copies.
 -- @param updater  nil: without one again. An error for dist types, whose values are updated on the servers
 function KVStore:set_updater(updater)
   capi.kv_set_updater(self.handle, updater ~= nil)
   self.updater = updater
+  if updater then self.optimizer = nil end
 end
 
 -- The code of what a user's function raised.
@@ -217,7 +240,8 @@ function KVStore:set_reject_nonfinite(on) capi.kv_set_reject_nonfinite(self.hand
 -- kept here and added to the next push. docs/kvstore.md has the codecs.
 function KVStore:set_gradient_compression(codec)
   if type(codec) == "table" then
-    local words = {codec.type or ""}
+    if type(codec.type) ~= "string" then refuse(capi.MV_EINVAL, 'the codec has no type: {type = "2bit", threshold = 0.5}') end
+    local words = {codec.type}
     for name, value in pairs(codec) do
       if name ~= "type" then words[#words + 1] = ("%s=%s"):format(name, value) end
     end
@@ -314,7 +338,8 @@ function module.create(type, node)
     if not known or worker >= 0 or handle.code ~= capi.MV_ESTATE then error(handle, 0) end
     return setmetatable({name = type:lower(), node = number}, StoreOfServer)
   end
-  return setmetatable({handle = handle, node = number, keys = {}, factors = {}}, KVStore):own()
+  local is_dist = capi.kv_type(handle):find("^dist") or capi.kv_type(handle):find("^p3")
+  return setmetatable({handle = handle, node = number, is_dist = is_dist, keys = {}, factors = {}}, KVStore):own()
 end
 
 --- What this process does, as a server, with the commands of store:send_command(): controller(head, body), in run_commands(),

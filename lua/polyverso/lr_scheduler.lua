@@ -25,6 +25,23 @@ function Schedule:__call(num_update)
   return capi.kv_optimizer_rate(table.concat(words, " "), num_update)
 end
 
+-- What the library takes for a rate that rises, or for no step at all, and what it refuses itself.
+local function check(name, settings, schedule)
+  local steps = type(settings.step) == "table" and settings.step or {settings.step}
+  local before = 0
+  for _, step in ipairs(steps) do
+    if type(step) ~= "number" or step <= before or step % 1 ~= 0 then
+      capi.raise(capi.MV_EINVAL, ("a %s's steps are numbers of updates, from 1 on, ascending: not %s"):format(name, tostring(step)))
+    end
+    before = step
+  end
+  if name:find("Factor") and #steps == 0 then capi.raise(capi.MV_EINVAL, ("a %s has a step"):format(name)) end
+  if (tonumber(schedule.factor) or 1) > 1 then
+    capi.raise(capi.MV_EINVAL, ("factor = %s: a factor above 1 would let the rate grow"):format(schedule.factor))
+  end
+  schedule(0)
+end
+
 local module = {}
 for name, kind in pairs(KINDS) do
   module[name] = function(settings)
@@ -35,7 +52,9 @@ for name, kind in pairs(KINDS) do
       end
       parameters[key] = type(value) == "table" and table.concat(value, ":") or value
     end
-    return setmetatable(parameters, Schedule)
+    local made = setmetatable(parameters, Schedule)
+    check(name, settings or {}, made)
+    return made
   end
 end
 return module

@@ -33,6 +33,8 @@ local KINDS = {
   Lion = {"mx.lion", "beta1 beta2", 0.0001},
   Test = {"mx.test", ""},
 }
+-- Other spellings, of MXNet's and of AI::MXNet's.
+local ALIASES = {warmup_startegy = "warmup_strategy", float_stable_eps = "eps", lambda = "lamda", lambda1 = "lamda1"}
 local COMMON = "learning_rate rescale_grad clip_gradient wd begin_num_update"
 
 local Optimizer = {}
@@ -55,6 +57,12 @@ function Optimizer:__tostring()
   return table.concat({self.kind, (unpack or table.unpack)(words)}, " ")
 end
 
+--- Takes effect with the next push to a store of this process, in others with the next set_optimizer().
+function Optimizer:set_learning_rate(rate)
+  if self.lr_scheduler then capi.raise(capi.MV_ESTATE, "the rate is the lr_scheduler's: there is no other to be set") end
+  self.parameters.learning_rate = rate
+end
+
 --- Factors of the rate, by key or by name.
 function Optimizer:set_lr_mult(factors) self.lr_mult = factors end
 
@@ -71,6 +79,16 @@ end
 function Optimizer:factors_of(key)
   local name = self.idx2name[key] or key
   return self.lr_mult[key] or self.lr_mult[name] or 1, self.wd_mult[key] or self.wd_mult[name] or 1
+end
+
+-- All of them, to be compared.
+function Optimizer:all_factors()
+  local words = {}
+  for which, factors in pairs{lr = self.lr_mult, wd = self.wd_mult} do
+    for key, factor in pairs(factors) do words[#words + 1] = ("%s %s %s=%.17g"):format(which, type(key), key, factor) end
+  end
+  table.sort(words)
+  return table.concat(words, "\n")
 end
 
 local function names_of(kind)
@@ -91,7 +109,9 @@ for class, kind in pairs(KINDS) do
         made.idx2name = value
       elseif known[name] then
         made.parameters[name] = value
-      elseif name ~= "multi_precision" then -- halves are always stepped in 32 bits
+      elseif ALIASES[name] and known[ALIASES[name]] then
+        made.parameters[ALIASES[name]] = value
+      elseif name ~= "multi_precision" and name ~= "sym" then -- halves are always stepped in 32 bits
         local other = "%s has no parameter '%s'; known: %s %s lr_scheduler param_idx2name"
         capi.raise(capi.MV_EINVAL, other:format(class, tostring(name), kind[2], COMMON))
       end

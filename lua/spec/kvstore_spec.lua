@@ -1,5 +1,6 @@
 -- polyverso.kvstore: the examples of MXNet's manual, what values may be, optimizers.
 
+local capi = require("polyverso.capi")
 local kvstore = require("polyverso.kvstore")
 local lr_scheduler = require("polyverso.lr_scheduler")
 local optimizer = require("polyverso.optimizer")
@@ -99,6 +100,7 @@ describe("MXNet's examples:", function()
       holds(a, pair[2])
     end
     assert.matches("2bit", failure_of(kv.set_gradient_compression, kv, "3bit").text)
+    assert.matches("no type", failure_of(kv.set_gradient_compression, kv, {threshold = 1}).text)
   end)
 
   it("set_updater", function()
@@ -279,6 +281,42 @@ describe("an optimizer", function()
     end
   end)
 
+  it("may be changed, and a local store goes by it", function()
+    local kv, a = kvstore.create("local"), zeros()
+    kv:init({"w", "v"}, {ones(), ones()})
+    local made = optimizer.SGD{learning_rate = 0.5, momentum = 0.5}
+    kv:set_optimizer(made)
+    local expected = {0.5, 0.25, 0.125, 0.0625, -0.46875}
+    for i, change in ipairs{
+      function() end,
+      function() made:set_learning_rate(0) end, -- the momentum is still there
+      function() made.parameters.learning_rate, made.parameters.rescale_grad = 0.5, 0 end,
+      function() made.parameters.rescale_grad = 1; made:set_lr_mult{w = 0} end,
+      function() made:set_lr_mult{} end,
+    } do
+      change()
+      kv:push("w", ones())
+      kv:pull("w", a)
+      holds(a, expected[i])
+    end
+  end)
+
+  it("that is refused changes nothing", function()
+    local kv, a = kvstore.create("local"), zeros()
+    kv:init({"a", "z"}, {ones(), tensor.zeros(SHAPE, "i32")})
+    assert.matches('"z"', failure_of(kv.set_optimizer, kv, optimizer.SGD{learning_rate = 0.5}).text)
+    kv:push("a", ones() * 5)
+    kv:pull("a", a)
+    holds(a, 5)
+  end)
+
+  it("has MXNet's other names", function()
+    assert.matches("warmup_strategy=sqrt", tostring(optimizer.LBSGD{warmup_startegy = "sqrt"}))
+    assert.matches("eps=0.5", tostring(optimizer.AdaGrad{float_stable_eps = 0.5, sym = 1}))
+    assert.matches("lamda=0.5", tostring(optimizer.DCASGD{lambda = 0.5}))
+    assert.matches("no parameter 'lambda'", failure_of(optimizer.SGD, {lambda = 1}).text)
+  end)
+
   it("is taken by the library, each of them", function()
     local kv = kvstore.create("local")
     local known = failure_of(optimizer.create, "adamant").text:match("known: (.*)")
@@ -327,6 +365,11 @@ describe("an optimizer", function()
       tostring(optimizer.Adam{lr_scheduler = lr_scheduler.PolyScheduler{max_update = 9, base_lr = 0.5}}))
     assert.matches("no parameter 'momentun'", failure_of(optimizer.SGD, {momentun = 0.9}).text)
     assert.matches("no parameter 'steps'", failure_of(lr_scheduler.FactorScheduler, {steps = 9}).text)
+    for _, wrong in ipairs{{step = 0}, {step = 2, factor = 2}, {}, {step = 1.5}} do
+      assert.equal(capi.MV_EINVAL, failure_of(lr_scheduler.FactorScheduler, wrong).code)
+    end
+    assert.equal(capi.MV_EINVAL, failure_of(lr_scheduler.MultiFactorScheduler, {step = {3, 3}}).code)
+    assert.equal(capi.MV_EINVAL, failure_of(lr_scheduler.PolyScheduler, {max_update = 0}).code)
   end)
 
   it("knows which named parameters decay", function()

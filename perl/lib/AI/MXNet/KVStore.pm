@@ -78,7 +78,9 @@ sub _is_dist    { my ($self) = @_; return $self->type =~ /\A(?:dist|p3)/ ? 1 : 0
 # Arrays, in lists or not, as their tensors. Reading one waits for what is being pulled into it.
 sub _tensors {
     my ($what, $value) = @_;
-    return [map { _tensors($what, $_) } @$value] if ref $value eq 'ARRAY';
+    # Thousands of keys: an array for which nothing is on its way costs no call.
+    return [map { ref $_ eq 'AI::MXNet::NDArray' && !$_->{_memory}{pulls} ? $_->{_tensor} : _tensors($what, $_) } @$value]
+        if ref $value eq 'ARRAY';
     $value = $value->sever if $what ne 'out' && blessed $value && $value->isa('AI::MXNet::NDArray::Slice');
     _refuse(EDTYPE => "$what holds " . (defined $value ? "'$value'" : 'undef') . ", not an array")
         unless blessed $value && $value->isa('AI::MXNet::NDArray');

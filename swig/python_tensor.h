@@ -315,6 +315,61 @@ static PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments) {
   return kept ? PyLong_FromLongLong(handle) : NULL;
 }
 
+/* ------------------------------------------------------------------ many at once */
+
+/* An object of `type` upon the array's own memory, which keeps it; NULL, without an exception, where that is not to be had. */
+static PyObject *pv_tensor_view_of(PyObject *array, PyTypeObject *type) {
+  int64_t shape[MV_MAX_DIMS];
+  Py_buffer view;
+  mv_tensor handle = 0;
+  if (PyObject_GetBuffer(array, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) != 0) {
+    PyErr_Clear();
+    return NULL;
+  }
+  const mv_dtype dtype = pv_dtype(&view);
+  mv_status status = MV_EDTYPE;
+  if (dtype > 0 && view.ndim > 0 && view.ndim <= MV_MAX_DIMS) {
+    for (int d = 0; d < view.ndim; ++d) shape[d] = view.shape[d];
+    status = mv_tensor_view(view.buf, (uint64_t)(view.len / view.itemsize), dtype, shape, (uint64_t)view.ndim, &handle);
+  }
+  PyBuffer_Release(&view);
+  if (status != MV_OK) return NULL;
+  const int kept = pv_lent_store(handle, array);
+  PyObject *made = kept ? type->tp_alloc(type, 0) : NULL;
+  if (made)
+    ((pv_tensor_memory *)made)->handle = handle;
+  else if (kept)
+    pv_tensor_free(handle);
+  PyErr_Clear();
+  return made;
+}
+
+/* tensor_views(arrays, type): a list of such objects, or None if any array is in need of more care: a loop in Python costs thousands
+ * of keys more than their values. */
+static PyObject *pv_tensor_views(PyObject *self, PyObject *arguments) {
+  PyObject *arrays, *type;
+  (void)self;
+  if (!PyArg_ParseTuple(arguments, "OO", &arrays, &type)) return NULL;
+  if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, (PyTypeObject *)pv_tensor_type)) {
+    PyErr_SetString(PyExc_TypeError, "tensor_views: a class of tensors is needed");
+    return NULL;
+  }
+  PyObject *items = PySequence_Fast(arrays, "tensor_views: a sequence of arrays is needed");
+  if (!items) return NULL;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  PyObject *made = PyList_New(count);
+  for (Py_ssize_t i = 0; made && i < count; ++i) {
+    PyObject *tensor = pv_tensor_view_of(PySequence_Fast_GET_ITEM(items, i), (PyTypeObject *)type);
+    if (tensor)
+      PyList_SET_ITEM(made, i, tensor);
+    else
+      Py_SETREF(made, Py_NewRef(Py_None));
+    if (made == Py_None) break;
+  }
+  Py_DECREF(items);
+  return made;
+}
+
 /* ------------------------------------------------------------------ values */
 
 /* One integer, or a sequence of them. More than a tensor has dimensions are counted only: the function

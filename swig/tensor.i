@@ -16,6 +16,7 @@
 %}
 %native(tensor_dlpack) PyObject *pv_tensor_dlpack(PyObject *self, PyObject *arguments);
 %native(tensor_from_dlpack) PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments);
+%native(tensor_views) PyObject *pv_tensor_views(PyObject *self, PyObject *arguments);
 
 %typemap(in) mv_tensor {
   if (!pv_tensor_handle($input, "$symname", $argnum, &$1)) SWIG_fail;

@@ -196,6 +196,12 @@ sub with_header {
     my $text = JSON::PP->new->utf8->encode($header);
     return pack('Q<', length $text) . $text . substr $good, 8 + $length;
 }
+for my $length (1 .. 160) {    # a header's length may begin as a pickle does
+    my ($from, $to) = map { mx->optimizer->get_updater(AI::MXNet::SGD->new) } 1, 2;
+    $from->states->{w} = 'x' x (8 * $length);
+    $to->set_states($from->get_states);
+    is($to->states->{w}, $from->states->{w}, 'a header of another length') if $to->states->{w} ne $from->states->{w};
+}
 my $before = $blank->get_states(1);
 for my $change (
     sub { $_[1]{class} = 'POSIX' }, sub { $_[1]{class} = 'AI::MXNet::NDArray' }, sub { $_[1]{states} = '[' }, sub { $_[1]{states} = '[]' },

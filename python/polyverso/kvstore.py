@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from . import capi, kvstore_server
-from ._capi import TensorMemory
+from ._capi import TensorMemory, tensor_views
 from .arrays import in_place, milliseconds
 from .errors import ArgumentError, Error, StateError
 from .node import Node
@@ -100,8 +100,13 @@ def _tensors(keys: Any, values: Values, copies: Optional[Copies] = None) -> Sequ
     elif not isinstance(values, (list, tuple)) or len(values) != len(keys):
         some = f"{len(values)} values" if isinstance(values, (list, tuple)) else "one value"
         raise ArgumentError(capi.MV_ESHAPE, f"{some} for {len(keys)} keys: a list with one element a key is needed")
-    if set(map(type, values)) == {Tensor}:  # as they are: thousands of keys take no loop here
+    kinds = set(map(type, values))
+    if kinds == {Tensor}:  # as they are: thousands of keys take no loop here
         return values
+    if kinds == {np.ndarray}:
+        views = tensor_views(values, Tensor)
+        if views is not None:
+            return views
     return [
         [_tensor(value, copies) for value in (some if isinstance(some, (list, tuple)) else [some])] for some in values
     ]

@@ -61,16 +61,11 @@ def from_bytes(updater: "Updater", data: bytes) -> None:
     for name in parameters.keys() & set(optimizer.parameter_names()):
         setattr(optimizer, name, parameters[name])
     optimizer._index_update_count, optimizer.num_update = counts, num_update
-    shared = [state[-1] for state in states.values() if _ends_with_shared(optimizer, state)]
-    if shared:  # one for all keys
-        optimizer._shared = shared[0]
-        for state in states.values():
-            state[-1] = shared[0]
+    if optimizer.kind and capi.kv_optimizer_states(str(optimizer))[1] > 0:  # what all keys share is one tensor
+        lists = [state for state in states.values() if isinstance(state, list) and state]
+        for state in lists:
+            optimizer._shared = state[-1] = lists[0][-1]
     updater.states = states
-
-
-def _ends_with_shared(optimizer: Any, state: Any) -> bool:
-    return bool(optimizer.kind) and isinstance(state, list) and capi.kv_optimizer_states(str(optimizer))[1] > 0
 
 
 def _refused(text: str, status: int = capi.MV_EINVAL) -> ArgumentError:
@@ -83,12 +78,15 @@ def _digest(text: str, header: Dict[str, Any], data: bytes) -> str:
 
 
 def _read(data: bytes) -> Tuple[Dict[str, Any], List[Tensor]]:
-    if data[:1] == b"\x80" or (data[:1] in b"(]}c" and data.rstrip().endswith(b".")):
-        raise _refused("these states are pickled, which may run code: get_states() makes ones that do not")
     end = 8 + int.from_bytes(data[:8], "little")
-    if len(data) < 8 or end > len(data):
+    try:
+        header = json.loads(data[8:end]) if 8 < end <= len(data) else None
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        if data[:1] == b"\x80" or (data[:1] in (b"(", b"]", b"}", b"c") and data.rstrip().endswith(b".")):
+            raise _refused("these states are pickled, which may run code: get_states() makes ones that do not")
         raise _refused("these are no states of an updater, or they are damaged")
-    header = json.loads(data[8:end])
     metadata = header.get("__metadata__", {})
     if metadata.get("format") != _FORMAT:
         raise _refused("these are no states of an updater")

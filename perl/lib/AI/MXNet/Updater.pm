@@ -143,13 +143,13 @@ sub _header {
     my ($bytes) = @_;
     _refuse(EINVAL => 'these states are a file of Storable\'s, which may run code: get_states makes ones that do not')
         if $bytes =~ /\A(?:pst0|\x05[\x04-\x0c]|\x04[\x04-\x0c]\x08(?:12345678|87654321))/s;
-    _refuse(EINVAL => 'these states are pickled, which may run code: get_states makes ones that do not') if $bytes =~ /\A\x80[\x02-\x05]/;
     my $length = length $bytes >= 8 ? unpack 'Q<', $bytes : 0;
     my $header = $length > 1 && $length <= LONGEST_HEADER && 8 + $length <= length $bytes
         ? eval { local $SIG{__DIE__}; JSON::PP->new->utf8->decode(substr $bytes, 8, $length) } : undef;
     my $metadata = ref $header eq 'HASH' ? $header->{__metadata__} : undef;
-    _refuse(EINVAL => 'these states are pickled, by protocol 0 perhaps, which may run code: get_states makes ones that do not')
-        if !$metadata && $bytes =~ /\A[\(\]\}c].*\.\s*\z/s;
+    # Not before: a header's length may begin as a pickle does.
+    _refuse(EINVAL => 'these states are pickled, which may run code: get_states makes ones that do not')
+        if !$metadata && $bytes =~ /\A(?:\x80[\x02-\x05]|[\(\]\}c].*\.\s*\z)/s;
     _refuse(EINVAL => 'these are no states of an updater, or they are damaged')
         unless ref $metadata eq 'HASH' && ($metadata->{format} // '') eq FORMAT;
     return ($header, 8 + $length);

@@ -154,7 +154,7 @@ class KVStore:
         self._keys: List[Key] = []
         self._is_dist = capi.kv_type(handle).startswith(("dist", "p3"))
         self._optimizer: Optional[Optimizer] = None  # that this process has set
-        self._told: Tuple[Any, ...] = ()  # its text and multipliers, as the library has them
+        self._told: Tuple[Any, ...] = ()  # its settings and multipliers, as the library has them
         self._factors: Dict[Key, Tuple[float, float]] = {}  # of rate and weight decay, where they are not 1
         self._updater: Optional[Updater] = None
         self._thread = 0  # that set the updater, and runs it
@@ -324,7 +324,7 @@ class KVStore:
         if made is None:
             return ()
         objects = {key: (one.lr_mult, one.wd_mult) for key, one in made.param_dict.items()}
-        return str(made), dict(made.lr_mult), dict(made.wd_mult), objects
+        return made._settings(), dict(made.lr_mult), dict(made.wd_mult), objects
 
     def _follow(self) -> None:
         """Tells what was changed in the optimizer since it was told last."""
@@ -336,7 +336,7 @@ class KVStore:
         if not self._optimizer.is_native:  # by a schedule in Python
             return self.set_optimizer(self._optimizer)
         if now[0] != self._told[0]:
-            capi.kv_set_optimizer(self._handle, now[0])
+            capi.kv_set_optimizer(self._handle, str(self._optimizer))
         self._set_factors(self._keys)
         self._told = now
 

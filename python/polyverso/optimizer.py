@@ -16,7 +16,8 @@ class of one's own, with create_state() and update(), works in stores of one pro
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Dict, List, Optional, Sequence, Tuple, Type, Union
+import operator
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from . import capi, updater_states
 from .lr_scheduler import LRScheduler
@@ -53,6 +54,7 @@ class Optimizer:
         "rescale_grad param_idx2name wd clip_gradient learning_rate lr_scheduler sym begin_num_update multi_precision param_dict"
     ).split()
     aliases: ClassVar[Dict[str, str]] = {}
+    _getter: ClassVar[Callable[[Any], Any]]  # of all parameters; each class has its own
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class Optimizer:
         names: Dict[str, None] = {}
         for one in cls.__mro__:
             names.update(dict.fromkeys(name for name in vars(one).get("__annotations__", {})))
-        return [name for name in names if name not in ("positional", "aliases")]
+        return [name for name in names if name not in ("positional", "aliases", "_getter")]
 
     def __getattr__(self, name: str) -> Any:
         other = type(self).aliases.get(name)
@@ -224,6 +226,14 @@ class Optimizer:
     def __str__(self) -> str:
         """The text that kv_set_optimizer() and the tables' updaters take."""
         return self._text()
+
+    def _settings(self) -> Tuple[Any, ...]:
+        """All that its text says, to be compared: a push looks at it each time."""
+        getter = vars(type(self)).get("_getter")
+        if getter is None:
+            getter = type(self)._getter = operator.attrgetter(*self.parameter_names())
+        schedule = self.lr_scheduler
+        return (getter(self), None if schedule is None else (schedule, dict(vars(schedule))))
 
     def _text(self, **of_key: Any) -> str:
         parameters = {name: getattr(self, name) for name in self.parameter_names() if name not in _UNUSED}

@@ -17,7 +17,7 @@ has _type    => (is => 'ro');
 has _updater => (is => 'rw');                   # a function that this process calls with what was pushed
 has _native  => (is => 'rw');                   # an AI::MXNet::Optimizer that the library works
 has _keys    => (is => 'ro', default => sub { +{} });
-has _text    => (is => 'rw');                   # what the library was told of it
+has _settings => (is => 'rw');                  # its parameters, as the library was told of them
 has _factors => (is => 'rw');                   # all of its multipliers then, as text
 has _told    => (is => 'ro', default => sub { +{} });    # keys with multipliers
 has _pulls   => (is => 'ro', default => sub { [] });    # requests that may be under way
@@ -178,7 +178,7 @@ sub set_optimizer {
     $self->_store->set_optimizer($text);
     $self->_updater(undef);
     $self->_native($optimizer);
-    $self->_text($text);
+    $self->_settings($optimizer->_settings);
     $self->_tell_factors(keys %{ $self->_keys });
     return;
 }
@@ -189,10 +189,11 @@ sub _follow {
     my ($self, @keys) = @_;
     return if $self->_is_dist;
     my $optimizer = $self->_native;
-    my $text = $optimizer->text // return $self->set_optimizer($optimizer);
-    if ($text ne $self->_text) {
+    my $settings = $optimizer->_settings;
+    if ($settings ne $self->_settings) {
+        my $text = $optimizer->text // return $self->set_optimizer($optimizer);
         $self->_store->set_optimizer($text);
-        $self->_text($text);
+        $self->_settings($settings);
     }
     $self->_tell_factors(keys %{ $self->_keys }) if $self->_factors ne _all_factors($optimizer);
     $optimizer->_update_count($_) for @keys;

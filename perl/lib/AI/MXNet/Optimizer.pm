@@ -131,6 +131,8 @@ sub _get_wd { my ($self, $index) = @_; return $self->wd * $self->_factor(wd_mult
 # The text under which servers know it; undef for classes that only this process knows.
 sub text { return undef }
 
+sub _settings { my ($self) = @_; return $self->text }
+
 sub get_updater {
     my ($class, $optimizer) = @_;
     require AI::MXNet::Updater;

@@ -96,6 +96,14 @@ sub _text {
     return join ' ', $TEXT{$kind}, @words, length($schedule // '') ? $schedule : ();
 }
 
+# All that its text says, to be compared: a push looks at it each time.
+my %SAID;
+sub _settings {
+    my ($self) = @_;
+    my $names = $SAID{ ref $self } //= [@{ $OWN{ $self->_kind } // [] }, qw(wd rescale_grad begin_num_update clip_gradient lr lr_scheduler)];
+    return join ',', map { $_ // '' } @$self{@$names};
+}
+
 sub text {
     my ($self) = @_;
     return undef if $self->lr_scheduler && !defined $self->lr_scheduler->text;

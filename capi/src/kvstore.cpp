@@ -43,6 +43,10 @@ base::Status create(State& state, mv_node node, const char* type, kv_store* stor
   const char* const van = std::getenv("DMLC_PS_VAN_TYPE");  // MXNet's way to ask for p3
   auto known = kvstore::parse_type(type, van != nullptr ? van : "");
   if (!known.ok()) return named("kv_create", known.status());
+  const char* const bound = std::getenv("MXNET_KVSTORE_BIGARRAY_BOUND");
+  const auto spread_from = kvstore::parse_spread_from(bound != nullptr ? bound : "");
+  if (!spread_from.ok()) return named("kv_create", spread_from.status());
+  known.value().spread_from = spread_from.value();
   NodeRef entry;
   if (known.value().dist) {
     auto pin = find_node(state, "kv_create", node);

@@ -23,9 +23,9 @@ uint32_t home_by(std::string_view name) {
 
 }  // namespace
 
-table::Spec spec_of(const std::string& name, const tensor::Tensor& value, uint32_t flags) {
+table::Spec spec_of(const std::string& name, const tensor::Tensor& value, uint32_t flags, uint64_t spread_from) {
   const uint64_t rows = value.shape.rows(), count = value.shape.count();
-  const bool is_large = count * tensor::dtype_bytes(value.dtype) >= kSpreadBytes;
+  const bool is_large = spread_from > 0 ? count >= spread_from : count * tensor::dtype_bytes(value.dtype) >= kSpreadBytes;
   table::Spec spec;
   spec.name = name;
   spec.dtype = value.dtype;

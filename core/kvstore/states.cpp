@@ -4,7 +4,6 @@
 #include <memory>
 #include <utility>
 
-#include "kvstore/layout.hpp"
 #include "kvstore/store.hpp"
 #include "table/checkpoint/states_file.hpp"
 #include "table/updater/updater.hpp"
@@ -76,9 +75,9 @@ base::Status Store::check_optimizer(const Entry& entry, const table::UpdaterSpec
   if (!type_.dist || table::make_updater(optimizer, tensor::storage_dtype(entry.dtype))->sums() == 0) return {};
   if (entry.spec.home == 0 && node_.identity().num_servers > 1)
     return base::error(MV_EINVAL,
-                       "key \"{}\": {} wants norms of the whole tensor, but {} is spread over {} servers: a key of less than {} bytes lies "
-                       "on one, and with one server all do",
-                       entry.name, optimizer.name, entry.text(), node_.identity().num_servers, kSpreadBytes);
+                       "key \"{}\": {} wants norms of the whole tensor, but {} is spread over {} servers: with one server, or with "
+                       "MXNET_KVSTORE_BIGARRAY_BOUND above {} in the environment of all workers, it lies on one",
+                       entry.name, optimizer.name, entry.text(), node_.identity().num_servers, entry.shape.count());
   if (entry.row_sparse && entry.shape.count() > table::stripe_elements(entry.spec))
     return base::error(MV_EINVAL,
                        "key \"{}\": {} wants norms of the whole tensor, but of {} only rows come, in several messages: in a dist store it "

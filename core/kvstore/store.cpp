@@ -150,7 +150,8 @@ base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) 
   entry->row_sparse = value.is_row_sparse();
   const auto optimizer = optimizer_of(key);
   if (!optimizer.ok()) return optimizer.status();
-  entry->spec = spec_of(prefix_ + key, value, (type_.sync ? MV_MERGE : 0) | (type_.sliced ? table::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0));
+  entry->spec = spec_of(prefix_ + key, value, (type_.sync ? MV_MERGE : 0) | (type_.sliced ? table::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0),
+                        type_.spread_from);
   if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before there is a table
   // Only worker 0's values count, and only that one needs all of its rows for it.
   Tensor initial = value;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <array>
 
 namespace mv::kvstore {
@@ -38,13 +39,21 @@ char small(char letter) { return letter >= 'A' && letter <= 'Z' ? static_cast<ch
 
 }  // namespace
 
+base::Result<uint64_t> parse_spread_from(std::string_view text) {
+  if (text.empty()) return uint64_t{0};
+  uint64_t elements = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), elements);
+  if (problem == std::errc() && end == text.data() + text.size() && elements > 0) return elements;
+  return base::error(MV_EINVAL, "MXNET_KVSTORE_BIGARRAY_BOUND={} is no number of elements, at least 1", text);
+}
+
 base::Result<Type> parse_type(std::string_view text, std::string_view van) {
   std::string name(text);
   std::ranges::transform(name, name.begin(), small);
   const auto* known = std::ranges::find(kKnown, name, &Known::name);
   if (known != kKnown.end()) {
     const bool sliced = known->sync && (name == kSlicing || van == kSlicing);
-    return Type{std::move(name), known->dist, known->sync, sliced};
+    return Type{std::move(name), known->dist, known->sync, sliced, 0};
   }
   std::string names;
   for (const Known& one : kKnown) names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);

@@ -454,9 +454,39 @@ static void step_whole_together(struct member* self) {
     expect_ok(kv_free(alone));
   }
 }
+static kv_store whole_store(struct member* self) {
+  const mv_tensor start = ramp(0);
+  const int64_t key = 7;
+  const kv_keys keys = number_keys(&key, 1);
+  const kv_values initial = values_of(&start, 1);
+  kv_store kv = 0;
+  expect_ok(kv_create(self->node, "dist_sync", &kv));
+  expect_ok(kv_init(kv, &keys, &initial));
+  return kv;
+}
+static void refuse_whole(struct member* self) {
+  kv_store kv = whole_store(self);
+  expect_error(kv_set_optimizer(kv, kWholes[0]), MV_EINVAL, "MXNET_KVSTORE_BIGARRAY_BOUND above 700001");
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_free(kv));
+}
+static void take_whole(struct member* self) {
+  kv_store kv = whole_store(self);
+  expect_ok(kv_set_optimizer(kv, kWholes[0]));
+  expect_ok(kv_barrier(kv, NULL));
+  expect_ok(kv_free(kv));
+}
 static void norms_are_of_whole_tensors(void** state) {
   (void)state;
   run_nodes(2, NULL, step_whole_together);
+  setenv("MXNET_KVSTORE_BIGARRAY_BOUND", "700001", 1); /* now it lies on both */
+  run_nodes(2, NULL, refuse_whole);
+  setenv("MXNET_KVSTORE_BIGARRAY_BOUND", "700002", 1);
+  run_nodes(2, NULL, take_whole);
+  setenv("MXNET_KVSTORE_BIGARRAY_BOUND", "many", 1);
+  kv_store kv = 0;
+  expect_error(kv_create(0, "local", &kv), MV_EINVAL, "MXNET_KVSTORE_BIGARRAY_BOUND=many");
+  unsetenv("MXNET_KVSTORE_BIGARRAY_BOUND");
 }
 
 int main(void) {

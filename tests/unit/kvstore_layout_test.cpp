@@ -15,6 +15,7 @@ extern "C" {
 }
 
 #include "kvstore/layout.hpp"
+#include "kvstore/type.hpp"
 
 namespace {
 
@@ -54,6 +55,14 @@ void large_keys_are_cut_by_rows_where_that_is_even(void**) {
   assert_true(one.rows == 1 && one.cols == 1 && one.home != 0);
   const table::Spec long_rows = spec_of("a", {2, 400000});  // longer than what is sent at once
   assert_true(long_rows.kind == MV_ARRAY && long_rows.home != 0);
+
+  tensor::Tensor value;  // another bound
+  const int64_t lengths[] = {2000000};
+  value.shape = tensor::make_shape("test", lengths, 1).value();
+  assert_true(kvstore::spec_of("a", value, 0).home == 0 && kvstore::spec_of("a", value, 0, 2000001).home != 0);
+  assert_true(kvstore::spec_of("a", value, 0, 2000000).home == 0);
+  assert_true(kvstore::parse_spread_from("").value() == 0 && kvstore::parse_spread_from("1000").value() == 1000);
+  for (const char* wrong : {"0", "-1", "1e6", "x", "10 "}) assert_false(kvstore::parse_spread_from(wrong).ok());
 }
 
 }  // namespace

@@ -61,6 +61,8 @@ typedef struct kv_values {
  *               workers push to a key is merged and updates it once); p3 (the same, in slices of 128 KiB, between which what has a
  *               higher priority overtakes; the environment's DMLC_PS_VAN_TYPE=p3, for all workers, makes p3 of those before);
  *               dist_async, dist_async_device (every push updates at once)
+ *  The environment's MXNET_KVSTORE_BIGARRAY_BOUND, the same for all workers: from so many elements on a key is spread over all servers;
+ *  without it from 4 MB on.
  *  @return MV_EINVAL for another type, with the known ones */
 MV_API mv_status kv_create(mv_node node, const char *type, kv_store *store);
 /** Gives the handle back, after this worker's earlier calls. The keys of a dist store stay on the servers. */

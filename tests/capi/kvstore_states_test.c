@@ -408,18 +408,18 @@ static mv_tensor ramp(int64_t seed) {
   expect_ok(mv_tensor_uniform(made, seed, -1, seed == 0 ? 5 : 1));
   return made;
 }
-/** Three steps from the same values; `twice`: this process pushes two devices' gradients. */
-static void step_whole(kv_store kv, const char* optimizer, int twice, mv_tensor out) {
+/** Three steps from the same values, of this many devices' gradients; 0: of others'. */
+static void step_whole(kv_store kv, const char* optimizer, int devices, mv_tensor out) {
   const int64_t key = 7;
   const kv_keys keys = number_keys(&key, 1);
   const mv_tensor start = ramp(0);
   const kv_values initial = values_of(&start, 1), outs = values_of(&out, 1);
   expect_ok(kv_init(kv, &keys, &initial));
-  if (twice || rank_of(kv) == 0) expect_ok(kv_set_optimizer(kv, optimizer));
+  if (rank_of(kv) == 0) expect_ok(kv_set_optimizer(kv, optimizer));
   expect_ok(kv_barrier(kv, NULL));
-  for (int step = 1; step <= 3; ++step) {
-    const mv_tensor gradient = ramp(step), devices[] = {gradient, gradient};
-    const kv_values given = values_of(devices, twice ? 2 : 1);
+  for (int step = 1; step <= 3 && devices > 0; ++step) {
+    const mv_tensor gradient = ramp(step), pair[] = {gradient, gradient};
+    const kv_values given = values_of(pair, devices);
     expect_ok(kv_push(kv, &keys, &given, NULL));
     expect_ok(mv_tensor_free(gradient));
   }
@@ -433,10 +433,20 @@ static void step_whole_together(struct member* self) {
     const mv_tensor expected = full(kStripes, 1, MV_F32, 0), got = full(kStripes, 1, MV_F32, 0);
     expect_ok(kv_create(0, "local", &alone));
     expect_ok(kv_create(self->node, "dist_sync", &kv));
-    step_whole(alone, kWholes[i], 1, expected);
-    step_whole(kv, kWholes[i], 0, got);
+    step_whole(alone, kWholes[i], 2, expected);
+    step_whole(kv, kWholes[i], 1, got);
     expect_ok(mv_tensor_close(expected, got, 0, 0, &same));
     assert_true(same);
+    kv_store single = 0, async = 0; /* each push is an update of its own */
+    expect_ok(kv_create(0, "local", &single));
+    expect_ok(kv_create(self->node, "dist_async", &async));
+    step_whole(single, kWholes[i], 1, expected);
+    step_whole(async, kWholes[i], self->index, got);
+    if (self->index == 1) expect_ok(mv_tensor_close(expected, got, 0, 0, &same));
+    assert_true(same);
+    expect_ok(kv_barrier(async, NULL));
+    expect_ok(kv_free(async));
+    expect_ok(kv_free(single));
     if (self->nodes > 1) { /* of more than 4 MB it would lie on both */
       const mv_tensor large = full(kLarge, 1, MV_F32, 1);
       const int64_t key = 8;

@@ -290,6 +290,11 @@ void DenseShard::gather(Worker worker, uint64_t first, uint64_t count, const Mak
   adds.erase(add);
 }
 
+void DenseShard::forget_pieces(Worker worker) {
+  std::lock_guard lock(gathering_);
+  gathered_.erase(worker);
+}
+
 // ------------------------------------------------------------ reading
 
 std::byte* DenseShard::backup(const Model& model, Worker worker, bool wanted) const {

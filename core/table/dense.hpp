@@ -29,6 +29,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
               Piece piece) override;
   void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
   void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) override;
+  void forget_pieces(Worker worker) override;
   void read_each(Worker worker, std::span<std::byte* const> outs) override;
   void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
                    Piece piece) override;

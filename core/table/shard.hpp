@@ -76,6 +76,8 @@ class Shard {
   virtual void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece = Piece::kFirst);
   /// read() of all elements of a dense shard, into each of these places.
   virtual void read_each(Worker worker, std::span<std::byte* const> outs);
+  /// The worker is lost: the rest of an add of which some pieces are here will not come.
+  virtual void forget_pieces(Worker) {}
   /// Rows, of any shard, perhaps none, only to be counted. Write::Erase only of keyed ones, with null values. Of repeated rows in a
   /// Write::Set the last one stays.
   virtual void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,

@@ -189,6 +189,11 @@ void norms_are_of_the_whole_tensor(void**) {
       by_rows->change_rows(Write::Add, 0, rows, in(gradient));
     }
     const auto expected = read<float>(*whole, 0, count);
+    // What a lost worker has left, who comes in its place does not add to.
+    pieces->change(Write::Add, 3, 0, each, in(first), Piece::kFirst);
+    pieces->forget_pieces(3);
+    for (const uint64_t stripe : {1, 2, 3})
+      pieces->change(Write::Add, 3, stripe * each, std::min(each, count - stripe * each), in(first), Piece::kFurther);
     for (const auto& shard : {pieces, made, by_rows}) {
       assert_memory_equal(read<float>(*shard, 0, count).data(), expected.data(), count * sizeof(float));
       assert_int_equal(shard->usage().updates, 2);

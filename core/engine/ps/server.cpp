@@ -49,6 +49,7 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
     if (id >= 0) table.gate.lost(static_cast<size_t>(id), why);
     if (id >= 0) table.stale.lost(static_cast<size_t>(id), why);
     if (id >= 0) table.merge_gate.lost(static_cast<size_t>(id), why);
+    if (id >= 0 && table.shard != nullptr) table.shard->forget_pieces(id);
     table.publish_clock();
     if (table.pace != table::Pace::kMerge) std::erase_if(table.held, [&](const auto& entry) { return entry.first.client == worker; });
     std::erase_if(table.wanted, [&](const auto& entry) { return entry.first.client == worker; });

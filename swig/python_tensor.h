@@ -328,7 +328,8 @@ static PyObject *pv_tensor_view_of(PyObject *array, PyTypeObject *type) {
   }
   const mv_dtype dtype = pv_dtype(&view);
   mv_status status = MV_EDTYPE;
-  if (dtype > 0 && view.ndim > 0 && view.ndim <= MV_MAX_DIMS) {
+  /* 16 unsigned bits may be bfloat16 or integers: for arrays.py to tell. */
+  if (dtype > 0 && dtype != MV_BF16 && view.ndim > 0 && view.ndim <= MV_MAX_DIMS) {
     for (int d = 0; d < view.ndim; ++d) shape[d] = view.shape[d];
     status = mv_tensor_view(view.buf, (uint64_t)(view.len / view.itemsize), dtype, shape, (uint64_t)view.ndim, &handle);
   }

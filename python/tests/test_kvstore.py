@@ -90,6 +90,13 @@ def test_pull(kv):
     holds(b[1][1], 2)
 
 
+def test_integers_of_16_bits_are_not_taken_for_bfloat16(kv):
+    numbers = np.full(2, 1000, np.uint16)
+    for keys, values in (("u", numbers), (["u"], [numbers]), (["u"], [[numbers]])):
+        with pytest.raises(ArgumentError, match="uint16"):
+            kv.init(keys, values)
+
+
 def test_type_rank_and_workers(kv):
     assert (kv.type, kv.rank, kv.num_workers) == ("local", 0, 1)
     assert kvstore.create("Local_AllReduce_CPU").type == "local_allreduce_cpu"

@@ -55,17 +55,12 @@ Serving::Held Serving::choose(const wire::Fetch& fetch) {
   return {std::move(reader), newest, {}, {}};
 }
 
-/// That `from` has asked for a chunk of this version, with or without more behind it.
-void Serving::note_reader(base::Peer from, const Held& chosen, bool more) {
+/// That `from` has asked for a chunk of this version, with more behind it.
+void Serving::note_reader(base::Peer from, const Held& chosen) {
   tick();
-  const bool same = held_.version == chosen.version && held_.reader == chosen.reader;
-  if (more) {
-    const bool too_old = held_.version < chosen.version && clock_.now() >= base::after(held_.since, timeout_);
-    if (!same && (held_.version == 0 || too_old)) hold(chosen.reader, chosen.version);
-    if (held_.version == chosen.version) held_.until[from] = base::after(clock_.now(), timeout_);
-  } else if (same) {
-    forget_reader(from);
-  }
+  const bool too_old = held_.version < chosen.version && clock_.now() >= base::after(held_.since, timeout_);
+  if (!is_held(chosen) && (held_.version == 0 || too_old)) hold(chosen.reader, chosen.version);
+  if (held_.version == chosen.version) held_.until[from] = base::after(clock_.now(), timeout_);
 }
 
 // ------------------------------------------------------------ answers
@@ -109,10 +104,12 @@ void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   if (!known) return answer_absent(from, fetch.number(), wire::Absence::Superseded);
   if (fetch.first() > known->bytes) return;
   const uint64_t count = std::min({fetch.count(), kChunkBytes, known->bytes - fetch.first()});
-  note_reader(from, chosen, fetch.first() + count < known->bytes);  // before it is read: what is held stays
+  const bool more = fetch.first() + count < known->bytes;
+  if (more) note_reader(from, chosen);  // before it is read: what is held stays
   auto codec = ps::read_codec(fetch.codec());
   if (!codec.ok()) codec = codec::CodecRef();  // as they are: whoever asks sees by the length that this node doesn't know it
   const auto payload = chunk(from, *reader, *known, fetch.first(), count, std::move(codec).value());
+  if (!more && is_held(chosen)) forget_reader(from);  // after it was read
   if (payload == nullptr) return answer_absent(from, fetch.number(), wire::Absence::Superseded);
 
   auto& fbb = builder_.fbb();

@@ -53,7 +53,8 @@ class Serving {
   void let_go();
   void forget_reader(base::Peer peer);
   Held choose(const wire::Fetch& fetch);
-  void note_reader(base::Peer from, const Held& chosen, bool more);
+  bool is_held(const Held& chosen) const { return held_.version == chosen.version && held_.reader == chosen.reader; }
+  void note_reader(base::Peer from, const Held& chosen);
   void answer_absent(base::Peer to, uint64_t number, wire::Absence absence);
   base::PayloadRef chunk(base::Peer to, const SnapshotReader& reader, const Description& known, uint64_t first, uint64_t count,
                          codec::CodecRef codec);

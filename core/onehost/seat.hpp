@@ -112,6 +112,7 @@ class Seat {
     size_t on;
     const std::atomic<uint64_t>* word;
     uint64_t groups;
+    bool was_met;  ///< by all that matter, when they were looked at: of this one alone it may be true since
   };
   std::optional<Need> next_need() const;
   bool is_unmet(const Need& need) const { return done(*need.word) < need.groups; }

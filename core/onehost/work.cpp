@@ -80,8 +80,9 @@ std::optional<Seat::Need> Seat::slowest(Word word, uint64_t groups, Matters matt
   for (size_t rank = 0; rank < ranks(); ++rank) {
     if (rank == rank_ || !matters(rank)) continue;
     const uint64_t there = done(words(rank).*word);
-    if (!found || there < least) found = Need{rank, &(words(rank).*word), groups};
-    least = found->on == rank ? there : least;
+    if (found && there >= least) continue;
+    found = Need{rank, &(words(rank).*word), groups, there >= groups};
+    least = there;
   }
   return found;
 }
@@ -188,7 +189,7 @@ std::optional<Seat::Need> Seat::next_need() const {
   if (may_merge && merged_ <= least_copied) {
     std::optional<Need> need;
     if (plan_.from_all) need = slowest(&Words::staged, merged_ + 1, [&](size_t rank) { return !is_direct_in(rank); });
-    if (need && is_unmet(*need)) return need;
+    if (need && !need->was_met) return need;
     // As merge_some(): nobody copies what goes to one rank only, or lies where it is read. What was missing may have come since.
     const bool by_slots = plan_.copied && !is_direct_out(rank_) && merged_ >= kSlots;
     return by_slots ? slowest(&Words::copied, merged_ - kSlots + 1, everybody) : need;
@@ -196,17 +197,17 @@ std::optional<Seat::Need> Seat::next_need() const {
   if (least_copied < plan_.groups) {
     for (size_t lane = 0; lane < plan_.lanes; ++lane) {
       const size_t owner = plan_.owner(lane);
-      if (owner != rank_ && copied_[lane] == least_copied) return Need{owner, &words(owner).merged, least_copied + 1};
+      if (owner != rank_ && copied_[lane] == least_copied) return Need{owner, &words(owner).merged, least_copied + 1, false};
     }
   }
   // This rank's part is done. Its memory is needed until the others' parts are, where they read it directly.
   if (plan_.from_all && is_direct_in(rank_)) {
     const auto need = slowest(&Words::merged, plan_.groups, owners);
-    if (need && is_unmet(*need)) return need;
+    if (need && !need->was_met) return need;
   }
   if (plan_.copied && plan_.is_owner(rank_) && is_direct_out(rank_)) {
     const auto need = slowest(&Words::copied, plan_.groups, everybody);
-    if (need && is_unmet(*need)) return need;
+    if (need && !need->was_met) return need;
   }
   return std::nullopt;
 }

@@ -105,6 +105,23 @@ void sums_are_those_of_all(void**) {
   }
 }
 
+/// Whoever is done with an operation writes over its tensor at once: nobody may still read there. Short operations, for what goes wrong
+/// between two looks at the others.
+void nobody_goes_on_while_others_read_its_tensor(void**) {
+  constexpr size_t kCount = 2100, kRanks = 3;
+  Ring ring(kRanks);
+  std::atomic<size_t> wrong{0};
+  ring.run([&](size_t rank, Seat& seat) {
+    Floats values(kCount, true);
+    for (int turn = 0; turn < 40000; ++turn) {
+      values.fill(rank);
+      if (!carry_out(seat, {.kind = Kind::kAllreduce, .out = {{values.bytes(), kCount, MV_F32}}, .in = {}}).ok()) ++wrong;
+      for (size_t i = 0; i < kCount; i += 100) if (values.data()[i] != sum_of(kRanks, i)) ++wrong;
+    }
+  });
+  assert_int_equal(wrong, 0);
+}
+
 void roots_reduce_and_broadcast(void**) {
   for (const Case& each : cases()) {
     Ring ring(each.ranks);
@@ -369,6 +386,7 @@ void who_is_done_takes_part_until_all_are(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(sums_are_those_of_all),
+      cmocka_unit_test(nobody_goes_on_while_others_read_its_tensor),
       cmocka_unit_test(roots_reduce_and_broadcast),
       cmocka_unit_test(parts_are_gathered_and_scattered),
       cmocka_unit_test(many_arrays_go_together),

@@ -34,13 +34,14 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 Patience::Patience(size_t ranks, base::Nanos look) : crowded_(ranks > processors()), look_(look) {}
 
 base::Nanos Patience::budget() {
-  if (crowded_) return base::Nanos{0};
   if (skip_ > 0) {
     --skip_;
     return base::Nanos{0};
   }
   return look_;
 }
+
+void Patience::yield() const { sched_yield(); }
 
 void Patience::failed() {
   if (++failures_ <= kFreeFailures) return;

@@ -6,20 +6,22 @@
 #include <cstdint>
 
 #include "base/clock.hpp"
+#include "base/relax.hpp"
 
 namespace mv::onehost {
 
-/// Waking a processor costs some 50 microseconds, news through shared memory a tenth of one. So who waits looks for a while; not
-/// where ranks outnumber the processors that they may use, for then it keeps the others from what it waits for; and less and less
-/// often where it has not paid.
+/// Waking a processor costs some 50 microseconds, news through shared memory a tenth of one. So who waits looks for a while; less and
+/// less often where it has not paid. Where ranks outnumber the processors that they may use, it offers its own to them between two looks,
+/// for else it would keep them from what it waits for.
 class Patience {
  public:
   Patience(size_t ranks, base::Nanos look);
 
-  /// Somebody waits for a processor while this rank looks.
-  bool is_crowded() const { return crowded_; }
   /// How long to look now; 0: not at all.
   base::Nanos budget();
+  /// Between two looks at the clock: looks a few times, and says whether there was what it looks for.
+  template <typename Ready>
+  bool look(const Ready& ready) const;
   /// What came of it.
   void paid() { failures_ = skip_ = 0; }
   void failed();
@@ -29,6 +31,8 @@ class Patience {
   }
 
  private:
+  void yield() const;
+
   static constexpr base::Nanos kShort = std::chrono::microseconds(200);
 
   bool crowded_;
@@ -36,6 +40,20 @@ class Patience {
   int failures_ = 0;  ///< in a row
   int skip_ = 0;      ///< waits until the next try
 };
+
+template <typename Ready>
+bool Patience::look(const Ready& ready) const {
+  constexpr int kLooks = 64;
+  if (crowded_) {
+    yield();
+    return ready();
+  }
+  for (int times = 0; times < kLooks; ++times) {
+    if (ready()) return true;
+    base::relax();
+  }
+  return false;
+}
 
 /// The clock of deadlines.
 base::Nanos now();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/relax.hpp"
 #include "onehost/seat.hpp"
 
 namespace mv::onehost {
@@ -12,16 +11,12 @@ template <typename Ready>
 base::Status Seat::wait(size_t on, base::Nanos deadline, const Ready& ready) {
   if (ready()) return base::Status();
   settle();
-  constexpr int kLooksAtOnce = 64;  // between two looks at the clock
   if (const base::Nanos budget = patience_.budget(); budget > base::Nanos{0}) {
     const base::Nanos until = now() + budget;
     do {
-      for (int look = 0; look < kLooksAtOnce; ++look) {
-        if (ready()) {
-          patience_.paid();
-          return base::Status();
-        }
-        base::relax();
+      if (patience_.look(ready)) {
+        patience_.paid();
+        return base::Status();
       }
     } while (now() < until);
     patience_.failed();

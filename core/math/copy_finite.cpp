@@ -58,18 +58,16 @@ namespace {
 HWY_EXPORT(stream_f32);
 HWY_EXPORT(stream_f64);
 
-/// Below this a copy stays in the caches.
-constexpr size_t kStreamedBytes = 1 << 20;
 /// No instruction set has larger vectors.
 constexpr size_t kVectorBytes = 64;
 constexpr size_t kPieceBytes = 128 << 10;
 
 }  // namespace
 
-bool copy_finite_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count, size_t element) noexcept {
+bool copy_finite_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count, size_t element, Copied how) noexcept {
   size_t done = 0;
   bool finite = true;
-  const bool streams = count * element >= kStreamedBytes && reinterpret_cast<uintptr_t>(dst) % kVectorBytes == 0;
+  const bool streams = how == Copied::kPastCaches && reinterpret_cast<uintptr_t>(dst) % kVectorBytes == 0;
   if (streams && dtype == MV_F32) finite = HWY_DYNAMIC_DISPATCH(stream_f32)(dst, src, count, &done);
   if (streams && dtype == MV_F64) finite = HWY_DYNAMIC_DISPATCH(stream_f64)(dst, src, count, &done);
   // Looked through and copied piece by piece: the copy finds each piece in the cache.

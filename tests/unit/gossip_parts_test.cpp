@@ -369,7 +369,8 @@ void check_copy(mv_dtype dtype, size_t count, size_t shift, T bad) {
   for (size_t i = 0; i < count; ++i) from[i] = static_cast<T>(i % 100);
   const auto room = std::make_unique<std::byte[]>((count + shift) * sizeof(T) + 64);
   auto* to = room.get() + (64 - reinterpret_cast<uintptr_t>(room.get()) % 64) % 64 + shift * sizeof(T);
-  const auto copied = [&] { return mv::math::copy_finite_bytes(dtype, to, reinterpret_cast<const std::byte*>(from.data()), count, sizeof(T)); };
+  const auto how = count < 300'000 ? mv::math::Copied::kByCaches : mv::math::Copied::kPastCaches;
+  const auto copied = [&] { return mv::math::copy_finite_bytes(dtype, to, reinterpret_cast<const std::byte*>(from.data()), count, sizeof(T), how); };
   assert_true(copied());
   assert_memory_equal(to, from.data(), count * sizeof(T));
   for (const size_t place : {size_t{0}, count / 2, count - 1}) {

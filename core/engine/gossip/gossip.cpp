@@ -176,10 +176,12 @@ base::Status Gossip::unpack(uint64_t first, uint64_t count, std::span<const std:
 }
 
 /// These bytes are in the intake.
-void Gossip::piece_arrived(uint64_t first, uint64_t count) {
+void Gossip::piece_arrived(uint64_t first, uint64_t count) { piece_checked(count, intake_.check(first, count)); }
+
+void Gossip::piece_checked(uint64_t count, const base::Status& status) {
   attempt_->silent_since = clock_.now();
-  if (const auto status = intake_.arrived(first, count); !status.ok())
-    return fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
+  if (!status.ok()) return fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
+  intake_.arrived(count);
   if (!intake_.whole()) {
     if (attempt_->mapping == nullptr) ask_more(attempted()->life);
     return;
@@ -222,12 +224,13 @@ void Gossip::go_on() {
   if (!attempt_->described) return start_over();
   const uint64_t version = intake_.description().version, bytes = intake_.description().bytes;
   const uint64_t end = std::min(bytes, attempt_->asked + kStepBytes);
-  // Chunk by chunk, which are looked through for NaN while they are in the cache.
   while (attempt_ && attempt_->asked < end) {
     const uint64_t first = attempt_->asked, count = std::min(kChunkBytes / 4, end - first);
-    if (!attempt_->mapping->read(version, first, intake_.room(first, count))) return start_over();
+    base::Status status;
+    const auto copy = [&](const std::byte* from) { status = intake_.copy(first, count, from); };
+    if (!attempt_->mapping->read(version, first, count, copy)) return start_over();
     attempt_->asked += count;
-    piece_arrived(first, count);
+    piece_checked(count, status);
     if (!fetching_) return;
   }
   if (attempt_ && attempt_->mapping != nullptr) want_more();

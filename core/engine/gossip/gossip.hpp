@@ -117,6 +117,7 @@ class Gossip final : public base::LinkEvents {
   void coded_piece_arrived(uint64_t first, uint64_t count, std::span<const std::byte> encoded);
   base::Status unpack(uint64_t first, uint64_t count, std::span<const std::byte> encoded);
   void piece_arrived(uint64_t first, uint64_t count);
+  void piece_checked(uint64_t count, const base::Status& status);
   void succeed();
   base::SinkRef place(base::Peer from, const wire::Fetched& fetched, size_t bytes);
   void take_absence(base::Peer from, const wire::Fetched& fetched);

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
+#include <utility>
 
+#include "math/copy_finite.hpp"
 #include "math/kernels.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::gossip {
 
 namespace {
+/// What averages with a larger snapshot finds none of it in a cache.
+constexpr uint64_t kLargeSnapshot = 16 << 20;
+
 bool is_bytes(std::span<const Part> parts) { return parts.size() == 1 && parts.front().dtype == MV_RAW; }
 }  // namespace
 
@@ -27,10 +31,11 @@ base::Status Intake::begin(Description description, std::span<const Part> own) {
   }
   if (!std::isfinite(description.clock) || !std::isfinite(description.loss))
     return base::error(MV_ENONFINITE, "its clock is {}, its loss {}: finite numbers are wanted", description.clock, description.loss);
-  if (description.bytes > capacity_) {
-    memory_.reset(new (std::nothrow) std::byte[description.bytes]);
-    capacity_ = memory_ != nullptr ? description.bytes : 0;
-    if (memory_ == nullptr) return base::error(MV_ENOMEM, "there is no memory for its {} bytes", description.bytes);
+  if (description.bytes > memory_.bytes()) {
+    memory_ = {};
+    auto made = table::Memory::make(description.bytes);
+    if (!made.ok()) return made.status();
+    memory_ = std::move(made).value();
   }
   starts_ = part_starts(parts);
   description_ = std::move(description);
@@ -38,24 +43,32 @@ base::Status Intake::begin(Description description, std::span<const Part> own) {
   return {};
 }
 
-base::Status Intake::check(uint64_t first, uint64_t count) const {
+/// is_finite(part, its bytes, the first of them in the snapshot) for what of each part lies there.
+template <typename Work>
+base::Status Intake::each_part(uint64_t first, uint64_t count, const Work& is_finite) const {
   const uint64_t end = first + count;
   // The first part that reaches beyond `first`; parts lie on multiples of 64, and pieces end there or with the snapshot.
   auto start = std::ranges::upper_bound(starts_, first);
   for (size_t i = start == starts_.begin() ? 0 : static_cast<size_t>(start - starts_.begin()) - 1; i < starts_.size() && starts_[i] < end; ++i) {
     const Part& part = description_.parts[i];
     const uint64_t from = std::max(first, starts_[i]), to = std::min(end, starts_[i] + part.bytes());
-    if (from >= to) continue;
-    if (!math::all_finite_bytes(part.dtype, memory_.get() + from, (to - from) / tensor::dtype_bytes(part.dtype)))
+    if (from < to && !is_finite(part.dtype, from, (to - from) / tensor::dtype_bytes(part.dtype)))
       return base::error(MV_ENONFINITE, "array {} holds NaN or infinity", i);
   }
   return {};
 }
 
-base::Status Intake::arrived(uint64_t first, uint64_t count) {
-  if (auto status = check(first, count); !status.ok()) return status;
-  arrived_ += count;
-  return {};
+base::Status Intake::check(uint64_t first, uint64_t count) const {
+  return each_part(first, count, [&](mv_dtype dtype, uint64_t at, uint64_t elements) {
+    return math::all_finite_bytes(dtype, memory_.data() + at, elements);
+  });
+}
+
+base::Status Intake::copy(uint64_t first, uint64_t count, const std::byte* from) {
+  const auto how = description_.bytes >= kLargeSnapshot ? math::Copied::kPastCaches : math::Copied::kByCaches;
+  return each_part(first, count, [&](mv_dtype dtype, uint64_t at, uint64_t elements) {
+    return math::copy_finite_bytes(dtype, memory_.data() + at, from + (at - first), elements, tensor::dtype_bytes(dtype), how);
+  });
 }
 
 }  // namespace mv::gossip

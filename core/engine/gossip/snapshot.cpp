@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/sequence_lock.hpp"
 #include "math/copy_finite.hpp"
 #include "tensor/dtype.hpp"
 
@@ -17,6 +16,8 @@ static_assert(kSlotHeadsAt + kVersions * sizeof(SlotHead) <= kValuesAt);
 
 uint64_t memory_bytes(uint64_t slot_bytes) { return kValuesAt + kVersions * slot_bytes; }
 
+/// Of larger arrays the caches would not keep much until a peer reads it.
+constexpr uint64_t kLargeArray = 1 << 20;
 }  // namespace
 
 uint64_t Part::bytes() const { return count * tensor::dtype_bytes(dtype); }
@@ -115,16 +116,9 @@ std::optional<Description> SnapshotReader::describe(uint64_t version) const {
 }
 
 bool SnapshotReader::read(uint64_t version, uint64_t first, std::span<std::byte> out) const {
-  if (first > slot_bytes_ || out.size() > slot_bytes_ - first) return false;
-  const size_t number = slot_of(version);
-  if (number == kVersions) return false;
-  const SlotHead& from = slot(number);
-  {
-    [[maybe_unused]] const base::RacyReads racy;
-    if (!out.empty()) std::memcpy(out.data(), values(number) + first, out.size());
-  }
-  base::sequence_fence();
-  return from.sequence.load(std::memory_order_relaxed) == 2 * version;
+  return read(version, first, out.size(), [out](const std::byte* from) {
+    if (!out.empty()) std::memcpy(out.data(), from, out.size());
+  });
 }
 
 // ------------------------------------------------------------ publishing
@@ -187,7 +181,8 @@ base::Status Publisher::add(const void* data, const Part& part) {
   const uint64_t at = aligned_part(bytes_);
   if (auto status = make_room(at + part.bytes()); !status.ok()) return status;
   begin();
-  if (!math::copy_finite_bytes(dtype, values() + at, static_cast<const std::byte*>(data), count, tensor::dtype_bytes(dtype)))
+  const auto how = part.bytes() >= kLargeArray ? math::Copied::kPastCaches : math::Copied::kByCaches;
+  if (!math::copy_finite_bytes(dtype, values() + at, static_cast<const std::byte*>(data), count, tensor::dtype_bytes(dtype), how))
     return base::error(MV_ENONFINITE, "array {} holds NaN or infinity: peers would average with it", parts_.size());
   bytes_ = at + part.bytes();
   parts_.push_back(part);

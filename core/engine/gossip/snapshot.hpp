@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/sequence_lock.hpp"
 #include "base/shared_memory.hpp"
 
 namespace mv::gossip {
@@ -81,7 +82,10 @@ class SnapshotReader {
   bool retired() const { return head().retired.load(std::memory_order_acquire) != 0; }
   /// Nothing if this version is no longer, or not yet, there.
   std::optional<Description> describe(uint64_t version) const;
-  /// Copies out.size() bytes from `first` on, which lie within the version's. False if it is gone: what `out` holds is good for nothing.
+  /// copy(const std::byte*) of `count` bytes from `first` on, which lie within the version's. False if it is gone: what was copied is
+  /// good for nothing.
+  template <typename Copy>
+  bool read(uint64_t version, uint64_t first, uint64_t count, const Copy& copy) const;
   bool read(uint64_t version, uint64_t first, std::span<std::byte> out) const;
   /// Whether a version is there, whole.
   bool holds(uint64_t version) const;
@@ -99,6 +103,19 @@ class SnapshotReader {
   const std::shared_ptr<base::SharedMemory> memory_;
   const uint64_t slot_bytes_;
 };
+
+template <typename Copy>
+bool SnapshotReader::read(uint64_t version, uint64_t first, uint64_t count, const Copy& copy) const {
+  if (first > slot_bytes_ || count > slot_bytes_ - first) return false;
+  const size_t number = slot_of(version);
+  if (number == kVersions) return false;
+  {
+    [[maybe_unused]] const base::RacyReads racy;
+    copy(values(number) + first);
+  }
+  base::sequence_fence();
+  return slot(number).sequence.load(std::memory_order_relaxed) == 2 * version;
+}
 
 /// Makes a node's own snapshots. add() and publish() by one thread at a time; the others by any.
 class Publisher {

@@ -18,6 +18,9 @@ inline constexpr size_t kInlineBytes = size_t{8} << 10;
 inline constexpr size_t kBlockBytes = size_t{64} << 10;
 /// Blocks under way of each rank that others have not read yet.
 inline constexpr size_t kSlots = 4;
+/// Room for the blocks of two ranks' allreduces, which they use in turns, so much later that both have the last one's no longer in
+/// their own caches: writing to a line that another one has in its cache is slow.
+inline constexpr size_t kRingBytes = size_t{2} << 20;
 /// Arrays of one operation that a rank describes; more than these are copied, and can't be drained.
 inline constexpr size_t kMostArrays = 4096;
 /// Segments with tensors that a rank shows at the same time; what lies in further ones is copied.
@@ -79,7 +82,7 @@ struct Offer {
 class Arena {
  public:
   Arena(std::shared_ptr<base::SharedMemory> memory, size_t ranks) : memory_(std::move(memory)), ranks_(ranks) {}
-  static size_t bytes(size_t ranks) { return results_at(ranks) + kSlots * kBlockBytes; }
+  static size_t bytes(size_t ranks) { return ring_at(ranks) + (ranks == 2 ? kRingBytes : 0); }
 
   Words& words() const { return *at<Words>(0); }
   Header& header(uint64_t operation) const { return at<Header>(kHeadersAt)[operation % 2]; }
@@ -93,6 +96,8 @@ class Arena {
   std::byte* staging(uint64_t group, size_t lane) const {
     return at<std::byte>(staging_at(ranks_)) + (group % kSlots * ranks_ + lane) * kBlockBytes;
   }
+  /// kRingBytes for the other one of two ranks.
+  std::byte* ring() const { return at<std::byte>(ring_at(ranks_)); }
   std::byte* results(uint64_t group) const { return at<std::byte>(results_at(ranks_)) + group % kSlots * kBlockBytes; }
 
  private:
@@ -104,6 +109,7 @@ class Arena {
   static constexpr size_t kPage = 4096;
   static constexpr size_t staging_at(size_t ranks) { return (kMappedAt + ranks * kOffers * sizeof(uint32_t) + kPage - 1) / kPage * kPage; }
   static constexpr size_t results_at(size_t ranks) { return staging_at(ranks) + kSlots * ranks * kBlockBytes; }
+  static constexpr size_t ring_at(size_t ranks) { return results_at(ranks) + kSlots * kBlockBytes; }
 
   template <typename T>
   T* at(size_t offset) const {

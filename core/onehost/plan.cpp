@@ -30,9 +30,13 @@ Plan::Plan(const collective::Operation& operation, size_t ranks) {
   }
   if (lane_bytes_ == 0) return;
   lanes = has_root_ ? 1 : ranks;
+  // Of the other's values each of two reads as much then as it would of values and results, and neither waits for results.
+  by_all = dealt_ && ranks == 2 && lane_bytes_ > kInlineBytes;
+  if (by_all) dealt_ = copied = false;
   const size_t shares = dealt_ ? lanes : 1;
   block_bytes_ = std::min(kBlockBytes, round_up((lane_bytes_ + shares - 1) / shares));
-  groups = (lane_bytes_ + shares * block_bytes_ - 1) / (shares * block_bytes_);
+  const size_t group_bytes = shares * block_bytes_;
+  groups = (lane_bytes_ + group_bytes - 1) / group_bytes;
 }
 
 /// The array at this place of a lane, or the one behind it.

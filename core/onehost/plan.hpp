@@ -31,6 +31,10 @@ class Plan {
   uint64_t groups = 0;
   bool from_all = false;   ///< owners need everybody's values, not only their own
   bool copied = false;     ///< everybody needs the results, not only their owner
+  bool by_all = false;     ///< each rank makes all of the result, for itself
+
+  size_t bytes() const { return lane_bytes_; }
+  size_t block_bytes() const { return block_bytes_; }
 
   size_t owner(size_t lane) const { return has_root_ ? root_ : lane; }
   bool is_owner(size_t rank) const { return lanes > 0 && (!has_root_ || rank == root_); }

@@ -28,6 +28,10 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ hash >> 29;
 }
 
+/// Larger values that two ranks reduce, each for itself, are staged, though they could be read where they lie: memory that is read but once
+/// costs less. Nor are they read there that are written over: the other may be late.
+constexpr size_t kReadByAll = size_t{4} << 20;
+
 }  // namespace
 
 Seat::Seat(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look)
@@ -87,6 +91,7 @@ void Seat::post_places(Header& header, Item* items) {
   header.direct_in = places(gives, [&](size_t i) {
     const size_t bytes = what_.out[i].bytes() * (plan_.sliced_in() ? ranks() : 1);
     const std::byte* const at = what_.in.empty() ? what_.out[i].data : what_.in[i];
+    if (plan_.by_all && (at == what_.out[i].data || plan_.bytes() > kReadByAll)) return false;
     const Segments::Place place = segments_.place_of({at, bytes});
     items[i].in_segment = place.segment;
     items[i].in_at = place.at;
@@ -214,6 +219,10 @@ base::Status Seat::find_places() {
   out_.assign(ranks() * arrays, nullptr);
   copied_.assign(plan_.lanes, 0);
   staged_ = merged_ = 0;
+  if (plan_.by_all) {
+    ring_first_ = (ring_at_ + plan_.block_bytes() - 1) / plan_.block_bytes() % ring_blocks();
+    ring_at_ = (ring_first_ + plan_.groups) % ring_blocks() * plan_.block_bytes();
+  }
   for (size_t peer = 0; peer < ranks(); ++peer) {
     if (peer == rank_) continue;
     const Header& header = arenas_[peer].header(operation_);

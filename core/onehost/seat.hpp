@@ -17,6 +17,7 @@
 
 #include "base/result.hpp"
 #include "onehost/arena.hpp"
+#include "onehost/distance.hpp"
 #include "onehost/patience.hpp"
 #include "onehost/plan.hpp"
 #include "onehost/segments.hpp"
@@ -99,6 +100,9 @@ class Seat {
   bool merge_some();
   bool stage_some();
   void copy_block(size_t lane, uint64_t group);
+  void stage_block(size_t lane, uint64_t group);
+  std::byte* staging(size_t rank, size_t lane, uint64_t group) const;
+  size_t ring_blocks() const { return kRingBytes / plan_.block_bytes(); }
   void merge_block(uint64_t group);
   void merge_piece(const Piece& piece, uint64_t group);
   void merge(const Piece& piece, std::byte* to);
@@ -149,6 +153,9 @@ class Seat {
   std::vector<const std::byte*> in_, out_;  ///< by rank and array, where they can be read directly
   std::vector<uint64_t> copied_;            ///< groups, by lane
   uint64_t staged_ = 0, merged_ = 0;        ///< groups
+  uint64_t ring_first_ = 0;                 ///< the block of the ring that this operation's first is
+  size_t ring_at_ = 0;                      ///< where the next operation's begin, at the least
+  Distance distance_;
   std::vector<const std::byte*> sources_;
 
   std::atomic<collective::Kind> doing_{collective::Kind::kBarrier};

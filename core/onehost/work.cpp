@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "math/merge.hpp"
+#include "math/stream.hpp"
 #include "onehost/waiting.hpp"
 
 namespace mv::onehost {
@@ -113,6 +114,7 @@ void Seat::copy_block(size_t lane, uint64_t group) {
 
 bool Seat::merge_some() {
   if (!plan_.is_owner(rank_) || merged_ == plan_.groups) return false;
+  if (plan_.by_all && stages() && staged_ == merged_) return false;  // in place it writes over what is to be staged
   for (size_t rank = 0; rank < ranks(); ++rank) {
     if (rank == rank_) continue;
     if (plan_.from_all && !is_direct_in(rank) && done(words(rank).staged) <= merged_) return false;
@@ -150,7 +152,7 @@ void Seat::merge_piece(const Piece& piece, uint64_t group) {
   for (size_t rank = 0; rank < ranks(); ++rank) {
     const bool direct = rank == rank_ || is_direct_in(rank);
     const std::byte* const theirs = direct && rank != rank_ ? in_[rank * what_.out.size() + piece.array] + piece.in_at : own_in(piece);
-    sources_[rank] = direct ? theirs : arenas_[rank].staging(group, lane) + piece.block_at;
+    sources_[rank] = direct ? theirs : staging(rank, lane, group) + piece.block_at;
   }
   merge(piece, own_out(piece));
 }
@@ -168,13 +170,30 @@ bool Seat::stage_some() {
       if (rank != rank_ && plan_.is_owner(rank) && done(words(rank).merged) + kSlots <= staged_) return false;
   }
   for (size_t lane = 0; lane < plan_.lanes; ++lane) {
-    if (plan_.owner(lane) == rank_) continue;
-    std::byte* const to = arenas_[rank_].staging(staged_, lane);
-    plan_.over_block(lane, staged_, [&](const Piece& piece) { std::memcpy(to + piece.block_at, own_in(piece), piece.bytes); });
+    if (plan_.owner(lane) != rank_) stage_block(lane, staged_);
   }
   ++staged_;
   publish(own().staged, progress(operation_, staged_));
   return true;
+}
+
+/// Only of two ranks it is known that the other one reads it, and nobody else.
+void Seat::stage_block(size_t lane, uint64_t group) {
+  std::byte* const to = staging(rank_, lane, group);
+  const auto copy = [&](auto how) {
+    plan_.over_block(lane, group, [&](const Piece& piece) { how(to + piece.block_at, own_in(piece), piece.bytes); });
+  };
+  const auto by_caches = [](std::byte* dst, const std::byte* src, size_t bytes) { std::memcpy(dst, src, bytes); };
+  if (!plan_.by_all) return copy(by_caches);
+  const bool past_caches = distance_.past_caches();
+  const base::Nanos begun = distance_.timed() ? now() : base::Nanos{0};
+  past_caches ? copy(math::stream_bytes) : copy(by_caches);
+  if (distance_.timed()) distance_.took(plan_.block_bytes(), now() - begun);
+}
+
+std::byte* Seat::staging(size_t rank, size_t lane, uint64_t group) const {
+  if (plan_.by_all) return arenas_[rank].ring() + (ring_first_ + group) % ring_blocks() * plan_.block_bytes();
+  return arenas_[rank].staging(group, lane);
 }
 
 /// After nothing could be done.

@@ -233,11 +233,19 @@ void Server::flush() {
     if (found == streams_.end()) continue;
     Stream& stream = found->second;
     stream.dirty = false;
-    if (!stream.owes_ack) continue;
-    base::Frame frame = builder_.finish(wire::Body::Ack, wire::CreateAck(builder_.fbb()));
-    send(client, stream, 0, frame);
+    send_ack(client, stream);
   }
   dirty_.clear();
+}
+
+void Server::acknowledge(base::Peer client) {
+  if (const auto found = streams_.find(client); found != streams_.end()) send_ack(client, found->second);
+}
+
+void Server::send_ack(base::Peer client, Stream& stream) {
+  if (!stream.owes_ack) return;
+  base::Frame frame = builder_.finish(wire::Body::Ack, wire::CreateAck(builder_.fbb()));
+  send(client, stream, 0, frame);
 }
 
 }  // namespace mv::rpc

@@ -38,6 +38,8 @@ class Server {
 
   /// Sends acknowledgements; call when the loop has nothing else to do.
   void flush();
+  /// The same at once, for one client: what is sent to it next then finds its requests acknowledged.
+  void acknowledge(base::Peer client);
 
  private:
   struct Early {
@@ -80,6 +82,7 @@ class Server {
   void advance(base::Peer client, Stream& stream);
   void send(base::Peer client, Stream& stream, Seq seq, base::Frame& frame);
   void send_grant(base::Peer client, Stream& stream, Seq seq);
+  void send_ack(base::Peer client, Stream& stream);
   void send_progress(base::Peer client, Stream& stream, Seq through);
   Running* find_running(Stream& stream, Seq seq);
   Stream* take_running(const Asked& asked, Running* running = nullptr);

@@ -23,13 +23,13 @@ Receiver::Room Receiver::room() {
       end_ -= begin_;
       begin_ = 0;
     }
-    return {buffer.subspan(end_), {}};
+    return {buffer.subspan(end_).first(after_payload_ && end_ < kAheadBytes ? kAheadBytes - end_ : kBufferBytes - end_), {}};
   }
   if (state_ == State::kHeader) return {std::span(header_).subspan(header_got_), buffer};
   if (sink_->discards())
     return {buffer.first(std::min(kBufferBytes, wire::padded(prefix_.payload_bytes) - payload_got_)), {}};
   // Padding and what follows go to the buffer, so placed that the next frame starts on a multiple of 8.
-  return {sink_->room(payload_got_), buffer.subspan(prefix_.payload_bytes % 8)};
+  return {sink_->room(payload_got_), buffer.subspan(prefix_.payload_bytes % 8, kAheadBytes)};
 }
 
 base::Status Receiver::received(size_t bytes) {
@@ -80,6 +80,7 @@ base::Status Receiver::take_frame(const wire::Prefix& prefix, size_t available, 
   taken = true;
   if (available >= frame_bytes) {
     begin_ += frame_bytes;
+    after_payload_ = false;
     events_.on_arrived(from_, frame_bytes);
     events_.on_message(from_, *message.value(), {frame + body_at, prefix.payload_bytes});
     return {};
@@ -152,6 +153,7 @@ base::Status Receiver::take_payload(size_t bytes) {
 
 void Receiver::end_payload() {
   state_ = State::kFrames;
+  after_payload_ = true;
   const base::SinkRef sink = std::move(sink_);
   events_.on_arrived(from_, prefix_.frame_bytes());
   events_.on_payload(from_, *flatbuffers::GetRoot<wire::Message>(header_.data()), *sink);

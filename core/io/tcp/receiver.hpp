@@ -18,6 +18,8 @@ class Receiver {
   static constexpr size_t kBufferBytes = 256 << 10;
   /// Frames up to this size are always waited for there; larger ones go to a sink when they are not whole.
   static constexpr size_t kInPlaceBytes = 16 << 10;
+  /// What is read ahead behind a payload: another large one is likely to follow, and what came of it with its header is copied.
+  static constexpr size_t kAheadBytes = 4 << 10;
 
   Receiver(base::LinkEvents& events, base::Peer from);
 
@@ -53,6 +55,7 @@ class Receiver {
   State state_ = State::kFrames;
   bool stopped_ = false;
   bool goodbye_ = false;
+  bool after_payload_ = false;  ///< the last frame went to a sink
 
   // kFrames: [begin_, end_) has arrived; skip_ bytes of padding come first. Frames start on multiples of 8.
   std::unique_ptr<std::byte[]> buffer_;

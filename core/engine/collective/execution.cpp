@@ -82,6 +82,8 @@ base::Status Execution::take(const Step& step, const Chunk& chunk) {
     value_.reduce(range, chunk.bytes.data(), rank_ < step.from ? math::Operand::kFirst : math::Operand::kSecond);
   else if (value_.contiguous(range).data() != chunk.bytes.data())
     value_.scatter(range, chunk.bytes.data());
+  else
+    value_.written(range);
   return {};
 }
 
@@ -94,7 +96,7 @@ void Execution::resume() {
 /// What is about to be written over leaves before, or is copied.
 void Execution::free(const Range& range) {
   for (const Sent& sent : lent_)
-    if (overlap(sent.range, range)) sent.payload->make_owned();
+    if (!sent.elsewhere && overlap(sent.range, range)) sent.payload->make_owned();
   while (sending_ < schedule_.size() && sending_ <= receiving_) {
     const Step& step = schedule_[sending_];
     const Range left = {step.send.first + step_sent_, step.send.count - step_sent_};
@@ -139,8 +141,9 @@ bool Execution::is_final(const Range& range, size_t step) const {
   return true;
 }
 
-void Execution::emit(const Step& step, const Range& chunk, bool copied) {
-  const std::span<std::byte> memory = value_.contiguous(chunk);
+void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
+  const std::span<std::byte> memory = value_.present(chunk);
+  const bool elsewhere = memory.data() != value_.contiguous(chunk).data();
   const size_t bytes = value_.bytes(chunk);
   base::PayloadRef payload;
   if (memory.empty()) {
@@ -148,13 +151,13 @@ void Execution::emit(const Step& step, const Range& chunk, bool copied) {
     value_.gather(chunk, gathered.get());
     payload = base::Payload::kept({gathered.get(), bytes}, gathered);
   } else {
-    payload = copied ? base::Payload::copy(memory) : base::Payload::lent(memory);
+    payload = written_over && !elsewhere ? base::Payload::copy(memory) : base::Payload::lent(memory);
   }
   step_sent_ += chunk.count;
   ++emitted_;
   if (bytes > wire::kSmallPayloadBytes) {  // else it leaves as a copy
     under_way_ += bytes;
-    lent_.push_back({emitted_, chunk, payload, bytes});
+    lent_.push_back({emitted_, chunk, payload, bytes, elsewhere});
   }
   owner_.send_chunk(step.to, chunk, payload, emitted_);
 }

@@ -57,6 +57,9 @@ class Execution {
   /// Where a step's values arrive that are reduced by hand: as many arrays as the value has. Their memory is the owner's.
   void set_scratch(Value scratch) { scratch_ = std::move(scratch); }
 
+  /// Once it is done: the whole value is where it belongs.
+  void bring() { value_.bring(); }
+
   /// The rank whose elements are waited for, kNone if none's.
   int32_t awaited() const;
   /// Grows whenever something came or was taken.
@@ -70,6 +73,7 @@ class Execution {
     Range range;
     base::PayloadRef payload;
     size_t bytes;
+    bool elsewhere;  ///< than where this range is written
   };
   struct Direct {
     Range range;
@@ -81,11 +85,11 @@ class Execution {
   base::Status take(const Step& step, const Chunk& chunk);
   bool is_final(const Range& range, size_t step) const;
   void free(const Range& range);
-  void emit(const Step& step, const Range& chunk, bool copied);
+  void emit(const Step& step, const Range& chunk, bool written_over);
   bool by_hand(const Step& step) const { return by_hand_ && step.arrival == Step::Arrival::kReduce; }
 
   Owner& owner_;
-  const Value value_;
+  Value value_;
   const Schedule schedule_;
   const int32_t rank_;
   const bool by_hand_;

@@ -56,12 +56,11 @@ Value Running::lay_out() {
     const size_t part = arrays.front().bytes() / size;
     std::byte* own = arrays.front().data + rank * part;
     if (!operation_.in.empty() && part > 0 && operation_.in.front() != own) std::memmove(own, operation_.in.front(), part);
-  } else {
-    for (size_t i = 0; i < operation_.in.size(); ++i)
-      if (arrays[i].count > 0 && operation_.in[i] != arrays[i].data) std::memmove(arrays[i].data, operation_.in[i], arrays[i].bytes());
   }
+  const bool apart = !aside && operation_.kind != Kind::kAllgather && !operation_.in.empty();
   Value value;
-  for (const Array& array : arrays) value.add(array, operation_.reduction);
+  for (size_t i = 0; i < arrays.size(); ++i) value.add(arrays[i], operation_.reduction, apart ? operation_.in[i] : nullptr);
+  if (operation_.kind == Kind::kCustom) value.bring();  // its caller reduces it there
   contributors_ = operation_.draining ? 0 : 1;
   if (counts()) value.add({reinterpret_cast<std::byte*>(&contributors_), 1, MV_I64}, math::Reduction::kSum);
   return value;
@@ -69,6 +68,7 @@ Value Running::lay_out() {
 
 void Running::finish() {
   execution_->stop();
+  execution_->bring();
   const bool here = operation_.kind != Kind::kReduce || static_cast<uint64_t>(setting_.rank) == operation_.root;
   if (operation_.kind == Kind::kReduceScatter) {
     contributors_ = setting_.size;

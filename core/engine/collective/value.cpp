@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "math/merge.hpp"
 
 namespace mv::collective {
 
@@ -13,9 +17,17 @@ constexpr size_t kSmallArray = 64 << 10;
 constexpr size_t kGatheredBytes = 256 << 10;
 }  // namespace
 
-void Value::add(const Array& array, math::Reduction reduction) {
+void Value::add(const Array& array, math::Reduction reduction, const std::byte* from) {
   if (array.count == 0) return;
-  pieces_.push_back({count_, array, reduction});
+  const size_t bytes = array.bytes();
+  if (from == array.data) from = nullptr;
+  const bool apart = from + bytes <= array.data || array.data + bytes <= from;
+  const bool is_float = array.dtype == MV_F32 || array.dtype == MV_F64 || array.dtype == MV_F16 || array.dtype == MV_BF16;
+  if (from != nullptr && (bytes < kSmallArray || !apart || !is_float)) {
+    std::memmove(array.data, from, bytes);
+    from = nullptr;
+  }
+  pieces_.push_back({count_, array, reduction, from, {}});
   count_ += array.count;
 }
 
@@ -34,6 +46,14 @@ void Value::each(const Range& range, Work work) const {
     if (!work(piece, from - piece.first, to - from, before)) return;
     before += (to - from) * tensor::dtype_bytes(piece.array.dtype);
   }
+}
+
+template <typename Work>
+void Value::change(const Range& range, Work work) {
+  each(range, [&](const Piece& piece, uint64_t first, uint64_t count, size_t before) {
+    work(pieces_[static_cast<size_t>(&piece - pieces_.data())], first, count, before);
+    return true;
+  });
 }
 
 uint64_t Value::chunk(const Range& range) const {
@@ -70,28 +90,103 @@ std::span<std::byte> Value::contiguous(const Range& range) const {
   return memory;
 }
 
-void Value::gather(const Range& range, std::byte* to) const {
-  each(range, [&](const Piece& piece, uint64_t first, uint64_t count, size_t before) {
-    const size_t element = tensor::dtype_bytes(piece.array.dtype);
-    std::memcpy(to + before, piece.array.data + first * element, count * element);
-    return true;
+std::span<std::byte> Value::present(const Range& range) {
+  std::span<std::byte> memory = contiguous(range);
+  change(range, [&](Piece& piece, uint64_t first, uint64_t count, size_t) {
+    if (memory.empty() || piece.from == nullptr || piece.written.covers(first, first + count)) return;
+    if (piece.written.touches(first, first + count)) return bring(piece, first, first + count);
+    memory = {const_cast<std::byte*>(piece.from) + first * piece.element(), memory.size()};  // to be sent: nobody writes there
+  });
+  return memory;
+}
+
+void Value::gather(const Range& range, std::byte* to) {
+  change(range, [&](Piece& piece, uint64_t first, uint64_t count, size_t before) {
+    bring(piece, first, first + count);
+    std::memcpy(to + before, piece.array.data + first * piece.element(), count * piece.element());
   });
 }
 
-void Value::scatter(const Range& range, const std::byte* from) const {
-  each(range, [&](const Piece& piece, uint64_t first, uint64_t count, size_t before) {
-    const size_t element = tensor::dtype_bytes(piece.array.dtype);
-    std::memcpy(piece.array.data + first * element, from + before, count * element);
-    return true;
+void Value::scatter(const Range& range, const std::byte* from) {
+  change(range, [&](Piece& piece, uint64_t first, uint64_t count, size_t before) {
+    std::memcpy(piece.array.data + first * piece.element(), from + before, count * piece.element());
+  });
+  written(range);
+}
+
+void Value::written(const Range& range) {
+  change(range, [](Piece& piece, uint64_t first, uint64_t count, size_t) {
+    if (piece.from != nullptr) piece.written.add(first, first + count);
   });
 }
 
-void Value::reduce(const Range& range, const std::byte* theirs, math::Operand mine_is) const {
-  each(range, [&](const Piece& piece, uint64_t first, uint64_t count, size_t before) {
-    const size_t element = tensor::dtype_bytes(piece.array.dtype);
-    math::reduce_bytes(piece.reduction, piece.array.dtype, piece.array.data + first * element, theirs + before, count, mine_is);
-    return true;
+void Value::reduce(const Range& range, const std::byte* theirs, math::Operand mine_is) {
+  change(range, [&](Piece& piece, uint64_t first, uint64_t count, size_t before) {
+    std::byte* const here = piece.array.data + first * piece.element();
+    if (piece.from == nullptr || piece.written.touches(first, first + count)) {
+      bring(piece, first, first + count);
+      return math::reduce_bytes(piece.reduction, piece.array.dtype, here, theirs + before, count, mine_is);
+    }
+    const std::byte* sources[] = {piece.from + first * piece.element(), theirs + before};
+    if (mine_is == math::Operand::kSecond) std::swap(sources[0], sources[1]);
+    const math::Reduction reduction = piece.reduction == math::Reduction::kAverage ? math::Reduction::kSum : piece.reduction;
+    math::merge_bytes(reduction, piece.array.dtype, here, sources, 2, count);
+    piece.written.add(first, first + count);
   });
+}
+
+void Value::bring() {
+  for (Piece& piece : pieces_) bring(piece, 0, piece.array.count);
+}
+
+void Value::bring(Piece& piece, uint64_t first, uint64_t end) {
+  if (piece.from == nullptr) return;
+  const size_t element = piece.element();
+  piece.written.gaps(first, end, [&](uint64_t from, uint64_t to) {
+    std::memcpy(piece.array.data + from * element, piece.from + from * element, (to - from) * element);
+  });
+  piece.written.add(first, end);
+}
+
+// ------------------------------------------------------------ ranges
+
+void Value::Ranges::add(uint64_t first, uint64_t end) {
+  if (first >= end) return;
+  auto at = ends_.upper_bound(first);
+  if (at != ends_.begin() && std::prev(at)->second >= first) {
+    --at;
+    first = at->first;
+    end = std::max(end, at->second);
+  }
+  while (at != ends_.end() && at->first <= end) {
+    end = std::max(end, at->second);
+    at = ends_.erase(at);
+  }
+  ends_.emplace_hint(at, first, end);
+}
+
+template <typename Work>
+void Value::Ranges::gaps(uint64_t first, uint64_t end, Work work) const {
+  auto at = ends_.upper_bound(first);
+  if (at != ends_.begin()) first = std::max(first, std::prev(at)->second);
+  for (; first < end; ++at) {
+    const uint64_t until = at == ends_.end() ? end : std::min(end, at->first);
+    if (first < until) work(first, until);
+    if (at == ends_.end()) return;
+    first = std::max(first, at->second);
+  }
+}
+
+bool Value::Ranges::covers(uint64_t first, uint64_t end) const {
+  bool all = true;
+  gaps(first, end, [&](uint64_t, uint64_t) { all = false; });
+  return all;
+}
+
+bool Value::Ranges::touches(uint64_t first, uint64_t end) const {
+  uint64_t missing = 0;
+  gaps(first, end, [&](uint64_t from, uint64_t to) { missing += to - from; });
+  return missing < end - first;
 }
 
 }  // namespace mv::collective

@@ -1,0 +1,126 @@
+// The arrays of an operation as one value: whatever order its elements are reduced, written and read in, out of place as in place.
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "engine/collective/value.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using mv::collective::Range;
+using mv::collective::Value;
+namespace math = mv::math;
+
+/// A value, and beside it what it must be.
+class Twins {
+ public:
+  Twins(std::vector<size_t> counts, bool in_place) {
+    for (const size_t count : counts) {
+      in_.emplace_back(count);
+      out_.emplace_back(count, -1.0);
+      for (double& each : in_.back()) each = expected_.emplace_back(static_cast<double>(expected_.size() % 1000));
+      if (in_place) out_.back() = in_.back();
+    }
+    for (size_t i = 0; i < counts.size(); ++i)
+      value_.add({bytes(out_[i]), counts[i], MV_F64}, math::Reduction::kSum, in_place ? nullptr : bytes(in_[i]));
+  }
+
+  uint64_t count() const { return expected_.size(); }
+  Value& value() { return value_; }
+
+  void reduce(const Range& range, double with) {
+    const std::vector<double> theirs(range.count, with);
+    value_.reduce(range, reinterpret_cast<const std::byte*>(theirs.data()), math::Operand::kFirst);
+    for (uint64_t i = 0; i < range.count; ++i) expected_[range.first + i] += with;
+  }
+  void write(const Range& range, double number, bool straight) {
+    const std::vector<double> theirs(range.count, number);
+    const auto* from = reinterpret_cast<const std::byte*>(theirs.data());
+    const auto memory = value_.contiguous(range);
+    if (straight && !memory.empty()) {
+      std::memcpy(memory.data(), from, memory.size());
+      value_.written(range);
+    } else {
+      value_.scatter(range, from);
+    }
+    for (uint64_t i = 0; i < range.count; ++i) expected_[range.first + i] = number;
+  }
+  bool is_right(const Range& range) {
+    std::vector<double> found(range.count);
+    const auto memory = value_.present(range);
+    if (memory.empty()) value_.gather(range, reinterpret_cast<std::byte*>(found.data()));
+    else std::memcpy(found.data(), memory.data(), memory.size());
+    return std::equal(found.begin(), found.end(), expected_.begin() + static_cast<ptrdiff_t>(range.first));
+  }
+  bool is_whole() {
+    value_.bring();
+    size_t at = 0;
+    for (const auto& array : out_)
+      for (const double each : array)
+        if (each != expected_[at++]) return false;
+    return true;
+  }
+  bool inputs_are_as_they_were() const {
+    size_t at = 0;
+    for (const auto& array : in_)
+      for (const double each : array)
+        if (each != static_cast<double>(at++ % 1000)) return false;
+    return true;
+  }
+
+ private:
+  static std::byte* bytes(std::vector<double>& array) { return reinterpret_cast<std::byte*>(array.data()); }
+  std::vector<std::vector<double>> in_, out_;
+  std::vector<double> expected_;
+  Value value_;
+};
+
+void any_order_gives_the_same(void**) {
+  std::mt19937 dice(5);
+  for (int turn = 0; turn < 40; ++turn) {
+    Twins twins({20'000, 3, 0, 8'192, 700, 30'000}, turn % 4 == 0);
+    for (int step = 0; step < 60; ++step) {
+      const uint64_t first = dice() % twins.count();
+      const Range left = {first, 1 + dice() % (twins.count() - first)};
+      const Range range = {first, dice() % 2 == 0 ? twins.value().chunk(left) : left.count};
+      const auto number = static_cast<double>(dice() % 100);
+      switch (dice() % 4) {
+        case 0: twins.reduce(range, number); break;
+        case 1: twins.write(range, number, dice() % 2 == 0); break;
+        default: assert_true(twins.is_right(range));
+      }
+    }
+    assert_true(twins.is_whole());
+    assert_true(twins.inputs_are_as_they_were());
+  }
+}
+
+void large_floats_stay_where_they_are(void**) {
+  std::vector<float> in(100'000, 1), out(100'000, 0);
+  Value value;
+  value.add({reinterpret_cast<std::byte*>(out.data()), out.size(), MV_F32}, math::Reduction::kSum, reinterpret_cast<const std::byte*>(in.data()));
+  assert_ptr_equal(value.present({10, 100}).data(), in.data() + 10);
+  const std::vector<float> theirs(50, 2);
+  value.reduce({10, 50}, reinterpret_cast<const std::byte*>(theirs.data()), math::Operand::kSecond);
+  assert_ptr_equal(value.present({10, 50}).data(), out.data() + 10);
+  assert_true(out[10] == 3 && out[59] == 3 && out[60] == 0 && in[10] == 1);
+  assert_ptr_equal(value.present({59, 2}).data(), out.data() + 59);  // some of both: brought together
+  assert_true(out[60] == 1 && out[61] == 0);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {cmocka_unit_test(any_order_gives_the_same), cmocka_unit_test(large_floats_stay_where_they_are)};
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

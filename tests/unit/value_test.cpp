@@ -88,7 +88,7 @@ class Twins {
 void any_order_gives_the_same(void**) {
   std::mt19937 dice(5);
   for (int turn = 0; turn < 40; ++turn) {
-    Twins twins({20'000, 3, 0, 8'192, 700, 30'000}, turn % 4 == 0);
+    Twins twins({80'000, 3, 0, 65'536, 700, 100'000}, turn % 4 == 0);
     for (int step = 0; step < 60; ++step) {
       const uint64_t first = dice() % twins.count();
       const Range left = {first, 1 + dice() % (twins.count() - first)};
@@ -106,7 +106,7 @@ void any_order_gives_the_same(void**) {
 }
 
 void large_floats_stay_where_they_are(void**) {
-  std::vector<float> in(100'000, 1), out(100'000, 0);
+  std::vector<float> in(150'000, 1), out(150'000, 0);
   Value value;
   value.add({reinterpret_cast<std::byte*>(out.data()), out.size(), MV_F32}, math::Reduction::kSum, reinterpret_cast<const std::byte*>(in.data()));
   assert_ptr_equal(value.present({10, 100}).data(), in.data() + 10);

@@ -15,6 +15,9 @@ constexpr size_t kChunkBytes = 512 << 10;
 /// Arrays below this are copied into messages of many.
 constexpr size_t kSmallArray = 64 << 10;
 constexpr size_t kGatheredBytes = 256 << 10;
+/// Arrays below this are brought to where the results go at once: what is sent from elsewhere is waited for until it has been taken, which
+/// takes longer than to copy so little.
+constexpr size_t kLeftArray = kChunkBytes;
 }  // namespace
 
 void Value::add(const Array& array, math::Reduction reduction, const std::byte* from) {
@@ -23,7 +26,7 @@ void Value::add(const Array& array, math::Reduction reduction, const std::byte* 
   if (from == array.data) from = nullptr;
   const bool apart = from + bytes <= array.data || array.data + bytes <= from;
   const bool is_float = array.dtype == MV_F32 || array.dtype == MV_F64 || array.dtype == MV_F16 || array.dtype == MV_BF16;
-  if (from != nullptr && (bytes < kSmallArray || !apart || !is_float)) {
+  if (from != nullptr && (bytes < kLeftArray || !apart || !is_float)) {
     std::memmove(array.data, from, bytes);
     from = nullptr;
   }

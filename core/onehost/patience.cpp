@@ -16,6 +16,8 @@ namespace {
 
 constexpr int kFreeFailures = 4;
 constexpr int kMostSkipped = 16;
+/// What others do meanwhile takes longer than giving way to them so often would be worth.
+constexpr int kCrowd = 5;
 
 size_t processors() {
   cpu_set_t allowed;
@@ -31,7 +33,7 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 
 }  // namespace
 
-Patience::Patience(size_t ranks, base::Nanos look) : crowded_(ranks > processors()), look_(look) {}
+Patience::Patience(size_t ranks, base::Nanos look) : crowded_(ranks > processors()), look_(crowded_ ? look / kCrowd : look) {}
 
 base::Nanos Patience::budget() {
   if (skip_ > 0) {

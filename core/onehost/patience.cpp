@@ -16,6 +16,8 @@ namespace {
 
 constexpr int kFreeFailures = 4;
 constexpr int kMostSkipped = 16;
+constexpr base::Nanos kShort = std::chrono::microseconds(200), kAtOnce = std::chrono::microseconds(25);
+constexpr int kInTheWay = 2, kApart = 256;
 /// What others do meanwhile takes longer than giving way to them so often would be worth.
 constexpr int kCrowd = 5;
 
@@ -36,10 +38,16 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 Patience::Patience(size_t ranks, base::Nanos look) : crowded_(ranks > processors()), look_(crowded_ ? look / kCrowd : look) {}
 
 base::Nanos Patience::budget() {
+  looked_ = false;
+  if (apart_ > 0) {
+    --apart_;
+    return base::Nanos{0};
+  }
   if (skip_ > 0) {
     --skip_;
     return base::Nanos{0};
   }
+  looked_ = true;
   return look_;
 }
 
@@ -48,6 +56,12 @@ void Patience::yield() const { sched_yield(); }
 void Patience::failed() {
   if (++failures_ <= kFreeFailures) return;
   skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));
+}
+
+void Patience::slept(base::Nanos span) {
+  in_the_way_ = looked_ && span < kAtOnce ? in_the_way_ + 1 : 0;
+  if (in_the_way_ >= kInTheWay) apart_ = kApart;
+  if (span < kShort) paid();
 }
 
 base::Nanos now() { return std::chrono::steady_clock::now().time_since_epoch(); }

@@ -11,12 +11,15 @@
 namespace mv::onehost {
 
 /// Waking a processor costs some 50 microseconds, news through shared memory a tenth of one. So who waits looks for a while; less and
-/// less often where it has not paid. Where ranks outnumber the processors that they may use, it offers its own to them between two looks,
+/// less often where it has not paid, and not where what it waits for comes as soon as it sleeps: on a busy machine the two may share a
+/// processor for a while. Where ranks outnumber the processors that they may use, it offers its own to them between two looks,
 /// for else it would keep them from what it waits for.
 class Patience {
  public:
   Patience(size_t ranks, base::Nanos look);
 
+  /// Ranks outnumber processors.
+  bool is_crowded() const { return crowded_; }
   /// How long to look now; 0: not at all.
   base::Nanos budget();
   /// Between two looks at the clock: looks a few times, and says whether there was what it looks for.
@@ -26,19 +29,18 @@ class Patience {
   void paid() { failures_ = skip_ = 0; }
   void failed();
   /// How long it slept then. Short sleeps are those that looking would have spared.
-  void slept(base::Nanos span) {
-    if (span < kShort) paid();
-  }
+  void slept(base::Nanos span);
 
  private:
   void yield() const;
-
-  static constexpr base::Nanos kShort = std::chrono::microseconds(200);
 
   bool crowded_;
   base::Nanos look_;
   int failures_ = 0;  ///< in a row
   int skip_ = 0;      ///< waits until the next try
+  bool looked_ = false;  ///< before it slept
+  int in_the_way_ = 0;   ///< times in a row that sleeping brought at once what looking had not
+  int apart_ = 0;        ///< waits without looking, because of that
 };
 
 template <typename Ready>

@@ -3,7 +3,8 @@
 //
 // A group of blocks has one for each lane, and each lane has an owner, the rank that makes its blocks. Of an allreduce each rank
 // owns a lane, and blocks are dealt out to them in turns; of an allgather or a reduce_scatter a lane is a rank's own part of the
-// larger array; of a broadcast and a reduce there is one, the root's.
+// larger array; of a broadcast and a reduce there is one, the root's. Of an allreduce of two ranks each rank's lane is everything: both
+// make all of the result.
 
 #include <cstddef>
 #include <cstdint>

@@ -3,9 +3,9 @@
 //
 // An operation is three hand-offs at most. Every rank posts a header, and waits for everybody's: whether they agree, who
 // contributes, where the values lie. Then each makes its blocks of the result straight from the others' values, in the order of
-// ranks, so that the bits depend on nothing else; and then takes the others' blocks from where they made them. Small values lie
-// beside their header, and one hand-off is enough. Private memory goes through staging, block by block, so that copying in,
-// reducing and copying out follow each other within the caches.
+// ranks, so that the bits depend on nothing else; and then takes the others' blocks from where they made them. Two ranks both
+// make all of the result, and take nothing. Small values lie beside their header, and one hand-off is enough. Private memory goes
+// through staging, block by block, so that copying in, reducing and copying out follow each other within the caches.
 //
 // Nobody writes another's memory. A rank that stops or dies at any moment leaves what it has shown, as it was.
 

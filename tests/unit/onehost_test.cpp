@@ -169,6 +169,27 @@ void the_faster_way_to_the_other_is_taken(void**) {
   assert_in_range(past(2'600, 2'300), 0, 40);
 }
 
+/// Who gets at once what it looked for in vain, as soon as it sleeps, shares a processor with whoever made it.
+void nobody_looks_in_the_way_of_what_it_looks_for(void**) {
+  using std::chrono::microseconds;
+  mv::onehost::Patience patience(1, microseconds(50));
+  const auto wait = [&](microseconds asleep) {
+    const bool looks = patience.budget().count() > 0;
+    if (looks) patience.failed();
+    patience.slept(asleep);
+    return looks;
+  };
+  for (int i = 0; i < 20; ++i) assert_true(wait(microseconds(100)));
+  assert_true(wait(microseconds(5)));
+  assert_true(wait(microseconds(100)));  // once says nothing
+  assert_true(wait(microseconds(5)));
+  assert_true(wait(microseconds(5)));
+  int without = 0;
+  while (!wait(microseconds(5))) ++without;
+  assert_in_range(without, 100, 1000);
+  assert_true(wait(microseconds(100)));
+}
+
 void roots_reduce_and_broadcast(void**) {
   for (const Case& each : cases()) {
     Ring ring(each.ranks);
@@ -436,6 +457,7 @@ int main() {
       cmocka_unit_test(two_ranks_need_not_do_the_same_with_their_arrays),
       cmocka_unit_test(nobody_goes_on_while_others_read_its_tensor),
       cmocka_unit_test(the_faster_way_to_the_other_is_taken),
+      cmocka_unit_test(nobody_looks_in_the_way_of_what_it_looks_for),
       cmocka_unit_test(roots_reduce_and_broadcast),
       cmocka_unit_test(parts_are_gathered_and_scattered),
       cmocka_unit_test(many_arrays_go_together),

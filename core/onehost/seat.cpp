@@ -18,6 +18,7 @@ namespace {
 
 std::vector<Arena> arenas_of(const std::vector<Memory>& memory) {
   std::vector<Arena> arenas;
+  arenas.reserve(memory.size());
   for (const Memory& each : memory) arenas.emplace_back(each, memory.size());
   return arenas;
 }

@@ -77,7 +77,7 @@ base::Status Execution::take(const Step& step, const Chunk& chunk) {
     if (here) divert(*direct.sink);  // it has come; or it is a repetition of what has
     return here;
   });
-  free(range);
+  vacate(range);
   if (step.arrival == Step::Arrival::kReduce)
     value_.reduce(range, chunk.bytes.data(), rank_ < step.from ? math::Operand::kFirst : math::Operand::kSecond);
   else if (value_.contiguous(range).data() != chunk.bytes.data())
@@ -94,7 +94,7 @@ void Execution::resume() {
 }
 
 /// What is about to be written over leaves before, or is copied.
-void Execution::free(const Range& range) {
+void Execution::vacate(const Range& range) {
   for (const Sent& sent : lent_)
     if (!sent.elsewhere && overlap(sent.range, range)) sent.payload->make_owned();
   while (sending_ < schedule_.size() && sending_ <= receiving_) {
@@ -186,7 +186,7 @@ base::SinkRef Execution::place(int32_t from, const Range& range, size_t bytes) {
   if (range.first != step.receive.first + step_received_ || range.count == 0 || range.count > left) return nullptr;
   const std::span<std::byte> memory = value_.contiguous(range);
   if (memory.empty() || memory.size() != bytes) return nullptr;
-  free(range);
+  vacate(range);
   direct_.push_back({range, base::Sink::into(memory)});
   return direct_.back().sink;
 }

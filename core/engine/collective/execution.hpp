@@ -84,7 +84,7 @@ class Execution {
   bool send_more();
   base::Status take(const Step& step, const Chunk& chunk);
   bool is_final(const Range& range, size_t step) const;
-  void free(const Range& range);
+  void vacate(const Range& range);
   void emit(const Step& step, const Range& chunk, bool written_over);
   bool by_hand(const Step& step) const { return by_hand_ && step.arrival == Step::Arrival::kReduce; }
 

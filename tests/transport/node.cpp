@@ -174,12 +174,11 @@ void Node::on_lost(Peer peer, const base::Status& why) {
 void Node::on_arrived(Peer from, size_t bytes) { check(arrived_.emplace(from, bytes).second, "a message's size is told once"); }
 
 void Node::check_size(Peer from, size_t payload_bytes) {
-  constexpr size_t kMostHeader = 128;  // of the messages that these tests send
   const auto told = arrived_.find(from);
   check(told != arrived_.end(), "a message's size is told before it");
   if (told == arrived_.end()) return;
   const size_t least = wire::kPrefixBytes + wire::padded(payload_bytes);
-  check(told->second > least && told->second <= least + kMostHeader && told->second % 8 == 0, "a message's size is that of its frame");
+  check(told->second > least && told->second <= least + most_header_ && told->second % 8 == 0, "a message's size is that of its frame");
   arrived_.erase(told);
 }
 

@@ -80,6 +80,8 @@ class Node final : private base::LinkEvents {
   /// Runs on the node's loop and waits for it.
   void run(const std::function<void()>& fn);
   /// Waits until `holds` of what has been heard.
+  /// Of messages that will come, in bytes: those that these tests send have up to 128. Before any come.
+  void expect_headers_up_to(size_t bytes) { most_header_ = bytes; }
   bool wait(const std::function<bool(const Record&)>& holds, Nanos limit = kPatience);
   Record record();
   /// Decides where a streamed payload goes; on the loop. Default: memory of the node's own, checked at the end.
@@ -112,6 +114,7 @@ class Node final : private base::LinkEvents {
   Record record_;
   std::map<Peer, std::pair<uint64_t, size_t>> streaming_;  // seq, bytes
   std::map<Peer, size_t> arrived_;                         // of the message that comes now
+  size_t most_header_ = 128;
 };
 
 /// Two nodes that are connected, `b` having dialed `a`.

@@ -86,7 +86,7 @@ int live(size_t rank, const std::vector<Memory>& arenas, int pipe_end, size_t st
   std::vector<Memory> memory(kRanks);
   for (size_t each = 0; each < kRanks; ++each)
     memory[each] = each == rank ? arenas[each] : mv::base::SharedMemory::adopt(dup(arenas[each]->fd()), 1).value();
-  Seat seat(rank, memory, rank_names(kRanks));
+  Seat& seat = *new Seat(rank, memory, rank_names(kRanks));  // the listener may be at it until the process ends
   std::thread listener([&seat, pipe_end] {
     unsigned char who = 0;
     if (read(pipe_end, &who, 1) == 1) seat.lose(who, mv::base::Status(MV_EPEERLOST, "its process has ended"));

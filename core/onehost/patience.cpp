@@ -51,8 +51,6 @@ base::Nanos Patience::budget() {
   return look_;
 }
 
-void Patience::yield() const { sched_yield(); }
-
 void Patience::failed() {
   if (++failures_ <= kFreeFailures) return;
   skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 
 #include "base/clock.hpp"
 #include "base/relax.hpp"
@@ -32,8 +33,6 @@ class Patience {
   void slept(base::Nanos span);
 
  private:
-  void yield() const;
-
   bool crowded_;
   base::Nanos look_;
   int failures_ = 0;  ///< in a row
@@ -47,7 +46,7 @@ template <typename Ready>
 bool Patience::look(const Ready& ready) const {
   constexpr int kLooks = 64;
   if (crowded_) {
-    yield();
+    std::this_thread::yield();
     return ready();
   }
   for (int times = 0; times < kLooks; ++times) {

@@ -11,7 +11,10 @@ template <typename Ready>
 base::Status Seat::wait(size_t on, base::Nanos deadline, const Ready& ready) {
   if (ready()) return base::Status();
   // settle() waits until all that was written has arrived. News may come while it is on its way.
-  if (owes_ && !patience_.is_crowded() && patience_.look(ready)) return base::Status();
+  if (owes_ && !patience_.is_crowded() && patience_.look(ready)) {
+    patience_.paid();
+    return base::Status();
+  }
   settle();
   if (const base::Nanos budget = patience_.budget(); budget > base::Nanos{0}) {
     const base::Nanos until = now() + budget;

@@ -31,7 +31,7 @@ struct Group::Active final : Execution::Owner {
       : group(group), op(op), running(*this, group.setting_, std::move(operation), std::move(completion), deadline, std::move(handed)) {}
 
   void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
-    // What comes back may go where the other one sent it from, who else would have to keep a copy of that first.
+    // What comes back may go where the other one had sent from. Without that word it would have to copy what lies there first.
     if (payload->size() > wire::kSmallPayloadBytes) group.server_.acknowledge(group.members_.peers[static_cast<size_t>(to)]);
     auto& fbb = group.courier_.builder().fbb();
     const auto collect = wire::CreateCollect(fbb, group.members_.id, op, static_cast<uint32_t>(group.setting_.rank), range.first, range.count,

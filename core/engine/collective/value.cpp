@@ -18,16 +18,19 @@ constexpr size_t kGatheredBytes = 256 << 10;
 /// Arrays below this are brought to where the results go at once: what is sent from elsewhere is waited for until it has been taken, which
 /// takes longer than to copy so little.
 constexpr size_t kLeftArray = kChunkBytes;
+
+bool may_be_left(const Array& array, const std::byte* from) {
+  const size_t bytes = array.bytes();
+  const bool apart = from + bytes <= array.data || array.data + bytes <= from;
+  return apart && bytes >= kLeftArray && tensor::is_floating(array.dtype);
+}
 }  // namespace
 
 void Value::add(const Array& array, math::Reduction reduction, const std::byte* from) {
   if (array.count == 0) return;
-  const size_t bytes = array.bytes();
   if (from == array.data) from = nullptr;
-  const bool apart = from + bytes <= array.data || array.data + bytes <= from;
-  const bool is_float = array.dtype == MV_F32 || array.dtype == MV_F64 || array.dtype == MV_F16 || array.dtype == MV_BF16;
-  if (from != nullptr && (bytes < kLeftArray || !apart || !is_float)) {
-    std::memmove(array.data, from, bytes);
+  if (from != nullptr && !may_be_left(array, from)) {
+    std::memmove(array.data, from, array.bytes());
     from = nullptr;
   }
   pieces_.push_back({count_, array, reduction, from, {}});

@@ -2,10 +2,12 @@
 // Descriptors that a forked child is to close: it can do so without a lock or an allocation, whatever the parent's
 // threads were doing at the fork.
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <new>
 
 namespace mv::base {
 
@@ -22,15 +24,19 @@ class Descriptors {
     }
   }
 
-  /// Any thread.
+  /// Any thread. Throws std::bad_alloc.
   void add(int fd) {
-    for (Block* block = &first_;;) {
+    if (!try_add(fd)) throw std::bad_alloc();
+  }
+  /// False without memory.
+  bool try_add(int fd) noexcept {
+    for (Block* block = &first_; block != nullptr; block = next_of(*block)) {
       for (auto& slot : block->slots) {
         int empty = 0;
-        if (slot.load(std::memory_order_relaxed) == 0 && slot.compare_exchange_strong(empty, fd + 1)) return;
+        if (slot.load(std::memory_order_relaxed) == 0 && slot.compare_exchange_strong(empty, fd + 1)) return true;
       }
-      block = next_of(*block);
     }
+    return false;
   }
   void remove(int fd) {
     for (Block* block = &first_; block != nullptr; block = block->next.load()) {
@@ -42,11 +48,15 @@ class Descriptors {
   }
   /// Async-signal-safe.
   void close_all() noexcept {
-    for (Block* block = &first_; block != nullptr; block = block->next.load()) {
-      for (auto& slot : block->slots) {
-        if (const int held = slot.exchange(0); held != 0) ::close(held - 1);
-      }
-    }
+    for_each([](std::atomic<int>& slot) {
+      if (const int held = slot.exchange(0); held != 0) ::close(held - 1);
+    });
+  }
+  /// Ends all connections and stops listening, but leaves the descriptors open, with whoever owns them.
+  void shut_down_all() noexcept {
+    for_each([](std::atomic<int>& slot) {
+      if (const int held = slot.load(); held != 0) ::shutdown(held - 1, SHUT_RDWR);  // what is no socket stays as it is
+    });
   }
 
  private:
@@ -54,10 +64,16 @@ class Descriptors {
     std::array<std::atomic<int>, 64> slots{};  // fd + 1; 0 = free
     std::atomic<Block*> next{nullptr};
   };
-  static Block* next_of(Block& block) {
+  template <typename Visit>
+  void for_each(Visit visit) noexcept {
+    for (Block* block = &first_; block != nullptr; block = block->next.load())
+      for (auto& slot : block->slots) visit(slot);
+  }
+  static Block* next_of(Block& block) noexcept {
     Block* next = block.next.load();
     if (next != nullptr) return next;
-    auto* made = new Block;
+    auto* made = new (std::nothrow) Block;
+    if (made == nullptr) return nullptr;
     if (block.next.compare_exchange_strong(next, made)) return made;
     delete made;
     return next;

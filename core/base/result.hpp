@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -20,6 +21,11 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == MV_OK; }
   mv_status code() const { return code_; }
   const std::string& text() const { return text_; }
+  /// Replaces the text by `head` and `tail`, cut to the room that it has: for errors that are made beforehand. Never allocates.
+  void assign_in_place(std::string_view head, std::string_view tail) noexcept {
+    text_.assign(head.substr(0, text_.capacity()));
+    text_.append(tail.substr(0, text_.capacity() - text_.size()));
+  }
 
  private:
   mv_status code_ = MV_OK;

@@ -8,7 +8,9 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -205,6 +207,81 @@ void what_is_done_off_the_loop_wakes_with_wake_waiters(void**) {
   two.join();
 }
 
+/// Completes `flag` on a thread of its own, off the loop, and returns when it has.
+void complete_off_the_loop(Loop& loop, std::atomic<bool>& flag) {
+  std::thread([&] {
+    flag = true;
+    loop.wake_waiters();
+  }).join();
+}
+
+/// The driver reads the flag, then the other thread sets it, then the driver goes to sleep: it must not.
+void a_completion_between_the_last_look_and_the_sleep_wakes_the_driver(void**) {
+  for (int look : {1, 2}) {  // so often it looks before it sleeps
+    StartedLoop loop;
+    std::atomic<bool> flag{false};
+    int looks = 0;
+    const auto done = [&] {
+      const bool seen = flag;
+      if (++looks == look) complete_off_the_loop(loop.it, flag);
+      return seen;
+    };
+    assert_int_equal(loop.wait(done), Driven::kDone);  // nothing else would wake it before the deadline
+  }
+}
+
+/// The same of a caller who waits in line behind another driver.
+void a_completion_before_the_wait_in_line_wakes_the_waiter(void**) {
+  StartedLoop loop;
+  std::atomic<bool> driving{false}, release{false}, flag{false};
+  std::thread driver([&] { loop.wait([&] { return release.load(); }, [&] { driving = true; }); });
+  while (!driving) std::this_thread::yield();
+  const std::thread::id waiter = std::this_thread::get_id();
+  const auto done = [&] {
+    const bool seen = flag;
+    if (std::this_thread::get_id() == waiter && !flag) {
+      flag = true;
+      loop.it.wake_waiters();
+    }
+    return seen;
+  };
+  assert_int_equal(loop.wait(done), Driven::kDone);
+  release = true;
+  loop.it.wake_waiters();
+  driver.join();
+}
+
+/// What is thrown on the loop ends every wait with the reason, whoever drives; the end of the loop is as ever.
+void what_is_thrown_on_the_loop_breaks_it_down(void**) {
+  for (const bool by_caller : {true, false}) {
+    for (const bool no_memory : {true, false}) {
+      StartedLoop loop;
+      std::atomic<int> told{0}, ran{0}, broken{0};
+      loop.it.on_breakdown([&](const mv::base::Status& why) { told = why.code(); });
+      std::vector<std::thread> waiting;
+      for (int i = 0; i < 3; ++i)
+        waiting.emplace_back([&] { broken += loop.wait([] { return false; }) == Driven::kBroken; });
+      const auto fail = [&] {
+        if (no_memory) throw std::bad_alloc();
+        throw std::runtime_error("the weather");
+      };
+      if (by_caller)
+        assert_int_equal(loop.wait([] { return false; }, fail), Driven::kBroken);
+      else
+        loop.post(fail);
+      for (auto& thread : waiting) thread.join();
+      assert_int_equal(broken, 3);
+      assert_int_equal(told, no_memory ? MV_ENOMEM : MV_EINTERNAL);
+      assert_non_null(loop.it.defect());
+      assert_int_equal(loop.it.defect()->code(), told);
+      if (!no_memory) assert_non_null(strstr(loop.it.defect()->text().c_str(), "the weather"));
+      loop.post([&] { ++ran; });
+      assert_int_equal(loop.wait([&] { return ran > 0; }, [&] { ++ran; }), Driven::kBroken);
+      assert_int_equal(ran, 0);
+    }
+  }
+}
+
 std::atomic<int> signals_seen{0};
 void count_signal(int) { ++signals_seen; }
 
@@ -356,6 +433,9 @@ int main() {
       cmocka_unit_test(callers_share_the_baton),
       cmocka_unit_test(a_wait_ends_at_its_deadline),
       cmocka_unit_test(what_is_done_off_the_loop_wakes_with_wake_waiters),
+      cmocka_unit_test(a_completion_between_the_last_look_and_the_sleep_wakes_the_driver),
+      cmocka_unit_test(a_completion_before_the_wait_in_line_wakes_the_waiter),
+      cmocka_unit_test(what_is_thrown_on_the_loop_breaks_it_down),
       cmocka_unit_test(a_signal_interrupts_a_wait),
       cmocka_unit_test(a_signal_just_before_a_wait_is_kept_for_it),
       cmocka_unit_test(no_handler_runs_on_the_background_thread),

@@ -47,12 +47,12 @@ void Poll::watch(int events) {
       self->watched_ = 0;
       ready = UV_READABLE | UV_WRITABLE;
     }
-    self->fn_(ready);
+    self->loop_.guard([&] { self->fn_(ready); });
   });
   loop_.watchers_changed();
 }
 
-Timer::Timer(Loop& loop, std::function<void()> fn) : fn_(std::move(fn)), handle_(new uv_timer_t) {
+Timer::Timer(Loop& loop, std::function<void()> fn) : loop_(loop), fn_(std::move(fn)), handle_(new uv_timer_t) {
   uv_timer_init(&loop.uv(), handle_);
   handle_->data = this;
 }
@@ -64,7 +64,7 @@ void Timer::start(base::Nanos delay, base::Nanos repeat) {
   uv_timer_start(
       handle_,
       [](uv_timer_t* handle) {
-        if (auto* self = static_cast<Timer*>(handle->data)) self->fn_();
+        if (auto* self = static_cast<Timer*>(handle->data)) self->loop_.guard(self->fn_);
       },
       milliseconds(delay), milliseconds(repeat));
 }

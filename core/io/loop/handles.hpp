@@ -48,6 +48,7 @@ class Timer {
   bool active() const;
 
  private:
+  Loop& loop_;
   std::function<void()> fn_;
   uv_timer_t* handle_;
 };

@@ -1,5 +1,6 @@
 #include "io/loop/loop.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -8,7 +9,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <ctime>
+#include <memory>
 
 #include "base/log.hpp"
 #include "base/relax.hpp"
@@ -17,6 +21,12 @@ namespace mv::io {
 
 using base::kNever;
 using base::Nanos;
+
+/// What may end a sleep besides what it waits for: signals, and pthread_cancel().
+struct Interruptions {
+  sigset_t signals;
+  int cancel = PTHREAD_CANCEL_DISABLE;
+};
 
 namespace {
 
@@ -39,22 +49,57 @@ sigset_t asynchronous_signals() {
   return set;
 }
 
-/// Holds signals back but for the time inside ppoll(2): no handler runs in the middle of an engine, and a signal that comes
-/// just before the sleep still ends it.
-class SignalGate {
+/// Holds both back but for the time inside ppoll(2): no handler runs, and no thread is cancelled, in the middle of an engine; and what
+/// comes just before the sleep still ends it.
+class InterruptionGate {
  public:
-  SignalGate() {
+  InterruptionGate() {
     const sigset_t blocked = asynchronous_signals();
-    pthread_sigmask(SIG_BLOCK, &blocked, &open_);
+    pthread_sigmask(SIG_BLOCK, &blocked, &open_.signals);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &open_.cancel);
   }
-  ~SignalGate() { pthread_sigmask(SIG_SETMASK, &open_, nullptr); }
-  SignalGate(const SignalGate&) = delete;
-  SignalGate& operator=(const SignalGate&) = delete;
-  const sigset_t& open() const { return open_; }
+  ~InterruptionGate() {
+    pthread_setcancelstate(open_.cancel, nullptr);
+    pthread_sigmask(SIG_SETMASK, &open_.signals, nullptr);
+  }
+  InterruptionGate(const InterruptionGate&) = delete;
+  InterruptionGate& operator=(const InterruptionGate&) = delete;
+  const Interruptions& open() const { return open_; }
 
  private:
-  sigset_t open_;
+  Interruptions open_{};
 };
+
+/// Room for the sentence about an exception; it is written in place.
+constexpr size_t kLongestDefect = 300;
+
+/// libuv calls abort() where its table of watchers can't grow. Watching a high descriptor once makes the table large enough for most
+/// processes, here, where nothing is under way yet.
+void reserve_watchers(uv_loop_t& uv) {
+  constexpr int kWatchers = 1000;
+  const int low = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  const int high = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, kWatchers);
+  if (low >= 0) ::close(low);
+  if (high < 0) return;  // few descriptors are allowed: a small table is all that is needed
+  uv_poll_t watched;
+  if (uv_poll_init(&uv, &watched, high) == 0) {
+    uv_poll_start(&watched, UV_READABLE, [](uv_poll_t*, int, int) {});
+    uv_close(reinterpret_cast<uv_handle_t*>(&watched), nullptr);
+    uv_run(&uv, UV_RUN_NOWAIT);  // until it is closed
+  }
+  ::close(high);
+}
+
+/// libuv's own descriptors, which it keeps in private fields, more of them in each release: what its epoll watches before anything of
+/// ours is watched. The kernel lists it.
+void add_watched_by(int epoll, base::Descriptors& descriptors) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> list(fopen(fmt::format("/proc/self/fdinfo/{}", epoll).c_str(), "re"), fclose);
+  if (list == nullptr) return;
+  char line[256];
+  int fd = -1;
+  while (fgets(line, sizeof line, list.get()) != nullptr)
+    if (sscanf(line, "tfd: %d", &fd) == 1) descriptors.add(fd);
+}
 
 /// So often in a row something is found in shared memory before libuv and signals have their turn.
 constexpr int kMostLooks = 32;
@@ -62,14 +107,17 @@ constexpr int kMostLooks = 32;
 enum class Woke { kReady, kBell, kTimeout, kSignal };
 
 /// kBell: nothing but `bell` (if there is one); it is silent again.
-Woke sleep_on(int fd, int bell, Nanos limit, const sigset_t& open) {
+Woke sleep_on(int fd, int bell, Nanos limit, const Interruptions& open) {
   pollfd watched[2] = {{fd, POLLIN, 0}, {bell, POLLIN, 0}};  // a negative one is passed over
   timespec span{};
   if (limit != kNever) {
     span.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
     span.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
   }
-  const int ready = ppoll(watched, 2, limit == kNever ? nullptr : &span, &open);
+  int closed = 0;
+  pthread_setcancelstate(open.cancel, &closed);
+  const int ready = ppoll(watched, 2, limit == kNever ? nullptr : &span, &open.signals);
+  pthread_setcancelstate(closed, nullptr);
   if (ready > 0 && watched[1].revents != 0) {
     uint64_t rings;
     [[maybe_unused]] const ssize_t got = ::read(bell, &rings, sizeof rings);
@@ -90,9 +138,14 @@ Loop::Loop() {
   uv_timer_init(&uv_, &timer_);
   timer_.data = this;
   bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  for (int fd : {uv_backend_fd(&uv_), uv_.async_io_watcher.fd, uv_.signal_pipefd[0], uv_.signal_pipefd[1], bell_}) {
+  reserve_watchers(uv_);
+  for (int fd : {uv_backend_fd(&uv_), bell_}) {
     if (fd >= 0) descriptors_.add(fd);
   }
+  add_watched_by(uv_backend_fd(&uv_), descriptors_);
+  out_of_memory_ = base::Status(MV_ENOMEM, "this process ran out of memory halfway through a change and has left its cluster; what became of the calls "
+                                           "that were under way is unknown: start it again, with more memory or smaller tables");
+  thrown_ = base::Status(MV_EINTERNAL, std::string(kLongestDefect, ' '));
 }
 
 Loop::~Loop() {
@@ -146,13 +199,12 @@ bool Loop::driven_by_me() const noexcept { return driven_here == this; }
 
 void Loop::post(Task task) {
   Lock lock(mutex_);
-  if (stopping_) {
+  if (stopping_ || defect() != nullptr) {
     lock.unlock();
     return;  // task is dropped without the lock
   }
   const bool was_empty = queue_.empty();
-  queue_.push_back(std::move(task));
-  has_tasks_.store(true, std::memory_order_relaxed);
+  queue(std::move(task));
   if (asleep_) {
     asleep_ = false;
     lock.unlock();
@@ -162,14 +214,51 @@ void Loop::post(Task task) {
   }
 }
 
+void Loop::post_or_break(Task task) noexcept {
+  try {
+    post(std::move(task));
+  } catch (const std::exception& thrown) {
+    break_down(&thrown);
+  }
+}
+
+/// Under mutex_.
+void Loop::queue(Task task) {
+  queue_.push_back(std::move(task));
+  news_.store(true, std::memory_order_relaxed);
+}
+
+void Loop::break_down(const std::exception* thrown) noexcept {
+  Lock lock(mutex_);
+  if (defect() != nullptr) return;
+  if (thrown != nullptr && dynamic_cast<const std::bad_alloc*>(thrown) != nullptr) {
+    defect_.store(&out_of_memory_, std::memory_order_release);
+  } else {
+    thrown_.assign_in_place("a defect of the library, which has left its cluster: ", thrown != nullptr ? thrown->what() : "an unknown exception");
+    defect_.store(&thrown_, std::memory_order_release);
+  }
+  wake_line(/*all=*/true);
+  news_ = true;
+  if (std::exchange(asleep_, false)) uv_async_send(&wake_up_);
+  background_cv_.notify_one();
+  lock.unlock();
+  base::log_error("{}", defect()->text());
+  if (on_breakdown_) on_breakdown_(*defect());
+}
+
 // ------------------------------------------------------------ the background thread
 
 void Loop::run_background() {
   const Driving driving(this);
-  sigset_t mask;  // all are blocked here, asleep or not
-  sigfillset(&mask);
+  Interruptions none;  // all signals are blocked here, asleep or not
+  sigfillset(&none.signals);
   Lock lock(mutex_);
   while (!stopping_) {
+    if (defect() != nullptr) {
+      if (baton_ == Baton::kFree) hand_on();
+      background_cv_.wait(lock);
+      continue;
+    }
     if (baton_ != Baton::kFree || (queue_.empty() && line_.empty() && now() < hot_until_)) {
       step_back(lock);
       continue;
@@ -183,7 +272,7 @@ void Loop::run_background() {
     wake_waiters();
     if (watchers_changed_) poll_now();
     if (!spin()) {
-      sleep(kNever, mask);
+      sleep(kNever, none);
       flush();
       wake_waiters();
     }
@@ -212,34 +301,66 @@ void Loop::step_back(Lock& lock) {
 
 // ------------------------------------------------------------ callers
 
+/// A thread inside drive_until(). Its places in line_ and among the spare descriptors are reserved, so that nothing fails later.
+class Loop::Caller {
+ public:
+  /// Under mutex_.
+  explicit Caller(Loop& loop) : loop_(loop) {
+    const auto most = static_cast<size_t>(loop_.callers_) + 1;
+    loop_.line_.reserve(most);
+    loop_.spare_wake_fds_.reserve(loop_.spare_wake_fds_.size() + most);
+    ++loop_.callers_;
+  }
+  ~Caller() {
+    if (--loop_.callers_ == 0 && loop_.stopping_) loop_.callers_out_.notify_all();
+  }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+ private:
+  Loop& loop_;
+};
+
+/// The baton in a caller's hand; also given back when the caller's thread is cancelled in its sleep.
+class Loop::BatonHold {
+ public:
+  /// Under mutex_, which is free until the end.
+  BatonHold(Loop& loop, Lock& lock) : loop_(loop), lock_(lock) {
+    loop_.baton_ = Baton::kCaller;
+    ++loop_.drives_;
+    lock_.unlock();
+    loop_.begin_work();
+  }
+  ~BatonHold() {
+    loop_.end_work();
+    lock_.lock();
+    loop_.leave_baton();
+  }
+  BatonHold(const BatonHold&) = delete;
+  BatonHold& operator=(const BatonHold&) = delete;
+
+ private:
+  Loop& loop_;
+  Lock& lock_;
+};
+
 Driven Loop::drive_until(const std::function<bool()>& done, Nanos deadline, Task first) {
   assert(!driven_by_me());
-  const SignalGate gate;
+  const InterruptionGate gate;
   Lock lock(mutex_);
-  if (first && !stopping_) {
-    queue_.push_back(std::move(first));
-    has_tasks_.store(true, std::memory_order_relaxed);
-  }
-  ++callers_;
-  const Driven how = drive_in_turn(lock, done, deadline, gate.open());
-  if (--callers_ == 0 && stopping_) callers_out_.notify_all();
-  return how;
+  const Caller caller(*this);
+  if (first && !stopping_ && defect() == nullptr) queue(std::move(first));
+  return drive_in_turn(lock, done, deadline, gate.open());
 }
 
-Driven Loop::drive_in_turn(Lock& lock, const std::function<bool()>& done, Nanos deadline, const sigset_t& open) {
+Driven Loop::drive_in_turn(Lock& lock, const std::function<bool()>& done, Nanos deadline, const Interruptions& open) {
   for (;;) {
     // Not before the baton is free: until then a driver may be running a task that refers to what this caller owns.
-    if (stopping_ && baton_ == Baton::kFree) return done() ? Driven::kDone : Driven::kStopped;
     if (baton_ == Baton::kFree) {
-      baton_ = Baton::kCaller;
-      ++drives_;
-      lock.unlock();
-      begin_work();
-      const Driven how = drive(done, deadline, open);
-      end_work();
-      lock.lock();
-      leave_baton();
-      return how;
+      if (stopping_) return done() ? Driven::kDone : Driven::kStopped;
+      if (defect() != nullptr) return done() ? Driven::kDone : Driven::kBroken;
+      const BatonHold hold(*this, lock);
+      return drive(done, deadline, open);
     }
     if (const auto how = wait_in_line(lock, done, deadline, open)) {
       if (baton_ == Baton::kFree) hand_on();  // it may have been offered to us just now
@@ -248,7 +369,7 @@ Driven Loop::drive_in_turn(Lock& lock, const std::function<bool()>& done, Nanos 
   }
 }
 
-Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const sigset_t& open) {
+Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const Interruptions& open) {
   const Driving driving(this);
   for (;;) {
     run_tasks();
@@ -258,6 +379,7 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const sigs
     if (watchers_changed_) poll_now();
     if (done()) return Driven::kDone;
     if (stopping_.load(std::memory_order_acquire)) return Driven::kStopped;
+    if (defect() != nullptr) return Driven::kBroken;
 
     if (spin()) continue;
     const Nanos at = now();
@@ -267,7 +389,7 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const sigs
 }
 
 /// Until something comes, or `most` is over; takes what has come. False if it was a signal.
-bool Loop::sleep(Nanos most, const sigset_t& open) {
+bool Loop::sleep(Nanos most, const Interruptions& open) {
   Nanos limit{0};
   if (!is_quiet()) {
     if (++looks_ < kMostLooks) return look(), true;
@@ -291,7 +413,7 @@ bool Loop::sleep(Nanos most, const sigset_t& open) {
 
 /// Waits while others drive. Nothing if the baton may be free now. Keeps the lock but for the wait itself.
 std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>& done, Nanos deadline,
-                                         const sigset_t& open) {
+                                         const Interruptions& open) {
   Waiter me{&done, take_wake_fd()};
   line_.push_back(&me);
   waiting_.fetch_add(1, std::memory_order_acq_rel);
@@ -334,7 +456,7 @@ void Loop::leave_baton() {
 /// The baton is free: offers it to the first in line, or tells the background thread if it has to know. At the end there is
 /// nothing left to drive, and all in line hear of it. Under mutex_.
 void Loop::hand_on() {
-  if (stopping_) {
+  if (stopping_ || defect() != nullptr) {
     wake_line(/*all=*/true);
   } else if (!line_.empty()) {
     Waiter& next = *line_.front();
@@ -347,17 +469,19 @@ void Loop::hand_on() {
   }
 }
 
-void Loop::wake_waiters() {
+void Loop::wake_waiters() noexcept {
   const bool off_the_loop = !driven_by_me();
   // A read-modify-write, so that either it follows the waiter's own and sees it, or the waiter sees what was done before.
   if (waiting_.fetch_add(0, std::memory_order_acq_rel) == 0 && !off_the_loop) return;
   Lock lock(mutex_);
   wake_line(/*all=*/false);
-  if (off_the_loop && baton_ == Baton::kCaller && std::exchange(asleep_, false)) uv_async_send(&wake_up_);
+  if (!off_the_loop || baton_ != Baton::kCaller) return;
+  news_.store(true, std::memory_order_relaxed);  // the driver may have asked done() before it was, and not be asleep yet
+  if (std::exchange(asleep_, false)) uv_async_send(&wake_up_);
 }
 
 /// Wakes those in line who are done. They leave the line here, so that the background thread steps back at once.
-void Loop::wake_line(bool all) {
+void Loop::wake_line(bool all) noexcept {
   const size_t before = line_.size();
   std::erase_if(line_, [all](Waiter* waiter) {
     if (!all && !(*waiter->done)()) return false;
@@ -377,7 +501,7 @@ int Loop::take_wake_fd() {
     return fd;
   }
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd >= 0) descriptors_.add(fd);
+  if (fd >= 0 && !descriptors_.try_add(fd)) return ::close(fd), -1;  // the caller looks again and again instead
   return fd;
 }
 
@@ -387,14 +511,16 @@ void Loop::run_tasks() {
   {
     Lock lock(mutex_);
     asleep_ = false;
+    news_.store(false, std::memory_order_relaxed);
     if (queue_.empty()) return;
     running_.swap(queue_);
-    has_tasks_.store(false, std::memory_order_relaxed);
   }
   uv_update_time(&uv_);
   for (Task& task : running_) {
-    task();
-    task = Task();  // its captures end with it, not with the batch
+    guard([&] {
+      task();
+      task = Task();  // its captures end with it, not with the batch
+    });
   }
   running_.clear();
 }
@@ -409,12 +535,12 @@ void Loop::poll_now() {
 }
 
 void Loop::flush() {
-  for (size_t i = 0; i < flushers_.size(); ++i) flushers_[i]->flush();
+  for (size_t i = 0; i < flushers_.size(); ++i) guard([&] { flushers_[i]->flush(); });
 }
 
 bool Loop::look() {
   bool any = false;
-  for (size_t i = 0; i < watched_.size(); ++i) any |= watched_[i]->look();
+  for (size_t i = 0; i < watched_.size(); ++i) guard([&] { any |= watched_[i]->look(); });
   return any;
 }
 
@@ -438,7 +564,7 @@ bool Loop::spin() {
         spin_.paid();
         return true;
       }
-      if (has_tasks_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
+      if (news_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
       yields ? static_cast<void>(sched_yield()) : base::relax();
     }
   } while (now() - begin < budget);
@@ -459,7 +585,7 @@ bool Loop::is_quiet() {
 
 bool Loop::may_sleep() {
   Lock lock(mutex_);
-  asleep_ = queue_.empty() && !stopping_;
+  asleep_ = !news_.load(std::memory_order_relaxed) && !stopping_;
   return asleep_;
 }
 
@@ -489,8 +615,10 @@ void Loop::on_timer() {
     return;
   }
   timer_at_ = kNever;
-  Task due = std::move(timer_fn_);
-  if (due) due();
+  guard([&] {
+    Task due = std::move(timer_fn_);
+    if (due) due();
+  });
 }
 
 }  // namespace mv::io

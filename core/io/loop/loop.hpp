@@ -1,9 +1,9 @@
 #pragma once
-// The one libuv loop of a node, and who drives it.
+// The one libuv loop of a node, and the baton that decides which thread drives it.
 //
 // At any moment at most one thread drives the loop: it holds the baton. Usually that is the background thread, asleep in
-// epoll. But a caller who waits for an answer would then be woken by it: two hand-offs between threads for one round trip,
-// each as dear as the network. So a waiting caller takes the baton when it is free: it writes the request, waits for the
+// epoll. But a caller that waits for an answer would then be woken by it: two hand-offs between threads for one round trip,
+// each as expensive as the network. So a waiting caller takes the baton when it is free: it writes the request, waits for the
 // socket and reads the answer itself. The background thread leaves the baton alone for a short while (patience_) after each
 // such call, so that the next call of a burst finds it free.
 //
@@ -13,12 +13,21 @@
 //                         or when the baton falls free
 //
 // "On the loop" means: by the thread that holds the baton; before start(); or after stop().
+//
+// Waking the driver: news_ says that a task was posted, or a call completed on another thread, since the driver last took the
+// queue. A driver clears news_, then runs the tasks, then asks done(), and sleeps only if news_ is still clear when it sets
+// asleep_ under the mutex. A completion on another thread sets done() first and news_ after that, under the mutex, and wakes the
+// driver if asleep_ is set. So either the driver sees done(), or it does not sleep, or it is woken. tests/models/baton.pml is the model of it.
+//
+// Exceptions: nothing that runs on the loop may throw into libuv or into the caller that happens to drive. Every task, callback and
+// flusher runs inside guard(). What it throws breaks the loop down: engines and roads may be halfway through a change, so none of them
+// runs again. Every wait ends with Driven::kBroken, defect() tells why, and stop() works.
 
 #include <uv.h>
 
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -34,8 +43,8 @@
 
 namespace mv::io {
 
-/// How a drive_until() ended.
-enum class Driven { kDone, kTimeout, kInterrupted, kStopped };
+/// How a drive_until() ended. kBroken: Loop::defect() tells why; nothing of the call runs any more.
+enum class Driven { kDone, kTimeout, kInterrupted, kStopped, kBroken };
 
 /// Sends what was queued. Called on the loop whenever it is about to block, so that all that one turn sends leaves together.
 class Flusher {
@@ -63,6 +72,8 @@ class Watched {
   ~Watched() = default;
 };
 
+struct Interruptions;
+
 class Loop final : public base::Clock {
  public:
   Loop();
@@ -82,19 +93,43 @@ class Loop final : public base::Clock {
 
   /// Monotonic. Any thread.
   base::Nanos now() const override;
-  /// Runs `task` on the loop, soon, in the order of the posts. Any thread; never blocks.
+  /// Runs `task` on the loop, soon, in the order of the posts; drops it after stop() or a breakdown. Any thread; never blocks.
+  /// Throws std::bad_alloc, and has then posted nothing.
   void post(Task task);
+  /// post() for threads that have nobody to tell: without memory the loop breaks down.
+  void post_or_break(Task task) noexcept;
   /// Runs `first`, if given, on the loop, and returns when `done()`, `deadline` or a signal comes; `first` may then still have to
   /// run. Drives the loop itself when nobody else does. Any thread that is not on the loop. `done` is called by this and other
-  /// threads, and must not lock.
+  /// threads, and must neither lock nor throw. Throws std::bad_alloc, and will then not run `first`.
   Driven drive_until(const std::function<bool()>& done, base::Nanos deadline, Task first = {});
-  /// Wakes the callers in drive_until() who are done. Only needed where something was done off the loop. Any thread.
-  void wake_waiters();
+  /// Wakes the callers in drive_until() that are done. Any thread: on the loop it costs nothing while nobody waits in line, and off
+  /// the loop it is needed after every completion.
+  void wake_waiters() noexcept;
   /// Whether the calling thread holds this loop's baton.
   bool driven_by_me() const noexcept;
 
+  /// Why the loop has broken down; null while it is sound. Any thread.
+  const base::Status* defect() const noexcept { return defect_.load(std::memory_order_acquire); }
+  /// `fn` runs once, when the loop breaks down, on the thread that finds out: to tell peers and waiters elsewhere. It must neither
+  /// throw nor touch what belongs to the loop. Before start().
+  void on_breakdown(std::function<void(const base::Status& why)> fn) { on_breakdown_ = std::move(fn); }
+  /// Breaks the loop down, because of this exception, or an unknown one where it is null. Any thread.
+  void break_down(const std::exception* thrown) noexcept;
+
   // ---- on the loop
 
+  /// Runs `work`, unless the loop has broken down; what it throws breaks the loop down. Around everything that libuv or a driver calls.
+  template <typename Work>
+  void guard(Work&& work) noexcept {
+    if (defect() != nullptr) return;
+    try {
+      work();
+    } catch (const std::exception& thrown) {
+      break_down(&thrown);
+    } catch (...) {
+      break_down(nullptr);
+    }
+  }
   /// The engines' one timer: `fn` runs once `at` has come, to about a millisecond; kNever disarms it. Replaces the last one.
   void set_timer(base::Nanos at, Task fn);
   void add_flusher(Flusher& flusher) { flushers_.push_back(&flusher); }
@@ -123,20 +158,23 @@ class Loop final : public base::Clock {
     bool woken = false;  // and no longer in line_
   };
   using Lock = std::unique_lock<std::mutex>;
+  class Caller;
+  class BatonHold;
 
   void run_background();
-  Driven drive_in_turn(Lock& lock, const std::function<bool()>& done, base::Nanos deadline, const sigset_t& open);
-  Driven drive(const std::function<bool()>& done, base::Nanos deadline, const sigset_t& open);
+  Driven drive_in_turn(Lock& lock, const std::function<bool()>& done, base::Nanos deadline, const Interruptions& open);
+  Driven drive(const std::function<bool()>& done, base::Nanos deadline, const Interruptions& open);
   std::optional<Driven> wait_in_line(Lock& lock, const std::function<bool()>& done, base::Nanos deadline,
-                                     const sigset_t& open);
+                                     const Interruptions& open);
   void step_back(Lock& lock);
   void leave_baton();
   void hand_on();
-  void wake_line(bool all);
+  void wake_line(bool all) noexcept;
+  void queue(Task task);
   void run_tasks();
   void poll_now();
   void flush();
-  bool sleep(base::Nanos most, const sigset_t& open);
+  bool sleep(base::Nanos most, const Interruptions& open);
   bool look();
   bool spin();
   bool is_quiet();
@@ -176,11 +214,17 @@ class Loop final : public base::Clock {
   bool keeps_time_ = false;
   uint64_t working_since_ = 0, worked_ = 0;  // ticks
 
+  // What defect() shows: made beforehand, since there may be no memory for it later.
+  base::Status out_of_memory_, thrown_;
+  std::atomic<const base::Status*> defect_{nullptr};
+  std::function<void(const base::Status&)> on_breakdown_;
+
   std::mutex mutex_;
   // Under mutex_.
   std::vector<Task> queue_;
   Baton baton_ = Baton::kFree;
-  bool asleep_ = false;                // the driver sleeps in poll, or is about to: wake it for new work
+  bool asleep_ = false;                // the driver sleeps in poll, or is about to: wake it for news
+  std::atomic<bool> news_{false};      // written under mutex_; a driver that spins reads it without. See the top
   bool resting_ = false;               // the background thread waits for background_cv_ without a limit
   std::atomic<bool> stopping_{false};  // written under mutex_; a driver reads it without
   int callers_ = 0;                    // in drive_until()
@@ -193,7 +237,6 @@ class Loop final : public base::Clock {
   std::vector<int> spare_wake_fds_;
   std::condition_variable background_cv_;
 
-  std::atomic<bool> has_tasks_{false};  // in queue_, for a driver that spins
   std::atomic<int> waiting_{0};  // entries of line_, for wake_waiters()
   std::thread background_;
 };

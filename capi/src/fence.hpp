@@ -9,6 +9,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include "base/result.hpp"
 #include "state.hpp"
@@ -36,6 +37,8 @@ mv_status guarded(const char* function, Body&& body) {
     return finish(body());
   } catch (const std::bad_alloc&) {
     return fail(MV_ENOMEM, function, "out of memory");
+  } catch (const std::system_error& refused) {
+    return fail(MV_ESYSTEM, function, refused.what());
   } catch (const std::exception& defect) {
     return fail(MV_EINTERNAL, function, defect.what());
   } catch (abi::__forced_unwind&) {

@@ -67,7 +67,12 @@ mv_status with_group(const char* function, mv_group group, Work work) {
   return fence(function, [&](State& state) -> base::Status {
     auto pin = find_group(state, function, group);
     if (!pin.ok()) return pin.status();
-    return named(function, work(state, *pin.value()));
+    try {
+      return named(function, work(state, *pin.value()));
+    } catch (const std::exception&) {
+      pin.value()->group->give_up(base::Status(MV_ENOMEM, "out of memory"));  // short enough to need none
+      throw;
+    }
   });
 }
 
@@ -204,7 +209,7 @@ base::Status shrink(State& state, const GroupEntry& entry, const mv_call_options
 }
 
 base::Status close_group(State& state, mv_group handle) {
-  auto pin = find_group(state, "mv_group_close", handle);
+  auto pin = find_group(state, "mv_group_close", handle, Broken::kFound);
   if (!pin.ok()) return pin.status();
   if (!state.groups.close(pin.value())) return not_a(state, "mv_group_close", Kind::kGroup, handle);
   return named("mv_group_close", pin.value()->group->close());

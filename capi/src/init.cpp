@@ -76,7 +76,7 @@ base::Status end_node(State& state, const NodeTable::Pin& pin) {
 base::Status shutdown_default(State& state) {
   std::lock_guard lock(state.init);
   if (state.joining.drop_default()) return {};
-  auto pin = find_node(state, "mv_shutdown", 0);
+  auto pin = find_node(state, "mv_shutdown", 0, Broken::kFound);
   if (!pin.ok()) return pin.status();
   if (state.init_count > 1) {
     --state.init_count;
@@ -90,7 +90,7 @@ base::Status shutdown_default(State& state) {
 }
 
 base::Status shutdown_opened(State& state, mv_node node) {
-  auto pin = find_node(state, "mv_shutdown", node);
+  auto pin = find_node(state, "mv_shutdown", node, Broken::kFound);
   if (!pin.ok()) return pin.status();
   NodeEntry& entry = **pin.value();
   if (entry.is_default) {

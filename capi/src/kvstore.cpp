@@ -66,7 +66,7 @@ base::Status create(State& state, mv_node node, const char* type, kv_store* stor
 }
 
 base::Status free_store(State& state, kv_store handle) {
-  auto pin = find_store(state, "kv_free", handle);
+  auto pin = find_store(state, "kv_free", handle, Broken::kFound);
   if (!pin.ok()) return pin.status();
   kvstore::Updates& updates = pin.value()->store->updates();
   if (auto inside = updates.check_outside(); !inside.ok()) return named("kv_free", inside);

@@ -23,6 +23,13 @@ base::Status lost_race(const char* function, mv_request handle) {
                      function, handle);
 }
 
+/// Gives the handle back. False if another thread was first.
+bool close_request(State& state, const RequestTable::Pin& request) {
+  if (!state.requests.close(request)) return false;
+  request->node->node->forget(request->call);
+  return true;
+}
+
 base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
   if (auto status = check_timeout("mv_request_wait", timeout_ms); !status.ok()) return status;
   auto pin = find_request(state, "mv_request_wait", handle);
@@ -32,7 +39,7 @@ base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
   const base::Nanos span = timeout_ms == 0 ? base::kNever : span_of_ms(timeout_ms);
   auto status = pin.value()->node->node->wait(pin.value()->call, span, &alive);
   if (!alive) {
-    const bool mine = state.requests.close(pin.value());
+    const bool mine = close_request(state, pin.value());
     return mine || status.code() == MV_ECANCELED ? status : lost_race("mv_request_wait", handle);
   }
   if (status.code() == MV_EINTR)
@@ -50,7 +57,7 @@ base::Status test_request(State& state, mv_request handle, int32_t* done) {
     *done = 0;
     return {};
   }
-  if (!state.requests.close(pin.value())) return lost_race("mv_request_test", handle);
+  if (!close_request(state, pin.value())) return lost_race("mv_request_test", handle);
   *done = 1;
   return request.node->node->result(request.call);
 }
@@ -61,6 +68,7 @@ base::Status cancel_request(State& state, mv_request handle) {
   // Closed first: a wait in another thread then sees the cancellation, and not a request of its own.
   if (!state.requests.close(pin.value())) return not_a(state, "mv_request_cancel", Kind::kRequest, handle);
   auto outcome = pin.value()->node->node->cancel(pin.value()->call);
+  pin.value()->node->node->forget(pin.value()->call);
   if (!outcome.text().empty()) note(outcome.text());
   return {};
 }

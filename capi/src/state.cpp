@@ -192,33 +192,43 @@ base::Result<int64_t> open_node(State& state, const node::Settings& settings, Se
   return state.nodes.insert(std::move(entry));
 }
 
-base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle) {
-  if (handle == 0) {
-    auto pin = state.nodes.pin(state.default_node.load(std::memory_order_acquire));
-    if (!pin) return no_node(state, function);
-    return pin;
-  }
-  auto pin = state.nodes.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kNode, handle);
-  return pin;
+namespace {
+
+/// What a pin gives: it, or why its node can't be used.
+template <typename Pin>
+base::Result<Pin> sound(Pin pin, const node::Node& node, const char* function, Broken broken) {
+  const base::Status* const why = node.defect();
+  if (why == nullptr || broken == Broken::kFound) return pin;
+  return base::error(why->code(), "{}: {}", function, why->text());
 }
 
-base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle) {
-  auto pin = state.tables.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kTable, handle);
-  return pin;
+template <typename Table>
+base::Result<typename Table::Pin> find(State& state, Table& table, Kind kind, const char* function, int64_t handle, Broken broken) {
+  auto pin = table.pin(handle);
+  if (!pin) return not_a(state, function, kind, handle);
+  const node::Node& node = *pin->node->node;
+  return sound(std::move(pin), node, function, broken);
+}
+
+}  // namespace
+
+base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle, Broken broken) {
+  auto pin = state.nodes.pin(handle == 0 ? state.default_node.load(std::memory_order_acquire) : handle);
+  if (!pin) return handle == 0 ? no_node(state, function) : not_a(state, function, Kind::kNode, handle);
+  const node::Node& node = *(*pin)->node;
+  return sound(std::move(pin), node, function, broken);
+}
+
+base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle, Broken broken) {
+  return find(state, state.tables, Kind::kTable, function, handle, broken);
 }
 
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle) {
-  auto pin = state.requests.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kRequest, handle);
-  return pin;
+  return find(state, state.requests, Kind::kRequest, function, handle, Broken::kFound);
 }
 
-base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle) {
-  auto pin = state.stores.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kStore, handle);
-  return pin;
+base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle, Broken broken) {
+  return find(state, state.stores, Kind::kStore, function, handle, broken);
 }
 
 base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, mv_gossip handle) {
@@ -227,22 +237,16 @@ base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, m
   return pin;
 }
 
-base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_group handle) {
-  auto pin = state.groups.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kGroup, handle);
-  return pin;
+base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_group handle, Broken broken) {
+  return find(state, state.groups, Kind::kGroup, function, handle, broken);
 }
 
-base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle) {
-  auto pin = state.customs.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kCustom, handle);
-  return pin;
+base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle, Broken broken) {
+  return find(state, state.customs, Kind::kCustom, function, handle, broken);
 }
 
-base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle) {
-  auto pin = state.strategies.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kStrategy, handle);
-  return pin;
+base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle, Broken broken) {
+  return find(state, state.strategies, Kind::kStrategy, function, handle, broken);
 }
 
 base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle) {

@@ -143,15 +143,17 @@ void watch_forks();
 
 /// Starts a node, or goes on with one that a signal has left on its way, and puts it behind a handle.
 base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default);
+/// Whether a handle of a node that has broken down (node::Node::defect()) is found: only by what ends it.
+enum class Broken { kRefused, kFound };
 /// A pin on the node that `handle` names, 0 being the default; or why there is none. `function` begins the message.
-base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle);
-base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle);
+base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle, Broken broken = Broken::kRefused);
+base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle, Broken broken = Broken::kRefused);
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle);
-base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle);
+base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle, Broken broken = Broken::kRefused);
 base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, mv_gossip handle);
-base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_group handle);
-base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle);
-base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle);
+base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_group handle, Broken broken = Broken::kRefused);
+base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle, Broken broken = Broken::kRefused);
+base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle, Broken broken = Broken::kRefused);
 base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle);
 /// MV_EHANDLE with what `handle` is instead of one of `wanted`, or MV_ESTATE where no node runs that it could be of.
 base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle);

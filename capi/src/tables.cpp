@@ -53,7 +53,7 @@ base::Status open_table(State& state, mv_node node, const char* name, mv_table* 
 /// Gives a handle up if give_up(table) went well enough; until then nobody else uses it, afterwards nobody can.
 template <typename GiveUp>
 base::Status end_handle(State& state, const char* function, mv_table table, GiveUp give_up) {
-  auto pin = find_table(state, function, table);
+  auto pin = find_table(state, function, table, Broken::kFound);
   if (!pin.ok()) return pin.status();
   if (!state.tables.begin_close(pin.value())) return not_a(state, function, Kind::kTable, table);
   bool ended = false;

@@ -2,7 +2,6 @@
 // A user's call: where the loop leaves the result and the caller finds it.
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -26,8 +25,8 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
     if (group_ != nullptr) group_->add_part(this);
   }
 
-  /// On the loop, or by the caller before anyone waits.
-  void complete(const base::Status& status) override;
+  /// Once. Any thread; off the loop it wakes those that wait for the call.
+  void complete(const base::Status& status) noexcept override;
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// Once done().
@@ -48,9 +47,10 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   std::vector<const Call*> open_parts() const;
 
  private:
+  friend class FinishedList;
   void add_part(const Call* part);
-  void part_over(const Call* part, const base::Status& status);
-  void let_go(std::unique_lock<std::mutex> lock);
+  void part_over(const Call* part, const base::Status& status) noexcept;
+  void let_go(std::unique_lock<std::mutex> lock) noexcept;
 
   const Kind kind_;
   FinishedList& finished_;
@@ -60,6 +60,10 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   std::function<void(mv_status)> withdrawal_;
   base::Status status_;
   std::atomic<bool> done_{false};
+  // FinishedList's, under its lock.
+  std::shared_ptr<Call> next_finished_;
+  Call* before_finished_ = nullptr;
+  bool listed_ = false, forgotten_ = false;
 
   // Of a group.
   mutable std::mutex mutex_;
@@ -69,30 +73,39 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   std::function<base::Status()> finish_;
 };
 
-/// Tags of finished asynchronous calls, and the descriptor that is readable while there are any, or somebody says so. Any thread.
+/// Finished asynchronous calls, whose tags a poll hands out, and the descriptor that is readable while there are any, or somebody says
+/// so. Any thread. A finished call is itself the list's entry, so that nothing is allocated when it ends.
 class FinishedList {
  public:
-  FinishedList();
+  /// `wake`: wakes those that wait for a call, after each that ends.
+  explicit FinishedList(std::function<void()> wake);
   ~FinishedList();
   FinishedList(const FinishedList&) = delete;
   FinishedList& operator=(const FinishedList&) = delete;
 
-  void push(int64_t tag);
+  /// A call that is over: listed if a poll is to hand it out; its waiters are woken.
+  void finished(const std::shared_ptr<Call>& call) noexcept;
   std::vector<int64_t> take(size_t most);
+  /// The caller has heard otherwise that it is over.
+  void remove(Call& call) noexcept;
   /// Whether the descriptor is readable without tags too.
-  void also_readable(bool is_so);
+  void also_readable(bool is_so) noexcept;
   bool empty() const { return count_.load(std::memory_order_acquire) == 0; }
   int event_fd() const { return event_fd_; }
   /// In a forked child; async-signal-safe.
   void close_descriptor() noexcept;
 
  private:
-  void show();
+  void list(const std::shared_ptr<Call>& call) noexcept;
+  std::shared_ptr<Call> unlink(Call& call) noexcept;
+  void show() noexcept;
 
+  const std::function<void()> wake_;
   int event_fd_;
   std::mutex mutex_;
   bool also_readable_ = false, is_readable_ = false;
-  std::deque<int64_t> tags_;
+  std::shared_ptr<Call> first_;
+  Call* last_ = nullptr;
   std::atomic<size_t> count_{0};
 };
 

@@ -31,6 +31,10 @@ void MemberNode::on_loop(const std::function<void()>& work) {
   while (driven == io::Driven::kInterrupted) driven = loop_.drive_until(is_done, base::kNever);
 }
 
+base::Status MemberNode::ended() const {
+  return defect() != nullptr ? *defect() : base::Status(MV_ESTATE, "the node is shutting down");
+}
+
 /// Ends it with this code, and a text that says what became of it; where that is not up to its caller it goes on.
 void MemberNode::withdraw(const CallRef& call, mv_status code) {
   if (call->withdraw(code)) return;
@@ -47,9 +51,10 @@ void MemberNode::withdraw(const CallRef& call, mv_status code) {
 Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin) {
   const io::Driven driven = loop_.drive_until([&] { return call->done(); }, base::kNever, std::move(begin));
   if (driven == io::Driven::kDone) return {call->status(), nullptr};
-  if (driven == io::Driven::kStopped) return {base::Status(MV_ESTATE, "the node is shutting down"), nullptr};
+  if (driven != io::Driven::kInterrupted) return {ended(), nullptr};
   if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
   withdraw(call, MV_EINTR);
+  if (defect() != nullptr && !call->done()) return {ended(), nullptr};
   if (!call->done()) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on without you"), nullptr};
   return {call->status(), nullptr};
 }
@@ -88,6 +93,7 @@ base::Result<uint64_t> MemberNode::reserve(uint64_t bytes, const CallOptions& op
       base::log_warn("{} bytes of asynchronous adds are under way (inflight_bytes): calls wait until some are done", in_flight.load());
     const io::Driven driven = loop_.drive_until(fits, deadline(options, identity_.sync));
     if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came while earlier adds were under way; nothing was sent");
+    if (driven == io::Driven::kStopped || driven == io::Driven::kBroken) return ended();
     if (driven != io::Driven::kDone) return base::Status(MV_ETIMEOUT, "earlier adds are still under way; not applied: nothing was sent");
   }
   in_flight.fetch_add(bytes, std::memory_order_relaxed);
@@ -118,8 +124,8 @@ Started MemberNode::start(const CallRef& call, const CallOptions& options, io::T
 base::Status MemberNode::wait(const CallRef& call, base::Nanos timeout, bool* alive) {
   const base::Nanos until = timeout.count() == 0 ? base::kNever : base::after(loop_.now(), timeout);
   const io::Driven driven = loop_.drive_until([&] { return call->done(); }, until);
-  *alive = !call->done();
-  if (!*alive) return call->status();
+  *alive = !call->done() && driven != io::Driven::kBroken;
+  if (!*alive) return result(call);
   if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait; the request goes on");
   if (driven == io::Driven::kStopped) return base::Status(MV_ESTATE, "the node is shutting down");
   return base::Status(MV_ETIMEOUT, "not finished yet; the request goes on");
@@ -127,7 +133,7 @@ base::Status MemberNode::wait(const CallRef& call, base::Nanos timeout, bool* al
 
 base::Status MemberNode::cancel(const CallRef& call) {
   withdraw(call, MV_ECANCELED);
-  return call->status();
+  return result(call);
 }
 
 base::Result<std::vector<int64_t>> MemberNode::poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until) {
@@ -159,9 +165,10 @@ base::Status MemberNode::wait_for(const std::function<bool()>& done, base::Nanos
     case io::Driven::kInterrupted:
       return base::Status(MV_EINTR, "a signal interrupted the wait");
     case io::Driven::kStopped:
+    case io::Driven::kBroken:
       break;
   }
-  return base::Status(MV_ESTATE, "the node is shutting down");
+  return ended();
 }
 
 // ---- tables
@@ -169,7 +176,7 @@ base::Status MemberNode::wait_for(const std::function<bool()>& done, base::Nanos
 /// What a creation or opening came to.
 struct MemberNode::Outcome {
   std::atomic<bool> done{false};
-  base::Result<ps::TableViewRef> table = base::Status(MV_ESTATE, "the node is shutting down");
+  base::Result<ps::TableViewRef> table = base::Status();
   std::shared_ptr<table::Shard> shard;
 };
 
@@ -188,6 +195,7 @@ base::Result<TableRef> MemberNode::finish_opening(const std::shared_ptr<Outcome>
     interrupted = true;
     on_loop([&] { member_->tables().give_up_creation(creating); });
   }
+  if (!done()) return ended();
   if (!outcome->table.ok()) {
     const base::Status& why = outcome->table.status();
     return interrupted && why.code() == MV_ETIMEOUT ? base::Status(MV_EINTR, "a signal interrupted the wait: " + why.text()) : why;
@@ -246,7 +254,7 @@ std::shared_ptr<table::Shard> MemberNode::own_shard(const ps::TableView& table) 
 base::Result<std::vector<TableSpec>> MemberNode::list_tables() {
   struct Listed {
     std::atomic<bool> done{false};
-    base::Result<std::vector<TableSpec>> tables = base::Status(MV_ESTATE, "the node is shutting down");
+    base::Result<std::vector<TableSpec>> tables = base::Status();
   };
   const auto listed = std::make_shared<Listed>();
   loop_.post([this, listed, until = deadline({}, false)] {
@@ -257,7 +265,7 @@ base::Result<std::vector<TableSpec>> MemberNode::list_tables() {
   });
   while (loop_.drive_until([&] { return listed->done.load(); }, base::kNever) == io::Driven::kInterrupted) {
   }
-  return listed->tables;
+  return listed->done ? std::move(listed->tables) : ended();
 }
 
 }  // namespace mv::node

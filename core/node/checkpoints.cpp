@@ -34,7 +34,7 @@ Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep,
   const auto driven = loop_.drive_until([&] { return saving->load() || call->done(); }, base::kNever, std::move(begin));
   if (driven == io::Driven::kInterrupted)
     return {base::Status(MV_EINTR, "a signal interrupted the wait for the other workers; the call goes on"), call};
-  if (driven == io::Driven::kStopped) return {base::Status(MV_ESTATE, "the node is shutting down"), nullptr};
+  if (driven != io::Driven::kDone) return {ended(), nullptr};
   return {{}, call};
 }
 

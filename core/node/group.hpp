@@ -65,6 +65,9 @@ class Group {
   virtual base::Result<GroupRef> shrink(const CallOptions& options) = 0;
   /// Others who wait for this rank, or will, get an error that names it. Idempotent.
   virtual base::Status close() = 0;
+  /// This rank can't go on with what the others count on, for want of memory before an operation has begun: breaks the group, and the
+  /// others hear of it at once.
+  virtual void give_up(const base::Status& why) noexcept = 0;
 };
 
 }  // namespace mv::node

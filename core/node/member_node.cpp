@@ -10,6 +10,7 @@
 #include "engine/collective/cost_text.hpp"
 #include "node/addresses.hpp"
 #include "node/random.hpp"
+#include "onehost/seat.hpp"
 
 namespace mv::node {
 
@@ -94,6 +95,7 @@ base::Status MemberNode::set_up() {
   loop_.add_flusher(*this);  // before the roads': what it sends leaves in the same turn
   router_->attach(*member_);
   share_memory();
+  loop_.on_breakdown([this](const base::Status& why) { tell_breakdown(why); });
   loop_.set_spin(std::chrono::microseconds(settings_.spin_us));
   if (const base::Status status = loop_.start(); !status.ok()) return status;
   loop_runs_ = true;
@@ -212,6 +214,7 @@ base::Status MemberNode::wait_until_ready() {
   const io::Driven driven = loop_.drive_until([this] { return ready_.load() || failed_.load(); }, limit);
   if (driven == io::Driven::kInterrupted)
     return base::Status(MV_EINTR, "a signal came while waiting for the other processes; this one goes on joining: call again");
+  if (driven == io::Driven::kBroken) return ended();
   if (driven != io::Driven::kDone) return base::Status(MV_ETIMEOUT, "the other processes did not come");
   return failed_ ? failure_ : base::Status();
 }
@@ -246,7 +249,28 @@ void MemberNode::rearm() {
   });
 }
 
+void MemberNode::know_seat(const std::shared_ptr<onehost::Seat>& seat) {
+  std::lock_guard lock(seats_mutex_);
+  std::erase_if(seats_, [](const auto& weak) { return weak.expired(); });
+  seats_.push_back(seat);
+}
+
+/// Any thread; the engines and roads may be halfway through anything. Peers see every connection end and can't come back.
+void MemberNode::tell_breakdown(const base::Status& why) noexcept {
+  defect_.store(&why, std::memory_order_release);
+  loop_.descriptors().shut_down_all();
+  finished_.also_readable(true);  // mv_poll() tells
+  std::lock_guard lock(seats_mutex_);
+  for (const auto& weak : seats_)
+    if (const auto seat = weak.lock()) seat->give_up(why);
+}
+
 base::Status MemberNode::shutdown() {
+  if (defect() != nullptr) {
+    const base::Status why = *defect();
+    stop_roads();
+    return why;
+  }
   if (!std::exchange(leaving_, true)) {
     set_controller(Controller::kNone, {});  // nobody's thread will come by any more
     if (identity_.worker_id >= 0)
@@ -262,6 +286,7 @@ base::Status MemberNode::shutdown() {
   const auto left = [this] { return left_.load(); };
   if (loop_.drive_until(left, base::after(loop_.now(), settings_.gate_timeout)) == io::Driven::kInterrupted)
     return base::Status(MV_EINTR, "a signal came during shutdown; the node still serves: call mv_shutdown() again");
+  if (defect() != nullptr) return shutdown();
   if (!left_) left_with_ = base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time");
 
   const bool serves = identity_.server_id >= 0 || identity_.rank == 0;
@@ -272,6 +297,7 @@ base::Status MemberNode::shutdown() {
       base::log_info("rank {} has finished and serves on until the other workers have", identity_.rank);
       driven = loop_.drive_until(gone, base::kNever);
     }
+    if (driven == io::Driven::kBroken) return shutdown();
     if (driven == io::Driven::kInterrupted)
       return base::Status(MV_EINTR, "a signal came while this process still serves others: call mv_shutdown() again");
   }

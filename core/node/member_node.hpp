@@ -22,6 +22,10 @@
 #include "node/router.hpp"
 #include "tensor/heap.hpp"
 
+namespace mv::onehost {
+class Seat;
+}
+
 namespace mv::node {
 
 class MemberNode final : public Node, private io::Flusher {
@@ -51,7 +55,6 @@ class MemberNode final : public Node, private io::Flusher {
   CallRef group(const CallOptions& options) override { return std::make_shared<Call>(Call::Kind::kGroup, finished_, options); }
   void close_group(const CallRef& group, std::function<base::Status()> finish) override {
     group->close_group(std::move(finish));
-    loop_.wake_waiters();
   }
 
   base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) override;
@@ -64,9 +67,10 @@ class MemberNode final : public Node, private io::Flusher {
   bool workers_gone() const override { return workers_gone_; }
 
   base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) override;
-  bool done(const CallRef& call) const override { return call->done(); }
-  base::Status result(const CallRef& call) const override { return call->status(); }
+  bool done(const CallRef& call) const override { return call->done() || defect() != nullptr; }
+  base::Status result(const CallRef& call) const override { return call->done() ? call->status() : ended(); }
   base::Status cancel(const CallRef& call) override;
+  void forget(const CallRef& call) noexcept override { finished_.remove(*call); }
 
   base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until) override;
   int event_fd() const override { return finished_.event_fd(); }
@@ -89,6 +93,8 @@ class MemberNode final : public Node, private io::Flusher {
   base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
   /// A copy of what an asynchronous call sends: a large one in memory that is used again, where servers of this machine read it themselves.
   base::PayloadRef snapshot(std::span<const std::byte> bytes);
+  /// A group's, whose waits end when this node breaks down.
+  void know_seat(const std::shared_ptr<onehost::Seat>& seat);
   /// Begins something of an engine's on the loop, under a call that it will complete, and waits if it is a blocking call.
   Started start(const CallRef& call, const CallOptions& options, io::Task begin);
   /// Runs `work` on the loop and waits for it.
@@ -96,6 +102,8 @@ class MemberNode final : public Node, private io::Flusher {
   std::shared_ptr<table::Shard> own_shard(const ps::TableView& table);
   /// What is to be mapped of a table; null where nothing is. `own`: a server that is this process, or SIZE_MAX.
   MappingRef map(const ps::TableViewRef& table, size_t own);
+  /// Why waits end that nothing else ends: the node has broken down, or shuts down.
+  base::Status ended() const;
   engine::Member& member() { return *member_; }
   /// How messages to a peer go. Loop thread only.
   std::optional<Router::Reach> way_by(base::Peer peer) const { return router_->reach(peer); }
@@ -127,6 +135,7 @@ class MemberNode final : public Node, private io::Flusher {
   void rearm();
   void flush() override;
   void stop_roads();
+  void tell_breakdown(const base::Status& why) noexcept;
   Started wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin);
   base::Status wait_for(const std::function<bool()>& done, base::Nanos until);
   base::Nanos creation_deadline(const std::string& name);
@@ -134,8 +143,10 @@ class MemberNode final : public Node, private io::Flusher {
 
   Settings settings_;
   Identity identity_;
-  FinishedList finished_;
   io::Loop loop_;
+  FinishedList finished_{[this] {
+    if (!loop_.driven_by_me()) loop_.wake_waiters();  // its driver looks by itself
+  }};
   base::TraceRing trace_;
   const bool watched_ = trace_.on() || !settings_.metrics.empty();  ///< times are taken
   std::unique_ptr<Router> router_;
@@ -147,6 +158,8 @@ class MemberNode final : public Node, private io::Flusher {
   base::Nanos armed_ = base::kNever;
   std::mutex mappings_mutex_;
   std::vector<std::weak_ptr<Mapping>> mappings_;
+  std::mutex seats_mutex_;
+  std::vector<std::weak_ptr<onehost::Seat>> seats_;
   std::mutex creations_mutex_;
   std::map<std::string, base::Nanos> creations_;  ///< deadlines, by name
   std::atomic<uint64_t> unnamed_{0};

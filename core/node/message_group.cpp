@@ -76,7 +76,15 @@ base::Status MessageGroup::close() {
 
 /// The loop's messages may still be about it.
 MessageGroup::~MessageGroup() {
-  node_.loop().post([node = &node_, group = std::move(group_)] { node->member().groups().close(group); });
+  node_.loop().post_or_break([node = &node_, group = std::move(group_)] { node->member().groups().close(group); });
+}
+
+void MessageGroup::give_up(const base::Status& why) noexcept {
+  try {
+    node_.loop().post_or_break([group = group_, why] { group->break_off(why, true); });
+  } catch (const std::bad_alloc& none) {
+    node_.loop().break_down(&none);
+  }
 }
 
 GroupInfo MessageGroup::info() {

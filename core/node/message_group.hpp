@@ -28,6 +28,7 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
   base::Result<GroupRef> shrink(const CallOptions& options) override;
   base::Status close() override;
+  void give_up(const base::Status& why) noexcept override;
 
  private:
   class ByHand;

@@ -131,6 +131,10 @@ enum class Controller { kHere, kAwaited, kNone };
 /// All methods from any thread, unless said otherwise. A Node outlives its tables and calls.
 class Node {
  public:
+  /// Why the node has broken down: its engines were halfway through a change when memory ran out, and run no more. Peers see it as
+  /// lost, every call fails with this status, and shutdown() returns it. Null while the node is sound.
+  const base::Status* defect() const noexcept { return defect_.load(std::memory_order_acquire); }
+
   /// One that is not in its cluster yet.
   static std::unique_ptr<Node> make(const Settings& settings);
   virtual ~Node() = default;
@@ -186,6 +190,8 @@ class Node {
   virtual base::Status result(const CallRef& call) const = 0;
   /// Withdraws an unfinished call; its buffers are free when this returns. The text tells what became of it.
   virtual base::Status cancel(const CallRef& call) = 0;
+  /// The caller has heard that it is over: poll() need not tell.
+  virtual void forget(const CallRef& call) noexcept = 0;
 
   /// Tags of kAsync calls that finished and were not handed out yet, up to `most`, waiting for the first, where any are wanted, or for
   /// what `or_until` says, which must not lock. MV_EINTR after a signal.
@@ -203,6 +209,9 @@ class Node {
   virtual base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) = 0;
   /// The ids of the workers of this machine, by its name.
   virtual std::vector<int64_t> workers_here() = 0;
+
+ protected:
+  std::atomic<const base::Status*> defect_{nullptr};
 };
 
 /// A table as one handle sees it. Methods from any thread; calls of one thread take effect in their order.

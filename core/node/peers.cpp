@@ -40,7 +40,7 @@ base::Status MemberNode::ask_peers(std::map<base::Peer, base::Nanos>& shortest) 
       const io::Driven driven = loop_.drive_until([] { return false; }, loop_.now() + kLookAgain);
       if (driven == io::Driven::kInterrupted)
         return base::Status(MV_EINTR, "a signal came while the other processes were asked");
-      if (driven == io::Driven::kStopped) return base::Status(MV_ESTATE, "the node is shutting down");
+      if (driven == io::Driven::kStopped || driven == io::Driven::kBroken) return ended();
       on_loop([&] { unanswered = member_->cluster().unanswered(); });
     } while (unanswered > 0 && loop_.now() < until);
     on_loop([&] {

@@ -1,6 +1,5 @@
 #include "node/shared_group.hpp"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -84,7 +83,9 @@ base::Result<GroupRef> SharedGroup::over(MemberNode& node, base::Result<GroupRef
 SharedGroup::SharedGroup(MemberNode& node, std::shared_ptr<MessageGroup> messages, const std::vector<onehost::Memory>& memory)
     : node_(node), messages_(std::move(messages)),
       seat_(std::make_shared<onehost::Seat>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
-                                            std::chrono::microseconds(node.settings().spin_us))) {
+                                            std::chrono::microseconds(node.settings().spin_us))),
+      queue_(std::make_shared<SharedQueue>(node.loop(), seat_, messages_->engine())) {
+  node_.know_seat(seat_);
   const auto broken = [weak = std::weak_ptr(seat_)](const base::Status& why) {
     if (const auto seat = weak.lock()) seat->end(why);
   };
@@ -102,12 +103,7 @@ SharedGroup::SharedGroup(MemberNode& node, std::shared_ptr<MessageGroup> message
 
 SharedGroup::~SharedGroup() {
   seat_->leave();
-  {
-    std::lock_guard lock(mutex_);
-    ends_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  queue_->end();
 }
 
 GroupInfo SharedGroup::info() {
@@ -130,140 +126,65 @@ base::Status SharedGroup::close() {
 
 // ------------------------------------------------------------ operations
 
-/// One operation at a time, in the order in which they were asked for.
-class SharedGroup::Turn {
- public:
-  explicit Turn(SharedGroup& group) : group_(group) {
-    std::unique_lock lock(group_.mutex_);
-    group_.changed_.wait(lock, [&] { return !group_.taken_ && group_.jobs_.empty(); });
-    group_.taken_ = true;
-  }
-  ~Turn() { group_.end_turn(); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  SharedGroup& group_;
-};
-
-void SharedGroup::end_turn() {
-  {
-    std::lock_guard lock(mutex_);
-    taken_ = false;
-  }
-  changed_.notify_all();
-}
-
-/// A group that an operation has broken is so for those who ask by messages, too.
-base::Status SharedGroup::broken_by(base::Status status) {
-  if (status.ok() || seat_->broken().ok()) return status;
-  node_.loop().post([group = messages_->engine(), status] { group->break_off(status, true); });
-  return base::error(status.code(), "{}; the group is broken: {}", status.text(), collective::kAfterBreak);
-}
-
 std::shared_ptr<Call> SharedGroup::make_call(const CallOptions& options) {
   return std::make_shared<Call>(Call::Kind::kCollective, node_.finished(), options);
-}
-
-base::Status SharedGroup::carry_out(const Operation& operation, base::Nanos deadline) {
-  base::Status status = seat_->begin(operation);
-  return status.ok() ? seat_->finish(deadline) : status;
 }
 
 Started SharedGroup::run(Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, static_cast<int64_t>(members().size())); !wrong.ok()) return {std::move(wrong), nullptr};
   const base::Nanos until = node_.deadline(options, true);
-  std::unique_lock lock(mutex_);
-  if (options.mode != Mode::kBlocking || taken_ || !jobs_.empty()) {
-    Job job{std::move(operation), until, make_call(options), false};
-    const auto call = job.call;
-    leave_to_thread(std::move(lock), std::move(job));
-    if (options.mode != Mode::kBlocking) return {{}, call};
-    return node_.start(call, options, [] {});
+  bool begun = false;
+  if (options.mode == Mode::kBlocking) {
+    if (const SharedQueue::Turn turn = queue_->try_turn()) {
+      base::Status status = queue_->carry_out(operation, until);
+      if (status.code() != MV_EINTR) return {queue_->settle(std::move(status)), nullptr};
+      if (!options.keep_on_interrupt) return {interrupted(), nullptr};
+      begun = true;
+      const auto call = make_call(options);
+      queue_->push({std::move(operation), until, call, begun});  // the thread goes on with it once the turn is over
+      return {std::move(status), call};
+    }
   }
-  taken_ = true;
-  lock.unlock();
-  base::Status status = carry_out(operation, until);
-  if (status.code() != MV_EINTR) {
-    end_turn();
-    return {broken_by(std::move(status)), nullptr};
-  }
-  if (!options.keep_on_interrupt) {
-    seat_->give_up(base::Status(MV_EINTR, "a signal interrupted an operation of the group, which has ended it"));
-    end_turn();
-    return {broken_by(seat_->broken()), nullptr};
-  }
-  Job job{std::move(operation), until, make_call(options), true};
-  const auto call = job.call;
-  lock.lock();
-  taken_ = false;
-  leave_to_thread(std::move(lock), std::move(job));
-  return {std::move(status), call};
+  const auto call = make_call(options);
+  queue_->push({std::move(operation), until, call, begun});
+  if (options.mode != Mode::kBlocking) return {{}, call};
+  return await(call, options, until);
 }
 
-/// With the lock of the queue.
-Started SharedGroup::leave_to_thread(std::unique_lock<std::mutex> lock, Job job) {
-  job.call->set_withdrawal([this, weak = std::weak_ptr(job.call)](mv_status code) {
-    if (const auto call = weak.lock()) withdraw(call, code);
-  });
-  const auto call = job.call;
-  job.begun ? jobs_.push_front(std::move(job)) : jobs_.push_back(std::move(job));
-  if (!thread_.joinable()) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the threads that wait
-    thread_ = std::thread([this] { serve(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-  lock.unlock();
-  changed_.notify_all();
-  return {{}, call};
+/// For a call that waits behind others.
+Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions& options, base::Nanos until) {
+  const io::Driven driven = node_.loop().drive_until([&] { return call->done(); }, until);
+  if (driven == io::Driven::kInterrupted && options.keep_on_interrupt)
+    return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
+  if (driven != io::Driven::kDone) queue_->withdraw(call, driven == io::Driven::kInterrupted ? MV_EINTR : driven == io::Driven::kTimeout ? MV_ETIMEOUT : MV_ESTATE);
+  return {call->status(), nullptr};
 }
 
-void SharedGroup::serve() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [&] { return (!jobs_.empty() && !taken_) || (ends_ && jobs_.empty()); });
-    if (jobs_.empty()) return;
-    Job job = std::move(jobs_.front());
-    taken_ = true;  // and the job is gone from the queue, so that who comes next sees the one or the other
-    jobs_.pop_front();
-    lock.unlock();
-    base::Status status = job.begun ? seat_->finish(job.deadline) : carry_out(job.operation, job.deadline);
-    while (status.code() == MV_EINTR && seat_->broken().ok()) status = seat_->finish(job.deadline);
-    job.call->complete(broken_by(std::move(status)));
-    node_.wake();
-    lock.lock();
-    taken_ = false;
-    changed_.notify_all();
-  }
-}
-
-/// The call is over when this returns, and the group with it: the others count on this rank.
-void SharedGroup::withdraw(const std::shared_ptr<Call>& call, mv_status code) {
-  if (call->done()) return;
-  seat_->give_up(base::error(code, "an operation of the group was withdrawn, which has ended it"));
-  while (!call->done()) std::this_thread::yield();
+/// A signal has ended an operation that is not to go on: the others count on it.
+base::Status SharedGroup::interrupted() {
+  queue_->give_up(base::Status(MV_EINTR, "a signal interrupted an operation of the group, which has ended it"));
+  return queue_->settle(seat_->broken());
 }
 
 base::Result<collective::Shape> SharedGroup::drain(const CallOptions& options) {
-  const Turn turn(*this);
-  auto shape = seat_->drain(node_.deadline(options, true));
+  const base::Nanos until = node_.deadline(options, true);
+  const auto turn = queue_->turn(until);
+  if (!turn.ok()) return turn.status();
+  auto shape = seat_->drain(until);
   const bool again = shape.ok() || shape.status().code() == MV_EINTR || shape.status().code() == MV_ETIMEOUT;
-  if (!again) return broken_by(shape.status());
+  if (!again) return queue_->settle(shape.status());
   return shape;
 }
 
 /// All say that it begins, and what its shape is, as of any other operation; the values go by messages.
 base::Result<CustomReductionRef> SharedGroup::custom(Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, static_cast<int64_t>(members().size())); !wrong.ok()) return wrong;
-  const Turn turn(*this);
-  base::Status status = carry_out(operation, node_.deadline(options, true));
-  if (status.code() == MV_EINTR) {
-    seat_->give_up(base::Status(MV_EINTR, "a signal interrupted an operation of the group, which has ended it"));
-    status = seat_->broken();
-  }
-  if (!status.ok()) return broken_by(std::move(status));
+  const base::Nanos until = node_.deadline(options, true);
+  const auto turn = queue_->turn(until);
+  if (!turn.ok()) return turn.status();
+  base::Status status = queue_->carry_out(operation, until);
+  if (status.code() == MV_EINTR) return interrupted();
+  if (!status.ok()) return queue_->settle(std::move(status));
   return messages_->custom(std::move(operation), options);
 }
 

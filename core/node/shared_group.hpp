@@ -1,14 +1,11 @@
 #pragma once
-// A group all of whose ranks share memory: its operations go by onehost/, on the callers' own threads. What belongs to no single operation
-// (opening, shrinking, reductions by hand, the news of a loss) stays with the messages' group that it stands upon.
+// A group all of whose ranks share memory: its operations go through onehost/, on the callers' own threads. Opening, shrinking, reductions
+// by hand and the news of a loss stay with the group of messages below.
 
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
-#include <thread>
 
 #include "node/message_group.hpp"
+#include "node/shared_queue.hpp"
 #include "onehost/seat.hpp"
 
 namespace mv::node {
@@ -28,34 +25,17 @@ class SharedGroup final : public Group {
   base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
   base::Result<GroupRef> shrink(const CallOptions& options) override;
   base::Status close() override;
+  void give_up(const base::Status& why) noexcept override { queue_->give_up(why); }
 
  private:
-  struct Job {
-    collective::Operation operation;
-    base::Nanos deadline;
-    std::shared_ptr<Call> call;
-    bool begun;  ///< by a caller whom a signal has called away
-  };
-  class Turn;
-
   std::shared_ptr<Call> make_call(const CallOptions& options);
-  base::Status carry_out(const collective::Operation& operation, base::Nanos deadline);
-  Started leave_to_thread(std::unique_lock<std::mutex> lock, Job job);
-  void end_turn();
-  void serve();
-  base::Status broken_by(base::Status status);
-  void withdraw(const std::shared_ptr<Call>& call, mv_status code);
+  Started await(const std::shared_ptr<Call>& call, const CallOptions& options, base::Nanos until);
+  base::Status interrupted();
 
   MemberNode& node_;
   const std::shared_ptr<MessageGroup> messages_;
   const std::shared_ptr<onehost::Seat> seat_;  ///< the loop's, too, which tells it of losses
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool taken_ = false;  ///< an operation is under way
-  bool ends_ = false;
-  std::deque<Job> jobs_;  ///< for the thread, in their order
-  std::thread thread_;    ///< of those who do not wait; begun by the first of them
+  const std::shared_ptr<SharedQueue> queue_;
 };
 
 }  // namespace mv::node

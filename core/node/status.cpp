@@ -34,7 +34,7 @@ base::Result<std::string> MemberNode::status(bool json) {
   const auto here = [&] { return answer->here.load(std::memory_order_acquire); };
   while (loop_.drive_until(here, base::kNever) == io::Driven::kInterrupted) {  // it takes no longer than a few seconds
   }
-  if (!here()) return base::Status(MV_ESTATE, "the node is shutting down");
+  if (!here()) return ended();
   return answer->text;
 }
 

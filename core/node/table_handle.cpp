@@ -93,7 +93,6 @@ Started TableHandle::finished_here(const CallOptions& options) {
   if (options.mode != Mode::kAsync) return {};
   const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
   call->complete({});
-  node_.loop().wake_waiters();
   return {{}, call};
 }
 

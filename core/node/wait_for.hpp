@@ -14,7 +14,7 @@ template <typename T, typename Ask>
 base::Result<T> wait_for(MemberNode& node, Ask ask) {
   struct Told {
     std::atomic<bool> done{false};
-    base::Result<T> what = base::Status(MV_ESTATE, "the node is shutting down");
+    base::Result<T> what = base::Status();
   };
   const auto told = std::make_shared<Told>();
   node.loop().post([ask, told] {
@@ -26,7 +26,7 @@ base::Result<T> wait_for(MemberNode& node, Ask ask) {
   const auto done = [&] { return told->done.load(std::memory_order_acquire); };
   while (node.loop().drive_until(done, base::kNever) == io::Driven::kInterrupted) {
   }
-  return std::move(told->what);
+  return done() ? std::move(told->what) : node.ended();
 }
 
 }  // namespace mv::node

@@ -344,7 +344,11 @@ void Seat::hear_left(size_t rank) {
 bool Seat::note_broken(const base::Status& why) {
   std::lock_guard lock(mutex_);
   if (!why_broken_.ok()) return false;
-  why_broken_ = why;
+  try {
+    why_broken_ = why;
+  } catch (const std::bad_alloc&) {
+    why_broken_ = base::Status(why.code(), "out of memory");
+  }
   is_broken_.store(true);
   return true;
 }

@@ -65,6 +65,7 @@ class ThreadGroups {
     mv::base::Result<mv::node::CustomReductionRef> custom(Operation, const mv::node::CallOptions&) override { return unknown(); }
     mv::base::Result<mv::node::GroupRef> shrink(const mv::node::CallOptions&) override { return unknown(); }
     mv::base::Status close() override { return {}; }
+    void give_up(const mv::base::Status&) noexcept override {}
 
    private:
     static mv::base::Status unknown() { return {MV_EINVAL, "threads don't do that"}; }

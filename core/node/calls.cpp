@@ -20,6 +20,19 @@ base::Nanos MemberNode::deadline(const CallOptions& options, bool gated) const {
   return base::after(loop_.now(), span);
 }
 
+/// What reading throws is its caller's; nothing has changed.
+void MemberNode::read_on_loop(const std::function<void()>& read) {
+  bool failed = false;
+  on_loop([&] {
+    try {
+      read();
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+  });
+  if (failed) throw std::bad_alloc();
+}
+
 void MemberNode::on_loop(const std::function<void()>& work) {
   std::atomic<bool> done{false};
   io::Task task = [&] {
@@ -65,12 +78,24 @@ Started MemberNode::run(const CallRef& call, const CallOptions& options, ps::Req
   const bool blocking = options.mode == Mode::kBlocking;
   if (blocking && !meanwhile) return wait_blocking(call, options, std::move(begin));
   loop_.post(std::move(begin));
-  if (meanwhile) meanwhile();
+  do_meanwhile(meanwhile);
   return blocking ? wait_blocking(call, options, {}) : Started{{}, call};
 }
 
-void MemberNode::forget(ps::Request request) {
+void MemberNode::forget(ps::Request request, const std::function<void()>& meanwhile) {
   loop_.post([this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); });
+  do_meanwhile(meanwhile);
+}
+
+/// This process's own part of a call, the rest of which is on its way: what it throws leaves the call half made, and its memory lent.
+void MemberNode::do_meanwhile(const std::function<void()>& work) {
+  if (!work) return;
+  try {
+    work();
+  } catch (const std::exception& thrown) {
+    loop_.break_down(&thrown);
+    throw;
+  }
 }
 
 void MemberNode::forget_small(const ps::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {

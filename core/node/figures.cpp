@@ -1,11 +1,11 @@
 #include "node/figures.hpp"
 
+#include <dirent.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
 
 #include "base/version.hpp"
 #include "telemetry/exposition.hpp"
@@ -149,13 +149,13 @@ void write_process(Exposition& out) {
       out.sample({}, resident_pages * page);
     }
   }
-  std::error_code failed;
   uint64_t open = 0;
-  for (auto entry = std::filesystem::directory_iterator("/proc/self/fd", failed); !failed && entry != std::filesystem::directory_iterator();
-       entry.increment(failed))
-    ++open;
+  if (DIR* const folder = opendir("/proc/self/fd")) {
+    while (const dirent* const entry = readdir(folder)) open += entry->d_name[0] != '.' ? 1 : 0;
+    closedir(folder);
+  }
   rlimit limit{};
-  if (!failed && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+  if (open > 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     out.process("process_open_fds", "gauge", "Number of open file descriptors.");
     out.sample({}, open);
     out.process("process_max_fds", "gauge", "Maximum number of open file descriptors.");

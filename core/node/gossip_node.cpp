@@ -63,6 +63,7 @@ base::Status GossipNode::set_up(gossip::Node self) {
   }
   told_.name = self_.name;
   told_.address = self_.address();
+  loop_.on_breakdown([this](const base::Status&) { loop_.descriptors().shut_down_all(); });
   if (auto status = loop_.start(); !status.ok()) return status;
   loop_runs_ = true;
   return serve_metrics();
@@ -137,10 +138,13 @@ void GossipNode::rearm() {
   });
 }
 
+/// Why nothing runs on the loop any more.
+base::Status GossipNode::ended() const { return loop_.defect() != nullptr ? *loop_.defect() : is_closed(); }
+
 /// Runs `work` there and waits for it, whatever signals come: it takes no time.
 base::Status GossipNode::on_loop(const std::function<base::Status()>& work) {
   const Lock lock(closing_);
-  if (closed_) return is_closed();
+  if (closed_ || loop_.defect() != nullptr) return ended();
   base::Status status;
   std::atomic<bool> ran{false};
   loop_.post([&] {
@@ -149,7 +153,7 @@ base::Status GossipNode::on_loop(const std::function<base::Status()>& work) {
   });
   while (loop_.drive_until([&] { return ran.load(); }, base::kNever) == io::Driven::kInterrupted) {
   }
-  return status;
+  return ran ? status : ended();
 }
 
 // ------------------------------------------------------------ the model
@@ -175,7 +179,7 @@ void GossipNode::drop() {
 
 base::Status GossipNode::publish(double loss) {
   const Lock lock(model_);
-  if (closed_) return is_closed();
+  if (closed_ || loop_.defect() != nullptr) return ended();
   if (!std::isfinite(loss)) {
     drop();
     return base::error(MV_ENONFINITE, "the loss is {}, not a finite number", loss);
@@ -196,7 +200,7 @@ base::Status GossipNode::publish(double loss) {
 
 base::Status GossipNode::set_clock(double clock) {
   const Lock lock(model_);
-  if (closed_) return is_closed();
+  if (closed_ || loop_.defect() != nullptr) return ended();
   if (!std::isfinite(clock) || clock < 0) return base::error(MV_EINVAL, "the clock {} is not a finite number from 0 on", clock);
   clock_ = clock;
   const Lock figures(figures_);
@@ -206,7 +210,7 @@ base::Status GossipNode::set_clock(double clock) {
 
 base::Result<bool> GossipNode::fetch_start() {
   const Lock lock(model_);
-  if (closed_) return is_closed();
+  if (closed_ || loop_.defect() != nullptr) return ended();
   if (updates_ == 0) return base::Status(MV_ESTATE, "publish first: a peer's arrays are compared with this node's");
   if (started_) return base::Status(MV_ESTATE, "a fetch is under way: wait for it first");
   caught_ = false;
@@ -227,7 +231,7 @@ base::Result<GossipFetched> GossipNode::fetch_wait(double loss) {
   }
   const io::Driven driven = closed_ ? io::Driven::kStopped : loop_.drive_until([this] { return done_.load(); }, base::kNever);
   if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came; the fetch goes on: wait again");
-  if (driven != io::Driven::kDone) return is_closed();
+  if (driven != io::Driven::kDone) return ended();
   started_ = false;
   loss_ = loss;
 

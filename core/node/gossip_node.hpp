@@ -71,6 +71,7 @@ class GossipNode final : private io::Flusher {
   void set_up_engine(base::Peer life);
   base::Status serve_metrics();
   void stop_metrics();
+  base::Status ended() const;
   base::Status on_loop(const std::function<base::Status()>& work);
   std::shared_ptr<gossip::SnapshotReader> mapped(base::Peer peer);
   gossip::Standing standing();

@@ -87,10 +87,12 @@ class MemberNode final : public Node, private io::Flusher {
   /// Begins a call on the loop, runs `meanwhile` on this thread if there is one, and waits if it is a blocking call.
   Started run(const CallRef& call, const CallOptions& options, ps::Request request, const std::function<void()>& meanwhile);
   /// Fire-and-forget: begins it and returns.
-  void forget(ps::Request request);
+  void forget(ps::Request request, const std::function<void()>& meanwhile);
   void forget_small(const ps::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
   /// Blocks while too many bytes of asynchronous calls are under way; gives what is to be handed to the call.
   base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
+  /// Of a call that was not begun after all.
+  void give_back(uint64_t reserved) { member_->tables().in_flight().fetch_sub(reserved, std::memory_order_relaxed); }
   /// A copy of what an asynchronous call sends: a large one in memory that is used again, where servers of this machine read it themselves.
   base::PayloadRef snapshot(std::span<const std::byte> bytes);
   /// A group's, whose waits end when this node breaks down.
@@ -99,6 +101,8 @@ class MemberNode final : public Node, private io::Flusher {
   Started start(const CallRef& call, const CallOptions& options, io::Task begin);
   /// Runs `work` on the loop and waits for it.
   void on_loop(const std::function<void()>& work);
+  /// on_loop() for what changes nothing there. Throws std::bad_alloc where `read` does.
+  void read_on_loop(const std::function<void()>& read);
   std::shared_ptr<table::Shard> own_shard(const ps::TableView& table);
   /// What is to be mapped of a table; null where nothing is. `own`: a server that is this process, or SIZE_MAX.
   MappingRef map(const ps::TableViewRef& table, size_t own);
@@ -137,6 +141,7 @@ class MemberNode final : public Node, private io::Flusher {
   void stop_roads();
   void tell_breakdown(const base::Status& why) noexcept;
   Started wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin);
+  void do_meanwhile(const std::function<void()>& work);
   base::Status wait_for(const std::function<bool()>& done, base::Nanos until);
   base::Nanos creation_deadline(const std::string& name);
   base::Result<TableRef> finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating);

@@ -32,7 +32,7 @@ base::Result<GroupRef> MessageGroup::finish_opening(MemberNode& node, const std:
   const Started started = node.start(opened->call, blocking(options), std::move(begin));
   if (!started.status.ok()) return started.status;
   std::vector<int64_t> workers;
-  node.on_loop([&] {
+  node.read_on_loop([&] {
     for (const base::Peer peer : opened->group->members().peers) workers.push_back(node.member().cluster().view().worker_id(peer));
   });
   return GroupRef(std::make_shared<MessageGroup>(node, opened->group, std::move(workers)));
@@ -94,7 +94,7 @@ GroupInfo MessageGroup::info() {
   info.size = setting.size;
   info.hosts = static_cast<int64_t>(std::set<int32_t>(setting.layout.hosts.begin(), setting.layout.hosts.end()).size());
   info.road = "messages";
-  node_.on_loop([&] {
+  node_.read_on_loop([&] {
     const collective::Standing standing = group_->standing();
     info.sent = standing.sent - before_.sent;
     info.received = standing.received - before_.received;
@@ -185,7 +185,7 @@ base::Result<GroupRef> MemberNode::open_group(std::vector<int64_t> workers, cons
 
 std::vector<int64_t> MemberNode::workers_here() {
   std::vector<int64_t> ids;
-  on_loop([&] {
+  read_on_loop([&] {
     const cluster::View& view = member_->cluster().view();
     const cluster::Member* self = view.find(member_->self());
     const auto workers = view.workers();

@@ -19,7 +19,7 @@ base::Result<std::vector<PeerReport>> MemberNode::examine_peers() {
   std::map<base::Peer, base::Nanos> shortest;
   if (const base::Status interrupted = ask_peers(shortest); !interrupted.ok()) return interrupted;
   std::vector<PeerReport> reports;
-  on_loop([&] {
+  read_on_loop([&] {
     for (const cluster::Member& member : member_->cluster().view().members) {
       if (member.peer == member_->self()) continue;
       PeerReport report = report_on(member);
@@ -43,7 +43,7 @@ base::Status MemberNode::ask_peers(std::map<base::Peer, base::Nanos>& shortest) 
       if (driven == io::Driven::kStopped || driven == io::Driven::kBroken) return ended();
       on_loop([&] { unanswered = member_->cluster().unanswered(); });
     } while (unanswered > 0 && loop_.now() < until);
-    on_loop([&] {
+    read_on_loop([&] {
       for (const cluster::Member& member : member_->cluster().view().members) {
         const auto took = member_->cluster().round_trip(member.peer);
         if (!took || *took == base::kNever) continue;

@@ -1,5 +1,8 @@
 #include "node/table_handle.hpp"
 
+#include "base/per_thread.hpp"
+#include "base/undo.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -151,6 +154,20 @@ Started TableHandle::set(const Rows& rows, const ConstData& data, const CallOpti
 Started TableHandle::get(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(true, rows, data, options); }
 Started TableHandle::peek(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(false, rows, data, options); }
 
+/// Counts a change as open, which its end uncounts; unless it does not come to that.
+class TableHandle::OpenChange {
+ public:
+  explicit OpenChange(ps::TableView& table) : table_(table) { table_.open_changes.fetch_add(1, std::memory_order_relaxed); }
+  ~OpenChange() {
+    if (!kept_) table_.open_changes.fetch_sub(1, std::memory_order_release);
+  }
+  void keep() const { kept_ = true; }
+
+ private:
+  ps::TableView& table_;
+  mutable bool kept_ = false;
+};
+
 base::Status TableHandle::check_change(const Rows& rows, const ConstData& data) {
   if (base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return wrong;
   if (base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values); !wrong.ok()) return wrong;
@@ -184,8 +201,10 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
   const auto use = static_cast<ps::Use>(write);
   if (all_own_ && changes_own_) {
     count(use, ps::Way::kHere, rows);
+    const auto call = options.mode == Mode::kAsync ? std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options) : nullptr;
     change_own(write, rows, values.bytes);
-    return finished_here(options);
+    if (call != nullptr) call->complete({});
+    return {{}, call};
   }
   count(use, ps::Way::kMessage, rows);
   if (options.mode == Mode::kForget && options.priority == 0 && values.size <= kSmallBytes) {
@@ -196,6 +215,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
   request.all = rows.all;
   if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
   const bool blocking = options.mode == Mode::kBlocking;
+  base::Undo give_back([&] { node_.give_back(request.reserved); });
   if (!blocking) {
     auto token = node_.reserve(values.size, options);
     if (!token.ok()) return {token.status(), nullptr};
@@ -208,7 +228,9 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
     request.source = blocking ? base::Payload::lent(bytes) : node_.snapshot(bytes);
   std::function<void()> own_work;
   if (changes_own_) own_work = [&] { change_own(write, rows, values.bytes); };
-  return start_change(std::move(request), options, own_work);
+  const Started started = start_change(std::move(request), options, own_work);
+  give_back.keep();
+  return started;
 }
 
 /// What all changes that take messages have in common.
@@ -225,14 +247,12 @@ ps::Request TableHandle::change_request(wire::Write write, const CallOptions& op
 }
 
 Started TableHandle::start_change(ps::Request request, const CallOptions& options, const std::function<void()>& own_work) {
-  table_->open_changes.fetch_add(1, std::memory_order_relaxed);
-  if (options.mode == Mode::kForget) {
-    node_.forget(std::move(request));
-    if (own_work) own_work();
-    return {};
-  }
-  const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
-  return node_.run(call, options, std::move(request), own_work);
+  const auto call = options.mode == Mode::kForget ? nullptr : std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
+  const OpenChange open(*table_);
+  if (call == nullptr) node_.forget(std::move(request), own_work);
+  const Started started = call == nullptr ? Started() : node_.run(call, options, std::move(request), own_work);
+  open.keep();
+  return started;
 }
 
 /// Many small adds: the message is made here, by the caller, if it is one message to one server elsewhere. False if it is not.
@@ -261,11 +281,15 @@ bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Wri
     *status = reserved.status();
     return true;
   }
-  table_->open_changes.fetch_add(1, std::memory_order_relaxed);
-  thread_local wire::FrameBuilder builder;
+  base::Undo give_back([&] { node_.give_back(reserved.value()); });
+  auto& builder = base::per_thread<wire::FrameBuilder>();
   const auto body = wire::CreateChange(builder.fbb(), table_->numbers[server], write, 0, rows.all ? spec_.elements() : 0, row_count);
   const std::span<const std::byte> bytes(payload, ids_bytes + values.size);
-  node_.forget_small(table_, server, builder.finish_small(wire::Body::Change, body, bytes), reserved.value());
+  base::Frame frame = builder.finish_small(wire::Body::Change, body, bytes);
+  const OpenChange open(*table_);
+  node_.forget_small(table_, server, std::move(frame), reserved.value());
+  open.keep();
+  give_back.keep();
   return true;
 }
 
@@ -423,7 +447,20 @@ void TableHandle::own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vec
   }
 }
 
+/// Without memory a keyed table that has not changed yet is as it was, and the call fails. Anything else leaves a change half made.
 void TableHandle::change_own(wire::Write write, const Rows& rows, const std::byte* values) {
+  try {
+    change_own_part(write, rows, values);
+  } catch (const table::Halfway& thrown) {
+    node_.loop().break_down(&thrown);
+    throw;
+  } catch (const std::bad_alloc& thrown) {
+    if (!spec_.is_keyed()) node_.loop().break_down(&thrown);
+    throw;
+  }
+}
+
+void TableHandle::change_own_part(wire::Write write, const Rows& rows, const std::byte* values) {
   const table::Worker worker = node_.identity().worker_id;
   if (rows.all) return own_->change(write, worker, 0, own_->elements(), values + own_->rows().first * spec_.row_bytes());
   if (all_own_) return own_->change_rows(write, worker, {rows.ids, rows.count}, values);

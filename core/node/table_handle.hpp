@@ -82,7 +82,9 @@ class TableHandle final : public Table {
   bool fetch_here(ps::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
   /// Waits until all servers' gates would serve a get of this moment.
   base::Status wait_for_turn(const CallOptions& options);
+  class OpenChange;
   void change_own(wire::Write write, const Rows& rows, const std::byte* values);
+  void change_own_part(wire::Write write, const Rows& rows, const std::byte* values);
   void read_own(const Rows& rows, std::byte* out) const;
   /// A get of parts that are mapped, without a message. False if it has to be a message.
   bool fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);

@@ -97,7 +97,7 @@ base::Nanos begin_of(const Taken& taken, const TraceEvent& event) {
 base::Result<std::string> MemberNode::trace_text() {
   if (!trace_.on()) return base::Status(MV_ESTATE, "no events are kept here: set trace_events (POLYVERSO_TRACE_EVENTS), or metrics, when the node is started");
   Taken taken;
-  on_loop([&] {
+  read_on_loop([&] {
     learn_ranks();
     taken.events = trace_.copy();
     taken.view = member_->cluster().view();

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/per_thread.hpp"
 #include "math/convert.hpp"
 #include "math/kernels.hpp"
 
@@ -15,10 +16,10 @@ namespace {
 constexpr size_t kMostKept = 4 << 20;
 
 template <typename Word>
-std::vector<Word>& scratch() {
-  thread_local std::vector<Word> words;
-  return words;
-}
+class Numbering;
+
+template <typename Word>
+std::vector<Word>& scratch() { return base::per_thread<std::vector<Word>, Numbering<Word>>(); }
 
 /// Numbers ids in the order of their first appearance: an open-addressing table whose words hold a number, plus one,
 /// and above it what bits are left of the hash, so that hardly any comparison is in vain.

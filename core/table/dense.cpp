@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/per_thread.hpp"
 #include "base/log.hpp"
 #include "math/kernels.hpp"
 #include "table/updater/apply.hpp"
@@ -54,10 +55,7 @@ struct Sorting {
   std::vector<int64_t> rows;
 };
 
-Sorting& sorting() {
-  thread_local Sorting scratch;
-  return scratch;
-}
+Sorting& sorting() { return base::per_thread<Sorting>(); }
 
 /// Sorts rows by stripe, stably: a lock for each row costs more than the row. False if that is not worth while.
 bool sort_by_stripe(std::span<const int64_t> rows, uint64_t stripe_rows, size_t stripe_count, Sorting& out) {

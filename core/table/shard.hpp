@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -48,6 +49,11 @@ struct Scanned {
   std::vector<int64_t> rows;
   std::vector<std::byte> values;  ///< of the table's dtype, row after row
   int64_t next = -1;              ///< where to go on; -1: that was all
+};
+
+/// Memory ran out in the middle of a change, part of which was made: nobody can say what the table holds.
+struct Halfway final : std::bad_alloc {
+  const char* what() const noexcept override { return "out of memory in the middle of a change"; }
 };
 
 /// Values in and out are of the table's dtype; inside, halves are floats. Dense shards number their elements and rows from 0,

@@ -400,7 +400,11 @@ base::Status Server::apply(Table& table, base::Peer client, const Held& held) {
     } else if (write == wire::Write::Add) {
       shard.change_rows(write, worker, {}, nullptr, held.piece);
     }
-  } catch (const std::bad_alloc&) {  // a keyed table grows with what comes in; the server goes on without
+  } catch (const table::Halfway&) {
+    throw;  // breaks the node down: nobody could say what the table holds
+  } catch (const std::bad_alloc&) {
+    if (!table.spec.is_keyed()) throw;
+    // A keyed table grows with what comes in; the server goes on without.
     return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for more rows", table.spec.name, index_);
   }
   return {};
@@ -414,6 +418,7 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   if (wrong.ok() && bytes > wire::kMaxPayloadBytes)
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": {} bytes in one answer; at most {} are", table->spec.name, bytes, wire::kMaxPayloadBytes);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
+  if (const auto lost = table->lost_rounds.extract(asked.client)) return rpc_.fail(asked, lost.mapped());
   auto codec = table->codec_of(request.codec(), request.rows());
   if (!codec.ok()) return rpc_.fail(asked, codec.status());
   Wanted wanted{request.first(), request.count(), {}};
@@ -438,13 +443,18 @@ void Server::reply_values(const rpc::Asked& asked, Table& table, const Wanted& w
   if (bytes == 0)  // only to be counted: none of the rows lie here
     return rpc_.answer(asked, builder_.finish(wire::Body::Reply, wire::CreateReply(builder_.fbb())));
   // A copy, so that changes made while the answer is being sent don't show in it: a get is atomic per stripe.
-  base::Pool::Block block = pool_.take(bytes);
-  const table::Worker worker = worker_id(asked.client);
-  if (by_row)
-    table.shard->read_rows(worker, wanted.ids, block.bytes.data());
-  else
-    table.shard->read(worker, wanted.first, wanted.count, block.bytes.data());
-  if (wanted.codec != nullptr) block = encode_values(table, wanted, block);
+  base::Pool::Block block;
+  try {
+    block = pool_.take(bytes);
+    const table::Worker worker = worker_id(asked.client);
+    if (by_row)
+      table.shard->read_rows(worker, wanted.ids, block.bytes.data());
+    else
+      table.shard->read(worker, wanted.first, wanted.count, block.bytes.data());
+    if (wanted.codec != nullptr) block = encode_values(table, wanted, block);
+  } catch (const std::bad_alloc&) {
+    return rpc_.fail(asked, base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for the answer", table.spec.name, index_));
+  }
   const auto values = base::Payload::kept(block.bytes, block.memory);
   rpc_.answer(asked, builder_.finish(wire::Body::Reply, wire::CreateReply(builder_.fbb()), values));
 }

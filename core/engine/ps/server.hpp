@@ -142,6 +142,7 @@ class Server {
     SyncGate gate;     ///< Pace::kSync
     StaleGate stale;   ///< Pace::kStale
     MergeGate merge_gate;  ///< Pace::kMerge
+    std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next get
     std::map<rpc::Asked, Held> held;
     std::map<rpc::Asked, Wanted> wanted;
     base::Nanos moved{0};                       ///< when something that waited here last came to its end

@@ -38,9 +38,14 @@ void Server::Table::accept(const rpc::Asked& asked) { server.rpc_.finish(asked);
 
 void Server::Table::merge(std::span<const rpc::Asked> parts) {
   moved = server.clock_.now();
+  // Its parts were acknowledged when they came. What is thrown here breaks the node down, so that all workers hear of it.
   const base::Status status = server.apply_merged(*this, parts);
   if (!status.ok()) base::log_error("{}; a round of adds is lost", status.text());
-  for (const rpc::Asked& asked : parts) held.erase(asked);
+  for (const rpc::Asked& asked : parts) {
+    if (!status.ok())
+      lost_rounds.insert_or_assign(asked.client, base::error(status.code(), "{}; the round with this worker's earlier add is lost", status.text()));
+    held.erase(asked);
+  }
 }
 
 /// Elements of parts that have all of them, in the parts' order, as their storage dtype.
@@ -130,25 +135,21 @@ base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> part
   const table::Spec& spec = table.spec;
   const bool is_long_row = some.front()->rows == 0 && spec.row_bytes() > table::stripe_bytes(spec);
   if (some.size() == 1 && !is_long_row) return apply(table, 0, *some.front());
-  try {
-    if (some.front()->rows == 0) return apply_elements(table, some);
-    std::vector<int64_t> rows;
-    std::vector<std::byte> values;
-    for (const Held* part : some) {
-      const auto ids = take_rows(table, part->payload, part->rows);
-      if (!ids.ok()) return ids.status();
-      rows.insert(rows.end(), ids.value().begin(), ids.value().end());
-      const auto theirs = part->payload.subspan(part->rows * sizeof(int64_t));
-      values.insert(values.end(), theirs.begin(), theirs.end());
-    }
-    table::Combined combined;
-    if (table::combine(spec, rows, values.data(), &combined))
-      table.shard->change_rows(wire::Write::Add, table::kNoWorker, combined.rows, combined.values.data());
-    else
-      table.shard->change_rows(wire::Write::Add, table::kNoWorker, rows, values.data());
-  } catch (const std::bad_alloc&) {
-    return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory to merge a round", spec.name, index_);
+  if (some.front()->rows == 0) return apply_elements(table, some);
+  std::vector<int64_t> rows;
+  std::vector<std::byte> values;
+  for (const Held* part : some) {
+    const auto ids = take_rows(table, part->payload, part->rows);
+    if (!ids.ok()) return ids.status();
+    rows.insert(rows.end(), ids.value().begin(), ids.value().end());
+    const auto theirs = part->payload.subspan(part->rows * sizeof(int64_t));
+    values.insert(values.end(), theirs.begin(), theirs.end());
   }
+  table::Combined combined;
+  if (table::combine(spec, rows, values.data(), &combined))
+    table.shard->change_rows(wire::Write::Add, table::kNoWorker, combined.rows, combined.values.data());
+  else
+    table.shard->change_rows(wire::Write::Add, table::kNoWorker, rows, values.data());
   return {};
 }
 

@@ -155,16 +155,19 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
     std::lock_guard lock(mutex_);
     steps.of(model_);
   }
-  for_parts(rows, [&](Part& part, const Batch& batch) {
+  bool any = false;
+  const auto change_batch = [&](Part& part, const Batch& batch) {
     before_change(part);
     for (const uint16_t place : batch.places) {
       const int64_t id = batch.rows[place];
       if (write == Write::Erase) {
+        any = true;
         part.records.erase(id, batch.hashes[place]);
         continue;
       }
       bool is_new;
       const uint32_t slot = reach(part, id, batch.hashes[place], &is_new);
+      any = true;
       const std::byte* const source = values + (batch.first + place) * row_bytes;
       if (write == Write::Set) {
         math::store_bytes(spec_.dtype, part.records.values(slot), source, spec_.cols);
@@ -173,7 +176,13 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
       if (is_new) initial_.fill(id, part.records.values(slot));
       add(part, steps.of(part.model), worker, slot, id, source);
     }
-  });
+  };
+  try {
+    for_parts(rows, change_batch);
+  } catch (const std::bad_alloc&) {
+    if (any) throw Halfway();
+    throw;
+  }
 }
 
 // Without a number for each element there is nothing to change or to read by numbers: the engine asks for rows.

@@ -17,6 +17,8 @@ build/bin/sim_rounds --seeds "$first..$((first + seeds / 2))" || failed+=" round
 build/bin/sim_collective --seeds "$first..$((first + seeds / 10))" || failed+=" collective"
 build/bin/sim_collective --seeds "$first..$((first + seeds / 20000))" --nodes 300 || failed+=" many-ranks"
 build/bin/sim_gossip --seeds "$first..$((first + seeds / 50))" || failed+=" gossip"
+echo "== models"
+tests/models/nightly.sh || failed+=" models"
 echo "== groups, 200 ranks killed or stopped"
 (. build/activate && cd tests/cluster && POLYVERSO_TEST_KILLS=200 python3 -B -m pytest -q -p no:cacheprovider groups_test.py) || failed+=" kills"
 echo "== fuzzing"

@@ -1,6 +1,9 @@
 #pragma once
-// What each rank of a group on one machine shows to the others: memory that it alone writes and they but read. So no process can
-// tear another's memory, whatever happens to it and when.
+// The memory that each rank of a group on one machine shows the others. Only its owner writes it; the others map it read-only.
+//
+// A rank does not trust what it reads here: the owner may be broken and change any word at any time. So every word of another rank is an
+// atomic, is loaded once into a local variable, and is checked before it is used. What describes an operation is copied as a whole first:
+// Announcement, Described. Values are only ever data: no value decides where anything is read or written.
 
 #include <atomic>
 #include <cstddef>
@@ -31,8 +34,8 @@ inline constexpr size_t kLine = 64;
 /// Why a rank takes part no more: it left between operations, it gave one up, or it has lost the rank of that number and more.
 inline constexpr uint32_t kLeft = 1, kGaveUp = 2, kBecauseOf = 3;
 
-/// They only grow, but for the sleeper's. Numbers of operations begin at 1. Of what is done block by block the lower bits count
-/// the groups of blocks (see Plan), the upper ones are the operation's number.
+/// Counters of an honest rank are monotonic, except asleep_on. Numbers of operations begin at 1. Of what is done block by block the lower
+/// bits count the groups of blocks (see Plan), the upper ones are the operation's number.
 struct alignas(kLine) Words {
   std::atomic<uint64_t> staged;    ///< blocks of this rank's values that others may read
   std::atomic<uint64_t> merged;    ///< blocks of results that it has made
@@ -50,24 +53,73 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 inline constexpr int kGroupBits = 24;
 constexpr uint64_t progress(uint64_t operation, uint64_t groups) { return operation << kGroupBits | groups; }
 
-/// What a rank brings to an operation. One cache line.
-struct alignas(kLine) Header {
-  std::atomic<uint64_t> posted;  ///< the operation that this is of, written last; everything before it is over for this rank
-  uint64_t signature;  ///< of all that must be the same everywhere
-  uint64_t root;
-  uint32_t arrays;
-  collective::Kind kind;
-  math::Reduction reduction;
-  bool draining;
-  bool direct_in, direct_out;  ///< others can read its values, and its results, where they lie
+/// What a rank brings to an operation: a copy of its Header.
+struct Announcement {
+  uint64_t signature = 0;  ///< of all that must be the same everywhere
+  uint64_t root = 0;
+  uint32_t arrays = 0;
+  collective::Kind kind = collective::Kind::kBarrier;  ///< of another rank: any value of its type
+  math::Reduction reduction = math::Reduction::kSum;   ///< the same
+  bool draining = false;
+  bool direct_in = false, direct_out = false;  ///< others can read its values, and its results, where they lie
 };
 
-/// One array of a header, and where it lies: a number of a segment, 0 for none, and a place in it.
+/// An announcement as it lies in memory. One cache line.
+struct alignas(kLine) Header {
+  std::atomic<uint64_t> posted;  ///< the operation that this is of, written last; everything before it is over for this rank
+  std::atomic<uint64_t> signature, root;
+  std::atomic<uint32_t> arrays;
+  std::atomic<uint32_t> about;  ///< kind, reduction, flags
+
+  void write(const Announcement& what) {
+    signature.store(what.signature, std::memory_order_relaxed);
+    root.store(what.root, std::memory_order_relaxed);
+    arrays.store(what.arrays, std::memory_order_relaxed);
+    const uint32_t flags = (what.draining ? 1U : 0U) | (what.direct_in ? 2U : 0U) | (what.direct_out ? 4U : 0U);
+    about.store(static_cast<uint32_t>(what.kind) | static_cast<uint32_t>(what.reduction) << 8 | flags << 16, std::memory_order_relaxed);
+  }
+  /// After `posted` was seen. Each word is read once.
+  Announcement read() const {
+    const uint32_t all = about.load(std::memory_order_relaxed);
+    return {signature.load(std::memory_order_relaxed), root.load(std::memory_order_relaxed), arrays.load(std::memory_order_relaxed),
+            static_cast<collective::Kind>(all & 0xff), static_cast<math::Reduction>(all >> 8 & 0xff),
+            (all >> 16 & 1) != 0, (all >> 16 & 2) != 0, (all >> 16 & 4) != 0};
+  }
+};
+
+/// Where bytes lie that others may read: a rank's number of a segment, 0 for none, and a place in it.
+struct Place {
+  uint32_t segment = 0;
+  uint64_t at = 0;
+};
+
+/// One array of an operation: a copy of its Item.
+struct Described {
+  uint64_t count = 0;
+  uint32_t dtype = 0, note = 0;  ///< of another rank: anything
+  Place in, out;
+};
+
+/// One array as it lies in memory. An Announcement says how many there are.
 struct Item {
-  uint64_t count;
-  uint32_t dtype;
-  uint32_t in_segment, out_segment, note;
-  uint64_t in_at, out_at;
+  std::atomic<uint64_t> count;
+  std::atomic<uint32_t> dtype, in_segment, out_segment, note;
+  std::atomic<uint64_t> in_at, out_at;
+
+  void write(const Described& what) {
+    count.store(what.count, std::memory_order_relaxed);
+    dtype.store(what.dtype, std::memory_order_relaxed);
+    note.store(what.note, std::memory_order_relaxed);
+    in_segment.store(what.in.segment, std::memory_order_relaxed);
+    in_at.store(what.in.at, std::memory_order_relaxed);
+    out_segment.store(what.out.segment, std::memory_order_relaxed);
+    out_at.store(what.out.at, std::memory_order_relaxed);
+  }
+  Described read() const {
+    return {count.load(std::memory_order_relaxed), dtype.load(std::memory_order_relaxed), note.load(std::memory_order_relaxed),
+            {in_segment.load(std::memory_order_relaxed), in_at.load(std::memory_order_relaxed)},
+            {out_segment.load(std::memory_order_relaxed), out_at.load(std::memory_order_relaxed)}};
+  }
 };
 
 /// A segment that a rank shows. Its descriptor is opened by way of /proc, and is the right one if it is of that file.

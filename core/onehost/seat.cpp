@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/fence.hpp"
 #include "onehost/waiting.hpp"
 
 namespace mv::onehost {
@@ -37,7 +38,7 @@ constexpr size_t kReadByAll = size_t{4} << 20;
 
 Seat::Seat(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look)
     : rank_(rank), names_(std::move(names)), arenas_(arenas_of(memory)), segments_(rank, arenas_), patience_(memory.size(), look),
-      sources_(memory.size()) {
+      announced_(memory.size()), done_(memory.size()), sources_(memory.size()) {
   own().process.store(getpid());
 }
 
@@ -65,43 +66,44 @@ base::Status Seat::begin(const collective::Operation& operation) {
 void Seat::post() {
   const uint64_t number = operation_ + 1;
   operation_ = number;
-  Header& header = arenas_[rank_].header(number);
+  announced_[rank_] = {signature(), what_.root, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining, false, false};
+  inline_ ? post_values() : find_own_places();
+  const size_t shown = std::min(what_.out.size(), kMostArrays);
   Item* const items = arenas_[rank_].items(number);
-  header.signature = signature();
-  header.root = what_.root;
-  header.arrays = static_cast<uint32_t>(what_.out.size());
-  header.kind = what_.kind;
-  header.reduction = what_.reduction;
-  header.draining = what_.draining;
-  header.direct_in = header.direct_out = false;
-  for (size_t i = 0; i < std::min(what_.out.size(), kMostArrays); ++i) items[i] = {what_.out[i].count, static_cast<uint32_t>(what_.out[i].dtype), 0, 0, what_.out[i].note, 0, 0};
-  inline_ ? post_values() : post_places(header, items);
+  for (size_t i = 0; i < shown; ++i) {
+    const collective::Array& array = what_.out[i];
+    const OwnPlaces places = inline_ ? OwnPlaces() : own_places_[i];
+    items[i].write({array.count, static_cast<uint32_t>(array.dtype), array.note, places.in, places.out});
+  }
+  Header& header = arenas_[rank_].header(number);
+  header.write(announced_[rank_]);
   publish(header.posted, number);
 }
 
-void Seat::post_places(Header& header, Item* items) {
+/// Finds out which of this rank's values and results the others can read where they lie.
+void Seat::find_own_places() {
   segments_.look();
   const size_t arrays = what_.out.size();
+  own_places_.assign(arrays, {});
   if (arrays > kMostArrays) return;
+  Announcement& own = announced_[rank_];
   const bool gives = plan_.from_all && plan_.lanes > 0 && !(plan_.lanes == 1 && plan_.is_owner(rank_));
   const bool makes = plan_.copied && plan_.is_owner(rank_);
   const auto places = [&](bool wanted, auto place) {
     for (size_t i = 0; i < arrays && wanted; ++i) wanted = what_.out[i].count == 0 || place(i);
     return wanted;
   };
-  header.direct_in = places(gives, [&](size_t i) {
+  own.direct_in = places(gives, [&](size_t i) {
     const size_t bytes = what_.out[i].bytes() * (plan_.sliced_in() ? ranks() : 1);
     const std::byte* const at = what_.in.empty() ? what_.out[i].data : what_.in[i];
     if (plan_.by_all && (at == what_.out[i].data || plan_.bytes() > kReadByAll)) return false;
-    const Segments::Place place = segments_.place_of({at, bytes});
-    items[i].in_segment = place.segment;
-    items[i].in_at = place.at;
+    const Place place = segments_.place_of({at, bytes});
+    own_places_[i].in = place;
     return place.segment != 0;
   });
-  header.direct_out = places(makes, [&](size_t i) {
-    const Segments::Place place = segments_.place_of({what_.out[i].data, what_.out[i].bytes()});
-    items[i].out_segment = place.segment;
-    items[i].out_at = place.at;
+  own.direct_out = places(makes, [&](size_t i) {
+    const Place place = segments_.place_of({what_.out[i].data, what_.out[i].bytes()});
+    own_places_[i].out = place;
     return place.segment != 0;
   });
   segments_.settle();
@@ -157,8 +159,8 @@ uint32_t Seat::cause() const {
   uint32_t found = kGaveUp;
   for (size_t rank = 0; rank < ranks(); ++rank) {
     const uint32_t left = words(rank).left.load();
-    if (rank == rank_ || !has_left(rank)) continue;
-    if (left >= kBecauseOf) return left;
+    if (rank == rank_ || (left == 0 && !is_heard_to_have_left(rank))) continue;
+    if (names_lost(left)) return left;
     found = kBecauseOf + static_cast<uint32_t>(rank);
   }
   return found;
@@ -180,14 +182,16 @@ base::Status Seat::gather(base::Nanos deadline) {
   }
   if (base::Status status = given_up(); !status.ok()) return status;
   contributors_ = 0;
-  for (size_t peer = 0; peer < ranks(); ++peer) contributors_ += arenas_[peer].header(number).draining ? 0 : 1;
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    if (rank != rank_) announced_[rank] = arenas_[rank].header(number).read();
+    contributors_ += announced_[rank].draining ? 0 : 1;
+  }
   return base::Status();
 }
 
 base::Status Seat::agree() const {
-  const uint64_t first = arenas_[0].header(operation_).signature;
   for (size_t peer = 1; peer < ranks(); ++peer) {
-    if (arenas_[peer].header(operation_).signature == first) continue;
+    if (announced_[peer].signature == announced_[0].signature) continue;
     return base::error(MV_EDISAGREE, "operation {} of the group: {} makes {}, {} makes {}", operation_.load(),
                        names_[0], describe(0), names_[peer], describe(peer));
   }
@@ -197,15 +201,14 @@ base::Status Seat::agree() const {
 /// In the words of collective::describe().
 std::string Seat::describe(size_t rank) const {
   constexpr size_t kShown = 4;
-  const Header& header = arenas_[rank].header(operation_);
-  const Item* const items = arenas_[rank].items(operation_);
+  const Announcement& header = announced_[rank];
   std::string text = collective::kind_name(header.kind);
   const bool reduces = header.kind == Kind::kAllreduce || header.kind == Kind::kReduce || header.kind == Kind::kReduceScatter;
   if (reduces) text += fmt::format(" ({})", math::reduction_name(header.reduction));
   const size_t arrays = std::min<size_t>(header.arrays, kMostArrays);
   for (size_t i = 0; i < std::min(arrays, kShown); ++i) {
-    const auto dtype = tensor::dtype_name(static_cast<mv_dtype>(items[i].dtype));
-    text += fmt::format("{}{} {}", i == 0 ? " of " : ", ", items[i].count, dtype);
+    const Described array = described(rank, i);
+    text += fmt::format("{}{} {}", i == 0 ? " of " : ", ", array.count, tensor::dtype_name(static_cast<mv_dtype>(array.dtype)));
   }
   if (arrays > kShown) text += fmt::format(" and {} more", arrays - kShown);
   if (header.kind == Kind::kReduce) text += fmt::format(" to rank {}", header.root);
@@ -219,6 +222,7 @@ base::Status Seat::find_places() {
   in_.assign(ranks() * arrays, nullptr);
   out_.assign(ranks() * arrays, nullptr);
   copied_.assign(plan_.lanes, 0);
+  done_.assign(ranks(), {});
   staged_ = merged_ = 0;
   if (plan_.by_all) {
     ring_first_ = (ring_at_ + plan_.block_bytes() - 1) / plan_.block_bytes() % ring_blocks();
@@ -226,17 +230,19 @@ base::Status Seat::find_places() {
   }
   for (size_t peer = 0; peer < ranks(); ++peer) {
     if (peer == rank_) continue;
-    const Header& header = arenas_[peer].header(operation_);
-    const Item* const items = arenas_[peer].items(operation_);
-    for (size_t i = 0; i < arrays && (header.direct_in || header.direct_out); ++i) {
+    const Announcement& theirs = announced_[peer];
+    if ((theirs.direct_in || theirs.direct_out) && arrays > kMostArrays)
+      return base::error(MV_EPROTOCOL, "{} describes more arrays than there is room for", names_[peer]);
+    for (size_t i = 0; i < arrays && (theirs.direct_in || theirs.direct_out); ++i) {
       const size_t bytes = what_.out[i].bytes();
       if (bytes == 0) continue;
       const size_t in_bytes = bytes * (plan_.sliced_in() ? ranks() : 1);
       const std::byte*& in = in_[peer * arrays + i];
       const std::byte*& out = out_[peer * arrays + i];
-      if (header.direct_in) in = segments_.find(peer, {items[i].in_segment, items[i].in_at}, in_bytes);
-      if (header.direct_out) out = segments_.find(peer, {items[i].out_segment, items[i].out_at}, bytes);
-      if ((header.direct_in && in == nullptr) || (header.direct_out && out == nullptr))
+      const Described array = described(peer, i);
+      if (theirs.direct_in) in = segments_.find(peer, array.in, in_bytes);
+      if (theirs.direct_out) out = segments_.find(peer, array.out, bytes);
+      if ((theirs.direct_in && in == nullptr) || (theirs.direct_out && out == nullptr))
         return base::error(MV_EPROTOCOL, "{} refers to memory that it does not show", names_[peer]);
     }
   }
@@ -254,23 +260,37 @@ base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
     if (status.code() != MV_EINTR && status.code() != MV_ETIMEOUT) break_up(status, cause());
     return status;
   }
+  collective::Shape nothing;
+  nothing.finished = operation_ == number;
+  if (nothing.finished) return nothing;
+  size_t peer = 0;
+  while (peer < ranks() && posted(peer, number) != number) ++peer;
+  const Announcement theirs = peer < ranks() ? arenas_[peer].header(number).read() : Announcement();
+  if (peer < ranks() && theirs.kind != Kind::kAllreduce && theirs.kind != Kind::kCustom) return refuse_to_drain(deadline);
+  auto shape = peer < ranks() ? shape_of(peer, theirs) : base::error(MV_EPROTOCOL, "draining: an operation that a rank had begun is gone");
+  if (!shape.ok()) break_up(shape.status(), kGaveUp);
+  return shape;
+}
+
+/// The shape of the operation after this one, as a rank describes it that has begun it. Callers reduce by it, so everything is checked.
+base::Result<collective::Shape> Seat::shape_of(size_t rank, const Announcement& theirs) const {
+  constexpr uint64_t kMostBytes = uint64_t{kBlockBytes} << kGroupBits;  // of a plan
+  if (theirs.arrays > kMostArrays)
+    return base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", theirs.arrays, kMostArrays);
+  const auto wrong = [&](const char* what) { return base::error(MV_EPROTOCOL, "draining: {} describes an operation with {}", names_[rank], what); };
+  if (theirs.reduction < math::Reduction::kSum || theirs.reduction > math::Reduction::kAverage) return wrong("an unknown reduction");
   collective::Shape shape;
-  shape.finished = operation_ == number;
-  for (size_t peer = 0; peer < ranks() && !shape.finished; ++peer) {
-    if (posted(peer, number) != number) continue;
-    const Header& header = arenas_[peer].header(number);
-    const Item* const items = arenas_[peer].items(number);
-    if (header.kind != Kind::kAllreduce && header.kind != Kind::kCustom) return refuse_to_drain(deadline);
-    if (header.arrays > kMostArrays) {
-      const auto why = base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", header.arrays, kMostArrays);
-      break_up(why, kGaveUp);
-      return why;
-    }
-    shape.reduction = header.reduction;
-    shape.custom = header.kind == Kind::kCustom;
-    for (size_t i = 0; i < header.arrays; ++i)
-      shape.arrays.push_back({nullptr, items[i].count, static_cast<mv_dtype>(items[i].dtype), static_cast<uint8_t>(items[i].note)});
-    break;
+  shape.reduction = theirs.reduction;
+  shape.custom = theirs.kind == Kind::kCustom;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < theirs.arrays; ++i) {
+    const Described array = arenas_[rank].items(operation_ + 1)[i].read();
+    const auto dtype = static_cast<mv_dtype>(array.dtype);
+    if (shape.custom ? tensor::dtype_bytes(dtype) == 0 : !tensor::is_table_dtype(dtype)) return wrong("values of a dtype that it can't reduce");
+    if (!shape.custom && theirs.reduction == math::Reduction::kAverage && !tensor::is_floating(dtype)) return wrong("an average of integers");
+    if (array.note > collective::kMostNote) return wrong("a note that is too large");
+    if (array.count > kMostBytes || (bytes += array.count * tensor::dtype_bytes(dtype)) > kMostBytes) return wrong("too many values");
+    shape.arrays.push_back({nullptr, array.count, dtype, static_cast<uint8_t>(array.note)});
   }
   return shape;
 }
@@ -310,20 +330,26 @@ base::Status Seat::settle_drain(base::Nanos deadline) {
 
 void Seat::lose(size_t rank, const base::Status& why) {
   break_up(base::error(MV_EPEERLOST, "{} is lost, and the group with it: {}", names_[rank], why.text()), kBecauseOf + static_cast<uint32_t>(rank));
-  ring();
+  wake_own();
 }
 
 void Seat::give_up(const base::Status& why) {
   break_up(why, kGaveUp);
-  ring();
+  wake_own();
 }
 
-/// Who is about to sleep has not seen the end yet, and no word of another's will change for it: rung until it has.
-void Seat::ring() {
-  constexpr int kMostRings = 1000;
-  for (int times = 0; times < kMostRings; ++times) {
-    const uint32_t on = own().asleep_on.load();
-    if (on == 0) return;
+/// Wakes this rank's own thread, which sleeps by another rank's bell: that can't be changed here, so the kernel does not notice a wake-up
+/// that comes between the thread's last look and its sleep. Repeated until the thread has said that it is awake.
+void Seat::wake_own() const {
+  base::full_fence();  // between what has ended the group and asleep_on; see sleep()
+  wake_sleeper(rank_);
+}
+
+void Seat::wake_sleeper(size_t rank) const {
+  constexpr int kMostTimes = 1000;
+  for (int times = 0; times < kMostTimes; ++times) {
+    const uint32_t on = words(rank).asleep_on.load();
+    if (on == 0 || on > ranks()) return;
     wake_all(words(on - 1).bell);
     std::this_thread::yield();
   }
@@ -331,13 +357,13 @@ void Seat::ring() {
 
 void Seat::end(const base::Status& why) {
   static_cast<void>(note_broken(why));
-  ring();
+  wake_own();
 }
 
 void Seat::hear_left(size_t rank) {
   static_assert(kMostRanks <= 64);
   heard_left_.fetch_or(uint64_t{1} << rank);
-  ring();
+  wake_own();
 }
 
 /// The first reason stays.
@@ -364,8 +390,11 @@ void Seat::leave() {
 void Seat::say_left(uint32_t as) {
   own().left.store(as);
   own().bell.fetch_add(1);
-  // Those who sleep by others' bells, too: what they wait for may need this rank.
-  for (const Arena& arena : arenas_) wake_all(arena.words().bell);
+  wake_all(own().bell);
+  if (as == kLeft) return;  // who waits for another rank does not need this one
+  base::full_fence();
+  for (size_t rank = 0; rank < ranks(); ++rank)
+    if (rank != rank_) wake_sleeper(rank);
 }
 
 Seat::Sleep Seat::asleep() const {

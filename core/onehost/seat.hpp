@@ -7,8 +7,10 @@
 // make all of the result, and take nothing. Small values lie beside their header, and one hand-off is enough. Private memory goes
 // through staging, block by block, so that copying in, reducing and copying out follow each other within the caches.
 //
-// Nobody writes another's memory. A rank that stops or dies at any moment leaves what it has shown, as it was.
+// No rank writes another's memory. A rank that stops or dies at any moment leaves what it has shown, as it was. A rank that writes anything
+// at all into its own memory makes the others fail or gives them wrong values, and no more: see arena.hpp.
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -23,6 +25,10 @@
 #include "onehost/segments.hpp"
 
 namespace mv::onehost {
+
+/// What ranks do with each group of blocks, and tell the others.
+enum class Step : uint8_t { kStaged, kMerged, kCopied };
+inline constexpr size_t kSteps = 3;
 
 class Seat {
  public:
@@ -78,20 +84,23 @@ class Seat {
   // seat.cpp: what all agree upon
   uint64_t signature() const;
   void post();
-  void post_places(Header& header, Item* items);
+  void find_own_places();
   void post_values();
   base::Status settle_drain(base::Nanos deadline);
   base::Status refuse_to_drain(base::Nanos deadline);
   base::Status gather(base::Nanos deadline);
   base::Status agree() const;
   std::string describe(size_t rank) const;
+  Described described(size_t rank, size_t array) const { return arenas_[rank].items(operation_)[array].read(); }
+  base::Result<collective::Shape> shape_of(size_t rank, const Announcement& theirs) const;
   base::Status find_places();
   base::Status over(base::Status status);
   uint32_t cause() const;
   bool note_broken(const base::Status& why);
   void break_up(const base::Status& why, uint32_t as);
   void say_left(uint32_t as);
-  void ring();
+  void wake_own() const;
+  void wake_sleeper(size_t rank) const;
 
   // work.cpp: the values
   void take_inline();
@@ -108,22 +117,22 @@ class Seat {
   void merge(const Piece& piece, std::byte* to);
   const std::byte* own_in(const Piece& piece) const;
   std::byte* own_out(const Piece& piece) const { return what_.out[piece.array].data + piece.out_at; }
-  bool is_direct_in(size_t rank) const { return arenas_[rank].header(operation_).direct_in; }
-  bool is_direct_out(size_t rank) const { return arenas_[rank].header(operation_).direct_out; }
+  bool is_direct_in(size_t rank) const { return announced_[rank].direct_in; }
+  bool is_direct_out(size_t rank) const { return announced_[rank].direct_out; }
   bool stages() const { return plan_.from_all && !(plan_.lanes == 1 && plan_.is_owner(rank_)) && !is_direct_in(rank_); }
   /// Something another rank has to do first.
   struct Need {
     size_t on;
-    const std::atomic<uint64_t>* word;
+    Step step;
     uint64_t groups;
     bool was_met;  ///< by all that matter, when they were looked at: of this one alone it may be true since
   };
-  std::optional<Need> next_need() const;
-  bool is_unmet(const Need& need) const { return done(*need.word) < need.groups; }
-  template <typename Word, typename Matters>
-  std::optional<Need> slowest(Word word, uint64_t groups, Matters matters) const;
+  std::optional<Need> next_need();
+  bool is_unmet(const Need& need) { return done(need.on, need.step) < need.groups; }
+  template <typename Matters>
+  std::optional<Need> slowest(Step step, uint64_t groups, Matters matters);
   uint64_t copied() const;
-  uint64_t done(const std::atomic<uint64_t>& word) const;
+  uint64_t done(size_t rank, Step step);
 
   // waiting.hpp, waiting.cpp
   void publish(std::atomic<uint64_t>& word, uint64_t value);
@@ -133,7 +142,10 @@ class Seat {
   template <typename Ready>
   base::Status sleep(size_t on, base::Nanos deadline, const Ready& ready);
   base::Status trouble(size_t on) const;
-  bool has_left(size_t rank) const { return words(rank).left.load() != 0 || (heard_left_.load() >> rank & 1) != 0; }
+  bool has_left(size_t rank) const { return words(rank).left.load() != 0 || is_heard_to_have_left(rank); }
+  bool is_heard_to_have_left(size_t rank) const { return (heard_left_.load() >> rank & 1) != 0; }
+  /// Whether `left` names a rank that is lost.
+  bool names_lost(uint32_t left) const { return left >= kBecauseOf && left - kBecauseOf < ranks(); }
   base::Status given_up() const;
 
   const size_t rank_;
@@ -150,6 +162,12 @@ class Seat {
   Plan plan_;
   bool inline_ = false;
   uint64_t contributors_ = 0;
+  std::vector<Announcement> announced_;                     ///< by rank: what each brings to this operation, as it said when it came
+  std::vector<std::array<uint64_t, kSteps>> done_;          ///< by rank and step: groups, the most it ever said
+  struct OwnPlaces {
+    Place in, out;
+  };
+  std::vector<OwnPlaces> own_places_;       ///< by array
   std::vector<const std::byte*> in_, out_;  ///< by rank and array, where they can be read directly
   std::vector<uint64_t> copied_;            ///< groups, by lane
   uint64_t staged_ = 0, merged_ = 0;        ///< groups

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace mv::onehost {
@@ -18,6 +19,10 @@ uint64_t file_of(int descriptor) {
 
 base::Result<Memory> open_of(int32_t process, int descriptor, uint64_t file, size_t least_bytes) {
   const std::string path = fmt::format("/proc/{}/fd/{}", process, descriptor);
+  // Another rank says which descriptor this is. To open a device or a pipe has effects of its own, so only memory is opened.
+  char target[64] = {};
+  if (readlink(path.c_str(), target, sizeof target - 1) < 0) return base::error(MV_ESYSTEM, "{} can't be read: {}", path, std::strerror(errno));
+  if (!std::string_view(target).starts_with("/memfd:")) return base::error(MV_EPROTOCOL, "{} is no memory", path);
   const int opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (opened < 0) return base::error(MV_ESYSTEM, "{} can't be opened: {}", path, std::strerror(errno));
   if (file_of(opened) == file) return base::SharedMemory::adopt(opened, least_bytes);
@@ -31,7 +36,7 @@ Segments::Segments(size_t rank, const std::vector<Arena>& arenas) : rank_(rank),
 
 // ------------------------------------------------------------ one's own
 
-Segments::Place Segments::place_of(std::span<const std::byte> bytes) {
+Place Segments::place_of(std::span<const std::byte> bytes) {
   if (bytes.empty()) return {};
   const bool is_latest = latest_ != nullptr && bytes.data() >= latest_->data() &&
                          bytes.data() + bytes.size() <= latest_->data() + latest_->bytes();
@@ -99,6 +104,7 @@ void Segments::look() {
 void Segments::follow(size_t owner) {
   const Arena& theirs = arenas_[owner];
   peers_[owner].seen = theirs.words().offers.load();
+  const int32_t process = theirs.words().process.load();
   for (size_t slot = 0; slot < kOffers; ++slot) {
     const Offer& offer = theirs.offers()[slot];
     const uint32_t number = offer.number.load();
@@ -108,7 +114,7 @@ void Segments::follow(size_t owner) {
     said.store(0);
     mapped = {number, nullptr};
     if (number == 0) continue;
-    auto memory = open_of(theirs.words().process.load(), offer.descriptor.load(), offer.file.load(), 1);
+    auto memory = open_of(process, offer.descriptor.load(), offer.file.load(), 1);
     if (!memory.ok() || offer.number.load() != number) continue;  // freed meanwhile, which is seen the next time
     mapped.memory = std::move(memory).value();
     said.store(number);

@@ -19,7 +19,8 @@ using Memory = std::shared_ptr<base::SharedMemory>;
 
 /// The file behind a descriptor of this process; 0 if there is none.
 uint64_t file_of(int descriptor);
-/// Another process's descriptor of shared memory, mapped. MV_ESYSTEM where it is not to be had, or is another file.
+/// Another process's descriptor of shared memory, mapped. MV_ESYSTEM if it can't be opened or is another file, MV_EPROTOCOL if it is no
+/// sealed memfd.
 base::Result<Memory> open_of(int32_t process, int descriptor, uint64_t file, size_t least_bytes);
 
 /// One thread at a time.
@@ -27,11 +28,7 @@ class Segments {
  public:
   Segments(size_t rank, const std::vector<Arena>& arenas);
 
-  struct Place {
-    uint32_t segment = 0;  ///< 0: not to be read by others
-    uint64_t at = 0;
-  };
-  /// Where all others can read these bytes. Shows the segment to those who can't yet.
+  /// Where all others can read these bytes; segment 0 if not all can. Shows the segment to those who can't yet.
   Place place_of(std::span<const std::byte> bytes);
   /// After the last place_of() of an operation.
   void settle() { latest_ = nullptr; }

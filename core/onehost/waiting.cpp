@@ -12,10 +12,10 @@ void Seat::publish(std::atomic<uint64_t>& word, uint64_t value) {
   if (const uint64_t group = value & ((uint64_t{1} << kGroupBits) - 1); group > 0 && group % kSlots == 0 && plan_.groups > kSlots) settle();
 }
 
-/// Wakes who sleeps on this rank.
+/// Wakes the ranks that sleep on this one. The other side of the pattern is sleep().
 void Seat::settle() {
   if (!std::exchange(owes_, false)) return;
-  own().bell.fetch_add(0);  // the fence: before it what was published, after it who says that he sleeps
+  base::full_fence();
   const uint32_t on_us = 1 + static_cast<uint32_t>(rank_);
   const bool any = std::ranges::any_of(arenas_, [on_us](const Arena& arena) { return arena.words().asleep_on.load() == on_us; });
   if (!any) return;
@@ -35,7 +35,7 @@ base::Status Seat::given_up() const {
   for (size_t rank = 0; rank < ranks(); ++rank) {
     const uint32_t left = words(rank).left.load();
     if (left < kGaveUp || rank == rank_) continue;
-    if (left >= kBecauseOf && left - kBecauseOf < ranks())
+    if (names_lost(left))
       return base::error(MV_EPEERLOST, "{} is lost, and the group with it: {} says so", names_[left - kBecauseOf], names_[rank]);
     found = base::error(MV_EPEERLOST, "{} has given up an operation of the group", names_[rank]);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/fence.hpp"
 #include "onehost/seat.hpp"
 
 namespace mv::onehost {
@@ -29,8 +30,9 @@ base::Status Seat::wait(size_t on, base::Nanos deadline, const Ready& ready) {
   return sleep(on, deadline, ready);
 }
 
-/// The one who waits says so before it looks for the last time, the other changes its word before it looks who sleeps (settle()): one of them
-/// sees the other. A bell that was rung between the two is another number than the one that was seen.
+/// Dekker's pattern (base/fence.hpp), with settle(): this rank says that it sleeps before it looks for the last time, the other one changes its
+/// word before it looks who sleeps. If the other one rings in between, the bell is no longer the number that was seen, and the kernel does not
+/// put this rank to sleep. Modelled in tests/models/onehost_wait.pml, the end of a group in onehost_end.pml.
 template <typename Ready>
 base::Status Seat::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
   constexpr base::Nanos kLongest = std::chrono::seconds(1);
@@ -38,7 +40,8 @@ base::Status Seat::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
   asleep_since_.store(begun.count(), std::memory_order_relaxed);
   while (true) {
     const uint32_t seen = words(on).bell.load();
-    own().asleep_on.store(1 + static_cast<uint32_t>(on));
+    own().asleep_on.store(1 + static_cast<uint32_t>(on), std::memory_order_relaxed);
+    base::full_fence();
     base::Status status;
     Slept slept = Slept::kWoken;
     bool is_ready = ready();
@@ -48,7 +51,7 @@ base::Status Seat::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
       if (at >= deadline) status = base::Status(MV_ETIMEOUT, "the deadline passed");
       else slept = sleep_by(words(on).bell, seen, std::min(deadline, at + kLongest));
     }
-    own().asleep_on.store(0);
+    own().asleep_on.store(0, std::memory_order_relaxed);
     if (is_ready || ready()) {
       patience_.slept(now() - begun);
       return base::Status();

@@ -21,12 +21,16 @@ const std::byte* Seat::own_in(const Piece& piece) const {
   return in != nullptr ? in + piece.in_at : own_out(piece);  // of an allgather in its own lane, the only one it gives
 }
 
-/// The blocks of this operation that a rank's word speaks of.
-uint64_t Seat::done(const std::atomic<uint64_t>& word) const {
-  const uint64_t value = word.load();
+/// The groups of blocks of this operation for which a rank says that it has done a step: the most that it ever said. A word that goes back,
+/// which only a broken rank's does, must not undo what was seen: this rank would look for something to do for ever, without a deadline.
+uint64_t Seat::done(size_t rank, Step step) {
+  const Words& theirs = words(rank);
+  const std::atomic<uint64_t>& word = step == Step::kStaged ? theirs.staged : step == Step::kMerged ? theirs.merged : theirs.copied;
+  const uint64_t value = word.load(std::memory_order_acquire);
   const uint64_t number = value >> kGroupBits;
-  if (number == operation_) return value & ((uint64_t{1} << kGroupBits) - 1);
-  return number < operation_ ? 0 : plan_.groups;
+  const uint64_t groups = number == operation_ ? value & ((uint64_t{1} << kGroupBits) - 1) : number < operation_ ? 0 : plan_.groups;
+  uint64_t& most = done_[rank][static_cast<size_t>(step)];
+  return most = std::max(most, groups);
 }
 
 // ------------------------------------------------------------ small values
@@ -74,15 +78,15 @@ uint64_t Seat::copied() const {
 }
 
 /// The rank that is furthest behind `groups` among those that matter, or anyone of them.
-template <typename Word, typename Matters>
-std::optional<Seat::Need> Seat::slowest(Word word, uint64_t groups, Matters matters) const {
+template <typename Matters>
+std::optional<Seat::Need> Seat::slowest(Step step, uint64_t groups, Matters matters) {
   std::optional<Need> found;
   uint64_t least = 0;
   for (size_t rank = 0; rank < ranks(); ++rank) {
     if (rank == rank_ || !matters(rank)) continue;
-    const uint64_t there = done(words(rank).*word);
+    const uint64_t there = done(rank, step);
     if (found && there >= least) continue;
-    found = Need{rank, &(words(rank).*word), groups, there >= groups};
+    found = Need{rank, step, groups, there >= groups};
     least = there;
   }
   return found;
@@ -94,7 +98,7 @@ bool Seat::copy_some() {
   bool any = false;
   for (size_t lane = 0; lane < plan_.lanes; ++lane) {
     const size_t owner = plan_.owner(lane);
-    if (owner == rank_ || copied_[lane] == plan_.groups || done(words(owner).merged) <= copied_[lane]) continue;
+    if (owner == rank_ || copied_[lane] == plan_.groups || done(owner, Step::kMerged) <= copied_[lane]) continue;
     copy_block(lane, copied_[lane]++);
     any = true;
   }
@@ -117,8 +121,8 @@ bool Seat::merge_some() {
   if (plan_.by_all && stages() && staged_ == merged_) return false;  // in place it writes over what is to be staged
   for (size_t rank = 0; rank < ranks(); ++rank) {
     if (rank == rank_) continue;
-    if (plan_.from_all && !is_direct_in(rank) && done(words(rank).staged) <= merged_) return false;
-    if (plan_.copied && !is_direct_out(rank_) && merged_ >= kSlots && done(words(rank).copied) + kSlots <= merged_) return false;
+    if (plan_.from_all && !is_direct_in(rank) && done(rank, Step::kStaged) <= merged_) return false;
+    if (plan_.copied && !is_direct_out(rank_) && merged_ >= kSlots && done(rank, Step::kCopied) + kSlots <= merged_) return false;
   }
   merge_block(merged_++);
   publish(own().merged, progress(operation_, merged_));
@@ -167,7 +171,7 @@ bool Seat::stage_some() {
   if (!stages() || staged_ == plan_.groups) return false;
   if (staged_ >= kSlots) {
     for (size_t rank = 0; rank < ranks(); ++rank)
-      if (rank != rank_ && plan_.is_owner(rank) && done(words(rank).merged) + kSlots <= staged_) return false;
+      if (rank != rank_ && plan_.is_owner(rank) && done(rank, Step::kMerged) + kSlots <= staged_) return false;
   }
   for (size_t lane = 0; lane < plan_.lanes; ++lane) {
     if (plan_.owner(lane) != rank_) stage_block(lane, staged_);
@@ -197,35 +201,35 @@ std::byte* Seat::staging(size_t rank, size_t lane, uint64_t group) const {
 }
 
 /// After nothing could be done.
-std::optional<Seat::Need> Seat::next_need() const {
+std::optional<Seat::Need> Seat::next_need() {
   const bool may_stage = stages() && staged_ < plan_.groups;
   const bool may_merge = plan_.is_owner(rank_) && merged_ < plan_.groups;
   const uint64_t least_copied = plan_.copied ? copied() : plan_.groups;
   const auto owners = [&](size_t rank) { return plan_.is_owner(rank); };
   const auto everybody = [](size_t) { return true; };
   if (may_stage && (!may_merge || staged_ <= merged_) && staged_ <= least_copied)
-    return slowest(&Words::merged, staged_ - kSlots + 1, owners);
+    return slowest(Step::kMerged, staged_ - kSlots + 1, owners);
   if (may_merge && merged_ <= least_copied) {
     std::optional<Need> need;
-    if (plan_.from_all) need = slowest(&Words::staged, merged_ + 1, [&](size_t rank) { return !is_direct_in(rank); });
+    if (plan_.from_all) need = slowest(Step::kStaged, merged_ + 1, [&](size_t rank) { return !is_direct_in(rank); });
     if (need && !need->was_met) return need;
     // As merge_some(): nobody copies what goes to one rank only, or lies where it is read. What was missing may have come since.
     const bool by_slots = plan_.copied && !is_direct_out(rank_) && merged_ >= kSlots;
-    return by_slots ? slowest(&Words::copied, merged_ - kSlots + 1, everybody) : need;
+    return by_slots ? slowest(Step::kCopied, merged_ - kSlots + 1, everybody) : need;
   }
   if (least_copied < plan_.groups) {
     for (size_t lane = 0; lane < plan_.lanes; ++lane) {
       const size_t owner = plan_.owner(lane);
-      if (owner != rank_ && copied_[lane] == least_copied) return Need{owner, &words(owner).merged, least_copied + 1, false};
+      if (owner != rank_ && copied_[lane] == least_copied) return Need{owner, Step::kMerged, least_copied + 1, false};
     }
   }
   // This rank's part is done. Its memory is needed until the others' parts are, where they read it directly.
   if (plan_.from_all && is_direct_in(rank_)) {
-    const auto need = slowest(&Words::merged, plan_.groups, owners);
+    const auto need = slowest(Step::kMerged, plan_.groups, owners);
     if (need && !need->was_met) return need;
   }
   if (plan_.copied && plan_.is_owner(rank_) && is_direct_out(rank_)) {
-    const auto need = slowest(&Words::copied, plan_.groups, everybody);
+    const auto need = slowest(Step::kCopied, plan_.groups, everybody);
     if (need && !need->was_met) return need;
   }
   return std::nullopt;

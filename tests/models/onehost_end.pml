@@ -2,7 +2,7 @@
  *
  * The waiter sleeps by the bell of a rank whose word never comes. A thread of its own process ends the group (Seat::end, lose, give_up,
  * hear_left), or another rank does (Seat::say_left). Neither can change the bell that the waiter sleeps by, because it is another rank's
- * memory, so the kernel does not notice a wake-up that comes between the waiter's last look and its sleep. Seat::ring() therefore repeats it
+ * memory, so the kernel does not notice a wake-up that comes between the waiter's last look and its sleep. Seat::wake_sleeper() therefore repeats it
  * until the waiter has said that it is awake. The code repeats it 1000 times at most, for a waiter that is stopped; the limit on each
  * sleep (kLongest) covers that case and is left out here.
  *
@@ -45,7 +45,7 @@ active proctype Breaker() {
 #ifndef BUG_NO_FENCE_BEFORE_WAKING
   settle(ended, 0);  /* full_fence() */
 #endif
-  do  /* Seat::ring() */
+  do  /* Seat::wake_sleeper() */
   ::
     if :: load(asleep_on, 0) == 0 -> break :: else fi;
     in_futex = false;

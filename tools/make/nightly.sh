@@ -17,6 +17,8 @@ build/bin/sim_rounds --seeds "$first..$((first + seeds / 2))" || failed+=" round
 build/bin/sim_collective --seeds "$first..$((first + seeds / 10))" || failed+=" collective"
 build/bin/sim_collective --seeds "$first..$((first + seeds / 20000))" --nodes 300 || failed+=" many-ranks"
 build/bin/sim_gossip --seeds "$first..$((first + seeds / 50))" || failed+=" gossip"
+echo "== ranks beside one that scribbles over its memory"
+build/asan/bin/unit_onehost_vandal_test 1000000 "$first" || failed+=" vandal"
 echo "== models"
 tests/models/nightly.sh || failed+=" models"
 echo "== groups, 200 ranks killed or stopped"

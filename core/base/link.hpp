@@ -61,7 +61,8 @@ class LinkEvents {
   /// The verified header of a message whose payload is still arriving: says where it shall go. Never null; a sink that does
   /// not discard has exactly `bytes` of room.
   virtual SinkRef on_header(Peer from, const wire::Message& message, size_t bytes) = 0;
-  /// That payload is complete, never partial. If the sink was discarded meanwhile this is called all the same.
+  /// That payload is complete, never partial. If the sink was discarded meanwhile this is called all the same. A road may discard it, too: the
+  /// sender took the payload back while it was read, and sends the message again.
   virtual void on_payload(Peer from, const wire::Message& message, Sink& sink) = 0;
 };
 

@@ -17,7 +17,7 @@ class Payload;
 /// A road that shows a peer where bytes lie, instead of sending them.
 class Borrower {
  public:
-  /// Their lender wants them back: nobody looks at them once this has returned.
+  /// Their lender wants them back. A peer that still reads them will find out that what it read is void. Waits for nobody.
   virtual void give_back(Payload& payload) = 0;
 
  protected:

@@ -12,7 +12,7 @@
  *   BUG_NO_FENCE_BEFORE_SLEEP: before_sleep() looks for news without a fence
  *   BUG_LOOKS_BEFORE_IT_SAYS_SO: before_sleep() looks for news before it says that it sleeps
  *   BUG_RINGS_ONCE_FOR_ALL: a side that has rung once does not ring again; naps are not told from each other
- *   BUG_NO_RING_AFTER_READING: nobody is told that there is room again; so did a side that was closing, which passes over what comes
+ *   BUG_NO_RING_AFTER_READING: nobody is told that there is room again; a side that is closing once did so when it passed over records
  *   NIGHTLY_LONGER: -DRECORDS=3
  */
 #include "memory.h"

@@ -187,13 +187,15 @@ void Node::on_message(Peer from, const wire::Message& message, std::span<const s
   check_size(from, payload.size());
   check(reinterpret_cast<uintptr_t>(payload.data()) % 8 == 0, "payloads are aligned to 8 bytes");
   check(!streaming_.contains(from), "no message comes inside another");
+  if (before_payload) before_payload(message.seq());
   const bool intact = is_pattern(message.seq(), payload);
-  note([&](Record& record) { record.messages.push_back({from, message.seq(), payload.size(), intact, false}); });
+  note([&](Record& record) { record.messages.push_back({from, message.seq(), payload.size(), intact, false, false}); });
 }
 
 base::SinkRef Node::on_header(Peer from, const wire::Message& message, size_t bytes) {
   check_from(from);
   check(streaming_.emplace(from, std::pair(message.seq(), bytes)).second, "no header comes inside a payload");
+  if (before_payload) before_payload(message.seq());
   if (sink_for) return sink_for(message.seq(), bytes);
   auto memory = std::make_shared<std::vector<std::byte>>(bytes);
   return base::Sink::into(*memory, memory);
@@ -209,7 +211,7 @@ void Node::on_payload(Peer from, const wire::Message& message, base::Sink& sink)
   check_size(from, bytes);
   check(sink.discards() || sink.memory().size() == bytes, "a payload is complete");
   const bool intact = !sink.discards() && is_pattern(message.seq(), sink.memory());
-  note([&](Record& record) { record.messages.push_back({from, message.seq(), bytes, intact, true}); });
+  note([&](Record& record) { record.messages.push_back({from, message.seq(), bytes, intact, true, sink.discards()}); });
 }
 
 Pair::Pair(Kind kind, io::TcpOptions options) : Pair(kind, std::move(options), 11, 22) {}

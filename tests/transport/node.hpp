@@ -34,6 +34,7 @@ struct Heard {
   size_t bytes;
   bool intact;    // equals pattern(seq, bytes); false if discarded
   bool streamed;  // through on_header() and on_payload()
+  bool discarded;
 };
 struct Ended {
   Peer peer;            // or
@@ -86,6 +87,8 @@ class Node final : private base::LinkEvents {
   Record record();
   /// Decides where a streamed payload goes; on the loop. Default: memory of the node's own, checked at the end.
   std::function<base::SinkRef(uint64_t seq, size_t bytes)> sink_for;
+  /// Called when a road begins to show a message's payload, or asks where it goes; on the loop.
+  std::function<void(uint64_t seq)> before_payload;
   /// What to do when a dial has failed; on the loop.
   std::function<void(const std::string& address)> after_failed_dial;
 

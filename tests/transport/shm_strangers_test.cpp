@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <random>
 #include <thread>
 
 #include "node.hpp"
@@ -220,7 +221,7 @@ void places_outside_of_segments_cost_their_own_connection(void**) {
     std::memcpy(frame.head.data(), &mark, sizeof mark);
     const size_t place_at = io::record_bytes(frame.head.size());
     std::memcpy(intruder.stranger.ring(), frame.head.data(), frame.head.size());
-    new (intruder.stranger.ring() + place_at) io::Place{{each.number}, {each.offset}, {0}, 0};
+    new (intruder.stranger.ring() + place_at) io::Place{{each.number}, {each.offset}, {0}, {0}};
     intruder.stranger.show(place_at + sizeof(io::Place));
     if (each.ok)
       assert_true(node.wait([&](const Record& record) { return record.messages_of(self) == 1; }));
@@ -254,6 +255,74 @@ void a_header_that_changes_while_it_is_read_harms_nobody(void**) {
   assert_still_sound(node, address);
 }
 
+/// A payload that lies in a segment of the intruder's, as a record.
+size_t put_place(Intruder& intruder, size_t at, uint64_t seq, uint64_t segment, uint64_t offset, uint64_t bytes, bool is_lent) {
+  wire::FrameBuilder builder;
+  base::Frame frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()));
+  wire::stamp(frame, seq, 0);
+  io::Mark mark;
+  std::memcpy(&mark, frame.head.data(), sizeof mark);
+  mark.magic = static_cast<uint32_t>(io::RecordKind::kPlace);
+  mark.second = bytes;
+  std::memcpy(frame.head.data(), &mark, sizeof mark);
+  const size_t place_at = io::record_bytes(frame.head.size());
+  std::memcpy(intruder.stranger.ring() + at, frame.head.data(), frame.head.size());
+  new (intruder.stranger.ring() + at + place_at) io::Place{{segment}, {offset}, {0}, {is_lent ? 1U : 0U}};
+  return place_at + sizeof(io::Place);
+}
+
+/// Each intruder writes random words into all of its memory, while the node reads its records, shows it payloads, and takes them back.
+void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
+#if !defined(__SANITIZE_THREAD__)  // these writes are data races, and meant to be
+  Node node(Kind::kShm, options_of(1));
+  node.expect_headers_up_to(wire::kMaxHeaderBytes);
+  const std::string address = node.listen();
+  const auto memory = base::SharedMemory::make("test", 1 << 20).value();
+  base::SharedMemory::enlist(memory);
+  for (Peer self = 100; self < 140; ++self) {
+    Intruder intruder(node, address, self);
+    io::Note note;
+    note.kind = io::Note::Kind::kSegment;
+    note.number = 1;
+    note.bytes = memory->bytes();
+    const int descriptors[] = {memory->fd()};
+    assert_true(io::send_note(intruder.stranger.socket(), note, descriptors));
+    uint64_t written = 0;
+    for (uint64_t seq = 1; written < (64 << 10); ++seq)
+      written += seq % 2 == 0 ? put_place(intruder, written, seq, 1, seq * 8, 1 + seq * 4096 % (900 << 10), seq % 4 == 0) : intruder.put_frame(written, seq, 200);
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> shown{0};
+    std::thread vandal([&] {
+      std::mt19937_64 dice(self);
+      io::Control& page = intruder.stranger.control();
+      std::atomic<uint64_t>* const words[] = {&page.written, &page.read, &page.naps, &page.wants_read, &page.magic, &page.ring_bytes};
+      while (!stop) {
+        const uint64_t choice = dice();
+        if (choice % 64 == 0) {  // seldom: most of these end the connection
+          words[dice() % 6]->store(dice() % 2 == 0 ? dice() : shown + dice() % 4 * 16);
+        } else if (choice % 2 == 0) {
+          page.naps.store(dice() % 4);
+          page.wants_read.store(dice() % 2 == 0 ? io::kNoWish : 0);
+          page.read.store(intruder.stranger.peer().written.load());
+        } else {
+          intruder.stranger.ring()[dice() % written] ^= static_cast<std::byte>(1 << dice() % 8);
+        }
+      }
+    });
+    for (; shown < written; shown += 1024) {
+      const auto payload = base::Payload::lent({memory->data(), 256 << 10});
+      node.send(self, 1, payload);
+      intruder.stranger.show(shown);
+      node.run([&] { payload->make_owned(); });
+    }
+    node.wait([&](const Record& record) { return record.has_lost(self); }, 10ms);
+    stop = true;
+    vandal.join();
+  }
+  assert_still_sound(node, address);
+#endif
+}
+
 }  // namespace
 
 int main() {
@@ -265,6 +334,7 @@ int main() {
       cmocka_unit_test(positions_that_jump_cost_their_own_connection),
       cmocka_unit_test(places_outside_of_segments_cost_their_own_connection),
       cmocka_unit_test(a_header_that_changes_while_it_is_read_harms_nobody),
+      cmocka_unit_test(a_peer_that_scribbles_over_its_memory_costs_its_own_connection),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

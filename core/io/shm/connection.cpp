@@ -12,6 +12,7 @@
 #include <climits>
 #include <cstring>
 
+#include "base/fence.hpp"
 #include "base/log.hpp"
 
 namespace mv::io {
@@ -130,8 +131,8 @@ base::Status ShmConnection::map_offer(const Note& note, Fd segment) {
   auto mapped = base::SharedMemory::adopt(segment.release(), note.bytes, populate_);
   if (!mapped.ok()) return mapped.status();
   peer_ = std::move(mapped).value();
-  peer_ring_bytes_ = peer_page().ring_bytes;
-  if (peer_page().magic != Control::kMagic || !std::has_single_bit(peer_ring_bytes_) ||
+  peer_ring_bytes_ = peer_page().ring_bytes.load();
+  if (peer_page().magic.load() != Control::kMagic || !std::has_single_bit(peer_ring_bytes_) ||
       kControlBytes + peer_ring_bytes_ != peer_->bytes())
     return wrong("that does not begin as it should");
   return {};
@@ -164,11 +165,12 @@ void ShmConnection::flush() {
   if (state_ != State::kOpen && state_ != State::kClosing) return;
   if (!sender_->publish()) return;
   own_page().processor.store(static_cast<uint32_t>(sched_getcpu()), std::memory_order_relaxed);
-  full_fence();
+  base::full_fence();
   ring_bell();
 }
 
-/// After something that the peer may be waiting for, and a fence.
+/// Wakes the peer if it sleeps. After something that it may be waiting for was stored, and a fence: the waker's half of Dekker's pattern
+/// (base/fence.hpp), of which ShmRoad::before_sleep() is the sleeper's. Modelled in tests/models/shm_bell.pml.
 void ShmConnection::ring_bell() {
   const uint64_t nap = peer_page().naps.load(std::memory_order_relaxed);
   if (nap % 2 == 0 || nap == rung_for_) return;
@@ -182,6 +184,7 @@ bool ShmConnection::look() {
   bool any = false;
   if (state_ == State::kClosing) {
     any = receiver_->pass_over();
+    if (any) tell_room();
   } else if (receiver_->ready()) {
     any = true;
     take(kTakeBudget);
@@ -207,7 +210,12 @@ void ShmConnection::take(size_t budget) {
   if (state_ != State::kOpen) return;  // closed by what it heard
   if (!status.ok()) return garbage(status);
   if (receiver_->goodbye()) return end(End::kGoodbye, base::error(MV_EPEERLOST, "{} closed the connection", address_));
-  full_fence();
+  tell_room();
+}
+
+/// After records were read: the peer may wait for room.
+void ShmConnection::tell_room() {
+  base::full_fence();
   if (peer_page().wants_read.load(std::memory_order_relaxed) <= own_page().read.load(std::memory_order_relaxed))
     ring_bell();
 }
@@ -227,7 +235,8 @@ void ShmConnection::say_asleep() {
 
 bool ShmConnection::is_quiet() const {
   if (state_ != State::kOpen && state_ != State::kClosing) return true;
-  return !receiver_->ready() && (!sender_->may_advance() || !sender_->wish_come_true());
+  const bool has_news = state_ == State::kClosing ? receiver_->has_more() : receiver_->ready();
+  return !has_news && (!sender_->may_advance() || !sender_->wish_come_true());
 }
 
 bool ShmConnection::is_elsewhere(uint32_t processor) const {

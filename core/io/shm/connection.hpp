@@ -110,6 +110,7 @@ class ShmConnection {
   void garbage(const base::Status& status);
   void take(size_t budget);
   void ring_bell();
+  void tell_room();
   std::optional<uint64_t> introduce(const std::shared_ptr<base::SharedMemory>& memory);
   std::shared_ptr<base::SharedMemory> find(uint64_t number);
   Control& own_page() const { return *reinterpret_cast<Control*>(own_->data()); }

@@ -1,7 +1,10 @@
 #include "io/shm/receiver.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
+
+#include "base/sequence_lock.hpp"
 
 namespace mv::io {
 
@@ -9,6 +12,8 @@ namespace {
 
 /// The peer learns this often, at least, that there is room again.
 constexpr uint64_t kTellEvery = 64 << 10;
+/// Of a lent payload, between two looks whether it was revoked.
+constexpr size_t kCopyAtOnce = 256 << 10;
 
 base::Status wrong_size(const Mark& mark) {
   return base::error(MV_EPROTOCOL, "a record ({:#010x}, {}, {}) does not lie within what was written", mark.magic,
@@ -42,7 +47,8 @@ base::Status ShmReceiver::take(size_t budget) {
 }
 
 bool ShmReceiver::pass_over() {
-  if (!ring_.set_written(peer_.written.load(std::memory_order_acquire)) || ring_.empty()) return false;
+  spoiled_ = spoiled_ || !ring_.set_written(peer_.written.load(std::memory_order_acquire));
+  if (spoiled_ || ring_.empty()) return false;
   ring_.skip_all();
   tell_read();
   return true;
@@ -160,19 +166,36 @@ base::Status ShmReceiver::take_place(const RingReader::Record& record) {
   const uint64_t number = place.segment.load(std::memory_order_relaxed);
   const uint64_t offset = place.offset.load(std::memory_order_relaxed);
   const uint64_t bytes = prefix.value().payload_bytes;
-  const uint64_t end = ring_.position() + place_at + sizeof(Place);
-  // Claim, then look: the sender revokes, then looks for our claim. One of us sees the other.
-  own_.claimed.store(end, std::memory_order_seq_cst);
-  if (place.revoked.load(std::memory_order_seq_cst) == 0) {
+  const bool is_lent = place.is_lent.load(std::memory_order_relaxed) != 0;
+  if (!is_lent || place.revoked.load(std::memory_order_relaxed) == 0) {
     const auto memory = find_(number);
-    if (memory == nullptr || offset % 8 != 0 || offset > memory->bytes() || bytes > memory->bytes() - offset)
+    if (memory == nullptr || offset % 8 != 0 || offset > memory->bytes() || bytes > memory->bytes() - offset || bytes == 0)
       return base::error(MV_EPROTOCOL, "a payload of {} bytes at {} of segment {} lies nowhere", bytes, offset, number);
-    events_.on_arrived(from_, prefix.value().frame_bytes());
-    events_.on_message(from_, *message.value(), {memory->data() + offset, bytes});
+    const std::span<const std::byte> payload(memory->data() + offset, bytes);
+    if (is_lent) {
+      take_lent(*message.value(), payload, place);
+    } else {
+      events_.on_arrived(from_, prefix.value().frame_bytes());
+      events_.on_message(from_, *message.value(), payload);
+    }
   }
   ring_.consume(place_at + sizeof(Place));
   tell_read();
   return {};
+}
+
+/// Copies, and discards the copy if the sender has revoked the payload meanwhile: see Place.
+void ShmReceiver::take_lent(const wire::Message& message, std::span<const std::byte> bytes, const Place& place) {
+  payload_bytes_ = bytes.size();
+  sink_ = events_.on_header(from_, message, payload_bytes_);
+  const auto is_revoked = [&] { return place.revoked.load(std::memory_order_relaxed) != 0; };
+  for (size_t at = 0; at < bytes.size() && !sink_->discards() && !is_revoked(); at += kCopyAtOnce) {
+    [[maybe_unused]] const base::RacyReads racy;
+    std::memcpy(sink_->room(at).data(), bytes.data() + at, std::min(kCopyAtOnce, bytes.size() - at));
+  }
+  base::sequence_fence();
+  if (is_revoked()) sink_->discard();
+  end_payload();
 }
 
 }  // namespace mv::io

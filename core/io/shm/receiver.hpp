@@ -24,7 +24,9 @@ class ShmReceiver {
               Control& own, Find find, Forget forget);
 
   /// True if there is something to take.
-  bool ready() const { return !stopped_ && peer_.written.load(std::memory_order_acquire) != ring_.position(); }
+  bool ready() const { return !stopped_ && has_more(); }
+  /// True if there is something to take, or to pass over.
+  bool has_more() const { return !spoiled_ && peer_.written.load(std::memory_order_acquire) != ring_.position(); }
   /// Calls LinkEvents for about `budget` bytes of records. MV_EPROTOCOL ends the connection.
   base::Status take(size_t budget);
   /// Throws away what is there, so that the peer can go on; true if there was anything.
@@ -40,6 +42,7 @@ class ShmReceiver {
   base::Status take_start(const RingReader::Record& record);
   base::Status take_part(const RingReader::Record& record);
   base::Status take_place(const RingReader::Record& record);
+  void take_lent(const wire::Message& message, std::span<const std::byte> bytes, const Place& place);
   /// Copies the header out of the ring, and verifies the copy.
   base::Result<const wire::Message*> copy_header(const RingReader::Record& record, const wire::Prefix& prefix);
   base::Result<wire::Prefix> read_mark(const RingReader::Record& record, size_t behind_header);
@@ -55,6 +58,7 @@ class ShmReceiver {
   RingReader ring_;
   uint64_t told_ = 0;  // our read position as the peer knows it
   bool stopped_ = false;
+  bool spoiled_ = false;  // the peer's write position makes no sense, and nobody is to hear of it
   bool goodbye_ = false;
   std::vector<std::byte> header_;
   // A frame that comes in parts.

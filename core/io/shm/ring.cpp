@@ -5,15 +5,6 @@
 
 namespace mv::io {
 
-void full_fence() {
-#if defined(__SANITIZE_THREAD__)  // which knows no fences; on its machines any locked instruction is one
-  static thread_local std::atomic<int> here{0};
-  here.fetch_add(1, std::memory_order_seq_cst);
-#else
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-}
-
 std::byte* RingWriter::reserve(size_t bytes) {
   const size_t at = position_ & (bytes_ - 1), to_end = bytes_ - at, free = bytes_ - (position_ - read_);
   if (bytes <= to_end) return bytes <= free ? ring_ + at : nullptr;

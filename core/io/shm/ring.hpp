@@ -3,9 +3,9 @@
 // read.
 //
 // Each side of a connection makes one segment: a control page, which tells the other how far this side has written its
-// own ring and how far it has read the other's, and the ring itself. So a side writes nothing but its own segment, and
-// whatever a broken or hostile peer writes there, it is read with suspicion: positions are checked, prefixes and
-// headers copied out first.
+// own ring and how far it has read the other's, and the ring itself. A side writes only its own segment. It does not trust
+// the peer's, which a broken peer may change at any time: each word of the control page is atomic, loaded once and checked
+// before it is used; prefixes and headers of records are copied out before they are looked at; payloads are only data.
 //
 // Positions count bytes since the beginning. A record lies in one piece, starts on a multiple of kRecordUnit, and has
 // in front 16 bytes like a frame's prefix (wire/frame.hpp), whose magic tells what it is.
@@ -29,12 +29,11 @@ constexpr size_t record_bytes(size_t bytes) { return (bytes + kRecordUnit - 1) &
 
 /// Written by the maker of the segment only.
 struct Control {
-  static constexpr uint64_t kMagic = 0x4d56'5348'4d52'0001;
-  uint64_t magic;
-  uint64_t ring_bytes;
+  static constexpr uint64_t kMagic = 0x4d56'5348'4d52'0002;
+  std::atomic<uint64_t> magic;
+  std::atomic<uint64_t> ring_bytes;
   alignas(64) std::atomic<uint64_t> written;  ///< position in the own ring: records before it are whole
   alignas(64) std::atomic<uint64_t> read;     ///< position in the other's ring: what lies before it may be overwritten
-  std::atomic<uint64_t> claimed;           ///< position in the other's ring up to which it is being read at this moment
   alignas(64) std::atomic<uint64_t> naps;  ///< counts the beginnings and ends of sleep: odd while asleep
   std::atomic<uint32_t> processor;         ///< where the maker ran last
   std::atomic<uint64_t> wants_read;        ///< asleep, and waiting for the other to have read so far; kNoWish if not
@@ -61,16 +60,17 @@ enum class RecordKind : uint32_t {
 };
 
 /// Where a payload lies, at the end of a kPlace record.
+///
+/// A lent payload's memory belongs to a caller who may want it back at any time. The sender then sets `revoked`, sends the payload again from a
+/// copy, and returns the memory at once, whatever the receiver is doing: it waits for nobody. So the receiver copies a lent payload before it
+/// looks at it, and throws the copy away if the payload was revoked meanwhile: a sequence lock with one write.
 struct Place {
   std::atomic<uint64_t> segment;  ///< its number in this connection
   std::atomic<uint64_t> offset;
-  std::atomic<uint64_t> revoked;  ///< set by the sender: the payload is somewhere else by now, and comes again
-  uint64_t padding;
+  std::atomic<uint64_t> revoked;  ///< set by the sender: what was copied is void, and comes again
+  std::atomic<uint64_t> is_lent;  ///< the payload may be revoked
 };
 static_assert(sizeof(Place) == 32);
-
-/// A fence in both directions, also between a store and a later load.
-void full_fence();
 
 /// The sender's side of a ring.
 class RingWriter {

@@ -1,20 +1,13 @@
 #include "io/shm/sender.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
-#include "base/log.hpp"
+#include "base/sequence_lock.hpp"
 
 namespace mv::io {
 
 namespace {
-
-/// How long bytes are kept from their owner because the peer is reading them: it applies a megabyte in a fraction of
-/// one.
-constexpr std::chrono::seconds kPatience(1);
 
 std::byte* append(std::byte* to, std::span<const std::byte> bytes) {
   if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
@@ -107,43 +100,32 @@ std::optional<bool> Sender::put_place(const base::Frame& frame) {
   }
   append(record, frame.head);
   set_magic(record, RecordKind::kPlace);
-  auto* place = new (record + record_bytes(frame.head.size())) Place{{*number}, {offset}, {0}, 0};
-  const uint64_t begin = ring_.position();
+  auto* place = new (record + record_bytes(frame.head.size())) Place{{*number}, {offset}, {0}, {frame.tail->is_lent() ? 1U : 0U}};
   ring_.commit(bytes);
-  placed_.push_back({begin, ring_.position(), frame, std::move(memory), place});
+  placed_.push_back({ring_.position(), frame, std::move(memory), place});
   return true;
 }
 
-/// The owner of a payload wants its memory back. Either the peer sees the revocation before it reads, or we see that it
-/// reads, and wait. Which of them it was does not matter to us: the payload is sent again, and rpc takes each request
-/// once.
+/// The owner of a payload wants its memory back. A peer that is reading it finds out afterwards that its copy is void: see Place. The payload
+/// is sent again, and rpc takes each request once.
 void Sender::give_back(base::Payload& payload) {
   std::vector<base::Frame> again;
   for (Placed& placed : placed_) {
     if (placed.frame.tail.get() != &payload || peer_.read.load(std::memory_order_acquire) >= placed.end) continue;
-    placed.place->revoked.store(1, std::memory_order_seq_cst);
-    if (peer_.claimed.load(std::memory_order_seq_cst) > placed.begin) wait_for_read(placed);
+    placed.place->revoked.store(1, std::memory_order_relaxed);
     again.push_back(placed.frame);
   }
+  base::sequence_fence();  // before anything that the owner writes there
   std::erase_if(placed_, [&](const Placed& placed) { return placed.frame.tail.get() == &payload; });
   for (base::Frame& frame : again) waiting_.push_back({std::move(frame)});
 }
 
-void Sender::wait_for_read(const Placed& placed) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (peer_.read.load(std::memory_order_acquire) < placed.end) {
-    if (std::chrono::steady_clock::now() > until)
-      return base::log_warn("a peer has been reading a call's memory for {} s: the call ends without it",
-                            kPatience.count());
-    sched_yield();
-  }
-}
-
 void Sender::let_go() {
   for (Placed& placed : placed_) {
-    placed.place->revoked.store(1, std::memory_order_seq_cst);
+    placed.place->revoked.store(1, std::memory_order_relaxed);
     placed.frame.tail->returned();
   }
+  base::sequence_fence();
   placed_.clear();
   waiting_.clear();
 }

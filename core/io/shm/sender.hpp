@@ -60,7 +60,7 @@ class Sender final : private base::Borrower {
     size_t sent = 0;  // of the payload, in parts
   };
   struct Placed {
-    uint64_t begin, end;  // positions of the record
+    uint64_t end;  // position behind the record
     base::Frame frame;
     std::shared_ptr<base::SharedMemory> memory;
     Place* place;
@@ -73,7 +73,6 @@ class Sender final : private base::Borrower {
   /// Nothing: this payload has to be copied.
   std::optional<bool> put_place(const base::Frame& frame);
   void give_back(base::Payload& payload) override;
-  void wait_for_read(const Placed& placed);
 
   Control& own_;
   const Control& peer_;

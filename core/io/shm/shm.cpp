@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/fence.hpp"
 #include "base/log.hpp"
 
 namespace mv::io {
@@ -228,7 +229,7 @@ bool ShmRoad::look() {
 
 bool ShmRoad::before_sleep() {
   for (ShmConnection* connection : open_) connection->say_asleep();
-  full_fence();
+  base::full_fence();
   if (std::all_of(open_.begin(), open_.end(), [](const ShmConnection* c) { return c->is_quiet(); })) return true;
   after_sleep();
   return false;

@@ -1,8 +1,10 @@
 #include "base/shared_memory.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -77,8 +79,10 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size
 Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_bytes, bool populate) {
   const int seals = fcntl(fd, F_GET_SEALS);
   struct stat about {};
-  const bool sound = seals >= 0 && (seals & kSeals) == kSeals && fstat(fd, &about) == 0 && about.st_size > 0 &&
-                     static_cast<size_t>(about.st_size) >= least_bytes;
+  // Of ordinary pages: an access to huge ones faults where none is left.
+  struct statfs system {};
+  const bool sound = seals >= 0 && (seals & kSeals) == kSeals && fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC && fstat(fd, &about) == 0 &&
+                     about.st_size > 0 && static_cast<size_t>(about.st_size) >= least_bytes;
   if (!sound) {
     close(fd);
     return error(MV_EPROTOCOL, "a descriptor for shared memory is no sealed memfd of at least {} bytes", least_bytes);

@@ -18,8 +18,8 @@ class SharedMemory {
   /// New memory, all zeros, readable and writable here. `label` shows in /proc/<pid>/maps. Pages are touched now with
   /// `populate`, else when first used. MV_ENOMEM, MV_ESYSTEM.
   static Result<std::shared_ptr<SharedMemory>> make(const char* label, size_t bytes, bool populate = false);
-  /// Somebody else's memory, by a descriptor that it takes over, mapped read-only. MV_EPROTOCOL for what is no sealed memfd
-  /// or holds less than `least_bytes`.
+  /// Another process's memory, by a descriptor that it takes over, mapped read-only. MV_EPROTOCOL unless it is a memfd of ordinary pages, sealed
+  /// against a change of its size, of at least `least_bytes`: so no access to it can fault, whatever the other process does.
   static Result<std::shared_ptr<SharedMemory>> adopt(int fd, size_t least_bytes, bool populate = false);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;

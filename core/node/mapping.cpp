@@ -71,7 +71,8 @@ void Mapping::drop(Part& part) {
   has_dropped_ = true;
 }
 
-/// Whoever is counted from here on finds no reader that was dropped: these operations are all in one order.
+/// Dekker's pattern: a user counts itself and then loads the reader, this thread has cleared the reader and then loads the count. All four accesses are
+/// seq_cst, so either this thread sees the user, or the user sees that the reader was dropped.
 void Mapping::unmap_dropped() {
   if (!has_dropped_ || users_ != 0) return;
   has_dropped_ = false;

@@ -6,6 +6,9 @@
 //   values         of the storage dtype (tensor::storage_dtype), from the next multiple of kValuesAlignment
 //
 // The server writes under its stripe locks and never looks at readers; a reader copies, and copies again if the guard moved.
+//
+// A reader trusts no word of the segment, which is another process's: sizes come from the table's spec and are only compared with what the head
+// says, each word of it loaded once; values and the clock are data.
 
 #include <atomic>
 #include <cstddef>
@@ -21,10 +24,10 @@ namespace mv::table {
 
 struct SegmentHead {
   static constexpr uint64_t kMagic = 0x4d56'5345'474d'0001;
-  uint64_t magic;
-  uint64_t elements;
-  uint64_t element_bytes;    ///< of the storage dtype
-  uint64_t stripe_elements;  ///< table::stripe_elements(spec)
+  std::atomic<uint64_t> magic;
+  std::atomic<uint64_t> elements;
+  std::atomic<uint64_t> element_bytes;    ///< of the storage dtype
+  std::atomic<uint64_t> stripe_elements;  ///< table::stripe_elements(spec)
   alignas(64) std::atomic<uint64_t> clock;  ///< all workers' adds below it are applied; see Shard::publish_clock()
   std::atomic<uint32_t> destroyed;
   std::atomic<uint32_t> counts_gets;  ///< the updater wants to know of gets, which therefore have to reach the server

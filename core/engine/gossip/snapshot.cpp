@@ -73,15 +73,13 @@ std::vector<uint64_t> part_starts(std::span<const Part> parts) {
 base::Result<std::shared_ptr<SnapshotReader>> SnapshotReader::open(std::shared_ptr<base::SharedMemory> memory) {
   if (memory->bytes() >= kValuesAt) {
     const auto& head = *reinterpret_cast<const SnapshotHead*>(memory->data());
-    const uint64_t slot_bytes = head.slot_bytes;
-    if (head.magic == SnapshotHead::kMagic && slot_bytes <= 2 * kMostBytes && slot_bytes % kPartAlignment == 0 &&
+    const uint64_t slot_bytes = head.slot_bytes.load();
+    if (head.magic.load() == SnapshotHead::kMagic && slot_bytes <= 2 * kMostBytes && slot_bytes % kPartAlignment == 0 &&
         memory->bytes() >= memory_bytes(slot_bytes))
-      return std::shared_ptr<SnapshotReader>(new SnapshotReader(std::move(memory)));
+      return std::shared_ptr<SnapshotReader>(new SnapshotReader(std::move(memory), slot_bytes));
   }
   return base::error(MV_EPROTOCOL, "a peer offers {} bytes of memory that hold no snapshots", memory->bytes());
 }
-
-SnapshotReader::SnapshotReader(std::shared_ptr<base::SharedMemory> memory) : memory_(std::move(memory)), slot_bytes_(head().slot_bytes) {}
 
 const SlotHead& SnapshotReader::slot(size_t number) const { return reinterpret_cast<const SlotHead*>(memory_->data() + kSlotHeadsAt)[number]; }
 
@@ -99,16 +97,12 @@ std::optional<Description> SnapshotReader::describe(uint64_t version) const {
   const size_t number = slot_of(version);
   if (number == kVersions) return std::nullopt;
   const SlotHead& from = slot(number);
-  Description found;
-  found.version = version;
-  uint64_t parts = 0;
+  const uint64_t bytes = from.bytes.load(std::memory_order_relaxed), parts = from.parts.load(std::memory_order_relaxed);
+  if (bytes > slot_bytes_ || parts > kMostParts || aligned_part(bytes) + parts * sizeof(Part) > slot_bytes_) return std::nullopt;
+  Description found{version, from.clock.load(std::memory_order_relaxed), from.loss.load(std::memory_order_relaxed), bytes, std::vector<Part>(parts)};
   {
     [[maybe_unused]] const base::RacyReads racy;
-    found.clock = from.clock, found.loss = from.loss, found.bytes = from.bytes, parts = from.parts;
-    // The memory is a peer's: nothing that it says of sizes is believed.
-    if (found.bytes > slot_bytes_ || parts > kMostParts || aligned_part(found.bytes) + parts * sizeof(Part) > slot_bytes_) return std::nullopt;
-    found.parts.resize(parts);
-    if (parts > 0) std::memcpy(found.parts.data(), values(number) + aligned_part(found.bytes), parts * sizeof(Part));
+    if (parts > 0) std::memcpy(found.parts.data(), values(number) + aligned_part(bytes), parts * sizeof(Part));
   }
   base::sequence_fence();
   if (from.sequence.load(std::memory_order_relaxed) != 2 * version) return std::nullopt;
@@ -157,8 +151,8 @@ base::Status Publisher::make_room(uint64_t bytes) {
   const std::byte* const written = before != nullptr ? before->data() + kValuesAt + slot_ * slot_bytes_ : nullptr;
   building_ = std::move(made).value();
   slot_bytes_ = larger;
-  head().magic = SnapshotHead::kMagic;
-  head().slot_bytes = larger;
+  head().slot_bytes.store(larger);
+  head().magic.store(SnapshotHead::kMagic);
   slot_ = 0;  // the one that begin() chooses here, too
   if (bytes_ > 0) std::memcpy(values(), written, bytes_);
   begun_ = false;
@@ -194,7 +188,10 @@ base::Status Publisher::publish(double clock, double loss) {
   begin();
   if (!parts_.empty()) std::memcpy(values() + aligned_part(bytes_), parts_.data(), parts_.size() * sizeof(Part));
   SlotHead& to = slot(slot_);
-  to.clock = clock, to.loss = loss, to.bytes = bytes_, to.parts = parts_.size();
+  to.clock.store(clock, std::memory_order_relaxed);
+  to.loss.store(loss, std::memory_order_relaxed);
+  to.bytes.store(bytes_, std::memory_order_relaxed);
+  to.parts.store(parts_.size(), std::memory_order_relaxed);
   to.sequence.store(2 * version_, std::memory_order_release);
   head().newest.store(version_, std::memory_order_release);
   {

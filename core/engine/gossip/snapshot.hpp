@@ -6,9 +6,12 @@
 //   slot * 3        the values, each part on a multiple of 64; behind them, on a multiple of 64, the list of parts
 //
 // The publisher writes over the oldest version, but never over the newest, nor over the one that hold() names for those who read slowly, by
-// messages. Of readers of mapped memory it knows nothing: whoever is so slow that two versions come while he reads one finds its sequence
+// messages. It knows nothing of readers of mapped memory: a reader that is so slow that two versions come while it reads one finds the sequence
 // moved, and begins again with the newest. So memory is bounded, publishing waits for nobody, and no reader takes a torn version for a whole
 // one.
+//
+// A reader does not trust the memory of a peer, which may change any word of it at any time: each word is atomic, is loaded once, and is checked
+// before it is used. Values and the list of parts are copied, and the copies checked.
 
 #include <atomic>
 #include <cstddef>
@@ -60,17 +63,17 @@ struct Description {
 inline constexpr uint64_t kVersions = 3;
 struct SnapshotHead {
   static constexpr uint64_t kMagic = 0x4d56'474f'5353'0002;
-  uint64_t magic;
-  uint64_t slot_bytes;
+  std::atomic<uint64_t> magic;
+  std::atomic<uint64_t> slot_bytes;
   alignas(64) std::atomic<uint64_t> newest;  ///< 0: none yet
   std::atomic<uint32_t> retired;
 };
 struct alignas(64) SlotHead {
   std::atomic<uint64_t> sequence;
-  double clock, loss;
-  uint64_t bytes, parts;
+  std::atomic<double> clock, loss;
+  std::atomic<uint64_t> bytes, parts;
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+static_assert(std::atomic<double>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 /// Somebody's snapshots, one's own or a peer's. Any thread.
 class SnapshotReader {
@@ -93,7 +96,7 @@ class SnapshotReader {
   const std::byte* own_values(uint64_t version) const { return values(slot_of(version)); }
 
  private:
-  explicit SnapshotReader(std::shared_ptr<base::SharedMemory> memory);
+  SnapshotReader(std::shared_ptr<base::SharedMemory> memory, uint64_t slot_bytes) : memory_(std::move(memory)), slot_bytes_(slot_bytes) {}
   const SnapshotHead& head() const { return *reinterpret_cast<const SnapshotHead*>(memory_->data()); }
   /// kVersions if the version is in none, whole.
   size_t slot_of(uint64_t version) const;

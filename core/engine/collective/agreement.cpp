@@ -23,6 +23,7 @@ void Agreement::heard(uint32_t from, const Word& word) {
     if (!word.decides && word.decided.empty()) tell_(from, report(false));
     return;
   }
+  if (gone_.contains(from)) return;
   if (!word.decided.empty()) return decide(word.decided);
   gone_.insert(word.gone.begin(), word.gone.end());
   reported_.insert(from);

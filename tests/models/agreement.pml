@@ -1,0 +1,181 @@
+/* How the survivors of a group come to one list of themselves: core/engine/collective/agreement.cpp.
+ *
+ * Ranks crash at any moment, also between two of the messages by which they tell of a decision. Each survivor hears of each crash, some time: by
+ * itself, after which it hears no earlier message of that rank's, or by another survivor's word, after which it may. Messages between two ranks
+ * keep their order. No rank takes a living one for lost: the cluster's view sees to that. Whatever happens, survivors decide, and decide the same.
+ *
+ * A rank handles one event (a message, a loss, its own call) in one step, as on the loop's thread; in it it can crash before each message.
+ *
+ *   BUG_DECIDES_BY_ITSELF: a coordinator decides without every survivor's report
+ *   BUG_DECIDED_ARE_SILENT: a rank that has decided does not answer reports
+ *   BUG_FORGETS_DECISIONS: nobody takes notice of a decision that a message tells of
+ *   BUG_REPORTS_ONCE: a rank reports to the first coordinator only
+ *   BUG_HEARS_THE_GONE: a rank that has told the next coordinator that another one is gone still takes that one's decision
+ *   NIGHTLY_FOUR_RANKS: -DRANKS=4 -DCRASHES=2
+ */
+#ifndef RANKS
+#define RANKS 3
+#define CRASHES 2
+#endif
+#define NOBODY 255
+#define ALL ((1 << RANKS) - 1)
+#define has(set, rank) (((set) >> (rank)) & 1)
+
+typedef Row { chan to[RANKS] = [4] of { byte, byte } };  /* Word: gone, decided (0: none is known) */
+Row from[RANKS];
+bool crashed[RANKS];
+byte decided[RANKS];  /* Agreement::decided_; 0: nothing */
+byte crashes;
+
+/* Agreement::tell_() */
+inline tell(to_) {
+  if
+  :: !crashed[me] && crashes < CRASHES -> crashed[me] = true; crashes++
+  :: else
+  :: true
+  fi;
+  if
+  :: !crashed[me] && !crashed[to_] -> assert(nfull(from[me].to[to_])); from[me].to[to_]!gone, decided[me]
+  :: else
+  fi
+}
+
+/* Agreement::coordinator() */
+inline find_coordinator() {
+  lead = 0;
+  do
+  :: lead < RANKS && has(gone, lead) -> lead++
+  :: else -> break
+  od
+}
+
+/* Agreement::decide() */
+inline decide(ranks) {
+  decided[me] = (ranks);
+  i = 0;
+  do
+  :: i < RANKS -> assert(crashed[me] || crashed[i] || decided[i] == 0 || decided[i] == decided[me]); i++
+  :: else -> break
+  od;
+  assert(crashed[me] || has(decided[me], me));
+  find_coordinator();
+  i = 0;
+  do
+  :: i < RANKS -> if :: i != me && (lead == me || !has(decided[me], i)) -> tell(i) :: else fi; i++
+  :: else -> break
+  od;
+  i = 0; lead = 0
+}
+
+/* Agreement::proceed() */
+inline proceed() {
+  if
+  :: begun && decided[me] == 0 ->
+    find_coordinator();
+    if
+    :: lead != me ->
+      if
+#ifdef BUG_REPORTS_ONCE
+      :: told == NOBODY ->
+#else
+      :: told != lead || told_gone != gone ->
+#endif
+        told = lead; told_gone = gone; tell(lead)
+      :: else
+      fi
+    :: else ->
+      do
+      :: i < RANKS -> if :: i != me && !has(gone | asked, i) -> asked = asked | (1 << i); tell(i) :: else fi; i++
+      :: else -> break
+      od;
+      i = 0;
+#ifdef BUG_DECIDES_BY_ITSELF
+      decide(ALL & ~gone)
+#else
+      if :: (ALL & ~gone & ~reported & ~(1 << me)) == 0 -> decide(ALL & ~gone) :: else fi
+#endif
+    fi;
+    lead = 0
+  :: else
+  fi
+}
+
+/* Agreement::heard() */
+inline hear(q) {
+  from[q].to[me]?their_gone, their_decided;
+  if
+#ifdef BUG_DECIDED_ARE_SILENT
+  :: decided[me] != 0 -> skip
+#else
+  :: decided[me] != 0 -> if :: their_decided == 0 -> tell(q) :: else fi
+#endif
+#ifndef BUG_HEARS_THE_GONE
+  :: decided[me] == 0 && has(gone, q) -> skip
+#define heard_of(q) (!has(gone, q))
+#else
+#define heard_of(q) true
+#endif
+#ifndef BUG_FORGETS_DECISIONS
+  :: heard_of(q) && decided[me] == 0 && their_decided != 0 -> decide(their_decided)
+#endif
+  :: else ->
+    gone = gone | their_gone;
+    reported = reported | (1 << q);
+    proceed()
+  fi;
+  their_gone = 0; their_decided = 0
+}
+
+/* Agreement::gone() */
+inline lose(q) {
+  lost = lost | (1 << q);
+  if
+  :: !has(gone, q) -> gone = gone | (1 << q); proceed()
+  :: else
+  fi
+}
+
+#define can_hear(q) (!crashed[me] && q != me && !has(lost, q) && nempty(from[q].to[me]))
+#define can_lose(q) (!crashed[me] && crashed[q] && !has(lost, q))
+
+proctype Rank(byte me) {
+  byte gone, lost, reported, asked, told = NOBODY, told_gone, i, lead, their_gone, their_decided;
+  bool begun;
+end:
+  do
+  :: atomic { !begun && !crashed[me] -> begun = true; proceed() }  /* Agreement::begin() */
+  :: atomic { crashes < CRASHES && !crashed[me] -> crashed[me] = true; crashes++ }
+  :: atomic { can_hear(0) -> hear(0) }
+  :: atomic { can_hear(1) -> hear(1) }
+  :: atomic { can_hear(2) -> hear(2) }
+  :: atomic { can_lose(0) -> lose(0) }
+  :: atomic { can_lose(1) -> lose(1) }
+  :: atomic { can_lose(2) -> lose(2) }
+#if RANKS > 3
+  :: atomic { can_hear(3) -> hear(3) }
+  :: atomic { can_lose(3) -> lose(3) }
+#endif
+  od
+}
+
+init {
+  byte r;
+  atomic {
+    do  /* how many of the crashes there are at most do not happen */
+    :: crashes < CRASHES -> crashes++
+    :: break
+    od;
+    do
+    :: r < RANKS -> run Rank(r); r++
+    :: else -> break
+    od
+  }
+  timeout;  /* nothing more can happen */
+  atomic {
+    r = 0;
+    do
+    :: r < RANKS -> assert(crashed[r] || decided[r] != 0); r++
+    :: else -> break
+    od
+  }
+}

@@ -1,0 +1,78 @@
+// engine/collective/agreement: survivors of a group decide the same, in whatever order they hear of things. tests/models/agreement.pml tries all orders.
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "engine/collective/agreement.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using mv::collective::Agreement;
+
+/// Three ranks, whose words lie in queues until the test delivers them.
+struct Three {
+  Three() {
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      ranks.emplace_back(rank, 3, [this, rank](uint32_t to, const Agreement::Word& word) { words[{rank, to}].push_back(word); });
+    }
+    for (Agreement& rank : ranks) rank.begin([](auto) {});
+  }
+  /// All that lies there.
+  void deliver(uint32_t from, uint32_t to) {
+    for (const Agreement::Word& word : std::exchange(words[{from, to}], {})) ranks[to].heard(from, word);
+  }
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<Agreement::Word>> words;
+  std::vector<Agreement> ranks;
+};
+
+void all_are_in_who_are_here(void**) {
+  Three group;
+  for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);
+  for (const uint32_t rank : {1U, 2U}) group.deliver(0, rank);
+  for (const Agreement& rank : group.ranks) assert_true(rank.decided() == (Agreement::Ranks{0, 1, 2}));
+}
+
+/// Rank 0 decides and is killed. Rank 1 sees that before it reads the decision, and gathers; rank 2 reports to it, and only then reads what rank 0 said.
+void a_decision_of_the_gone_does_not_overtake_a_report(void**) {
+  Three group;
+  for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);
+  group.ranks[1].gone(0);
+  group.deliver(1, 2);
+  group.deliver(0, 2);
+  group.ranks[2].gone(0);
+  group.deliver(2, 1);
+  group.deliver(1, 2);
+  assert_true(group.ranks[1].decided().has_value());
+  assert_true(group.ranks[1].decided() == group.ranks[2].decided());
+}
+
+/// The same, but rank 2 reads the decision first. Then it stands.
+void a_decision_that_a_survivor_has_heard_of_stands(void**) {
+  Three group;
+  for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);
+  group.ranks[1].gone(0);
+  group.deliver(0, 2);
+  group.deliver(1, 2);
+  group.deliver(2, 1);
+  for (const uint32_t rank : {1U, 2U}) assert_true(group.ranks[rank].decided() == (Agreement::Ranks{0, 1, 2}));
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(all_are_in_who_are_here),
+      cmocka_unit_test(a_decision_of_the_gone_does_not_overtake_a_report),
+      cmocka_unit_test(a_decision_that_a_survivor_has_heard_of_stands),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -45,7 +45,7 @@ else
 fi
 if [ -z "$bug" ] && { [ $held = no ] || [ $complete = no ]; }; then
   cat log
-  [ $held = yes ] || { ./pan -e -i ${search:--m1000000} >/dev/null 2>&1 || true; spin -t -p -g -l $flags "$model" 2>&1 | tail -200; }
+  [ $held = yes ] || { ./pan -i ${search:--m1000000} >/dev/null 2>&1 || true; spin -k "$name.pml.trail" -t -p -g $flags "$model" 2>&1 | tail -200; }
   echo "$name: FAILED$flags"
   exit 1
 elif [ -n "$bug" ] && [ $held = yes ]; then

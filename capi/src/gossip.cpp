@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/gossip/yaml.hpp"
 #include "fence.hpp"
 #include "node/gossip_status.hpp"
 #include "options.hpp"
@@ -22,7 +23,7 @@ using node::GossipNode;
 
 constexpr uint32_t kFirstFetched = sizeof(mv_gossip_fetched), kFirstInfo = sizeof(mv_gossip_info), kFirstPeer = sizeof(mv_gossip_peer);
 /// No configuration is as long as this; a device or a model given by mistake may be.
-constexpr size_t kLongestFile = 16 << 20;
+constexpr size_t kLongestFile = gossip::YamlLimits{}.bytes;
 /// How long a node has for telling how it stands.
 constexpr base::Nanos kPatienceWithNodes = std::chrono::seconds(2);
 

@@ -1,11 +1,13 @@
 #include "engine/gossip/config.hpp"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
+#include <span>
+
+#include "engine/gossip/yaml.hpp"
 
 namespace mv::gossip {
 
@@ -13,8 +15,6 @@ namespace {
 
 constexpr int64_t kLongestTimeout = 24 * 3600 * 1000;
 constexpr std::string_view kConstantWanted = "{ value: … } with a number from 0 to 1 is expected";
-
-std::string scalar(const YAML::Node& value) { return value.IsScalar() ? value.Scalar() : std::string(); }
 
 template <typename T>
 std::optional<T> number(const std::string& text) {
@@ -24,26 +24,34 @@ std::optional<T> number(const std::string& text) {
   return failed == std::errc() && stopped == end ? std::optional(parsed) : std::nullopt;
 }
 
-bool is_nothing(const YAML::Node& value) { return value.IsNull() || scalar(value) == "0" || (value.IsMap() && value.size() == 0); }
+/// A text of the file as a message shows it: a long one by its beginning, without control characters.
+std::string shown(std::string_view text) {
+  constexpr size_t kMost = 80;
+  size_t end = std::min(text.size(), kMost);
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // whole characters
+  std::string out(text.substr(0, end));
+  std::ranges::replace_if(out, [](char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }, '?');
+  return end == text.size() ? out : fmt::format("{}… ({} bytes)", out, text.size());
+}
+
+bool is_nothing(const Yaml& value) { return value.is_null() || value.text == "0" || (value.is_map() && value.items.empty()); }
 
 /// Reads one document into a Config. Every method tells what is wrong with the value, parse() where it stands.
 class Reader {
  public:
   explicit Reader(const std::string& file) : file_(file) {}
 
-  base::Status read(const YAML::Node& document) {
-    if (document.IsNull()) return wrong(document, "it is empty: at least `nodes` is needed");
-    if (document.IsMap()) return read_map(document);
-    if (!document.IsSequence()) return wrong(document, "a list of settings, or a map of them, is expected");
-    for (const YAML::Node& item : document) {
-      if (!item.IsMap()) return wrong(item, "a map with one key is expected here, as in `- timeout_ms: 2500`");
-      const base::Status status = item["name"] ? read_loose_node(item) : read_map(item);
+  base::Status read(const Yaml& document) {
+    if (document.is_null()) return wrong(document, "it is empty: at least `nodes` is needed");
+    if (document.is_map()) return read_map(document);
+    if (!document.is_list()) return wrong(document, "a list of settings, or a map of them, is expected");
+    for (const Yaml& item : document.items) {
+      if (!item.is_map()) return wrong(item, "a map with one key is expected here, as in `- timeout_ms: 2500`");
+      const base::Status status = item.find("name") != nullptr ? read_loose_node(item) : read_map(item);
       if (!status.ok()) return status;
     }
     return {};
   }
-  /// `line` is where another document begins.
-  base::Status is_another(int line) const { return wrong_at(line, "", "a second document begins here; one is all that is read"); }
   Config& config() { return config_; }
 
   base::Status check_whole() {
@@ -77,175 +85,173 @@ class Reader {
   base::Status wrong_at(int line, const std::string& key, const std::string& what) const {
     return base::error(MV_EINVAL, "{}:{}: {}{}{}", file_, line, key, key.empty() ? "" : ": ", what);
   }
-  base::Status wrong(const YAML::Node& where, const std::string& what) const { return wrong_at(std::max(where.Mark().line, 0) + 1, "", what); }
+  base::Status wrong(const Yaml& where, const std::string& what) const { return wrong_at(where.line, "", what); }
 
-  base::Status read_map(const YAML::Node& map) {
-    for (const auto& item : map) {
-      const YAML::Node &key = item.first, &value = item.second;
-      const std::string name = scalar(key);
-      const int line = key.Mark().line + 1;
+  base::Status read_map(const Yaml& map) {
+    for (size_t i = 0; i < map.items.size(); i += 2) {
+      const Yaml &key = map.items[i], &value = map.items[i + 1];
+      const std::string& name = key.text;
+      const int line = key.line;
       if (const auto [first, fresh] = lines_.try_emplace(name, line); !fresh)
-        return wrong_at(line, name, fmt::format("it is there already, in line {}", first->second));
+        return wrong_at(line, shown(name), fmt::format("it is there already, in line {}", first->second));
       const auto known = std::ranges::find(kKeys, name, &Key::name);
-      if (known == std::end(kKeys)) return wrong_at(line, name, "no such setting; there are " + all_keys());
+      if (known == std::end(kKeys)) return wrong_at(line, shown(name), "no such setting; there are " + all_keys());
       wrong_line_ = line;
       if (const auto status = (this->*known->read)(value); !status.ok()) return wrong_at(wrong_line_, name, status.text());
     }
     return {};
   }
 
-  base::Status read_loose_node(const YAML::Node& item) {
+  base::Status read_loose_node(const Yaml& item) {
     if (!nodes_follow_) return wrong(item, "a node outside of `nodes`; put `- nodes:` before the first one");
     const auto status = read_node(item);
-    return status.ok() ? status : wrong_at(line_of(item), "nodes", status.text());
+    return status.ok() ? status : wrong_at(item.line, "nodes", status.text());
   }
 
-  static int line_of(const YAML::Node& where) { return std::max(where.Mark().line, 0) + 1; }
-
-  /// MV_EINVAL for a map in which a key is there twice: yaml-cpp takes one of them.
-  static base::Status check_keys(const YAML::Node& map) {
-    std::map<std::string, int> lines;
-    for (const auto& entry : map) {
-      const auto [first, fresh] = lines.try_emplace(scalar(entry.first), line_of(entry.first));
-      if (!fresh) return bad("{} is there twice, in line {} and in line {}", first->first, first->second, line_of(entry.first));
+  /// MV_EINVAL for a map in which a key is there twice.
+  static base::Status check_keys(const Yaml& map) {
+    std::map<std::string_view, int> lines;
+    for (size_t i = 0; i < map.items.size(); i += 2) {
+      const auto [first, fresh] = lines.try_emplace(map.items[i].text, map.items[i].line);
+      if (!fresh) return bad("{} is there twice, in line {} and in line {}", shown(first->first), first->second, map.items[i].line);
     }
     return {};
   }
 
-  base::Status read_node(const YAML::Node& item) {
-    if (!item.IsMap()) return base::Status(MV_EINVAL, "a node is written {name: w1, host: localhost, port: 45000}");
+  base::Status read_node(const Yaml& item) {
+    if (!item.is_map()) return base::Status(MV_EINVAL, "a node is written {name: w1, host: localhost, port: 45000}");
     if (auto status = check_keys(item); !status.ok()) return status;
     Node node;
-    node.line = line_of(item);
+    node.line = item.line;
     std::optional<uint32_t> port;
-    for (const auto& entry : item) {
-      const YAML::Node& value = entry.second;
-      const std::string name = scalar(entry.first);
-      if (name == "name") node.name = scalar(value);
-      else if (name == "host") node.host = scalar(value);
-      else if (name == "port") port = number<uint32_t>(scalar(value));
+    for (size_t i = 0; i < item.items.size(); i += 2) {
+      const Yaml& value = item.items[i + 1];
+      const std::string& name = item.items[i].text;
+      if (name == "name") node.name = value.text;
+      else if (name == "host") node.host = value.text;
+      else if (name == "port") port = number<uint32_t>(value.text);
       else if (name == "metrics") {
-        node.metrics = number<uint32_t>(scalar(value));
-        if (!node.metrics) return bad("node \"{}\": metrics: \"{}\" is not a number from 0 to 65535", node.name, scalar(value));
+        node.metrics = number<uint32_t>(value.text);
+        if (!node.metrics) return bad("node \"{}\": metrics: \"{}\" is not a number from 0 to 65535", shown(node.name), shown(value.text));
       } else {
-        return bad("node \"{}\": no such key: {}; a node has name, host, port and metrics", node.name, name);
+        return bad("node \"{}\": no such key: {}; a node has name, host, port and metrics", shown(node.name), shown(name));
       }
     }
-    if (!port) return bad("node \"{}\": its port is not a number from 0 to 65535", node.name);
+    if (!port) return bad("node \"{}\": its port is not a number from 0 to 65535", shown(node.name));
     node.port = *port;
     if (auto status = check_node(node); !status.ok()) return status;
-    if (config_.find(node.name) != nullptr) return bad("node \"{}\" is there twice", node.name);
+    if (!names_.insert(node.name).second) return bad("node \"{}\" is there twice", node.name);
     config_.nodes.push_back(std::move(node));
     return {};
   }
 
-  base::Status read_nodes(const YAML::Node& value) {
-    if (value.IsNull() || (value.IsSequence() && value.size() == 0)) {
+  base::Status read_nodes(const Yaml& value) {
+    if (value.is_null() || (value.is_list() && value.items.empty())) {
       nodes_follow_ = true;
       return {};
     }
-    if (!value.IsSequence()) return base::Status(MV_EINVAL, "a list of nodes is expected, each as {name: w1, host: localhost, port: 45000}");
-    for (const YAML::Node& item : value)
+    if (!value.is_list()) return base::Status(MV_EINVAL, "a list of nodes is expected, each as {name: w1, host: localhost, port: 45000}");
+    for (const Yaml& item : value.items)
       if (auto status = read_node(item); !status.ok()) {
-        wrong_line_ = line_of(item);
+        wrong_line_ = item.line;
         return status;
       }
     return {};
   }
 
-  base::Status read_probability(const YAML::Node& value) {
-    const auto read = number<double>(scalar(value));
-    if (!read || !(*read >= 0 && *read <= 1)) return bad("\"{}\" is not a number from 0 to 1", scalar(value));
+  base::Status read_probability(const Yaml& value) {
+    const auto read = number<double>(value.text);
+    if (!read || !(*read >= 0 && *read <= 1)) return bad("\"{}\" is not a number from 0 to 1", shown(value.text));
     config_.fetch_probability = *read;
     return {};
   }
-  base::Status read_timeout(const YAML::Node& value) {
-    const auto read = number<int64_t>(scalar(value));
+  base::Status read_timeout(const Yaml& value) {
+    const auto read = number<int64_t>(value.text);
     if (!read || *read < 1 || *read > kLongestTimeout)
-      return bad("\"{}\" is not a whole number of milliseconds from 1 to {}", scalar(value), kLongestTimeout);
+      return bad("\"{}\" is not a whole number of milliseconds from 1 to {}", shown(value.text), kLongestTimeout);
     config_.timeout = std::chrono::milliseconds(*read);
     return {};
   }
-  base::Status read_interpolation(const YAML::Node& value) {
-    const std::string name = scalar(value);
+  base::Status read_interpolation(const Yaml& value) {
+    const std::string& name = value.text;
     if (name == "constant") config_.interpolation.method = Method::kConstant;
     else if (name == "clock") config_.interpolation.method = Method::kClock;
     else if (name == "loss") config_.interpolation.method = Method::kLoss;
     else if (name == "noloco") is_noloco_ = true;
-    else return bad("\"{}\" is none of constant, clock, loss, noloco", name);
+    else return bad("\"{}\" is none of constant, clock, loss, noloco", shown(name));
     return {};
   }
-  base::Status read_threshold(const YAML::Node& value) {
-    const auto read = number<double>(scalar(value));
-    if (!read || !std::isfinite(*read) || *read < 0) return bad("\"{}\" is not a finite number from 0 on; 0 turns it off", scalar(value));
+  base::Status read_threshold(const Yaml& value) {
+    const auto read = number<double>(value.text);
+    if (!read || !std::isfinite(*read) || *read < 0) return bad("\"{}\" is not a finite number from 0 on; 0 turns it off", shown(value.text));
     config_.interpolation.divergence_threshold = *read;
     return {};
   }
-  base::Status read_constant(const YAML::Node& value) {
+  base::Status read_constant(const Yaml& value) {
     no_constant_ = is_nothing(value);
     if (no_constant_) return {};
-    const YAML::Node given = value.IsMap() && value.size() == 1 ? value["value"] : YAML::Node(YAML::NodeType::Undefined);
-    const auto read = given.IsDefined() ? number<double>(scalar(given)) : std::nullopt;
+    const Yaml* const given = value.items.size() == 2 ? value.find("value") : nullptr;
+    const auto read = given != nullptr ? number<double>(given->text) : std::nullopt;
     if (!read || !(*read >= 0 && *read <= 1)) return base::Status(MV_EINVAL, std::string(kConstantWanted));
     config_.interpolation.constant = *read;
     return {};
   }
-  base::Status read_nothing(const YAML::Node& value) {
+  base::Status read_nothing(const Yaml& value) {
     return is_nothing(value) ? base::Status() : bad("this method has nothing to set: write 0");
   }
-  base::Status read_noloco(const YAML::Node& value) {
-    if (!value.IsMap()) return base::Status(MV_EINVAL, "{ alpha: …, beta: …, gamma: … } is expected, each of them where the default is not meant");
+  base::Status read_noloco(const Yaml& value) {
+    if (!value.is_map()) return base::Status(MV_EINVAL, "{ alpha: …, beta: …, gamma: … } is expected, each of them where the default is not meant");
     if (auto status = check_keys(value); !status.ok()) return status;
-    for (const auto& entry : value) {
-      const std::string name = scalar(entry.first);
+    for (size_t i = 0; i < value.items.size(); i += 2) {
+      const std::string &name = value.items[i].text, &text = value.items[i + 1].text;
       double* const factor = name == "alpha" ? &noloco_.alpha : name == "beta" ? &noloco_.beta : name == "gamma" ? &noloco_.gamma : nullptr;
-      if (factor == nullptr) return bad("no such key: {}; there are alpha, beta and gamma", name);
-      const auto read = number<double>(scalar(entry.second));
+      if (factor == nullptr) return bad("no such key: {}; there are alpha, beta and gamma", shown(name));
+      const auto read = number<double>(text);
       const double most = name == "alpha" ? 1 : 2;
-      if (!read || !(*read >= 0 && *read < most)) return bad("{}: \"{}\" is not a number from 0 to below {}", name, scalar(entry.second), most);
+      if (!read || !(*read >= 0 && *read < most)) return bad("{}: \"{}\" is not a number from 0 to below {}", name, shown(text), most);
       *factor = *read;
     }
     return {};
   }
-  base::Status read_exchange(const YAML::Node& value) {
-    const std::string name = scalar(value);
-    if (name != "pull" && name != "symmetric") return bad("\"{}\" is none of pull, symmetric", name);
+  base::Status read_exchange(const Yaml& value) {
+    const std::string& name = value.text;
+    if (name != "pull" && name != "symmetric") return bad("\"{}\" is none of pull, symmetric", shown(name));
     config_.exchange = name == "pull" ? Exchange::kPull : Exchange::kSymmetric;
     return {};
   }
-  base::Status read_compression(const YAML::Node& value) {
-    auto spec = codec::parse(scalar(value));
+  base::Status read_compression(const Yaml& value) {
+    auto spec = codec::parse(value.text);
     const codec::CodecRef codec = spec.ok() ? codec::make(spec.value()) : nullptr;
     if (!spec.ok() || (codec != nullptr && !codec->suits_values()))
-      return bad("\"{}\" is none of none, fp16, bf16, int8, \"int8 block=N\" (N values share a scale, 16 to 65536)", scalar(value));
+      return bad("\"{}\" is none of none, fp16, bf16, int8, \"int8 block=N\" (N values share a scale, 16 to 65536)", shown(value.text));
     config_.compression = std::move(spec).value();
     return {};
   }
-  base::Status read_io(const YAML::Node& value) {
-    const std::string name = scalar(value);
-    if (name != "auto" && name != "tcp") return bad("\"{}\" is none of auto, tcp", name);
+  base::Status read_io(const Yaml& value) {
+    const std::string& name = value.text;
+    if (name != "auto" && name != "tcp") return bad("\"{}\" is none of auto, tcp", shown(name));
     config_.tcp_only = name == "tcp";
     return {};
   }
-  base::Status read_weighting(const YAML::Node& value) {
-    const std::string name = scalar(value);
-    if (name != "own" && name != "peer") return bad("\"{}\" is none of own, peer", name);
+  base::Status read_weighting(const Yaml& value) {
+    const std::string& name = value.text;
+    if (name != "own" && name != "peer") return bad("\"{}\" is none of own, peer", shown(name));
     config_.interpolation.loss_weighting = name == "peer" ? LossWeighting::kPeer : LossWeighting::kOwn;
     return {};
   }
-  base::Status read_seed(const YAML::Node& value) {
-    config_.seed = number<uint64_t>(scalar(value));
-    return config_.seed ? base::Status() : bad("\"{}\" is not a whole number from 0 to 2^64 - 1", scalar(value));
+  base::Status read_seed(const Yaml& value) {
+    config_.seed = number<uint64_t>(value.text);
+    return config_.seed ? base::Status() : bad("\"{}\" is not a whole number from 0 to 2^64 - 1", value.text);
   }
-  base::Status read_topology(const YAML::Node& value) {
-    const auto topology = parse_topology(scalar(value));
-    if (!topology) return bad("\"{}\" is none of {}", scalar(value), topology_names());
+  base::Status read_topology(const Yaml& value) {
+    const auto topology = parse_topology(value.text);
+    if (!topology) return bad("\"{}\" is none of {}", shown(value.text), topology_names());
     config_.topology = *topology;
     return {};
   }
-  base::Status read_secret(const YAML::Node& value) {
-    if (!value.IsScalar() || value.Scalar().empty()) return bad("a text that is not empty is expected");  // not shown
-    config_.secret = value.Scalar();
+  base::Status read_secret(const Yaml& value) {
+    if (value.text.empty()) return bad("a text that is not empty is expected");  // not shown
+    config_.secret = value.text;
     return {};
   }
 
@@ -256,7 +262,7 @@ class Reader {
 
   struct Key {
     std::string_view name;
-    base::Status (Reader::*read)(const YAML::Node&);
+    base::Status (Reader::*read)(const Yaml&);
   };
   static const Key kKeys[17];
   static std::string all_keys() {
@@ -268,6 +274,7 @@ class Reader {
   const std::string& file_;
   Config config_;
   std::map<std::string, int> lines_;  ///< of the keys so far
+  std::set<std::string> names_;       ///< of the nodes so far
   int wrong_line_ = 0;                ///< where the key under way is wrong, if it is
   bool nodes_follow_ = false;
   bool no_constant_ = false;
@@ -319,17 +326,12 @@ const Node* Config::find(std::string_view name) const {
 }
 
 base::Result<Config> parse_config(std::string_view text, const std::string& file) {
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    Reader reader(file);
-    if (documents.size() > 1) return reader.is_another(std::max(documents[1].Mark().line, 0) + 1);
-    const YAML::Node document = documents.empty() ? YAML::Node() : documents.front();
-    if (auto status = reader.read(document); !status.ok()) return status;
-    if (auto status = reader.check_whole(); !status.ok()) return status;
-    return std::move(reader.config());
-  } catch (const YAML::Exception& failure) {  // yaml-cpp throws what is no YAML
-    return base::error(MV_EINVAL, "{}:{}: {}", file, std::max(failure.mark.line, 0) + 1, failure.msg);
-  }
+  const auto document = parse_yaml(text, file);
+  if (!document.ok()) return document.status();
+  Reader reader(file);
+  if (auto status = reader.read(document.value()); !status.ok()) return status;
+  if (auto status = reader.check_whole(); !status.ok()) return status;
+  return std::move(reader.config());
 }
 
 base::Status check_for_node(const Config& config, const std::string& name, const std::string& file) {
@@ -337,8 +339,11 @@ base::Status check_for_node(const Config& config, const std::string& name, const
     return base::error(MV_EINVAL, "{}:1: nodes: there are none; each is written {{name: w1, host: localhost, port: 45000}}", file);
   const Node* const self = config.find(name);
   if (self == nullptr) {
+    constexpr size_t kMostNames = 20;
     std::string names;
-    for (const Node& node : config.nodes) names += (names.empty() ? "" : ", ") + node.name;
+    for (const Node& node : std::span(config.nodes).first(std::min(config.nodes.size(), kMostNames)))
+      names += (names.empty() ? "" : ", ") + node.name;
+    if (config.nodes.size() > kMostNames) names += fmt::format(" and {} more", config.nodes.size() - kMostNames);
     return base::error(MV_ENOTFOUND, "{}: no node is called \"{}\"; there are {}", file, name, names);
   }
   for (const Node& node : config.nodes)

@@ -72,8 +72,8 @@ class Server {
   base::Result<std::shared_ptr<table::Shard>> make_hidden_shard(const table::Spec& spec) const;
   /// A new table, which all workers that create it find with its values.
   base::Status adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard);
-  /// All workers stand at this clock.
-  void restart_clock(const std::string& name, uint64_t clock);
+  /// All workers stand at this clock. False if the table with this part is gone, whatever has its name now.
+  bool restart_clock(const std::string& name, const table::Shard& part, uint64_t clock);
 
  private:
   /// A gated change: what it will do once its turn has come, and its payload if that is here.

@@ -88,10 +88,13 @@ base::Status Server::adopt(const table::Spec& spec, std::shared_ptr<table::Shard
   return {};
 }
 
-void Server::restart_clock(const std::string& name, uint64_t clock) {
-  Table& table = *tables_[by_name_.at(name)];
+bool Server::restart_clock(const std::string& name, const table::Shard& part, uint64_t clock) {
+  const auto known = by_name_.find(name);
+  if (known == by_name_.end() || tables_[known->second]->shard.get() != &part) return false;
+  Table& table = *tables_[known->second];
   table.pace == table::Pace::kMerge ? table.merge_gate.restart(clock) : table.stale.restart(clock);
   table.publish_clock();
+  return true;
 }
 
 }  // namespace mv::ps

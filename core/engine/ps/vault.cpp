@@ -7,9 +7,6 @@
 
 namespace mv::ps {
 
-namespace {
-}  // namespace
-
 Clocks read_clocks(const flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>* clocks) {
   Clocks read;
   if (clocks == nullptr) return read;
@@ -112,6 +109,10 @@ void Vault::check(const rpc::Asked& asked, const wire::Check& request) {
   });
 }
 
+base::Status Vault::was_destroyed(const std::string& table) {
+  return base::error(MV_ESTATE, "table \"{}\" was destroyed while it was being loaded", table);
+}
+
 base::Status Vault::make_parts(Prepared& prepared) {
   for (const auto& entry : prepared.manifest.tables) {
     if (const base::Status wrong = tables_.fits(entry.spec); !wrong.ok()) return wrong;
@@ -140,11 +141,11 @@ void Vault::restore(const rpc::Asked& asked, const wire::Restore& request) {
     auto& [shard, exists] = prepared->parts[i];
     const auto& entry = prepared->manifest.tables[i];
     if (!exists) continue;
-    auto own = tables_.find_shard(entry.spec.name);
-    if (own == nullptr)
-      return rpc_.fail(asked,
-                       base::error(MV_ESTATE, "table \"{}\" was destroyed while it was being loaded", entry.spec.name));
-    moves.push_back({entry, std::exchange(shard, nullptr), std::move(own)});
+    const auto own = tables_.find_shard(entry.spec.name);
+    if (own == nullptr) return rpc_.fail(asked, was_destroyed(entry.spec.name));
+    // Another table may have this name by now.
+    if (const base::Status wrong = tables_.fits(entry.spec); !wrong.ok()) return rpc_.fail(asked, wrong);
+    moves.push_back({entry, std::exchange(shard, own), own});
   }
   archive_->move(std::move(moves), [this, asked, prepared](const base::Status& failed) {
     const base::Status status = failed.ok() ? adopt(*prepared) : failed;
@@ -152,14 +153,18 @@ void Vault::restore(const rpc::Asked& asked, const wire::Restore& request) {
   });
 }
 
+/// Does all tables; the first error is told.
 base::Status Vault::adopt(const Prepared& prepared) {
+  base::Status first;
   for (size_t i = 0; i < prepared.parts.size(); ++i) {
+    const auto& [shard, exists] = prepared.parts[i];
     const auto& entry = prepared.manifest.tables[i];
-    if (!prepared.parts[i].exists)
-      if (const base::Status failed = tables_.adopt(entry.spec, prepared.parts[i].shard); !failed.ok()) return failed;
-    tables_.restart_clock(entry.spec.name, entry.clock);
+    base::Status status;
+    if (!exists) status = tables_.adopt(entry.spec, shard);
+    if (status.ok() && !tables_.restart_clock(entry.spec.name, *shard, entry.clock)) status = was_destroyed(entry.spec.name);
+    if (first.ok()) first = status;
   }
-  return {};
+  return first;
 }
 
 }  // namespace mv::ps

@@ -46,8 +46,8 @@ class Vault {
     base::Peer by = base::kNobody;
     table::checkpoint::Manifest manifest;
     struct Part {
-      std::shared_ptr<table::Shard> shard;
-      bool exists = false;  ///< there is a table of this name, which takes what is in `shard`; else `shard` becomes its part
+      std::shared_ptr<table::Shard> shard;  ///< what was read; from restore() on, the part of the table that takes it
+      bool exists = false;                  ///< there is such a table; else `shard` becomes its part
     };
     std::vector<Part> parts;  ///< by table
     std::vector<Archive::Target> targets() const;
@@ -59,6 +59,7 @@ class Vault {
   base::Status make_parts(Prepared& prepared);
   void restore(const rpc::Asked& asked, const wire::Restore& request);
   base::Status adopt(const Prepared& prepared);
+  static base::Status was_destroyed(const std::string& table);
 
   void note(const base::Result<table::checkpoint::FileEntry>& file, base::Nanos took);
 

@@ -40,9 +40,11 @@ base::Status move_table(const TableEntry& entry, Shard& from, Shard& to) {
   if (!snapshot.ok()) return snapshot.status();
   for (;;) {
     const Rows rows = snapshot.value()->next();
-    if (rows.count == 0) return {};
+    if (rows.count == 0) break;
     if (auto failed = to.restore(rows); !failed.ok()) return failed;
   }
+  to.set_mark(from.mark());
+  return {};
 }
 
 }  // namespace mv::table::checkpoint

@@ -1,0 +1,254 @@
+// engine/ps/vault: a load beside calls of other threads, which destroy and create tables between its steps.
+
+#include "engine/ps/vault.hpp"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/pool.hpp"
+#include "engine/ps/spec_wire.hpp"
+#include "engine/rpc/client.hpp"
+#include "keeping_link.hpp"
+#include "table/checkpoint/restore.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+#undef fail  // a function of ours has this name
+
+namespace {
+
+using namespace mv;
+using unit::KeepingLink;
+using unit::StillClock;
+using unit::message_of;
+using unit::payload_of;
+namespace checkpoint = table::checkpoint;
+
+constexpr base::Peer kServer = 1, kWorker = 2;
+
+table::Spec spec_of(const std::string& name, uint64_t rows = 4) {
+  table::Spec spec;
+  spec.name = name;
+  spec.kind = MV_ARRAY;
+  spec.rows = rows;
+  return spec;
+}
+
+/// A disk that does its work when the test says so.
+class SlowDisk final : public ps::Archive {
+ public:
+  void begin(const std::string&, Told<checkpoint::Place>) override {}
+  void complete(const std::string&, checkpoint::Manifest, uint64_t, Done) override {}
+  void discard(const std::string&, Done) override {}
+  void find(const std::string&, Told<Found>) override {}
+  void write(Part, GivenUp, Told<checkpoint::FileEntry>) override {}
+  void check(const std::string&, checkpoint::Share, Told<checkpoint::Manifest> told) override {
+    later.push_back([this, told] { told(manifest); });
+  }
+  void restore(const std::string&, std::vector<Target> targets, Done done) override {
+    later.push_back([this, targets, done] {
+      for (const Target& target : targets) {
+        if (auto failed = checkpoint::empty_for(target.entry, *target.shard); !failed.ok()) return done(failed);
+        target.shard->set_mark(mark);
+      }
+      done({});
+    });
+  }
+  void move(std::vector<Move> moves, Done done) override {
+    const auto shared = std::make_shared<std::vector<Move>>(std::move(moves));
+    later.push_back([shared, done] {
+      for (Move& move : *shared)
+        if (auto failed = checkpoint::move_table(move.entry, *move.from, *move.to); !failed.ok()) return done(failed);
+      done({});
+    });
+  }
+  void work() {
+    const auto next = std::move(later.front());
+    later.pop_front();
+    next();
+  }
+  checkpoint::Manifest manifest;
+  table::Mark mark;  ///< of every table
+  std::deque<std::function<void()>> later;
+};
+
+class Heard final : public rpc::Pending {
+ public:
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override { outcome = mv_status_name(status.code()) + (": " + status.text()); }
+  std::string outcome;
+};
+
+/// A process that is server 0 and asks itself, as server 0 does, and a worker.
+struct Cluster : rpc::Service {
+  Cluster() {
+    add(kServer, MV_ROLE_SERVER);
+    add(kWorker, MV_ROLE_WORKER);
+    for (rpc::Client* client : {&saver, &worker}) client->on_connected(kServer);
+    tables.start(view, kServer);
+    vault.start(view);
+  }
+  void add(base::Peer peer, int32_t role) {
+    cluster::Member member;
+    member.rank = static_cast<uint32_t>(view.members.size());
+    member.role = role;
+    member.peer = peer;
+    member.state = cluster::State::kHere;
+    view.members.push_back(member);
+  }
+  base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override {
+    asked.client == kServer ? vault.on_request(asked, request) : tables.on_request(asked, request, payload, staged);
+  }
+  void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
+  void on_cancel(const rpc::Asked&) override {}
+
+  std::shared_ptr<Heard> ask(rpc::Client& client, base::Frame frame) {
+    const auto heard = std::make_shared<Heard>();
+    client.call(kServer, {std::move(frame), heard, true, 0, nullptr});
+    carry();
+    return heard;
+  }
+  void carry() {
+    for (auto* client : {&saver, &worker}) {
+      const bool saves = client == &saver;
+      for (const base::Frame& frame : (saves ? saver_link : worker_link).take())
+        server.on_message(saves ? kServer : kWorker, message_of(frame), payload_of(frame), nullptr);
+    }
+    for (const auto& [to, frame] : std::exchange(server_link.sent, {})) (to == kServer ? saver : worker).on_answer(kServer, message_of(frame), {});
+  }
+  void work() {
+    disk.work();
+    carry();
+  }
+  std::shared_ptr<Heard> check() { return ask(saver, builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), "c"))); }
+  std::shared_ptr<Heard> restore() { return ask(saver, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false))); }
+  void create(const table::Spec& spec) {
+    ask(worker, builder.finish(wire::Body::Create, wire::CreateCreate(builder.fbb(), ps::write_spec(builder.fbb(), spec))));
+    ask(worker, builder.finish(wire::Body::Ready, wire::CreateReady(builder.fbb(), created)));
+    ++created;
+    assert_non_null(tables.find_shard(spec.name).get());
+  }
+  void destroy(uint32_t number) { ask(worker, builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), number))); }
+
+  /// Keeps to whom.
+  class ServerLink final : public base::Link {
+   public:
+    void dial(const std::string&) override {}
+    void send(base::Peer to, const base::Frame& frame) override { sent.emplace_back(to, frame); }
+    void close(base::Peer) override {}
+    std::vector<std::pair<base::Peer, base::Frame>> sent;
+  };
+
+  StillClock time;
+  cluster::View view;
+  KeepingLink saver_link, worker_link;
+  ServerLink server_link;
+  rpc::Client saver{time, saver_link, {}}, worker{time, worker_link, {}};
+  rpc::Server server{server_link, *this};
+  base::Pool pool{4096, 1};
+  SlowDisk disk;
+  ps::Server tables{time, server, pool, false};
+  ps::Vault vault{time, server, tables, &disk};
+  wire::FrameBuilder builder;
+  uint32_t created = 0;  ///< tables so far: the number of the next one
+};
+
+void assert_begins(const std::string& text, const std::string& expected) {
+  if (!text.starts_with(expected)) print_error("\"%s\" does not begin with \"%s\"\n", text.c_str(), expected.c_str());
+  assert_true(text.starts_with(expected));
+}
+
+/// Two tables, "a" and "b", and a checkpoint of both that has been found sound.
+struct Loading : Cluster {
+  explicit Loading(const std::string& updater = "add") {
+    disk.mark.updates = 5;
+    for (const char* name : {"a", "b"}) {
+      table::Spec spec = spec_of(name);
+      spec.updater = table::parse_updater(updater).value();
+      create(spec);
+      disk.manifest.tables.push_back({spec, spec.updater, 7, {}});
+    }
+    const auto checked = check();
+    work();
+    work();
+    assert_string_equal(checked->outcome.c_str(), "MV_OK: ");
+  }
+  uint64_t clock_of(const std::string& name) const {
+    for (const auto& entry : tables.entries({}))
+      if (entry.spec.name == name) return entry.clock;
+    return UINT64_MAX;
+  }
+};
+
+void a_load_restarts_the_clocks(void**) {
+  Loading cluster;
+  const auto restored = cluster.restore();
+  cluster.work();
+  assert_string_equal(restored->outcome.c_str(), "MV_OK: ");
+  assert_int_equal(cluster.clock_of("a"), 7);
+  assert_int_equal(cluster.clock_of("b"), 7);
+}
+
+void a_load_restores_the_count_of_updates(void**) {
+  Loading cluster("mx.adam");
+  assert_int_equal(cluster.tables.find_shard("a")->mark().updates, 0);
+  cluster.restore();
+  cluster.work();
+  assert_int_equal(cluster.tables.find_shard("a")->mark().updates, 5);
+}
+
+void a_table_destroyed_while_it_is_filled_is_named(void**) {
+  Loading cluster;
+  const auto restored = cluster.restore();
+  cluster.destroy(0);
+  cluster.work();
+  assert_begins(restored->outcome, "MV_ESTATE: table \"a\" was destroyed while it was being loaded");
+  assert_int_equal(cluster.clock_of("b"), 7);  // the others are loaded
+}
+
+void a_table_of_that_name_created_meanwhile_keeps_its_clock(void**) {
+  Loading cluster;
+  const auto restored = cluster.restore();
+  cluster.destroy(0);
+  cluster.create(spec_of("a", 9));
+  cluster.work();
+  assert_begins(restored->outcome, "MV_ESTATE: table \"a\" was destroyed while it was being loaded");
+  assert_int_equal(cluster.clock_of("a"), 0);
+}
+
+void a_table_destroyed_before_it_is_filled_is_named(void**) {
+  Loading cluster;
+  cluster.destroy(1);
+  assert_begins(cluster.restore()->outcome, "MV_ESTATE: table \"b\" was destroyed while it was being loaded");
+}
+
+void a_table_of_another_shape_created_meanwhile_is_not_filled(void**) {
+  Loading cluster;
+  cluster.destroy(1);
+  cluster.create(spec_of("b", 2));  // fewer rows than the checkpoint has
+  assert_begins(cluster.restore()->outcome, "MV_EDISAGREE: table \"b\" is ");
+  assert_true(cluster.disk.later.empty());
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_load_restarts_the_clocks),
+      cmocka_unit_test(a_load_restores_the_count_of_updates),
+      cmocka_unit_test(a_table_destroyed_while_it_is_filled_is_named),
+      cmocka_unit_test(a_table_of_that_name_created_meanwhile_keeps_its_clock),
+      cmocka_unit_test(a_table_destroyed_before_it_is_filled_is_named),
+      cmocka_unit_test(a_table_of_another_shape_created_meanwhile_is_not_filled),
+  };
+  return cmocka_run_group_tests_name("ps/vault", tests, nullptr, nullptr);
+}

@@ -62,7 +62,7 @@ void Gossip::fetch(uint64_t round, std::vector<Part> own) {
 void Gossip::try_next() {
   PeerEntry* const peer = peers_.choose_next(round_, tried_, clock_.now(), dice_);
   if (peer == nullptr) return finish("", last_failure_.empty() ? "this node has no peers" : last_failure_);
-  attempt_.emplace();
+  attempt_.emplace(Attempt{});
   attempt_->peer = peer->node.name;
   attempt_->silent_since = clock_.now();
   attempt_->heard = fetched_bytes_;

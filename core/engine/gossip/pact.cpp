@@ -65,7 +65,7 @@ bool Gossip::accept_held() {
 }
 
 void Gossip::accept(PeerEntry& peer, base::Peer life, const Proposal& proposal) {
-  attempt_.emplace();
+  attempt_.emplace(Attempt{});
   attempt_->peer = peer.node.name;
   attempt_->silent_since = clock_.now();
   attempt_->heard = fetched_bytes_;

@@ -66,7 +66,7 @@ void Inquirer::relay_over(uint64_t number) {
 void Inquirer::gather(Asker asker) {
   if (!gathering_) {
     const base::Nanos now = clock_.now();
-    gathering_.emplace();
+    gathering_.emplace(Gathering{});  // clang 14 takes it for not default-constructible
     gathering_->number = ++numbers_;
     gathering_->again = now + kAgain;
     gathering_->until = now + kPatience;

@@ -5,6 +5,8 @@
 #include <csignal>
 #include <ctime>
 #include <new>
+#include <system_error>
+#include <utility>
 
 #include "base/log.hpp"
 #include "table/checkpoint/restore.hpp"
@@ -46,17 +48,31 @@ void DiskArchive::run() {
   }
 }
 
-void DiskArchive::enqueue(std::function<void()> job) {
+base::Status DiskArchive::enqueue(std::function<void()> job) {
   std::lock_guard lock(mutex_);
-  if (*stopping_) return;
+  if (*stopping_) return {};
+  if (!thread_.joinable())
+    if (auto failed = start_thread(); !failed.ok()) return failed;
   jobs_.push_back(std::move(job));
   work_.notify_one();
-  if (thread_.joinable()) return;
+  return {};
+}
+
+base::Status DiskArchive::start_thread() {
   sigset_t all, before;  // also SIGXFSZ: a file beyond the limit is an error, not the end
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
+  base::Status status;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    status = base::error(MV_ESYSTEM, "no thread could be started for the disk: {}; raise the limit of threads (ulimit -u, pids.max), then try again",
+                         error.code().message());
+  } catch (const std::bad_alloc&) {
+    status = base::Status(MV_ENOMEM, "out of memory while a thread was started for the disk");
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
 }
 
 void DiskArchive::stop() {
@@ -73,33 +89,43 @@ void DiskArchive::stop() {
 /// Does `work` on the thread, and tells on the loop what it gave.
 template <typename Tell, typename Work>
 void DiskArchive::start(Tell told, Work work) {
-  enqueue([this, told = std::move(told), work = std::move(work)]() mutable {
-    auto result = guarded(work);
-    loop_.post([told = std::move(told), result = std::move(result), stopping = stopping_] {
-      if (!*stopping) told(result);
+  using Result = decltype(work());
+  const auto tell = [this](Tell& to, Result result) {
+    loop_.post([to = std::move(to), result = std::move(result), stopping = stopping_] {
+      if (!*stopping) to(result);
     });
-  });
+  };
+  const base::Status queued = enqueue([told, work = std::move(work), tell]() mutable { tell(told, guarded(work)); });
+  if (!queued.ok()) tell(told, queued);
 }
 
 // ---- server 0
 
 void DiskArchive::begin(const std::string& directory, Told<checkpoint::Place> told) {
-  start(std::move(told), [directory] { return checkpoint::begin_checkpoint(directory); });
+  start(std::move(told), [this, directory] {
+    auto place = checkpoint::begin_checkpoint(directory);
+    if (place.ok()) claim_ = std::exchange(place.value().claim, nullptr);
+    return place;
+  });
 }
 
 void DiskArchive::complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) {
   manifest.time = static_cast<int64_t>(std::time(nullptr));
-  start(std::move(done), [path, manifest = std::move(manifest), keep]() -> base::Status {
+  start(std::move(done), [this, path, manifest = std::move(manifest), keep]() -> base::Status {
     if (auto failed = checkpoint::complete_checkpoint(path, manifest); !failed.ok()) return failed;
+    claim_.reset();
     // It counts now, whatever becomes of the old ones.
-    if (auto failed = checkpoint::prune_checkpoints(checkpoint::parent_of(path), keep); !failed.ok())
+    if (auto failed = checkpoint::prune_checkpoints(checkpoint::parent_of(path), keep, manifest.number); !failed.ok())
       base::log_warn("old checkpoints could not be removed: {}", failed.text());
     return {};
   });
 }
 
 void DiskArchive::discard(const std::string& path, Done done) {
-  start(std::move(done), [path] { return checkpoint::remove_checkpoint(path); });
+  start(std::move(done), [this, path] {
+    claim_.reset();
+    return checkpoint::remove_checkpoint(path);
+  });
 }
 
 void DiskArchive::find(const std::string& path, Told<Found> told) {

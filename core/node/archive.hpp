@@ -12,7 +12,7 @@
 
 namespace mv::node {
 
-/// One job after the other; the thread starts with the first one. Called on the loop, tells on the loop.
+/// One job after the other; the thread starts with the first one, and where that can't be, the job fails. Called on the loop, tells on the loop.
 class DiskArchive final : public ps::Archive {
  public:
   explicit DiskArchive(io::Loop& loop) : loop_(loop) {}
@@ -33,7 +33,8 @@ class DiskArchive final : public ps::Archive {
  private:
   template <typename Tell, typename Work>
   void start(Tell told, Work work);
-  void enqueue(std::function<void()> job);
+  base::Status enqueue(std::function<void()> job);
+  base::Status start_thread();
   void run();
 
   io::Loop& loop_;
@@ -42,6 +43,7 @@ class DiskArchive final : public ps::Archive {
   std::condition_variable work_;
   std::deque<std::function<void()>> jobs_;  ///< under mutex_
   GivenUp writing_;                         ///< under mutex_: of the file that is being written
+  std::shared_ptr<table::checkpoint::Claim> claim_;  ///< on the checkpoint that server 0 has begun; the thread's alone
   std::thread thread_;
 };
 

@@ -2,17 +2,21 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "table/checkpoint/directory.hpp"
@@ -323,7 +327,8 @@ void the_newest_whole_ones_stay(void**) {
   const Scratch scratch;
   const std::string directory = scratch.path() + "/made/on/the/way";
   const std::string first = save(directory, 1), second = save(directory, 1);
-  const auto crashed = begin_checkpoint(directory);
+  auto crashed = begin_checkpoint(directory);
+  crashed.value().claim.reset();  // as the kernel does
   spill(crashed.value().path + "/server-0.safetensors.part", {'x'});
   const std::string fourth = save(directory, 1);
   const auto under_way = begin_checkpoint(directory);
@@ -338,6 +343,89 @@ void the_newest_whole_ones_stay(void**) {
   assert_false(fs::exists(first));
   assert_true(prune_checkpoints(directory, 0).ok());
   assert_int_equal(list_checkpoints(directory).value().size(), 3);
+}
+
+/// Another job's process, which begins a checkpoint and is killed by the end of this.
+class OtherJob {
+ public:
+  explicit OtherJob(const std::string& directory) {
+    int said[2];
+    assert_int_equal(pipe(said), 0);
+    child_ = fork();
+    if (child_ == 0) {
+      const auto place = begin_checkpoint(directory);
+      const char done = place.ok() ? 'y' : 'n';
+      if (write(said[1], &done, 1) != 1) _exit(1);
+      for (;;) pause();
+    }
+    char done = 0;
+    assert_int_equal(read(said[0], &done, 1), 1);
+    assert_int_equal(done, 'y');
+    close(said[0]), close(said[1]);
+  }
+  ~OtherJob() { die(); }
+  void die() {
+    if (child_ <= 0) return;
+    kill(child_, SIGKILL);
+    waitpid(std::exchange(child_, -1), nullptr, 0);
+  }
+
+ private:
+  pid_t child_;
+};
+
+void another_jobs_unfinished_checkpoint_stays_while_it_lives(void**) {
+  const Scratch scratch;
+  OtherJob other(scratch.path());
+  const std::string ours = save(scratch.path(), 1);
+  assert_true(ours.ends_with("checkpoint-000002"));
+  assert_true(prune_checkpoints(scratch.path(), 1).ok());
+  assert_int_equal(list_checkpoints(scratch.path()).value().size(), 2);
+  other.die();
+  assert_true(prune_checkpoints(scratch.path(), 1).ok());
+  const auto left = list_checkpoints(scratch.path());
+  assert_int_equal(left.value().size(), 1);
+  assert_string_equal(left.value()[0].path.c_str(), ours.c_str());
+}
+
+/// As if nothing in it had changed for so long.
+void make_older(const std::string& path, int seconds) {
+  const timespec then{std::time(nullptr) - seconds, 0}, times[] = {then, then};
+  for (const auto& entry : fs::directory_iterator(path)) assert_int_equal(utimensat(AT_FDCWD, entry.path().c_str(), times, 0), 0);
+  assert_int_equal(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+}
+
+void another_machines_unfinished_checkpoint_stays_for_an_hour(void**) {
+  const Scratch scratch;
+  const std::string text = "00000000-0000-0000-0000-000000000000\n";
+  for (const bool has_claim : {true, false}) {  // without one: its job was stopped before it had it
+    const std::string path = begin_checkpoint(scratch.path()).value().path;
+    if (has_claim) spill(path + "/" + kClaimName, {text.begin(), text.end()});
+    else fs::remove(path + "/" + kClaimName);
+    save(scratch.path(), 1);
+    make_older(path, 1800);
+    assert_true(prune_checkpoints(scratch.path(), 1).ok());
+    assert_true(fs::exists(path));
+    make_older(path, 2 * 3600);
+    assert_true(prune_checkpoints(scratch.path(), 1).ok());
+    assert_false(fs::exists(path));
+  }
+}
+
+void two_jobs_never_take_the_same_number(void**) {
+  const Scratch scratch;
+  const auto one = begin_checkpoint(scratch.path()), other = begin_checkpoint(scratch.path());
+  assert_int_equal(one.value().number, 1);
+  assert_int_equal(other.value().number, 2);
+}
+
+void a_job_that_is_overtaken_keeps_what_it_has_just_saved(void**) {
+  const Scratch scratch;
+  const auto slow = begin_checkpoint(scratch.path());
+  const std::string quick = save(scratch.path(), 1);
+  assert_true(complete_checkpoint(slow.value().path, {slow.value().number, 0, {}, {}}).ok());
+  assert_true(prune_checkpoints(scratch.path(), 1, slow.value().number).ok());
+  assert_true(fs::exists(slow.value().path) && fs::exists(quick));
 }
 
 void what_is_given_up_leaves_no_file(void**) {
@@ -360,6 +448,10 @@ int main() {
       cmocka_unit_test(tensors_must_not_overlap_or_leave_gaps),
       cmocka_unit_test(rows_that_no_file_has_are_damage),
       cmocka_unit_test(the_newest_whole_ones_stay),
+      cmocka_unit_test(another_jobs_unfinished_checkpoint_stays_while_it_lives),
+      cmocka_unit_test(another_machines_unfinished_checkpoint_stays_for_an_hour),
+      cmocka_unit_test(two_jobs_never_take_the_same_number),
+      cmocka_unit_test(a_job_that_is_overtaken_keeps_what_it_has_just_saved),
       cmocka_unit_test(what_is_given_up_leaves_no_file),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -38,10 +38,10 @@ bool is_directory(const std::string& path) {
   return ::stat(path.c_str(), &stat) == 0 && S_ISDIR(stat.st_mode);
 }
 
-/// A file that write_part() or complete_checkpoint() made, or was making.
+/// A file that Claim, write_part() or complete_checkpoint() made, or was making.
 bool is_ours(std::string name) {
   if (name.ends_with(kPartSuffix)) name.resize(name.size() - kPartSuffix.size());
-  return name == kManifestName || (name.starts_with("server-") && name.ends_with(".safetensors"));
+  return name == kManifestName || name == kClaimName || (name.starts_with("server-") && name.ends_with(".safetensors"));
 }
 
 std::string name_of(const std::string& path) {
@@ -72,25 +72,34 @@ base::Result<std::vector<Place>> list_checkpoints(const std::string& directory) 
 }
 
 base::Result<Place> begin_checkpoint(const std::string& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error) return system_error(directory, error.value());
+  if (auto failed = make_directory(directory); !failed.ok()) return failed;
   const auto places = list_checkpoints(directory);
   if (!places.ok()) return places.status();
   Place place;
   place.number = places.value().empty() ? 1 : places.value().back().number + 1;
-  place.path = fmt::format("{}/{}{:06}", directory, kPrefix, place.number);
-  if (mkdir(place.path.c_str(), 0777) != 0) return system_error(place.path, errno);
-  return place;  // its own name need not be on the disk before its manifest is
+  for (;; ++place.number) {
+    place.path = fmt::format("{}/{}{:06}", directory, kPrefix, place.number);
+    if (retried([&] { return mkdir(place.path.c_str(), 0777); }) == 0) break;
+    if (errno != EEXIST) return system_error(place.path, errno);  // else another job has taken this number
+  }
+  auto claim = Claim::take(place.path);  // the directory's name need not be on the disk before the manifest is
+  if (!claim.ok()) {
+    static_cast<void>(remove_checkpoint(place.path));
+    return claim.status();
+  }
+  place.claim = std::move(claim).value();
+  return place;
 }
 
 base::Status complete_checkpoint(const std::string& path, const Manifest& manifest) {
   if (auto failed = sync_directory(parent_of(path)); !failed.ok()) return failed;
   if (auto failed = write_file(path + "/" + kManifestName, to_json(manifest)); !failed.ok()) return failed;
+  unlink((path + "/" + kClaimName).c_str());  // if it stays, it means nothing beside a manifest
   return sync_directory(path);
 }
 
 base::Status remove_checkpoint(const std::string& path) {
+  if (!is_directory(path)) return {};  // another job removes old ones, too
   if (unlink((path + "/" + kManifestName).c_str()) != 0 && errno != ENOENT) return system_error(path, errno);
   if (auto failed = sync_directory(path); !failed.ok()) return failed;
   std::error_code error;
@@ -100,16 +109,16 @@ base::Status remove_checkpoint(const std::string& path) {
   for (const fs::path& file : files)
     if (unlink(file.c_str()) != 0 && errno != ENOENT) return system_error(file.string(), errno);
   // Somebody else's file in it keeps the directory.
-  return rmdir(path.c_str()) == 0 ? base::Status() : system_error(path, errno);
+  return rmdir(path.c_str()) == 0 || errno == ENOENT ? base::Status() : system_error(path, errno);
 }
 
-base::Status prune_checkpoints(const std::string& directory, uint64_t keep) {
+base::Status prune_checkpoints(const std::string& directory, uint64_t keep, uint64_t spared) {
   const auto places = list_checkpoints(directory);
   if (!places.ok()) return places.status();
   uint64_t whole = 0;
   base::Status first;
   for (auto place = places.value().rbegin(); place != places.value().rend(); ++place) {
-    const bool goes = place->whole ? keep > 0 && whole >= keep : whole > 0;
+    const bool goes = place->whole ? keep > 0 && whole >= keep && place->number != spared : whole > 0 && is_abandoned(place->path);
     whole += place->whole ? 1 : 0;
     if (!goes) continue;
     if (auto failed = remove_checkpoint(place->path); !failed.ok() && first.ok()) first = failed;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "table/checkpoint/claim.hpp"
 #include "table/checkpoint/manifest.hpp"
 
 namespace mv::table::checkpoint {
@@ -12,16 +13,18 @@ struct Place {
   uint64_t number = 0;
   std::string path;
   bool whole = false;  ///< it has a manifest
+  std::shared_ptr<Claim> claim = nullptr;  ///< of begin_checkpoint(): to be kept until the checkpoint is complete or removed
 };
 
 /// What lies in a directory, by number. MV_ENOTFOUND if there is no such directory.
 base::Result<std::vector<Place>> list_checkpoints(const std::string& directory);
-/// Makes the directory of a new one, and `directory` itself where it is missing.
+/// Makes the directory of a new one, and `directory` itself where it is missing, and claims it.
 base::Result<Place> begin_checkpoint(const std::string& directory);
 /// Writes the manifest: from here on it counts.
 base::Status complete_checkpoint(const std::string& path, const Manifest& manifest);
-/// Removes all whole ones but the `keep` newest (0: none), and what crashes left from before the newest whole one.
-base::Status prune_checkpoints(const std::string& directory, uint64_t keep);
+/// Removes all whole ones but the `keep` newest (0: none) and number `spared`; and of the unfinished ones from before the newest whole one those
+/// that are abandoned: another job may be writing one.
+base::Status prune_checkpoints(const std::string& directory, uint64_t keep, uint64_t spared = 0);
 /// Removes one, with all that checkpoints consist of. It does not count any more as soon as this begins.
 base::Status remove_checkpoint(const std::string& path);
 /// `path`, if it is a checkpoint; the newest whole one, if it is a directory of them. MV_ENOTFOUND if there is none,

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 namespace mv::table::checkpoint {
@@ -19,40 +20,48 @@ constexpr size_t kMostAtOnce = 1 << 30;
 }  // namespace
 
 base::Status system_error(const std::string& path, int error) {
-  return base::error(MV_ESYSTEM, "{}: {}", path, std::strerror(error));
+  const std::string_view advice = error == ENOSPC || error == EDQUOT                    ? "; free some space, or choose another directory"
+                                  : error == EACCES || error == EPERM || error == EROFS ? "; choose a directory that this process may write to"
+                                  : error == EMFILE || error == ENFILE                  ? "; raise the limit of open files (ulimit -n)"
+                                  : error == EFBIG ? "; raise the limit of file sizes (ulimit -f), or save from more servers"
+                                  : error == EIO   ? "; the disk is failing: look into the kernel's log, or choose another directory"
+                                                   : "";
+  return base::error(error == ENOMEM ? MV_ENOMEM : MV_ESYSTEM, "{}: {}{}", path, std::strerror(error), advice);
+}
+
+base::Status write_at(int fd, const std::string& path, uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = retried([&] { return pwrite(fd, bytes.data(), std::min(bytes.size(), kMostAtOnce), static_cast<off_t>(offset)); });
+    if (written <= 0) return system_error(path, written < 0 ? errno : EIO);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  return {};
 }
 
 // ---- out
 
 base::Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes) {
-  const int fd = ::open((path + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int fd = retried([&] { return ::open((path + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
   if (fd < 0) return system_error(path, errno);
   OutputFile file(path, fd);
   if (bytes == 0) return file;
-  int error = 0;
-  while (fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0 && (error = errno) == EINTR) error = 0;
-  if (error != 0 && error != EOPNOTSUPP && error != ENOSYS) return system_error(path, error);
+  const int failed = retried([&] { return fallocate(fd, 0, 0, static_cast<off_t>(bytes)); });
+  if (failed != 0 && errno != EOPNOTSUPP && errno != ENOSYS) return system_error(path, errno);
   return file;
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), dirty_(other.dirty_) {}
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), named_(std::exchange(other.named_, true)), dirty_(other.dirty_) {}
 
 OutputFile::~OutputFile() {
-  if (fd_ < 0) return;
-  close(fd_);
-  unlink(part_path().c_str());
+  if (fd_ >= 0) close(fd_);
+  if (!named_) unlink(part_path().c_str());
 }
 
 base::Status OutputFile::write(uint64_t offset, std::span<const std::byte> bytes) {
   dirty_ += bytes.size();
-  while (!bytes.empty()) {
-    const ssize_t written = pwrite(fd_, bytes.data(), std::min(bytes.size(), kMostAtOnce), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return system_error(path_, written < 0 ? errno : EIO);
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    offset += static_cast<uint64_t>(written);
-  }
+  if (auto failed = write_at(fd_, path_, offset, bytes); !failed.ok()) return failed;
   if (dirty_ < kWriteBehind) return {};
   dirty_ = 0;
   sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE);  // a hint: errors come back from fdatasync()
@@ -60,17 +69,18 @@ base::Status OutputFile::write(uint64_t offset, std::span<const std::byte> bytes
 }
 
 base::Status OutputFile::finish() {
-  while (fdatasync(fd_) != 0)
-    if (errno != EINTR) return system_error(path_, errno);
-  if (rename(part_path().c_str(), path_.c_str()) != 0) return system_error(path_, errno);
-  const int closed = close(std::exchange(fd_, -1));
-  return closed == 0 || errno == EINTR ? base::Status() : system_error(path_, errno);
+  if (retried([&] { return fdatasync(fd_); }) != 0) return system_error(path_, errno);
+  // Before it has its name: some network file systems tell only here that they could not write.
+  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return system_error(path_, errno);
+  if (retried([&] { return rename(part_path().c_str(), path_.c_str()); }) != 0) return system_error(path_, errno);
+  named_ = true;
+  return {};
 }
 
 // ---- in
 
 base::Result<InputFile> InputFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a named pipe must not hold us
+  const int fd = retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });  // a named pipe must not hold us
   if (fd < 0)
     return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such file", path) : system_error(path, errno);
   struct stat stat {};
@@ -90,8 +100,7 @@ InputFile::~InputFile() {
 
 base::Status InputFile::read(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t got = pread(fd_, out.data(), std::min(out.size(), kMostAtOnce), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = retried([&] { return pread(fd_, out.data(), std::min(out.size(), kMostAtOnce), static_cast<off_t>(offset)); });
     if (got < 0) return system_error(path_, errno);
     if (got == 0) return base::error(MV_EINVAL, "{}: ends at byte {}", path_, offset);
     out = out.subspan(static_cast<size_t>(got));
@@ -123,10 +132,22 @@ base::Result<std::string> read_file(const std::string& path, uint64_t most) {
   return text;
 }
 
+base::Status make_directory(const std::string& path) {
+  struct stat stat {};
+  if (::stat(path.c_str(), &stat) == 0 && S_ISDIR(stat.st_mode)) return {};
+  const std::string parent = std::filesystem::path(path).lexically_normal().parent_path().string();
+  if (!parent.empty() && parent != path)
+    if (auto failed = make_directory(parent); !failed.ok()) return failed;
+  if (retried([&] { return mkdir(path.c_str(), 0777); }) != 0 && errno != EEXIST) return system_error(path, errno);
+  if (::stat(path.c_str(), &stat) != 0) return system_error(path, errno);
+  if (!S_ISDIR(stat.st_mode)) return system_error(path, ENOTDIR);
+  return sync_directory(parent.empty() ? "." : parent);
+}
+
 base::Status sync_directory(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = retried([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) return system_error(path, errno);
-  const int error = fsync(fd) == 0 || errno == EINVAL ? 0 : errno;  // some network file systems sync no directories
+  const int error = retried([&] { return fsync(fd); }) == 0 || errno == EINVAL ? 0 : errno;  // some network file systems sync no directories
   close(fd);
   return error == 0 ? base::Status() : system_error(path, error);
 }

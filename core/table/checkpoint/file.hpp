@@ -1,6 +1,7 @@
 #pragma once
 // Files as checkpoints need them: whole or not at all, and errors that name them.
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,6 +33,7 @@ class OutputFile {
 
   std::string path_;
   int fd_;
+  bool named_ = false;  ///< it has its name, and no part_path() is left
   uint64_t dirty_ = 0;  ///< bytes since the kernel was last told to write
 };
 
@@ -63,7 +65,19 @@ base::Status write_file(const std::string& path, std::string_view text);
 base::Result<std::string> read_file(const std::string& path, uint64_t most);
 /// Names that were made or removed in a directory are on the disk when this returns.
 base::Status sync_directory(const std::string& path);
-/// "PATH: No space left on device"
+/// Makes a directory and those above it that are missing. Each name is on the disk when this returns.
+base::Status make_directory(const std::string& path);
+/// MV_ESYSTEM, or MV_ENOMEM: "PATH: No space left on device; free some space, then save again"
 base::Status system_error(const std::string& path, int error);
+
+/// Writes all of `bytes` to a file.
+base::Status write_at(int fd, const std::string& path, uint64_t offset, std::span<const std::byte> bytes);
+
+/// The result of a system call that signals may have interrupted.
+template <typename Call>
+auto retried(Call call) -> decltype(call()) {
+  for (;;)
+    if (const auto result = call(); result >= 0 || errno != EINTR) return result;
+}
 
 }  // namespace mv::table::checkpoint

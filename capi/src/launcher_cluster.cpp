@@ -8,6 +8,7 @@ namespace mv::capi {
 namespace {
 
 constexpr size_t kMostHosts = 65'536;
+constexpr size_t kLongestHost = 255;
 /// Batch scripts, interactive shells and the like have step numbers from here on.
 constexpr int64_t kFirstPseudoStep = 0xffff'fff0;
 
@@ -36,6 +37,10 @@ std::optional<uint64_t> digits(std::string_view text) {
   return number;
 }
 
+base::Status is_too_long(std::string_view list) {
+  return base::error(MV_EINVAL, "\"{}\" names a host by more than {} characters", list.substr(0, kLongestHost), kLongestHost);
+}
+
 /// "01-03,7" as "01", "02", "03", "7". The first number's width counts.
 base::Result<std::vector<std::string>> expand_ranges(std::string_view ranges, std::string_view list) {
   std::vector<std::string> numbers;
@@ -50,8 +55,8 @@ base::Result<std::vector<std::string>> expand_ranges(std::string_view ranges, st
       return base::error(MV_EINVAL, "\"{}\" is no list of hosts: \"{}\" is no range of numbers", list, range);
     if (*last - *first >= kMostHosts - numbers.size())
       return base::error(MV_EINVAL, "\"{}\" names more than {} hosts", list, kMostHosts);
-    for (uint64_t number = *first; number <= *last; ++number)
-      numbers.push_back(fmt::format("{:0{}}", number, low.size()));
+    if (low.size() > kLongestHost) return is_too_long(list);
+    for (uint64_t i = 0; i <= *last - *first; ++i) numbers.push_back(fmt::format("{:0{}}", *first + i, low.size()));
     if (comma == std::string_view::npos) return numbers;
     ranges.remove_prefix(comma + 1);
   }
@@ -101,6 +106,7 @@ base::Result<std::vector<std::string>> expand_hosts(std::string_view list) {
     std::vector<std::string> names{""};
     while (!item.empty()) {
       const size_t open = item.find('['), close = item.find(']');
+      if (names.front().size() + item.substr(0, open).size() > kLongestHost) return is_too_long(list);
       for (std::string& name : names) name += item.substr(0, open);
       if (open == std::string_view::npos) break;
       const auto numbers = expand_ranges(item.substr(open + 1, close - open - 1), list);

@@ -264,6 +264,11 @@ void lists_of_hosts_are_written_out(void**) {
   for (const char* bad : {"", ",", "a,,b", "n[1", "n]1[", "n[]", "n[1-]", "n[3-1]", "n[a-b]", "n[[1]]", "n[0-99999999]",
                           "n[0-999]m[0-999]"})
     assert_false(mv::capi::expand_hosts(bad).ok());
+  expect("n[18446744073709551615]", {"n18446744073709551615"});  // the last number there is
+  // 65,536 names of 100,000 characters would take gigabytes.
+  const std::string long_name(100'000, 'x'), wide = "n[" + std::string(100'000, '0') + "-65534]";
+  for (const std::string& bad : {"n[0-65535]" + long_name, long_name, wide})
+    assert_false(mv::capi::expand_hosts(bad).ok());
 }
 
 }  // namespace

@@ -49,15 +49,17 @@ base::Result<std::optional<std::string>> read_all(int fd) {
   return std::optional<std::string>();
 }
 
-/// "polyverso 1\nADDRESS\nSECRET\n"
-std::optional<Meeting> parse(const std::string& text) {
-  if (!text.starts_with(kGreeting) || !text.ends_with('\n')) return std::nullopt;
-  const size_t end = text.find('\n', kGreeting.size());
-  if (end + 1 >= text.size()) return std::nullopt;
-  return Meeting{text.substr(kGreeting.size(), end - kGreeting.size()), text.substr(end + 1, text.size() - end - 2)};
-}
-
 }  // namespace
+
+std::string write_meeting(const Meeting& meeting) { return fmt::format("{}{}\n{}\n", kGreeting, meeting.address, meeting.secret); }
+
+std::optional<Meeting> parse_meeting(std::string_view text) {
+  if (!text.starts_with(kGreeting)) return std::nullopt;
+  text.remove_prefix(kGreeting.size());
+  const size_t end = text.find('\n');
+  if (end == std::string_view::npos || text.size() < end + 2 || !text.ends_with('\n')) return std::nullopt;
+  return Meeting{std::string(text.substr(0, end)), std::string(text.substr(end + 1, text.size() - end - 2))};
+}
 
 base::Result<std::unique_ptr<Publication>> Publication::make(io::Loop& loop, const std::string& name,
                                                              const Meeting& meeting) {
@@ -68,8 +70,7 @@ base::Result<std::unique_ptr<Publication>> Publication::make(io::Loop& loop, con
         "rank 0 of this job is there already, or can't publish its address: {}; set POLYVERSO_MASTER=host:port instead",
         fd.status().text());
   }
-  std::unique_ptr<Publication> publication(
-      new Publication(fmt::format("{}{}\n{}\n", kGreeting, meeting.address, meeting.secret)));
+  std::unique_ptr<Publication> publication(new Publication(write_meeting(meeting)));
   publication->listener_ = std::make_unique<io::Listener>(
       loop, std::move(fd).value(), [p = publication.get()](io::Fd asker) { p->answer(std::move(asker)); });
   if (!publication->listener_->ok())
@@ -98,7 +99,7 @@ base::Result<Meeting> ask_rank_0(const std::string& name, base::Nanos patience, 
     if (fd.ok()) {
       const auto text = read_all(fd.value().get());
       if (!text.ok()) return text.status();
-      if (const auto meeting = text.value() ? parse(*text.value()) : std::nullopt) return *meeting;
+      if (const auto meeting = text.value() ? parse_meeting(*text.value()) : std::nullopt) return *meeting;
     }
     if (SteadyClock::now() - begun >= patience) {
       return base::error(MV_ETIMEOUT,

@@ -3,7 +3,9 @@
 // asks under the name of their job, and runs as the same user, its address and a fresh secret.
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
@@ -14,6 +16,11 @@ namespace mv::node {
 struct Meeting {
   std::string address, secret;
 };
+
+/// What rank 0 says: "polyverso 1\nADDRESS\nSECRET\n".
+std::string write_meeting(const Meeting& meeting);
+/// Nothing where a text is no such one, or was cut off.
+std::optional<Meeting> parse_meeting(std::string_view text);
 
 /// Rank 0's side. Answers until it is destroyed, on the loop's thread or before the loop starts or after it has ended.
 class Publication {

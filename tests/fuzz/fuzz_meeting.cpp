@@ -1,0 +1,15 @@
+// What rank 0 tells the other processes of a launcher's job: any bytes are an address and a secret, or nothing.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "node/rendezvous.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const auto meeting = mv::node::parse_meeting(text);
+  if (meeting && mv::node::write_meeting(*meeting) != text) std::abort();
+  return 0;
+}

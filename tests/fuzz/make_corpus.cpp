@@ -3,16 +3,21 @@
 //
 //   make_fuzz_corpus tests/fuzz/corpus
 
+#include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/status/report.hpp"
 #include "io/shm/ring.hpp"
-#include "table/checkpoint/part.hpp"
+#include "table/checkpoint/part_file.hpp"
+#include "table/checkpoint/states_file.hpp"
 #include "table/updater/updater.hpp"
 #include "wire/frame.hpp"
 #include "wire/hello.hpp"
@@ -243,6 +248,50 @@ void write_checkpoints() {
   write("fuzz_checkpoint", "header_of_a_truncated_file", with_length(bytes - 1));
 }
 
+Bytes content_of(const std::string& path) { return bytes_of(table::checkpoint::read_file(path, 1 << 20).value()); }
+
+void write_checkpoint_files() {
+  namespace checkpoint = table::checkpoint;
+  std::string scratch = (fs::temp_directory_path() / "polyverso-corpus-XXXXXX").string();
+  if (mkdtemp(scratch.data()) == nullptr) std::abort();
+  std::vector<checkpoint::SavedTable> tables;
+  for (const auto& [name, kind, updater] : {std::tuple("m", MV_MATRIX, "momentum"), std::tuple("s", MV_SPARSE, "add")}) {
+    table::Spec spec;
+    spec.name = name;
+    spec.kind = kind;
+    spec.rows = 5;
+    spec.cols = 2;
+    spec.updater = table::parse_updater(updater).value();
+    const auto shard = table::Shard::make(spec, {1, 0, false, nullptr}).value();
+    const int64_t row = 3;
+    const float ones[] = {1, 1};
+    shard->change_rows(table::Write::Add, table::kNoWorker, {&row, 1}, reinterpret_cast<const std::byte*>(ones));
+    tables.push_back({{spec, spec.updater, 7, {}}, shard->rows(), shard->snapshot().value()});
+  }
+  const std::atomic<bool> given_up{false};
+  const auto file = checkpoint::write_part(scratch, 7, 0, 1, tables, given_up);
+  Bytes part = content_of(scratch + "/" + file.value().name);
+  write("fuzz_checkpoint_file", "part", part);
+  part.pop_back();
+  write("fuzz_checkpoint_file", "truncated", part);
+  write("fuzz_checkpoint_file", "nothing", {});
+  checkpoint::StatesFile states;
+  states.dumped = true;
+  states.optimizer = table::parse_updater("mx.sgd momentum=0.9").value();
+  checkpoint::KeyStates key;
+  key.key = "k";
+  key.shape = {2, 2};
+  key.optimizer = "mx.sgd";
+  key.updater = states.optimizer;
+  key.marks.resize(1);
+  key.states = {Bytes(16)};
+  key.residuals = {Bytes(16)};
+  states.keys.push_back(std::move(key));
+  if (!checkpoint::write_states(scratch + "/states", states).ok()) std::abort();
+  write("fuzz_checkpoint_file", "states", content_of(scratch + "/states"));
+  fs::remove_all(scratch);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -252,5 +301,6 @@ int main(int argc, char** argv) {
   write_hellos();
   write_road_texts();
   write_checkpoints();
+  write_checkpoint_files();
   return 0;
 }

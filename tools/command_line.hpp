@@ -1,0 +1,32 @@
+#pragma once
+// What a command line of `polyverso` asks for.
+
+#include <string>
+#include <vector>
+
+#include "checkpoint.hpp"
+#include "doctor/doctor.hpp"
+#include "run/options.hpp"
+#include "server.hpp"
+#include "status.hpp"
+#include "trace.hpp"
+
+namespace mv::tools {
+
+struct CommandLine {
+  enum class Which { kText, kRun, kServer, kInspect, kTrace, kDoctor, kStatus };
+
+  Which which = Which::kText;
+  std::string text;  ///< kText: what is to be shown, as --help and --version want it
+  RunOptions run;
+  ServerOptions server;
+  InspectOptions inspect;
+  TraceOptions trace;
+  DoctorOptions doctor;
+  StatusOptions status;
+};
+
+/// `words`: the command line behind the program's name. What follows `--` is nobody's business but the workers'. Throws UsageError.
+CommandLine read_command_line(std::vector<std::string> words);
+
+}  // namespace mv::tools

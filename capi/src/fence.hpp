@@ -59,4 +59,10 @@ mv_status fence(const char* function, Body&& body) {
   return guarded(function, [&] { return body(*state); });
 }
 
+/// The same for functions of tensors alone, which a forked child may call at once.
+template <typename Body>
+mv_status tensor_fence(const char* function, Body&& body) {
+  return guarded(function, [&] { return body(current_state_for_tensors()); });
+}
+
 }  // namespace mv::capi

@@ -180,6 +180,11 @@ class HandleTable {
     }
   }
 
+  /// Round a fork(), so that a child can go on using the table: no other thread is in the midst of reserving or freeing a slot. What
+  /// another thread has pinned or reserved stays so in the child.
+  void before_fork() noexcept { free_mutex_.lock(); }
+  void after_fork() noexcept { free_mutex_.unlock(); }
+
   /// The newest generation that any slot has had. A table that replaces this one starts beyond it.
   uint32_t newest_generation() const { return newest_.load(std::memory_order_relaxed); }
 

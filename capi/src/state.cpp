@@ -16,8 +16,14 @@ namespace {
 alignas(State) std::byte first_life[sizeof(State)];
 
 std::atomic<State*> life{nullptr};       // null before the first use, and in a forked child until it inits
+std::atomic<State*> next_life{nullptr};  // in a forked child that has not called mv_init()
 std::atomic<State*> last_life{nullptr};  // in a forked child: the parent's, kept reachable
 std::atomic<bool> forked{false};
+
+TensorSpace& tensor_space() {
+  static auto* const kSpace = new TensorSpace;  // never destroyed, as the first life
+  return *kSpace;
+}
 
 State* begin_first_life() {
   static State* const kState = new (first_life) State();
@@ -27,28 +33,37 @@ State* begin_first_life() {
   return life.load(std::memory_order_acquire);
 }
 
-/// What is the whole process's, and so the child's, too.
-void hold_what_is_shared() {
-  base::SharedMemory::hold_all();
+/// What a child goes on using must not be in another thread's hands: in the order in which calls take these locks.
+void before_fork() {
+  tensor_space().tensors.before_fork();
+  tensor_space().heap.before_fork();
+  base::SharedMemory::before_fork();
   base::hold_log();
 }
 
-void release_what_is_shared() {
+void release_tensors_and_log() {
   base::release_log();
-  base::SharedMemory::release_all();
+  tensor_space().heap.after_fork();
+  tensor_space().tensors.after_fork();
+}
+
+void after_fork() {
+  base::SharedMemory::after_fork();
+  release_tensors_and_log();
 }
 
 /// In the child, whose only thread this is. Takes no lock: another thread of the parent may have held it.
 void forget_parent() {
-  release_what_is_shared();
+  base::SharedMemory::after_fork_in_child();
+  release_tensors_and_log();
   State* state = life.load(std::memory_order_acquire);
   forked.store(true, std::memory_order_release);
-  base::SharedMemory::abandon_after_fork();
   if (state == nullptr) return;  // a child of a child, or a parent without any node
   state->nodes.for_each_alone([](NodeRef& entry) { entry->node->abandon_after_fork(); });
   state->gossips.for_each_alone([](std::unique_ptr<node::GossipNode>& node) { node->abandon_after_fork(); });
   state->joining.abandon_after_fork();
   last_life.store(state, std::memory_order_release);
+  next_life.store(nullptr, std::memory_order_release);
   life.store(nullptr, std::memory_order_release);
 }
 
@@ -121,7 +136,8 @@ State::State(uint32_t first_generation)
       requests(Kind::kRequest, first_generation),
       stores(Kind::kStore, first_generation),
       gossips(Kind::kGossip, first_generation),
-      tensors(Kind::kTensor, first_generation),
+      heap(tensor_space().heap),
+      tensors(tensor_space().tensors),
       groups(Kind::kGroup, first_generation),
       customs(Kind::kCustom, first_generation),
       strategies(Kind::kStrategy, first_generation) {}
@@ -131,8 +147,9 @@ State* current_state() noexcept {
   return state != nullptr || forked.load(std::memory_order_acquire) ? state : begin_first_life();
 }
 
-State& current_state_for_init() {
+State& current_state_for_tensors() {
   if (State* state = current_state()) return *state;
+  if (State* state = next_life.load(std::memory_order_acquire)) return *state;
   State* parent = last_life.load(std::memory_order_acquire);
   uint32_t newest = 0;
   if (parent != nullptr) {
@@ -140,15 +157,22 @@ State& current_state_for_init() {
     newest = std::max({parent->nodes.newest_generation(), parent->tables.newest_generation(),
                        parent->requests.newest_generation(), parent->stores.newest_generation(),
                        parent->gossips.newest_generation(), parent->groups.newest_generation(),
-                       parent->customs.newest_generation(), parent->strategies.newest_generation(), parent->tensors.newest_generation()});
+                       parent->customs.newest_generation(), parent->strategies.newest_generation()});
   }
   auto fresh = std::make_unique<State>(std::min(newest + 1, kLastGeneration));
   State* expected = nullptr;
-  return life.compare_exchange_strong(expected, fresh.get(), std::memory_order_acq_rel) ? *fresh.release() : *expected;
+  return next_life.compare_exchange_strong(expected, fresh.get(), std::memory_order_acq_rel) ? *fresh.release() : *expected;
+}
+
+State& current_state_for_init() {
+  State& state = current_state_for_tensors();
+  State* expected = nullptr;
+  life.compare_exchange_strong(expected, &state, std::memory_order_acq_rel);
+  return state;
 }
 
 void watch_forks() {
-  static const int kFailure = pthread_atfork(hold_what_is_shared, release_what_is_shared, forget_parent);
+  static const int kFailure = pthread_atfork(before_fork, after_fork, forget_parent);
   if (kFailure != 0) throw std::system_error(kFailure, std::generic_category(), "pthread_atfork");
 }
 

@@ -107,6 +107,12 @@ class Joining {
   std::array<Slot, 8> slots_;
 };
 
+/// The process's tensors. They need no node, outlive every one, and a forked child keeps them: what it writes is its own.
+struct TensorSpace {
+  tensor::Heap heap;
+  TensorTable tensors{Kind::kTensor, 1};
+};
+
 /// One life of the library: a forked child begins another.
 struct State {
   explicit State(uint32_t first_generation = 1);
@@ -116,8 +122,8 @@ struct State {
   RequestTable requests;
   StoreTable stores;
   GossipTable gossips;
-  tensor::Heap heap;
-  TensorTable tensors;
+  tensor::Heap& heap;
+  TensorTable& tensors;
 
   std::atomic<int64_t> default_node{0};  ///< its handle; 0 while there is none
   std::atomic<bool> was_initialised{false};
@@ -138,7 +144,9 @@ struct State {
 State* current_state() noexcept;
 /// The same, but begins a new life in a forked child.
 State& current_state_for_init();
-/// Makes forked children forget the nodes and tensors of their parent. Called before the first of them comes to be.
+/// The state for functions of tensors alone: in a forked child that of the life which its mv_init() will begin.
+State& current_state_for_tensors();
+/// Makes forked children forget the nodes of their parent, and keep its tensors as their own. Called before the first of them comes to be.
 void watch_forks();
 
 /// Starts a node, or goes on with one that a signal has left on its way, and puts it behind a handle.

@@ -35,8 +35,9 @@ Listing& listing() {
 
 /// Null before the first memory. Never destroyed, as the listing.
 std::atomic<Descriptors*> held{nullptr};
-/// A forked child is another one, which has closed what the earlier ones held.
-std::atomic<uint32_t> life{0};
+std::atomic<uint32_t> fork_count{0};
+/// The count at which this process began. A forked child has closed the descriptors of what is older.
+std::atomic<uint32_t> begun_at{0};
 
 Descriptors& held_descriptors() {
   if (held.load() == nullptr) {
@@ -49,16 +50,35 @@ Descriptors& held_descriptors() {
 
 }  // namespace
 
-SharedMemory::SharedMemory(int fd, std::span<std::byte> memory) : fd_(fd), memory_(memory), life_(life) {
+SharedMemory::SharedMemory(int fd, std::span<std::byte> memory) : fd_(fd), memory_(memory), made_at_(fork_count) {
   held_descriptors().add(fd_);
 }
 
-void SharedMemory::hold_all() noexcept { listing().mutex.lock(); }
-void SharedMemory::release_all() noexcept { listing().mutex.unlock(); }
+uint32_t SharedMemory::forks() noexcept { return fork_count.load(std::memory_order_relaxed); }
+bool SharedMemory::is_ours(uint32_t number) noexcept { return number >= begun_at.load(std::memory_order_relaxed); }
 
-void SharedMemory::abandon_after_fork() noexcept {
-  ++life;
+void SharedMemory::before_fork() noexcept {
+  listing().mutex.lock();
+  ++fork_count;
+}
+
+void SharedMemory::after_fork() noexcept { listing().mutex.unlock(); }
+
+void SharedMemory::after_fork_in_child() noexcept {
+  for (const auto& [end, listed] : listing().by_end) {
+    // Of an earlier life: private since then, and fork() copies it as it copies all private memory.
+    if (const auto memory = listed.lock(); memory != nullptr && memory->is_ours()) memory->copy_on_write();
+  }
+  begun_at.store(fork_count);
   if (Descriptors* const all = held.load()) all->close_all();
+  listing().mutex.unlock();
+}
+
+/// In place. Where that fails, writing faults.
+void SharedMemory::copy_on_write() noexcept {
+  const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+  if (mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE, flags, fd_, 0) == MAP_FAILED)
+    mprotect(memory_.data(), memory_.size(), PROT_READ);
 }
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size_t bytes, bool populate) {
@@ -97,6 +117,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::map(int fd, size_t bytes, in
     close(fd);
     return error(MV_ENOMEM, "{} bytes of shared memory can't be mapped: {}", bytes, std::strerror(why));
   }
+  madvise(mapped, bytes, MADV_DONTFORK);
   return std::shared_ptr<SharedMemory>(new SharedMemory(fd, {static_cast<std::byte*>(mapped), bytes}));
 }
 
@@ -108,8 +129,8 @@ SharedMemory::~SharedMemory() {
     if (found != all.by_end.end() && found->second.expired()) all.by_end.erase(found);
     all.size = all.by_end.size();
   }
-  munmap(memory_.data(), memory_.size());
-  if (life_ != life) return;  // closed at the fork; the number may be somebody else's now
+  if (is_ours() || is_enlisted_) munmap(memory_.data(), memory_.size());
+  if (!is_ours()) return;  // closed at the fork; the number may be somebody else's now
   held_descriptors().remove(fd_);
   close(fd_);
 }
@@ -117,6 +138,8 @@ SharedMemory::~SharedMemory() {
 void SharedMemory::enlist(const std::shared_ptr<SharedMemory>& memory) {
   Listing& all = listing();
   std::lock_guard lock(all.mutex);
+  madvise(memory->data(), memory->bytes(), MADV_DOFORK);
+  memory->is_enlisted_ = true;
   all.by_end.insert_or_assign(memory->data() + memory->bytes(), memory);
   all.size = all.by_end.size();
 }
@@ -129,7 +152,7 @@ std::shared_ptr<SharedMemory> SharedMemory::find(std::span<const std::byte> byte
   const auto next = all.by_end.upper_bound(bytes.data());
   if (next == all.by_end.end()) return nullptr;
   memory = next->second.lock();
-  const bool holds = memory != nullptr && memory->life_ == life && bytes.data() >= memory->data() && bytes.data() + bytes.size() <= next->first;
+  const bool holds = memory != nullptr && memory->is_ours() && bytes.data() >= memory->data() && bytes.data() + bytes.size() <= next->first;
   return holds ? memory : nullptr;
 }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "base/shared_memory.hpp"
 
 namespace mv::tensor {
 
@@ -44,47 +43,57 @@ base::Result<Segment> make_segment(size_t bytes) {
 class PrivateBlock : public Block {
  public:
   explicit PrivateBlock(size_t bytes)
-      : Block(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment})), bytes, false, false) {}
+      : Block(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment})), bytes, Kind::kPrivate) {}
   ~PrivateBlock() override { ::operator delete (data(), std::align_val_t{kAlignment}); }
 };
 
 }  // namespace
 
-Block::Block(std::byte* data, size_t bytes, bool is_shared, bool is_lent)
-    : data_(data), bytes_(bytes), is_shared_(is_shared), is_lent_(is_lent), number_(next_number()) {}
+Block::Block(std::byte* data, size_t bytes, Kind kind)
+    : data_(data), bytes_(bytes), kind_(kind), made_at_(base::SharedMemory::forks()), number_(next_number()) {}
 
 /// What is free, under one lock. Ranges of an arena that touch are one range.
 class Heap::Store : public std::enable_shared_from_this<Heap::Store> {
  public:
   base::Result<std::shared_ptr<Block>> carve(size_t bytes);
   base::Result<std::shared_ptr<Block>> whole(size_t bytes, bool* is_fresh);
-  void give_back_range(std::byte* at, size_t bytes);
-  void give_back_segment(Segment segment);
+  void give_back_range(std::byte* at, size_t bytes, bool reuse);
+  void give_back_segment(Segment segment, bool reuse);
   Use use() const;
+  std::mutex& mutex() { return mutex_; }
 
  private:
   class Carved;
   class Whole;
+  struct Arena {
+    Segment segment;
+    size_t given = 0;   ///< bytes of blocks that are out
+    size_t wasted = 0;  ///< bytes that came back and are not used again
+  };
 
+  void drop_inherited();
+  Arena& arena_of(std::byte* at) { return std::prev(arenas_.upper_bound(at))->second; }
+  void join_free(std::byte* begin, std::byte* at, size_t bytes);
   void add_free(std::byte* at, size_t bytes);
   void remove_free(std::map<std::byte*, size_t>::iterator range);
   void drop_unused_arena(std::byte* begin);
 
   mutable std::mutex mutex_;
-  std::map<std::byte*, Segment> arenas_;
+  std::map<std::byte*, Arena> arenas_;
   std::map<std::byte*, size_t> free_;  // by address
   std::set<std::pair<size_t, std::byte*>> free_by_size_;
   std::vector<Segment> kept_;  // large ones, the latest last
   size_t kept_bytes_ = 0;
   size_t large_ = 0, large_bytes_ = 0;  // segments that are out
   size_t carved_bytes_ = 0;
+  uint32_t used_at_ = base::SharedMemory::forks();
 };
 
 class Heap::Store::Carved : public Block {
  public:
   Carved(std::shared_ptr<Store> store, std::byte* at, size_t bytes)
-      : Block(at, bytes, true, false), store_(std::move(store)) {}
-  ~Carved() override { store_->give_back_range(data(), bytes()); }
+      : Block(at, bytes, Kind::kShared), store_(std::move(store)) {}
+  ~Carved() override { store_->give_back_range(data(), bytes(), made_at() == base::SharedMemory::forks()); }
 
  private:
   const std::shared_ptr<Store> store_;
@@ -93,13 +102,24 @@ class Heap::Store::Carved : public Block {
 class Heap::Store::Whole : public Block {
  public:
   Whole(std::shared_ptr<Store> store, Segment segment)
-      : Block(segment->data(), segment->bytes(), true, false), store_(std::move(store)), segment_(std::move(segment)) {}
-  ~Whole() override { store_->give_back_segment(std::move(segment_)); }
+      : Block(segment->data(), segment->bytes(), Kind::kShared), store_(std::move(store)), segment_(std::move(segment)) {}
+  ~Whole() override { store_->give_back_segment(std::move(segment_), made_at() == base::SharedMemory::forks()); }
 
  private:
   const std::shared_ptr<Store> store_;
   Segment segment_;
 };
+
+/// In a forked child: what is free in the parent's memory can't be shown to other processes.
+void Heap::Store::drop_inherited() {
+  if (base::SharedMemory::is_ours(used_at_)) return;
+  used_at_ = base::SharedMemory::forks();
+  free_.clear();
+  free_by_size_.clear();
+  kept_.clear();
+  kept_bytes_ = 0;
+  std::erase_if(arenas_, [](const auto& arena) { return arena.second.given == 0; });
+}
 
 void Heap::Store::add_free(std::byte* at, size_t bytes) {
   free_.emplace(at, bytes);
@@ -113,12 +133,13 @@ void Heap::Store::remove_free(std::map<std::byte*, size_t>::iterator range) {
 
 base::Result<std::shared_ptr<Block>> Heap::Store::carve(size_t bytes) {
   std::unique_lock lock(mutex_);
+  drop_inherited();
   auto found = free_by_size_.lower_bound({bytes, nullptr});
   if (found == free_by_size_.end()) {
     auto arena = make_segment(kArenaBytes);
     if (!arena.ok()) return arena.status();
     std::byte* begin = arena.value()->data();
-    arenas_.emplace(begin, std::move(arena).value());
+    arenas_.emplace(begin, Arena{std::move(arena).value()});
     add_free(begin, kArenaBytes);
     found = free_by_size_.lower_bound({bytes, nullptr});
   }
@@ -126,20 +147,39 @@ base::Result<std::shared_ptr<Block>> Heap::Store::carve(size_t bytes) {
   remove_free(free_.find(at));
   if (size > bytes) add_free(at + bytes, size - bytes);
   carved_bytes_ += bytes;
+  arena_of(at).given += bytes;
   lock.unlock();  // where the block can't be made, its destructor is not run
   try {
     return std::shared_ptr<Block>(std::make_shared<Carved>(shared_from_this(), at, bytes));
   } catch (...) {
-    give_back_range(at, bytes);
+    give_back_range(at, bytes, true);
     throw;
   }
 }
 
-void Heap::Store::give_back_range(std::byte* at, size_t bytes) {
+void Heap::Store::give_back_range(std::byte* at, size_t bytes, bool reuse) {
   std::lock_guard lock(mutex_);
   carved_bytes_ -= bytes;
-  const auto arena = std::prev(arenas_.upper_bound(at));
-  std::byte* const begin = arena->first;
+  const auto found = std::prev(arenas_.upper_bound(at));
+  std::byte* const begin = found->first;
+  Arena& arena = found->second;
+  arena.given -= bytes;
+  if (reuse)
+    join_free(begin, at, bytes);
+  else
+    arena.wasted += bytes;
+  if (arena.given > 0) return;
+  if (arena.wasted == 0) return drop_unused_arena(begin);
+  while (true) {
+    const auto range = free_.lower_bound(begin);
+    if (range == free_.end() || range->first >= begin + kArenaBytes) break;
+    remove_free(range);
+  }
+  arenas_.erase(found);
+}
+
+/// Ranges that touch become one, within their arena.
+void Heap::Store::join_free(std::byte* begin, std::byte* at, size_t bytes) {
   std::byte* const end = begin + kArenaBytes;
   if (const auto next = free_.find(at + bytes); next != free_.end() && next->first < end) {
     bytes += next->second;
@@ -154,7 +194,6 @@ void Heap::Store::give_back_range(std::byte* at, size_t bytes) {
     }
   }
   add_free(at, bytes);
-  if (bytes == kArenaBytes) drop_unused_arena(begin);
 }
 
 /// One unused arena stays, for whoever makes and frees a tensor in turns.
@@ -170,6 +209,7 @@ base::Result<std::shared_ptr<Block>> Heap::Store::whole(size_t bytes, bool* is_f
   Segment segment;
   {
     std::lock_guard lock(mutex_);
+    drop_inherited();
     auto best = kept_.end();
     for (auto it = kept_.begin(); it != kept_.end(); ++it) {
       const size_t size = (*it)->bytes();
@@ -196,12 +236,12 @@ base::Result<std::shared_ptr<Block>> Heap::Store::whole(size_t bytes, bool* is_f
   return std::shared_ptr<Block>(std::make_shared<Whole>(shared_from_this(), std::move(segment)));
 }
 
-void Heap::Store::give_back_segment(Segment segment) {
+void Heap::Store::give_back_segment(Segment segment, bool reuse) {
   std::vector<Segment> dropped;  // unmapped without the lock
   std::lock_guard lock(mutex_);
   --large_;
   large_bytes_ -= segment->bytes();
-  if (segment->bytes() > kKeptBytes) {
+  if (!reuse || segment->bytes() > kKeptBytes) {
     dropped.push_back(std::move(segment));
     return;
   }
@@ -237,8 +277,11 @@ base::Result<std::shared_ptr<Block>> Heap::allocate(size_t bytes, Content conten
 }
 
 std::shared_ptr<Block> Heap::lend(std::byte* data, size_t bytes) {
-  return std::make_shared<Block>(data, bytes, false, true);
+  return std::make_shared<Block>(data, bytes, Block::Kind::kLent);
 }
+
+void Heap::before_fork() noexcept { store_->mutex().lock(); }
+void Heap::after_fork() noexcept { store_->mutex().unlock(); }
 
 Heap::Use Heap::use() const { return store_->use(); }
 

@@ -7,37 +7,43 @@
 #include <memory>
 
 #include "base/result.hpp"
+#include "base/shared_memory.hpp"
 
 namespace mv::tensor {
 
 /// Memory that tensors have together. It goes when the last of them does.
 class Block {
  public:
-  Block(std::byte* data, size_t bytes, bool is_shared, bool is_lent);
+  enum class Kind { kShared, kPrivate, kLent };
+  Block(std::byte* data, size_t bytes, Kind kind);
   virtual ~Block() = default;
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
-  bool is_shared() const { return is_shared_; }
-  bool is_lent() const { return is_lent_; }
+  /// Other processes can be shown it. What a forked child has of its parent is the child's own.
+  bool is_shared() const { return kind_ == Kind::kShared && base::SharedMemory::is_ours(made_at_); }
+  bool is_lent() const { return kind_ == Kind::kLent; }
   uint64_t number() const { return number_; }
 
   /// Open handles of tensors upon it: what a binding must know that keeps lent memory alive.
   std::atomic<uint64_t> handles{0};
 
+ protected:
+  uint32_t made_at() const { return made_at_; }
+
  private:
   std::byte* const data_;
   const size_t bytes_;
-  const bool is_shared_;
-  const bool is_lent_;
+  const Kind kind_;
+  const uint32_t made_at_;  ///< SharedMemory::forks()
   const uint64_t number_;
 };
 
 /// Gives blocks out. Small ones are carved from arenas, so that a thousand of them do not need a thousand descriptors;
 /// a large one is a segment of its own. What comes back is used again: a fresh page costs several times what a copy
-/// into it does. Any thread.
+/// into it does: unless the process has been forked since the block was made, when a child may be reading it. Any thread.
 class Heap {
  public:
   Heap();
@@ -54,6 +60,11 @@ class Heap {
     size_t bytes_given;  ///< of blocks that are out
   };
   Use use() const;
+
+  /// Round a fork(), in the parent and in the child: no other thread is in the midst of a change then. A child may go on using
+  /// the heap, and what it makes there is shared memory of its own.
+  void before_fork() noexcept;
+  void after_fork() noexcept;
 
  private:
   class Store;

@@ -121,6 +121,24 @@ describe("a tensor", function()
       assert.same({1, 2}, tensor.view(ffi.new("float[2]", {1, 2})):to_list())
       assert.equal("MV_ESHAPE", error_of(tensor.view, ffi.new("float[2]"), {3}).name)
     end)
+
+    it("is a forked child's own", function()
+      ffi.cdef("int fork(void); void _exit(int); int waitpid(int, int *, int);")
+      local pointer = matrix:pointer()
+      local child = ffi.C.fork()
+      if child == 0 then
+        pointer[0] = 7
+        local well = pcall(function() assert(matrix:sum():item() == 27 and (matrix * 2):sum():item() == 54) end)
+        matrix:free()
+        tensor.zeros{2, 3}
+        ffi.C._exit(well and 0 or 1)
+      end
+      local status = ffi.new("int[1]")
+      assert.equal(child, ffi.C.waitpid(child, status, 0))
+      assert.equal(0, status[0])
+      assert.equal(1, pointer[0])
+      assert.equal(21, matrix:sum():item())
+    end)
   else
     it("takes no tables for memory", function()
       assert.equal("MV_EDTYPE", error_of(tensor.view, {1, 2}, {2}).name)

@@ -91,6 +91,26 @@ numbers($got, [[1, 2], [4, 5]], 'asynchronously too');
 is(failure(name => sub { $table->add($class->zeros([3])) }), 'MV_ESHAPE', 'of the right size only');
 $node->shutdown;
 
+# A forked child has the tensors too, and what it writes is its own.
+{
+    my ($small, $large) = map { $class->full([$_], 2) } 3, 1 << 20;
+    my $pdl = $large->pdl;
+    my $pid = fork // die "fork: $!";
+    if (!$pid) {
+        require POSIX;
+        $pdl .= 7;
+        $small *= 3;
+        my $well = $large->sum->item == 7 << 20 && $small->sum->item == 18;
+        $small->free;
+        $class->full([3], 9);
+        POSIX::_exit($well ? 0 : 1);
+    }
+    waitpid $pid, 0;
+    is($?, 0, 'a forked child computes with its parent\'s tensors');
+    is($large->sum->item, 2 << 20, 'which the parent does not see');
+    is($small->sum->item, 6, 'and frees them');
+}
+
 # Errors
 is(failure(name => sub { $matrix + [1, 2] }), 'MV_ESHAPE', 'shapes');
 like(failure(text => sub { $matrix + [1, 2] }), qr/\(2, 3\) and \(2,\)/, 'named');

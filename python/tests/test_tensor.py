@@ -401,30 +401,70 @@ def test_a_thousand_tensors_need_few_descriptors():
     assert capi.mv_tensor_data(again)[0] == where and again.max().item() == 0
 
 
-def test_a_forked_child_begins_anew():
+def test_a_forked_child_keeps_tensors_as_its_own():
     """In a process of its own: this one may have threads."""
     script = """
 import os, polyverso
 from polyverso import Tensor
 
-mine = Tensor.ones(3)
+small, large = Tensor.full(3, 2), Tensor.full(1 << 20, 2)
+array = large.numpy()
+freed = Tensor.full(1 << 20, 5).numpy()
+go, gone = os.pipe()
 child = os.fork()
 if child == 0:
+    code = 0
+    array[:] = 7
+    large += 1
+    small *= 3
+    if large.sum().item() != 8 << 20 or small.sum().item() != 18:
+        code = 1
+    os.read(go, 1)
+    if not (freed == 5).all():  # though the parent has none of it any more
+        code = 2
     try:
-        mine.sum()
-        os._exit(1)
+        polyverso.Node(0).rank
+        code = 3
     except polyverso.StateError:
         pass
-    with polyverso.init():
-        try:
-            mine.sum()
-            os._exit(2)
-        except polyverso.HandleError:
-            pass
-        other = Tensor.full(3, 7)  # not where the parent's is
-        os._exit(0 if other.sum().item() == 21 else 3)
+    with polyverso.init() as node:
+        table = node.array(3)
+        table.add(small)
+        code = code or (0 if table.get().tolist() == [6, 6, 6] else 4)
+        del small, large
+        other = Tensor.full(1 << 20, 9)
+    os._exit(code)
+del freed
+others = [Tensor.full(1 << 20, 1) for _ in range(4)]
+os.write(gone, b"x")
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-assert code == 0 and mine.sum().item() == 3, code
+assert code == 0, code
+assert (array == 2).all() and small.sum().item() == 6
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_pool_of_forked_workers_reads_the_parents_tensors():
+    """As PyTorch's DataLoader does; in a process of its own."""
+    script = """
+import multiprocessing, polyverso
+from polyverso import Tensor
+
+data = Tensor.range(1000).reshape(10, 100)
+
+def batch(row):
+    data[row].numpy()[:] += 1  # in place, in the worker
+    return float(data[row].sum().item())
+
+with polyverso.init() as node:
+    table = node.array(1000)
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        for step in range(1, 4):
+            table.add(data.reshape(1000))
+            sums = pool.map(batch, range(10), chunksize=10)
+            assert table.get().sum() == step * 499500, step
+        assert sums[0] >= 4950 + 100
+    assert data.sum().item() == 499500
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 

@@ -1,6 +1,7 @@
 // core/onehost between processes: each writes its own memory and only reads the others'; some are stopped, or killed, at any moment.
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,6 +99,7 @@ int live(size_t rank, const std::vector<Memory>& arenas, int pipe_end, size_t st
 Family bear(size_t steps, size_t longest, int lost = -1) {
   Family family;
   const std::vector<Memory> arenas = make_arenas(kRanks);
+  for (const Memory& arena : arenas) madvise(arena->data(), arena->bytes(), MADV_DOFORK);  // a rank is a child here
   for (size_t rank = 0; rank < kRanks; ++rank) {
     std::array<int, 2> ends{};
     assert_int_equal(pipe(ends.data()), 0);

@@ -1,5 +1,6 @@
 // table/segment: one process writes, others read without asking; each may be killed at any moment.
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,9 +53,13 @@ uint64_t stripes_of(const table::Spec& spec) {
   return (spec.elements() + table::stripe_elements(spec) - 1) / table::stripe_elements(spec);
 }
 
+/// Processes are forked here, and a child has no shared memory but what a heap has made.
+void keep_in_children(const base::SharedMemory& memory) { madvise(memory.data(), memory.bytes(), MADV_DOFORK); }
+
 std::shared_ptr<SegmentReader> reader_of(const Segment& segment, const table::Spec& spec) {
   auto memory = base::SharedMemory::adopt(dup(segment.memory()->fd()), 1);
   assert_true(memory.ok());
+  keep_in_children(*memory.value());
   auto reader = SegmentReader::open(std::move(memory).value(), spec, spec.elements());
   assert_true(reader.ok());
   return reader.value();
@@ -149,6 +154,7 @@ void readers_see_whole_stripes_and_hold_no_writer_up(void**) {
 void a_writer_killed_in_the_middle_leaves_a_stripe_that_nobody_reads(void**) {
   const table::Spec spec = matrix(kRows, kCols);
   const auto segment = Segment::make(spec, spec.elements());
+  keep_in_children(*segment.value()->memory());
   const auto reader = reader_of(*segment.value(), spec);
   std::vector<float> out(spec.elements());
   for (int round = 0; round < 10; ++round) {

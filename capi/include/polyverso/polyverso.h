@@ -13,7 +13,7 @@
  *     mv_call_options. Strings are UTF-8, NUL-terminated.
  *   - Sizes and counts are 64-bit and count elements, not bytes, except with the dtype MV_RAW.
  *   - Time-outs are milliseconds: 0 = the node's default, MV_FOREVER (-1) = none.
- *   - In a forked child every call is MV_EFORK until the child calls mv_init() itself.
+ *   - In a forked child every call is MV_EFORK until the child calls mv_init() itself, except those of tensor.h.
  */
 #ifndef POLYVERSO_POLYVERSO_H
 #define POLYVERSO_POLYVERSO_H

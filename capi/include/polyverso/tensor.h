@@ -3,6 +3,8 @@
  *   - No function here needs mv_init(), waits, or talks to anybody.
  *   - A tensor's elements lie row by row, without gaps, at a multiple of 64 bytes unless it is a view. What the library
  *     allocates is shared memory: on one host its bytes reach another process's table without being copied here.
+ *   - A forked child keeps the tensors, and may use and free them at once. What it writes, its parent never sees. What the parent
+ *     writes in place after the fork, the child sees in those pages that it has not written itself.
  *   - Distinct tensors may be used by any threads at once. Who writes a tensor while another thread uses it, or one
  *     that has the same memory, orders the two.
  *   - A tensor has 0 to MV_MAX_DIMS dimensions, any of them may be 0 long; one without dimensions holds one element.

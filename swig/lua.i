@@ -69,6 +69,19 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
 }
 %enddef
 
+%define MV_DROPS(function)
+%exception function {
+  $action
+  if (result == MV_EPENDING) result = pv_drop(L, arg1);
+  if (result != MV_OK) {
+    pv_raise(L, result);
+    SWIG_fail;
+  }
+  pv_forget(L, arg1);
+  pv_sweep(L);
+}
+%enddef
+
 %define MV_RELEASES_AFTER(function, timeout)
 MV_RELEASES(function)
 %enddef

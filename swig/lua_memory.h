@@ -279,8 +279,11 @@ static int pv_lend_rows(lua_State *L, int index, const char *function, int writa
 /* Pushes the registry's {request: argument}. */
 static void pv_held(lua_State *L) { pv_registry_table(L, &pv_held_key); }
 
+static void pv_sweep(lua_State *L);
+
 /* Keeps the argument alive until its request is settled. */
 static void pv_hold(lua_State *L, mv_request request, int index) {
+  pv_sweep(L);
   pv_held(L);
   pv_push_integer(L, request);
   lua_pushvalue(L, index);
@@ -303,6 +306,48 @@ static int pv_settle(lua_State *L, const char *function, mv_request request, mv_
   }
   if (written) lua_pop(L, 2);
   return written;
+}
+
+/* The same of a request whose result nobody wants. */
+static void pv_forget(lua_State *L, mv_request request) {
+  pv_held(L);
+  pv_push_integer(L, request);
+  lua_rawget(L, -2);
+  if (!lua_isnil(L, -1) && mv_request_error(request) == MV_EHANDLE) {
+    pv_push_integer(L, request);
+    lua_pushnil(L);
+    lua_rawset(L, -4);
+  }
+  lua_pop(L, 2);
+}
+
+/* Leaves a request that can't be released yet to pv_sweep(): the registry's set of those. */
+static mv_status pv_drop(lua_State *L, mv_request request) {
+  pv_registry_table(L, &pv_dropped_key);
+  pv_push_integer(L, request);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+  return MV_OK;
+}
+
+/* Releases dropped requests that are over by now. Looks at all of them, but not each time: its cost is constant on average. */
+static void pv_sweep(lua_State *L) {
+  static __thread size_t calls, left;
+  if (++calls < left) return;
+  const int top = lua_gettop(L);
+  calls = left = 0;
+  pv_registry_table(L, &pv_dropped_key);
+  for (lua_pushnil(L); lua_next(L, top + 1); ++left) {
+    const mv_request request = (mv_request)lua_tonumber(L, -2);
+    lua_pop(L, 1);
+    if (mv_request_release(request) == MV_EPENDING) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, top + 1); /* clearing a field is allowed while walking */
+    pv_forget(L, request);
+  }
+  lua_settop(L, top);
 }
 
 static void pv_settle_all(lua_State *L) {

@@ -10,7 +10,7 @@
 static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
 
 /* Keys of Lua's registry. */
-static const char pv_error_key, pv_held_key, pv_memory_key, pv_dtypes_key;
+static const char pv_error_key, pv_held_key, pv_dropped_key, pv_memory_key, pv_dtypes_key;
 
 static void pv_registry(lua_State *L, const char *key) {
   lua_pushlightuserdata(L, (void *)key);

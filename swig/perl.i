@@ -64,6 +64,17 @@ MV_RESUMES(function)
 }
 %enddef
 
+%define MV_DROPS(function)
+%exception function {
+  $action
+  if (result == MV_EPENDING) result = pv_drop(arg1);
+  if (result != MV_OK) pv_raise(result);
+  pv_settle(arg1);
+  pv_sweep();
+  if (result != MV_OK) SWIG_fail;
+}
+%enddef
+
 %define MV_RELEASES_AFTER(function, timeout)
 %exception function {
   const int64_t whole = timeout, started = pv_clock_ms();

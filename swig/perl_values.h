@@ -262,7 +262,10 @@ static mv_status pv_resume(const mv_call_options *options) {
  * be reallocated and its string can't be assigned to. */
 static HV *pv_held(void) { return get_hv("Polyverso::CAPI::held", GV_ADD); }
 
+static void pv_sweep(void);
+
 static void pv_hold(mv_request request, SV *sv) {
+  pv_sweep();
   if (!SvOK(sv)) return;
   SV *entry[2] = {NULL, NULL};
   int locked = 0;
@@ -310,17 +313,45 @@ static void pv_settle(mv_request request) {
 #endif
 }
 
-static void pv_settle_all(void) {
-  HV *held = pv_held();
-  AV *requests = (AV *)sv_2mortal((SV *)newAV());
+/* visit(request) for every key of the hash, which it may delete. */
+static void pv_each_request(HV *hash, void (*visit)(mv_request)) {
+  AV *requests = newAV();
   HE *entry;
-  hv_iterinit(held);
-  while ((entry = hv_iternext(held))) av_push(requests, newSVpvn(HeKEY(entry), sizeof(mv_request)));
+  hv_iterinit(hash);
+  while ((entry = hv_iternext(hash))) av_push(requests, newSVpvn(HeKEY(entry), sizeof(mv_request)));
   for (SSize_t i = 0; i <= av_len(requests); ++i) {
     mv_request request;
     memcpy(&request, SvPVX(*av_fetch(requests, i, 0)), sizeof request);
-    pv_settle(request);
+    visit(request);
   }
+  SvREFCNT_dec((SV *)requests);
+}
+
+static void pv_settle_all(void) { pv_each_request(pv_held(), pv_settle); }
+
+/* %Polyverso::CAPI::dropped: requests that were dropped while they used a buffer. */
+static HV *pv_dropped(void) { return get_hv("Polyverso::CAPI::dropped", GV_ADD); }
+
+/* Leaves a request that can't be released yet to pv_sweep(). */
+static mv_status pv_drop(mv_request request) {
+  (void)hv_store(pv_dropped(), (const char *)&request, sizeof request, newSV(0), 0);
+  return MV_OK;
+}
+
+static void pv_drop_again(mv_request request) {
+  if (mv_request_release(request) == MV_EPENDING) return;
+  (void)hv_delete(pv_dropped(), (const char *)&request, sizeof request, G_DISCARD);
+  pv_settle(request);
+}
+
+/* Releases dropped requests that are over by now. Looks at all of them, but not each time: its cost is constant on average. */
+static void pv_sweep(void) {
+  static size_t calls, left;
+  HV *dropped = pv_dropped();
+  if (HvUSEDKEYS(dropped) == 0 || ++calls < left) return;
+  pv_each_request(dropped, pv_drop_again);
+  calls = 0;
+  left = HvUSEDKEYS(dropped);
 }
 
 /* ------------------------------------------------------------------ hashes */

@@ -59,6 +59,8 @@
  *   MV_RESUMES_FOR(function, timeout) the same, for what is left of the C argument `timeout`
  *   MV_RELEASES(function)             may release the request that is its first argument
  *   MV_RELEASES_AFTER(function, timeout)  both
+ *   MV_DROPS(function)                releases the request that is its first argument: now, or, where its call uses a buffer
+ *                                     that is kept alive for it, with a later asynchronous call or release after its end
  *   MV_ENDS(function)                 may be called again after a signal, and ends a node with its requests
  *   MV_WAITS(function)                ends with MV_EINTR at a signal */
 MV_RESUMES(mv_init)
@@ -71,6 +73,7 @@ MV_CALLS(mv_barrier, arg2)
 MV_RELEASES_AFTER(mv_request_wait, arg2)
 MV_RELEASES(mv_request_test)
 MV_RELEASES(mv_request_cancel)
+MV_DROPS(mv_request_release)
 MV_RESUMES_FOR(mv_poll, arg5)
 MV_RESUMES(mv_table_create)
 MV_RESUMES(mv_table_create_text)

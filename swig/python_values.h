@@ -8,7 +8,10 @@ static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
 /* Buffers that unfinished asynchronous gets write into: {request: memoryview}, so that nobody frees or resizes them. */
 static PyObject *pv_held;
 
-static int pv_start(void) { return pv_held || (pv_held = PyDict_New()); }
+/* Requests that were dropped while they used such a buffer: a set, as {request: None}. */
+static PyObject *pv_dropped;
+
+static int pv_start(void) { return (pv_held || (pv_held = PyDict_New())) && (pv_dropped || (pv_dropped = PyDict_New())); }
 
 /* ------------------------------------------------------------------ exceptions */
 
@@ -56,8 +59,11 @@ static mv_status pv_resume(const mv_call_options *options) {
   return status;
 }
 
+static void pv_sweep(void);
+
 /* Keeps the buffer alive and in place until its request is settled. */
 static int pv_hold(mv_request request, PyObject *object) {
+  pv_sweep();
   if (object == Py_None) return 1;
   PyObject *key = PyLong_FromLongLong(request);
   PyObject *view = key ? PyMemoryView_FromObject(object) : NULL;
@@ -78,6 +84,33 @@ static void pv_settle(mv_request request) {
     PyDict_DelItem(pv_held, key);
   Py_XDECREF(key);
   PyErr_Restore(type, value, trace);
+}
+
+/* Leaves a request that can't be released yet to pv_sweep(). */
+static mv_status pv_drop(mv_request request) {
+  PyObject *key = PyLong_FromLongLong(request);
+  const int kept = key && PyDict_SetItem(pv_dropped, key, Py_None) == 0;
+  Py_XDECREF(key);
+  return kept ? MV_OK : MV_ENOMEM;
+}
+
+/* Releases dropped requests that are over by now. Looks at all of them, but not each time: its cost is constant on average. */
+static void pv_sweep(void) {
+  static Py_ssize_t calls, left;
+  if (PyDict_GET_SIZE(pv_dropped) == 0 || ++calls < left) return;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *keys = PyDict_Keys(pv_dropped);
+  for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys); ++i) {
+    const mv_request request = PyLong_AsLongLong(PyList_GET_ITEM(keys, i));
+    if (mv_request_release(request) == MV_EPENDING) continue;
+    if (PyDict_DelItem(pv_dropped, PyList_GET_ITEM(keys, i)) != 0) PyErr_Clear(); /* a finalizer has been here */
+    pv_settle(request);
+  }
+  Py_XDECREF(keys);
+  PyErr_Restore(type, value, trace);
+  calls = 0;
+  left = PyDict_GET_SIZE(pv_dropped);
 }
 
 static void pv_settle_all(void) {

@@ -41,7 +41,7 @@ base::Status run_call(State& state, const NodeRef& node, const CallPlan& plan, S
     node::CallOptions options = plan.options;
     options.tag = reserved.handle();
     node::Started started = start(options);
-    if (started.call != nullptr) *plan.request = reserved.publish({node, std::move(started.call)});
+    if (started.call != nullptr) *plan.request = reserved.publish({node, std::move(started.call), plan.lends});
     return std::move(started.status);
   }
   node::Started started = start(plan.options);

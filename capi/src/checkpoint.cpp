@@ -19,6 +19,7 @@ base::Status run_on_path(State& state, const char* function, const char* argumen
                          const mv_call_options* given, Start start) {
   CallPlan plan;
   if (auto status = plan_call(function, given, MayForget::kNo, &plan); !status.ok()) return status;
+  plan.lends = false;
   if (path == nullptr || path[0] == '\0')
     return base::error(MV_EINVAL, "{}: {} is {}", function, argument, path == nullptr ? "NULL" : "empty");
   auto pin = find_node(state, function, node);

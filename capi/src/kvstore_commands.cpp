@@ -89,6 +89,7 @@ base::Status send_command(State& state, kv_store handle, int64_t head, const cha
   if (body == nullptr) return base::Status(MV_EINVAL, "body is NULL");
   CallPlan plan;
   if (auto status = plan_call("kv_send_command", options, MayForget::kNo, &plan); !status.ok()) return status;
+  plan.lends = false;
   auto pin = find_store(state, "kv_send_command", handle);
   if (!pin.ok()) return pin.status();
   return send_command(state, *pin.value(), head, body, plan);

@@ -56,6 +56,7 @@ mv_status mv_barrier(mv_node node, const mv_call_options* options) {
     mv::capi::CallPlan plan;
     auto status = mv::capi::plan_call("mv_barrier", options, mv::capi::MayForget::kNo, &plan);
     if (!status.ok()) return status;
+    plan.lends = false;
     auto pin = mv::capi::find_node(state, "mv_barrier", node);
     if (!pin.ok()) return pin.status();
     const auto& entry = *pin.value();

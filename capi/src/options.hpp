@@ -50,6 +50,7 @@ base::Status check_timeout(const char* function, int64_t timeout_ms);
 struct CallPlan {
   node::CallOptions options;
   mv_request* request = nullptr;  ///< where a handle goes, 0 so far
+  bool lends = true;              ///< asynchronous, it uses the caller's buffers until it is over
 };
 
 enum class MayForget { kNo, kYes };

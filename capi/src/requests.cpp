@@ -23,13 +23,6 @@ base::Status lost_race(const char* function, mv_request handle) {
                      function, handle);
 }
 
-/// Gives the handle back. False if another thread was first.
-bool close_request(State& state, const RequestTable::Pin& request) {
-  if (!state.requests.close(request)) return false;
-  request->node->node->forget(request->call);
-  return true;
-}
-
 base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
   if (auto status = check_timeout("mv_request_wait", timeout_ms); !status.ok()) return status;
   auto pin = find_request(state, "mv_request_wait", handle);
@@ -39,7 +32,7 @@ base::Status wait_request(State& state, mv_request handle, int64_t timeout_ms) {
   const base::Nanos span = timeout_ms == 0 ? base::kNever : span_of_ms(timeout_ms);
   auto status = pin.value()->node->node->wait(pin.value()->call, span, &alive);
   if (!alive) {
-    const bool mine = close_request(state, pin.value());
+    const bool mine = state.requests.close(pin.value());
     return mine || status.code() == MV_ECANCELED ? status : lost_race("mv_request_wait", handle);
   }
   if (status.code() == MV_EINTR)
@@ -57,7 +50,7 @@ base::Status test_request(State& state, mv_request handle, int32_t* done) {
     *done = 0;
     return {};
   }
-  if (!close_request(state, pin.value())) return lost_race("mv_request_test", handle);
+  if (!state.requests.close(pin.value())) return lost_race("mv_request_test", handle);
   *done = 1;
   return request.node->node->result(request.call);
 }
@@ -68,8 +61,18 @@ base::Status cancel_request(State& state, mv_request handle) {
   // Closed first: a wait in another thread then sees the cancellation, and not a request of its own.
   if (!state.requests.close(pin.value())) return not_a(state, "mv_request_cancel", Kind::kRequest, handle);
   auto outcome = pin.value()->node->node->cancel(pin.value()->call);
-  pin.value()->node->node->forget(pin.value()->call);
   if (!outcome.text().empty()) note(outcome.text());
+  return {};
+}
+
+base::Status release_request(State& state, mv_request handle) {
+  auto pin = find_request(state, "mv_request_release", handle);
+  if (!pin.ok()) return pin.status();
+  const RequestEntry& request = *pin.value();
+  if (request.lends && !request.node->node->done(request.call))
+    return base::error(MV_EPENDING, "mv_request_release: the request is not finished yet, and uses its buffers until then");
+  if (!state.requests.close(pin.value())) return lost_race("mv_request_release", handle);
+  if (!request.lends) request.node->node->release(request.call);
   return {};
 }
 
@@ -102,7 +105,7 @@ base::Status take_finished(State& state, node::Node& node, mv_request* finished,
       if (is_open(state, tag)) finished[(*found)++] = tag;
     }
     // Where none of them is the caller's any more, it goes on for what is left of the time.
-    if (tags.value().empty()) break;  // the time has passed, or the node ends
+    if (tags.value().empty() && (*found > 0 || or_until() || steady_now() >= deadline)) break;
   } while (*found < capacity);
   return {};
 }
@@ -133,7 +136,7 @@ base::Status poll_requests(State& state, mv_node node, mv_request* finished, uin
 
 int64_t keep_interrupted(State& state, const NodeRef& node, node::CallRef call) {
   try {
-    return state.requests.insert({node, call});
+    return state.requests.insert({node, call, true});
   } catch (...) {
     static_cast<void>(node->node->cancel(call));
     throw;
@@ -154,6 +157,10 @@ mv_status mv_request_test(mv_request request, int32_t* done) {
 
 mv_status mv_request_cancel(mv_request request) {
   return fence("mv_request_cancel", [&](State& state) { return cancel_request(state, request); });
+}
+
+mv_status mv_request_release(mv_request request) {
+  return fence("mv_request_release", [&](State& state) { return release_request(state, request); });
 }
 
 mv_status mv_request_error(mv_request request) {

@@ -45,6 +45,7 @@ struct TableEntry {
 struct RequestEntry {
   NodeRef node;
   node::CallRef call;
+  bool lends;  ///< the caller's buffers, until the call is over
 };
 /// An update that a thread runs by hand, as it sees it.
 struct ByHand {

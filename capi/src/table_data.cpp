@@ -3,6 +3,7 @@
 #include <polyverso/polyverso.h>
 
 #include <limits>
+#include <type_traits>
 
 #include "calls.hpp"
 #include "fence.hpp"
@@ -41,6 +42,7 @@ mv_status move_data(const char* function, mv_table table, const Rows& rows, cons
   return fence(function, [&](State& state) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, given, kMayForget, &plan); !status.ok()) return status;
+    plan.lends = std::is_same_v<Data, node::MutableData>;
     auto pin = find_table(state, function, table);
     if (!pin.ok()) return pin.status();
     if (auto status = check_data(function, rows, data); !status.ok()) return status;
@@ -69,6 +71,7 @@ mv_status peek(const char* function, mv_table table, const Rows& rows, const nod
 base::Status erase_rows(State& state, mv_table table, const Rows& rows, const mv_call_options* given) {
   CallPlan plan;
   if (auto status = plan_call("mv_table_erase_rows", given, MayForget::kYes, &plan); !status.ok()) return status;
+  plan.lends = false;
   auto pin = find_table(state, "mv_table_erase_rows", table);
   if (!pin.ok()) return pin.status();
   if (rows.ids == nullptr && rows.count != 0)

@@ -134,6 +134,7 @@ base::Status scan(State& state, mv_table table, int64_t cursor, int64_t* rows, u
 base::Status set_updater(State& state, mv_table table, const char* text, const mv_call_options* given) {
   CallPlan plan;
   if (auto status = plan_call("mv_table_set_updater", given, MayForget::kNo, &plan); !status.ok()) return status;
+  plan.lends = false;
   if (text == nullptr) return base::error(MV_EINVAL, "mv_table_set_updater: updater is NULL");
   const auto updater = read_updater("mv_table_set_updater", text);
   if (!updater.ok()) return updater.status();

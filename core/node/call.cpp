@@ -22,12 +22,24 @@ void assign(base::Status& to, const base::Status& from) noexcept {
 
 }  // namespace
 
+Call::~Call() {
+  if (announces_) finished_.drop(*this);
+}
+
 void Call::complete(const base::Status& status) noexcept {
   const auto self = shared_from_this();  // a waiter may let go as soon as done_ is set
   assign(status_, status);
   done_.store(true, std::memory_order_release);
-  finished_.finished(self);
+  if (released_ != nullptr && !status.ok()) released_(table_.get(), status);
+  finished_.finished(*this, announces_ && released_ == nullptr);
   if (group_ != nullptr) group_->part_over(this, status);
+}
+
+void Call::release(std::function<void(ps::TableView*, const base::Status&)> failed) {
+  if (!done())
+    released_ = std::move(failed);
+  else if (!status_.ok())
+    failed(table_.get(), status_);
 }
 
 void Call::add_part(const Call* part) {
@@ -70,60 +82,51 @@ std::vector<const Call*> Call::open_parts() const {
 
 FinishedList::FinishedList(std::function<void()> wake) : wake_(std::move(wake)), event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
-FinishedList::~FinishedList() {
-  while (first_ != nullptr) first_ = std::move(first_->next_finished_);  // one by one, not one inside the other
-  close_descriptor();
-}
+FinishedList::~FinishedList() { close_descriptor(); }
 
 void FinishedList::close_descriptor() noexcept {
   if (event_fd_ >= 0) close(event_fd_);
   event_fd_ = -1;
 }
 
-void FinishedList::finished(const std::shared_ptr<Call>& call) noexcept {
-  if (call->announces_) list(call);
+void FinishedList::finished(Call& call, bool is_listed) noexcept {
+  if (is_listed) {
+    std::lock_guard lock(mutex_);
+    call.before_ = last_;
+    (last_ != nullptr ? last_->behind_ : first_) = &call;
+    last_ = &call;
+    call.is_listed_ = true;
+    ++size_;
+    show();
+  }
   wake_();
 }
 
-void FinishedList::list(const std::shared_ptr<Call>& call) noexcept {
+void FinishedList::drop(Call& call) noexcept {
   std::lock_guard lock(mutex_);
-  if (call->forgotten_) return;  // its waiter was quicker
-  (last_ == nullptr ? first_ : last_->next_finished_) = call;
-  call->before_finished_ = last_;
-  call->listed_ = true;
-  last_ = call.get();
-  count_.fetch_add(1, std::memory_order_release);
+  if (!call.is_listed_) return;
+  unlink(call);
   show();
 }
 
+/// Under the lock.
+void FinishedList::unlink(Call& call) noexcept {
+  (call.before_ != nullptr ? call.before_->behind_ : first_) = call.behind_;
+  (call.behind_ != nullptr ? call.behind_->before_ : last_) = call.before_;
+  call.is_listed_ = false;
+  --size_;
+}
+
 std::vector<int64_t> FinishedList::take(size_t most) {
-  std::vector<int64_t> taken;
   std::lock_guard lock(mutex_);
-  taken.reserve(std::min(most, count_.load(std::memory_order_relaxed)));
-  while (first_ != nullptr && taken.size() < most) {
+  std::vector<int64_t> taken;
+  taken.reserve(std::min(most, size_));
+  while (taken.size() < most && first_ != nullptr) {
     taken.push_back(first_->tag_);
     unlink(*first_);
   }
   show();
   return taken;
-}
-
-void FinishedList::remove(Call& call) noexcept {
-  std::lock_guard lock(mutex_);
-  call.forgotten_ = true;
-  if (!call.listed_) return;
-  const std::shared_ptr<Call> kept = unlink(call);
-  show();
-}
-
-/// Under the lock. Gives the list's hold on the call.
-std::shared_ptr<Call> FinishedList::unlink(Call& call) noexcept {
-  auto& link = call.before_finished_ == nullptr ? first_ : call.before_finished_->next_finished_;
-  std::shared_ptr<Call> self = std::exchange(link, std::move(call.next_finished_));
-  (link == nullptr ? last_ : link->before_finished_) = call.before_finished_;
-  call.listed_ = false;
-  count_.fetch_sub(1, std::memory_order_release);
-  return self;
 }
 
 void FinishedList::also_readable(bool is_so) noexcept {
@@ -132,9 +135,10 @@ void FinishedList::also_readable(bool is_so) noexcept {
   show();
 }
 
-/// Under the lock: makes the descriptor readable, or not.
+/// Under the lock: what count and descriptor tell the others.
 void FinishedList::show() noexcept {
-  const bool readable = also_readable_ || first_ != nullptr;
+  count_.store(size_, std::memory_order_release);
+  const bool readable = also_readable_ || size_ > 0;
   if (readable == std::exchange(is_readable_, readable)) return;
   uint64_t number = 1;
   [[maybe_unused]] const ssize_t done = readable ? write(event_fd_, &number, sizeof number) : read(event_fd_, &number, sizeof number);

@@ -24,6 +24,7 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
       : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync && options.tag != 0), tag_(options.tag), group_(options.group) {
     if (group_ != nullptr) group_->add_part(this);
   }
+  ~Call() override;
 
   /// Once. Any thread; off the loop it wakes those that wait for the call.
   void complete(const base::Status& status) noexcept override;
@@ -41,13 +42,17 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
     return static_cast<bool>(withdrawal_);
   }
 
+  /// Whose adds it is among; an error of it that nobody asks for is this table's. Set before it begins.
+  void set_table(const ps::TableViewRef& table) { table_ = table; }
+  /// On the loop: nobody will ask for the call's end. `failed` hears of it if it is an error.
+  void release(std::function<void(ps::TableView* table, const base::Status& error)> failed);
+
   /// kGroup: there will be no more parts.
   void close_group(std::function<base::Status()> finish);
   /// kGroup: the parts that are not over. They may be by the time that somebody looks at them.
   std::vector<const Call*> open_parts() const;
 
  private:
-  friend class FinishedList;
   void add_part(const Call* part);
   void part_over(const Call* part, const base::Status& status) noexcept;
   void let_go(std::unique_lock<std::mutex> lock) noexcept;
@@ -58,12 +63,16 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   const int64_t tag_;
   const std::shared_ptr<Call> group_;  ///< whose part it is, or null
   std::function<void(mv_status)> withdrawal_;
+  ps::TableViewRef table_;
+  std::function<void(ps::TableView*, const base::Status&)> released_;
   base::Status status_;
   std::atomic<bool> done_{false};
-  // FinishedList's, under its lock.
-  std::shared_ptr<Call> next_finished_;
-  Call* before_finished_ = nullptr;
-  bool listed_ = false, forgotten_ = false;
+
+  // The list's, under its lock.
+  friend class FinishedList;
+  Call* before_ = nullptr;
+  Call* behind_ = nullptr;
+  bool is_listed_ = false;
 
   // Of a group.
   mutable std::mutex mutex_;
@@ -73,8 +82,8 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   std::function<base::Status()> finish_;
 };
 
-/// Finished asynchronous calls, whose tags a poll hands out, and the descriptor that is readable while there are any, or somebody says
-/// so. Any thread. A finished call is itself the list's entry, so that nothing is allocated when it ends.
+/// Finished asynchronous calls that somebody still has and poll() has not handed out, and the descriptor that is readable while there are
+/// any, or somebody says so. Any thread. Calls link themselves into it, so that nothing is allocated when one ends.
 class FinishedList {
  public:
   /// `wake`: wakes those that wait for a call, after each that ends.
@@ -83,11 +92,11 @@ class FinishedList {
   FinishedList(const FinishedList&) = delete;
   FinishedList& operator=(const FinishedList&) = delete;
 
-  /// A call that is over: listed if a poll is to hand it out; its waiters are woken.
-  void finished(const std::shared_ptr<Call>& call) noexcept;
+  /// A call that is over: listed if poll() is to hand it out. Wakes its waiters.
+  void finished(Call& call, bool is_listed) noexcept;
+  void drop(Call& call) noexcept;
+  /// Tags, in the order in which the calls have finished.
   std::vector<int64_t> take(size_t most);
-  /// The caller has heard otherwise that it is over.
-  void remove(Call& call) noexcept;
   /// Whether the descriptor is readable without tags too.
   void also_readable(bool is_so) noexcept;
   bool empty() const { return count_.load(std::memory_order_acquire) == 0; }
@@ -96,16 +105,16 @@ class FinishedList {
   void close_descriptor() noexcept;
 
  private:
-  void list(const std::shared_ptr<Call>& call) noexcept;
-  std::shared_ptr<Call> unlink(Call& call) noexcept;
+  void unlink(Call& call) noexcept;
   void show() noexcept;
 
   const std::function<void()> wake_;
   int event_fd_;
   std::mutex mutex_;
   bool also_readable_ = false, is_readable_ = false;
-  std::shared_ptr<Call> first_;
+  Call* first_ = nullptr;
   Call* last_ = nullptr;
+  size_t size_ = 0;
   std::atomic<size_t> count_{0};
 };
 

@@ -74,6 +74,7 @@ Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& option
 
 Started MemberNode::run(const CallRef& call, const CallOptions& options, ps::Request request, const std::function<void()>& meanwhile) {
   request.completion = call;
+  if (request.kind == ps::OpKind::kChange) call->set_table(request.table);
   io::Task begin = [this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); };
   const bool blocking = options.mode == Mode::kBlocking;
   if (blocking && !meanwhile) return wait_blocking(call, options, std::move(begin));
@@ -154,6 +155,13 @@ base::Status MemberNode::wait(const CallRef& call, base::Nanos timeout, bool* al
   if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait; the request goes on");
   if (driven == io::Driven::kStopped) return base::Status(MV_ESTATE, "the node is shutting down");
   return base::Status(MV_ETIMEOUT, "not finished yet; the request goes on");
+}
+
+void MemberNode::release(const CallRef& call) {
+  if (call->done() && call->status().ok()) return;
+  loop_.post([this, call] {
+    call->release([this](ps::TableView* table, const base::Status& error) { member_->tables().tell_later(table, error); });
+  });
 }
 
 base::Status MemberNode::cancel(const CallRef& call) {

@@ -69,8 +69,8 @@ class MemberNode final : public Node, private io::Flusher {
   base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) override;
   bool done(const CallRef& call) const override { return call->done() || defect() != nullptr; }
   base::Status result(const CallRef& call) const override { return call->done() ? call->status() : ended(); }
+  void release(const CallRef& call) override;
   base::Status cancel(const CallRef& call) override;
-  void forget(const CallRef& call) noexcept override { finished_.remove(*call); }
 
   base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until) override;
   int event_fd() const override { return finished_.event_fd(); }

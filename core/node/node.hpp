@@ -188,10 +188,10 @@ class Node {
   virtual bool done(const CallRef& call) const = 0;
   /// The status of a done call.
   virtual base::Status result(const CallRef& call) const = 0;
+  /// Nobody will ask for the call's end. Its error, if any, is told as that of a fire-and-forget add. Never waits.
+  virtual void release(const CallRef& call) = 0;
   /// Withdraws an unfinished call; its buffers are free when this returns. The text tells what became of it.
   virtual base::Status cancel(const CallRef& call) = 0;
-  /// The caller has heard that it is over: poll() need not tell.
-  virtual void forget(const CallRef& call) noexcept = 0;
 
   /// Tags of kAsync calls that finished and were not handed out yet, up to `most`, waiting for the first, where any are wanted, or for
   /// what `or_until` says, which must not lock. MV_EINTR after a signal.

@@ -1,4 +1,5 @@
---- A call under way, of a table's or node's method with async = true.
+--- A call under way, of a table's or node's method with async = true. One that is dropped goes on; nobody hears how it ended, but for an
+-- add's error, which the table's next call, barrier() or shutdown() raises.
 
 local capi = require("polyverso.capi")
 local values = require("polyverso.values")
@@ -8,7 +9,14 @@ Request.__index = Request
 
 --- @param result a function that gives the finished call's result; nil if it has none
 function Request.new(handle, result)
-  return setmetatable({handle = handle, result = result}, Request)
+  local self = setmetatable({handle = handle, result = result}, Request)
+  if newproxy then self.owner = values.owner(function() self:__gc() end) end
+  return self
+end
+
+--- Tables have no finalizers in Lua 5.1, what values.owner() gives has one.
+function Request:__gc()
+  if self.handle then pcall(capi.mv_request_release, self.handle) end -- or its node has ended, or this is a forked child
 end
 
 -- A wait that timed out leaves the request alive; its own error releases it.

@@ -11,13 +11,24 @@ from .watch import watch_of
 
 
 class Request:
-    """A call under way, from Table.get_async(), Table.add_async() and the like. Wait for it, or `await` it."""
+    """A call under way, from Table.get_async(), Table.add_async() and the like. Wait for it, or `await` it.
+
+    One that is dropped goes on. Nobody hears how it ended, but for an add's error: Table's next call, barrier() or shutdown()
+    raises it.
+    """
 
     def __init__(self, node: int, handle: int, result: Any = None) -> None:
-        self._node = node
         self._handle: Optional[int] = handle
+        self._node = node
         self._result = result
         self._error: Optional[Error] = None
+
+    def __del__(self, _release: Any = capi.mv_request_release) -> None:
+        if self._handle is not None:
+            try:
+                _release(self._handle)
+            except Exception:  # its node has ended, or this is a forked child
+                pass
 
     @property
     def handle(self) -> Optional[int]:

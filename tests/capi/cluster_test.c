@@ -21,12 +21,14 @@ struct member {
 
 static struct member members[kMost];
 static pthread_t threads[kMost];
+static int32_t first_role = MV_ROLE_UNSET; /* of the first of the next cluster */
 
 static void join_cluster(struct member* self) {
   mv_init_options options = MV_INIT_OPTIONS_INIT;
   options.io = "inproc";
   options.nodes = self->nodes;
   options.rank = self->index;
+  if (self->index == 0) options.role = first_role;
   options.master = self->cluster;
   options.sync = self->sync;
   options.init_timeout_ms = 20000;
@@ -298,6 +300,65 @@ static void specs_that_differ_are_refused_on_all(void** state) {
   run_cluster(2, 0, differing_specs);
 }
 
+/* --------------------------------------------------------------- requests */
+
+static void release_a_get(struct member* self) {
+  float delta[kElements] = {0};
+  delta[0] = 1;
+  expect_ok(mv_table_add(self->table, delta, kElements, MV_F32, NULL));
+  if (self->index == 1) {
+    while (!is_set(&may_arrive)) pause_ms(1);
+    expect_ok(mv_table_get(self->table, self->gets[0], kElements, MV_F32, NULL));
+    return;
+  }
+  mv_request request = 0;
+  mv_call_options options = MV_CALL_OPTIONS_INIT;
+  options.flags = MV_ASYNC;
+  options.request = &request;
+  expect_ok(mv_table_get(self->table, self->gets[0], kElements, MV_F32, &options));
+  expect_error(mv_request_release(request), MV_EPENDING, "buffers");
+  set(&may_arrive, 1);
+  mv_status status = MV_EPENDING;
+  while (status == MV_EPENDING) status = mv_request_release(request);
+  expect_ok(status);
+  assert_true(self->gets[0][0] == 2);
+  expect_error(mv_request_release(request), MV_EHANDLE, "already");
+}
+static void a_get_is_released_when_it_needs_its_buffer_no_more(void** state) {
+  (void)state;
+  set(&may_arrive, 0);
+  run_cluster(2, 1, release_a_get);
+}
+
+static void release_an_add_that_fails(struct member* self) {
+  mv_request request = 0;
+  mv_call_options options = MV_CALL_OPTIONS_INIT;
+  if (self->index == 1) {
+    expect_ok(mv_table_destroy(self->table));
+    set(&may_arrive, 1);
+    expect_ok(mv_barrier(self->node, NULL));
+    expect_ok(mv_barrier(self->node, NULL));
+    return;
+  }
+  while (!is_set(&may_arrive)) pause_ms(1);
+  options.flags = MV_ASYNC;
+  options.request = &request;
+  expect_ok(mv_table_add(self->table, self->gets[0], kElements, MV_F32, &options));
+  expect_ok(mv_request_release(request));
+  expect_error(mv_barrier(self->node, NULL), MV_ENOTFOUND, "destroyed");
+  expect_ok(mv_table_add(self->table, self->gets[0], kElements, MV_F32, &options));
+  while (mv_request_error(request) == MV_EPENDING) pause_ms(1); /* over before it is released */
+  expect_ok(mv_request_release(request));
+  expect_error(mv_barrier(self->node, NULL), MV_ENOTFOUND, "destroyed");
+}
+static void the_error_of_a_released_add_is_told_later(void** state) {
+  (void)state;
+  set(&may_arrive, 0);
+  first_role = MV_ROLE_WORKER;
+  run_cluster(2, 0, release_an_add_that_fails);
+  first_role = MV_ROLE_UNSET;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_member_knows_its_place),
@@ -310,6 +371,8 @@ int main(void) {
       cmocka_unit_test(a_signal_interrupts_poll),
       cmocka_unit_test(a_barrier_that_times_out_names_who_is_missing),
       cmocka_unit_test(specs_that_differ_are_refused_on_all),
+      cmocka_unit_test(a_get_is_released_when_it_needs_its_buffer_no_more),
+      cmocka_unit_test(the_error_of_a_released_add_is_told_later),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,6 +221,51 @@ static void requests_are_not_used_up(void** state) {
   assert_true(got == 20000);
 }
 
+/* The slot behind a handle: as many are used as requests lived at the same time. */
+static int64_t slot_of(mv_request request) { return request & 0xFFFFFF; }
+
+static void a_released_request_goes_on(void** state) {
+  (void)state;
+  const mv_table table = create_table("size=1");
+  const float one = 1;
+  float got = 0;
+  int64_t most = 0;
+  int32_t fd = -1;
+  for (int i = 0; i < 200000; ++i) {
+    mv_request request = 0;
+    mv_call_options options = async_into(&request);
+    expect_ok(i % 10 == 9 ? mv_barrier(0, &options) : mv_table_add(table, &one, 1, MV_F32, &options));
+    if (slot_of(request) > most) most = slot_of(request);
+    expect_ok(mv_request_release(request));
+    if (i % 1000 == 0) expect_error(mv_request_wait(request, 0), MV_EHANDLE, "");
+  }
+  assert_true(most < 100);
+  expect_ok(mv_barrier(0, NULL));
+  expect_ok(mv_table_get(table, &got, 1, MV_F32, NULL));
+  assert_true(got == 180000);
+  mv_request finished[8];
+  uint64_t count = 0;
+  expect_ok(mv_poll(0, finished, 8, &count, 0)); /* nobody is told of them */
+  assert_int_equal(count, 0);
+  expect_ok(mv_event_fd(0, &fd));
+  assert_false(readable(fd));
+  expect_error(mv_request_release(table), MV_EHANDLE, "table");
+  expect_error(mv_request_release(0), MV_EHANDLE, "");
+}
+
+static void a_waited_for_request_is_no_news(void** state) {
+  (void)state;
+  const mv_table table = create_table("size=1");
+  const float one = 1;
+  mv_request request = 0;
+  mv_call_options options = async_into(&request);
+  int32_t fd = -1;
+  expect_ok(mv_event_fd(0, &fd));
+  expect_ok(mv_table_add(table, &one, 1, MV_F32, &options));
+  expect_ok(mv_request_wait(request, 0));
+  assert_false(readable(fd));
+}
+
 struct shared_wait {
   mv_request request;
   mv_status status;
@@ -263,6 +308,8 @@ const struct CMUnitTest tests[] = {
       TEST_ALONE(call_options_are_checked),
       TEST_ALONE(a_handle_is_zero_where_none_is_left),
       TEST_ALONE(requests_are_not_used_up),
+      TEST_ALONE(a_released_request_goes_on),
+      TEST_ALONE(a_waited_for_request_is_no_news),
       TEST_ALONE(two_threads_may_wait_for_one_request),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

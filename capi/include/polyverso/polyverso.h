@@ -215,7 +215,8 @@ MV_API mv_status mv_doctor_text(mv_node node, uint32_t flags, char *text, uint64
 
 /* ----------------------------------------------------------------- requests */
 
-/** An unfinished call. Wait and test release it once it has finished. */
+/** An unfinished call. Wait and test release it once it has finished. A handle that is given up without them is for mv_request_release():
+ *  until then it takes memory. */
 typedef int64_t mv_request;
 
 enum mv_call_flag {
@@ -252,6 +253,11 @@ MV_API mv_status mv_request_test(mv_request request, int32_t *done);
 /** Withdraws the request and releases it. Its buffers are yours again when this returns. An add may have been applied:
  *  mv_last_error() then says "outcome unknown". @return MV_OK, whatever became of it */
 MV_API mv_status mv_request_cancel(mv_request request);
+/** Gives the handle up without waiting: the call goes on, or was over. An error of an add, or of another call that lends no buffer, is told as
+ *  that of a fire-and-forget one (MV_FORGET). For finalizers: it never waits, whatever thread it is on.
+ *  @return MV_EPENDING while the call is running and uses your buffers (a get, a pull, an operation of a group): keep them, and the handle, and
+ *          try again later; or mv_request_cancel() */
+MV_API mv_status mv_request_release(mv_request request);
 /** The status of a finished request without releasing it, MV_EPENDING while it runs, MV_EHANDLE for no request.
  *  mv_last_error() carries its message. */
 MV_API mv_status mv_request_error(mv_request request);

@@ -175,6 +175,11 @@ void Client::note_untold(TableView& table, const base::Status& status) {
   table.has_untold = true;
 }
 
+void Client::tell_later(TableView* table, const base::Status& error) {
+  if (table != nullptr) return note_untold(*table, error);
+  if (untold_.ok()) untold_ = error;
+}
+
 base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
   const table::Spec& spec = op.request.table->spec;
   const base::PayloadRef& source = op.request.source;

@@ -95,6 +95,8 @@ class Client {
   void fence(std::function<void(const base::Status&)> passed);
   /// The first untold error of this table's fire-and-forget adds.
   base::Status take_untold(TableView& table);
+  /// An error whose call its caller has released: told as that of a fire-and-forget add. `table` is null where it was on none.
+  void tell_later(TableView* table, const base::Status& error);
 
   /// Calls for which somebody waits, and the servers that have not answered.
   std::vector<cluster::Wait> waits(base::Peer self) const;

@@ -12,6 +12,14 @@ sub _new {
     return bless { handle => $handle, result => $result }, $class;
 }
 
+sub DESTROY {
+    my ($self) = @_;
+    return if !defined $self->{handle} || ${^GLOBAL_PHASE} eq 'DESTRUCT';
+    local $@;
+    eval { Polyverso::CAPI::mv_request_release($self->{handle}) };    # or its node has ended, or this is a forked child
+    return;
+}
+
 sub handle { $_[0]{handle} }
 
 sub _finish {
@@ -108,5 +116,8 @@ Withdraws the call; an add may have been applied all the same.
 The C<mv_request>, undef once it has finished.
 
 =back
+
+A request that is dropped goes on. Nobody hears how it ended, but for an add's error, which the table's next call, C<barrier> or
+C<shutdown> throws.
 
 =cut

@@ -154,11 +154,11 @@ class Node final : public node::Node {
     std::lock_guard lock(mutex);
     return call->status;
   }
+  void release(const node::CallRef&) override { ++seen.released; }
   base::Status cancel(const node::CallRef& call) override {
     finish(call, base::error(MV_ECANCELED, "cancelled"));
     return base::error(MV_ECANCELED, "outcome unknown");
   }
-  void forget(const node::CallRef&) noexcept override {}
   base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>&) override {
     std::unique_lock lock(mutex);
     const auto is_any = [] { return !finished.empty(); };

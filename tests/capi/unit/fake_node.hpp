@@ -30,6 +30,7 @@ struct Seen {
   node::CallOptions options;                                         ///< of the last call
   std::string updater;                                               ///< of the last set_updater
   std::atomic<int> starts{0}, shutdowns{0}, abandoned{0}, alive{0};  ///< of nodes
+  std::atomic<int> released{0};                                      ///< calls
   std::atomic<int> tables{0};                                        ///< objects alive
 };
 extern Seen seen;

@@ -1,0 +1,61 @@
+-- Requests that nobody waits for: their handles and buffers come back.
+
+local polyverso = require("polyverso")
+local kvstore = require("polyverso.kvstore")
+local tensor = require("polyverso.tensor")
+
+--- Slots are as many as requests that lived at the same time.
+local function slot(request) return request.handle % 2 ^ 24 end
+
+describe("a dropped request", function()
+  local node, array
+  before_each(function()
+    node = polyverso.init()
+    array = node:array{size = 4}
+  end)
+  after_each(function() node:shutdown() end)
+
+  local function most_of(count, call)
+    local most = 0
+    collectgarbage()
+    for i = 1, count do
+      most = math.max(most, slot(call(i)))
+      if i % 1000 == 0 then collectgarbage() end -- proxies of Lua 5.1 are too small for it to hurry
+    end
+    return most
+  end
+
+  it("goes on, if it is an add", function()
+    assert.is_true(most_of(200000, function() return array:add({1, 1, 1, 1}, {async = true}) end) < 20000)
+    collectgarbage()
+    node:barrier()
+    assert.equal(200000, array:get()[1])
+    assert.same({}, node:poll())
+  end)
+
+  it("keeps a get's table until it is over", function()
+    assert.is_true(most_of(20000, function() return array:get{async = true} end) < 20000)
+    collectgarbage()
+    collectgarbage()
+    array:get{async = true}:wait()
+    assert.is_true(slot(node:barrier{async = true}) < 20000)
+  end)
+
+  it("may be of any kind", function()
+    local kv = kvstore.create("dist_async")
+    kv:init(1, tensor.zeros{8})
+    local out = tensor.zeros{8}
+    for _ = 1, 300 do
+      array:set({1, 1, 1, 1}, {async = true})
+      node:barrier{async = true}
+      kv:pull(1, out, {async = true})
+    end
+    collectgarbage()
+    collectgarbage()
+    node:barrier()
+    local last = node:barrier{async = true}
+    assert.is_true(slot(last) < 2000)
+    last:wait()
+    array:add({1, 1, 1, 1}, {async = true}) -- and one outlives its node
+  end)
+end)

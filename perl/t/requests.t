@@ -1,0 +1,74 @@
+# Requests that nobody waits for: their handles and buffers come back.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use PDL::Lite;
+use File::Temp;
+use Polyverso;
+use Polyverso::KVStore;
+use Polyverso::Tensor;
+
+# Slots are as many as requests that lived at the same time.
+sub slot { $_[0]->handle & 0xFFFFFF }
+
+my $node  = Polyverso->init;
+my $table = $node->array(size => 16);
+my $ones  = PDL->ones(16);
+
+my $most = 0;
+for (1 .. 200_000) {
+    my $slot = slot($table->add($ones, async => 1));
+    $most = $slot if $slot > $most;
+}
+cmp_ok($most, '<', 100, 'dropped adds give their slots back');
+$node->barrier;
+is($table->get(as => 'array')->[0], 200_000, 'and go on');
+is_deeply($node->poll, [], 'and nobody is told of them');
+
+$most = 0;
+for (1 .. 20_000) {
+    my $slot = slot($table->get(async => 1));
+    $most = $slot if $slot > $most;
+}
+cmp_ok($most, '<', 1000, 'so do gets');
+$node->barrier;
+$table->get(async => 1)->wait;
+{ no warnings 'once'; cmp_ok(scalar(keys %Polyverso::CAPI::held), '<', 1000, 'whose buffers are let go'); }
+
+my $kv = Polyverso::KVStore->create('dist_async');
+$kv->init(1, Polyverso::Tensor->zeros(8));
+my $tensor = Polyverso::Tensor->zeros(8);
+my $folder = File::Temp->newdir;
+for (1 .. 300) {
+    $table->set($ones, async => 1);
+    $node->barrier(async => 1);
+    $kv->pull(1, $tensor, async => 1);
+}
+$node->save("$folder", async => 1, keep => 1);
+$node->barrier;
+my $last = $node->barrier(async => 1);
+cmp_ok(slot($last), '<', 1000, 'and calls of every kind');
+$last->wait;
+
+{
+    my $request = $table->add($ones, async => 1);
+    my $pid = fork // die "fork: $!";
+    if (!$pid) {
+        undef $request;
+        require POSIX;
+        POSIX::_exit(0);
+    }
+    waitpid $pid, 0;
+    is($?, 0, 'a forked child drops its own');
+    $request->wait;
+}
+my $late = $table->add($ones, async => 1);
+undef $kv;
+$node->shutdown;
+undef $late;
+pass('a request may outlive its node');
+
+done_testing;

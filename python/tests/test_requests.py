@@ -1,0 +1,154 @@
+"""Requests that nobody waits for: their handles and buffers come back, whichever call they are of and however they are dropped."""
+
+import asyncio
+import gc
+import os
+import threading
+
+import numpy as np
+
+import polyverso
+from polyverso import Tensor, kvstore
+
+
+def slot(handle):
+    """Slots are as many as requests that lived at the same time."""
+    return handle & 0xFFFFFF
+
+
+def newest_slot(node):
+    request = node.barrier_async()
+    used = slot(request.handle)
+    request.wait()
+    return used
+
+
+def test_dropped_adds_go_on(node):
+    table = node.array(16)
+    one = np.ones(16, np.float32)
+    most = 0
+    for _ in range(200_000):
+        most = max(most, slot(table.add_async(one).handle))
+    assert most < 100
+    node.barrier()
+    assert table.get()[0] == 200_000
+    assert node.poll() == []
+
+
+def test_dropped_gets_keep_their_arrays_until_they_are_over(node):
+    table = node.array(1000, init=np.arange(1000))
+    most = max(slot(table.get_async().handle) for _ in range(20_000))
+    most = max(most, max(slot(table.peek_async(rows=[1, 2]).handle) for _ in range(2_000)))
+    assert most < 1_000
+
+
+def test_a_dropped_get_that_waits_keeps_its_array():
+    """Two workers in step: one's get waits for the other's."""
+    ready, results = threading.Event(), []
+
+    def live(rank):
+        options = {"io": "inproc", "nodes": 2, "rank": rank, "master": "dropped-gets", "sync": True}
+        with polyverso.open_node(**options) as node:
+            table = node.array(1 << 20, name="w")
+            table.add(np.ones(1 << 20, np.float32))
+            if rank == 0:
+                table.get_async()
+                gc.collect()
+                junk = [np.full(1 << 20, 7, np.float32) for _ in range(4)]
+                ready.set()
+                results.append(bool(table.get()[0] == 2))
+                assert all((one == 7).all() for one in junk)
+            else:
+                ready.wait()
+                table.get()
+                table.get()
+
+    threads = [threading.Thread(target=live, args=(rank,)) for rank in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == [True]
+
+
+def test_dropped_calls_of_every_kind(node, tmp_path):
+    table = node.matrix(4, 3)
+    keyed = node.keyvalue()
+    kv = kvstore.create("dist_sync")
+    kv.init(1, np.zeros(8, np.float32))
+    out, tensor = np.zeros(8, np.float32), Tensor.zeros(8)
+    before = newest_slot(node)
+    for _ in range(300):
+        table.set_async(np.ones((4, 3), np.float32))
+        table.add_async(np.ones((1, 3), np.float32), rows=[2])
+        keyed.add_async([1.0], keys=[5])
+        keyed.erase_async(keys=[5])
+        node.barrier_async()
+        kv.push(1, out)
+        kv.pull_async(1, out)
+        kv.pull_async(1, tensor)
+    for number in range(3):
+        node.save_async(tmp_path, keep=1)
+        node.barrier()
+    node.barrier()
+    assert newest_slot(node) < before + 100
+
+
+def test_an_awaiter_that_is_cancelled_drops_its_request(node):
+    table = node.array(4)
+
+    async def awaits():
+        for _ in range(300):
+            task = asyncio.ensure_future(one())
+            await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+        await table.get_async()
+
+    async def one():
+        await table.get_async()
+        await node.barrier_async()
+
+    asyncio.run(awaits())
+    assert newest_slot(node) < 100
+
+
+def test_requests_dropped_by_other_threads_and_in_cycles(node):
+    table = node.array(4)
+    one = np.ones(4, np.float32)
+
+    def work():
+        for _ in range(2_000):
+            request = table.add_async(one)
+            request.cycle = [request]  # only the cyclic collector drops it
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    node.barrier()
+    assert table.get()[0] == 8_000
+    for _ in range(1_000):
+        table.add_async(one)
+    assert newest_slot(node) < 9_000
+
+
+def test_a_request_that_outlives_its_node_or_its_process():
+    with polyverso.init() as node:
+        table = node.array(4)
+        request, got = table.add_async([1, 1, 1, 1]), table.get_async()
+        child = os.fork()
+        if child == 0:
+            del request, got
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert request.wait() is None
+        request = table.add_async([1, 1, 1, 1])
+    del request, got
+    gc.collect()

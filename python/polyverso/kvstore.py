@@ -13,8 +13,8 @@ Types that begin with "dist" want a polyverso.init() first; docs/kvstore.md tell
 from __future__ import annotations
 
 import os
-import sys
 import threading
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -375,27 +375,30 @@ class KVStore:
         try:
             merged, stored, key = capi.kv_next_update(self._handle)
             while merged:
-                failure = self._update_one(key, Tensor(merged), Tensor(stored)) or failure
+                failure = self._update_one(key, merged, stored) or failure
                 merged, stored, key = capi.kv_next_update(self._handle)
         finally:
             self._is_updating = False
         if failure is not None:
             raise failure
 
-    def _update_one(self, key: str, merged: Tensor, stored: Tensor) -> Optional[Exception]:
+    def _update_one(self, key: str, merged: int, stored: int) -> Optional[Exception]:
         outcome = capi.MV_ECANCELED  # of a signal's handler
-        references = [sys.getrefcount(tensor) for tensor in (merged, stored)]
+        tensors = [_Lent(merged), _Lent(stored)]
+        lent = [weakref.ref(tensor) for tensor in tensors]
         try:
-            self._updater(int(key) if self._has_numbers else key, merged, stored)
+            self._updater(int(key) if self._has_numbers else key, *tensors)
             outcome = capi.MV_OK
         except Exception as failure:
             outcome = failure.status if isinstance(failure, Error) else capi.MV_EINVAL
             return failure
         finally:
-            now = [sys.getrefcount(tensor) for tensor in (merged, stored)]
-            originals = [_leave_copy(one) for one, was, is_now in zip((merged, stored), references, now) if is_now > was]
+            tensors.clear()
+            for tensor in lent:
+                kept = tensor()  # by the updater, or by the traceback of what it raised
+                if kept is not None:
+                    kept.keep_copy()
             capi.kv_update_done(self._handle, outcome)
-            del originals
         return None
 
     def _updated(self, pull: Callable[[], Any]) -> Any:
@@ -481,13 +484,26 @@ class KVStoreOfServer(KVStore):
         return capi.mv_num_workers(self._node)
 
 
-def _leave_copy(tensor: Tensor) -> Tensor:
-    """To who keeps a tensor that the store is about to take back a copy remains; who holds the original is returned."""
-    original = tensor.copy()
-    mine, other = tensor.handle, original.handle
-    TensorMemory.__init__(tensor, other)
-    TensorMemory.__init__(original, mine)
-    return original
+class _Lent(Tensor):
+    """A tensor that a store lends its updater: the handle is the store's."""
+
+    __slots__ = ("_is_lent", "__weakref__")
+
+    def __init__(self, handle: int) -> None:
+        super().__init__(handle)
+        self._is_lent = True
+
+    def keep_copy(self) -> None:
+        """Becomes a tensor of its own, with the same values."""
+        copy = self.copy()
+        mine = copy.handle
+        TensorMemory.__init__(copy, 0)
+        TensorMemory.__init__(self, mine)
+        self._is_lent = False
+
+    def __del__(self) -> None:
+        if self._is_lent:
+            TensorMemory.__init__(self, 0)
 
 
 def _write_whole(path: str, data: bytes) -> None:

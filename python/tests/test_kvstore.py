@@ -364,6 +364,38 @@ def test_what_an_updater_keeps_is_a_copy(kv):
     assert pulled(kv) == 9
 
 
+def test_an_updater_may_keep_tensors_anywhere(kv):
+    """In a closure, an object, another thread, a view's base, or the traceback of what it raised."""
+    kept, stop = {}, threading.Event()
+
+    def update(key, merged, stored):
+        stored += merged
+        if key == "thread":
+            holder = threading.Thread(target=lambda tensor: stop.wait(), args=(merged,))
+            holder.start()
+            kept["thread"] = holder
+        elif key == "closure":
+            kept["closure"] = lambda: merged.numpy()[0, 0]
+        elif key == "raises":
+            raise ValueError("with the tensors in its frame")
+
+    kv.init(["thread", "closure", "raises", "plain"], [ones()] * 4)
+    kv.set_updater(update)
+    for key in ("thread", "closure", "plain"):
+        kv.push(key, ones() * 7)
+        kv.push(key, ones())
+    with pytest.raises(ValueError) as failure:
+        kv.push("raises", ones())
+    frame = failure.value.__traceback__
+    while frame.tb_next is not None:
+        frame = frame.tb_next
+    assert frame.tb_frame.f_locals["merged"].numpy()[0, 0] == 1
+    stop.set()
+    kept["thread"].join()
+    assert kept["closure"]() == 1
+    assert [pulled(kv, key) for key in ("thread", "closure", "plain")] == [9, 9, 9]
+
+
 def test_a_large_tensor_has_norms(kv):
     """LAMB's and LARS's, of a key of several MiB: the formulas in numpy."""
     w, g = (np.random.default_rng(seed).uniform(-1, 1, 700_001) for seed in (1, 2))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Looks where `make test` has no time to: seeds of the simulators that no night has tried, ranks that are killed, and an hour of fuzzing.
 # A failing seed prints the command that replays it.
-#   nightly.sh     NIGHTLY_SEEDS=200000  NIGHTLY_FUZZ_SECONDS=1200 (for each parser)
+#   nightly.sh     NIGHTLY_SEEDS=200000  NIGHTLY_CALLS=10000000  NIGHTLY_FUZZ_SECONDS=1200 (for each parser)
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 seeds=${NIGHTLY_SEEDS:-200000}
@@ -21,6 +21,10 @@ echo "== ranks beside one that scribbles over its memory"
 build/asan/bin/unit_onehost_vandal_test 1000000 "$first" || failed+=" vandal"
 echo "== models"
 tests/models/nightly.sh || failed+=" models"
+echo "== random calls on random handles, seed $first"
+for tree in build/asan build/tsan; do
+  "$tree/bin/capi_random_handles" --seed "$first" --calls "${NIGHTLY_CALLS:-10000000}" || failed+=" $tree-handles"
+done
 echo "== groups, 200 ranks killed or stopped"
 (. build/activate && cd tests/cluster && POLYVERSO_TEST_KILLS=200 python3 -B -m pytest -q -p no:cacheprovider groups_test.py) || failed+=" kills"
 echo "== fuzzing"

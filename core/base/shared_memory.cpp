@@ -74,7 +74,7 @@ void SharedMemory::after_fork_in_child() noexcept {
   listing().mutex.unlock();
 }
 
-/// In place. Where that fails, writing faults.
+/// In place. Where that fails, for want of memory, writing faults, and perhaps reading.
 void SharedMemory::copy_on_write() noexcept {
   const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
   if (mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE, flags, fd_, 0) == MAP_FAILED)

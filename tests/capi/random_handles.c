@@ -1,7 +1,7 @@
 /* Threads make random calls on random handles, which the others close meanwhile: whatever comes of a call, nothing crashes, hangs or
  * is reported by a sanitizer.
  *   random_handles [--seed N] [--calls N] [--threads N] [--without NAME,NAME...] [--only NAME,NAME...]
- * NAME is a group of calls (node, pair, table, request, tensor, store, group, strategy, gossip, checkpoint) or one call. Each thread's
+ * NAME is a group of calls (node, pair, table, request, tensor, fork, store, group, strategy, gossip, checkpoint) or one call. Each thread's
  * calls are a function of seed and thread; what the threads do to each other is not. */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -412,6 +413,29 @@ static mv_status meddle_with_tensor(struct thread* t) {
   return one_in(t, 3) ? mv_tensor_free(tensor) : mv_tensor_describe(tensor, &info);
 }
 
+/* A child computes with this thread's tensors, whatever the other threads are doing at the fork. */
+static mv_status fork_child(struct thread* t) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return use_tensor(t); /* their malloc() may be in another thread's hands at the fork */
+#endif
+  const pid_t child = fork();
+  if (child < 0) return MV_OK;
+  if (child == 0) {
+    int64_t rank = 0;
+    alarm(kStuckSeconds / 2);
+    for (int i = 0; i < 30; ++i) one_in(t, 4) ? make_tensor(t) : use_tensor(t);
+    if (mv_rank(0, &rank) != MV_EFORK) _exit(3);
+    if (one_in(t, 4) && (mv_init_text(SETTINGS) != MV_OK || mv_shutdown(0) != MV_OK)) _exit(4);
+    _exit(0);
+  }
+  int status = -1;
+  while (waitpid(child, &status, 0) != child) {
+  }
+  if (status == 0) return MV_OK;
+  fprintf(stderr, "a forked child ended with %#x\n", (unsigned)status);
+  abort();
+}
+
 /* ------------------------------------------------------------------ stores */
 
 static mv_status create_store(struct thread* t) {
@@ -628,6 +652,7 @@ static struct {
     {"tensor", "make_tensor", 200, make_tensor},
     {"tensor", "use_tensor", 1500, use_tensor},
     {"tensor", "meddle_with_tensor", 300, meddle_with_tensor},
+    {"fork", "fork_child", 2, fork_child},
     {"store", "create_store", 20, create_store},
     {"store", "close_store", 10, close_store},
     {"store", "use_store", 400, use_store},

@@ -113,6 +113,7 @@ void Member::deliver(base::Peer from, const wire::Message& message, std::span<co
     return link_.close(from);
   }
   cluster_.heard(from);
+  if (!cluster_.is_member(from) && !cluster_.hears_stranger(from, message)) return;
   if (status::Inquirer::is_status(message)) return inquirer_.on_message(from, message, payload);
   if (is_answer(message)) return rpc_client_.on_answer(from, message, payload);
   if (message.body_type() == wire::Body::Ping) return cluster_.on_ping(from, *message.body_as_Ping());
@@ -126,6 +127,7 @@ void Member::on_message(base::Peer from, const wire::Message& message, std::span
 
 base::SinkRef Member::on_header(base::Peer from, const wire::Message& message, size_t bytes) {
   if (observers_.contains(from)) return base::Sink::nowhere();
+  if (!cluster_.is_member(from) && from != cluster_.master()) return base::Sink::nowhere();
   if (status::Inquirer::is_status(message)) return inquirer_.place(from, message, bytes);
   return is_answer(message) ? rpc_client_.on_answer_header(from, message, bytes) : rpc_server_.on_header(from, message, bytes);
 }
@@ -157,6 +159,9 @@ base::SinkRef Member::place(const wire::Message& request, size_t bytes) {
 
 void Member::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                         const base::SinkRef& staged) {
+  if (!cluster_.may_send(asked.client, request.body_type()))
+    return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "{} has no business sending {}", cluster_.view().name(asked.client),
+                                               wire::EnumNameBody(request.body_type())));
   if (is_for_cluster(request)) return cluster_.on_request(asked, request);
   if (collective::Groups::is_mine(request)) return groups_.on_request(asked, request, payload, staged);
   if ((self_.role & MV_ROLE_SERVER) == 0)

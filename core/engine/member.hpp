@@ -49,6 +49,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   status::Inquirer& status() { return inquirer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   base::Peer self() const { return self_.peer; }
+  /// Whether this peer is a member of the cluster, as far as is known here: nobody else's requests are served.
+  bool admits(base::Peer peer) const { return cluster_.is_member(peer); }
   /// From now on calls are timed; they and the gates' waits are noted in `trace`, which outlives this.
   void take_times(base::TraceRing& trace);
 

@@ -11,13 +11,17 @@ namespace {
 constexpr Nanos kLimit = 300s;
 constexpr uint64_t kMostSteps = 30'000'000;
 constexpr Nanos kHeartbeat = 5s, kHeartbeatOfLossy = 6s;
+/// In every third run there is a stranger, who talks to so many of the nodes.
+constexpr uint64_t kStrangers = 0x7374'7261'6e67'6572;
+constexpr size_t kMostNodesOfStranger = 9;
 }  // namespace
 
 SimCluster::SimCluster(const Scenario& scenario, bool verbose)
     : plan_(scenario),
       verbose_(verbose),
       random_(Random::mix(scenario.seed)),
-      network_(timeline_, random_.fork(), plan_.weather) {
+      network_(timeline_, random_.fork(), plan_.weather),
+      stranger_(timeline_, network_, Random(Random::mix(scenario.seed ^ kStrangers)), std::min<size_t>(plan_.nodes.size(), kMostNodesOfStranger)) {
   network_.verbose = verbose;
   const size_t lives = plan_.workers() + plan_.restarts();
   for (const TablePlan& table : plan_.tables)
@@ -343,6 +347,7 @@ void SimCluster::check_end() {
 
 Outcome SimCluster::run() {
   schedule_faults(true);
+  if (Random::mix(plan_.seed ^ kStrangers) % 3 == 0) timeline_.after(Nanos(0), [this] { stranger_.start(); });
   while (timeline_.violation().empty() && !all_ended() && timeline_.steps() < kMostSteps && timeline_.step(kLimit)) {
   }
   check_end();

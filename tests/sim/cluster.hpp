@@ -10,6 +10,7 @@
 #include "network.hpp"
 #include "scenario.hpp"
 #include "script.hpp"
+#include "stranger.hpp"
 
 namespace mv::sim {
 
@@ -87,6 +88,7 @@ class SimCluster final : private Surroundings {
   Random random_;
   Network network_;
   Graveyard graveyard_;
+  Stranger stranger_;
   std::vector<std::unique_ptr<Ledger>> ledgers_;
   std::vector<std::unique_ptr<Node>> nodes_;  ///< by time of birth
   std::vector<bool> clean_;                   ///< by life: left in good order

@@ -14,6 +14,8 @@ constexpr base::Nanos kRedialAfter = 50ms;
 /// How long a member waits beyond its own patience for the master's word on who is missing.
 constexpr base::Nanos kLastWord = 2s;
 constexpr base::Nanos kNoticeAfter = 10s;
+/// What somebody who is no member may say between two beats: a joiner pings and asks how far its Join is.
+constexpr uint32_t kMostOfStranger = 64;
 
 /// An address of "127.x.y.z:port" or "[::1]:port", which means another machine to everyone.
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address.starts_with("[::1]"); }
@@ -83,6 +85,8 @@ Member* Cluster::vacancy(const wire::Join& request) {
 
 base::Status Cluster::check_joiner(base::Peer joiner, const wire::Join& request) {
   if (!self_.is_master) return base::error(MV_EDISAGREE, "{} is not the master (rank 0)", self_.address);
+  if (view_.find(joiner) != nullptr || std::ranges::any_of(joiners_, [&](const Joiner& other) { return other.member.peer == joiner; }))
+    return base::error(MV_EPROTOCOL, "this process has joined already");
   if (phase_ == Phase::kFailed) return base::error(MV_ETIMEOUT, "the cluster did not come together");
   if (phase_ != Phase::kJoining && vacancy(request) == nullptr)
     return base::error(MV_EDISAGREE, "the cluster of {} is complete already, and no worker of it was lost", self_.nodes);
@@ -219,6 +223,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
   contact.connected = true;
   contact.address = address;
   contact.heard = contact.noted = clock_.now();
+  if (contact.met == base::Nanos(0)) contact.met = clock_.now();
   client_.on_connected(peer);
   if (!self_.is_master && phase_ == Phase::kJoining && master_ == base::kNobody && address == self_.master) {
     master_ = peer;
@@ -270,6 +275,7 @@ void Cluster::adopt(View view) {
     else if (needs(member) && self->rank > member.rank)
       link_.dial(member.address);
   }
+  welcome();
   ready_if_all_ready();
 }
 
@@ -329,11 +335,109 @@ void Cluster::heard(base::Peer peer) {
   if (contact != contacts_.end()) contact->second.spoke = contact->second.spoke_lately = true;
 }
 
+// ---- who belongs here
+
+bool Cluster::is_member(base::Peer peer) const {
+  const Member* member = view_.find(peer);
+  return member != nullptr && member->state != State::kLost;
+}
+
+bool Cluster::may_send(base::Peer peer, wire::Body body) const {
+  switch (sender_of(body)) {
+    case Sender::kAnyone:
+      return true;
+    case Sender::kMember:
+      return is_member(peer);
+    case Sender::kAsked:
+      return peer == master_ || is_member(peer);
+    case Sender::kMaster:
+      return peer == master_;
+    case Sender::kFirstServer: {
+      const auto servers = view_.servers();
+      return !servers.empty() && servers.front()->peer == peer;
+    }
+    case Sender::kNobody:
+      break;
+  }
+  return false;
+}
+
+bool Cluster::hears_stranger(base::Peer from, const wire::Message& message) {
+  const auto contact = contacts_.find(from);
+  if (contact == contacts_.end()) return false;
+  if (from == master_) return may_send(from, message.body_type());  // its answer to this node's Join
+  const bool joins = message.body_type() == wire::Body::Join;
+  const auto* inquire = message.body_as_Inquire();
+  if (inquire != nullptr && !inquire->whole()) return false;  // as of an observer
+  switch (sender_of(message.body_type())) {
+    case Sender::kAnyone:
+      // What is answered is bounded, and so is what the answers may cost. The Join of a life is its first request.
+      if (joins ? message.seq() == 1 : message.seq() == 0) return ++contact->second.messages <= kMostOfStranger;
+      break;
+    case Sender::kAsked:
+    case Sender::kMaster:
+      return false;  // nothing was asked of it
+    case Sender::kMember:
+    case Sender::kFirstServer:
+    case Sender::kNobody:
+      break;
+  }
+  if (message.seq() == 0) return false;
+  // The master knows all members. Another may hear of one before it hears the master's news.
+  if (self_.is_master || joins)
+    turn_away(from, message.seq(),
+              base::error(MV_EAUTH, "this process is no member of the cluster: it has to join, by mv_init(), before it may send {}",
+                          wire::EnumNameBody(message.body_type())));
+  else if (rpc::Seq& dropped = contact->second.dropped; dropped == 0 || message.seq() < dropped)
+    dropped = message.seq();
+  return false;
+}
+
+/// Answers `request`, if that is one, and ends the connection.
+void Cluster::turn_away(base::Peer peer, rpc::Seq request, const base::Status& why) {
+  base::log_debug("turned away ({:016x}): {}", peer, why.text());
+  if (request != 0) {
+    base::Frame answer = builder_.answer(why);
+    wire::stamp(answer, request, 0);
+    link_.send(peer, answer);
+  }
+  link_.close(peer);
+  on_lost(peer, why);
+}
+
+/// Asks new members for what they sent before this node knew them.
+void Cluster::welcome() {
+  for (auto& [peer, contact] : contacts_)
+    if (contact.dropped != 0 && is_member(peer)) {
+      contact.dropped = 0;
+      server_.ask_again(peer);
+    }
+}
+
+/// It waits for its place, or is the one that gives out places, or nobody can know yet.
+bool Cluster::may_yet_join(base::Peer peer) const {
+  if (phase_ == Phase::kJoining && !self_.is_master) return true;
+  const bool waits = phase_ == Phase::kJoining && std::ranges::any_of(joiners_, [&](const Joiner& joiner) { return joiner.member.peer == peer; });
+  return waits || peer == master_;
+}
+
+void Cluster::watch_strangers(base::Nanos now) {
+  std::vector<std::pair<base::Peer, rpc::Seq>> late;
+  for (auto& [peer, contact] : contacts_) {
+    contact.messages = 0;
+    if (contact.connected && !is_member(peer) && !may_yet_join(peer) && now - contact.met - self_.heartbeat_timeout > self_.heartbeat_timeout)
+      late.emplace_back(peer, contact.dropped);
+  }
+  for (const auto& [peer, request] : late)
+    turn_away(peer, request,
+              base::error(MV_EAUTH, "this process has not become a member of the cluster: it has to join, by mv_init(), at the master"));
+}
+
 void Cluster::on_ping(base::Peer from, const wire::Ping& ping) {
   Contact& contact = contacts_[from];
   contact.epoch = std::max(contact.epoch, ping.epoch());
   if (self_.is_master && ping.epoch() < view_.epoch && view_.find(from) != nullptr && ping.epoch() > 0) send_view(from);
-  if (ping.asks() != 0) send_ping(from, 0, ping.asks());
+  if (ping.asks() != 0 && (is_member(from) || from == master_)) send_ping(from, 0, ping.asks());
   if (ping.answers() != 0 && ping.answers() == contact.question) {
     contact.question = 0;
     contact.round_trip = clock_.now() - contact.asked;
@@ -355,6 +459,7 @@ void Cluster::on_view(base::Peer from, const wire::View& wire) {
       mark_lost(member.peer, base::Status(MV_EPEERLOST, member.why));
     }
   }
+  welcome();
   owner_.on_news();
 }
 
@@ -364,6 +469,7 @@ void Cluster::on_lost(base::Peer peer, const base::Status& why) {
   const Member* member = view_.find(peer);
   const std::string name = member != nullptr ? view_.name(peer) : peer == master_ ? fmt::format("the master at {}", self_.master) : "";
   mark_lost(peer, name.empty() ? why : base::error(why.code(), "{} is gone: {}", name, why.text()));
+  if (member == nullptr && peer != master_) client_.forget(peer);
   if (peer == master_) owner_.on_news();
 }
 
@@ -522,6 +628,7 @@ void Cluster::beat(base::Nanos now) {
     link_.close(peer);
     on_lost(peer, base::error(MV_EPEERLOST, "nothing heard from it for {:.2g} s", seconds(span)));
   }
+  watch_strangers(now);
   tell_of_arrivals(now);
 }
 

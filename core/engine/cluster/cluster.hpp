@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "engine/cluster/admission.hpp"
 #include "engine/cluster/barrier.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/rpc/client.hpp"
@@ -83,6 +84,13 @@ class Cluster {
   void on_lost(base::Peer peer, const base::Status& why);
   /// Anything came from this peer.
   void heard(base::Peer peer);
+  /// A member of the view that is not lost.
+  bool is_member(base::Peer peer) const;
+  /// Whether this peer may send messages of this kind.
+  bool may_send(base::Peer peer, wire::Body body) const;
+  /// A message has come from somebody who is no member. True if it is to be heard; else it was refused, or dropped because the sender may
+  /// be a member by a view that has yet to come: then it is asked for again. Neither costs memory.
+  bool hears_stranger(base::Peer from, const wire::Message& message);
 
   /// "joining", "connecting", "ready" or "failed".
   const char* phase() const;
@@ -128,6 +136,10 @@ class Cluster {
     bool spoke_lately = false;  ///< since note_silence()
     base::Nanos noted{0};       ///< when that last found that it had
     bool wanted = false;    ///< see want()
+    // of somebody who is no member:
+    base::Nanos met{0};     ///< when it was connected first
+    rpc::Seq dropped = 0;   ///< the first of its requests that was dropped
+    uint32_t messages = 0;  ///< since the last beat
     uint64_t question = 0;  ///< the number that is to come back; 0: nothing is
     base::Nanos asked{0}, round_trip = base::kNever;
   };
@@ -158,6 +170,10 @@ class Cluster {
   bool needs(const Member& member) const;
   bool ended_unmet(const Member& member) const;
   bool is_wanted(base::Peer peer) const;
+  void turn_away(base::Peer peer, rpc::Seq request, const base::Status& why);
+  void welcome();
+  void watch_strangers(base::Nanos now);
+  bool may_yet_join(base::Peer peer) const;
   base::Nanos interval() const { return self_.heartbeat_timeout / 10; }
 
   const base::Clock& clock_;

@@ -39,6 +39,8 @@ class Client {
 
   void on_connected(base::Peer server);
   void on_lost(base::Peer server, const base::Status& why);
+  /// After on_lost(), of somebody who will never be asked anything.
+  void forget(base::Peer server) { streams_.erase(server); }
 
   /// Messages from servers: Reply and other answers, Ack, Progress, Grant.
   void on_answer(base::Peer server, const wire::Message& message, std::span<const std::byte> payload);

@@ -22,6 +22,8 @@ class Server {
   void on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::SinkRef on_header(base::Peer client, const wire::Message& message, size_t bytes);
   void on_lost(base::Peer client) { streams_.erase(client); }
+  /// Has the client send again what it has no answer to: it was not heard.
+  void ask_again(base::Peer client) { send_progress(client, streams_[client], UINT64_MAX); }
 
   /// The answer to a request; the frame comes from FrameBuilder. Ignored if the client is gone or has its answer.
   void answer(const Asked& asked, base::Frame frame);

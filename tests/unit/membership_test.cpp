@@ -1,0 +1,334 @@
+// engine: who may send what. Every message that there is, from a process that has passed the hello and is no member.
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/member.hpp"
+#include "keeping_link.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+using namespace std::chrono_literals;
+using unit::message_of;
+using wire::Body;
+
+class MovingClock final : public base::Clock {
+ public:
+  base::Nanos now() const override { return now_; }
+  void pass(base::Nanos span) { now_ += span; }
+
+ private:
+  base::Nanos now_{1s};
+};
+
+class RecordingLink final : public base::Link {
+ public:
+  void dial(const std::string&) override {}
+  void send(base::Peer to, const base::Frame& frame) override { sent[to].push_back(frame); }
+  void close(base::Peer peer) override { closed.push_back(peer); }
+  bool has_closed(base::Peer peer) const { return std::ranges::count(closed, peer) > 0; }
+
+  std::map<base::Peer, std::vector<base::Frame>> sent;
+  std::vector<base::Peer> closed;
+};
+
+constexpr base::Peer kMaster = 1, kWorker = 2, kOther = 3, kNewcomer = 4;
+constexpr base::Nanos kHeartbeat = 5s;
+
+/// An empty table is a body of any kind: all fields have defaults.
+base::Frame empty(Body body, rpc::Seq seq, wire::FrameBuilder& builder, const base::PayloadRef& payload = nullptr) {
+  auto& fbb = builder.fbb();
+  const auto start = fbb.StartTable();
+  base::Frame frame = builder.finish(body, flatbuffers::Offset<void>(fbb.EndTable(start)), payload);
+  wire::stamp(frame, seq, 0);
+  return frame;
+}
+
+/// One node's engines, and what they say.
+struct Node {
+  explicit Node(cluster::Self self) : member(clock, link, std::move(self), {}, {[](const auto&) {}, [](const auto&) {}, [] {}}) { member.start(); }
+
+  template <typename Make>
+  void hear(base::Peer from, Body body, rpc::Seq seq, Make make) {
+    base::Frame frame = builder.finish(body, make(builder.fbb()));
+    wire::stamp(frame, seq, 0);
+    hear(from, frame);
+  }
+  void hear_empty(base::Peer from, Body body, rpc::Seq seq) { hear(from, empty(body, seq, builder)); }
+  void hear(base::Peer from, const base::Frame& frame) {
+    member.on_message(from, message_of(frame), unit::payload_of(frame));
+    member.flush();
+  }
+  std::vector<base::Frame> said_to(base::Peer peer) { return std::exchange(link.sent[peer], {}); }
+  /// Of the answers to request `seq`.
+  int answer_to(base::Peer peer, rpc::Seq seq) {
+    for (const base::Frame& frame : link.sent[peer])
+      if (message_of(frame).seq() == seq) return message_of(frame).status();
+    return 1;
+  }
+  bool has_said(base::Peer peer, Body body) {
+    return std::ranges::any_of(link.sent[peer], [&](const base::Frame& frame) { return message_of(frame).body_type() == body; });
+  }
+
+  MovingClock clock;
+  RecordingLink link;
+  wire::FrameBuilder builder;
+  engine::Member member;
+};
+
+cluster::Self self_of(base::Peer peer, int64_t rank, uint32_t nodes, int32_t role) {
+  cluster::Self self;
+  self.peer = peer;
+  self.rank = rank;
+  self.nodes = nodes;
+  self.role = role;
+  self.is_master = rank == 0;
+  self.master = "master";
+  self.address = "somewhere";
+  self.heartbeat_timeout = kHeartbeat;
+  return self;
+}
+
+/// A master that serves, and a worker that has a table of ten floats there.
+struct Served : Node {
+  Served() : Node(self_of(kMaster, 0, 2, MV_ROLE_SERVER)) {
+    member.on_connected(kWorker, "worker");
+    hear(kWorker, Body::Join, 1, [](auto& fbb) { return wire::CreateJoinDirect(fbb, 2, 1, MV_ROLE_WORKER, wire::Mode::Async, "w", "w", 7); });
+    hear(kWorker, Body::Ping, 0, [](auto& fbb) { return wire::CreatePing(fbb, 1); });
+    hear(kWorker, Body::Create, 2, [](auto& fbb) {
+      const auto name = fbb.CreateString("t");
+      const auto updater = wire::CreateUpdaterDirect(fbb, "add");
+      wire::TableSpecBuilder spec(fbb);
+      spec.add_name(name);
+      spec.add_kind(wire::TableKind::Array);
+      spec.add_dtype(wire::DType::F32);
+      spec.add_rows(10);
+      spec.add_cols(1);
+      spec.add_updater(updater);
+      return wire::CreateCreate(fbb, spec.Finish());
+    });
+    hear(kWorker, Body::Ready, 3, [](auto& fbb) { return wire::CreateReady(fbb, 0u); });
+    assert_int_equal(answer_to(kWorker, 3), MV_OK);
+    link.sent.clear();
+  }
+  bool has_table() { return member.shards().shard(0) != nullptr && !member.shards().shard(0)->destroyed; }
+  void meet(base::Peer stranger) { member.on_connected(stranger, "stranger"); }
+};
+
+enum class Fate {
+  kRefused,  ///< answered with MV_EAUTH, and the connection ends
+  kDropped,  ///< neither answered nor carried out
+  kHeard,    ///< part of joining, or a question how the cluster stands
+};
+
+struct Expectation {
+  Body body;
+  Fate from_stranger;
+};
+
+/// Every message, from somebody who is no member: beside engine/cluster/admission.cpp, which says so in its own words.
+constexpr Expectation kExpectations[] = {
+    {Body::NONE, Fate::kRefused},       {Body::Join, Fate::kHeard},          {Body::View, Fate::kDropped},      {Body::Barrier, Fate::kRefused},
+    {Body::Leave, Fate::kRefused},      {Body::Ping, Fate::kHeard},          {Body::Probe, Fate::kHeard},       {Body::Progress, Fate::kDropped},
+    {Body::Reply, Fate::kDropped},      {Body::Ack, Fate::kDropped},         {Body::Seen, Fate::kHeard},        {Body::Cancel, Fate::kHeard},
+    {Body::Grant, Fate::kDropped},      {Body::Data, Fate::kRefused},        {Body::Create, Fate::kRefused},    {Body::Created, Fate::kDropped},
+    {Body::Ready, Fate::kRefused},      {Body::Open, Fate::kRefused},        {Body::List, Fate::kRefused},      {Body::Listing, Fate::kDropped},
+    {Body::Destroy, Fate::kRefused},    {Body::Change, Fate::kRefused},      {Body::Get, Fate::kRefused},       {Body::Got, Fate::kRefused},
+    {Body::Clock, Fate::kRefused},      {Body::SetUpdater, Fate::kRefused},  {Body::Stat, Fate::kRefused},      {Body::Stats, Fate::kDropped},
+    {Body::Scan, Fate::kRefused},       {Body::Scanned, Fate::kDropped},     {Body::Save, Fate::kRefused},      {Body::Saving, Fate::kDropped},
+    {Body::Saved, Fate::kRefused},      {Body::Snapshot, Fate::kRefused},    {Body::Written, Fate::kRefused},   {Body::SavedFile, Fate::kDropped},
+    {Body::Load, Fate::kRefused},       {Body::Check, Fate::kRefused},       {Body::Restore, Fate::kRefused},   {Body::Loaded, Fate::kDropped},
+    {Body::Inquire, Fate::kHeard},      {Body::Report, Fate::kDropped},      {Body::Overview, Fate::kDropped},  {Body::Stuck, Fate::kRefused},
+    {Body::Command, Fate::kRefused},    {Body::States, Fate::kRefused},      {Body::StateRows, Fate::kDropped}, {Body::SetStates, Fate::kRefused},
+    {Body::Fetch, Fate::kRefused},      {Body::Fetched, Fate::kRefused},     {Body::Exchange, Fate::kRefused},  {Body::Collect, Fate::kRefused},
+    {Body::GroupNote, Fate::kRefused},
+};
+
+void every_message_has_an_expectation(void**) {
+  for (const Body body : wire::EnumValuesBody())
+    assert_int_equal(std::ranges::count(kExpectations, body, &Expectation::body), 1);
+}
+
+void a_stranger_is_refused_whatever_it_sends(void**) {
+  Served node;
+  base::Peer stranger = 100;
+  const auto started = node.member.service().started();
+  for (const Expectation& expected : kExpectations) {
+    if (expected.body == Body::NONE || expected.from_stranger == Fate::kHeard) continue;
+    node.meet(++stranger);
+    node.said_to(stranger);
+    node.hear_empty(stranger, expected.body, 7);
+    const bool refused = expected.from_stranger == Fate::kRefused;
+    const auto said = node.said_to(stranger);
+    assert_int_equal(said.size(), refused ? 1 : 0);
+    assert_int_equal(node.link.has_closed(stranger), refused);
+    if (refused) {
+      assert_int_equal(message_of(said[0]).seq(), 7);
+      assert_int_equal(message_of(said[0]).status(), MV_EAUTH);
+      const std::string text = message_of(said[0]).text()->str();
+      assert_non_null(strstr(text.c_str(), "no member"));
+      assert_non_null(strstr(text.c_str(), wire::EnumNameBody(expected.body)));
+    }
+    // Without a number there is nothing to answer, and nothing happens either.
+    node.meet(++stranger);
+    node.said_to(stranger);
+    node.hear_empty(stranger, expected.body, 0);
+    assert_int_equal(node.said_to(stranger).size(), 0);
+    assert_false(node.link.has_closed(stranger));
+    // Nor is there room for a payload.
+    const base::Frame large = empty(expected.body, 7, node.builder, base::Payload::copy(std::vector<std::byte>(100'000)));
+    assert_true(node.member.on_header(stranger, message_of(large), 100'000)->discards());
+  }
+  assert_true(node.member.service().started() == started);
+  assert_true(node.has_table());
+  assert_false(node.link.has_closed(kWorker));
+}
+
+void a_refused_stranger_is_not_heard_any_more(void**) {
+  Served node;
+  node.meet(100);
+  node.hear_empty(100, Body::Destroy, 1);
+  node.said_to(100);
+  for (rpc::Seq seq = 2; seq < 1000; ++seq) node.hear_empty(100, Body::Destroy, seq);
+  assert_int_equal(node.said_to(100).size(), 0);
+  assert_true(node.has_table());
+}
+
+void what_joining_takes_is_heard_but_not_without_end(void**) {
+  Served node;
+  node.meet(100);
+  node.said_to(100);
+  node.hear_empty(100, Body::Probe, 0);
+  assert_true(node.has_said(100, Body::Progress));
+  node.hear(100, Body::Inquire, 0, [](auto& fbb) { return wire::CreateInquire(fbb, 5, true, false); });
+  node.hear_empty(100, Body::Seen, 0);
+  node.hear(100, Body::Cancel, 0, [](auto& fbb) { return wire::CreateCancel(fbb, 1); });
+  node.said_to(100);
+  node.hear(100, Body::Ping, 0, [](auto& fbb) { return wire::CreatePing(fbb, 0, 77); });
+  assert_int_equal(node.said_to(100).size(), 0);  // what asks for an echo is the members'
+  for (int i = 0; i < 1000; ++i) node.hear_empty(100, Body::Probe, 0);
+  assert_true(node.said_to(100).size() <= 64);
+  assert_false(node.link.has_closed(100));
+}
+
+void a_join_is_a_lifes_first_request(void**) {
+  Served node;
+  const auto join = [](auto& fbb) { return wire::CreateJoinDirect(fbb, 2, 1, MV_ROLE_WORKER, wire::Mode::Async, "x", "x", 8); };
+  node.meet(100);
+  node.hear(100, Body::Join, 2, join);
+  assert_int_equal(node.answer_to(100, 2), MV_EAUTH);
+  assert_true(node.link.has_closed(100));
+  node.meet(101);
+  node.hear(101, Body::Join, 1, join);
+  assert_int_equal(node.answer_to(101, 1), MV_EDISAGREE);  // there is no place
+  node.hear(kWorker, Body::Join, 4, join);                 // nor a second one for the same process
+  assert_int_equal(node.answer_to(kWorker, 4), MV_EPROTOCOL);
+}
+
+void who_does_not_join_has_to_go(void**) {
+  Served node;
+  node.meet(100);
+  for (int beat = 0; beat < 50 && !node.link.has_closed(100); ++beat) {
+    node.clock.pass(kHeartbeat / 10);
+    node.hear_empty(100, Body::Ping, 0);
+    node.hear(kWorker, Body::Ping, 0, [](auto& fbb) { return wire::CreatePing(fbb, 1); });
+    node.member.tick();
+  }
+  assert_true(node.link.has_closed(100));
+  assert_false(node.link.has_closed(kWorker));
+}
+
+void members_have_their_own_limits(void**) {
+  Served node;
+  rpc::Seq seq = 3;
+  for (const Body body : {Body::Snapshot, Body::Written, Body::Check, Body::Restore, Body::Fetch, Body::Fetched, Body::Exchange}) {
+    node.hear_empty(kWorker, body, ++seq);  // server 0 alone directs checkpoints; gossip knows no cluster
+    assert_int_equal(node.answer_to(kWorker, seq), MV_EPROTOCOL);
+  }
+  assert_false(node.link.has_closed(kWorker));
+}
+
+/// A worker of three processes, to whom the master has given rank 1.
+struct Joined : Node {
+  Joined() : Node(self_of(kWorker, 1, 3, MV_ROLE_ALL)) {
+    member.on_connected(kMaster, "master");
+    tell(1, 1, kOther);
+  }
+  void tell(rpc::Seq seq, uint64_t epoch, base::Peer last) {
+    hear(kMaster, Body::View, seq, [&](auto& fbb) {
+      std::vector<flatbuffers::Offset<wire::Member>> members;
+      uint32_t rank = 0;
+      for (const base::Peer peer : {kMaster, kWorker, last}) members.push_back(wire::CreateMemberDirect(fbb, rank++, MV_ROLE_ALL, peer, "a", "h", 1));
+      return wire::CreateViewDirect(fbb, epoch, false, &members);
+    });
+  }
+};
+
+void a_member_that_comes_before_the_news_of_it_is_asked_again(void**) {
+  Joined node;
+  node.member.on_connected(kNewcomer, "newcomer");
+  node.said_to(kNewcomer);
+  node.hear_empty(kNewcomer, Body::GroupNote, 1);
+  node.hear_empty(kNewcomer, Body::List, 2);
+  assert_int_equal(node.said_to(kNewcomer).size(), 0);
+  assert_false(node.link.has_closed(kNewcomer));
+  node.tell(0, 2, kNewcomer);
+  assert_true(node.has_said(kNewcomer, Body::Progress));
+  node.hear_empty(kNewcomer, Body::GroupNote, 1);
+  node.hear_empty(kNewcomer, Body::List, 2);
+  assert_true(node.has_said(kNewcomer, Body::Listing));
+}
+
+void who_never_becomes_one_is_told_so(void**) {
+  Joined node;
+  node.member.on_connected(100, "stranger");
+  node.said_to(100);
+  node.hear_empty(100, Body::Get, 5);
+  node.hear_empty(100, Body::Get, 6);
+  for (int beat = 0; beat < 50 && !node.link.has_closed(100); ++beat) {
+    node.clock.pass(kHeartbeat / 10);
+    node.hear_empty(100, Body::Ping, 0);
+    node.hear(kMaster, Body::Ping, 0, [](auto& fbb) { return wire::CreatePing(fbb, 1); });
+    node.member.tick();
+  }
+  assert_true(node.link.has_closed(100));
+  assert_int_equal(node.answer_to(100, 5), MV_EAUTH);
+}
+
+void a_join_at_another_than_the_master_is_refused_at_once(void**) {
+  Joined node;
+  node.member.on_connected(100, "stranger");
+  node.hear_empty(100, Body::Join, 1);
+  assert_int_equal(node.answer_to(100, 1), MV_EDISAGREE);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(every_message_has_an_expectation),
+      cmocka_unit_test(a_stranger_is_refused_whatever_it_sends),
+      cmocka_unit_test(a_refused_stranger_is_not_heard_any_more),
+      cmocka_unit_test(what_joining_takes_is_heard_but_not_without_end),
+      cmocka_unit_test(a_join_is_a_lifes_first_request),
+      cmocka_unit_test(who_does_not_join_has_to_go),
+      cmocka_unit_test(members_have_their_own_limits),
+      cmocka_unit_test(a_member_that_comes_before_the_news_of_it_is_asked_again),
+      cmocka_unit_test(who_never_becomes_one_is_told_so),
+      cmocka_unit_test(a_join_at_another_than_the_master_is_refused_at_once),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -11,16 +11,17 @@ namespace mv::io {
 
 namespace {
 constexpr int kAcceptsPerTurn = 64;
+constexpr base::Nanos kPause = std::chrono::milliseconds(50);
 }
 
 Listener::Listener(Loop& loop, Fd fd, std::function<void(Fd)> accepted)
-    : fd_(std::move(fd)), accepted_(std::move(accepted)) {
+    : fd_(std::move(fd)), accepted_(std::move(accepted)), again_(loop, [this] { resume(); }) {
   poll_ = Poll::make(loop, fd_.get(), [this](int) { on_ready(); });
   if (poll_) poll_->watch(UV_READABLE);
 }
 
 void Listener::resume() {
-  paused_ = false;
+  again_.stop();
   poll_->watch(UV_READABLE);
 }
 
@@ -33,8 +34,8 @@ void Listener::on_ready() {
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       base::log_warn("can't accept a connection: {}", std::strerror(errno));
-      paused_ = true;  // it stays readable: don't spin
-      poll_->watch(0);
+      poll_->watch(0);  // it stays readable: don't spin
+      again_.start(kPause, kPause);
     }
     return;
   }

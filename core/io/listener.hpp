@@ -1,5 +1,5 @@
 #pragma once
-// A socket that listens.
+// A socket that listens. Out of descriptors it stops to accept for a moment.
 
 #include <functional>
 #include <memory>
@@ -15,15 +15,13 @@ class Listener {
   Listener(Loop& loop, Fd fd, std::function<void(Fd)> accepted);
   /// False if the kernel refuses to watch it.
   bool ok() const { return poll_ != nullptr; }
-  /// Out of descriptors: it has stopped to accept, until resume().
-  bool paused() const { return paused_; }
-  void resume();
 
  private:
   void on_ready();
+  void resume();
   Fd fd_;
   std::function<void(Fd)> accepted_;
-  bool paused_ = false;
+  Timer again_;  // out of descriptors: when to accept again
   std::unique_ptr<Poll> poll_;  // ends before fd_
 };
 

@@ -106,7 +106,8 @@ base::Status MemberNode::set_up() {
 /// Lets others of this machine map the tables of this server, and forgets what was mapped of servers that are gone.
 void MemberNode::share_memory() {
   if (router_->shm() == nullptr) return;
-  router_->shm()->serve([this](uint64_t number) -> std::shared_ptr<base::SharedMemory> {
+  router_->shm()->serve([this](base::Peer peer, uint64_t number) -> std::shared_ptr<base::SharedMemory> {
+    if (!member_->admits(peer)) return nullptr;
     const auto shard = number <= UINT32_MAX ? member_->shards().shard(static_cast<uint32_t>(number)) : nullptr;
     return shard != nullptr && !shard->destroyed ? shard->shared() : nullptr;
   });

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/log.hpp"
-#include "io/shm/unix_socket.hpp"
+#include "io/unix_socket.hpp"
 
 namespace mv::node {
 

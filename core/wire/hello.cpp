@@ -34,13 +34,18 @@ struct HelloRecord {
   char address[kAddressBytes];  // zero-padded
 };
 static_assert(sizeof(HelloRecord) == 136);
-constexpr uint32_t kResumes = 1;
+constexpr uint32_t kResumes = 1, kHasSecret = 2;
 
-struct ProofRecord {
+/// A Share or a Proof.
+struct WordRecord {
   RecordHead head;
-  uint8_t mac[crypto_auth_hmacsha256_BYTES];
+  std::array<std::byte, 32> word;
 };
-static_assert(sizeof(ProofRecord) == 48);
+static_assert(sizeof(WordRecord) == 48);
+
+/// What the key agreement is for.
+constexpr std::string_view kChannel = "polyverso hello ";
+constexpr std::string_view kDialerProves = "dialer", kListenerProves = "listener", kSessionKey = "session key";
 
 RecordHead head_of(Record kind, uint32_t detail = 0) {
   return {kHelloMagic, kByteOrderMark, static_cast<uint32_t>(kind), detail};
@@ -68,7 +73,8 @@ size_t record_bytes(uint32_t kind) {
     case Record::kHello:
       return sizeof(HelloRecord);
     case Record::kProof:
-      return sizeof(ProofRecord);
+    case Record::kShare:
+      return sizeof(WordRecord);
     case Record::kRefuse:
     case Record::kGoodbye:
       return sizeof(RecordHead);
@@ -85,23 +91,29 @@ std::string clean_address(const char (&field)[kAddressBytes]) {
 
 }  // namespace
 
-Handshake::Handshake(Side side, Introduction self, std::string_view secret, const Nonce& nonce)
-    : side_(side), self_(std::move(self)), secret_(secret) {
+Handshake::Handshake(Side side, Introduction self, const Dice& dice)
+    : side_(side), self_(std::move(self)), scalar_(cpace::scalar_from(dice.scalar)) {
   HelloRecord hello{};
   hello.head = head_of(Record::kHello);
   hello.version_min = self_.version_min;
   hello.version_max = self_.version_max;
-  hello.flags = self_.resumes ? kResumes : 0;
+  hello.flags = (self_.resumes ? kResumes : 0) | (self_.has_secret ? kHasSecret : 0);
   hello.incarnation = self_.incarnation;
   hello.capabilities = self_.capabilities;
-  std::memcpy(hello.nonce, nonce.data(), kNonceBytes);
+  std::memcpy(hello.nonce, dice.nonce.data(), kNonceBytes);
   if (self_.address.size() < kAddressBytes) std::memcpy(hello.address, self_.address.data(), self_.address.size());
   append(own_hello_, hello);
   if (side_ == Side::kDialer) output_ = own_hello_;
 }
 
+Handshake::~Handshake() {
+  for (auto* secret : {&session_, &agreed_}) sodium_memzero(secret->data(), secret->size());
+  sodium_memzero(scalar_.data(), scalar_.size());
+  sodium_memzero(key_.data(), key_.size());
+}
+
 size_t Handshake::wants() const {
-  if (state_ != State::kHello && state_ != State::kProof) return 0;
+  if (state_ != State::kHello && state_ != State::kShare && state_ != State::kProof) return 0;
   if (input_.size() < sizeof(RecordHead)) return sizeof(RecordHead) - input_.size();
   return record_bytes(read_as<RecordHead>(input_).kind) - input_.size();
 }
@@ -128,6 +140,8 @@ void Handshake::take_record() {
     fail(static_cast<Refusal>(head.detail), /*by_peer=*/true);
   } else if (kind == Record::kHello && state_ == State::kHello) {
     take_hello();
+  } else if (kind == Record::kShare && state_ == State::kShare) {
+    take_share();
   } else if (kind == Record::kProof && state_ == State::kProof) {
     take_proof();
   } else {
@@ -143,6 +157,7 @@ void Handshake::take_hello() {
   peer_.version_min = hello.version_min;
   peer_.version_max = hello.version_max;
   peer_.resumes = (hello.flags & kResumes) != 0;
+  peer_.has_secret = (hello.flags & kHasSecret) != 0;
   peer_.address = clean_address(hello.address);
   peer_hello_ = input_;
   if (side_ == Side::kListener) append_all(output_, own_hello_);
@@ -150,25 +165,63 @@ void Handshake::take_hello() {
   if (version_ < std::max(self_.version_min, peer_.version_min)) return refuse(Refusal::kVersion);
   if (peer_.incarnation == base::kNobody) return fail_garbage();
   if (peer_.incarnation == self_.incarnation) return refuse(Refusal::kSelf);
+  if (peer_.has_secret != self_.has_secret) return refuse(Refusal::kSecret);
 
-  state_ = side_ == Side::kDialer ? State::kDeciding : State::kProof;
+  crypto_hash_sha512_state hash;
+  crypto_hash_sha512_init(&hash);
+  for (const auto* hello_bytes : {side_ == Side::kDialer ? &own_hello_ : &peer_hello_, side_ == Side::kDialer ? &peer_hello_ : &own_hello_})
+    crypto_hash_sha512_update(&hash, reinterpret_cast<const uint8_t*>(hello_bytes->data()), hello_bytes->size());
+  crypto_hash_sha512_final(&hash, reinterpret_cast<uint8_t*>(session_.data()));
+  state_ = side_ == Side::kDialer ? State::kSecret : State::kShare;
+}
+
+void Handshake::prove(std::string_view secret, std::string_view channel) {
+  assert(state_ == State::kSecret);
+  const std::string purpose = std::string(kChannel).append(channel);
+  own_share_ = cpace::share(scalar_, cpace::generator(secret, purpose, session_));
+  if (side_ == Side::kListener && !agree()) return refuse(Refusal::kSecret);
+  append(output_, WordRecord{head_of(Record::kShare), own_share_});
+  state_ = side_ == Side::kDialer ? State::kShare : State::kProof;
+}
+
+void Handshake::take_share() {
+  peer_share_ = read_as<WordRecord>(input_).word;
+  if (side_ == Side::kListener) {
+    state_ = State::kSecret;
+    return;
+  }
+  if (!agree()) return refuse(Refusal::kSecret);
+  send_proof();
+  state_ = State::kProof;
+}
+
+/// Both Shares are here: false if the peer's is none that an honest side sends.
+bool Handshake::agree() {
+  if (peer_share_ == own_share_) return false;
+  const bool dials = side_ == Side::kDialer;
+  const auto agreed = cpace::key(scalar_, peer_share_, session_,
+                                 {dials ? own_share_ : peer_share_, kDialerProves, dials ? peer_share_ : own_share_, kListenerProves});
+  if (!agreed) return false;
+  agreed_ = *agreed;
+  key_ = derive(kSessionKey);
+  return true;
 }
 
 void Handshake::take_proof() {
-  const auto proof = read_as<ProofRecord>(input_);
-  const auto expected = proof_of(side_ == Side::kDialer ? Side::kListener : Side::kDialer, peer_hello_, own_hello_);
-  if (sodium_memcmp(proof.mac, expected.data(), expected.size()) != 0) return refuse(Refusal::kSecret);
+  const auto proof = read_as<WordRecord>(input_).word;
+  const auto expected = derive(side_ == Side::kDialer ? kListenerProves : kDialerProves);
+  if (sodium_memcmp(proof.data(), expected.data(), expected.size()) != 0) return refuse(Refusal::kSecret);
   state_ = side_ == Side::kDialer ? State::kDone : State::kDeciding;
+}
+
+void Handshake::send_proof() {
+  append(output_, WordRecord{head_of(Record::kProof), derive(side_ == Side::kDialer ? kDialerProves : kListenerProves)});
 }
 
 void Handshake::accept() {
   assert(state_ == State::kDeciding);
-  ProofRecord proof{};
-  proof.head = head_of(Record::kProof);
-  const auto mac = proof_of(side_, own_hello_, peer_hello_);
-  std::memcpy(proof.mac, mac.data(), mac.size());
-  append(output_, proof);
-  state_ = side_ == Side::kDialer ? State::kProof : State::kDone;
+  send_proof();
+  state_ = State::kDone;
 }
 
 void Handshake::refuse(Refusal why) {
@@ -184,18 +237,30 @@ void Handshake::fail(Refusal why, bool by_peer) {
 
 void Handshake::fail_garbage() { fail(Refusal::kNone, /*by_peer=*/false); }
 
-std::array<std::byte, 32> Handshake::proof_of(Side side, std::span<const std::byte> own,
-                                              std::span<const std::byte> others) const {
-  static_assert(crypto_auth_hmacsha256_BYTES == 32);
-  crypto_auth_hmacsha256_state mac;
-  crypto_auth_hmacsha256_init(&mac, reinterpret_cast<const uint8_t*>(secret_.data()), secret_.size());
-  const uint32_t role = static_cast<uint32_t>(side);
-  crypto_auth_hmacsha256_update(&mac, reinterpret_cast<const uint8_t*>(&role), sizeof role);
-  crypto_auth_hmacsha256_update(&mac, reinterpret_cast<const uint8_t*>(own.data()), own.size());
-  crypto_auth_hmacsha256_update(&mac, reinterpret_cast<const uint8_t*>(others.data()), others.size());
-  std::array<std::byte, 32> out;
-  crypto_auth_hmacsha256_final(&mac, reinterpret_cast<uint8_t*>(out.data()));
-  return out;
+Handshake::Key Handshake::derive(std::string_view label) const {
+  crypto_auth_hmacsha512_state mac;
+  crypto_auth_hmacsha512_init(&mac, reinterpret_cast<const uint8_t*>(agreed_.data()), agreed_.size());
+  crypto_auth_hmacsha512_update(&mac, reinterpret_cast<const uint8_t*>(label.data()), label.size());
+  cpace::Key whole;
+  crypto_auth_hmacsha512_final(&mac, reinterpret_cast<uint8_t*>(whole.data()));
+  Key derived;
+  std::copy_n(whole.begin(), derived.size(), derived.begin());
+  return derived;
+}
+
+base::Status Handshake::why_not_proved(std::string_view address) const {
+  if (peer_.incarnation != base::kNobody && self_.has_secret != peer_.has_secret) {
+    return base::error(MV_EAUTH, "{} has {} secret and this process has {}: set POLYVERSO_SECRET (or `secret`) to the same on both", address,
+                       peer_.has_secret ? "a" : "no", self_.has_secret ? "one" : "none");
+  }
+  if (self_.has_secret) {
+    return base::error(
+        MV_EAUTH, "{} has another secret than this process: set POLYVERSO_SECRET (or `secret`) to the same on both", address);
+  }
+  return base::error(MV_EAUTH,
+                     "neither this process nor {} has a secret, and they are not proved to belong to the same user of one machine: "
+                     "set POLYVERSO_SECRET (or `secret`) to the same on both",
+                     address);
 }
 
 base::Status Handshake::why(std::string_view address) const {
@@ -214,9 +279,8 @@ base::Status Handshake::why(std::string_view address) const {
       return base::error(MV_EVERSION, "{} is a machine of the other byte order; Polyverso needs little-endian machines",
                          address);
     case Refusal::kSecret:
-      return base::error(
-          MV_EAUTH, "{} has another secret than this process: set POLYVERSO_SECRET (or `secret`) to the same on both",
-          address);
+    case Refusal::kUser:
+      return why_not_proved(address);
     case Refusal::kFenced:
       return base::error(MV_EPEERLOST, "{} has given up on this process and takes it back only after a restart",
                          address);

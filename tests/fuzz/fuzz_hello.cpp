@@ -17,17 +17,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto side = data[0] % 2 == 0 ? Handshake::Side::kDialer : Handshake::Side::kListener;
   const size_t step = data[1] % 64 + 1u;
   const bool accepts = data[0] / 2 % 4 != 0;
-  Handshake handshake(side, self, "a secret that no fuzzer finds", Handshake::Nonce{});
+  self.has_secret = true;
+  Handshake handshake(side, self, Handshake::Dice{});
   std::span<const std::byte> stream = std::as_bytes(std::span(data, size)).subspan(2);
   while (!stream.empty() && handshake.wants() > 0) {
     if (handshake.wants() > 4096) abort();
     const size_t taken = std::min({step, stream.size(), handshake.wants()});
     handshake.feed(stream.first(taken));
     stream = stream.subspan(taken);
-    if (handshake.state() == Handshake::State::kDeciding) {
-      if (side == Handshake::Side::kListener) abort();  // it has seen a proof
-      accepts ? handshake.accept() : handshake.refuse(Refusal::kFenced);
-    }
+    if (handshake.state() == Handshake::State::kDeciding) abort();  // it has seen a proof
+    if (handshake.state() == Handshake::State::kSecret)
+      accepts ? handshake.prove("a secret that no fuzzer finds") : handshake.refuse(Refusal::kFenced);
   }
   if (handshake.state() == Handshake::State::kDone) abort();
   if (handshake.state() == Handshake::State::kFailed && handshake.why("there").text().empty()) abort();

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "cmocka.hpp"
 
@@ -21,47 +24,70 @@ Introduction introduction(mv::base::Peer incarnation) {
   Introduction made;
   made.incarnation = incarnation;
   made.capabilities = incarnation * 3;
+  made.has_secret = true;
   made.address = "127.0.0.1:" + std::to_string(4000 + incarnation);
   return made;
 }
 
-Handshake::Nonce nonce(int seed) {
-  Handshake::Nonce made;
-  std::fill(made.begin(), made.end(), static_cast<std::byte>(seed));
+Handshake::Dice dice(int seed) {
+  Handshake::Dice made;
+  std::fill(made.nonce.begin(), made.nonce.end(), static_cast<std::byte>(seed));
+  std::fill(made.scalar.begin(), made.scalar.end(), static_cast<std::byte>(seed + 100));
   return made;
 }
+
+/// One side, and what it does when it is asked.
+struct Party {
+  Party(Side side, const Introduction& self, std::string secret, int seed, std::string channel = "")
+      : handshake(side, self, dice(seed)), secret(std::move(secret)), channel(std::move(channel)) {}
+  /// Feeds, `step` bytes at a time, as much as it takes; it accepts whoever proves itself.
+  void hear(std::span<const std::byte> bytes, size_t step = 1 << 20) {
+    for (;;) {
+      if (handshake.state() == State::kSecret) handshake.prove(secret, channel);
+      if (handshake.state() == State::kDeciding) handshake.accept();
+      const size_t taken = std::min({step, handshake.wants(), bytes.size()});
+      if (taken == 0) return;
+      handshake.feed(bytes.first(taken));
+      bytes = bytes.subspan(taken);
+    }
+  }
+  std::vector<std::byte> say() { return std::exchange(handshake.output(), {}); }
+
+  Handshake handshake;
+  const std::string secret, channel;
+};
+
+/// What may come in between: changes what one side says before the other hears it.
+using Between = std::function<void(Side from, size_t turn, std::vector<std::byte>& said)>;
 
 /// Two sides, and the wire between them.
 struct Talk {
   explicit Talk(const Introduction& d = introduction(1), const Introduction& l = introduction(2),
-                const std::string& d_secret = "s", const std::string& l_secret = "s")
-      : dialer(Side::kDialer, d, d_secret, nonce(1)), listener(Side::kListener, l, l_secret, nonce(2)) {}
+                const std::string& d_secret = "s", const std::string& l_secret = "s", int seed = 1)
+      : Talk(Party(Side::kDialer, d, d_secret, seed), Party(Side::kListener, l, l_secret, seed + 1)) {}
+  Talk(Party d, Party l) : dialing(std::move(d)), listening(std::move(l)) {}
 
-  /// Carries what each says to the other, `step` bytes at a time, until neither says anything. Both accept each other.
-  void run(size_t step = 1 << 20) {
-    while (!dialer.output().empty() || !listener.output().empty()) {
-      carry(dialer, listener, step);
-      carry(listener, dialer, step);
+  /// Carries what each says to the other until neither says anything. Both accept each other.
+  void run(size_t step = 1 << 20, const Between& between = nullptr) {
+    for (size_t turn = 0; !dialer.output().empty() || !listener.output().empty(); ++turn) {
+      Party& from = dialer.output().empty() ? listening : dialing;
+      auto said = from.say();
+      if (between) between(from.handshake.side(), turn, said);
+      (&from == &dialing ? listening : dialing).hear(said, step);
     }
   }
-  static void carry(Handshake& from, Handshake& to, size_t step) {
-    std::vector<std::byte> bytes;
-    std::swap(bytes, from.output());
-    for (size_t at = 0; at < bytes.size();) {
-      const size_t taken = std::min({step, to.wants(), bytes.size() - at});
-      if (taken == 0) break;
-      to.feed(std::span(bytes).subspan(at, taken));
-      at += taken;
-      if (to.state() == State::kDeciding) to.accept();
-    }
-  }
-  Handshake dialer, listener;
+  static void carry(Party& from, Party& to) { to.hear(from.say()); }
+  bool nobody_believes() const { return dialer.state() != State::kDone && listener.state() != State::kDone; }
+
+  Party dialing, listening;
+  Handshake &dialer = dialing.handshake, &listener = listening.handshake;
 };
 
 void two_sides_of_one_secret_come_to_know_each_other(void**) {
   for (size_t step : {size_t{1}, size_t{3}, size_t{16}, size_t{1000}}) {
     for (const char* secret :
-         {"", "s", "a rather long secret, longer than a block of the hash: 0123456789012345678901234567890123456789"}) {
+         {"", "s", "a rather long secret, longer than a block of the hash: 0123456789012345678901234567890123456789"
+                   "0123456789012345678901234567890123456789012345678901234567890123456789"}) {
       Talk talk(introduction(1), introduction(2), secret, secret);
       talk.run(step);
       assert_int_equal(talk.dialer.state(), State::kDone);
@@ -72,8 +98,23 @@ void two_sides_of_one_secret_come_to_know_each_other(void**) {
       assert_string_equal(talk.listener.peer().address.c_str(), "127.0.0.1:4001");
       assert_int_equal(talk.dialer.version(), kVersionMax);
       assert_int_equal(talk.dialer.wants() + talk.listener.wants(), 0);
+      assert_true(talk.dialer.key() == talk.listener.key());
     }
   }
+}
+
+void the_key_is_of_this_connection_alone(void**) {
+  std::set<Handshake::Key> keys{Handshake::Key{}};
+  const auto note = [&](Talk talk) {
+    talk.run();
+    assert_int_equal(talk.listener.state(), State::kDone);
+    assert_true(talk.dialer.key() == talk.listener.key());
+    assert_true(keys.insert(talk.dialer.key()).second);
+  };
+  for (int seed = 1; seed < 20; seed += 2) note(Talk(introduction(1), introduction(2), "s", "s", seed));
+  note(Talk(introduction(1), introduction(2), "t", "t"));
+  note(Talk(introduction(1), introduction(3)));
+  note(Talk({Side::kDialer, introduction(1), "s", 1, "here>there"}, {Side::kListener, introduction(2), "s", 2, "here>there"}));
 }
 
 void a_listener_is_silent_until_spoken_to(void**) {
@@ -83,27 +124,62 @@ void a_listener_is_silent_until_spoken_to(void**) {
 }
 
 void a_dialer_proves_itself_first(void**) {
+  // And neither side says anything that depends on its secret before the other has had to commit itself to one.
   Talk talk;
-  Talk::carry(talk.dialer, talk.listener, 1000);
-  const size_t hello = talk.listener.output().size();
-  Talk::carry(talk.listener, talk.dialer, 1000);
-  assert_int_equal(talk.dialer.output().size(), 48);
-  assert_int_equal(hello, 136);
+  std::vector<std::pair<Side, size_t>> said;
+  talk.run(1 << 20, [&](Side from, size_t, const std::vector<std::byte>& bytes) { said.emplace_back(from, bytes.size()); });
+  const std::vector<std::pair<Side, size_t>> expected = {{Side::kDialer, 136}, {Side::kListener, 136}, {Side::kDialer, 48},
+                                                         {Side::kListener, 48}, {Side::kDialer, 48},   {Side::kListener, 48}};
+  assert_true(said == expected);
 }
 
 void different_secrets_are_refused_on_both_sides(void**) {
-  for (const auto& [one, other] : {std::pair("right", "wrong"), std::pair("", "wrong"), std::pair("right", "")}) {
+  for (const auto& [one, other] : {std::pair("right", "wrong"), std::pair("wrong", "right"), std::pair("right", "right ")}) {
     Talk talk(introduction(1), introduction(2), one, other);
     talk.run();
     for (Handshake* side : {&talk.dialer, &talk.listener}) {
       assert_int_equal(side->state(), State::kFailed);
       assert_int_equal(side->refusal(), Refusal::kSecret);
       assert_int_equal(side->why("1.2.3.4:5").code(), MV_EAUTH);
-      assert_non_null(strstr(side->why("1.2.3.4:5").text().c_str(), "1.2.3.4:5"));
+      assert_non_null(strstr(side->why("1.2.3.4:5").text().c_str(), "1.2.3.4:5 has another secret"));
       assert_non_null(strstr(side->why("1.2.3.4:5").text().c_str(), "POLYVERSO_SECRET"));
     }
     assert_true(talk.dialer.refused_by_peer());
   }
+}
+
+void a_secret_on_one_side_only_is_told_on_both(void**) {
+  for (const bool dialer_has : {true, false}) {
+    Introduction d = introduction(1), l = introduction(2);
+    d.has_secret = dialer_has;
+    l.has_secret = !dialer_has;
+    Talk talk(d, l, "same", "same");
+    talk.run();
+    const Handshake &with = dialer_has ? talk.dialer : talk.listener, &without = dialer_has ? talk.listener : talk.dialer;
+    assert_int_equal(with.refusal(), Refusal::kSecret);
+    assert_non_null(strstr(with.why("x").text().c_str(), "x has no secret and this process has one: set POLYVERSO_SECRET"));
+    assert_int_equal(without.refusal(), Refusal::kSecret);
+    assert_non_null(strstr(without.why("x").text().c_str(), "x has a secret and this process has none: set POLYVERSO_SECRET"));
+    assert_int_equal(without.why("x").code(), MV_EAUTH);
+  }
+}
+
+void without_secrets_the_message_is_about_users(void**) {
+  Introduction d = introduction(1), l = introduction(2);
+  d.has_secret = l.has_secret = false;
+  Talk talk(d, l, "one token", "another token");
+  talk.run();
+  for (Handshake* side : {&talk.dialer, &talk.listener}) {
+    assert_int_equal(side->why("x").code(), MV_EAUTH);
+    assert_non_null(strstr(side->why("x").text().c_str(), "the same user"));
+    assert_non_null(strstr(side->why("x").text().c_str(), "POLYVERSO_SECRET"));
+  }
+}
+
+void a_relay_changes_the_channel(void**) {
+  Talk talk({Side::kDialer, introduction(1), "s", 1, "a>b"}, {Side::kListener, introduction(2), "s", 2, "c>d"});
+  talk.run();
+  assert_true(talk.nobody_believes());
 }
 
 void versions_without_overlap_are_refused_on_both_sides(void**) {
@@ -148,71 +224,218 @@ void the_other_byte_order_is_told_so(void**) {
   assert_int_equal(talk.listener.state(), State::kFailed);
   assert_int_equal(talk.listener.why("x").code(), MV_EVERSION);
   bytes.clear();
-  Talk::carry(talk.listener, talk.dialer, 1000);
+  Talk::carry(talk.listening, talk.dialing);
   assert_int_equal(talk.dialer.refusal(), Refusal::kByteOrder);
   assert_true(talk.dialer.refused_by_peer());
 }
 
 void either_side_may_refuse(void**) {
-  for (const Refusal why : {Refusal::kFenced, Refusal::kDuplicate, Refusal::kBusy, Refusal::kStranger}) {
+  for (const Refusal why : {Refusal::kFenced, Refusal::kDuplicate, Refusal::kBusy, Refusal::kStranger, Refusal::kUser}) {
     Talk talk;
-    Talk::carry(talk.dialer, talk.listener, 1000);
-    auto bytes = std::move(talk.listener.output());
-    talk.listener.output().clear();
-    talk.dialer.feed(bytes);
-    assert_int_equal(talk.dialer.state(), State::kDeciding);
+    Talk::carry(talk.dialing, talk.listening);
+    talk.dialer.feed(talk.listening.say());
+    assert_int_equal(talk.dialer.state(), State::kSecret);
     talk.dialer.refuse(why);
-    Talk::carry(talk.dialer, talk.listener, 1000);
+    Talk::carry(talk.dialing, talk.listening);
     assert_int_equal(talk.listener.state(), State::kFailed);
     assert_int_equal(talk.listener.refusal(), why);
     assert_true(talk.listener.refused_by_peer());
     assert_false(talk.listener.why("x").ok());
+
+    Talk late;
+    for (int i = 0; i < 2; ++i) {
+      Talk::carry(late.dialing, late.listening);
+      Talk::carry(late.listening, late.dialing);
+    }
+    late.listener.feed(late.dialing.say());
+    assert_int_equal(late.listener.state(), State::kDeciding);
+    late.listener.refuse(why);
+    Talk::carry(late.listening, late.dialing);
+    assert_int_equal(late.dialer.refusal(), why);
+    assert_true(late.dialer.refused_by_peer());
   }
 }
 
-void a_proof_is_worth_nothing_elsewhere(void**) {
-  // Replayed to another listener (another nonce), and reflected to its own sender.
-  Talk first;
-  Talk::carry(first.dialer, first.listener, 1000);
-  Talk::carry(first.listener, first.dialer, 1000);
-  const auto proof = first.dialer.output();
+/// All that the two sides of a good hello say, by turns.
+std::vector<std::vector<std::byte>> recorded(int seed = 1) {
+  std::vector<std::vector<std::byte>> records;
+  Talk talk(introduction(1), introduction(2), "s", "s", seed);
+  talk.run(1 << 20, [&](Side, size_t, const std::vector<std::byte>& said) { records.push_back(said); });
+  return records;
+}
 
-  Handshake listener(Side::kListener, introduction(2), "s", nonce(3)),
-      dialer(Side::kDialer, introduction(1), "s", nonce(1));
-  listener.feed(dialer.output());
-  listener.feed(proof);
-  assert_int_equal(listener.state(), State::kFailed);
-  assert_int_equal(listener.refusal(), Refusal::kSecret);
+void no_record_is_worth_anything_elsewhere(void**) {
+  // Each record of one hello in the place of each of another, of the same sides, and of the same hello: replayed, and reflected.
+  const auto old = recorded(50), own = recorded();
+  for (size_t turn = 0; turn < own.size(); ++turn) {
+    for (const auto* records : {&old, &own}) {
+      for (const auto& record : *records) {
+        if (record == own[turn]) continue;
+        Talk talk;
+        talk.run(1 << 20, [&](Side, size_t at, std::vector<std::byte>& said) {
+          if (at == turn) said = record;
+        });
+        // A listener is done when it has sent its consent: what becomes of that is the dialer's to notice.
+        assert_true(talk.dialer.state() != State::kDone);
+        if (turn + 1 < own.size()) assert_true(talk.listener.state() != State::kDone);
+      }
+    }
+  }
+}
 
-  Talk mirror;
-  Talk::carry(mirror.dialer, mirror.listener, 1000);
-  Talk::carry(mirror.listener, mirror.dialer, 1000);
-  const auto own = mirror.dialer.output();
-  mirror.dialer.feed(own);
-  assert_int_equal(mirror.dialer.state(), State::kFailed);
+void a_whole_conversation_can_not_be_replayed(void**) {
+  const auto old = recorded(50);
+  Party listening(Side::kListener, introduction(2), "s", 2), dialing(Side::kDialer, introduction(1), "s", 1);
+  for (const size_t turn : {0, 2, 4}) listening.hear(old[turn]);
+  for (const size_t turn : {1, 3, 5}) dialing.hear(old[turn]);
+  assert_int_equal(listening.handshake.refusal(), Refusal::kSecret);
+  assert_int_equal(dialing.handshake.refusal(), Refusal::kSecret);
+}
+
+void a_mirror_is_not_believed(void**) {
+  // Its own Hello comes back changed, so that it looks like another process's; everything else as it was said.
+  Party dialing(Side::kDialer, introduction(1), "s", 1);
+  auto hello = dialing.say();
+  hello[24] ^= std::byte{0x40};  // the incarnation
+  dialing.hear(hello);
+  dialing.hear(dialing.say());  // its Share
+  assert_int_equal(dialing.handshake.state(), State::kFailed);
+  assert_int_equal(dialing.handshake.refusal(), Refusal::kSecret);
 }
 
 void a_changed_bit_anywhere_never_gets_through(void**) {
-  // The hellos are covered by the proofs, except for the reserved words in front, which are compared.
-  std::vector<std::byte> hello;
-  {
-    Talk talk;
-    hello = talk.dialer.output();
+  const auto records = recorded();
+  for (size_t turn = 0; turn < records.size(); ++turn) {
+    for (size_t bit = 0; bit < records[turn].size() * 8; ++bit) {
+      // The detail of a head is for refusals; nobody reads it elsewhere, but a Hello's is part of what is proved.
+      if (turn > 1 && bit / 8 >= 12 && bit / 8 < 16) continue;
+      Talk talk;
+      talk.run(1 << 20, [&](Side, size_t at, std::vector<std::byte>& said) {
+        if (at == turn) said[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+      });
+      assert_true(talk.dialer.state() != State::kDone);
+      if (turn + 1 < records.size()) assert_true(talk.listener.state() != State::kDone);
+    }
   }
-  for (size_t bit = 0; bit < hello.size() * 8; ++bit) {
-    Talk talk;
-    talk.dialer.output()[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
-    talk.run();
-    assert_true(talk.listener.state() != State::kDone);
-    assert_true(talk.dialer.state() != State::kDone);
+}
+
+void a_record_that_is_cut_short_is_waited_for(void**) {
+  const auto records = recorded();
+  for (size_t turn = 0; turn < records.size(); ++turn) {
+    for (size_t length = 0; length < records[turn].size(); ++length) {
+      Talk talk;
+      talk.run(1 << 20, [&](Side, size_t at, std::vector<std::byte>& said) {
+        if (at == turn) said.resize(length);
+      });
+      const Handshake& waiting = turn % 2 == 0 ? talk.listener : talk.dialer;
+      assert_true(waiting.state() == State::kHello || waiting.state() == State::kShare || waiting.state() == State::kProof);
+      assert_int_equal(waiting.wants(), length < 16 ? 16 - length : records[turn].size() - length);
+    }
   }
+}
+
+void a_record_out_of_its_turn_ends_it(void**) {
+  // Any record where another is due. A Refuse is due always.
+  const auto records = recorded();
+  for (size_t turn = 0; turn < records.size(); ++turn) {
+    for (const size_t other : {0, 2, 4}) {
+      if (other / 2 == turn / 2) continue;
+      Talk talk;
+      talk.run(1 << 20, [&](Side, size_t at, std::vector<std::byte>& said) {
+        if (at == turn) said = records[other];
+      });
+      const Handshake& surprised = turn % 2 == 0 ? talk.listener : talk.dialer;
+      assert_int_equal(surprised.state(), State::kFailed);
+    }
+  }
+}
+
+void shares_that_are_no_points_are_refused(void**) {
+  using Word = std::array<uint8_t, 32>;
+  Word minus_one, not_reduced, prime;
+  prime.fill(0xff);
+  prime[0] = 0xed;
+  prime[31] = 0x7f;
+  minus_one = prime;
+  --minus_one[0];
+  not_reduced.fill(0xff);
+  Word high_bit{};  // the neutral element, with the bit that does not count set
+  high_bit[31] = 0x80;
+  Word negative{};
+  negative[0] = 1;
+  // The torsion points of the curve below, in the encodings that X25519 and Ed25519 would take them in.
+  const Word words[] = {Word{}, negative, minus_one, prime, not_reduced, high_bit,
+                        {0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4, 0x6a,
+                         0xda, 0x09, 0x8d, 0xeb, 0x9c, 0x32, 0xb1, 0xfd, 0x86, 0x62, 0x05, 0x16, 0x5f, 0x49, 0xb8, 0x00},
+                        {0x5f, 0x9c, 0x95, 0xbc, 0xa3, 0x50, 0x8c, 0x24, 0xb1, 0xd0, 0xb1, 0x55, 0x9c, 0x83, 0xef, 0x5b,
+                         0x04, 0x44, 0x5c, 0xc4, 0x58, 0x1c, 0x8e, 0x86, 0xd8, 0x22, 0x4e, 0xdd, 0xd0, 0x9f, 0x11, 0x57}};
+  for (const size_t turn : {2, 3}) {
+    for (const Word& word : words) {
+      Talk talk;
+      talk.run(1 << 20, [&](Side, size_t at, std::vector<std::byte>& said) {
+        if (at == turn) std::memcpy(said.data() + 16, word.data(), word.size());
+      });
+      const Handshake& deceived = turn == 2 ? talk.listener : talk.dialer;
+      assert_int_equal(deceived.state(), State::kFailed);
+      assert_int_equal(deceived.refusal(), Refusal::kSecret);
+      assert_true(talk.nobody_believes());
+    }
+  }
+}
+
+void a_role_can_not_be_changed(void**) {
+  // Two dialers, or two listeners, whose words somebody carries to each other.
+  for (const Side side : {Side::kDialer, Side::kListener}) {
+    Party one(side, introduction(1), "s", 1), other(side, introduction(2), "s", 2);
+    auto first = recorded()[0];
+    if (side == Side::kListener) one.hear(first);
+    for (int i = 0; i < 6; ++i) {
+      other.hear(one.say());
+      one.hear(other.say());
+    }
+    assert_true(one.handshake.state() != State::kDone && other.handshake.state() != State::kDone);
+  }
+}
+
+void an_older_version_can_not_be_forced(void**) {
+  Introduction both = introduction(1), other = introduction(2);
+  both.version_min = other.version_min = 1;
+  for (const size_t turn : {0, 1}) {
+    Talk talk(both, other);
+    talk.run(1 << 20, [&](Side, size_t at, std::vector<std::byte>& said) {
+      if (at == turn) said[18] = std::byte{1};  // version_max
+    });
+    assert_true(talk.nobody_believes());
+  }
+}
+
+/// The vectors of draft-irtf-cfrg-cpace-21, appendix B.3.
+void the_key_agreement_is_the_drafts(void**) {
+  const auto bytes = [](const char* hex, auto made) {
+    assert_int_equal(sodium_hex2bin(reinterpret_cast<unsigned char*>(made.data()), made.size(), hex, strlen(hex), nullptr, nullptr, nullptr), 0);
+    return made;
+  };
+  const auto session = bytes("7e4b4791d6a8ef019b936c79fb7f2c57", std::array<std::byte, 16>());
+  const auto a = bytes("da3d23700a9e5699258aef94dc060dfda5ebb61f02a5ea77fad53f4ff0976d08", cpace::Scalar());
+  const auto b = bytes("d2316b454718c35362d83d69df6320f38578ed5984651435e2949762d900b80d", cpace::Scalar());
+  const auto generator = cpace::generator("Password", "\x0b" "A_initiator" "\x0b" "B_responder", session);
+  assert_true(generator == bytes("222b6b195fe84b1652badb6f6a3ae3d24341e7306967f0b8115b40d5698c7e56", cpace::Point()));
+  const auto a_share = cpace::share(a, generator), b_share = cpace::share(b, generator);
+  assert_true(a_share == bytes("d6bac480f2c386c394efc7c47adb9925dcd2630b64f240c50f8d0eec482b9157", cpace::Point()));
+  assert_true(b_share == bytes("3ea7e0b19560d7c0b0f5734f63b955286dfa8232b5ebe63324e2d9e7433f7258", cpace::Point()));
+  const cpace::Transcript transcript{a_share, "ADa", b_share, "ADb"};
+  const auto key = bytes("b69effbf61b51d56401c0f65601abe428de8206feaaf0e32198896dcae7b35cd"
+                         "2b38950a39dfd5d4a79164614c2984f7daa460b588c1e80c3fa2068af7900447", cpace::Key());
+  assert_true(cpace::key(a, b_share, session, transcript) == key);
+  assert_true(cpace::key(b, a_share, session, transcript) == key);
+  assert_false(cpace::key(a, cpace::Point(), session, transcript).has_value());
 }
 
 void garbage_is_no_hello(void**) {
   std::mt19937 random(7);
   const std::string http = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
   for (int round = 0; round < 2000; ++round) {
-    Handshake side(round % 2 ? Side::kListener : Side::kDialer, introduction(1), "s", nonce(1));
+    Handshake side(round % 2 ? Side::kListener : Side::kDialer, introduction(1), dice(1));
     std::vector<std::byte> bytes(200);
     for (auto& byte : bytes) byte = static_cast<std::byte>(random());
     if (round == 0) std::memcpy(bytes.data(), http.data(), http.size());
@@ -260,7 +483,19 @@ int main() {
       cmocka_unit_test(a_node_that_reaches_itself_notices),
       cmocka_unit_test(the_other_byte_order_is_told_so),
       cmocka_unit_test(either_side_may_refuse),
-      cmocka_unit_test(a_proof_is_worth_nothing_elsewhere),
+      cmocka_unit_test(a_secret_on_one_side_only_is_told_on_both),
+      cmocka_unit_test(without_secrets_the_message_is_about_users),
+      cmocka_unit_test(a_relay_changes_the_channel),
+      cmocka_unit_test(the_key_is_of_this_connection_alone),
+      cmocka_unit_test(no_record_is_worth_anything_elsewhere),
+      cmocka_unit_test(a_whole_conversation_can_not_be_replayed),
+      cmocka_unit_test(a_mirror_is_not_believed),
+      cmocka_unit_test(a_record_that_is_cut_short_is_waited_for),
+      cmocka_unit_test(a_record_out_of_its_turn_ends_it),
+      cmocka_unit_test(shares_that_are_no_points_are_refused),
+      cmocka_unit_test(a_role_can_not_be_changed),
+      cmocka_unit_test(an_older_version_can_not_be_forced),
+      cmocka_unit_test(the_key_agreement_is_the_drafts),
       cmocka_unit_test(a_changed_bit_anywhere_never_gets_through),
       cmocka_unit_test(garbage_is_no_hello),
       cmocka_unit_test(an_address_that_is_none_is_not_believed),

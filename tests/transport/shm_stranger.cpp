@@ -28,16 +28,17 @@ bool ShmStranger::send(std::span<const std::byte> bytes) {
 bool ShmStranger::introduce(base::Peer self, const std::string& secret) {
   wire::Introduction introduction;
   introduction.incarnation = self;
-  wire::Handshake::Nonce nonce{};
-  nonce[0] = static_cast<std::byte>(self);
-  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, secret, nonce);
+  introduction.has_secret = !secret.empty();
+  wire::Handshake::Dice dice;
+  dice.nonce[0] = dice.scalar[0] = static_cast<std::byte>(self);
+  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, dice);
   for (;;) {
     if (!handshake.output().empty() && !send(handshake.output())) return false;
     handshake.output().clear();
     if (handshake.state() == wire::Handshake::State::kDone) return true;
     if (handshake.state() == wire::Handshake::State::kFailed) return false;
-    if (handshake.state() == wire::Handshake::State::kDeciding) {
-      handshake.accept();
+    if (handshake.state() == wire::Handshake::State::kSecret) {
+      handshake.prove(secret);
       continue;
     }
     std::array<std::byte, 256> buffer;

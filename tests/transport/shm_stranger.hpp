@@ -7,7 +7,8 @@
 
 #include "io/fd.hpp"
 #include "io/shm/ring.hpp"
-#include "io/shm/unix_socket.hpp"
+#include "io/shm/note.hpp"
+#include "io/unix_socket.hpp"
 #include "wire/hello.hpp"
 
 namespace mv::test {

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+
+#include "io/token.hpp"
 
 namespace mv::test {
 
-Stranger::Stranger(const std::string& address) {
+Stranger::Stranger(const std::string& address) : address_(address) {
   const auto endpoints = io::resolve(io::parse_address(address).value(), true, false).value();
   fd_ = io::Fd(socket(endpoints[0].storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (connect(fd_.get(), endpoints[0].get(), endpoints[0].length) != 0) fd_.reset();
@@ -25,19 +28,36 @@ bool Stranger::send(std::span<const std::byte> bytes) {
 
 bool Stranger::send(const std::string& text) { return send(std::as_bytes(std::span(text))); }
 
+bool Stranger::prove(wire::Handshake& handshake, const std::string& secret, const std::string& ends) const {
+  if (!secret.empty()) {
+    handshake.prove(secret);
+    return true;
+  }
+  const auto token = io::ask_for_token(handshake.peer().incarnation, address_, std::chrono::seconds(20));
+  if (token.ok()) handshake.prove(token.value(), ends);
+  return token.ok();
+}
+
 bool Stranger::introduce(base::Peer self, const std::string& secret) {
+  return introduce(self, secret, io::ends_of(fd_.get(), /*dialed=*/true));
+}
+
+bool Stranger::introduce_between(base::Peer self, const std::string& ends) { return introduce(self, "", ends); }
+
+bool Stranger::introduce(base::Peer self, const std::string& secret, const std::string& ends) {
   wire::Introduction introduction;
   introduction.incarnation = self;
-  wire::Handshake::Nonce nonce{};
-  nonce[0] = static_cast<std::byte>(self);
-  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, secret, nonce);
+  introduction.has_secret = !secret.empty();
+  wire::Handshake::Dice dice;
+  dice.nonce[0] = dice.scalar[0] = static_cast<std::byte>(self);
+  wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, dice);
   for (;;) {
     if (!send(handshake.output())) return false;
     handshake.output().clear();
     if (handshake.state() == wire::Handshake::State::kDone) return true;
     if (handshake.state() == wire::Handshake::State::kFailed) return false;
-    if (handshake.state() == wire::Handshake::State::kDeciding) {
-      handshake.accept();
+    if (handshake.state() == wire::Handshake::State::kSecret) {
+      if (!prove(handshake, secret, ends)) return false;
       continue;
     }
     std::array<std::byte, 256> buffer;
@@ -45,6 +65,13 @@ bool Stranger::introduce(base::Peer self, const std::string& secret) {
     if (got <= 0) return false;
     handshake.feed(std::span(buffer).first(static_cast<size_t>(got)));
   }
+}
+
+std::vector<std::byte> Stranger::read(size_t bytes) {
+  std::vector<std::byte> all(bytes);
+  const ssize_t got = recv(fd_.get(), all.data(), bytes, MSG_WAITALL);
+  all.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  return all;
 }
 
 std::optional<std::vector<std::byte>> Stranger::read_to_end(int limit_ms) {

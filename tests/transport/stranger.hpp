@@ -21,11 +21,19 @@ class Stranger {
   bool send(const std::string& text);
   /// Goes through the hello as `self`; false if it was not completed.
   bool introduce(base::Peer self, const std::string& secret = "");
+  /// Without a secret: by the listener's token, but as if it were between other `ends`, as through a relay.
+  bool introduce_between(base::Peer self, const std::string& ends);
   /// Reads until the other side closes, at most `limit_ms` long; the bytes, or nothing if it stays open.
   std::optional<std::vector<std::byte>> read_to_end(int limit_ms = 20'000);
+  /// Reads `bytes`, or what comes until the other side closes.
+  std::vector<std::byte> read(size_t bytes);
   void close() { fd_.reset(); }
 
  private:
+  bool introduce(base::Peer self, const std::string& secret, const std::string& ends);
+  bool prove(wire::Handshake& handshake, const std::string& secret, const std::string& ends) const;
+
+  const std::string address_;
   io::Fd fd_;
 };
 

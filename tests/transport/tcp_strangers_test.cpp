@@ -1,11 +1,18 @@
 // io/tcp: who is let in, who is not, and that neither costs anybody else anything.
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <thread>
 
+#include "io/token.hpp"
+#include "io/unix_socket.hpp"
 #include "node.hpp"
 #include "stranger.hpp"
 #include "wire/frame.hpp"
@@ -194,18 +201,175 @@ void silence_is_not_waited_for_long(void**) {
   assert_still_welcoming(node, address);
 }
 
-void strangers_are_counted(void**) {
+void the_oldest_of_a_silent_crowd_makes_room(void**) {
   io::TcpOptions options = options_of(1);
   options.max_strangers = 8;
-  options.hello_timeout = 400ms;
+  options.hello_timeout = 60s;
   Node node(Kind::kTcp, options);
   const std::string address = node.listen();
   std::vector<std::unique_ptr<Stranger>> crowd;
   for (int i = 0; i < 8; ++i) crowd.push_back(std::make_unique<Stranger>(address));
-  std::this_thread::sleep_for(50ms);
-  Stranger late(address);
-  assert_true(late.read_to_end(5000).has_value());
-  for (auto& one : crowd) assert_true(one->read_to_end().has_value());
+  assert_false(crowd[0]->read_to_end(200).has_value());
+  for (int i = 0; i < 8; ++i) {
+    crowd.push_back(std::make_unique<Stranger>(address));
+    assert_true(crowd[static_cast<size_t>(i)]->read_to_end().has_value());
+  }
+  assert_still_welcoming(node, address);  // at the cost of one more
+  assert_true(crowd[8]->read_to_end().has_value());
+  assert_false(crowd[15]->read_to_end(50).has_value());
+}
+
+/// The first word of a dialer of this incarnation.
+std::vector<std::byte> hello_of(Peer self, bool resumes) {
+  wire::Introduction introduction;
+  introduction.incarnation = self;
+  introduction.resumes = resumes;
+  return wire::Handshake(wire::Handshake::Side::kDialer, introduction, {}).output();
+}
+
+void who_mends_a_connection_goes_last(void**) {
+  io::TcpOptions options = options_of(1);
+  options.max_strangers = 3;
+  options.hello_timeout = 60s;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  Node member(Kind::kTcp, options_of(2));
+  member.dial(address);
+  assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
+  Stranger known(address), unknown(address), silent(address);
+  for (auto* each : {&known, &unknown}) assert_true(each->send(hello_of(each == &known ? 2 : 3, true)));
+  for (auto* each : {&known, &unknown}) assert_int_equal(each->read(136).size(), 136);
+  Stranger first(address);
+  assert_true(silent.read_to_end().has_value());
+  // To have said hello is worth nothing for one that nobody knows: of two, the one that has made no step for longer goes.
+  Stranger second(address);
+  assert_true(unknown.read_to_end().has_value());
+  Stranger third(address);
+  assert_true(first.read_to_end().has_value());
+  assert_true(third.send(hello_of(2, true)));  // of another connection of that member
+  assert_int_equal(third.read(136).size(), 136);
+  Stranger fourth(address), fifth(address);
+  assert_true(second.read_to_end().has_value());
+  assert_false(known.read_to_end(50).has_value());
+  assert_int_equal(node.record().lost.size(), 0);
+}
+
+void a_renewed_crowd_does_not_keep_a_member_from_mending(void**) {
+  io::TcpOptions options = options_of(1);
+  options.max_strangers = 16;
+  options.reconnect_grace = 20s;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  options.self = 2;
+  Node member(Kind::kTcp, options);
+  member.dial(address);
+  assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
+  std::atomic<bool> stop{false};
+  std::thread people([&] {
+    std::deque<Stranger> crowd;
+    while (!stop) {
+      crowd.emplace_back(address);
+      if (crowd.size() % 3 == 0) crowd.back().send(hello_of(crowd.size(), crowd.size() % 2 == 0));
+      if (crowd.size() > 100) crowd.pop_front();
+    }
+  });
+  for (size_t time = 2; time < 12; ++time) {
+    member.cut(1);
+    assert_true(node.wait([&](const Record& record) { return record.connections_of(2) >= time; }));
+    assert_true(member.wait([&](const Record& record) { return record.connections_of(1) >= time; }));
+    member.send(1, time, 10);
+    assert_true(node.wait([&](const Record& record) { return record.messages_of(2) == time - 1; }));
+  }
+  stop = true;
+  people.join();
+  assert_int_equal(node.record().lost.size() + member.record().lost.size(), 0);
+  assert_no_violations(node);
+}
+
+void failed_proofs_are_rationed_but_not_for_members(void**) {
+  io::TcpOptions options = options_of(1, "right");
+  options.failures = 3;
+  options.failures_per_second = 0;
+  options.reconnect_grace = 20s;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  io::TcpOptions members = options_of(2, "right");
+  members.reconnect_grace = 20s;
+  Node member(Kind::kTcp, members);
+  member.dial(address);
+  assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
+  for (int i = 0; i < 5; ++i) assert_still_welcoming(node, address, "right");  // who succeeds is not counted
+  Peer self = 100;
+  for (int i = 0; i < 3; ++i) {
+    Node guesser(Kind::kTcp, options_of(++self, "wrong"));
+    assert_int_equal(failed_dial(guesser, address).code, MV_EAUTH);
+  }
+  for (const char* secret : {"wrong", "right"}) {
+    io::TcpOptions hasty = options_of(++self, secret);
+    hasty.hello_timeout = 300ms;
+    Node late(Kind::kTcp, hasty);
+    assert_int_equal(failed_dial(late, address).code, MV_EUNREACHABLE);
+  }
+  member.cut(1);
+  assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 2; }));
+  assert_int_equal(node.record().lost.size() + member.record().lost.size(), 5);  // those who were welcome, and left
+}
+
+void rationed_proofs_are_made_later(void**) {
+  io::TcpOptions options = options_of(1, "right");
+  options.failures = 1;
+  options.failures_per_second = 5;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  for (Peer self = 100; self < 104; ++self) {
+    Node guesser(Kind::kTcp, options_of(self, "wrong"));
+    assert_int_equal(failed_dial(guesser, address).code, MV_EAUTH);
+  }
+  assert_still_welcoming(node, address, "right");
+}
+
+void a_token_is_worth_nothing_through_a_relay(void**) {
+  Node node(Kind::kTcp, options_of(1));
+  const std::string address = node.listen();
+  Stranger relayed(address);
+  assert_false(relayed.introduce_between(100, "127.0.0.1:1>" + address));
+  Stranger direct(address);
+  assert_true(direct.introduce(101));
+  assert_true(node.wait([](const Record& record) { return record.connections_of(101) == 1; }));
+  assert_int_equal(node.record().connected.size(), 1);
+}
+
+void another_user_gets_no_token(void**) {
+  if (geteuid() != 0) {
+    print_message("processes of two users are needed: this wants root\n");
+    skip();
+  }
+  constexpr uid_t kNobody = 65534;
+  Node node(Kind::kTcp, options_of(1));
+  const std::string address = node.listen();
+  const auto as_nobody = [&](const std::function<bool()>& attempt) {
+    const pid_t child = fork();
+    if (child == 0) _exit(setuid(kNobody) == 0 && attempt() ? 0 : 1);
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status == 0;
+  };
+  assert_true(as_nobody([&] {
+    const auto token = io::ask_for_token(1, address, 10s);
+    return token.status().code() == MV_EAUTH && token.status().text().find("another user") != std::string::npos;
+  }));
+  // Nor does one that looks away and reads what comes.
+  assert_true(as_nobody([&] {
+    const auto desk = io::connect_abstract("polyverso-token-0000000000000001-" + address);
+    char byte = 0;
+    pollfd readable{desk.value().get(), POLLIN, 0};
+    return poll(&readable, 1, 10'000) == 1 && recv(desk.value().get(), &byte, 1, 0) == 0;
+  }));
+  assert_true(as_nobody([&] { return !Stranger(address).introduce(100); }));
+  // And nobody believes a listener of another user's.
+  const auto squatted = io::listen_abstract("polyverso-token-0000000000000002-127.0.0.1:1");
+  assert_true(as_nobody([&] { return io::ask_for_token(2, "127.0.0.1:1", 10s).status().code() == MV_EAUTH; }));
+  assert_int_equal(io::ask_for_token(3, "127.0.0.1:1", 10s).status().code(), MV_EAUTH);  // there is none
   assert_still_welcoming(node, address);
 }
 
@@ -313,7 +477,13 @@ int main() {
       cmocka_unit_test(listening_beyond_this_machine_needs_a_secret),
       cmocka_unit_test(port_scans_are_turned_away_in_silence),
       cmocka_unit_test(silence_is_not_waited_for_long),
-      cmocka_unit_test(strangers_are_counted),
+      cmocka_unit_test(the_oldest_of_a_silent_crowd_makes_room),
+      cmocka_unit_test(who_mends_a_connection_goes_last),
+      cmocka_unit_test(a_renewed_crowd_does_not_keep_a_member_from_mending),
+      cmocka_unit_test(failed_proofs_are_rationed_but_not_for_members),
+      cmocka_unit_test(rationed_proofs_are_made_later),
+      cmocka_unit_test(a_token_is_worth_nothing_through_a_relay),
+      cmocka_unit_test(another_user_gets_no_token),
       cmocka_unit_test(nonsense_after_the_hello_costs_its_own_connection),
       cmocka_unit_test(a_frame_before_the_hello_is_never_parsed),
       cmocka_unit_test(an_observer_is_told_as_one_and_its_end_once),

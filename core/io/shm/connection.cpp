@@ -74,7 +74,7 @@ void ShmConnection::continue_greeting() {
     set_state(State::kOffering);
     if (const base::Status status = make_offer(); !status.ok()) return fail(status);
   }
-  poll_->watch(handshake_->state() == wire::Handshake::State::kDeciding ? 0 : UV_READABLE);
+  poll_->watch(handshake_->undecided() ? 0 : UV_READABLE);
 }
 
 void ShmConnection::read_hello() {
@@ -85,7 +85,7 @@ void ShmConnection::read_hello() {
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) return fail(base::error(MV_EUNREACHABLE, "{} closed its socket during the hello", address_));
     handshake_->feed(std::span(buffer).first(static_cast<size_t>(got)));
-    if (handshake_->state() == wire::Handshake::State::kDeciding) {
+    if (handshake_->undecided()) {
       poll_->watch(0);
       return owner_.on_deciding(*this);
     }
@@ -398,7 +398,7 @@ void ShmConnection::ask(uint64_t number, Given given) {
 }
 
 void ShmConnection::answer(const Note& note) {
-  const auto memory = owner_.on_asked(note.number);
+  const auto memory = owner_.on_asked(*this, note.number);
   Note reply;
   reply.kind = Note::Kind::kAnswer;
   reply.number = note.number;

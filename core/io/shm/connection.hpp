@@ -21,7 +21,8 @@
 #include "io/shm/receiver.hpp"
 #include "io/shm/ring.hpp"
 #include "io/shm/sender.hpp"
-#include "io/shm/unix_socket.hpp"
+#include "io/shm/note.hpp"
+#include "io/unix_socket.hpp"
 #include "wire/hello.hpp"
 
 namespace mv::io {
@@ -31,7 +32,7 @@ class ShmConnection;
 /// All on the loop. A connection must outlive the call in which it reports.
 class ShmEvents {
  public:
-  /// The handshake waits for a decision: handshake().accept() or refuse() and continue_greeting(), now or later.
+  /// The handshake is undecided: handshake().prove(), accept() or refuse(), and continue_greeting(), now or later.
   virtual void on_deciding(ShmConnection& connection) = 0;
   /// Both rings stand: open() is due.
   virtual void on_standing(ShmConnection& connection) = 0;
@@ -40,8 +41,8 @@ class ShmEvents {
   enum class End { kBroken, kGoodbye, kGarbage, kClosed };
   /// An open connection has ended; kClosed after say_goodbye().
   virtual void on_ended(ShmConnection& connection, End how, const base::Status& why) = 0;
-  /// The peer wants to map table `number`; null if there is no such memory.
-  virtual std::shared_ptr<base::SharedMemory> on_asked(uint64_t number) = 0;
+  /// The peer wants to map table `number`; null if there is no such memory, or not for this peer.
+  virtual std::shared_ptr<base::SharedMemory> on_asked(ShmConnection& connection, uint64_t number) = 0;
 
  protected:
   ~ShmEvents() = default;

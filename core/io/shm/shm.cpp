@@ -65,6 +65,7 @@ base::Result<std::string> ShmRoad::adopt(int listening_fd) {
 }
 
 void ShmRoad::on_accept(Fd fd) {
+  if (!is_same_user(fd.get())) return base::log_debug("turned away: a process of another user");
   if (strangers_ >= options_.max_strangers) return;  // closed: it may come again
   Entry& entry = add_connection("a process of this machine", std::move(fd), /*dialed=*/false);
   entry.stranger = true;
@@ -118,12 +119,18 @@ Handshake ShmRoad::make_handshake(Handshake::Side side) const {
   self.version_min = options_.version_min;
   self.version_max = options_.version_max;
   self.address = listeners_.empty() ? "" : listeners_.begin()->first;
-  Handshake::Nonce nonce;
-  randombytes_buf(nonce.data(), nonce.size());
-  return Handshake(side, std::move(self), options_.secret, nonce);
+  self.has_secret = !options_.secret.empty();
+  Handshake::Dice dice;
+  randombytes_buf(&dice, sizeof dice);
+  return Handshake(side, std::move(self), dice);
 }
 
-void ShmRoad::on_deciding(ShmConnection& connection) { decide(entry_of(connection)); }
+void ShmRoad::on_deciding(ShmConnection& connection) {
+  Entry& entry = entry_of(connection);
+  if (entry.dialed || connection.handshake().state() == Handshake::State::kDeciding) return decide(entry);
+  connection.handshake().prove(options_.secret);  // a process of this user: no need to count what it makes this one compute
+  connection.continue_greeting();
+}
 
 void ShmRoad::decide(Entry& entry) {
   ShmConnection& connection = *entry.connection;
@@ -144,7 +151,7 @@ void ShmRoad::decide(Entry& entry) {
   entry.peer = peer;
   entry.held = dialing || (admission_ && !admission_(peer));
   if (entry.held) return;
-  connection.handshake().accept();
+  entry.dialed ? connection.handshake().prove(options_.secret) : connection.handshake().accept();
   connection.continue_greeting();
 }
 
@@ -247,6 +254,10 @@ Watched::Writers ShmRoad::writers() const {
   return elsewhere ? Writers::kElsewhere : Writers::kHere;
 }
 
+std::shared_ptr<base::SharedMemory> ShmRoad::on_asked(ShmConnection& connection, uint64_t table) {
+  return source_ ? source_(entry_of(connection).peer, table) : nullptr;
+}
+
 void ShmRoad::drain(base::Peer peer) {
   if (ShmConnection* connection = find(peer)) connection->look();
 }
@@ -303,9 +314,6 @@ void ShmRoad::on_ended(ShmConnection& connection, End how, const base::Status& w
 
 void ShmRoad::tick() {
   const Nanos now = loop_.now();
-  for (auto& [address, listener] : listeners_) {
-    if (listener->paused()) listener->resume();
-  }
   std::vector<ShmConnection*> late;
   for (auto& [key, entry] : connections_) {
     if (now >= entry.deadline) late.push_back(entry.connection.get());
@@ -330,9 +338,7 @@ void ShmRoad::tick() {
   for (const std::string& address : unanswered)
     events_->on_dial_failed(address,
                             base::error(MV_EUNREACHABLE, "{} preferred to dial this process, and did not", address));
-  const bool waiting = !awaited_.empty() || std::any_of(listeners_.begin(), listeners_.end(), [](const auto& item) {
-    return item.second->paused();
-  }) || std::any_of(connections_.begin(), connections_.end(), [](const auto& item) {
+  const bool waiting = !awaited_.empty() || std::any_of(connections_.begin(), connections_.end(), [](const auto& item) {
     return item.second.deadline != base::kNever;
   });
   if (!waiting) timer_.stop();

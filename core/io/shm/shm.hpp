@@ -23,7 +23,7 @@ namespace mv::io {
 
 struct ShmOptions {
   base::Peer self = base::kNobody;  ///< this node's incarnation
-  std::string secret;               ///< empty: everybody who also has none
+  std::string secret;               ///< empty: every process of this user that has none either
   base::Nanos hello_timeout = std::chrono::seconds(5);
   size_t max_strangers = 256;  ///< accepted connections that have not finished their hello
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
@@ -54,8 +54,8 @@ class ShmRoad final : public Road, private ShmEvents, private Watched {
   bool reaches(base::Peer peer) const { return peers_.contains(peer); }
   /// Takes what this peer has sent up to now.
   void drain(base::Peer peer);
-  /// Where the memory of a table comes from that a peer asks to map; on the loop.
-  using Source = std::function<std::shared_ptr<base::SharedMemory>(uint64_t table)>;
+  /// Where the memory of a table comes from that a peer asks to map, null if there is none for it; on the loop.
+  using Source = std::function<std::shared_ptr<base::SharedMemory>(base::Peer peer, uint64_t table)>;
   void serve(Source source) { source_ = std::move(source); }
   /// Asks `peer` for the memory of its table; `given` hears of it later, or at once that there is no way: null.
   void ask(base::Peer peer, uint64_t table, ShmConnection::Given given);
@@ -76,7 +76,7 @@ class ShmRoad final : public Road, private ShmEvents, private Watched {
   void on_standing(ShmConnection& connection) override;
   void on_failed(ShmConnection& connection, const base::Status& why) override;
   void on_ended(ShmConnection& connection, End how, const base::Status& why) override;
-  std::shared_ptr<base::SharedMemory> on_asked(uint64_t table) override { return source_ ? source_(table) : nullptr; }
+  std::shared_ptr<base::SharedMemory> on_asked(ShmConnection& connection, uint64_t table) override;
 
   bool look() override;
   bool before_sleep() override;

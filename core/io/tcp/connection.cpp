@@ -70,6 +70,7 @@ void Connection::on_connect_result() {
 
 void Connection::greet(wire::Handshake handshake) {
   handshake_.emplace(std::move(handshake));
+  last_step_ = loop_.now();
   if (!poll_) poll_ = Poll::make(loop_, fd_.get(), [this](int events) { on_ready(events); });
   if (!poll_) return fail(base::error(MV_ESYSTEM, "can't watch the connection to {}", address_));
   continue_greeting();
@@ -97,8 +98,10 @@ void Connection::read_hello() {
       return fail(base::error(MV_EUNREACHABLE, "the connection to {} broke during the hello: {}", address_,
                               std::strerror(errno)));
     }
+    const wire::Handshake::State before = handshake_->state();
     handshake_->feed(std::span(buffer).first(static_cast<size_t>(got)));
-    if (handshake_->state() == wire::Handshake::State::kDeciding) return owner_.on_deciding(*this);
+    if (handshake_->state() != before) last_step_ = loop_.now();
+    if (handshake_->undecided()) return owner_.on_deciding(*this);
     if (handshake_->wants() == 0 || !handshake_->output().empty()) continue_greeting();
   }
 }
@@ -199,9 +202,8 @@ void Connection::end(ConnectionEvents::End how, const base::Status& why) {
 void Connection::watch() {
   if (!poll_ || state_ == State::kDead || state_ == State::kConnecting) return;
   int events = full_ ? UV_WRITABLE : 0;
-  const bool deciding =
-      state_ == State::kGreeting && handshake_ && handshake_->state() == wire::Handshake::State::kDeciding;
-  if (!deciding) events |= UV_READABLE;
+  const bool undecided = state_ == State::kGreeting && handshake_ && handshake_->undecided();
+  if (!undecided) events |= UV_READABLE;
   poll_->watch(events);
 }
 

@@ -23,7 +23,7 @@ class ConnectionEvents {
  public:
   /// Dialed, and connected: greet() is due, or the end of a probe.
   virtual void on_stream(Connection& connection) = 0;
-  /// The handshake waits for a decision: handshake().accept() or refuse() and continue_greeting(), now or later.
+  /// The handshake is undecided: handshake().prove(), accept() or refuse(), and continue_greeting(), now or later.
   virtual void on_deciding(Connection& connection) = 0;
   /// The hello is complete: open() is due.
   virtual void on_greeted(Connection& connection) = 0;
@@ -57,6 +57,8 @@ class Connection {
   void greet(wire::Handshake handshake);
   bool greeting() const { return handshake_.has_value(); }
   wire::Handshake& handshake() { return *handshake_; }
+  /// When the other side's last whole record of the hello came, or the connection.
+  base::Nanos last_step() const { return last_step_; }
   /// After a decision.
   void continue_greeting();
   /// Frames flow from now on.
@@ -98,6 +100,7 @@ class Connection {
   Fd fd_;
   std::unique_ptr<Poll> poll_;  // ends before fd_
   std::optional<wire::Handshake> handshake_;
+  base::Nanos last_step_{0};
   std::optional<Receiver> receiver_;
   Outbox outbox_;
   bool full_ = false;  // the kernel's buffer: wait for UV_WRITABLE

@@ -73,6 +73,11 @@ Endpoint remote_endpoint(int fd) {
   return endpoint;
 }
 
+std::string ends_of(int fd, bool dialed) {
+  const std::string here = to_text(host_port(local_endpoint(fd))), there = to_text(host_port(remote_endpoint(fd)));
+  return dialed ? here + ">" + there : there + ">" + here;
+}
+
 base::Result<std::vector<Endpoint>> resolve(const HostPort& address, bool numeric_only, bool to_listen) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -33,6 +33,9 @@ HostPort host_port(const Endpoint& endpoint);
 Endpoint local_endpoint(int fd);
 Endpoint remote_endpoint(int fd);
 
+/// Both ends of a connected socket, the dialer's first: the same text at either end unless something in between relays.
+std::string ends_of(int fd, bool dialed);
+
 /// Looks `address` up; with `numeric_only` it never asks a name server and may come back empty.
 base::Result<std::vector<Endpoint>> resolve(const HostPort& address, bool numeric_only, bool to_listen);
 

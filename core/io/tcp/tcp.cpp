@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <tuple>
 
 #include "base/log.hpp"
 #include "io/tcp/interfaces.hpp"
@@ -23,6 +24,9 @@ struct TcpRoad::Lookup {
 TcpRoad::TcpRoad(Loop& loop, TcpOptions options)
     : loop_(loop), options_(std::move(options)), timer_(loop, [this] { tick(); }) {
   [[maybe_unused]] const int ready = sodium_init();
+  token_.resize(kTokenBytes);
+  randombytes_buf(token_.data(), token_.size());
+  may_fail_ = options_.failures;
   loop_.add_flusher(*this);
 }
 
@@ -69,19 +73,53 @@ base::Result<std::string> TcpRoad::add_listener(Fd fd) {
   auto listener =
       std::make_unique<Listener>(loop_, std::move(fd), [this](Fd accepted) { on_accept(std::move(accepted)); });
   if (!listener->ok()) return base::error(MV_ESYSTEM, "can't watch the socket that listens on {}", address);
+  if (options_.secret.empty()) {
+    auto desk = TokenDesk::make(loop_, options_.self, address, token_);
+    if (!desk.ok()) return desk.status();
+    desks_.push_back(std::move(desk).value());
+  }
   listeners_.push_back(std::move(listener));
   if (own_address_.empty()) own_address_ = address;
   return address;
 }
 
 void TcpRoad::on_accept(Fd fd) {
-  if (strangers_ >= options_.max_strangers) return;  // closed: it may come again
-  const std::string address = to_text(host_port(remote_endpoint(fd.get())));
-  Entry& entry = add_connection(std::make_unique<Connection>(loop_, as_owner(), address, std::move(fd)),
-                                Purpose::kAccepted, loop_.now() + options_.hello_timeout);
+  if (strangers_ >= options_.max_strangers) make_room();
+  const HostPort from = host_port(remote_endpoint(fd.get()));
+  Entry& entry = add_connection(std::make_unique<Connection>(loop_, as_owner(), to_text(from), std::move(fd)), Purpose::kAccepted,
+                                loop_.now() + options_.hello_timeout);
   entry.stranger = true;
+  entry.number = ++arrivals_;
+  entry.host = from.host;
   ++strangers_;
+  ++crowds_[entry.host];
   entry.connection->greet(make_handshake(Handshake::Side::kListener, /*resumes=*/false));
+}
+
+void TcpRoad::no_stranger(Entry& entry) {
+  if (!std::exchange(entry.stranger, false)) return;
+  --strangers_;
+  if (const auto crowd = crowds_.find(entry.host); --crowd->second == 0) crowds_.erase(crowd);
+}
+
+/// Says that it mends a connection of a peer that there is one with, or was until now. Strangers don't know any incarnation of a peer's.
+bool TcpRoad::is_expected(const Entry& entry) const {
+  const wire::Introduction& said = entry.connection->handshake().peer();
+  return said.resumes && peers_.contains(said.incarnation);
+}
+
+/// Ends one stranger's connection for the sake of the next. Who has said most counts for nothing: anybody can say half a hello.
+void TcpRoad::make_room() {
+  Entry* least = nullptr;
+  const auto worth = [&](const Entry& entry) {
+    const bool proved = entry.connection->handshake().state() == Handshake::State::kDeciding;
+    return std::tuple(proved || is_expected(entry), -static_cast<ptrdiff_t>(crowds_.at(entry.host)), entry.connection->last_step(), entry.number);
+  };
+  for (auto& [key, entry] : connections_)
+    if (entry.stranger && entry.connection->greeting() && (least == nullptr || worth(entry) < worth(*least))) least = &entry;
+  if (least == nullptr) return;
+  log_stranger(base::error(MV_EUNREACHABLE, "{} had not finished the hello when others came", least->connection->address()));
+  bury(*least->connection);
 }
 
 // ------------------------------------------------------------ dialing
@@ -153,7 +191,8 @@ void TcpRoad::bury(Connection& connection) {
   const auto found = connections_.find(&connection);
   if (found == connections_.end()) return;
   connection.kill();
-  if (found->second.stranger) --strangers_;
+  no_stranger(found->second);
+  if (found->second.query) dead_queries_.push_back(std::move(found->second.query));
   std::erase(unflushed_, &connection);
   dead_.push_back(std::move(found->second.connection));
   connections_.erase(found);
@@ -168,10 +207,11 @@ Handshake TcpRoad::make_handshake(Handshake::Side side, bool resumes) const {
   self.version_min = options_.version_min;
   self.version_max = options_.version_max;
   self.resumes = resumes;
+  self.has_secret = !options_.secret.empty();
   self.address = own_address_;
-  Handshake::Nonce nonce;
-  randombytes_buf(nonce.data(), nonce.size());
-  return Handshake(side, std::move(self), options_.secret, nonce);
+  Handshake::Dice dice;
+  randombytes_buf(&dice, sizeof dice);
+  return Handshake(side, std::move(self), dice);
 }
 
 void TcpRoad::on_stream(Connection& connection) {
@@ -185,7 +225,54 @@ void TcpRoad::on_stream(Connection& connection) {
 
 void TcpRoad::on_deciding(Connection& connection) {
   Entry& entry = entry_of(connection);
-  connection.handshake().side() == Handshake::Side::kDialer ? decide_as_dialer(entry) : decide_as_listener(entry);
+  if (connection.handshake().side() == Handshake::Side::kDialer) return decide_as_dialer(entry);
+  connection.handshake().state() == Handshake::State::kDeciding ? decide_as_listener(entry) : prove_as_listener(entry);
+}
+
+/// Not before there is leave to: see TcpOptions::failures.
+void TcpRoad::prove_as_listener(Entry& entry) {
+  const Nanos now = loop_.now();
+  const double since = std::chrono::duration<double>(now - may_fail_at_).count();
+  may_fail_ = std::min(options_.failures, may_fail_ + options_.failures_per_second * since);
+  may_fail_at_ = now;
+  const bool expected = is_expected(entry);
+  entry.waits = may_fail_ < 1 && !expected;
+  if (entry.waits) return;
+  entry.charged = !expected;
+  if (entry.charged) may_fail_ -= 1;
+  Connection& connection = *entry.connection;
+  const bool has_secret = !options_.secret.empty();
+  connection.handshake().prove(has_secret ? options_.secret : token_, has_secret ? "" : ends_of(connection.fd(), /*dialed=*/false));
+  connection.continue_greeting();
+}
+
+/// What the other side's secret would be.
+void TcpRoad::ask_for_token(Entry& entry) {
+  Connection& connection = *entry.connection;
+  const Endpoint remote = remote_endpoint(connection.fd());
+  if (!is_loopback(remote))
+    return got_token(entry, base::error(MV_EAUTH,
+                                        "this process has no secret, and {} is beyond this machine's loopback: set POLYVERSO_SECRET (or "
+                                        "`secret`) to the same on both",
+                                        connection.address()));
+  Connection* key = &connection;
+  const auto told = [this, key](const base::Result<std::string>& token) {
+    if (const auto found = connections_.find(key); found != connections_.end()) got_token(found->second, token);
+  };
+  entry.query = std::make_unique<TokenQuery>(loop_, connection.handshake().peer().incarnation, to_text(host_port(remote)), told);
+  entry.query->ask();
+}
+
+void TcpRoad::got_token(Entry& entry, const base::Result<std::string>& token) {
+  Connection& connection = *entry.connection;
+  if (connection.handshake().state() != Handshake::State::kSecret) return;
+  if (token.ok()) {
+    connection.handshake().prove(token.value(), ends_of(connection.fd(), /*dialed=*/true));
+  } else {
+    entry.why = token.status();
+    connection.handshake().refuse(Refusal::kUser);
+  }
+  connection.continue_greeting();
 }
 
 void TcpRoad::decide_as_dialer(Entry& entry) {
@@ -195,7 +282,8 @@ void TcpRoad::decide_as_dialer(Entry& entry) {
   const auto known = peers_.find(peer);
   if (known != peers_.end() && known->second.connection != nullptr) return refuse(entry, Refusal::kDuplicate);
   entry.peer = peer;
-  entry.connection->handshake().accept();
+  if (options_.secret.empty()) return ask_for_token(entry);
+  entry.connection->handshake().prove(options_.secret);
   entry.connection->continue_greeting();
 }
 
@@ -243,7 +331,8 @@ void TcpRoad::on_greeted(Connection& connection) {
   const bool dialed = entry.purpose != Purpose::kAccepted;
   entry.peer = peer;
   entry.deadline = base::kNever;
-  if (std::exchange(entry.stranger, false)) --strangers_;
+  if (std::exchange(entry.charged, false)) may_fail_ += 1;
+  no_stranger(entry);
   end_attempts(peer, &connection);
 
   Known& known = peers_[peer];
@@ -287,8 +376,9 @@ std::string TcpRoad::peer_address(const Entry& entry) const {
   return useless ? to_text({from, parsed.value().port}) : said;
 }
 
-void TcpRoad::on_failed(Connection& connection, const base::Status& why, bool refused) {
+void TcpRoad::on_failed(Connection& connection, const base::Status& reason, bool refused) {
   Entry& entry = entry_of(connection);
+  const base::Status why = entry.why.ok() ? reason : entry.why;
   const Purpose purpose = entry.purpose;
   const base::Peer peer = entry.peer;
   const Refusal refusal = connection.greeting() ? connection.handshake().refusal() : Refusal::kNone;
@@ -359,6 +449,7 @@ void TcpRoad::send(base::Peer to, const base::Frame& frame) {
 }
 
 void TcpRoad::flush() {
+  dead_queries_.clear();
   dead_.clear();
   for (const std::string& address : std::exchange(to_dial_, {})) {
     if (!stopping_) start_dial(address);
@@ -393,6 +484,7 @@ void TcpRoad::stop(std::function<void()> stopped) {
   stopping_ = true;
   stopped_ = std::move(stopped);
   listeners_.clear();
+  desks_.clear();
   peers_.clear();
   awaited_.clear();
   std::vector<Connection*> all;
@@ -469,10 +561,8 @@ void TcpRoad::need_tick() {
 }
 
 void TcpRoad::tick() {
-  for (auto& listener : listeners_) {
-    if (listener->paused()) listener->resume();
-  }
   tick_connections();
+  tick_proofs();
   tick_peers();
   if (nothing_to_watch()) timer_.stop();
 }
@@ -482,8 +572,7 @@ bool TcpRoad::nothing_to_watch() const {
          std::none_of(connections_.begin(), connections_.end(),
                       [](const auto& item) { return item.second.deadline != base::kNever; }) &&
          std::none_of(peers_.begin(), peers_.end(),
-                      [](const auto& item) { return item.second.connection == nullptr; }) &&
-         std::none_of(listeners_.begin(), listeners_.end(), [](const auto& listener) { return listener->paused(); });
+                      [](const auto& item) { return item.second.connection == nullptr; });
 }
 
 void TcpRoad::tick_connections() {
@@ -504,6 +593,19 @@ void TcpRoad::tick_connections() {
     on_failed(*connection,
               base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s", connection->address(), seconds),
               false);
+  }
+}
+
+/// Goes on with proofs that were put off, and with questions that nobody had time for.
+void TcpRoad::tick_proofs() {
+  std::vector<const Connection*> due;
+  for (const auto& [key, entry] : connections_)
+    if (entry.waits || entry.query) due.push_back(key);
+  for (const Connection* connection : due) {
+    const auto found = connections_.find(connection);  // what happens to one may end another
+    if (found == connections_.end()) continue;
+    if (found->second.waits) prove_as_listener(found->second);
+    else if (found->second.query) found->second.query->ask();
   }
 }
 

@@ -6,6 +6,14 @@
 // process is gone. Either side gives up after `reconnect_grace`. A peer that is lost (see TcpOptions::fences_lost) or closed
 // never comes back in that life.
 //
+// Without a secret, only loopback is listened on and dialed, and processes of the same user prove that they are by a token
+// (io/token.hpp); the hello is then bound to the two ends of the connection, so that nobody else can relay it.
+//
+// Strangers, accepted connections that have not finished their hello, are bounded in number, and so is what they can make this
+// node compute. Where there is no room for another one, one from the address that most come from goes, of those the one that has
+// made no step for longest: a crowd pushes itself out. Whoever mends a connection of a peer that this node knows goes last, and its
+// proof is never put off.
+//
 // When two nodes dial each other at once, the dial of the larger incarnation is the one that stays.
 
 #include <map>
@@ -18,16 +26,20 @@
 #include "io/listener.hpp"
 #include "io/road.hpp"
 #include "io/tcp/connection.hpp"
+#include "io/token.hpp"
 
 namespace mv::io {
 
 struct TcpOptions {
   base::Peer self = base::kNobody;  ///< this node's incarnation
-  std::string secret;               ///< empty: everybody who also has none
+  std::string secret;               ///< empty: every process of this user on this machine that has none either
   base::Nanos hello_timeout = std::chrono::seconds(5);
   base::Nanos reconnect_grace = std::chrono::seconds(1);
   base::Nanos retry = std::chrono::milliseconds(50);
-  size_t max_strangers = 256;  ///< accepted connections that have not finished their hello
+  size_t max_strangers = 512;  ///< accepted connections that have not finished their hello
+  /// So many hellos may fail in a row, and afterwards a second, before those of peers that are not known yet have to wait: each costs
+  /// about 150 µs of computing, and is one guess at the secret. Those that succeed don't count.
+  double failures = 1024, failures_per_second = 256;
   bool fences_lost = true;  ///< a peer that was lost never comes back in that life; else only one that was closed
   bool observes = false;            ///< this node is no member: see wire::kObserves
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
@@ -63,6 +75,12 @@ class TcpRoad final : public Road, private ConnectionEvents {
     Nanos deadline = base::kNever;
     bool held = false;      // kAccepted: decided when our own dial to the same peer is
     bool stranger = false;  // counted in strangers_
+    uint64_t number = 0;    // of a stranger, in the order of arrival
+    std::string host;       // of a stranger, counted in crowds_
+    bool waits = false;     // kAccepted: its proof is put off
+    bool charged = false;   // its proof is counted as one that may fail
+    std::unique_ptr<TokenQuery> query;
+    base::Status why;       // of its failure, where the handshake can't know
   };
   /// A peer that is connected, or whose broken connection is being mended.
   struct Known {
@@ -93,6 +111,14 @@ class TcpRoad final : public Road, private ConnectionEvents {
   void bury(Connection& connection);
   wire::Handshake make_handshake(wire::Handshake::Side side, bool resumes) const;
 
+  void no_stranger(Entry& entry);
+  void make_room();
+  bool is_expected(const Entry& entry) const;
+  void prove_as_listener(Entry& entry);
+  void ask_for_token(Entry& entry);
+  void got_token(Entry& entry, const base::Result<std::string>& token);
+  void tick_proofs();
+
   void decide_as_dialer(Entry& entry);
   void decide_as_listener(Entry& entry);
   void refuse(Entry& entry, wire::Refusal why);
@@ -118,9 +144,12 @@ class TcpRoad final : public Road, private ConnectionEvents {
   const TcpOptions options_;
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<Listener>> listeners_;
+  std::vector<std::unique_ptr<TokenDesk>> desks_;  // of each listener, without a secret
+  std::string token_;
   std::string own_address_;
   std::unordered_map<const Connection*, Entry> connections_;
   std::vector<std::unique_ptr<Connection>> dead_;  // freed when no callback of theirs can be on the stack
+  std::vector<std::unique_ptr<TokenQuery>> dead_queries_;  // the same
   std::unordered_map<base::Peer, Known> peers_;
   std::unordered_set<base::Peer> gone_;                          // lost or closed: fenced
   std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
@@ -129,6 +158,10 @@ class TcpRoad final : public Road, private ConnectionEvents {
   std::vector<Connection*> unflushed_;
   std::vector<Lookup*> lookups_;
   size_t strangers_ = 0;
+  uint64_t arrivals_ = 0;
+  std::unordered_map<std::string, size_t> crowds_;  // of strangers, by where they come from
+  double may_fail_ = 0;                             // hellos of strangers, now: see TcpOptions::failures
+  Nanos may_fail_at_{0};
   Timer timer_;
   bool stopping_ = false;
   std::function<void()> stopped_;

@@ -30,7 +30,7 @@ void examine_secret(const node::Settings& settings, Findings& findings) {
   } else if (settings.secret.size() < kShortSecret) {
     findings.note(
         "secret",
-        fmt::format("{} characters only: whoever records a connection can try them all", settings.secret.size()),
+        fmt::format("{} characters only: whoever reaches a port of this cluster can try secrets there, hundreds a second", settings.secret.size()),
         "make one with `head -c 32 /dev/urandom | base64`, the same for all processes");
   } else {
     findings.ok("secret", fmt::format("{} characters", settings.secret.size()));

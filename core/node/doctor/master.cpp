@@ -13,6 +13,7 @@
 
 #include "io/tcp/interfaces.hpp"
 #include "io/tcp/socket.hpp"
+#include "io/token.hpp"
 #include "node/rendezvous.hpp"
 #include "wire/hello.hpp"
 
@@ -109,18 +110,40 @@ wire::Introduction introduction() {
   return self;
 }
 
-wire::Handshake make_handshake(const std::string& secret) {
-  wire::Handshake::Nonce nonce{};
-  const ssize_t random = getrandom(nonce.data(), nonce.size(), 0);
+wire::Handshake make_handshake(bool has_secret) {
+  wire::Handshake::Dice dice;
+  const ssize_t random = getrandom(&dice, sizeof dice, 0);
   static_cast<void>(random);  // no kernel refuses so little; at worst the master does
-  return {wire::Handshake::Side::kDialer, introduction(), secret, nonce};
+  wire::Introduction self = introduction();
+  self.has_secret = has_secret;
+  return {wire::Handshake::Side::kDialer, std::move(self), dice};
+}
+
+/// Proves itself: by the secret, or as a process of the same user. Why not, if that is another's.
+base::Status prove(const Caller& caller, wire::Handshake& hello, const std::string& secret, base::Nanos patience) {
+  if (!secret.empty()) {
+    hello.prove(secret);
+    return {};
+  }
+  const auto token = io::ask_for_token(hello.peer().incarnation, io::to_text(io::host_port(io::remote_endpoint(caller.get()))), patience);
+  if (token.ok())
+    hello.prove(token.value(), io::ends_of(caller.get(), /*dialed=*/true));
+  else
+    hello.refuse(wire::Refusal::kUser);
+  return token.status();
 }
 
 /// Feeds what comes until the hello is over, one way or the other. What ended it before; empty: nothing.
-std::string converse(const Caller& caller, wire::Handshake& hello) {
+std::string converse(const Caller& caller, wire::Handshake& hello, const std::string& secret, base::Nanos patience, base::Status& why_not) {
   using State = wire::Handshake::State;
   while (hello.state() != State::kDone && hello.state() != State::kFailed) {
-    if (hello.state() == State::kDeciding) hello.accept();
+    if (hello.state() == State::kSecret) {
+      why_not = prove(caller, hello, secret, patience);
+      if (!why_not.ok()) {
+        caller.send_all(hello.output());
+        break;
+      }
+    }
     if (!caller.send_all(hello.output())) return "the connection breaks while this side speaks";
     if (!caller.wait(POLLIN)) return "it says nothing";
     std::byte bytes[256];
@@ -134,6 +157,8 @@ std::string converse(const Caller& caller, wire::Handshake& hello) {
 
 std::string remedy(const wire::Handshake& hello) {
   switch (hello.refusal()) {
+    case wire::Refusal::kUser:
+      return "set POLYVERSO_SECRET to the same text here and for rank 0, or run this as the user that rank 0 runs as";
     case wire::Refusal::kSecret:
       return "set POLYVERSO_SECRET to the very same text here and for rank 0; the shell may have cut it at a quote or "
              "a newline";
@@ -147,16 +172,17 @@ std::string remedy(const wire::Handshake& hello) {
   }
 }
 
-void say_hello(const Caller& caller, const std::string& master, const std::string& secret, Expected expected,
+void say_hello(const Caller& caller, const std::string& master, const std::string& secret, Expected expected, base::Nanos patience,
                Findings& findings) {
-  wire::Handshake hello = make_handshake(secret);
-  const std::string broken = converse(caller, hello);
+  wire::Handshake hello = make_handshake(!secret.empty());
+  base::Status why_not;
+  const std::string broken = converse(caller, hello, secret, patience, why_not);
   if (hello.state() == wire::Handshake::State::kDone) {
     const auto last = wire::goodbye();
     std::vector<std::byte> bytes(last.begin(), last.end());
     caller.send_all(bytes);
     findings.ok("hello", fmt::format("it speaks Polyverso's protocol, version {}", hello.version()));
-    findings.ok("secret", secret.empty() ? "neither side has one" : "both sides have the same");
+    findings.ok("secret", secret.empty() ? "neither side has one: both are processes of this user" : "both sides have the same");
     return;
   }
   if (!broken.empty() && expected == Expected::kMayRun)
@@ -165,8 +191,8 @@ void say_hello(const Caller& caller, const std::string& master, const std::strin
     return findings.problem(
         "hello", fmt::format("{} accepts the connection, but then {}", master, broken),
         "see which program listens at that port (ss -ltnp on its machine), and whether rank 0 hangs or is stopped");
-  const bool proved_wrong = hello.refusal() == wire::Refusal::kSecret;
-  findings.problem(proved_wrong ? "secret" : "hello", hello.why(master).text(), remedy(hello));
+  const bool proved_wrong = hello.refusal() == wire::Refusal::kSecret || hello.refusal() == wire::Refusal::kUser;
+  findings.problem(proved_wrong ? "secret" : "hello", (why_not.ok() ? hello.why(master) : why_not).text(), remedy(hello));
 }
 
 }  // namespace
@@ -199,7 +225,7 @@ Findings reach_master(const std::string& master, const std::string& secret, Expe
     findings.ok("name", fmt::format("{} is {}", address.value().host, addresses));
   if (auto caller = connect_to(endpoints.value(), expected, patience, findings)) {
     caller->give(patience);
-    say_hello(*caller, master, secret, expected, findings);
+    say_hello(*caller, master, secret, expected, patience, findings);
   }
   return findings;
 }

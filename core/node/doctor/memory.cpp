@@ -8,7 +8,8 @@
 #include <sstream>
 
 #include "base/shared_memory.hpp"
-#include "io/shm/unix_socket.hpp"
+#include "io/shm/note.hpp"
+#include "io/unix_socket.hpp"
 #include "node/doctor/machine.hpp"
 #include "node/doctor/system.hpp"
 

@@ -1,26 +1,16 @@
 #pragma once
-// Sockets in the abstract namespace, which reach processes of the same machine (and network namespace) only, leave
-// nothing in any file system, and carry descriptors.
+// What the two ends of a connection of the shared-memory road say to each other beside the rings, with descriptors.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
-#include "base/result.hpp"
 #include "io/fd.hpp"
 
 namespace mv::io {
 
-/// MV_EADDRINUSE, MV_ESYSTEM.
-base::Result<Fd> listen_abstract(const std::string& name);
-/// A connected socket. MV_EUNREACHABLE if nobody listens there; MV_ESYSTEM for whatever else.
-base::Result<Fd> connect_abstract(const std::string& name);
-/// Whether the process at the other end runs as the same user as this one.
-bool is_same_user(int fd);
-
-/// What the two ends say to each other beside the rings, with descriptors; of fixed size.
+/// Of fixed size.
 struct Note {
   static constexpr uint32_t kMagic = 0x4d56'4e01;
   enum class Kind : uint32_t {

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
@@ -48,6 +49,7 @@ bool Stranger::introduce(base::Peer self, const std::string& secret, const std::
   wire::Introduction introduction;
   introduction.incarnation = self;
   introduction.has_secret = !secret.empty();
+  introduction.resumes = mends_;
   wire::Handshake::Dice dice;
   dice.nonce[0] = dice.scalar[0] = static_cast<std::byte>(self);
   wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, dice);
@@ -65,6 +67,12 @@ bool Stranger::introduce(base::Peer self, const std::string& secret, const std::
     if (got <= 0) return false;
     handshake.feed(std::span(buffer).first(static_cast<size_t>(got)));
   }
+}
+
+void Stranger::mend(int patience_ms) {
+  mends_ = true;
+  const timeval patience{patience_ms / 1000, patience_ms % 1000 * 1000};
+  setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }
 
 std::vector<std::byte> Stranger::read(size_t bytes) {

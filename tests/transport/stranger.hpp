@@ -25,6 +25,8 @@ class Stranger {
   bool introduce_between(base::Peer self, const std::string& ends);
   /// Reads until the other side closes, at most `limit_ms` long; the bytes, or nothing if it stays open.
   std::optional<std::vector<std::byte>> read_to_end(int limit_ms = 20'000);
+  /// From now on it says in its hello that it mends a connection, and waits for so long at most for what is answered.
+  void mend(int patience_ms);
   /// Reads `bytes`, or what comes until the other side closes.
   std::vector<std::byte> read(size_t bytes);
   void close() { fd_.reset(); }
@@ -34,6 +36,7 @@ class Stranger {
   bool prove(wire::Handshake& handshake, const std::string& secret, const std::string& ends) const;
 
   const std::string address_;
+  bool mends_ = false;
   io::Fd fd_;
 };
 

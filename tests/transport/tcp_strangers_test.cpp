@@ -219,6 +219,12 @@ void the_oldest_of_a_silent_crowd_makes_room(void**) {
   assert_false(crowd[15]->read_to_end(50).has_value());
 }
 
+uint64_t turned_away(Node& node) {
+  uint64_t count = 0;
+  node.run([&] { count = static_cast<io::TcpRoad&>(node.road()).turned_away(); });
+  return count;
+}
+
 /// The first word of a dialer of this incarnation.
 std::vector<std::byte> hello_of(Peer self, bool resumes) {
   wire::Introduction introduction;
@@ -313,6 +319,33 @@ void failed_proofs_are_rationed_but_not_for_members(void**) {
   member.cut(1);
   assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 2; }));
   assert_int_equal(node.record().lost.size() + member.record().lost.size(), 5);  // those who were welcome, and left
+}
+
+void proofs_in_a_members_name_are_rationed_too(void**) {
+  // Its incarnation is no secret: it tells it to whoever calls it.
+  io::TcpOptions options = options_of(1, "right");
+  options.failures = 3;
+  options.member_failures = 5;
+  options.failures_per_second = options.member_failures_per_second = 0;
+  options.reconnect_grace = 20s;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  options.self = 2;
+  Node member(Kind::kTcp, options);
+  member.dial(address);
+  assert_true(node.wait([](const Record& record) { return record.connections_of(2) == 1; }));
+  const auto guess = [&](int patience_ms) {  // whether it was answered
+    Stranger guesser(address);
+    guesser.mend(patience_ms);
+    const uint64_t before = turned_away(node);
+    assert_false(guesser.introduce(2, "wrong"));
+    return turned_away(node) > before;
+  };
+  for (int i = 0; i < 8; ++i) assert_true(guess(20'000));
+  assert_false(guess(300));
+  assert_int_equal(node.record().lost.size() + member.record().lost.size(), 0);
+  member.send(1, 1, 10);
+  assert_true(node.wait([](const Record& record) { return record.messages_of(2) == 1; }));
 }
 
 void rationed_proofs_are_made_later(void**) {
@@ -481,6 +514,7 @@ int main() {
       cmocka_unit_test(who_mends_a_connection_goes_last),
       cmocka_unit_test(a_renewed_crowd_does_not_keep_a_member_from_mending),
       cmocka_unit_test(failed_proofs_are_rationed_but_not_for_members),
+      cmocka_unit_test(proofs_in_a_members_name_are_rationed_too),
       cmocka_unit_test(rationed_proofs_are_made_later),
       cmocka_unit_test(a_token_is_worth_nothing_through_a_relay),
       cmocka_unit_test(another_user_gets_no_token),

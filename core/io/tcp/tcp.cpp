@@ -22,11 +22,10 @@ struct TcpRoad::Lookup {
 };
 
 TcpRoad::TcpRoad(Loop& loop, TcpOptions options)
-    : loop_(loop), options_(std::move(options)), timer_(loop, [this] { tick(); }) {
+    : loop_(loop), options_(std::move(options)), ration_{options_.failures}, timer_(loop, [this] { tick(); }) {
   [[maybe_unused]] const int ready = sodium_init();
   token_.resize(kTokenBytes);
   randombytes_buf(token_.data(), token_.size());
-  may_fail_ = options_.failures;
   loop_.add_flusher(*this);
 }
 
@@ -102,10 +101,11 @@ void TcpRoad::no_stranger(Entry& entry) {
   if (const auto crowd = crowds_.find(entry.host); --crowd->second == 0) crowds_.erase(crowd);
 }
 
-/// Says that it mends a connection of a peer that there is one with, or was until now. Strangers don't know any incarnation of a peer's.
-bool TcpRoad::is_expected(const Entry& entry) const {
+/// The peer whose connection it says to mend, if it comes from where that is: strangers elsewhere can't.
+TcpRoad::Known* TcpRoad::expected(const Entry& entry) {
   const wire::Introduction& said = entry.connection->handshake().peer();
-  return said.resumes && peers_.contains(said.incarnation);
+  const auto known = peers_.find(said.incarnation);
+  return said.resumes && known != peers_.end() && known->second.host == entry.host ? &known->second : nullptr;
 }
 
 /// Ends one stranger's connection for the sake of the next. Who has said most counts for nothing: anybody can say half a hello.
@@ -113,7 +113,8 @@ void TcpRoad::make_room() {
   Entry* least = nullptr;
   const auto worth = [&](const Entry& entry) {
     const bool proved = entry.connection->handshake().state() == Handshake::State::kDeciding;
-    return std::tuple(proved || is_expected(entry), -static_cast<ptrdiff_t>(crowds_.at(entry.host)), entry.connection->last_step(), entry.number);
+    return std::tuple(proved || expected(entry) != nullptr, -static_cast<ptrdiff_t>(crowds_.at(entry.host)), entry.connection->last_step(),
+                      entry.number);
   };
   for (auto& [key, entry] : connections_)
     if (entry.stranger && entry.connection->greeting() && (least == nullptr || worth(entry) < worth(*least))) least = &entry;
@@ -229,17 +230,22 @@ void TcpRoad::on_deciding(Connection& connection) {
   connection.handshake().state() == Handshake::State::kDeciding ? decide_as_listener(entry) : prove_as_listener(entry);
 }
 
+bool TcpRoad::Ration::take(Nanos now, double most, double per_second) {
+  left = std::min(most, left + per_second * std::chrono::duration<double>(now - at).count());
+  at = now;
+  if (left < 1) return false;
+  left -= 1;
+  return true;
+}
+
 /// Not before there is leave to: see TcpOptions::failures.
 void TcpRoad::prove_as_listener(Entry& entry) {
   const Nanos now = loop_.now();
-  const double since = std::chrono::duration<double>(now - may_fail_at_).count();
-  may_fail_ = std::min(options_.failures, may_fail_ + options_.failures_per_second * since);
-  may_fail_at_ = now;
-  const bool expected = is_expected(entry);
-  entry.waits = may_fail_ < 1 && !expected;
+  Known* const member = expected(entry);
+  const bool as_member = member != nullptr && member->ration.take(now, options_.member_failures, options_.member_failures_per_second);
+  entry.charged = !as_member && ration_.take(now, options_.failures, options_.failures_per_second);
+  entry.waits = !as_member && !entry.charged;
   if (entry.waits) return;
-  entry.charged = !expected;
-  if (entry.charged) may_fail_ -= 1;
   Connection& connection = *entry.connection;
   const bool has_secret = !options_.secret.empty();
   connection.handshake().prove(has_secret ? options_.secret : token_, has_secret ? "" : ends_of(connection.fd(), /*dialed=*/false));
@@ -331,7 +337,7 @@ void TcpRoad::on_greeted(Connection& connection) {
   const bool dialed = entry.purpose != Purpose::kAccepted;
   entry.peer = peer;
   entry.deadline = base::kNever;
-  if (std::exchange(entry.charged, false)) may_fail_ += 1;
+  if (std::exchange(entry.charged, false)) ration_.left += 1;
   no_stranger(entry);
   end_attempts(peer, &connection);
 
@@ -342,6 +348,8 @@ void TcpRoad::on_greeted(Connection& connection) {
   known.give_up_at = base::kNever;
   known.trying = false;
   known.dialed = dialed;
+  known.host = host_port(remote_endpoint(connection.fd())).host;
+  known.ration = {options_.member_failures, loop_.now()};
   known.address = dialed ? connection.address() : peer_address(entry);
   known.endpoints.clear();
   if (dialed) {

@@ -11,8 +11,8 @@
 //
 // Strangers, accepted connections that have not finished their hello, are bounded in number, and so is what they can make this
 // node compute. Where there is no room for another one, one from the address that most come from goes, of those the one that has
-// made no step for longest: a crowd pushes itself out. Whoever mends a connection of a peer that this node knows goes last, and its
-// proof is never put off.
+// made no step for longest: a crowd pushes itself out. Whoever says that it mends a connection of a peer that this node knows, and
+// comes from where that is, goes last, and does not have to wait for others' proofs.
 //
 // When two nodes dial each other at once, the dial of the larger incarnation is the one that stays.
 
@@ -40,6 +40,8 @@ struct TcpOptions {
   /// So many hellos may fail in a row, and afterwards a second, before those of peers that are not known yet have to wait: each costs
   /// about 150 µs of computing, and is one guess at the secret. Those that succeed don't count.
   double failures = 1024, failures_per_second = 256;
+  /// The same for each peer that is known, of hellos that come from where it is and say that they mend its connection.
+  double member_failures = 16, member_failures_per_second = 4;
   bool fences_lost = true;  ///< a peer that was lost never comes back in that life; else only one that was closed
   bool observes = false;            ///< this node is no member: see wire::kObserves
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
@@ -67,6 +69,12 @@ class TcpRoad final : public Road, private ConnectionEvents {
  private:
   using Nanos = base::Nanos;
   enum class Purpose { kAccepted, kDial, kRedial, kProbe };
+  /// How many proofs may still fail.
+  struct Ration {
+    double left;
+    Nanos at{0};
+    bool take(Nanos now, double most, double per_second);
+  };
   /// A connection and what it is for.
   struct Entry {
     std::unique_ptr<Connection> connection;
@@ -91,6 +99,8 @@ class TcpRoad final : public Road, private ConnectionEvents {
     Nanos give_up_at = base::kNever;  // while broken
     bool trying = false;              // a kRedial or kProbe is under way
     bool observer = false;            // it has called us, and is not called back
+    std::string host;                 // where its connection comes from
+    Ration ration{0};                 // of proofs in its name
     std::string why;                  // of the break
   };
   struct Lookup;
@@ -113,7 +123,7 @@ class TcpRoad final : public Road, private ConnectionEvents {
 
   void no_stranger(Entry& entry);
   void make_room();
-  bool is_expected(const Entry& entry) const;
+  Known* expected(const Entry& entry);
   void prove_as_listener(Entry& entry);
   void ask_for_token(Entry& entry);
   void got_token(Entry& entry, const base::Result<std::string>& token);
@@ -160,8 +170,7 @@ class TcpRoad final : public Road, private ConnectionEvents {
   size_t strangers_ = 0;
   uint64_t arrivals_ = 0;
   std::unordered_map<std::string, size_t> crowds_;  // of strangers, by where they come from
-  double may_fail_ = 0;                             // hellos of strangers, now: see TcpOptions::failures
-  Nanos may_fail_at_{0};
+  Ration ration_;                                   // of strangers' proofs
   Timer timer_;
   bool stopping_ = false;
   std::function<void()> stopped_;

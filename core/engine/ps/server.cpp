@@ -51,10 +51,11 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
     if (id >= 0) table.merge_gate.lost(static_cast<size_t>(id), why);
     if (id >= 0 && table.shard != nullptr) table.shard->forget_pieces(id);
     table.publish_clock();
-    if (table.pace != table::Pace::kMerge) std::erase_if(table.held, [&](const auto& entry) { return entry.first.client == worker; });
-    std::erase_if(table.wanted, [&](const auto& entry) { return entry.first.client == worker; });
     if (!table.complete) break_creation(number, why);
   }
+  // Parts of merged rounds still count.
+  std::erase_if(held_, [&](const auto& entry) { return entry.first.client == worker && tables_[entry.second.table]->pace != table::Pace::kMerge; });
+  std::erase_if(wanted_, [&](const auto& entry) { return entry.first.client == worker; });
 }
 
 void Server::worker_joined(base::Peer worker) {
@@ -146,7 +147,7 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request) {
 }
 
 std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
-  auto table = std::make_unique<Table>(*this, spec, spec.pace(sync_, workers_.size()));
+  auto table = std::make_unique<Table>(*this, static_cast<uint32_t>(tables_.size()), spec, spec.pace(sync_, workers_.size()));
   auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(spec);
   if (made.ok())
     table->shard = std::move(made).value();
@@ -215,8 +216,29 @@ void Server::break_creation(uint32_t number, const base::Status& why) {
 void Server::forget_if_all_told(uint32_t number) {
   Table& table = *tables_[number];
   if (!std::all_of(active_.begin(), active_.end(), [&](base::Peer worker) { return table.told.contains(worker); })) return;
-  by_name_.erase(table.spec.name);
+  drop(number);
+}
+
+/// The table is no more, and what waited for it neither; the name is free.
+void Server::drop(uint32_t number) {
+  std::erase_if(held_, [&](const auto& entry) { return entry.second.table == number; });
+  std::erase_if(wanted_, [&](const auto& entry) { return entry.second.table == number; });
+  by_name_.erase(tables_[number]->spec.name);
   tables_[number].reset();
+}
+
+/// Everything that waits at this table's gate, in the order of the clients and their calls.
+void Server::fail_waiting(uint32_t number, const base::Status& why) {
+  std::set<rpc::Asked> waiting;
+  for (const auto& [asked, held] : held_)
+    if (held.table == number) waiting.insert(asked);
+  for (const auto& [asked, wanted] : wanted_)
+    if (wanted.table == number) waiting.insert(asked);
+  for (const rpc::Asked& asked : waiting) {
+    held_.erase(asked);
+    wanted_.erase(asked);
+    rpc_.fail(asked, why);
+  }
 }
 
 void Server::open(const rpc::Asked& asked, const wire::Open& request) {
@@ -241,11 +263,9 @@ void Server::destroy(const rpc::Asked& asked, const wire::Destroy& request) {
   if (table == nullptr) return;
   const base::Status gone = base::error(MV_ENOTFOUND, "table \"{}\" was destroyed by {}", table->spec.name, view_->name(asked.client));
   if (table->shard != nullptr) table->shard->destroy();
-  for (const auto& [waiting, held] : std::exchange(table->held, {})) rpc_.fail(waiting, gone);
-  for (const auto& [waiting, wanted] : std::exchange(table->wanted, {})) rpc_.fail(waiting, gone);
+  fail_waiting(request.table(), gone);
   for (const auto& [worker, waiting] : std::exchange(table->ready, {})) rpc_.fail(waiting.asked, gone);
-  by_name_.erase(table->spec.name);
-  tables_[request.table()].reset();
+  drop(request.table());
   rpc_.answer(asked, builder_.answer({}));
 }
 
@@ -355,7 +375,8 @@ void Server::change_in_order(const rpc::Asked& asked, Table& table, Held held) {
 
 void Server::held_back(Table& table, const rpc::Asked& asked, Held held) {
   held.since = clock_.now();
-  table.held.emplace(asked, std::move(held));
+  held.table = table.number;
+  held_.emplace(asked, std::move(held));
 }
 
 /// Keeps a payload until its turn comes; one that was shown in place must outlive the call.
@@ -369,17 +390,15 @@ void Server::hold(Held& held, std::span<const std::byte> payload, const base::Si
 }
 
 void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  for (const auto& table : tables_) {
-    if (table == nullptr) continue;
-    const auto found = table->held.find(asked);
-    if (found == table->held.end()) continue;
-    Held& held = found->second;
-    const bool sound = payload.size() == table->bytes_of(held) && (held.rows == 0 || take_rows(*table, payload, held.rows).ok()) &&
-                       (held.codec == nullptr || held.codec->check(payload, held.count).ok());
-    if (!sound) held.rows = held.count = 0;  // a client that breaks the protocol: its add counts as nothing, the others go on
-    hold(held, sound ? payload : std::span<const std::byte>(), sound ? staged : nullptr);
-    return table->gate.data(static_cast<size_t>(worker_id(asked.client)), asked);
-  }
+  const auto found = held_.find(asked);
+  if (found == held_.end()) return;
+  Held& held = found->second;
+  Table& table = *tables_[held.table];
+  const bool sound = payload.size() == table.bytes_of(held) && (held.rows == 0 || take_rows(table, payload, held.rows).ok()) &&
+                     (held.codec == nullptr || held.codec->check(payload, held.count).ok());
+  if (!sound) held.rows = held.count = 0;  // a client that breaks the protocol: its add counts as nothing, the others go on
+  hold(held, sound ? payload : std::span<const std::byte>(), sound ? staged : nullptr);
+  table.gate.data(static_cast<size_t>(worker_id(asked.client)), asked);
 }
 
 base::Status Server::apply(Table& table, base::Peer client, const Held& held) {
@@ -431,7 +450,8 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   const int64_t worker = worker_id(asked.client);
   if (table->pace == table::Pace::kAsync || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
   wanted.since = clock_.now();
-  table->wanted.emplace(asked, std::move(wanted));
+  wanted.table = table->number;
+  wanted_.emplace(asked, std::move(wanted));
   if (table->pace == table::Pace::kStale) return table->stale.get(asked, request.clock());
   if (table->pace == table::Pace::kMerge) return table->merge_gate.get(asked, request.clock());
   table->gate.get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
@@ -531,55 +551,61 @@ void Server::scan(const rpc::Asked& asked, const wire::Scan& request) {
 }
 
 void Server::on_cancel(const rpc::Asked& asked) {
+  const auto held = held_.find(asked);
+  const auto wanted = wanted_.find(asked);
+  if (held == held_.end() && wanted == wanted_.end()) return cancel_creation(asked);
   const int64_t worker = worker_id(asked.client);
+  if (worker < 0) return;
+  Table& table = *tables_[held != held_.end() ? held->second.table : wanted->second.table];
+  std::string missing;
+  const bool withdrawn = table.pace == table::Pace::kStale   ? table.stale.withdraw(asked, &missing)
+                         : table.pace == table::Pace::kMerge ? table.merge_gate.withdraw(asked, &missing)
+                                                             : table.gate.withdraw(static_cast<size_t>(worker), asked, &missing);
+  if (!withdrawn) return;
+  held_.erase(asked);
+  wanted_.erase(asked);
+  rpc_.fail(asked, base::error(MV_ETIMEOUT, "table \"{}\": {}", table.spec.name, missing));
+}
+
+void Server::cancel_creation(const rpc::Asked& asked) {
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
     const auto ready = table->ready.find(asked.client);
-    if (ready != table->ready.end() && ready->second.asked == asked) {
-      const std::string missing = missing_creators(*table);
-      table->ready.erase(ready);
-      table->creators.erase(asked.client);
-      return rpc_.fail(asked, base::error(MV_ETIMEOUT, "table \"{}\": not created yet by {}", table->spec.name, missing));
-    }
-    if (worker < 0 || (!table->held.contains(asked) && !table->wanted.contains(asked))) continue;
-    std::string missing;
-    const bool withdrawn = table->pace == table::Pace::kStale   ? table->stale.withdraw(asked, &missing)
-                           : table->pace == table::Pace::kMerge ? table->merge_gate.withdraw(asked, &missing)
-                                                                : table->gate.withdraw(static_cast<size_t>(worker), asked, &missing);
-    if (!withdrawn) return;
-    table->held.erase(asked);
-    table->wanted.erase(asked);
-    return rpc_.fail(asked, base::error(MV_ETIMEOUT, "table \"{}\": {}", table->spec.name, missing));
+    if (ready == table->ready.end() || ready->second.asked != asked) continue;
+    const std::string missing = missing_creators(*table);
+    table->ready.erase(ready);
+    table->creators.erase(asked.client);
+    return rpc_.fail(asked, base::error(MV_ETIMEOUT, "table \"{}\": not created yet by {}", table->spec.name, missing));
   }
 }
 
 // ---- what the gate decides
 
 void Server::Table::apply_change(const rpc::Asked& asked) {
-  const auto found = held.find(asked);
-  if (found == held.end()) return;
+  const auto found = server.held_.find(asked);
+  if (found == server.held_.end()) return;
   const base::Status status = server.apply(*this, asked.client, found->second);
   moved = server.clock_.now();
   server.gate_log_.released(wire::Body::Change, asked.client, found->second.since, moved);
-  held.erase(found);
+  server.held_.erase(found);
   status.ok() ? server.rpc_.finish(asked) : server.rpc_.fail(asked, status);
 }
 
 void Server::Table::grant_change(const rpc::Asked& asked) { server.rpc_.grant(asked); }
 
 void Server::Table::serve_get(const rpc::Asked& asked) {
-  const auto found = wanted.find(asked);
-  if (found == wanted.end()) return;
+  const auto found = server.wanted_.find(asked);
+  if (found == server.wanted_.end()) return;
   const Wanted values = std::move(found->second);
-  wanted.erase(found);
+  server.wanted_.erase(found);
   moved = server.clock_.now();
   server.gate_log_.released(wire::Body::Get, asked.client, values.since, moved);
   server.reply_values(asked, *this, values);
 }
 
 void Server::Table::fail_gated(const rpc::Asked& asked, const base::Status& why) {
-  held.erase(asked);
-  wanted.erase(asked);
+  server.held_.erase(asked);
+  server.wanted_.erase(asked);
   moved = server.clock_.now();
   server.rpc_.fail(asked, why);
 }

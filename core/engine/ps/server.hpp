@@ -53,7 +53,7 @@ class Server {
   /// This server's parts of all tables.
   std::vector<std::shared_ptr<table::Shard>> parts() const;
   /// How many requests the gates hold.
-  uint64_t held() const;
+  uint64_t held() const { return held_.size() + wanted_.size(); }
   GateLog& gate_log() { return gate_log_; }
   const GateLog& gate_log() const { return gate_log_; }
 
@@ -86,12 +86,14 @@ class Server {
     table::Piece piece = table::Piece::kFirst;
     std::optional<table::UpdaterSpec> updater = {};  ///< instead of values
     codec::CodecRef codec = {};                      ///< what the payload is encoded by, if it is
-    base::Nanos since{0};                            ///< of those that wait in Table::held
+    base::Nanos since{0};                            ///< of those that wait in held_
+    uint32_t table = 0;                              ///< the same: its number
   };
   struct Wanted {
     uint64_t first, count;
     std::vector<int64_t> ids;
-    base::Nanos since{0};  ///< of those that wait in Table::wanted
+    base::Nanos since{0};  ///< of those that wait in wanted_
+    uint32_t table = 0;    ///< the same: its number
     codec::CodecRef codec = {};  ///< what the answer is to be encoded by
   };
   /// States of a table that a worker reads, and those of some rows that it writes.
@@ -106,8 +108,9 @@ class Server {
     std::vector<std::vector<std::byte>> states;
   };
   struct Table final : SyncGate::Owner, StaleGate::Owner, MergeGate::Owner {
-    Table(Server& server, table::Spec spec, table::Pace pace)
+    Table(Server& server, uint32_t number, table::Spec spec, table::Pace pace)
         : server(server),
+          number(number),
           spec(std::move(spec)),
           pace(pace),
           gate(*this, this->spec.name),
@@ -127,6 +130,7 @@ class Server {
     void publish_clock();
 
     Server& server;
+    const uint32_t number;
     const table::Spec spec;
     const table::Pace pace;
     std::shared_ptr<table::Shard> shard;
@@ -143,8 +147,6 @@ class Server {
     StaleGate stale;   ///< Pace::kStale
     MergeGate merge_gate;  ///< Pace::kMerge
     std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next get
-    std::map<rpc::Asked, Held> held;
-    std::map<rpc::Asked, Wanted> wanted;
     base::Nanos moved{0};                       ///< when something that waited here last came to its end
   };
 
@@ -153,6 +155,7 @@ class Server {
   void settle_creation(uint32_t number);
   void break_creation(uint32_t number, const base::Status& why);
   void forget_if_all_told(uint32_t number);
+  void cancel_creation(const rpc::Asked& asked);
   void open(const rpc::Asked& asked, const wire::Open& request);
   void list(const rpc::Asked& asked);
   void destroy(const rpc::Asked& asked, const wire::Destroy& request);
@@ -190,7 +193,9 @@ class Server {
   void answer_created(const rpc::Asked& asked, uint32_t number);
 
   void held_back(Table& table, const rpc::Asked& asked, Held held);
-  base::Nanos since(const Table& table, const rpc::Asked& asked) const;
+  void drop(uint32_t number);
+  void fail_waiting(uint32_t number, const base::Status& why);
+  base::Nanos since(const rpc::Asked& asked) const;
   void add_gate_waits(const Table& table, std::vector<cluster::Wait>& waits) const;
   std::string missing_creators(const Table& table) const;
 
@@ -208,6 +213,9 @@ class Server {
   const std::shared_ptr<table::Families> families_ = std::make_shared<table::Families>();
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
   std::map<std::string, uint32_t> by_name_;
+  /// Requests that wait at the tables' gates, of all tables: a look-up must not depend on how many tables there are.
+  std::unordered_map<rpc::Asked, Held, rpc::Asked::Hash> held_;
+  std::unordered_map<rpc::Asked, Wanted, rpc::Asked::Hash> wanted_;
   std::map<std::pair<base::Peer, uint32_t>, Reading> reading_;  ///< by worker and table
   std::map<std::pair<base::Peer, uint32_t>, Writing> writing_;
   GateLog gate_log_;

@@ -31,7 +31,7 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
   // The last part of a lane is added where it lies; what waits for others needs memory of its own.
   held_back(table, asked, held);
   table.merge_gate.change(worker, asked, request.index(), lane, request.chunks());
-  if (const auto waiting = table.held.find(asked); waiting != table.held.end()) hold(waiting->second, held.payload, held.keep);
+  if (const auto waiting = held_.find(asked); waiting != held_.end()) hold(waiting->second, held.payload, held.keep);
 }
 
 void Server::Table::accept(const rpc::Asked& asked) { server.rpc_.finish(asked); }
@@ -44,7 +44,7 @@ void Server::Table::merge(std::span<const rpc::Asked> parts) {
   for (const rpc::Asked& asked : parts) {
     if (!status.ok())
       lost_rounds.insert_or_assign(asked.client, base::error(status.code(), "{}; the round with this worker's earlier add is lost", status.text()));
-    held.erase(asked);
+    server.held_.erase(asked);
   }
 }
 
@@ -126,7 +126,7 @@ base::Status Server::apply_elements(Table& table, std::span<const Held* const> p
 base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> parts) {
   std::vector<const Held*> some;
   for (const rpc::Asked& asked : parts)
-    if (const auto held = table.held.find(asked); held != table.held.end() && held->second.rows + held->second.count > 0)
+    if (const auto held = held_.find(asked); held != held_.end() && held->second.rows + held->second.count > 0)
       some.push_back(&held->second);
   if (some.empty()) {  // rows of other servers only: a round all the same
     table.shard->change_rows(wire::Write::Add, table::kNoWorker, {}, nullptr);

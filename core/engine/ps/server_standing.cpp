@@ -4,10 +4,10 @@
 
 namespace mv::ps {
 
-base::Nanos Server::since(const Table& table, const rpc::Asked& asked) const {
-  if (const auto held = table.held.find(asked); held != table.held.end()) return held->second.since;
-  const auto wanted = table.wanted.find(asked);
-  return wanted != table.wanted.end() ? wanted->second.since : clock_.now();
+base::Nanos Server::since(const rpc::Asked& asked) const {
+  if (const auto held = held_.find(asked); held != held_.end()) return held->second.since;
+  const auto wanted = wanted_.find(asked);
+  return wanted != wanted_.end() ? wanted->second.since : clock_.now();
 }
 
 void Server::add_gate_waits(const Table& table, std::vector<cluster::Wait>& waits) const {
@@ -16,7 +16,7 @@ void Server::add_gate_waits(const Table& table, std::vector<cluster::Wait>& wait
                     : table.pace == table::Pace::kMerge ? table.merge_gate.waits()
                                                         : table.gate.waits();
   for (GateWait& gated : gate_waits) {
-    const base::Nanos since = this->since(table, gated.asked);
+    const base::Nanos since = this->since(gated.asked);
     cluster::Wait wait{
         gated.kind, gated.asked.client, table.spec.name, gated.number, now - since, now - std::max(since, table.moved),
         {}};
@@ -61,13 +61,6 @@ std::vector<std::shared_ptr<table::Shard>> Server::parts() const {
   for (const auto& table : tables_)
     if (table != nullptr && table->shard != nullptr) parts.push_back(table->shard);
   return parts;
-}
-
-uint64_t Server::held() const {
-  uint64_t held = 0;
-  for (const auto& table : tables_)
-    if (table != nullptr) held += table->held.size() + table->wanted.size();
-  return held;
 }
 
 }  // namespace mv::ps

@@ -45,6 +45,9 @@ struct Asked {
   base::Peer client = base::kNobody;
   Seq seq = 0;
   auto operator<=>(const Asked&) const = default;
+  struct Hash {
+    size_t operator()(const Asked& asked) const { return (asked.client ^ asked.seq) * UINT64_C(0x9e3779b97f4a7c15) >> 7; }
+  };
 };
 
 /// The engines above rpc's server. Requests of one client start in the order of its calls, each once (but see on_request).

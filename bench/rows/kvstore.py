@@ -4,7 +4,7 @@ import sys
 
 from harness import machine, mxnet
 from harness.bench import measurement
-from harness.compare import Batch
+from harness.compare import Batch, Spread
 from harness.process import Process, started
 from harness.result import Row, ratio_at_most
 from harness.units import microseconds
@@ -124,3 +124,36 @@ def many_keys(bench):
     for kind in ("local", "dist_sync"):
         title = f"{kind} store: push and pull of {size >> 10:,} keys of 1 KiB"
         yield from beside_mxnet(bench, title, kind, "many", size, 0.1)
+
+
+@measurement
+def keys_without_number(bench):
+    """what one of 100,000 keys of 64 floats costs, beside one of 1,000, in a dist_sync store of two workers and a server"""
+    few, many, pairs = (1_000, 10_000, 1) if bench.quick else (1_000, 100_000, 3)
+    runs = [{count: costs_of_keys(bench, count) for count in (few, many)} for _ in range(pairs)]
+    for what, words in (("init", "kv_init"), ("both", "kv_push and kv_pull")):
+        ours, peers = ([run[count][what] / 1000 for run in runs] for count in (many, few))
+        yield Row(
+            name=f"dist_sync store, two workers: {words} of {many:,} keys of 64 floats, per key",
+            ours=Spread.of(ours),
+            unit="µs",
+            peer=f"the same of {few:,} keys",
+            peer_value=Spread.of(peers),
+            ratio=Spread.of([own / peer for own, peer in zip(ours, peers)]),
+            target=ratio_at_most(1.2),
+            runs=pairs,
+            note="all keys in one call; any CPU" + ("; the fastest of five" if what == "both" else ""),
+        )
+
+
+def costs_of_keys(bench, count):
+    """Nanoseconds a key."""
+    command = [*bench.parties.run_words(2, "auto"), bench.parties.programs / "many_keys", count, 5]
+    run = Process(f"many_keys {count}", command, ",".join(map(str, machine.cpus())), bench.environment)
+    try:
+        costs = run.hear(300)
+        run.end_well()
+    except BaseException:
+        run.end(seconds=1)
+        raise
+    return costs

@@ -120,15 +120,8 @@ base::Status Store::init(const Keys& keys, const Values& values) {
     if (const base::Status wrong = check_form(*known->second, value); !wrong.ok()) return wrong;
   }
   if (base::Status failed = open_mailbox(); !failed.ok()) return failed;
-  for (size_t i = 0; i < keys.names.size(); ++i) {
-    if (has(keys.names[i])) continue;  // made by this call before a signal interrupted it
-    auto entry = make(keys.names[i], values[i].front());
-    if (!entry.ok()) return base::error(entry.status().code(), "key \"{}\": {}", keys.names[i], entry.status().text());
-    std::lock_guard lock(mutex_);
-    entries_.emplace(keys.names[i], std::move(entry).value());
-    any_key_ = true;
-    keys_are_numbers_ = keys.are_numbers;
-  }
+  if (base::Status failed = make(keys, values); !failed.ok()) return failed;
+  if (base::Status failed = set_optimizers(keys); !failed.ok()) return failed;
   // Where one worker alone has set an optimizer, the others' pushes must find it.
   base::Status met = type_.dist ? barrier(base::Nanos(0)) : base::Status();
   if (met.code() == MV_EINTR) return met;
@@ -137,12 +130,45 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   return met;
 }
 
-bool Store::has(const std::string& key) {
+/// One creation of all that this call has not made before a signal interrupted it.
+base::Status Store::make(const Keys& keys, const Values& values) {
+  Entries entries;
+  std::vector<Tensor> initial;
+  std::vector<node::NewTable> tables;
+  for (size_t i = 0; i < keys.names.size(); ++i) {
+    {
+      std::lock_guard lock(mutex_);
+      if (entries_.contains(keys.names[i])) continue;
+    }
+    auto entry = prepare(keys.names[i], values[i].front(), &initial.emplace_back());
+    if (!entry.ok()) return base::error(entry.status().code(), "key \"{}\": {}", keys.names[i], entry.status().text());
+    const Tensor& given = initial.back();
+    tables.push_back({entry.value()->spec, given.is_row_sparse() ? node::ConstData{} : node::ConstData{given.data, given.shape.count(), given.dtype}});
+    entries.push_back(std::move(entry).value());
+  }
+  auto created = node_.create_tables(std::move(tables));
+  if (!created.ok()) return naming_key(created.status());
   std::lock_guard lock(mutex_);
-  return entries_.contains(key);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    entries[i]->table = std::move(created.value()[i]);
+    entries_.emplace(entries[i]->name, std::move(entries[i]));
+    any_key_ = true;
+    keys_are_numbers_ = keys.are_numbers;
+  }
+  return {};
 }
 
-base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) {
+/// An error of one of the tables of a call, which names the table: the key goes before it.
+base::Status Store::naming_key(const base::Status& status) const {
+  const std::string table = "\"" + prefix_;
+  const size_t begin = status.text().find(table), end = begin != std::string::npos ? status.text().find('"', begin + 1) : begin;
+  if (end == std::string::npos) return status;
+  const size_t key = begin + table.size();
+  return base::error(status.code(), "key \"{}\": {}", status.text().substr(key, end - key), status.text());
+}
+
+/// A key without its table, and what it begins with.
+base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& value, Tensor* initial) {
   auto entry = std::make_shared<Entry>();
   entry->name = key;
   entry->dtype = value.dtype;
@@ -154,19 +180,38 @@ base::Result<EntryRef> Store::make(const std::string& key, const Tensor& value) 
                         type_.spread_from);
   if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before there is a table
   // Only worker 0's values count, and only that one needs all of its rows for it.
-  Tensor initial = value;
+  *initial = value;
   if (value.is_row_sparse() && rank() == 0) {
     auto dense = tensor::to_dense("all rows", heap_, value);
     if (!dense.ok()) return dense.status();
-    initial = std::move(dense).value();
+    *initial = std::move(dense).value();
   }
-  const bool given = !initial.is_row_sparse();
-  auto table = node_.create_table(entry->spec, given ? node::ConstData{initial.data, initial.shape.count(), initial.dtype} : node::ConstData{});
-  if (!table.ok()) return table.status();
-  entry->table = std::move(table).value();
-  if (optimizer.value().name != table::kReplacing)
-    if (base::Status failed = entry->table->set_updater(optimizer.value(), {}).status; !failed.ok()) return failed;
   return entry;
+}
+
+/// The store's optimizer for keys that are new: all of them at once, so that it takes as long as one.
+base::Status Store::set_optimizers(const Keys& keys) {
+  node::CallOptions part;
+  base::Status failed;
+  for (const std::string& key : keys.names) {
+    const auto optimizer = optimizer_of(key);
+    if (!optimizer.ok()) failed = optimizer.status();
+    if (!failed.ok()) break;
+    if (optimizer.value().name == table::kReplacing) continue;
+    if (part.group == nullptr) part.group = node_.group({});
+    part.mode = node::Mode::kAsync;
+    std::unique_lock lock(mutex_);
+    const EntryRef entry = entries_.at(key);
+    lock.unlock();
+    if (const base::Status wrong = entry->table->set_updater(optimizer.value(), part).status; !wrong.ok())
+      failed = base::error(wrong.code(), "key \"{}\": {}", key, wrong.text());
+  }
+  if (part.group == nullptr) return failed;
+  node_.close_group(part.group, [] { return base::Status(); });
+  bool alive = failed.ok();
+  if (alive) failed = naming_key(node_.wait(part.group, base::Nanos(0), &alive));
+  if (alive || !failed.ok()) static_cast<void>(node_.cancel(part.group));
+  return failed;
 }
 
 base::Result<EntriesRef> Store::find(const Keys& keys) {

@@ -79,8 +79,10 @@ class Store {
 
  private:
   base::Status check_keys(const Keys& keys);
-  bool has(const std::string& key);
-  base::Result<EntryRef> make(const std::string& key, const Tensor& value);
+  base::Status make(const Keys& keys, const Values& values);
+  base::Result<EntryRef> prepare(const std::string& key, const Tensor& value, Tensor* initial);
+  base::Status set_optimizers(const Keys& keys);
+  base::Status naming_key(const base::Status& status) const;
   base::Result<EntriesRef> find(const Keys& keys);
   base::Status check_kind(const Keys& keys) const;
   base::Status need_optimizer(Entry& entry);

@@ -209,8 +209,8 @@ base::Status MemberNode::wait_for(const std::function<bool()>& done, base::Nanos
 /// What a creation or opening came to.
 struct MemberNode::Outcome {
   std::atomic<bool> done{false};
-  base::Result<ps::TableViewRef> table = base::Status();
-  std::shared_ptr<table::Shard> shard;
+  base::Result<std::vector<ps::TableViewRef>> tables = base::Status();
+  std::vector<std::shared_ptr<table::Shard>> shards;
 };
 
 /// A creation that a signal has ended and that is tried again has the deadline of the first try.
@@ -221,7 +221,7 @@ base::Nanos MemberNode::creation_deadline(const std::string& name) {
   return known->second;
 }
 
-base::Result<TableRef> MemberNode::finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating) {
+base::Result<std::vector<TableRef>> MemberNode::finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating) {
   const auto done = [&] { return outcome->done.load(std::memory_order_acquire); };
   bool interrupted = false;
   while (loop_.drive_until(done, base::kNever) == io::Driven::kInterrupted) {
@@ -229,54 +229,85 @@ base::Result<TableRef> MemberNode::finish_opening(const std::shared_ptr<Outcome>
     on_loop([&] { member_->tables().give_up_creation(creating); });
   }
   if (!done()) return ended();
-  if (!outcome->table.ok()) {
-    const base::Status& why = outcome->table.status();
+  if (!outcome->tables.ok()) {
+    const base::Status& why = outcome->tables.status();
     return interrupted && why.code() == MV_ETIMEOUT ? base::Status(MV_EINTR, "a signal interrupted the wait: " + why.text()) : why;
   }
-  return TableRef(std::make_shared<TableHandle>(*this, outcome->table.value(), outcome->shard));
+  std::vector<TableRef> handles;
+  handles.reserve(outcome->shards.size());
+  for (size_t i = 0; i < outcome->shards.size(); ++i)
+    handles.push_back(std::make_shared<TableHandle>(*this, outcome->tables.value()[i], outcome->shards[i]));
+  return handles;
+}
+
+base::Result<std::vector<TableRef>> MemberNode::create_tables(std::vector<NewTable> tables) {
+  if (identity_.worker_id < 0) return base::Status(MV_ESTATE, "only workers create tables; this process is only a server");
+  if (tables.empty()) return std::vector<TableRef>();
+  uint64_t bytes = 0;
+  for (const auto& [spec, initial] : tables) {
+    if (initial.values == nullptr || initial.count == 0) continue;
+    if (spec.is_keyed())
+      return base::error(MV_EINVAL, "table \"{}\" is {}: its initial value is `initial`, and rows are set once it is there", spec.name, spec.describe());
+    if (base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
+    bytes += spec.bytes();
+  }
+  std::vector<ps::Client::NewTable> asked;
+  asked.reserve(tables.size());
+  const bool counts = identity_.worker_id == 0;
+  const auto values = std::make_shared<std::vector<std::byte>>(counts ? bytes : 0);  // of all of them
+  std::byte* to = values->data();
+  for (auto& [spec, initial] : tables) {
+    const bool given = initial.values != nullptr && initial.count > 0;
+    base::PayloadRef copy;
+    if (given && counts) {
+      std::memcpy(to, initial.values, spec.bytes());
+      copy = base::Payload::kept({to, spec.bytes()}, values);
+      to += spec.bytes();
+    }
+    asked.push_back({std::move(spec), std::move(copy), given});
+  }
+  const std::string first = asked.front().spec.name;
+  const auto outcome = std::make_shared<Outcome>();
+  const base::Nanos until = creation_deadline(first);
+  const auto created = [this, outcome](base::Result<std::vector<ps::TableViewRef>> views) {
+    if (views.ok())
+      for (const ps::TableViewRef& view : views.value()) outcome->shards.push_back(own_shard(*view));
+    outcome->tables = std::move(views);
+    outcome->done.store(true, std::memory_order_release);
+  };
+  loop_.post([this, asked = std::move(asked), until, created]() mutable { member_->tables().create(std::move(asked), until, created); });
+  auto opened = finish_opening(outcome, first);
+  if (!opened.ok() && opened.status().code() == MV_EINTR && loop_.now() < until) return opened;
+  std::lock_guard lock(creations_mutex_);
+  creations_.erase(first);
+  if (!opened.ok() && opened.status().code() == MV_EINTR) return base::Status(MV_ETIMEOUT, opened.status().text());
+  return opened;
 }
 
 base::Result<TableRef> MemberNode::create_table(TableSpec spec, ConstData initial) {
-  if (identity_.worker_id < 0) return base::Status(MV_ESTATE, "only workers create tables; this process is only a server");
   const bool unnamed = spec.name.empty();
   if (unnamed) spec.name = fmt::format("table-{}", unnamed_.load());
-  base::PayloadRef values;
-  if (spec.is_keyed() && initial.count > 0)
-    return base::error(MV_EINVAL, "table \"{}\" is {}: its initial value is `initial`, and rows are set once it is there", spec.name, spec.describe());
-  const bool given = initial.values != nullptr && initial.count > 0;
-  if (given) {
-    if (const base::Status wrong = check_data(spec, spec.rows, initial); !wrong.ok()) return wrong;
-    if (identity_.worker_id == 0) values = base::Payload::copy({static_cast<const std::byte*>(initial.values), spec.bytes()});
-  }
-  const auto outcome = std::make_shared<Outcome>();
-  const base::Nanos until = creation_deadline(spec.name);
-  loop_.post([this, outcome, spec, values, given, until] {
-    member_->tables().create(spec, values, until, [this, outcome](base::Result<ps::TableViewRef> table) {
-      if (table.ok()) outcome->shard = own_shard(*table.value());
-      outcome->table = std::move(table);
-      outcome->done.store(true, std::memory_order_release);
-    }, given);
-  });
-  auto opened = finish_opening(outcome, spec.name);
-  if (opened.ok() && unnamed) ++unnamed_;
-  if (!opened.ok() && opened.status().code() == MV_EINTR && loop_.now() < until) return opened;
-  std::lock_guard lock(creations_mutex_);
-  creations_.erase(spec.name);
-  if (!opened.ok() && opened.status().code() == MV_EINTR) return base::Status(MV_ETIMEOUT, opened.status().text());
-  return opened;
+  std::vector<NewTable> one;
+  one.push_back({std::move(spec), initial});
+  auto created = create_tables(std::move(one));
+  if (!created.ok()) return created.status();
+  if (unnamed) ++unnamed_;
+  return std::move(created.value().front());
 }
 
 base::Result<TableRef> MemberNode::open_table(const std::string& name) {
   if (identity_.worker_id < 0) return base::Status(MV_ESTATE, "only workers open tables; this process is only a server");
   const auto outcome = std::make_shared<Outcome>();
   loop_.post([this, outcome, name, until = deadline({}, false)] {
-    member_->tables().open(name, until, [this, outcome](base::Result<ps::TableViewRef> table) {
-      if (table.ok()) outcome->shard = own_shard(*table.value());
-      outcome->table = std::move(table);
+    member_->tables().open(name, until, [this, outcome](base::Result<ps::TableViewRef> view) {
+      if (view.ok()) outcome->shards.push_back(own_shard(*view.value()));
+      outcome->tables = view.ok() ? base::Result(std::vector{view.value()}) : view.status();
       outcome->done.store(true, std::memory_order_release);
     });
   });
-  return finish_opening(outcome, "");
+  auto opened = finish_opening(outcome, "");
+  if (!opened.ok()) return opened.status();
+  return std::move(opened.value().front());
 }
 
 std::shared_ptr<table::Shard> MemberNode::own_shard(const ps::TableView& table) {

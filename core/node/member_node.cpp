@@ -117,13 +117,16 @@ void MemberNode::share_memory() {
 }
 
 MappingRef MemberNode::map(const ps::TableViewRef& table, size_t own) {
-  if (router_->shm() == nullptr || table->spec.is_keyed() || table->pace == table::Pace::kSync) return nullptr;
+  if (router_->shm() == nullptr || !table::is_mapped(table->spec) || table->pace == table::Pace::kSync) return nullptr;
   const auto mapping = std::make_shared<Mapping>(loop_, *router_->shm(), table, own);
   mapping->ask();
   {
     std::lock_guard lock(mappings_mutex_);
-    std::erase_if(mappings_, [](const auto& weak) { return weak.expired(); });
     mappings_.push_back(mapping);
+    if (mappings_.size() < 2 * mappings_swept_) return mapping;
+    // Not each time: it goes through all of them.
+    std::erase_if(mappings_, [](const auto& weak) { return weak.expired(); });
+    mappings_swept_ = mappings_.size();
   }
   // A handle that nobody closed must not hold a destroyed table's memory for ever.
   loop_.post([this] {

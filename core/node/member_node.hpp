@@ -42,6 +42,7 @@ class MemberNode final : public Node, private io::Flusher {
   base::Result<std::string> trace_text() override;
 
   Started barrier(const CallOptions& options, Fence fence) override;
+  base::Result<std::vector<TableRef>> create_tables(std::vector<NewTable> tables) override;
   base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override;
   base::Result<TableRef> open_table(const std::string& name) override;
   base::Result<std::vector<TableSpec>> list_tables() override;
@@ -144,7 +145,7 @@ class MemberNode final : public Node, private io::Flusher {
   void do_meanwhile(const std::function<void()>& work);
   base::Status wait_for(const std::function<bool()>& done, base::Nanos until);
   base::Nanos creation_deadline(const std::string& name);
-  base::Result<TableRef> finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating);
+  base::Result<std::vector<TableRef>> finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating);
 
   Settings settings_;
   Identity identity_;
@@ -163,10 +164,11 @@ class MemberNode final : public Node, private io::Flusher {
   base::Nanos armed_ = base::kNever;
   std::mutex mappings_mutex_;
   std::vector<std::weak_ptr<Mapping>> mappings_;
+  size_t mappings_swept_ = 0;  ///< how many there were when those of closed handles were last removed
   std::mutex seats_mutex_;
   std::vector<std::weak_ptr<onehost::Seat>> seats_;
   std::mutex creations_mutex_;
-  std::map<std::string, base::Nanos> creations_;  ///< deadlines, by name
+  std::map<std::string, base::Nanos> creations_;  ///< deadlines, by the name of the first table
   std::atomic<uint64_t> unnamed_{0};
   tensor::Heap snapshots_;
   std::atomic<bool> told_of_limit_{false};

@@ -1,5 +1,9 @@
 // The node's figures: taken on the loop, written by whoever asks.
 
+#include <map>
+#include <string>
+#include <string_view>
+
 #include "base/log.hpp"
 #include "node/figures.hpp"
 #include "node/member_node.hpp"
@@ -15,6 +19,15 @@ void add(base::Traffic& to, const base::Traffic& more) {
     to.received[road].add(more.received[road]);
   }
   to.reconnections += more.reconnections;
+}
+
+/// A store with more keys than this has one line for all of them.
+constexpr size_t kMostKeys = 256;
+
+/// What the figures of a table are under: its name, or "kv-0/*" for a key of a store that has very many.
+std::string label_of(const TableSpec& spec, const std::map<std::string_view, size_t>& of_store) {
+  const std::string_view store = spec.store();
+  return store.empty() || of_store.at(store) <= kMostKeys ? spec.name : std::string(store) + "*";
 }
 
 }  // namespace
@@ -43,8 +56,24 @@ Figures MemberNode::take_figures() {
   figures.uptime = std::chrono::steady_clock::now() - begun_;
   if (watched_) figures.busy = loop_.busy();
   take_peers(figures);
-  for (const auto& [name, table] : member_->tables().tables()) figures.own.push_back({name, table->uses.total(table->spec)});
-  for (const auto& shard : member_->shards().parts()) figures.held.push_back({shard->spec().name, shard->usage()});
+  std::map<std::string_view, size_t> of_store;
+  for (const auto& [name, table] : member_->tables().tables()) ++of_store[table->spec.store()];
+  std::map<std::string, ps::Used> own;
+  for (const auto& [name, table] : member_->tables().tables()) own[label_of(table->spec, of_store)].add(table->uses.total(table->spec));
+  for (auto& [label, used] : own) figures.own.push_back({label, used});
+  const auto parts = member_->shards().parts();
+  of_store.clear();
+  for (const auto& shard : parts) ++of_store[shard->spec().store()];
+  std::map<std::string, table::Usage> held;
+  for (const auto& shard : parts) {
+    table::Usage& sum = held[label_of(shard->spec(), of_store)];
+    const table::Usage one = shard->usage();
+    sum.stored += one.stored;
+    sum.memory_bytes += one.memory_bytes;
+    sum.state_bytes += one.state_bytes;
+    sum.updates += one.updates;
+  }
+  for (auto& [label, usage] : held) figures.held.push_back({label, usage});
   figures.started = member_->service().started();
   figures.calls = member_->tables().call_times();
   figures.held_changes = member_->shards().gate_log().changes();

@@ -83,6 +83,12 @@ struct Identity {
 
 using TableSpec = table::Spec;
 
+/// A table to be created, and its initial value: worker 0's counts.
+struct NewTable {
+  TableSpec spec;
+  ConstData initial;
+};
+
 struct TableInfo {
   TableSpec spec;               ///< with the updater of now
   uint32_t servers = 0;
@@ -154,6 +160,8 @@ class Node {
   virtual base::Result<std::string> trace_text() = 0;
 
   virtual Started barrier(const CallOptions& options, Fence fence = Fence::kChanges) = 0;
+  /// Collective, all of them or none: the first error is that of one table. MV_EINTR after a signal: to be called again.
+  virtual base::Result<std::vector<TableRef>> create_tables(std::vector<NewTable> tables) = 0;
   virtual base::Result<TableRef> create_table(TableSpec spec, ConstData initial) = 0;
   virtual base::Result<TableRef> open_table(const std::string& name) = 0;
   virtual base::Result<std::vector<TableSpec>> list_tables() = 0;

@@ -15,7 +15,7 @@ base::Result<std::shared_ptr<Shard>> DenseShard::make(const Spec& spec, const Pl
   const Range rows = part_of(spec, place.servers, place.index);
   const size_t stored_bytes = tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));
   std::unique_ptr<Segment> segment;
-  if (place.shared && rows.count > 0) {
+  if (place.shared && rows.count > 0 && is_mapped(spec)) {
     auto made = Segment::make(spec, rows.count * spec.cols);
     if (made.ok())
       segment = std::move(made).value();

@@ -99,28 +99,35 @@ void Script::start() {
   create_next();
 }
 
+/// Some of the tables that are to come, in one creation: others may cut them differently.
 void Script::create_next() {
-  const size_t table = tables_.size();
-  if (table == world_.scenario().tables.size()) return go();
+  const size_t first = tables_.size(), all = world_.scenario().tables.size();
+  if (first == all) return go();
+  const size_t some = random_.chance(0.5) ? all - first : 1 + random_.below(all - first);
   const bool fills = member_.cluster().view().worker_id(member_.self()) == 0;
-  auto values = std::make_shared<std::vector<std::byte>>(world_.ledger(table).initial_values());
-  const auto initial = fills && !values->empty() ? base::Payload::lent(*values) : nullptr;
-  say(fmt::format("creates \"{}\"", world_.ledger(table).plan().spec.name));
+  std::vector<ps::Client::NewTable> tables;
+  auto lent = std::make_shared<std::vector<std::vector<std::byte>>>();
+  for (size_t table = first; table < first + some; ++table) {
+    const std::vector<std::byte>& values = lent->emplace_back(world_.ledger(table).initial_values());
+    tables.push_back({world_.ledger(table).plan().spec, fills && !values.empty() ? base::Payload::lent(values) : nullptr});
+    say(fmt::format("creates \"{}\"", tables.back().spec.name));
+  }
   const bool hasty = ++attempts_ <= kHastyAttempts && random_.chance(world_.scenario().hasty);
   const Nanos deadline = hasty ? world_.timeline().now() + Nanos(random_.between(100'000, 100'000'000)) : base::kNever;
-  member_.tables().create(world_.ledger(table).plan().spec, initial, deadline,
-                          [this, initial, values, hasty](base::Result<ps::TableViewRef> opened) {
-                            world_.graveyard().bury(std::move(*values));
-                            say("creation: " + (opened.ok() ? "done" : opened.status().text()));
-                            if (!opened.ok() && hasty && opened.status().code() == MV_ETIMEOUT)
-                              return after(Nanos(random_.between(0, 50'000'000)), &Script::create_next);
-                            if (!opened.ok()) return give_up(opened.status());
-                            attempts_ = 0;
-                            world_.ledger(tables_.size()).created(opened.value()->numbers);
-                            world_.ledger(tables_.size()).ticked(life_, opened.value()->clock);
-                            tables_.push_back(opened.value());
-                            after(Nanos(0), &Script::create_next);
-                          });
+  member_.tables().create(std::move(tables), deadline, [this, lent, hasty](base::Result<std::vector<ps::TableViewRef>> created) {
+    for (std::vector<std::byte>& values : *lent) world_.graveyard().bury(std::move(values));
+    say("creation: " + (created.ok() ? "done" : created.status().text()));
+    if (!created.ok() && hasty && created.status().code() == MV_ETIMEOUT)
+      return after(Nanos(random_.between(0, 50'000'000)), &Script::create_next);
+    if (!created.ok()) return give_up(created.status());
+    attempts_ = 0;
+    for (const ps::TableViewRef& table : created.value()) {
+      world_.ledger(tables_.size()).created(table->numbers);
+      world_.ledger(tables_.size()).ticked(life_, table->clock);
+      tables_.push_back(table);
+    }
+    after(Nanos(0), &Script::create_next);
+  });
   world_.touched(member_.self());
 }
 

@@ -44,8 +44,8 @@ class Serving final : private rpc::Service {
     spec.dtype = dtype;
     spec.rows = kCount;
     auto& fbb = builder_.fbb();
-    ask(builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, ps::write_spec(fbb, spec))));
-    ask(builder_.finish(wire::Body::Ready, wire::CreateReady(fbb, uint32_t{0})));
+    ask(builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, fbb.CreateVector({ps::write_spec(fbb, spec)}))));
+    ask(builder_.finish(wire::Body::Ready, wire::CreateReady(fbb, fbb.CreateVector({uint32_t{0}}))));
   }
 
   struct Answer {

@@ -62,7 +62,9 @@ struct LateWorker {
     spec.staleness = 1;
     wire::FrameBuilder builder;
     const auto written = ps::write_spec(builder.fbb(), spec);
-    auto frame = builder.finish(wire::Body::Created, wire::CreateCreated(builder.fbb(), 5, written, true, clock));
+    const wire::CreatedTable opened(clock, 5, true);
+    const auto tables = builder.fbb().CreateVectorOfStructs(&opened, 1);
+    auto frame = builder.finish(wire::Body::Created, wire::CreateCreated(builder.fbb(), tables, written));
     wire::stamp(frame, 1, 1);
     rpc.on_answer(server, message_of(frame), {});
   }

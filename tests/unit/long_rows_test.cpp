@@ -42,8 +42,8 @@ class Serving final : private rpc::Service {
     assert_int_equal(table::stripe_elements(spec), kStripe);
     auto& fbb = builder_.fbb();
     for (const base::Peer worker : kWorkers) {
-      ask(worker, builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, ps::write_spec(fbb, spec))));
-      ask(worker, builder_.finish(wire::Body::Ready, wire::CreateReady(fbb, uint32_t{0})));
+      ask(worker, builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, fbb.CreateVector({ps::write_spec(fbb, spec)}))));
+      ask(worker, builder_.finish(wire::Body::Ready, wire::CreateReady(fbb, fbb.CreateVector({uint32_t{0}}))));
     }
   }
 

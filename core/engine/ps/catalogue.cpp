@@ -1,6 +1,7 @@
 // Creating, opening, listing and destroying tables: the part of Client that speaks to all servers at once.
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/ps/chunk.hpp"
 #include "engine/ps/client.hpp"
@@ -11,19 +12,7 @@ namespace mv::ps {
 
 namespace {
 constexpr uint32_t kNoNumber = UINT32_MAX;
-
 }  // namespace
-
-/// Where one server could not make its part, the others' parts go too. (Where the workers disagree, the servers clean up
-/// themselves, once everyone was told; after a time-out the table may still come to be.)
-void Client::undo_creation(const TableView& table, const base::Status& why) {
-  if (why.code() != MV_ENOMEM && why.code() != MV_EPROTOCOL) return;
-  for (size_t server = 0; server < servers_.size(); ++server) {
-    if (table.numbers[server] == kNoNumber) continue;
-    auto frame = builder_.finish(wire::Body::Destroy, wire::CreateDestroy(builder_.fbb(), table.numbers[server]));
-    rpc_.call(servers_[server], {std::move(frame), std::make_shared<Gather>(pool_, [](const auto&, const auto*, auto) {}), true, 0, nullptr});
-  }
-}
 
 void Client::know(TableView& table) const { table.pace = table.spec.pace(view_->sync, view_->workers().size()); }
 
@@ -36,80 +25,243 @@ void Client::take_clock(const TableViewRef& table, const std::vector<uint64_t>& 
   if (*least < *most) clock(table, *most);
 }
 
-/// Three rounds: register the spec; worker 0 sets the initial values; wait for everyone.
-void Client::create(const table::Spec& spec, base::PayloadRef initial, base::Nanos deadline, Opened opened, bool given) {
-  // Two views of one table would count this worker's calls twice.
-  if (!creating_.try_emplace(spec.name).second) return opened(base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", spec.name));
-  auto table = std::make_shared<TableView>();
-  table->spec = spec;
-  table->servers = servers_;
-  table->numbers.resize(servers_.size(), kNoNumber);
-  know(*table);
+// ---- creation
 
-  const auto clocks = std::make_shared<std::vector<uint64_t>>();
-  const auto finish = [this, table, clocks, opened](const base::Status& status) {
-    creating_.erase(table->spec.name);
-    if (!status.ok()) {
-      undo_creation(*table, status);
-      return opened(status);
+namespace {
+/// Specs of one message, and bytes of initial values with them: so much that messages cost little, and so little that a server has
+/// time for others between two of them.
+constexpr size_t kSpecsAtOnce = 512;
+constexpr size_t kValuesAtOnce = 256 << 10;
+/// Larger initial values travel by themselves, as any change does.
+constexpr size_t kLargeValue = 64 << 10;
+/// Numbers of one message.
+constexpr size_t kNumbersAtOnce = 1 << 16;
+
+/// Hears how a part of a creation ended.
+class Heard final : public Completion {
+ public:
+  explicit Heard(std::function<void(const base::Status&)> then) : then_(std::move(then)) {}
+  void complete(const base::Status& status) override { then_(status); }
+
+ private:
+  std::function<void(const base::Status&)> then_;
+};
+}  // namespace
+
+/// The tables of one call, all of them or none. Three steps, each in all messages at once: register the specs, with worker 0's small
+/// initial values; worker 0 sets the large ones; wait for everyone.
+class Client::Creation : public std::enable_shared_from_this<Creation> {
+ public:
+  Creation(Client& client, std::vector<NewTable> tables, base::Nanos deadline, Created created)
+      : client_(client), asked_(std::move(tables)), deadline_(deadline), created_(std::move(created)) {}
+
+  void start() {
+    const auto& servers = client_.servers_;
+    tables_.reserve(asked_.size());
+    for (NewTable& asked : asked_) {
+      auto table = std::make_shared<TableView>();
+      table->spec = std::move(asked.spec);
+      table->servers = servers;
+      table->numbers.resize(servers.size(), kNoNumber);
+      client_.know(*table);
+      tables_.push_back(std::move(table));
     }
-    tables_[table->spec.name] = table;
-    take_clock(table, *clocks);
-    opened(table);
-  };
-  const auto wait_for_all = [this, table, deadline, finish](const base::Status& status) {
-    if (!status.ok()) return finish(status);
-    const auto round = std::make_shared<Round>(*this, servers_, Round::Each(), finish);
-    creating_[table->spec.name] = round;
-    round->ask(
-        [table](wire::FrameBuilder& builder, size_t server) {
-          return builder.finish(wire::Body::Ready, wire::CreateReady(builder.fbb(), table->numbers[server]));
-        },
-        deadline);
-  };
-  const auto exists = std::make_shared<bool>(false);  // this worker has taken the place of a lost one
-  const auto fill = [this, table, initial, exists, deadline, wait_for_all](const base::Status& status) {
-    if (!status.ok() || initial == nullptr || *exists) return wait_for_all(status);
-    class Filled final : public Completion {
-     public:
-      explicit Filled(std::function<void(const base::Status&)> then) : then_(std::move(then)) {}
-      void complete(const base::Status& status) override { then_(status); }
+    exists_.resize(tables_.size());
+    step([this] { set_large_values(); });
+    for (size_t first = 0; first < tables_.size();) {
+      size_t end = first, bytes = 0;
+      while (end < tables_.size() && end < first + kSpecsAtOnce && bytes < kValuesAtOnce) bytes += travels_along(end) ? asked_[end].initial->size() : 0, ++end;
+      register_some(first, end);
+      first = end;
+    }
+    step_over({});
+  }
 
-     private:
-      std::function<void(const base::Status&)> then_;
+  bool makes(const std::string& name) const {
+    return std::ranges::any_of(tables_, [&](const TableViewRef& table) { return table->spec.name == name; });
+  }
+  /// As if its deadline had passed.
+  void expire() {
+    for (const auto& weak : std::vector(rounds_))
+      if (const auto round = weak.lock()) round->expire();
+  }
+
+ private:
+  /// What follows when all parts of a step are over, if they went well. The step itself counts as one until it is begun.
+  void step(std::function<void()> next) {
+    open_ = 1;
+    next_ = std::move(next);
+  }
+  void step_over(const base::Status& status) {
+    if (!status.ok() && error_.ok()) error_ = status;
+    if (--open_ > 0) return;
+    rounds_.clear();
+    error_.ok() ? std::exchange(next_, nullptr)() : end();
+  }
+  std::function<void(const base::Status&)> part() {
+    ++open_;
+    return [self = shared_from_this()](const base::Status& status) { self->step_over(status); };
+  }
+
+  bool travels_along(size_t at) const { return asked_[at].initial != nullptr && asked_[at].initial->size() <= kLargeValue; }
+
+  void register_some(size_t first, size_t end) {
+    const auto each = [self = shared_from_this(), first](size_t server, const wire::Message& answer, std::span<const std::byte>) {
+      const auto* created = answer.body_as_Created();
+      if (created != nullptr && created->tables() != nullptr) self->registered(server, first, *created->tables());
     };
-    Request request;
-    request.table = table;
-    request.kind = OpKind::kChange;
-    request.write = wire::Write::Set;
-    request.source = initial;
-    request.deadline = deadline;
-    request.completion = std::make_shared<Filled>(wait_for_all);
-    table->open_changes.fetch_add(1, std::memory_order_relaxed);
-    begin(std::move(request));
-  };
-  std::make_shared<Round>(
-      *this, servers_,
-      [table, exists, clocks](size_t server, const wire::Message& answer, std::span<const std::byte>) {
-        const auto* created = answer.body_as_Created();
-        if (created == nullptr) return;
-        table->numbers[server] = created->table();
-        clocks->push_back(created->clock());
-        *exists = *exists || created->exists();
-      },
-      fill)
-      ->ask(
-          [table, given, holds = tables_.contains(spec.name)](wire::FrameBuilder& builder, size_t) {
-            const auto written = write_spec(builder.fbb(), table->spec);
-            return builder.finish(wire::Body::Create, wire::CreateCreate(builder.fbb(), written, holds, given));
+    std::make_shared<Round>(client_, client_.servers_, each, part())
+        ->ask([this, first, end](wire::FrameBuilder& builder, size_t server) { return registration(builder, server, first, end); }, deadline_);
+  }
+
+  base::Frame registration(wire::FrameBuilder& builder, size_t server, size_t first, size_t end) {
+    auto& fbb = builder.fbb();
+    SpecWriter writer(fbb);
+    std::vector<flatbuffers::Offset<wire::TableSpec>> specs;
+    std::vector<uint8_t> holds, initial, values;
+    size_t bytes = 0;
+    for (size_t i = first; i < end; ++i) {
+      const table::Spec& spec = tables_[i]->spec;
+      specs.push_back(writer.write(spec));
+      holds.push_back(client_.tables_.contains(spec.name) ? 1 : 0);
+      initial.push_back(asked_[i].given ? 1 : 0);
+      values.push_back(travels_along(i) ? 1 : 0);
+      if (travels_along(i)) bytes += part_of_initial(i, server).size();
+    }
+    const auto vector_of = [&fbb](const std::vector<uint8_t>& flags) {
+      return std::ranges::find(flags, 1) != flags.end() ? fbb.CreateVector(flags) : flatbuffers::Offset<flatbuffers::Vector<uint8_t>>();
+    };
+    const auto body = wire::CreateCreate(fbb, fbb.CreateVector(specs), vector_of(holds), vector_of(initial), vector_of(values));
+    if (bytes == 0) return builder.finish(wire::Body::Create, body);
+    const base::Pool::Block block = client_.pool_.take(bytes);
+    std::byte* to = block.bytes.data();
+    for (size_t i = first; i < end; ++i) {
+      if (!travels_along(i)) continue;
+      const auto from = part_of_initial(i, server);
+      if (!from.empty()) std::memcpy(to, from.data(), from.size());
+      to += from.size();
+    }
+    return builder.finish(wire::Body::Create, body, base::Payload::kept(block.bytes, block.memory));
+  }
+
+  std::span<const std::byte> part_of_initial(size_t at, size_t server) const {
+    const table::Spec& spec = tables_[at]->spec;
+    const table::Range rows = table::part_of(spec, client_.servers_.size(), server);
+    return asked_[at].initial->bytes().subspan(rows.first * spec.row_bytes(), rows.count * spec.row_bytes());
+  }
+
+  void registered(size_t server, size_t first, const flatbuffers::Vector<const wire::CreatedTable*>& created) {
+    const size_t count = std::min<size_t>(created.size(), tables_.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      const wire::CreatedTable& one = *created.Get(static_cast<uint32_t>(i));
+      TableView& table = *tables_[first + i];
+      table.numbers[server] = one.table();
+      if (one.exists()) exists_[first + i] = true;  // this worker has taken the place of a lost one
+      if (one.clock() > 0 || !clocks_.empty()) clocks_.resize(tables_.size());
+      if (!clocks_.empty()) clocks_[first + i].resize(client_.servers_.size());
+      if (!clocks_.empty()) clocks_[first + i][server] = one.clock();
+    }
+  }
+
+  void set_large_values() {
+    step([this] { wait_for_all(); });
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      if (asked_[i].initial == nullptr || travels_along(i) || exists_[i]) continue;
+      Request request;
+      request.table = tables_[i];
+      request.kind = OpKind::kChange;
+      request.write = wire::Write::Set;
+      request.source = asked_[i].initial;
+      request.deadline = deadline_;
+      request.completion = std::make_shared<Heard>(part());
+      tables_[i]->open_changes.fetch_add(1, std::memory_order_relaxed);
+      client_.begin(std::move(request));
+    }
+    step_over({});
+  }
+
+  void wait_for_all() {
+    step([this] { end(); });
+    for (size_t first = 0; first < tables_.size(); first += kNumbersAtOnce) {
+      const auto round = std::make_shared<Round>(client_, client_.servers_, Round::Each(), part());
+      rounds_.push_back(round);
+      round->ask(
+          [this, first](wire::FrameBuilder& builder, size_t server) {
+            return builder.finish(wire::Body::Ready, wire::CreateReady(builder.fbb(), builder.fbb().CreateVector(numbers_on(server, first))));
           },
-          deadline);
+          deadline_);
+    }
+    step_over({});
+  }
+
+  std::vector<uint32_t> numbers_on(size_t server, size_t first) const {
+    std::vector<uint32_t> numbers;
+    for (size_t i = first; i < std::min(first + kNumbersAtOnce, tables_.size()); ++i)
+      if (tables_[i]->numbers[server] != kNoNumber) numbers.push_back(tables_[i]->numbers[server]);
+    return numbers;
+  }
+
+  void end() {
+    const auto self = shared_from_this();
+    for (const TableViewRef& table : tables_) client_.creating_.erase(table->spec.name);
+    std::erase(client_.creations_, self);
+    if (!error_.ok()) {
+      give_up();
+      return created_(error_);
+    }
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      client_.tables_[tables_[i]->spec.name] = tables_[i];
+      if (!clocks_.empty()) client_.take_clock(tables_[i], clocks_[i]);
+    }
+    created_(std::move(tables_));
+  }
+
+  /// What failed at one server, or with one table, fails everywhere. After a time-out the tables may still come to be.
+  void give_up() {
+    if (error_.code() == MV_ETIMEOUT || error_.code() == MV_ECANCELED) return;
+    for (size_t server = 0; server < client_.servers_.size(); ++server)
+      for (size_t first = 0; first < tables_.size(); first += kNumbersAtOnce) {
+        const std::vector<uint32_t> numbers = numbers_on(server, first);
+        if (numbers.empty()) continue;
+        auto& fbb = client_.builder_.fbb();
+        const auto text = fbb.CreateString(error_.text());
+        auto frame = client_.builder_.finish(wire::Body::GiveUp, wire::CreateGiveUp(fbb, fbb.CreateVector(numbers), error_.code(), text));
+        client_.rpc_.call(client_.servers_[server],
+                          {std::move(frame), std::make_shared<Gather>(client_.pool_, [](const auto&, const auto*, auto) {}), true, 0, nullptr});
+      }
+  }
+
+  Client& client_;
+  std::vector<NewTable> asked_;
+  std::vector<TableViewRef> tables_;
+  const base::Nanos deadline_;
+  const Created created_;
+  std::vector<bool> exists_;
+  std::vector<std::vector<uint64_t>> clocks_;  ///< by table and server; empty: all 0
+  std::vector<std::weak_ptr<Round>> rounds_;   ///< of the last step
+  std::function<void()> next_;
+  size_t open_ = 0;  ///< parts of this step
+  base::Status error_;
+};
+
+void Client::create(std::vector<NewTable> tables, base::Nanos deadline, Created created) {
+  // Two views of one table would count this worker's calls twice.
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const std::string& name = tables[i].spec.name;
+    if (creating_.insert(name).second) continue;
+    const auto wrong = base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", name);
+    for (size_t before = 0; before < i; ++before) creating_.erase(tables[before].spec.name);
+    return created(wrong);
+  }
+  const auto creation = std::make_shared<Creation>(*this, std::move(tables), deadline, std::move(created));
+  creations_.push_back(creation);
+  creation->start();
 }
 
 void Client::give_up_creation(const std::string& name) {
-  const auto found = creating_.find(name);
-  if (found == creating_.end()) return;
-  if (const auto round = found->second.lock()) round->expire();
+  if (!creating_.contains(name)) return;
+  for (const auto& creation : std::vector(creations_))
+    if (creation->makes(name)) creation->expire();
 }
 
 void Client::open(const std::string& name, base::Nanos deadline, Opened opened) {
@@ -119,9 +271,9 @@ void Client::open(const std::string& name, base::Nanos deadline, Opened opened) 
   const auto clocks = std::make_shared<std::vector<uint64_t>>();
   const auto each = [table, clocks](size_t server, const wire::Message& answer, std::span<const std::byte>) {
     const auto* created = answer.body_as_Created();
-    if (created == nullptr || created->spec() == nullptr) return;
-    table->numbers[server] = created->table();
-    clocks->push_back(created->clock());
+    if (created == nullptr || created->spec() == nullptr || created->tables() == nullptr || created->tables()->size() != 1) return;
+    table->numbers[server] = created->tables()->Get(0)->table();
+    clocks->push_back(created->tables()->Get(0)->clock());
     table->spec = read_spec(*created->spec());
   };
   const auto done = [this, table, clocks, opened, name](const base::Status& status) {

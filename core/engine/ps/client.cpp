@@ -170,6 +170,7 @@ void Client::begin_small(const TableViewRef& table, size_t server, base::Frame f
 
 void Client::note_untold(TableView& table, const base::Status& status) {
   if (status.ok()) return;
+  any_untold_ = true;
   if (table.untold.ok()) table.untold = status;
   if (untold_.ok()) untold_ = status;
   table.has_untold = true;
@@ -346,10 +347,11 @@ void Client::pass_fences() {
     const auto passed = std::move(fences_.front().passed);
     fences_.pop_front();
     const base::Status untold = std::exchange(untold_, {});
-    for (const auto& [name, table] : tables_) {
-      table->untold = {};
-      table->has_untold = false;
-    }
+    if (std::exchange(any_untold_, false))
+      for (const auto& [name, table] : tables_) {
+        table->untold = {};
+        table->has_untold = false;
+      }
     passed(untold);
   }
 }

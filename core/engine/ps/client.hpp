@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/histogram.hpp"
@@ -36,7 +38,9 @@ class Client {
   /// Payload of asynchronous calls under way. Callers on any thread add to it, calls that are over are taken off.
   std::atomic<uint64_t>& in_flight() { return in_flight_; }
   uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
-  const std::map<std::string, TableViewRef>& tables() const { return tables_; }
+  /// By name.
+  using Tables = std::unordered_map<std::string, TableViewRef>;
+  const Tables& tables() const { return tables_; }
   /// How long the calls took that somebody waited for, by Use, since take_times().
   const std::array<base::Histogram, kUseNames.size()>& call_times() const { return call_times_; }
   /// Notes them in `trace` as well.
@@ -45,12 +49,17 @@ class Client {
   /// became of the call. Unknown completions are ignored.
   void withdraw(const Completion* completion, mv_status code);
 
-  using Opened = std::function<void(base::Result<TableViewRef>)>;
-  /// Collective creation. `initial` (worker 0 only, else null) is lent until `opened` is called.
-  /// `given`: this worker was given an initial value, whether it counts or not.
-  void create(const table::Spec& spec, base::PayloadRef initial, base::Nanos deadline, Opened opened, bool given = false);
-  /// Ends the creation of this table as if its deadline had passed.
+  struct NewTable {
+    table::Spec spec;
+    base::PayloadRef initial = nullptr;  ///< worker 0 only, else null; lent until `created` is called
+    bool given = false;                  ///< this worker was given an initial value, whether it counts or not
+  };
+  using Created = std::function<void(base::Result<std::vector<TableViewRef>>)>;
+  /// Collective creation: one operation, of all tables or none.
+  void create(std::vector<NewTable> tables, base::Nanos deadline, Created created);
+  /// Ends the creation that this table is of, as if its deadline had passed.
   void give_up_creation(const std::string& name);
+  using Opened = std::function<void(base::Result<TableViewRef>)>;
   void open(const std::string& name, base::Nanos deadline, Opened opened);
   void list(base::Nanos deadline, std::function<void(base::Result<std::vector<table::Spec>>)> listed);
   void destroy(const TableViewRef& table, base::Nanos deadline, CompletionRef completion);
@@ -112,6 +121,7 @@ class Client {
   class Gather;
   class SmallChange;
   class Round;
+  class Creation;
   using OperationRef = std::shared_ptr<Operation>;
   struct CommandCall {
     CompletionRef completion;
@@ -124,7 +134,6 @@ class Client {
 
   void know(TableView& table) const;
   void take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks);
-  void undo_creation(const TableView& table, const base::Status& why);
   void send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
   void send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk);
   base::Frame change_frame(const Chunk& chunk, bool offer);
@@ -153,8 +162,9 @@ class Client {
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
   std::vector<base::Peer> servers_;
-  std::map<std::string, TableViewRef> tables_;  ///< by name, so that all handles share the counters
-  std::map<std::string, std::weak_ptr<Round>> creating_;
+  Tables tables_;  ///< so that all handles share the counters
+  std::unordered_set<std::string> creating_;
+  std::vector<std::shared_ptr<Creation>> creations_;
   std::map<const Completion*, OperationRef> waited_for_;
   std::map<const Completion*, CommandCall> commands_;
   std::multimap<base::Nanos, std::function<void()>> deadlines_;
@@ -162,6 +172,7 @@ class Client {
   std::deque<bool> changes_over_;                ///< of first_change_ and those after it
   std::deque<Fence> fences_;
   base::Status untold_;
+  bool any_untold_ = false;  ///< since the last fence
   std::atomic<uint64_t> in_flight_{0};
   std::array<base::Histogram, kUseNames.size()> call_times_;
   base::TraceRing* trace_ = nullptr;  ///< null: no times are taken

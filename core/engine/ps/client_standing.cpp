@@ -1,5 +1,7 @@
 // What a worker's own calls have come to, and what they wait for.
 
+#include <algorithm>
+
 #include "engine/ps/chunk.hpp"
 
 namespace mv::ps {
@@ -32,6 +34,7 @@ std::vector<TableStanding> Client::standings(uint32_t worker) const {
                          true,
                          {{worker, used.calls(Use::kAdd), used.calls(Use::kGet), table->clock}}});
   }
+  std::ranges::sort(standings, {}, &TableStanding::name);
   return standings;
 }
 

@@ -8,6 +8,11 @@
 
 namespace mv::ps {
 
+namespace {
+bool contains(const std::vector<base::Peer>& peers, base::Peer peer) { return std::ranges::find(peers, peer) != peers.end(); }
+bool is_set(const flatbuffers::Vector<uint8_t>* flags, size_t at) { return flags != nullptr && at < flags->size() && flags->Get(static_cast<uint32_t>(at)) != 0; }
+}  // namespace
+
 void Server::start(const cluster::View& view, base::Peer self) {
   view_ = &view;
   sync_ = view.sync;
@@ -31,9 +36,7 @@ void Server::worker_finished(base::Peer worker) {
   const int64_t id = view_->worker_id(worker);
   for (uint32_t number = 0; number < tables_.size(); ++number) {
     if (tables_[number] == nullptr) continue;
-    if (id >= 0) tables_[number]->gate.finished(static_cast<size_t>(id));
-    if (id >= 0) tables_[number]->stale.finished(static_cast<size_t>(id));
-    if (id >= 0) tables_[number]->merge_gate.finished(static_cast<size_t>(id));
+    if (id >= 0) tables_[number]->finished(static_cast<size_t>(id));
     tables_[number]->publish_clock();
     settle_creation(number);
   }
@@ -46,9 +49,7 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
   for (uint32_t number = 0; number < tables_.size(); ++number) {
     if (tables_[number] == nullptr) continue;
     Table& table = *tables_[number];
-    if (id >= 0) table.gate.lost(static_cast<size_t>(id), why);
-    if (id >= 0) table.stale.lost(static_cast<size_t>(id), why);
-    if (id >= 0) table.merge_gate.lost(static_cast<size_t>(id), why);
+    if (id >= 0) table.lost(static_cast<size_t>(id), why);
     if (id >= 0 && table.shard != nullptr) table.shard->forget_pieces(id);
     table.publish_clock();
     if (!table.complete) break_creation(number, why);
@@ -67,8 +68,8 @@ void Server::worker_joined(base::Peer worker) {
   active_.insert(worker);
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
-    table->stale.joined(static_cast<size_t>(id));
-    table->merge_gate.joined(static_cast<size_t>(id));
+    if (table->pace == table::Pace::kMerge) table->merge_gate.joined(static_cast<size_t>(id));
+    if (table->pace == table::Pace::kStale || table->pace == table::Pace::kAsync) table->stale.joined(static_cast<size_t>(id));
     table->publish_clock();
   }
 }
@@ -81,9 +82,11 @@ void Server::on_request(const rpc::Asked& asked, const wire::Message& request, s
                         const base::SinkRef& staged) {
   switch (request.body_type()) {
     case wire::Body::Create:
-      return create(asked, *request.body_as_Create());
+      return create(asked, *request.body_as_Create(), payload);
     case wire::Body::Ready:
       return ready(asked, *request.body_as_Ready());
+    case wire::Body::GiveUp:
+      return give_up(asked, *request.body_as_GiveUp());
     case wire::Body::Open:
       return open(asked, *request.body_as_Open());
     case wire::Body::List:
@@ -115,35 +118,94 @@ void Server::on_request(const rpc::Asked& asked, const wire::Message& request, s
 
 // ---- creation
 
-void Server::create(const rpc::Asked& asked, const wire::Create& request) {
-  if (request.spec() == nullptr) return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a table without a spec"));
+/// All tables of the message, or none: what is wrong with one of them breaks what others have begun of it.
+void Server::create(const rpc::Asked& asked, const wire::Create& request, std::span<const std::byte> payload) {
+  if (request.specs() == nullptr || request.specs()->size() == 0) return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a table without a spec"));
   if (!active_.contains(asked.client)) return rpc_.fail(asked, base::error(MV_ESTATE, "only workers create tables"));
-  const table::Spec spec = read_spec(*request.spec());
-  const auto known = by_name_.find(spec.name);
-  if (known == by_name_.end()) {
-    if (const base::Status wrong = check_spec(spec); !wrong.ok()) return rpc_.fail(asked, wrong);
-    by_name_.emplace(spec.name, static_cast<uint32_t>(tables_.size()));
-    tables_.push_back(make_table(spec));
+  std::vector<table::Spec> specs;
+  specs.reserve(request.specs()->size());
+  for (const wire::TableSpec* spec : *request.specs()) specs.push_back(read_spec(*spec));
+  std::vector<uint32_t> numbers;
+  numbers.reserve(specs.size());
+  base::Status wrong = check_creation(asked, request, specs);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto known = by_name_.find(specs[i].name);
+    if (known != by_name_.end()) {
+      numbers.push_back(known->second);
+    } else if (wrong.ok()) {
+      const auto number = static_cast<uint32_t>(tables_.size());
+      numbers.push_back(number);
+      tables_.push_back(make_table(specs[i]));
+      by_name_.emplace(specs[i].name, number);
+      if (!tables_[number]->broken.ok()) wrong = std::exchange(tables_[number]->broken, {});
+    }
   }
-  const uint32_t number = by_name_.at(spec.name);
-  Table& table = *tables_[number];
-  // A complete one is of a checkpoint, or older than this worker: its updater's parameters may have changed.
-  const bool agrees = table.complete ? table.spec.same_but_for_parameters(spec) : table.spec.same_shape(spec);
-  if (table.complete && !agrees)
-    return rpc_.fail(asked, base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, there is {}", spec.name, view_->name(asked.client), spec.describe(),
-                                        table.spec.describe()));
-  if (table.broken.ok() && !agrees)
-    break_creation(number, base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, others for {}", spec.name, view_->name(asked.client),
-                                       spec.describe(), table.spec.describe()));
-  if (!table.broken.ok()) {
-    table.told.insert(asked.client);
-    rpc_.fail(asked, table.broken);
-    return forget_if_all_told(number);
+  if (wrong.ok()) wrong = take_initial(request, numbers, payload);
+  if (!wrong.ok()) {
+    give_up(asked.client, numbers, wrong);
+    return rpc_.fail(asked, wrong);
   }
-  if (!table.creators.insert(asked.client).second && request.holds())
-    return rpc_.fail(asked, base::error(MV_EDISAGREE, "table \"{}\" exists already; mv_table_open() gives a handle on it", spec.name));
-  table.wants_initial = table.wants_initial || request.initial();
-  answer_created(asked, number);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    Table& table = *tables_[numbers[i]];
+    if (!contains(table.creators, asked.client)) table.creators.push_back(asked.client);
+    table.wants_initial = table.wants_initial || is_set(request.initial(), i);
+  }
+  answer_created(asked, numbers);
+}
+
+/// Changes nothing.
+base::Status Server::check_creation(const rpc::Asked& asked, const wire::Create& request, std::span<const table::Spec> specs) const {
+  for (const auto* flags : {request.holds(), request.initial(), request.values()})
+    if (flags != nullptr && flags->size() != 0 && flags->size() != specs.size()) return base::error(MV_EPROTOCOL, "a creation whose lists differ in length");
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const table::Spec& spec = specs[i];
+    const auto known = by_name_.find(spec.name);
+    if (known == by_name_.end()) {
+      if (base::Status wrong = check_spec(spec); !wrong.ok()) return wrong;
+      continue;
+    }
+    const Table& table = *tables_[known->second];
+    if (!table.broken.ok()) return table.broken;
+    // A complete one is of a checkpoint, or older than this worker: its updater's parameters may have changed.
+    const bool agrees = table.complete ? table.spec.same_but_for_parameters(spec) : table.spec.same_shape(spec);
+    if (!agrees)
+      return base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, {} {}", spec.name, view_->name(asked.client), spec.describe(),
+                         table.complete ? "there is" : "others for", table.spec.describe());
+    if (is_set(request.holds(), i) && contains(table.creators, asked.client))
+      return base::error(MV_EDISAGREE, "table \"{}\" exists already; mv_table_open() gives a handle on it", spec.name);
+  }
+  return {};
+}
+
+/// Worker 0's values of tables that are being created.
+base::Status Server::take_initial(const wire::Create& request, std::span<const uint32_t> numbers, std::span<const std::byte> payload) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (!is_set(request.values(), i)) continue;
+    const Table& table = *tables_[numbers[i]];
+    const uint64_t bytes = table.shard->elements() * table.spec.element_bytes();
+    if (bytes > payload.size()) return base::error(MV_EPROTOCOL, "table \"{}\": its initial value came with too few bytes", table.spec.name);
+    if (!table.complete && bytes > 0) table.shard->change(table::Write::Set, 0, 0, table.shard->elements(), payload.data());
+    payload = payload.subspan(bytes);
+  }
+  return payload.empty() ? base::Status() : base::error(MV_EPROTOCOL, "a creation came with {} bytes too many", payload.size());
+}
+
+void Server::give_up(const rpc::Asked& asked, const wire::GiveUp& request) {
+  const auto code = static_cast<mv_status>(request.status());
+  const std::string text = request.text() != nullptr ? request.text()->str() : "";
+  if (request.tables() != nullptr && active_.contains(asked.client) && code != MV_OK)
+    give_up(asked.client, {request.tables()->data(), request.tables()->size()}, base::Status(code, text));
+  rpc_.answer(asked, builder_.answer({}));
+}
+
+/// The client has heard that these tables come to nothing.
+void Server::give_up(base::Peer client, std::span<const uint32_t> numbers, const base::Status& why) {
+  for (const uint32_t number : numbers) {
+    if (number >= tables_.size() || tables_[number] == nullptr || tables_[number]->complete) continue;
+    Table& table = *tables_[number];
+    if (!contains(table.told, client)) table.told.push_back(client);
+    table.broken.ok() ? break_creation(number, why) : forget_if_all_told(number);
+  }
 }
 
 std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
@@ -155,68 +217,97 @@ std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec, std::
     table->broken = made.status();
   std::vector<std::string> names;
   for (const base::Peer worker : workers_) names.push_back(view_->name(worker));
-  table->gate.set_workers(names);
-  table->merge_gate.set_workers(names);
-  table->stale.set_workers(std::move(names));
-  for (size_t id = 0; id < workers_.size(); ++id) {
-    if (active_.contains(workers_[id])) continue;
-    table->gate.finished(id);
-    table->stale.finished(id);
-    table->merge_gate.finished(id);
-  }
+  if (table->pace == table::Pace::kSync) table->gate.set_workers(std::move(names));
+  else if (table->pace == table::Pace::kMerge) table->merge_gate.set_workers(std::move(names));
+  else table->stale.set_workers(std::move(names));
+  for (size_t id = 0; id < workers_.size(); ++id)
+    if (!active_.contains(workers_[id])) table->finished(id);
   return table;
 }
 
-void Server::answer_created(const rpc::Asked& asked, uint32_t number) {
+void Server::answer_created(const rpc::Asked& asked, std::span<const uint32_t> numbers, const table::Spec* opened) {
   auto& fbb = builder_.fbb();
-  const Table& table = *tables_[number];
-  const auto written = write_spec(fbb, table.spec);
   const int64_t worker = worker_id(asked.client);
-  const uint64_t clock = worker >= 0 ? table.clock_of(static_cast<size_t>(worker)) : 0;
-  rpc_.answer(asked, builder_.finish(wire::Body::Created, wire::CreateCreated(fbb, number, written, table.complete, clock)));
+  std::vector<wire::CreatedTable> created;
+  created.reserve(numbers.size());
+  for (const uint32_t number : numbers) {
+    const Table& table = *tables_[number];
+    created.emplace_back(worker >= 0 ? table.clock_of(static_cast<size_t>(worker)) : 0, number, table.complete);
+  }
+  const auto spec = opened != nullptr ? write_spec(fbb, *opened) : flatbuffers::Offset<wire::TableSpec>();
+  const auto tables = fbb.CreateVectorOfStructs(created);
+  rpc_.answer(asked, builder_.finish(wire::Body::Created, wire::CreateCreated(fbb, tables, spec)));
 }
 
 void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
-  Table* table = find(asked, request.table());
-  if (table == nullptr) return;
-  if (!table->broken.ok()) {
-    table->told.insert(asked.client);
-    rpc_.fail(asked, table->broken);
-    return forget_if_all_told(request.table());
+  if (request.tables() == nullptr) return rpc_.fail(asked, base::error(MV_EPROTOCOL, "ready for no table"));
+  for (const uint32_t number : *request.tables()) {
+    Table* table = find(asked, number);
+    if (table == nullptr) return;
+    if (table->broken.ok()) continue;
+    const base::Status broken = table->broken;
+    give_up(asked.client, {&number, 1}, broken);
+    return rpc_.fail(asked, broken);
   }
-  if (table->complete) return rpc_.answer(asked, builder_.answer({}));  // a worker in the place of a lost one
-  if (const auto before = table->ready.find(asked.client); before != table->ready.end())  // it gave up, and tries again
-    rpc_.fail(before->second.asked, base::error(MV_ETIMEOUT, "table \"{}\": asked for again", table->spec.name));
-  table->ready.insert_or_assign(asked.client, Table::Ready{asked, clock_.now()});
-  settle_creation(request.table());
+  const auto readying = readying_.emplace(asked, Readying{clock_.now(), {request.tables()->begin(), request.tables()->end()}}).first;
+  const std::vector<uint32_t> numbers = readying->second.tables;
+  readying->second.missing = 1;  // until all of them were looked at
+  for (const uint32_t number : numbers) {
+    Table& table = *tables_[number];
+    if (table.complete) continue;  // a worker in the place of a lost one
+    const auto before = std::ranges::find(table.ready, asked.client, &rpc::Asked::client);
+    if (before != table.ready.end() && *before == asked) continue;
+    if (before != table.ready.end())  // it gave up, and tries again
+      end_readying(rpc::Asked(*before), base::error(MV_ETIMEOUT, "table \"{}\": asked for again", table.spec.name));
+    table.ready.push_back(asked);
+    ++readying->second.missing;
+  }
+  for (const uint32_t number : numbers) {
+    if (!readying_.contains(asked)) return;  // one of them broke
+    settle_creation(number);
+  }
+  if (const auto still = readying_.find(asked); still != readying_.end() && --still->second.missing == 0) end_readying(asked, {});
+}
+
+/// The worker hears how its creation ended.
+void Server::end_readying(const rpc::Asked& asked, const base::Status& status) {
+  const auto found = readying_.find(asked);
+  if (found == readying_.end()) return;
+  const Readying ended = std::move(found->second);
+  readying_.erase(found);
+  if (status.ok()) return rpc_.answer(asked, builder_.answer({}));
+  for (const uint32_t number : ended.tables)
+    if (tables_[number] != nullptr) std::erase(tables_[number]->ready, asked);
+  rpc_.fail(asked, status);
 }
 
 void Server::settle_creation(uint32_t number) {
+  if (tables_[number] == nullptr) return;
   Table& table = *tables_[number];
-  if (table.complete || !table.broken.ok() || table.ready.empty()) return;
-  if (!std::all_of(active_.begin(), active_.end(), [&](base::Peer worker) { return table.ready.contains(worker); })) return;
-  if (table.wants_initial && !table.creators.contains(workers_.front()))
+  if (table.complete || !table.broken.ok() || table.ready.empty() || table.ready.size() < active_.size()) return;
+  if (!std::ranges::all_of(active_, [&](base::Peer worker) { return std::ranges::find(table.ready, worker, &rpc::Asked::client) != table.ready.end(); })) return;
+  if (table.wants_initial && !contains(table.creators, workers_.front()))
     return break_creation(number, base::error(MV_ESTATE, "table \"{}\": worker 0, whose initial value counts, is gone; create the table without one and set it", table.spec.name));
   table.complete = true;
-  for (const auto& [worker, waiting] : std::exchange(table.ready, {})) rpc_.answer(waiting.asked, builder_.answer({}));
+  for (const rpc::Asked& asked : std::exchange(table.ready, {}))
+    if (const auto waiting = readying_.find(asked); waiting != readying_.end() && --waiting->second.missing == 0) end_readying(asked, {});
 }
 
 void Server::break_creation(uint32_t number, const base::Status& why) {
   Table& table = *tables_[number];
   if (!table.broken.ok() || table.complete) return;
   table.broken = why;
-  for (const auto& [worker, waiting] : std::exchange(table.ready, {})) {
-    table.told.insert(worker);
-    rpc_.fail(waiting.asked, why);
+  for (const rpc::Asked& asked : std::exchange(table.ready, {})) {
+    if (!contains(table.told, asked.client)) table.told.push_back(asked.client);
+    end_readying(asked, why);
   }
   forget_if_all_told(number);
 }
 
 /// The name is free again once nobody can mistake the failed creation for a new one.
 void Server::forget_if_all_told(uint32_t number) {
-  Table& table = *tables_[number];
-  if (!std::all_of(active_.begin(), active_.end(), [&](base::Peer worker) { return table.told.contains(worker); })) return;
-  drop(number);
+  const Table& table = *tables_[number];
+  if (std::ranges::all_of(active_, [&](base::Peer worker) { return contains(table.told, worker); })) drop(number);
 }
 
 /// The table is no more, and what waited for it neither; the name is free.
@@ -246,14 +337,13 @@ void Server::open(const rpc::Asked& asked, const wire::Open& request) {
   const auto known = by_name_.find(name);
   if (known == by_name_.end() || !tables_[known->second]->complete)
     return rpc_.fail(asked, base::error(MV_ENOTFOUND, "there is no table \"{}\"", name));
-  answer_created(asked, known->second);
+  answer_created(asked, {&known->second, 1}, &tables_[known->second]->spec);
 }
 
 void Server::list(const rpc::Asked& asked) {
   auto& fbb = builder_.fbb();
   std::vector<flatbuffers::Offset<wire::TableSpec>> specs;
-  for (const auto& [name, number] : by_name_)
-    if (tables_[number]->complete) specs.push_back(write_spec(fbb, tables_[number]->spec));
+  for (const Table* table : complete_tables()) specs.push_back(write_spec(fbb, table->spec));
   const auto vector = fbb.CreateVector(specs);
   rpc_.answer(asked, builder_.finish(wire::Body::Listing, wire::CreateListing(fbb, vector)));
 }
@@ -264,7 +354,7 @@ void Server::destroy(const rpc::Asked& asked, const wire::Destroy& request) {
   const base::Status gone = base::error(MV_ENOTFOUND, "table \"{}\" was destroyed by {}", table->spec.name, view_->name(asked.client));
   if (table->shard != nullptr) table->shard->destroy();
   fail_waiting(request.table(), gone);
-  for (const auto& [worker, waiting] : std::exchange(table->ready, {})) rpc_.fail(waiting.asked, gone);
+  for (const rpc::Asked& waiting : std::exchange(table->ready, {})) end_readying(waiting, gone);
   drop(request.table());
   rpc_.answer(asked, builder_.answer({}));
 }
@@ -272,7 +362,7 @@ void Server::destroy(const rpc::Asked& asked, const wire::Destroy& request) {
 std::string Server::missing_creators(const Table& table) const {
   std::string names;
   for (const base::Peer peer : active_)
-    if (!table.ready.contains(peer)) names += (names.empty() ? "" : ", ") + view_->name(peer);
+    if (std::ranges::find(table.ready, peer, &rpc::Asked::client) == table.ready.end()) names += (names.empty() ? "" : ", ") + view_->name(peer);
   return names;
 }
 
@@ -495,10 +585,28 @@ void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
   if (worker < 0) return;
   if (table->pace == table::Pace::kMerge)
     table->merge_gate.begins(static_cast<size_t>(worker), request.clock());
-  else
+  else if (table->pace != table::Pace::kSync)
     table->stale.clock(static_cast<size_t>(worker), request.clock());
   table->publish_clock();
   table->moved = clock_.now();
+}
+
+void Server::Table::finished(size_t worker) {
+  if (pace == table::Pace::kSync)
+    gate.finished(worker);
+  else if (pace == table::Pace::kMerge)
+    merge_gate.finished(worker);
+  else
+    stale.finished(worker);
+}
+
+void Server::Table::lost(size_t worker, const base::Status& why) {
+  if (pace == table::Pace::kSync)
+    gate.lost(worker, why);
+  else if (pace == table::Pace::kMerge)
+    merge_gate.lost(worker, why);
+  else
+    stale.lost(worker, why);
 }
 
 void Server::Table::publish_clock() {
@@ -568,15 +676,16 @@ void Server::on_cancel(const rpc::Asked& asked) {
 }
 
 void Server::cancel_creation(const rpc::Asked& asked) {
-  for (const auto& table : tables_) {
-    if (table == nullptr) continue;
-    const auto ready = table->ready.find(asked.client);
-    if (ready == table->ready.end() || ready->second.asked != asked) continue;
-    const std::string missing = missing_creators(*table);
-    table->ready.erase(ready);
-    table->creators.erase(asked.client);
-    return rpc_.fail(asked, base::error(MV_ETIMEOUT, "table \"{}\": not created yet by {}", table->spec.name, missing));
+  const auto found = readying_.find(asked);
+  if (found == readying_.end()) return;
+  base::Status why;
+  for (const uint32_t number : found->second.tables) {
+    Table& table = *tables_[number];
+    if (table.complete) continue;
+    if (why.ok()) why = base::error(MV_ETIMEOUT, "table \"{}\": not created yet by {}", table.spec.name, missing_creators(table));
+    std::erase(table.creators, asked.client);
   }
+  end_readying(asked, why);
 }
 
 // ---- what the gate decides

@@ -125,7 +125,12 @@ class Server {
     void on_merged() override { publish_clock(); }
     void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
     base::Result<codec::CodecRef> codec_of(const wire::Codec* wanted, uint64_t rows) const;
-    uint64_t clock_of(size_t worker) const { return pace == table::Pace::kMerge ? merge_gate.next_round(worker) : stale.clock_of(worker); }
+    /// Only the gate of the table's pace knows the workers; StaleGate keeps the clocks of asynchronous tables, too.
+    uint64_t clock_of(size_t worker) const {
+      return pace == table::Pace::kMerge ? merge_gate.next_round(worker) : pace == table::Pace::kSync ? 0 : stale.clock_of(worker);
+    }
+    void finished(size_t worker);
+    void lost(size_t worker, const base::Status& why);
     uint64_t bytes_of(const Held& held) const;
     void publish_clock();
 
@@ -135,12 +140,8 @@ class Server {
     const table::Pace pace;
     std::shared_ptr<table::Shard> shard;
     base::Status broken;                        ///< creation failed; kept until every worker was told
-    std::set<base::Peer> creators, told;
-    struct Ready {
-      rpc::Asked asked;
-      base::Nanos since;
-    };
-    std::map<base::Peer, Ready> ready;          ///< waiting for the others, until all are ready
+    std::vector<base::Peer> creators, told;     ///< a few: most clusters are small, and tables many
+    std::vector<rpc::Asked> ready;              ///< of Readying: waiting for the others, until all are ready
     bool complete = false;
     bool wants_initial = false;                 ///< a worker was given an initial value; worker 0 brings the one that counts
     SyncGate gate;     ///< Pace::kSync
@@ -150,8 +151,20 @@ class Server {
     base::Nanos moved{0};                       ///< when something that waited here last came to its end
   };
 
-  void create(const rpc::Asked& asked, const wire::Create& request);
+  /// A worker that waits until the tables of a creation are complete.
+  struct Readying {
+    base::Nanos since;
+    std::vector<uint32_t> tables;
+    size_t missing = 0;  ///< of them
+  };
+
+  void create(const rpc::Asked& asked, const wire::Create& request, std::span<const std::byte> payload);
+  base::Status check_creation(const rpc::Asked& asked, const wire::Create& request, std::span<const table::Spec> specs) const;
+  base::Status take_initial(const wire::Create& request, std::span<const uint32_t> numbers, std::span<const std::byte> payload);
+  void give_up(const rpc::Asked& asked, const wire::GiveUp& request);
+  void give_up(base::Peer client, std::span<const uint32_t> numbers, const base::Status& why);
   void ready(const rpc::Asked& asked, const wire::Ready& request);
+  void end_readying(const rpc::Asked& asked, const base::Status& status);
   void settle_creation(uint32_t number);
   void break_creation(uint32_t number, const base::Status& why);
   void forget_if_all_told(uint32_t number);
@@ -190,7 +203,8 @@ class Server {
   /// @param shard null: a new one
   std::unique_ptr<Table> make_table(const table::Spec& spec, std::shared_ptr<table::Shard> shard = nullptr);
   uint64_t saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const;
-  void answer_created(const rpc::Asked& asked, uint32_t number);
+  void answer_created(const rpc::Asked& asked, std::span<const uint32_t> numbers, const table::Spec* opened = nullptr);
+  std::vector<const Table*> complete_tables() const;
 
   void held_back(Table& table, const rpc::Asked& asked, Held held);
   void drop(uint32_t number);
@@ -212,7 +226,8 @@ class Server {
   const bool shares_memory_;               ///< other processes of this machine may map the shards
   const std::shared_ptr<table::Families> families_ = std::make_shared<table::Families>();
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
-  std::map<std::string, uint32_t> by_name_;
+  std::unordered_map<std::string, uint32_t> by_name_;
+  std::map<rpc::Asked, Readying> readying_;
   /// Requests that wait at the tables' gates, of all tables: a look-up must not depend on how many tables there are.
   std::unordered_map<rpc::Asked, Held, rpc::Asked::Hash> held_;
   std::unordered_map<rpc::Asked, Wanted, rpc::Asked::Hash> wanted_;

@@ -28,28 +28,24 @@ base::Status take(table::Shard& shard, table::checkpoint::SavedTable& out) {
 uint64_t Server::saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const {
   const auto said = clocks.find(table.spec.name);
   if (said != clocks.end()) return said->second;
-  const uint64_t least = table.stale.least();
+  const uint64_t least = table.pace == table::Pace::kStale || table.pace == table::Pace::kAsync ? table.stale.least() : 0;
   return least != UINT64_MAX ? least : 0;
 }
 
 std::vector<table::checkpoint::TableEntry> Server::entries(const std::map<std::string, uint64_t>& clocks) const {
   std::vector<table::checkpoint::TableEntry> entries;
-  for (const auto& [name, number] : by_name_)
-    if (const Table& table = *tables_[number]; table.complete)
-      entries.push_back({table.spec, table.shard->updater(), saved_clock(table, clocks), {}});
+  for (const Table* table : complete_tables()) entries.push_back({table->spec, table->shard->updater(), saved_clock(*table, clocks), {}});
   return entries;
 }
 
 base::Result<std::vector<table::checkpoint::SavedTable>> Server::snapshot(
     const std::map<std::string, uint64_t>& clocks) {
   std::vector<table::checkpoint::SavedTable> saved;
-  for (const auto& [name, number] : by_name_) {
-    const Table& table = *tables_[number];
-    if (!table.complete) continue;
+  for (const Table* table : complete_tables()) {
     table::checkpoint::SavedTable one;
-    one.entry = {table.spec, {}, saved_clock(table, clocks), {}};
-    one.rows = table.shard->rows();
-    if (const base::Status failed = take(*table.shard, one); !failed.ok()) return failed;
+    one.entry = {table->spec, {}, saved_clock(*table, clocks), {}};
+    one.rows = table->shard->rows();
+    if (const base::Status failed = take(*table->shard, one); !failed.ok()) return failed;
     saved.push_back(std::move(one));
   }
   return saved;
@@ -92,7 +88,8 @@ bool Server::restart_clock(const std::string& name, const table::Shard& part, ui
   const auto known = by_name_.find(name);
   if (known == by_name_.end() || tables_[known->second]->shard.get() != &part) return false;
   Table& table = *tables_[known->second];
-  table.pace == table::Pace::kMerge ? table.merge_gate.restart(clock) : table.stale.restart(clock);
+  if (table.pace == table::Pace::kMerge) table.merge_gate.restart(clock);
+  if (table.pace == table::Pace::kStale || table.pace == table::Pace::kAsync) table.stale.restart(clock);
   table.publish_clock();
   return true;
 }

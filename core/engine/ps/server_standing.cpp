@@ -1,5 +1,7 @@
 // How a server's tables stand, and whose requests wait at their gates.
 
+#include <algorithm>
+
 #include "engine/ps/server.hpp"
 
 namespace mv::ps {
@@ -30,13 +32,16 @@ std::vector<cluster::Wait> Server::waits() const {
   std::vector<cluster::Wait> waits;
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
-    for (const auto& [worker, waiting] : table->ready) {
-      const base::Nanos age = now - waiting.since;
-      waits.push_back({cluster::WaitKind::kCreation, worker, table->spec.name, 0, age, age, {}});
-      for (const base::Peer peer : active_)
-        if (!table->ready.contains(peer)) waits.back().awaited.push_back({peer, "has not created it"});
-    }
     add_gate_waits(*table, waits);
+  }
+  for (const auto& [asked, readying] : readying_) {
+    const auto open = std::ranges::find_if(readying.tables, [&](uint32_t number) { return !tables_[number]->complete; });
+    const Table& table = *tables_[*open];
+    const base::Nanos age = now - readying.since;
+    const std::string others = readying.missing > 1 ? fmt::format(" and {} more", readying.missing - 1) : "";
+    waits.push_back({cluster::WaitKind::kCreation, asked.client, table.spec.name + others, 0, age, age, {}});
+    for (const base::Peer peer : active_)
+      if (std::ranges::find(table.ready, peer, &rpc::Asked::client) == table.ready.end()) waits.back().awaited.push_back({peer, "has not created it"});
   }
   return waits;
 }
@@ -47,13 +52,23 @@ std::vector<TableStanding> Server::standings() const {
     if (table == nullptr) continue;
     TableStanding standing{table->spec.name, table->spec.describe(), table->pace, table->complete, {}};
     for (size_t worker = 0; worker < workers_.size() && table->pace != table::Pace::kAsync; ++worker) {
-      Tally tally = table->gate.tally(worker);
+      Tally tally = table->pace == table::Pace::kSync ? table->gate.tally(worker) : Tally{static_cast<uint32_t>(worker), 0, 0, 0};
       tally.clock = table->clock_of(worker);
       standing.tallies.push_back(tally);
     }
     standings.push_back(std::move(standing));
   }
+  std::ranges::sort(standings, {}, &TableStanding::name);  // as clients have them: where a report has no room for all, these are the same
   return standings;
+}
+
+/// By name.
+std::vector<const Server::Table*> Server::complete_tables() const {
+  std::vector<const Table*> tables;
+  for (const auto& table : tables_)
+    if (table != nullptr && table->complete) tables.push_back(table.get());
+  std::ranges::sort(tables, {}, [](const Table* table) -> const std::string& { return table->spec.name; });
+  return tables;
 }
 
 std::vector<std::shared_ptr<table::Shard>> Server::parts() const {

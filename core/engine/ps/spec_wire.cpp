@@ -48,12 +48,15 @@ table::Spec read_spec(const wire::TableSpec& wire) {
   return spec;
 }
 
-flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const table::Spec& spec) {
-  const auto updater = write_updater(fbb, spec.updater);
-  return wire::CreateTableSpecDirect(fbb, spec.name.c_str(), static_cast<wire::TableKind>(spec.kind), static_cast<wire::DType>(spec.dtype),
-                                     spec.rows, spec.cols, spec.flags, updater, spec.staleness, spec.initial, spec.initial_range, spec.seed,
+flatbuffers::Offset<wire::TableSpec> SpecWriter::write(const table::Spec& spec) {
+  if (last_ == nullptr || !(*last_ == spec.updater)) updater_ = write_updater(fbb_, spec.updater);
+  last_ = &spec.updater;
+  return wire::CreateTableSpecDirect(fbb_, spec.name.c_str(), static_cast<wire::TableKind>(spec.kind), static_cast<wire::DType>(spec.dtype),
+                                     spec.rows, spec.cols, spec.flags, updater_, spec.staleness, spec.initial, spec.initial_range, spec.seed,
                                      spec.capacity, spec.home);
 }
+
+flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const table::Spec& spec) { return SpecWriter(fbb).write(spec); }
 
 base::Status check_spec(const table::Spec& spec) {
   constexpr uint64_t kMost = UINT64_C(1) << 62;

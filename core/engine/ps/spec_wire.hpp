@@ -16,6 +16,17 @@ base::Result<codec::CodecRef> read_codec(const wire::Codec* codec);
 flatbuffers::Offset<wire::Codec> write_codec(flatbuffers::FlatBufferBuilder& fbb, const codec::Codec* codec);
 
 table::Spec read_spec(const wire::TableSpec& spec);
+/// Several specs into one message: what an updater is called is written once where neighbours have the same.
+class SpecWriter {
+ public:
+  explicit SpecWriter(flatbuffers::FlatBufferBuilder& fbb) : fbb_(fbb) {}
+  flatbuffers::Offset<wire::TableSpec> write(const table::Spec& spec);
+
+ private:
+  flatbuffers::FlatBufferBuilder& fbb_;
+  const table::UpdaterSpec* last_ = nullptr;
+  flatbuffers::Offset<wire::Updater> updater_;
+};
 flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const table::Spec& spec);
 
 /// Whether a spec that came over the wire is one that clients may send; the rest of the core relies on it.

@@ -68,12 +68,12 @@ void Worker::start() {
 void Worker::create(size_t table) {
   if (table == 2) return heir_ ? look(&Worker::leave) : after(&Worker::add_some);
   state(fmt::format("creates \"{}\"", spec_of(table).name));
-  member_.tables().create(spec_of(table), nullptr, base::kNever,
-                          [weak = weak_from_this(), table](base::Result<ps::TableViewRef> opened) {
+  member_.tables().create({{spec_of(table)}}, base::kNever,
+                          [weak = weak_from_this(), table](base::Result<std::vector<ps::TableViewRef>> opened) {
                             const auto self = weak.lock();
                             if (self == nullptr || self->leaving_) return;
                             if (!opened.ok()) return void(self->bearable(opened.status(), "a creation"));
-                            self->tables_[table] = opened.value();
+                            self->tables_[table] = opened.value().front();
                             self->create(table + 1);
                           });
   around_.touched(member_.self());

@@ -197,9 +197,9 @@ class Rounds {
     }
     node.worker = static_cast<size_t>(view.worker_id(node.self.peer));
     keeper_.later(node, 0s, [this, &node] {
-      node.member->tables().create(model_->spec(), nullptr, base::kNever, [this, &node](const base::Result<ps::TableViewRef>& table) {
+      node.member->tables().create({{model_->spec()}}, base::kNever, [this, &node](const base::Result<std::vector<ps::TableViewRef>>& table) {
         if (!table.ok()) return timeline_.violated(name(node) + ": " + table.status().text());
-        node.table = table.value();
+        node.table = table.value().front();
         node.first = node.table->clock;
         ++creators_;
         strike();

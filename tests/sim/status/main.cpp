@@ -130,17 +130,17 @@ class StuckCluster {
       table::Spec spec;
       spec.name = "weights";
       spec.rows = node.values.size();
-      node.member->tables().create(spec, nullptr, base::kNever,
-                                   [this, &node, i](const base::Result<ps::TableViewRef>& table) {
+      node.member->tables().create({{spec}}, base::kNever,
+                                   [this, &node, i](const base::Result<std::vector<ps::TableViewRef>>& table) {
                                      if (!table.ok() || i == culprit_) return;
                                      ps::Request add;
-                                     add.table = table.value();
+                                     add.table = table.value().front();
                                      add.kind = ps::OpKind::kChange;
                                      add.source = base::Payload::copy(std::as_bytes(std::span(node.values)));
                                      add.table->open_changes.fetch_add(1);
                                      node.member->tables().begin(std::move(add));
                                      ps::Request get;
-                                     get.table = table.value();
+                                     get.table = table.value().front();
                                      get.destination = std::as_writable_bytes(std::span(node.values));
                                      get.completion = std::make_shared<Ignored>();
                                      node.member->tables().begin(std::move(get));

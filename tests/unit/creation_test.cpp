@@ -1,0 +1,246 @@
+// engine/ps: the creation of many tables is one operation, of all of them or of none.
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/pool.hpp"
+#include "engine/ps/client.hpp"
+#include "engine/ps/server.hpp"
+#include "keeping_link.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+using unit::StillClock;
+using unit::message_of;
+using unit::payload_of;
+
+constexpr base::Peer kServer = 1, kWorkers[] = {7, 8};
+constexpr size_t kMany = 2000, kCols = 4;
+
+void join(cluster::View& view, base::Peer peer, int32_t role) {
+  cluster::Member member;
+  member.rank = static_cast<uint32_t>(view.members.size());
+  member.role = role;
+  member.peer = peer;
+  view.members.push_back(member);
+}
+
+cluster::View view_of_all() {
+  cluster::View view;
+  join(view, kServer, MV_ROLE_SERVER);
+  for (const base::Peer worker : kWorkers) join(view, worker, MV_ROLE_WORKER);
+  return view;
+}
+
+/// A worker's engine, whose messages wait until the test carries them.
+struct Worker {
+  explicit Worker(const cluster::View& view) {
+    rpc.on_connected(kServer);
+    client.start(view);
+  }
+  void create(std::vector<ps::Client::NewTable> tables) {
+    ended = false;
+    made.clear();
+    client.create(std::move(tables), base::kNever, [this](auto created) {
+      ended = true;
+      status = created.ok() ? base::Status() : created.status();
+      if (created.ok()) made = std::move(created).value();
+    });
+  }
+
+  StillClock time;
+  unit::KeepingLink link;
+  rpc::Client rpc{time, link, {}};
+  base::Pool pool{4096, 1};
+  ps::Client client{time, rpc, pool};
+  bool ended = false;
+  base::Status status;
+  std::vector<ps::TableViewRef> made;
+};
+
+/// One server and two workers; carry() takes all messages to where they go, and counts the requests.
+struct Cluster final : rpc::Service {
+  Cluster() { server.start(view, kServer); }
+  base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override {
+    server.on_request(asked, request, payload, staged);
+  }
+  void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override { server.on_data(asked, payload, staged); }
+  void on_cancel(const rpc::Asked& asked) override { server.on_cancel(asked); }
+
+  /// What this worker has to say; the answers stay at the server's link, where those to the other worker are, too.
+  void carry_to_server(size_t worker) {
+    for (const base::Frame& frame : workers[worker].link.take()) {
+      ++requests[message_of(frame).body_type()];
+      rpc.on_message(kWorkers[worker], message_of(frame), payload_of(frame), nullptr);
+    }
+    rpc.flush();
+  }
+  void carry_back() {
+    for (const auto& [to, frame] : link.take())
+      workers[to == kWorkers[0] ? 0 : 1].rpc.on_answer(kServer, message_of(frame), payload_of(frame));
+  }
+  void carry() {
+    for (int round = 0; round < 8; ++round) {
+      for (size_t worker : {0, 1}) carry_to_server(worker);
+      carry_back();
+    }
+  }
+  std::vector<float> values(uint32_t number) {
+    std::vector<float> values(kCols);
+    server.shard(number)->read(table::kNoWorker, 0, kCols, reinterpret_cast<std::byte*>(values.data()));
+    return values;
+  }
+
+  /// Keeps to whom each frame goes.
+  class Link final : public base::Link {
+   public:
+    void dial(const std::string&) override {}
+    void send(base::Peer to, const base::Frame& frame) override { sent.emplace_back(to, frame); }
+    void close(base::Peer) override {}
+    std::vector<std::pair<base::Peer, base::Frame>> take() { return std::exchange(sent, {}); }
+    std::vector<std::pair<base::Peer, base::Frame>> sent;
+  };
+
+  const cluster::View view = view_of_all();
+  StillClock time;
+  Link link;
+  base::Pool pool{4096, 1};
+  rpc::Server rpc{link, *this};
+  ps::Server server{time, rpc, pool, false};
+  std::array<Worker, 2> workers{Worker(view), Worker(view)};
+  std::map<wire::Body, size_t> requests;
+};
+
+table::Spec spec_of(const std::string& name, uint64_t cols = kCols) {
+  table::Spec spec;
+  spec.name = name;
+  spec.kind = MV_MATRIX;
+  spec.rows = 1;
+  spec.cols = cols;
+  spec.flags = MV_MERGE;
+  return spec;
+}
+
+std::vector<ps::Client::NewTable> many(std::vector<std::vector<float>>* values) {
+  std::vector<ps::Client::NewTable> tables;
+  if (values != nullptr) values->resize(kMany);
+  for (size_t i = 0; i < kMany; ++i) {
+    base::PayloadRef initial;
+    if (values != nullptr) {
+      (*values)[i].assign(kCols, static_cast<float>(i));
+      initial = base::Payload::lent(std::as_bytes(std::span((*values)[i])));
+    }
+    tables.push_back({spec_of("t" + std::to_string(i)), initial, true});
+  }
+  return tables;
+}
+
+void many_tables_take_few_messages(void**) {
+  Cluster cluster;
+  std::vector<std::vector<float>> values;
+  cluster.workers[0].create(many(&values));
+  cluster.workers[1].create(many(nullptr));
+  cluster.carry();
+  for (const Worker& worker : cluster.workers) {
+    assert_true(worker.ended && worker.status.ok());
+    assert_int_equal(worker.made.size(), kMany);
+  }
+  // Of two workers: four messages with specs and small initial values, and one that waits for the other worker.
+  assert_int_equal(cluster.requests[wire::Body::Create], 2 * 4);
+  assert_int_equal(cluster.requests[wire::Body::Ready], 2 * 1);
+  assert_int_equal(cluster.requests.size(), 2);
+  for (const size_t i : {size_t{0}, size_t{511}, size_t{512}, kMany - 1}) {
+    const auto number = cluster.workers[0].made[i]->numbers.front();
+    assert_int_equal(number, cluster.workers[1].made[i]->numbers.front());
+    for (const float value : cluster.values(number)) assert_true(value == static_cast<float>(i));
+  }
+}
+
+void a_spec_that_differs_leaves_nothing(void**) {
+  Cluster cluster;
+  auto other = many(nullptr);
+  other[1000].spec.cols = kCols + 1;  // in the second of four messages
+  cluster.workers[0].create(many(nullptr));
+  cluster.carry_to_server(0);
+  cluster.workers[1].create(std::move(other));
+  cluster.carry();
+  for (const Worker& worker : cluster.workers) {
+    assert_true(worker.ended);
+    assert_int_equal(worker.status.code(), MV_EDISAGREE);
+    assert_non_null(std::strstr(worker.status.text().c_str(), "table \"t1000\""));
+  }
+  assert_true(cluster.server.parts().empty());
+  for (Worker& worker : cluster.workers) worker.create(many(nullptr));  // the names are free
+  cluster.carry();
+  for (const Worker& worker : cluster.workers) assert_true(worker.ended && worker.status.ok());
+  assert_int_equal(cluster.server.parts().size(), kMany);
+}
+
+void lists_of_workers_may_be_cut_differently(void**) {
+  Cluster cluster;
+  cluster.workers[0].create({{spec_of("a")}, {spec_of("b")}});
+  cluster.workers[1].create({{spec_of("a")}});
+  cluster.carry();
+  assert_false(cluster.workers[0].ended);
+  assert_true(cluster.workers[1].ended && cluster.workers[1].status.ok());
+  cluster.workers[1].create({{spec_of("b")}});
+  cluster.carry();
+  for (const Worker& worker : cluster.workers) assert_true(worker.ended && worker.status.ok());
+}
+
+void a_call_that_was_given_up_can_be_made_again(void**) {
+  Cluster cluster;
+  std::vector<std::vector<float>> values;
+  cluster.workers[0].create(many(&values));
+  cluster.carry();
+  assert_false(cluster.workers[0].ended);
+  cluster.workers[0].client.give_up_creation("t7");
+  cluster.carry();
+  assert_true(cluster.workers[0].ended);
+  assert_int_equal(cluster.workers[0].status.code(), MV_ETIMEOUT);
+  cluster.workers[1].create(many(nullptr));
+  cluster.carry();
+  assert_false(cluster.workers[1].ended);
+  cluster.workers[0].create(many(&values));
+  cluster.carry();
+  for (const Worker& worker : cluster.workers) assert_true(worker.ended && worker.status.ok());
+  assert_true(cluster.values(cluster.workers[1].made[7]->numbers.front()).front() == 7);
+}
+
+void a_worker_that_is_lost_ends_the_creation(void**) {
+  Cluster cluster;
+  cluster.workers[0].create(many(nullptr));
+  cluster.carry();
+  cluster.server.worker_lost(kWorkers[1], base::Status(MV_EPEERLOST, "worker 1 is lost"));
+  cluster.carry();
+  assert_true(cluster.workers[0].ended);
+  assert_int_equal(cluster.workers[0].status.code(), MV_EPEERLOST);
+  assert_true(cluster.server.parts().empty());
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(many_tables_take_few_messages),
+      cmocka_unit_test(a_spec_that_differs_leaves_nothing),
+      cmocka_unit_test(lists_of_workers_may_be_cut_differently),
+      cmocka_unit_test(a_call_that_was_given_up_can_be_made_again),
+      cmocka_unit_test(a_worker_that_is_lost_ends_the_creation),
+  };
+  return cmocka_run_group_tests_name("ps/creation", tests, nullptr, nullptr);
+}

@@ -19,6 +19,8 @@ build/bin/sim_collective --seeds "$first..$((first + seeds / 20000))" --nodes 30
 build/bin/sim_gossip --seeds "$first..$((first + seeds / 50))" || failed+=" gossip"
 echo "== ranks beside one that scribbles over its memory"
 build/asan/bin/unit_onehost_vandal_test 1000000 "$first" || failed+=" vandal"
+echo "== every allocation fails once"
+(. build/activate && ALLOCATION_WORKER=build/bin/allocation_worker python3 -B tests/faults/allocations.py) || failed+=" allocations"
 echo "== models"
 tests/models/nightly.sh || failed+=" models"
 echo "== random calls on random handles, seed $first"

@@ -72,7 +72,8 @@ base::Result<std::vector<Place>> list_checkpoints(const std::string& directory) 
 }
 
 base::Result<Place> begin_checkpoint(const std::string& directory) {
-  if (auto failed = make_directory(directory); !failed.ok()) return failed;
+  if (auto failed = make_directory(directory); !failed.ok())
+    return failed.text().starts_with(directory + ":") ? failed : base::error(failed.code(), "{}: can't be made: {}", directory, failed.text());
   const auto places = list_checkpoints(directory);
   if (!places.ok()) return places.status();
   Place place;

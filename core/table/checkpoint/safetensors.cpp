@@ -113,7 +113,7 @@ base::Result<std::map<std::string, Tensor>> read_tensors(const Json& header, uin
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, json] : header.items()) {
     if (name == kMetadata) continue;
-    const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "tensor \"{}\": {}", name, what); };
+    const auto wrong = [&, &name = name](std::string_view what) { return base::error(MV_EINVAL, "tensor \"{}\": {}", name, what); };
     if (!json.is_object()) return wrong("is no JSON object");
     Tensor tensor;
     tensor.name = name;

@@ -139,7 +139,7 @@ base::Status Updates::finish(Pushing& pushing) {
 bool Updates::begin_next(base::Status* failed) {
   std::lock_guard lock(mutex_);
   if (waiting_.empty()) return false;
-  active_.emplace();
+  active_.emplace(Active{});  // as in inquirer.cpp
   active_->update = std::move(waiting_.front());
   waiting_.pop_front();
   thread_->inside(true);

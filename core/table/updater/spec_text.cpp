@@ -24,8 +24,8 @@ std::vector<const Parameter*> parameters_of(const Kind& kind) {
 }
 
 std::string write_value(const Parameter& parameter, double value) {
-  const auto word = static_cast<size_t>(value);
-  return word < parameter.choices.size() ? parameter.choices[word] : fmt::format("{}", value);
+  const bool is_word = value >= 0 && value < static_cast<double>(parameter.choices.size());
+  return is_word ? parameter.choices[static_cast<size_t>(value)] : fmt::format("{}", value);
 }
 
 std::string write_steps(std::span<const double> steps) {

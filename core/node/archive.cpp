@@ -43,7 +43,11 @@ void DiskArchive::run() {
     const auto job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
-    job();
+    try {
+      job();  // its work's own errors are told; without memory to tell of it there is nobody else who could
+    } catch (const std::exception& thrown) {
+      loop_.break_down(&thrown);
+    }
     lock.lock();
   }
 }

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/log.hpp"
+
 namespace mv::node {
 
 namespace {
@@ -30,7 +32,13 @@ void Call::complete(const base::Status& status) noexcept {
   const auto self = shared_from_this();  // a waiter may let go as soon as done_ is set
   assign(status_, status);
   done_.store(true, std::memory_order_release);
-  if (released_ != nullptr && !status.ok()) released_(table_.get(), status);
+  if (released_ != nullptr && !status.ok()) {
+    try {
+      released_(table_.get(), status);
+    } catch (const std::bad_alloc&) {
+      base::log_error("a call that nobody waits for has failed: {}", status.text());  // there is no memory to keep it for the next call
+    }
+  }
   finished_.finished(*this, announces_ && released_ == nullptr);
   if (group_ != nullptr) group_->part_over(this, status);
 }

@@ -118,9 +118,11 @@ struct Served : Node {
       spec.add_rows(10);
       spec.add_cols(1);
       spec.add_updater(updater);
-      return wire::CreateCreate(fbb, spec.Finish());
+      const auto specs = fbb.CreateVector(std::vector{spec.Finish()});
+      const std::vector<uint8_t> no{0};
+      return wire::CreateCreate(fbb, specs, fbb.CreateVector(no), fbb.CreateVector(no), fbb.CreateVector(no));
     });
-    hear(kWorker, Body::Ready, 3, [](auto& fbb) { return wire::CreateReady(fbb, 0u); });
+    hear(kWorker, Body::Ready, 3, [](auto& fbb) { return wire::CreateReady(fbb, fbb.CreateVector(std::vector<uint32_t>{0})); });
     assert_int_equal(answer_to(kWorker, 3), MV_OK);
     link.sent.clear();
   }
@@ -145,7 +147,7 @@ constexpr Expectation kExpectations[] = {
     {Body::Leave, Fate::kRefused},      {Body::Ping, Fate::kHeard},          {Body::Probe, Fate::kHeard},       {Body::Progress, Fate::kDropped},
     {Body::Reply, Fate::kDropped},      {Body::Ack, Fate::kDropped},         {Body::Seen, Fate::kHeard},        {Body::Cancel, Fate::kHeard},
     {Body::Grant, Fate::kDropped},      {Body::Data, Fate::kRefused},        {Body::Create, Fate::kRefused},    {Body::Created, Fate::kDropped},
-    {Body::Ready, Fate::kRefused},      {Body::Open, Fate::kRefused},        {Body::List, Fate::kRefused},      {Body::Listing, Fate::kDropped},
+    {Body::Ready, Fate::kRefused},      {Body::GiveUp, Fate::kRefused},      {Body::Open, Fate::kRefused},        {Body::List, Fate::kRefused},      {Body::Listing, Fate::kDropped},
     {Body::Destroy, Fate::kRefused},    {Body::Change, Fate::kRefused},      {Body::Get, Fate::kRefused},       {Body::Got, Fate::kRefused},
     {Body::Clock, Fate::kRefused},      {Body::SetUpdater, Fate::kRefused},  {Body::Stat, Fate::kRefused},      {Body::Stats, Fate::kDropped},
     {Body::Scan, Fate::kRefused},       {Body::Scanned, Fate::kDropped},     {Body::Save, Fate::kRefused},      {Body::Saving, Fate::kDropped},

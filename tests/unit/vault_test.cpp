@@ -132,8 +132,11 @@ struct Cluster : rpc::Service {
   std::shared_ptr<Heard> check() { return ask(saver, builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), "c"))); }
   std::shared_ptr<Heard> restore() { return ask(saver, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false))); }
   void create(const table::Spec& spec) {
-    ask(worker, builder.finish(wire::Body::Create, wire::CreateCreate(builder.fbb(), ps::write_spec(builder.fbb(), spec))));
-    ask(worker, builder.finish(wire::Body::Ready, wire::CreateReady(builder.fbb(), created)));
+    auto& fbb = builder.fbb();
+    const auto specs = fbb.CreateVector(std::vector{ps::write_spec(fbb, spec)});
+    const std::vector<uint8_t> no{0};
+    ask(worker, builder.finish(wire::Body::Create, wire::CreateCreate(fbb, specs, fbb.CreateVector(no), fbb.CreateVector(no), fbb.CreateVector(no))));
+    ask(worker, builder.finish(wire::Body::Ready, wire::CreateReady(fbb, fbb.CreateVector(std::vector{created}))));
     ++created;
     assert_non_null(tables.find_shard(spec.name).get());
   }

@@ -18,6 +18,7 @@ Sender sender_of(wire::Body body) {
     case Body::Data:
     case Body::Create:
     case Body::Ready:
+    case Body::GiveUp:
     case Body::Open:
     case Body::List:
     case Body::Destroy:

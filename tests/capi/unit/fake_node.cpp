@@ -119,6 +119,11 @@ class Node final : public node::Node {
   base::Result<node::TableRef> create_table(node::TableSpec spec, node::ConstData) override {
     return node::TableRef(std::make_shared<Table>(std::move(spec)));
   }
+  base::Result<std::vector<node::TableRef>> create_tables(std::vector<node::NewTable> tables) override {
+    std::vector<node::TableRef> made;
+    for (node::NewTable& each : tables) made.push_back(std::make_shared<Table>(std::move(each.spec)));
+    return made;
+  }
   base::Result<node::TableRef> open_table(const std::string& name) override {
     return base::error(MV_ENOTFOUND, "there is no table \"{}\"", name);
   }

@@ -78,11 +78,16 @@ static int64_t own(struct thread* t) { return t->tensors[below(t, kOwn)]; }
 
 static float* buffer(void) { return buffers[__atomic_fetch_add(&next_buffer, 1, __ATOMIC_RELAXED) % kBuffers]; }
 
+static int cancels = 1;
+static void drop_request(mv_request request) {
+  if (mv_request_release(request) != MV_EPENDING) return;
+  cancels ? mv_request_cancel(request) : mv_request_wait(request, 1000);
+}
 static void close_of(enum kind kind, int64_t handle) {
   switch (kind) {
     case NODE: if (handle != 0) mv_shutdown(handle); break;
     case TABLE: mv_table_close(handle); break;
-    case REQUEST: if (mv_request_release(handle) == MV_EPENDING) mv_request_cancel(handle); break;
+    case REQUEST: drop_request(handle); break;
     case STORE: kv_free(handle); break;
     case GROUP: mv_group_close(handle); break;
     case CUSTOM: mv_custom_end(handle, NULL); break;
@@ -270,7 +275,7 @@ static mv_status reduce_pair(struct thread* t) {
     if (one_in(t, 4))
       put(t, REQUEST, MV_OK, &requests[i]);
     else if ((status = mv_request_wait(requests[i], 0)) == MV_ETIMEOUT)
-      mv_request_cancel(requests[i]);
+      drop_request(requests[i]);
   }
   return status;
 }
@@ -342,16 +347,16 @@ static mv_status settle(struct thread* t) {
   const mv_request request = take(t, REQUEST);
   int32_t done = 0;
   mv_status status = MV_OK;
-  switch (below(t, 6)) {
+  switch (below(t, 5)) {
     case 0: status = mv_request_wait(request, 1 + below(t, 5)); break;
     case 1: status = mv_request_test(request, &done); break;
-    case 2: status = mv_request_cancel(request); break;
-    case 3: status = mv_request_error(request); break;
+    case 2: status = mv_request_error(request); break;
     default: status = mv_request_release(request);
   }
   if (request != 0 && mv_request_error(request) != MV_EHANDLE) put(t, REQUEST, MV_OK, &request);
   return status;
 }
+static mv_status cancel(struct thread* t) { return mv_request_cancel(take(t, REQUEST)); }
 static mv_status poll_node(struct thread* t) {
   mv_request finished[4];
   uint64_t count = 0;
@@ -647,7 +652,8 @@ static struct {
     {"table", "destroy_table", 15, destroy_table},
     {"table", "use_table", 2000, use_table},
     {"table", "tell_table", 300, tell_table},
-    {"request", "settle", 800, settle},
+    {"request", "settle", 650, settle},
+    {"request", "cancel", 150, cancel},
     {"request", "poll_node", 100, poll_node},
     {"tensor", "make_tensor", 200, make_tensor},
     {"tensor", "use_tensor", 1500, use_tensor},
@@ -696,6 +702,11 @@ static void show_stack(int signal) {
   (void)signal;
   backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
   if (write(STDERR_FILENO, "----\n", 5) != 5) _exit(3);
+}
+static void show_crash(int number) {
+  signal(number, SIG_DFL);
+  show_stack(number);
+  raise(number);
 }
 /* One after the other. */
 static void show_all_stacks(void) {
@@ -772,12 +783,16 @@ int main(int argc, char** argv) {
   for (unsigned i = 0; i < kCalls; ++i) {
     if (names(without, i) || (only != NULL && !names(only, i))) calls[i].weight = 0;
     total += calls[i].weight;
+    if (calls[i].call == cancel) cancels = calls[i].weight > 0;
   }
   if (total == 0) return 2;
   fprintf(stderr, "random_handles --seed %lu --calls %lu --threads %u\n", seed, wanted, count);
   snprintf(folder, sizeof folder, "/tmp/random-handles-XXXXXX");
   if (mkdtemp(folder) == NULL) return 2;
   signal(SIGUSR2, show_stack);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  for (size_t i = 0; i < 4; ++i) signal((const int[]){SIGSEGV, SIGBUS, SIGFPE, SIGABRT}[i], show_crash);
+#endif
   pthread_t watcher;
   if (pthread_create(&watcher, NULL, watch, &count) != 0) return 2;
   for (unsigned i = 0; i < count; ++i) {

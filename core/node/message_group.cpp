@@ -20,22 +20,21 @@ std::shared_ptr<Call> make_call(MemberNode& node, const CallOptions& options) {
 struct MessageGroup::Opened {
   std::shared_ptr<Call> call;
   collective::GroupRef group;
-  collective::Groups::Opened hear() {
-    return [self = this, keep = call](base::Result<collective::GroupRef> result) {
-      if (result.ok()) self->group = result.value();
-      keep->complete(result.ok() ? base::Status() : result.status());
-    };
+  std::vector<int64_t> workers;  ///< by rank
+  /// On the loop.
+  void hear(MemberNode& node, const base::Result<collective::GroupRef>& result) {
+    if (result.ok()) {
+      group = result.value();
+      for (const base::Peer peer : group->members().peers) workers.push_back(node.member().cluster().view().worker_id(peer));
+    }
+    call->complete(result.ok() ? base::Status() : result.status());
   }
 };
 
 base::Result<GroupRef> MessageGroup::finish_opening(MemberNode& node, const std::shared_ptr<Opened>& opened, const CallOptions& options, io::Task begin) {
   const Started started = node.start(opened->call, blocking(options), std::move(begin));
   if (!started.status.ok()) return started.status;
-  std::vector<int64_t> workers;
-  node.read_on_loop([&] {
-    for (const base::Peer peer : opened->group->members().peers) workers.push_back(node.member().cluster().view().worker_id(peer));
-  });
-  return GroupRef(std::make_shared<MessageGroup>(node, opened->group, std::move(workers)));
+  return GroupRef(std::make_shared<MessageGroup>(node, opened->group, std::move(opened->workers)));
 }
 
 base::Result<GroupRef> MessageGroup::open(MemberNode& node, std::vector<int64_t> workers, const CallOptions& options) {
@@ -57,7 +56,7 @@ base::Result<GroupRef> MessageGroup::open(MemberNode& node, std::vector<int64_t>
     const auto all = node.member().cluster().view().workers();
     std::vector<base::Peer> peers;
     for (const int64_t id : workers) peers.push_back(all[static_cast<size_t>(id)]->peer);
-    node.member().groups().open(opened->call.get(), std::move(peers), until, [opened](base::Result<collective::GroupRef> result) { opened->hear()(std::move(result)); });
+    node.member().groups().open(opened->call.get(), std::move(peers), until, [&node, opened](const base::Result<collective::GroupRef>& result) { opened->hear(node, result); });
   });
 }
 
@@ -65,7 +64,7 @@ base::Result<GroupRef> MessageGroup::shrink(const CallOptions& options) {
   const auto opened = std::make_shared<Opened>();
   opened->call = make_call(node_, blocking(options));
   return finish_opening(node_, opened, options, [node = &node_, opened, group = group_, until = node_.deadline(options, true)] {
-    node->member().groups().shrink(opened->call.get(), group, until, [opened](base::Result<collective::GroupRef> result) { opened->hear()(std::move(result)); });
+    node->member().groups().shrink(opened->call.get(), group, until, [node, opened](const base::Result<collective::GroupRef>& result) { opened->hear(*node, result); });
   });
 }
 

@@ -69,7 +69,7 @@ typedef int32_t mv_status;
   XX(-15, EPEERLOST, peer, "another process is gone")                                          \
   XX(-16, EUNREACHABLE, peer, "another process can't be reached")                              \
   XX(-17, EADDRINUSE, peer, "the address is already in use")                                   \
-  XX(-18, EAUTH, peer, "the secrets differ")                                                   \
+  XX(-18, EAUTH, peer, "another secret, another user, or no member of the cluster")            \
   XX(-19, EVERSION, peer, "the protocol versions differ")                                      \
   XX(-20, EPROTOCOL, peer, "another process sent something that is not this protocol")         \
   XX(-21, EOUTOFSTEP, step, "the workers do not make the same adds and gets in sync mode")     \
@@ -127,7 +127,7 @@ typedef struct mv_init_options {
   int64_t nodes;                /**< processes in the cluster, servers included; default 1 */
   const char *master;           /**< "host:port" where rank 0 listens and the others call; no default for nodes > 1 */
   const char *bind;             /**< "host" or "host:port" to listen on; default: loopback, port 0 = any free one */
-  const char *secret;           /**< shared by the cluster; needed beyond loopback. It authenticates, it does not encrypt */
+  const char *secret;           /**< shared by the cluster; needed beyond loopback, and between users. It authenticates, it does not encrypt */
   const char *io;               /**< which roads may be used: "auto" (default; shared memory within a machine, TCP beyond), "tcp" or "inproc" */
   const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7" on all messages; default none */
   int64_t timeout_ms;           /**< one request to one server; default 60,000 */

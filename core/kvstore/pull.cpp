@@ -74,7 +74,15 @@ node::Started Pull::run(const node::CallOptions& options) {
   part.tag = 0;
   part.group = node_.group(options);
   node::Started started;
-  for (size_t i = 0; i < fetches_.size() && started.status.ok(); ++i) started.status = begin(fetches_[i], part).status;
+  std::vector<node::Node::ManyGet> many;
+  for (size_t i = 0; i < fetches_.size() && started.status.ok(); ++i) {
+    const Fetch& fetch = fetches_[i];
+    if (part.priority == 0 && fetch.codec == nullptr && !fetch.into.is_row_sparse() && fetch.entry->table->joins_many())
+      many.push_back({fetch.entry->table, fetch.into.data});
+    else
+      started.status = begin(fetch, part).status;
+  }
+  if (started.status.ok() && !many.empty()) started.status = node_.get_many(many, part);
   node_.close_group(part.group, [self = shared_from_this()] { return self->finish(); });
   if (!started.status.ok()) {
     static_cast<void>(node_.cancel(part.group));

@@ -253,17 +253,34 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
     way.updater = &pushing;
   }
   base::Status failed;
+  std::vector<node::Node::ManyAdd> many;
   for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
     look_ahead(entries, i);
+    if (values.size() > 1 && joins_many(*entries[i], values[i], way)) {
+      if (!entries[i]->pushed.load(std::memory_order_relaxed)) entries[i]->pushed = true;
+      many.push_back({entries[i]->table, values[i].front().data});
+      continue;
+    }
     base::Status status;
     do {
       status = push_one(*entries[i], values[i], way);
     } while (status.code() == MV_EINTR && i > 0);  // what a signal interrupts has not begun, but the keys before it have
     if (!status.ok()) failed = base::error(status.code(), "key \"{}\": {}", keys.names[i], status.text());
   }
+  while (failed.ok() && !many.empty()) {
+    failed = naming_key(node_.add_many(many, way.options));
+    if (failed.code() != MV_EINTR || many.size() == values.size()) break;
+    failed = {};
+  }
   if (way.updater == nullptr) return failed;
   const base::Status updated = updates_.finish(pushing);
   return failed.ok() ? updated : failed;
+}
+
+/// Whether a push may go with others in one message: nothing is to be done to its value here.
+bool Store::joins_many(Entry& entry, std::span<const Tensor> values, const Way& way) const {
+  return type_.dist && way.updater == nullptr && way.options.priority == 0 && values.size() == 1 && entry.table->joins_many() &&
+         !goes_by_rows(entry, values) && (way.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
 }
 
 /// In an asynchronous store a value that replaces another one would be whoever's came last: MXNet refuses that too.

@@ -96,6 +96,7 @@ class Store {
     Updates::Pushing* updater = nullptr;
     codec::CodecRef codec;
   };
+  bool joins_many(Entry& entry, std::span<const Tensor> values, const Way& way) const;
   base::Status push_one(Entry& entry, std::span<const Tensor> values, const Way& way);
   base::Status push_rows(Entry& entry, std::span<const Tensor> values, const Way& way);
   base::Status give(Entry& entry, const std::byte* merged, const Way& way);

@@ -58,6 +58,9 @@ class MemberNode final : public Node, private io::Flusher {
     group->close_group(std::move(finish));
   }
 
+  base::Status add_many(std::span<const ManyAdd> adds, const CallOptions& options) override;
+  base::Status get_many(std::span<const ManyGet> gets, const CallOptions& options) override;
+
   base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) override;
   std::vector<int64_t> workers_here() override;
 

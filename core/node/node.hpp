@@ -182,6 +182,20 @@ class Node {
   virtual CallRef group(const CallOptions& options) = 0;
   virtual void close_group(const CallRef& group, std::function<base::Status()> finish) = 0;
 
+  /// A table for which Table::joins_many() holds, and all of its values.
+  struct ManyAdd {
+    TableRef table;
+    const std::byte* values;
+  };
+  struct ManyGet {
+    TableRef table;
+    std::byte* out;
+  };
+  /// Table::add() with Mode::kForget of all rows of many tables, in few messages. MV_EINTR: nothing was added.
+  virtual base::Status add_many(std::span<const ManyAdd> adds, const CallOptions& options) = 0;
+  /// Table::get() of all rows of many tables, in few messages, as parts of the group of `options`.
+  virtual base::Status get_many(std::span<const ManyGet> gets, const CallOptions& options) = 0;
+
   /// Completed once the controllers of all servers have executed it.
   virtual Started send_command(int64_t head, const std::string& body, const CallOptions& options) = 0;
   /// `waiting` hears, on the loop, how many more commands wait for next_command(), or fewer.
@@ -238,6 +252,8 @@ class Table {
   virtual bool add_here(const std::byte*, base::Status* /*status*/) { return false; }
   /// It will be used in a moment, or rather `soon`: what a call looks at first is fetched into the caches.
   virtual void expect(bool /*soon*/) const {}
+  /// It may be one of Node::add_many() and Node::get_many().
+  virtual bool joins_many() const { return false; }
   virtual Started set(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
   virtual Started get(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
   /// get() of all rows into each of these places, where it needs no message and no waiting. False: nothing was done.

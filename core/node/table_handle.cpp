@@ -120,6 +120,15 @@ bool TableHandle::add_here(const std::byte* values, base::Status* status) {
   if (status->ok()) own_->change(wire::Write::Add, node_.identity().worker_id, 0, own_->elements(), values);
   return true;
 }
+/// What callers of this process may not do on the shard itself.
+bool TableHandle::joins_many() const {
+  return table::is_small_key(spec_) && !changes_own_ && (table_->pace == table::Pace::kMerge || table_->pace == table::Pace::kAsync);
+}
+base::Status TableHandle::join_many(ps::Use use) {
+  base::Status status = usable();
+  if (status.ok()) count(use, ps::Way::kMessage, {});
+  return status;
+}
 void TableHandle::expect(bool soon) const {
   if (own_ == nullptr) return;
   if (soon) return own_->expect();

@@ -35,6 +35,12 @@ class TableHandle final : public Table {
   bool add_here(const table::Shard::Make& make, base::Status* status) override;
   bool add_here(const std::byte* values, base::Status* status) override;
   void expect(bool soon) const override;
+  bool joins_many() const override;
+  /// The server that holds all of a table that joins_many().
+  size_t home() const { return static_cast<size_t>(table::home_of(spec_, table_->servers.size())); }
+  const ps::TableViewRef& view() const { return table_; }
+  /// Before a call of many that this table is of; its call counts as one.
+  base::Status join_many(ps::Use use);
   Started set(const Rows& rows, const ConstData& data, const CallOptions& options) override;
   Started get(const Rows& rows, const MutableData& data, const CallOptions& options) override;
   bool get_here(std::span<std::byte* const> outs, base::Status* status) override;

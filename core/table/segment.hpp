@@ -22,13 +22,9 @@
 
 namespace mv::table {
 
-/// Keys of a store up to this size have no shared memory: there may be very many of them, each would take a descriptor and two pages,
-/// and most pulls follow a push, behind which they go as messages.
-inline constexpr uint64_t kSmallKey = 16 << 10;
-/// Whether servers lay the table's values into memory that others may map.
-inline bool is_mapped(const Spec& spec) {
-  return !spec.is_keyed() && !(!spec.store().empty() && spec.home != 0 && spec.bytes() <= kSmallKey);
-}
+/// Whether servers lay the table's values into memory that others may map. Not those of small keys: there may be very many of them, each
+/// would take a descriptor and two pages, and most pulls follow a push, behind which they go as messages.
+inline bool is_mapped(const Spec& spec) { return !spec.is_keyed() && !is_small_key(spec); }
 
 struct SegmentHead {
   static constexpr uint64_t kMagic = 0x4d56'5345'474d'0001;

@@ -98,6 +98,10 @@ inline Range part_of(const Spec& spec, uint64_t servers, uint64_t index) {
   return {index <= home ? 0 : spec.rows, index == home ? spec.rows : 0};
 }
 
+/// A key of a store that lies whole on one server and is at most this large. One message holds the calls of many of them.
+inline constexpr uint64_t kSmallKey = 16 << 10;
+inline bool is_small_key(const Spec& spec) { return !spec.store().empty() && spec.home != 0 && spec.bytes() <= kSmallKey; }
+
 /// A well-mixed function of a key (the finalizer of SplitMix64: Steele et al., OOPSLA 2014): where it is stored.
 constexpr uint64_t mix(uint64_t key) {
   key += 0x9e3779b97f4a7c15;

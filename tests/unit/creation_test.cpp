@@ -1,16 +1,11 @@
 // engine/ps: the creation of many tables is one operation, of all of them or of none.
 
-#include <array>
 #include <cstring>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/pool.hpp"
-#include "engine/ps/client.hpp"
-#include "engine/ps/server.hpp"
-#include "keeping_link.hpp"
+#include "two_workers.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -23,107 +18,11 @@ extern "C" {
 namespace {
 
 using namespace mv;
-using unit::StillClock;
-using unit::message_of;
-using unit::payload_of;
+using unit::Cluster;
+using unit::Worker;
+using unit::kWorkers;
 
-constexpr base::Peer kServer = 1, kWorkers[] = {7, 8};
 constexpr size_t kMany = 2000, kCols = 4;
-
-void join(cluster::View& view, base::Peer peer, int32_t role) {
-  cluster::Member member;
-  member.rank = static_cast<uint32_t>(view.members.size());
-  member.role = role;
-  member.peer = peer;
-  view.members.push_back(member);
-}
-
-cluster::View view_of_all() {
-  cluster::View view;
-  join(view, kServer, MV_ROLE_SERVER);
-  for (const base::Peer worker : kWorkers) join(view, worker, MV_ROLE_WORKER);
-  return view;
-}
-
-/// A worker's engine, whose messages wait until the test carries them.
-struct Worker {
-  explicit Worker(const cluster::View& view) {
-    rpc.on_connected(kServer);
-    client.start(view);
-  }
-  void create(std::vector<ps::Client::NewTable> tables) {
-    ended = false;
-    made.clear();
-    client.create(std::move(tables), base::kNever, [this](auto created) {
-      ended = true;
-      status = created.ok() ? base::Status() : created.status();
-      if (created.ok()) made = std::move(created).value();
-    });
-  }
-
-  StillClock time;
-  unit::KeepingLink link;
-  rpc::Client rpc{time, link, {}};
-  base::Pool pool{4096, 1};
-  ps::Client client{time, rpc, pool};
-  bool ended = false;
-  base::Status status;
-  std::vector<ps::TableViewRef> made;
-};
-
-/// One server and two workers; carry() takes all messages to where they go, and counts the requests.
-struct Cluster final : rpc::Service {
-  Cluster() { server.start(view, kServer); }
-  base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
-  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override {
-    server.on_request(asked, request, payload, staged);
-  }
-  void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) override { server.on_data(asked, payload, staged); }
-  void on_cancel(const rpc::Asked& asked) override { server.on_cancel(asked); }
-
-  /// What this worker has to say; the answers stay at the server's link, where those to the other worker are, too.
-  void carry_to_server(size_t worker) {
-    for (const base::Frame& frame : workers[worker].link.take()) {
-      ++requests[message_of(frame).body_type()];
-      rpc.on_message(kWorkers[worker], message_of(frame), payload_of(frame), nullptr);
-    }
-    rpc.flush();
-  }
-  void carry_back() {
-    for (const auto& [to, frame] : link.take())
-      workers[to == kWorkers[0] ? 0 : 1].rpc.on_answer(kServer, message_of(frame), payload_of(frame));
-  }
-  void carry() {
-    for (int round = 0; round < 8; ++round) {
-      for (size_t worker : {0, 1}) carry_to_server(worker);
-      carry_back();
-    }
-  }
-  std::vector<float> values(uint32_t number) {
-    std::vector<float> values(kCols);
-    server.shard(number)->read(table::kNoWorker, 0, kCols, reinterpret_cast<std::byte*>(values.data()));
-    return values;
-  }
-
-  /// Keeps to whom each frame goes.
-  class Link final : public base::Link {
-   public:
-    void dial(const std::string&) override {}
-    void send(base::Peer to, const base::Frame& frame) override { sent.emplace_back(to, frame); }
-    void close(base::Peer) override {}
-    std::vector<std::pair<base::Peer, base::Frame>> take() { return std::exchange(sent, {}); }
-    std::vector<std::pair<base::Peer, base::Frame>> sent;
-  };
-
-  const cluster::View view = view_of_all();
-  StillClock time;
-  Link link;
-  base::Pool pool{4096, 1};
-  rpc::Server rpc{link, *this};
-  ps::Server server{time, rpc, pool, false};
-  std::array<Worker, 2> workers{Worker(view), Worker(view)};
-  std::map<wire::Body, size_t> requests;
-};
 
 table::Spec spec_of(const std::string& name, uint64_t cols = kCols) {
   table::Spec spec;

@@ -14,7 +14,10 @@ namespace {
 constexpr uint32_t kNoNumber = UINT32_MAX;
 }  // namespace
 
-void Client::know(TableView& table) const { table.pace = table.spec.pace(view_->sync, view_->workers().size()); }
+void Client::know(TableView& table) const {
+  table.pace = table.spec.pace(view_->sync, view_->workers().size());
+  if (table::is_small_key(table.spec)) table.lane = std::hash<std::string_view>()(table.spec.store()) | uint64_t{1} << 63;
+}
 
 /// This worker's clock as the servers know it. Who comes in the place of a lost worker stands where the others did when each server
 /// noticed; it begins at the latest of these clocks, and all have to know.

@@ -24,6 +24,12 @@ struct Client::Operation {
   bool has_timer = false;
 };
 
+inline uint64_t many_bytes(std::span<const ManyPart> many) {
+  uint64_t bytes = 0;
+  for (const ManyPart& part : many) bytes += part.destination.size();
+  return bytes;
+}
+
 /// One message of a call, waiting for its acknowledgement or answer.
 class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_this<Chunk> {
  public:
@@ -36,6 +42,7 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
   /// Of its values; an erased row has none.
   uint64_t bytes() const {
     const table::Spec& spec = op->request.table->spec;
+    if (!op->request.many.empty()) return many_bytes(op->request.many);
     return piece.ids.empty() ? piece.count * spec.element_bytes() : piece.ids.size() * spec.row_bytes();
   }
   /// The same as they travel.

@@ -25,6 +25,7 @@ constexpr base::Nanos kLastWord = 1s;
 
 /// Where this chunk's values belong in the caller's memory; empty if they are scattered.
 std::span<std::byte> Client::Chunk::target() const {
+  if (!op->request.many.empty()) return {};
   const table::Spec& spec = op->request.table->spec;
   if (piece.ids.empty()) return op->request.destination.subspan(piece.offset * spec.element_bytes(), bytes());
   if (!piece.contiguous()) return {};
@@ -49,6 +50,13 @@ base::Status Client::Chunk::take(std::span<const std::byte> values) {
   }
   if (values.size() != bytes())
     return base::error(MV_EPROTOCOL, "table \"{}\": {} bytes came for {}", op->request.table->spec.name, values.size(), bytes());
+  if (!op->request.many.empty()) {
+    for (const ManyPart& part : op->request.many) {
+      std::memcpy(part.destination.data(), values.data(), part.destination.size());
+      values = values.subspan(part.destination.size());
+    }
+    return {};
+  }
   const auto memory = target();
   if (!memory.empty()) {
     if (memory.data() != values.data()) std::memcpy(memory.data(), values.data(), values.size());
@@ -110,7 +118,8 @@ void Client::begin(Request request) {
   if (want.completion != nullptr) waited_for_.emplace(want.completion.get(), op);
 
   const bool replaces = change && want.write == wire::Write::Add && table.spec.updater.name == table::kReplacing;
-  std::vector<Piece> pieces = want.all ? plan_all(table.spec, servers_.size(), want.skip)
+  std::vector<Piece> pieces = !want.many.empty() ? std::vector<Piece>{{.server = want.server, .count = 1, .ids = {}, .from = {}}}
+                              : want.all ? plan_all(table.spec, servers_.size(), want.skip)
                                        : plan_rows(table.spec, servers_.size(), want.rows, want.skip, replaces && !op->merged);
   // Only counts need to be told to servers that own none of the rows, and what becomes of the others' rows.
   if (!op->counted && !op->merged && !want.waits_only && !replaces) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
@@ -153,7 +162,7 @@ class Client::SmallChange final : public rpc::Pending {
 /// workers', so that all of them leave in the order of the program, which is that of the other workers.
 void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
   if (table.pace == table::Pace::kSync) return;
-  call.lane = uint64_t{table.numbers[server]} + 1;
+  call.lane = table.lane != 0 ? table.lane : uint64_t{table.numbers[server]} + 1;
   call.priority = priority;
 }
 
@@ -166,6 +175,47 @@ void Client::begin_small(const TableViewRef& table, size_t server, base::Frame f
   call.wants_answer = false;
   set_order(call, *table, server);
   rpc_.call(table->servers[server], std::move(call));
+}
+
+/// The same of many tables.
+class Client::ManyChange final : public rpc::Pending {
+ public:
+  ManyChange(Client& client, std::vector<TableViewRef> tables, uint64_t id, uint64_t reserved)
+      : client_(client), tables_(std::move(tables)), id_(id), reserved_(reserved) {}
+  /// One error for all: which of the tables have their adds is not told.
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
+    for (const TableViewRef& table : tables_) {
+      client_.note_untold(*table, status);
+      table->open_changes.fetch_sub(1, std::memory_order_release);
+    }
+    client_.change_over(id_);
+  }
+
+ private:
+  Client& client_;
+  const std::vector<TableViewRef> tables_;
+  const uint64_t id_, reserved_;
+};
+
+void Client::add_many(ManyAdds adds) {
+  std::vector<uint32_t> numbers, bytes;
+  std::vector<uint64_t> indexes;
+  for (const TableViewRef& table : adds.tables) {
+    numbers.push_back(table->numbers[adds.server]);
+    bytes.push_back(static_cast<uint32_t>(table->spec.bytes()));
+    indexes.push_back(table->pace == table::Pace::kMerge ? table->clock.fetch_add(1, std::memory_order_relaxed) : 0);
+  }
+  auto& fbb = builder_.fbb();
+  const auto body = wire::CreateChangeMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(indexes), fbb.CreateVector(bytes));
+  rpc::Call call;
+  call.frame = builder_.finish(wire::Body::ChangeMany, body, adds.values);
+  call.cost = call.frame.bytes();
+  call.wants_answer = false;
+  set_order(call, *adds.tables.front(), adds.server);
+  changes_over_.push_back(false);
+  call.pending = std::make_shared<ManyChange>(*this, std::move(adds.tables), next_change_++, adds.reserved);
+  rpc_.call(servers_[adds.server], std::move(call));
 }
 
 void Client::note_untold(TableView& table, const base::Status& status) {
@@ -237,9 +287,31 @@ base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
   return builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
 }
 
+base::Frame Client::many_frame(const Operation& op) {
+  const Request& want = op.request;
+  std::vector<uint32_t> numbers, bytes;
+  std::vector<uint64_t> clocks;
+  for (const ManyPart& part : want.many) {
+    numbers.push_back(part.table->numbers[want.server]);
+    bytes.push_back(static_cast<uint32_t>(part.destination.size()));
+    clocks.push_back(part.table->clock);  // only here it counts all earlier adds
+  }
+  auto& fbb = builder_.fbb();
+  const auto body = wire::CreateGetMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(clocks), fbb.CreateVector(bytes), op.gated);
+  return builder_.finish(wire::Body::GetMany, body);
+}
+
 void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk) {
   const Request& want = op->request;
   const Piece& piece = chunk->piece;
+  if (!want.many.empty()) {
+    rpc::Call call;
+    call.frame = many_frame(*op);
+    call.pending = chunk;
+    call.cost = std::max<uint64_t>(chunk->bytes(), call.frame.bytes());
+    set_order(call, *want.table, want.server);
+    return rpc_.call(servers_[want.server], std::move(call));
+  }
   const auto body = wire::CreateGet(builder_.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
                                     op->gated, op->round, op->index, want.clock, write_codec(builder_.fbb(), want.codec.get()));
   const auto ids = std::as_bytes(std::span(piece.ids));
@@ -329,6 +401,10 @@ void Client::revert_counts(Operation& op) {
 
 void Client::change_over(TableView& table, uint64_t id) {
   table.open_changes.fetch_sub(1, std::memory_order_release);
+  change_over(id);
+}
+
+void Client::change_over(uint64_t id) {
   changes_over_[id - first_change_] = true;
   while (!changes_over_.empty() && changes_over_.front()) {
     changes_over_.pop_front();

@@ -35,6 +35,14 @@ class Client {
   void begin(Request request);
   /// A fire-and-forget change that is one message: `frame` is a Change without counts, for server `server`. Gives back `reserved`.
   void begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
+  /// Fire-and-forget adds of all of some tables that lie whole on one server, in one message. Their callers have counted each in open_changes.
+  struct ManyAdds {
+    size_t server = 0;
+    std::vector<TableViewRef> tables;
+    base::PayloadRef values;  ///< of one table after the other
+    uint64_t reserved = 0;
+  };
+  void add_many(ManyAdds adds);
   /// Payload of asynchronous calls under way. Callers on any thread add to it, calls that are over are taken off.
   std::atomic<uint64_t>& in_flight() { return in_flight_; }
   uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
@@ -120,6 +128,7 @@ class Client {
   class Chunk;
   class Gather;
   class SmallChange;
+  class ManyChange;
   class Round;
   class Creation;
   using OperationRef = std::shared_ptr<Operation>;
@@ -136,6 +145,7 @@ class Client {
   void take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks);
   void send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
   void send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk);
+  base::Frame many_frame(const Operation& op);
   base::Frame change_frame(const Chunk& chunk, bool offer);
   base::PayloadRef payload_of(const Operation& op, const Piece& piece);
   static void set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority = 0);
@@ -152,6 +162,7 @@ class Client {
   void revert_counts(Operation& op);
   void send_got(const Operation& op);
   void change_over(TableView& table, uint64_t id);
+  void change_over(uint64_t id);
   void note_untold(TableView& table, const base::Status& status);
   void pass_fences();
   std::string waiting_for(const Operation& op) const;

@@ -35,6 +35,7 @@ struct TableView {
   /// Changes that callers have started and servers have not acknowledged. While there are none, what a server holds shows all that
   /// this worker has done.
   std::atomic<uint64_t> open_changes{0};
+  uint64_t lane = 0;                ///< small keys of one store keep the order of their calls among all of them; 0: each table by itself
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
   base::Status untold;              ///< of a fire-and-forget add that failed; taken by Client::take_untold()
@@ -49,6 +50,12 @@ enum class OpKind { kChange, kGet };
 struct TableStats {
   table::Usage usage;
   table::UpdaterSpec updater;
+};
+
+/// A table of a get of many, and where its values go.
+struct ManyPart {
+  TableViewRef table;
+  std::span<std::byte> destination;
 };
 
 /// What a caller asks for.
@@ -66,6 +73,8 @@ struct Request {
   codec::CodecRef codec;                  ///< adds of all elements: what `source` is encoded by, as place_encoded() says; gets: the answers
   int64_t priority = 0;                   ///< among what this worker has queued for other tables
   std::span<std::byte> destination;       ///< gets: the caller's memory
+  std::vector<ManyPart> many;             ///< a get of several tables that lie whole on `server`; `table` is the first of them
+  size_t server = 0;
   base::Nanos deadline = base::kNever;
   CompletionRef completion;               ///< null for fire-and-forget
   uint64_t reserved = 0;                  ///< bytes of Client::in_flight() to give back when the call is over

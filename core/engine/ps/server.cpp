@@ -57,6 +57,7 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
   // Parts of merged rounds still count.
   std::erase_if(held_, [&](const auto& entry) { return entry.first.client == worker && tables_[entry.second.table]->pace != table::Pace::kMerge; });
   std::erase_if(wanted_, [&](const auto& entry) { return entry.first.client == worker; });
+  std::erase_if(many_gets_, [&](const auto& entry) { return entry.first.client == worker; });
 }
 
 void Server::worker_joined(base::Peer worker) {
@@ -97,6 +98,10 @@ void Server::on_request(const rpc::Asked& asked, const wire::Message& request, s
       return change(asked, *request.body_as_Change(), payload, staged);
     case wire::Body::Get:
       return get(asked, *request.body_as_Get(), payload);
+    case wire::Body::ChangeMany:
+      return change_many(asked, *request.body_as_ChangeMany(), payload, staged);
+    case wire::Body::GetMany:
+      return get_many(asked, *request.body_as_GetMany());
     case wire::Body::Got:
       return got(asked, *request.body_as_Got());
     case wire::Body::Clock:
@@ -441,7 +446,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   if (table->pace == table::Pace::kMerge && request.write() == wire::Write::Add && worker >= 0)
-    return change_merged(asked, *table, static_cast<size_t>(worker), request, std::move(held));
+    return change_merged(asked, *table, static_cast<size_t>(worker), request.index(), request.chunks(), std::move(held));
   if (!counted) return change_in_order(asked, *table, std::move(held));
   if (here && request.rows() > 0) {
     const auto rows = take_rows(*table, payload, request.rows());
@@ -548,6 +553,7 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
 }
 
 void Server::reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted) {
+  if (asked.part != 0) return give_part(asked, table);
   const bool by_row = !wanted.ids.empty();
   const uint64_t bytes = by_row ? wanted.ids.size() * table.spec.row_bytes() : wanted.count * table.spec.element_bytes();
   if (bytes == 0)  // only to be counted: none of the rows lie here
@@ -659,9 +665,16 @@ void Server::scan(const rpc::Asked& asked, const wire::Scan& request) {
 }
 
 void Server::on_cancel(const rpc::Asked& asked) {
+  const auto many = many_gets_.find(asked);
+  if (many == many_gets_.end()) return held_.contains(asked) || wanted_.contains(asked) ? cancel_waiting(asked) : cancel_creation(asked);
+  const auto parts = static_cast<uint32_t>(many->second.at.size());
+  for (uint32_t part = 1; part <= parts; ++part) cancel_waiting({asked.client, asked.seq, part});
+}
+
+void Server::cancel_waiting(const rpc::Asked& asked) {
   const auto held = held_.find(asked);
   const auto wanted = wanted_.find(asked);
-  if (held == held_.end() && wanted == wanted_.end()) return cancel_creation(asked);
+  if (held == held_.end() && wanted == wanted_.end()) return;
   const int64_t worker = worker_id(asked.client);
   if (worker < 0) return;
   Table& table = *tables_[held != held_.end() ? held->second.table : wanted->second.table];

@@ -151,6 +151,11 @@ class Server {
     base::Nanos moved{0};                       ///< when something that waited here last came to its end
   };
 
+  /// The answer to a GetMany, while its parts come.
+  struct ManyGet {
+    base::Pool::Block values;
+    std::vector<uint32_t> at;  ///< where each part's are
+  };
   /// A worker that waits until the tables of a creation are complete.
   struct Readying {
     base::Nanos since;
@@ -174,6 +179,11 @@ class Server {
   void destroy(const rpc::Asked& asked, const wire::Destroy& request);
   void change(const rpc::Asked& asked, const wire::Change& request, std::span<const std::byte> payload, const base::SinkRef& staged);
   void get(const rpc::Asked& asked, const wire::Get& request, std::span<const std::byte> payload);
+  void change_many(const rpc::Asked& asked, const wire::ChangeMany& request, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void get_many(const rpc::Asked& asked, const wire::GetMany& request);
+  void give_part(const rpc::Asked& asked, Table& table);
+  void expect(const flatbuffers::Vector<uint32_t>& numbers, uint32_t at) const;
+  void cancel_waiting(const rpc::Asked& asked);
   void got(const rpc::Asked& asked, const wire::Got& request);
   void clock(const rpc::Asked& asked, const wire::Clock& request);
   void set_updater(const rpc::Asked& asked, const wire::SetUpdater& request);
@@ -191,7 +201,7 @@ class Server {
   base::Result<std::vector<int64_t>> take_rows(const Table& table, std::span<const std::byte> payload, uint64_t rows) const;
   base::Status apply(Table& table, base::Peer client, const Held& held);
   void change_in_order(const rpc::Asked& asked, Table& table, Held held);
-  void change_merged(const rpc::Asked& asked, Table& table, size_t worker, const wire::Change& request, Held held);
+  void change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, Held held);
   base::Status apply_merged(Table& table, std::span<const rpc::Asked> parts);
   void hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::Status apply_encoded(const Table& table, table::Worker worker, const Held& held);
@@ -231,6 +241,7 @@ class Server {
   /// Requests that wait at the tables' gates, of all tables: a look-up must not depend on how many tables there are.
   std::unordered_map<rpc::Asked, Held, rpc::Asked::Hash> held_;
   std::unordered_map<rpc::Asked, Wanted, rpc::Asked::Hash> wanted_;
+  std::map<rpc::Asked, ManyGet> many_gets_;
   std::map<std::pair<base::Peer, uint32_t>, Reading> reading_;  ///< by worker and table
   std::map<std::pair<base::Peer, uint32_t>, Writing> writing_;
   GateLog gate_log_;

@@ -17,7 +17,7 @@
 
 namespace mv::ps {
 
-void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker, const wire::Change& request, Held held) {
+void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, Held held) {
   if (held.rows > 0) {
     const auto rows = take_rows(table, held.payload, held.rows);
     if (!rows.ok()) return rpc_.fail(asked, rows.status());
@@ -30,7 +30,7 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
   const uint64_t lane = is_lane ? held.first / stripe : MergeGate::kRows;
   // The last part of a lane is added where it lies; what waits for others needs memory of its own.
   held_back(table, asked, held);
-  table.merge_gate.change(worker, asked, request.index(), lane, request.chunks());
+  table.merge_gate.change(worker, asked, index, lane, chunks);
   if (const auto waiting = held_.find(asked); waiting != held_.end()) hold(waiting->second, held.payload, held.keep);
 }
 

@@ -30,10 +30,10 @@ void Server::add_gate_waits(const Table& table, std::vector<cluster::Wait>& wait
 std::vector<cluster::Wait> Server::waits() const {
   const base::Nanos now = clock_.now();
   std::vector<cluster::Wait> waits;
-  for (const auto& table : tables_) {
-    if (table == nullptr) continue;
-    add_gate_waits(*table, waits);
-  }
+  std::set<uint32_t> waiting;  // not all tables: there may be very many
+  for (const auto& [asked, held] : held_) waiting.insert(held.table);
+  for (const auto& [asked, wanted] : wanted_) waiting.insert(wanted.table);
+  for (const uint32_t number : waiting) add_gate_waits(*tables_[number], waits);
   for (const auto& [asked, readying] : readying_) {
     const auto open = std::ranges::find_if(readying.tables, [&](uint32_t number) { return !tables_[number]->complete; });
     const Table& table = *tables_[*open];

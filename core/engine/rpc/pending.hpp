@@ -40,13 +40,14 @@ struct Call {
   size_t window_bytes = 0;    ///< room for what is under way with it, if that is less than usual; 0: as usual
 };
 
-/// The server's side: names a request that was started and will be answered.
+/// The server's side: names a request that was started and will be answered, or a part of one that was split.
 struct Asked {
   base::Peer client = base::kNobody;
   Seq seq = 0;
+  uint32_t part = 0;  ///< from 1; 0: the request itself
   auto operator<=>(const Asked&) const = default;
   struct Hash {
-    size_t operator()(const Asked& asked) const { return (asked.client ^ asked.seq) * UINT64_C(0x9e3779b97f4a7c15) >> 7; }
+    size_t operator()(const Asked& asked) const { return (asked.client ^ asked.seq ^ uint64_t{asked.part} << 40) * UINT64_C(0x9e3779b97f4a7c15) >> 7; }
   };
 };
 

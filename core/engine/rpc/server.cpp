@@ -6,7 +6,8 @@
 namespace mv::rpc {
 
 namespace {
-
+/// Carried out again where its answer got lost.
+bool is_get(const wire::Message& message) { return message.body_type() == wire::Body::Get || message.body_type() == wire::Body::GetMany; }
 constexpr size_t kMaxEarlyCount = 256;
 constexpr size_t kMaxEarlyBytes = 1 << 20;
 
@@ -44,7 +45,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   }
   if (message.seq() == 0) return;
   const bool discarded = staged != nullptr && staged->discards();
-  const bool needs_payload = message.seq() >= stream.next || message.body_type() == wire::Body::Get;
+  const bool needs_payload = message.seq() >= stream.next || is_get(message);
   if (discarded && needs_payload) return;  // came too early to be kept; the client will ask after it
   if (message.seq() < stream.next) return repeat(client, stream, message, payload);
   if (message.seq() > stream.next) return stash(client, stream, message, payload);
@@ -60,7 +61,7 @@ base::SinkRef Server::on_header(base::Peer client, const wire::Message& message,
     return expected ? service_.place(message, bytes) : base::Sink::nowhere();
   }
   // Large and early, or a repetition: not worth the memory. A Get's payload is needed for its repetition.
-  const bool repeated_get = message.seq() < stream.next && message.body_type() == wire::Body::Get;
+  const bool repeated_get = message.seq() < stream.next && is_get(message);
   if (message.seq() != stream.next && !repeated_get) return base::Sink::nowhere();
   return service_.place(message, bytes);
 }
@@ -70,7 +71,7 @@ void Server::start(base::Peer client, Stream& stream, const wire::Message& messa
   const Seq seq = stream.next++;
   ++started_[static_cast<uint8_t>(message.body_type())];
   stream.starting = seq;
-  stream.start_state = {message.body_type() == wire::Body::Get};
+  stream.start_state = {is_get(message)};
   service_.on_request({client, seq}, message, payload, staged);
   if (std::exchange(stream.starting, 0) == seq) stream.running.emplace(seq, stream.start_state);
 }
@@ -103,7 +104,7 @@ void Server::repeat(base::Peer client, Stream& stream, const wire::Message& mess
   ++duplicates_;
   if (find_running(stream, seq) != nullptr) return;
   if (const auto kept = stream.kept.find(seq); kept != stream.kept.end()) return send(client, stream, seq, kept->second.frame);
-  if (message.body_type() == wire::Body::Get) {
+  if (is_get(message)) {
     stream.running.emplace(seq, Running{true});  // that it was finished stays true: done does not step back
     return service_.on_request({client, seq}, message, payload, nullptr);
   }
@@ -185,7 +186,28 @@ void Server::answer(const Asked& asked, base::Frame frame) {
   if (!running.is_get) stream->kept.emplace(asked.seq, Kept{std::move(frame)});
 }
 
+void Server::split(const Asked& asked, size_t parts, Over over) {
+  const auto found = streams_.find(asked.client);
+  if (found != streams_.end()) found->second.split.insert_or_assign(asked.seq, Split{parts, std::move(over)});
+}
+
+void Server::part_over(const Asked& asked, const base::Status& status) {
+  const auto found = streams_.find(asked.client);
+  if (found == streams_.end()) return;
+  auto& splits = found->second.split;
+  const auto split = splits.find(asked.seq);
+  if (split == splits.end()) return;
+  if (!status.ok() && split->second.error.ok()) split->second.error = status;
+  if (--split->second.open > 0) return;
+  const Split ended = std::move(split->second);
+  splits.erase(split);
+  const Asked whole{asked.client, asked.seq};
+  if (ended.over) return ended.over(ended.error);
+  ended.error.ok() ? finish(whole) : fail(whole, ended.error);
+}
+
 void Server::finish(const Asked& asked) {
+  if (asked.part != 0) return part_over(asked, {});
   Stream* stream = take_running(asked);
   if (stream == nullptr) return;
   mark_finished(asked.client, *stream, asked.seq);
@@ -195,6 +217,7 @@ void Server::finish(const Asked& asked) {
 }
 
 void Server::fail(const Asked& asked, const base::Status& why) {
+  if (asked.part != 0) return part_over(asked, why);
   Stream* stream = take_running(asked);
   if (stream == nullptr) return;
   Kept& kept = stream->kept.emplace(asked.seq, Kept{builder_.answer(why), true}).first->second;

@@ -31,6 +31,10 @@ class Server {
   void finish(const Asked& asked);
   /// The request failed; of a change too the client hears at once.
   void fail(const Asked& asked, const base::Status& why);
+  /// The request is over when so many parts of it are, which finish() and fail() end one by one: over(first error), or by default it is
+  /// finished, or fails, itself.
+  using Over = std::function<void(const base::Status&)>;
+  void split(const Asked& asked, size_t parts, Over over = nullptr);
   /// Asks for the payload that the request offered.
   void grant(const Asked& asked);
 
@@ -57,6 +61,11 @@ class Server {
     base::Frame frame;
     bool holds_done = false;  ///< an error: `done` must not pass it before the client has it
   };
+  struct Split {
+    size_t open;
+    Over over;
+    base::Status error = {};
+  };
   struct Stream {
     Seq next = 1;                        ///< the next number to start
     Seq done = 0;                        ///< all up to here are finished and fine, or their error was acknowledged
@@ -64,6 +73,7 @@ class Server {
     Running start_state;
     std::map<Seq, Running> running;      ///< started, not answered, and not `starting`
     std::set<Seq> finished;              ///< fine, but beyond done
+    std::map<Seq, Split> split;
     std::map<Seq, Kept> kept;            ///< answers that the client has not acknowledged
     std::map<Seq, Early> early;          ///< arrived before their predecessors (links that reorder)
     size_t early_bytes = 0;
@@ -86,6 +96,7 @@ class Server {
   void send_grant(base::Peer client, Stream& stream, Seq seq);
   void send_ack(base::Peer client, Stream& stream);
   void send_progress(base::Peer client, Stream& stream, Seq through);
+  void part_over(const Asked& asked, const base::Status& status);
   Running* find_running(Stream& stream, Seq seq);
   Stream* take_running(const Asked& asked, Running* running = nullptr);
 

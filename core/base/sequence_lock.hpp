@@ -1,6 +1,6 @@
 #pragma once
-// The parts of sequence locks (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012). A writer never waits; a reader
-// copies the data and throws its copy away if the sequence has moved meanwhile.
+// The parts of sequence locks (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012). A writer never waits;
+// a reader copies the data and throws its copy away if the sequence has moved meanwhile.
 //
 //   writer                              reader
 //   store an odd sequence, relaxed      load the sequence, acquire; even
@@ -8,15 +8,15 @@
 //   write the data                      sequence_fence()
 //   store an even sequence, release     load the sequence again, relaxed; unchanged: the copy is whole
 //
-// If the copy saw anything of a later write, the writer's fence synchronises with the reader's, and the second load sees that write's odd sequence. If
-// the first load saw an even sequence, it synchronises with the write before. Both fences are needed on weakly ordered processors (AArch64); on x86
-// they only keep the compiler from moving accesses.
+// If the copy saw anything of a later write, the writer's fence synchronises with the reader's, and the second load sees that write's odd
+// sequence. If the first load saw an even sequence, it synchronises with the write before. Both fences are needed on weakly ordered processors
+// (AArch64); on x86 they only keep the compiler from moving accesses.
 //
-// The copy races with the writer, which for plain data is undefined behaviour in the C++ model; Boehm makes every access relaxed atomic. The data here
-// are large arrays that SIMD kernels copy, so they stay plain. That is sound in practice for these reasons, and a new user has to keep to them: the
-// writer is mostly another process, of whose stores the compiler knows nothing; the copy goes to memory of the reader's own, through memcpy or a
-// kernel, and decides nothing before the sequence was checked; everything that decides where to read or how much (sizes, offsets) is atomic or local.
-// ThreadSanitizer knows no fences and reports the race, so the copy is hidden from it.
+// The copy races with the writer, which for plain data is undefined behaviour in the C++ model; Boehm makes every access relaxed atomic. The
+// data here are large arrays that SIMD kernels copy, so they stay plain. That is sound in practice for these reasons, and a new user has to
+// keep to them: the writer is mostly another process, of whose stores the compiler knows nothing; the copy goes to memory of the reader's own,
+// through memcpy or a kernel, and decides nothing before the sequence was checked; everything that decides where to read or how much (sizes,
+// offsets) is atomic or local. ThreadSanitizer knows no fences and reports the race, so the copy is hidden from it.
 
 #include <atomic>
 

@@ -101,8 +101,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_b
   struct stat about {};
   // Of ordinary pages: an access to huge ones faults where none is left.
   struct statfs system {};
-  const bool sound = seals >= 0 && (seals & kSeals) == kSeals && fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC && fstat(fd, &about) == 0 &&
-                     about.st_size > 0 && static_cast<size_t>(about.st_size) >= least_bytes;
+  const bool sound = seals >= 0 && (seals & kSeals) == kSeals && fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC &&
+                     fstat(fd, &about) == 0 && about.st_size > 0 && static_cast<size_t>(about.st_size) >= least_bytes;
   if (!sound) {
     close(fd);
     return error(MV_EPROTOCOL, "a descriptor for shared memory is no sealed memfd of at least {} bytes", least_bytes);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/fence.hpp"
+#include "engine/collective/shape.hpp"
 #include "onehost/waiting.hpp"
 
 namespace mv::onehost {
@@ -272,26 +273,20 @@ base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
   return shape;
 }
 
-/// The shape of the operation after this one, as a rank describes it that has begun it. Callers reduce by it, so everything is checked.
+/// The shape of the operation after this one, as a rank describes it that has begun it.
 base::Result<collective::Shape> Seat::shape_of(size_t rank, const Announcement& theirs) const {
-  constexpr uint64_t kMostBytes = uint64_t{kBlockBytes} << kGroupBits;  // of a plan
   if (theirs.arrays > kMostArrays)
-    return base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", theirs.arrays, kMostArrays);
-  const auto wrong = [&](const char* what) { return base::error(MV_EPROTOCOL, "draining: {} describes an operation with {}", names_[rank], what); };
-  if (theirs.reduction < math::Reduction::kSum || theirs.reduction > math::Reduction::kAverage) return wrong("an unknown reduction");
+    return base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", theirs.arrays,
+                       kMostArrays);
   collective::Shape shape;
   shape.reduction = theirs.reduction;
   shape.custom = theirs.kind == Kind::kCustom;
-  uint64_t bytes = 0;
   for (size_t i = 0; i < theirs.arrays; ++i) {
     const Described array = arenas_[rank].items(operation_ + 1)[i].read();
-    const auto dtype = static_cast<mv_dtype>(array.dtype);
-    if (shape.custom ? tensor::dtype_bytes(dtype) == 0 : !tensor::is_table_dtype(dtype)) return wrong("values of a dtype that it can't reduce");
-    if (!shape.custom && theirs.reduction == math::Reduction::kAverage && !tensor::is_floating(dtype)) return wrong("an average of integers");
-    if (array.note > collective::kMostNote) return wrong("a note that is too large");
-    if (array.count > kMostBytes || (bytes += array.count * tensor::dtype_bytes(dtype)) > kMostBytes) return wrong("too many values");
-    shape.arrays.push_back({nullptr, array.count, dtype, static_cast<uint8_t>(array.note)});
+    const auto note = static_cast<uint8_t>(std::min<uint32_t>(array.note, UINT8_MAX));
+    shape.arrays.push_back({nullptr, array.count, static_cast<mv_dtype>(array.dtype), note});
   }
+  if (base::Status wrong = collective::check_shape(shape); !wrong.ok()) return wrong;
   return shape;
 }
 

@@ -17,7 +17,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 header=$(sed '/\*\//q' "$model")
 search=$(printf '%s\n' "$header" | sed -n 's/^ *\** *search: *//p')
-flags= bug=
+flags=''
+bug=''
 for switch in "$@"; do
   case $switch in
     BUG_*) flags="$flags -D$switch" bug=$switch ;;
@@ -26,14 +27,14 @@ for switch in "$@"; do
   esac
 done
 case " $search " in
-  *" -a "*) kind= ;;
+  *" -a "*) kind='' ;;
   *) kind=-DSAFETY ;;
 esac
 cd "$work"
 # shellcheck disable=SC2086 # several flags
 {
   spin $flags -a "$model" >log 2>&1 || { cat log; exit 2; }
-  ${CC:-cc} -O2 -w $kind -DMEMLIM=4000 -DCOLLAPSE -o pan pan.c
+  ${CC:-cc} -O1 -w $kind -DMEMLIM=4000 -DCOLLAPSE -o pan pan.c
   ./pan ${search:--m1000000} >log
 }
 complete=yes

@@ -31,7 +31,9 @@ std::span<const std::byte> bytes_of(const base::SharedMemory& memory, size_t off
 
 /// That so many messages come, as they were sent. What the lender took back while it was read is discarded, and comes again.
 void expect_intact(Pair& pair, size_t count) {
-  const auto whole = [](const Record& record) { return static_cast<size_t>(std::ranges::count_if(record.messages, [](const Heard& m) { return !m.discarded; })); };
+  const auto whole = [](const Record& record) {
+    return static_cast<size_t>(std::ranges::count_if(record.messages, [](const Heard& m) { return !m.discarded; }));
+  };
   assert_true(pair.a->wait([&](const Record& record) { return whole(record) >= count; }));
   for (const Heard& message : pair.a->record().messages) assert_true(message.intact || message.discarded);
   for (Node* node : {pair.a.get(), pair.b.get()}) assert_int_equal(node->record().violations.size(), 0);

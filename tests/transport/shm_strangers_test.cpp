@@ -289,7 +289,8 @@ void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
     assert_true(io::send_note(intruder.stranger.socket(), note, descriptors));
     uint64_t written = 0;
     for (uint64_t seq = 1; written < (64 << 10); ++seq)
-      written += seq % 2 == 0 ? put_place(intruder, written, seq, 1, seq * 8, 1 + seq * 4096 % (900 << 10), seq % 4 == 0) : intruder.put_frame(written, seq, 200);
+      written += seq % 2 == 0 ? put_place(intruder, written, seq, 1, seq * 8, 1 + seq * 4096 % (900 << 10), seq % 4 == 0)
+                              : intruder.put_frame(written, seq, 200);
     std::atomic<bool> stop{false};
     std::atomic<uint64_t> shown{0};
     std::thread vandal([&] {

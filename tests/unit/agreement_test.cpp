@@ -1,4 +1,5 @@
-// engine/collective/agreement: survivors of a group decide the same, in whatever order they hear of things. tests/models/agreement.pml tries all orders.
+// engine/collective/agreement: survivors of a group decide the same, in whatever order they hear of things. tests/models/agreement.pml tries
+// all orders.
 
 #include <map>
 #include <utility>
@@ -41,7 +42,8 @@ void all_are_in_who_are_here(void**) {
   for (const Agreement& rank : group.ranks) assert_true(rank.decided() == (Agreement::Ranks{0, 1, 2}));
 }
 
-/// Rank 0 decides and is killed. Rank 1 sees that before it reads the decision, and gathers; rank 2 reports to it, and only then reads what rank 0 said.
+/// Rank 0 decides and is killed. Rank 1 sees that before it reads the decision, and gathers; rank 2 reports to it, and only then reads what
+/// rank 0 said.
 void a_decision_of_the_gone_does_not_overtake_a_report(void**) {
   Three group;
   for (const uint32_t rank : {1U, 2U}) group.deliver(rank, 0);

@@ -86,10 +86,11 @@ class Vandal {
     const uint64_t even = theirs_.header(0).posted.load(), odd = theirs_.header(1).posted.load(), number = std::max(even, odd);
     own_.words().draining.store(theirs_.words().draining.load());
     if (number == 0 || own_.header(number).posted.load() == number) return;
-    std::memcpy(reinterpret_cast<std::byte*>(&own_.header(number)) + sizeof(uint64_t), reinterpret_cast<std::byte*>(&theirs_.header(number)) + sizeof(uint64_t),
-                sizeof(onehost::Header) - sizeof(uint64_t));
+    const auto behind_number = [number](const onehost::Arena& arena) { return reinterpret_cast<std::byte*>(&arena.header(number)) + sizeof(uint64_t); };
+    std::memcpy(behind_number(own_), behind_number(theirs_), sizeof(onehost::Header) - sizeof(uint64_t));
     std::memcpy(static_cast<void*>(own_.items(number)), static_cast<const void*>(theirs_.items(number)), 4 * sizeof(onehost::Item));
-    for (std::atomic<uint64_t>* word : {&own_.words().staged, &own_.words().merged, &own_.words().copied}) word->store(onehost::progress(number, 1 << 20));
+    for (std::atomic<uint64_t>* word : {&own_.words().staged, &own_.words().merged, &own_.words().copied})
+      word->store(onehost::progress(number, 1 << 20));
     own_.header(number).posted.store(number);
   }
 
@@ -108,7 +109,8 @@ class Vandal {
       case 10: return own_.mapped(dice_() % ranks_)[dice_() % 4].store(theirs_.offers()[dice_() % 4].number.load());
       case 11: {
         std::atomic<uint64_t>* const words[] = {&own_.words().staged, &own_.words().merged, &own_.words().copied, &own_.words().draining};
-        words[dice_() % 4]->store(dice_() % 2 == 0 ? dice_() : onehost::progress(std::max(theirs_.header(0).posted.load(), theirs_.header(1).posted.load()), dice_() % 64));
+        const uint64_t number = std::max(theirs_.header(0).posted.load(), theirs_.header(1).posted.load());
+        words[dice_() % 4]->store(dice_() % 2 == 0 ? dice_() : onehost::progress(number, dice_() % 64));
         return;
       }
       case 12: return own_.words().asleep_on.store(static_cast<uint32_t>(dice_() % 2 == 0 ? dice_() : dice_() % (ranks_ + 2)));
@@ -139,7 +141,8 @@ void run_group(uint64_t number, std::atomic<uint64_t>& done, std::atomic<uint64_
   const bool drains = dice() % 4 == 0;
   const auto memory = make_arenas(ranks);
   std::vector<std::unique_ptr<Seat>> seats;
-  for (size_t rank = 0; rank + 1 < ranks; ++rank) seats.push_back(std::make_unique<Seat>(rank, memory, rank_names(ranks), std::chrono::microseconds(20)));
+  for (size_t rank = 0; rank + 1 < ranks; ++rank)
+    seats.push_back(std::make_unique<Seat>(rank, memory, rank_names(ranks), std::chrono::microseconds(20)));
   const uint64_t draws = dice();
   static std::array<Values, 3> all_values;
   std::vector<std::thread> threads;

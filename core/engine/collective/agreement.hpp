@@ -13,8 +13,8 @@ namespace mv::collective {
 /// The coordinator is the lowest rank that is not known to be gone. It gathers from the others which ranks they have lost, and whether they know of
 /// a decision; every rank that anybody has lost is out, and the coordinator tells who is in. When it is gone the next one gathers. A decision that
 /// any survivor has heard of stands: the next coordinator hears of it from each survivor before it decides by itself, also from those that are
-/// done. A rank that has named another one as gone takes no word of that one any more: the next coordinator may have decided by its report. Modelled in
-/// tests/models/agreement.pml. Pure: words come in and go out. Loop thread only.
+/// done. A rank that has named another one as gone takes no word of that one any more: the next coordinator may have decided by its report.
+/// Modelled in tests/models/agreement.pml. Pure: words come in and go out. Loop thread only.
 class Agreement {
  public:
   using Ranks = std::vector<uint32_t>;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/collective/shape.hpp"
+
 namespace mv::collective {
 
 using namespace std::chrono_literals;
@@ -406,6 +408,7 @@ void Group::on_note(const wire::GroupNote& note) {
         const uint8_t told = note.dtypes()->Get(i);
         shape.arrays.push_back({nullptr, note.counts()->Get(i), static_cast<mv_dtype>(told & kDtypeMask), static_cast<uint8_t>(told >> kNoteShift)});
       }
+      if (const base::Status wrong = check_shape(shape); !wrong.ok()) return break_off(base::error(wrong.code(), "{}: {}", name(from), wrong.text()), true);
       numbers_[op].shape = std::move(shape);
       return check_drained(op);
     }

@@ -2,7 +2,6 @@
 // Descriptors that a forked child is to close: it can do so without a lock or an allocation, whatever the parent's
 // threads were doing at the fork.
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -52,10 +51,11 @@ class Descriptors {
       if (const int held = slot.exchange(0); held != 0) ::close(held - 1);
     });
   }
-  /// Ends all connections and stops listening, but leaves the descriptors open, with whoever owns them.
-  void shut_down_all() noexcept {
-    for_each([](std::atomic<int>& slot) {
-      if (const int held = slot.load(); held != 0) ::shutdown(held - 1, SHUT_RDWR);  // what is no socket stays as it is
+  /// visit(fd) for each. Any thread; allocates nothing.
+  template <typename Visit>
+  void visit_all(Visit visit) noexcept {
+    for_each([&](std::atomic<int>& slot) {
+      if (const int held = slot.load(); held != 0) visit(held - 1);
     });
   }
 

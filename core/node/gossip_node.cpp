@@ -63,7 +63,7 @@ base::Status GossipNode::set_up(gossip::Node self) {
   }
   told_.name = self_.name;
   told_.address = self_.address();
-  loop_.on_breakdown([this](const base::Status&) { loop_.descriptors().shut_down_all(); });
+  loop_.on_breakdown([this](const base::Status&) { loop_.shut_down_sockets(); });
   if (auto status = loop_.start(); !status.ok()) return status;
   loop_runs_ = true;
   return serve_metrics();

@@ -262,7 +262,7 @@ void MemberNode::know_seat(const std::shared_ptr<onehost::Seat>& seat) {
 /// Any thread; the engines and roads may be halfway through anything. Peers see every connection end and can't come back.
 void MemberNode::tell_breakdown(const base::Status& why) noexcept {
   defect_.store(&why, std::memory_order_release);
-  loop_.descriptors().shut_down_all();
+  loop_.shut_down_sockets();
   finished_.also_readable(true);  // mv_poll() tells
   std::lock_guard lock(seats_mutex_);
   for (const auto& weak : seats_)

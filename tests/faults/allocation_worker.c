@@ -228,7 +228,7 @@ static const struct scenario {
   int sums; /* the table's value is the number of adds */
 } kScenarios[] = {
     {"async", "size=300 name=t", make_table, table_work, table_end, 1},
-    {"sync", "size=300 name=t sync=1", make_table, table_work, table_end, 1},
+    {"sync", "size=300 name=t", make_table, table_work, table_end, 1},
     {"merge", "size=300 name=t merge=1", make_table, table_work, table_end, 1},
     {"dcasgd", "size=300 name=t updater=dcasgd", make_table, table_work, table_end, 0},
     {"keyed", "kind=sparse rows=1000000 cols=5 name=t", make_table, keyed_work, keyed_end, 1},

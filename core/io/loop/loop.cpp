@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -226,6 +227,10 @@ void Loop::post_or_break(Task task) noexcept {
 void Loop::queue(Task task) {
   queue_.push_back(std::move(task));
   news_.store(true, std::memory_order_relaxed);
+}
+
+void Loop::shut_down_sockets() noexcept {
+  descriptors_.visit_all([](int fd) { ::shutdown(fd, SHUT_RDWR); });  // what is no socket stays as it is
 }
 
 void Loop::break_down(const std::exception* thrown) noexcept {

@@ -146,6 +146,8 @@ class Loop final : public base::Clock {
 
   /// Where everything on this loop registers its descriptors.
   base::Descriptors& descriptors() { return descriptors_; }
+  /// Ends all connections and stops listening, but leaves the descriptors open, with their owners. Any thread; allocates nothing.
+  void shut_down_sockets() noexcept;
   /// In a forked child: closes all descriptors, without a word to the kernel's epoll, which the parent shares.
   /// Async-signal-safe; nothing but leaking the loop and its roads may follow.
   void abandon_after_fork() noexcept { descriptors_.close_all(); }

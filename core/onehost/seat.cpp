@@ -341,8 +341,8 @@ void Seat::wake_own() const {
 }
 
 void Seat::wake_sleeper(size_t rank) const {
-  constexpr int kMostTimes = 1000;
-  for (int times = 0; times < kMostTimes; ++times) {
+  constexpr base::Nanos kMost = std::chrono::milliseconds(10);  // a rank that is stopped, or broken, may say for ever that it sleeps
+  for (const base::Nanos until = now() + kMost; now() < until;) {
     const uint32_t on = words(rank).asleep_on.load();
     if (on == 0 || on > ranks()) return;
     wake_all(words(on - 1).bell);

@@ -3,7 +3,7 @@
  * The waiter sleeps by the bell of a rank whose word never comes. A thread of its own process ends the group (Seat::end, lose, give_up,
  * hear_left), or another rank does (Seat::say_left). Neither can change the bell that the waiter sleeps by, because it is another rank's
  * memory, so the kernel does not notice a wake-up that comes between the waiter's last look and its sleep. Seat::wake_sleeper() therefore repeats it
- * until the waiter has said that it is awake. The code repeats it 1000 times at most, for a waiter that is stopped; the limit on each
+ * until the waiter has said that it is awake. The code repeats it for 10 ms at most, for a waiter that is stopped; the limit on each
  * sleep (kLongest) covers that case and is left out here.
  *
  *   BUG_WAKES_ONCE: one wake-up only

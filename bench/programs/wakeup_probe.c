@@ -1,5 +1,5 @@
 /* How long asynchronous operations take whose start and wait fall at random moments, beside each other's: wakeup_probe WHAT HOW COUNT SEED.
- *   WHAT  allreduce, add, get, push or pull, of 256 floats
+ *   WHAT  allreduce, add, get, push (with the pull that sees it) or pull, of 256 floats
  *   HOW   wait: mv_request_wait();  poll: mv_poll();  fd: poll(2) on mv_event_fd(), then mv_poll()
  * Rank 0 prints one line of JSON: microseconds, operations above 20 ms, and those that had to be given up after 20 s ("stalled"). A wake-up that
  * is lost shows there only if nothing else wakes the process meanwhile: run it with heartbeat_timeout_ms=3600000 to count them. */
@@ -61,7 +61,10 @@ static mv_status begin(const char* what, mv_request* request) {
   if (strcmp(what, "allreduce") == 0) return mv_allreduce(group, NULL, values, kFloats, MV_F32, MV_REDUCE_SUM, &later);
   if (strcmp(what, "add") == 0) return mv_table_add(table, values, kFloats, MV_F32, &later);
   if (strcmp(what, "get") == 0) return mv_table_get(table, values, kFloats, MV_F32, &later);
-  if (strcmp(what, "push") == 0) return kv_push(store, &keys, &given, &later);
+  if (strcmp(what, "push") == 0) { /* which is on its way when it returns: the pull sees it */
+    const mv_status pushed = kv_push(store, &keys, &given, NULL);
+    if (pushed != MV_OK) return pushed;
+  }
   return kv_pull(store, &keys, &given, &later);
 }
 

@@ -124,8 +124,8 @@ class Node final : public node::Node {
     for (node::NewTable& each : tables) made.push_back(std::make_shared<Table>(std::move(each.spec)));
     return made;
   }
-  base::Status add_many(std::span<const node::ManyAdd>, const node::CallOptions& options) override { return run(options).status; }
-  base::Status get_many(std::span<const node::ManyGet>, const node::CallOptions& options) override { return run(options).status; }
+  base::Status add_many(std::span<const ManyAdd>, const node::CallOptions& options) override { return run(options).status; }
+  base::Status get_many(std::span<const ManyGet>, const node::CallOptions& options) override { return run(options).status; }
   base::Result<node::TableRef> open_table(const std::string& name) override {
     return base::error(MV_ENOTFOUND, "there is no table \"{}\"", name);
   }

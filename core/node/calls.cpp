@@ -79,17 +79,16 @@ Started MemberNode::run(const CallRef& call, const CallOptions& options, ps::Req
   const bool blocking = options.mode == Mode::kBlocking;
   if (blocking && !meanwhile) return wait_blocking(call, options, std::move(begin));
   loop_.post(std::move(begin));
-  do_meanwhile(meanwhile);
+  no_way_back(meanwhile);  // this process's own part; the rest is on its way, and memory may be lent to it
   return blocking ? wait_blocking(call, options, {}) : Started{{}, call};
 }
 
 void MemberNode::forget(ps::Request request, const std::function<void()>& meanwhile) {
   loop_.post([this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); });
-  do_meanwhile(meanwhile);
+  no_way_back(meanwhile);  // this process's own part; the rest is on its way, and memory may be lent to it
 }
 
-/// This process's own part of a call, the rest of which is on its way: what it throws leaves the call half made, and its memory lent.
-void MemberNode::do_meanwhile(const std::function<void()>& work) {
+void MemberNode::no_way_back(const std::function<void()>& work) {
   if (!work) return;
   try {
     work();

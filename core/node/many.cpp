@@ -70,7 +70,7 @@ base::Status MemberNode::add_many(std::span<const ManyAdd> adds, const CallOptio
       message.tables[i]->open_changes.fetch_add(1, std::memory_order_relaxed);
     }
     message.values = base::Payload::kept({block.value()->data(), bytes}, block.value());
-    loop_.post([this, message = std::move(message)]() mutable { member_->tables().add_many(std::move(message)); });
+    no_way_back([&] { loop_.post([this, message = std::move(message)]() mutable { member_->tables().add_many(std::move(message)); }); });
     return {};
   });
 }

@@ -145,7 +145,8 @@ class MemberNode final : public Node, private io::Flusher {
   void stop_roads();
   void tell_breakdown(const base::Status& why) noexcept;
   Started wait_blocking(const CallRef& call, const CallOptions& options, io::Task begin);
-  void do_meanwhile(const std::function<void()>& work);
+  /// The second half of a change: what it throws leaves the change half made, and breaks the node down.
+  void no_way_back(const std::function<void()>& work);
   base::Status wait_for(const std::function<bool()>& done, base::Nanos until);
   base::Nanos creation_deadline(const std::string& name);
   base::Result<std::vector<TableRef>> finish_opening(const std::shared_ptr<Outcome>& outcome, const std::string& creating);

@@ -534,6 +534,38 @@ static void a_function_of_ones_own_reduces(void** state) {
   for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, road, reduces_by_itself);
 }
 
+/** What has to wait for an earlier operation of this rank gives up at its own deadline, and has begun nothing. */
+static void waits_for_its_turn(struct member* self) {
+  const mv_group group = open_all(self);
+  float mine = 1, other = 1;
+  mv_request request = 0;
+  mv_custom custom = 0;
+  mv_drained next = MV_DRAINED_INIT;
+  mv_call_options later = MV_CALL_OPTIONS_INIT, soon = MV_CALL_OPTIONS_INIT;
+  const mv_array value = {&other, 1, MV_F32, 0};
+  later.flags = MV_ASYNC;
+  later.request = &request;
+  soon.timeout_ms = 50;
+  if (self->index == 0) {
+    expect_ok(mv_allreduce(group, NULL, &mine, 1, MV_F32, MV_REDUCE_SUM, &later)); /* the other rank comes later */
+    expect_error(mv_custom_begin(group, &value, 1, 0, &soon, &custom), MV_ETIMEOUT, "nothing has begun");
+    expect_error(mv_allreduce_drain(group, NULL, 0, &next, &soon), MV_ETIMEOUT, "nothing has begun");
+  }
+  expect_ok(mv_barrier(self->node, NULL));
+  if (self->index == 0)
+    expect_ok(mv_request_wait(request, 0));
+  else
+    expect_ok(mv_allreduce(group, NULL, &mine, 1, MV_F32, MV_REDUCE_SUM, NULL));
+  assert_true(mine == 2);
+  expect_ok(mv_allreduce(group, NULL, &mine, 1, MV_F32, MV_REDUCE_SUM, NULL));
+  assert_true(mine == 4);
+}
+static void a_turn_that_does_not_come_ends_at_the_deadline(void** state) {
+  (void)state;
+  if (road != NULL) skip(); /* operations by messages overlap */
+  run_nodes(2, road, waits_for_its_turn);
+}
+
 int main(int count, char** arguments) {
   if (count > 1 && strcmp(arguments[1], "messages") == 0) road = "faults=seed=1";
   const struct CMUnitTest tests[] = {
@@ -552,6 +584,7 @@ int main(int count, char** arguments) {
       cmocka_unit_test(ranks_without_data_take_part_until_all_are_through),
       cmocka_unit_test(what_comes_next_is_told),
       cmocka_unit_test(a_function_of_ones_own_reduces),
+      cmocka_unit_test(a_turn_that_does_not_come_ends_at_the_deadline),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,8 @@ Sender sender_of(wire::Body body) {
     case Body::List:
     case Body::Destroy:
     case Body::Change:
+    case Body::ChangeMany:
+    case Body::GetMany:
     case Body::Get:
     case Body::Got:
     case Body::Clock:

@@ -126,7 +126,10 @@ void a_size_that_was_checked_is_not_loaded_again(void**) {
   std::thread vandal([&] {
     auto* const at = reinterpret_cast<volatile uint64_t*>(&word);
     while (!stop) {
-      for (int times = 0; times < 1000; ++times) *at = sound, *at = uint64_t{1} << 40;
+      for (int times = 0; times < 1000; ++times) {
+        *at = sound;
+        *at = uint64_t{1} << 40;
+      }
     }
   });
   for (int turn = 0; turn < kTurns; ++turn) {

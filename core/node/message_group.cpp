@@ -179,7 +179,13 @@ base::Result<CustomReductionRef> MessageGroup::custom(collective::Operation oper
 }
 
 base::Result<GroupRef> MemberNode::open_group(std::vector<int64_t> workers, const CallOptions& options) {
-  return SharedGroup::over(*this, MessageGroup::open(*this, std::move(workers), options), options);
+  const auto opened = MessageGroup::open(*this, std::move(workers), options);
+  try {
+    return SharedGroup::over(*this, opened, options);
+  } catch (const std::exception&) {
+    if (opened.ok()) opened.value()->give_up(base::Status(MV_ENOMEM, "out of memory"));  // the others are waiting for this rank
+    throw;
+  }
 }
 
 std::vector<int64_t> MemberNode::workers_here() {

@@ -703,11 +703,13 @@ static void show_stack(int signal) {
   backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
   if (write(STDERR_FILENO, "----\n", 5) != 5) _exit(3);
 }
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static void show_crash(int number) {
   signal(number, SIG_DFL);
   show_stack(number);
   raise(number);
 }
+#endif
 /* One after the other. */
 static void show_all_stacks(void) {
   DIR* tasks = opendir("/proc/self/task");

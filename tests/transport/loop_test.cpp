@@ -218,15 +218,15 @@ void complete_off_the_loop(Loop& loop, std::atomic<bool>& flag) {
 /// The driver reads the flag, then the other thread sets it, then the driver goes to sleep: it must not.
 void a_completion_between_the_last_look_and_the_sleep_wakes_the_driver(void**) {
   for (int look : {1, 2}) {  // so often it looks before it sleeps
-    StartedLoop loop;
+    Loop loop;                // without a thread of its own, so that this one drives and calls done() without the loop's lock
     std::atomic<bool> flag{false};
     int looks = 0;
     const auto done = [&] {
       const bool seen = flag;
-      if (++looks == look) complete_off_the_loop(loop.it, flag);
+      if (++looks == look) complete_off_the_loop(loop, flag);
       return seen;
     };
-    assert_int_equal(loop.wait(done), Driven::kDone);  // nothing else would wake it before the deadline
+    assert_int_equal(loop.drive_until(done, loop.now() + kPatience), Driven::kDone);  // nothing else would wake it before the deadline
   }
 }
 

@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
   expect_ok(mv_tensor_create(MV_F32, shape, 1, &tensor), "mv_tensor_create");
   expect_ok(kv_create(0, "dist_async", &store), "kv_create");
   expect_ok(kv_init(store, &keys, &given), "kv_init");
+  expect_ok(kv_set_optimizer(store, "mx.test"), "kv_set_optimizer");
   double* const took = calloc((size_t)count, sizeof *took);
   if (took == NULL) return 1;
   long slow = 0, stalled = 0;

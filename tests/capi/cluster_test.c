@@ -305,9 +305,9 @@ static void specs_that_differ_are_refused_on_all(void** state) {
 static void release_a_get(struct member* self) {
   float delta[kElements] = {0};
   delta[0] = 1;
+  while (self->index == 1 && !is_set(&may_arrive)) pause_ms(1); /* the other's get waits for this add */
   expect_ok(mv_table_add(self->table, delta, kElements, MV_F32, NULL));
   if (self->index == 1) {
-    while (!is_set(&may_arrive)) pause_ms(1);
     expect_ok(mv_table_get(self->table, self->gets[0], kElements, MV_F32, NULL));
     return;
   }

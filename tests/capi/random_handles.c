@@ -795,12 +795,12 @@ int main(int argc, char** argv) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   for (size_t i = 0; i < 4; ++i) signal((const int[]){SIGSEGV, SIGBUS, SIGFPE, SIGABRT}[i], show_crash);
 #endif
+  for (unsigned i = 0; i < count; ++i) threads[i].calls = wanted / count;
   pthread_t watcher;
   if (pthread_create(&watcher, NULL, watch, &count) != 0) return 2;
   for (unsigned i = 0; i < count; ++i) {
     threads[i].number = (int)i;
     threads[i].random = seed * 1000003 + i;
-    threads[i].calls = wanted / count;
     if (pthread_create(&threads[i].id, NULL, work, &threads[i]) != 0) return 2;
   }
   for (unsigned i = 0; i < count; ++i) pthread_join(threads[i].id, NULL);

@@ -19,10 +19,8 @@ base::Status tell_status(State& state, mv_node node, uint32_t flags, char* text,
   if (auto status = check_text_out("mv_status_text", text, capacity, length); !status.ok()) return status;
   auto pin = find_node(state, "mv_status_text", node);
   if (!pin.ok()) return pin.status();
-  const auto told = (*pin.value())->node->status((flags & MV_JSON) != 0);
-  if (!told.ok()) return told.status();
-  put_text(told.value(), text, capacity, length);
-  return {};
+  return answer(fmt::format("mv_status_text {} {}", node, flags), text, capacity, length,
+                [&] { return (*pin.value())->node->status((flags & MV_JSON) != 0); });
 }
 
 base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
@@ -34,11 +32,9 @@ base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t 
     if (auto status = request.add_text(settings, "the settings"); !status.ok()) return status;
   const auto whom = request.whom_to_ask(kPatienceWithMaster);
   if (!whom.ok()) return whom.status();
-  const auto told =
-      node::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});
-  if (!told.ok()) return told.status();
-  put_text(told.value(), text, capacity, length);
-  return {};
+  return answer(fmt::format("{} {} {}", kFunction, flags, settings != nullptr ? settings : ""), text, capacity, length, [&] {
+    return node::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});
+  });
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <iterator>
-#include <optional>
 #include <utility>
 
 #include "doctor_report.hpp"
@@ -111,23 +110,6 @@ base::Result<std::string> examine(State& state, int64_t handle, uint32_t flags) 
   return write(report.value());
 }
 
-/// A text that did not fit. Asking for a length, and then for the text, is one question: nothing is examined twice.
-struct Unread {
-  int64_t handle = 0;  ///< of the node; 0: there was none
-  uint32_t flags = 0;
-  std::string text;
-  std::chrono::steady_clock::time_point until;
-};
-thread_local std::optional<Unread> unread;
-constexpr auto kKeptFor = 5s;
-
-base::Result<std::string> text_for(State& state, int64_t handle, uint32_t flags) {
-  const auto kept = std::exchange(unread, std::nullopt);
-  if (kept && kept->handle == handle && kept->flags == flags && std::chrono::steady_clock::now() < kept->until)
-    return kept->text;
-  return examine(state, handle, flags);
-}
-
 }  // namespace
 }  // namespace mv::capi
 
@@ -138,11 +120,6 @@ mv_status mv_doctor_text(mv_node node, uint32_t flags, char* text, uint64_t capa
     if ((flags & ~kFlags) != 0)
       return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON, MV_REACH and MV_TUNE are known", flags);
     const int64_t handle = node != 0 ? node : state.default_node.load(std::memory_order_acquire);
-    auto found = text_for(state, handle, flags);
-    if (!found.ok()) return found.status();
-    put_text(found.value(), text, capacity, length);
-    if (*length >= capacity)
-      unread = Unread{handle, flags, std::move(found).value(), std::chrono::steady_clock::now() + kKeptFor};
-    return {};
+    return answer(fmt::format("mv_doctor_text {} {}", handle, flags), text, capacity, length, [&] { return examine(state, handle, flags); });
   });
 }

@@ -319,10 +319,9 @@ mv_status mv_gossip_status_text(const char* config, uint32_t flags, char* text, 
   return mv::capi::guarded(kFunction, [&]() -> Status {
     if (auto status = mv::capi::check_text_flags(kFunction, flags); !status.ok()) return status;
     if (auto status = mv::capi::check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
-    const auto standings = mv::capi::status_of(config, (flags & MV_JSON) != 0);
-    if (!standings.ok()) return mv::capi::told(kFunction, standings.status());
-    mv::capi::put_text(standings.value(), text, capacity, length);
-    return {};
+    const auto status = mv::capi::answer(fmt::format("{} {} {}", kFunction, flags, config != nullptr ? config : ""), text, capacity, length,
+                                         [&] { return mv::capi::status_of(config, (flags & MV_JSON) != 0); });
+    return status.ok() ? status : mv::capi::told(kFunction, status);
   });
 }
 mv_status mv_gossip_add_peer(mv_gossip gossip, const char* name, const char* host, int32_t port) {

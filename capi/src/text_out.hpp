@@ -2,10 +2,14 @@
 // Texts that a caller asks for the length of first.
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/per_thread.hpp"
 #include "base/result.hpp"
 
 namespace mv::capi {
@@ -32,6 +36,27 @@ inline void put_text(std::string_view from, char* text, uint64_t capacity, uint6
     text[fitting] = '\0';
   }
   *length = from.size();
+}
+
+/// The answer that did not fit into this thread's last buffer. The same question, asked again at once with more room, gets this answer:
+/// asking for a length and then for the text costs one answer, and the second can't be longer than the first.
+struct Unread {
+  static constexpr std::chrono::seconds kKeptFor{2};
+  std::string question, answer;
+  std::chrono::steady_clock::time_point until{};
+};
+
+/// put_text() of what `ask()`, a base::Result<std::string>, tells. Equal questions have equal answers but for the time that passes.
+template <typename Ask>
+base::Status answer(std::string question, char* text, uint64_t capacity, uint64_t* length, Ask&& ask) {
+  Unread& unread = base::per_thread<Unread>();
+  const Unread kept = std::exchange(unread, {});
+  const bool fresh = kept.question == question && std::chrono::steady_clock::now() < kept.until;
+  base::Result<std::string> told = fresh ? base::Result<std::string>(kept.answer) : ask();
+  if (!told.ok()) return told.status();
+  put_text(told.value(), text, capacity, length);
+  if (*length >= capacity) unread = {std::move(question), std::move(told).value(), std::chrono::steady_clock::now() + Unread::kKeptFor};
+  return {};
 }
 
 }  // namespace mv::capi

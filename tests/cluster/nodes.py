@@ -84,6 +84,8 @@ class Node:
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:  # it takes effect a little later
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def ends(self, status=0, seconds=20.0):
         try:

@@ -210,7 +210,7 @@ enum mv_doctor_flag {
  *  MV_ESTATE without a node, or with one worker only; MV_ECANCELED after a signal; MV_EPEERLOST.
  *  @param flags   mv_text_flag and mv_doctor_flag
  *  @param text    as in mv_table_list(). The last line is "all is well" unless something has to be done; JSON says "well": true
- *  @param length  as in mv_table_list(). What did not fit is kept some seconds for this thread's next call, not examined again */
+ *  @param length  as in mv_table_list(). What did not fit is kept for two seconds for this thread's next call, not examined again */
 MV_API mv_status mv_doctor_text(mv_node node, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
 
 /* ----------------------------------------------------------------- requests */
@@ -471,7 +471,8 @@ MV_API mv_status mv_table_set_updater(mv_table table, const char *updater, const
  *  though others are stopped, silent or lost, who are shown so. What has waited for 10 s (`stuck_after_ms`) in a sync round, a get
  *  of a stale-synchronous table, a barrier or a table's creation puts this text into the log by itself, once.
  *  @param flags   an mv_text_flag; docs/operations.md has the JSON's fields
- *  @param text, capacity, length  as in mv_table_list(); each call asks afresh, so let the buffer be large at once */
+ *  @param text, capacity, length  as in mv_table_list(). What did not fit is kept for the thread for two seconds: asked again with more
+ *                 room, it gets the same text, and nobody is asked twice */
 MV_API mv_status mv_status_text(mv_node node, uint32_t flags, char *text, uint64_t capacity, uint64_t *length);
 /** The same of a cluster of which this process is no member; it is none of the cluster's workers afterwards either, and disturbs nobody.
  *  Needs no node.

@@ -42,6 +42,16 @@ void all_are_in_who_are_here(void**) {
   for (const Agreement& rank : group.ranks) assert_true(rank.decided() == (Agreement::Ranks{0, 1, 2}));
 }
 
+void nonsense_of_a_peer_is_passed_over(void**) {
+  Three group;
+  group.ranks[0].heard(1, {false, false, {7, UINT32_MAX}, {}});
+  group.ranks[0].gone(3);
+  group.ranks[0].heard(2, {true, false, {}, {2, 9, 0, 2, 1}});
+  assert_true(group.ranks[0].decided() == (Agreement::Ranks{0, 1, 2}));
+  group.ranks[1].heard(2, {false, false, {0, 1, 2}, {}});
+  assert_true(group.ranks[1].awaited().empty());
+}
+
 /// Rank 0 decides and is killed. Rank 1 sees that before it reads the decision, and gathers; rank 2 reports to it, and only then reads what
 /// rank 0 said.
 void a_decision_of_the_gone_does_not_overtake_a_report(void**) {
@@ -73,6 +83,7 @@ void a_decision_that_a_survivor_has_heard_of_stands(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(all_are_in_who_are_here),
+      cmocka_unit_test(nonsense_of_a_peer_is_passed_over),
       cmocka_unit_test(a_decision_of_the_gone_does_not_overtake_a_report),
       cmocka_unit_test(a_decision_that_a_survivor_has_heard_of_stands),
   };

@@ -508,7 +508,8 @@ void Cluster::mark_finished(base::Peer peer) {
 /// Another process has the rank now.
 void Cluster::replace(const Member& member) {
   const auto place = std::find_if(view_.members.begin(), view_.members.end(), [&](const Member& m) { return m.rank == member.rank; });
-  if (place == view_.members.end()) return;
+  // This process itself counts as lost: the master ends their connection, and so tells it.
+  if (place == view_.members.end() || place->peer == self_.peer) return;
   mark_lost(place->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer)));
   *place = member;
   place->state = State::kHere;

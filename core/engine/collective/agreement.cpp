@@ -15,7 +15,7 @@ void Agreement::give_up(const base::Status& why) {
 }
 
 void Agreement::gone(uint32_t rank) {
-  if (gone_.insert(rank).second) proceed();
+  if (rank < size_ && gone_.insert(rank).second) proceed();
 }
 
 void Agreement::heard(uint32_t from, const Word& word) {
@@ -24,8 +24,9 @@ void Agreement::heard(uint32_t from, const Word& word) {
     return;
   }
   if (gone_.contains(from)) return;
-  if (!word.decided.empty()) return decide(word.decided);
-  gone_.insert(word.gone.begin(), word.gone.end());
+  if (const Ranks ranks = known(word.decided); !ranks.empty()) return decide(ranks);
+  const Ranks gone = known(word.gone);
+  gone_.insert(gone.begin(), gone.end());
   reported_.insert(from);
   proceed();
 }
@@ -62,6 +63,14 @@ void Agreement::decide(const Ranks& ranks) {
 
 Agreement::Word Agreement::report(bool asks) const { return {false, asks, {gone_.begin(), gone_.end()}, decided_.value_or(Ranks())}; }
 
+/// Those of a peer's list that are ranks of this group, in order.
+Agreement::Ranks Agreement::known(Ranks told) const {
+  std::erase_if(told, [&](uint32_t rank) { return rank >= size_; });
+  std::sort(told.begin(), told.end());
+  told.erase(std::unique(told.begin(), told.end()), told.end());
+  return told;
+}
+
 Agreement::Ranks Agreement::survivors() const {
   Ranks ranks;
   for (uint32_t rank = 0; rank < size_; ++rank)
@@ -76,6 +85,7 @@ uint32_t Agreement::coordinator() const {
 }
 
 Agreement::Ranks Agreement::awaited() const {
+  if (coordinator() == size_) return {};  // a peer's nonsense: all are gone, this one as well
   if (coordinator() != rank_) return {coordinator()};
   Ranks ranks = survivors();
   std::erase_if(ranks, [&](uint32_t rank) { return rank == rank_ || reported_.contains(rank); });

@@ -46,6 +46,7 @@ class Agreement {
   void proceed();
   void decide(const Ranks& ranks);
   Word report(bool asks) const;
+  Ranks known(Ranks told) const;
   Ranks survivors() const;
   uint32_t coordinator() const;
 

@@ -2,6 +2,8 @@
 // what some number of whole rounds leaves, each merged once, from all who took part: no fewer than the reader's own adds, and never
 // fewer than it has seen before. Meanwhile they set the updater that there is again, and send commands; at the end one takes the
 // updater's states and puts them back. In the place of a killed worker another one may come, and take part from then on.
+// In some seeds the table is a small key of a store and has siblings: what is added to it is added to them, too, by one message where
+// possible, and one message gets all of them.
 
 #include <algorithm>
 #include <deque>
@@ -36,6 +38,7 @@ class Rounds {
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].number = nodes_[i].place = i;
     while (count(MV_ROLE_SERVER) == 0 || count(MV_ROLE_WORKER) < 2) nodes_[random_.below(nodes_.size())].role = MV_ROLE_ALL;
     model_ = std::make_unique<RoundModel>(choose_spec(), seed, count(MV_ROLE_SERVER));
+    if (table::is_small_key(model_->spec())) tables_ = static_cast<size_t>(random_.between(1, 4));
     const uint64_t length = random_.below(model_->spec().elements() > 1000 ? 3 : 15) + 1;
     for (Node& node : nodes_) node.length = random_.chance(0.2) ? random_.below(length) : length;
     if (random_.chance(0.4)) choose_victim();
@@ -53,7 +56,7 @@ class Rounds {
   }
 
   std::string describe() const {
-    std::string text = fmt::format(": {} nodes, {} servers, {}", nodes_.size(), count(MV_ROLE_SERVER), model_->spec().describe());
+    std::string text = fmt::format(": {} nodes, {} servers, {} times {}", nodes_.size(), count(MV_ROLE_SERVER), tables_, model_->spec().describe());
     return text + (victim_ < nodes_.size() ? fmt::format(", node {} is killed", victim_) : "");
   }
 
@@ -66,7 +69,8 @@ class Rounds {
     size_t worker = SIZE_MAX;
     uint64_t length = 0;          ///< adds that it makes
     uint64_t first = 0;           ///< the round of the first
-    uint64_t begun = 0, known = 0;  ///< adds; acknowledged ones
+    uint64_t begun = 0;           ///< adds
+    std::vector<uint64_t> known;  ///< by table: those of them that were acknowledged, and told
     size_t open = 0;              ///< calls under way
     size_t gets = 0;
     uint64_t commands = 0;        ///< that it has sent
@@ -74,19 +78,20 @@ class Rounds {
     bool gone = false;            ///< everybody knows that it has finished
     bool tripped = false;         ///< it has taken the states, and put them back
     CommandLog log;               ///< a server's
-    ps::TableViewRef table;
-    std::vector<uint64_t> seen;   ///< by server: so many rounds at least
+    std::vector<ps::TableViewRef> tables;
+    std::vector<std::vector<uint64_t>> seen;  ///< by table and server: so many rounds at least
   };
 
   /// A call of a worker's.
   struct Call final : ps::Completion {
-    Call(Rounds& rounds, Node& node) : rounds(rounds), node(node), own(node.first + node.begun), seen(node.seen) {}
+    Call(Rounds& rounds, Node& node, size_t first) : rounds(rounds), node(node), own(node.first + node.begun), seen(node.seen), first(first) {}
     void complete(const base::Status& status) override { rounds.completed(*this, status); }
     Rounds& rounds;
     Node& node;
     const uint64_t own;               ///< rounds of own adds that came before
-    const std::vector<uint64_t> seen; ///< by earlier gets that were over
-    std::vector<double> values;       ///< of a get
+    const std::vector<std::vector<uint64_t>> seen; ///< by earlier gets that were over
+    const size_t first;                      ///< its table
+    std::vector<std::vector<double>> values; ///< of a get, of this table and those behind it
     std::vector<double> added;
     bool is_get = false;
   };
@@ -121,6 +126,10 @@ class Rounds {
     spec.cols = 1 + random_.below(3);
     spec.updater = table::parse_updater(kUpdaters[spec.is_keyed() ? 2 * random_.below(2) : random_.below(3)]).value();
     if (!spec.is_keyed() && random_.chance(0.4)) spec.home = static_cast<uint32_t>(1 + random_.below(100));
+    if (spec.home != 0 && random_.chance(0.6)) {
+      spec.flags |= table::kStoreKey;
+      spec.name = "kv-0/t";
+    }
     if (!spec.is_keyed() && random_.chance(0.05)) {  // several stripes, of some rows each, or less than one
       spec.flags |= table::kSliced;
       spec.rows = 2 + random_.below(3);
@@ -190,17 +199,21 @@ class Rounds {
   void on_ready(Node& node, const cluster::View& view) {
     ++ready_;
     strike();
-    node.seen.resize(count(MV_ROLE_SERVER));
+    node.seen.assign(tables_, std::vector<uint64_t>(count(MV_ROLE_SERVER)));
+    node.known.resize(tables_);
     if ((node.role & MV_ROLE_WORKER) == 0) {
       node.serves_on = true;
       return keeper_.touch(node);
     }
     node.worker = static_cast<size_t>(view.worker_id(node.self.peer));
     keeper_.later(node, 0s, [this, &node] {
-      node.member->tables().create({{model_->spec()}}, base::kNever, [this, &node](const base::Result<std::vector<ps::TableViewRef>>& table) {
-        if (!table.ok()) return timeline_.violated(name(node) + ": " + table.status().text());
-        node.table = table.value().front();
-        node.first = node.table->clock;
+      std::vector<ps::Client::NewTable> wanted(tables_, {model_->spec()});
+      for (size_t i = 1; i < tables_; ++i) wanted[i].spec.name += std::to_string(i);
+      node.member->tables().create(std::move(wanted), base::kNever, [this, &node](const base::Result<std::vector<ps::TableViewRef>>& made) {
+        if (!made.ok()) return timeline_.violated(name(node) + ": " + made.status().text());
+        node.tables = made.value();
+        for (const ps::TableViewRef& table : node.tables) node.first = std::max<uint64_t>(node.first, table->clock);
+        for (const ps::TableViewRef& table : node.tables) stand_at(node, table);
         ++creators_;
         strike();
         go(node);
@@ -209,7 +222,14 @@ class Rounds {
     });
   }
 
-  /// Once all are there and have the table.
+  /// Who comes in the place of a lost worker may find its row in some of the tables only: it takes part in all of them from the same round on.
+  static void stand_at(Node& node, const ps::TableViewRef& table) {
+    if (table->clock == node.first) return;
+    table->clock = node.first;
+    node.member->tables().clock(table, node.first);
+  }
+
+  /// Once all are there and have the tables.
   void strike() {
     if (ready_ < places_ || creators_ < count(MV_ROLE_WORKER) || std::exchange(struck_, true)) return;
     if (victim_ < nodes_.size())
@@ -251,7 +271,7 @@ class Rounds {
     if (!node.left && random_.chance(0.5)) {  // the rounds, not the cluster: it looks on for a while
       node.left = true;
       node.gets = 0;
-      node.member->tables().clock(node.table, UINT64_MAX);
+      for (const ps::TableViewRef& table : node.tables) node.member->tables().clock(table, UINT64_MAX);
       keeper_.touch(node);
       return go(node);
     }
@@ -273,7 +293,7 @@ class Rounds {
       const int64_t head = CommandLog::head(node.number, node.commands++);
       node.member->tables().command(head, CommandLog::body(head), base::kNever, std::make_shared<Order>(*this, node, CommandLog::outcome(head)));
     } else {
-      node.member->tables().set_updater(node.table, model_->spec().updater, SIZE_MAX, base::kNever, std::make_shared<Order>(*this, node, MV_OK));
+      node.member->tables().set_updater(node.tables[random_.below(tables_)], model_->spec().updater, SIZE_MAX, base::kNever, std::make_shared<Order>(*this, node, MV_OK));
     }
     keeper_.touch(node);
   }
@@ -290,11 +310,11 @@ class Rounds {
       if (!wrong.empty()) return timeline_.violated(name(node) + ": " + wrong);
       go(node);
     };
-    std::make_shared<StatesTrip>(node.member->tables(), node.table, [this, &node] { keeper_.touch(node); }, done)->go();
+    std::make_shared<StatesTrip>(node.member->tables(), node.tables.back(), [this, &node] { keeper_.touch(node); }, done)->go();
   }
 
   void begin(const std::shared_ptr<Call>& call, ps::Request request) {
-    request.table = call->node.table;
+    request.table = call->node.tables[call->first];
     request.completion = call;
     ++call->node.open;
     call->node.member->tables().begin(std::move(request));
@@ -302,18 +322,37 @@ class Rounds {
   }
 
   void add(Node& node) {
-    const auto call = std::make_shared<Call>(*this, node);
-    RoundPart part = model_->part(node.worker, node.first + node.begun++);
-    call->added = std::move(part.values);
+    const RoundPart part = model_->part(node.worker, node.first + node.begun++);
+    if (is_many() && part.all && random_.chance(0.8)) return add_many(node, part);
+    for (size_t table = 0; table < tables_; ++table) add_one(node, table, part);
+  }
+
+  void add_one(Node& node, size_t table, const RoundPart& part) {
+    const auto call = std::make_shared<Call>(*this, node, table);
+    call->added = part.values;
     ps::Request request;
     request.kind = ps::OpKind::kChange;
     request.all = part.all;
-    request.rows = std::move(part.rows);
+    request.rows = part.rows;
     request.source = base::Payload::copy(std::as_bytes(std::span(call->added)));
     request.priority = static_cast<int64_t>(random_.below(3));
     if (request.all && random_.chance(0.4)) encode(call->added, request);
-    node.table->open_changes.fetch_add(1);
+    node.tables[table]->open_changes.fetch_add(1);
     begin(call, std::move(request));
+  }
+
+  bool is_many() const { return table::is_small_key(model_->spec()); }
+  size_t home() const { return static_cast<size_t>(table::home_of(model_->spec(), count(MV_ROLE_SERVER))); }
+
+  /// In one message, whose end nobody is told.
+  void add_many(Node& node, const RoundPart& part) {
+    std::vector<double> values;
+    for (const ps::TableViewRef& table : node.tables) {
+      values.insert(values.end(), part.values.begin(), part.values.end());
+      table->open_changes.fetch_add(1);
+    }
+    node.member->tables().add_many({home(), node.tables, base::Payload::copy(std::as_bytes(std::span(values))), 0});
+    keeper_.touch(node);
   }
 
   /// By a codec that loses nothing of whole numbers.
@@ -334,18 +373,24 @@ class Rounds {
   }
 
   void get(Node& node) {
-    const auto call = std::make_shared<Call>(*this, node);
+    const bool many = is_many() && random_.chance(0.5);
+    const auto call = std::make_shared<Call>(*this, node, many ? 0 : random_.below(tables_));
     ++node.gets;
     call->is_get = true;
-    call->values.resize(model_->spec().elements());
+    call->values.resize(many ? tables_ : 1, std::vector<double>(model_->spec().elements()));
     ps::Request request;
+    if (many) {
+      for (size_t i = 0; i < tables_; ++i) request.many.push_back({node.tables[i], std::as_writable_bytes(std::span(call->values[i]))});
+      request.server = home();
+      return begin(call, std::move(request));
+    }
     for (int64_t row = 0; row < static_cast<int64_t>(model_->spec().rows); ++row) request.rows.push_back(row);
     request.all = !model_->spec().is_keyed() && random_.chance(0.5);
     if (request.all) request.rows.clear();
     request.priority = static_cast<int64_t>(random_.below(3));
     const bool whole = model_->spec().updater.name == "add" || model_->spec().updater.name == "replace";
     if (request.all && whole && random_.chance(0.4)) request.codec = whole_codec();
-    request.destination = std::as_writable_bytes(std::span(call->values));
+    request.destination = std::as_writable_bytes(std::span(call->values.front()));
     begin(call, std::move(request));
   }
 
@@ -358,32 +403,36 @@ class Rounds {
       return;
     }
     if (!call.is_get) {
-      ++node.known;
+      ++node.known[call.first];
       return;
     }
     const uint64_t cols = model_->spec().cols;
-    for (size_t server = 0; server < node.seen.size(); ++server) {
-      std::vector<double> values;
-      for (const int64_t row : model_->rows_of(server))
-        for (uint64_t col = 0; col < cols; ++col) values.push_back(call.values[static_cast<uint64_t>(row) * cols + col]);
-      check(name(node) + "'s get", server, values, std::max(call.own, call.seen[server]), false, &node.seen[server]);
-    }
+    for (size_t i = 0; i < call.values.size(); ++i)
+      for (size_t server = 0; server < count(MV_ROLE_SERVER); ++server) {
+        const size_t table = call.first + i;
+        std::vector<double> values;
+        for (const int64_t row : model_->rows_of(server))
+          for (uint64_t col = 0; col < cols; ++col) values.push_back(call.values[i][static_cast<uint64_t>(row) * cols + col]);
+        check(name(node) + "'s get", table, server, values, std::max(call.own, call.seen[table][server]), false, &node.seen[table][server]);
+      }
   }
 
   // ---- what comes of it
 
   /// `whole`: all rounds that there are, and no fewer.
-  void check(const std::string& who, size_t server, std::span<const double> values, uint64_t least, bool whole, uint64_t* seen) {
+  void check(const std::string& who, size_t table, size_t server, std::span<const double> values, uint64_t least, bool whole, uint64_t* seen) {
     // A round is merged stripe by stripe, and a get is answered so, or by rows: of some elements it may hold a later round than of others.
     const uint64_t stripe = table::stripe_elements(model_->spec()), cols = model_->spec().cols;
     uint64_t rounds = UINT64_MAX;
     for (uint64_t first = 0, end = 0; first < values.size(); first = end) {
       end = std::min({(first / stripe + 1) * stripe, (first / cols + 1) * cols, values.size()});
-      rounds = std::min(rounds, check_some(who, server, values, {first, end - first}, least, whole));
+      rounds = std::min(rounds, check_some(who, table, server, values, {first, end - first}, least, whole));
     }
     const bool killed = victim_ < nodes_.size() && nodes_[victim_].killed;
     if (seen != nullptr && !killed && rounds != UINT64_MAX) *seen = std::max(*seen, rounds);
   }
+
+  static uint64_t known_of(const Node& node, size_t table) { return table < node.known.size() ? node.known[table] : 0; }
 
   static uint64_t rounds_of(const RoundParts& parts) {
     uint64_t rounds = 0;
@@ -394,12 +443,12 @@ class Rounds {
   }
 
   /// How many rounds they hold.
-  uint64_t check_some(const std::string& who, size_t server, std::span<const double> values, table::Range some, uint64_t least, bool whole) {
+  uint64_t check_some(const std::string& who, size_t table, size_t server, std::span<const double> values, table::Range some, uint64_t least, bool whole) {
     RoundParts parts(count(MV_ROLE_WORKER));
     uint64_t most = 0, all = UINT64_MAX;  // nobody who takes part is left out
     table::Range* of_killed = nullptr;
     for (const Node& node : nodes_) {
-      if (node.table == nullptr) continue;
+      if (node.tables.empty()) continue;
       if (node.number >= places_ && !parts[node.worker].empty()) {
         table::Range& before = parts[node.worker].front();
         before.count = std::min(before.count, node.first);  // so the servers have agreed
@@ -413,13 +462,13 @@ class Rounds {
     table::Range none;
     if (of_killed == nullptr) of_killed = &none;
     const uint64_t last = whole ? most : std::min(most, all), begun = of_killed->count;
-    of_killed->count = victim_ < nodes_.size() ? std::min(nodes_[victim_].known, begun) : 0;
+    of_killed->count = victim_ < nodes_.size() ? std::min(known_of(nodes_[victim_], table), begun) : 0;
     if (of_killed == &none) of_killed->count = begun;
     for (; of_killed->count <= begun; ++of_killed->count) {  // of a killed one's adds some may never have left it
       const uint64_t found = model_->rounds_in(server, values, some, parts, whole ? rounds_of(parts) : least, whole ? rounds_of(parts) : last);
       if (found != UINT64_MAX) return found;
     }
-    timeline_.violated(fmt::format("{}: server {} shows {} ..., which is not what {} .. {} rounds leave", who, server, values[some.first], least, last));
+    timeline_.violated(fmt::format("{}: server {} shows {} ... of table {}, which is not what {} .. {} rounds leave", who, server, values[some.first], table, least, last));
     return UINT64_MAX;
   }
 
@@ -429,14 +478,16 @@ class Rounds {
     for (const Node& worker : nodes_)
       if (worker.worker != SIZE_MAX && !worker.killed && node.log.executed(worker.number) != worker.commands)
         return timeline_.violated(fmt::format("{} has executed {} of {}'s {} commands", name(node), node.log.executed(worker.number), name(worker), worker.commands));
-    const auto shard = node.member->shards().shard(0);
-    if (shard == nullptr) return timeline_.violated(name(node) + " has no table");
-    std::vector<int64_t> rows = model_->rows_of(server);
-    std::vector<double> values(rows.size() * model_->spec().cols);
-    const int64_t first = table::first_row(model_->spec(), count(MV_ROLE_SERVER), server);
-    for (int64_t& row : rows) row -= first;
-    shard->read_rows(table::kNoWorker, rows, reinterpret_cast<std::byte*>(values.data()));
-    check(name(node) + " at the end", server, values, 0, true, nullptr);
+    for (size_t table = 0; table < tables_; ++table) {
+      const auto shard = node.member->shards().find_shard(model_->spec().name + (table > 0 ? std::to_string(table) : ""));
+      if (shard == nullptr) return timeline_.violated(name(node) + " has no table");
+      std::vector<int64_t> rows = model_->rows_of(server);
+      std::vector<double> values(rows.size() * model_->spec().cols);
+      const int64_t first = table::first_row(model_->spec(), count(MV_ROLE_SERVER), server);
+      for (int64_t& row : rows) row -= first;
+      shard->read_rows(table::kNoWorker, rows, reinterpret_cast<std::byte*>(values.data()));
+      check(name(node) + " at the end", table, server, values, 0, true, nullptr);
+    }
   }
 
   Timeline timeline_;
@@ -447,6 +498,7 @@ class Rounds {
   Network network_;
   Keeper keeper_{timeline_, network_, random_};
   std::unique_ptr<RoundModel> model_;
+  size_t tables_ = 1;
   size_t victim_ = SIZE_MAX;
   size_t ready_ = 0, creators_ = 0;
   bool struck_ = false;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,15 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == MV_OK; }
   mv_status code() const { return code_; }
   const std::string& text() const { return text_; }
+  /// Without memory for the text the code alone.
+  void assign(const Status& other) noexcept {
+    code_ = other.code_;
+    try {
+      text_ = other.text_;
+    } catch (const std::bad_alloc&) {
+      text_.clear();
+    }
+  }
   /// Replaces the text by `head` and `tail`, cut to the room that it has: for errors that are made beforehand. Never allocates.
   void assign_in_place(std::string_view head, std::string_view tail) noexcept {
     text_.assign(head.substr(0, text_.capacity()));

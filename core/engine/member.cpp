@@ -50,25 +50,24 @@ bool is_for_cluster(const wire::Message& message) {
 }  // namespace
 
 /// A barrier on its way: first the fence, then the master.
-struct Member::Entering final : rpc::Pending {
-  Entering(Member& member, ps::CompletionRef completion, base::Nanos deadline)
-      : member(member), completion(std::move(completion)), deadline(deadline) {}
+struct Member::Entering final : rpc::Pending, base::Work, std::enable_shared_from_this<Entering> {
+  Entering(Member& member, base::OperationRef operation) : member(member), operation(std::move(operation)), until(this->operation->deadline()) {}
+  void withdraw(mv_status code) override { member.withdraw_barrier(shared_from_this(), code); }
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
     end(status.ok() ? fence_error : status);
   }
   void end(const base::Status& status) {
-    if (std::exchange(over, true)) return;
+    if (std::exchange(stage, Stage::kOver) == Stage::kOver) return;
     std::erase_if(member.entering_, [&](const auto& other) { return other.get() == this; });
-    completion->complete(status);
+    operation->complete(status);
   }
 
   Member& member;
-  const ps::CompletionRef completion;
-  base::Nanos deadline;
+  const base::OperationRef operation;
+  base::Nanos until;
   base::Status fence_error;
-  bool asked = false;       ///< the fence is passed, the master is asked
-  bool asked_back = false;  ///< the deadline passed, the master was asked who is missing
-  bool over = false;
+  enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kOver };  ///< the master is asked; the deadline passed, it was asked who is missing
+  Stage stage = Stage::kFencing;
 };
 
 Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events, bool shares_memory,
@@ -217,25 +216,24 @@ void Member::on_member_joined(const cluster::Member& member) {
 
 // ---- barriers and leaving
 
-void Member::barrier(ps::CompletionRef completion, base::Nanos deadline, bool fenced) {
-  const auto entering = std::make_shared<Entering>(*this, std::move(completion), deadline);
+void Member::barrier(base::OperationRef operation, bool fenced) {
+  const auto entering = std::make_shared<Entering>(*this, std::move(operation));
   entering_.push_back(entering);
+  entering->operation->begin(entering);
   const auto enter = [this, entering](const base::Status& status) {
-    if (entering->over) return;
+    if (entering->stage == Entering::Stage::kOver) return;
     entering->fence_error = status;
-    entering->asked = true;
+    entering->stage = Entering::Stage::kAsked;
     cluster_.barrier(entering);
   };
   fenced ? ps_client_.fence(enter) : enter({});
 }
 
-void Member::withdraw_barrier(const ps::Completion* completion, mv_status code) {
-  const auto found = std::find_if(entering_.begin(), entering_.end(), [&](const auto& e) { return e->completion.get() == completion; });
-  if (found == entering_.end()) return;
-  const auto entering = *found;
+void Member::withdraw_barrier(const std::shared_ptr<Entering>& entering, mv_status code) {
   const base::Status status = base::error(code, "barrier: withdrawn");
+  const bool asked = entering->stage != Entering::Stage::kFencing;
   entering->end(status);  // first: what the withdrawal itself answers comes too late
-  if (!entering->asked) return;
+  if (!asked) return;
   rpc_client_.cancel(cluster_.master(), entering.get());
   rpc_client_.abandon(cluster_.master(), entering.get(), status);
 }
@@ -244,11 +242,11 @@ void Member::expire_barriers() {
   const base::Nanos now = clock_.now();
   const auto entering = entering_;
   for (const auto& late : entering) {
-    if (late->deadline > now || late->over) continue;
-    if (!late->asked) {
+    if (late->until > now || late->stage == Entering::Stage::kOver) continue;
+    if (late->stage == Entering::Stage::kFencing) {
       late->end(base::error(MV_ETIMEOUT, "barrier: this worker's own adds are not applied yet"));
-    } else if (!std::exchange(late->asked_back, true)) {
-      late->deadline = now + kLastWord;
+    } else if (std::exchange(late->stage, Entering::Stage::kAskedBack) == Entering::Stage::kAsked) {
+      late->until = now + kLastWord;
       rpc_client_.cancel(cluster_.master(), late.get());
     } else {
       rpc_client_.abandon(cluster_.master(), late.get(), base::error(MV_ETIMEOUT, "barrier: no answer from {}", cluster_.view().name(cluster_.master())));
@@ -288,7 +286,7 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 base::Nanos Member::next_deadline() const {
   base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(),
                                checkpointer_.next_deadline(), saver_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline()});
-  for (const auto& entering : entering_) next = std::min(next, entering->deadline);
+  for (const auto& entering : entering_) next = std::min(next, entering->until);
   return next;
 }
 

@@ -55,9 +55,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   void take_times(base::TraceRing& trace);
 
   /// Fence, then barrier; or the barrier alone.
-  void barrier(ps::CompletionRef completion, base::Nanos deadline, bool fenced = true);
-  /// Withdraws a barrier that has not finished: completes it with `code`.
-  void withdraw_barrier(const ps::Completion* completion, mv_status code);
+  void barrier(base::OperationRef operation, bool fenced = true);
   /// This worker has finished: fence, wait for its checkpoints, leave its groups, then tell everyone. `left` hears the first untold error when all know.
   void leave(std::function<void(const base::Status&)> left);
 
@@ -76,6 +74,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
 
  private:
   struct Entering;
+  void withdraw_barrier(const std::shared_ptr<Entering>& entering, mv_status code);
 
   void deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   void expire_barriers();

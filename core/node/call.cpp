@@ -11,27 +11,12 @@
 
 namespace mv::node {
 
-namespace {
-
-/// Without memory for the text the code alone.
-void assign(base::Status& to, const base::Status& from) noexcept {
-  try {
-    to = from;
-  } catch (const std::bad_alloc&) {
-    to = base::Status(from.code(), "");
-  }
-}
-
-}  // namespace
-
 Call::~Call() {
   if (announces_) finished_.drop(*this);
+  if (group_ != nullptr && !done()) group_->drop_part(this);
 }
 
-void Call::complete(const base::Status& status) noexcept {
-  const auto self = shared_from_this();  // a waiter may let go as soon as done_ is set
-  assign(status_, status);
-  done_.store(true, std::memory_order_release);
+void Call::ended(const base::Status& status) noexcept {
   if (released_ != nullptr && !status.ok()) {
     try {
       released_(table_.get(), status);
@@ -46,20 +31,26 @@ void Call::complete(const base::Status& status) noexcept {
 void Call::release(std::function<void(ps::TableView*, const base::Status&)> failed) {
   if (!done())
     released_ = std::move(failed);
-  else if (!status_.ok())
-    failed(table_.get(), status_);
+  else if (!status().ok())
+    failed(table_.get(), status());
 }
 
-void Call::add_part(const Call* part) {
+void Call::add_part(Call* part) {
   std::lock_guard lock(mutex_);
   ++open_;
   parts_.insert(part);
 }
 
-void Call::part_over(const Call* part, const base::Status& status) noexcept {
+/// It was never begun: there was no memory for that.
+void Call::drop_part(Call* part) noexcept {
+  std::lock_guard lock(mutex_);
+  parts_.erase(part);
+}
+
+void Call::part_over(Call* part, const base::Status& status) noexcept {
   std::unique_lock lock(mutex_);
   parts_.erase(part);
-  if (!status.ok() && first_error_.ok()) assign(first_error_, status);
+  if (!status.ok() && first_error_.ok()) first_error_.assign(status);
   let_go(std::move(lock));
 }
 
@@ -83,9 +74,13 @@ void Call::let_go(std::unique_lock<std::mutex> lock) noexcept {
   complete(status);
 }
 
-std::vector<const Call*> Call::open_parts() const {
+std::vector<std::shared_ptr<Call>> Call::open_parts() const {
   std::lock_guard lock(mutex_);
-  return {parts_.begin(), parts_.end()};
+  std::vector<std::shared_ptr<Call>> open;
+  open.reserve(parts_.size());
+  for (Call* part : parts_)
+    if (auto held = std::static_pointer_cast<Call>(part->weak_from_this().lock())) open.push_back(std::move(held));  // else it ends just now
+  return open;
 }
 
 FinishedList::FinishedList(std::function<void()> wake) : wake_(std::move(wake)), event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}

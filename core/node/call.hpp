@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/operation.hpp"
 #include "engine/ps/operation.hpp"
 #include "node/node.hpp"
 
@@ -16,57 +17,39 @@ namespace mv::node {
 
 class FinishedList;
 
-class Call final : public ps::Completion, public std::enable_shared_from_this<Call> {
+class Call final : public base::Operation {
  public:
-  enum class Kind { kTable, kBarrier, kCheckpoint, kGroup, kCollective };
-
-  Call(Kind kind, FinishedList& finished, const CallOptions& options)
-      : kind_(kind), finished_(finished), announces_(options.mode == Mode::kAsync && options.tag != 0), tag_(options.tag), group_(options.group) {
+  Call(FinishedList& finished, const CallOptions& options, base::Nanos deadline)
+      : finished_(finished), announces_(options.mode == Mode::kAsync && options.tag != 0), tag_(options.tag), group_(options.group) {
+    set_deadline(deadline);
     if (group_ != nullptr) group_->add_part(this);
   }
   ~Call() override;
-
-  /// Once. Any thread; off the loop it wakes those that wait for the call.
-  void complete(const base::Status& status) noexcept override;
-
-  bool done() const { return done_.load(std::memory_order_acquire); }
-  /// Once done().
-  const base::Status& status() const { return status_; }
-  Kind kind() const { return kind_; }
-
-  /// Of a call that no engine carries out: what ends it with a code, before withdraw() returns. Set before it begins.
-  void set_withdrawal(std::function<void(mv_status)> withdrawal) { withdrawal_ = std::move(withdrawal); }
-  /// False: it is an engine's.
-  bool withdraw(mv_status code) const {
-    if (withdrawal_) withdrawal_(code);
-    return static_cast<bool>(withdrawal_);
-  }
 
   /// Whose adds it is among; an error of it that nobody asks for is this table's. Set before it begins.
   void set_table(const ps::TableViewRef& table) { table_ = table; }
   /// On the loop: nobody will ask for the call's end. `failed` hears of it if it is an error.
   void release(std::function<void(ps::TableView* table, const base::Status& error)> failed);
 
-  /// kGroup: there will be no more parts.
+  /// Of a group of calls: there will be no more parts.
   void close_group(std::function<base::Status()> finish);
-  /// kGroup: the parts that are not over. They may be by the time that somebody looks at them.
-  std::vector<const Call*> open_parts() const;
+  /// Of a group of calls: the parts that are not over. They may be by the time that somebody looks at them.
+  std::vector<std::shared_ptr<Call>> open_parts() const;
 
  private:
-  void add_part(const Call* part);
-  void part_over(const Call* part, const base::Status& status) noexcept;
+  /// Links it into the list of those that have finished, which wakes the waiters.
+  void ended(const base::Status& status) noexcept override;
+  void add_part(Call* part);
+  void drop_part(Call* part) noexcept;
+  void part_over(Call* part, const base::Status& status) noexcept;
   void let_go(std::unique_lock<std::mutex> lock) noexcept;
 
-  const Kind kind_;
   FinishedList& finished_;
   const bool announces_;  ///< Node::poll() hands it out
   const int64_t tag_;
   const std::shared_ptr<Call> group_;  ///< whose part it is, or null
-  std::function<void(mv_status)> withdrawal_;
   ps::TableViewRef table_;
   std::function<void(ps::TableView*, const base::Status&)> released_;
-  base::Status status_;
-  std::atomic<bool> done_{false};
 
   // The list's, under its lock.
   friend class FinishedList;
@@ -77,7 +60,7 @@ class Call final : public ps::Completion, public std::enable_shared_from_this<Ca
   // Of a group.
   mutable std::mutex mutex_;
   size_t open_ = 1;  ///< parts, and one more until close_group()
-  std::unordered_set<const Call*> parts_;
+  std::unordered_set<Call*> parts_;
   base::Status first_error_;
   std::function<base::Status()> finish_;
 };

@@ -50,13 +50,10 @@ base::Status MemberNode::ended() const {
 
 /// Ends it with this code, and a text that says what became of it; where that is not up to its caller it goes on.
 void MemberNode::withdraw(const CallRef& call, mv_status code) {
-  if (call->withdraw(code)) return;
+  if (const auto work = call->work(); work != nullptr && !work->is_on_loop()) return call->withdraw(code);
   on_loop([&] {
-    for (const Call* part : call->open_parts()) member_->tables().withdraw(part, code);
-    member_->tables().withdraw(call.get(), code);
-    member_->withdraw_barrier(call.get(), code);
-    member_->checkpoints().withdraw(call.get(), code);
-    member_->groups().withdraw(call.get(), code);
+    for (const CallRef& part : call->open_parts()) part->withdraw(code);
+    call->withdraw(code);
   });
 }
 
@@ -73,7 +70,7 @@ Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& option
 }
 
 Started MemberNode::run(const CallRef& call, const CallOptions& options, ps::Request request, const std::function<void()>& meanwhile) {
-  request.completion = call;
+  request.operation = call;
   if (request.kind == ps::OpKind::kChange) call->set_table(request.table);
   io::Task begin = [this, request = std::move(request)]() mutable { member_->tables().begin(std::move(request)); };
   const bool blocking = options.mode == Mode::kBlocking;
@@ -136,8 +133,8 @@ base::PayloadRef MemberNode::snapshot(std::span<const std::byte> bytes) {
 
 Started MemberNode::barrier(const CallOptions& options, Fence fence) {
   if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "barrier: this process is only a server"), nullptr};
-  const auto call = std::make_shared<Call>(Call::Kind::kBarrier, finished_, options);
-  return start(call, options, [this, call, fence, until = deadline(options, true)] { member_->barrier(call, until, fence == Fence::kChanges); });
+  const CallRef call = make_call(options, true);
+  return start(call, options, [this, call, fence] { member_->barrier(call, fence == Fence::kChanges); });
 }
 
 Started MemberNode::start(const CallRef& call, const CallOptions& options, io::Task begin) {

@@ -25,9 +25,9 @@ Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep,
     return {base::Status(MV_ESTATE, "only workers save checkpoints; this process is only a server"), nullptr};
   const auto path = absolute(directory);
   if (!path.ok()) return {path.status(), nullptr};
-  const auto call = std::make_shared<Call>(Call::Kind::kCheckpoint, finished_, options);
+  const CallRef call = make_call(options, true);
   const auto saving = std::make_shared<std::atomic<bool>>(false);
-  ps::Checkpointer::Wish wish{false, path.value(), keep, deadline(options, true), call, [saving] { *saving = true; }};
+  ps::Checkpointer::Wish wish{false, path.value(), keep, call, [saving] { *saving = true; }};
   io::Task begin = [this, wish] { member_->checkpoints().begin(wish); };
   if (options.mode == Mode::kBlocking) return start(call, options, std::move(begin));
   // What this worker does next must not get into it: waits until the servers have their snapshots.
@@ -43,8 +43,8 @@ Started MemberNode::load_checkpoint(const std::string& path, const CallOptions& 
     return {base::Status(MV_ESTATE, "only workers load checkpoints; this process is only a server"), nullptr};
   const auto whole = absolute(path);
   if (!whole.ok()) return {whole.status(), nullptr};
-  const auto call = std::make_shared<Call>(Call::Kind::kCheckpoint, finished_, options);
-  ps::Checkpointer::Wish wish{true, whole.value(), 0, deadline(options, true), call, nullptr};
+  const CallRef call = make_call(options, true);
+  ps::Checkpointer::Wish wish{true, whole.value(), 0, call, nullptr};
   return start(call, options, [this, wish] { member_->checkpoints().begin(wish); });
 }
 

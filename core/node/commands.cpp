@@ -8,8 +8,8 @@ Started MemberNode::send_command(int64_t head, const std::string& body, const Ca
   if (identity_.worker_id < 0) return {base::Status(MV_ESTATE, "only workers send commands; this process is only a server"), nullptr};
   if (body.size() > wire::kMaxPayloadBytes)
     return {base::error(MV_EINVAL, "a command of {} bytes; its body may have {}", body.size(), wire::kMaxPayloadBytes), nullptr};
-  const auto call = std::make_shared<Call>(Call::Kind::kTable, finished_, options);
-  return start(call, options, [this, head, body, call, until = deadline(options, false)] { member_->tables().command(head, body, until, call); });
+  const CallRef call = make_call(options, false);
+  return start(call, options, [this, head, body, call] { member_->tables().command(head, body, call); });
 }
 
 void MemberNode::set_controller(Controller controller, std::function<void(int64_t)> waiting) {

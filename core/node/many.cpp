@@ -87,8 +87,7 @@ base::Status MemberNode::get_many(std::span<const ManyGet> gets, const CallOptio
       request.many.push_back({table, {get->out, table->spec.bytes()}});
     }
     request.table = request.many.front().table;
-    request.deadline = deadline(options, request.table->pace != table::Pace::kAsync);
-    const auto call = std::make_shared<Call>(Call::Kind::kTable, finished_, options);
+    const CallRef call = make_call(options, request.table->pace != table::Pace::kAsync);
     return run(call, options, std::move(request), {}).status;
   });
 }

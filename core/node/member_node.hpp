@@ -53,7 +53,7 @@ class MemberNode final : public Node, private io::Flusher {
   Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) override;
   Started load_checkpoint(const std::string& path, const CallOptions& options) override;
 
-  CallRef group(const CallOptions& options) override { return std::make_shared<Call>(Call::Kind::kGroup, finished_, options); }
+  CallRef group(const CallOptions& options) override { return make_call(options, false); }
   void close_group(const CallRef& group, std::function<base::Status()> finish) override {
     group->close_group(std::move(finish));
   }
@@ -88,6 +88,7 @@ class MemberNode final : public Node, private io::Flusher {
   FinishedList& finished() { return finished_; }
   /// The absolute deadline that options ask for.
   base::Nanos deadline(const CallOptions& options, bool gated) const;
+  CallRef make_call(const CallOptions& options, bool gated) { return std::make_shared<Call>(finished_, options, deadline(options, gated)); }
   /// Begins a call on the loop, runs `meanwhile` on this thread if there is one, and waits if it is a blocking call.
   Started run(const CallRef& call, const CallOptions& options, ps::Request request, const std::function<void()>& meanwhile);
   /// Fire-and-forget: begins it and returns.

@@ -11,7 +11,7 @@ namespace mv::node {
 
 namespace {
 std::shared_ptr<Call> make_call(MemberNode& node, const CallOptions& options) {
-  return std::make_shared<Call>(Call::Kind::kCollective, node.finished(), options);
+  return node.make_call(options, true);
 }
 }  // namespace
 
@@ -52,19 +52,19 @@ base::Result<GroupRef> MessageGroup::open(MemberNode& node, std::vector<int64_t>
     return base::error(MV_EINVAL, "this process, worker {}, is not among the workers that are named", self.worker_id);
   const auto opened = std::make_shared<Opened>();
   opened->call = make_call(node, blocking(options));
-  return finish_opening(node, opened, options, [&node, opened, workers, until = node.deadline(options, true)] {
+  return finish_opening(node, opened, options, [&node, opened, workers] {
     const auto all = node.member().cluster().view().workers();
     std::vector<base::Peer> peers;
     for (const int64_t id : workers) peers.push_back(all[static_cast<size_t>(id)]->peer);
-    node.member().groups().open(opened->call.get(), std::move(peers), until, [&node, opened](const base::Result<collective::GroupRef>& result) { opened->hear(node, result); });
+    node.member().groups().open(opened->call, std::move(peers), [&node, opened](const base::Result<collective::GroupRef>& result) { opened->hear(node, result); });
   });
 }
 
 base::Result<GroupRef> MessageGroup::shrink(const CallOptions& options) {
   const auto opened = std::make_shared<Opened>();
   opened->call = make_call(node_, blocking(options));
-  return finish_opening(node_, opened, options, [node = &node_, opened, group = group_, until = node_.deadline(options, true)] {
-    node->member().groups().shrink(opened->call.get(), group, until, [node, opened](const base::Result<collective::GroupRef>& result) { opened->hear(*node, result); });
+  return finish_opening(node_, opened, options, [node = &node_, opened, group = group_] {
+    node->member().groups().shrink(opened->call, group, [node, opened](const base::Result<collective::GroupRef>& result) { opened->hear(*node, result); });
   });
 }
 
@@ -108,16 +108,16 @@ GroupInfo MessageGroup::info() {
 Started MessageGroup::run(collective::Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return {std::move(wrong), nullptr};
   const auto call = make_call(node_, options);
-  return node_.start(call, options, [group = group_, operation = std::move(operation), call, until = node_.deadline(options, true)]() mutable {
-    group->begin(std::move(operation), call, until);
+  return node_.start(call, options, [group = group_, operation = std::move(operation), call]() mutable {
+    group->begin(std::move(operation), call);
   });
 }
 
 base::Result<collective::Shape> MessageGroup::drain(const CallOptions& options) {
   const auto call = make_call(node_, blocking(options));
   const auto shape = std::make_shared<collective::Shape>();
-  const Started started = node_.start(call, blocking(options), [group = group_, call, shape, until = node_.deadline(options, true)] {
-    group->drain(call.get(), until, [call, shape](base::Result<collective::Shape> drained) {
+  const Started started = node_.start(call, blocking(options), [group = group_, call, shape] {
+    group->drain(call, [call, shape](base::Result<collective::Shape> drained) {
       if (drained.ok()) *shape = std::move(drained).value();
       call->complete(drained.ok() ? base::Status() : drained.status());
     });
@@ -132,10 +132,10 @@ class MessageGroup::ByHand final : public CustomReduction {
   ByHand(MemberNode& node, collective::GroupRef group, std::shared_ptr<Call> call) : node_(node), group_(std::move(group)), call_(std::move(call)) {}
   ~ByHand() override { static_cast<void>(end()); }
 
-  void begin(collective::Operation operation, base::Nanos until) {
+  void begin(collective::Operation operation) {
     operation.contributors = &state_->contributors;
-    node_.loop().post([group = group_, call = call_, state = state_, operation = std::move(operation), until]() mutable {
-      group->begin(std::move(operation), call, until, [state](const std::vector<collective::Array>& theirs) {
+    node_.loop().post([group = group_, call = call_, state = state_, operation = std::move(operation)]() mutable {
+      group->begin(std::move(operation), call, [state](const std::vector<collective::Array>& theirs) {
         state->theirs = theirs;
         state->handed.store(true, std::memory_order_release);
       });
@@ -150,7 +150,7 @@ class MessageGroup::ByHand final : public CustomReduction {
   }
   base::Status done(const base::Status& status) override {
     if (!state_->handed.exchange(false)) return base::Status(MV_ESTATE, "there are no values that were to be reduced");
-    node_.loop().post([group = group_, call = call_, status] { group->resume(call.get(), status); });
+    node_.loop().post([group = group_, call = call_, status] { group->resume(*call, status); });
     return {};
   }
   base::Result<uint64_t> end() override {
@@ -174,7 +174,7 @@ class MessageGroup::ByHand final : public CustomReduction {
 base::Result<CustomReductionRef> MessageGroup::custom(collective::Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return wrong;
   const auto by_hand = std::make_shared<ByHand>(node_, group_, make_call(node_, blocking(options)));
-  by_hand->begin(std::move(operation), node_.deadline(options, true));
+  by_hand->begin(std::move(operation));
   return CustomReductionRef(by_hand);
 }
 

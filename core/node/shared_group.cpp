@@ -126,10 +126,6 @@ base::Status SharedGroup::close() {
 
 // ------------------------------------------------------------ operations
 
-std::shared_ptr<Call> SharedGroup::make_call(const CallOptions& options) {
-  return std::make_shared<Call>(Call::Kind::kCollective, node_.finished(), options);
-}
-
 Started SharedGroup::run(Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, static_cast<int64_t>(members().size())); !wrong.ok()) return {std::move(wrong), nullptr};
   const base::Nanos until = node_.deadline(options, true);
@@ -140,23 +136,23 @@ Started SharedGroup::run(Operation operation, const CallOptions& options) {
       if (status.code() != MV_EINTR) return {queue_->settle(std::move(status)), nullptr};
       if (!options.keep_on_interrupt) return {interrupted(), nullptr};
       begun = true;
-      const auto call = make_call(options);
-      queue_->push({std::move(operation), until, call, begun});  // the thread goes on with it once the turn is over
+      const auto call = node_.make_call(options, true);
+      queue_->push({std::move(operation), call, begun, nullptr});  // the thread goes on with it once the turn is over
       return {std::move(status), call};
     }
   }
-  const auto call = make_call(options);
-  queue_->push({std::move(operation), until, call, begun});
+  const auto call = node_.make_call(options, true);
+  queue_->push({std::move(operation), call, begun, nullptr});
   if (options.mode != Mode::kBlocking) return {{}, call};
-  return await(call, options, until);
+  return await(call, options);
 }
 
 /// For a call that waits behind others.
-Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions& options, base::Nanos until) {
-  const io::Driven driven = node_.loop().drive_until([&] { return call->done(); }, until);
+Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions& options) {
+  const io::Driven driven = node_.loop().drive_until([&] { return call->done(); }, call->deadline());
   if (driven == io::Driven::kInterrupted && options.keep_on_interrupt)
     return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
-  if (driven != io::Driven::kDone) queue_->withdraw(call, driven == io::Driven::kInterrupted ? MV_EINTR : driven == io::Driven::kTimeout ? MV_ETIMEOUT : MV_ESTATE);
+  if (driven != io::Driven::kDone) call->withdraw(driven == io::Driven::kInterrupted ? MV_EINTR : driven == io::Driven::kTimeout ? MV_ETIMEOUT : MV_ESTATE);
   return {call->status(), nullptr};
 }
 

@@ -28,8 +28,7 @@ class SharedGroup final : public Group {
   void give_up(const base::Status& why) noexcept override { queue_->give_up(why); }
 
  private:
-  std::shared_ptr<Call> make_call(const CallOptions& options);
-  Started await(const std::shared_ptr<Call>& call, const CallOptions& options, base::Nanos until);
+  Started await(const std::shared_ptr<Call>& call, const CallOptions& options);
   base::Status interrupted();
 
   MemberNode& node_;

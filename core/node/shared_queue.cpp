@@ -85,11 +85,11 @@ void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
 }
 
 void SharedQueue::push(Job job) {
-  const auto call = job.call;
-  call->set_withdrawal([queue = weak_from_this(), weak = std::weak_ptr(call)](mv_status code) {
-    const auto self = queue.lock();  // gone: so is every operation
-    if (const auto its = weak.lock(); self != nullptr && its != nullptr) self->withdraw(its, code);
-  });
+  const auto end = [queue = weak_from_this(), call = job.call.get()](mv_status code) {  // the call is who asks
+    if (const auto self = queue.lock()) self->withdraw(*call, code);  // gone: so is every operation
+  };
+  job.work = std::make_shared<base::WithdrawnBy>(end, base::WithdrawnBy::On::kAnyThread);
+  job.call->begin(job.work);
   std::unique_lock lock(mutex_);
   if (!thread_.joinable()) {
     const SignalsBlocked blocked;
@@ -109,8 +109,8 @@ void SharedQueue::serve() noexcept {
     jobs_.pop_front();
     lock.unlock();
     try {
-      base::Status status = job.begun ? seat_->finish(job.deadline) : carry_out(job.operation, job.deadline);
-      while (status.code() == MV_EINTR && seat_->broken().ok()) status = seat_->finish(job.deadline);
+      base::Status status = job.begun ? seat_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
+      while (status.code() == MV_EINTR && seat_->broken().ok()) status = seat_->finish(job.call->deadline());
       job.call->complete(settle(std::move(status)));
     } catch (...) {
       give_up(no_memory());
@@ -150,11 +150,11 @@ void SharedQueue::give_up(const base::Status& why) noexcept {
   }
 }
 
-void SharedQueue::withdraw(const std::shared_ptr<Call>& call, mv_status code) {
-  if (call->done()) return;
+/// Ends this call, and the group with it, as the others count on this rank. Returns when the call is over.
+void SharedQueue::withdraw(const Call& call, mv_status code) {
   seat_->give_up(base::error(code, "an operation of the group was withdrawn, which has ended it"));
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return call->done(); });  // no wait of the seat's outlives give_up()
+  changed_.wait(lock, [&] { return call.done(); });  // no wait of the seat's outlives give_up()
 }
 
 }  // namespace mv::node

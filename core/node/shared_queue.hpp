@@ -46,9 +46,9 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
 
   struct Job {
     collective::Operation operation;
-    base::Nanos deadline;
     std::shared_ptr<Call> call;
     bool begun;  ///< by a caller that a signal has called away; it goes first
+    std::shared_ptr<base::Work> work;  ///< the queue's own
   };
   /// Leaves it to the thread. Throws std::bad_alloc or std::system_error, and then nothing has changed.
   void push(Job job);
@@ -59,8 +59,6 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   base::Status settle(base::Status status);
   /// Ends what is under way and whatever may follow; the other ranks hear of it at once.
   void give_up(const base::Status& why) noexcept;
-  /// Ends this call, and the group with it, as the others count on this rank. Returns when the call is over.
-  void withdraw(const std::shared_ptr<Call>& call, mv_status code);
   /// Ends all, and the thread. After the seat has left or given up, so that it takes no time. Not on the thread.
   void end();
 
@@ -68,6 +66,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   void end_turn();
   void serve() noexcept;
   void count(std::unique_lock<std::mutex>& lock);
+  void withdraw(const Call& call, mv_status code);
 
   io::Loop& loop_;
   const std::shared_ptr<onehost::Seat> seat_;

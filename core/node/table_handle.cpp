@@ -94,7 +94,7 @@ base::Status TableHandle::usable() {
 
 Started TableHandle::finished_here(const CallOptions& options) {
   if (options.mode != Mode::kAsync) return {};
-  const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
+  const CallRef call = node_.make_call(options, false);
   call->complete({});
   return {{}, call};
 }
@@ -210,7 +210,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
   const auto use = static_cast<ps::Use>(write);
   if (all_own_ && changes_own_) {
     count(use, ps::Way::kHere, rows);
-    const auto call = options.mode == Mode::kAsync ? std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options) : nullptr;
+    const auto call = options.mode == Mode::kAsync ? node_.make_call(options, false) : nullptr;
     change_own(write, rows, values.bytes);
     if (call != nullptr) call->complete({});
     return {{}, call};
@@ -249,14 +249,13 @@ ps::Request TableHandle::change_request(wire::Write write, const CallOptions& op
   request.kind = ps::OpKind::kChange;
   request.write = write;
   if (changes_own_) request.skip = own_server();
-  const bool in_step = table_->pace == table::Pace::kSync || table_->pace == table::Pace::kMerge;
-  request.deadline = node_.deadline(options, in_step && write == wire::Write::Add);
   request.priority = options.priority;
   return request;
 }
 
 Started TableHandle::start_change(ps::Request request, const CallOptions& options, const std::function<void()>& own_work) {
-  const auto call = options.mode == Mode::kForget ? nullptr : std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
+  const bool in_step = table_->pace == table::Pace::kSync || table_->pace == table::Pace::kMerge;
+  const CallRef call = options.mode == Mode::kForget ? nullptr : node_.make_call(options, in_step && request.write == wire::Write::Add);
   const OpenChange open(*table_);
   if (call == nullptr) node_.forget(std::move(request), own_work);
   const Started started = call == nullptr ? Started() : node_.run(call, options, std::move(request), own_work);
@@ -353,11 +352,9 @@ Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> 
   request.destination = out;
   request.codec = codec;
   request.priority = options.priority;
-  request.deadline = node_.deadline(options, gated && table_->pace != table::Pace::kAsync);
   std::function<void()> own_work;
   if (own_open) own_work = [&] { read_own(rows, out.data()); };
-  const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
-  return node_.run(call, options, std::move(request), own_work);
+  return node_.run(node_.make_call(options, gated && table_->pace != table::Pace::kAsync), options, std::move(request), own_work);
 }
 
 base::Status TableHandle::wait_for_turn(const CallOptions& options) {
@@ -367,11 +364,9 @@ base::Status TableHandle::wait_for_turn(const CallOptions& options) {
   request.all = false;
   request.waits_only = true;
   request.priority = options.priority;
-  request.deadline = node_.deadline(options, true);
   CallOptions waiting = options;
   waiting.keep_on_interrupt = false;
-  const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), waiting);
-  return node_.run(call, waiting, std::move(request), {}).status;
+  return node_.run(node_.make_call(waiting, true), waiting, std::move(request), {}).status;
 }
 
 bool TableHandle::fetch_here(ps::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
@@ -501,8 +496,8 @@ base::Status TableHandle::close() { return {}; }
 
 base::Status TableHandle::destroy() {
   const CallOptions options;
-  const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
-  node_.loop().post([this, call, until = node_.deadline(options, false)] { node_.member().tables().destroy(table_, until, call); });
+  const CallRef call = node_.make_call(options, false);
+  node_.loop().post([this, call] { node_.member().tables().destroy(table_, call); });
   bool alive = true;
   base::Status status;
   while (alive && status.code() != MV_ESTATE) status = node_.wait(call, base::Nanos(0), &alive);

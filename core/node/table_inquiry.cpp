@@ -55,10 +55,10 @@ Started TableHandle::set_updater(const table::UpdaterSpec& updater, const CallOp
   if (changes_own_)
     if (const base::Status failed = own_->set_updater(updater); !failed.ok()) return {failed, nullptr};
   table_->open_changes.fetch_add(1, std::memory_order_relaxed);
-  const auto call = std::make_shared<Call>(Call::Kind::kTable, node_.finished(), options);
+  const CallRef call = node_.make_call(options, false);
   const size_t skip = changes_own_ ? own_server() : ps::kNoServer;
-  return node_.start(call, options, [tables = &node_.member().tables(), table = table_, updater, skip, call, until = node_.deadline(options, false)] {
-    tables->set_updater(table, updater, skip, until, call);
+  return node_.start(call, options, [tables = &node_.member().tables(), table = table_, updater, skip, call] {
+    tables->set_updater(table, updater, skip, call);
   });
 }
 

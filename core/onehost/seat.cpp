@@ -58,8 +58,7 @@ base::Status Seat::begin(const collective::Operation& operation) {
   doing_.store(operation.kind, std::memory_order_relaxed);
   plan_ = Plan(what_, ranks());
   inline_ = plan_.inline_bytes() <= kInlineBytes;
-  begun_ = true;
-  gathered_ = false;
+  phase_ = Phase::kBegun;
   if (!drains_) post();  // else once it is known what became of that
   return base::Status();
 }
@@ -124,14 +123,14 @@ void Seat::post_values() {
 // ------------------------------------------------------------ agreeing
 
 base::Status Seat::finish(base::Nanos deadline) {
-  if (!begun_) return base::error(MV_ESTATE, "there is no operation to finish");
+  if (phase_ == Phase::kIdle) return base::error(MV_ESTATE, "there is no operation to finish");
   if (drains_) {
     if (base::Status status = settle_drain(deadline); !status.ok()) return over(std::move(status));
     post();
   }
-  if (!gathered_) {
+  if (phase_ == Phase::kBegun) {
     if (base::Status status = gather(deadline); !status.ok()) return over(std::move(status));
-    gathered_ = true;
+    phase_ = Phase::kGathered;
     if (base::Status status = agree(); !status.ok()) return over(std::move(status));
     if (!inline_) {
       if (base::Status status = find_places(); !status.ok()) return over(std::move(status));
@@ -148,7 +147,7 @@ base::Status Seat::finish(base::Nanos deadline) {
 base::Status Seat::over(base::Status status) {
   if (status.code() == MV_EINTR) return status;
   settle();
-  begun_ = false;
+  phase_ = Phase::kIdle;
   if (status.ok() && what_.contributors != nullptr) *what_.contributors = contributors_;
   if (status.ok() || status.code() == MV_EDISAGREE) return status;
   break_up(status, cause());
@@ -296,7 +295,7 @@ base::Status Seat::refuse_to_drain(base::Nanos deadline) {
   drain.kind = Kind::kDrain;
   drain.draining = true;
   base::Status status = begin(drain);
-  while (begun_) status = finish(deadline);  // the others have begun: no signal need wait for long
+  while (phase_ != Phase::kIdle) status = finish(deadline);  // the others have begun: no signal need wait for long
   return status;
 }
 
@@ -365,11 +364,7 @@ void Seat::hear_left(size_t rank) {
 bool Seat::note_broken(const base::Status& why) {
   std::lock_guard lock(mutex_);
   if (!why_broken_.ok()) return false;
-  try {
-    why_broken_ = why;
-  } catch (const std::bad_alloc&) {
-    why_broken_ = base::Status(why.code(), "out of memory");
-  }
+  why_broken_.assign(why);
   is_broken_.store(true);
   return true;
 }

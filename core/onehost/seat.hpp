@@ -156,7 +156,8 @@ class Seat {
   bool owes_ = false;  ///< something was published, and who sleeps on it was not looked for
 
   std::atomic<uint64_t> operation_{0};  ///< the one under way, or the last
-  bool begun_ = false, gathered_ = false;
+  enum class Phase : uint8_t { kIdle, kBegun, kGathered };  ///< all ranks have announced it
+  Phase phase_ = Phase::kIdle;
   bool drains_ = false;  ///< at the next one, and what becomes of it is not known yet
   collective::Operation what_;
   Plan plan_;

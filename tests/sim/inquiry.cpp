@@ -30,10 +30,10 @@ void Script::tick_clock(size_t table) {
 
 // ---- another rate
 
-class Script::Switch final : public ps::Completion {
+class Script::Switch final : public base::Operation {
  public:
   Switch(Script& script, size_t table) : script_(script), table_(table) {}
-  void complete(const base::Status& status) override { script_.updater_set(table_, status); }
+  void ended(const base::Status& status) override { script_.updater_set(table_, status); }
 
  private:
   Script& script_;
@@ -53,7 +53,7 @@ void Script::set_updater(size_t table) {
       return violated("set_updater: " + failed.text());
   tables_[table]->open_changes.fetch_add(1, std::memory_order_relaxed);
   waiting_ = true;
-  member_.tables().set_updater(tables_[table], updater, own != nullptr ? own_server() : ps::kNoServer, base::kNever,
+  member_.tables().set_updater(tables_[table], updater, own != nullptr ? own_server() : ps::kNoServer,
                                std::make_shared<Switch>(*this, table));
   world_.touched(member_.self());
 }

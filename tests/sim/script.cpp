@@ -45,12 +45,9 @@ bool Graveyard::undisturbed() const {
 }
 
 /// A call on a table.
-struct Script::Operation final : ps::Completion {
+struct Script::Operation final : base::Operation {
   Operation(Script& script, Step step) : script(script), step(step) {}
-  void complete(const base::Status& status) override {
-    const auto alive = self.lock();
-    script.completed(alive, status);
-  }
+  void ended(const base::Status& status) override { script.completed(self.lock(), status); }
 
   Script& script;
   const Step step;
@@ -61,13 +58,12 @@ struct Script::Operation final : ps::Completion {
   uint64_t round = 0, index = 0;  ///< sync mode's counts when it began
   uint64_t clock = 0;             ///< this worker's then
   bool blocking = true, hasty = false, over = false;
-  Nanos deadline = base::kNever;
 };
 
-class Script::Visit final : public ps::Completion {
+class Script::Visit final : public base::Operation {
  public:
   Visit(Script& script, size_t visit, bool hasty) : script_(script), visit_(visit), hasty_(hasty) {}
-  void complete(const base::Status& status) override {
+  void ended(const base::Status& status) override {
     if (std::exchange(over, true)) return script_.violated("a barrier was over twice");
     script_.barrier_over(visit_, hasty_, status);
   }
@@ -172,16 +168,16 @@ void Script::choose_patience(const OperationRef& op) {
   op->hasty =
       (op->blocking || !sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
   if (op->hasty && random_.chance(0.5))
-    op->deadline = world_.timeline().now() + Nanos(random_.between(10'000, 30'000'000));
+    op->set_deadline(world_.timeline().now() + Nanos(random_.between(10'000, 30'000'000)));
 }
 
 void Script::withdraw_later(const OperationRef& op) {
-  if (!op->hasty || op->deadline != base::kNever || op->over) return;
+  if (!op->hasty || op->deadline() != base::kNever || op->over) return;
   world_.later(member_.self(), Nanos(random_.between(0, 20'000'000)), [weak = weak_from_this(), op] {
     const auto self = weak.lock();
     if (self == nullptr || op->over) return;
     self->say(fmt::format("withdraws its {}", name_of(op->step.call)));
-    self->member_.tables().withdraw(op.get(), MV_ECANCELED);
+    op->withdraw(MV_ECANCELED);
     if (!op->over) self->violated(fmt::format("a withdrawn {} is not over", name_of(op->step.call)));
     self->world_.touched(self->member_.self());
   });
@@ -207,7 +203,6 @@ void Script::change(const OperationRef& op) {
   request.write = write;
   request.all = op->add->all;
   request.rows = op->add->rows;
-  request.deadline = op->deadline;
   table::Combined sums;  // as the node does for its callers
   if (write == table::Write::Add && !request.all &&
       table::combine(request.table->spec, request.rows, op->memory.data(), &sums)) {
@@ -273,7 +268,7 @@ bool Script::begin_small(const ps::Request& request) {
 }
 
 void Script::begin(const OperationRef& op, ps::Request request) {
-  request.completion = op;
+  request.operation = op;
   waiting_ = op->blocking;
   under_way_.push_back(op);
   member_.tables().begin(std::move(request));
@@ -341,7 +336,6 @@ void Script::read(const OperationRef& op) {
   request.clock = op->clock;
   request.all = op->reading.rows.empty();
   request.rows = op->reading.rows;
-  request.deadline = op->deadline;
   request.destination = op->memory;
   request.priority = static_cast<int64_t>((op->round * 3 + op->step.table) % 4);
   if (op->round % 3 == 1 && may_be_encoded(request)) request.codec = whole_codec();
@@ -374,7 +368,7 @@ void Script::judge(const OperationRef& op, const base::Status& status) {
   if (status.code() == MV_EPEERLOST && outlives_the_lost(op, status)) return;
   if (status.code() == MV_EPEERLOST) return give_up(status);
   if (is_out_of_step(status)) return give_up(status);
-  if (op->hasty && status.code() == (op->deadline != base::kNever ? MV_ETIMEOUT : MV_ECANCELED))
+  if (op->hasty && status.code() == (op->deadline() != base::kNever ? MV_ETIMEOUT : MV_ECANCELED))
     return judge_given_up(op, status);
   violated(fmt::format("{} ended with status {}: {}", name_of(op->step.call), static_cast<int>(status.code()),
                        status.text()));
@@ -468,13 +462,14 @@ void Script::enter_barrier() {
   const auto visit = std::make_shared<Visit>(*this, visits_.size() - 1, hasty);
   const Nanos patience = Nanos(random_.between(10'000, 50'000'000));
   waiting_ = true;
-  member_.barrier(visit, hasty && !withdrawn ? world_.timeline().now() + patience : base::kNever);
+  if (hasty && !withdrawn) visit->set_deadline(world_.timeline().now() + patience);
+  member_.barrier(visit);
   world_.touched(member_.self());
   if (!withdrawn) return;
   world_.later(member_.self(), patience, [weak = weak_from_this(), visit] {
     const auto self = weak.lock();
     if (self == nullptr || visit->over) return;
-    self->member_.withdraw_barrier(visit.get(), MV_ECANCELED);
+    visit->withdraw(MV_ECANCELED);
     if (!visit->over) self->violated("a withdrawn barrier is not over");
     self->world_.touched(self->member_.self());
   });

@@ -27,14 +27,8 @@ using unit::kWorkers;
 
 constexpr size_t kTables = 300, kCols = 4;
 
-class Ending final : public ps::Completion {
- public:
-  void complete(const base::Status& given) override {
-    ended = true;
-    status = given;
-  }
-  bool ended = false;
-  base::Status status;
+class Ending final : public base::Operation {
+  void ended(const base::Status&) override {}
 };
 
 /// Merging tables, keys of a store, that both workers have.
@@ -72,8 +66,8 @@ struct Store : Cluster {
     for (size_t i = 0; i < kTables; ++i)
       request.many.push_back({workers[worker].made[i], std::as_writable_bytes(std::span(got[worker]).subspan(i * kCols, kCols))});
     request.table = request.many.front().table;
-    request.deadline = deadline;
-    request.completion = ending;
+    ending->set_deadline(deadline);
+    request.operation = ending;
     workers[worker].client.begin(std::move(request));
     return ending;
   }
@@ -88,12 +82,12 @@ void a_round_takes_a_message_for_all_tables(void**) {
   store.add(0, 1);
   const auto first = store.get(0);
   store.carry();
-  assert_false(first->ended);  // the other worker's part is missing
+  assert_false(first->done());  // the other worker's part is missing
   store.add(1, 2);
   const auto second = store.get(1);
   store.carry();
-  assert_true(first->ended && first->status.ok() && store.all_are(0, 3));
-  assert_true(second->ended && second->status.ok() && store.all_are(1, 3));
+  assert_true(first->done() && first->status().ok() && store.all_are(0, 3));
+  assert_true(second->done() && second->status().ok() && store.all_are(1, 3));
   assert_int_equal(store.requests[wire::Body::ChangeMany], 2);
   assert_int_equal(store.requests[wire::Body::GetMany], 2);
   assert_int_equal(store.requests.size(), 2);
@@ -110,7 +104,7 @@ void a_message_that_comes_twice_counts_once(void**) {
   store.add(1, 2);
   const auto ending = store.get(1);
   store.carry();
-  assert_true(ending->ended && store.all_are(1, 3));
+  assert_true(ending->done() && store.all_are(1, 3));
 }
 
 void a_get_whose_answer_got_lost_is_carried_out_again(void**) {
@@ -124,20 +118,20 @@ void a_get_whose_answer_got_lost_is_carried_out_again(void**) {
   store.link.sent.clear();  // lost
   for (const base::Frame& frame : frames) store.rpc.on_message(kWorkers[0], unit::message_of(frame), unit::payload_of(frame), nullptr);
   store.carry();
-  assert_true(ending->ended && ending->status.ok() && store.all_are(0, 3));
+  assert_true(ending->done() && ending->status().ok() && store.all_are(0, 3));
 }
 
 void a_table_that_is_gone_is_an_error_of_the_whole_message(void**) {
   Store store;
   const auto destroyed = std::make_shared<Ending>();
-  store.workers[1].client.destroy(store.workers[1].made[7], base::kNever, destroyed);
+  store.workers[1].client.destroy(store.workers[1].made[7], destroyed);
   store.carry();
   store.add(0, 1);
   store.add(1, 2);
   const auto ending = store.get(0);
   store.carry();
-  assert_true(ending->ended);
-  assert_int_equal(ending->status.code(), MV_ENOTFOUND);
+  assert_true(ending->done());
+  assert_int_equal(ending->status().code(), MV_ENOTFOUND);
   assert_true(store.workers[0].made[8]->has_untold);
 }
 
@@ -146,14 +140,14 @@ void a_get_that_is_withdrawn_leaves_nothing_behind(void**) {
   store.add(0, 1);
   const auto ending = store.get(0);
   store.carry();
-  store.workers[0].client.withdraw(ending.get(), MV_ECANCELED);
-  assert_true(ending->ended);
+  ending->withdraw(MV_ECANCELED);
+  assert_true(ending->done());
   store.carry();
   assert_int_equal(store.server.held(), kTables);  // the adds, which wait for the other worker's; no get
   store.add(1, 2);
   const auto next = store.get(0);
   store.carry();
-  assert_true(next->ended && next->status.ok() && store.all_are(0, 3));
+  assert_true(next->done() && next->status().ok() && store.all_are(0, 3));
   assert_int_equal(store.server.held(), 0);
 }
 
@@ -163,17 +157,17 @@ void gets_that_wait_for_a_lost_worker_fail(void**) {
   store.add(1, 2);
   const auto done = store.get(1);
   store.carry();
-  assert_true(done->ended);
+  assert_true(done->done());
   store.add(0, 1);
   const auto ending = store.get(0);
   store.carry();
   store.server.worker_lost(kWorkers[1], base::Status(MV_EPEERLOST, "worker 1 is lost"));
   store.carry();
-  assert_true(ending->ended);
-  assert_int_equal(ending->status.code(), MV_EPEERLOST);
+  assert_true(ending->done());
+  assert_int_equal(ending->status().code(), MV_EPEERLOST);
   const auto next = store.get(0);
   store.carry();
-  assert_true(next->ended && next->status.ok() && store.all_are(0, 4));
+  assert_true(next->done() && next->status().ok() && store.all_are(0, 4));
 }
 
 }  // namespace

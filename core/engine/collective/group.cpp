@@ -28,9 +28,15 @@ mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCEL
 }  // namespace
 
 /// Knows its number, by which it is found again when a message of it has been taken.
-struct Group::Active final : Execution::Owner {
-  Active(Group& group, uint64_t op, Operation operation, ps::CompletionRef completion, base::Nanos deadline, Handed handed)
-      : group(group), op(op), running(*this, group.setting_, std::move(operation), std::move(completion), deadline, std::move(handed)) {}
+struct Group::Active final : Execution::Owner, base::Work {
+  Active(Group& group, uint64_t op, Operation operation, base::OperationRef call, Handed handed)
+      : group(group), op(op), running(*this, group.setting_, std::move(operation), std::move(call), std::move(handed)) {}
+
+  /// The group ends with it, as the others count on this rank.
+  void withdraw(mv_status code) override {
+    group.break_off(base::error(code, "{} has withdrawn operation {} of the group, {}", group.name(static_cast<uint32_t>(group.setting_.rank)), op,
+                                describe(running.signature())), true);
+  }
 
   void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
     // What comes back may go where the other one had sent from. Without that word it would have to copy what lies there first.
@@ -136,17 +142,18 @@ base::Status Group::refusal(const Operation& operation) const {
   return {};
 }
 
-void Group::begin(Operation operation, ps::CompletionRef completion, base::Nanos deadline, Handed handed) {
-  if (const base::Status refused = refusal(operation); !refused.ok()) return completion->complete(refused);
+void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
+  if (const base::Status refused = refusal(operation); !refused.ok()) return call->complete(refused);
   const uint64_t op = ++begun_;
   Numbered& numbered = numbers_[op];
   if (!numbered.failed.ok()) {
     const base::Status why = numbered.failed;
     clear(numbered);
     numbers_.erase(op);
-    return completion->complete(why);
+    return call->complete(why);
   }
-  numbered.active = std::make_unique<Active>(*this, op, std::move(operation), std::move(completion), deadline, std::move(handed));
+  numbered.active = std::make_shared<Active>(*this, op, std::move(operation), call, std::move(handed));
+  call->begin(numbered.active);
   Active& active = *numbered.active;
   active.running.look_at = clock_.now() + kLookAfter;
   for (const auto& [rank, last] : closed_)
@@ -198,11 +205,11 @@ void Group::keep_up() {
 
 void Group::finish(uint64_t op, const base::Status& status) {
   const auto found = numbers_.find(op);
-  const std::unique_ptr<Active> active = std::move(found->second.active);
+  const std::shared_ptr<Active> active = std::move(found->second.active);
   clear(found->second);
   numbers_.erase(found);
   active->running.execution().stop();
-  active->running.completion()->complete(status);
+  active->running.call()->complete(status);
 }
 
 /// What came early will not be used.
@@ -253,9 +260,9 @@ bool Group::agrees(uint64_t op, uint32_t from, const wire::Signature& signature)
   return true;
 }
 
-void Group::resume(const ps::Completion* completion, const base::Status& status) {
+void Group::resume(const base::Operation& call, const base::Status& status) {
   for (auto& [op, numbered] : numbers_) {
-    if (numbered.active == nullptr || numbered.active->running.completion().get() != completion) continue;
+    if (numbered.active == nullptr || numbered.active->running.call().get() != &call) continue;
     if (!status.ok()) return fail(op, base::error(status.code(), "{} could not reduce: {}", name(static_cast<uint32_t>(setting_.rank)), status.text()), true);
     numbered.active->running.resume();
     settle(op);
@@ -265,13 +272,17 @@ void Group::resume(const ps::Completion* completion, const base::Status& status)
 
 // ---- draining
 
-void Group::drain(const ps::Completion* owner, base::Nanos deadline, Drained drained) {
+void Group::drain(const base::OperationRef& call, Drained drained) {
   Operation taking_part;
   taking_part.draining = true;
   if (const base::Status refused = refusal(taking_part); !refused.ok()) return drained(refused);
   if (drain_) return drained(base::Status(MV_ESTATE, "another thread waits for the others' next all-reduce"));
   const uint64_t op = begun_ + 1;
-  drain_ = Drain{owner, deadline, std::move(drained), false, clock_.now()};
+  const auto work = std::make_shared<base::WithdrawnBy>([this](mv_status code) {  // the others know that this rank drains, and that stays so
+    drop_drain(base::Status(code, "withdrawn; this rank still takes part in nothing but the others' next all-reduce"));
+  });
+  drain_ = Drain{work, call->deadline(), std::move(drained), false, clock_.now()};
+  call->begin(work);
   for (const auto& [rank, last] : closed_)
     if (last < op) return break_off(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
   if (std::exchange(draining_at_, op) != op) {
@@ -460,7 +471,7 @@ void Group::break_off(const base::Status& why, bool tell) {
     if (numbered.active != nullptr) numbered.active->running.execution().stop();
   }
   for (auto& [op, numbered] : numbers)
-    if (numbered.active != nullptr) numbered.active->running.completion()->complete(told);
+    if (numbered.active != nullptr) numbered.active->running.call()->complete(told);
   drop_drain(told);
 }
 
@@ -480,20 +491,6 @@ void Group::close(const base::Status& gave_up) {
   break_off(base::Status(MV_ESTATE, "this rank has closed the group"), false);
   is_closed_ = true;
   agreement_.give_up(base::Status(MV_ESTATE, "this rank has closed the group"));
-}
-
-bool Group::withdraw(const ps::Completion* completion, mv_status code) {
-  if (drain_ && drain_->owner == completion) {  // the others know that this rank drains, and that stays so
-    drop_drain(base::Status(code, "withdrawn; this rank still takes part in nothing but the others' next all-reduce"));
-    return true;
-  }
-  for (const auto& [op, numbered] : numbers_) {
-    if (numbered.active == nullptr || numbered.active->running.completion().get() != completion) continue;
-    break_off(base::error(code, "{} has withdrawn operation {} of the group, {}", name(static_cast<uint32_t>(setting_.rank)), op,
-                          describe(numbered.active->running.signature())), true);
-    return true;
-  }
-  return false;
 }
 
 // ---- how it stands

@@ -40,7 +40,7 @@ struct Standing {
 /// agreed upon before an operation begins. What comes early waits, and its sender with it, but for a little.
 ///
 /// An operation ends on every rank: it is done; or somebody has told all that it failed, which spends its number; or the group is broken.
-/// Loop thread only. Completions are called from within, and begin nothing here.
+/// Loop thread only. What hears of an operation's end is called from within, and begins nothing here.
 class Group {
  public:
   using Drained = std::function<void(base::Result<Shape>)>;
@@ -57,13 +57,11 @@ class Group {
   /// What the lowest rank says. Before the first operation: the others count on this rank's choosing as they do.
   void choose_by(const Basis& basis);
 
-  void begin(Operation operation, ps::CompletionRef completion, base::Nanos deadline, Handed handed = {});
+  void begin(Operation operation, base::OperationRef call, Handed handed = {});
   /// Of a custom operation: its values were reduced, or could not be.
-  void resume(const ps::Completion* completion, const base::Status& status);
-  /// One at a time. `owner` names it to withdraw().
-  void drain(const ps::Completion* owner, base::Nanos deadline, Drained drained);
-  /// Ends it with this code, and the group with it. False if it is none of this group's.
-  bool withdraw(const ps::Completion* completion, mv_status code);
+  void resume(const base::Operation& call, const base::Status& status);
+  /// One at a time; `call` is over once `drained` has been called, by the latter.
+  void drain(const base::OperationRef& call, Drained drained);
 
   // ---- from the others; `asked` is finished here or later
 
@@ -112,7 +110,7 @@ class Group {
   };
   /// What is known of an operation that is not over here.
   struct Numbered {
-    std::unique_ptr<Active> active;
+    std::shared_ptr<Active> active;
     std::vector<Early> early;
     std::map<uint32_t, wire::Signature> told;  ///< by those who have begun it
     std::set<uint32_t> drainers;
@@ -120,7 +118,7 @@ class Group {
     base::Status failed;
   };
   struct Drain {
-    const ps::Completion* owner;
+    std::shared_ptr<base::Work> work;
     base::Nanos deadline;
     Drained drained;
     bool asked = false;

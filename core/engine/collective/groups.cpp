@@ -79,7 +79,7 @@ void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
 
 // ---- opening
 
-void Groups::open(const ps::Completion* owner, std::vector<base::Peer> peers, base::Nanos deadline, Opened opened) {
+void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers, Opened opened) {
   for (const base::Peer peer : peers) {
     const cluster::Member* member = cluster_.view().find(peer);
     if (member == nullptr || member->state == cluster::State::kHere) continue;
@@ -88,7 +88,7 @@ void Groups::open(const ps::Completion* owner, std::vector<base::Peer> peers, ba
   }
   const uint64_t id = next_number(peers);
   if (groups_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is opening a group of the same workers"));
-  begin_opening({owner, add(id, std::move(peers)), deadline, std::move(opened), false});
+  begin_opening({begin(call), add(id, std::move(peers)), std::move(opened), false});
 }
 
 /// Without those that others have given up before this node came to them.
@@ -144,7 +144,7 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
   if (found == openings_.end()) return;
   const Opening opening = std::move(found->second);
   openings_.erase(found);
-  if (opening.shrinks && why.code() == MV_EPEERLOST) return shrink(opening.owner, opening.group, opening.deadline, opening.opened);
+  if (opening.shrinks && why.code() == MV_EPEERLOST) return shrink(opening.caller.call, opening.group, opening.opened);
   if (opening.shrinks) {
     here_[id].erase(cluster_.self().peer);  // it may be tried again
   } else {
@@ -165,11 +165,11 @@ std::string Groups::missing(const Opening& opening) const {
 
 // ---- shrinking
 
-void Groups::shrink(const ps::Completion* owner, const GroupRef& group, base::Nanos deadline, Opened opened) {
+void Groups::shrink(const base::OperationRef& call, const GroupRef& group, Opened opened) {
   const uint64_t id = group->members().id;
   if (shrinkings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
   group->break_off(base::error(MV_EPEERLOST, "{} has begun to shrink the group", cluster_.view().name(cluster_.self().peer)), true);
-  Shrinking shrinking{owner, group, deadline, std::move(opened)};
+  Shrinking shrinking{begin(call), group, std::move(opened)};
   if (const auto& known = group->agreement().decided()) return shrunk(shrinking, *known);
   shrinkings_.emplace(id, std::move(shrinking));
   // What holds the group is the entry: held by its own agreement, it would never end with the node.
@@ -177,7 +177,7 @@ void Groups::shrink(const ps::Completion* owner, const GroupRef& group, base::Na
 }
 
 void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ranks>& ranks) {
-  const auto& [owner, group, deadline, opened] = shrinking;
+  const auto& [caller, group, opened] = shrinking;
   if (!ranks.ok()) return opened(ranks.status());
   std::vector<base::Peer> peers;
   for (const uint32_t rank : ranks.value()) peers.push_back(group->members().peers[rank]);
@@ -186,7 +186,7 @@ void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ra
   const uint64_t id = group_number(peers, group->members().id);
   if (const auto known = groups_.find(id); known != groups_.end() && !openings_.contains(id)) return opened(known->second);
   if (openings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
-  begin_opening({owner, add(id, peers), deadline, opened, true});
+  begin_opening({caller, add(id, peers), opened, true});
   for (const base::Peer peer : peers) {
     const cluster::Member* member = cluster_.view().find(peer);
     if (member == nullptr || member->state != cluster::State::kHere) return lost(peer, base::Status(MV_EPEERLOST, "it was lost meanwhile"));
@@ -202,13 +202,17 @@ void Groups::close(const GroupRef& group, const base::Status& gave_up) {
   group->close(gave_up);
 }
 
-void Groups::withdraw(const ps::Completion* completion, mv_status code) {
+Groups::Caller Groups::begin(const base::OperationRef& call) {
+  Caller caller{call, std::make_shared<base::WithdrawnBy>([this, call = call.get()](mv_status code) { withdraw(*call, code); })};
+  call->begin(caller.work);
+  return caller;
+}
+
+void Groups::withdraw(const base::Operation& call, mv_status code) {
   for (const auto& [id, opening] : openings_)
-    if (opening.owner == completion) return fail_opening(id, base::error(code, "withdrawn; still to open the group: {}", missing(opening)));
+    if (opening.caller.call.get() == &call) return fail_opening(id, base::error(code, "withdrawn; still to open the group: {}", missing(opening)));
   for (const auto& [id, shrinking] : shrinkings_)
-    if (shrinking.owner == completion) return shrinking.group->agreement().give_up(base::Status(code, "withdrawn"));
-  for (const auto& [id, group] : groups_)
-    if (group->withdraw(completion, code)) return;
+    if (shrinking.caller.call.get() == &call) return shrinking.group->agreement().give_up(base::Status(code, "withdrawn"));
 }
 
 void Groups::leave(std::function<void()> left) {
@@ -315,8 +319,8 @@ std::vector<cluster::Wait> Groups::waits() const {
 base::Nanos Groups::next_deadline() const {
   base::Nanos next = base::kNever;
   for (const auto& [id, group] : groups_) next = std::min(next, group->next_deadline());
-  for (const auto& [id, opening] : openings_) next = std::min(next, opening.deadline);
-  for (const auto& [id, shrinking] : shrinkings_) next = std::min(next, shrinking.deadline);
+  for (const auto& [id, opening] : openings_) next = std::min(next, opening.caller.call->deadline());
+  for (const auto& [id, shrinking] : shrinkings_) next = std::min(next, shrinking.caller.call->deadline());
   return next;
 }
 
@@ -324,7 +328,7 @@ void Groups::tick() {
   const base::Nanos now = clock_.now();
   const auto groups = groups_;
   for (const auto& [id, group] : groups) group->tick(now);
-  const auto is_late = [&](const auto& entry) { return entry.second.deadline <= now; };
+  const auto is_late = [&](const auto& entry) { return entry.second.caller.call->deadline() <= now; };
   for (auto late = std::find_if(openings_.begin(), openings_.end(), is_late); late != openings_.end();
        late = std::find_if(openings_.begin(), openings_.end(), is_late))
     fail_opening(late->first, base::error(MV_ETIMEOUT, "these have not opened the group: {}", missing(late->second)));

@@ -34,13 +34,11 @@ class Groups {
   void choose_by(const Basis& basis) { basis_ = basis; }
   const Basis& basis() const { return basis_; }
 
-  /// Among workers, in the order of their ranks, this one among them. `owner` names it to withdraw().
-  void open(const ps::Completion* owner, std::vector<base::Peer> peers, base::Nanos deadline, Opened opened);
+  /// Among workers, in the order of their ranks, this one among them. `opened` ends `call`.
+  void open(const base::OperationRef& call, std::vector<base::Peer> peers, Opened opened);
   /// A group of those who are not lost to any of them.
-  void shrink(const ps::Completion* owner, const GroupRef& group, base::Nanos deadline, Opened opened);
+  void shrink(const base::OperationRef& call, const GroupRef& group, Opened opened);
   void close(const GroupRef& group, const base::Status& gave_up = {});
-  /// Ends an operation, an opening or a shrinking with this code.
-  void withdraw(const ps::Completion* completion, mv_status code);
   /// Closes all; `left` runs once all that was sent has been taken.
   void leave(std::function<void()> left);
 
@@ -59,18 +57,21 @@ class Groups {
   void tick();
 
  private:
+  /// Who waits for an opening or a shrinking, and what ends that before.
+  struct Caller {
+    base::OperationRef call;
+    std::shared_ptr<base::Work> work;
+  };
   /// One that not all have opened yet.
   struct Opening {
-    const ps::Completion* owner;
+    Caller caller;
     GroupRef group;
-    base::Nanos deadline;
     Opened opened;
     bool shrinks;  ///< what came of a shrinking: it is tried again without whoever is lost meanwhile
   };
   struct Shrinking {
-    const ps::Completion* owner;
+    Caller caller;
     GroupRef group;
-    base::Nanos deadline;
     Opened opened;
   };
   /// A closed group of which others may still want to know how it was decided to go on.
@@ -80,6 +81,8 @@ class Groups {
   };
 
   GroupRef add(uint64_t id, std::vector<base::Peer> peers);
+  Caller begin(const base::OperationRef& call);
+  void withdraw(const base::Operation& call, mv_status code);
   void begin_opening(Opening opening);
   void shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ranks>& ranks);
   uint64_t next_number(const std::vector<base::Peer>& peers);

@@ -5,9 +5,8 @@
 
 namespace mv::collective {
 
-Running::Running(Execution::Owner& owner, const Setting& setting, Operation operation, ps::CompletionRef completion, base::Nanos deadline,
-                 Handed handed)
-    : deadline(deadline), setting_(setting), operation_(std::move(operation)), completion_(std::move(completion)), handed_(std::move(handed)) {
+Running::Running(Execution::Owner& owner, const Setting& setting, Operation operation, base::OperationRef call, Handed handed)
+    : deadline(call->deadline()), setting_(setting), operation_(std::move(operation)), call_(std::move(call)), handed_(std::move(handed)) {
   Value value = lay_out();
   Plan made = plan(setting_, operation_, value);
   signature_ = sign(operation_, made.algorithm);

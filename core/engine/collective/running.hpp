@@ -5,10 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "base/clock.hpp"
+#include "base/operation.hpp"
 #include "engine/collective/execution.hpp"
 #include "engine/collective/plan.hpp"
-#include "engine/ps/operation.hpp"
 
 namespace mv::collective {
 
@@ -19,12 +18,13 @@ using Handed = std::function<void(const std::vector<Array>&)>;
 /// contribute, so that every rank learns it by the same way as the result. Loop thread only.
 class Running {
  public:
-  Running(Execution::Owner& owner, const Setting& setting, Operation operation, ps::CompletionRef completion, base::Nanos deadline, Handed handed);
+  Running(Execution::Owner& owner, const Setting& setting, Operation operation, base::OperationRef call, Handed handed);
 
   Execution& execution() { return *execution_; }
   const Operation& operation() const { return operation_; }
   const wire::Signature& signature() const { return signature_; }
-  const ps::CompletionRef& completion() const { return completion_; }
+  /// The caller's.
+  const base::OperationRef& call() const { return call_; }
   /// Writes what is left to be written: averages, own parts, the number of contributors.
   void finish();
   /// By hand: tells the caller of values to be reduced, once.
@@ -45,7 +45,7 @@ class Running {
 
   const Setting& setting_;
   Operation operation_;
-  const ps::CompletionRef completion_;
+  const base::OperationRef call_;
   const Handed handed_;
   bool told_of_hand_ = false;
   int64_t contributors_ = 1, theirs_ = 0;

@@ -300,7 +300,7 @@ void Gossip::take_absence(base::Peer from, const wire::Fetched& fetched) {
 void Gossip::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
   if (message.body_type() == wire::Body::Fetch) {
     // A partner that still fetches is not silent.
-    if (attempt_ && attempt_->pact && attempt_->pact->whole && attempt_->pact->life == from) attempt_->silent_since = clock_.now();
+    if (attempt_ && attempt_->pact && attempt_->pact->stage == Pact::Stage::kWhole && attempt_->pact->life == from) attempt_->silent_since = clock_.now();
     return serving_.on_fetch(from, *message.body_as_Fetch());
   }
   if (message.body_type() == wire::Body::Inquire) return answer_inquire(from, *message.body_as_Inquire());
@@ -375,7 +375,7 @@ void Gossip::on_lost(base::Peer life, const base::Status& why) {
 base::Nanos Gossip::next_deadline() const {
   if (!attempt_) return serving_.next_deadline();
   const base::Nanos silent = std::min({deadline_, silence_ends(), serving_.next_deadline()});
-  const bool urges = attempt_->pact && !attempt_->pact->proposer && attempt_->pact->ready;
+  const bool urges = attempt_->pact && attempt_->pact->awaits_word();
   return urges ? std::min(silent, attempt_->pact->said_ready + config_.timeout / kUrges) : silent;
 }
 
@@ -390,7 +390,7 @@ void Gossip::tick() {
       attempt_->silent_since = now;
       return;
     }
-    if (attempt_->pact && attempt_->pact->noted) return skip(fmt::format("\"{}\" began no exchange of its own for {} ms", attempt_->peer, silence));
+    if (attempt_->pact && attempt_->pact->stage == Pact::Stage::kNoted) return skip(fmt::format("\"{}\" began no exchange of its own for {} ms", attempt_->peer, silence));
     return fail(fmt::format("\"{}\" was silent for {} ms", attempt_->peer, silence), Fault::kSilent);
   }
   attempt_->pact->said_ready = now;
@@ -414,7 +414,7 @@ void Gossip::run_out() {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout).count();
   const std::string why = fmt::format("no whole snapshot within {} ms, \"{}\" was the last to be asked", milliseconds, attempt_->peer);
   PeerEntry* const peer = attempted();
-  if (peer != nullptr && !(attempt_->pact && attempt_->pact->noted)) {
+  if (peer != nullptr && !(attempt_->pact && attempt_->pact->stage == Pact::Stage::kNoted)) {
     somebody_failed_ = true;
     peer->score.failed(clock_.now());
     ++peer->failed;

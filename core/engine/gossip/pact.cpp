@@ -3,6 +3,7 @@
 #include "engine/gossip/pact.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.hpp"
 #include "engine/gossip/gossip.hpp"
@@ -70,7 +71,7 @@ void Gossip::accept(PeerEntry& peer, base::Peer life, const Proposal& proposal) 
   attempt_->silent_since = clock_.now();
   attempt_->heard = fetched_bytes_;
   attempt_->version = proposal.version;
-  attempt_->pact = Pact{.life = life, .number = proposal.number, .priority = proposal.priority, .agreed = true};
+  attempt_->pact = Pact{.life = life, .number = proposal.number, .priority = proposal.priority, .stage = Pact::Stage::kAgreed};
   say(life, proposal.number, Word::Agree, false);
   begin_reading(peer);
 }
@@ -99,8 +100,8 @@ void Gossip::settle_proposal(base::Peer from) {
     const Pact& own = *attempt_->pact;
     if (own.life == from && !own.proposer && own.number == proposal.number) return say(from, own.number, Word::Agree, false);  // it did not hear
     const bool greater = proposal.priority != own.priority ? proposal.priority > own.priority : peers_.of_life(from)->node.name > peers_.self().name;
-    const bool yields = !own.agreed && (own.noted || greater);
-    if (!yields && !own.agreed && own.life == from) return;  // it has this node's, which counts
+    const bool yields = !own.is_agreed() && (own.stage == Pact::Stage::kNoted || greater);
+    if (!yields && !own.is_agreed() && own.life == from) return;  // it has this node's, which counts
     if (!yields) return decline(from, proposal.number, false, fmt::format("\"{}\" is in another exchange", peers_.self().name));
     withdraw();
   }
@@ -123,14 +124,14 @@ void Gossip::on_exchange(base::Peer from, const wire::Exchange& said) {
       return on_propose(from, said);
     case Word::Wait:
       if (Pact* const pact = pact_with(from, said)) {
-        pact->noted = !pact->agreed;
+        if (!pact->is_agreed()) pact->stage = Pact::Stage::kNoted;
         attempt_->silent_since = clock_.now();
       }
       return;
     case Word::Agree:
       return on_agree(from, said);
     case Word::Decline:
-      if (Pact* const pact = pact_with(from, said); pact != nullptr && !pact->agreed) {
+      if (Pact* const pact = pact_with(from, said); pact != nullptr && !pact->is_agreed()) {
         const std::string why = said.why() != nullptr ? said.why()->str() : std::string();
         attempt_->pact.reset();
         return said.unfit() ? fail(why, Fault::kRefused) : skip(why);
@@ -148,9 +149,8 @@ void Gossip::on_exchange(base::Peer from, const wire::Exchange& said) {
 void Gossip::on_agree(base::Peer from, const wire::Exchange& said) {
   Pact* const pact = pact_with(from, said);
   if (pact == nullptr) return say(from, said.number(), Word::Withdraw, true);
-  if (pact->agreed) return;
-  pact->agreed = true;
-  pact->noted = false;
+  if (pact->is_agreed()) return;
+  pact->stage = Pact::Stage::kAgreed;
   attempt_->version = said.version();
   attempt_->silent_since = clock_.now();
   begin_reading(*attempted());
@@ -159,20 +159,18 @@ void Gossip::on_agree(base::Peer from, const wire::Exchange& said) {
 /// All of the partner's version is here.
 void Gossip::have_whole() {
   Pact& pact = *attempt_->pact;
-  pact.whole = true;
-  if (pact.proposer) {
-    if (pact.ready) commit();
-    return;
-  }
-  pact.ready = true;
+  const bool theirs = std::exchange(pact.stage, Pact::Stage::kWhole) == Pact::Stage::kOnlyTheirs;
+  if (theirs) return commit();
+  if (pact.proposer) return;
   pact.said_ready = clock_.now();
   say(pact.life, pact.number, Word::Ready, false);
 }
 
 void Gossip::on_ready(base::Peer from, const wire::Exchange& said) {
   if (Pact* const pact = pact_with(from, said)) {
-    pact->ready = true;
-    if (pact->whole) commit();
+    if (!pact->proposer || !pact->is_agreed()) return;  // it says so again
+    if (pact->stage == Pact::Stage::kWhole) return commit();
+    pact->stage = Pact::Stage::kOnlyTheirs;
     return;
   }
   const auto before = committed_.find(from);
@@ -189,7 +187,7 @@ void Gossip::commit() {
 }
 
 void Gossip::on_commit(base::Peer from, const wire::Exchange& said) {
-  if (const Pact* const pact = pact_with(from, said); pact != nullptr && pact->ready) {
+  if (const Pact* const pact = pact_with(from, said); pact != nullptr && pact->awaits_word()) {
     accepted_[from] = pact->number;
     ++tally_.valid;
     return succeed();
@@ -205,7 +203,7 @@ void Gossip::withdraw() {
   if (!attempt_ || !attempt_->pact) return;
   const Pact pact = *attempt_->pact;
   attempt_->pact.reset();
-  if (!pact.proposer && pact.ready) ++tally_.unsettled;
+  if (pact.awaits_word()) ++tally_.unsettled;
   say(pact.life, pact.number, Word::Withdraw, pact.proposer);
 }
 
@@ -230,14 +228,14 @@ void Gossip::on_withdraw(base::Peer from, const wire::Exchange& said) {
 void Gossip::pact_again(PeerEntry& peer) {
   Pact& pact = *attempt_->pact;
   if (pact.life != peer.life) {
-    if (pact.proposer || !pact.ready) {
+    if (!pact.awaits_word()) {
       attempt_->pact.reset();
       return skip(fmt::format("\"{}\" was restarted", attempt_->peer));
     }
     return skip(fmt::format("\"{}\" was restarted before it said whether the exchange is valid", attempt_->peer));
   }
-  if (!pact.agreed) return propose(peer);
-  if (!pact.whole) {
+  if (!pact.is_agreed()) return propose(peer);
+  if (pact.stage != Pact::Stage::kWhole) {
     drop_pieces();
     attempt_->described = false;
     begin_reading(peer);

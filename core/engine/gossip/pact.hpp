@@ -30,14 +30,22 @@ struct Proposal {
 
 /// This node's part in an exchange that is not over.
 struct Pact {
+  enum class Stage : uint8_t {
+    kProposed,
+    kNoted,      ///< the partner has said Wait
+    kAgreed,
+    kOnlyTheirs, ///< the proposer has heard Ready, and does not hold all yet
+    kWhole,      ///< this node holds all; an acceptor has said Ready
+  };
   base::Peer life = base::kNobody;  ///< the partner's
   uint64_t number = 0, priority = 0;
   bool proposer = false;
-  bool agreed = false;
-  bool noted = false;      ///< the partner has said Wait
-  bool ready = false;      ///< the acceptor holds all; on its own side, it has said so
-  bool whole = false;      ///< this node holds all
+  Stage stage = Stage::kProposed;
   base::Nanos said_ready{0};
+
+  bool is_agreed() const { return stage >= Stage::kAgreed; }
+  /// An acceptor that has said that it is ready, and waits for the proposer's word.
+  bool awaits_word() const { return !proposer && stage == Stage::kWhole; }
 };
 
 struct ExchangeTally {

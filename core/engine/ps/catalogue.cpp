@@ -41,12 +41,13 @@ constexpr size_t kLargeValue = 64 << 10;
 constexpr size_t kNumbersAtOnce = 1 << 16;
 
 /// Hears how a part of a creation ended.
-class Heard final : public Completion {
+class Heard final : public base::Operation {
  public:
   explicit Heard(std::function<void(const base::Status&)> then) : then_(std::move(then)) {}
-  void complete(const base::Status& status) override { then_(status); }
 
  private:
+  void ended(const base::Status& status) override { then_(status); }
+
   std::function<void(const base::Status&)> then_;
 };
 }  // namespace
@@ -175,8 +176,8 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
       request.kind = OpKind::kChange;
       request.write = wire::Write::Set;
       request.source = asked_[i].initial;
-      request.deadline = deadline_;
-      request.completion = std::make_shared<Heard>(part());
+      request.operation = std::make_shared<Heard>(part());
+      request.operation->set_deadline(deadline_);
       tables_[i]->open_changes.fetch_add(1, std::memory_order_relaxed);
       client_.begin(std::move(request));
     }
@@ -318,15 +319,15 @@ void Client::list(base::Nanos deadline, std::function<void(base::Result<std::vec
       ->ask([](wire::FrameBuilder& builder, size_t) { return builder.finish(wire::Body::List, wire::CreateList(builder.fbb())); }, deadline);
 }
 
-void Client::destroy(const TableViewRef& table, base::Nanos deadline, CompletionRef completion) {
+void Client::destroy(const TableViewRef& table, base::OperationRef operation) {
   const auto known = tables_.find(table->spec.name);
   if (known != tables_.end() && known->second == table) tables_.erase(known);
-  std::make_shared<Round>(*this, table->servers, Round::Each(), [completion](const base::Status& status) { completion->complete(status); })
+  std::make_shared<Round>(*this, table->servers, Round::Each(), [operation](const base::Status& status) { operation->complete(status); })
       ->ask(
           [table](wire::FrameBuilder& builder, size_t server) {
             return builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), table->numbers[server]));
           },
-          deadline);
+          operation->deadline());
 }
 
 }  // namespace mv::ps

@@ -18,22 +18,26 @@ constexpr base::Nanos kLastAnswer = 1s;
 }  // namespace
 
 /// A call on its way: the fence; the question to server 0; for a save, how far it is, again and again.
-class Checkpointer::Call final : public rpc::Pending, public std::enable_shared_from_this<Call> {
+class Checkpointer::Call final : public rpc::Pending, public base::Work, public std::enable_shared_from_this<Call> {
  public:
-  Call(Checkpointer& owner, Wish wish, bool alone) : wish(std::move(wish)), alone(alone), owner_(owner) {}
+  Call(Checkpointer& owner, Wish wish, bool alone)
+      : wish(std::move(wish)), alone(alone), until(this->wish.operation != nullptr ? this->wish.operation->deadline() : base::kNever), owner_(owner) {}
+  void withdraw(mv_status code) override { owner_.withdraw(shared_from_this(), code); }
   void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
-    asked = false;
     owner_.heard(shared_from_this(), status, answer);
   }
   const char* what() const { return wish.loads ? "loading a checkpoint" : "saving a checkpoint"; }
 
   Wish wish;
   const bool alone;  ///< the others take no part
+  base::Nanos until;
   base::Status fence_error;
-  bool fenced = false;
-  bool asked = false;       ///< server 0 has a question of this call
-  bool asked_back = false;  ///< the deadline passed, server 0 was asked who is missing
-  bool over = false;
+  /// The fence; server 0 has a question of this call; the deadline passed, it was asked who is missing; between two questions how far the
+  /// save is.
+  enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kWaiting, kOver };
+  Stage stage = Stage::kFencing;
+  bool is_asked() const { return stage == Stage::kAsked || stage == Stage::kAskedBack; }
+  bool over() const { return stage == Stage::kOver; }
   uint64_t save = 0;  ///< once it goes on behind the workers' backs: by which number server 0 knows it
   std::string path;
   base::Nanos poll_at = base::kNever, poll_wait = kFirstPoll;
@@ -45,15 +49,16 @@ class Checkpointer::Call final : public rpc::Pending, public std::enable_shared_
 void Checkpointer::begin(Wish wish) {
   const auto call = std::make_shared<Call>(*this, std::move(wish), false);
   calls_.push_back(call);
+  call->wish.operation->begin(call);
   tables_.fence([this, call](const base::Status& status) {
-    if (call->over) return;
+    if (call->over()) return;
     call->fence_error = status;
     ask(call);
   });
 }
 
 void Checkpointer::ask(const CallRef& call) {
-  call->fenced = call->asked = true;
+  call->stage = Call::Stage::kAsked;
   auto& fbb = builder_.fbb();
   const auto path = fbb.CreateString(call->wish.path);
   if (call->wish.loads) {
@@ -68,14 +73,14 @@ void Checkpointer::ask(const CallRef& call) {
 
 void Checkpointer::ask_whether_saved(const CallRef& call) {
   call->poll_at = base::kNever;
-  call->asked = true;
+  call->stage = Call::Stage::kAsked;
   rpc_.call(server(), {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call->save)), call, true, 0,
                        nullptr});
 }
 
 void Checkpointer::heard(const CallRef& call, const base::Status& status, const wire::Message* answer) {
-  if (call->over) return;
-  const bool unsent = call->asked_back && status.code() == MV_ECANCELED;
+  if (call->over()) return;
+  const bool unsent = std::exchange(call->stage, Call::Stage::kWaiting) == Call::Stage::kAskedBack && status.code() == MV_ECANCELED;
   if (unsent)
     return end(call,
                base::error(MV_ETIMEOUT, "{}: {} has not answered earlier calls", call->what(), view_->name(server())));
@@ -99,28 +104,25 @@ void Checkpointer::take_clocks(const wire::Loaded& loaded) {
 }
 
 void Checkpointer::end(const CallRef& call, const base::Status& status) {
-  if (std::exchange(call->over, true)) return;
+  if (std::exchange(call->stage, Call::Stage::kOver) == Call::Stage::kOver) return;
   calls_.remove(call);
   if (call->alone && !status.ok()) base::log_warn("the checkpoint of this moment was not saved: {}", status.text());
-  if (call->wish.completion != nullptr) call->wish.completion->complete(status);
+  if (call->wish.operation != nullptr) call->wish.operation->complete(status);
   if (calls_.empty() && finished_) std::exchange(finished_, nullptr)();
 }
 
 // ---- giving up
 
-void Checkpointer::withdraw(const Completion* completion, mv_status code) {
-  const auto found = std::find_if(calls_.begin(), calls_.end(),
-                                  [&](const CallRef& call) { return call->wish.completion.get() == completion; });
-  if (found == calls_.end()) return;
-  const CallRef call = *found;
+void Checkpointer::withdraw(const CallRef& call, mv_status code) {
+  const bool asked = call->is_asked();
   const base::Status status =
       call->save != 0 ? base::error(code, "checkpoint {}: not waited for any more; it goes on", call->path)
-      : !call->asked  ? base::error(code, "{}: withdrawn; nothing was done", call->what())
+      : !asked        ? base::error(code, "{}: withdrawn; nothing was done", call->what())
       : call->wish.loads
           ? base::error(code, "{}: withdrawn; if all workers had asked already, it goes on", call->what())
           : base::error(code, "{}: withdrawn", call->what());
   end(call, status);  // first: what the withdrawal itself answers comes too late
-  if (!call->asked) return;
+  if (!asked) return;
   rpc_.cancel(server(), call.get());
   rpc_.abandon(server(), call.get(), status, rpc::Client::IfUnseen::kVoid);
 }
@@ -130,10 +132,10 @@ void Checkpointer::withdraw(const Completion* completion, mv_status code) {
 void Checkpointer::expire(const CallRef& call) {
   if (call->save != 0)
     return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
-  if (!call->fenced)
+  if (call->stage == Call::Stage::kFencing)
     return end(call, base::error(MV_ETIMEOUT, "{}: this worker's own adds are not applied yet", call->what()));
-  if (!std::exchange(call->asked_back, true)) {
-    call->wish.deadline = clock_.now() + kLastAnswer;
+  if (std::exchange(call->stage, Call::Stage::kAskedBack) != Call::Stage::kAskedBack) {
+    call->until = clock_.now() + kLastAnswer;
     return rpc_.cancel(server(), call.get());
   }
   const base::Status status = base::error(MV_ETIMEOUT, "{}: no answer from {}", call->what(), view_->name(server()));
@@ -173,7 +175,7 @@ void Checkpointer::finish(std::function<void()> finished) {
 
 base::Nanos Checkpointer::next_deadline() const {
   base::Nanos next = next_by_clock_;
-  for (const CallRef& call : calls_) next = std::min({next, call->poll_at, call->wish.deadline});
+  for (const CallRef& call : calls_) next = std::min({next, call->poll_at, call->until});
   return next;
 }
 
@@ -185,8 +187,8 @@ void Checkpointer::tick() {
   }
   const auto calls = calls_;  // both may end calls
   for (const CallRef& call : calls) {
-    if (!call->over && now >= call->wish.deadline) expire(call);
-    if (!call->over && now >= call->poll_at) ask_whether_saved(call);
+    if (!call->over() && now >= call->until) expire(call);
+    if (!call->over() && now >= call->poll_at) ask_whether_saved(call);
   }
 }
 

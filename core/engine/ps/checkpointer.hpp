@@ -9,12 +9,11 @@
 #include "base/clock.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/ps/client.hpp"
-#include "engine/ps/operation.hpp"
 #include "engine/rpc/client.hpp"
 
 namespace mv::ps {
 
-/// Loop thread only. Completions may call back into this object.
+/// Loop thread only. What hears of an operation's end may call back into this object.
 class Checkpointer {
  public:
   Checkpointer(const base::Clock& clock, rpc::Client& rpc, Client& tables)
@@ -26,14 +25,11 @@ class Checkpointer {
     bool loads = false;
     std::string path;  ///< the directory to save to; the checkpoint to load, or a directory of them
     uint64_t keep = 0;
-    base::Nanos deadline = base::kNever;
-    CompletionRef completion;
+    base::OperationRef operation;
     std::function<void()> saving;  ///< a save: training may go on. Not called where the call ends before
   };
-  /// Fence, then server 0. A save completes with the checkpoint, a load with the values.
+  /// Fence, then server 0. A save is over with the checkpoint, a load with the values.
   void begin(Wish wish);
-  /// The caller stops waiting: completes it with `code`. Unknown completions are ignored.
-  void withdraw(const Completion* completion, mv_status code);
 
   /// From now on, and until finish(): a checkpoint every so often, without the other workers' taking part.
   void save_every(base::Nanos span, std::string directory, uint64_t keep);
@@ -53,6 +49,7 @@ class Checkpointer {
   void heard(const CallRef& call, const base::Status& status, const wire::Message* answer);
   void take_clocks(const wire::Loaded& loaded);
   void end(const CallRef& call, const base::Status& status);
+  void withdraw(const CallRef& call, mv_status code);
   void expire(const CallRef& call);
   void save_by_clock();
 

@@ -5,20 +5,28 @@
 
 namespace mv::ps {
 
-/// A call under way. Its chunks keep it alive; rpc keeps them until they are finished.
-struct Client::Operation {
+/// A call on a table. Until its caller is told, the client holds it; after that its chunks do, and rpc holds these until they are finished.
+struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableCall> {
+  TableCall(Client& client, Request asked) : client(client), request(std::move(asked)), begun(client.clock_.now()) {}
+  void withdraw(mv_status code) override { client.withdraw(shared_from_this(), code); }
+
+  /// What the servers count of it: nothing; in sync mode each gated call, with these counts; of a merging table its adds, by `index`.
+  enum class Counting : uint8_t { kNone, kSync, kMerge };
+  bool counted() const { return counting == Counting::kSync; }
+  bool merged() const { return counting == Counting::kMerge; }
+
+  Client& client;
   Request request;
   std::vector<std::weak_ptr<Chunk>> chunks;
-  base::Nanos begun{0};
+  const base::Nanos begun;
   size_t open = 0;          ///< chunks that are not finished
   base::Status error;       ///< the first one
   uint64_t change_id = 0;   ///< changes: for fences
   bool gated = false;       ///< it may have to wait for other workers
-  bool counted = false;     ///< sync mode counts it, with these counts
-  bool merged = false;      ///< an add to a merging table, number `index` of this worker's
+  Counting counting = Counting::kNone;
   uint64_t round = 0, index = 0;
-  bool told = false;        ///< the completion was called
   bool asked_back = false;  ///< the deadline passed, and the servers were asked to withdraw it
+  std::list<TableCallRef>::iterator place;  ///< among the calls that somebody waits for
   std::vector<std::shared_ptr<Chunk>> withdrawn;  ///< chunks that a server withdrew
   std::multimap<base::Nanos, std::function<void()>>::iterator timer;
   bool has_timer = false;
@@ -33,7 +41,7 @@ inline uint64_t many_bytes(std::span<const ManyPart> many) {
 /// One message of a call, waiting for its acknowledgement or answer.
 class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_this<Chunk> {
  public:
-  Chunk(Client& client, OperationRef op, Piece piece) : op(std::move(op)), piece(std::move(piece)), client_(client) {}
+  Chunk(Client& client, TableCallRef op, Piece piece) : op(std::move(op)), piece(std::move(piece)), client_(client) {}
 
   base::SinkRef place(const wire::Message& answer, size_t bytes) override;
   void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override;
@@ -48,7 +56,7 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
   /// The same as they travel.
   uint64_t wire_bytes() const { return op->request.codec != nullptr ? op->request.codec->encoded_bytes(piece.count) : bytes(); }
 
-  const OperationRef op;
+  const TableCallRef op;
   const Piece piece;
   base::PayloadRef payload;  ///< changes: what is sent
   bool makes_payload = false;  ///< it is gathered when the message leaves

@@ -98,36 +98,37 @@ void Client::start(const cluster::View& view) {
 }
 
 void Client::begin(Request request) {
-  auto op = std::make_shared<Operation>();
-  op->request = std::move(request);
-  op->begun = clock_.now();
+  auto op = std::make_shared<TableCall>(*this, std::move(request));
   Request& want = op->request;
   TableView& table = *want.table;
   const bool change = want.kind == OpKind::kChange;
   op->gated = change ? want.write == wire::Write::Add && table.pace == table::Pace::kSync : want.gated && table.pace != table::Pace::kAsync;
-  op->counted = op->gated && table.pace == table::Pace::kSync;
-  op->merged = change && want.write == wire::Write::Add && table.pace == table::Pace::kMerge;
+  if (op->gated && table.pace == table::Pace::kSync) op->counting = TableCall::Counting::kSync;
+  if (change && want.write == wire::Write::Add && table.pace == table::Pace::kMerge) op->counting = TableCall::Counting::kMerge;
   op->round = table.round;
-  op->index = op->merged ? table.clock.fetch_add(1, std::memory_order_relaxed) : table.index;
-  if (op->counted) ++(change ? table.index : table.round);
+  op->index = op->merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : table.index;
+  if (op->counted()) ++(change ? table.index : table.round);
   if (!change && table.pace == table::Pace::kMerge) want.clock = table.clock;  // only here it counts all earlier adds
   if (change) {
     op->change_id = next_change_++;
     changes_over_.push_back(false);
   }
-  if (want.completion != nullptr) waited_for_.emplace(want.completion.get(), op);
+  if (want.operation != nullptr) {
+    op->place = waited_for_.insert(waited_for_.end(), op);
+    want.operation->begin(op);
+  }
 
   const bool replaces = change && want.write == wire::Write::Add && table.spec.updater.name == table::kReplacing;
   std::vector<Piece> pieces = !want.many.empty() ? std::vector<Piece>{{.server = want.server, .count = 1, .ids = {}, .from = {}}}
                               : want.all ? plan_all(table.spec, servers_.size(), want.skip)
-                                       : plan_rows(table.spec, servers_.size(), want.rows, want.skip, replaces && !op->merged);
+                                       : plan_rows(table.spec, servers_.size(), want.rows, want.skip, replaces && !op->merged());
   // Only counts need to be told to servers that own none of the rows, and what becomes of the others' rows.
-  if (!op->counted && !op->merged && !want.waits_only && !replaces) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
+  if (!op->counted() && !op->merged() && !want.waits_only && !replaces) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
   if (change && want.codec != nullptr) place_encoded(pieces, *want.codec);
   op->open = pieces.size();
   if (pieces.empty()) return settle(op);
-  if (want.deadline != base::kNever && want.completion != nullptr) {
-    op->timer = deadlines_.emplace(want.deadline, [this, weak = std::weak_ptr(op)] {
+  if (const base::Nanos deadline = want.operation != nullptr ? want.operation->deadline() : base::kNever; deadline != base::kNever) {
+    op->timer = deadlines_.emplace(deadline, [this, weak = std::weak_ptr(op)] {
       if (const auto late = weak.lock()) expire(late);
     });
     op->has_timer = true;
@@ -231,7 +232,7 @@ void Client::tell_later(TableView* table, const base::Status& error) {
   if (untold_.ok()) untold_ = error;
 }
 
-base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
+base::PayloadRef Client::payload_of(const TableCall& op, const Piece& piece) {
   const table::Spec& spec = op.request.table->spec;
   const base::PayloadRef& source = op.request.source;
   if (piece.ids.empty()) {
@@ -250,10 +251,10 @@ base::PayloadRef Client::payload_of(const Operation& op, const Piece& piece) {
   return base::Payload::kept(block.bytes, block.memory);
 }
 
-void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk, bool again) {
+void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk, bool again) {
   const Request& want = op->request;
   const Piece& piece = chunk->piece;
-  const bool offer = op->counted && want.source->size() > kEagerBytes && chunk->bytes() > 0;
+  const bool offer = op->counted() && want.source->size() > kEagerBytes && chunk->bytes() > 0;
   rpc::Call call;
   call.pending = chunk;
   call.wants_answer = false;
@@ -278,7 +279,7 @@ void Client::send_change(const OperationRef& op, const std::shared_ptr<Chunk>& c
 }
 
 base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
-  const Operation& op = *chunk.op;
+  const TableCall& op = *chunk.op;
   const Piece& piece = chunk.piece;
   const uint64_t offered = offer ? chunk.payload->size() : 0;
   const auto body = wire::CreateChange(builder_.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
@@ -287,7 +288,7 @@ base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
   return builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
 }
 
-base::Frame Client::many_frame(const Operation& op) {
+base::Frame Client::many_frame(const TableCall& op) {
   const Request& want = op.request;
   std::vector<uint32_t> numbers, bytes;
   std::vector<uint64_t> clocks;
@@ -301,7 +302,7 @@ base::Frame Client::many_frame(const Operation& op) {
   return builder_.finish(wire::Body::GetMany, body);
 }
 
-void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk) {
+void Client::send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk) {
   const Request& want = op->request;
   const Piece& piece = chunk->piece;
   if (!want.many.empty()) {
@@ -325,7 +326,7 @@ void Client::send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chun
 
 // ---- ending
 
-void Client::chunk_done(const OperationRef& op, Chunk& chunk, const base::Status& status) {
+void Client::chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status& status) {
   --op->open;
   if (!status.ok()) {
     const bool unsent = op->asked_back && status.code() == MV_ECANCELED;
@@ -337,10 +338,10 @@ void Client::chunk_done(const OperationRef& op, Chunk& chunk, const base::Status
   if (op->open == 0) settle(op);
 }
 
-void Client::settle(const OperationRef& op) {
+void Client::settle(const TableCallRef& op) {
   if (op->request.kind == OpKind::kGet) {
-    if (op->counted && op->error.ok()) send_got(*op);
-    if (op->counted && !op->error.ok()) revert_counts(*op);
+    if (op->counted() && op->error.ok()) send_got(*op);
+    if (op->counted() && !op->error.ok()) revert_counts(*op);
     return complete(op, op->error);
   }
   TableView& table = *op->request.table;
@@ -357,22 +358,22 @@ void Client::settle(const OperationRef& op) {
     complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
     return change_over(table, op->change_id);
   }
-  if (op->request.completion == nullptr) note_untold(table, op->error);
+  if (op->request.operation == nullptr) note_untold(table, op->error);
   complete(op, op->error);
   change_over(table, op->change_id);
 }
 
-void Client::complete(const OperationRef& op, const base::Status& status) {
+void Client::complete(const TableCallRef& op, const base::Status& status) {
   if (op->open == 0) in_flight_.fetch_sub(std::exchange(op->request.reserved, 0), std::memory_order_relaxed);
   if (op->has_timer) deadlines_.erase(op->timer);
   op->has_timer = false;
-  if (op->request.completion == nullptr || std::exchange(op->told, true)) return;
-  waited_for_.erase(op->request.completion.get());
+  if (op->request.operation == nullptr || op->request.operation->done()) return;
+  waited_for_.erase(op->place);
   if (trace_ != nullptr) note_time(*op);
-  op->request.completion->complete(status);
+  op->request.operation->complete(status);
 }
 
-void Client::note_time(const Operation& op) {
+void Client::note_time(const TableCall& op) {
   const Request& request = op.request;
   const Use use = request.kind == OpKind::kChange ? static_cast<Use>(request.write) : request.gated ? Use::kGet : Use::kPeek;
   const base::Nanos now = clock_.now();
@@ -381,7 +382,7 @@ void Client::note_time(const Operation& op) {
                 static_cast<uint8_t>(use)});
 }
 
-void Client::send_got(const Operation& op) {
+void Client::send_got(const TableCall& op) {
   const TableView& table = *op.request.table;
   for (size_t server = 0; server < table.servers.size(); ++server) {
     if (!table::has_part(table.spec, table.servers.size(), server)) continue;
@@ -391,7 +392,7 @@ void Client::send_got(const Operation& op) {
   }
 }
 
-void Client::revert_counts(Operation& op) {
+void Client::revert_counts(TableCall& op) {
   TableView& table = *op.request.table;
   if (table.round == op.round + 1 && table.index == op.index)
     table.round = op.round;
@@ -440,22 +441,18 @@ base::Status Client::take_untold(TableView& table) {
 
 // ---- giving up
 
-void Client::withdraw(const Completion* completion, mv_status code) {
-  if (withdraw_command(completion, code)) return;
-  const auto found = waited_for_.find(completion);
-  if (found == waited_for_.end()) return;
-  const OperationRef op = found->second;
+void Client::withdraw(const TableCallRef& op, mv_status code) {
   if (op->request.kind == OpKind::kGet)
     drop_get(op, base::error(code, "table \"{}\": the get was withdrawn", op->request.table->spec.name));
   else
     withdraw_change(op, code);
 }
 
-void Client::expire(const OperationRef& op) {
+void Client::expire(const TableCallRef& op) {
   op->has_timer = false;
-  if (op->told) return;
+  if (op->request.operation->done()) return;
   const bool get = op->request.kind == OpKind::kGet;
-  const bool whole_offer = !get && op->counted && op->request.source->size() > kEagerBytes;
+  const bool whole_offer = !get && op->counted() && op->request.source->size() > kEagerBytes;
   if (op->gated && !op->asked_back && (get || whole_offer)) {
     op->asked_back = true;
     op->timer = deadlines_.emplace(clock_.now() + kLastWord, [this, weak = std::weak_ptr(op)] {
@@ -473,7 +470,7 @@ void Client::expire(const OperationRef& op) {
     withdraw_change(op, MV_ETIMEOUT);
 }
 
-std::string Client::waiting_for(const Operation& op) const {
+std::string Client::waiting_for(const TableCall& op) const {
   std::string names;
   std::vector<size_t> seen;
   for (const auto& weak : op.chunks) {
@@ -485,7 +482,7 @@ std::string Client::waiting_for(const Operation& op) const {
   return names;
 }
 
-void Client::drop_get(const OperationRef& op, const base::Status& status) {
+void Client::drop_get(const TableCallRef& op, const base::Status& status) {
   for (const auto& weak : op->chunks) {
     const auto chunk = weak.lock();
     if (chunk == nullptr || std::exchange(chunk->over, true)) continue;
@@ -495,11 +492,11 @@ void Client::drop_get(const OperationRef& op, const base::Status& status) {
     rpc_.abandon(server, chunk.get(), status);
   }
   op->open = 0;
-  if (op->counted) revert_counts(*op);
+  if (op->counted()) revert_counts(*op);
   complete(op, status);
 }
 
-void Client::withdraw_change(const OperationRef& op, mv_status code) {
+void Client::withdraw_change(const TableCallRef& op, mv_status code) {
   std::vector<std::shared_ptr<Chunk>> open;
   bool any_left = op->request.skip != kNoServer;  // the caller has applied its own part already
   for (const auto& weak : op->chunks) {
@@ -510,8 +507,8 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
       open.push_back(chunk);
   }
   TableView& table = *op->request.table;
-  const bool newest = op->merged ? table.clock == op->index + 1
-                                 : !op->counted || (table.index == op->index + 1 && table.round == op->round);
+  const bool newest = op->merged() ? table.clock == op->index + 1
+                                 : !op->counted() || (table.index == op->index + 1 && table.round == op->round);
   if (any_left || !newest) {
     send_withdrawn_again(op);  // now: what the caller does next must come behind it
     return leave_behind(op, code);
@@ -523,13 +520,13 @@ void Client::withdraw_change(const OperationRef& op, mv_status code) {
     rpc_.cancel(table.servers[chunk->piece.server], chunk.get());
   }
   op->open = 0;
-  if (op->counted) table.index = op->index;
-  if (op->merged) table.clock = op->index;
+  if (op->counted()) table.index = op->index;
+  if (op->merged()) table.clock = op->index;
   complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
   change_over(table, op->change_id);
 }
 
-void Client::send_withdrawn_again(const OperationRef& op) {
+void Client::send_withdrawn_again(const TableCallRef& op) {
   const auto again = std::exchange(op->withdrawn, {});
   op->open += again.size();
   for (const auto& chunk : again) {
@@ -540,7 +537,7 @@ void Client::send_withdrawn_again(const OperationRef& op) {
 }
 
 /// The caller gets its memory back and hears that the outcome is open; the change itself goes on.
-void Client::leave_behind(const OperationRef& op, mv_status code) {
+void Client::leave_behind(const TableCallRef& op, mv_status code) {
   const std::string who = waiting_for(*op);
   for (const auto& weak : op->chunks)
     if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,7 +24,7 @@
 
 namespace mv::ps {
 
-/// Loop thread only. Completions may call back into this object.
+/// Loop thread only. What hears of an operation's end may call back into this object.
 class Client {
  public:
   Client(const base::Clock& clock, rpc::Client& rpc, base::Pool& pool) : clock_(clock), rpc_(rpc), pool_(pool) {}
@@ -53,10 +54,6 @@ class Client {
   const std::array<base::Histogram, kUseNames.size()>& call_times() const { return call_times_; }
   /// Notes them in `trace` as well.
   void take_times(base::TraceRing& trace) { trace_ = &trace; }
-  /// The caller stops waiting: its memory is free when this returns, and its completion has been called, with `code` and what
-  /// became of the call. Unknown completions are ignored.
-  void withdraw(const Completion* completion, mv_status code);
-
   struct NewTable {
     table::Spec spec;
     base::PayloadRef initial = nullptr;  ///< worker 0 only, else null; lent until `created` is called
@@ -70,7 +67,7 @@ class Client {
   using Opened = std::function<void(base::Result<TableViewRef>)>;
   void open(const std::string& name, base::Nanos deadline, Opened opened);
   void list(base::Nanos deadline, std::function<void(base::Result<std::vector<table::Spec>>)> listed);
-  void destroy(const TableViewRef& table, base::Nanos deadline, CompletionRef completion);
+  void destroy(const TableViewRef& table, base::OperationRef operation);
 
   /// This worker has begun its clock-th iteration. Ordered like a change; fences wait for it. Errors are told like those of
   /// fire-and-forget adds.
@@ -79,7 +76,7 @@ class Client {
   std::map<std::string, uint64_t> clocks() const;
   void set_clock(const std::string& table, uint64_t clock);
   /// Ordered like a change; `skip` is a server that the caller has served itself. The caller counts it in open_changes.
-  void set_updater(const TableViewRef& table, const table::UpdaterSpec& updater, size_t skip, base::Nanos deadline, CompletionRef completion);
+  void set_updater(const TableViewRef& table, const table::UpdaterSpec& updater, size_t skip, base::OperationRef operation);
   void stat(const TableViewRef& table, base::Nanos deadline, std::function<void(base::Result<TableStats>)> told);
   /// A chunk of what one server stores. `values`: room for `most` rows, or empty.
   struct Chunked {
@@ -105,8 +102,8 @@ class Client {
   /// The states of some rows one after the other, and at last the mark.
   void set_states(const TableViewRef& table, size_t server, const StatesChunk& chunk, base::Nanos deadline,
                   std::function<void(base::Result<bool>)> told);
-  /// To all servers, each of whose controllers executes it once; completes when all have.
-  void command(int64_t head, const std::string& body, base::Nanos deadline, CompletionRef completion);
+  /// To all servers, each of whose controllers executes it once; the operation is over when all have.
+  void command(int64_t head, const std::string& body, base::OperationRef operation);
 
   /// Calls `passed` once all changes begun so far are applied (or have failed), with the first error that nobody was told.
   void fence(std::function<void(const base::Status&)> passed);
@@ -124,18 +121,14 @@ class Client {
   void tick();
 
  private:
-  struct Operation;
+  struct TableCall;
   class Chunk;
   class Gather;
   class SmallChange;
   class ManyChange;
   class Round;
   class Creation;
-  using OperationRef = std::shared_ptr<Operation>;
-  struct CommandCall {
-    CompletionRef completion;
-    std::weak_ptr<Round> round;
-  };
+  using TableCallRef = std::shared_ptr<TableCall>;
   struct Fence {
     uint64_t before;
     std::function<void(const base::Status&)> passed;
@@ -143,29 +136,29 @@ class Client {
 
   void know(TableView& table) const;
   void take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks);
-  void send_change(const OperationRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
-  void send_get(const OperationRef& op, const std::shared_ptr<Chunk>& chunk);
-  base::Frame many_frame(const Operation& op);
+  void send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
+  void send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk);
+  base::Frame many_frame(const TableCall& op);
   base::Frame change_frame(const Chunk& chunk, bool offer);
-  base::PayloadRef payload_of(const Operation& op, const Piece& piece);
+  base::PayloadRef payload_of(const TableCall& op, const Piece& piece);
   static void set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority = 0);
-  void chunk_done(const OperationRef& op, Chunk& chunk, const base::Status& status);
-  void settle(const OperationRef& op);
-  void complete(const OperationRef& op, const base::Status& status);
-  void expire(const OperationRef& op);
-  void drop_get(const OperationRef& op, const base::Status& status);
-  void withdraw_change(const OperationRef& op, mv_status code);
-  void note_time(const Operation& op);
-  bool withdraw_command(const Completion* completion, mv_status code);
-  void send_withdrawn_again(const OperationRef& op);
-  void leave_behind(const OperationRef& op, mv_status code);
-  void revert_counts(Operation& op);
-  void send_got(const Operation& op);
+  void chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status& status);
+  void settle(const TableCallRef& op);
+  void complete(const TableCallRef& op, const base::Status& status);
+  void expire(const TableCallRef& op);
+  void drop_get(const TableCallRef& op, const base::Status& status);
+  void withdraw(const TableCallRef& op, mv_status code);
+  void withdraw_change(const TableCallRef& op, mv_status code);
+  void note_time(const TableCall& op);
+  void send_withdrawn_again(const TableCallRef& op);
+  void leave_behind(const TableCallRef& op, mv_status code);
+  void revert_counts(TableCall& op);
+  void send_got(const TableCall& op);
   void change_over(TableView& table, uint64_t id);
   void change_over(uint64_t id);
   void note_untold(TableView& table, const base::Status& status);
   void pass_fences();
-  std::string waiting_for(const Operation& op) const;
+  std::string waiting_for(const TableCall& op) const;
 
   const base::Clock& clock_;
   rpc::Client& rpc_;
@@ -176,8 +169,7 @@ class Client {
   Tables tables_;  ///< so that all handles share the counters
   std::unordered_set<std::string> creating_;
   std::vector<std::shared_ptr<Creation>> creations_;
-  std::map<const Completion*, OperationRef> waited_for_;
-  std::map<const Completion*, CommandCall> commands_;
+  std::list<TableCallRef> waited_for_;
   std::multimap<base::Nanos, std::function<void()>> deadlines_;
   uint64_t next_change_ = 0, first_change_ = 0;  ///< changes are numbered as they begin
   std::deque<bool> changes_over_;                ///< of first_change_ and those after it

@@ -9,7 +9,7 @@ namespace mv::ps {
 std::vector<cluster::Wait> Client::waits(base::Peer self) const {
   const base::Nanos now = clock_.now();
   std::vector<cluster::Wait> waits;
-  for (const auto& [completion, op] : waited_for_) {
+  for (const TableCallRef& op : waited_for_) {
     cluster::Wait wait{
         cluster::WaitKind::kAnswer, self, op->request.table->spec.name, 0, now - op->begun, now - op->begun, {}};
     std::vector<bool> named(op->request.table->servers.size());

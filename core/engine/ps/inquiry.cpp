@@ -33,19 +33,18 @@ void Client::set_clock(const std::string& table, uint64_t clock) {
   if (known != tables_.end()) known->second->clock.store(clock, std::memory_order_release);
 }
 
-void Client::set_updater(const TableViewRef& table, const table::UpdaterSpec& updater, size_t skip, base::Nanos deadline,
-                         CompletionRef completion) {
+void Client::set_updater(const TableViewRef& table, const table::UpdaterSpec& updater, size_t skip, base::OperationRef operation) {
   const uint64_t id = next_change_++;
   changes_over_.push_back(false);
-  const auto done = [this, table, id, completion](const base::Status& status) {
-    completion->complete(status);
+  const auto done = [this, table, id, operation](const base::Status& status) {
+    operation->complete(status);
     change_over(*table, id);
   };
   const auto question = [table, updater](wire::FrameBuilder& builder, size_t server) {
     const auto written = write_updater(builder.fbb(), updater);
     return builder.finish(wire::Body::SetUpdater, wire::CreateSetUpdater(builder.fbb(), table->numbers[server], written));
   };
-  std::make_shared<Round>(*this, table->servers, Round::Each(), done)->tell(question, deadline, skip);
+  std::make_shared<Round>(*this, table->servers, Round::Each(), done)->tell(question, operation->deadline(), skip);
 }
 
 void Client::stat(const TableViewRef& table, base::Nanos deadline, std::function<void(base::Result<TableStats>)> told) {

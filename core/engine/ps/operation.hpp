@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.hpp"
+#include "base/operation.hpp"
 #include "codec/codec.hpp"
 #include "engine/ps/uses.hpp"
 #include "engine/rpc/pending.hpp"
@@ -15,14 +15,6 @@
 #include "wire/frame.hpp"
 
 namespace mv::ps {
-
-/// Hears, once and on the loop, how a call ended.
-class Completion {
- public:
-  virtual ~Completion() = default;
-  virtual void complete(const base::Status& status) = 0;
-};
-using CompletionRef = std::shared_ptr<Completion>;
 
 /// A table as its clients know it. Shared by all handles of this node on it. `spec`, `pace`, `servers` and `numbers` are fixed;
 /// what is atomic is for any thread, the rest is the loop's.
@@ -75,8 +67,7 @@ struct Request {
   std::span<std::byte> destination;       ///< gets: the caller's memory
   std::vector<ManyPart> many;             ///< a get of several tables that lie whole on `server`; `table` is the first of them
   size_t server = 0;
-  base::Nanos deadline = base::kNever;
-  CompletionRef completion;               ///< null for fire-and-forget
+  base::OperationRef operation;           ///< null for fire-and-forget
   uint64_t reserved = 0;                  ///< bytes of Client::in_flight() to give back when the call is over
 };
 

@@ -24,6 +24,8 @@ class Client::Round : public std::enable_shared_from_this<Round> {
   /// News that each server but `skip` acknowledges.
   void tell(const Ask& news, base::Nanos deadline = base::kNever, size_t skip = kNoServer) { send(news, deadline, skip, false); }
 
+  /// Until it is over.
+  void keep(std::shared_ptr<base::Work> work) { work_ = std::move(work); }
   /// First asks the servers who is missing; then goes without their answers.
   void expire() {
     if (has_timer_) client_.deadlines_.erase(timer_);
@@ -85,6 +87,7 @@ class Client::Round : public std::enable_shared_from_this<Round> {
   const std::vector<base::Peer> servers_;
   const Each each_;
   const Done done_;
+  std::shared_ptr<base::Work> work_;
   std::vector<std::weak_ptr<Gather>> pendings_;  ///< rpc holds them, and they hold this
   size_t open_ = 0;
   base::Status error_;

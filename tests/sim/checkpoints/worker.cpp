@@ -16,10 +16,10 @@ table::Spec spec_of(size_t table) {
   return spec;
 }
 
-class Ending final : public ps::Completion {
+class Ending final : public base::Operation {
  public:
   explicit Ending(std::function<void(const base::Status&)> then) : then_(std::move(then)) {}
-  void complete(const base::Status& status) override { then_(status); }
+  void ended(const base::Status& status) override { then_(status); }
 
  private:
   const std::function<void(const base::Status&)> then_;
@@ -42,7 +42,7 @@ void Worker::after(Then then) {
   });
 }
 
-ps::CompletionRef Worker::on_end(std::function<void(const base::Status&)> then) {
+base::OperationRef Worker::on_end(std::function<void(const base::Status&)> then) {
   return std::make_shared<Ending>([weak = weak_from_this(), then](const base::Status& status) {
     if (const auto self = weak.lock(); self != nullptr && !self->leaving_) then(status);
   });
@@ -125,18 +125,18 @@ void Worker::save() {
   around_.promises().at_save[id_].push_back(begun_);
   ps::Checkpointer::Wish wish;
   wish.path = "disk";
-  if (hasty) wish.deadline = around_.timeline().now() + Nanos(random_.between(0, 60'000'000));
   const auto went_on = std::make_shared<bool>(false);
   if (behind)
     wish.saving = [weak = weak_from_this(), went_on] {
       *went_on = true;
       if (const auto self = weak.lock(); self != nullptr && !self->leaving_) self->next_round();
     };
-  wish.completion = on_end([this, hasty, went_on](const base::Status& status) {
+  wish.operation = on_end([this, hasty, went_on](const base::Status& status) {
     if (!*went_on) return save_over(status);
     const bool late = hasty && status.code() == MV_ETIMEOUT;
     if (!late) bearable(status, "a save behind its back");
   });
+  if (hasty) wish.operation->set_deadline(around_.timeline().now() + Nanos(random_.between(0, 60'000'000)));
   member_.checkpoints().begin(std::move(wish));
   around_.touched(member_.self());
 }
@@ -169,9 +169,8 @@ void Worker::next_round() {
 void Worker::enter_barrier(Then then) {
   state("enters a barrier");
   member_.barrier(on_end([this, then](const base::Status& status) {
-                    if (bearable(status, "a barrier")) after(then);
-                  }),
-                  base::kNever);
+    if (bearable(status, "a barrier")) after(then);
+  }));
   around_.touched(member_.self());
 }
 
@@ -183,7 +182,7 @@ void Worker::load() {
   ps::Checkpointer::Wish wish;
   wish.loads = true;
   wish.path = "disk";
-  wish.completion = on_end([this](const base::Status& status) { loaded(status); });
+  wish.operation = on_end([this](const base::Status& status) { loaded(status); });
   member_.checkpoints().begin(std::move(wish));
   around_.touched(member_.self());
 }
@@ -222,9 +221,9 @@ void Worker::look(Then then) {
   keyed.all = false;
   keyed.rows = keys;
   keyed.destination = std::as_writable_bytes(std::span(got->second));
-  dense.completion = on_end([this, keyed, seen](const base::Status& status) mutable {
+  dense.operation = on_end([this, keyed, seen](const base::Status& status) mutable {
     if (!bearable(status, "a get")) return;
-    keyed.completion = on_end(seen);
+    keyed.operation = on_end(seen);
     member_.tables().begin(std::move(keyed));
     around_.touched(member_.self());
   });

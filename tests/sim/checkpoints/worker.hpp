@@ -49,7 +49,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void leave();
   /// True if it goes on after this; else it leaves.
   bool bearable(const base::Status& status, const char* doing);
-  ps::CompletionRef on_end(std::function<void(const base::Status&)> then);
+  base::OperationRef on_end(std::function<void(const base::Status&)> then);
   void state(std::string what);
   void violated(const std::string& what);
 

@@ -74,11 +74,18 @@ class Swarm {
     std::unique_ptr<Work> work;      ///< the one under way
   };
 
-  struct Over final : ps::Completion {
+  struct Over final : base::Operation {
     explicit Over(std::function<void(const base::Status&)> told) : told(std::move(told)) {}
-    void complete(const base::Status& status) override { told(status); }
+    void ended(const base::Status& status) override { told(status); }
     const std::function<void(const base::Status&)> told;
   };
+
+  /// What a function hears of the end of has nothing but a deadline.
+  base::OperationRef until(Nanos patience) const {
+    const auto call = std::make_shared<Over>([](const base::Status&) {});
+    call->set_deadline(timeline_.now() + patience);
+    return call;
+  }
 
   size_t count(int role) const {
     return static_cast<size_t>(std::ranges::count_if(nodes_, [&](const Node& node) { return (node.role & role) != 0; }));
@@ -140,7 +147,7 @@ class Swarm {
     node.doing = "opening";
     const bool hurries = impatient_ && node.tries++ < 3 && random_.chance(0.5);
     const Nanos patience = hurries ? Nanos(random_.between(0, 30'000'000)) : kPatience;
-    node.member->groups().open(nullptr, std::move(peers), timeline_.now() + patience, [this, &node](base::Result<collective::GroupRef> group) {
+    node.member->groups().open(until(patience), std::move(peers), [this, &node](base::Result<collective::GroupRef> group) {
       if (group.ok()) return opened(node, group.value());
       if (impatient_ && group.status().code() == MV_ETIMEOUT) return begin_again(node);
       expect_loss(node, group.status());
@@ -232,14 +239,15 @@ class Swarm {
     const auto over = std::make_shared<Over>([this, &node](const base::Status& status) {
       keeper_.later(node, 0s, [this, &node, status] { reduced(node, status); });
     });
-    node.group->begin(node.work->operation(), over, timeline_.now() + kPatience);
+    over->set_deadline(timeline_.now() + kPatience);
+    node.group->begin(node.work->operation(), over);
     if (index(node) == gives_up_ && node.at > 2 && node.withdrawn < kMostWithdrawn) {
       const std::weak_ptr<Over> weak = over;
       keeper_.later(node, Nanos(random_.between(0, 30'000'000)), [this, &node, weak] {
         const auto still = weak.lock();
         if (still != nullptr) {
           ++node.withdrawn;
-          node.member->groups().withdraw(still.get(), MV_ECANCELED);
+          still->withdraw(MV_ECANCELED);
         }
         keeper_.touch(node);
       });
@@ -260,7 +268,7 @@ class Swarm {
 
   void drain(Node& node) {
     node.doing = "draining";
-    node.group->drain(nullptr, timeline_.now() + kPatience, [this, &node](base::Result<collective::Shape> shape) {
+    node.group->drain(until(kPatience), [this, &node](base::Result<collective::Shape> shape) {
       keeper_.later(node, 0s, [this, &node, shape] { drained(node, shape); });
     });
     keeper_.touch(node);
@@ -289,7 +297,7 @@ class Swarm {
     node.doing = "shrinking";
     keeper_.later(node, Nanos(random_.between(0, 50'000'000)), [this, &node] {
       const collective::GroupRef old = node.group;
-      node.member->groups().shrink(nullptr, old, timeline_.now() + kPatience, [this, &node, old](base::Result<collective::GroupRef> group) {
+      node.member->groups().shrink(until(kPatience), old, [this, &node, old](base::Result<collective::GroupRef> group) {
         keeper_.later(node, 0s, [this, &node, old, group] {
           if (random_.chance(0.5)) node.member->groups().close(old);
           if (group.ok()) return opened(node, group.value());

@@ -83,9 +83,9 @@ class Rounds {
   };
 
   /// A call of a worker's.
-  struct Call final : ps::Completion {
+  struct Call final : base::Operation {
     Call(Rounds& rounds, Node& node, size_t first) : rounds(rounds), node(node), own(node.first + node.begun), seen(node.seen), first(first) {}
-    void complete(const base::Status& status) override { rounds.completed(*this, status); }
+    void ended(const base::Status& status) override { rounds.completed(*this, status); }
     Rounds& rounds;
     Node& node;
     const uint64_t own;               ///< rounds of own adds that came before
@@ -97,9 +97,9 @@ class Rounds {
   };
 
   /// A command, or a new set of parameters that is the old one.
-  struct Order final : ps::Completion {
+  struct Order final : base::Operation {
     Order(Rounds& rounds, Node& node, mv_status expected) : rounds(rounds), node(node), expected(expected) {}
-    void complete(const base::Status& status) override {
+    void ended(const base::Status& status) override {
       --node.open;
       if (status.code() != expected) rounds.timeline_.violated(fmt::format("{}: an order ended with {}: {}", rounds.name(node), static_cast<int>(status.code()), status.text()));
       ++node.executed;
@@ -291,9 +291,9 @@ class Rounds {
     ++node.open;
     if (random_.chance(0.5)) {
       const int64_t head = CommandLog::head(node.number, node.commands++);
-      node.member->tables().command(head, CommandLog::body(head), base::kNever, std::make_shared<Order>(*this, node, CommandLog::outcome(head)));
+      node.member->tables().command(head, CommandLog::body(head), std::make_shared<Order>(*this, node, CommandLog::outcome(head)));
     } else {
-      node.member->tables().set_updater(node.tables[random_.below(tables_)], model_->spec().updater, SIZE_MAX, base::kNever, std::make_shared<Order>(*this, node, MV_OK));
+      node.member->tables().set_updater(node.tables[random_.below(tables_)], model_->spec().updater, SIZE_MAX, std::make_shared<Order>(*this, node, MV_OK));
     }
     keeper_.touch(node);
   }
@@ -315,7 +315,7 @@ class Rounds {
 
   void begin(const std::shared_ptr<Call>& call, ps::Request request) {
     request.table = call->node.tables[call->first];
-    request.completion = call;
+    request.operation = call;
     ++call->node.open;
     call->node.member->tables().begin(std::move(request));
     keeper_.touch(call->node);

@@ -19,9 +19,8 @@ using namespace std::chrono_literals;
 /// What a question may take: the master's patience with its members, and its asker's with it, twice.
 constexpr Nanos kAnswered = 4s;
 
-class Ignored final : public ps::Completion {
- public:
-  void complete(const base::Status&) override {}
+class Ignored final : public base::Operation {
+  void ended(const base::Status&) override {}
 };
 
 class StuckCluster {
@@ -142,7 +141,7 @@ class StuckCluster {
                                      ps::Request get;
                                      get.table = table.value().front();
                                      get.destination = std::as_writable_bytes(std::span(node.values));
-                                     get.completion = std::make_shared<Ignored>();
+                                     get.operation = std::make_shared<Ignored>();
                                      node.member->tables().begin(std::move(get));
                                      touch(node);
                                    });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/per_thread.hpp"
+
 namespace mv::capi {
 
 namespace {
@@ -14,17 +16,17 @@ struct OfThread {
     if (callbacks != nullptr) callbacks->end();
   }
 };
-thread_local OfThread of_thread;
+OfThread& of_thread() { return base::per_thread<OfThread>(); }
 
 }  // namespace
 
 std::shared_ptr<Callbacks> Callbacks::of_this_thread(State& state) {
   // A forked child leaves its parent's alone.
-  if (of_thread.callbacks == nullptr || !of_thread.callbacks->is_of(state)) of_thread.callbacks = std::make_shared<Callbacks>(state);
-  return of_thread.callbacks;
+  if (of_thread().callbacks == nullptr || !of_thread().callbacks->is_of(state)) of_thread().callbacks = std::make_shared<Callbacks>(state);
+  return of_thread().callbacks;
 }
 
-bool Callbacks::is_here() const { return of_thread.callbacks.get() == this; }
+bool Callbacks::is_here() const { return of_thread().callbacks.get() == this; }
 
 void Callbacks::due(int64_t more, bool by_hand) {
   if (more == 0) return;

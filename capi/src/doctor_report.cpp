@@ -3,8 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/json_writer.hpp"
 #include "node/doctor/peers.hpp"
 
 namespace mv::capi {
@@ -12,7 +13,7 @@ namespace {
 
 using doctor::Finding;
 using doctor::Verdict;
-using Json = nlohmann::ordered_json;
+using base::JsonWriter;
 
 /// Of the JSON's form; raised only if a field changes its meaning.
 constexpr int kSchema = 1;
@@ -41,36 +42,34 @@ std::string host_name() {
   return name;
 }
 
-Json write_settings(const std::vector<SettingUse>& settings) {
-  Json all = Json::array();
-  for (const SettingUse& use : settings)
-    all.push_back({{"name", use.key},
-                   {"value", use.value},
-                   {"source", name_of(use.source)},
-                   {"from", use.from},
-                   {"unused", use.unused}});
-  return all;
+void write_setting(JsonWriter& json, const SettingUse& use) {
+  json.field("name", use.key);
+  json.field("value", use.value);
+  json.field("source", name_of(use.source));
+  json.field("from", use.from);
+  json.field("unused", use.unused);
 }
 
-Json write_peers(const std::vector<node::PeerReport>& peers) {
-  Json all = Json::array();
-  for (const node::PeerReport& peer : peers) {
-    Json one = {{"rank", peer.rank},
-                {"role", doctor::name_of_role(peer.role)},
-                {"host", peer.host},
-                {"pid", peer.pid},
-                {"address", peer.address},
-                {"state", doctor::name_of(peer.state)},
-                {"needed", peer.needed},
-                {"road", doctor::name_of(peer.road)},
-                {"why_not_shm", doctor::why_not_shm(peer)}};
-    if (peer.round_trip == base::kNever)
-      one["round_trip_us"] = nullptr;
-    else
-      one["round_trip_us"] = std::chrono::duration<double, std::micro>(peer.round_trip).count();
-    all.push_back(std::move(one));
-  }
-  return all;
+void write_finding(JsonWriter& json, const Finding& finding) {
+  json.field("area", finding.area);
+  json.field("subject", finding.subject);
+  json.field("verdict", name_of(finding.verdict));
+  json.field("text", finding.text);
+  json.field("todo", finding.todo);
+}
+
+void write_peer(JsonWriter& json, const node::PeerReport& peer) {
+  json.field("rank", peer.rank);
+  json.field("role", doctor::name_of_role(peer.role));
+  json.field("host", peer.host);
+  json.field("pid", peer.pid);
+  json.field("address", peer.address);
+  json.field("state", doctor::name_of(peer.state));
+  json.field("needed", peer.needed);
+  json.field("road", doctor::name_of(peer.road));
+  json.field("why_not_shm", doctor::why_not_shm(peer));
+  using Micros = std::chrono::duration<double, std::micro>;
+  json.field("round_trip_us", peer.round_trip != base::kNever ? std::optional(Micros(peer.round_trip).count()) : std::nullopt);
 }
 
 /// Names may come from anywhere: nothing of them reaches a terminal as a command.
@@ -94,28 +93,30 @@ bool DoctorReport::is_well() const {
 }
 
 std::string DoctorReport::as_json() const {
-  Json json = {{"schema", kSchema},
-               {"version", mv_version_text()},
-               {"well", is_well()},
-               {"host", host_name()},
-               {"pid", getpid()},
-               {"running", running},
-               {"rank", settings.rank},
-               {"nodes", settings.nodes},
-               {"role", doctor::name_of_role(settings.role)},
-               {"address", address},
-               {"launcher", sources.launcher.empty() ? Json() : Json(sources.launcher)},
-               {"launchers_seen", sources.seen},
-               {"settings", write_settings(sources.settings)}};
-  Json& all = json["findings"] = Json::array();
-  for (const Finding& finding : findings)
-    all.push_back({{"area", finding.area},
-                   {"subject", finding.subject},
-                   {"verdict", name_of(finding.verdict)},
-                   {"text", finding.text},
-                   {"todo", finding.todo}});
-  json["peers"] = write_peers(peers);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  JsonWriter json(JsonWriter::Layout::kIndented);
+  const auto list = [&](std::string_view name, const auto& all, void (*write)(JsonWriter&, const typename std::decay_t<decltype(all)>::value_type&)) {
+    json.array(name, [&] {
+      for (const auto& one : all) json.object([&] { write(json, one); });
+    });
+  };
+  json.object([&] {
+    json.field("schema", kSchema);
+    json.field("version", mv_version_text());
+    json.field("well", is_well());
+    json.field("host", host_name());
+    json.field("pid", getpid());
+    json.field("running", running);
+    json.field("rank", settings.rank);
+    json.field("nodes", settings.nodes);
+    json.field("role", doctor::name_of_role(settings.role));
+    json.field("address", address);
+    json.field("launcher", sources.launcher.empty() ? std::nullopt : std::optional(sources.launcher));
+    json.field("launchers_seen", sources.seen);
+    list("settings", sources.settings, write_setting);
+    list("findings", findings, write_finding);
+    list("peers", peers, write_peer);
+  });
+  return json.take() + "\n";
 }
 
 std::string DoctorReport::as_text() const {

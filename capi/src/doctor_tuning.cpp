@@ -1,7 +1,6 @@
 // What messages cost, as JSON. docs/operations.md has the fields: they are only ever added to.
 
-#include <nlohmann/json.hpp>
-
+#include "base/json_writer.hpp"
 #include "doctor_report.hpp"
 #include "engine/collective/cost_text.hpp"
 #include "node/doctor/peers.hpp"
@@ -10,49 +9,54 @@
 namespace mv::capi {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using base::JsonWriter;
 
 constexpr int kCostsSchema = 1;
 const collective::Costs kDefault;
 
-Json write_road(const doctor::RoadTuning& road) {
+void write_road(JsonWriter& json, const doctor::RoadTuning& road) {
   const collective::RoadCost& cost = road.fit.cost;
   const collective::RoadCost& before = kDefault.of(road.road);
-  return {{"road", doctor::name_of(road.road)},
-          {"workers", road.workers},
-          {"alpha_us", cost.alpha * 1e6},
-          {"beta_ns", cost.beta * 1e9},
-          {"error", road.fit.error},
-          {"default_alpha_us", before.alpha * 1e6},
-          {"default_beta_ns", before.beta * 1e9},
-          {"why_not_shm", road.why_not_shm},
-          {"cost", collective::write_cost(road.road, cost)}};
+  json.field("road", doctor::name_of(road.road));
+  json.field("workers", road.workers);
+  json.field("alpha_us", cost.alpha * 1e6);
+  json.field("beta_ns", cost.beta * 1e9);
+  json.field("error", road.fit.error);
+  json.field("default_alpha_us", before.alpha * 1e6);
+  json.field("default_beta_ns", before.beta * 1e9);
+  json.field("why_not_shm", road.why_not_shm);
+  json.field("cost", collective::write_cost(road.road, cost));
 }
 
-Json write_trial(const doctor::Trial& trial, base::RoadKind road) {
-  return {{"road", doctor::name_of(road)},
-          {"bytes", trial.bytes},
-          {"algorithm", collective::algorithm_name(trial.choice.algorithm)},
-          {"by_host", trial.choice.by_host},
-          {"predicted_us", trial.choice.seconds * 1e6},
-          {"measured_us", trial.seconds * 1e6}};
+void write_trial(JsonWriter& json, const doctor::Trial& trial, base::RoadKind road) {
+  json.field("road", doctor::name_of(road));
+  json.field("bytes", trial.bytes);
+  json.field("algorithm", collective::algorithm_name(trial.choice.algorithm));
+  json.field("by_host", trial.choice.by_host);
+  json.field("predicted_us", trial.choice.seconds * 1e6);
+  json.field("measured_us", trial.seconds * 1e6);
 }
 
 }  // namespace
 
 std::string tuning_as_json(const doctor::Tuning& tuning) {
-  Json json = {{"schema", kCostsSchema},
-               {"version", mv_version_text()},
-               {"workers", tuning.workers},
-               {"hosts", tuning.hosts},
-               {"collective_costs", tuning.setting()},
-               {"gamma_ns", tuning.basis.costs.gamma * 1e9},
-               {"default_gamma_ns", kDefault.gamma * 1e9}};
-  Json& roads = json["roads"] = Json::array();
-  for (const doctor::RoadTuning& road : tuning.roads) roads.push_back(write_road(road));
-  Json& trials = json["trials"] = Json::array();
-  for (const doctor::Trial& trial : tuning.trials) trials.push_back(write_trial(trial, tuning.between));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  JsonWriter json(JsonWriter::Layout::kIndented);
+  json.object([&] {
+    json.field("schema", kCostsSchema);
+    json.field("version", mv_version_text());
+    json.field("workers", tuning.workers);
+    json.field("hosts", tuning.hosts);
+    json.field("collective_costs", tuning.setting());
+    json.field("gamma_ns", tuning.basis.costs.gamma * 1e9);
+    json.field("default_gamma_ns", kDefault.gamma * 1e9);
+    json.array("roads", [&] {
+      for (const doctor::RoadTuning& road : tuning.roads) json.object([&] { write_road(json, road); });
+    });
+    json.array("trials", [&] {
+      for (const doctor::Trial& trial : tuning.trials) json.object([&] { write_trial(json, trial, tuning.between); });
+    });
+  });
+  return json.take() + "\n";
 }
 
 }  // namespace mv::capi

@@ -5,18 +5,21 @@
 #include <string>
 
 #include "base/log.hpp"
+#include "base/per_thread.hpp"
 #include "fence.hpp"
 #include "settings.hpp"
 
 namespace mv::capi {
 namespace {
 
-/// One thread's last error. `shown` is the text's memory, or a literal where there was no memory for a text.
-struct LastError {
-  std::string text;
-  const char* shown = "";
-};
-thread_local LastError last_error;
+/// The thread's last error: memory of last_text(), or a literal where there was no memory for a text.
+thread_local const char* shown = "";
+std::string& last_text() { return base::per_thread<std::string>(); }
+
+void keep(std::string text) {
+  last_text() = std::move(text);
+  shown = last_text().c_str();
+}
 
 #define MV_TEXT_OF(number) #number
 #define MV_VERSION_TEXT(major, minor, patch) MV_TEXT_OF(major) "." MV_TEXT_OF(minor) "." MV_TEXT_OF(patch)
@@ -25,25 +28,28 @@ thread_local LastError last_error;
 
 mv_status fail(mv_status code, const char* function, const char* text) noexcept {
   try {
-    note(std::string(function) + ": " + text);
+    keep(std::string(function) + ": " + text);
   } catch (...) {
-    last_error.shown = text;
+    shown = text;
   }
   return code;
 }
 
 mv_status finish_failed(const base::Status& status) noexcept {
   try {
-    note(status.text());
+    keep(status.text());
   } catch (...) {
-    last_error.shown = mv_status_message(status.code());
+    shown = mv_status_message(status.code());
   }
   return status.code();
 }
 
 void note(std::string text) noexcept {
-  last_error.text = std::move(text);
-  last_error.shown = last_error.text.c_str();
+  try {
+    keep(std::move(text));
+  } catch (...) {
+    shown = mv_status_message(MV_ENOMEM);
+  }
 }
 
 }  // namespace mv::capi
@@ -94,7 +100,7 @@ const char* mv_status_family(mv_status status) {
   }
 }
 
-const char* mv_last_error(void) { return mv::capi::last_error.shown; }
+const char* mv_last_error(void) { return mv::capi::shown; }
 
 mv_status mv_log_level_set(int32_t level) {
   return mv::capi::guarded("mv_log_level_set", [&]() -> mv::base::Status {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
 
 #include "base/descriptors.hpp"
 
@@ -28,8 +29,10 @@ struct Listing {
   std::atomic<size_t> size{0};  ///< so that find() costs nothing where there is nothing
 };
 
-Listing& listing() {
-  static auto* const kListing = new Listing;  // never destroyed: memory may outlive static objects
+/// Never destroyed: memory may outlive static objects. Its making allocates nothing: destructors ask for it.
+Listing& listing() noexcept {
+  alignas(Listing) static std::byte room[sizeof(Listing)];
+  static auto* const kListing = new (room) Listing;
   return *kListing;
 }
 

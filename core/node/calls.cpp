@@ -149,7 +149,7 @@ base::Status MemberNode::wait(const CallRef& call, base::Nanos timeout, bool* al
   *alive = !call->done() && driven != io::Driven::kBroken;
   if (!*alive) return result(call);
   if (driven == io::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait; the request goes on");
-  if (driven == io::Driven::kStopped) return base::Status(MV_ESTATE, "the node is shutting down");
+  if (driven == io::Driven::kStopped) return ended();
   return base::Status(MV_ETIMEOUT, "not finished yet; the request goes on");
 }
 

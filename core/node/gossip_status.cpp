@@ -1,7 +1,6 @@
 #include "node/gossip_status.hpp"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json_writer.hpp"
 #include "node/observer.hpp"
 
 namespace mv::node {
@@ -10,8 +9,13 @@ namespace {
 
 std::string no_answer(const gossip::Node& node, const base::Status& why, bool json) {
   if (!json) return fmt::format("{} at {}: no answer: {}\n", node.name, node.address(), why.text());
-  using Json = nlohmann::ordered_json;
-  return Json{{"name", node.name}, {"address", node.address()}, {"error", why.text()}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  base::JsonWriter report;
+  report.object([&] {
+    report.field("name", node.name);
+    report.field("address", node.address());
+    report.field("error", why.text());
+  });
+  return report.take();
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ Figures MemberNode::take_figures() {
 base::Result<std::string> MemberNode::metrics_text() {
   std::optional<Figures> figures;
   read_on_loop([&] { figures = take_figures(); });
-  if (!figures) return base::Status(MV_ESTATE, "the node is shutting down");
+  if (!figures) return ended();
   return to_prometheus(*figures);
 }
 

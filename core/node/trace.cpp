@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/json_writer.hpp"
 #include "node/member_node.hpp"
 #include "telemetry/chrome_trace.hpp"
 
@@ -60,7 +61,7 @@ class Writer {
     if (is_message(event)) return message(event);
     const bool call = event.kind == TraceKind::kCall;
     const char* name = call ? ps::kUseNames[event.what] : wire::EnumNameBody(static_cast<wire::Body>(event.what));
-    const std::string arguments = call ? "" : fmt::format(R"("of": {})", telemetry::quoted(name_of(taken_, event.peer)));
+    const std::string arguments = call ? "" : fmt::format(R"("of": {})", base::json_quoted(name_of(taken_, event.peer)));
     trace_.span(call ? "call" : "gate", ++spans_, name, base::Nanos(event.begin), base::Nanos(event.end), arguments);
   }
   std::string take() { return trace_.take(); }
@@ -108,7 +109,7 @@ base::Result<std::string> MemberNode::trace_text() {
     taken.now = loop_.now();
     taken.wall = since_1970();
   });
-  if (!taken.scale) return base::Status(MV_ESTATE, "the node is shutting down");
+  if (!taken.scale) return ended();
   base::Nanos origin = taken.now;
   for (const TraceEvent& event : taken.events) origin = std::min(origin, begin_of(taken, event));
   Writer writer(taken, origin);

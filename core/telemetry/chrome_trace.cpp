@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "base/json_writer.hpp"
 
 namespace mv::telemetry {
 
@@ -17,15 +18,10 @@ std::string micros(base::Nanos span) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
-  using Json = nlohmann::json;
-  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 ChromeTrace::ChromeTrace(int64_t rank, std::string_view process_name, base::Nanos origin, base::Nanos origin_since_1970)
     : rank_(rank), origin_(origin), origin_since_1970_(origin_since_1970) {
   text_ = R"({"displayTimeUnit": "ns", "traceEvents": [)";
-  metadata("process_name", 0, fmt::format(R"("name": {})", quoted(process_name)));
+  metadata("process_name", 0, fmt::format(R"("name": {})", base::json_quoted(process_name)));
   metadata("process_sort_index", 0, fmt::format(R"("sort_index": {})", rank));
 }
 
@@ -40,7 +36,7 @@ void ChromeTrace::metadata(std::string_view what, uint64_t track, std::string_vi
 }
 
 void ChromeTrace::track(uint64_t track, std::string_view name) {
-  metadata("thread_name", track, fmt::format(R"("name": {})", quoted(name)));
+  metadata("thread_name", track, fmt::format(R"("name": {})", base::json_quoted(name)));
   metadata("thread_sort_index", track, fmt::format(R"("sort_index": {})", track));
 }
 

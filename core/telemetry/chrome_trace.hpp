@@ -38,7 +38,4 @@ class ChromeTrace {
   bool any_ = false;
 };
 
-/// As a JSON string, quotes included; what is not UTF-8 is replaced.
-std::string quoted(std::string_view text);
-
 }  // namespace mv::telemetry

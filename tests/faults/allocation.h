@@ -1,5 +1,5 @@
 /* Makes the N-th allocation of this process fail, once: malloc() and its relatives are replaced in the program that includes this, for
- * the library as well. Allocations by libuv itself are left alone: it calls abort() where it has no memory, which is its decision. */
+ * the library as well. Allocations by libuv itself and by getaddrinfo() are left alone: both end the process where they have no memory. */
 #ifndef POLYVERSO_TESTS_ALLOCATION_H
 #define POLYVERSO_TESTS_ALLOCATION_H
 

@@ -240,6 +240,29 @@ void names_that_meet_are_kept_apart(void**) {
   assert_true(write_header(again.value()) == text);
 }
 
+/// A store's keys are tables: time and memory grow with their number, not with its square.
+void a_hundred_thousand_tables_fit_into_a_file(void**) {
+  constexpr size_t kTables = 100'000;
+  Part part;
+  for (size_t i = 0; i < kTables; ++i) {
+    TableEntry entry;
+    entry.spec.name = "kv-0/" + std::to_string(i);
+    entry.spec.rows = 64;
+    entry.spec.flags = MV_MERGE | table::kStoreKey;
+    entry.spec.updater = entry.updater = {table::kReplacing, {}};
+    entry.spec.home = static_cast<uint32_t>(i * 2'654'435'761u | 1);
+    entry.clock = 1000 + i;
+    add_table(part, entry, {0, 64}, 0);
+  }
+  lay_out(part);
+  const std::string text = write_header(part);
+  assert_true(text.size() <= kMostHeaderBytes);
+  const auto again = parse_header(std::string_view(text).substr(kLengthBytes), part.file_bytes());
+  assert_true(again.ok());
+  assert_int_equal(again.value().tables.size(), kTables);
+  assert_true(write_header(again.value()) == text);
+}
+
 void damage_is_told(void**) {
   const Scratch scratch;
   const std::string path = save(scratch.path(), 2), first = path + "/server-0.safetensors",
@@ -444,6 +467,7 @@ int main() {
       cmocka_unit_test(what_is_written_is_read_back),
       cmocka_unit_test(a_real_shard_is_restored_on_another_number_of_servers),
       cmocka_unit_test(names_that_meet_are_kept_apart),
+      cmocka_unit_test(a_hundred_thousand_tables_fit_into_a_file),
       cmocka_unit_test(damage_is_told),
       cmocka_unit_test(tensors_must_not_overlap_or_leave_gaps),
       cmocka_unit_test(rows_that_no_file_has_are_damage),

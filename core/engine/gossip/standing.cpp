@@ -1,9 +1,9 @@
 #include "engine/gossip/standing.hpp"
 
 #include <iterator>
+#include <optional>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json_writer.hpp"
 #include "telemetry/exposition.hpp"
 
 namespace mv::gossip {
@@ -28,40 +28,53 @@ std::string standing_text(const Standing& standing) {
   return text;
 }
 
+namespace {
+
+std::optional<std::string> text_or_null(const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); }
+
+void write_peer(base::JsonWriter& json, const PeerStanding& peer) {
+  json.field("name", peer.name);
+  json.field("address", peer.address);
+  json.field("road", text_or_null(peer.road));
+  json.field("score", peer.score);
+  json.field("fetched", peer.fetched);
+  json.field("failed", peer.failed);
+  json.field("clock", peer.clock);
+  json.field("loss", peer.loss);
+  json.field("disagreement", peer.disagreement);
+  json.field("waiting", peer.waiting);
+  json.field("problem", peer.problem);
+}
+
+}  // namespace
+
 std::string standing_json(const Standing& standing) {
-  using Json = nlohmann::ordered_json;
-  Json peers = Json::array();
-  for (const PeerStanding& peer : standing.peers) {
-    peers.push_back({{"name", peer.name},
-                     {"address", peer.address},
-                     {"road", peer.road.empty() ? Json() : Json(peer.road)},
-                     {"score", peer.score},
-                     {"fetched", peer.fetched},
-                     {"failed", peer.failed},
-                     {"clock", peer.clock},
-                     {"loss", peer.loss},
-                     {"disagreement", peer.disagreement},
-                     {"waiting", peer.waiting},
-                     {"problem", peer.problem}});
-  }
-  Json all = {{"name", standing.name},
-              {"address", standing.address},
-              {"metrics", standing.metrics.empty() ? Json() : Json(standing.metrics)},
-              {"clock", standing.clock},
-              {"loss", standing.loss},
-              {"updates", standing.updates},
-              {"averaged", standing.averaged},
-              {"factor", standing.factor},
-              {"disagreement", standing.disagreement},
-              {"served_versions", standing.served_versions},
-              {"served_bytes", standing.served_bytes},
-              {"fetched_bytes", standing.fetched_bytes},
-              {"last", standing.last}};
-  if (standing.exchanges)
-    all["exchanges"] = {{"valid", standing.exchanges->valid}, {"half", standing.exchanges->half}, {"unsettled", standing.exchanges->unsettled}};
-  all["peers"] = std::move(peers);
-  // Reasons may quote what a peer sent.
-  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  base::JsonWriter json;
+  json.object([&] {
+    json.field("name", standing.name);
+    json.field("address", standing.address);
+    json.field("metrics", text_or_null(standing.metrics));
+    json.field("clock", standing.clock);
+    json.field("loss", standing.loss);
+    json.field("updates", standing.updates);
+    json.field("averaged", standing.averaged);
+    json.field("factor", standing.factor);
+    json.field("disagreement", standing.disagreement);
+    json.field("served_versions", standing.served_versions);
+    json.field("served_bytes", standing.served_bytes);
+    json.field("fetched_bytes", standing.fetched_bytes);
+    json.field("last", standing.last);
+    if (standing.exchanges)
+      json.object("exchanges", [&] {
+        json.field("valid", standing.exchanges->valid);
+        json.field("half", standing.exchanges->half);
+        json.field("unsettled", standing.exchanges->unsettled);
+      });
+    json.array("peers", [&] {
+      for (const PeerStanding& peer : standing.peers) json.object([&] { write_peer(json, peer); });
+    });
+  });
+  return json.take();
 }
 
 std::string standing_metrics(const Standing& standing) {

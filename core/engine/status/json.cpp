@@ -1,22 +1,23 @@
 // The overview for programs.
 
+#include <optional>
 #include <unordered_map>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json_writer.hpp"
 #include "engine/status/overview.hpp"
 
 namespace mv::status {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using base::JsonWriter;
 constexpr std::array<const char*, 3> kStateNames = {"here", "finished", "lost"};
 
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 
 /// -1 becomes null: it is no worker, or no server.
-Json number_or_null(int64_t number) { return number < 0 ? Json() : Json(number); }
+std::optional<int64_t> number_or_null(int64_t number) { return number < 0 ? std::nullopt : std::optional(number); }
+std::optional<std::string> text_or_null(const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); }
 
 /// Looked up for every pair of peers.
 class Ranks {
@@ -24,103 +25,119 @@ class Ranks {
   explicit Ranks(const cluster::View& view) {
     for (const cluster::Member& member : view.members) ranks_.emplace(member.peer, member.rank);
   }
-  Json of(base::Peer peer) const {
+  std::optional<uint32_t> of(base::Peer peer) const {
     const auto found = ranks_.find(peer);
-    return found != ranks_.end() ? Json(found->second) : Json();
+    return found != ranks_.end() ? std::optional(found->second) : std::nullopt;
   }
 
  private:
   std::unordered_map<base::Peer, uint32_t> ranks_;
 };
 
-Json silence_of(const Overview& overview, base::Peer peer) {
+std::optional<double> silence_of(const Overview& overview, base::Peer peer) {
   const auto silence = overview.silence.find(peer);
-  return silence != overview.silence.end() ? Json(seconds(silence->second)) : Json();
+  return silence != overview.silence.end() ? std::optional(seconds(silence->second)) : std::nullopt;
 }
 
-void add_traffic(Json& json, const PeerStanding& standing) {
-  json["sent_bytes"] = standing.way.sent;
-  json["received_bytes"] = standing.way.received;
-  json["sent_bytes_per_second"] = standing.send_rate;
-  json["received_bytes_per_second"] = standing.receive_rate;
+void write_traffic(JsonWriter& json, const PeerStanding& standing) {
+  json.field("sent_bytes", standing.way.sent);
+  json.field("received_bytes", standing.way.received);
+  json.field("sent_bytes_per_second", standing.send_rate);
+  json.field("received_bytes_per_second", standing.receive_rate);
 }
 
-Json json_of(const Overview& overview, const Ranks& ranks, const cluster::Member& member) {
+void write_report(JsonWriter& json, const Ranks& ranks, const Report& report) {
+  json.field("phase", report.phase);
+  json.field("uptime_seconds", seconds(report.uptime));
+  json.field("metrics", text_or_null(report.metrics));
+  json.field("in_flight_bytes", report.in_flight);
+  write_traffic(json, total_of(report));
+  json.field("left_out", report.left_out);
+  json.array("peers", [&] {
+    for (const PeerStanding& each : report.peers)
+      json.object([&] {
+        json.field("rank", ranks.of(each.peer));
+        json.field("road", each.way.road);
+        write_traffic(json, each);
+        json.field("silence_seconds", seconds(each.silence));
+      });
+  });
+}
+
+void write_member(JsonWriter& json, const Overview& overview, const Ranks& ranks, const cluster::Member& member) {
   const cluster::View& view = overview.view;
-  Json json{{"rank", member.rank},
-            {"worker", number_or_null(view.worker_id(member.peer))},
-            {"server", number_or_null(view.server_id(member.peer))},
-            {"host", member.host},
-            {"pid", member.pid},
-            {"incarnation", fmt::format("{:016x}", member.peer)},
-            {"address", member.address},
-            {"state", kStateNames[static_cast<size_t>(member.state)]},
-            {"why", member.why},
-            {"silence_seconds", silence_of(overview, member.peer)}};
+  json.field("rank", member.rank);
+  json.field("worker", number_or_null(view.worker_id(member.peer)));
+  json.field("server", number_or_null(view.server_id(member.peer)));
+  json.field("host", member.host);
+  json.field("pid", member.pid);
+  json.field("incarnation", fmt::format("{:016x}", member.peer));
+  json.field("address", member.address);
+  json.field("state", kStateNames[static_cast<size_t>(member.state)]);
+  json.field("why", member.why);
+  json.field("silence_seconds", silence_of(overview, member.peer));
   const auto found = overview.reports.find(member.peer);
-  json["answered"] = found != overview.reports.end();
-  if (found == overview.reports.end()) return json;
-  const Report& report = found->second;
-  json["phase"] = report.phase;
-  json["uptime_seconds"] = seconds(report.uptime);
-  json["metrics"] = report.metrics.empty() ? Json(nullptr) : Json(report.metrics);
-  json["in_flight_bytes"] = report.in_flight;
-  add_traffic(json, total_of(report));
-  json["left_out"] = report.left_out;
-  json["peers"] = Json::array();
-  for (const PeerStanding& each : report.peers) {
-    Json peer{{"rank", ranks.of(each.peer)}, {"road", each.way.road}};
-    add_traffic(peer, each);
-    peer["silence_seconds"] = seconds(each.silence);
-    json["peers"].push_back(std::move(peer));
-  }
-  return json;
+  json.field("answered", found != overview.reports.end());
+  if (found != overview.reports.end()) write_report(json, ranks, found->second);
 }
 
-Json json_of(const TableOverview& table) {
+void write_table(JsonWriter& json, const TableOverview& table) {
   const ps::TableStanding& standing = table.standing;
-  Json json{{"name", standing.name},
-            {"what", standing.what},
-            {"pace", kPaceNames[static_cast<size_t>(standing.pace)]},
-            {"complete", standing.complete},
-            {"workers", Json::array()}};
-  for (size_t i = 0; i < standing.tallies.size(); ++i) {
-    const ps::Tally& tally = standing.tallies[i];
-    json["workers"].push_back({{"worker", tally.worker},
-                               {"adds", tally.adds},
-                               {"gets", tally.gets},
-                               {"clock", tally.clock},
-                               {"own_word", static_cast<bool>(table.own_word[i])}});
-  }
-  return json;
+  json.field("name", standing.name);
+  json.field("what", standing.what);
+  json.field("pace", kPaceNames[static_cast<size_t>(standing.pace)]);
+  json.field("complete", standing.complete);
+  json.array("workers", [&] {
+    for (size_t i = 0; i < standing.tallies.size(); ++i)
+      json.object([&] {
+        const ps::Tally& tally = standing.tallies[i];
+        json.field("worker", tally.worker);
+        json.field("adds", tally.adds);
+        json.field("gets", tally.gets);
+        json.field("clock", tally.clock);
+        json.field("own_word", static_cast<bool>(table.own_word[i]));
+      });
+  });
 }
 
-Json json_of(const Ranks& ranks, const GroupOverview& group) {
-  Json json{
-      {"road", group.road}, {"broken", group.broken.empty() ? Json() : Json(group.broken)}, {"ranks", Json::array()}};
-  for (const base::Peer peer : group.ranks) {
-    const auto told = group.operations.find(peer);
-    json["ranks"].push_back(
-        {{"rank", ranks.of(peer)}, {"operations", told != group.operations.end() ? Json(told->second) : Json()}});
-  }
-  return json;
+void write_group(JsonWriter& json, const Ranks& ranks, const GroupOverview& group) {
+  json.field("road", group.road);
+  json.field("broken", text_or_null(group.broken));
+  json.array("ranks", [&] {
+    for (const base::Peer peer : group.ranks)
+      json.object([&] {
+        json.field("rank", ranks.of(peer));
+        const auto told = group.operations.find(peer);
+        json.field("operations", told != group.operations.end() ? std::optional(told->second) : std::nullopt);
+      });
+  });
 }
 
-Json json_of(const Overview& overview, const Ranks& ranks, const cluster::Wait& wait) {
+void write_wait(JsonWriter& json, const Overview& overview, const Ranks& ranks, const cluster::Wait& wait) {
   const cluster::View& view = overview.view;
-  Json json{{"kind", cluster::kWaitNames[static_cast<size_t>(wait.kind)]},
-            {"worker", number_or_null(view.worker_id(wait.who))},
-            {"rank", ranks.of(wait.who)},
-            {"table", wait.table.empty() ? Json() : Json(wait.table)},
-            {"number", wait.number},
-            {"seconds", seconds(wait.age)},
-            {"awaited", Json::array()}};
-  for (const auto& [peer, what] : wait.awaited)
-    json["awaited"].push_back({{"rank", ranks.of(peer)},
-                               {"who", view.short_name(peer)},
-                               {"what", what},
-                               {"silence_seconds", silence_of(overview, peer)}});
-  return json;
+  json.field("kind", cluster::kWaitNames[static_cast<size_t>(wait.kind)]);
+  json.field("worker", number_or_null(view.worker_id(wait.who)));
+  json.field("rank", ranks.of(wait.who));
+  json.field("table", text_or_null(wait.table));
+  json.field("number", wait.number);
+  json.field("seconds", seconds(wait.age));
+  json.array("awaited", [&] {
+    for (const auto& [peer, what] : wait.awaited)
+      json.object([&] {
+        json.field("rank", ranks.of(peer));
+        json.field("who", view.short_name(peer));
+        json.field("what", what);
+        json.field("silence_seconds", silence_of(overview, peer));
+      });
+  });
+}
+
+/// An array of objects, whose members write(one) writes.
+template <typename List, typename Write>
+void write_list(JsonWriter& json, std::string_view name, const List& list, const Write& write) {
+  json.array(name, [&] {
+    for (const auto& one : list) json.object([&] { write(one); });
+  });
 }
 
 }  // namespace
@@ -128,17 +145,19 @@ Json json_of(const Overview& overview, const Ranks& ranks, const cluster::Wait& 
 std::string to_json(const Overview& overview) {
   const cluster::View& view = overview.view;
   const Ranks ranks(view);
-  Json json{{"sync", view.sync},
-            {"epoch", view.epoch},
-            {"seen_by", ranks.of(overview.seen_by)},
-            {"joining", view.members.empty()},
-            {"missing", overview.missing}};
-  for (const char* list : {"members", "tables", "groups", "waits"}) json[list] = Json::array();
-  for (const cluster::Member& member : view.members) json["members"].push_back(json_of(overview, ranks, member));
-  for (const TableOverview& table : tables_of(overview)) json["tables"].push_back(json_of(table));
-  for (const GroupOverview& group : groups_of(overview)) json["groups"].push_back(json_of(ranks, group));
-  for (const cluster::Wait& wait : waits_of(overview)) json["waits"].push_back(json_of(overview, ranks, wait));
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // names may hold any bytes
+  JsonWriter json;
+  json.object([&] {
+    json.field("sync", view.sync);
+    json.field("epoch", view.epoch);
+    json.field("seen_by", ranks.of(overview.seen_by));
+    json.field("joining", view.members.empty());
+    json.field("missing", overview.missing);
+    write_list(json, "members", view.members, [&](const cluster::Member& member) { write_member(json, overview, ranks, member); });
+    write_list(json, "tables", tables_of(overview), [&](const TableOverview& table) { write_table(json, table); });
+    write_list(json, "groups", groups_of(overview), [&](const GroupOverview& group) { write_group(json, ranks, group); });
+    write_list(json, "waits", waits_of(overview), [&](const cluster::Wait& wait) { write_wait(json, overview, ranks, wait); });
+  });
+  return json.take();
 }
 
 }  // namespace mv::status

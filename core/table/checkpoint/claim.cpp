@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <filesystem>
 
 #include "table/checkpoint/file.hpp"
 
@@ -35,10 +34,11 @@ bool is_old(const std::string& path) {
   struct stat stat {};
   if (::stat(path.c_str(), &stat) != 0) return false;
   time_t newest = stat.st_mtime;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-    if (::stat(entry->path().c_str(), &stat) == 0) newest = std::max(newest, stat.st_mtime);
-  return !error && std::time(nullptr) - newest >= kAbandonedAfter;
+  const auto names = names_in(path);
+  if (!names.ok()) return false;
+  for (const std::string& name : names.value())
+    if (::stat((path + "/" + name).c_str(), &stat) == 0) newest = std::max(newest, stat.st_mtime);
+  return std::time(nullptr) - newest >= kAbandonedAfter;
 }
 
 }  // namespace

@@ -58,15 +58,14 @@ std::string parent_of(const std::string& path) {
 }
 
 base::Result<std::vector<Place>> list_checkpoints(const std::string& directory) {
-  std::error_code error;
+  const auto names = names_in(directory);
+  if (!names.ok()) return names.status();
   std::vector<Place> places;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
-    const auto number = number_of(entry->path().filename().string());
-    const std::string path = entry->path().string();
+  for (const std::string& name : names.value()) {
+    const auto number = number_of(name);
+    const std::string path = directory.ends_with('/') ? directory + name : directory + "/" + name;
     if (number && is_directory(path)) places.push_back({*number, path, has_manifest(path)});
   }
-  if (error && error.value() == ENOENT) return base::error(MV_ENOTFOUND, "{}: there is no such directory", directory);
-  if (error) return system_error(directory, error.value());
   std::ranges::sort(places, {}, [](const Place& place) { return std::pair(place.number, place.path); });
   return places;
 }
@@ -103,12 +102,12 @@ base::Status remove_checkpoint(const std::string& path) {
   if (!is_directory(path)) return {};  // another job removes old ones, too
   if (unlink((path + "/" + kManifestName).c_str()) != 0 && errno != ENOENT) return system_error(path, errno);
   if (auto failed = sync_directory(path); !failed.ok()) return failed;
-  std::error_code error;
-  std::vector<fs::path> files;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-    if (is_ours(entry->path().filename().string())) files.push_back(entry->path());
-  for (const fs::path& file : files)
-    if (unlink(file.c_str()) != 0 && errno != ENOENT) return system_error(file.string(), errno);
+  const auto names = names_in(path);
+  if (!names.ok()) return names.status().code() == MV_ENOTFOUND ? base::Status() : names.status();
+  for (const std::string& name : names.value()) {
+    const std::string file = path + "/" + name;
+    if (is_ours(name) && unlink(file.c_str()) != 0 && errno != ENOENT) return system_error(file, errno);
+  }
   // Somebody else's file in it keeps the directory.
   return rmdir(path.c_str()) == 0 || errno == ENOENT ? base::Status() : system_error(path, errno);
 }

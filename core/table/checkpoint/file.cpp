@@ -1,5 +1,6 @@
 #include "table/checkpoint/file.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 namespace mv::table::checkpoint {
@@ -142,6 +144,22 @@ base::Status make_directory(const std::string& path) {
   if (::stat(path.c_str(), &stat) != 0) return system_error(path, errno);
   if (!S_ISDIR(stat.st_mode)) return system_error(path, ENOTDIR);
   return sync_directory(parent.empty() ? "." : parent);
+}
+
+// Not std::filesystem's iterator: without memory it ends the process.
+base::Result<std::vector<std::string>> names_in(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+  if (directory == nullptr) return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such directory", path) : system_error(path, errno);
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = readdir(directory.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) return system_error(path, errno);
+  return names;
 }
 
 base::Status sync_directory(const std::string& path) {

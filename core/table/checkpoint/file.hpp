@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -67,6 +68,8 @@ base::Result<std::string> read_file(const std::string& path, uint64_t most);
 base::Status sync_directory(const std::string& path);
 /// Makes a directory and those above it that are missing. Each name is on the disk when this returns.
 base::Status make_directory(const std::string& path);
+/// The names in a directory. MV_ENOTFOUND, MV_ESYSTEM.
+base::Result<std::vector<std::string>> names_in(const std::string& path);
 /// MV_ESYSTEM, or MV_ENOMEM: "PATH: No space left on device; free some space, then save again"
 base::Status system_error(const std::string& path, int error);
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "table/checkpoint/directory.hpp"
 #include "table/checkpoint/examine.hpp"
@@ -27,82 +28,83 @@ struct Held {
   }
 };
 
-Json table_report(const TableEntry& entry, const Held& held) {
-  Json json = write_table(entry);
-  json["stored"] = held.rows;
-  json["states"] = held.states;
-  json["value_bytes"] = held.value_bytes;
-  json["state_bytes"] = held.state_bytes;
-  json["id_bytes"] = held.id_bytes;
-  return json;
+void write_report(JsonWriter& json, const TableEntry& entry, const Held& held) {
+  write_table(json, entry);
+  json.field("stored", held.rows);
+  json.field("states", held.states);
+  json.field("value_bytes", held.value_bytes);
+  json.field("state_bytes", held.state_bytes);
+  json.field("id_bytes", held.id_bytes);
 }
 
-Json checkpoint_report(const std::string& path) {
-  Json json{{"path", path}, {"what", "checkpoint"}};
+/// Writes the members of its report, and tells the damage.
+std::vector<std::string> write_checkpoint(JsonWriter& json, const std::string& path) {
+  json.field("path", path);
+  json.field("what", "checkpoint");
   Examined found = examine(path, {}, kNeverGivenUp);
   if (found.manifest) {
     const Manifest& manifest = *found.manifest;
+    std::unordered_map<std::string_view, Held> held;
     uint64_t bytes = 0;
-    Json files = Json::array(), tables = Json::array();
-    for (const FileEntry& file : manifest.files) {
-      bytes += file.bytes;
-      files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}});
+    for (const FileEntry& file : manifest.files) bytes += file.bytes;
+    for (const auto& file : found.files) {
+      if (!file) continue;
+      for (const PartTable& table : file->part().tables) held[table.entry.spec.name].add(table);
     }
-    for (const TableEntry& entry : manifest.tables) {
-      Held held;
-      for (const auto& file : found.files) {
-        if (!file) continue;
-        for (const PartTable& table : file->part().tables)
-          if (table.entry.spec.name == entry.spec.name) held.add(table);
-      }
-      tables.push_back(table_report(entry, held));
-    }
-    json["format"] = kFormat;
-    json["number"] = manifest.number;
-    json["time"] = manifest.time;
-    json["servers"] = manifest.files.size();
-    json["bytes"] = bytes;
-    json["files"] = std::move(files);
-    json["tables"] = std::move(tables);
+    json.field("format", kFormat);
+    json.field("number", manifest.number);
+    json.field("time", manifest.time);
+    json.field("servers", manifest.files.size());
+    json.field("bytes", bytes);
+    json.array("files", [&] {
+      for (const FileEntry& file : manifest.files) write_file(json, file);
+    });
+    json.array("tables", [&] {
+      for (const TableEntry& entry : manifest.tables) json.object([&] { write_report(json, entry, held[entry.spec.name]); });
+    });
   }
-  json["damage"] = found.damage;
-  return json;
+  json.field("damage", found.damage);
+  return std::move(found.damage);
 }
 
-Json directory_report(const std::string& path, const std::vector<Place>& places) {
-  Json json{{"path", path}, {"what", "directory"}}, list = Json::array();
-  for (const Place& place : places)
-    list.push_back({{"number", place.number}, {"path", place.path}, {"whole", place.whole}});
-  json["checkpoints"] = std::move(list);
+void write_directory(JsonWriter& json, const std::string& path, const std::vector<Place>& places) {
+  json.field("path", path);
+  json.field("what", "directory");
+  json.array("checkpoints", [&] {
+    for (const Place& place : places)
+      json.object([&] {
+        json.field("number", place.number);
+        json.field("path", place.path);
+        json.field("whole", place.whole);
+      });
+  });
   const auto newest = std::find_if(places.rbegin(), places.rend(), [](const Place& place) { return place.whole; });
-  if (newest == places.rend()) {
-    json["damage"] = {"there is no whole checkpoint in it"};
-    return json;
-  }
-  json["newest"] = checkpoint_report(newest->path);
-  json["damage"] = json["newest"]["damage"];
-  return json;
+  std::vector<std::string> damage{"there is no whole checkpoint in it"};
+  if (newest != places.rend()) json.object("newest", [&] { damage = write_checkpoint(json, newest->path); });
+  json.field("damage", damage);
 }
 
-Json file_report(const std::string& path) {
-  Json json{{"path", path}, {"what", "file"}};
+void write_file_report(JsonWriter& json, const std::string& path) {
+  json.field("path", path);
+  json.field("what", "file");
   std::vector<std::string> damage;
   const auto file = PartFile::open(path);
   if (file.ok()) {
     const Part& part = file.value().part();
-    Json tables = Json::array();
-    for (const PartTable& table : part.tables) {
-      Held held;
-      held.add(table);
-      tables.push_back(table_report(table.entry, held));
-      tables.back()["first"] = table.rows.first;
-    }
-    json["number"] = part.number;
-    json["server"] = part.server;
-    json["servers"] = part.servers;
-    json["bytes"] = file.value().bytes();
-    json["checksum"] = file.value().checksum();
-    json["tables"] = std::move(tables);
+    json.field("number", part.number);
+    json.field("server", part.server);
+    json.field("servers", part.servers);
+    json.field("bytes", file.value().bytes());
+    json.field("checksum", file.value().checksum());
+    json.array("tables", [&] {
+      for (const PartTable& table : part.tables)
+        json.object([&] {
+          Held held;
+          held.add(table);
+          write_report(json, table.entry, held);
+          json.field("first", table.rows.first);
+        });
+    });
     if (const auto wrong = file.value().verify(kNeverGivenUp); !wrong.ok()) damage.push_back(wrong.text());
     const auto manifest = read_manifest(parent_of(path));
     if (manifest.ok() && part.server < manifest.value().files.size() &&
@@ -111,8 +113,7 @@ Json file_report(const std::string& path) {
   } else {
     damage.push_back(file.status().text());
   }
-  json["damage"] = damage;
-  return json;
+  json.field("damage", damage);
 }
 
 }  // namespace
@@ -122,17 +123,34 @@ base::Result<std::string> inspect(const std::string& path) {
   if (::stat(path.c_str(), &stat) != 0)
     return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such file or directory", path)
                            : system_error(path, errno);
+  JsonWriter json(JsonWriter::Layout::kIndented);
   if (!S_ISDIR(stat.st_mode)) {
     const bool is_manifest = path.ends_with(std::string("/") + kManifestName) || path == kManifestName;
-    return dump(is_manifest ? checkpoint_report(parent_of(path)) : file_report(path), 2);
+    json.object([&] {
+      if (is_manifest)
+        write_checkpoint(json, parent_of(path));
+      else
+        write_file_report(json, path);
+    });
+    return json.take();
   }
   const auto checkpoint = find_checkpoint(path);
-  if (checkpoint.ok() && checkpoint.value() == path) return dump(checkpoint_report(path), 2);
-  if (!checkpoint.ok() && checkpoint.status().code() == MV_EINVAL)
-    return dump(Json{{"path", path}, {"what", "checkpoint"}, {"damage", {checkpoint.status().text()}}}, 2);
+  if (checkpoint.ok() && checkpoint.value() == path) {
+    json.object([&] { write_checkpoint(json, path); });
+    return json.take();
+  }
+  if (!checkpoint.ok() && checkpoint.status().code() == MV_EINVAL) {
+    json.object([&] {
+      json.field("path", path);
+      json.field("what", "checkpoint");
+      json.field("damage", std::vector{checkpoint.status().text()});
+    });
+    return json.take();
+  }
   const auto places = list_checkpoints(path);
   if (!places.ok()) return places.status();
-  return dump(directory_report(path, places.value()), 2);
+  json.object([&] { write_directory(json, path, places.value()); });
+  return json.take();
 }
 
 }  // namespace mv::table::checkpoint

@@ -1,7 +1,7 @@
 #include "table/checkpoint/manifest.hpp"
 
 #include <algorithm>
-#include <set>
+#include <unordered_set>
 
 #include "table/checkpoint/json.hpp"
 #include "table/updater/updater.hpp"
@@ -10,7 +10,7 @@ namespace mv::table::checkpoint {
 
 namespace {
 
-constexpr const char* kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
+constexpr std::string_view kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
 /// Sizes beyond this are nobody's, and would overflow where they are multiplied.
 constexpr uint64_t kMostBytes = UINT64_C(1) << 62;
 
@@ -24,8 +24,8 @@ base::Status check_sizes(const Spec& spec) {
   return {};
 }
 
-base::Result<UpdaterSpec> read_updater(const Json& json, const char* key, mv_dtype dtype) {
-  auto updater = parse_updater(find_text(json, key).value_or("no text"));
+base::Result<UpdaterSpec> read_updater(const JsonValue& json, std::string_view key, mv_dtype dtype) {
+  auto updater = parse_updater(json.find_text(key).value_or("no text"));
   if (!updater.ok()) return updater.status();
   if (const base::Status wrong = check_updater(updater.value(), dtype); !wrong.ok()) return wrong;
   return updater;
@@ -35,48 +35,54 @@ base::Result<UpdaterSpec> read_updater(const Json& json, const char* key, mv_dty
 
 std::string file_name(uint64_t server) { return fmt::format("server-{}.safetensors", server); }
 
-Json write_table(const TableEntry& table) {
+void write_table(JsonWriter& json, const TableEntry& table) {
   const Spec& spec = table.spec;
-  Json json;
-  json["name"] = spec.name;
-  json["kind"] = kKindNames[std::clamp(spec.kind, 0, 4)];
-  json["dtype"] = tensor::dtype_name(spec.dtype);
-  json["rows"] = spec.rows;
-  json["cols"] = spec.cols;
-  json["flags"] = spec.flags;
-  json["updater"] = to_text(spec.updater);
-  json["updater_now"] = to_text(table.updater);
-  json["staleness"] = spec.staleness;
-  json["initial"] = spec.initial;
-  json["initial_range"] = spec.initial_range;
-  json["seed"] = spec.seed;
-  json["capacity"] = spec.capacity;
-  if (spec.home != 0) json["home"] = spec.home;
-  json["clock"] = table.clock;
-  if (table.mark.updates > 0) json["updates"] = table.mark.updates;
-  if (!table.mark.shared.empty()) json["shared"] = table.mark.shared;
-  return json;
+  json.field("name", spec.name);
+  json.field("kind", kKindNames[std::clamp(spec.kind, 0, 4)]);
+  json.field("dtype", tensor::dtype_name(spec.dtype));
+  json.field("rows", spec.rows);
+  json.field("cols", spec.cols);
+  json.field("flags", spec.flags);
+  json.field("updater", to_text(spec.updater));
+  json.field("updater_now", to_text(table.updater));
+  json.field("staleness", spec.staleness);
+  json.field("initial", spec.initial);
+  json.field("initial_range", spec.initial_range);
+  json.field("seed", spec.seed);
+  json.field("capacity", spec.capacity);
+  if (spec.home != 0) json.field("home", spec.home);
+  json.field("clock", table.clock);
+  if (table.mark.updates > 0) json.field("updates", table.mark.updates);
+  if (!table.mark.shared.empty()) json.field("shared", table.mark.shared);
 }
 
-base::Result<TableEntry> read_table(const Json& json) {
+void write_file(JsonWriter& json, const FileEntry& file) {
+  json.object([&] {
+    json.field("name", file.name);
+    json.field("bytes", file.bytes);
+    json.field("checksum", file.checksum);
+  });
+}
+
+base::Result<TableEntry> read_table(const JsonValue& json) {
   if (!json.is_object()) return base::Status(MV_EINVAL, "a table that is no JSON object");
-  const auto name = find_text(json, "name");
+  const auto name = json.find_text("name");
   if (!name) return base::Status(MV_EINVAL, "a table without a name");
   const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "table \"{}\": {}", *name, what); };
   TableEntry table;
   Spec& spec = table.spec;
   spec.name = *name;
-  const auto kind = std::ranges::find(kKindNames, find_text(json, "kind").value_or("?"));
+  const auto kind = std::ranges::find(kKindNames, json.find_text("kind").value_or("?"));
   if (kind == std::end(kKindNames) || kind == std::begin(kKindNames)) return wrong("unknown kind of table");
   spec.kind = static_cast<int32_t>(kind - std::begin(kKindNames));
-  const auto dtype = tensor::parse_dtype(find_text(json, "dtype").value_or("?"));
+  const auto dtype = tensor::parse_dtype(json.find_text("dtype").value_or("?"));
   if (!dtype || !tensor::is_table_dtype(*dtype)) return wrong("unknown dtype");
   spec.dtype = *dtype;
-  const auto rows = find_count(json, "rows"), cols = find_count(json, "cols"), flags = find_count(json, "flags"),
-             seed = find_count(json, "seed"), capacity = find_count(json, "capacity"),
-             clock = find_count(json, "clock");
-  const auto staleness = find_integer(json, "staleness");
-  const auto initial = find_real(json, "initial"), range = find_real(json, "initial_range");
+  const auto rows = json.find_count("rows"), cols = json.find_count("cols"), flags = json.find_count("flags"),
+             seed = json.find_count("seed"), capacity = json.find_count("capacity"),
+             clock = json.find_count("clock");
+  const auto staleness = json.find_integer("staleness");
+  const auto initial = json.find_real("initial"), range = json.find_real("initial_range");
   if (!rows || !cols || !flags || *flags > UINT32_MAX || !seed || !capacity || !clock || !staleness || !initial ||
       !range)
     return wrong("a field is missing, or is not a number");
@@ -88,15 +94,15 @@ base::Result<TableEntry> read_table(const Json& json) {
   spec.staleness = *staleness;
   spec.initial = *initial;
   spec.initial_range = *range;
-  const uint64_t home = find_count(json, "home").value_or(0);
+  const uint64_t home = json.find_count("home").value_or(0);
   if (home > UINT32_MAX || (home != 0 && spec.is_keyed())) return wrong("a home that no table has");
   spec.home = static_cast<uint32_t>(home);
   table.clock = *clock;
-  table.mark.updates = find_count(json, "updates").value_or(0);
-  if (const Json* shared = find(json, "shared"); shared != nullptr) {
-    if (!shared->is_array() || !std::ranges::all_of(*shared, [](const Json& one) { return one.is_number(); }))
-      return wrong("what its tensors share is not a list of numbers");
-    table.mark.shared = shared->get<std::vector<double>>();
+  table.mark.updates = json.find_count("updates").value_or(0);
+  if (const auto shared = json.find("shared")) {
+    auto numbers = shared->reals();
+    if (!numbers) return wrong("what its tensors share is not a list of numbers");
+    table.mark.shared = std::move(*numbers);
   }
   if (const base::Status sizes = check_sizes(spec); !sizes.ok()) return wrong(sizes.text());
   auto updater = read_updater(json, "updater", spec.dtype), now = read_updater(json, "updater_now", spec.dtype);
@@ -108,49 +114,50 @@ base::Result<TableEntry> read_table(const Json& json) {
 }
 
 std::string to_json(const Manifest& manifest) {
-  Json files = Json::array(), tables = Json::array();
-  for (const FileEntry& file : manifest.files)
-    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}});
-  for (const TableEntry& table : manifest.tables) tables.push_back(write_table(table));
-  Json json;
-  json["format"] = kFormat;
-  json["number"] = manifest.number;
-  json["time"] = manifest.time;
-  json["servers"] = manifest.files.size();
-  json["files"] = std::move(files);
-  json["tables"] = std::move(tables);
-  return dump(json, 2) + "\n";
+  JsonWriter json(JsonWriter::Layout::kIndented);
+  json.object([&] {
+    json.field("format", kFormat);
+    json.field("number", manifest.number);
+    json.field("time", manifest.time);
+    json.field("servers", manifest.files.size());
+    json.array("files", [&] {
+      for (const FileEntry& file : manifest.files) write_file(json, file);
+    });
+    json.array("tables", [&] {
+      for (const TableEntry& table : manifest.tables) json.object([&] { write_table(json, table); });
+    });
+  });
+  return json.take() + "\n";
 }
 
 base::Result<Manifest> parse_manifest(std::string_view text) {
   const auto wrong = [](std::string_view what) { return base::error(MV_EINVAL, "{}: {}", kManifestName, what); };
-  const auto json = parse_object(text);
-  if (!json) return wrong("is not a JSON object");
-  const auto format = find_count(*json, "format");
+  const auto document = JsonDocument::parse(text);
+  if (!document || !document->root().is_object()) return wrong("is not a JSON object");
+  const JsonValue root = document->root();
+  const auto format = root.find_count("format");
   if (!format) return wrong("has no format number");
   if (*format != kFormat) return wrong(fmt::format("has format {}; this build reads {}", *format, kFormat));
   Manifest manifest;
-  const auto number = find_count(*json, "number"), servers = find_count(*json, "servers");
-  const auto time = find_integer(*json, "time");
-  const Json *files = find(*json, "files"), *tables = find(*json, "tables");
-  if (!number || !servers || !time || files == nullptr || !files->is_array() || tables == nullptr ||
-      !tables->is_array())
-    return wrong("a field is missing, or of another type");
+  const auto number = root.find_count("number"), servers = root.find_count("servers");
+  const auto time = root.find_integer("time");
+  const auto files = root.find_array("files"), tables = root.find_array("tables");
+  if (!number || !servers || !time || !files || !tables) return wrong("a field is missing, or of another type");
   manifest.number = *number;
   manifest.time = *time;
-  for (const Json& file : *files) {
+  for (const JsonValue file : *files) {
     if (!file.is_object()) return wrong("a file that is no JSON object");
-    const auto name = find_text(file, "name"), checksum = find_text(file, "checksum");
-    const auto bytes = find_count(file, "bytes");
+    const auto name = file.find_text("name"), checksum = file.find_text("checksum");
+    const auto bytes = file.find_count("bytes");
     if (!name || !checksum || !bytes) return wrong("a file without name, bytes or checksum");
     if (*name != file_name(manifest.files.size()))  // also: no path leads out of the checkpoint
       return wrong(fmt::format("file {} is called \"{}\"", manifest.files.size(), *name));
-    manifest.files.push_back({*name, *bytes, *checksum});
+    manifest.files.push_back({std::string(*name), *bytes, std::string(*checksum)});
   }
   if (manifest.files.empty() || manifest.files.size() != *servers)
     return wrong(fmt::format("{} files of {} servers", manifest.files.size(), *servers));
-  std::set<std::string> names;
-  for (const Json& table : *tables) {
+  std::unordered_set<std::string> names;
+  for (const JsonValue table : *tables) {
     auto read = read_table(table);
     if (!read.ok()) return wrong(read.status().text());
     if (!names.insert(read.value().spec.name).second)

@@ -1,7 +1,7 @@
 #include "table/checkpoint/part.hpp"
 
 #include <algorithm>
-#include <set>
+#include <unordered_set>
 
 #include "table/checkpoint/checksum.hpp"
 #include "table/checkpoint/safetensors_json.hpp"
@@ -30,7 +30,7 @@ void collect(PartT& part, std::vector<TensorT*>& out) {
 
 // ---- reading
 
-base::Result<PartTable> read_part_table(const Json& json, Taker& taker) {
+base::Result<PartTable> read_part_table(const JsonValue& json, Taker& taker) {
   auto entry = read_table(json);
   if (!entry.ok()) return entry.status();
   PartTable table;
@@ -39,25 +39,25 @@ base::Result<PartTable> read_part_table(const Json& json, Taker& taker) {
   const auto wrong = [&](const std::string& what) {
     return base::error(MV_EINVAL, "table \"{}\": {}", spec.name, what);
   };
-  const auto first = find_count(json, "first"), count = find_count(json, "count");
+  const auto first = json.find_count("first"), count = json.find_count("count");
   if (!first || !count) return wrong("does not tell its rows");
   table.rows = {*first, *count};
   if (spec.is_keyed() ? *first != 0 : *first > spec.rows || *count > spec.rows - *first)
     return wrong(fmt::format("rows {} and {} more, of {}", *first, *count, spec.rows));
   const std::string_view dtype = tensor_dtype(spec.dtype);
   const auto shape = shape_of(spec, *count);
-  auto values = taker.take(find(json, "values"), dtype, shape);
+  auto values = taker.take(json.find("values"), dtype, shape);
   if (!values.ok()) return wrong(values.status().text());
   table.values = std::move(values).value();
   if (spec.is_keyed()) {
-    auto ids = taker.take(find(json, "ids"), tensor_dtype(MV_I64), {*count});
+    auto ids = taker.take(json.find("ids"), tensor_dtype(MV_I64), {*count});
     if (!ids.ok()) return wrong(ids.status().text());
     table.ids = std::move(ids).value();
   }
-  const Json* states = find(json, "states");
-  if (states == nullptr || !states->is_array()) return wrong("does not tell its states");
-  for (const Json& state : *states) {
-    auto taken = taker.take(&state, dtype, shape);
+  const auto states = json.find_array("states");
+  if (!states) return wrong("does not tell its states");
+  for (const JsonValue state : *states) {
+    auto taken = taker.take(state, dtype, shape);
     if (!taken.ok()) return wrong(taken.status().text());
     table.states.push_back(std::move(taken).value());
   }
@@ -78,13 +78,10 @@ std::vector<const Tensor*> Part::tensors() const {
 }
 
 void add_table(Part& part, const TableEntry& entry, const Range& rows, size_t states) {
-  std::set<std::string> taken{kMetadata};
-  for (const Tensor* tensor : part.tensors()) taken.insert(tensor->name);
-  const auto make = [&](std::string name, std::string_view dtype, std::vector<uint64_t> shape) {
-    while (!taken.insert(name).second) name += "~";  // a table "w.ids" beside the ids of a table "w"
+  const Spec& spec = entry.spec;
+  const auto make = [](std::string name, std::string_view dtype, std::vector<uint64_t> shape) {
     return Tensor{std::move(name), std::string(dtype), std::move(shape), 0, 0, std::string(kChecksumLength, '0')};
   };
-  const Spec& spec = entry.spec;
   const std::string_view dtype = tensor_dtype(spec.dtype);
   PartTable table{entry, rows, {}, {}, {}};
   table.values = make(spec.is_keyed() ? spec.name + ".values" : spec.name, dtype, shape_of(spec, rows.count));
@@ -95,57 +92,67 @@ void add_table(Part& part, const TableEntry& entry, const Range& rows, size_t st
 }
 
 void lay_out(Part& part) {
+  std::unordered_set<std::string> taken{kMetadata};
+  const auto name = [&](Tensor& tensor) {
+    while (!taken.insert(tensor.name).second) tensor.name += "~";  // a table "w.ids" beside the ids of a table "w"
+  };
+  for (PartTable& table : part.tables) {
+    name(table.values);
+    if (table.entry.spec.is_keyed()) name(table.ids);
+    for (Tensor& state : table.states) name(state);
+  }
   part.data_bytes = place(part.tensors());
   part.data_begin = write_header(part).size();
 }
 
 std::string write_header(const Part& part) {
-  Json tables = Json::array();
-  for (const PartTable& table : part.tables) {
-    Json json = write_table(table.entry);
-    json["first"] = table.rows.first;
-    json["count"] = table.rows.count;
-    json["values"] = table.values.name;
-    if (table.entry.spec.is_keyed()) json["ids"] = table.ids.name;
-    json["states"] = Json::array();
-    for (const Tensor& state : table.states) json["states"].push_back(state.name);
-    tables.push_back(std::move(json));
-  }
+  JsonWriter tables;
+  tables.array([&] {
+    for (const PartTable& table : part.tables)
+      tables.object([&] {
+        write_table(tables, table.entry);
+        tables.field("first", table.rows.first);
+        tables.field("count", table.rows.count);
+        tables.field("values", table.values.name);
+        if (table.entry.spec.is_keyed()) tables.field("ids", table.ids.name);
+        tables.array("states", [&] {
+          for (const Tensor& state : table.states) tables.value(state.name);
+        });
+      });
+  });
   return write_header(part.tensors(), {{"polyverso_format", std::to_string(kFormat)},
                                        {"number", std::to_string(part.number)},
                                        {"server", std::to_string(part.server)},
                                        {"servers", std::to_string(part.servers)},
-                                       {"tables", dump(tables)},
+                                       {"tables", tables.take()},
                                        {"checksums", write_checksums(part.tensors())}});
 }
 
 base::Result<Part> parse_header(std::string_view text, uint64_t file_bytes) {
-  const auto header = parse_object(text);
-  if (!header) return base::Status(MV_EINVAL, "its header is not a JSON object");
+  const auto document = JsonDocument::parse(text);
+  if (!document || !document->root().is_object()) return base::Status(MV_EINVAL, "its header is not a JSON object");
+  const JsonValue header = document->root();
   Part part;
   part.data_begin = kLengthBytes + text.size();
   if (file_bytes < part.data_begin) return base::Status(MV_EINVAL, "it ends within its header");
   part.data_bytes = file_bytes - part.data_begin;
-  auto tensors = read_tensors(*header, part.data_bytes);
+  auto tensors = read_tensors(header, part.data_bytes);
   if (!tensors.ok()) return tensors.status();
-  const Json* metadata = find(*header, kMetadata);
-  if (metadata == nullptr || !metadata->is_object() || !find_text(*metadata, "polyverso_format"))
-    return base::Status(MV_EINVAL, "a safetensors file, but not one of Polyverso's checkpoints");
-  const auto format = parse_count(find_text(*metadata, "polyverso_format"));
-  if (format != kFormat)
-    return base::error(MV_EINVAL, "it has format {}; this build reads {}",
-                       find_text(*metadata, "polyverso_format").value(), kFormat);
-  const auto number = parse_count(find_text(*metadata, "number")), server = parse_count(find_text(*metadata, "server")),
-             servers = parse_count(find_text(*metadata, "servers"));
-  const Json tables = Json::parse(find_text(*metadata, "tables").value_or(""), nullptr, false);
-  const auto checksums = parse_object(find_text(*metadata, "checksums").value_or(""));
-  if (!number || !server || !servers || *server >= *servers || !tables.is_array() || !checksums)
+  const auto metadata = header.find_object(kMetadata);
+  const auto format_text = metadata ? metadata->find_text("polyverso_format") : std::nullopt;
+  if (!format_text) return base::Status(MV_EINVAL, "a safetensors file, but not one of Polyverso's checkpoints");
+  if (parse_count(format_text) != kFormat) return base::error(MV_EINVAL, "it has format {}; this build reads {}", *format_text, kFormat);
+  const auto number = parse_count(metadata->find_text("number")), server = parse_count(metadata->find_text("server")),
+             servers = parse_count(metadata->find_text("servers"));
+  const auto tables = JsonDocument::parse(metadata->find_text("tables").value_or(""));
+  const auto checksums = JsonDocument::parse(metadata->find_text("checksums").value_or(""));
+  if (!number || !server || !servers || *server >= *servers || !tables || !tables->root().is_array() || !checksums || !checksums->root().is_object())
     return base::Status(MV_EINVAL, "its metadata lacks a field, or has one of another type");
   part.number = *number;
   part.server = *server;
   part.servers = *servers;
-  Taker taker(std::move(tensors).value(), *checksums);
-  for (const Json& json : tables) {
+  Taker taker(std::move(tensors).value(), checksums->root());
+  for (const JsonValue json : tables->root()) {
     auto table = read_part_table(json, taker);
     if (!table.ok()) return table.status();
     part.tables.push_back(std::move(table).value());

@@ -80,6 +80,9 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
     add_table(part, table.entry, keyed ? Range{0, table.snapshot->rows()} : table.rows, table.snapshot->states());
   }
   lay_out(part);
+  if (part.data_begin > kMostHeaderBytes)
+    return base::error(MV_EINVAL, "{} tables make a header of {} bytes, and at most {} are read: save from more servers", tables.size(), part.data_begin,
+                       kMostHeaderBytes);
   FileEntry entry{file_name(server), part.file_bytes(), ""};
   auto file = OutputFile::create(path + "/" + entry.name, entry.bytes);
   if (!file.ok()) return file.status();

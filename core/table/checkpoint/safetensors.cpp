@@ -81,7 +81,7 @@ base::Result<std::string> read_header(const InputFile& file) {
 
 // ---- JSON
 
-std::optional<uint64_t> parse_count(const std::optional<std::string>& text) {
+std::optional<uint64_t> parse_count(std::optional<std::string_view> text) {
   uint64_t number = 0;
   if (!text) return std::nullopt;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
@@ -90,17 +90,27 @@ std::optional<uint64_t> parse_count(const std::optional<std::string>& text) {
 }
 
 std::string write_checksums(const std::vector<const Tensor*>& tensors) {
-  Json checksums = Json::object();
-  for (const Tensor* tensor : tensors) checksums[tensor->name] = tensor->checksum;
-  return dump(checksums);
+  JsonWriter json;
+  json.object([&] {
+    for (const Tensor* tensor : tensors) json.field(tensor->name, tensor->checksum);
+  });
+  return json.take();
 }
 
-std::string write_header(const std::vector<const Tensor*>& tensors, Json metadata) {
-  Json header;
-  header[kMetadata] = std::move(metadata);
-  for (const Tensor* tensor : tensors)
-    header[tensor->name] = {{"dtype", tensor->dtype}, {"shape", tensor->shape}, {"data_offsets", {tensor->begin, tensor->end}}};
-  const std::string json = dump(header);
+std::string write_header(const std::vector<const Tensor*>& tensors, const Metadata& metadata) {
+  JsonWriter writer;
+  writer.object([&] {
+    writer.object(kMetadata, [&] {
+      for (const auto& [key, text] : metadata) writer.field(key, text);
+    });
+    for (const Tensor* tensor : tensors)
+      writer.object(tensor->name, [&] {
+        writer.field("dtype", tensor->dtype);
+        writer.field("shape", tensor->shape);
+        writer.field("data_offsets", std::vector{tensor->begin, tensor->end});
+      });
+  });
+  const std::string json = writer.take();
   const uint64_t whole = (kLengthBytes + json.size() + kAlignment - 1) / kAlignment * kAlignment;
   const uint64_t length = whole - kLengthBytes;
   std::string text(whole, ' ');
@@ -109,31 +119,30 @@ std::string write_header(const std::vector<const Tensor*>& tensors, Json metadat
   return text;
 }
 
-base::Result<std::map<std::string, Tensor>> read_tensors(const Json& header, uint64_t data_bytes) {
-  std::map<std::string, Tensor> tensors;
-  for (const auto& [name, json] : header.items()) {
+base::Result<TensorsByName> read_tensors(const JsonValue& header, uint64_t data_bytes) {
+  TensorsByName tensors;
+  for (const JsonValue json : header) {
+    const std::string name(json.key());
     if (name == kMetadata) continue;
-    const auto wrong = [&, &name = name](std::string_view what) { return base::error(MV_EINVAL, "tensor \"{}\": {}", name, what); };
+    const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "tensor \"{}\": {}", name, what); };
     if (!json.is_object()) return wrong("is no JSON object");
     Tensor tensor;
     tensor.name = name;
-    tensor.dtype = find_text(json, "dtype").value_or("");
+    tensor.dtype = json.find_text("dtype").value_or("");
     if (dtype_bytes_of(tensor.dtype) == 0) return wrong(fmt::format("unknown dtype \"{}\"", tensor.dtype));
-    const Json *shape = find(json, "shape"), *offsets = find(json, "data_offsets");
-    const auto counts = [](const Json* array) {
-      return array != nullptr && array->is_array() &&
-             std::ranges::all_of(*array, [](const Json& n) { return n.is_number_unsigned(); });
-    };
-    if (!counts(shape) || !counts(offsets) || offsets->size() != 2) return wrong("has no shape, or no place");
-    tensor.shape = shape->get<std::vector<uint64_t>>();
-    tensor.begin = (*offsets)[0].get<uint64_t>();
-    tensor.end = (*offsets)[1].get<uint64_t>();
+    const auto shape = json.find_array("shape"), offsets = json.find_array("data_offsets");
+    auto extents = shape ? shape->counts() : std::nullopt;
+    const auto place = offsets ? offsets->counts() : std::nullopt;
+    if (!extents || !place || place->size() != 2) return wrong("has no shape, or no place");
+    tensor.shape = std::move(*extents);
+    tensor.begin = place->front();
+    tensor.end = place->back();
     if (tensor.begin > tensor.end || tensor.end > data_bytes)
       return wrong(fmt::format("lies at {} .. {} of {} bytes of data: out of range, or the file is truncated",
                                tensor.begin, tensor.end, data_bytes));
     if (bytes_of(tensor) != tensor.bytes())
       return wrong(fmt::format("its shape does not make {} bytes", tensor.bytes()));
-    tensors.emplace(name, std::move(tensor));
+    if (!tensors.emplace(name, std::move(tensor)).second) return wrong("comes twice");
   }
   std::vector<const Tensor*> order;
   for (const auto& [name, tensor] : tensors) order.push_back(&tensor);
@@ -150,16 +159,16 @@ base::Result<std::map<std::string, Tensor>> read_tensors(const Json& header, uin
   return tensors;
 }
 
-Taker::Taker(std::map<std::string, Tensor> tensors, const Json& checksums) : tensors_(std::move(tensors)) {
-  for (const auto& [name, checksum] : checksums.items())
-    if (checksum.is_string()) checksums_.emplace(name, checksum.get<std::string>());
+Taker::Taker(TensorsByName tensors, const JsonValue& checksums) : tensors_(std::move(tensors)) {
+  for (const JsonValue checksum : checksums)
+    if (const auto text = checksum.text()) checksums_.emplace(checksum.key(), *text);
 }
 
-base::Result<Tensor> Taker::take(const Json* name, std::string_view dtype, const std::vector<uint64_t>& shape) {
-  if (name == nullptr || !name->is_string()) return base::Status(MV_EINVAL, "a tensor without a name");
-  const auto found = tensors_.find(name->get<std::string>());
-  if (found == tensors_.end())
-    return base::error(MV_EINVAL, "there is no tensor \"{}\" for it", name->get<std::string>());
+base::Result<Tensor> Taker::take(std::optional<JsonValue> given, std::string_view dtype, const std::vector<uint64_t>& shape) {
+  const auto name = given ? given->text() : std::nullopt;
+  if (!name) return base::Status(MV_EINVAL, "a tensor without a name");
+  const auto found = tensors_.find(*name);
+  if (found == tensors_.end()) return base::error(MV_EINVAL, "there is no tensor \"{}\" for it", *name);
   Tensor tensor = std::move(found->second);
   tensors_.erase(found);
   if (tensor.dtype != dtype || tensor.shape != shape)

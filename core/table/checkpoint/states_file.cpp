@@ -47,23 +47,24 @@ std::vector<Tensor> make_tensors(const StatesFile& file) {
   return tensors;
 }
 
-Json write_key(const KeyStates& key, const Tensor* first) {
-  Json json;
-  json["key"] = key.key;
-  json["dtype"] = tensor::dtype_name(key.dtype);
-  json["shape"] = key.shape;
-  json["optimizer"] = key.updater ? to_text(*key.updater) : key.optimizer;
-  json["states"] = json["residuals"] = Json::array();
-  for (size_t i = 0; i < key.states.size(); ++i) json["states"].push_back(first[i].name);
-  for (size_t i = 0; i < key.residuals.size(); ++i) json["residuals"].push_back(first[key.states.size() + i].name);
-  if (!key.updater) return json;
-  json["updates"] = Json::array();
-  json["shared"] = Json::array();
-  for (const Mark& mark : key.marks) {
-    json["updates"].push_back(mark.updates);
-    json["shared"].push_back(mark.shared);
-  }
-  return json;
+void write_key(JsonWriter& json, const KeyStates& key, const Tensor* first) {
+  json.field("key", key.key);
+  json.field("dtype", tensor::dtype_name(key.dtype));
+  json.field("shape", key.shape);
+  json.field("optimizer", key.updater ? to_text(*key.updater) : key.optimizer);
+  json.array("states", [&] {
+    for (size_t i = 0; i < key.states.size(); ++i) json.value(first[i].name);
+  });
+  json.array("residuals", [&] {
+    for (size_t i = 0; i < key.residuals.size(); ++i) json.value(first[key.states.size() + i].name);
+  });
+  if (!key.updater) return;
+  json.array("updates", [&] {
+    for (const Mark& mark : key.marks) json.value(mark.updates);
+  });
+  json.array("shared", [&] {
+    for (const Mark& mark : key.marks) json.value(mark.shared);
+  });
 }
 
 /// What kind of file it is instead of ours, for those that people have from MXNet; or nothing.
@@ -84,39 +85,40 @@ std::string_view foreign(const InputFile& file) {
 }
 
 /// A list of marks, one for each server.
-bool read_marks(const Json& json, std::vector<Mark>& marks) {
-  const Json *updates = find(json, "updates"), *shared = find(json, "shared");
-  if (updates == nullptr || shared == nullptr || !updates->is_array() || !shared->is_array() || updates->size() != shared->size()) return false;
-  for (size_t i = 0; i < updates->size(); ++i) {
-    const Json &count = (*updates)[i], &numbers = (*shared)[i];
-    if (!count.is_number_unsigned() || !numbers.is_array() || !std::ranges::all_of(numbers, [](const Json& one) { return one.is_number(); })) return false;
-    marks.push_back({count.get<uint64_t>(), numbers.get<std::vector<double>>()});
+bool read_marks(const JsonValue& json, std::vector<Mark>& marks) {
+  const auto updates = json.find_array("updates"), shared = json.find_array("shared");
+  const auto counts = updates ? updates->counts() : std::nullopt;
+  if (!counts || !shared || counts->size() != shared->size()) return false;
+  size_t next = 0;
+  for (const JsonValue list : *shared) {
+    auto numbers = list.reals();
+    if (!numbers) return false;
+    marks.push_back({(*counts)[next++], std::move(*numbers)});
   }
   return true;
 }
 
-base::Result<UpdaterSpec> read_optimizer(const std::string& text, mv_dtype dtype) {
+base::Result<UpdaterSpec> read_optimizer(std::string_view text, mv_dtype dtype) {
   auto spec = parse_updater(text);
   if (!spec.ok()) return spec;
   if (const base::Status wrong = check_updater(spec.value(), dtype); !wrong.ok()) return wrong;
   return spec;
 }
 
-base::Result<KeyStates> read_key(const Json& json, bool dumped, Taker& taker, std::vector<Tensor>& tensors) {
-  const auto key = json.is_object() ? find_text(json, "key") : std::nullopt;
+base::Result<KeyStates> read_key(const JsonValue& json, bool dumped, Taker& taker, std::vector<Tensor>& tensors) {
+  const auto key = json.find_text("key");
   if (!key) return base::Status(MV_EINVAL, "a key without a name");
   const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "key \"{}\": {}", *key, what); };
   KeyStates states;
   states.key = *key;
-  const auto dtype = tensor::parse_dtype(find_text(json, "dtype").value_or("?"));
-  const auto optimizer = find_text(json, "optimizer");
-  const Json *shape = find(json, "shape"), *names = find(json, "states"), *left = find(json, "residuals");
+  const auto dtype = tensor::parse_dtype(json.find_text("dtype").value_or("?"));
+  const auto optimizer = json.find_text("optimizer");
+  const auto extents = json.find_array("shape"), names = json.find_array("states"), left = json.find_array("residuals");
+  auto shape = extents ? extents->counts() : std::nullopt;
   if (!dtype || !tensor::is_table_dtype(*dtype)) return wrong("unknown dtype");
-  if (!optimizer || shape == nullptr || !shape->is_array() || names == nullptr || !names->is_array() || left == nullptr || !left->is_array() ||
-      !std::ranges::all_of(*shape, [](const Json& one) { return one.is_number_unsigned(); }))
-    return wrong("a field is missing, or of another type");
+  if (!optimizer || !shape || !names || !left) return wrong("a field is missing, or of another type");
   states.dtype = *dtype;
-  states.shape = shape->get<std::vector<uint64_t>>();
+  states.shape = std::move(*shape);
   states.optimizer = optimizer->substr(0, optimizer->find(' '));
   if (dumped) {
     auto spec = read_optimizer(*optimizer, *dtype);
@@ -124,32 +126,30 @@ base::Result<KeyStates> read_key(const Json& json, bool dumped, Taker& taker, st
     states.updater = std::move(spec).value();
     if (!read_marks(json, states.marks)) return wrong("its counts of updates are none");
   }
-  for (const Json* list : {names, left})
-    for (const Json& name : *list) {
-      auto taken = taker.take(&name, tensor_dtype(*dtype), states.shape);
+  for (const bool are_states : {true, false})
+    for (const JsonValue name : are_states ? *names : *left) {
+      auto taken = taker.take(name, tensor_dtype(*dtype), states.shape);
       if (!taken.ok()) return wrong(taken.status().text());
-      (list == names ? states.states : states.residuals).emplace_back(taken.value().bytes());
+      (are_states ? states.states : states.residuals).emplace_back(taken.value().bytes());
       tensors.push_back(std::move(taken).value());
     }
   return states;
 }
 
 /// Everything but the tensors' data; `tensors` in the order of the keys' arrays.
-base::Result<StatesFile> read_description(const Json& header, uint64_t data_bytes, std::vector<Tensor>& tensors) {
+base::Result<StatesFile> read_description(const JsonValue& header, uint64_t data_bytes, std::vector<Tensor>& tensors) {
   auto named = read_tensors(header, data_bytes);
   if (!named.ok()) return named.status();
-  const Json* metadata = find(header, kMetadata);
-  if (metadata == nullptr || !metadata->is_object() || !find_text(*metadata, kFormatKey))
-    return base::Status(MV_EINVAL, "a safetensors file, but not one of an optimizer's states");
-  const auto format = parse_count(find_text(*metadata, kFormatKey));
-  if (format != kStatesFormat)
-    return base::error(MV_EINVAL, "it has format {}; this build reads {}", find_text(*metadata, kFormatKey).value(), kStatesFormat);
-  const Json keys = Json::parse(find_text(*metadata, "keys").value_or(""), nullptr, false);
-  const auto checksums = parse_object(find_text(*metadata, "checksums").value_or(""));
-  const auto dumped = find_text(*metadata, "dumped"), optimizer = find_text(*metadata, "optimizer"), sum = find_text(*metadata, "sum");
-  if (!keys.is_array() || !checksums || !dumped || !optimizer || !sum) return base::Status(MV_EINVAL, "its metadata lacks a field, or has one of another type");
-  if (*sum != sum_of(*dumped, *optimizer, *find_text(*metadata, "keys"), *find_text(*metadata, "checksums")))
-    return base::Status(MV_EINVAL, "its metadata are damaged: their checksum is another");
+  const auto metadata = header.find_object(kMetadata);
+  const auto format = metadata ? metadata->find_text(kFormatKey) : std::nullopt;
+  if (!format) return base::Status(MV_EINVAL, "a safetensors file, but not one of an optimizer's states");
+  if (parse_count(format) != kStatesFormat) return base::error(MV_EINVAL, "it has format {}; this build reads {}", *format, kStatesFormat);
+  const auto described = metadata->find_text("keys"), sums = metadata->find_text("checksums");
+  const auto keys = JsonDocument::parse(described.value_or("")), checksums = JsonDocument::parse(sums.value_or(""));
+  const auto dumped = metadata->find_text("dumped"), optimizer = metadata->find_text("optimizer"), sum = metadata->find_text("sum");
+  if (!keys || !keys->root().is_array() || !checksums || !checksums->root().is_object() || !dumped || !optimizer || !sum)
+    return base::Status(MV_EINVAL, "its metadata lacks a field, or has one of another type");
+  if (*sum != sum_of(*dumped, *optimizer, *described, *sums)) return base::Status(MV_EINVAL, "its metadata are damaged: their checksum is another");
   StatesFile file;
   file.dumped = *dumped == "true";
   if (!optimizer->empty()) {
@@ -157,9 +157,9 @@ base::Result<StatesFile> read_description(const Json& header, uint64_t data_byte
     if (!spec.ok()) return spec.status();
     file.optimizer = std::move(spec).value();
   }
-  Taker taker(std::move(named).value(), *checksums);
+  Taker taker(std::move(named).value(), checksums->root());
   std::set<std::string> seen;
-  for (const Json& json : keys) {
+  for (const JsonValue json : keys->root()) {
     auto key = read_key(json, file.dumped, taker, tensors);
     if (!key.ok()) return key.status();
     if (!seen.insert(key.value().key).second) return base::error(MV_EINVAL, "key \"{}\" comes twice", key.value().key);
@@ -178,15 +178,17 @@ base::Status write_states(const std::string& path, const StatesFile& file) {
   // Larger elements first: so all of them are aligned.
   std::ranges::stable_sort(placed, std::ranges::greater(), [](const Tensor* tensor) { return dtype_bytes_of(tensor->dtype); });
   const uint64_t data_bytes = place(placed);
-  Json keys = Json::array();
+  JsonWriter keys;
   size_t next = 0;
-  for (const KeyStates& key : file.keys) {
-    keys.push_back(write_key(key, tensors.data() + next));
-    next += key.states.size() + key.residuals.size();
-  }
+  keys.array([&] {
+    for (const KeyStates& key : file.keys) {
+      keys.object([&] { write_key(keys, key, tensors.data() + next); });
+      next += key.states.size() + key.residuals.size();
+    }
+  });
   const std::vector<const Tensor*> listed(placed.begin(), placed.end());
   const std::string dumped = file.dumped ? "true" : "false", optimizer = file.optimizer ? to_text(*file.optimizer) : "";
-  const std::string described = dump(keys), checksums = write_checksums(listed);
+  const std::string described = keys.take(), checksums = write_checksums(listed);
   const std::string header = write_header(listed, {{kFormatKey, std::to_string(kStatesFormat)},
                                                    {"dumped", dumped},
                                                    {"optimizer", optimizer},
@@ -217,10 +219,10 @@ base::Result<StatesFile> read_states(const std::string& path) {
   const auto header = read_header(in.value());
   if (!header.ok()) return header.status();
   const auto wrong = [&](std::string_view what) { return base::error(MV_EINVAL, "{}: {}", path, what); };
-  const auto json = parse_object(std::string_view(header.value()).substr(kLengthBytes));
-  if (!json) return wrong("its header is not a JSON object");
+  const auto json = JsonDocument::parse(std::string_view(header.value()).substr(kLengthBytes));
+  if (!json || !json->root().is_object()) return wrong("its header is not a JSON object");
   std::vector<Tensor> tensors;
-  auto file = read_description(*json, in.value().bytes() - header.value().size(), tensors);
+  auto file = read_description(json->root(), in.value().bytes() - header.value().size(), tensors);
   if (!file.ok()) return wrong(file.status().text());
   size_t next = 0;
   base::Status failure;

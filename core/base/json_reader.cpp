@@ -1,0 +1,182 @@
+#include "base/json_reader.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace mv::base {
+
+/// Takes what nlohmann's parser sees. Its values are not used: their destructors allocate.
+class JsonDocument::Builder {
+ public:
+  explicit Builder(JsonDocument& document) : document_(document) {}
+
+  bool null() { return add(Kind::kNull, 0); }
+  bool boolean(bool) { return add(Kind::kBoolean, 0); }
+  bool number_integer(int64_t number) { return add(Kind::kNegative, static_cast<uint64_t>(number)); }
+  bool number_unsigned(uint64_t number) { return add(Kind::kCount, number); }
+  bool number_float(double number, const std::string&) {
+    add(Kind::kReal, 0);
+    document_.nodes_.back().real = number;
+    return true;
+  }
+  bool string(const std::string& text) {
+    add(Kind::kText, 0);
+    document_.nodes_.back().text = keep(text);
+    return true;
+  }
+  bool binary(const std::vector<uint8_t>&) { return false; }
+  bool start_object(size_t) { return open(Kind::kObject); }
+  bool start_array(size_t) { return open(Kind::kArray); }
+  bool key(const std::string& name) {
+    key_ = keep(name);
+    return true;
+  }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
+
+ private:
+  Piece keep(std::string_view text) {
+    const Piece piece{static_cast<uint32_t>(document_.texts_.size()), static_cast<uint32_t>(text.size())};
+    document_.texts_ += text;
+    return piece;
+  }
+  bool add(Kind kind, uint64_t number) {
+    Node& node = document_.nodes_.emplace_back();
+    node.kind = kind;
+    node.end = static_cast<uint32_t>(document_.nodes_.size());
+    node.key = key_;
+    node.number = number;
+    key_ = {};
+    return true;
+  }
+  bool open(Kind kind) {
+    if (open_.size() == kDeepest) return false;
+    open_.push_back(static_cast<uint32_t>(document_.nodes_.size()));
+    return add(kind, 0);
+  }
+  bool close() {
+    document_.nodes_[open_.back()].end = static_cast<uint32_t>(document_.nodes_.size());
+    open_.pop_back();
+    return true;
+  }
+
+  JsonDocument& document_;
+  std::vector<uint32_t> open_;
+  Piece key_ = {};
+};
+
+std::optional<JsonDocument> JsonDocument::parse(std::string_view text) {
+  if (text.size() >= std::numeric_limits<uint32_t>::max()) return std::nullopt;  // places are 32 bits; no text has more values than bytes
+  JsonDocument document;
+  document.texts_.reserve(text.size());
+  Builder builder(document);
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return std::nullopt;
+  return document;
+}
+
+// ---- values
+
+bool JsonValue::is_object() const { return document_->nodes_[at_].kind == JsonDocument::Kind::kObject; }
+bool JsonValue::is_array() const { return document_->nodes_[at_].kind == JsonDocument::Kind::kArray; }
+
+std::optional<std::string_view> JsonValue::text() const {
+  const auto& node = document_->nodes_[at_];
+  if (node.kind != JsonDocument::Kind::kText) return std::nullopt;
+  return document_->text_of(node.text);
+}
+
+std::optional<uint64_t> JsonValue::count() const {
+  const auto& node = document_->nodes_[at_];
+  if (node.kind != JsonDocument::Kind::kCount) return std::nullopt;
+  return node.number;
+}
+
+std::optional<int64_t> JsonValue::integer() const {
+  const auto& node = document_->nodes_[at_];
+  const bool fits = node.kind == JsonDocument::Kind::kNegative || (node.kind == JsonDocument::Kind::kCount && node.number <= INT64_MAX);
+  if (!fits) return std::nullopt;
+  return static_cast<int64_t>(node.number);
+}
+
+std::optional<double> JsonValue::real() const {
+  const auto& node = document_->nodes_[at_];
+  switch (node.kind) {
+    case JsonDocument::Kind::kNull:
+      return std::numeric_limits<double>::quiet_NaN();
+    case JsonDocument::Kind::kCount:
+      return static_cast<double>(node.number);
+    case JsonDocument::Kind::kNegative:
+      return static_cast<double>(static_cast<int64_t>(node.number));
+    case JsonDocument::Kind::kReal:
+      return node.real;
+    default:
+      return std::nullopt;
+  }
+}
+
+JsonValue::Iterator JsonValue::begin() const { return {*document_, is_object() || is_array() ? at_ + 1 : document_->nodes_[at_].end}; }
+JsonValue::Iterator JsonValue::end() const { return {*document_, document_->nodes_[at_].end}; }
+
+size_t JsonValue::size() const {
+  size_t count = 0;
+  for (auto member = begin(); member != end(); ++member) ++count;
+  return count;
+}
+
+std::string_view JsonValue::key() const { return document_->text_of(document_->nodes_[at_].key); }
+
+std::optional<JsonValue> JsonValue::find(std::string_view key) const {
+  if (is_object())
+    for (const JsonValue member : *this)
+      if (member.key() == key) return member;
+  return std::nullopt;
+}
+
+namespace {
+template <typename Wanted>
+auto read_member(const JsonValue& object, std::string_view key, Wanted wanted) -> decltype((object.*wanted)()) {
+  const auto member = object.find(key);
+  return member ? ((*member).*wanted)() : std::nullopt;
+}
+}  // namespace
+
+std::optional<std::string_view> JsonValue::find_text(std::string_view key) const { return read_member(*this, key, &JsonValue::text); }
+std::optional<uint64_t> JsonValue::find_count(std::string_view key) const { return read_member(*this, key, &JsonValue::count); }
+std::optional<int64_t> JsonValue::find_integer(std::string_view key) const { return read_member(*this, key, &JsonValue::integer); }
+std::optional<double> JsonValue::find_real(std::string_view key) const { return read_member(*this, key, &JsonValue::real); }
+
+std::optional<JsonValue> JsonValue::find_array(std::string_view key) const {
+  const auto member = find(key);
+  return member && member->is_array() ? member : std::nullopt;
+}
+
+std::optional<JsonValue> JsonValue::find_object(std::string_view key) const {
+  const auto member = find(key);
+  return member && member->is_object() ? member : std::nullopt;
+}
+
+std::optional<std::vector<uint64_t>> JsonValue::counts() const {
+  if (!is_array()) return std::nullopt;
+  std::vector<uint64_t> numbers;
+  for (const JsonValue one : *this) {
+    const auto number = one.count();
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::optional<std::vector<double>> JsonValue::reals() const {
+  if (!is_array()) return std::nullopt;
+  std::vector<double> numbers;
+  for (const JsonValue one : *this) {
+    const auto number = one.real();
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+}  // namespace mv::base

@@ -21,6 +21,10 @@ bool Pull::read_here(Entry& entry, std::span<const Tensor> outs, base::Status* s
 
 base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec) {
   if (base::Status status; codec == nullptr && read_here(*entry, outs, &status)) return status;
+  if (codec == nullptr && outs.size() == 1 && !outs.front().is_row_sparse() && entry->table->joins_many()) {
+    small_.push_back({entry.get(), outs.front().data});
+    return {};
+  }
   Fetch fetch{entry, {}, {}, {}, std::move(codec)};
   for (size_t i = 0; i < outs.size(); ++i) {
     if (outs[i].is_row_sparse()) {
@@ -59,10 +63,31 @@ node::Started Pull::begin(const Fetch& fetch, const node::CallOptions& options) 
   return started;
 }
 
+node::Started Pull::begin(const Small& small, const node::CallOptions& options) {
+  const Entry& entry = *small.entry;
+  node::Started started = entry.table->get({}, {small.out, entry.shape.count(), entry.dtype}, options);
+  if (!started.status.ok()) started.status = base::error(started.status.code(), "key \"{}\": {}", entry.name, started.status.text());
+  return started;
+}
+
+/// In few messages, unless they have a priority of their own.
+base::Status Pull::begin_small(const node::CallOptions& options) {
+  base::Status status;
+  if (options.priority != 0) {
+    for (size_t i = 0; i < small_.size() && status.ok(); ++i) status = begin(small_[i], options).status;
+    return status;
+  }
+  std::vector<node::Node::ManyGet> many;
+  many.reserve(small_.size());
+  for (const Small& small : small_) many.push_back({small.entry->table.get(), small.out});
+  return many.empty() ? status : node_.get_many(many, options);
+}
+
 node::Started Pull::run(const node::CallOptions& options) {
   const bool blocking = options.mode == node::Mode::kBlocking;
-  if (blocking && fetches_.empty()) return {};
-  if (blocking && fetches_.size() == 1) {  // by the shortest way that there is
+  if (blocking && fetches_.empty() && small_.empty()) return {};
+  if (blocking && fetches_.empty() && small_.size() == 1) return begin(small_.front(), options);
+  if (blocking && small_.empty() && fetches_.size() == 1) {  // by the shortest way that there is
     node::CallOptions how = options;
     how.keep_on_interrupt = options.keep_on_interrupt && fetches_.front().is_simple();
     node::Started started = begin(fetches_.front(), how);
@@ -74,15 +99,8 @@ node::Started Pull::run(const node::CallOptions& options) {
   part.tag = 0;
   part.group = node_.group(options);
   node::Started started;
-  std::vector<node::Node::ManyGet> many;
-  for (size_t i = 0; i < fetches_.size() && started.status.ok(); ++i) {
-    const Fetch& fetch = fetches_[i];
-    if (part.priority == 0 && fetch.codec == nullptr && !fetch.into.is_row_sparse() && fetch.entry->table->joins_many())
-      many.push_back({fetch.entry->table, fetch.into.data});
-    else
-      started.status = begin(fetch, part).status;
-  }
-  if (started.status.ok() && !many.empty()) started.status = node_.get_many(many, part);
+  for (size_t i = 0; i < fetches_.size() && started.status.ok(); ++i) started.status = begin(fetches_[i], part).status;
+  if (started.status.ok()) started.status = begin_small(part);
   node_.close_group(part.group, [self = shared_from_this()] { return self->finish(); });
   if (!started.status.ok()) {
     static_cast<void>(node_.cancel(part.group));

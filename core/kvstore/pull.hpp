@@ -20,8 +20,9 @@ struct Outs {
 /// Dense values and rows, on their way into tensors. Kept until the call is over.
 class Pull : public std::enable_shared_from_this<Pull> {
  public:
-  Pull(node::Node& node, tensor::Heap& heap, std::function<void(size_t, Tensor)> replace)
-      : node_(node), heap_(heap), replace_(std::move(replace)) {}
+  /// @param entries  of the keys that are pulled
+  Pull(node::Node& node, tensor::Heap& heap, EntriesRef entries, std::function<void(size_t, Tensor)> replace)
+      : node_(node), heap_(heap), entries_(std::move(entries)), replace_(std::move(replace)) {}
 
   /// A key's whole value, into its tensors; `first` is the place of the first one. Row-sparse ones are left as they are, or take all rows
   /// that are not zero. What can be read at once, without a message, is read here and now.
@@ -44,15 +45,25 @@ class Pull : public std::enable_shared_from_this<Pull> {
     bool is_simple() const { return copies.empty() && places.empty(); }
   };
 
+  /// All of a small key into one tensor, whose memory the caller keeps.
+  struct Small {
+    Entry* entry;
+    std::byte* out;
+  };
+
   /// False: it was not read.
   bool read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status);
   static node::Started begin(const Fetch& fetch, const node::CallOptions& options);
+  static node::Started begin(const Small& small, const node::CallOptions& options);
+  base::Status begin_small(const node::CallOptions& options);
   base::Status finish();
 
   node::Node& node_;
   tensor::Heap& heap_;
+  const EntriesRef entries_;
   const std::function<void(size_t, Tensor)> replace_;
   std::vector<Fetch> fetches_;
+  std::vector<Small> small_;
   std::vector<std::byte*> places_;  ///< room of read_here()
 };
 

@@ -86,13 +86,6 @@ base::Status Store::check_optimizer(const Entry& entry, const table::UpdaterSpec
   return {};
 }
 
-base::Status Store::set_optimizer_of(Entry& entry) {
-  const auto optimizer = optimizer_of(entry.name);
-  if (!optimizer.ok()) return optimizer.status();
-  const base::Status failed = entry.table->set_updater(optimizer.value(), {}).status;
-  return failed.ok() ? failed : base::error(failed.code(), "key \"{}\": {}", entry.name, failed.text());
-}
-
 base::Status Store::set_key_parameters(const Keys& keys, std::string_view text) {
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
   const auto parameters = parse_key_parameters(text);
@@ -116,9 +109,7 @@ base::Status Store::set_key_parameters(const Keys& keys, std::string_view text) 
     }
     if (is_none(optimizer_)) return {};  // for the one to come
   }
-  for (const EntryRef& entry : entries)
-    if (const base::Status failed = set_optimizer_of(*entry); !failed.ok()) return failed;
-  return {};
+  return set_optimizers(entries);
 }
 
 // ---- states

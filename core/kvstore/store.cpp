@@ -42,9 +42,19 @@ void look_ahead(const Entries& entries, size_t at) {
   entries[at + kValues]->table->expect(true);
 }
 
+/// What a check of a tensor's form looks at.
+void expect_form(const Entries& entries, size_t at) {
+  constexpr size_t kAhead = 8;
+  if (at + kAhead >= entries.size()) return;
+  const Entry& entry = *entries[at + kAhead];
+  __builtin_prefetch(&entry.dtype);
+  __builtin_prefetch(&entry.shape);
+  __builtin_prefetch(&entry.spec.flags);
+}
+
 /// Whether each tensor may be pushed to its key.
 base::Status check_values(const Entries& entries, const Values& values) {
-  for (size_t i = 0; i < entries.size(); ++i)
+  for (size_t i = 0; i < entries.size(); expect_form(entries, i++))
     for (const Tensor& value : values[i]) {
       base::Status wrong = check_form(*entries[i], value);
       if (wrong.ok() && entries[i]->spec.rejects_nonfinite()) wrong = check_finite(entries[i]->name, value);
@@ -55,7 +65,7 @@ base::Status check_values(const Entries& entries, const Values& values) {
 
 /// The same of what is pulled into; row-sparse tensors that are ignored may be anything.
 base::Status check_outs(const Entries& entries, const Values& outs, Sparse sparse) {
-  for (size_t i = 0; i < entries.size(); ++i)
+  for (size_t i = 0; i < entries.size(); expect_form(entries, i++))
     for (const Tensor& out : outs[i])
       if (!out.is_row_sparse() || sparse == Sparse::kFilled)
         if (const base::Status wrong = check_form(*entries[i], out); !wrong.ok()) return wrong;
@@ -87,6 +97,7 @@ Store::~Store() {
 
 base::Status Store::check_keys(const Keys& keys) {
   std::unordered_set<std::string_view> seen;
+  seen.reserve(keys.names.size());
   if (keys.names.size() > 1)
     for (const std::string& key : keys.names)
       if (!seen.insert(key).second) return base::error(MV_EINVAL, "key \"{}\" is there twice", key);
@@ -121,12 +132,12 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   }
   if (base::Status failed = open_mailbox(); !failed.ok()) return failed;
   if (base::Status failed = make(keys, values); !failed.ok()) return failed;
-  if (base::Status failed = set_optimizers(keys); !failed.ok()) return failed;
+  if (base::Status failed = set_first_optimizers(keys); !failed.ok()) return failed;
   // Where one worker alone has set an optimizer, the others' pushes must find it.
   base::Status met = type_.dist ? barrier(base::Nanos(0)) : base::Status();
   if (met.code() == MV_EINTR) return met;
   std::lock_guard lock(mutex_);
-  for (const std::string& key : keys.names) entries_.at(key)->is_ready = true;
+  for (const std::string& key : keys.names) entries_.find(key)->second->is_ready = true;
   return met;
 }
 
@@ -135,6 +146,9 @@ base::Status Store::make(const Keys& keys, const Values& values) {
   Entries entries;
   std::vector<Tensor> initial;
   std::vector<node::NewTable> tables;
+  entries.reserve(keys.names.size());
+  initial.reserve(keys.names.size());
+  tables.reserve(keys.names.size());
   for (size_t i = 0; i < keys.names.size(); ++i) {
     {
       std::lock_guard lock(mutex_);
@@ -149,6 +163,7 @@ base::Status Store::make(const Keys& keys, const Values& values) {
   auto created = node_.create_tables(std::move(tables));
   if (!created.ok()) return naming_key(created.status());
   std::lock_guard lock(mutex_);
+  entries_.reserve(entries_.size() + entries.size());
   for (size_t i = 0; i < entries.size(); ++i) {
     entries[i]->table = std::move(created.value()[i]);
     entries_.emplace(entries[i]->name, std::move(entries[i]));
@@ -189,24 +204,30 @@ base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& valu
   return entry;
 }
 
-/// The store's optimizer for keys that are new: all of them at once, so that it takes as long as one.
-base::Status Store::set_optimizers(const Keys& keys) {
-  node::CallOptions part;
-  base::Status failed;
-  for (const std::string& key : keys.names) {
-    const auto optimizer = optimizer_of(key);
-    if (!optimizer.ok()) failed = optimizer.status();
-    if (!failed.ok()) break;
-    if (optimizer.value().name == table::kReplacing) continue;
-    if (part.group == nullptr) part.group = node_.group({});
-    part.mode = node::Mode::kAsync;
-    std::unique_lock lock(mutex_);
-    const EntryRef entry = entries_.at(key);
-    lock.unlock();
-    if (const base::Status wrong = entry->table->set_updater(optimizer.value(), part).status; !wrong.ok())
-      failed = base::error(wrong.code(), "key \"{}\": {}", key, wrong.text());
+/// The store's optimizer for keys that are new; they have none yet.
+base::Status Store::set_first_optimizers(const Keys& keys) {
+  Entries entries;
+  {
+    std::lock_guard lock(mutex_);
+    if (optimizer_.name == table::kReplacing) return {};
+    entries.reserve(keys.names.size());
+    for (const std::string& key : keys.names) entries.push_back(entries_.at(key));
   }
-  if (part.group == nullptr) return failed;
+  return set_optimizers(entries);
+}
+
+/// The store's optimizer with each key's own parameters: all of them at once, as one operation.
+base::Status Store::set_optimizers(const Entries& entries) {
+  if (entries.empty()) return {};
+  node::CallOptions part;
+  part.mode = node::Mode::kAsync;
+  part.group = node_.group({});
+  base::Status failed;
+  for (size_t i = 0; i < entries.size() && failed.ok(); ++i) {
+    const auto optimizer = optimizer_of(entries[i]->name);
+    failed = optimizer.ok() ? entries[i]->table->set_updater(optimizer.value(), part).status : optimizer.status();
+    if (!failed.ok() && optimizer.ok()) failed = base::error(failed.code(), "key \"{}\": {}", entries[i]->name, failed.text());
+  }
   node_.close_group(part.group, [] { return base::Status(); });
   bool alive = failed.ok();
   if (alive) failed = naming_key(node_.wait(part.group, base::Nanos(0), &alive));
@@ -217,8 +238,7 @@ base::Status Store::set_optimizers(const Keys& keys) {
 base::Result<EntriesRef> Store::find(const Keys& keys) {
   {
     std::lock_guard lock(mutex_);
-    const auto is_named = [](const EntryRef& entry, const std::string& key) { return entry->name == key; };
-    if (recent_ != nullptr && std::ranges::equal(*recent_, keys.names, is_named) && check_kind(keys).ok()) return recent_;
+    if (recent_ != nullptr && recent_names_ == keys.names && check_kind(keys).ok()) return recent_;
   }
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
   const auto found = std::make_shared<Entries>();
@@ -229,6 +249,8 @@ base::Result<EntriesRef> Store::find(const Keys& keys) {
     if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\": kv_init() brings it into the store", key);
     found->push_back(known->second);
   }
+  recent_ = nullptr;
+  recent_names_ = keys.names;
   recent_ = found;
   return recent_;
 }
@@ -254,11 +276,12 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
   }
   base::Status failed;
   std::vector<node::Node::ManyAdd> many;
+  many.reserve(values.size());
   for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
     look_ahead(entries, i);
     if (values.size() > 1 && joins_many(*entries[i], values[i], way)) {
       if (!entries[i]->pushed.load(std::memory_order_relaxed)) entries[i]->pushed = true;
-      many.push_back({entries[i]->table, values[i].front().data});
+      many.push_back({entries[i]->table.get(), values[i].front().data});
       continue;
     }
     base::Status status;
@@ -340,7 +363,7 @@ node::Started Store::pull(const Keys& keys, const Outs& outs, Sparse sparse, con
   if (const base::Status wrong = check_outs(entries, outs.by_key, sparse); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status failed = updates_.settle(entries, options.timeout); !failed.ok()) return {failed, nullptr};
   const codec::CodecRef codec = type_.dist ? compression().pull : nullptr;
-  const auto pull = std::make_shared<Pull>(node_, heap_, outs.replace);
+  const auto pull = std::make_shared<Pull>(node_, heap_, found.value(), outs.replace);
   for (size_t i = 0, place = 0; i < outs.by_key.size(); place += outs.by_key[i++].size()) {
     look_ahead(entries, i);
     const codec::CodecRef& travels_as = entries[i]->can_compress() ? codec : nullptr;
@@ -356,7 +379,7 @@ node::Started Store::row_sparse_pull(const Keys& keys, const Outs& outs, const V
   const Entries& entries = *found.value();
   if (const base::Status wrong = check_sparse_outs(entries, outs.by_key, ids); !wrong.ok()) return {wrong, nullptr};
   if (const base::Status failed = updates_.settle(entries, options.timeout); !failed.ok()) return {failed, nullptr};
-  const auto pull = std::make_shared<Pull>(node_, heap_, outs.replace);
+  const auto pull = std::make_shared<Pull>(node_, heap_, found.value(), outs.replace);
   for (size_t i = 0, place = 0; i < ids.size(); ++i) {
     const size_t outs_each = outs.by_key[i].size() / ids[i].size();
     for (const Tensor& list : ids[i]) {
@@ -396,9 +419,7 @@ base::Status Store::set_optimizer(const table::UpdaterSpec& given) {
     std::lock_guard lock(mutex_);
     optimizer_ = optimizer;
   }
-  for (const EntryRef& entry : all_entries())
-    if (const base::Status failed = set_optimizer_of(*entry); !failed.ok()) return failed;
-  return {};
+  return set_optimizers(all_entries());
 }
 
 base::Status Store::barrier(base::Nanos timeout) {

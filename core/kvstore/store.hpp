@@ -81,7 +81,8 @@ class Store {
   base::Status check_keys(const Keys& keys);
   base::Status make(const Keys& keys, const Values& values);
   base::Result<EntryRef> prepare(const std::string& key, const Tensor& value, Tensor* initial);
-  base::Status set_optimizers(const Keys& keys);
+  base::Status set_first_optimizers(const Keys& keys);
+  base::Status set_optimizers(const Entries& entries);
   base::Status naming_key(const base::Status& status) const;
   base::Result<EntriesRef> find(const Keys& keys);
   base::Status check_kind(const Keys& keys) const;
@@ -89,7 +90,6 @@ class Store {
   base::Result<table::UpdaterSpec> optimizer_of(const std::string& key);
   Entries all_entries();
   base::Status check_optimizer(const Entry& entry, const table::UpdaterSpec& optimizer) const;
-  base::Status set_optimizer_of(Entry& entry);
   /// How a push goes into its key: by way of the table, or of the updater callback.
   struct Way {
     node::CallOptions options;
@@ -122,7 +122,9 @@ class Store {
   std::atomic<bool> rejects_nonfinite_{false};
   std::mutex mutex_;  ///< what follows
   std::unordered_map<std::string, EntryRef> entries_;
-  EntriesRef recent_;  ///< of the last call: most have the same keys in the same order
+  // Of the last call: most have the same keys in the same order.
+  EntriesRef recent_;
+  std::vector<std::string> recent_names_;
   bool any_key_ = false, keys_are_numbers_ = false;
   std::atomic<bool> left_{false};
   table::UpdaterSpec optimizer_{table::kReplacing, {}};

@@ -14,6 +14,24 @@ constexpr uint64_t kBytesAtOnce = 256 << 10;
 /// What an add under way costs besides its values, about.
 constexpr uint64_t kAddBytes = 64;
 
+template <typename Call>
+TableHandle& handle_of(const Call& call) {
+  return static_cast<TableHandle&>(*call.table);
+}
+
+/// The tables lie all over the memory: those of later calls are fetched into the caches while this one is looked at.
+template <typename Call>
+base::Status join_all(std::span<const Call> calls, ps::Use use) {
+  constexpr size_t kHandle = 16, kTable = 8, kLine = 64;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (i + kHandle < calls.size())
+      for (size_t line = 0; line < sizeof(TableHandle); line += kLine) __builtin_prefetch(reinterpret_cast<const std::byte*>(calls[i + kHandle].table) + line, 1);
+    if (i + kTable < calls.size()) handle_of(calls[i + kTable]).expect(false);
+    if (base::Status wrong = handle_of(calls[i]).join_many(use); !wrong.ok()) return wrong;
+  }
+  return {};
+}
+
 /// work(server, calls) with the calls on tables of one server, some at a time, in their order; it ends with the first error.
 template <typename Call, typename Work>
 base::Status by_server(size_t servers, std::span<const Call> calls, const Work& work) {
@@ -25,10 +43,10 @@ base::Status by_server(size_t servers, std::span<const Call> calls, const Work& 
     return sent.empty() ? base::Status() : work(server, std::span(sent));
   };
   for (const Call& call : calls) {
-    const auto& table = static_cast<const TableHandle&>(*call.table);
+    const TableHandle& table = handle_of(call);
     const size_t server = table.home();
     some[server].push_back(&call);
-    bytes[server] += table.view()->spec.bytes();
+    bytes[server] += table.bytes();
     if (some[server].size() < kTablesAtOnce && bytes[server] < kBytesAtOnce) continue;
     if (base::Status failed = send(server); !failed.ok()) return failed;
   }
@@ -39,8 +57,7 @@ base::Status by_server(size_t servers, std::span<const Call> calls, const Work& 
 }  // namespace
 
 base::Status MemberNode::add_many(std::span<const ManyAdd> adds, const CallOptions& options) {
-  for (const ManyAdd& add : adds)
-    if (base::Status wrong = static_cast<TableHandle&>(*add.table).join_many(ps::Use::kAdd); !wrong.ok()) return wrong;
+  if (base::Status wrong = join_all(adds, ps::Use::kAdd); !wrong.ok()) return wrong;
   bool begun = false;
   return by_server(static_cast<size_t>(identity_.num_servers), adds, [&](size_t server, std::span<const ManyAdd* const> some) -> base::Status {
     ps::Client::ManyAdds message;
@@ -48,8 +65,8 @@ base::Status MemberNode::add_many(std::span<const ManyAdd> adds, const CallOptio
     message.tables.reserve(some.size());
     uint64_t bytes = 0;
     for (const ManyAdd* add : some) {
-      message.tables.push_back(static_cast<TableHandle&>(*add->table).view());
-      bytes += message.tables.back()->spec.bytes();
+      message.tables.push_back(handle_of(*add).view());
+      bytes += handle_of(*add).bytes();
     }
     const uint64_t wanted = bytes + some.size() * kAddBytes;
     auto reserved = reserve(wanted, options);
@@ -64,7 +81,7 @@ base::Status MemberNode::add_many(std::span<const ManyAdd> adds, const CallOptio
     }
     std::byte* to = block.value()->data();
     for (size_t i = 0; i < some.size(); ++i) {
-      const uint64_t size = message.tables[i]->spec.bytes();
+      const uint64_t size = handle_of(*some[i]).bytes();
       std::memcpy(to, some[i]->values, size);
       to += size;
       message.tables[i]->open_changes.fetch_add(1, std::memory_order_relaxed);
@@ -76,15 +93,14 @@ base::Status MemberNode::add_many(std::span<const ManyAdd> adds, const CallOptio
 }
 
 base::Status MemberNode::get_many(std::span<const ManyGet> gets, const CallOptions& options) {
-  for (const ManyGet& get : gets)
-    if (base::Status wrong = static_cast<TableHandle&>(*get.table).join_many(ps::Use::kGet); !wrong.ok()) return wrong;
+  if (base::Status wrong = join_all(gets, ps::Use::kGet); !wrong.ok()) return wrong;
   return by_server(static_cast<size_t>(identity_.num_servers), gets, [&](size_t server, std::span<const ManyGet* const> some) {
     ps::Request request;
     request.server = server;
     request.many.reserve(some.size());
     for (const ManyGet* get : some) {
-      const ps::TableViewRef& table = static_cast<TableHandle&>(*get->table).view();
-      request.many.push_back({table, {get->out, table->spec.bytes()}});
+      const TableHandle& table = handle_of(*get);
+      request.many.push_back({table.view(), {get->out, table.bytes()}});
     }
     request.table = request.many.front().table;
     const CallRef call = make_call(options, request.table->pace != table::Pace::kAsync);

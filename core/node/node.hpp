@@ -184,11 +184,11 @@ class Node {
 
   /// A table for which Table::joins_many() holds, and all of its values.
   struct ManyAdd {
-    TableRef table;
+    Table* table;
     const std::byte* values;
   };
   struct ManyGet {
-    TableRef table;
+    Table* table;
     std::byte* out;
   };
   /// Table::add() with Mode::kForget of all rows of many tables, in few messages. MV_EINTR: nothing was added.

@@ -61,6 +61,9 @@ TableHandle::TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_p
       changes_own_(own_ != nullptr && table_->pace != table::Pace::kMerge),
       // Whether all is finite must be known before anything is added.
       is_simple_(all_own_ && table_->pace == table::Pace::kAsync && !spec_.is_keyed() && !spec_.rejects_nonfinite()),
+      joins_many_(table::is_small_key(spec_) && !changes_own_ && (table_->pace == table::Pace::kMerge || table_->pace == table::Pace::kAsync)),
+      home_(joins_many_ ? static_cast<uint32_t>(table::home_of(spec_, table_->servers.size())) : 0),
+      bytes_(joins_many_ ? static_cast<uint32_t>(spec_.bytes()) : 0),
       mapping_(all_own_ ? nullptr : node_.map(table_, own_ != nullptr ? own_server() : SIZE_MAX)) {
   table_->uses.open(uses_);
 }
@@ -120,18 +123,15 @@ bool TableHandle::add_here(const std::byte* values, base::Status* status) {
   if (status->ok()) own_->change(wire::Write::Add, node_.identity().worker_id, 0, own_->elements(), values);
   return true;
 }
-/// What callers of this process may not do on the shard itself.
-bool TableHandle::joins_many() const {
-  return table::is_small_key(spec_) && !changes_own_ && (table_->pace == table::Pace::kMerge || table_->pace == table::Pace::kAsync);
-}
 base::Status TableHandle::join_many(ps::Use use) {
   base::Status status = usable();
   if (status.ok()) count(use, ps::Way::kMessage, {});
   return status;
 }
 void TableHandle::expect(bool soon) const {
-  if (own_ == nullptr) return;
-  if (soon) return own_->expect();
+  if (soon && own_ != nullptr) return own_->expect();
+  __builtin_prefetch(&table_->clock, 1);
+  if (soon || own_ == nullptr) return;
   __builtin_prefetch(own_.get());
   __builtin_prefetch(&own_->destroyed);
 }
@@ -141,7 +141,7 @@ bool TableHandle::get_here(std::span<std::byte* const> outs, base::Status* statu
     own_->read_each(node_.identity().worker_id, outs);
     return true;
   }
-  if (spec_.is_keyed()) return false;
+  if (spec_.is_keyed() || (own_ == nullptr && mapping_ == nullptr)) return false;
   *status = usable();
   if (!status->ok()) return true;
   const uint64_t needed = clock_needed(true);

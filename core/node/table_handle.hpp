@@ -27,7 +27,7 @@ class TableHandle final : public Table {
  public:
   /// @param own this process's part, where its callers may work on it themselves; else null
   TableHandle(MemberNode& node, ps::TableViewRef table, std::shared_ptr<table::Shard> own);
-  ~TableHandle() override { table_->uses.close(uses_, spec_); }
+  ~TableHandle() override { table_->uses.close(uses_); }
 
   base::Result<TableInfo> info() override;
   Started add(const Rows& rows, const ConstData& data, const CallOptions& options) override;
@@ -35,9 +35,10 @@ class TableHandle final : public Table {
   bool add_here(const table::Shard::Make& make, base::Status* status) override;
   bool add_here(const std::byte* values, base::Status* status) override;
   void expect(bool soon) const override;
-  bool joins_many() const override;
+  bool joins_many() const override { return joins_many_; }
   /// The server that holds all of a table that joins_many().
-  size_t home() const { return static_cast<size_t>(table::home_of(spec_, table_->servers.size())); }
+  size_t home() const { return home_; }
+  uint64_t bytes() const { return bytes_; }
   const ps::TableViewRef& view() const { return table_; }
   /// Before a call of many that this table is of; its call counts as one.
   base::Status join_many(ps::Use use);
@@ -109,6 +110,8 @@ class TableHandle final : public Table {
   const bool all_own_;  ///< the whole table lies in this process
   const bool changes_own_;  ///< callers change this process's part themselves
   const bool is_simple_;    ///< dense, all of it here, changed by its callers, who never wait for each other
+  const bool joins_many_;   ///< callers of this process may not work on the shard themselves
+  const uint32_t home_, bytes_;  ///< of a small key
   const MappingRef mapping_;  ///< null where there is nothing to map
   ps::Uses uses_;
 };

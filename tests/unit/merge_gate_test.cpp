@@ -26,7 +26,7 @@ class Written final : public ps::MergeGate::Owner {
   explicit Written(size_t workers) : gate(*this, "t") {
     std::vector<std::string> names;
     for (size_t i = 0; i < workers; ++i) names.push_back(fmt::format("worker {}", i));
-    gate.set_workers(std::move(names));
+    gate.set_workers(std::make_shared<const std::vector<std::string>>(std::move(names)));
   }
   /// An add of one message.
   void add(size_t worker, uint64_t seq, uint64_t round) { gate.change(worker, {worker + 1, seq}, round, 0, 1); }

@@ -28,7 +28,7 @@ class Written final : public ps::StaleGate::Owner {
   Written(size_t workers, uint64_t staleness) : gate(*this, "t", staleness) {
     std::vector<std::string> names;
     for (size_t i = 0; i < workers; ++i) names.push_back(fmt::format("worker {}", i));
-    gate.set_workers(std::move(names));
+    gate.set_workers(std::make_shared<const std::vector<std::string>>(std::move(names)));
   }
   void get(size_t worker, uint64_t seq, uint64_t clock) { gate.get({worker + 1, seq}, clock); }
   bool withdraw(size_t worker, uint64_t seq) { return gate.withdraw({worker + 1, seq}, &missing); }

@@ -213,6 +213,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
       give_up();
       return created_(error_);
     }
+    client_.tables_.reserve(client_.tables_.size() + tables_.size());
     for (size_t i = 0; i < tables_.size(); ++i) {
       client_.tables_[tables_[i]->spec.name] = tables_[i];
       if (!clocks_.empty()) client_.take_clock(tables_[i], clocks_[i]);
@@ -249,6 +250,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
 };
 
 void Client::create(std::vector<NewTable> tables, base::Nanos deadline, Created created) {
+  creating_.reserve(creating_.size() + tables.size());
   // Two views of one table would count this worker's calls twice.
   for (size_t i = 0; i < tables.size(); ++i) {
     const std::string& name = tables[i].spec.name;

@@ -186,7 +186,10 @@ class Client::ManyChange final : public rpc::Pending {
   /// One error for all: which of the tables have their adds is not told.
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
     client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
-    for (const TableViewRef& table : tables_) {
+    constexpr size_t kAhead = 16;
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      if (i + kAhead < tables_.size()) __builtin_prefetch(&tables_[i + kAhead]->open_changes, 1);
+      const TableViewRef& table = tables_[i];
       client_.note_untold(*table, status);
       table->open_changes.fetch_sub(1, std::memory_order_release);
     }
@@ -202,6 +205,9 @@ class Client::ManyChange final : public rpc::Pending {
 void Client::add_many(ManyAdds adds) {
   std::vector<uint32_t> numbers, bytes;
   std::vector<uint64_t> indexes;
+  numbers.reserve(adds.tables.size());
+  bytes.reserve(adds.tables.size());
+  indexes.reserve(adds.tables.size());
   for (const TableViewRef& table : adds.tables) {
     numbers.push_back(table->numbers[adds.server]);
     bytes.push_back(static_cast<uint32_t>(table->spec.bytes()));
@@ -292,6 +298,9 @@ base::Frame Client::many_frame(const TableCall& op) {
   const Request& want = op.request;
   std::vector<uint32_t> numbers, bytes;
   std::vector<uint64_t> clocks;
+  numbers.reserve(want.many.size());
+  bytes.reserve(want.many.size());
+  clocks.reserve(want.many.size());
   for (const ManyPart& part : want.many) {
     numbers.push_back(part.table->numbers[want.server]);
     bytes.push_back(static_cast<uint32_t>(part.destination.size()));

@@ -1,11 +1,11 @@
 #pragma once
 // Rounds of a merging table on one server: all workers' adds together, once.
 
+#include <algorithm>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -41,10 +41,11 @@ class MergeGate {
   };
   static constexpr uint64_t kRows = UINT64_MAX;  ///< the lane of adds by row
 
-  MergeGate(Owner& owner, std::string table) : owner_(owner), table_(std::move(table)) {}
+  /// @param table  its name, which the owner keeps
+  MergeGate(Owner& owner, std::string_view table) : owner_(owner), table_(table) {}
 
-  /// Worker i of the cluster is `names[i]` in messages; all begin with round 0. Before anything else.
-  void set_workers(std::vector<std::string> names);
+  /// Worker i of the cluster is `(*names)[i]` in messages; all begin with round 0. Before anything else.
+  void set_workers(WorkerNames names);
 
   /// One of the `of` messages of a worker's add number `round`. An add by row is in kRows with all of its messages, any other in none
   /// of them there.
@@ -68,16 +69,21 @@ class MergeGate {
   /// The number of the worker's next add.
   uint64_t next_round(size_t worker) const;
 
+  /// It will be used in a moment: brings the next line of its memory into the caches, of which the one before has to be there.
+  void expect(int level) const {
+    if (level > 0 && rounds_.empty()) return;
+    if (level == 0) return __builtin_prefetch(rounds_.data(), 1);
+    const Round& round = rounds_.front();
+    __builtin_prefetch(round.shares.data(), 1);
+    __builtin_prefetch(round.lanes.data(), 1);
+  }
+
   /// Rounds that are merged whole.
   uint64_t merged() const { return merged_; }
   /// The gets that wait here.
   std::vector<GateWait> waits() const;
 
  private:
-  struct Worker {
-    std::string name;
-    uint64_t first = 0;  ///< the round from which on it is waited for
-  };
   struct Part {
     size_t worker;
     rpc::Asked asked;
@@ -88,25 +94,40 @@ class MergeGate {
     bool by_row = false;
     bool whole() const { return of > 0 && here == of; }
   };
+  struct Lane {
+    uint64_t number;
+    std::vector<Part> parts;  ///< in the order of ranks, then of arrival; none: it is merged, or nothing has come
+  };
   struct Round {
-    std::vector<Share> shares;               ///< by worker
-    std::map<uint64_t, std::vector<Part>> lanes;  ///< not merged
+    std::vector<Share> shares;  ///< by worker
+    std::vector<Lane> lanes;    ///< ascending
+    bool is_merged() const {
+      return std::ranges::all_of(lanes, [](const Lane& lane) { return lane.parts.empty(); });
+    }
   };
 
   Round& round_at(uint64_t number);
-  bool awaits(size_t worker) const { return workers_[worker].first <= merged_; }
-  bool is_ready(const Round& round, uint64_t lane, const std::vector<Part>& parts) const;
+  Round& oldest() { return rounds_.front(); }
+  bool awaits(size_t worker) const { return first_[worker] <= merged_; }
+  bool is_ready(const Round& round, const Lane& lane) const;
   bool is_whole(const Round& round) const;
-  void merge_lane(std::vector<Part> parts);
+  void merge_lanes();
+  void merge_lane(Lane& lane);
+  void forget_oldest();
+  void accept_oldest();
   void advance();
   void serve();
   std::vector<GateWait::Missing> missing() const;
 
   Owner& owner_;
-  const std::string table_;
-  std::vector<Worker> workers_;
+  const std::string_view table_;
+  WorkerNames names_;
+  std::vector<uint64_t> first_;  ///< by worker: the round from which on it is waited for
   uint64_t merged_ = 0;
-  std::deque<Round> rounds_;  ///< from merged_ on
+  /// From merged_ on `open_` rounds; behind them are old ones, whose memory the next rounds use: a table's rounds allocate nothing once
+  /// there were some.
+  std::vector<Round> rounds_;
+  size_t open_ = 0;
   WaitingGets gets_;          ///< for a merged()
   bool advancing_ = false;
 };

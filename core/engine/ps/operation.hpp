@@ -19,19 +19,20 @@ namespace mv::ps {
 /// A table as its clients know it. Shared by all handles of this node on it. `spec`, `pace`, `servers` and `numbers` are fixed;
 /// what is atomic is for any thread, the rest is the loop's.
 struct TableView {
-  table::Spec spec;
-  table::Pace pace = table::Pace::kAsync;
-  std::vector<base::Peer> servers;  ///< by server id
-  std::vector<uint32_t> numbers;    ///< the table's number on each of them
+  // What calls on many tables look at comes first, and together.
   std::atomic<uint64_t> clock{0};   ///< this worker's iterations, see mv_table_clock(); of a merging table its adds that have begun
   /// Changes that callers have started and servers have not acknowledged. While there are none, what a server holds shows all that
   /// this worker has done.
   std::atomic<uint64_t> open_changes{0};
+  std::atomic<bool> has_untold{false};  ///< any thread
+  table::Pace pace = table::Pace::kAsync;
+  std::vector<uint32_t> numbers;    ///< the table's number on each server
+  table::Spec spec;
+  std::vector<base::Peer> servers;  ///< by server id
   uint64_t lane = 0;                ///< small keys of one store keep the order of their calls among all of them; 0: each table by itself
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
   base::Status untold;              ///< of a fire-and-forget add that failed; taken by Client::take_untold()
-  std::atomic<bool> has_untold{false};  ///< any thread
   TableUses uses;
 };
 using TableViewRef = std::shared_ptr<TableView>;

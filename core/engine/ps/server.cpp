@@ -23,6 +23,13 @@ void Server::start(const cluster::View& view, base::Peer self) {
     workers_.push_back(worker->peer);
     if (worker->state == cluster::State::kHere) active_.insert(worker->peer);
   }
+  name_workers();
+}
+
+void Server::name_workers() {
+  auto names = std::make_shared<std::vector<std::string>>();
+  for (const base::Peer worker : workers_) names->push_back(view_->name(worker));
+  worker_names_ = std::move(names);
 }
 
 int64_t Server::worker_id(base::Peer peer) const {
@@ -55,8 +62,8 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
     if (!table.complete) break_creation(number, why);
   }
   // Parts of merged rounds still count.
-  std::erase_if(held_, [&](const auto& entry) { return entry.first.client == worker && tables_[entry.second.table]->pace != table::Pace::kMerge; });
-  std::erase_if(wanted_, [&](const auto& entry) { return entry.first.client == worker; });
+  held_.erase_if([&](const rpc::Asked& asked, const Held& held) { return asked.client == worker && tables_[held.table]->pace != table::Pace::kMerge; });
+  wanted_.erase_if([&](const rpc::Asked& asked, const Wanted&) { return asked.client == worker; });
   std::erase_if(many_gets_, [&](const auto& entry) { return entry.first.client == worker; });
 }
 
@@ -65,12 +72,13 @@ void Server::worker_joined(base::Peer worker) {
   const int64_t id = view_->worker_id(worker);
   if (id < 0) return;
   workers_[static_cast<size_t>(id)] = worker;
+  name_workers();
   worker_ids_.emplace(worker, static_cast<size_t>(id));
   active_.insert(worker);
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
     if (table->pace == table::Pace::kMerge) table->merge_gate.joined(static_cast<size_t>(id));
-    if (table->pace == table::Pace::kStale || table->pace == table::Pace::kAsync) table->stale.joined(static_cast<size_t>(id));
+    if (table->pace == table::Pace::kStale || table->pace == table::Pace::kAsync) table->stale->joined(static_cast<size_t>(id));
     table->publish_clock();
   }
 }
@@ -220,11 +228,9 @@ std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec, std::
     table->shard = std::move(made).value();
   else
     table->broken = made.status();
-  std::vector<std::string> names;
-  for (const base::Peer worker : workers_) names.push_back(view_->name(worker));
-  if (table->pace == table::Pace::kSync) table->gate.set_workers(std::move(names));
-  else if (table->pace == table::Pace::kMerge) table->merge_gate.set_workers(std::move(names));
-  else table->stale.set_workers(std::move(names));
+  if (table->gate != nullptr) table->gate->set_workers(*worker_names_);
+  else if (table->stale != nullptr) table->stale->set_workers(worker_names_);
+  else table->merge_gate.set_workers(worker_names_);
   for (size_t id = 0; id < workers_.size(); ++id)
     if (!active_.contains(workers_[id])) table->finished(id);
   return table;
@@ -317,8 +323,8 @@ void Server::forget_if_all_told(uint32_t number) {
 
 /// The table is no more, and what waited for it neither; the name is free.
 void Server::drop(uint32_t number) {
-  std::erase_if(held_, [&](const auto& entry) { return entry.second.table == number; });
-  std::erase_if(wanted_, [&](const auto& entry) { return entry.second.table == number; });
+  held_.erase_if([&](const rpc::Asked&, const Held& held) { return held.table == number; });
+  wanted_.erase_if([&](const rpc::Asked&, const Wanted& wanted) { return wanted.table == number; });
   by_name_.erase(tables_[number]->spec.name);
   tables_[number].reset();
 }
@@ -326,10 +332,11 @@ void Server::drop(uint32_t number) {
 /// Everything that waits at this table's gate, in the order of the clients and their calls.
 void Server::fail_waiting(uint32_t number, const base::Status& why) {
   std::set<rpc::Asked> waiting;
-  for (const auto& [asked, held] : held_)
-    if (held.table == number) waiting.insert(asked);
-  for (const auto& [asked, wanted] : wanted_)
-    if (wanted.table == number) waiting.insert(asked);
+  const auto note = [&](const rpc::Asked& asked, const auto& one) {
+    if (one.table == number) waiting.insert(asked);
+  };
+  held_.for_each(note);
+  wanted_.for_each(note);
   for (const rpc::Asked& asked : waiting) {
     held_.erase(asked);
     wanted_.erase(asked);
@@ -432,7 +439,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
   const auto piece = request.number() == 0 ? table::Piece::kFirst : table::Piece::kFurther;
-  Held held{request.first(), request.count(), request.rows(), payload, staged, {}, request.write(), piece};
+  Held held{request.first(), request.count(), request.rows(), payload, staged, request.write(), piece};
   held.codec = codec.value();
   const uint64_t bytes = table->bytes_of(held);
   const bool here = request.offered() == 0;
@@ -454,13 +461,13 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   }
   hold(held, payload, staged);
   held_back(*table, asked, std::move(held));
-  table->gate.change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
+  table->gate->change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
 }
 
 /// A change that sync mode does not count is applied at once, but not before its worker's earlier adds.
 void Server::change_in_order(const rpc::Asked& asked, Table& table, Held held) {
   const int64_t worker = worker_id(asked.client);
-  if (table.pace == table::Pace::kSync && worker >= 0 && table.gate.follow(static_cast<size_t>(worker), asked)) {
+  if (table.pace == table::Pace::kSync && worker >= 0 && table.gate->follow(static_cast<size_t>(worker), asked)) {
     hold(held, held.payload, held.keep);
     return held_back(table, asked, std::move(held));
   }
@@ -471,34 +478,35 @@ void Server::change_in_order(const rpc::Asked& asked, Table& table, Held held) {
 void Server::held_back(Table& table, const rpc::Asked& asked, Held held) {
   held.since = clock_.now();
   held.table = table.number;
-  held_.emplace(asked, std::move(held));
+  held_.insert(asked, std::move(held));
 }
 
 /// Keeps a payload until its turn comes; one that was shown in place must outlive the call.
-void Server::hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged) {
+void Server::hold(Held& held, std::span<const std::byte> payload, const std::shared_ptr<const void>& staged) {
   held.payload = payload;
   held.keep = staged;
   if (staged != nullptr || payload.empty()) return;
-  held.copy = pool_.take(payload.size());
-  std::memcpy(held.copy.bytes.data(), payload.data(), payload.size());
-  held.payload = held.copy.bytes;
+  const base::Pool::Block copy = pool_.take(payload.size());
+  std::memcpy(copy.bytes.data(), payload.data(), payload.size());
+  held.payload = copy.bytes;
+  held.keep = copy.memory;
 }
 
 void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  const auto found = held_.find(asked);
-  if (found == held_.end()) return;
-  Held& held = found->second;
+  Held* const found = held_.find(asked);
+  if (found == nullptr) return;
+  Held& held = *found;
   Table& table = *tables_[held.table];
   const bool sound = payload.size() == table.bytes_of(held) && (held.rows == 0 || take_rows(table, payload, held.rows).ok()) &&
                      (held.codec == nullptr || held.codec->check(payload, held.count).ok());
   if (!sound) held.rows = held.count = 0;  // a client that breaks the protocol: its add counts as nothing, the others go on
   hold(held, sound ? payload : std::span<const std::byte>(), sound ? staged : nullptr);
-  table.gate.data(static_cast<size_t>(worker_id(asked.client)), asked);
+  table.gate->data(static_cast<size_t>(worker_id(asked.client)), asked);
 }
 
 base::Status Server::apply(Table& table, base::Peer client, const Held& held) {
   table::Shard& shard = *table.shard;
-  if (held.updater.has_value()) return shard.set_updater(*held.updater);
+  if (held.updater != nullptr) return shard.set_updater(*held.updater);
   const wire::Write write = held.write;
   const table::Worker worker = worker_id(client);
   try {
@@ -546,10 +554,10 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   if (table->pace == table::Pace::kAsync || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
   wanted.since = clock_.now();
   wanted.table = table->number;
-  wanted_.emplace(asked, std::move(wanted));
-  if (table->pace == table::Pace::kStale) return table->stale.get(asked, request.clock());
+  wanted_.insert(asked, std::move(wanted));
+  if (table->pace == table::Pace::kStale) return table->stale->get(asked, request.clock());
   if (table->pace == table::Pace::kMerge) return table->merge_gate.get(asked, request.clock());
-  table->gate.get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
+  table->gate->get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
 }
 
 void Server::reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted) {
@@ -580,7 +588,7 @@ void Server::got(const rpc::Asked& asked, const wire::Got& request) {
   if (table == nullptr) return;
   rpc_.finish(asked);
   const int64_t worker = worker_id(asked.client);
-  if (table->pace == table::Pace::kSync && worker >= 0) table->gate.got(static_cast<size_t>(worker), request.round());
+  if (table->pace == table::Pace::kSync && worker >= 0) table->gate->got(static_cast<size_t>(worker), request.round());
 }
 
 void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
@@ -592,32 +600,32 @@ void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
   if (table->pace == table::Pace::kMerge)
     table->merge_gate.begins(static_cast<size_t>(worker), request.clock());
   else if (table->pace != table::Pace::kSync)
-    table->stale.clock(static_cast<size_t>(worker), request.clock());
+    table->stale->clock(static_cast<size_t>(worker), request.clock());
   table->publish_clock();
   table->moved = clock_.now();
 }
 
 void Server::Table::finished(size_t worker) {
   if (pace == table::Pace::kSync)
-    gate.finished(worker);
+    gate->finished(worker);
   else if (pace == table::Pace::kMerge)
     merge_gate.finished(worker);
   else
-    stale.finished(worker);
+    stale->finished(worker);
 }
 
 void Server::Table::lost(size_t worker, const base::Status& why) {
   if (pace == table::Pace::kSync)
-    gate.lost(worker, why);
+    gate->lost(worker, why);
   else if (pace == table::Pace::kMerge)
     merge_gate.lost(worker, why);
   else
-    stale.lost(worker, why);
+    stale->lost(worker, why);
 }
 
 void Server::Table::publish_clock() {
   if (shard == nullptr || (pace != table::Pace::kStale && pace != table::Pace::kMerge)) return;
-  const uint64_t clock = pace == table::Pace::kMerge ? merge_gate.merged() : stale.least();
+  const uint64_t clock = pace == table::Pace::kMerge ? merge_gate.merged() : stale->least();
   shard->least_clock.store(clock, std::memory_order_release);
   shard->publish_clock(clock);
 }
@@ -629,8 +637,8 @@ void Server::set_updater(const rpc::Asked& asked, const wire::SetUpdater& reques
   if (table == nullptr) return;
   const table::UpdaterSpec updater = read_updater(request.updater());
   if (const base::Status wrong = table::check_updater(updater, table->spec.dtype); !wrong.ok()) return rpc_.fail(asked, wrong);
-  Held held{0, 0, 0, {}, nullptr, {}};
-  held.updater = updater;
+  Held held{0, 0, 0, {}, nullptr};
+  held.updater = std::make_shared<const table::UpdaterSpec>(updater);
   change_in_order(asked, *table, std::move(held));
 }
 
@@ -666,22 +674,22 @@ void Server::scan(const rpc::Asked& asked, const wire::Scan& request) {
 
 void Server::on_cancel(const rpc::Asked& asked) {
   const auto many = many_gets_.find(asked);
-  if (many == many_gets_.end()) return held_.contains(asked) || wanted_.contains(asked) ? cancel_waiting(asked) : cancel_creation(asked);
+  if (many == many_gets_.end()) return held_.find(asked) != nullptr || wanted_.find(asked) != nullptr ? cancel_waiting(asked) : cancel_creation(asked);
   const auto parts = static_cast<uint32_t>(many->second.at.size());
   for (uint32_t part = 1; part <= parts; ++part) cancel_waiting({asked.client, asked.seq, part});
 }
 
 void Server::cancel_waiting(const rpc::Asked& asked) {
-  const auto held = held_.find(asked);
-  const auto wanted = wanted_.find(asked);
-  if (held == held_.end() && wanted == wanted_.end()) return;
+  const Held* const held = held_.find(asked);
+  const Wanted* const wanted = wanted_.find(asked);
+  if (held == nullptr && wanted == nullptr) return;
   const int64_t worker = worker_id(asked.client);
   if (worker < 0) return;
-  Table& table = *tables_[held != held_.end() ? held->second.table : wanted->second.table];
+  Table& table = *tables_[held != nullptr ? held->table : wanted->table];
   std::string missing;
-  const bool withdrawn = table.pace == table::Pace::kStale   ? table.stale.withdraw(asked, &missing)
+  const bool withdrawn = table.pace == table::Pace::kStale   ? table.stale->withdraw(asked, &missing)
                          : table.pace == table::Pace::kMerge ? table.merge_gate.withdraw(asked, &missing)
-                                                             : table.gate.withdraw(static_cast<size_t>(worker), asked, &missing);
+                                                             : table.gate->withdraw(static_cast<size_t>(worker), asked, &missing);
   if (!withdrawn) return;
   held_.erase(asked);
   wanted_.erase(asked);
@@ -704,22 +712,22 @@ void Server::cancel_creation(const rpc::Asked& asked) {
 // ---- what the gate decides
 
 void Server::Table::apply_change(const rpc::Asked& asked) {
-  const auto found = server.held_.find(asked);
-  if (found == server.held_.end()) return;
-  const base::Status status = server.apply(*this, asked.client, found->second);
+  const Held* const found = server.held_.find(asked);
+  if (found == nullptr) return;
+  const base::Status status = server.apply(*this, asked.client, *found);
   moved = server.clock_.now();
-  server.gate_log_.released(wire::Body::Change, asked.client, found->second.since, moved);
-  server.held_.erase(found);
+  server.gate_log_.released(wire::Body::Change, asked.client, found->since, moved);
+  server.held_.erase(asked);
   status.ok() ? server.rpc_.finish(asked) : server.rpc_.fail(asked, status);
 }
 
 void Server::Table::grant_change(const rpc::Asked& asked) { server.rpc_.grant(asked); }
 
 void Server::Table::serve_get(const rpc::Asked& asked) {
-  const auto found = server.wanted_.find(asked);
-  if (found == server.wanted_.end()) return;
-  const Wanted values = std::move(found->second);
-  server.wanted_.erase(found);
+  Wanted* const found = server.wanted_.find(asked);
+  if (found == nullptr) return;
+  const Wanted values = std::move(*found);
+  server.wanted_.erase(asked);
   moved = server.clock_.now();
   server.gate_log_.released(wire::Body::Get, asked.client, values.since, moved);
   server.reply_values(asked, *this, values);

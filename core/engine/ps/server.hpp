@@ -14,6 +14,7 @@
 #include "engine/cluster/view.hpp"
 #include "engine/ps/gate_log.hpp"
 #include "engine/ps/merge_gate.hpp"
+#include "engine/ps/requests.hpp"
 #include "engine/ps/stale_gate.hpp"
 #include "engine/ps/sync_gate.hpp"
 #include "engine/ps/spec_wire.hpp"
@@ -80,11 +81,10 @@ class Server {
   struct Held {
     uint64_t first, count, rows;
     std::span<const std::byte> payload;
-    base::SinkRef keep;
-    base::Pool::Block copy;
+    std::shared_ptr<const void> keep;                ///< the payload's memory, where it outlives the call
     wire::Write write = wire::Write::Add;
     table::Piece piece = table::Piece::kFirst;
-    std::optional<table::UpdaterSpec> updater = {};  ///< instead of values
+    std::shared_ptr<const table::UpdaterSpec> updater = {};  ///< instead of values
     codec::CodecRef codec = {};                      ///< what the payload is encoded by, if it is
     base::Nanos since{0};                            ///< of those that wait in held_
     uint32_t table = 0;                              ///< the same: its number
@@ -113,9 +113,11 @@ class Server {
           number(number),
           spec(std::move(spec)),
           pace(pace),
-          gate(*this, this->spec.name),
-          stale(*this, this->spec.name, static_cast<uint64_t>(std::max<int64_t>(0, this->spec.staleness))),
-          merge_gate(*this, this->spec.name) {}
+          merge_gate(*this, this->spec.name) {
+      if (pace == table::Pace::kSync) gate = std::make_unique<SyncGate>(*this, this->spec.name);
+      if (pace == table::Pace::kStale || pace == table::Pace::kAsync)
+        stale = std::make_unique<StaleGate>(*this, this->spec.name, static_cast<uint64_t>(std::max<int64_t>(0, this->spec.staleness)));
+    }
     void apply_change(const rpc::Asked& asked) override;
     void grant_change(const rpc::Asked& asked) override;
     void serve_get(const rpc::Asked& asked) override;
@@ -127,7 +129,7 @@ class Server {
     base::Result<codec::CodecRef> codec_of(const wire::Codec* wanted, uint64_t rows) const;
     /// Only the gate of the table's pace knows the workers; StaleGate keeps the clocks of asynchronous tables, too.
     uint64_t clock_of(size_t worker) const {
-      return pace == table::Pace::kMerge ? merge_gate.next_round(worker) : pace == table::Pace::kSync ? 0 : stale.clock_of(worker);
+      return pace == table::Pace::kMerge ? merge_gate.next_round(worker) : pace == table::Pace::kSync ? 0 : stale->clock_of(worker);
     }
     void finished(size_t worker);
     void lost(size_t worker, const base::Status& why);
@@ -144,9 +146,10 @@ class Server {
     std::vector<rpc::Asked> ready;              ///< of Readying: waiting for the others, until all are ready
     bool complete = false;
     bool wants_initial = false;                 ///< a worker was given an initial value; worker 0 brings the one that counts
-    SyncGate gate;     ///< Pace::kSync
-    StaleGate stale;   ///< Pace::kStale
-    MergeGate merge_gate;  ///< Pace::kMerge
+    // Only that of its pace is used: stores have very many tables, and all but the last take none of their memory.
+    std::unique_ptr<SyncGate> gate;    ///< Pace::kSync
+    std::unique_ptr<StaleGate> stale;  ///< Pace::kStale and kAsync
+    MergeGate merge_gate;              ///< Pace::kMerge
     std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next get
     base::Nanos moved{0};                       ///< when something that waited here last came to its end
   };
@@ -195,6 +198,7 @@ class Server {
   void forget_transfers(base::Peer worker);
 
   int64_t worker_id(base::Peer peer) const;
+  void name_workers();
   Table* find(const rpc::Asked& asked, uint32_t number);
   Table* find_sound(const rpc::Asked& asked, uint32_t number);
   base::Status check_range(const Table& table, uint64_t first, uint64_t count, uint64_t rows) const;
@@ -203,7 +207,7 @@ class Server {
   void change_in_order(const rpc::Asked& asked, Table& table, Held held);
   void change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, Held held);
   base::Status apply_merged(Table& table, std::span<const rpc::Asked> parts);
-  void hold(Held& held, std::span<const std::byte> payload, const base::SinkRef& staged);
+  void hold(Held& held, std::span<const std::byte> payload, const std::shared_ptr<const void>& staged);
   base::Status apply_encoded(const Table& table, table::Worker worker, const Held& held);
   base::Status sum_up(const Table& table, std::span<const Held* const> parts, uint64_t first, uint64_t count, base::Pool::Block* sum);
   base::Status add_sum(Table& table, std::span<const Held* const> parts, table::Range elements, table::Piece piece);
@@ -229,6 +233,7 @@ class Server {
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
   std::vector<base::Peer> workers_;        ///< by worker id
+  WorkerNames worker_names_;               ///< as they were when the last of them came
   std::set<base::Peer> active_;
   std::unordered_map<base::Peer, size_t> worker_ids_;
   bool sync_ = false;                      ///< the node's mode, for tables that say nothing of their own
@@ -239,9 +244,9 @@ class Server {
   std::unordered_map<std::string, uint32_t> by_name_;
   std::map<rpc::Asked, Readying> readying_;
   /// Requests that wait at the tables' gates, of all tables: a look-up must not depend on how many tables there are.
-  std::unordered_map<rpc::Asked, Held, rpc::Asked::Hash> held_;
-  std::unordered_map<rpc::Asked, Wanted, rpc::Asked::Hash> wanted_;
-  std::map<rpc::Asked, ManyGet> many_gets_;
+  Requests<Held> held_;
+  Requests<Wanted> wanted_;
+  std::unordered_map<rpc::Asked, ManyGet, rpc::Asked::Hash> many_gets_;
   std::map<std::pair<base::Peer, uint32_t>, Reading> reading_;  ///< by worker and table
   std::map<std::pair<base::Peer, uint32_t>, Writing> writing_;
   GateLog gate_log_;

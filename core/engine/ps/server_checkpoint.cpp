@@ -28,7 +28,7 @@ base::Status take(table::Shard& shard, table::checkpoint::SavedTable& out) {
 uint64_t Server::saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const {
   const auto said = clocks.find(table.spec.name);
   if (said != clocks.end()) return said->second;
-  const uint64_t least = table.pace == table::Pace::kStale || table.pace == table::Pace::kAsync ? table.stale.least() : 0;
+  const uint64_t least = table.pace == table::Pace::kStale || table.pace == table::Pace::kAsync ? table.stale->least() : 0;
   return least != UINT64_MAX ? least : 0;
 }
 
@@ -89,7 +89,7 @@ bool Server::restart_clock(const std::string& name, const table::Shard& part, ui
   if (known == by_name_.end() || tables_[known->second]->shard.get() != &part) return false;
   Table& table = *tables_[known->second];
   if (table.pace == table::Pace::kMerge) table.merge_gate.restart(clock);
-  if (table.pace == table::Pace::kStale || table.pace == table::Pace::kAsync) table.stale.restart(clock);
+  if (table.pace == table::Pace::kStale || table.pace == table::Pace::kAsync) table.stale->restart(clock);
   table.publish_clock();
   return true;
 }

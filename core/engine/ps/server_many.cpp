@@ -24,13 +24,15 @@ base::Status check_lists(const Request& request, const Numbers* numbers) {
 
 /// Many small tables lie all over the memory: what the next ones need is fetched while this one is worked on.
 void Server::expect(const flatbuffers::Vector<uint32_t>& numbers, uint32_t at) const {
-  constexpr uint32_t kTable = 12, kShard = 8, kValues = 4;
+  constexpr uint32_t kTable = 16, kGate = 12, kShard = 8, kValues = 4;
   const auto table = [&](uint32_t ahead) -> const Table* {
     const uint32_t number = at + ahead < numbers.size() ? numbers.Get(at + ahead) : UINT32_MAX;
     return number < tables_.size() ? tables_[number].get() : nullptr;
   };
   if (const Table* far = table(kTable))
     for (size_t line = 0; line < sizeof(Table); line += 64) __builtin_prefetch(reinterpret_cast<const std::byte*>(far) + line);
+  if (const Table* gated = table(kGate)) gated->merge_gate.expect(0);
+  if (const Table* near = table(kShard)) near->merge_gate.expect(1);
   if (const Table* near = table(kShard); near != nullptr && near->shard != nullptr)
     for (size_t line = 0; line < 5 * 64; line += 64) __builtin_prefetch(reinterpret_cast<const std::byte*>(near->shard.get()) + line);
   if (const Table* next = table(kValues); next != nullptr && next->shard != nullptr) next->shard->expect();
@@ -43,6 +45,7 @@ void Server::change_many(const rpc::Asked& asked, const wire::ChangeMany& reques
   if (std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}) != payload.size())
     return rpc_.fail(asked, base::error(MV_EPROTOCOL, "adds to many tables came with {} bytes", payload.size()));
   rpc_.split(asked, tables.size());
+  held_.expect_parts(asked, tables.size());
   const int64_t worker = worker_id(asked.client);
   for (uint32_t i = 0; i < tables.size(); ++i) {
     expect(tables, i);
@@ -56,12 +59,13 @@ void Server::change_many(const rpc::Asked& asked, const wire::ChangeMany& reques
       rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": an add of {} bytes among others", table->spec.name, values.size()));
       continue;
     }
-    Held held{0, elements, 0, values, staged, {}, wire::Write::Add, table::Piece::kFirst};
+    Held held{0, elements, 0, values, staged, wire::Write::Add, table::Piece::kFirst};
     if (table->pace == table::Pace::kMerge && worker >= 0)
       change_merged(part, *table, static_cast<size_t>(worker), request.indexes()->Get(i), 1, std::move(held));
     else
       change_in_order(part, *table, std::move(held));
   }
+  held_.parts_came(asked);
 }
 
 void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
@@ -80,6 +84,7 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
     rpc_.answer(asked, builder_.finish(wire::Body::Reply, wire::CreateReply(builder_.fbb()), base::Payload::kept(values.bytes, values.memory)));
   });
   const int64_t worker = worker_id(asked.client);
+  wanted_.expect_parts(asked, tables.size());
   for (uint32_t i = 0; i < tables.size(); ++i) {
     expect(tables, i);
     const rpc::Asked part{asked.client, asked.seq, i + 1};
@@ -97,12 +102,13 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
     Wanted wanted{0, elements, {}};
     wanted.since = clock_.now();
     wanted.table = table->number;
-    wanted_.emplace(part, std::move(wanted));
+    wanted_.insert(part, std::move(wanted));
     if (table->pace == table::Pace::kStale)
-      table->stale.get(part, request.clocks()->Get(i));
+      table->stale->get(part, request.clocks()->Get(i));
     else
       table->merge_gate.get(part, request.clocks()->Get(i));
   }
+  wanted_.parts_came(asked);
 }
 
 /// The values go to their place in the answer.

@@ -31,7 +31,7 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
   // The last part of a lane is added where it lies; what waits for others needs memory of its own.
   held_back(table, asked, held);
   table.merge_gate.change(worker, asked, index, lane, chunks);
-  if (const auto waiting = held_.find(asked); waiting != held_.end()) hold(waiting->second, held.payload, held.keep);
+  if (Held* const waiting = held_.find(asked)) hold(*waiting, held.payload, held.keep);
 }
 
 void Server::Table::accept(const rpc::Asked& asked) { server.rpc_.finish(asked); }
@@ -126,8 +126,7 @@ base::Status Server::apply_elements(Table& table, std::span<const Held* const> p
 base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> parts) {
   std::vector<const Held*> some;
   for (const rpc::Asked& asked : parts)
-    if (const auto held = held_.find(asked); held != held_.end() && held->second.rows + held->second.count > 0)
-      some.push_back(&held->second);
+    if (const Held* const held = held_.find(asked); held != nullptr && held->rows + held->count > 0) some.push_back(held);
   if (some.empty()) {  // rows of other servers only: a round all the same
     table.shard->change_rows(wire::Write::Add, table::kNoWorker, {}, nullptr);
     return {};

@@ -7,16 +7,16 @@
 namespace mv::ps {
 
 base::Nanos Server::since(const rpc::Asked& asked) const {
-  if (const auto held = held_.find(asked); held != held_.end()) return held->second.since;
-  const auto wanted = wanted_.find(asked);
-  return wanted != wanted_.end() ? wanted->second.since : clock_.now();
+  if (const Held* const held = held_.find(asked)) return held->since;
+  const Wanted* const wanted = wanted_.find(asked);
+  return wanted != nullptr ? wanted->since : clock_.now();
 }
 
 void Server::add_gate_waits(const Table& table, std::vector<cluster::Wait>& waits) const {
   const base::Nanos now = clock_.now();
-  auto gate_waits = table.pace == table::Pace::kStale   ? table.stale.waits()
+  auto gate_waits = table.pace == table::Pace::kStale   ? table.stale->waits()
                     : table.pace == table::Pace::kMerge ? table.merge_gate.waits()
-                                                        : table.gate.waits();
+                                                        : table.gate->waits();
   for (GateWait& gated : gate_waits) {
     const base::Nanos since = this->since(gated.asked);
     cluster::Wait wait{
@@ -31,8 +31,9 @@ std::vector<cluster::Wait> Server::waits() const {
   const base::Nanos now = clock_.now();
   std::vector<cluster::Wait> waits;
   std::set<uint32_t> waiting;  // not all tables: there may be very many
-  for (const auto& [asked, held] : held_) waiting.insert(held.table);
-  for (const auto& [asked, wanted] : wanted_) waiting.insert(wanted.table);
+  const auto note = [&](const rpc::Asked&, const auto& one) { waiting.insert(one.table); };
+  held_.for_each(note);
+  wanted_.for_each(note);
   for (const uint32_t number : waiting) add_gate_waits(*tables_[number], waits);
   for (const auto& [asked, readying] : readying_) {
     const auto open = std::ranges::find_if(readying.tables, [&](uint32_t number) { return !tables_[number]->complete; });
@@ -52,7 +53,7 @@ std::vector<TableStanding> Server::standings() const {
     if (table == nullptr) continue;
     TableStanding standing{table->spec.name, table->spec.describe(), table->pace, table->complete, {}};
     for (size_t worker = 0; worker < workers_.size() && table->pace != table::Pace::kAsync; ++worker) {
-      Tally tally = table->pace == table::Pace::kSync ? table->gate.tally(worker) : Tally{static_cast<uint32_t>(worker), 0, 0, 0};
+      Tally tally = table->pace == table::Pace::kSync ? table->gate->tally(worker) : Tally{static_cast<uint32_t>(worker), 0, 0, 0};
       tally.clock = table->clock_of(worker);
       standing.tallies.push_back(tally);
     }

@@ -5,9 +5,9 @@
 
 namespace mv::ps {
 
-void StaleGate::set_workers(std::vector<std::string> names) {
-  workers_.resize(names.size());
-  for (size_t i = 0; i < names.size(); ++i) workers_[i].name = std::move(names[i]);
+void StaleGate::set_workers(WorkerNames names) {
+  names_ = std::move(names);
+  workers_.resize(names_->size());
 }
 
 void StaleGate::restart(uint64_t clock) {
@@ -29,7 +29,7 @@ bool StaleGate::withdraw(const rpc::Asked& asked, std::string* missing) {
   if (!needs) return false;
   missing->clear();
   for (const auto& [worker, what] : behind(*needs))
-    *missing += fmt::format("{}{} {}", missing->empty() ? "" : ", ", workers_[worker].name, what);
+    *missing += fmt::format("{}{} {}", missing->empty() ? "" : ", ", (*names_)[worker], what);
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -29,14 +30,14 @@ class StaleGate {
     virtual void fail_gated(const rpc::Asked& asked, const base::Status& why) = 0;
   };
 
-  StaleGate(Owner& owner, std::string table, uint64_t staleness)
-      : owner_(owner), table_(std::move(table)), staleness_(staleness) {}
+  /// @param table  its name, which the owner keeps
+  StaleGate(Owner& owner, std::string_view table, uint64_t staleness) : owner_(owner), table_(table), staleness_(staleness) {}
 
   /// What least() must be for a get at this clock: wherever it is asked, here or by whoever reads a shard without a request.
   static uint64_t needed(uint64_t staleness, uint64_t clock) { return clock > staleness ? clock - staleness : 0; }
 
-  /// Worker i of the cluster is `names[i]` in messages; all stand at clock 0. Before anything else.
-  void set_workers(std::vector<std::string> names);
+  /// Worker i of the cluster is `(*names)[i]` in messages; all stand at clock 0. Before anything else.
+  void set_workers(WorkerNames names);
   /// All workers stand at this clock: after a checkpoint was loaded.
   void restart(uint64_t clock);
 
@@ -62,7 +63,6 @@ class StaleGate {
 
  private:
   struct Worker {
-    std::string name;
     bool active = true;
     uint64_t clock = 0;
   };
@@ -70,8 +70,9 @@ class StaleGate {
   std::vector<GateWait::Missing> behind(uint64_t needs) const;
 
   Owner& owner_;
-  const std::string table_;
+  const std::string_view table_;
   const uint64_t staleness_;
+  WorkerNames names_;
   std::vector<Worker> workers_;
   WaitingGets gets_;  ///< for a least()
 };

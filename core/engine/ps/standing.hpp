@@ -2,6 +2,7 @@
 // How tables stand, as one node sees them, and whom the gates' requests wait for.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct TableStanding {
   bool complete = true;  ///< its creation
   std::vector<Tally> tallies;
 };
+
+/// The workers in messages, by number: of all tables together.
+using WorkerNames = std::shared_ptr<const std::vector<std::string>>;
 
 /// A request that a gate holds.
 struct GateWait {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "table/spec.hpp"
@@ -44,43 +45,75 @@ struct Used {
   }
 };
 
-/// One handle's uses. count() from any thread: one addition for a call on the whole table, which tells its bytes too.
+/// One handle's uses, or those of handles that are gone. count() from any thread: one addition for a call on the whole table, which tells
+/// its bytes too. Calls on rows and codecs take memory when they first come: most handles are of keys, and never see one. Without that
+/// memory they are not counted.
 class Uses {
  public:
+  Uses() = default;
+  Uses(const Uses&) = delete;
+  Uses& operator=(const Uses&) = delete;
+  ~Uses() { delete partial_.load(std::memory_order_acquire); }
+
   void count(Use use, Way way, bool all, uint64_t rows) {
-    Counts& counts = counts_[static_cast<size_t>(use)][static_cast<size_t>(way)];
-    if (all) {
-      counts.whole.fetch_add(1, std::memory_order_relaxed);
-      return;
-    }
-    counts.partial.fetch_add(1, std::memory_order_relaxed);
-    counts.rows.fetch_add(rows, std::memory_order_relaxed);
+    if (all) return add(whole_[at(use, way)], 1);
+    Partial* const partial = this->partial();
+    if (partial == nullptr) return;
+    add(partial->calls[at(use, way)], 1);
+    add(partial->rows[at(use, way)], rows);
   }
   void count_encoded(uint64_t from, uint64_t to) {
-    encoded_from_.fetch_add(from, std::memory_order_relaxed);
-    encoded_to_.fetch_add(to, std::memory_order_relaxed);
+    Partial* const partial = this->partial();
+    if (partial == nullptr) return;
+    add(partial->encoded_from, from);
+    add(partial->encoded_to, to);
+  }
+  void add(const Uses& other) {
+    for (size_t i = 0; i < kCounts; ++i) add(whole_[i], other.whole_[i].load(std::memory_order_relaxed));
+    const Partial* const theirs = other.partial_.load(std::memory_order_acquire);
+    Partial* const ours = theirs != nullptr ? partial() : nullptr;
+    if (ours == nullptr) return;
+    for (size_t i = 0; i < kCounts; ++i) add(ours->calls[i], theirs->calls[i].load(std::memory_order_relaxed));
+    for (size_t i = 0; i < kCounts; ++i) add(ours->rows[i], theirs->rows[i].load(std::memory_order_relaxed));
+    add(ours->encoded_from, theirs->encoded_from.load(std::memory_order_relaxed));
+    add(ours->encoded_to, theirs->encoded_to.load(std::memory_order_relaxed));
   }
   Used read(const table::Spec& spec) const {
     Used used;
-    used.encoded_from = encoded_from_.load(std::memory_order_relaxed);
-    used.encoded_to = encoded_to_.load(std::memory_order_relaxed);
-    for (size_t use = 0; use < counts_.size(); ++use)
-      for (size_t way = 0; way < counts_[use].size(); ++way) {
-        const Counts& counts = counts_[use][way];
-        const uint64_t whole = counts.whole.load(std::memory_order_relaxed);
-        used.by[use][way].calls = whole + counts.partial.load(std::memory_order_relaxed);
-        if (static_cast<Use>(use) == Use::kErase) continue;  // no values go anywhere
-        used.by[use][way].bytes = whole * spec.bytes() + counts.rows.load(std::memory_order_relaxed) * spec.row_bytes();
-      }
+    const Partial* const partial = partial_.load(std::memory_order_acquire);
+    if (partial != nullptr) used.encoded_from = partial->encoded_from.load(std::memory_order_relaxed);
+    if (partial != nullptr) used.encoded_to = partial->encoded_to.load(std::memory_order_relaxed);
+    for (size_t i = 0; i < kCounts; ++i) {
+      Used::Of& of = used.by[i / kWayNames.size()][i % kWayNames.size()];
+      const uint64_t whole = whole_[i].load(std::memory_order_relaxed);
+      of.calls = whole + (partial != nullptr ? partial->calls[i].load(std::memory_order_relaxed) : 0);
+      if (i / kWayNames.size() == static_cast<size_t>(Use::kErase)) continue;  // no values go anywhere
+      of.bytes = whole * spec.bytes() + (partial != nullptr ? partial->rows[i].load(std::memory_order_relaxed) * spec.row_bytes() : 0);
+    }
     return used;
   }
 
  private:
-  struct Counts {
-    std::atomic<uint64_t> whole{0}, partial{0}, rows{0};
+  static constexpr size_t kCounts = kUseNames.size() * kWayNames.size();
+  using Counts = std::array<std::atomic<uint64_t>, kCounts>;
+  struct Partial {
+    Counts calls{}, rows{};
+    std::atomic<uint64_t> encoded_from{0}, encoded_to{0};
   };
-  std::array<std::array<Counts, kWayNames.size()>, kUseNames.size()> counts_;
-  std::atomic<uint64_t> encoded_from_{0}, encoded_to_{0};
+  static size_t at(Use use, Way way) { return static_cast<size_t>(use) * kWayNames.size() + static_cast<size_t>(way); }
+  static void add(std::atomic<uint64_t>& count, uint64_t more) { count.fetch_add(more, std::memory_order_relaxed); }
+  /// Null if there is no memory for it.
+  Partial* partial() {
+    Partial* known = partial_.load(std::memory_order_acquire);
+    if (known != nullptr) return known;
+    auto* const made = new (std::nothrow) Partial;
+    if (made == nullptr || partial_.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
+    delete made;
+    return known;
+  }
+
+  Counts whole_{};
+  std::atomic<Partial*> partial_{nullptr};
 };
 
 /// The uses of all handles that a node ever had on a table. Any thread.
@@ -91,14 +124,14 @@ class TableUses {
     open_.push_back(&handle);
   }
   /// The handle goes, its uses stay.
-  void close(const Uses& handle, const table::Spec& spec) {
+  void close(const Uses& handle) {
     std::lock_guard lock(mutex_);
     std::erase(open_, &handle);
-    closed_.add(handle.read(spec));
+    closed_.add(handle);
   }
   Used total(const table::Spec& spec) const {
     std::lock_guard lock(mutex_);
-    Used sum = closed_;
+    Used sum = closed_.read(spec);
     for (const Uses* handle : open_) sum.add(handle->read(spec));
     return sum;
   }
@@ -106,7 +139,7 @@ class TableUses {
  private:
   mutable std::mutex mutex_;
   std::vector<const Uses*> open_;
-  Used closed_;
+  Uses closed_;
 };
 
 }  // namespace mv::ps

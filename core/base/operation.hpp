@@ -68,6 +68,11 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// The end, once. Any thread. Without memory for the status' text its code alone is kept; throws what the one who hears of it throws.
   void complete(const Status& status);
 
+  /// The operation that this one is a part of, or itself. Where one part has lost its server, the others end, too.
+  virtual const Operation* whole() const { return this; }
+  /// Whether it is a part of an operation that has failed already.
+  virtual bool is_pointless() const { return false; }
+
   State state() const { return state_.load(std::memory_order_acquire); }
   bool done() const { return state() == State::kOver; }
   /// Once done().

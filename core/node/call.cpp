@@ -74,6 +74,11 @@ void Call::let_go(std::unique_lock<std::mutex> lock) noexcept {
   complete(status);
 }
 
+bool Call::has_failed() const {
+  std::lock_guard lock(mutex_);
+  return !first_error_.ok();
+}
+
 std::vector<std::shared_ptr<Call>> Call::open_parts() const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<Call>> open;

@@ -26,6 +26,9 @@ class Call final : public base::Operation {
   }
   ~Call() override;
 
+  const base::Operation* whole() const override { return group_ != nullptr ? group_.get() : this; }
+  bool is_pointless() const override { return group_ != nullptr && group_->has_failed(); }
+
   /// Whose adds it is among; an error of it that nobody asks for is this table's. Set before it begins.
   void set_table(const ps::TableViewRef& table) { table_ = table; }
   /// On the loop: nobody will ask for the call's end. `failed` hears of it if it is an error.
@@ -33,6 +36,8 @@ class Call final : public base::Operation {
 
   /// Of a group of calls: there will be no more parts.
   void close_group(std::function<base::Status()> finish);
+  /// Of a group of calls: a part has failed.
+  bool has_failed() const;
   /// Of a group of calls: the parts that are not over. They may be by the time that somebody looks at them.
   std::vector<std::shared_ptr<Call>> open_parts() const;
 

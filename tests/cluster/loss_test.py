@@ -68,6 +68,41 @@ def test_a_get_in_sync_mode_fails_at_once_when_a_server_dies(cluster):
         assert ending.startswith("PeerError") and "server 0" in ending, ending
 
 
+PULL = """
+from polyverso import kvstore
+node = pv.init()
+store = kvstore.create("dist_sync")
+keys = [f"key {i}" for i in range(16)]
+store.init(keys, [np.zeros(10, np.float32)] * 16)
+say("up")
+if node.rank == 1:
+    wait_for_word()
+store.push(keys, [np.ones(10, np.float32)] * 16)
+attempt(lambda: store.pull(keys, out=[np.zeros(10, np.float32) for _ in keys]))
+attempt(node.shutdown)
+"""
+
+
+@pytest.mark.parametrize("script", [GET.replace("node.rank == 0", "node.rank == 1"), PULL])
+def test_a_call_to_two_servers_fails_at_once_though_one_of_them_waits_for_another_worker(cluster, script):
+    job = cluster(2, 2, sync=1)
+    nodes = workers(job, 2, script)
+    servers = [job.server(0), job.server(1)]
+    for node in nodes:
+        node.hear("up")
+    time.sleep(0.2)
+    servers[1].kill()
+    _, ending = nodes[0].hear_attempt(SOON)  # worker 1 does not come
+    assert ending.startswith("PeerError") and "server 1" in ending, ending
+    nodes[1].tell("go on")
+    _, ending = nodes[1].hear_attempt(SOON)
+    assert ending.startswith("PeerError") and "server 1" in ending, ending
+    for node in nodes:
+        node.hear_attempt()
+        node.ends()
+    servers[0].ends()
+
+
 def test_a_killed_worker_is_named_to_those_who_wait_for_it_in_sync_mode(cluster):
     job = cluster(3, 1, sync=1)
     nodes = workers(job, 3, GET)

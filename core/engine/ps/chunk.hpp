@@ -25,6 +25,7 @@ struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableC
   bool gated = false;       ///< it may have to wait for other workers
   Counting counting = Counting::kNone;
   uint64_t round = 0, index = 0;
+  bool is_sent = false;     ///< all chunks have been given to rpc
   bool asked_back = false;  ///< the deadline passed, and the servers were asked to withdraw it
   std::list<TableCallRef>::iterator place;  ///< among the calls that somebody waits for
   std::vector<std::shared_ptr<Chunk>> withdrawn;  ///< chunks that a server withdrew

@@ -102,6 +102,8 @@ void Client::begin(Request request) {
   Request& want = op->request;
   TableView& table = *want.table;
   const bool change = want.kind == OpKind::kChange;
+  if (!change && want.operation != nullptr && want.operation->is_pointless())
+    return want.operation->complete(base::error(MV_ECANCELED, "table \"{}\": another part of the call has failed", table.spec.name));
   op->gated = change ? want.write == wire::Write::Add && table.pace == table::Pace::kSync : want.gated && table.pace != table::Pace::kAsync;
   if (op->gated && table.pace == table::Pace::kSync) op->counting = TableCall::Counting::kSync;
   if (change && want.write == wire::Write::Add && table.pace == table::Pace::kMerge) op->counting = TableCall::Counting::kMerge;
@@ -140,6 +142,8 @@ void Client::begin(Request request) {
     op->chunks.push_back(chunks.back());
   }
   for (const auto& chunk : chunks) change ? send_change(op, chunk) : send_get(op, chunk);
+  op->is_sent = true;
+  if (op->open > 0 && !op->error.ok()) tell_loss(op);
 }
 
 /// A fire-and-forget change of one message: nobody waits for it, fences count it.
@@ -344,7 +348,31 @@ void Client::chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status
     if (op->error.ok()) op->error = !unsent ? status : base::error(MV_ETIMEOUT, "table \"{}\": {} has not answered earlier calls, this one waited behind them",
                                                                    op->request.table->spec.name, view_->name(op->request.table->servers[chunk.piece.server]));
   }
-  if (op->open == 0) settle(op);
+  const bool lost = !op->error.ok() && !op->asked_back && rpc_.is_lost(op->request.table->servers[chunk.piece.server]);
+  if (op->open == 0)
+    settle(op);
+  else if (lost && op->is_sent)
+    tell_loss(op);
+  if (lost) drop_rest_of_call(*op);
+}
+
+/// A server is lost, so the call fails: its caller does not wait for the other servers, where it may wait for other workers.
+void Client::tell_loss(const TableCallRef& op) {
+  if (op->request.operation == nullptr || op->request.operation->done()) return;
+  if (op->request.kind == OpKind::kGet) return drop_get(op, base::Status(op->error));
+  for (const auto& weak : op->chunks)  // the rest of the change goes on
+    if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
+  complete(op, op->error);
+}
+
+void Client::drop_rest_of_call(const TableCall& op) {
+  const base::Operation* const own = op.request.operation.get();
+  if (own == nullptr || own->whole() == own) return;
+  std::vector<TableCallRef> others;
+  for (const TableCallRef& other : waited_for_)
+    if (other->request.operation->whole() == own->whole() && other->request.kind == OpKind::kGet) others.push_back(other);
+  for (const TableCallRef& other : others)
+    if (!other->request.operation->done()) drop_get(other, op.error);
 }
 
 void Client::settle(const TableCallRef& op) {

@@ -148,6 +148,8 @@ class Client {
   void expire(const TableCallRef& op);
   void drop_get(const TableCallRef& op, const base::Status& status);
   void withdraw(const TableCallRef& op, mv_status code);
+  void tell_loss(const TableCallRef& op);
+  void drop_rest_of_call(const TableCall& op);
   void withdraw_change(const TableCallRef& op, mv_status code);
   void note_time(const TableCall& op);
   void send_withdrawn_again(const TableCallRef& op);

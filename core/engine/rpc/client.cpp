@@ -108,6 +108,11 @@ bool Client::unsent(base::Peer server, const Pending* pending) const {
   return std::none_of(window.begin(), window.end(), [&](const Sent& s) { return !s.finished && s.call.pending.get() == pending; });
 }
 
+bool Client::is_lost(base::Peer server) const {
+  const auto found = streams_.find(server);
+  return found != streams_.end() && !found->second.lost.ok();
+}
+
 void Client::on_connected(base::Peer server) {
   Stream& stream = streams_[server];
   stream.connected = true;

@@ -39,6 +39,7 @@ class Client {
 
   void on_connected(base::Peer server);
   void on_lost(base::Peer server, const base::Status& why);
+  bool is_lost(base::Peer server) const;
   /// After on_lost(), of somebody who will never be asked anything.
   void forget(base::Peer server) { streams_.erase(server); }
 

@@ -1,0 +1,168 @@
+// engine/ps: what becomes of a call to several servers of which one is lost while the others let it wait.
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/pool.hpp"
+#include "engine/ps/client.hpp"
+#include "keeping_link.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+
+constexpr base::Peer kSelf = 7, kServers[] = {1, 2};
+
+/// How a call ended.
+struct End final : base::Operation {
+  explicit End(const End* whole = nullptr) : whole_(whole) {}
+  void ended(const base::Status&) override { ++times; }
+  const Operation* whole() const override { return whole_ != nullptr ? whole_ : this; }
+  bool is_pointless() const override { return whole_ != nullptr && whole_->done() && !whole_->status().ok(); }
+
+  const End* const whole_;
+  int times = 0;
+};
+
+/// A worker with a table on two servers, which never answer by themselves.
+struct Worker {
+  explicit Worker(table::Pace pace) {
+    for (const base::Peer server : kServers) join(server, MV_ROLE_SERVER);
+    join(kSelf, MV_ROLE_WORKER);
+    for (const base::Peer server : kServers) rpc.on_connected(server);
+    client.start(view);
+    table = table_of("t", pace);
+  }
+  void join(base::Peer peer, int32_t role) {
+    cluster::Member member;
+    member.rank = static_cast<uint32_t>(view.members.size());
+    member.role = role;
+    member.peer = peer;
+    view.members.push_back(member);
+  }
+  static ps::TableViewRef table_of(const char* name, table::Pace pace) {
+    auto made = std::make_shared<ps::TableView>();
+    made->spec.name = name;
+    made->spec.rows = 10;
+    made->pace = pace;
+    made->servers.assign(kServers, kServers + 2);
+    made->numbers = {1, 1};
+    return made;
+  }
+  std::shared_ptr<End> get(const End* whole = nullptr) {
+    ps::Request request;
+    request.table = table;
+    request.destination = std::as_writable_bytes(std::span(values));
+    return begin(std::move(request), whole);
+  }
+  std::shared_ptr<End> add() {
+    ps::Request request;
+    request.table = table;
+    request.kind = ps::OpKind::kChange;
+    request.source = base::Payload::lent(std::as_bytes(std::span(values)));
+    table->open_changes.fetch_add(1);
+    return begin(std::move(request), nullptr);
+  }
+  std::shared_ptr<End> begin(ps::Request request, const End* whole) {
+    auto end = std::make_shared<End>(whole);
+    request.operation = end;
+    client.begin(std::move(request));
+    return end;
+  }
+  void lose(base::Peer server) { rpc.on_lost(server, base::Status(MV_EPEERLOST, "server is gone")); }
+  /// The server has done all that it was asked.
+  void acknowledge(base::Peer server, uint64_t upto) {
+    wire::FrameBuilder builder;
+    auto frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()));
+    wire::stamp(frame, 0, upto);
+    rpc.on_answer(server, unit::message_of(frame), {});
+  }
+
+  unit::StillClock time;
+  unit::KeepingLink link;
+  rpc::Client rpc{time, link, {}};
+  base::Pool pool{4096, 1};
+  cluster::View view;
+  std::array<float, 10> values{};
+  ps::TableViewRef table;
+  ps::Client client{time, rpc, pool};
+};
+
+void expect_lost(const End& end) {
+  assert_int_equal(end.times, 1);
+  assert_int_equal(end.status().code(), MV_EPEERLOST);
+}
+
+void a_get_ends_at_once(void**) {
+  Worker worker(table::Pace::kSync);
+  const auto end = worker.get();
+  assert_int_equal(end->times, 0);
+  assert_int_equal(worker.table->round, 1);
+  worker.lose(kServers[1]);
+  expect_lost(*end);
+  assert_int_equal(worker.table->round, 0);  // it may be made again
+  worker.lose(kServers[0]);
+  expect_lost(*end);
+}
+
+void a_call_to_a_lost_server_ends_at_once(void**) {
+  for (const base::Peer lost : kServers) {
+    Worker worker(table::Pace::kMerge);
+    worker.lose(lost);
+    expect_lost(*worker.get());
+    expect_lost(*worker.add());
+  }
+}
+
+void an_add_ends_at_once_and_goes_on(void**) {
+  Worker worker(table::Pace::kSync);
+  const auto end = worker.add();
+  worker.lose(kServers[1]);
+  expect_lost(*end);
+  assert_int_equal(worker.table->open_changes, 1);  // a fence waits for the other part
+  worker.acknowledge(kServers[0], 1);
+  assert_int_equal(worker.table->open_changes, 0);
+  expect_lost(*end);
+}
+
+void what_belongs_to_a_failed_call_ends_with_it(void**) {
+  Worker worker(table::Pace::kMerge);
+  const auto whole = std::make_shared<End>();
+  std::array<std::shared_ptr<End>, 2> parts;
+  for (const uint32_t home : {1, 2}) {  // each table lies on one server
+    worker.table = Worker::table_of("u", table::Pace::kMerge);
+    worker.table->spec.home = home;
+    parts[home - 1] = worker.get(whole.get());
+  }
+  worker.table->spec.home = 1;
+  const auto alone = worker.get();
+  worker.lose(kServers[1]);
+  for (const auto& part : parts) expect_lost(*part);
+  assert_int_equal(alone->times, 0);
+  whole->complete(parts[1]->status());
+  const auto late = worker.get(whole.get());
+  assert_int_equal(late->times, 1);
+  assert_false(late->status().ok());
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(a_get_ends_at_once),
+      cmocka_unit_test(a_call_to_a_lost_server_ends_at_once),
+      cmocka_unit_test(an_add_ends_at_once_and_goes_on),
+      cmocka_unit_test(what_belongs_to_a_failed_call_ends_with_it),
+  };
+  return cmocka_run_group_tests_name("ps/lost_server", tests, nullptr, nullptr);
+}

@@ -11,15 +11,16 @@ SCRIPT = """
 import faulthandler, random, sys, threading
 import numpy as np
 import polyverso
-from polyverso import Tensor, kvstore
+from polyverso import Tensor, distlearn, kvstore
 from polyverso.gossip import Gossip
+from polyverso.group import Group
 
-SEED, CALLS, THREADS = (int(one) for one in sys.argv[1:])
+SEED, CALLS, THREADS, SECONDS = (int(one) for one in sys.argv[1:])
 SETTINGS = dict(timeout_ms=200, gate_timeout_ms=200, init_timeout_ms=2000, log_level="off")
 GOSSIP = {"nodes": [{"name": "a", "host": "127.0.0.1", "port": 0}], "timeout_ms": 20}
-faulthandler.dump_traceback_later(200, exit=True)
-polyverso.init(**SETTINGS)  # one that stays, so that there is always something to call
-places = {kind: [None] * 6 for kind in ("node", "table", "request", "tensor", "store", "gossip")}
+faulthandler.dump_traceback_later(SECONDS, exit=True)
+ALONE = polyverso.init(**SETTINGS).size == 1  # it stays, so that there is always something to call
+places = {kind: [None] * 6 for kind in ("node", "table", "request", "tensor", "store", "gossip", "group", "strategy")}
 ones = np.ones(64, np.float32)
 
 
@@ -93,11 +94,26 @@ def use_gossip(chance):
         put(chance, "gossip", made)
 
 
+def use_group(chance):
+    group, strategy = pick(chance, "group"), pick(chance, "strategy")
+    made = chance.choice([
+        lambda: Group(node_of(chance)), lambda: group.allreduce(ones.copy(), timeout=0.02), lambda: group.barrier(timeout=0.02),
+        lambda: group.broadcast(ones.copy(), timeout=0.02), lambda: group.info, lambda: group.close() if chance.random() < 0.3 else None,
+        lambda: distlearn.AllReduceSGD(group), lambda: distlearn.AllReduceEA(group, 2, 0.1), lambda: distlearn.AsyncEA(pick(chance, "table"), 1, 0.1),
+        lambda: strategy.sum_gradients([ones.copy()], timeout=0.02), lambda: strategy.average_parameters([ones.copy()], timeout=0.02),
+        lambda: strategy.meter, lambda: strategy.close(),
+    ])()
+    if isinstance(made, Group):
+        put(chance, "group", made)
+    elif hasattr(made, "meter"):
+        put(chance, "strategy", made)
+
+
 def use_node(chance):
     node = node_of(chance)
     result = chance.choice([
         lambda: node.rank, lambda: node.poll(4), lambda: node.barrier(0.02), lambda: node.barrier_async(), lambda: node.tables(),
-        lambda: polyverso.open_node(**SETTINGS) if chance.random() < 0.05 else None,
+        lambda: polyverso.open_node(**SETTINGS) if ALONE and chance.random() < 0.05 else None,
         lambda: node.shutdown() if node.handle != 0 and chance.random() < 0.1 else None,
     ])()
     if isinstance(result, polyverso.Request):
@@ -106,7 +122,8 @@ def use_node(chance):
         put(chance, "node", result)
 
 
-WORK = [make_table] * 2 + [use_table] * 20 + [use_request] * 10 + [use_tensor] * 10 + [use_store] * 4 + [use_gossip] * 3 + [use_node] * 4
+WORK = [make_table] * 2 + [use_table] * 20 + [use_request] * 10 + [use_tensor] * 10 + [use_store] * 4
+WORK += [use_gossip] * 3 + [use_group] * 4 + [use_node] * 4
 failures = []
 succeeded = [0] * THREADS
 
@@ -150,6 +167,7 @@ sys.exit(1 if failures or sum(succeeded) < CALLS // 10 else 0)
 def test_random_calls_on_random_objects():
     seed = os.environ.get("POLYVERSO_TEST_SEED", "1")
     calls = os.environ.get("POLYVERSO_TEST_CALLS", "100000")
-    command = [sys.executable, "-c", SCRIPT, seed, calls, "4"]
-    done = subprocess.run(command, timeout=250, capture_output=True, text=True)
+    seconds = os.environ.get("POLYVERSO_TEST_SECONDS", "200")
+    command = [sys.executable, "-c", SCRIPT, seed, calls, "4", seconds]
+    done = subprocess.run(command, timeout=int(seconds) + 50, capture_output=True, text=True)
     assert done.returncode == 0, f"seed {seed}, {calls} calls: {done.returncode} {done.stdout}\n{done.stderr[-8000:]}"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Looks where `make test` has no time to: seeds of the simulators that no night has tried, ranks that are killed, and an hour of fuzzing.
 # A failing seed prints the command that replays it.
-#   nightly.sh     NIGHTLY_SEEDS=200000  NIGHTLY_CALLS=10000000  NIGHTLY_FUZZ_SECONDS=1200 (for each parser)
+#   nightly.sh     NIGHTLY_SEEDS=200000  NIGHTLY_CALLS=10000000  NIGHTLY_RUNS=1000 (clusters)  NIGHTLY_FUZZ_SECONDS=1200 (for each parser)
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 seeds=${NIGHTLY_SEEDS:-200000}
@@ -24,9 +24,15 @@ echo "== every allocation fails once"
 echo "== models"
 tests/models/nightly.sh || failed+=" models"
 echo "== random calls on random handles, seed $first"
+calls=${NIGHTLY_CALLS:-10000000}
+export ASAN_OPTIONS=detect_leaks=1:check_initialization_order=1:strict_string_checks=1
+export TSAN_OPTIONS="second_deadlock_stack=1 suppressions=$PWD/tests/tsan.supp"
 for tree in build/asan build/tsan; do
-  "$tree/bin/capi_random_handles" --seed "$first" --calls "${NIGHTLY_CALLS:-10000000}" || failed+=" $tree-handles"
+  setarch "$(uname -m)" -R "$tree/bin/capi_random_handles" --seed "$first" --calls "$calls" || failed+=" $tree-handles"
+  tests/parity/random_handles.sh build "$PWD/$tree" "$first" $((calls / 100)) || failed+=" $tree-languages"
 done
+echo "== clusters of random members"
+(. build/activate && python3 -B tests/soak/soak.py --seeds "$first-$((first + ${NIGHTLY_RUNS:-1000} - 1))") || failed+=" soak"
 echo "== groups, 200 ranks killed or stopped"
 (. build/activate && cd tests/cluster && POLYVERSO_TEST_KILLS=200 python3 -B -m pytest -q -p no:cacheprovider groups_test.py) || failed+=" kills"
 echo "== fuzzing"

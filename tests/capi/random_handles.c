@@ -215,6 +215,8 @@ static void both(void* (*work)(void*), struct half halves[2]) {
   work(&halves[0]);
   pthread_join(other, NULL);
 }
+/* For who drops a pair: each of two nodes of different pairs would wait for a peer that nobody ends. */
+static pthread_mutex_t whole_pairs = PTHREAD_MUTEX_INITIALIZER;
 static void drop_pair(int64_t nodes[2], int64_t groups[2]) {
   struct half halves[2];
   memset(halves, 0, sizeof halves);
@@ -238,20 +240,24 @@ static mv_status open_pair(struct thread* t) {
   }
   both(join_pair, halves);
   int64_t nodes[2], groups[2];
+  pthread_mutex_lock(&whole_pairs);
   for (int i = 0; i < 2; ++i) {
     nodes[i] = swap(&pairs[at].node[i], halves[i].node);
     groups[i] = swap(&pairs[at].group[i], halves[i].group);
   }
+  pthread_mutex_unlock(&whole_pairs);
   drop_pair(nodes, groups);
   return MV_OK;
 }
 static mv_status close_pair(struct thread* t) {
   const unsigned at = below(t, kPairs);
   int64_t nodes[2], groups[2];
+  pthread_mutex_lock(&whole_pairs);
   for (int i = 0; i < 2; ++i) {
     nodes[i] = load(&pairs[at].node[i]);
     groups[i] = load(&pairs[at].group[i]);
   }
+  pthread_mutex_unlock(&whole_pairs);
   drop_pair(nodes, groups);
   return MV_OK;
 }

@@ -25,7 +25,8 @@ base::Status join_all(std::span<const Call> calls, ps::Use use) {
   constexpr size_t kHandle = 16, kTable = 8, kLine = 64;
   for (size_t i = 0; i < calls.size(); ++i) {
     if (i + kHandle < calls.size())
-      for (size_t line = 0; line < sizeof(TableHandle); line += kLine) __builtin_prefetch(reinterpret_cast<const std::byte*>(calls[i + kHandle].table) + line, 1);
+      for (size_t line = 0; line < sizeof(TableHandle); line += kLine)
+        __builtin_prefetch(reinterpret_cast<const std::byte*>(calls[i + kHandle].table) + line, 1);
     if (i + kTable < calls.size()) handle_of(calls[i + kTable]).expect(false);
     if (base::Status wrong = handle_of(calls[i]).join_many(use); !wrong.ok()) return wrong;
   }

@@ -65,10 +65,12 @@ void Checkpointer::ask(const CallRef& call) {
     rpc_.call(server(), {builder_.finish(wire::Body::Load, wire::CreateLoad(fbb, path)), call, true, 0, nullptr});
     return;
   }
-  const auto clocks = write_clocks(fbb, tables_.clocks());
-  rpc_.call(server(),
-            {builder_.finish(wire::Body::Save, wire::CreateSave(fbb, path, call->wish.keep, clocks, call->alone)), call,
-             true, 0, nullptr});
+  const auto known = tables_.clocks();
+  const auto clocks = write_clocks(fbb, known);
+  base::Frame frame = builder_.finish(wire::Body::Save, wire::CreateSave(fbb, path, call->wish.keep, clocks, call->alone));
+  if (frame.head.size() > wire::kMaxHeaderBytes)
+    return end(call, base::error(MV_EINVAL, "{}: the clocks of {} tables do not fit into a message; nothing was saved", call->what(), known.size()));
+  rpc_.call(server(), {std::move(frame), call, true, 0, nullptr});
 }
 
 void Checkpointer::ask_whether_saved(const CallRef& call) {

@@ -62,7 +62,9 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
     if (!table.complete) break_creation(number, why);
   }
   // Parts of merged rounds still count.
-  held_.erase_if([&](const rpc::Asked& asked, const Held& held) { return asked.client == worker && tables_[held.table]->pace != table::Pace::kMerge; });
+  held_.erase_if([&](const rpc::Asked& asked, const Held& held) {
+    return asked.client == worker && tables_[held.table]->pace != table::Pace::kMerge;
+  });
   wanted_.erase_if([&](const rpc::Asked& asked, const Wanted&) { return asked.client == worker; });
   std::erase_if(many_gets_, [&](const auto& entry) { return entry.first.client == worker; });
 }

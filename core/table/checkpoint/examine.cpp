@@ -71,10 +71,8 @@ class Examiner {
   void check_table(const TableEntry& told) {
     std::vector<Range> parts;
     for (const auto& file : found_.files) {
-      const auto& tables = file->part().tables;
-      const auto mine =
-          std::ranges::find(tables, told.spec.name, [](const PartTable& table) { return table.entry.spec.name; });
-      if (mine == tables.end())
+      const PartTable* const mine = file->find(told.spec.name);
+      if (mine == nullptr)
         return damaged(fmt::format("table \"{}\": server {} has no part of it", told.spec.name, file->part().server));
       if (!mine->entry.spec.same_shape(told.spec))
         return damaged(fmt::format("table \"{}\": {} in {}, but {} in the file of server {}", told.spec.name,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "table/checkpoint/checksum.hpp"
@@ -81,8 +82,8 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
   }
   lay_out(part);
   if (part.data_begin > kMostHeaderBytes)
-    return base::error(MV_EINVAL, "{} tables make a header of {} bytes, and at most {} are read: save from more servers", tables.size(), part.data_begin,
-                       kMostHeaderBytes);
+    return base::error(MV_EINVAL, "{} tables make a header of {} bytes, and at most {} are read: save from more servers", tables.size(),
+                       part.data_begin, kMostHeaderBytes);
   FileEntry entry{file_name(server), part.file_bytes(), ""};
   auto file = OutputFile::create(path + "/" + entry.name, entry.bytes);
   if (!file.ok()) return file.status();
@@ -100,6 +101,18 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
 }
 
 // ---- reading
+
+PartFile::PartFile(InputFile file, Part part, std::string checksum)
+    : file_(std::move(file)), part_(std::move(part)), by_name_(part_.tables.size()), checksum_(std::move(checksum)) {
+  std::iota(by_name_.begin(), by_name_.end(), size_t{0});
+  std::ranges::sort(by_name_, {}, [&](size_t at) { return std::pair(std::string_view(part_.tables[at].entry.spec.name), at); });
+}
+
+const PartTable* PartFile::find(std::string_view table) const {
+  const auto name_of = [&](size_t at) { return std::string_view(part_.tables[at].entry.spec.name); };
+  const auto found = std::ranges::lower_bound(by_name_, table, {}, name_of);
+  return found != by_name_.end() && name_of(*found) == table ? &part_.tables[*found] : nullptr;
+}
 
 base::Result<PartFile> PartFile::open(const std::string& path) {
   auto file = InputFile::open(path);

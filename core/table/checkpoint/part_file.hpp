@@ -30,6 +30,8 @@ class PartFile {
   static base::Result<PartFile> open(const std::string& path);
 
   const Part& part() const { return part_; }
+  /// The table of this name, or null. A checkpoint may have very many.
+  const PartTable* find(std::string_view table) const;
   uint64_t bytes() const { return file_.bytes(); }
   /// Of the header.
   const std::string& checksum() const { return checksum_; }
@@ -40,13 +42,13 @@ class PartFile {
                     const std::function<base::Status(const Rows&)>& take) const;
 
  private:
-  PartFile(InputFile file, Part part, std::string checksum)
-      : file_(std::move(file)), part_(std::move(part)), checksum_(std::move(checksum)) {}
+  PartFile(InputFile file, Part part, std::string checksum);
   base::Status verify(const Tensor& tensor, const Spec* ids_of, std::vector<std::byte>& buffer,
                       const std::atomic<bool>& given_up) const;
 
   InputFile file_;
   Part part_;
+  std::vector<size_t> by_name_;  ///< places in part_.tables
   std::string checksum_;
 };
 

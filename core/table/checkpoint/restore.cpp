@@ -23,12 +23,11 @@ base::Status restore_table(const Examined& from, const TableEntry& entry, Shard&
   Mark farthest;  // servers count what reached them; where they are others now, all go on from the last one
   for (const auto& file : from.files) {
     if (!file) continue;
-    for (const PartTable& table : file->part().tables) {
-      if (table.entry.spec.name != entry.spec.name) continue;
-      if (table.entry.mark.updates > farthest.updates) farthest = table.entry.mark;
-      const auto take = [&](const Rows& rows) { return shard.restore(rows); };
-      if (auto failed = file->read(table, shard.rows(), take); !failed.ok()) return failed;
-    }
+    const PartTable* const table = file->find(entry.spec.name);
+    if (table == nullptr) continue;
+    if (table->entry.mark.updates > farthest.updates) farthest = table->entry.mark;
+    const auto take = [&](const Rows& rows) { return shard.restore(rows); };
+    if (auto failed = file->read(*table, shard.rows(), take); !failed.ok()) return failed;
   }
   shard.set_mark(farthest);
   return {};

@@ -297,14 +297,19 @@ class Run:
             for line in member.lines:
                 _, number, word, *rest = line.split(None, 3)
                 if word in ("error", "again") and not (self.is_over and self.launcher and not lost):
-                    if not named_in(rest[0]) & lost:
+                    named = named_in(rest[0])
+                    if not named or not (named & lost or self.is_overwritten()):
                         command = member.calls[int(number)][0]
                         self.problem(f"rank {member.rank} ({member.language}): {command}: names no lost process: {rest[0]}")
         if not self.is_over:
             self.judge_endings()
-        if not any(member.is_lost and fault.kind == "scribble" for fault in self.plan.faults for member in self.members):
+        if not self.is_overwritten():
             self.judge_sums()
             self.judge_values()
+
+    def is_overwritten(self):
+        """Whether a member's nonsense may have reached the others: values prove nothing then, nor who is the first to complain of whom."""
+        return any(fault.kind == "scribble" and self.members[fault.rank].is_lost for fault in self.plan.faults)
 
     def judge_endings(self):
         for member in self.members:

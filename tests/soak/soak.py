@@ -23,6 +23,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONGEST = 150  # seconds; a run that takes longer hangs
+SLOW = 30  # such a run is shown, too
 SKIPPED = 77
 
 
@@ -69,7 +70,7 @@ def main():
             if status != 0:
                 failed.append(seed)
                 print(f"FAILED: {sys.executable} {os.path.relpath(os.path.join(HERE, 'soak.py'))} --seeds {seed} --keep\n{output}", flush=True)
-            elif options.keep or len(seeds) <= 20:
+            elif options.keep or len(seeds) <= 20 or seconds > SLOW:
                 print(output, end="", flush=True)
             done = one.done = one.done + 1
             if done % 20 == 0 or done == len(seeds):

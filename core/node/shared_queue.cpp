@@ -44,6 +44,11 @@ void SharedQueue::end() {
 
 SharedQueue::Turn SharedQueue::try_turn() {
   std::unique_lock lock(mutex_);
+  return try_turn(lock);
+}
+
+/// Ends the lock where it succeeds.
+SharedQueue::Turn SharedQueue::try_turn(std::unique_lock<std::mutex>& lock) {
   if (taken_ || !jobs_.empty()) return {};
   taken_ = true;
   count(lock);
@@ -51,10 +56,22 @@ SharedQueue::Turn SharedQueue::try_turn() {
 }
 
 base::Result<SharedQueue::Turn> SharedQueue::turn(base::Nanos until) {
+  struct Waiter {
+    SharedQueue& queue;
+    ~Waiter() {
+      std::lock_guard lock(queue.mutex_);
+      --queue.waiting_;
+    }
+  };
+  std::unique_lock lock(mutex_);
+  if (Turn mine = try_turn(lock)) return mine;
+  ++waiting_;  // before the lock is given up: the operation that ends next wakes this thread
+  lock.unlock();
+  const Waiter waiter{*this};
   while (true) {
-    if (Turn mine = try_turn()) return mine;
     switch (loop_.drive_until([this] { return pending_.load(std::memory_order_acquire) == 0; }, until)) {
       case io::Driven::kDone:
+        if (Turn mine = try_turn()) return mine;
         break;
       case io::Driven::kTimeout:
         return base::Status(MV_ETIMEOUT, "the deadline passed while earlier operations of the group were under way; nothing has begun");
@@ -78,10 +95,10 @@ void SharedQueue::end_turn() {
 void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
   const size_t pending = jobs_.size() + (taken_ ? 1 : 0);
   pending_.store(pending, std::memory_order_release);
-  const bool has_thread = thread_.joinable();
+  const bool has_thread = thread_.joinable(), is_awaited = waiting_ > 0;
   lock.unlock();
   if (has_thread) changed_.notify_all();
-  if (pending == 0 && has_thread) loop_.wake_waiters();
+  if (pending == 0 && is_awaited) loop_.wake_waiters();
 }
 
 void SharedQueue::push(Job job) {

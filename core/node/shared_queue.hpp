@@ -63,6 +63,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   void end();
 
  private:
+  Turn try_turn(std::unique_lock<std::mutex>& lock);
   void end_turn();
   void serve() noexcept;
   void count(std::unique_lock<std::mutex>& lock);
@@ -76,6 +77,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   std::condition_variable changed_;
   bool taken_ = false;  ///< an operation is under way
   bool ends_ = false;
+  size_t waiting_ = 0;  ///< threads in turn() that have to be woken when nothing is pending
   std::deque<Job> jobs_;  ///< for the thread, in their order
   std::atomic<size_t> pending_{0};  ///< jobs and the operation under way; written under mutex_
   std::thread thread_;  ///< begun by the first job

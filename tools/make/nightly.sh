@@ -21,6 +21,10 @@ echo "== ranks beside one that scribbles over its memory"
 build/asan/bin/unit_onehost_vandal_test 1000000 "$first" || failed+=" vandal"
 echo "== every allocation fails once"
 (. build/activate && ALLOCATION_WORKER=build/bin/allocation_worker python3 -B tests/faults/allocations.py) || failed+=" allocations"
+echo "== schedules of threads"
+for scenario in loop onehost shm queue; do
+  build/bin/schedules "$scenario" --seeds "$first..$((first + seeds / 4))" || failed+=" $scenario-schedules"
+done
 echo "== models"
 tests/models/nightly.sh || failed+=" models"
 echo "== random calls on random handles, seed $first"

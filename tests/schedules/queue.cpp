@@ -1,0 +1,139 @@
+// Two ranks, each with a queue of operations that two threads use: blocking with a turn of their own, or left to the queue's thread. A call
+// may be withdrawn, or a rank leave, at any time: each call then ends at once, with the sum or with an error.
+
+#include <thread>
+#include <vector>
+
+#include "../unit/onehost.hpp"
+#include "engine/collective/group.hpp"
+#include "engine/rpc/client.hpp"
+#include "engine/rpc/server.hpp"
+#include "node/shared_queue.hpp"
+#include "scenarios.hpp"
+#include "scheduler.hpp"
+
+namespace mv::schedules {
+
+namespace {
+
+using namespace std::chrono_literals;
+using node::Call;
+using node::SharedQueue;
+
+/// The group of messages below, which hears of an end and has nobody to tell.
+class Silence final : base::Link, rpc::Service {
+ public:
+  Silence(io::Loop& loop, int rank) : client_(loop, *this, {}), server_(*this, *this), courier_(client_) {
+    collective::Setting setting;
+    setting.rank = rank;
+    setting.size = 2;
+    group = std::make_shared<collective::Group>(loop, courier_, server_, pool_,
+                                                collective::Members{1, {1, 2}, {"rank 0", "rank 1"}}, setting);
+  }
+  std::shared_ptr<collective::Group> group;
+
+ private:
+  void dial(const std::string&) override {}
+  void send(base::Peer, const base::Frame&) override {}
+  void close(base::Peer) override {}
+  base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
+  void on_request(const rpc::Asked&, const wire::Message&, std::span<const std::byte>, const base::SinkRef&) override {}
+  void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
+  void on_cancel(const rpc::Asked&) override {}
+
+  rpc::Client client_;
+  rpc::Server server_;
+  collective::Courier courier_;
+  base::Pool pool_{size_t{64} << 10, 4};
+};
+
+struct Rank {
+  Rank(size_t rank, const std::vector<onehost::Memory>& memory)
+      : silence(loop, static_cast<int>(rank)),
+        finished([this] { loop.wake_waiters(); }),
+        seat(std::make_shared<onehost::Seat>(rank, memory, test::rank_names(2), 0us)),
+        queue(std::make_shared<SharedQueue>(loop, seat, silence.group)) {
+    EXPECT(loop.start().ok());
+  }
+  io::Loop loop;
+  Silence silence;
+  node::FinishedList finished;
+  const std::shared_ptr<onehost::Seat> seat;
+  std::shared_ptr<SharedQueue> queue;
+};
+
+class Queues {
+ public:
+  void work() {
+    begin_here();
+    std::vector<std::thread> threads;
+    const uint64_t each = 1 + dice(3), users = 1 + dice(2);
+    for (auto& rank : ranks_)
+      for (uint64_t user = 0; user < users; ++user) threads.emplace_back([this, &rank, each] { use(*rank, each); });
+    if (ends_) {
+      for (uint64_t steps = dice(200); steps > 0; --steps) std::this_thread::yield();
+      leave(*ranks_[dice(2)]);
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (auto& rank : ranks_) leave(*rank);
+    for (auto& rank : ranks_) {
+      rank->queue->end();
+      rank->loop.stop();
+    }
+  }
+
+ private:
+  static void leave(Rank& rank) { rank.seat->leave(); }
+
+  /// All operations are alike, so that it does not matter which of the other rank's each meets.
+  void use(Rank& rank, uint64_t times) {
+    for (; times > 0; --times) {
+      std::vector<float> values(10, 1);
+      test::Operation operation;
+      operation.kind = test::Kind::kAllreduce;
+      operation.out.push_back({reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32});
+      const base::Nanos until = rank.loop.now() + 1h;
+      base::Status status;
+      if (one_in(2)) {
+        auto turn = rank.queue->turn(until);
+        EXPECT(turn.ok());
+        status = rank.queue->settle(rank.queue->carry_out(operation, until));
+      } else {
+        node::CallOptions options;
+        options.mode = node::Mode::kAsync;
+        options.tag = 1;
+        const auto call = std::make_shared<Call>(Call::Kind::kCollective, rank.finished, options);
+        rank.queue->push({operation, until, call, false});
+        if (ends_ && one_in(3)) {
+          for (uint64_t steps = dice(100); steps > 0; --steps) std::this_thread::yield();
+          call->withdraw(MV_ECANCELED);
+          EXPECT(call->done());
+        }
+        EXPECT(rank.loop.drive_until([&] { return call->done(); }, base::kNever) == io::Driven::kDone);
+        status = call->status();
+      }
+      if (status.ok()) {
+        for (const float value : values) EXPECT(value == 2);
+      } else {
+        EXPECT(ends_);
+      }
+    }
+  }
+
+  const std::vector<onehost::Memory> memory_ = test::make_arenas(2);
+  std::vector<std::unique_ptr<Rank>> ranks_ = [this] {
+    std::vector<std::unique_ptr<Rank>> made;
+    for (size_t rank = 0; rank < 2; ++rank) made.push_back(std::make_unique<Rank>(rank, memory_));
+    return made;
+  }();
+  const bool ends_ = one_in(2);
+};
+
+}  // namespace
+
+void queue_scenario() {
+  Queues queues;
+  queues.work();
+}
+
+}  // namespace mv::schedules

@@ -1,0 +1,24 @@
+#pragma once
+// What is run under schedules. Each takes its choices from dice(), and checks its results with EXPECT().
+
+#include <array>
+
+namespace mv::schedules {
+
+void loop_scenario();
+void onehost_scenario();
+void shm_scenario();
+void queue_scenario();
+
+struct Scenario {
+  const char* name;
+  void (*work)();
+};
+inline constexpr std::array<Scenario, 4> kScenarios{{
+    {"loop", loop_scenario},
+    {"onehost", onehost_scenario},
+    {"shm", shm_scenario},
+    {"queue", queue_scenario},
+}};
+
+}  // namespace mv::schedules

@@ -365,9 +365,11 @@ int start_thread(pthread_t* made, const pthread_attr_t* attributes, void* (*star
 }
 
 void wait_for_end(pthread_t handle) {
-  for (Thread* thread : schedule.threads)
-    if (pthread_equal(thread->handle, handle) != 0 && thread != self)
-      while (thread->state != Thread::State::kOver) block({.doing = "waits for a thread's end", .on = thread});
+  const auto is_meant = [handle](const Thread* thread) { return pthread_equal(thread->handle, handle) != 0 && thread->state != Thread::State::kOver; };
+  const auto found = std::find_if(schedule.threads.begin(), schedule.threads.end(), is_meant);
+  if (found == schedule.threads.end()) return;
+  Thread* const thread = *found;  // more threads may begin meanwhile
+  while (thread->state != Thread::State::kOver) block({.doing = "waits for a thread's end", .on = thread});
 }
 
 void interrupt(pthread_t handle) {

@@ -44,8 +44,10 @@ void MemberNode::on_loop(const std::function<void()>& work) {
   while (driven == io::Driven::kInterrupted) driven = loop_.drive_until(is_done, base::kNever);
 }
 
+/// By the loop's own word, which comes first: its drivers return before the node hears of it.
 base::Status MemberNode::ended() const {
-  return defect() != nullptr ? *defect() : base::Status(MV_ESTATE, "the node is shutting down");
+  const base::Status* const why = loop_.defect();
+  return why != nullptr ? *why : base::Status(MV_ESTATE, "the node is shutting down");
 }
 
 /// Ends it with this code, and a text that says what became of it; where that is not up to its caller it goes on.
@@ -64,7 +66,7 @@ Started MemberNode::wait_blocking(const CallRef& call, const CallOptions& option
   if (driven != io::Driven::kInterrupted) return {ended(), nullptr};
   if (options.keep_on_interrupt) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
   withdraw(call, MV_EINTR);
-  if (defect() != nullptr && !call->done()) return {ended(), nullptr};
+  if (loop_.defect() != nullptr && !call->done()) return {ended(), nullptr};
   if (!call->done()) return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on without you"), nullptr};
   return {call->status(), nullptr};
 }

@@ -270,8 +270,8 @@ void MemberNode::tell_breakdown(const base::Status& why) noexcept {
 }
 
 base::Status MemberNode::shutdown() {
-  if (defect() != nullptr) {
-    const base::Status why = *defect();
+  if (loop_.defect() != nullptr) {
+    const base::Status why = *loop_.defect();
     stop_roads();
     return why;
   }
@@ -290,7 +290,7 @@ base::Status MemberNode::shutdown() {
   const auto left = [this] { return left_.load(); };
   if (loop_.drive_until(left, base::after(loop_.now(), settings_.gate_timeout)) == io::Driven::kInterrupted)
     return base::Status(MV_EINTR, "a signal came during shutdown; the node still serves: call mv_shutdown() again");
-  if (defect() != nullptr) return shutdown();
+  if (loop_.defect() != nullptr) return shutdown();
   if (!left_) left_with_ = base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time");
 
   const bool serves = identity_.server_id >= 0 || identity_.rank == 0;

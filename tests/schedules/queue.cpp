@@ -102,8 +102,8 @@ class Queues {
         node::CallOptions options;
         options.mode = node::Mode::kAsync;
         options.tag = 1;
-        const auto call = std::make_shared<Call>(Call::Kind::kCollective, rank.finished, options);
-        rank.queue->push({operation, until, call, false});
+        const auto call = std::make_shared<Call>(rank.finished, options, until);
+        rank.queue->push({operation, call, false, nullptr});
         if (ends_ && one_in(3)) {
           for (uint64_t steps = dice(100); steps > 0; --steps) std::this_thread::yield();
           call->withdraw(MV_ECANCELED);

@@ -380,7 +380,7 @@ static mv_status keep(struct thread* t, mv_status status, const mv_tensor* resul
   return status;
 }
 static mv_status make_tensor(struct thread* t) {
-  const int64_t shapes[][2] = {{8, 8}, {64, 1}, {4, 4}, {0, 3}, {1000, 300}, {-1, 2}};
+  const int64_t shapes[][2] = {{8, 8}, {64, 1}, {4, 4}, {0, 3}, {300, 100}, {-1, 2}};
   const int64_t* const shape = shapes[below(t, 6)];
   mv_tensor made = 0;
   const mv_dtype dtype = (mv_dtype)(1 + below(t, 9));

@@ -56,6 +56,7 @@ class Asker final : public base::LinkEvents {
 
 base::Result<std::string> observe(const Observation& observation) {
   io::Loop loop;
+  if (!loop.ready().ok()) return loop.ready();
   io::TcpOptions options;
   options.self = random_peer();
   options.secret = observation.secret;

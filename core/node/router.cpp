@@ -75,6 +75,7 @@ class Router::ShmTap final : public Tap {
 
 base::Result<std::unique_ptr<Router>> Router::make(io::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace,
                                                    Fencing fencing) {
+  if (!loop.ready().ok()) return loop.ready();
   std::unique_ptr<Router> router(new Router(loop, self, trace));
   router->inproc_ = std::make_unique<io::InprocRoad>(loop, self);
   const bool alone = settings.nodes == 1;

@@ -81,6 +81,8 @@ class Loop final : public base::Clock {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
+  /// Of the constructor. MV_ESYSTEM: nothing but the destructor may follow.
+  const base::Status& ready() const { return ready_; }
   /// How long a driver looks at watched memory before it sleeps, at most; see spin.hpp. 0: not at all. Before start().
   void set_spin(base::Nanos limit) { spin_ = Spin(limit); }
   /// From now on busy() is counted, for which the clock is looked at around each call and sleep. Before start().

@@ -1,4 +1,6 @@
-#include "allocation.h"
+/* Makes the N-th allocation of this process fail, once: malloc() and its relatives are replaced in the program that includes this, for
+ * the library as well. Allocations by libuv itself are left alone: it calls abort() where it has no memory, which is its decision. */
+#include "fault.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,24 +46,26 @@ int getaddrinfo(const char* host, const char* port, const struct addrinfo* hints
   return status;
 }
 
-void allocation_fail_at(uint64_t n) {
+void fault_arm(uint64_t n) {
   dl_iterate_phdr(find_uv, NULL);
   atomic_store(&has_failed, 0);
   atomic_store(&counted, 0);
   atomic_store(&fails_at, n);
 }
 
-int allocation_failed(void) {
+int fault_happened(void) {
   atomic_store(&fails_at, 0);
   return atomic_load(&has_failed);
 }
 
-uint64_t allocation_count(void) { return atomic_load(&counted); }
+uint64_t fault_count(void) { return atomic_load(&counted); }
+const char* fault_name(void) { return "allocation"; }
+int fault_is_absorbed(void) { return 0; }
 
 /* Where the memory is asked for, on standard error; without an allocation. */
 static void tell_where(void) {
   void* frames[24];
-  if (getenv("ALLOCATION_TRACE") == NULL) return;
+  if (getenv("FAULT_TRACE") == NULL) return;
   backtrace_symbols_fd(frames, backtrace(frames, 24), 2);
 }
 

@@ -10,80 +10,15 @@ changed nothing, or the process is named as lost by the others; never a crash, a
 """
 
 import argparse
-import json
 import os
 import random
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 
-# Each scenario's launcher settings. The worker knows what it does.
-SCENARIOS = {
-    "async": [], "async/tcp": ["io=tcp"], "sync": ["sync=true"], "merge": [], "dcasgd": [], "keyed": [], "merge_keyed": [],
-    "group": [], "group/tcp": ["io=tcp"], "dist_async": [], "dist_sync": [], "checkpoint": [], "status": [], "gossip": [],
-}
-ALONE = {"local": "async", "local_keyed": "keyed"}  # one process
-ALLOWED = {"MV_OK", "MV_ENOMEM", "MV_EPEERLOST", "MV_ESYSTEM"}  # the last: no thread could be started
-TIMEOUT = 90
+from clusters import ALONE, SCENARIOS, judge, run
 
-
-class Outcome:
-    def __init__(self, status, output, ranks):
-        self.status, self.output, self.ranks = status, output, ranks
-
-
-def run(scenario, victim, n, folder, trace=False):
-    """Runs one cluster to its end."""
-    processes = 1 if scenario in ALONE else 2
-    name = ALONE.get(scenario, scenario.split("/")[0])
-    command = ["polyverso", "run", "--no-color", "--keep-going", "-n", str(processes), "--set", "heartbeat_timeout_ms=3000", "--set", "gate_timeout_ms=20000"]
-    for setting in SCENARIOS.get(scenario, []):
-        command += ["--set", setting]
-    place = os.path.join(folder, "checkpoint")
-    shutil.rmtree(place, ignore_errors=True)
-    command += ["--", os.environ.get("ALLOCATION_WORKER", "allocation_worker"), name, str(victim), str(n), place]
-    environment = {**os.environ, **({"ALLOCATION_TRACE": "1"} if trace else {})}
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT, env=environment)
-        status, output = done.returncode, done.stdout
-    except subprocess.TimeoutExpired as late:
-        status, output = None, (late.stdout or b"").decode(errors="replace")
-    ranks = {}
-    for line in output.splitlines():
-        if "{" in line and line.rstrip().endswith("}"):
-            try:
-                told = json.loads(line[line.index("{"):])
-                ranks[told["rank"]] = told
-            except ValueError:
-                pass
-    return Outcome(status, output, ranks)
-
-
-def judge(scenario, victim, outcome):
-    """What is wrong, or None; and whether an allocation failed at all."""
-    processes = 1 if scenario in ALONE else 2
-    if outcome.status is None:
-        return "hung", True
-    if len(outcome.ranks) < processes:
-        return f"a process ended without a word (status {outcome.status})", True
-    hit = outcome.ranks[victim]
-    for told in outcome.ranks.values():
-        unsure = sum(each["unknown"] for each in outcome.ranks.values()) > 0  # one server may have applied its part of such an add
-        if told["trouble"] and not (unsure and "differ" in told["trouble"]):
-            return f"rank {told['rank']}: {told['trouble']}", True
-        for what in ("worst", "ended"):
-            if told[what] not in ALLOWED and hit["failed"]:
-                return f"rank {told['rank']}: {what} {told[what]}", True
-            if told[what] != "MV_OK" and not hit["failed"]:
-                return f"rank {told['rank']}: {what} {told[what]} without a failure", True
-        if told["sums"] and told["value"] >= 0:
-            least = sum(each["acked"] for each in outcome.ranks.values())
-            most = least + sum(each["unknown"] for each in outcome.ranks.values())
-            if not least <= told["value"] <= most:
-                return f"rank {told['rank']} sees {told['value']}, not {least} .. {most}", True
-    return None, bool(hit["failed"])
+WORKER = os.environ.get("ALLOCATION_WORKER", "allocation_worker")
 
 
 def main():
@@ -103,7 +38,7 @@ def main():
             for victim in [0] if scenario in ALONE else [0, 1]:
                 if options.victim is not None and victim != options.victim:
                     continue
-                whole = run(scenario, victim, 0, folder) if options.n is None else None
+                whole = run(scenario, victim, 0, folder, WORKER) if options.n is None else None
                 if whole is not None and (len(whole.ranks) == 0 or judge(scenario, victim, whole)[0]):
                     failed += 1
                     print(f"FAILED: {scenario}: without a failing allocation: {judge(scenario, victim, whole)[0]}\n{whole.output}", flush=True)
@@ -114,7 +49,7 @@ def main():
                     numbers = sorted(dice.sample(numbers, min(options.sample, total)))
                 begun, bad = time.monotonic(), 0
                 for n in numbers:
-                    outcome = run(scenario, victim, n, folder, trace=options.n is not None)
+                    outcome = run(scenario, victim, n, folder, WORKER, trace=options.n is not None)
                     wrong, hit = judge(scenario, victim, outcome)
                     ending = wrong.split(":")[0] if wrong else outcome.ranks[victim]["worst"] if hit else "not reached"
                     endings[ending] = endings.get(ending, 0) + 1
@@ -131,7 +66,7 @@ def main():
 
 def count_of(scenario, victim, folder):
     """How many allocations the work makes, where none fails."""
-    return run(scenario, victim, 1 << 60, folder).ranks[victim]["count"]
+    return run(scenario, victim, 1 << 60, folder, WORKER).ranks[victim]["count"]
 
 
 if __name__ == "__main__":

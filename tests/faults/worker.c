@@ -1,5 +1,5 @@
-/* One process of a cluster whose N-th allocation fails while it works: allocation_worker SCENARIO VICTIM N. It tells in one line what became
- * of it, for allocations_test.py to judge. Only the process of rank VICTIM is hit. */
+/* One process of a cluster in which something fails: allocation_worker SCENARIO VICTIM N FOLDER [early]. It tells in one line what became of
+ * it, for clusters.py to judge. Only the process of rank VICTIM is hit: while it works, or from before mv_init() on where it is early. */
 #include <polyverso/group.h>
 #include <polyverso/gossip.h>
 #include <polyverso/kvstore.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocation.h"
+#include "fault.h"
 
 enum { kCount = 300, kRounds = 4, kMost = 4096 };
 
@@ -28,20 +28,61 @@ static void wrong(const char* what) {
   if (trouble[0] == '\0') snprintf(trouble, sizeof trouble, "%s: %s", what, mv_last_error());
 }
 
-/** True where the call did what it says. Without memory it is tried once more, as nothing has changed. */
+/* A call that a signal has interrupted, or without memory: it is tried again. */
+static int may_be_tried_again(mv_status status) {
+  int64_t ignored;
+  return (status == MV_ENOMEM || status == MV_EINTR) && mv_rank(0, &ignored) == MV_OK;
+}
+
+/** True where the call did what it says. */
 static int attempt(mv_status status, const char* what) {
   if (status == MV_OK) return 1;
   if (worst == MV_OK) {
     worst = status;
     fprintf(stderr, "rank %d: %s: %s: %s\n", (int)rank, what, mv_status_name(status), mv_last_error());
   }
-  int64_t ignored;
-  if (status != MV_ENOMEM || mv_rank(0, &ignored) != MV_OK) goes_on = 0;
+  if (!may_be_tried_again(status)) goes_on = 0;
   return 0;
 }
-#define TRY(call)                                                \
-  do {                                                           \
-    if (goes_on && !attempt((call), #call) && goes_on) attempt((call), #call); \
+/* Memory is there again the second time; signals may come often. */
+#define TRY(call)                                                        \
+  do {                                                                   \
+    for (int i_ = 0; i_ < 100 && goes_on && !attempt((call), #call); ++i_) \
+      ;                                                                  \
+  } while (0)
+static mv_status wait_for(mv_request request) {
+  mv_status status;
+  while ((status = mv_request_wait(request, 30000)) == MV_EINTR) /* it goes on */
+    if (worst == MV_OK) worst = status;
+  return status;
+}
+
+/* What became of it, for clusters.py. */
+static void tell(mv_status ended, int happened, uint64_t count) {
+  for (char* each = trouble; *each != '\0'; ++each)
+    if (*each == '"' || *each == '\\' || *each == '\n') *each = '\'';
+  printf("{\"rank\": %d, \"fault\": \"%s\", \"absorbed\": %d, \"failed\": %d, \"count\": %llu, \"worst\": \"%s\", \"ended\": \"%s\", \"acked\": %llu, "
+         "\"unknown\": %llu, \"value\": %g, \"sums\": %d, \"trouble\": \"%s\"}\n",
+         (int)rank, fault_name(), fault_is_absorbed(), happened, (unsigned long long)count, mv_status_name(worst), mv_status_name(ended),
+         (unsigned long long)acked, (unsigned long long)unknown, value, sums, trouble);
+  fflush(stdout);
+}
+
+/* Setting up failed: the process ends. */
+static void give_up(mv_status status, const char* what) {
+  worst = status;
+  fprintf(stderr, "rank %d: %s: %s: %s\n", (int)rank, what, mv_status_name(status), mv_last_error());
+  if (mv_last_error()[0] == '\0') wrong(what);
+  const uint64_t count = fault_count();
+  tell(MV_OK, fault_happened(), count);
+  _exit(3);
+}
+#define MAKE(call)                                                       \
+  do {                                                                   \
+    mv_status made_;                                                     \
+    while ((made_ = (call)) == MV_EINTR)                                 \
+      ;                                                                  \
+    if (made_ != MV_OK) give_up(made_, #call);                           \
   } while (0)
 
 static void fill(float with) {
@@ -54,13 +95,12 @@ static mv_table table;
 static const char* table_spec;
 
 static void make_table(void) {
-  if (mv_table_create_text(0, table_spec, NULL, 0, MV_F32, &table) != MV_OK) wrong("create"), _exit(3);
+  MAKE(mv_table_create_text(0, table_spec, NULL, 0, MV_F32, &table));
 }
 static int add(mv_status status) {
-  int64_t ignored;
   if (status == MV_OK) return ++acked, 1;
   /* Without memory nothing has changed, unless the node has broken down. */
-  if (status != MV_ENOMEM || mv_rank(0, &ignored) != MV_OK) ++unknown;
+  if (status != MV_ENOMEM || !may_be_tried_again(status)) ++unknown;
   return attempt(status, "add");
 }
 static void table_work(void) {
@@ -75,7 +115,7 @@ static void table_work(void) {
     fill(1);
     if (!goes_on) break;
     const mv_status started = mv_table_add(table, data, kCount, MV_F32, &later);
-    if (started != MV_OK ? add(started) : add(mv_request_wait(request, 30000))) continue;
+    if (started != MV_OK ? add(started) : add(wait_for(request))) continue;
     if (goes_on) add(mv_table_add(table, data, kCount, MV_F32, NULL));
   }
 }
@@ -110,7 +150,7 @@ static void keyed_end(void) {
 static mv_group group;
 
 static void make_group(void) {
-  if (mv_group_open(0, NULL, 0, &group) != MV_OK) wrong("group"), _exit(3);
+  MAKE(mv_group_open(0, NULL, 0, &group));
 }
 /* No operation is tried again: the others are told that the group is broken. */
 static void group_work(void) {
@@ -124,7 +164,7 @@ static void group_work(void) {
       later.flags = MV_ASYNC;
       later.request = &request;
       status = mv_allreduce(group, NULL, data, count, MV_F32, MV_REDUCE_SUM, &later);
-      if (status == MV_OK) status = mv_request_wait(request, 30000);
+      if (status == MV_OK) status = wait_for(request);
     } else {
       status = mv_allreduce(group, NULL, data, count, MV_F32, MV_REDUCE_SUM, NULL);
     }
@@ -149,10 +189,13 @@ static void make_store(void) {
   kv_values values = KV_VALUES_INIT;
   values.count = 3;
   values.tensors = tensors;
-  int failed = 0;
-  for (int i = 0; i < 3; ++i) failed |= mv_tensor_create(MV_F32, shape, 1, &tensors[i]) || mv_tensor_fill(tensors[i], 0);
-  failed |= kv_create(0, store_type, &store) || kv_init(store, &keys, &values) || kv_set_optimizer(store, "mx.adam learning_rate=0.1");
-  if (failed) wrong("store"), _exit(3);
+  for (int i = 0; i < 3; ++i) {
+    MAKE(mv_tensor_create(MV_F32, shape, 1, &tensors[i]));
+    MAKE(mv_tensor_fill(tensors[i], 0));
+  }
+  MAKE(kv_create(0, store_type, &store));
+  MAKE(kv_init(store, &keys, &values));
+  MAKE(kv_set_optimizer(store, "mx.adam learning_rate=0.1"));
 }
 static void store_work(void) {
   kv_keys keys = KV_KEYS_INIT;
@@ -194,13 +237,14 @@ static void gossip_make(void) {
     char config[200], name[] = "a";
     name[0] = (char)('a' + i);
     snprintf(config, sizeof config, "nodes: [{name: %s, host: 127.0.0.1, port: 0}]\n", name);
-    if (mv_gossip_open_text(config, name, &gossips[i]) != MV_OK) wrong("gossip"), _exit(3);
+    MAKE(mv_gossip_open_text(config, name, &gossips[i]));
   }
   static char text[65536];
   uint64_t length = 0;
-  if (mv_gossip_state_text(gossips[1], MV_JSON, text, sizeof text, &length) != MV_OK) wrong("state"), _exit(3);
+  MAKE(mv_gossip_state_text(gossips[1], MV_JSON, text, sizeof text, &length));
   const char* const address = strstr(text, "\"address\":\"127.0.0.1:");
-  if (address == NULL || mv_gossip_add_peer(gossips[0], "b", "127.0.0.1", atoi(address + 21)) != MV_OK) wrong("peer"), _exit(3);
+  if (address == NULL) give_up(MV_EINTERNAL, "address");
+  MAKE(mv_gossip_add_peer(gossips[0], "b", "127.0.0.1", atoi(address + 21)));
 }
 static void gossip_work(void) {
   for (int round = 0; round < kRounds; ++round) {
@@ -249,23 +293,25 @@ int main(int argc, char** argv) {
   if (scenario == NULL) return 2;
   table_spec = store_type = scenario->spec;
   snprintf(folder, sizeof folder, "%s", argv[4]);
-  if (mv_init(NULL) != MV_OK || mv_rank(0, &rank) != MV_OK || mv_size(0, &size) != MV_OK) {
-    fprintf(stderr, "%s\n", mv_last_error());
-    return 3;
-  }
+  const uint64_t n = strtoull(argv[3], NULL, 10);
+  const char* const place = getenv("POLYVERSO_RANK");
+  const int early = argc > 5 && place != NULL && atoll(place) == atoll(argv[2]);
+  if (early) fault_arm(n);
+  if (early) rank = atoll(place);
+  MAKE(mv_init(NULL));
+  MAKE(mv_rank(0, &rank));
+  MAKE(mv_size(0, &size));
   sums = scenario->sums;
   scenario->make();
-  attempt(mv_barrier(0, NULL), "barrier"); /* the other process may have failed already */
-  const uint64_t n = strtoull(argv[3], NULL, 10);
-  if (rank == atoll(argv[2])) allocation_fail_at(n);
+  TRY(mv_barrier(0, NULL)); /* the other process may have failed already */
+  if (argc == 5 && rank == atoll(argv[2])) fault_arm(n);
   if (goes_on) scenario->work();
-  const uint64_t count = allocation_count();
-  const int failed = allocation_failed();
+  const uint64_t count = fault_count();
+  const int happened = fault_happened();
   if (goes_on) scenario->end();
-  const mv_status ended = mv_shutdown(0);
-  printf("{\"rank\": %d, \"failed\": %d, \"count\": %llu, \"worst\": \"%s\", \"ended\": \"%s\", \"acked\": %llu, \"unknown\": %llu, \"value\": %g, "
-         "\"sums\": %d, \"trouble\": \"%s\"}\n",
-         (int)rank, failed, (unsigned long long)count, mv_status_name(worst), mv_status_name(ended), (unsigned long long)acked,
-         (unsigned long long)unknown, value, scenario->sums, trouble);
+  mv_status ended;
+  while ((ended = mv_shutdown(0)) == MV_EINTR)
+    ;
+  tell(ended, happened, count);
   return 0;
 }

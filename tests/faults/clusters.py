@@ -1,0 +1,76 @@
+"""Small clusters in which something fails around one process (worker.c), and what may become of them."""
+
+import json
+import os
+import shutil
+import subprocess
+
+# Each scenario's launcher settings. The worker knows what it does.
+SCENARIOS = {
+    "async": [], "async/tcp": ["io=tcp"], "sync": ["sync=true"], "merge": [], "dcasgd": [], "keyed": [], "merge_keyed": [],
+    "group": [], "group/tcp": ["io=tcp"], "dist_async": [], "dist_sync": [], "checkpoint": [], "status": [], "gossip": [],
+}
+ALONE = {"local": "async", "local_keyed": "keyed"}  # one process
+ALLOWED = {"MV_OK", "MV_ENOMEM", "MV_EPEERLOST", "MV_ESYSTEM"}  # the last: no thread could be started
+TIMEOUT = 90
+
+
+class Outcome:
+    def __init__(self, status, output, ranks):
+        self.status, self.output, self.ranks = status, output, ranks
+
+
+def processes_of(scenario):
+    return 1 if scenario in ALONE else 2
+
+
+def run(scenario, victim, n, folder, worker, trace=False, early=False):
+    """Runs one cluster to its end. early: the failures begin before mv_init()."""
+    name = ALONE.get(scenario, scenario.split("/")[0])
+    command = ["polyverso", "run", "--no-color", "--keep-going", "-n", str(processes_of(scenario)), "--set", "heartbeat_timeout_ms=3000", "--set", "gate_timeout_ms=20000"]
+    for setting in SCENARIOS.get(scenario, []) + ["init_timeout_ms=15000"] * early:
+        command += ["--set", setting]
+    place = os.path.join(folder, "checkpoint")
+    shutil.rmtree(place, ignore_errors=True)
+    command += ["--", worker, name, str(victim), str(n), place] + ["early"] * early
+    environment = {**os.environ, **({"FAULT_TRACE": "1"} if trace else {})}
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT, env=environment)
+        status, output = done.returncode, done.stdout
+    except subprocess.TimeoutExpired as late:
+        status, output = None, (late.stdout or b"").decode(errors="replace")
+    ranks = {}
+    for line in output.splitlines():
+        if "{" in line and line.rstrip().endswith("}"):
+            try:
+                told = json.loads(line[line.index("{"):])
+                ranks[told["rank"]] = told
+            except ValueError:
+                pass
+    return Outcome(status, output, ranks)
+
+
+def judge(scenario, victim, outcome, allowed=ALLOWED):
+    """What is wrong, or None; and whether anything failed at all."""
+    if outcome.status is None:
+        return "hung", True
+    if len(outcome.ranks) < processes_of(scenario):
+        return f"a process ended without a word (status {outcome.status})", True
+    hit = outcome.ranks[victim]
+    for told in outcome.ranks.values():
+        unsure = sum(each["unknown"] for each in outcome.ranks.values()) > 0  # one server may have applied its part of such an add
+        if told["trouble"] and not (unsure and "differ" in told["trouble"]):
+            return f"rank {told['rank']}: {told['trouble']}", True
+        for what in ("worst", "ended"):
+            if told[what] not in allowed and hit["failed"]:
+                return f"rank {told['rank']}: {what} {told[what]}", True
+            if told[what] != "MV_OK" and not hit["failed"]:
+                return f"rank {told['rank']}: {what} {told[what]} without a failure", True
+            if told[what] != "MV_OK" and hit["absorbed"]:
+                return f"rank {told['rank']}: {what} {told[what]} because of {hit['fault']}", True
+        if told["sums"] and told["value"] >= 0:
+            least = sum(each["acked"] for each in outcome.ranks.values())
+            most = least + sum(each["unknown"] for each in outcome.ranks.values())
+            if not least <= told["value"] <= most:
+                return f"rank {told['rank']} sees {told['value']}, not {least} .. {most}", True
+    return None, bool(hit["failed"])

@@ -297,7 +297,7 @@ int main(int argc, char** argv) {
   const char* const place = getenv("POLYVERSO_RANK");
   const int early = argc > 5 && place != NULL && atoll(place) == atoll(argv[2]);
   if (early) fault_arm(n);
-  if (early) rank = atoll(place);
+  if (place != NULL) rank = atoll(place); /* until mv_init() has told */
   MAKE(mv_init(NULL));
   MAKE(mv_rank(0, &rank));
   MAKE(mv_size(0, &size));

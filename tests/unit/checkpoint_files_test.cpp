@@ -1,6 +1,7 @@
 // core/table/checkpoint: files as they are written, read back, kept, and refused when they are damaged.
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -263,6 +264,19 @@ void a_hundred_thousand_tables_fit_into_a_file(void**) {
   assert_true(write_header(again.value()) == text);
 }
 
+void what_can_not_be_read_is_not_damaged(void**) {
+  const Scratch scratch;
+  const std::string path = save(scratch.path(), 2);
+  rlimit limit{};
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{0, limit.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto found = open_sound(path, {}, kNotGivenUp);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_true(!found.ok() && found.status().code() == MV_ESYSTEM);
+  assert_true(open_sound(path, {}, kNotGivenUp).ok());
+}
+
 void damage_is_told(void**) {
   const Scratch scratch;
   const std::string path = save(scratch.path(), 2), first = path + "/server-0.safetensors",
@@ -468,6 +482,7 @@ int main() {
       cmocka_unit_test(a_real_shard_is_restored_on_another_number_of_servers),
       cmocka_unit_test(names_that_meet_are_kept_apart),
       cmocka_unit_test(a_hundred_thousand_tables_fit_into_a_file),
+      cmocka_unit_test(what_can_not_be_read_is_not_damaged),
       cmocka_unit_test(damage_is_told),
       cmocka_unit_test(tensors_must_not_overlap_or_leave_gaps),
       cmocka_unit_test(rows_that_no_file_has_are_damage),

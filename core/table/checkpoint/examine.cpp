@@ -20,7 +20,7 @@ class Examiner {
   Examined examine(const Share& share) {
     auto manifest = read_manifest(path_);
     if (!manifest.ok()) {
-      damaged(manifest.status().text());
+      damaged(manifest.status());
       return std::move(found_);
     }
     found_.manifest = std::move(manifest).value();
@@ -38,6 +38,10 @@ class Examiner {
 
  private:
   void damaged(std::string what) { found_.damage.push_back(std::move(what)); }
+  void damaged(const base::Status& why) {
+    if (why.code() != MV_EINVAL && why.code() != MV_ENOTFOUND && found_.failed.ok()) found_.failed = why;
+    damaged(why.text());
+  }
 
   std::optional<PartFile> open(uint64_t server) {
     const Manifest& told = *found_.manifest;
@@ -45,7 +49,7 @@ class Examiner {
     const std::string path = path_ + "/" + entry.name;
     auto file = PartFile::open(path);
     if (!file.ok()) {
-      damaged(file.status().text());
+      damaged(file.status());
       return std::nullopt;
     }
     const Part& part = file.value().part();
@@ -64,7 +68,7 @@ class Examiner {
   }
 
   void check_data(const PartFile& file) {
-    if (const auto wrong = file.verify(given_up_); !wrong.ok()) damaged(wrong.text());
+    if (const auto wrong = file.verify(given_up_); !wrong.ok()) damaged(wrong);
   }
 
   /// Every file has its part of the table, and together they make the whole.
@@ -112,6 +116,7 @@ Examined examine(const std::string& path, const Share& share, const std::atomic<
 
 base::Result<Examined> open_sound(const std::string& path, const Share& share, const std::atomic<bool>& given_up) {
   Examined found = examine(path, share, given_up);
+  if (!found.failed.ok()) return found.failed;
   if (!found.damage.empty()) return base::error(MV_EINVAL, "the checkpoint is damaged: {}", found.damage.front());
   return found;
 }

@@ -375,6 +375,16 @@ void the_timer_runs_once_when_due(void**) {
   assert_int_equal(ran, 2);
 }
 
+/// Nobody but the callers drives this loop, and none of their calls has to wait.
+void calls_that_are_over_at_once_leave_time_for_timers(void**) {
+  Loop loop;
+  bool ran = false;
+  static_cast<void>(loop.drive_until([] { return true; }, kNever, [&] { loop.set_timer(loop.now() + 2ms, [&] { ran = true; }); }));
+  const Nanos until = loop.now() + 10s;
+  while (!ran && loop.now() < until) static_cast<void>(loop.drive_until([] { return true; }, kNever));
+  assert_true(ran);
+}
+
 void tasks_that_have_not_run_are_dropped_at_the_end(void**) {
   auto token = std::make_shared<int>(0);
   {
@@ -440,6 +450,7 @@ int main() {
       cmocka_unit_test(a_signal_just_before_a_wait_is_kept_for_it),
       cmocka_unit_test(no_handler_runs_on_the_background_thread),
       cmocka_unit_test(the_timer_runs_once_when_due),
+      cmocka_unit_test(calls_that_are_over_at_once_leave_time_for_timers),
       cmocka_unit_test(tasks_that_have_not_run_are_dropped_at_the_end),
       cmocka_unit_test(the_end_of_a_loop_sends_its_callers_home),
       cmocka_unit_test(a_loop_needs_no_thread_of_its_own),

@@ -380,7 +380,10 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const Inte
     run_tasks();
     flush();
     wake_waiters();
-    if (done()) return Driven::kDone;
+    if (done()) {
+      if (left_at_ >= poll_by_) poll_now();
+      return Driven::kDone;
+    }
     if (watchers_changed_) poll_now();
     if (done()) return Driven::kDone;
     if (stopping_.load(std::memory_order_acquire)) return Driven::kStopped;
@@ -454,7 +457,8 @@ std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>
 void Loop::leave_baton() {
   baton_ = Baton::kFree;
   asleep_ = false;
-  hot_until_ = now() + patience_;
+  left_at_ = now();
+  hot_until_ = left_at_ + patience_;
   hand_on();
 }
 
@@ -533,6 +537,7 @@ void Loop::run_tasks() {
 /// Takes what has arrived, and answers it.
 void Loop::poll_now() {
   watchers_changed_ = false;
+  poll_by_ = now() + kLongestUnpolled;
   uv_run(&uv_, UV_RUN_NOWAIT);
   look();
   flush();

@@ -198,6 +198,10 @@ class Loop final : public base::Clock {
   static constexpr base::Nanos kLeastPatience = std::chrono::microseconds(250);
   static constexpr base::Nanos kMostPatience = std::chrono::milliseconds(2);
 
+  // How long calls that are over at once may go without a look at sockets and timers. While they follow each other, nobody else looks: peers would
+  // wait for this process, and take it for dead.
+  static constexpr base::Nanos kLongestUnpolled = std::chrono::microseconds(250);
+
   uv_loop_t uv_{};
   uv_async_t wake_up_{};
   uv_timer_t timer_{};
@@ -213,6 +217,7 @@ class Loop final : public base::Clock {
   Task timer_fn_;
   bool watchers_changed_ = true;
   Spin spin_{base::Nanos{0}};
+  base::Nanos poll_by_{0};
   int looks_ = 0;  // that found something, since libuv was asked
   base::TickClock ticks_;
   bool keeps_time_ = false;
@@ -236,6 +241,7 @@ class Loop final : public base::Clock {
   uint64_t drives_ = 0;       // by callers
   uint64_t seen_drives_ = 0;  // when the background thread last looked
   base::Nanos patience_ = kLeastPatience;
+  base::Nanos left_at_{0};    // when a caller last gave the baton back
   base::Nanos hot_until_{0};  // the background thread leaves the baton alone until then
   std::vector<Waiter*> line_;
   std::vector<int> spare_wake_fds_;

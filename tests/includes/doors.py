@@ -50,7 +50,7 @@ DOORS["kvstore"] = STORAGE | {"node"}  # keys over tables: no wire, loop or engi
 DOORS["distlearn"] = STORAGE | {"node", "engine/collective"}  # strategies over groups and tables; of the engine, what operations are
 
 # Folders outside core/ that may include it: capi/src wraps it, the others see it through polyverso_testing.
-MAY_INCLUDE_CORE = ("capi/src", "tests/unit", "tests/optimizers", "tests/sim", "tests/transport", "tests/fuzz", "tests/capi/unit", "bench")
+MAY_INCLUDE_CORE = ("capi/src", "tests/unit", "tests/optimizers", "tests/sim", "tests/transport", "tests/fuzz", "tests/schedules", "tests/capi/unit", "bench")
 
 # Engines, and everything below them, have no I/O.
 SYSTEM_IO = re.compile(r"uv\.h|sys/(socket|un|epoll|eventfd)\.h|(netinet|arpa)/.*|netdb\.h|poll\.h")

@@ -255,6 +255,7 @@ void a_header_that_changes_while_it_is_read_harms_nobody(void**) {
   assert_still_sound(node, address);
 }
 
+#if !defined(__SANITIZE_THREAD__)
 /// A payload that lies in a segment of the intruder's, as a record.
 size_t put_place(Intruder& intruder, size_t at, uint64_t seq, uint64_t segment, uint64_t offset, uint64_t bytes, bool is_lent) {
   wire::FrameBuilder builder;
@@ -270,6 +271,7 @@ size_t put_place(Intruder& intruder, size_t at, uint64_t seq, uint64_t segment, 
   new (intruder.stranger.ring() + at + place_at) io::Place{{segment}, {offset}, {0}, {is_lent ? 1U : 0U}};
   return place_at + sizeof(io::Place);
 }
+#endif
 
 /// Each intruder writes random words into all of its memory, while the node reads its records, shows it payloads, and takes them back.
 void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {

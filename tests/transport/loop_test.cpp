@@ -8,8 +8,10 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -18,6 +20,17 @@
 #include "io/loop/loop.hpp"
 
 #include "cmocka.hpp"
+
+namespace {
+thread_local int allocations;
+}
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -140,6 +153,29 @@ void a_post_never_waits_for_the_background_threads_rest(void**) {
               delete echo;
               ready = true;
             });
+}
+
+/// What a thread waits for is under way already: a wait without memory must not look like a call that was never made.
+void a_wait_allocates_nothing(void**) {
+  StartedLoop loop;
+  std::atomic<int> waiting{0}, allocated{0};
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 40; ++t) {
+    threads.emplace_back([&] {
+      const std::function<bool()> is_done = [&] { return done.load(); };
+      const int before = allocations;
+      ++waiting;
+      while (loop.it.drive_until(is_done, loop.now() + 1ms) != Driven::kDone) continue;
+      allocated += allocations - before;
+    });
+  }
+  while (waiting < 40) std::this_thread::yield();
+  std::this_thread::sleep_for(20ms);
+  done = true;
+  loop.it.wake_waiters();
+  for (std::thread& thread : threads) thread.join();
+  assert_int_equal(allocated, 0);
 }
 
 void callers_share_the_baton(void**) {
@@ -440,6 +476,7 @@ int main() {
       cmocka_unit_test(a_task_holds_small_and_large_captures),
       cmocka_unit_test(posts_of_each_thread_run_in_their_order),
       cmocka_unit_test(a_post_never_waits_for_the_background_threads_rest),
+      cmocka_unit_test(a_wait_allocates_nothing),
       cmocka_unit_test(callers_share_the_baton),
       cmocka_unit_test(a_wait_ends_at_its_deadline),
       cmocka_unit_test(what_is_done_off_the_loop_wakes_with_wake_waiters),

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/relax.hpp"
@@ -155,7 +156,7 @@ Loop::~Loop() {
   uv_close(reinterpret_cast<uv_handle_t*>(&wake_up_), nullptr);
   uv_close(reinterpret_cast<uv_handle_t*>(&timer_), nullptr);
   while (uv_loop_close(&uv_) == UV_EBUSY) uv_run(&uv_, UV_RUN_ONCE);
-  for (int fd : spare_wake_fds_) ::close(fd);
+  while (spare_wake_fd_count_ > 0) ::close(spare_wake_fds_[--spare_wake_fd_count_]);
   if (bell_ >= 0) ::close(bell_);
 }
 
@@ -306,14 +307,11 @@ void Loop::step_back(Lock& lock) {
 
 // ------------------------------------------------------------ callers
 
-/// A thread inside drive_until(). Its places in line_ and among the spare descriptors are reserved, so that nothing fails later.
+/// A thread inside drive_until().
 class Loop::Caller {
  public:
   /// Under mutex_.
   explicit Caller(Loop& loop) : loop_(loop) {
-    const auto most = static_cast<size_t>(loop_.callers_) + 1;
-    loop_.line_.reserve(most);
-    loop_.spare_wake_fds_.reserve(loop_.spare_wake_fds_.size() + most);
     ++loop_.callers_;
   }
   ~Caller() {
@@ -423,7 +421,7 @@ bool Loop::sleep(Nanos most, const Interruptions& open) {
 std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>& done, Nanos deadline,
                                          const Interruptions& open) {
   Waiter me{&done, take_wake_fd()};
-  line_.push_back(&me);
+  line_.push(me);
   waiting_.fetch_add(1, std::memory_order_acq_rel);
   const bool wake_driver = asleep_ && !queue_.empty();
   if (wake_driver) asleep_ = false;
@@ -443,13 +441,13 @@ std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>
 
   lock.lock();
   if (!me.woken) {
-    std::erase(line_, &me);
+    line_.remove(me);
     waiting_.fetch_sub(1, std::memory_order_acq_rel);
   } else if (me.wake_fd >= 0) {
     uint64_t count;
     [[maybe_unused]] const ssize_t drained = ::read(me.wake_fd, &count, sizeof count);
   }
-  if (me.wake_fd >= 0) spare_wake_fds_.push_back(me.wake_fd);
+  if (me.wake_fd >= 0) keep_wake_fd(me.wake_fd);
   hot_until_ = now() + patience_;
   return how;
 }
@@ -468,8 +466,8 @@ void Loop::hand_on() {
   if (stopping_ || defect() != nullptr) {
     wake_line(/*all=*/true);
   } else if (!line_.empty()) {
-    Waiter& next = *line_.front();
-    line_.erase(line_.begin());
+    Waiter& next = line_.first();
+    line_.remove(next);
     waiting_.fetch_sub(1, std::memory_order_acq_rel);
     next.woken = true;
     if (next.wake_fd >= 0) eventfd_write(next.wake_fd, 1);
@@ -491,27 +489,34 @@ void Loop::wake_waiters() noexcept {
 
 /// Wakes those in line who are done. They leave the line here, so that the background thread steps back at once.
 void Loop::wake_line(bool all) noexcept {
-  const size_t before = line_.size();
-  std::erase_if(line_, [all](Waiter* waiter) {
-    if (!all && !(*waiter->done)()) return false;
-    waiter->woken = true;
-    if (waiter->wake_fd >= 0) eventfd_write(waiter->wake_fd, 1);
-    return true;
-  });
-  if (line_.size() == before) return;
-  waiting_.fetch_sub(static_cast<int>(before - line_.size()), std::memory_order_acq_rel);
+  int left = 0;
+  for (Waiter* next = line_.empty() ? nullptr : &line_.first(); next != nullptr;) {
+    Waiter& waiter = *std::exchange(next, next->behind);
+    if (!all && !(*waiter.done)()) continue;
+    line_.remove(waiter);
+    ++left;
+    waiter.woken = true;
+    if (waiter.wake_fd >= 0) eventfd_write(waiter.wake_fd, 1);
+  }
+  if (left == 0) return;
+  waiting_.fetch_sub(left, std::memory_order_acq_rel);
   hot_until_ = now() + patience_;
 }
 
 int Loop::take_wake_fd() {
-  if (!spare_wake_fds_.empty()) {
-    const int fd = spare_wake_fds_.back();
-    spare_wake_fds_.pop_back();
-    return fd;
-  }
+  if (spare_wake_fd_count_ > 0) return spare_wake_fds_[--spare_wake_fd_count_];
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (fd >= 0 && !descriptors_.try_add(fd)) return ::close(fd), -1;  // the caller looks again and again instead
   return fd;
+}
+
+void Loop::keep_wake_fd(int fd) {
+  if (spare_wake_fd_count_ < spare_wake_fds_.size()) {
+    spare_wake_fds_[spare_wake_fd_count_++] = fd;
+    return;
+  }
+  descriptors_.remove(fd);
+  ::close(fd);
 }
 
 // ------------------------------------------------------------ by whoever drives

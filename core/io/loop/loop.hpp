@@ -25,6 +25,7 @@
 
 #include <uv.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
@@ -160,6 +161,27 @@ class Loop final : public base::Clock {
     const std::function<bool()>* done;
     int wake_fd;         // an eventfd
     bool woken = false;  // and no longer in line_
+    Waiter* before = nullptr;
+    Waiter* behind = nullptr;
+  };
+  /// Waiters in the order in which they came. They link themselves: a caller whose call is under way must not fail for lack of memory.
+  class Line {
+   public:
+    bool empty() const { return first_ == nullptr; }
+    Waiter& first() const { return *first_; }
+    void push(Waiter& waiter) {
+      waiter.before = last_;
+      (last_ != nullptr ? last_->behind : first_) = &waiter;
+      last_ = &waiter;
+    }
+    void remove(Waiter& waiter) {
+      (waiter.before != nullptr ? waiter.before->behind : first_) = waiter.behind;
+      (waiter.behind != nullptr ? waiter.behind->before : last_) = waiter.before;
+    }
+
+   private:
+    Waiter* first_ = nullptr;
+    Waiter* last_ = nullptr;
   };
   using Lock = std::unique_lock<std::mutex>;
   class Caller;
@@ -192,6 +214,7 @@ class Loop final : public base::Clock {
   }
   void on_timer();
   int take_wake_fd();
+  void keep_wake_fd(int fd);
 
   // How long the background thread leaves a loop alone that callers drive. The longer a burst of calls lasts, the less often
   // it looks, for on a busy processor a look costs a caller as much as a call.
@@ -243,8 +266,9 @@ class Loop final : public base::Clock {
   base::Nanos patience_ = kLeastPatience;
   base::Nanos left_at_{0};    // when a caller last gave the baton back
   base::Nanos hot_until_{0};  // the background thread leaves the baton alone until then
-  std::vector<Waiter*> line_;
-  std::vector<int> spare_wake_fds_;
+  Line line_;
+  std::array<int, 16> spare_wake_fds_{};
+  size_t spare_wake_fd_count_ = 0;
   std::condition_variable background_cv_;
 
   std::atomic<int> waiting_{0};  // entries of line_, for wake_waiters()

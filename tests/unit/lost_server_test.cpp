@@ -1,6 +1,7 @@
-// engine/ps: what becomes of a call to several servers of which one is lost while the others let it wait.
+// engine/ps: what becomes of a call to several servers of which one is lost while the others let it wait, or has no memory.
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,14 @@ struct Worker {
     rpc.on_answer(server, unit::message_of(frame), {});
   }
 
+  /// The server has no memory for this request.
+  void refuse(base::Peer server, uint64_t request) {
+    wire::FrameBuilder builder;
+    auto frame = builder.answer(base::Status(MV_ENOMEM, "no memory for more rows"));
+    wire::stamp(frame, request, 0);
+    rpc.on_answer(server, unit::message_of(frame), {});
+  }
+
   unit::StillClock time;
   unit::KeepingLink link;
   rpc::Client rpc{time, link, {}};
@@ -155,6 +164,37 @@ void what_belongs_to_a_failed_call_ends_with_it(void**) {
   assert_false(late->status().ok());
 }
 
+void half_an_add_is_made_whole(void**) {
+  Worker worker(table::Pace::kAsync);
+  const auto end = worker.add();
+  worker.refuse(kServers[1], 1);
+  worker.acknowledge(kServers[0], 1);
+  assert_int_equal(end->times, 0);  // asked again
+  worker.acknowledge(kServers[1], 2);
+  assert_int_equal(end->times, 1);
+  assert_true(end->status().ok());
+  assert_int_equal(worker.table->open_changes, 0);
+}
+
+void a_server_that_never_has_memory_is_told_of(void**) {
+  Worker worker(table::Pace::kAsync);
+  const auto end = worker.add();
+  worker.acknowledge(kServers[0], 1);
+  for (const uint64_t request : {1, 2, 3, 4}) worker.refuse(kServers[1], request);
+  assert_int_equal(end->times, 1);
+  assert_int_equal(end->status().code(), MV_ENOMEM);
+  assert_non_null(strstr(end->status().text().c_str(), "the other servers have applied their part"));
+}
+
+void an_add_that_all_refuse_has_changed_nothing(void**) {
+  Worker worker(table::Pace::kAsync);
+  const auto end = worker.add();
+  for (const base::Peer server : kServers) worker.refuse(server, 1);
+  assert_int_equal(end->times, 1);
+  assert_int_equal(end->status().code(), MV_ENOMEM);
+  assert_null(strstr(end->status().text().c_str(), "other servers"));
+}
+
 }  // namespace
 
 int main() {
@@ -163,6 +203,9 @@ int main() {
       cmocka_unit_test(a_call_to_a_lost_server_ends_at_once),
       cmocka_unit_test(an_add_ends_at_once_and_goes_on),
       cmocka_unit_test(what_belongs_to_a_failed_call_ends_with_it),
+      cmocka_unit_test(half_an_add_is_made_whole),
+      cmocka_unit_test(a_server_that_never_has_memory_is_told_of),
+      cmocka_unit_test(an_add_that_all_refuse_has_changed_nothing),
   };
   return cmocka_run_group_tests_name("ps/lost_server", tests, nullptr, nullptr);
 }

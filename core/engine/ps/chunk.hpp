@@ -29,6 +29,8 @@ struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableC
   bool asked_back = false;  ///< the deadline passed, and the servers were asked to withdraw it
   std::list<TableCallRef>::iterator place;  ///< among the calls that somebody waits for
   std::vector<std::shared_ptr<Chunk>> withdrawn;  ///< chunks that a server withdrew
+  std::vector<std::shared_ptr<Chunk>> refused;    ///< chunks for which a server had no memory
+  int refusals = 0;                               ///< how often some were
   std::multimap<base::Nanos, std::function<void()>>::iterator timer;
   bool has_timer = false;
 };

@@ -17,6 +17,8 @@ namespace {
 constexpr uint64_t kEagerBytes = 16 << 10;
 /// Of sliced tables, whose changes wait for less to be under way, so that fewer are beyond recall when something urgent comes.
 constexpr size_t kSlicesUnderWay = 4;
+/// A server that has no memory for its part of a change is asked again where others have applied theirs: half a change is none.
+constexpr int kMostRefusals = 3;
 /// How long a caller whose deadline passed waits for the servers' word on what became of its call.
 constexpr base::Nanos kLastWord = 1s;
 }  // namespace
@@ -345,6 +347,8 @@ void Client::chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status
     const bool unsent = op->asked_back && status.code() == MV_ECANCELED;
     const bool withdrawn = unsent || (op->asked_back && status.code() == MV_ETIMEOUT);
     if (withdrawn && op->request.kind == OpKind::kChange) op->withdrawn.push_back(chunk.shared_from_this());
+    const bool refused = status.code() == MV_ENOMEM && op->request.kind == OpKind::kChange && op->counting == TableCall::Counting::kNone;
+    if (refused) op->refused.push_back(chunk.shared_from_this());
     if (op->error.ok()) op->error = !unsent ? status : base::error(MV_ETIMEOUT, "table \"{}\": {} has not answered earlier calls, this one waited behind them",
                                                                    op->request.table->spec.name, view_->name(op->request.table->servers[chunk.piece.server]));
   }
@@ -394,6 +398,14 @@ void Client::settle(const TableCallRef& op) {
     table.index = op->index;
     complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
     return change_over(table, op->change_id);
+  }
+  if (const auto refused = std::exchange(op->refused, {}); !refused.empty() && op->error.code() == MV_ENOMEM) {
+    const bool any_applied = refused.size() < op->chunks.size() || op->request.skip != kNoServer || op->refusals > 0;
+    if (any_applied && op->refusals++ < kMostRefusals) {
+      op->error = {};
+      return send_again(op, refused);
+    }
+    if (any_applied) op->error = base::error(MV_ENOMEM, "{}; the other servers have applied their part of the change", op->error.text());
   }
   if (op->request.operation == nullptr) note_untold(table, op->error);
   complete(op, op->error);
@@ -564,7 +576,10 @@ void Client::withdraw_change(const TableCallRef& op, mv_status code) {
 }
 
 void Client::send_withdrawn_again(const TableCallRef& op) {
-  const auto again = std::exchange(op->withdrawn, {});
+  send_again(op, std::exchange(op->withdrawn, {}));
+}
+
+void Client::send_again(const TableCallRef& op, const std::vector<std::shared_ptr<Chunk>>& again) {
   op->open += again.size();
   for (const auto& chunk : again) {
     chunk->over = false;

@@ -153,6 +153,7 @@ class Client {
   void withdraw_change(const TableCallRef& op, mv_status code);
   void note_time(const TableCall& op);
   void send_withdrawn_again(const TableCallRef& op);
+  void send_again(const TableCallRef& op, const std::vector<std::shared_ptr<Chunk>>& again);
   void leave_behind(const TableCallRef& op, mv_status code);
   void revert_counts(TableCall& op);
   void send_got(const TableCall& op);

@@ -60,10 +60,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
   }
   /// On the thread that the work asks for. What has not begun, is over, or is nobody's to withdraw goes on.
   void withdraw(mv_status code) {
-    if (const auto work = work_.lock(); work != nullptr && !done()) work->withdraw(code);
+    if (const auto work = this->work(); work != nullptr && !done()) work->withdraw(code);
   }
-  /// Who carries it out; null before and after.
-  std::shared_ptr<const Work> work() const { return work_.lock(); }
+  /// Who carries it out; null before and after. Any thread: the state is set after it.
+  std::shared_ptr<Work> work() const { return state() == State::kNew ? nullptr : work_.lock(); }
 
   /// The end, once. Any thread. Without memory for the status' text its code alone is kept; throws what the one who hears of it throws.
   void complete(const Status& status);

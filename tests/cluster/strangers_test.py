@@ -1,6 +1,7 @@
 """Processes that don't belong to a cluster: another user's without a secret, crowds at the port, and those that were never let in."""
 
 import os
+import random
 import socket
 import subprocess
 import threading
@@ -62,14 +63,28 @@ node.shutdown()
 """
 
 
+def free_port():
+    """One that the kernel gives to nobody who does not ask for it: until rank 0 listens there, no other test gets it."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as told:
+        first_given = int(told.read().split()[0])
+    while True:
+        port = random.randrange(10000, max(first_given, 10001))
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+        except OSError:
+            continue
+
+
 @pytest.fixture
 def by_hand(cluster):
     """by_hand(workers, servers): a cluster that nobody but POLYVERSO_MASTER=127.0.0.1:PORT brings together, without a secret."""
 
     def begin(workers, servers, **settings):
         job = cluster(workers, servers, secret=None, **settings)
-        job.listener.close()  # rank 0 listens there by itself
+        job.listener.close()
         job.listener = None
+        job.address = f"127.0.0.1:{free_port()}"  # rank 0 listens there by itself
         return job
 
     return begin

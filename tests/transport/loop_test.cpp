@@ -24,6 +24,7 @@
 namespace {
 thread_local int allocations;
 }
+#if !defined(__SANITIZE_ADDRESS__)  // which wants these functions for itself
 [[gnu::noinline]] void* operator new(size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes)) return memory;
@@ -31,6 +32,7 @@ thread_local int allocations;
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#endif
 
 namespace {
 

@@ -157,26 +157,21 @@ std::optional<JsonValue> JsonValue::find_object(std::string_view key) const {
   return member && member->is_object() ? member : std::nullopt;
 }
 
-std::optional<std::vector<uint64_t>> JsonValue::counts() const {
-  if (!is_array()) return std::nullopt;
-  std::vector<uint64_t> numbers;
-  for (const JsonValue one : *this) {
-    const auto number = one.count();
+namespace {
+template <typename Number>
+std::optional<std::vector<Number>> read_all(const JsonValue& list, std::optional<Number> (JsonValue::*read)() const) {
+  if (!list.is_array()) return std::nullopt;
+  std::vector<Number> numbers;
+  for (const JsonValue one : list) {
+    const auto number = (one.*read)();
     if (!number) return std::nullopt;
     numbers.push_back(*number);
   }
   return numbers;
 }
+}  // namespace
 
-std::optional<std::vector<double>> JsonValue::reals() const {
-  if (!is_array()) return std::nullopt;
-  std::vector<double> numbers;
-  for (const JsonValue one : *this) {
-    const auto number = one.real();
-    if (!number) return std::nullopt;
-    numbers.push_back(*number);
-  }
-  return numbers;
-}
+std::optional<std::vector<uint64_t>> JsonValue::counts() const { return read_all(*this, &JsonValue::count); }
+std::optional<std::vector<double>> JsonValue::reals() const { return read_all(*this, &JsonValue::real); }
 
 }  // namespace mv::base

@@ -15,6 +15,7 @@
 #include <new>
 
 #include "base/descriptors.hpp"
+#include "base/retried.hpp"
 
 namespace mv::base {
 
@@ -87,10 +88,7 @@ void SharedMemory::copy_on_write() noexcept {
 Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size_t bytes, bool populate) {
   const int fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return error(MV_ESYSTEM, "can't make shared memory: {}", std::strerror(errno));
-  int sized;
-  do sized = ftruncate(fd, static_cast<off_t>(bytes));
-  while (sized != 0 && errno == EINTR);
-  if (sized != 0) {
+  if (retried([&] { return ftruncate(fd, static_cast<off_t>(bytes)); }) != 0) {
     const int why = errno;
     close(fd);
     return error(MV_ENOMEM, "{} bytes of shared memory are not to be had: {}", bytes, std::strerror(why));

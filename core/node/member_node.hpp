@@ -85,7 +85,6 @@ class MemberNode final : public Node, private io::Flusher {
   // ---- for tables
 
   const Settings& settings() const { return settings_; }
-  FinishedList& finished() { return finished_; }
   /// The absolute deadline that options ask for.
   base::Nanos deadline(const CallOptions& options, bool gated) const;
   CallRef make_call(const CallOptions& options, bool gated) { return std::make_shared<Call>(finished_, options, deadline(options, gated)); }

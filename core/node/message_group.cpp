@@ -9,12 +9,6 @@
 
 namespace mv::node {
 
-namespace {
-std::shared_ptr<Call> make_call(MemberNode& node, const CallOptions& options) {
-  return node.make_call(options, true);
-}
-}  // namespace
-
 // ---- opening, shrinking, closing
 
 struct MessageGroup::Opened {
@@ -51,7 +45,7 @@ base::Result<GroupRef> MessageGroup::open(MemberNode& node, std::vector<int64_t>
   if (!std::binary_search(workers.begin(), workers.end(), self.worker_id))
     return base::error(MV_EINVAL, "this process, worker {}, is not among the workers that are named", self.worker_id);
   const auto opened = std::make_shared<Opened>();
-  opened->call = make_call(node, blocking(options));
+  opened->call = node.make_call(blocking(options), true);
   return finish_opening(node, opened, options, [&node, opened, workers] {
     const auto all = node.member().cluster().view().workers();
     std::vector<base::Peer> peers;
@@ -62,7 +56,7 @@ base::Result<GroupRef> MessageGroup::open(MemberNode& node, std::vector<int64_t>
 
 base::Result<GroupRef> MessageGroup::shrink(const CallOptions& options) {
   const auto opened = std::make_shared<Opened>();
-  opened->call = make_call(node_, blocking(options));
+  opened->call = node_.make_call(blocking(options), true);
   return finish_opening(node_, opened, options, [node = &node_, opened, group = group_] {
     node->member().groups().shrink(opened->call, group, [node, opened](const base::Result<collective::GroupRef>& result) { opened->hear(*node, result); });
   });
@@ -107,14 +101,14 @@ GroupInfo MessageGroup::info() {
 
 Started MessageGroup::run(collective::Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return {std::move(wrong), nullptr};
-  const auto call = make_call(node_, options);
+  const auto call = node_.make_call(options, true);
   return node_.start(call, options, [group = group_, operation = std::move(operation), call]() mutable {
     group->begin(std::move(operation), call);
   });
 }
 
 base::Result<collective::Shape> MessageGroup::drain(const CallOptions& options) {
-  const auto call = make_call(node_, blocking(options));
+  const auto call = node_.make_call(blocking(options), true);
   const auto shape = std::make_shared<collective::Shape>();
   const Started started = node_.start(call, blocking(options), [group = group_, call, shape] {
     group->drain(call, [call, shape](base::Result<collective::Shape> drained) {
@@ -173,7 +167,7 @@ class MessageGroup::ByHand final : public CustomReduction {
 
 base::Result<CustomReductionRef> MessageGroup::custom(collective::Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return wrong;
-  const auto by_hand = std::make_shared<ByHand>(node_, group_, make_call(node_, blocking(options)));
+  const auto by_hand = std::make_shared<ByHand>(node_, group_, node_.make_call(blocking(options), true));
   by_hand->begin(std::move(operation));
   return CustomReductionRef(by_hand);
 }

@@ -181,14 +181,22 @@ static mv_tensor tensors[3];
 static const int64_t numbers[] = {1, 2, 3};
 static const char* store_type;
 
-static void make_store(void) {
-  const int64_t shape[] = {kCount};
+static kv_keys all_keys(void) {
   kv_keys keys = KV_KEYS_INIT;
   keys.count = 3;
   keys.numbers = numbers;
+  return keys;
+}
+static kv_values all_values(void) {
   kv_values values = KV_VALUES_INIT;
   values.count = 3;
   values.tensors = tensors;
+  return values;
+}
+static void make_store(void) {
+  const int64_t shape[] = {kCount};
+  const kv_keys keys = all_keys();
+  const kv_values values = all_values();
   for (int i = 0; i < 3; ++i) {
     MAKE(mv_tensor_create(MV_F32, shape, 1, &tensors[i]));
     MAKE(mv_tensor_fill(tensors[i], 0));
@@ -198,12 +206,8 @@ static void make_store(void) {
   MAKE(kv_set_optimizer(store, "mx.adam learning_rate=0.1"));
 }
 static void store_work(void) {
-  kv_keys keys = KV_KEYS_INIT;
-  keys.count = 3;
-  keys.numbers = numbers;
-  kv_values values = KV_VALUES_INIT;
-  values.count = 3;
-  values.tensors = tensors;
+  const kv_keys keys = all_keys();
+  const kv_values values = all_values();
   for (int round = 0; round < kRounds && goes_on; ++round) {
     for (int i = 0; i < 3; ++i) TRY(mv_tensor_fill(tensors[i], 1));
     TRY(kv_push(store, &keys, &values, NULL));

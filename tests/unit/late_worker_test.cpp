@@ -9,7 +9,7 @@
 #include "base/pool.hpp"
 #include "engine/ps/client.hpp"
 #include "engine/ps/spec_wire.hpp"
-#include "keeping_link.hpp"
+#include "two_workers.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -39,20 +39,13 @@ class KeepingLink final : public base::Link {
 /// A worker that opens a table of two servers.
 struct LateWorker {
   LateWorker() {
-    for (const base::Peer server : kServers) join(server, MV_ROLE_SERVER);
-    join(kSelf, MV_ROLE_WORKER);
+    for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
+    unit::join(view, kSelf, MV_ROLE_WORKER);
     for (const base::Peer server : kServers) rpc.on_connected(server);
     client.start(view);
     client.open("t", base::kNever, [this](auto opened) {
       if (opened.ok()) table = opened.value();
     });
-  }
-  void join(base::Peer peer, int32_t role) {
-    cluster::Member member;
-    member.rank = static_cast<uint32_t>(view.members.size());
-    member.role = role;
-    member.peer = peer;
-    view.members.push_back(member);
   }
   /// The server's answer: it has this worker at `clock`.
   void hear(base::Peer server, uint64_t clock) {

@@ -8,7 +8,7 @@
 
 #include "base/pool.hpp"
 #include "engine/ps/client.hpp"
-#include "keeping_link.hpp"
+#include "two_workers.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -38,18 +38,11 @@ struct End final : base::Operation {
 /// A worker with a table on two servers, which never answer by themselves.
 struct Worker {
   explicit Worker(table::Pace pace) {
-    for (const base::Peer server : kServers) join(server, MV_ROLE_SERVER);
-    join(kSelf, MV_ROLE_WORKER);
+    for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
+    unit::join(view, kSelf, MV_ROLE_WORKER);
     for (const base::Peer server : kServers) rpc.on_connected(server);
     client.start(view);
     table = table_of("t", pace);
-  }
-  void join(base::Peer peer, int32_t role) {
-    cluster::Member member;
-    member.rank = static_cast<uint32_t>(view.members.size());
-    member.role = role;
-    member.peer = peer;
-    view.members.push_back(member);
   }
   static ps::TableViewRef table_of(const char* name, table::Pace pace) {
     auto made = std::make_shared<ps::TableView>();

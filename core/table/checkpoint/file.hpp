@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/retried.hpp"
 
 namespace mv::table::checkpoint {
 
@@ -76,11 +77,6 @@ base::Status system_error(const std::string& path, int error);
 /// Writes all of `bytes` to a file.
 base::Status write_at(int fd, const std::string& path, uint64_t offset, std::span<const std::byte> bytes);
 
-/// The result of a system call that signals may have interrupted.
-template <typename Call>
-auto retried(Call call) -> decltype(call()) {
-  for (;;)
-    if (const auto result = call(); result >= 0 || errno != EINTR) return result;
-}
+using base::retried;
 
 }  // namespace mv::table::checkpoint

@@ -83,7 +83,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       ps_client_(clock, rpc_client_, pool_),
       ps_server_(clock, rpc_server_, pool_, shares_memory),
       commands_(clock, rpc_server_),
-      checkpointer_(clock, rpc_client_, ps_client_),
+      checkpointer_(clock, rpc_client_, ps_client_, pool_),
       vault_(clock, rpc_server_, ps_server_, archive),
       saver_(clock, rpc_client_, rpc_server_, ps_server_, archive),
       inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_, commands_, groups_),
@@ -165,8 +165,8 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
   if (collective::Groups::is_mine(request)) return groups_.on_request(asked, request, payload, staged);
   if ((self_.role & MV_ROLE_SERVER) == 0)
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
-  if (is_for_saver(request)) return saver_.on_request(asked, request);
-  if (is_for_vault(request)) return vault_.on_request(asked, request);
+  if (is_for_saver(request)) return saver_.on_request(asked, request, payload);
+  if (is_for_vault(request)) return vault_.on_request(asked, request, payload);
   if (const auto* command = request.body_as_Command()) return commands_.on_request(asked, *command, payload);
   ps_server_.on_request(asked, request, payload, staged);
 }

@@ -106,7 +106,7 @@ struct Cluster : rpc::Service {
   }
   base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override {
-    asked.client == kServer ? vault.on_request(asked, request) : tables.on_request(asked, request, payload, staged);
+    asked.client == kServer ? vault.on_request(asked, request, payload) : tables.on_request(asked, request, payload, staged);
   }
   void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
   void on_cancel(const rpc::Asked&) override {}

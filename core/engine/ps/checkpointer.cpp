@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "engine/ps/vault.hpp"
+#include "engine/ps/clocks.hpp"
 
 namespace mv::ps {
 
@@ -23,8 +23,12 @@ class Checkpointer::Call final : public rpc::Pending, public base::Work, public 
   Call(Checkpointer& owner, Wish wish, bool alone)
       : wish(std::move(wish)), alone(alone), until(this->wish.operation != nullptr ? this->wish.operation->deadline() : base::kNever), owner_(owner) {}
   void withdraw(mv_status code) override { owner_.withdraw(shared_from_this(), code); }
-  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
-    owner_.heard(shared_from_this(), status, answer);
+  base::SinkRef place(const wire::Message&, size_t bytes) override {
+    const base::Pool::Block block = owner_.pool_.take(bytes);
+    return base::Sink::into(block.bytes, block.memory);
+  }
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override {
+    owner_.heard(shared_from_this(), status, answer, payload);
   }
   const char* what() const { return wish.loads ? "loading a checkpoint" : "saving a checkpoint"; }
 
@@ -65,12 +69,8 @@ void Checkpointer::ask(const CallRef& call) {
     rpc_.call(server(), {builder_.finish(wire::Body::Load, wire::CreateLoad(fbb, path)), call, true, 0, nullptr});
     return;
   }
-  const auto known = tables_.clocks();
-  const auto clocks = write_clocks(fbb, known);
-  base::Frame frame = builder_.finish(wire::Body::Save, wire::CreateSave(fbb, path, call->wish.keep, clocks, call->alone));
-  if (frame.head.size() > wire::kMaxHeaderBytes)
-    return end(call, base::error(MV_EINVAL, "{}: the clocks of {} tables do not fit into a message; nothing was saved", call->what(), known.size()));
-  rpc_.call(server(), {std::move(frame), call, true, 0, nullptr});
+  const auto save = wire::CreateSave(fbb, path, call->wish.keep, call->alone);
+  rpc_.call(server(), {builder_.finish(wire::Body::Save, save, write_clocks(tables_.clocks())), call, true, 0, nullptr});
 }
 
 void Checkpointer::ask_whether_saved(const CallRef& call) {
@@ -80,7 +80,7 @@ void Checkpointer::ask_whether_saved(const CallRef& call) {
                        nullptr});
 }
 
-void Checkpointer::heard(const CallRef& call, const base::Status& status, const wire::Message* answer) {
+void Checkpointer::heard(const CallRef& call, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   if (call->over()) return;
   const bool unsent = std::exchange(call->stage, Call::Stage::kWaiting) == Call::Stage::kAskedBack && status.code() == MV_ECANCELED;
   if (unsent)
@@ -96,13 +96,12 @@ void Checkpointer::heard(const CallRef& call, const base::Status& status, const 
     if (first && call->wish.saving) call->wish.saving();
     return;
   }
-  if (const auto* loaded = answer != nullptr ? answer->body_as_Loaded() : nullptr) take_clocks(*loaded);
+  if (answer != nullptr && answer->body_as_Loaded() != nullptr) {
+    const auto clocks = read_clocks(payload);
+    if (!clocks) return end(call, base::error(MV_EPROTOCOL, "{}: {} told a damaged list of clocks", call->what(), view_->name(server())));
+    for (const auto& [name, clock] : *clocks) tables_.set_clock(name, clock);  // all workers stand where the checkpoint stood
+  }
   end(call, call->fence_error);
-}
-
-/// All workers stand where the checkpoint stood.
-void Checkpointer::take_clocks(const wire::Loaded& loaded) {
-  for (const auto& [name, clock] : read_clocks(loaded.clocks())) tables_.set_clock(name, clock);
 }
 
 void Checkpointer::end(const CallRef& call, const base::Status& status) {

@@ -16,8 +16,8 @@ namespace mv::ps {
 /// Loop thread only. What hears of an operation's end may call back into this object.
 class Checkpointer {
  public:
-  Checkpointer(const base::Clock& clock, rpc::Client& rpc, Client& tables)
-      : clock_(clock), rpc_(rpc), tables_(tables) {}
+  Checkpointer(const base::Clock& clock, rpc::Client& rpc, Client& tables, base::Pool& pool)
+      : clock_(clock), rpc_(rpc), tables_(tables), pool_(pool) {}
 
   void start(const cluster::View& view) { view_ = &view; }
 
@@ -46,8 +46,7 @@ class Checkpointer {
   base::Peer server() const { return view_->servers().front()->peer; }
   void ask(const CallRef& call);
   void ask_whether_saved(const CallRef& call);
-  void heard(const CallRef& call, const base::Status& status, const wire::Message* answer);
-  void take_clocks(const wire::Loaded& loaded);
+  void heard(const CallRef& call, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload);
   void end(const CallRef& call, const base::Status& status);
   void withdraw(const CallRef& call, mv_status code);
   void expire(const CallRef& call);
@@ -56,6 +55,7 @@ class Checkpointer {
   const base::Clock& clock_;
   rpc::Client& rpc_;
   Client& tables_;
+  base::Pool& pool_;
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
   std::list<CallRef> calls_;

@@ -33,13 +33,15 @@ class Answer final : public rpc::Pending {
 
 // ---- what the workers want
 
-void Saver::on_request(const rpc::Asked& asked, const wire::Message& request) {
+void Saver::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
   if (archive_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 keeps no checkpoints"));
   if (view_ == nullptr || tables_.index() != 0)
     return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 is asked for checkpoints"));
-  if (const auto* save = request.body_as_Save())
-    return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), read_clocks(save->clocks()), {}},
-                   save->alone());
+  if (const auto* save = request.body_as_Save()) {
+    auto clocks = read_clocks(payload);
+    if (!clocks) return server_.fail(asked, base::Status(MV_EPROTOCOL, "a save with a damaged list of clocks"));
+    return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), std::move(*clocks), {}}, save->alone());
+  }
   if (const auto* load = request.body_as_Load()) return ask_for({asked, true, wire::text_of(load->path()), 0, {}, {}}, false);
   if (const auto* question = request.body_as_Saved()) return saved(asked, *question);
   server_.fail(asked,
@@ -274,11 +276,9 @@ void Saver::take_snapshots(base::Result<table::checkpoint::Place> place) {
   }
   set_phase(Phase::kSnapshots);
   ask_all(
-      [job = job_](wire::FrameBuilder& builder) {
-        const auto clocks = write_clocks(builder.fbb(), job->clocks);
+      [job = job_, clocks = write_clocks(job_->clocks)](wire::FrameBuilder& builder) {
         const auto path = builder.fbb().CreateString(job->path);
-        return builder.finish(wire::Body::Snapshot,
-                              wire::CreateSnapshot(builder.fbb(), job->id, job->number, path, clocks));
+        return builder.finish(wire::Body::Snapshot, wire::CreateSnapshot(builder.fbb(), job->id, job->number, path), clocks);
       },
       &Saver::snapshots_taken);
 }
@@ -443,12 +443,11 @@ void Saver::load_over() {
     fail_askers(job->error);
   } else {
     base::log_info("checkpoint {}: loaded, {} tables", job->path, job->tables.size());
-    for (const rpc::Asked& asked : std::exchange(job->askers, {})) {
-      Clocks clocks;
-      for (const auto& table : job->tables) clocks.emplace(table.spec.name, table.clock);
-      const auto written = write_clocks(builder_.fbb(), clocks);
-      server_.answer(asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb(), written)));
-    }
+    Clocks clocks;
+    for (const auto& table : job->tables) clocks.emplace(table.spec.name, table.clock);
+    const base::PayloadRef written = write_clocks(clocks);
+    for (const rpc::Asked& asked : std::exchange(job->askers, {}))
+      server_.answer(asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb()), written));
   }
   job_.reset();
   settle();

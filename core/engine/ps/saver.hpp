@@ -13,6 +13,7 @@
 #include "engine/cluster/view.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/ps/archive.hpp"
+#include "engine/ps/clocks.hpp"
 #include "engine/ps/server.hpp"
 #include "engine/ps/vault.hpp"
 #include "engine/rpc/client.hpp"
@@ -34,7 +35,7 @@ class Saver {
       : clock_(clock), client_(client), server_(server), tables_(tables), archive_(archive) {}
 
   void start(const cluster::View& view) { view_ = &view; }
-  void on_request(const rpc::Asked& asked, const wire::Message& request);
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
   /// True if the request waited here: it is answered with MV_ETIMEOUT and who is missing.
   bool on_cancel(const rpc::Asked& asked);
   void worker_finished(base::Peer worker);

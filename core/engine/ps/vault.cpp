@@ -3,31 +3,18 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/ps/clocks.hpp"
 #include "wire/text.hpp"
 
 namespace mv::ps {
 
-Clocks read_clocks(const flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>* clocks) {
-  Clocks read;
-  if (clocks == nullptr) return read;
-  for (const wire::TableClock* clock : *clocks) read.emplace(wire::text_of(clock->name()), clock->clock());
-  return read;
-}
-
-flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>> write_clocks(
-    flatbuffers::FlatBufferBuilder& fbb, const Clocks& clocks) {
-  std::vector<flatbuffers::Offset<wire::TableClock>> written;
-  for (const auto& [name, clock] : clocks) written.push_back(wire::CreateTableClockDirect(fbb, name.c_str(), clock));
-  return fbb.CreateVector(written);
-}
-
-void Vault::on_request(const rpc::Asked& asked, const wire::Message& request) {
+void Vault::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
   if (archive_ == nullptr) return rpc_.fail(asked, base::Status(MV_ENOSYS, "this server keeps no checkpoints"));
   if (view_ == nullptr || view_->servers().front()->peer != asked.client)
     return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 has servers write and read files"));
   switch (request.body_type()) {
     case wire::Body::Snapshot:
-      return snapshot(asked, *request.body_as_Snapshot());
+      return snapshot(asked, *request.body_as_Snapshot(), payload);
     case wire::Body::Written:
       return written(asked, *request.body_as_Written());
     case wire::Body::Check:
@@ -47,10 +34,12 @@ void Vault::lost(base::Peer peer) {
 
 // ---- saving
 
-void Vault::snapshot(const rpc::Asked& asked, const wire::Snapshot& request) {
+void Vault::snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> payload) {
   if (writing_ != nullptr && !writing_->over)
     return rpc_.fail(asked, base::Status(MV_ESTATE, "the file of an earlier checkpoint is still being written"));
-  auto tables = tables_.snapshot(read_clocks(request.clocks()));
+  const auto clocks = read_clocks(payload);
+  if (!clocks) return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "a snapshot with a damaged list of clocks"));
+  auto tables = tables_.snapshot(*clocks);
   if (!tables.ok()) return rpc_.fail(asked, tables.status());
   const auto writing = std::make_shared<Writing>();
   writing->save = request.save();

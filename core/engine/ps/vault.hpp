@@ -18,7 +18,7 @@ class Vault {
       : clock_(clock), rpc_(rpc), tables_(tables), archive_(archive) {}
 
   void start(const cluster::View& view) { view_ = &view; }
-  void on_request(const rpc::Asked& asked, const wire::Message& request);
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
   /// Nobody will ask for what this one has begun.
   void lost(base::Peer peer);
 
@@ -53,7 +53,7 @@ class Vault {
     std::vector<Archive::Target> targets() const;
   };
 
-  void snapshot(const rpc::Asked& asked, const wire::Snapshot& request);
+  void snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> clocks);
   void written(const rpc::Asked& asked, const wire::Written& request);
   void check(const rpc::Asked& asked, const wire::Check& request);
   base::Status make_parts(Prepared& prepared);
@@ -73,11 +73,5 @@ class Vault {
   std::shared_ptr<Prepared> prepared_;
   Record record_;
 };
-
-/// Between the wire's form of clocks and the library's.
-using Clocks = std::map<std::string, uint64_t>;
-Clocks read_clocks(const flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>* clocks);
-flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::TableClock>>> write_clocks(
-    flatbuffers::FlatBufferBuilder& fbb, const Clocks& clocks);
 
 }  // namespace mv::ps

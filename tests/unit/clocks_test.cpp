@@ -1,0 +1,48 @@
+// engine/ps/clocks: what checkpoint messages carry, and nonsense in its place.
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/ps/clocks.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+
+void what_is_written_is_read(void**) {
+  ps::Clocks clocks{{"", 1}, {"weights", UINT64_MAX}, {std::string("a\0b", 3), 0}};
+  for (int i = 0; i < 100'000; ++i) clocks.emplace("key-" + std::to_string(i), i);
+  assert_true(ps::read_clocks(ps::write_clocks(clocks)->bytes()) == clocks);
+  assert_true(ps::write_clocks({}) == nullptr);
+  assert_true(ps::read_clocks({}) == ps::Clocks());
+}
+
+void what_ends_too_early_is_refused(void**) {
+  const auto whole = ps::write_clocks({{"weights", 7}, {"x", 8}});
+  const auto bytes = whole->bytes();
+  const size_t first = 4 + 8 + 7;
+  for (size_t size = 1; size < bytes.size(); ++size) assert_int_equal(ps::read_clocks(bytes.first(size)).has_value(), size == first);
+  std::vector<std::byte> lying(bytes.begin(), bytes.end());
+  const uint32_t length = UINT32_MAX;
+  std::memcpy(lying.data(), &length, sizeof length);
+  assert_false(ps::read_clocks(lying).has_value());
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_written_is_read),
+      cmocka_unit_test(what_ends_too_early_is_refused),
+  };
+  return cmocka_run_group_tests_name("ps/clocks", tests, nullptr, nullptr);
+}

@@ -150,7 +150,7 @@ class Server {
     std::unique_ptr<SyncGate> gate;    ///< Pace::kSync
     std::unique_ptr<StaleGate> stale;  ///< Pace::kStale and kAsync
     MergeGate merge_gate;              ///< Pace::kMerge
-    std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next get
+    std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next call
     base::Nanos moved{0};                       ///< when something that waited here last came to its end
   };
 

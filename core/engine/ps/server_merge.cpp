@@ -34,7 +34,11 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
   if (Held* const waiting = held_.find(asked)) hold(*waiting, held.payload, held.keep);
 }
 
-void Server::Table::accept(const rpc::Asked& asked) { server.rpc_.finish(asked); }
+void Server::Table::accept(const rpc::Asked& asked) {
+  if (const auto lost = lost_rounds.extract(asked.client))
+    return server.rpc_.fail(asked, base::error(lost.mapped().code(), "{}; this add is taken", lost.mapped().text()));
+  server.rpc_.finish(asked);
+}
 
 void Server::Table::merge(std::span<const rpc::Asked> parts) {
   moved = server.clock_.now();

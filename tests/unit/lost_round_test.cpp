@@ -1,0 +1,124 @@
+// engine/ps: a round of adds that were acknowledged and can't be merged. Every worker that has a part in it hears of that at its next call.
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/ps/spec_wire.hpp"
+#include "two_workers.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv;
+
+constexpr uint64_t kElements = 16;
+
+struct Heard final : rpc::Pending {
+  void finish(const base::Status& told, const wire::Message*, std::span<const std::byte>) override {
+    over = true;
+    status = told;
+  }
+  bool over = false;
+  base::Status status;
+};
+struct Ending final : base::Operation {
+  void ended(const base::Status&) override {}
+};
+
+struct Merging : unit::Cluster {
+  Merging() {
+    for (unit::Worker& worker : workers) {
+      table::Spec spec;
+      spec.name = "t";
+      spec.rows = kElements;
+      spec.flags = MV_MERGE;
+      worker.create({{spec, nullptr, false}});
+    }
+    carry();
+    for (const unit::Worker& worker : workers) assert_true(worker.ended && worker.status.ok());
+  }
+  /// An add of the first `count` elements, all of them 1, encoded or not.
+  std::shared_ptr<Heard> add(size_t worker, uint64_t count, uint64_t index, const codec::CodecRef& codec) {
+    const std::vector<float> ones(count, 1);
+    std::vector<float> residual(count);
+    std::vector<std::byte> bytes(codec != nullptr ? codec->encoded_bytes(count) : count * sizeof(float));
+    if (codec != nullptr)
+      codec->encode(ones.data(), residual.data(), count, bytes.data());
+    else
+      std::memcpy(bytes.data(), ones.data(), bytes.size());
+    wire::FrameBuilder builder;
+    auto& fbb = builder.fbb();
+    const auto written = ps::write_codec(fbb, codec.get());
+    const auto body = wire::CreateChange(fbb, workers[worker].made.front()->numbers[0], wire::Write::Add, 0, count, 0, 0, index, 1, 0, 0, written);
+    const auto heard = std::make_shared<Heard>();
+    workers[worker].rpc.call(unit::kServer, {builder.finish(wire::Body::Change, body, base::Payload::copy(bytes)), heard, false, 0, nullptr});
+    workers[worker].made.front()->clock = index + 1;
+    return heard;
+  }
+  std::shared_ptr<Ending> get(size_t worker) {
+    const auto ending = std::make_shared<Ending>();
+    ps::Request request;
+    request.table = workers[worker].made.front();
+    request.destination = std::as_writable_bytes(std::span(got));
+    request.operation = ending;
+    workers[worker].client.begin(std::move(request));
+    return ending;
+  }
+  /// One worker encodes all elements, the other one sends the first five: no sum can be made of that.
+  void lose_round() {
+    const auto first = add(0, kElements, 0, codec::make({"2bit", {0.5}}));
+    const auto second = add(1, 5, 0, nullptr);
+    carry();
+    assert_true(first->over && first->status.ok() && second->over && second->status.ok());  // acknowledged when they came
+  }
+  std::array<float, kElements> got{};
+};
+
+void the_next_get_tells(void**) {
+  Merging cluster;
+  cluster.lose_round();
+  for (const size_t worker : {0, 1}) {
+    const auto lost = cluster.get(worker), next = cluster.get(worker);
+    cluster.carry();
+    assert_true(lost->done() && next->done());
+    assert_int_equal(lost->status().code(), MV_EPROTOCOL);
+    assert_non_null(strstr(lost->status().text().c_str(), "earlier add is lost"));
+    assert_true(next->status().ok());  // once
+  }
+}
+
+void the_next_add_tells_and_counts(void**) {
+  Merging cluster;
+  cluster.lose_round();
+  const auto first = cluster.add(0, kElements, 1, nullptr), second = cluster.add(1, kElements, 1, nullptr);
+  cluster.carry();
+  for (const auto& add : {first, second}) {
+    assert_true(add->over);
+    assert_int_equal(add->status.code(), MV_EPROTOCOL);
+    assert_non_null(strstr(add->status.text().c_str(), "this add is taken"));
+  }
+  const auto ending = cluster.get(0);
+  cluster.carry();
+  assert_true(ending->done() && ending->status().ok());
+  for (const float value : cluster.got) assert_true(value == 2);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(the_next_get_tells),
+      cmocka_unit_test(the_next_add_tells_and_counts),
+  };
+  return cmocka_run_group_tests_name("ps/lost_round", tests, nullptr, nullptr);
+}

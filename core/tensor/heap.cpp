@@ -19,8 +19,9 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kArenaBytes = size_t{4} << 20;
 /// Beyond it a block has its own segment.
 constexpr size_t kLargestCarved = kArenaBytes / 4;
-/// How much of large segments is kept for later ones.
+/// How much of large segments is kept for later ones, and how many arenas: what comes and goes with every step of a training loop.
 constexpr size_t kKeptBytes = size_t{128} << 20;
+constexpr ptrdiff_t kKeptArenas = (size_t{64} << 20) / kArenaBytes;
 /// A kept segment serves a request that leaves at most this part of it unused: a quarter.
 constexpr size_t kSpareDivisor = 4;
 
@@ -57,8 +58,8 @@ class Heap::Store : public std::enable_shared_from_this<Heap::Store> {
  public:
   base::Result<std::shared_ptr<Block>> carve(size_t bytes);
   base::Result<std::shared_ptr<Block>> whole(size_t bytes, bool* is_fresh);
-  void give_back_range(std::byte* at, size_t bytes, bool reuse);
-  void give_back_segment(Segment segment, bool reuse);
+  void give_back_range(std::byte* at, size_t bytes, bool reuse) noexcept;
+  void give_back_segment(Segment segment, bool reuse) noexcept;
   Use use() const;
   std::mutex& mutex() { return mutex_; }
 
@@ -73,8 +74,9 @@ class Heap::Store : public std::enable_shared_from_this<Heap::Store> {
 
   void drop_inherited();
   Arena& arena_of(std::byte* at) { return std::prev(arenas_.upper_bound(at))->second; }
-  void join_free(std::byte* begin, std::byte* at, size_t bytes);
-  void add_free(std::byte* at, size_t bytes);
+  bool join_free(std::byte* begin, std::byte* at, size_t bytes) noexcept;
+  bool add_free(std::byte* at, size_t bytes) noexcept;
+  void change_free(std::map<std::byte*, size_t>::iterator range, std::byte* at, size_t bytes) noexcept;
   void remove_free(std::map<std::byte*, size_t>::iterator range);
   void drop_unused_arena(std::byte* begin);
 
@@ -121,9 +123,31 @@ void Heap::Store::drop_inherited() {
   std::erase_if(arenas_, [](const auto& arena) { return arena.second.given == 0; });
 }
 
-void Heap::Store::add_free(std::byte* at, size_t bytes) {
-  free_.emplace(at, bytes);
-  free_by_size_.emplace(bytes, at);
+/// False without memory to note it.
+bool Heap::Store::add_free(std::byte* at, size_t bytes) noexcept {
+  try {
+    const auto range = free_.emplace(at, bytes).first;
+    try {
+      free_by_size_.emplace(bytes, at);
+    } catch (const std::bad_alloc&) {
+      free_.erase(range);
+      throw;
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+/// The free range becomes another one of its arena, which takes no memory.
+void Heap::Store::change_free(std::map<std::byte*, size_t>::iterator range, std::byte* at, size_t bytes) noexcept {
+  auto by_size = free_by_size_.extract({range->second, range->first});
+  auto by_address = free_.extract(range);
+  by_size.value() = {bytes, at};
+  by_address.key() = at;
+  by_address.mapped() = bytes;
+  free_by_size_.insert(std::move(by_size));
+  free_.insert(std::move(by_address));
 }
 
 void Heap::Store::remove_free(std::map<std::byte*, size_t>::iterator range) {
@@ -139,13 +163,16 @@ base::Result<std::shared_ptr<Block>> Heap::Store::carve(size_t bytes) {
     auto arena = make_segment(kArenaBytes);
     if (!arena.ok()) return arena.status();
     std::byte* begin = arena.value()->data();
-    arenas_.emplace(begin, Arena{std::move(arena).value()});
-    add_free(begin, kArenaBytes);
+    const auto made = arenas_.emplace(begin, Arena{std::move(arena).value()}).first;
+    if (!add_free(begin, kArenaBytes)) {
+      arenas_.erase(made);
+      throw std::bad_alloc();
+    }
     found = free_by_size_.lower_bound({bytes, nullptr});
   }
   const auto [size, at] = *found;
-  remove_free(free_.find(at));
-  if (size > bytes) add_free(at + bytes, size - bytes);
+  const auto range = free_.find(at);
+  size > bytes ? change_free(range, at + bytes, size - bytes) : remove_free(range);
   carved_bytes_ += bytes;
   arena_of(at).given += bytes;
   lock.unlock();  // where the block can't be made, its destructor is not run
@@ -157,17 +184,14 @@ base::Result<std::shared_ptr<Block>> Heap::Store::carve(size_t bytes) {
   }
 }
 
-void Heap::Store::give_back_range(std::byte* at, size_t bytes, bool reuse) {
+void Heap::Store::give_back_range(std::byte* at, size_t bytes, bool reuse) noexcept {
   std::lock_guard lock(mutex_);
   carved_bytes_ -= bytes;
   const auto found = std::prev(arenas_.upper_bound(at));
   std::byte* const begin = found->first;
   Arena& arena = found->second;
   arena.given -= bytes;
-  if (reuse)
-    join_free(begin, at, bytes);
-  else
-    arena.wasted += bytes;
+  if (!reuse || !join_free(begin, at, bytes)) arena.wasted += bytes;
   if (arena.given > 0) return;
   if (arena.wasted == 0) return drop_unused_arena(begin);
   while (true) {
@@ -178,29 +202,30 @@ void Heap::Store::give_back_range(std::byte* at, size_t bytes, bool reuse) {
   arenas_.erase(found);
 }
 
-/// Ranges that touch become one, within their arena.
-void Heap::Store::join_free(std::byte* begin, std::byte* at, size_t bytes) {
+/// Ranges that touch become one, within their arena. False without memory to note one that touches none.
+bool Heap::Store::join_free(std::byte* begin, std::byte* at, size_t bytes) noexcept {
   std::byte* const end = begin + kArenaBytes;
-  if (const auto next = free_.find(at + bytes); next != free_.end() && next->first < end) {
-    bytes += next->second;
-    remove_free(next);
+  auto next = free_.find(at + bytes);
+  if (next != free_.end() && next->first >= end) next = free_.end();
+  auto before = free_.lower_bound(at);
+  before = before != free_.begin() ? std::prev(before) : free_.end();
+  if (before != free_.end() && (before->first < begin || before->first + before->second != at)) before = free_.end();
+  if (before == free_.end() && next == free_.end()) return add_free(at, bytes);
+  const size_t behind = next != free_.end() ? next->second : 0;
+  if (before == free_.end()) {
+    change_free(next, at, bytes + behind);
+    return true;
   }
-  if (auto before = free_.lower_bound(at); before != free_.begin()) {
-    --before;
-    if (before->first >= begin && before->first + before->second == at) {
-      at = before->first;
-      bytes += before->second;
-      remove_free(before);
-    }
-  }
-  add_free(at, bytes);
+  if (next != free_.end()) remove_free(next);
+  change_free(before, before->first, before->second + bytes + behind);
+  return true;
 }
 
-/// One unused arena stays, for whoever makes and frees a tensor in turns.
+/// Some unused arenas stay, for whoever makes and frees tensors in turns.
 void Heap::Store::drop_unused_arena(std::byte* begin) {
   const auto unused =
       std::count_if(free_.begin(), free_.end(), [](const auto& range) { return range.second == kArenaBytes; });
-  if (unused < 2) return;
+  if (unused <= kKeptArenas) return;
   remove_free(free_.find(begin));
   arenas_.erase(begin);
 }
@@ -230,27 +255,33 @@ base::Result<std::shared_ptr<Block>> Heap::Store::whole(size_t bytes, bool* is_f
     if (!made.ok()) return made.status();
     segment = std::move(made).value();
     std::lock_guard lock(mutex_);
+    kept_.reserve(kept_.size() + large_ + 1);  // so that all can come back without taking memory
     ++large_;
     large_bytes_ += segment->bytes();
   }
-  return std::shared_ptr<Block>(std::make_shared<Whole>(shared_from_this(), std::move(segment)));
+  try {
+    return std::shared_ptr<Block>(std::make_shared<Whole>(shared_from_this(), std::move(segment)));
+  } catch (...) {  // where the block can't be made, its destructor is not run
+    give_back_segment(std::move(segment), true);
+    throw;
+  }
 }
 
-void Heap::Store::give_back_segment(Segment segment, bool reuse) {
-  std::vector<Segment> dropped;  // unmapped without the lock
-  std::lock_guard lock(mutex_);
+void Heap::Store::give_back_segment(Segment segment, bool reuse) noexcept {
+  std::unique_lock lock(mutex_);
   --large_;
   large_bytes_ -= segment->bytes();
-  if (!reuse || segment->bytes() > kKeptBytes) {
-    dropped.push_back(std::move(segment));
-    return;
+  if (reuse && segment->bytes() <= kKeptBytes) {
+    kept_bytes_ += segment->bytes();
+    kept_.push_back(std::move(segment));
   }
-  kept_bytes_ += segment->bytes();
-  kept_.push_back(std::move(segment));
   while (kept_bytes_ > kKeptBytes) {
-    kept_bytes_ -= kept_.front()->bytes();
-    dropped.push_back(std::move(kept_.front()));
+    Segment dropped = std::move(kept_.front());
+    kept_bytes_ -= dropped->bytes();
     kept_.erase(kept_.begin());
+    lock.unlock();
+    dropped.reset();  // unmapped without the lock
+    lock.lock();
   }
 }
 

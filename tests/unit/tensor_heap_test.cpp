@@ -77,6 +77,23 @@ void freed_memory_joins_and_is_used_again(void**) {
   assert_int_equal(heap.use().segments, 1);
 }
 
+void what_comes_and_goes_with_every_step_is_kept(void**) {
+  Heap heap;
+  size_t kept = 0;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::shared_ptr<Block>> blocks;
+    for (int i = 0; i < 32; ++i) blocks.push_back(take(heap, kMiB));
+    blocks.clear();
+    if (step > 0) assert_int_equal(heap.use().segments, kept);
+    kept = heap.use().segments;
+  }
+  assert_int_equal(heap.use().bytes, 32 * kMiB);
+  std::vector<std::shared_ptr<Block>> blocks;
+  for (int i = 0; i < 400; ++i) blocks.push_back(take(heap, kMiB));
+  blocks.clear();
+  assert_true(heap.use().bytes <= 64 * kMiB);
+}
+
 void zeros_are_zeros_again(void**) {
   Heap heap;
   for (const size_t bytes : {size_t{5000}, 2 * kMiB}) {
@@ -135,6 +152,7 @@ int main() {
       cmocka_unit_test(small_blocks_share_a_segment),
       cmocka_unit_test(what_is_allocated_can_be_found_by_a_road),
       cmocka_unit_test(freed_memory_joins_and_is_used_again),
+      cmocka_unit_test(what_comes_and_goes_with_every_step_is_kept),
       cmocka_unit_test(zeros_are_zeros_again),
       cmocka_unit_test(a_large_segment_serves_what_nearly_fills_it),
       cmocka_unit_test(blocks_outlive_their_heap),

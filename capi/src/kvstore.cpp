@@ -120,14 +120,15 @@ struct Given {
 };
 
 /// The tensor of an open handle, which stays open meanwhile: no need to count one user more of the memory.
-Tensor borrowed(const Tensor& open) {
-  if (open.is_row_sparse()) return open;
+Tensor borrowed(const OpenTensor& open) {
+  if (open.is_row_sparse()) return open.now();
+  const Tensor& from = open.dense();
   Tensor tensor;
-  tensor.dtype = open.dtype;
-  tensor.shape = open.shape;
-  tensor.block = std::shared_ptr<tensor::Block>(std::shared_ptr<void>(), open.block.get());
-  tensor.data = open.data;
-  tensor.is_view = open.is_view;
+  tensor.dtype = from.dtype;
+  tensor.shape = from.shape;
+  tensor.block = std::shared_ptr<tensor::Block>(std::shared_ptr<void>(), from.block.get());
+  tensor.data = from.data;
+  tensor.is_view = from.is_view;
   return tensor;
 }
 
@@ -143,10 +144,10 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
   values->open->reserve(from.count);
   values->by_key.reserve(count);
   for (uint64_t i = 0; i < from.count; ++i) {
-    auto pin = find_tensor(state, function, from.tensors[i]);
-    if (!pin.ok()) return pin.status();
-    values->tensors.push_back(borrowed(*pin.value()));
-    values->open->push_back(std::move(pin).value());
+    auto pin = state.tensors.pin(from.tensors[i]);
+    if (!pin) return not_a(state, function, Kind::kTensor, from.tensors[i]);
+    values->tensors.push_back(borrowed(*pin));
+    values->open->push_back(std::move(pin));
   }
   uint64_t first = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -254,7 +255,7 @@ mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, c
       if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
     Given given;
     if (auto status = read_values(state, function, call.keys, out, &given); !status.ok()) return status;
-    call.outs = {given.by_key, [open = given.open](size_t place, Tensor made) { replace_tensor(*(*open)[place], std::move(made)); }};
+    call.outs = {given.by_key, [open = given.open](size_t place, Tensor made) { (*open)[place]->replace(std::move(made)); }};
     plan.options.priority = given.priority;
     const base::Status status = run_call(state, pin.value()->node, plan,
                                          [&](const node::CallOptions& how) { return begin(*pin.value()->store, call, how); });

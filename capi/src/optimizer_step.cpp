@@ -130,7 +130,7 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
   if (!target.value()->is_row_sparse()) return {};
   auto rows = tensor::to_sparse(kStep, state.heap, work.value);
   if (!rows.ok()) return rows.status();
-  replace_tensor(*target.value(), std::move(rows).value());
+  target.value().pin()->replace(std::move(rows).value());
   return {};
 }
 

@@ -10,6 +10,11 @@
 #include "base/shared_memory.hpp"
 
 namespace mv::capi {
+TensorSpace& tensor_space() {
+  static auto* const kSpace = new TensorSpace;  // never destroyed, as the first life
+  return *kSpace;
+}
+
 namespace {
 
 // Never destroyed: threads may still call while the process ends.
@@ -19,11 +24,6 @@ std::atomic<State*> life{nullptr};       // null before the first use, and in a 
 std::atomic<State*> next_life{nullptr};  // in a forked child that has not called mv_init()
 std::atomic<State*> last_life{nullptr};  // in a forked child: the parent's, kept reachable
 std::atomic<bool> forked{false};
-
-TensorSpace& tensor_space() {
-  static auto* const kSpace = new TensorSpace;  // never destroyed, as the first life
-  return *kSpace;
-}
 
 State* begin_first_life() {
   static State* const kState = new (first_life) State();
@@ -36,6 +36,7 @@ State* begin_first_life() {
 /// What a child goes on using must not be in another thread's hands: in the order in which calls take these locks.
 void before_fork() {
   tensor_space().tensors.before_fork();
+  tensor_space().replacing.lock();
   tensor_space().heap.before_fork();
   base::SharedMemory::before_fork();
   base::hold_log();
@@ -44,6 +45,7 @@ void before_fork() {
 void release_tensors_and_log() {
   base::release_log();
   tensor_space().heap.after_fork();
+  tensor_space().replacing.unlock();
   tensor_space().tensors.after_fork();
 }
 
@@ -273,10 +275,10 @@ base::Result<StrategyTable::Pin> find_strategy(State& state, const char* functio
   return find(state, state.strategies, Kind::kStrategy, function, handle, broken);
 }
 
-base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle) {
+base::Result<TensorPin> find_tensor(State& state, const char* function, mv_tensor handle) {
   auto pin = state.tensors.pin(handle);
   if (!pin) return not_a(state, function, Kind::kTensor, handle);
-  return pin;
+  return TensorPin(std::move(pin));
 }
 
 }  // namespace mv::capi

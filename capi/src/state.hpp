@@ -82,7 +82,44 @@ using GossipTable = HandleTable<std::unique_ptr<node::GossipNode>>;
 using GroupTable = HandleTable<GroupEntry>;
 using CustomTable = HandleTable<CustomEntry>;
 using StrategyTable = HandleTable<StrategyEntry>;
-using TensorTable = HandleTable<tensor::Tensor>;
+
+/// What a tensor's handle stands for. Operations make a row-sparse one another one, with other rows; a dense one stays what it is.
+/// Any thread.
+class OpenTensor {
+ public:
+  explicit OpenTensor(tensor::Tensor tensor);
+
+  bool is_row_sparse() const { return is_row_sparse_; }
+  /// Without a lock: only of a dense one.
+  const tensor::Tensor& dense() const { return tensor_; }
+  tensor::Tensor now() const;
+  /// A row-sparse one becomes this one.
+  void replace(tensor::Tensor made);
+  /// The handle is closed: it has no share of what the tensor lies upon any more.
+  void let_go();
+
+ private:
+  const bool is_row_sparse_;
+  bool holds_ = true;
+  tensor::Tensor tensor_;
+};
+using TensorTable = HandleTable<OpenTensor>;
+
+/// The tensor of an open handle, which stays open as long as this: as it was when the handle was looked up.
+class TensorPin {
+ public:
+  explicit TensorPin(TensorTable::Pin pin) : pin_(std::move(pin)) {
+    if (pin_->is_row_sparse()) now_.emplace(pin_->now());
+  }
+  const tensor::Tensor& operator*() const { return now_ ? *now_ : pin_->dense(); }
+  const tensor::Tensor* operator->() const { return &**this; }
+  TensorTable::Pin& pin() { return pin_; }
+  const TensorTable::Pin& pin() const { return pin_; }
+
+ private:
+  TensorTable::Pin pin_;
+  std::optional<tensor::Tensor> now_;
+};
 
 /// Nodes whose mv_init() or mv_node_open() a signal has ended: they go on joining until the call comes again. Any thread.
 class Joining {
@@ -112,7 +149,10 @@ class Joining {
 struct TensorSpace {
   tensor::Heap heap;
   TensorTable tensors{Kind::kTensor, 1};
+  std::mutex replacing;  ///< what row-sparse ones of them are
 };
+
+TensorSpace& tensor_space();
 
 /// One life of the library: a forked child begins another.
 struct State {
@@ -163,7 +203,7 @@ base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, m
 base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_group handle, Broken broken = Broken::kRefused);
 base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle, Broken broken = Broken::kRefused);
 base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle, Broken broken = Broken::kRefused);
-base::Result<TensorTable::Pin> find_tensor(State& state, const char* function, mv_tensor handle);
+base::Result<TensorPin> find_tensor(State& state, const char* function, mv_tensor handle);
 /// MV_EHANDLE with what `handle` is instead of one of `wanted`, or MV_ESTATE where no node runs that it could be of.
 base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle);
 

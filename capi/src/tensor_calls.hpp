@@ -15,8 +15,6 @@ using tensor::Tensor;
 
 /// A handle for a tensor; what it lies upon counts its handles.
 mv_tensor open_tensor(State& state, Tensor made);
-/// Makes an open tensor another one. No other thread may use it meanwhile.
-void replace_tensor(Tensor& open, Tensor made);
 /// What a row-sparse tensor is to become, whose rows no longer are those that it holds: of its shape, and converted to its dtype.
 base::Result<Tensor> as_rows_of(State& state, const char* function, const Tensor& out, Tensor made);
 
@@ -64,7 +62,7 @@ mv_status compute_into(const char* function, mv_tensor out, mv_tensor* result, C
     if (into.is_row_sparse()) {
       auto pin = find_tensor(state, function, out);
       if (!pin.ok()) return pin.status();
-      replace_tensor(*pin.value(), std::move(made).value());
+      pin.value().pin()->replace(std::move(made).value());
     }
     *result = out;
     return {};

@@ -52,14 +52,15 @@ mv_status measure_pair(const char* function, mv_tensor a, mv_tensor b, To* resul
 }
 
 /// y += alpha * x of a row-sparse y, which comes to hold the rows of both.
-base::Status add_rows(State& state, double alpha, const Tensor& x, Tensor& y) {
+base::Status add_rows(State& state, double alpha, const Tensor& x, TensorPin& open) {
   constexpr const char* kName = "mv_tensor_axpy";
+  const Tensor& y = *open;
   const auto rows = tensor::to_sparse(kName, state.heap, x);
   if (!rows.ok()) return rows.status();
   auto sum = tensor::add_rows(kName, state.heap, alpha, rows.value(), y);
   if (sum.ok()) sum = as_rows_of(state, kName, y, std::move(sum).value());
   if (!sum.ok()) return sum.status();
-  replace_tensor(y, std::move(sum).value());
+  open.pin()->replace(std::move(sum).value());
   return {};
 }
 
@@ -150,7 +151,7 @@ mv_status mv_tensor_axpy(double alpha, mv_tensor x, mv_tensor y) {
   return with_tensor("mv_tensor_axpy", x, [&](State& state, const Tensor& added) -> mv::base::Status {
     auto pin = find_tensor(state, "mv_tensor_axpy", y);
     if (!pin.ok()) return pin.status();
-    if (pin.value()->is_row_sparse()) return add_rows(state, alpha, added, *pin.value());
+    if (pin.value()->is_row_sparse()) return add_rows(state, alpha, added, pin.value());
     return mv::tensor::axpy("mv_tensor_axpy", state.heap, alpha, added, *pin.value());
   });
 }

@@ -23,23 +23,16 @@ base::Result<Tensor> create(State& state, const char* function, mv_dtype dtype, 
   return tensor::make_dense(state.heap, dtype, checked.value(), tensor::Heap::Content::kZeros);
 }
 
-/// One more handle has a share of what a tensor lies upon.
-void take_hold(const Tensor& tensor) {
-  tensor.block->handles.fetch_add(1, std::memory_order_acq_rel);
-  if (tensor.held.block != nullptr) tensor.held.block->handles.fetch_add(1, std::memory_order_acq_rel);
-}
-
-/// Closes one handle's share of what a tensor lies upon.
-void let_go(const Tensor& tensor) {
-  tensor.block->handles.fetch_sub(1, std::memory_order_acq_rel);
-  if (tensor.held.block != nullptr) tensor.held.block->handles.fetch_sub(1, std::memory_order_acq_rel);
+/// One more handle has a share of what a tensor lies upon, or one less.
+void count_handle(const Tensor& tensor, int64_t more) {
+  tensor.block->handles.fetch_add(static_cast<uint64_t>(more), std::memory_order_acq_rel);
+  if (tensor.held.block != nullptr) tensor.held.block->handles.fetch_add(static_cast<uint64_t>(more), std::memory_order_acq_rel);
 }
 
 base::Status free_tensor(State& state, mv_tensor handle) {
-  auto pin = find_tensor(state, "mv_tensor_free", handle);
-  if (!pin.ok()) return pin.status();
-  if (!state.tensors.close(pin.value())) return not_a(state, "mv_tensor_free", Kind::kTensor, handle);
-  let_go(*pin.value());
+  const auto pin = state.tensors.pin(handle);
+  if (!pin || !state.tensors.close(pin)) return not_a(state, "mv_tensor_free", Kind::kTensor, handle);
+  pin->let_go();
   return {};
 }
 
@@ -113,15 +106,31 @@ base::Status give_parts(State& state, mv_tensor handle, mv_tensor* ids, mv_tenso
 mv_tensor open_tensor(State& state, Tensor made) {
   watch_forks();  // a child must not write into what its parent has
   const mv_tensor handle = state.tensors.reserve();
-  take_hold(made);
-  state.tensors.publish(handle, std::move(made));
+  state.tensors.publish(handle, OpenTensor(std::move(made)));
   return handle;
 }
 
-void replace_tensor(Tensor& open, Tensor made) {
-  take_hold(made);
-  let_go(open);
-  open = std::move(made);
+OpenTensor::OpenTensor(Tensor tensor) : is_row_sparse_(tensor.is_row_sparse()), tensor_(std::move(tensor)) { count_handle(tensor_, 1); }
+
+Tensor OpenTensor::now() const {
+  std::lock_guard lock(tensor_space().replacing);
+  return tensor_;
+}
+
+void OpenTensor::replace(Tensor made) {
+  std::lock_guard lock(tensor_space().replacing);
+  if (holds_) {
+    count_handle(made, 1);
+    count_handle(tensor_, -1);
+  }
+  std::swap(tensor_, made);
+}
+
+void OpenTensor::let_go() {
+  if (!is_row_sparse_) return count_handle(tensor_, -1);
+  std::lock_guard lock(tensor_space().replacing);
+  count_handle(tensor_, -1);
+  holds_ = false;
 }
 
 base::Result<Tensor> as_rows_of(State& state, const char* function, const Tensor& out, Tensor made) {

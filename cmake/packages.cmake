@@ -9,6 +9,7 @@ pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(XXHASH REQUIRED libxxhash)  # its header is all that is used
 find_package(nlohmann_json REQUIRED)
+find_package(tsl-robin-map REQUIRED)  # headers only
 find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_program(FLATC flatc REQUIRED)

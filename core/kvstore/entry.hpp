@@ -22,12 +22,13 @@ struct Entry : std::enable_shared_from_this<Entry> {
   std::string name;
   mv_dtype dtype = MV_F32;
   bool row_sparse = false;
+  bool rejects_nonfinite = false;    ///< the table does
   bool is_ready = false;             ///< its init() has returned; guarded by the store's mutex
   std::atomic<bool> updates{false};  ///< an optimizer was seen at work
   std::atomic<bool> pushed{false};
   std::atomic<bool> has_left{false};  ///< a codec, of this run or of an earlier one, may have left something in the residuals
   tensor::Shape shape;
-  table::Spec spec;                  ///< the table's, as it was made
+  table::SpecRef spec;               ///< the table's, as it was made
   std::mutex merging;                ///< what follows
   std::vector<std::byte> merged;     ///< room for the sum over devices
   Residuals residuals;

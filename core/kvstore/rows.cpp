@@ -14,7 +14,7 @@ namespace {
 
 /// The ids that a tensor's rows have in the table, whose rows are elements where it could not be cut by rows.
 void add_ids(const Entry& entry, const Tensor& value, std::vector<int64_t>& ids) {
-  const uint64_t each = value.shape.row_count() / entry.spec.cols, first = ids.size();
+  const uint64_t each = value.shape.row_count() / entry.spec->cols, first = ids.size();
   if (!value.is_row_sparse()) {
     ids.resize(first + value.shape.rows() * each);
     return std::iota(ids.begin() + static_cast<ptrdiff_t>(first), ids.end(), int64_t{0});

@@ -73,16 +73,16 @@ base::Status Store::check_optimizer(const Entry& entry, const table::UpdaterSpec
   if (const base::Status wrong = table::check_updater(optimizer, entry.dtype); !wrong.ok())
     return base::error(wrong.code(), "key \"{}\": {}", entry.name, wrong.text());
   if (!type_.dist || table::make_updater(optimizer, tensor::storage_dtype(entry.dtype))->sums() == 0) return {};
-  if (entry.spec.home == 0 && node_.identity().num_servers > 1)
+  if (entry.spec->home == 0 && node_.identity().num_servers > 1)
     return base::error(MV_EINVAL,
                        "key \"{}\": {} wants norms of the whole tensor, but {} is spread over {} servers: with one server, or with "
                        "MXNET_KVSTORE_BIGARRAY_BOUND above {} in the environment of all workers, it lies on one",
                        entry.name, optimizer.name, entry.text(), node_.identity().num_servers, entry.shape.count());
-  if (entry.row_sparse && entry.shape.count() > table::stripe_elements(entry.spec))
+  if (entry.row_sparse && entry.shape.count() > table::stripe_elements(*entry.spec))
     return base::error(MV_EINVAL,
                        "key \"{}\": {} wants norms of the whole tensor, but of {} only rows come, in several messages: in a dist store it "
                        "may have {} elements",
-                       entry.name, optimizer.name, entry.text(), table::stripe_elements(entry.spec));
+                       entry.name, optimizer.name, entry.text(), table::stripe_elements(*entry.spec));
   return {};
 }
 

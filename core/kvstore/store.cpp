@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <numeric>
-#include <unordered_set>
 
 #include "kvstore/devices.hpp"
 #include "kvstore/layout.hpp"
@@ -49,7 +49,6 @@ void expect_form(const Entries& entries, size_t at) {
   const Entry& entry = *entries[at + kAhead];
   __builtin_prefetch(&entry.dtype);
   __builtin_prefetch(&entry.shape);
-  __builtin_prefetch(&entry.spec.flags);
 }
 
 /// Whether each tensor may be pushed to its key.
@@ -57,7 +56,7 @@ base::Status check_values(const Entries& entries, const Values& values) {
   for (size_t i = 0; i < entries.size(); expect_form(entries, i++))
     for (const Tensor& value : values[i]) {
       base::Status wrong = check_form(*entries[i], value);
-      if (wrong.ok() && entries[i]->spec.rejects_nonfinite()) wrong = check_finite(entries[i]->name, value);
+      if (wrong.ok() && entries[i]->rejects_nonfinite) wrong = check_finite(entries[i]->name, value);
       if (!wrong.ok()) return wrong;
     }
   return {};
@@ -96,7 +95,7 @@ Store::~Store() {
 }
 
 base::Status Store::check_keys(const Keys& keys) {
-  std::unordered_set<std::string_view> seen;
+  base::NameSet seen;
   seen.reserve(keys.names.size());
   if (keys.names.size() > 1)
     for (const std::string& key : keys.names)
@@ -116,6 +115,8 @@ base::Status Store::check_kind(const Keys& keys) const {
 base::Status Store::init(const Keys& keys, const Values& values) {
   if (keys.names.empty()) return {};
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
+  const auto found = std::make_shared<Entries>(keys.names.size());
+  Entries& entries = *found;
   for (size_t i = 0; i < keys.names.size(); ++i) {
     const Tensor& value = values[i].front();
     if (value.shape.count() == 0) return base::error(MV_ESHAPE, "key \"{}\": {} holds nothing", keys.names[i], value.text());
@@ -129,44 +130,50 @@ base::Status Store::init(const Keys& keys, const Values& values) {
     if (known == entries_.end()) continue;
     if (known->second->is_ready) return base::error(MV_EDISAGREE, "key \"{}\" is initialised already", keys.names[i]);
     if (const base::Status wrong = check_form(*known->second, value); !wrong.ok()) return wrong;
+    entries[i] = known->second;
   }
   if (base::Status failed = open_mailbox(); !failed.ok()) return failed;
-  if (base::Status failed = make(keys, values); !failed.ok()) return failed;
-  if (base::Status failed = set_first_optimizers(keys); !failed.ok()) return failed;
+  if (base::Status failed = make(keys, values, entries); !failed.ok()) return failed;
+  if (base::Status failed = set_first_optimizers(entries); !failed.ok()) return failed;
   // Where one worker alone has set an optimizer, the others' pushes must find it.
   base::Status met = type_.dist ? barrier(base::Nanos(0)) : base::Status();
   if (met.code() == MV_EINTR) return met;
   std::lock_guard lock(mutex_);
-  for (const std::string& key : keys.names) entries_.find(key)->second->is_ready = true;
+  for (const EntryRef& entry : entries) entry->is_ready = true;
+  recent_ = nullptr;
+  recent_names_ = keys.names;
+  recent_ = found;  // most calls to come have the same keys
   return met;
 }
 
-/// One creation of all that this call has not made before a signal interrupted it.
-base::Status Store::make(const Keys& keys, const Values& values) {
-  Entries entries;
-  std::vector<Tensor> initial;
+/// One creation of those that are null: this call has not made them before a signal interrupted it.
+base::Status Store::make(const Keys& keys, const Values& values, Entries& entries) {
+  std::deque<Tensor> filled;  // of row-sparse values
   std::vector<node::NewTable> tables;
-  entries.reserve(keys.names.size());
-  initial.reserve(keys.names.size());
   tables.reserve(keys.names.size());
   for (size_t i = 0; i < keys.names.size(); ++i) {
-    {
-      std::lock_guard lock(mutex_);
-      if (entries_.contains(keys.names[i])) continue;
-    }
-    auto entry = prepare(keys.names[i], values[i].front(), &initial.emplace_back());
+    if (entries[i] != nullptr) continue;
+    const Tensor* value = &values[i].front();
+    auto entry = prepare(keys.names[i], *value);
     if (!entry.ok()) return base::error(entry.status().code(), "key \"{}\": {}", keys.names[i], entry.status().text());
-    const Tensor& given = initial.back();
-    tables.push_back({entry.value()->spec, given.is_row_sparse() ? node::ConstData{} : node::ConstData{given.data, given.shape.count(), given.dtype}});
-    entries.push_back(std::move(entry).value());
+    // Only worker 0's values count, and only that one needs all of its rows for it.
+    if (value->is_row_sparse() && rank() == 0) {
+      auto dense = tensor::to_dense("all rows", heap_, *value);
+      if (!dense.ok()) return base::error(dense.status().code(), "key \"{}\": {}", keys.names[i], dense.status().text());
+      value = &filled.emplace_back(std::move(dense).value());
+    }
+    tables.push_back({entry.value()->spec, value->is_row_sparse() ? node::ConstData{} : node::ConstData{value->data, value->shape.count(), value->dtype}});
+    entries[i] = std::move(entry).value();
   }
   auto created = node_.create_tables(std::move(tables));
   if (!created.ok()) return naming_key(created.status());
   std::lock_guard lock(mutex_);
-  entries_.reserve(entries_.size() + entries.size());
-  for (size_t i = 0; i < entries.size(); ++i) {
-    entries[i]->table = std::move(created.value()[i]);
-    entries_.emplace(entries[i]->name, std::move(entries[i]));
+  base::expect_names(entries_, created.value().size());
+  auto next = created.value().begin();
+  for (const EntryRef& entry : entries) {
+    if (entry->table != nullptr) continue;
+    entry->table = std::move(*next++);
+    entries_.emplace(entry->name, entry);
     any_key_ = true;
     keys_are_numbers_ = keys.are_numbers;
   }
@@ -182,8 +189,8 @@ base::Status Store::naming_key(const base::Status& status) const {
   return base::error(status.code(), "key \"{}\": {}", status.text().substr(key, end - key), status.text());
 }
 
-/// A key without its table, and what it begins with.
-base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& value, Tensor* initial) {
+/// A key without its table.
+base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& value) {
   auto entry = std::make_shared<Entry>();
   entry->name = key;
   entry->dtype = value.dtype;
@@ -191,27 +198,18 @@ base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& valu
   entry->row_sparse = value.is_row_sparse();
   const auto optimizer = optimizer_of(key);
   if (!optimizer.ok()) return optimizer.status();
-  entry->spec = spec_of(prefix_ + key, value, (type_.sync ? MV_MERGE : 0) | (type_.sliced ? table::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0),
-                        type_.spread_from);
+  entry->spec = std::make_shared<const table::Spec>(spec_of(prefix_ + key, value, (type_.sync ? MV_MERGE : 0) | (type_.sliced ? table::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0),
+                        type_.spread_from));
+  entry->rejects_nonfinite = entry->spec->rejects_nonfinite();
   if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before there is a table
-  // Only worker 0's values count, and only that one needs all of its rows for it.
-  *initial = value;
-  if (value.is_row_sparse() && rank() == 0) {
-    auto dense = tensor::to_dense("all rows", heap_, value);
-    if (!dense.ok()) return dense.status();
-    *initial = std::move(dense).value();
-  }
   return entry;
 }
 
 /// The store's optimizer for keys that are new; they have none yet.
-base::Status Store::set_first_optimizers(const Keys& keys) {
-  Entries entries;
+base::Status Store::set_first_optimizers(const Entries& entries) {
   {
     std::lock_guard lock(mutex_);
     if (optimizer_.name == table::kReplacing) return {};
-    entries.reserve(keys.names.size());
-    for (const std::string& key : keys.names) entries.push_back(entries_.at(key));
   }
   return set_optimizers(entries);
 }
@@ -325,7 +323,7 @@ base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, cons
   const auto rows = rows_of(entry, values);
   if (!rows.ok()) return rows.status();
   const std::vector<int64_t>& ids = rows.value().ids;
-  return entry.table->add({ids.data(), ids.size(), false}, {rows.value().values, ids.size() * entry.spec.cols, entry.dtype}, way.options).status;
+  return entry.table->add({ids.data(), ids.size(), false}, {rows.value().values, ids.size() * entry.spec->cols, entry.dtype}, way.options).status;
 }
 
 base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const Way& way) {

@@ -7,9 +7,9 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "base/names.hpp"
 #include "kvstore/entry.hpp"
 #include "kvstore/key_parameters.hpp"
 #include "kvstore/mailbox.hpp"
@@ -79,9 +79,9 @@ class Store {
 
  private:
   base::Status check_keys(const Keys& keys);
-  base::Status make(const Keys& keys, const Values& values);
-  base::Result<EntryRef> prepare(const std::string& key, const Tensor& value, Tensor* initial);
-  base::Status set_first_optimizers(const Keys& keys);
+  base::Status make(const Keys& keys, const Values& values, Entries& entries);
+  base::Result<EntryRef> prepare(const std::string& key, const Tensor& value);
+  base::Status set_first_optimizers(const Entries& entries);
   base::Status set_optimizers(const Entries& entries);
   base::Status naming_key(const base::Status& status) const;
   base::Result<EntriesRef> find(const Keys& keys);
@@ -121,7 +121,7 @@ class Store {
   const std::string prefix_;
   std::atomic<bool> rejects_nonfinite_{false};
   std::mutex mutex_;  ///< what follows
-  std::unordered_map<std::string, EntryRef> entries_;
+  base::NameMap<EntryRef> entries_;  ///< by key, whose text is the entry's
   // Of the last call: most have the same keys in the same order.
   EntriesRef recent_;
   std::vector<std::string> recent_names_;

@@ -242,7 +242,8 @@ base::Result<std::vector<TableRef>> MemberNode::create_tables(std::vector<NewTab
   if (identity_.worker_id < 0) return base::Status(MV_ESTATE, "only workers create tables; this process is only a server");
   if (tables.empty()) return std::vector<TableRef>();
   uint64_t bytes = 0;
-  for (const auto& [spec, initial] : tables) {
+  for (const auto& [shared_spec, initial] : tables) {
+    const TableSpec& spec = *shared_spec;
     if (initial.values == nullptr || initial.count == 0) continue;
     if (spec.is_keyed())
       return base::error(MV_EINVAL, "table \"{}\" is {}: its initial value is `initial`, and rows are set once it is there", spec.name, spec.describe());
@@ -252,19 +253,20 @@ base::Result<std::vector<TableRef>> MemberNode::create_tables(std::vector<NewTab
   std::vector<ps::Client::NewTable> asked;
   asked.reserve(tables.size());
   const bool counts = identity_.worker_id == 0;
-  const auto values = std::make_shared<std::vector<std::byte>>(counts ? bytes : 0);  // of all of them
-  std::byte* to = values->data();
+  const std::shared_ptr<std::byte[]> values = std::make_shared_for_overwrite<std::byte[]>(counts ? bytes : 0);  // of all of them
+  std::byte* to = values.get();
   for (auto& [spec, initial] : tables) {
     const bool given = initial.values != nullptr && initial.count > 0;
     base::PayloadRef copy;
     if (given && counts) {
-      std::memcpy(to, initial.values, spec.bytes());
-      copy = base::Payload::kept({to, spec.bytes()}, values);
-      to += spec.bytes();
+      const uint64_t size = spec->bytes();
+      std::memcpy(to, initial.values, size);
+      copy = base::Payload::kept({to, size}, values);
+      to += size;
     }
     asked.push_back({std::move(spec), std::move(copy), given});
   }
-  const std::string first = asked.front().spec.name;
+  const std::string first = asked.front().spec->name;
   const auto outcome = std::make_shared<Outcome>();
   const base::Nanos until = creation_deadline(first);
   const auto created = [this, outcome](base::Result<std::vector<ps::TableViewRef>> views) {
@@ -286,7 +288,7 @@ base::Result<TableRef> MemberNode::create_table(TableSpec spec, ConstData initia
   const bool unnamed = spec.name.empty();
   if (unnamed) spec.name = fmt::format("table-{}", unnamed_.load());
   std::vector<NewTable> one;
-  one.push_back({std::move(spec), initial});
+  one.push_back({std::make_shared<const TableSpec>(std::move(spec)), initial});
   auto created = create_tables(std::move(one));
   if (!created.ok()) return created.status();
   if (unnamed) ++unnamed_;

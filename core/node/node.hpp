@@ -85,7 +85,7 @@ using TableSpec = table::Spec;
 
 /// A table to be created, and its initial value: worker 0's counts.
 struct NewTable {
-  TableSpec spec;
+  table::SpecRef spec;
   ConstData initial;
 };
 

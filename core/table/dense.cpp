@@ -11,7 +11,8 @@
 
 namespace mv::table {
 
-base::Result<std::shared_ptr<Shard>> DenseShard::make(const Spec& spec, const Place& place) {
+base::Result<std::shared_ptr<Shard>> DenseShard::make(SpecRef described, const Place& place) {
+  const Spec& spec = *described;
   const Range rows = part_of(spec, place.servers, place.index);
   const size_t stored_bytes = tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));
   std::unique_ptr<Segment> segment;
@@ -24,16 +25,16 @@ base::Result<std::shared_ptr<Shard>> DenseShard::make(const Spec& spec, const Pl
   }
   auto memory = Memory::make(segment != nullptr ? 0 : rows.count * spec.cols * stored_bytes);
   if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\": {}", spec.name, memory.status().text());
-  std::shared_ptr<DenseShard> shard(new DenseShard(spec, rows, std::move(memory).value(), std::move(segment), place.families));
-  if (auto status = shard->set_updater(spec.updater); !status.ok()) return status;
+  std::shared_ptr<DenseShard> shard(new DenseShard(std::move(described), rows, std::move(memory).value(), std::move(segment), place.families));
+  if (auto status = shard->set_updater(shard->spec_.updater); !status.ok()) return status;
   return std::shared_ptr<Shard>(std::move(shard));
 }
 
-DenseShard::DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment,
+DenseShard::DenseShard(SpecRef spec, Range rows, Memory memory, std::unique_ptr<Segment> segment,
                        std::shared_ptr<Families> families)
-    : Shard(spec, rows),
-      stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec.dtype))),
-      stripe_elements_(table::stripe_elements(spec)),
+    : Shard(std::move(spec), rows),
+      stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec_.dtype))),
+      stripe_elements_(table::stripe_elements(spec_)),
       memory_(std::move(memory)),
       segment_(std::move(segment)),
       values_(segment_ != nullptr ? segment_->values() : memory_.data()),
@@ -360,7 +361,31 @@ base::Result<Scanned> DenseShard::scan(int64_t, size_t, bool) {
 
 // ------------------------------------------------------------ the updater
 
+/// Models of updaters that have no parameters and remember nothing: all tables share them.
+struct DenseShard::PlainModels {
+  std::mutex mutex;
+  std::map<std::pair<std::string, mv_dtype>, ModelRef> by_updater;
+
+  /// Never destroyed: tables may outlive static objects.
+  static PlainModels& all() {
+    static auto& models = *new PlainModels;
+    return models;
+  }
+  ModelRef find(const UpdaterSpec& updater, mv_dtype dtype) {
+    if (!updater.parameters.empty()) return nullptr;
+    std::lock_guard lock(mutex);
+    const auto known = by_updater.find({updater.name, dtype});
+    return known != by_updater.end() ? known->second : nullptr;
+  }
+  void add(const ModelRef& model, mv_dtype dtype) {
+    if (!model->spec.parameters.empty() || model->progress != nullptr || model->updater->states() > 0 || model->updater->keeps_backups()) return;
+    std::lock_guard lock(mutex);
+    by_updater.emplace(std::pair(model->spec.name, dtype), model);
+  }
+};
+
 base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& updater) const {
+  if (ModelRef plain = PlainModels::all().find(updater, spec_.dtype)) return plain;
   if (auto status = check_updater(updater, spec_.dtype); !status.ok())
     return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
   auto model = std::make_shared<Model>();
@@ -393,6 +418,7 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
       return base::error(MV_ENOMEM, "table \"{}\", updater {}: {}", spec_.name, updater.name, memory.status().text());
     model->beside->states.push_back(std::move(memory).value());
   }
+  PlainModels::all().add(model, spec_.dtype);
   return ModelRef(std::move(model));
 }
 

@@ -23,7 +23,7 @@ class DenseSnapshot;
 
 class DenseShard final : public Shard, public std::enable_shared_from_this<DenseShard> {
  public:
-  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place);
+  static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Place& place);
 
   void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
               Piece piece) override;
@@ -69,6 +69,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     std::shared_ptr<Progress> progress;  ///< of one that counts
   };
   using ModelRef = std::shared_ptr<const Model>;
+  struct PlainModels;
   /// The unit of locking. Its model is the shard's, but for the moment in which another one makes its way through the
   /// stripes.
   struct Stripe {
@@ -85,7 +86,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     uint64_t missing;       ///< elements
   };
 
-  DenseShard(const Spec& spec, Range rows, Memory memory, std::unique_ptr<Segment> segment, std::shared_ptr<Families> families);
+  DenseShard(SpecRef spec, Range rows, Memory memory, std::unique_ptr<Segment> segment, std::shared_ptr<Families> families);
   base::Result<ModelRef> make_model(const UpdaterSpec& updater) const;
   std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater) const;
 

@@ -8,8 +8,8 @@
 
 namespace mv::table {
 
-base::Result<std::shared_ptr<Shard>> Shard::make(const Spec& spec, const Place& place) {
-  return spec.is_keyed() ? KeyedShard::make(spec, place) : DenseShard::make(spec, place);
+base::Result<std::shared_ptr<Shard>> Shard::make(SpecRef spec, const Place& place) {
+  return spec->is_keyed() ? KeyedShard::make(std::move(spec), place) : DenseShard::make(std::move(spec), place);
 }
 
 void Shard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) {

@@ -62,7 +62,8 @@ struct Halfway final : std::bad_alloc {
 class Shard {
  public:
   /// MV_ENOMEM if the memory is not to be had. Dense: all zeros; pages are touched when first written.
-  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place);
+  static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Place& place);
+  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place) { return make(std::make_shared<const Spec>(spec), place); }
   virtual ~Shard() = default;
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -123,8 +124,9 @@ class Shard {
   std::atomic<bool> destroyed{false};
 
  protected:
-  Shard(const Spec& spec, Range rows) : spec_(spec), rows_(rows) {}
-  const Spec spec_;
+  Shard(SpecRef spec, Range rows) : shared_spec_(std::move(spec)), spec_(*shared_spec_), rows_(rows) {}
+  const SpecRef shared_spec_;
+  const Spec& spec_;
   const Range rows_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,8 @@ struct Spec {
   /// "a 10 x 64 matrix of f32" for messages, with what is not as usual.
   std::string describe() const;
 };
+/// One description of a table for all that is about it: there are very many tables.
+using SpecRef = std::shared_ptr<const Spec>;
 
 /// Rows first .. first + count - 1.
 struct Range {

@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "table/updater/updater.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +18,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "table/updater/updater.hpp"
 
 namespace {
 

@@ -15,6 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "math/convert.hpp"
+#include "table/shard.hpp"
+#include "table/updater/apply.hpp"
+#include "tensor/dtype.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,11 +27,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "math/convert.hpp"
-#include "table/shard.hpp"
-#include "table/updater/apply.hpp"
-#include "tensor/dtype.hpp"
 
 namespace {
 

@@ -105,8 +105,8 @@ void Script::create_next() {
   auto lent = std::make_shared<std::vector<std::vector<std::byte>>>();
   for (size_t table = first; table < first + some; ++table) {
     const std::vector<std::byte>& values = lent->emplace_back(world_.ledger(table).initial_values());
-    tables.push_back({world_.ledger(table).plan().spec, fills && !values.empty() ? base::Payload::lent(values) : nullptr});
-    say(fmt::format("creates \"{}\"", tables.back().spec.name));
+    tables.push_back({std::make_shared<const table::Spec>(world_.ledger(table).plan().spec), fills && !values.empty() ? base::Payload::lent(values) : nullptr});
+    say(fmt::format("creates \"{}\"", tables.back().spec->name));
   }
   const bool hasty = ++attempts_ <= kHastyAttempts && random_.chance(world_.scenario().hasty);
   const Nanos deadline = hasty ? world_.timeline().now() + Nanos(random_.between(100'000, 100'000'000)) : base::kNever;

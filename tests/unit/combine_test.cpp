@@ -8,6 +8,9 @@
 #include <random>
 #include <vector>
 
+#include "math/convert.hpp"
+#include "table/combine.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +18,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "math/convert.hpp"
-#include "table/combine.hpp"
 
 namespace {
 

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "math/convert.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +19,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "math/convert.hpp"
 
 namespace {
 

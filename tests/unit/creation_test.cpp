@@ -34,6 +34,8 @@ table::Spec spec_of(const std::string& name, uint64_t cols = kCols) {
   return spec;
 }
 
+table::SpecRef described(const std::string& name) { return std::make_shared<const table::Spec>(spec_of(name)); }
+
 std::vector<ps::Client::NewTable> many(std::vector<std::vector<float>>* values) {
   std::vector<ps::Client::NewTable> tables;
   if (values != nullptr) values->resize(kMany);
@@ -43,7 +45,7 @@ std::vector<ps::Client::NewTable> many(std::vector<std::vector<float>>* values) 
       (*values)[i].assign(kCols, static_cast<float>(i));
       initial = base::Payload::lent(std::as_bytes(std::span((*values)[i])));
     }
-    tables.push_back({spec_of("t" + std::to_string(i)), initial, true});
+    tables.push_back({described("t" + std::to_string(i)), initial, true});
   }
   return tables;
 }
@@ -72,7 +74,9 @@ void many_tables_take_few_messages(void**) {
 void a_spec_that_differs_leaves_nothing(void**) {
   Cluster cluster;
   auto other = many(nullptr);
-  other[1000].spec.cols = kCols + 1;  // in the second of four messages
+  table::Spec differs = spec_of("t1000");  // in the second of four messages
+  differs.cols = kCols + 1;
+  other[1000].spec = std::make_shared<const table::Spec>(differs);
   cluster.workers[0].create(many(nullptr));
   cluster.carry_to_server(0);
   cluster.workers[1].create(std::move(other));
@@ -91,12 +95,12 @@ void a_spec_that_differs_leaves_nothing(void**) {
 
 void lists_of_workers_may_be_cut_differently(void**) {
   Cluster cluster;
-  cluster.workers[0].create({{spec_of("a")}, {spec_of("b")}});
-  cluster.workers[1].create({{spec_of("a")}});
+  cluster.workers[0].create({{described("a")}, {described("b")}});
+  cluster.workers[1].create({{described("a")}});
   cluster.carry();
   assert_false(cluster.workers[0].ended);
   assert_true(cluster.workers[1].ended && cluster.workers[1].status.ok());
-  cluster.workers[1].create({{spec_of("b")}});
+  cluster.workers[1].create({{described("b")}});
   cluster.carry();
   for (const Worker& worker : cluster.workers) assert_true(worker.ended && worker.status.ok());
 }

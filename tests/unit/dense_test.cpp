@@ -10,6 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "math/convert.hpp"
+#include "table/segment.hpp"
+#include "table/updater/updater.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,10 +22,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
-#include "math/convert.hpp"
 #include "shards.hpp"
-#include "table/segment.hpp"
-#include "table/updater/updater.hpp"
 
 namespace {
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tensor/dtype.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +12,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "tensor/dtype.hpp"
 
 namespace {
 

@@ -12,6 +12,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "math/convert.hpp"
+#include "math/kernels.hpp"
+#include "math/sum.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,10 +23,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "math/convert.hpp"
-#include "math/kernels.hpp"
-#include "math/sum.hpp"
 
 namespace {
 

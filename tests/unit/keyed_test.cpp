@@ -16,6 +16,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "math/convert.hpp"
+#include "table/updater/updater.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,9 +27,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
-#include "math/convert.hpp"
 #include "shards.hpp"
-#include "table/updater/updater.hpp"
 
 namespace {
 

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "kvstore/layout.hpp"
+#include "kvstore/type.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,9 +16,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "kvstore/layout.hpp"
-#include "kvstore/type.hpp"
 
 namespace {
 

@@ -42,7 +42,7 @@ struct Merging : unit::Cluster {
       spec.name = "t";
       spec.rows = kElements;
       spec.flags = MV_MERGE;
-      worker.create({{spec, nullptr, false}});
+      worker.create({{std::make_shared<const table::Spec>(spec), nullptr, false}});
     }
     carry();
     for (const unit::Worker& worker : workers) assert_true(worker.ended && worker.status.ok());

@@ -44,12 +44,13 @@ struct Worker {
     client.start(view);
     table = table_of("t", pace);
   }
-  static ps::TableViewRef table_of(const char* name, table::Pace pace) {
-    auto made = std::make_shared<ps::TableView>();
-    made->spec.name = name;
-    made->spec.rows = 10;
+  static ps::TableViewRef table_of(const char* name, table::Pace pace, uint32_t home = 0) {
+    table::Spec spec;
+    spec.name = name;
+    spec.rows = 10;
+    spec.home = home;
+    auto made = std::make_shared<ps::TableView>(std::make_shared<const table::Spec>(spec), std::make_shared<std::vector<base::Peer>>(kServers, kServers + 2));
     made->pace = pace;
-    made->servers.assign(kServers, kServers + 2);
     made->numbers = {1, 1};
     return made;
   }
@@ -142,11 +143,10 @@ void what_belongs_to_a_failed_call_ends_with_it(void**) {
   const auto whole = std::make_shared<End>();
   std::array<std::shared_ptr<End>, 2> parts;
   for (const uint32_t home : {1, 2}) {  // each table lies on one server
-    worker.table = Worker::table_of("u", table::Pace::kMerge);
-    worker.table->spec.home = home;
+    worker.table = Worker::table_of("u", table::Pace::kMerge, home);
     parts[home - 1] = worker.get(whole.get());
   }
-  worker.table->spec.home = 1;
+  worker.table = Worker::table_of("u", table::Pace::kMerge, 1);
   const auto alone = worker.get();
   worker.lose(kServers[1]);
   for (const auto& part : parts) expect_lost(*part);

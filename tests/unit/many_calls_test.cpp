@@ -44,7 +44,7 @@ struct Store : Cluster {
         spec.cols = kCols;
         spec.home = 1;
         spec.flags = MV_MERGE | table::kStoreKey;
-        tables.push_back({spec});
+        tables.push_back({std::make_shared<const table::Spec>(spec)});
       }
       worker.create(std::move(tables));
     }

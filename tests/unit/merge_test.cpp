@@ -10,6 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "math/convert.hpp"
+#include "math/merge.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,9 +20,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "math/convert.hpp"
-#include "math/merge.hpp"
 
 namespace {
 

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "table/segment.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,8 +20,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "table/segment.hpp"
 
 namespace {
 

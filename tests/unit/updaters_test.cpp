@@ -13,6 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "table/updater/apply.hpp"
+#include "table/updater/updater.hpp"
+
 extern "C" {
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,9 +23,6 @@ extern "C" {
 
 #include <cmocka.h>
 }
-
-#include "table/updater/apply.hpp"
-#include "table/updater/updater.hpp"
 
 namespace {
 

@@ -10,13 +10,18 @@
 
 namespace mv::ps {
 
-namespace {
-constexpr uint32_t kNoNumber = UINT32_MAX;
-}  // namespace
-
 void Client::know(TableView& table) const {
   table.pace = table.spec.pace(view_->sync, view_->workers().size());
   if (table::is_small_key(table.spec)) table.lane = std::hash<std::string_view>()(table.spec.store()) | uint64_t{1} << 63;
+}
+
+/// In the place of one of its name that the servers have destroyed.
+void Client::remember(const TableViewRef& table) {
+  const auto [known, is_new] = tables_.try_emplace(table->spec.name, table);
+  if (is_new) return;
+  const TableViewRef before = known->second;  // whose name the key is
+  tables_.erase(known);
+  tables_.try_emplace(table->spec.name, table);
 }
 
 /// This worker's clock as the servers know it. Who comes in the place of a lost worker stands where the others did when each server
@@ -59,16 +64,30 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   Creation(Client& client, std::vector<NewTable> tables, base::Nanos deadline, Created created)
       : client_(client), asked_(std::move(tables)), deadline_(deadline), created_(std::move(created)) {}
 
+  /// Two views of one table would count this worker's calls twice. False: another creation has one of the names, and this one is over.
+  bool claim_names() {
+    size_t claimed = 0;
+    const auto unclaim = [&](void*) {
+      while (claimed > 0) client_.creating_.erase(asked_[--claimed].spec->name);
+    };
+    std::unique_ptr<void, decltype(unclaim)> undo(this, unclaim);
+    for (; claimed < asked_.size(); ++claimed) {
+      const std::string& name = asked_[claimed].spec->name;
+      if (client_.creating_.insert(name).second) continue;
+      undo.reset();
+      created_(base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", name));
+      return false;
+    }
+    client_.creations_.push_back(shared_from_this());
+    static_cast<void>(undo.release());
+    return true;
+  }
+
   void start() {
-    const auto& servers = client_.servers_;
     tables_.reserve(asked_.size());
-    for (NewTable& asked : asked_) {
-      auto table = std::make_shared<TableView>();
-      table->spec = std::move(asked.spec);
-      table->servers = servers;
-      table->numbers.resize(servers.size(), kNoNumber);
-      client_.know(*table);
-      tables_.push_back(std::move(table));
+    for (const NewTable& asked : asked_) {
+      tables_.push_back(std::make_shared<TableView>(asked.spec, client_.shared_servers_));
+      client_.know(*tables_.back());
     }
     exists_.resize(tables_.size());
     step([this] { set_large_values(); });
@@ -82,7 +101,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   }
 
   bool makes(const std::string& name) const {
-    return std::ranges::any_of(tables_, [&](const TableViewRef& table) { return table->spec.name == name; });
+    return std::ranges::any_of(asked_, [&](const NewTable& asked) { return asked.spec->name == name; });
   }
   /// As if its deadline had passed.
   void expire() {
@@ -201,21 +220,21 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   std::vector<uint32_t> numbers_on(size_t server, size_t first) const {
     std::vector<uint32_t> numbers;
     for (size_t i = first; i < std::min(first + kNumbersAtOnce, tables_.size()); ++i)
-      if (tables_[i]->numbers[server] != kNoNumber) numbers.push_back(tables_[i]->numbers[server]);
+      if (tables_[i]->numbers[server] != TableView::kNoNumber) numbers.push_back(tables_[i]->numbers[server]);
     return numbers;
   }
 
   void end() {
     const auto self = shared_from_this();
-    for (const TableViewRef& table : tables_) client_.creating_.erase(table->spec.name);
+    for (const NewTable& asked : asked_) client_.creating_.erase(asked.spec->name);
     std::erase(client_.creations_, self);
     if (!error_.ok()) {
       give_up();
       return created_(error_);
     }
-    client_.tables_.reserve(client_.tables_.size() + tables_.size());
+    base::expect_names(client_.tables_, tables_.size());
     for (size_t i = 0; i < tables_.size(); ++i) {
-      client_.tables_[tables_[i]->spec.name] = tables_[i];
+      client_.remember(tables_[i]);
       if (!clocks_.empty()) client_.take_clock(tables_[i], clocks_[i]);
     }
     created_(std::move(tables_));
@@ -250,17 +269,9 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
 };
 
 void Client::create(std::vector<NewTable> tables, base::Nanos deadline, Created created) {
-  creating_.reserve(creating_.size() + tables.size());
-  // Two views of one table would count this worker's calls twice.
-  for (size_t i = 0; i < tables.size(); ++i) {
-    const std::string& name = tables[i].spec.name;
-    if (creating_.insert(name).second) continue;
-    const auto wrong = base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", name);
-    for (size_t before = 0; before < i; ++before) creating_.erase(tables[before].spec.name);
-    return created(wrong);
-  }
+  base::expect_names(creating_, tables.size());
   const auto creation = std::make_shared<Creation>(*this, std::move(tables), deadline, std::move(created));
-  creations_.push_back(creation);
+  if (!creation->claim_names()) return;
   creation->start();
 }
 
@@ -271,27 +282,33 @@ void Client::give_up_creation(const std::string& name) {
 }
 
 void Client::open(const std::string& name, base::Nanos deadline, Opened opened) {
-  auto table = std::make_shared<TableView>();
-  table->servers = servers_;
-  table->numbers.resize(servers_.size());
-  const auto clocks = std::make_shared<std::vector<uint64_t>>();
-  const auto each = [table, clocks](size_t server, const wire::Message& answer, std::span<const std::byte>) {
+  /// What the servers say.
+  struct Found {
+    explicit Found(size_t servers) : numbers(servers) {}
+    std::vector<uint32_t> numbers;
+    std::vector<uint64_t> clocks;
+    table::Spec spec;
+  };
+  const auto found = std::make_shared<Found>(servers_.size());
+  const auto each = [found](size_t server, const wire::Message& answer, std::span<const std::byte>) {
     const auto* created = answer.body_as_Created();
     if (created == nullptr || created->spec() == nullptr || created->tables() == nullptr || created->tables()->size() != 1) return;
-    table->numbers[server] = created->tables()->Get(0)->table();
-    clocks->push_back(created->tables()->Get(0)->clock());
-    table->spec = read_spec(*created->spec());
+    found->numbers[server] = created->tables()->Get(0)->table();
+    found->clocks.push_back(created->tables()->Get(0)->clock());
+    found->spec = read_spec(*created->spec());
   };
-  const auto done = [this, table, clocks, opened, name](const base::Status& status) {
+  const auto done = [this, found, opened, name](const base::Status& status) {
     if (!status.ok()) {
       tables_.erase(name);
       return opened(status);
     }
     const auto known = tables_.find(name);
-    if (known != tables_.end() && known->second->numbers == table->numbers) return opened(known->second);
+    if (known != tables_.end() && known->second->numbers == found->numbers) return opened(known->second);
+    const auto table = std::make_shared<TableView>(std::make_shared<const table::Spec>(std::move(found->spec)), shared_servers_);
+    table->numbers = found->numbers;
     know(*table);
-    tables_[name] = table;
-    take_clock(table, *clocks);
+    remember(table);
+    take_clock(table, found->clocks);
     opened(table);
   };
   std::make_shared<Round>(*this, servers_, each, done)

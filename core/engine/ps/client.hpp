@@ -9,11 +9,10 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/histogram.hpp"
+#include "base/names.hpp"
 #include "base/pool.hpp"
 #include "base/trace.hpp"
 #include "engine/cluster/view.hpp"
@@ -47,15 +46,15 @@ class Client {
   /// Payload of asynchronous calls under way. Callers on any thread add to it, calls that are over are taken off.
   std::atomic<uint64_t>& in_flight() { return in_flight_; }
   uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
-  /// By name.
-  using Tables = std::unordered_map<std::string, TableViewRef>;
+  /// By name, which is the view's.
+  using Tables = base::NameMap<TableViewRef>;
   const Tables& tables() const { return tables_; }
   /// How long the calls took that somebody waited for, by Use, since take_times().
   const std::array<base::Histogram, kUseNames.size()>& call_times() const { return call_times_; }
   /// Notes them in `trace` as well.
   void take_times(base::TraceRing& trace) { trace_ = &trace; }
   struct NewTable {
-    table::Spec spec;
+    table::SpecRef spec;
     base::PayloadRef initial = nullptr;  ///< worker 0 only, else null; lent until `created` is called
     bool given = false;                  ///< this worker was given an initial value, whether it counts or not
   };
@@ -135,6 +134,7 @@ class Client {
   };
 
   void know(TableView& table) const;
+  void remember(const TableViewRef& table);
   void take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks);
   void send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk, bool again = false);
   void send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk);
@@ -168,9 +168,10 @@ class Client {
   base::Pool& pool_;
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
-  std::vector<base::Peer> servers_;
+  const std::shared_ptr<std::vector<base::Peer>> shared_servers_ = std::make_shared<std::vector<base::Peer>>();
+  std::vector<base::Peer>& servers_ = *shared_servers_;
   Tables tables_;  ///< so that all handles share the counters
-  std::unordered_set<std::string> creating_;
+  base::NameSet creating_;  ///< the names are those of `creations_`
   std::vector<std::shared_ptr<Creation>> creations_;
   std::list<TableCallRef> waited_for_;
   std::multimap<base::Nanos, std::function<void()>> deadlines_;

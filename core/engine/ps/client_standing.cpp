@@ -28,7 +28,7 @@ std::vector<TableStanding> Client::standings(uint32_t worker) const {
   std::vector<TableStanding> standings;
   for (const auto& [name, table] : tables_) {
     const Used used = table->uses.total(table->spec);
-    standings.push_back({name,
+    standings.push_back({table->spec.name,
                          table->spec.describe(),
                          table->pace,
                          true,

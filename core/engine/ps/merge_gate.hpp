@@ -71,11 +71,17 @@ class MergeGate {
 
   /// It will be used in a moment: brings the next line of its memory into the caches, of which the one before has to be there.
   void expect(int level) const {
-    if (level > 0 && rounds_.empty()) return;
-    if (level == 0) return __builtin_prefetch(rounds_.data(), 1);
+    if (level == 0) {
+      __builtin_prefetch(first_.data());
+      return __builtin_prefetch(rounds_.data(), 1);
+    }
+    if (rounds_.empty()) return;
     const Round& round = rounds_.front();
-    __builtin_prefetch(round.shares.data(), 1);
-    __builtin_prefetch(round.lanes.data(), 1);
+    if (level == 1) {
+      __builtin_prefetch(round.shares.data(), 1);
+      return __builtin_prefetch(round.lanes.data(), 1);
+    }
+    if (!round.lanes.empty()) __builtin_prefetch(round.lanes.front().parts.data(), 1);
   }
 
   /// Rounds that are merged whole.

@@ -19,6 +19,10 @@ namespace mv::ps {
 /// A table as its clients know it. Shared by all handles of this node on it. `spec`, `pace`, `servers` and `numbers` are fixed;
 /// what is atomic is for any thread, the rest is the loop's.
 struct TableView {
+  TableView(table::SpecRef of, std::shared_ptr<const std::vector<base::Peer>> by_id)
+      : numbers(by_id->size(), kNoNumber), shared_spec(std::move(of)), spec(*shared_spec), shared_servers(std::move(by_id)), servers(*shared_servers) {}
+
+  static constexpr uint32_t kNoNumber = UINT32_MAX;
   // What calls on many tables look at comes first, and together.
   std::atomic<uint64_t> clock{0};   ///< this worker's iterations, see mv_table_clock(); of a merging table its adds that have begun
   /// Changes that callers have started and servers have not acknowledged. While there are none, what a server holds shows all that
@@ -26,9 +30,11 @@ struct TableView {
   std::atomic<uint64_t> open_changes{0};
   std::atomic<bool> has_untold{false};  ///< any thread
   table::Pace pace = table::Pace::kAsync;
-  std::vector<uint32_t> numbers;    ///< the table's number on each server
-  table::Spec spec;
-  std::vector<base::Peer> servers;  ///< by server id
+  std::vector<uint32_t> numbers;    ///< the table's number on each server; kNoNumber before that is known
+  const table::SpecRef shared_spec;
+  const table::Spec& spec;
+  const std::shared_ptr<const std::vector<base::Peer>> shared_servers;
+  const std::vector<base::Peer>& servers;  ///< by server id
   uint64_t lane = 0;                ///< small keys of one store keep the order of their calls among all of them; 0: each table by itself
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far

@@ -142,18 +142,13 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request, std::s
   for (const wire::TableSpec* spec : *request.specs()) specs.push_back(read_spec(*spec));
   std::vector<uint32_t> numbers;
   numbers.reserve(specs.size());
-  base::Status wrong = check_creation(asked, request, specs);
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const auto known = by_name_.find(specs[i].name);
-    if (known != by_name_.end()) {
-      numbers.push_back(known->second);
-    } else if (wrong.ok()) {
-      const auto number = static_cast<uint32_t>(tables_.size());
-      numbers.push_back(number);
-      tables_.push_back(make_table(specs[i]));
-      by_name_.emplace(specs[i].name, number);
-      if (!tables_[number]->broken.ok()) wrong = std::exchange(tables_[number]->broken, {});
-    }
+  base::expect_names(by_name_, specs.size());
+  for (const table::Spec& spec : specs) numbers.push_back(number_of(spec.name));
+  base::Status wrong = check_creation(asked, request, specs, numbers);
+  for (size_t i = 0; i < specs.size() && wrong.ok(); ++i) {
+    if (numbers[i] != kNoTable) continue;
+    numbers[i] = add_table(make_table(std::make_shared<const table::Spec>(std::move(specs[i]))));
+    wrong = std::exchange(tables_[numbers[i]]->broken, {});
   }
   if (wrong.ok()) wrong = take_initial(request, numbers, payload);
   if (!wrong.ok()) {
@@ -162,6 +157,7 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request, std::s
   }
   for (size_t i = 0; i < numbers.size(); ++i) {
     Table& table = *tables_[numbers[i]];
+    if (table.creators.empty()) table.creators.reserve(active_.size());
     if (!contains(table.creators, asked.client)) table.creators.push_back(asked.client);
     table.wants_initial = table.wants_initial || is_set(request.initial(), i);
   }
@@ -169,17 +165,17 @@ void Server::create(const rpc::Asked& asked, const wire::Create& request, std::s
 }
 
 /// Changes nothing.
-base::Status Server::check_creation(const rpc::Asked& asked, const wire::Create& request, std::span<const table::Spec> specs) const {
+base::Status Server::check_creation(const rpc::Asked& asked, const wire::Create& request, std::span<const table::Spec> specs,
+                                    std::span<const uint32_t> numbers) const {
   for (const auto* flags : {request.holds(), request.initial(), request.values()})
     if (flags != nullptr && flags->size() != 0 && flags->size() != specs.size()) return base::error(MV_EPROTOCOL, "a creation whose lists differ in length");
   for (size_t i = 0; i < specs.size(); ++i) {
     const table::Spec& spec = specs[i];
-    const auto known = by_name_.find(spec.name);
-    if (known == by_name_.end()) {
+    if (numbers[i] == kNoTable) {
       if (base::Status wrong = check_spec(spec); !wrong.ok()) return wrong;
       continue;
     }
-    const Table& table = *tables_[known->second];
+    const Table& table = *tables_[numbers[i]];
     if (!table.broken.ok()) return table.broken;
     // A complete one is of a checkpoint, or older than this worker: its updater's parameters may have changed.
     const bool agrees = table.complete ? table.spec.same_but_for_parameters(spec) : table.spec.same_shape(spec);
@@ -223,9 +219,10 @@ void Server::give_up(base::Peer client, std::span<const uint32_t> numbers, const
   }
 }
 
-std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
-  auto table = std::make_unique<Table>(*this, static_cast<uint32_t>(tables_.size()), spec, spec.pace(sync_, workers_.size()));
-  auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(spec);
+std::unique_ptr<Server::Table> Server::make_table(table::SpecRef spec, std::shared_ptr<table::Shard> shard) {
+  const table::Pace pace = spec->pace(sync_, workers_.size());
+  auto table = std::make_unique<Table>(*this, static_cast<uint32_t>(tables_.size()), spec, pace);
+  auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(std::move(spec));
   if (made.ok())
     table->shard = std::move(made).value();
   else
@@ -236,6 +233,23 @@ std::unique_ptr<Server::Table> Server::make_table(const table::Spec& spec, std::
   for (size_t id = 0; id < workers_.size(); ++id)
     if (!active_.contains(workers_[id])) table->finished(id);
   return table;
+}
+
+/// The table's number; if its name is taken already, that table's.
+uint32_t Server::add_table(std::unique_ptr<Table> table) {
+  if (tables_.size() == tables_.capacity()) tables_.reserve(std::max<size_t>(16, 2 * tables_.size()));  // nothing fails once the name is known
+  const auto [named, is_new] = by_name_.emplace(table->spec.name, table->number);
+  if (is_new) tables_.push_back(std::move(table));
+  return named->second;
+}
+
+/// kNoTable if there is none. Workers make and load the same tables in the same order: most often it is the next one.
+uint32_t Server::number_of(std::string_view name) {
+  if (const uint32_t next = last_named_ + 1; next < tables_.size() && tables_[next] != nullptr && tables_[next]->spec.name == name)
+    return last_named_ = next;
+  const auto known = by_name_.find(name);
+  if (known == by_name_.end()) return kNoTable;
+  return last_named_ = known->second;
 }
 
 void Server::answer_created(const rpc::Asked& asked, std::span<const uint32_t> numbers, const table::Spec* opened) {
@@ -272,6 +286,7 @@ void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
     if (before != table.ready.end() && *before == asked) continue;
     if (before != table.ready.end())  // it gave up, and tries again
       end_readying(rpc::Asked(*before), base::error(MV_ETIMEOUT, "table \"{}\": asked for again", table.spec.name));
+    if (table.ready.empty()) table.ready.reserve(active_.size());
     table.ready.push_back(asked);
     ++readying->second.missing;
   }
@@ -348,10 +363,9 @@ void Server::fail_waiting(uint32_t number, const base::Status& why) {
 
 void Server::open(const rpc::Asked& asked, const wire::Open& request) {
   const std::string name = request.name() != nullptr ? request.name()->str() : "";
-  const auto known = by_name_.find(name);
-  if (known == by_name_.end() || !tables_[known->second]->complete)
-    return rpc_.fail(asked, base::error(MV_ENOTFOUND, "there is no table \"{}\"", name));
-  answer_created(asked, {&known->second, 1}, &tables_[known->second]->spec);
+  const uint32_t number = number_of(name);
+  if (number == kNoTable || !tables_[number]->complete) return rpc_.fail(asked, base::error(MV_ENOTFOUND, "there is no table \"{}\"", name));
+  answer_created(asked, {&number, 1}, &tables_[number]->spec);
 }
 
 void Server::list(const rpc::Asked& asked) {
@@ -478,7 +492,7 @@ void Server::change_in_order(const rpc::Asked& asked, Table& table, Held held) {
 }
 
 void Server::held_back(Table& table, const rpc::Asked& asked, Held held) {
-  held.since = clock_.now();
+  held.since = now();
   held.table = table.number;
   held_.insert(asked, std::move(held));
 }
@@ -554,7 +568,7 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
   }
   const int64_t worker = worker_id(asked.client);
   if (table->pace == table::Pace::kAsync || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
-  wanted.since = clock_.now();
+  wanted.since = now();
   wanted.table = table->number;
   wanted_.insert(asked, std::move(wanted));
   if (table->pace == table::Pace::kStale) return table->stale->get(asked, request.clock());
@@ -604,7 +618,7 @@ void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
   else if (table->pace != table::Pace::kSync)
     table->stale->clock(static_cast<size_t>(worker), request.clock());
   table->publish_clock();
-  table->moved = clock_.now();
+  table->moved = now();
 }
 
 void Server::Table::finished(size_t worker) {
@@ -717,7 +731,7 @@ void Server::Table::apply_change(const rpc::Asked& asked) {
   const Held* const found = server.held_.find(asked);
   if (found == nullptr) return;
   const base::Status status = server.apply(*this, asked.client, *found);
-  moved = server.clock_.now();
+  moved = server.now();
   server.gate_log_.released(wire::Body::Change, asked.client, found->since, moved);
   server.held_.erase(asked);
   status.ok() ? server.rpc_.finish(asked) : server.rpc_.fail(asked, status);
@@ -730,7 +744,7 @@ void Server::Table::serve_get(const rpc::Asked& asked) {
   if (found == nullptr) return;
   const Wanted values = std::move(*found);
   server.wanted_.erase(asked);
-  moved = server.clock_.now();
+  moved = server.now();
   server.gate_log_.released(wire::Body::Get, asked.client, values.since, moved);
   server.reply_values(asked, *this, values);
 }
@@ -738,7 +752,7 @@ void Server::Table::serve_get(const rpc::Asked& asked) {
 void Server::Table::fail_gated(const rpc::Asked& asked, const base::Status& why) {
   server.held_.erase(asked);
   server.wanted_.erase(asked);
-  moved = server.clock_.now();
+  moved = server.now();
   server.rpc_.fail(asked, why);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/names.hpp"
 #include "base/pool.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/ps/gate_log.hpp"
@@ -68,7 +69,7 @@ class Server {
   /// Whether a table of a checkpoint is, or can become, one of these.
   base::Status fits(const table::Spec& spec) const;
   std::shared_ptr<table::Shard> find_shard(const std::string& name) const;
-  base::Result<std::shared_ptr<table::Shard>> make_shard(const table::Spec& spec) const;
+  base::Result<std::shared_ptr<table::Shard>> make_shard(table::SpecRef spec) const;
   /// One that no other process will map.
   base::Result<std::shared_ptr<table::Shard>> make_hidden_shard(const table::Spec& spec) const;
   /// A new table, which all workers that create it find with its values.
@@ -77,6 +78,8 @@ class Server {
   bool restart_clock(const std::string& name, const table::Shard& part, uint64_t clock);
 
  private:
+  static constexpr uint32_t kNoTable = UINT32_MAX;
+
   /// A gated change: what it will do once its turn has come, and its payload if that is here.
   struct Held {
     uint64_t first, count, rows;
@@ -108,10 +111,11 @@ class Server {
     std::vector<std::vector<std::byte>> states;
   };
   struct Table final : SyncGate::Owner, StaleGate::Owner, MergeGate::Owner {
-    Table(Server& server, uint32_t number, table::Spec spec, table::Pace pace)
+    Table(Server& server, uint32_t number, table::SpecRef described, table::Pace pace)
         : server(server),
           number(number),
-          spec(std::move(spec)),
+          shared_spec(std::move(described)),
+          spec(*shared_spec),
           pace(pace),
           merge_gate(*this, this->spec.name) {
       if (pace == table::Pace::kSync) gate = std::make_unique<SyncGate>(*this, this->spec.name);
@@ -136,22 +140,26 @@ class Server {
     uint64_t bytes_of(const Held& held) const;
     void publish_clock();
 
+    /// What requests for many tables look at lies together, at the beginning.
+    size_t hot_bytes() const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(&creators) - reinterpret_cast<const std::byte*>(this)); }
+
     Server& server;
     const uint32_t number;
-    const table::Spec spec;
+    const table::SpecRef shared_spec;
+    const table::Spec& spec;
     const table::Pace pace;
-    std::shared_ptr<table::Shard> shard;
-    base::Status broken;                        ///< creation failed; kept until every worker was told
-    std::vector<base::Peer> creators, told;     ///< a few: most clusters are small, and tables many
-    std::vector<rpc::Asked> ready;              ///< of Readying: waiting for the others, until all are ready
     bool complete = false;
     bool wants_initial = false;                 ///< a worker was given an initial value; worker 0 brings the one that counts
-    // Only that of its pace is used: stores have very many tables, and all but the last take none of their memory.
+    std::shared_ptr<table::Shard> shard;
+    base::Status broken;                        ///< creation failed; kept until every worker was told
+    base::Nanos moved{0};                       ///< when something that waited here last came to its end
+    MergeGate merge_gate;                       ///< Pace::kMerge
+    std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next call
+    std::vector<base::Peer> creators, told;     ///< a few: most clusters are small, and tables many
+    std::vector<rpc::Asked> ready;              ///< of Readying: waiting for the others, until all are ready
+    // Only that of its pace is used: stores have very many tables, and these take none of their memory.
     std::unique_ptr<SyncGate> gate;    ///< Pace::kSync
     std::unique_ptr<StaleGate> stale;  ///< Pace::kStale and kAsync
-    MergeGate merge_gate;              ///< Pace::kMerge
-    std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next call
-    base::Nanos moved{0};                       ///< when something that waited here last came to its end
   };
 
   /// The answer to a GetMany, while its parts come.
@@ -167,7 +175,9 @@ class Server {
   };
 
   void create(const rpc::Asked& asked, const wire::Create& request, std::span<const std::byte> payload);
-  base::Status check_creation(const rpc::Asked& asked, const wire::Create& request, std::span<const table::Spec> specs) const;
+  uint32_t number_of(std::string_view name);
+  base::Status check_creation(const rpc::Asked& asked, const wire::Create& request, std::span<const table::Spec> specs,
+                              std::span<const uint32_t> numbers) const;
   base::Status take_initial(const wire::Create& request, std::span<const uint32_t> numbers, std::span<const std::byte> payload);
   void give_up(const rpc::Asked& asked, const wire::GiveUp& request);
   void give_up(base::Peer client, std::span<const uint32_t> numbers, const base::Status& why);
@@ -186,6 +196,15 @@ class Server {
   void get_many(const rpc::Asked& asked, const wire::GetMany& request);
   void give_part(const rpc::Asked& asked, Table& table);
   void expect(const flatbuffers::Vector<uint32_t>& numbers, uint32_t at) const;
+  base::Nanos now() const { return moment_ ? *moment_ : clock_.now(); }
+  /// While it lives, now() stands still: reading the clock costs as much as a part of a request for many tables.
+  struct OneMoment {
+    explicit OneMoment(Server& server) : server(server) { server.moment_ = server.clock_.now(); }
+    OneMoment(const OneMoment&) = delete;
+    OneMoment& operator=(const OneMoment&) = delete;
+    ~OneMoment() { server.moment_.reset(); }
+    Server& server;
+  };
   void cancel_waiting(const rpc::Asked& asked);
   void got(const rpc::Asked& asked, const wire::Got& request);
   void clock(const rpc::Asked& asked, const wire::Clock& request);
@@ -215,7 +234,8 @@ class Server {
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
   base::Pool::Block encode_values(const Table& table, const Wanted& wanted, const base::Pool::Block& values);
   /// @param shard null: a new one
-  std::unique_ptr<Table> make_table(const table::Spec& spec, std::shared_ptr<table::Shard> shard = nullptr);
+  std::unique_ptr<Table> make_table(table::SpecRef spec, std::shared_ptr<table::Shard> shard = nullptr);
+  uint32_t add_table(std::unique_ptr<Table> table);
   uint64_t saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const;
   void answer_created(const rpc::Asked& asked, std::span<const uint32_t> numbers, const table::Spec* opened = nullptr);
   std::vector<const Table*> complete_tables() const;
@@ -228,6 +248,7 @@ class Server {
   std::string missing_creators(const Table& table) const;
 
   const base::Clock& clock_;
+  std::optional<base::Nanos> moment_;
   rpc::Server& rpc_;
   base::Pool& pool_;
   wire::FrameBuilder builder_;
@@ -241,7 +262,8 @@ class Server {
   const bool shares_memory_;               ///< other processes of this machine may map the shards
   const std::shared_ptr<table::Families> families_ = std::make_shared<table::Families>();
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
-  std::unordered_map<std::string, uint32_t> by_name_;
+  base::NameMap<uint32_t> by_name_;  ///< the names are the tables'
+  uint32_t last_named_ = 0;                     ///< see number_of()
   std::map<rpc::Asked, Readying> readying_;
   /// Requests that wait at the tables' gates, of all tables: a look-up must not depend on how many tables there are.
   Requests<Held> held_;

@@ -67,8 +67,8 @@ std::shared_ptr<table::Shard> Server::find_shard(const std::string& name) const 
   return known != by_name_.end() ? tables_[known->second]->shard : nullptr;
 }
 
-base::Result<std::shared_ptr<table::Shard>> Server::make_shard(const table::Spec& spec) const {
-  return table::Shard::make(spec, {servers_, index_, shares_memory_, families_});
+base::Result<std::shared_ptr<table::Shard>> Server::make_shard(table::SpecRef spec) const {
+  return table::Shard::make(std::move(spec), {servers_, index_, shares_memory_, families_});
 }
 
 base::Result<std::shared_ptr<table::Shard>> Server::make_hidden_shard(const table::Spec& spec) const {
@@ -78,9 +78,7 @@ base::Result<std::shared_ptr<table::Shard>> Server::make_hidden_shard(const tabl
 base::Status Server::adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
   if (by_name_.contains(spec.name))
     return base::error(MV_ESTATE, "table \"{}\" was created while it was being loaded", spec.name);
-  by_name_.emplace(spec.name, static_cast<uint32_t>(tables_.size()));
-  tables_.push_back(make_table(spec, std::move(shard)));
-  tables_.back()->complete = true;
+  tables_[add_table(make_table(std::make_shared<const table::Spec>(spec), std::move(shard)))]->complete = true;
   return {};
 }
 

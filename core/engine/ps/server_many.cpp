@@ -24,18 +24,26 @@ base::Status check_lists(const Request& request, const Numbers* numbers) {
 
 /// Many small tables lie all over the memory: what the next ones need is fetched while this one is worked on.
 void Server::expect(const flatbuffers::Vector<uint32_t>& numbers, uint32_t at) const {
-  constexpr uint32_t kTable = 16, kGate = 12, kShard = 8, kValues = 4;
+  constexpr uint32_t kTable = 16, kFirst = 12, kSecond = 8, kThird = 4;
+  constexpr size_t kLine = 64, kShardLines = 5;
+  const auto fetch = [](const void* from, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const std::byte*>(from) + at);
+  };
   const auto table = [&](uint32_t ahead) -> const Table* {
     const uint32_t number = at + ahead < numbers.size() ? numbers.Get(at + ahead) : UINT32_MAX;
     return number < tables_.size() ? tables_[number].get() : nullptr;
   };
-  if (const Table* far = table(kTable))
-    for (size_t line = 0; line < sizeof(Table); line += 64) __builtin_prefetch(reinterpret_cast<const std::byte*>(far) + line);
-  if (const Table* gated = table(kGate)) gated->merge_gate.expect(0);
-  if (const Table* near = table(kShard)) near->merge_gate.expect(1);
-  if (const Table* near = table(kShard); near != nullptr && near->shard != nullptr)
-    for (size_t line = 0; line < 5 * 64; line += 64) __builtin_prefetch(reinterpret_cast<const std::byte*>(near->shard.get()) + line);
-  if (const Table* next = table(kValues); next != nullptr && next->shard != nullptr) next->shard->expect();
+  if (const Table* const known = table(kTable)) fetch(known, known->hot_bytes());
+  if (const Table* const known = table(kFirst)) {
+    known->merge_gate.expect(0);
+    fetch(&known->spec, sizeof known->spec.name + kLine);
+    if (known->shard != nullptr) fetch(known->shard.get(), kShardLines * kLine);
+  }
+  if (const Table* const known = table(kSecond)) {
+    known->merge_gate.expect(1);
+    if (known->shard != nullptr) known->shard->expect();
+  }
+  if (const Table* const known = table(kThird)) known->merge_gate.expect(2);
 }
 
 void Server::change_many(const rpc::Asked& asked, const wire::ChangeMany& request, std::span<const std::byte> payload, const base::SinkRef& staged) {
@@ -47,6 +55,7 @@ void Server::change_many(const rpc::Asked& asked, const wire::ChangeMany& reques
   rpc_.split(asked, tables.size());
   held_.expect_parts(asked, tables.size());
   const int64_t worker = worker_id(asked.client);
+  const OneMoment moment(*this);
   for (uint32_t i = 0; i < tables.size(); ++i) {
     expect(tables, i);
     const rpc::Asked part{asked.client, asked.seq, i + 1};
@@ -85,6 +94,7 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
   });
   const int64_t worker = worker_id(asked.client);
   wanted_.expect_parts(asked, tables.size());
+  const OneMoment moment(*this);
   for (uint32_t i = 0; i < tables.size(); ++i) {
     expect(tables, i);
     const rpc::Asked part{asked.client, asked.seq, i + 1};
@@ -100,7 +110,7 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
       continue;
     }
     Wanted wanted{0, elements, {}};
-    wanted.since = clock_.now();
+    wanted.since = now();
     wanted.table = table->number;
     wanted_.insert(part, std::move(wanted));
     if (table->pace == table::Pace::kStale)

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/log.hpp"
+#include "base/per_thread.hpp"
 #include "codec/values.hpp"
 #include "engine/ps/server.hpp"
 #include "math/convert.hpp"
@@ -41,7 +42,7 @@ void Server::Table::accept(const rpc::Asked& asked) {
 }
 
 void Server::Table::merge(std::span<const rpc::Asked> parts) {
-  moved = server.clock_.now();
+  moved = server.now();
   // Its parts were acknowledged when they came. What is thrown here breaks the node down, so that all workers hear of it.
   const base::Status status = server.apply_merged(*this, parts);
   if (!status.ok()) base::log_error("{}; a round of adds is lost", status.text());
@@ -85,13 +86,14 @@ base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, t
     return {};
   }
   if (storage == spec.dtype && std::ranges::none_of(parts, [](const Held* part) { return part->codec != nullptr; })) {
-    std::vector<const std::byte*> from(parts.size());
+    struct Room : std::vector<const std::byte*> {};
+    auto& from = base::per_thread<Room>();
     const auto sum = [&](uint64_t first, uint64_t some, std::byte* out) {  // from where the parts lie into the table
-      std::ranges::transform(parts, from.begin(),
-                             [&](const Held* part) { return part->payload.data() + (first - part->first) * spec.element_bytes(); });
+      from.clear();
+      for (const Held* part : parts) from.push_back(part->payload.data() + (first - part->first) * spec.element_bytes());
       math::sum_bytes(spec.dtype, out, from, some);
     };
-    table.shard->add_made(table::kNoWorker, begin, count, sum, piece);
+    table.shard->add_made(table::kNoWorker, begin, count, std::ref(sum), piece);
     return {};
   }
   base::Pool::Block sum;
@@ -109,6 +111,9 @@ base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, t
 /// long rows overlap as they like, and are taken piece by piece between their ends. What none of them names is replaced, too: by zeros.
 base::Status Server::apply_elements(Table& table, std::span<const Held* const> parts) {
   const table::Spec& spec = table.spec;
+  const Held& whole = *parts.front();
+  if (whole.count == table.shard->elements() && std::ranges::all_of(parts, [&](const Held* part) { return part->count == whole.count; }))
+    return add_sum(table, parts, {0, whole.count}, whole.piece);
   std::set<uint64_t> ends;
   for (const Held* part : parts) ends.insert({part->first, part->first + part->count});
   const bool is_all = spec.row_bytes() > table::stripe_bytes(spec);  // of this round
@@ -128,7 +133,9 @@ base::Status Server::apply_elements(Table& table, std::span<const Held* const> p
 
 /// The sum of all parts, in their order, through the updater: once.
 base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> parts) {
-  std::vector<const Held*> some;
+  struct Room : std::vector<const Held*> {};
+  auto& some = base::per_thread<Room>();
+  some.clear();
   for (const rpc::Asked& asked : parts)
     if (const Held* const held = held_.find(asked); held != nullptr && held->rows + held->count > 0) some.push_back(held);
   if (some.empty()) {  // rows of other servers only: a round all the same

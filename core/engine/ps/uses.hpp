@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -127,11 +128,12 @@ class TableUses {
   void close(const Uses& handle) {
     std::lock_guard lock(mutex_);
     std::erase(open_, &handle);
-    closed_.add(handle);
+    if (closed_ == nullptr) closed_.reset(new (std::nothrow) Uses);
+    if (closed_ != nullptr) closed_->add(handle);
   }
   Used total(const table::Spec& spec) const {
     std::lock_guard lock(mutex_);
-    Used sum = closed_.read(spec);
+    Used sum = closed_ != nullptr ? closed_->read(spec) : Used();
     for (const Uses* handle : open_) sum.add(handle->read(spec));
     return sum;
   }
@@ -139,7 +141,7 @@ class TableUses {
  private:
   mutable std::mutex mutex_;
   std::vector<const Uses*> open_;
-  Uses closed_;
+  std::unique_ptr<Uses> closed_;  ///< most tables have one handle as long as they live
 };
 
 }  // namespace mv::ps

@@ -106,7 +106,7 @@ base::Status Vault::make_parts(Prepared& prepared) {
   for (const auto& entry : prepared.manifest.tables) {
     if (const base::Status wrong = tables_.fits(entry.spec); !wrong.ok()) return wrong;
     const bool exists = tables_.find_shard(entry.spec.name) != nullptr;
-    auto shard = exists ? tables_.make_hidden_shard(entry.spec) : tables_.make_shard(entry.spec);
+    auto shard = exists ? tables_.make_hidden_shard(entry.spec) : tables_.make_shard(std::make_shared<const table::Spec>(entry.spec));
     if (!shard.ok()) return shard.status();
     prepared.parts.push_back({std::move(shard).value(), exists});
   }

@@ -44,21 +44,21 @@ void add_one(std::byte* stored, const std::byte* added) {
 
 }  // namespace
 
-base::Result<std::shared_ptr<Shard>> KeyedShard::make(const Spec& spec, const Place& place) {
-  std::shared_ptr<KeyedShard> shard(new KeyedShard(spec, place));
-  if (auto status = shard->set_updater(spec.updater); !status.ok()) return status;
+base::Result<std::shared_ptr<Shard>> KeyedShard::make(SpecRef spec, const Place& place) {
+  std::shared_ptr<KeyedShard> shard(new KeyedShard(std::move(spec), place));
+  if (auto status = shard->set_updater(shard->spec().updater); !status.ok()) return status;
   return std::shared_ptr<Shard>(std::move(shard));
 }
 
-KeyedShard::KeyedShard(const Spec& spec, const Place& place)
-    : Shard(spec, Range()),
+KeyedShard::KeyedShard(SpecRef spec, const Place& place)
+    : Shard(std::move(spec), Range()),
       servers_(place.servers),
       server_(place.index),
-      stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec.dtype))),
-      most_rows_(spec.capacity == 0 ? 0 : share_of(spec, place) >> part_bits_for(spec, place)),
-      part_bits_(part_bits_for(spec, place)),
-      initial_(spec) {
-  const RecordLayout layout(spec, 0);
+      stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec_.dtype))),
+      most_rows_(spec_.capacity == 0 ? 0 : share_of(spec_, place) >> part_bits_for(spec_, place)),
+      part_bits_(part_bits_for(spec_, place)),
+      initial_(spec_) {
+  const RecordLayout layout(spec_, 0);
   const auto pool = Slab::make_pool(layout.stride);
   const size_t parts = size_t{1} << part_bits_;
   const auto indexes = std::make_shared<IndexPool>(parts);

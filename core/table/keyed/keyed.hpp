@@ -20,7 +20,7 @@ class KeyedSnapshot;
 
 class KeyedShard final : public Shard, public std::enable_shared_from_this<KeyedShard> {
  public:
-  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place);
+  static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Place& place);
 
   void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
               Piece piece) override;
@@ -70,7 +70,7 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
     size_t first;                      ///< the place of rows[0] in the call
   };
 
-  KeyedShard(const Spec& spec, const Place& place);
+  KeyedShard(SpecRef spec, const Place& place);
   size_t part_of(uint64_t hash) const { return static_cast<size_t>((hash >> 1) >> (63 - part_bits_)); }
 
   /// work(part, batch) for all rows, under the part's lock, in their order within a part.

@@ -121,7 +121,7 @@ class Node final : public node::Node {
   }
   base::Result<std::vector<node::TableRef>> create_tables(std::vector<node::NewTable> tables) override {
     std::vector<node::TableRef> made;
-    for (node::NewTable& each : tables) made.push_back(std::make_shared<Table>(std::move(each.spec)));
+    for (node::NewTable& each : tables) made.push_back(std::make_shared<Table>(*each.spec));
     return made;
   }
   base::Status add_many(std::span<const ManyAdd>, const node::CallOptions& options) override { return run(options).status; }

@@ -207,8 +207,12 @@ class Rounds {
     }
     node.worker = static_cast<size_t>(view.worker_id(node.self.peer));
     keeper_.later(node, 0s, [this, &node] {
-      std::vector<ps::Client::NewTable> wanted(tables_, {model_->spec()});
-      for (size_t i = 1; i < tables_; ++i) wanted[i].spec.name += std::to_string(i);
+      std::vector<ps::Client::NewTable> wanted;
+      for (size_t i = 0; i < tables_; ++i) {
+        table::Spec spec = model_->spec();
+        if (i > 0) spec.name += std::to_string(i);
+        wanted.push_back({std::make_shared<const table::Spec>(std::move(spec))});
+      }
       node.member->tables().create(std::move(wanted), base::kNever, [this, &node](const base::Result<std::vector<ps::TableViewRef>>& made) {
         if (!made.ok()) return timeline_.violated(name(node) + ": " + made.status().text());
         node.tables = made.value();

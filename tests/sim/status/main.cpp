@@ -129,7 +129,7 @@ class StuckCluster {
       table::Spec spec;
       spec.name = "weights";
       spec.rows = node.values.size();
-      node.member->tables().create({{spec}}, base::kNever,
+      node.member->tables().create({{std::make_shared<const table::Spec>(spec)}}, base::kNever,
                                    [this, &node, i](const base::Result<std::vector<ps::TableViewRef>>& table) {
                                      if (!table.ok() || i == culprit_) return;
                                      ps::Request add;

@@ -28,7 +28,12 @@ struct MessageGroup::Opened {
 base::Result<GroupRef> MessageGroup::finish_opening(MemberNode& node, const std::shared_ptr<Opened>& opened, const CallOptions& options, io::Task begin) {
   const Started started = node.start(opened->call, blocking(options), std::move(begin));
   if (!started.status.ok()) return started.status;
-  return GroupRef(std::make_shared<MessageGroup>(node, opened->group, std::move(opened->workers)));
+  try {
+    return GroupRef(std::make_shared<MessageGroup>(node, opened->group, std::move(opened->workers)));
+  } catch (const std::bad_alloc&) {  // it is open, and nobody would ever close it
+    node.loop().post_or_break([node = &node, group = opened->group] { node->member().groups().close(group); });
+    throw;
+  }
 }
 
 base::Result<GroupRef> MessageGroup::open(MemberNode& node, std::vector<int64_t> workers, const CallOptions& options) {
@@ -173,13 +178,7 @@ base::Result<CustomReductionRef> MessageGroup::custom(collective::Operation oper
 }
 
 base::Result<GroupRef> MemberNode::open_group(std::vector<int64_t> workers, const CallOptions& options) {
-  const auto opened = MessageGroup::open(*this, std::move(workers), options);
-  try {
-    return SharedGroup::over(*this, opened, options);
-  } catch (const std::exception&) {
-    if (opened.ok()) opened.value()->give_up(base::Status(MV_ENOMEM, "out of memory"));  // the others are waiting for this rank
-    throw;
-  }
+  return SharedGroup::over(*this, MessageGroup::open(*this, std::move(workers), options), options);
 }
 
 std::vector<int64_t> MemberNode::workers_here() {

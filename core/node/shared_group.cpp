@@ -51,10 +51,18 @@ std::vector<onehost::Memory> see(const std::vector<Card>& cards, size_t own, con
 
 base::Result<GroupRef> SharedGroup::over(MemberNode& node, base::Result<GroupRef> opened, const CallOptions& options) {
   if (!opened.ok()) return opened;
-  const auto messages = std::static_pointer_cast<MessageGroup>(opened.value());
+  try {
+    return over(node, std::static_pointer_cast<MessageGroup>(opened.value()), options);
+  } catch (const std::exception&) {
+    opened.value()->give_up(base::Status(MV_ENOMEM, "out of memory"));  // the others are waiting for this rank
+    throw;
+  }
+}
+
+base::Result<GroupRef> SharedGroup::over(MemberNode& node, const std::shared_ptr<MessageGroup>& messages, const CallOptions& options) {
   const size_t ranks = messages->members().size();
   const auto rank = static_cast<size_t>(messages->engine()->setting().rank);
-  if (ranks < 2 || ranks > onehost::kMostRanks) return opened;
+  if (ranks < 2 || ranks > onehost::kMostRanks) return GroupRef(messages);
   onehost::Memory mine;
   if (node.settings().io != "tcp" && node.settings().faults.empty()) {
     auto made = base::SharedMemory::make("polyverso-group", onehost::Arena::bytes(ranks));
@@ -76,7 +84,7 @@ base::Result<GroupRef> SharedGroup::over(MemberNode& node, base::Result<GroupRef
   agree.reduction = math::Reduction::kMin;
   if (Started agreed = messages->run(std::move(agree), blocking(options)); !agreed.status.ok()) return agreed.status;
   messages->count_from_here();
-  if (all_seen == 0) return opened;
+  if (all_seen == 0) return GroupRef(messages);
   return GroupRef(std::make_shared<SharedGroup>(node, messages, memory));
 }
 

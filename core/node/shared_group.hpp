@@ -28,6 +28,7 @@ class SharedGroup final : public Group {
   void give_up(const base::Status& why) noexcept override { queue_->give_up(why); }
 
  private:
+  static base::Result<GroupRef> over(MemberNode& node, const std::shared_ptr<MessageGroup>& messages, const CallOptions& options);
   Started await(const std::shared_ptr<Call>& call, const CallOptions& options);
   base::Status interrupted();
 

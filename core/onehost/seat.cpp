@@ -373,9 +373,7 @@ void Seat::break_up(const base::Status& why, uint32_t as) {
   if (note_broken(why)) say_left(as);
 }
 
-void Seat::leave() {
-  break_up(base::error(MV_ESTATE, "this rank has left the group"), kLeft);
-}
+void Seat::leave() noexcept { break_up(why_left_, kLeft); }
 
 void Seat::say_left(uint32_t as) {
   own().left.store(as);

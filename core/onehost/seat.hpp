@@ -61,8 +61,8 @@ class Seat {
   void end(const base::Status& why);
   /// A rank has left, of which its memory may say nothing. What it had begun before goes on.
   void hear_left(size_t rank);
-  /// Others who wait for this rank, or will, hear that it has left.
-  void leave();
+  /// Others who wait for this rank, or will, hear that it has left. Needs no memory: destructors call it.
+  void leave() noexcept;
   base::Status broken() const;
   uint64_t operations() const { return operation_.load(std::memory_order_relaxed); }
   struct Sleep {
@@ -184,6 +184,7 @@ class Seat {
   std::atomic<bool> is_broken_{false};
   mutable std::mutex mutex_;
   base::Status why_broken_;
+  const base::Status why_left_{MV_ESTATE, "this rank has left the group"};
 };
 
 }  // namespace mv::onehost

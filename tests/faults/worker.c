@@ -149,8 +149,27 @@ static void keyed_end(void) {
 
 static mv_group group;
 
+static void nothing(void) {}
 static void make_group(void) {
   MAKE(mv_group_open(0, NULL, 0, &group));
+}
+/* A rank that fails to shrink tries once more. The others hear of it meanwhile, and leave. */
+static void regroup_work(void) {
+  mv_call_options again = MV_CALL_OPTIONS_INIT;
+  again.timeout_ms = 2000;
+  for (int round = 0; round < 2 && goes_on; ++round) {
+    mv_group whole, shrunk;
+    mv_group_info info = MV_GROUP_INFO_INIT;
+    if (!attempt(mv_group_open(0, NULL, 0, &whole), "open")) return;
+    mv_group_barrier(whole, NULL); /* the other has it open, too; its shrinking may break the group before this has ended here */
+    if (!attempt(mv_group_shrink(whole, NULL, &shrunk), "shrink") && (!goes_on || !attempt(mv_group_shrink(whole, &again, &shrunk), "shrink again"))) return;
+    TRY(mv_group_describe(shrunk, &info));
+    fill(1);
+    if (!goes_on || !attempt(mv_allreduce(shrunk, NULL, data, 100, MV_F32, MV_REDUCE_SUM, NULL), "allreduce")) return;
+    if (data[0] != (float)info.ranks || data[99] != (float)info.ranks) wrong("a wrong sum");
+    attempt(mv_group_close(shrunk), "close");
+    attempt(mv_group_close(whole), "close");
+  }
 }
 /* No operation is tried again: the others are told that the group is broken. */
 static void group_work(void) {
@@ -233,7 +252,6 @@ static void status_work(void) {
     TRY(mv_doctor_text(0, 0, text, sizeof text, &length));
   }
 }
-static void nothing(void) {}
 
 static mv_gossip gossips[2];
 static void gossip_make(void) {
@@ -282,6 +300,7 @@ static const struct scenario {
     {"keyed", "kind=sparse rows=1000000 cols=5 name=t", make_table, keyed_work, keyed_end, 1},
     {"merge_keyed", "kind=sparse rows=1000000 cols=5 name=t merge=1", make_table, keyed_work, keyed_end, 1},
     {"group", NULL, make_group, group_work, nothing, 0},
+    {"regroup", NULL, nothing, regroup_work, nothing, 0},
     {"dist_async", "dist_async", make_store, store_work, nothing, 0},
     {"dist_sync", "dist_sync", make_store, store_work, nothing, 0},
     {"checkpoint", "size=300 name=t", make_table, checkpoint_work, table_end, 0},

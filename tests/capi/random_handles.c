@@ -6,12 +6,15 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <execinfo.h>
+#include <fcntl.h>
+#include <glob.h>
 #include <polyverso/polyverso.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -776,6 +779,35 @@ static void close_everything(void) {
   (void)status;
 }
 
+/* ------------------------------------------------------------------ the folder for checkpoints, which is locked as long as the process lives */
+
+static int remove_all(const char* path) {
+  char command[300];
+  snprintf(command, sizeof command, "rm -rf '%s'", path);
+  return system(command);
+}
+static int make_folder(void) {
+  for (int tries = 0; tries < 100; ++tries) {
+    snprintf(folder, sizeof folder, "/tmp/random-handles-XXXXXX");
+    if (mkdtemp(folder) == NULL) return 0;
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && access(folder, F_OK) == 0) return 1;
+    if (fd >= 0) close(fd); /* another process saw it unlocked, and removes it */
+  }
+  return 0;
+}
+/* What processes left that were killed, or failed. */
+static void remove_unlocked(void) {
+  glob_t found;
+  if (glob("/tmp/random-handles-*", 0, NULL, &found) != 0) return;
+  for (size_t i = 0; i < found.gl_pathc; ++i) {
+    const int fd = open(found.gl_pathv[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) remove_all(found.gl_pathv[i]);
+    if (fd >= 0) close(fd);
+  }
+  globfree(&found);
+}
+
 int main(int argc, char** argv) {
   unsigned long seed = 1, wanted = 100000;
   unsigned count = 4;
@@ -795,8 +827,8 @@ int main(int argc, char** argv) {
   }
   if (total == 0) return 2;
   fprintf(stderr, "random_handles --seed %lu --calls %lu --threads %u\n", seed, wanted, count);
-  snprintf(folder, sizeof folder, "/tmp/random-handles-XXXXXX");
-  if (mkdtemp(folder) == NULL) return 2;
+  remove_unlocked();
+  if (!make_folder()) return 2;
   signal(SIGUSR2, show_stack);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   for (size_t i = 0; i < 4; ++i) signal((const int[]){SIGSEGV, SIGBUS, SIGFPE, SIGABRT}[i], show_crash);
@@ -824,7 +856,5 @@ int main(int argc, char** argv) {
     }
     printf("\n");
   }
-  char remove[128];
-  snprintf(remove, sizeof remove, "rm -rf '%s'", folder);
-  return system(remove) == 0 ? 0 : 2;
+  return remove_all(folder) == 0 ? 0 : 2;
 }

@@ -441,6 +441,27 @@ void nonsense_after_the_hello_costs_its_own_connection(void**) {
   assert_no_violations(node);
 }
 
+void only_the_newest_lives_are_fenced(void**) {
+  io::TcpOptions options = options_of(1);
+  options.most_fenced = 8;
+  Node node(Kind::kTcp, options);
+  const std::string address = node.listen();
+  const Peer first = 100, last = 120;
+  for (Peer self = first; self <= last; ++self) {
+    Stranger stranger(address);
+    assert_true(stranger.introduce(self));
+    assert_true(node.wait([&](const Record& record) { return record.connections_of(self) == 1; }));
+    stranger.send(std::string(100, 'x'));  // so that it is lost at once
+    assert_true(node.wait([&](const Record& record) { return record.has_lost(self); }));
+  }
+  for (Peer self = last - 7; self <= last; ++self) {
+    Stranger fenced(address);
+    assert_false(fenced.introduce(self));
+  }
+  Stranger forgotten(address);
+  assert_true(forgotten.introduce(last - 8));
+}
+
 io::TcpOptions observer_options(Peer self) {
   io::TcpOptions options = options_of(self);
   options.observes = true;
@@ -520,6 +541,7 @@ int main() {
       cmocka_unit_test(another_user_gets_no_token),
       cmocka_unit_test(nonsense_after_the_hello_costs_its_own_connection),
       cmocka_unit_test(a_frame_before_the_hello_is_never_parsed),
+      cmocka_unit_test(only_the_newest_lives_are_fenced),
       cmocka_unit_test(an_observer_is_told_as_one_and_its_end_once),
       cmocka_unit_test(an_observer_that_does_not_read_gets_no_more),
   };

@@ -270,7 +270,7 @@ void ShmRoad::ask(base::Peer peer, uint64_t table, ShmConnection::Given given) {
 // ------------------------------------------------------------ ends
 
 void ShmRoad::close(base::Peer peer) {
-  gone_.insert(peer);
+  gone_.add(peer);
   awaited_.erase(peer);
   ShmConnection* connection = find(peer);
   if (connection == nullptr) return;
@@ -307,7 +307,7 @@ void ShmRoad::on_ended(ShmConnection& connection, End how, const base::Status& w
   const auto known = peers_.find(peer);
   if (known == peers_.end() || known->second != &connection) return;
   peers_.erase(known);
-  gone_.insert(peer);
+  gone_.add(peer);
   base::log_debug("{}", why.text());
   events_->on_lost(peer, why);
 }

@@ -12,9 +12,9 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "io/fence.hpp"
 #include "io/listener.hpp"
 #include "io/road.hpp"
 #include "io/shm/connection.hpp"
@@ -105,7 +105,7 @@ class ShmRoad final : public Road, private ShmEvents, private Watched {
   std::unordered_map<base::Peer, ShmConnection*> peers_;  // open ones
   std::vector<ShmConnection*> open_;                      // those of peers_ and those that are being closed, for look()
   std::vector<std::unique_ptr<ShmConnection>> dead_;      // freed when no callback of theirs can be on the stack
-  std::unordered_set<base::Peer> gone_;                   // closed: fenced
+  Fence gone_;                                            // closed
   std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
   std::vector<std::string> to_dial_;                             // started by flush(): a dial may fail at once
   size_t strangers_ = 0;

@@ -470,7 +470,7 @@ void TcpRoad::flush() {
 // ------------------------------------------------------------ ends and breaks
 
 void TcpRoad::close(base::Peer peer) {
-  gone_.insert(peer);
+  gone_.add(peer);
   awaited_.erase(peer);
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
@@ -556,7 +556,7 @@ void TcpRoad::lose(base::Peer peer, const base::Status& why) {
   const auto known = peers_.find(peer);
   const bool observer = known != peers_.end() && known->second.observer;
   if (known != peers_.end()) peers_.erase(known);
-  if (!observer && options_.fences_lost) gone_.insert(peer);  // of observers there may come any number
+  if (!observer && options_.fences_lost) gone_.add(peer);  // of observers there may come any number
   end_attempts(peer, nullptr);
   base::log_debug("lost {:016x}: {}", peer, why.text());
   events_->on_lost(peer, why);

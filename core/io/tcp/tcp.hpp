@@ -4,7 +4,7 @@
 // When a connection breaks without a goodbye, the side that dialed dials again at once and then every `retry`; the side that
 // listened waits, and looks meanwhile whether the peer's own port still answers. A refused connection proves that the
 // process is gone. Either side gives up after `reconnect_grace`. A peer that is lost (see TcpOptions::fences_lost) or closed
-// never comes back in that life.
+// never comes back in that life, unless many others have gone since (TcpOptions::most_fenced).
 //
 // Without a secret, only loopback is listened on and dialed, and processes of the same user prove that they are by a token
 // (io/token.hpp); the hello is then bound to the two ends of the connection, so that nobody else can relay it.
@@ -20,9 +20,9 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "io/fence.hpp"
 #include "io/listener.hpp"
 #include "io/road.hpp"
 #include "io/tcp/connection.hpp"
@@ -42,6 +42,7 @@ struct TcpOptions {
   double failures = 1024, failures_per_second = 256;
   /// The same for each peer that is known, of hellos that come from where it is and say that they mend its connection.
   double member_failures = 16, member_failures_per_second = 4;
+  size_t most_fenced = Fence::kMost;  ///< the lives that never come back: the newest ones
   bool fences_lost = true;  ///< a peer that was lost never comes back in that life; else only one that was closed
   bool observes = false;            ///< this node is no member: see wire::kObserves
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
@@ -161,7 +162,7 @@ class TcpRoad final : public Road, private ConnectionEvents {
   std::vector<std::unique_ptr<Connection>> dead_;  // freed when no callback of theirs can be on the stack
   std::vector<std::unique_ptr<TokenQuery>> dead_queries_;  // the same
   std::unordered_map<base::Peer, Known> peers_;
-  std::unordered_set<base::Peer> gone_;                          // lost or closed: fenced
+  Fence gone_{options_.most_fenced};                             // lost or closed
   std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
   std::vector<std::string>
       to_dial_;  // started by flush(): a dial may fail at once, and must not report from within dial()

@@ -2,13 +2,19 @@
 // The first bytes of a connection of ipc's, of fixed size: each side proves that it knows the secret before anything else is read.
 //
 //   server   kMagic, a nonce
-//   client   kMagic, a nonce, HMAC(secret, "client", both nonces)
-//   server   HMAC(secret, "server", both nonces)
+//   client   kMagic, a nonce, its share of a key agreement that needs the secret (core/wire/cpace.hpp)
+//   server   its share, HMAC-SHA-512(key, "server")
+//   client   HMAC-SHA-512(key, "client")
 //
-// Without a secret, which only loopback allows, the proofs show no more than that it is ipc at the other end.
+// The key depends on the secret, both nonces and both shares. As in the cluster's hello, a stranger at either end can test one guess of the
+// secret for each connection, and none afterwards: the same secret protects both. Without a secret, which only loopback allows, the proofs
+// show no more than that it is ipc at the other end.
 
+#include <array>
 #include <string>
 #include <string_view>
+
+#include <wire/cpace.hpp>
 
 namespace mv::native {
 
@@ -24,22 +30,31 @@ class Greeting {
   size_t wants() const { return wanted_ - input_.size(); }
   /// At most so many bytes that have come.
   void take(std::string_view bytes);
-  bool done() const { return done_; }
+  bool done() const { return state_ == State::kDone; }
   /// Why the other side is refused; empty: it is not.
   const std::string& refusal() const { return refusal_; }
 
  private:
-  std::string proof(std::string_view whose) const;
+  enum class State { kHello, kShare, kProof, kDone, kRefused };
+
+  void expect(State state, size_t bytes);
   void refuse(std::string why);
   void read();
-  bool begins_with_magic() const;
+  void read_hello(std::string_view record);
+  void read_share(std::string_view record);
+  void read_proof(std::string_view record);
+  bool agree(std::string_view share);
+  std::string proof(std::string_view whose) const;
 
   const Side side_;
   const std::string secret_;
-  std::string own_nonce_, their_nonce_;
+  State state_ = State::kHello;
+  std::string own_nonce_, session_;
+  wire::cpace::Scalar scalar_;
+  wire::cpace::Point own_share_{};
+  wire::cpace::Key key_{};
   std::string input_, output_, refusal_;
-  size_t wanted_;
-  bool done_ = false;
+  size_t wanted_ = 0;
 };
 
 /// POLYVERSO_SECRET, or empty.

@@ -128,8 +128,9 @@ bool Server::greet(Stranger& stranger) {
   if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
   greeting.take({bytes, static_cast<size_t>(got)});
   if (!greeting.refusal().empty()) return false;
-  if (!greeting.done()) return true;
   if (send(stranger.socket.get(), greeting.output().data(), greeting.output().size(), MSG_NOSIGNAL) < 0) return false;
+  greeting.output().clear();
+  if (!greeting.done()) return true;
   const std::lock_guard lock(mutex_);
   clients_.push_back(std::make_shared<Connection>(std::move(stranger.socket), stranger.address));
   came_.notify_all();

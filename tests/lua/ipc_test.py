@@ -1,5 +1,7 @@
 """libipc's server among strangers, what waits in it when somebody types Ctrl-C, and trees of processes that lose a node."""
 
+import ctypes
+import ctypes.util
 import hashlib
 import hmac
 import os
@@ -12,7 +14,8 @@ import subprocess
 
 import pytest
 
-MAGIC = b"pv-ipc\0\1"
+MAGIC = b"pv-ipc\0\2"
+SODIUM = ctypes.CDLL(ctypes.util.find_library("sodium"))
 
 SERVER = """
 local ipc = require('libipc')
@@ -44,17 +47,41 @@ def lua(interpreter, script, **environment):
                             env=dict(variables, **environment))
 
 
+def sodium(name, size, *arguments):
+    """What a function of libsodium's writes."""
+    out = ctypes.create_string_buffer(size)
+    assert getattr(SODIUM, name)(out, *arguments) == 0
+    return out.raw
+
+
+def hashed(*parts):
+    """SHA-512 of what CPace hashes, each part behind its length in LEB128."""
+    whole = b""
+    for part in parts:
+        length = len(part)
+        while length >= 0x80:
+            whole, length = whole + bytes([0x80 | length & 0x7F]), length >> 7
+        whole += bytes([length]) + part
+    return hashlib.sha512(whole).digest()
+
+
 def dial(port, secret=b""):
     """A client's greeting, as the server expects it; the connection, and whether the server took it."""
     stranger = socket.create_connection(("127.0.0.1", port), timeout=20)
     hello = stranger.recv(40, socket.MSG_WAITALL)
     assert hello[:8] == MAGIC
-    nonces = hello[8:] + secrets.token_bytes(32)
-    proof = hmac.new(secret, b"client" + nonces, hashlib.sha256).digest()
-    stranger.sendall(MAGIC + nonces[32:] + proof)
-    answer = stranger.recv(32, socket.MSG_WAITALL)
-    taken = answer == hmac.new(secret, b"server" + nonces, hashlib.sha256).digest()
-    return stranger, taken
+    session = hello[8:] + secrets.token_bytes(32)
+    padding = bytes(128 - 18 - 1 - len(secret) - 1)
+    generator = sodium("crypto_core_ristretto255_from_hash", 32, hashed(b"CPaceRistretto255", secret, padding, b"pv-ipc", session))
+    scalar = secrets.token_bytes(31) + b"\0"
+    share = sodium("crypto_scalarmult_ristretto255", 32, scalar, generator)
+    stranger.sendall(MAGIC + session[32:] + share)
+    answer = stranger.recv(96, socket.MSG_WAITALL)
+    common = sodium("crypto_scalarmult_ristretto255", 32, scalar, answer[:32])
+    key = hashed(b"CPaceRistretto255_ISK", session, common, share, b"", answer[:32], b"")
+    knows = hmac.digest(key, b"server", "sha512") == answer[32:]
+    stranger.sendall(hmac.digest(key, b"client", "sha512"))
+    return stranger, knows
 
 
 def message(text):
@@ -105,7 +132,10 @@ def test_a_server_outlives_strangers(interpreter):
 def test_whoever_does_not_know_the_secret_is_no_client():
     server = lua("luajit", SERVER, POLYVERSO_SECRET="of the tests")
     port = int(server.stdout.readline())
-    assert not dial(port)[1] and not dial(port, b"another")[1]
+    for secret in (b"", b"another"):
+        client, knows = dial(port, secret)
+        assert not knows and client.recv(1) == b""
+    assert dial(port, b"of the tests")[1]
     other = lua("luajit", f"require('libipc').client('127.0.0.1', {port})", POLYVERSO_SECRET="another")
     assert "POLYVERSO_SECRET" in other.communicate(timeout=20)[1]
     last, taken = dial(port, b"of the tests")

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/log.hpp"
 
@@ -29,11 +30,12 @@ void Listener::on_ready() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     Fd accepted(accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (accepted) {
+      has_warned_ = false;
       accepted_(std::move(accepted));
       continue;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      base::log_warn("can't accept a connection: {}", std::strerror(errno));
+      if (!std::exchange(has_warned_, true)) base::log_warn("can't accept connections: {}; trying again until it works", std::strerror(errno));
       poll_->watch(0);  // it stays readable: don't spin
       again_.start(kPause, kPause);
     }

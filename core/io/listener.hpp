@@ -21,6 +21,7 @@ class Listener {
   void resume();
   Fd fd_;
   std::function<void(Fd)> accepted_;
+  bool has_warned_ = false;  // since a connection was accepted
   Timer again_;  // out of descriptors: when to accept again
   std::unique_ptr<Poll> poll_;  // ends before fd_
 };

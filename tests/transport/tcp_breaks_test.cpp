@@ -1,8 +1,12 @@
 // io/tcp: what a break, a death, a restart and a stop of a peer look like from the other side.
 
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -12,6 +16,19 @@
 #include "process.hpp"
 
 #include "cmocka.hpp"
+
+namespace {
+std::atomic<int> refused_writes{0};  ///< so many will fail
+}
+
+/// The road's, in place of the C library's.
+extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  if (refused_writes.load() > 0 && refused_writes.fetch_sub(1) > 0) {
+    errno = ENOBUFS;
+    return -1;
+  }
+  return syscall(SYS_sendmsg, fd, message, flags);
+}
 
 namespace {
 
@@ -48,6 +65,27 @@ void a_broken_connection_is_mended(void**) {
   assert_int_equal(pair.a->record().lost.size() + pair.b->record().lost.size(), 0);
   assert_no_violations(*pair.a);
   assert_no_violations(*pair.b);
+}
+
+void a_write_that_fails_breaks_the_connection_at_once(void**) {
+  io::TcpOptions options;
+  options.reconnect_grace = kPatience;
+  Pair pair(Kind::kTcp, options);
+  refused_writes = 1;
+  pair.a->send(22, 1, 100);
+  assert_true(pair.a->wait([](const Record& record) { return record.connections_of(22) == 2; }));
+  pair.a->send(22, 2, 100);
+  assert_true(pair.b->wait([](const Record& record) { return record.messages.size() == 1; }));
+  assert_no_violations(*pair.a);
+}
+
+void a_write_that_fails_during_the_hello_says_why(void**) {
+  Node listener(Kind::kTcp, options_of(11)), dialer(Kind::kTcp, options_of(22));
+  const std::string address = listener.listen();
+  refused_writes = 1;
+  dialer.dial(address);
+  assert_true(dialer.wait([](const Record& record) { return record.dial_failed.size() == 1; }));
+  assert_non_null(strstr(dialer.record().dial_failed[0].text.c_str(), std::strerror(ENOBUFS)));
 }
 
 void a_payload_cut_in_the_middle_is_never_shown(void**) {
@@ -254,6 +292,8 @@ void a_forked_child_leaves_the_connections_to_its_parent(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_broken_connection_is_mended),
+      cmocka_unit_test(a_write_that_fails_breaks_the_connection_at_once),
+      cmocka_unit_test(a_write_that_fails_during_the_hello_says_why),
       cmocka_unit_test(a_payload_cut_in_the_middle_is_never_shown),
       cmocka_unit_test(a_killed_peer_is_lost_at_once),
       cmocka_unit_test(a_stopped_peer_is_not_lost_by_the_road),

@@ -92,11 +92,12 @@ void Connection::read_hello() {
   while (state_ == State::kGreeting && handshake_->wants() > 0) {
     std::array<std::byte, 256> buffer;
     const ssize_t got = receive(std::span(buffer).first(std::min(buffer.size(), handshake_->wants())), {});
-    if (got == 0) return fail(base::error(MV_EUNREACHABLE, "{} closed the connection during the hello", address_));
-    if (got < 0) {
-      if (errno == EAGAIN) return;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got == 0 && (write_error_ == 0 || write_error_ == EPIPE))
+      return fail(base::error(MV_EUNREACHABLE, "{} closed the connection during the hello", address_));
+    if (got <= 0) {
       return fail(base::error(MV_EUNREACHABLE, "the connection to {} broke during the hello: {}", address_,
-                              std::strerror(errno)));
+                              std::strerror(write_error_ != 0 ? write_error_ : errno)));
     }
     const wire::Handshake::State before = handshake_->state();
     handshake_->feed(std::span(buffer).first(static_cast<size_t>(got)));
@@ -129,13 +130,13 @@ void Connection::open(base::LinkEvents& events, base::Peer peer) {
 
 bool Connection::send(const base::Frame& frame) {
   const bool was_empty = outbox_.empty();
-  if (state_ == State::kOpen && !cannot_write_) outbox_.push(frame);
+  if (state_ == State::kOpen && write_error_ == 0) outbox_.push(frame);
   return was_empty;
 }
 
 void Connection::flush() {
   size_t budget = kWriteBudget;
-  while (!outbox_.empty() && !full_ && !cannot_write_ && fd_) {
+  while (!outbox_.empty() && !full_ && write_error_ == 0 && fd_) {
     if (budget == 0) {  // go on in the next turn: the socket is writable
       full_ = true;
       break;
@@ -154,8 +155,9 @@ void Connection::flush() {
     } else if (errno == EAGAIN) {
       full_ = true;
     } else if (errno != EINTR) {  // reported once reading has given what arrived before
-      cannot_write_ = true;
+      write_error_ = errno;
       outbox_.clear();
+      shutdown(fd_.get(), SHUT_RDWR);  // where the kernel had no memory, nothing else would end the connection
     }
   }
   if (state_ == State::kClosing) finish_writing();
@@ -172,7 +174,7 @@ void Connection::say_goodbye() {
 }
 
 void Connection::finish_writing() {
-  if (!half_closed_ && (outbox_.empty() || cannot_write_) && fd_) {
+  if (!half_closed_ && (outbox_.empty() || write_error_ != 0) && fd_) {
     half_closed_ = true;
     shutdown(fd_.get(), SHUT_WR);
   }
@@ -249,7 +251,8 @@ void Connection::read_frames() {
     const ssize_t got = receive(room.first, room.second);
     if (got <= 0) {
       if (got < 0 && errno == EAGAIN) return;
-      const char* reason = got == 0 ? "its process ended, or the network broke" : std::strerror(errno);
+      const bool ended = got == 0 && (write_error_ == 0 || write_error_ == EPIPE);
+      const char* reason = ended ? "its process ended, or the network broke" : std::strerror(got < 0 ? errno : write_error_);
       return end(End::kBroken, base::error(MV_EPEERLOST, "the connection to {} broke: {}", address_, reason));
     }
     const base::Status status = receiver_->received(static_cast<size_t>(got));

@@ -105,7 +105,7 @@ class Connection {
   Outbox outbox_;
   bool full_ = false;  // the kernel's buffer: wait for UV_WRITABLE
   bool half_closed_ = false;
-  bool cannot_write_ = false;  // a write failed: reading will tell why
+  int write_error_ = 0;  // of the write that failed: reading tells of the end
   size_t drained_ = 0;
 };
 

@@ -117,6 +117,7 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
   const auto found = std::make_shared<Entries>(keys.names.size());
   Entries& entries = *found;
+  auto names = keys.names;  // nothing takes memory once the others have gone on
   for (size_t i = 0; i < keys.names.size(); ++i) {
     const Tensor& value = values[i].front();
     if (value.shape.count() == 0) return base::error(MV_ESHAPE, "key \"{}\": {} holds nothing", keys.names[i], value.text());
@@ -140,8 +141,7 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   if (met.code() == MV_EINTR) return met;
   std::lock_guard lock(mutex_);
   for (const EntryRef& entry : entries) entry->is_ready = true;
-  recent_ = nullptr;
-  recent_names_ = keys.names;
+  recent_names_ = std::move(names);
   recent_ = found;  // most calls to come have the same keys
   return met;
 }

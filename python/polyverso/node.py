@@ -55,6 +55,7 @@ class Node:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self._is_shut_down = False
 
     @property
     def handle(self) -> int:
@@ -277,14 +278,17 @@ class Node:
         return Request(self._handle, capi.mv_checkpoint_load(self._handle, os.fspath(path), options))
 
     def shutdown(self) -> None:
-        """Leaves the cluster. A process that is also a server goes on serving until every worker has finished."""
+        """Leaves the cluster. A process that is also a server goes on serving until every worker has finished. The end of a `with`
+        does the same, unless it is done already."""
         capi.mv_shutdown(self._handle)
+        self._is_shut_down = True
 
     def __enter__(self) -> "Node":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.shutdown()
+        if not self._is_shut_down:
+            self.shutdown()
 
     def __repr__(self) -> str:
         return f"<polyverso.Node mv_node {self._handle}>"

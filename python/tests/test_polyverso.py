@@ -26,6 +26,15 @@ def test_leaving_the_block_with_an_error_shuts_down():
         polyverso.capi.mv_rank(0)
 
 
+def test_a_block_may_shut_its_node_down_itself():
+    with polyverso.init() as node:
+        node.shutdown()
+    with polyverso.open_node() as other:
+        other.shutdown()
+        with pytest.raises(polyverso.HandleError):
+            other.barrier()
+
+
 def test_unknown_settings_are_named():
     with pytest.raises(polyverso.ArgumentError, match="sink"):
         polyverso.init(sink=True)

@@ -12,7 +12,7 @@
 
 namespace mv::base {
 
-/// The names are somebody else's memory. References to values and iterators end with the next insertion.
+/// The names are somebody else's memory. References to values and iterators end with the next insertion or erasure.
 template <typename Value>
 using NameMap = tsl::robin_map<std::string_view, Value, std::hash<std::string_view>, std::equal_to<std::string_view>,
                                std::allocator<std::pair<std::string_view, Value>>, /*StoreHash=*/true>;

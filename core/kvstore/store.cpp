@@ -165,10 +165,13 @@ base::Status Store::make(const Keys& keys, const Values& values, Entries& entrie
     tables.push_back({entry.value()->spec, value->is_row_sparse() ? node::ConstData{} : node::ConstData{value->data, value->shape.count(), value->dtype}});
     entries[i] = std::move(entry).value();
   }
+  {
+    std::lock_guard lock(mutex_);
+    base::expect_names(entries_, tables.size());  // what the cluster has made, this store is to find
+  }
   auto created = node_.create_tables(std::move(tables));
   if (!created.ok()) return naming_key(created.status());
   std::lock_guard lock(mutex_);
-  base::expect_names(entries_, created.value().size());
   auto next = created.value().begin();
   for (const EntryRef& entry : entries) {
     if (entry->table != nullptr) continue;

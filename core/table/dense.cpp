@@ -25,20 +25,21 @@ base::Result<std::shared_ptr<Shard>> DenseShard::make(SpecRef described, const P
   }
   auto memory = Memory::make(segment != nullptr ? 0 : rows.count * spec.cols * stored_bytes);
   if (!memory.ok()) return base::error(MV_ENOMEM, "table \"{}\": {}", spec.name, memory.status().text());
-  std::shared_ptr<DenseShard> shard(new DenseShard(std::move(described), rows, std::move(memory).value(), std::move(segment), place.families));
+  std::shared_ptr<DenseShard> shard(new DenseShard(std::move(described), rows, std::move(memory).value(), std::move(segment), place));
   if (auto status = shard->set_updater(shard->spec_.updater); !status.ok()) return status;
   return std::shared_ptr<Shard>(std::move(shard));
 }
 
 DenseShard::DenseShard(SpecRef spec, Range rows, Memory memory, std::unique_ptr<Segment> segment,
-                       std::shared_ptr<Families> families)
+                       const Place& place)
     : Shard(std::move(spec), rows),
       stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec_.dtype))),
       stripe_elements_(table::stripe_elements(spec_)),
       memory_(std::move(memory)),
       segment_(std::move(segment)),
       values_(segment_ != nullptr ? segment_->values() : memory_.data()),
-      families_(std::move(families)),
+      families_(place.families),
+      plain_models_(place.models),
       stripes_((elements() + stripe_elements_ - 1) / stripe_elements_) {}
 
 // ------------------------------------------------------------ stripes
@@ -361,31 +362,31 @@ base::Result<Scanned> DenseShard::scan(int64_t, size_t, bool) {
 
 // ------------------------------------------------------------ the updater
 
-/// Models of updaters that have no parameters and remember nothing: all tables share them.
-struct DenseShard::PlainModels {
-  std::mutex mutex;
-  std::map<std::pair<std::string, mv_dtype>, ModelRef> by_updater;
-
-  /// Never destroyed: tables may outlive static objects.
-  static PlainModels& all() {
-    static auto& models = *new PlainModels;
-    return models;
-  }
-  ModelRef find(const UpdaterSpec& updater, mv_dtype dtype) {
+/// Models of updaters that have no parameters and remember nothing. Any thread.
+class PlainModels {
+ public:
+  DenseShard::ModelRef find(const UpdaterSpec& updater, mv_dtype dtype) {
     if (!updater.parameters.empty()) return nullptr;
-    std::lock_guard lock(mutex);
-    const auto known = by_updater.find({updater.name, dtype});
-    return known != by_updater.end() ? known->second : nullptr;
+    std::lock_guard lock(mutex_);
+    const auto known = models_.find({updater.name, dtype});
+    return known != models_.end() ? known->second : nullptr;
   }
-  void add(const ModelRef& model, mv_dtype dtype) {
+  void add(const DenseShard::ModelRef& model, mv_dtype dtype) {
     if (!model->spec.parameters.empty() || model->progress != nullptr || model->updater->states() > 0 || model->updater->keeps_backups()) return;
-    std::lock_guard lock(mutex);
-    by_updater.emplace(std::pair(model->spec.name, dtype), model);
+    std::lock_guard lock(mutex_);
+    models_.emplace(std::pair(model->spec.name, dtype), model);
   }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::string, mv_dtype>, DenseShard::ModelRef> models_;
 };
 
+std::shared_ptr<PlainModels> make_plain_models() { return std::make_shared<PlainModels>(); }
+
 base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& updater) const {
-  if (ModelRef plain = PlainModels::all().find(updater, spec_.dtype)) return plain;
+  if (plain_models_ != nullptr)
+    if (ModelRef plain = plain_models_->find(updater, spec_.dtype)) return plain;
   if (auto status = check_updater(updater, spec_.dtype); !status.ok())
     return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
   auto model = std::make_shared<Model>();
@@ -418,7 +419,7 @@ base::Result<DenseShard::ModelRef> DenseShard::make_model(const UpdaterSpec& upd
       return base::error(MV_ENOMEM, "table \"{}\", updater {}: {}", spec_.name, updater.name, memory.status().text());
     model->beside->states.push_back(std::move(memory).value());
   }
-  PlainModels::all().add(model, spec_.dtype);
+  if (plain_models_ != nullptr) plain_models_->add(model, spec_.dtype);
   return ModelRef(std::move(model));
 }
 

@@ -53,6 +53,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
 
  private:
   friend class DenseSnapshot;
+  friend class PlainModels;
 
   /// What lies beside the values, as large as they are, each element at the same place.
   struct Beside {
@@ -69,7 +70,6 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     std::shared_ptr<Progress> progress;  ///< of one that counts
   };
   using ModelRef = std::shared_ptr<const Model>;
-  struct PlainModels;
   /// The unit of locking. Its model is the shard's, but for the moment in which another one makes its way through the
   /// stripes.
   struct Stripe {
@@ -86,7 +86,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     uint64_t missing;       ///< elements
   };
 
-  DenseShard(SpecRef spec, Range rows, Memory memory, std::unique_ptr<Segment> segment, std::shared_ptr<Families> families);
+  DenseShard(SpecRef spec, Range rows, Memory memory, std::unique_ptr<Segment> segment, const Place& place);
   base::Result<ModelRef> make_model(const UpdaterSpec& updater) const;
   std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater) const;
 
@@ -134,6 +134,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   const std::unique_ptr<Segment> segment_;
   std::byte* const values_;
   const std::shared_ptr<Families> families_;
+  const std::shared_ptr<PlainModels> plain_models_;
   std::vector<Stripe> stripes_;
 
   mutable std::mutex mutex_;  ///< before any stripe's

@@ -25,12 +25,17 @@ using wire::Write;
 using Worker = int64_t;
 inline constexpr Worker kNoWorker = -1;
 
+/// What tables share whose updaters remember nothing.
+class PlainModels;
+std::shared_ptr<PlainModels> make_plain_models();
+
 /// Where a shard stands.
 struct Place {
   size_t servers = 1;
   size_t index = 0;          ///< of this server
   bool shared = false;       ///< other processes of this machine may map it
   std::shared_ptr<Families> families = nullptr;  ///< the server's; null: what keys of a store share is each one's own
+  std::shared_ptr<PlainModels> models = nullptr;  ///< the server's; null: each shard's own
 };
 
 /// What a shard takes.

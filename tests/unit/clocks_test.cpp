@@ -21,13 +21,21 @@ using namespace mv;
 void what_is_written_is_read(void**) {
   ps::Clocks clocks{{"", 1}, {"weights", UINT64_MAX}, {std::string("a\0b", 3), 0}};
   for (int i = 0; i < 100'000; ++i) clocks.emplace("key-" + std::to_string(i), i);
-  assert_true(ps::read_clocks(ps::write_clocks(clocks)->bytes()) == clocks);
-  assert_true(ps::write_clocks({}) == nullptr);
+  assert_true(ps::read_clocks(ps::write_clocks(clocks).value()->bytes()) == clocks);
+  assert_true(ps::write_clocks({}).value() == nullptr);
   assert_true(ps::read_clocks({}) == ps::Clocks());
 }
 
+void more_than_a_message_carries_is_refused(void**) {
+  ps::Clocks clocks;
+  for (int i = 0; i < 100'000; ++i) clocks.emplace("key-" + std::string(200, 'x') + std::to_string(i), i);
+  const auto written = ps::write_clocks(clocks);
+  assert_false(written.ok());
+  assert_int_equal(written.status().code(), MV_EINVAL);
+}
+
 void what_ends_too_early_is_refused(void**) {
-  const auto whole = ps::write_clocks({{"weights", 7}, {"x", 8}});
+  const auto whole = ps::write_clocks({{"weights", 7}, {"x", 8}}).value();
   const auto bytes = whole->bytes();
   const size_t first = 4 + 8 + 7;
   for (size_t size = 1; size < bytes.size(); ++size) assert_int_equal(ps::read_clocks(bytes.first(size)).has_value(), size == first);
@@ -42,6 +50,7 @@ void what_ends_too_early_is_refused(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(what_is_written_is_read),
+      cmocka_unit_test(more_than_a_message_carries_is_refused),
       cmocka_unit_test(what_ends_too_early_is_refused),
   };
   return cmocka_run_group_tests_name("ps/clocks", tests, nullptr, nullptr);

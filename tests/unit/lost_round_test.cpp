@@ -65,11 +65,12 @@ struct Merging : unit::Cluster {
     workers[worker].made.front()->clock = index + 1;
     return heard;
   }
-  std::shared_ptr<Ending> get(size_t worker) {
+  std::shared_ptr<Ending> get(size_t worker, bool of_many = false) {
     const auto ending = std::make_shared<Ending>();
     ps::Request request;
     request.table = workers[worker].made.front();
     request.destination = std::as_writable_bytes(std::span(got));
+    if (of_many) request.many = {{request.table, request.destination}};
     request.operation = ending;
     workers[worker].client.begin(std::move(request));
     return ending;
@@ -84,11 +85,11 @@ struct Merging : unit::Cluster {
   std::array<float, kElements> got{};
 };
 
-void the_next_get_tells(void**) {
+void the_next_get_tells(bool of_many) {
   Merging cluster;
   cluster.lose_round();
   for (const size_t worker : {0, 1}) {
-    const auto lost = cluster.get(worker), next = cluster.get(worker);
+    const auto lost = cluster.get(worker, of_many), next = cluster.get(worker, of_many);
     cluster.carry();
     assert_true(lost->done() && next->done());
     assert_int_equal(lost->status().code(), MV_EPROTOCOL);
@@ -96,6 +97,9 @@ void the_next_get_tells(void**) {
     assert_true(next->status().ok());  // once
   }
 }
+
+void the_next_get_of_one_table_tells(void**) { the_next_get_tells(false); }
+void the_next_get_of_many_tables_tells(void**) { the_next_get_tells(true); }
 
 void the_next_add_tells_and_counts(void**) {
   Merging cluster;
@@ -117,7 +121,8 @@ void the_next_add_tells_and_counts(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(the_next_get_tells),
+      cmocka_unit_test(the_next_get_of_one_table_tells),
+      cmocka_unit_test(the_next_get_of_many_tables_tells),
       cmocka_unit_test(the_next_add_tells_and_counts),
   };
   return cmocka_run_group_tests_name("ps/lost_round", tests, nullptr, nullptr);

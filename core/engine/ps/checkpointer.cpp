@@ -62,6 +62,8 @@ void Checkpointer::begin(Wish wish) {
 }
 
 void Checkpointer::ask(const CallRef& call) {
+  const auto clocks = call->wish.loads ? base::PayloadRef() : write_clocks(tables_.clocks());
+  if (!clocks.ok()) return end(call, base::error(clocks.status().code(), "{}: {}; nothing was saved", call->what(), clocks.status().text()));
   call->stage = Call::Stage::kAsked;
   auto& fbb = builder_.fbb();
   const auto path = fbb.CreateString(call->wish.path);
@@ -70,7 +72,7 @@ void Checkpointer::ask(const CallRef& call) {
     return;
   }
   const auto save = wire::CreateSave(fbb, path, call->wish.keep, call->alone);
-  rpc_.call(server(), {builder_.finish(wire::Body::Save, save, write_clocks(tables_.clocks())), call, true, 0, nullptr});
+  rpc_.call(server(), {builder_.finish(wire::Body::Save, save, clocks.value()), call, true, 0, nullptr});
 }
 
 void Checkpointer::ask_whether_saved(const CallRef& call) {

@@ -269,6 +269,8 @@ void Saver::take_snapshots(base::Result<table::checkpoint::Place> place) {
   job_->path = place.value().path;
   job_->number = place.value().number;
   job_->tables = tables_.entries(job_->clocks);
+  const auto clocks = write_clocks(job_->clocks);
+  if (!clocks.ok() && job_->error.ok()) job_->error = clocks.status();
   if (!job_->error.ok()) {  // given up meanwhile
     fail_askers(job_->error);
     set_phase(Phase::kWriting);
@@ -276,7 +278,7 @@ void Saver::take_snapshots(base::Result<table::checkpoint::Place> place) {
   }
   set_phase(Phase::kSnapshots);
   ask_all(
-      [job = job_, clocks = write_clocks(job_->clocks)](wire::FrameBuilder& builder) {
+      [job = job_, clocks = clocks.value()](wire::FrameBuilder& builder) {
         const auto path = builder.fbb().CreateString(job->path);
         return builder.finish(wire::Body::Snapshot, wire::CreateSnapshot(builder.fbb(), job->id, job->number, path), clocks);
       },
@@ -404,6 +406,11 @@ void Saver::check(base::Result<Archive::Found> found) {
   }
   job_->path = found.value().path;
   job_->tables = found.value().manifest.tables;
+  for (const auto& table : job_->tables) job_->clocks.emplace(table.spec.name, table.clock);
+  if (const auto told = write_clocks(job_->clocks); !told.ok()) {  // the workers could not hear of it
+    job_->error = base::error(told.status().code(), "{}; nothing was changed", told.status().text());
+    return load_over();
+  }
   set_phase(Phase::kChecking);
   ask_all(
       [job = job_](wire::FrameBuilder& builder) {
@@ -443,9 +450,7 @@ void Saver::load_over() {
     fail_askers(job->error);
   } else {
     base::log_info("checkpoint {}: loaded, {} tables", job->path, job->tables.size());
-    Clocks clocks;
-    for (const auto& table : job->tables) clocks.emplace(table.spec.name, table.clock);
-    const base::PayloadRef written = write_clocks(clocks);
+    const base::PayloadRef written = write_clocks(job->clocks).value();  // which check() has tried
     for (const rpc::Asked& asked : std::exchange(job->askers, {}))
       server_.answer(asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb()), written));
   }

@@ -154,7 +154,7 @@ class Server {
     base::Status broken;                        ///< creation failed; kept until every worker was told
     base::Nanos moved{0};                       ///< when something that waited here last came to its end
     MergeGate merge_gate;                       ///< Pace::kMerge
-    std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next call
+    std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next get or add
     std::vector<base::Peer> creators, told;     ///< a few: most clusters are small, and tables many
     std::vector<rpc::Asked> ready;              ///< of Readying: waiting for the others, until all are ready
     // Only that of its pace is used: stores have very many tables, and these take none of their memory.
@@ -261,6 +261,7 @@ class Server {
   uint64_t servers_ = 0, index_ = 0;       ///< how many there are, and which this is
   const bool shares_memory_;               ///< other processes of this machine may map the shards
   const std::shared_ptr<table::Families> families_ = std::make_shared<table::Families>();
+  const std::shared_ptr<table::PlainModels> models_ = table::make_plain_models();
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
   base::NameMap<uint32_t> by_name_;  ///< the names are the tables'
   uint32_t last_named_ = 0;                     ///< see number_of()

@@ -68,11 +68,11 @@ std::shared_ptr<table::Shard> Server::find_shard(const std::string& name) const 
 }
 
 base::Result<std::shared_ptr<table::Shard>> Server::make_shard(table::SpecRef spec) const {
-  return table::Shard::make(std::move(spec), {servers_, index_, shares_memory_, families_});
+  return table::Shard::make(std::move(spec), {servers_, index_, shares_memory_, families_, models_});
 }
 
 base::Result<std::shared_ptr<table::Shard>> Server::make_hidden_shard(const table::Spec& spec) const {
-  return table::Shard::make(spec, {servers_, index_, false, nullptr});
+  return table::Shard::make(spec, {servers_, index_, false, nullptr, models_});
 }
 
 base::Status Server::adopt(const table::Spec& spec, std::shared_ptr<table::Shard> shard) {
@@ -86,6 +86,7 @@ bool Server::restart_clock(const std::string& name, const table::Shard& part, ui
   const auto known = by_name_.find(name);
   if (known == by_name_.end() || tables_[known->second]->shard.get() != &part) return false;
   Table& table = *tables_[known->second];
+  table.lost_rounds.clear();  // of a history that is not this one
   if (table.pace == table::Pace::kMerge) table.merge_gate.restart(clock);
   if (table.pace == table::Pace::kStale || table.pace == table::Pace::kAsync) table.stale->restart(clock);
   table.publish_clock();

@@ -105,6 +105,10 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
       rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": a get of {} bytes among others", table->spec.name, request.bytes()->Get(i)));
       continue;
     }
+    if (const auto lost = table->lost_rounds.extract(asked.client)) {
+      rpc_.fail(part, lost.mapped());
+      continue;
+    }
     if (table->pace == table::Pace::kAsync || !request.gated() || worker < 0) {
       give_part(part, *table);
       continue;

@@ -148,7 +148,7 @@ class Plan:
 
     def names(self, rank):
         """What messages call it."""
-        names = {f"rank {rank}"}
+        names = {f"rank {rank}"} | ({"the master"} if rank == 0 else set())
         if rank in self.workers:
             names.add(f"worker {self.workers.index(rank)}")
         if rank in self.servers:
@@ -167,7 +167,7 @@ class Plan:
 
 def named_in(text):
     """{"worker 1", "rank 0", ...} of a message."""
-    found = set()
+    found = {"the master"} if "the master at " in text else set()  # who joins knows no more of it
     for kind, numbers in re.findall(r"\b(worker|server|rank)s? (\d+(?:(?:, | and )\d+)*)", text):
         found.update(f"{kind} {number}" for number in re.findall(r"\d+", numbers))
     return found

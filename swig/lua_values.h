@@ -120,10 +120,19 @@ static int pv_run_hook(lua_State *L) {
   return 0;
 }
 
+#define PV_ERROR_SIZE 4096
+
+/* mv_last_error() where Lua can't reach it: even lua_pushstring() may collect garbage before it copies, and finalizers make calls of
+ * their own, after which the library's text is another one. */
+static const char *pv_last_error(char text[PV_ERROR_SIZE]) {
+  snprintf(text, PV_ERROR_SIZE, "%s", mv_last_error());
+  return text;
+}
+
 static void pv_raise(lua_State *L, mv_status status) {
   if (status == MV_EINTR && pv_run_hook(L)) return;
-  lua_pushstring(L, mv_last_error()); /* a copy: what follows makes calls of its own */
-  pv_raise_text(L, status, lua_tostring(L, -1));
+  char text[PV_ERROR_SIZE];
+  pv_raise_text(L, status, pv_last_error(text));
 }
 
 static int pv_refuse(lua_State *L, mv_status status, const char *function, const char *format, ...) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -19,7 +20,9 @@ int push_status(lua_State* L, mv_status status, Failure& failure) {
   if (status == MV_EINTR) return failure = kInterrupted, 0;
   lua_pushnil(L);
   push_integer(L, status);
-  lua_pushstring(L, mv_last_error());
+  char text[4096];  // lua_pushstring() may run finalizers before it copies, and they make calls of their own
+  std::snprintf(text, sizeof text, "%s", mv_last_error());
+  lua_pushstring(L, text);
   return 3;
 }
 

@@ -25,6 +25,22 @@ describe("a dropped request", function()
     return most
   end
 
+  it("does not change the text of an error that is being raised", function()
+    local function fails() pcall(array.add, array, {1, 2, 3, 4, 5, 6, 7, 8, 9}) end
+    local function drop_one()
+      if not newproxy then return setmetatable({}, {__gc = fails}) end
+      getmetatable(newproxy(true)).__gc = fails
+    end
+    local pause = collectgarbage("setpause", 100)
+    for _ = 1, 20000 do
+      drop_one()
+      local ok, raised = pcall(array.add, array, {1, 2, 3, 4, 5})
+      assert.is_false(ok)
+      if not tostring(raised):find(" 5 ", 1, true) then error("the text is " .. tostring(raised)) end
+    end
+    collectgarbage("setpause", pause)
+  end)
+
   it("goes on, if it is an add", function()
     assert.is_true(most_of(200000, function() return array:add({1, 1, 1, 1}, {async = true}) end) < 20000)
     collectgarbage()

@@ -167,7 +167,7 @@ class Run:
             self.lose(member)
             send_signal(member.pid, signal.SIGKILL)
         elif fault.kind == "stop":
-            if fault.is_loss:
+            if fault.is_loss and self.has_joined(member):  # before that nobody counts its silence
                 self.lose(member)
             send_signal(member.pid, signal.SIGSTOP)
             self.stopped += fault.span

@@ -10,6 +10,7 @@
 #include "base/shared_memory.hpp"
 
 namespace mv::capi {
+
 TensorSpace& tensor_space() {
   static auto* const kSpace = new TensorSpace;  // never destroyed, as the first life
   return *kSpace;

@@ -113,8 +113,8 @@ class TensorPin {
   }
   const tensor::Tensor& operator*() const { return now_ ? *now_ : pin_->dense(); }
   const tensor::Tensor* operator->() const { return &**this; }
+  /// Of the handle: what replaces its tensor.
   TensorTable::Pin& pin() { return pin_; }
-  const TensorTable::Pin& pin() const { return pin_; }
 
  private:
   TensorTable::Pin pin_;

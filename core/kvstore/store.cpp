@@ -201,8 +201,8 @@ base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& valu
   entry->row_sparse = value.is_row_sparse();
   const auto optimizer = optimizer_of(key);
   if (!optimizer.ok()) return optimizer.status();
-  entry->spec = std::make_shared<const table::Spec>(spec_of(prefix_ + key, value, (type_.sync ? MV_MERGE : 0) | (type_.sliced ? table::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0),
-                        type_.spread_from));
+  const uint32_t flags = (type_.sync ? MV_MERGE : 0) | (type_.sliced ? table::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0);
+  entry->spec = std::make_shared<const table::Spec>(spec_of(prefix_ + key, value, flags, type_.spread_from));
   entry->rejects_nonfinite = entry->spec->rejects_nonfinite();
   if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before there is a table
   return entry;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/undo.hpp"
 
 namespace mv::tensor {
 
@@ -127,16 +128,13 @@ void Heap::Store::drop_inherited() {
 bool Heap::Store::add_free(std::byte* at, size_t bytes) noexcept {
   try {
     const auto range = free_.emplace(at, bytes).first;
-    try {
-      free_by_size_.emplace(bytes, at);
-    } catch (const std::bad_alloc&) {
-      free_.erase(range);
-      throw;
-    }
+    base::Undo forget([&] { free_.erase(range); });
+    free_by_size_.emplace(bytes, at);
+    forget.keep();
+    return true;
   } catch (const std::bad_alloc&) {
     return false;
   }
-  return true;
 }
 
 /// The free range becomes another one of its arena, which takes no memory.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/undo.hpp"
 #include "engine/ps/chunk.hpp"
 #include "engine/ps/client.hpp"
 #include "engine/ps/round.hpp"
@@ -64,26 +65,9 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   Creation(Client& client, std::vector<NewTable> tables, base::Nanos deadline, Created created)
       : client_(client), asked_(std::move(tables)), deadline_(deadline), created_(std::move(created)) {}
 
-  /// Two views of one table would count this worker's calls twice. False: another creation has one of the names, and this one is over.
-  bool claim_names() {
-    size_t claimed = 0;
-    const auto unclaim = [&](void*) {
-      while (claimed > 0) client_.creating_.erase(asked_[--claimed].spec->name);
-    };
-    std::unique_ptr<void, decltype(unclaim)> undo(this, unclaim);
-    for (; claimed < asked_.size(); ++claimed) {
-      const std::string& name = asked_[claimed].spec->name;
-      if (client_.creating_.insert(name).second) continue;
-      undo.reset();
-      created_(base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", name));
-      return false;
-    }
-    client_.creations_.push_back(shared_from_this());
-    static_cast<void>(undo.release());
-    return true;
-  }
-
   void start() {
+    if (const std::string* const taken = claim_names())
+      return created_(base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", *taken));
     tables_.reserve(asked_.size());
     for (const NewTable& asked : asked_) {
       tables_.push_back(std::make_shared<TableView>(asked.spec, client_.shared_servers_));
@@ -110,6 +94,20 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   }
 
  private:
+  /// Two views of one table would count this worker's calls twice. Returns the name that another creation has; then none is claimed.
+  const std::string* claim_names() {
+    base::expect_names(client_.creating_, asked_.size());
+    size_t claimed = 0;
+    base::Undo unclaim([&] {
+      while (claimed > 0) client_.creating_.erase(asked_[--claimed].spec->name);
+    });
+    for (; claimed < asked_.size(); ++claimed)
+      if (const std::string& name = asked_[claimed].spec->name; !client_.creating_.insert(name).second) return &name;
+    client_.creations_.push_back(shared_from_this());
+    unclaim.keep();
+    return nullptr;
+  }
+
   /// What follows when all parts of a step are over, if they went well. The step itself counts as one until it is begun.
   void step(std::function<void()> next) {
     open_ = 1;
@@ -269,10 +267,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
 };
 
 void Client::create(std::vector<NewTable> tables, base::Nanos deadline, Created created) {
-  base::expect_names(creating_, tables.size());
-  const auto creation = std::make_shared<Creation>(*this, std::move(tables), deadline, std::move(created));
-  if (!creation->claim_names()) return;
-  creation->start();
+  std::make_shared<Creation>(*this, std::move(tables), deadline, std::move(created))->start();
 }
 
 void Client::give_up_creation(const std::string& name) {

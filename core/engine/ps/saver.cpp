@@ -407,10 +407,12 @@ void Saver::check(base::Result<Archive::Found> found) {
   job_->path = found.value().path;
   job_->tables = found.value().manifest.tables;
   for (const auto& table : job_->tables) job_->clocks.emplace(table.spec.name, table.clock);
-  if (const auto told = write_clocks(job_->clocks); !told.ok()) {  // the workers could not hear of it
-    job_->error = base::error(told.status().code(), "{}; nothing was changed", told.status().text());
+  const auto clocks = write_clocks(job_->clocks);
+  if (!clocks.ok()) {  // the workers could not be told of them
+    job_->error = base::error(clocks.status().code(), "{}; nothing was changed", clocks.status().text());
     return load_over();
   }
+  job_->written_clocks = clocks.value();
   set_phase(Phase::kChecking);
   ask_all(
       [job = job_](wire::FrameBuilder& builder) {
@@ -450,9 +452,8 @@ void Saver::load_over() {
     fail_askers(job->error);
   } else {
     base::log_info("checkpoint {}: loaded, {} tables", job->path, job->tables.size());
-    const base::PayloadRef written = write_clocks(job->clocks).value();  // which check() has tried
     for (const rpc::Asked& asked : std::exchange(job->askers, {}))
-      server_.answer(asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb()), written));
+      server_.answer(asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb()), job->written_clocks));
   }
   job_.reset();
   settle();

@@ -73,6 +73,7 @@ class Saver {
     std::vector<rpc::Asked> askers;  ///< not answered yet
     std::vector<base::Peer> workers;
     Clocks clocks;
+    base::PayloadRef written_clocks;  ///< of a load: what the workers are told
     std::vector<table::checkpoint::TableEntry> tables;
     std::vector<Part> parts;
     base::Status error;  ///< the first one

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/undo.hpp"
 #include "calls.hpp"
 #include "fence.hpp"
 #include "group_arrays.hpp"
@@ -55,9 +56,13 @@ base::Status open(State& state, const char* function, mv_node node, mv_group* gr
   auto pin = find_node(state, function, node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
+  const int64_t handle = state.groups.reserve();  // before: what is open has to be handed out
+  base::Undo reserved([&] { state.groups.abandon(handle); });
   auto opened = entry->node->open_group(here ? entry->node->workers_here() : std::vector<int64_t>(workers.begin(), workers.end()), {});
   if (!opened.ok()) return opened.status();
-  *group = state.groups.insert({entry, std::move(opened).value()});
+  reserved.keep();
+  state.groups.publish(handle, {entry, std::move(opened).value()});
+  *group = handle;
   return {};
 }
 
@@ -202,9 +207,13 @@ base::Status shrink(State& state, const GroupEntry& entry, const mv_call_options
   CallPlan plan;
   if (auto status = plan_call("mv_group_shrink", options, MayForget::kNo, &plan); !status.ok()) return status;
   if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  const int64_t handle = state.groups.reserve();
+  base::Undo reserved([&] { state.groups.abandon(handle); });
   auto shrunk = entry.group->shrink(plan.options);
   if (!shrunk.ok()) return shrunk.status();
-  *survivors = state.groups.insert({entry.node, std::move(shrunk).value()});
+  reserved.keep();
+  state.groups.publish(handle, {entry.node, std::move(shrunk).value()});
+  *survivors = handle;
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/shared_memory.hpp"
+#include "io/inproc/inproc.hpp"
 
 namespace mv::capi {
 
@@ -40,6 +41,7 @@ void before_fork() {
   tensor_space().replacing.lock();
   tensor_space().heap.before_fork();
   base::SharedMemory::before_fork();
+  io::InprocHub::process().before_fork();
   base::hold_log();
 }
 
@@ -51,12 +53,14 @@ void release_tensors_and_log() {
 }
 
 void after_fork() {
+  io::InprocHub::process().after_fork();
   base::SharedMemory::after_fork();
   release_tensors_and_log();
 }
 
 /// In the child, whose only thread this is. Takes no lock: another thread of the parent may have held it.
 void forget_parent() {
+  io::InprocHub::process().after_fork_in_child();
   base::SharedMemory::after_fork_in_child();
   release_tensors_and_log();
   State* state = life.load(std::memory_order_acquire);

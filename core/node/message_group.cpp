@@ -31,7 +31,7 @@ base::Result<GroupRef> MessageGroup::finish_opening(MemberNode& node, const std:
   try {
     return GroupRef(std::make_shared<MessageGroup>(node, opened->group, std::move(opened->workers)));
   } catch (const std::bad_alloc&) {  // it is open, and nobody would ever close it
-    node.loop().post_or_break([node = &node, group = opened->group] { node->member().groups().close(group); });
+    abandon(node, opened->group, base::Status(MV_ENOMEM, "out of memory"));
     throw;
   }
 }
@@ -74,7 +74,18 @@ base::Status MessageGroup::close() {
 
 /// The loop's messages may still be about it.
 MessageGroup::~MessageGroup() {
+  if (group_ == nullptr) return;
   node_.loop().post_or_break([node = &node_, group = std::move(group_)] { node->member().groups().close(group); });
+}
+
+void MessageGroup::abandon(const base::Status& why) noexcept { abandon(node_, std::move(group_), why); }
+
+void MessageGroup::abandon(MemberNode& node, collective::GroupRef group, const base::Status& why) noexcept {
+  try {
+    node.loop().post_or_break([node = &node, group = std::move(group), why] { node->member().groups().abandon(group, why); });
+  } catch (const std::bad_alloc& none) {  // the copy of the text
+    node.loop().break_down(&none);
+  }
 }
 
 void MessageGroup::give_up(const base::Status& why) noexcept {

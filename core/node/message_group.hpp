@@ -29,11 +29,14 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   base::Result<GroupRef> shrink(const CallOptions& options) override;
   base::Status close() override;
   void give_up(const base::Status& why) noexcept override;
+  /// It can't be handed to the caller who has opened it, or come by it by shrinking. No other call follows.
+  void abandon(const base::Status& why) noexcept;
 
  private:
   class ByHand;
   struct Opened;
   static base::Result<GroupRef> finish_opening(MemberNode& node, const std::shared_ptr<Opened>& opened, const CallOptions& options, io::Task begin);
+  static void abandon(MemberNode& node, collective::GroupRef group, const base::Status& why) noexcept;
 
   MemberNode& node_;
   collective::GroupRef group_;

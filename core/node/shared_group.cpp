@@ -51,10 +51,13 @@ std::vector<onehost::Memory> see(const std::vector<Card>& cards, size_t own, con
 
 base::Result<GroupRef> SharedGroup::over(MemberNode& node, base::Result<GroupRef> opened, const CallOptions& options) {
   if (!opened.ok()) return opened;
+  const auto messages = std::static_pointer_cast<MessageGroup>(opened.value());
   try {
-    return over(node, std::static_pointer_cast<MessageGroup>(opened.value()), options);
+    auto group = over(node, messages, options);
+    if (!group.ok()) messages->abandon(group.status());
+    return group;
   } catch (const std::exception&) {
-    opened.value()->give_up(base::Status(MV_ENOMEM, "out of memory"));  // the others are waiting for this rank
+    messages->abandon(base::Status(MV_ENOMEM, "out of memory"));  // the others are waiting for this rank
     throw;
   }
 }

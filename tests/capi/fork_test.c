@@ -146,6 +146,49 @@ static void whatever_other_threads_do(void** state) {
   assert_null(failed);
 }
 
+static mv_status open_inproc(const char* cluster, mv_node* node) {
+  mv_init_options options = MV_INIT_OPTIONS_INIT;
+  options.io = "inproc";
+  options.nodes = 1;
+  options.master = cluster;
+  return mv_node_open(&options, node);
+}
+static void* opens_nodes(void* stop) {
+  mv_node node = 0;
+  while (!__atomic_load_n((int*)stop, __ATOMIC_RELAXED)) {
+    if (open_inproc("restless", &node) != MV_OK || mv_shutdown(node) != MV_OK) return stop;
+  }
+  return NULL;
+}
+static mv_node within;
+static void opens_one_of_the_same_name(void) {
+  mv_node own = 0;
+  float value = 5;
+  mv_table table_of_own = 0;
+  CHILD_CHECK(open_inproc("forked", &own) == MV_OK);
+  CHILD_CHECK(mv_table_create_text(own, "size=1 name=w", NULL, 0, MV_F32, &table_of_own) == MV_OK);
+  CHILD_CHECK(mv_table_get(table_of_own, &value, 1, MV_F32, NULL) == MV_OK && value == 0);
+  CHILD_CHECK(mv_shutdown(own) == MV_OK);
+}
+/** The names of a process's own nodes are the parent's in the parent only, whatever its other threads do with them. */
+static void names_within_the_process_are_the_childs_own(void** state) {
+  (void)state;
+  skip_under_thread_sanitizer();
+  int stop = 0;
+  void* failed = NULL;
+  pthread_t thread;
+  expect_ok(open_inproc("forked", &within));
+  run_child(opens_one_of_the_same_name);
+#ifndef __SANITIZE_ADDRESS__ /* its malloc() may be in the other thread's hands */
+  assert_int_equal(pthread_create(&thread, NULL, opens_nodes, &stop), 0);
+  for (int i = 0; i < 100; ++i) run_child(opens_one_of_the_same_name);
+  __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+  assert_int_equal(pthread_join(thread, &failed), 0);
+#endif
+  assert_null(failed);
+  expect_ok(mv_shutdown(within));
+}
+
 static void the_parent_goes_on(void** state) {
   (void)state;
   float value = 1;
@@ -161,6 +204,7 @@ int main(void) {
       cmocka_unit_test(a_child_may_begin_a_cluster_of_its_own),
       cmocka_unit_test(so_may_a_grandchild),
       cmocka_unit_test(whatever_other_threads_do),
+      cmocka_unit_test(names_within_the_process_are_the_childs_own),
       cmocka_unit_test(the_parent_goes_on),
   };
   return cmocka_run_group_tests(tests, start, end);

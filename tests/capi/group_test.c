@@ -364,6 +364,45 @@ static void who_ends_without_closing_is_named_too(void** state) {
   pthread_barrier_destroy(&all_through);
 }
 
+/** Its survivors have a group already, or have had one: another attempt waits for nobody. */
+static void shrinks_again(struct member* self) {
+  mv_group group = open_all(self), survivors = 0, again = 0;
+  expect_ok(mv_group_barrier(group, NULL));
+  expect_ok(mv_barrier(self->node, NULL));
+  expect_ok(mv_group_shrink(group, NULL, &survivors));
+  expect_error(mv_group_shrink(group, NULL, &again), MV_ESTATE, "has been shrunk already");
+  expect_ok(mv_group_barrier(survivors, NULL));
+  expect_ok(mv_barrier(self->node, NULL));
+  expect_ok(mv_group_close(survivors));
+  expect_error(mv_group_shrink(group, NULL, &again), MV_ESTATE, "has closed");
+  expect_ok(mv_group_close(group));
+}
+static void a_group_is_shrunk_once(void** state) {
+  (void)state;
+  run_nodes(2, road, shrinks_again);
+}
+
+/** The group of the survivors breaks, too: whichever of the two is shrunk then, the same group comes of it. */
+static void shrinks_what_broke(struct member* self) {
+  mv_group group = open_all(self), second = 0, third = 0;
+  float value = 1;
+  expect_ok(mv_group_shrink(group, NULL, &second));
+  if (self->index == 0) {
+    mv_call_options options = MV_CALL_OPTIONS_INIT;
+    options.timeout_ms = 50;
+    expect_error(mv_allreduce(second, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, &options), MV_ETIMEOUT, "worker 1");
+  }
+  expect_ok(mv_barrier(self->node, NULL));
+  expect_ok(mv_group_shrink(self->index == 0 ? group : second, NULL, &third));
+  value = 1;
+  expect_ok(mv_allreduce(third, NULL, &value, 1, MV_F32, MV_REDUCE_SUM, NULL));
+  assert_true(value == 2);
+}
+static void a_broken_group_of_survivors_is_shrunk_by_either_handle(void** state) {
+  (void)state;
+  run_nodes(2, road, shrinks_what_broke);
+}
+
 static void shuts_down_with_handles(struct member* self) {
   static mv_group groups[kMostNodes];
   groups[self->index] = open_all(self);
@@ -578,6 +617,8 @@ int main(int count, char** arguments) {
       TEST_ALONE(bad_arguments),
       cmocka_unit_test(ranks_that_disagree_are_named),
       cmocka_unit_test(who_leaves_is_named_and_the_others_go_on),
+      cmocka_unit_test(a_group_is_shrunk_once),
+      cmocka_unit_test(a_broken_group_of_survivors_is_shrunk_by_either_handle),
       cmocka_unit_test(who_ends_without_closing_is_named_too),
       cmocka_unit_test(handles_of_an_ended_node_are_stale),
       cmocka_unit_test(a_time_out_names_the_missing_and_breaks_the_group),

@@ -61,8 +61,9 @@ MV_API mv_status mv_group_describe(mv_group group, mv_group_info *info);
  *  @param count  out: how many there are; if more than capacity, MV_EINVAL and nothing is written but this */
 MV_API mv_status mv_group_members(mv_group group, int64_t *workers, uint64_t capacity, uint64_t *count);
 /** A group of those ranks that nobody has lost, which goes on; collective among them. The old one is broken by this, if it was not, and
- *  stays open until it is closed. Blocking only.
- *  @return MV_EPEERLOST if the others go on without this process; MV_ETIMEOUT naming who has not called it: call again */
+ *  stays open until it is closed. If the new group breaks, either of the two can be shrunk. Blocking only.
+ *  @return MV_EPEERLOST if the others go on without this process; MV_ETIMEOUT naming who has not called it, MV_ENOMEM: call again;
+ *          MV_ESTATE if the group of the survivors is open and works, or this process has closed it */
 MV_API mv_status mv_group_shrink(mv_group group, const mv_call_options *options, mv_group *survivors);
 
 /* -------------------------------------------------------------- operations */

@@ -54,6 +54,12 @@ class Group {
   const Setting& setting() const { return setting_; }
   Standing standing() const { return {sent_, received_, begun_, broken_}; }
   Agreement& agreement() { return agreement_; }
+  /// What Groups remembers of shrinkings.
+  struct Lineage {
+    bool was_shrunk = false;  ///< the group of its survivors has been open on this node
+    bool abandoned = false;   ///< it is such a group, which this node has opened and could not hand to its caller
+  };
+  Lineage& lineage() { return lineage_; }
   /// What the lowest rank says. Before the first operation: the others count on this rank's choosing as they do.
   void choose_by(const Basis& basis);
 
@@ -160,6 +166,7 @@ class Group {
   Setting setting_;
   const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  ///< for what outlives the group
   Agreement agreement_;
+  Lineage lineage_;
   uint64_t begun_ = 0;
   std::map<uint64_t, Numbered> numbers_;
   std::map<uint64_t, wire::Signature> done_;  ///< the newest ones

@@ -37,6 +37,12 @@ Setting setting_of(const cluster::View& view, const std::vector<base::Peer>& pee
   return setting;
 }
 
+std::vector<base::Peer> peers_of(const Group& group, const Agreement::Ranks& ranks) {
+  std::vector<base::Peer> peers;
+  for (const uint32_t rank : ranks) peers.push_back(group.members().peers[rank]);
+  return peers;
+}
+
 /// As the note has them; the defaults of a process that does not say.
 base::Result<Basis> basis_of(const wire::GroupNote& note) {
   Basis basis;
@@ -88,7 +94,7 @@ void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers,
   }
   const uint64_t id = next_number(peers);
   if (groups_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is opening a group of the same workers"));
-  begin_opening({begin(call), add(id, std::move(peers)), std::move(opened), false});
+  begin_opening({begin(call), add(id, std::move(peers)), std::move(opened), nullptr});
 }
 
 /// Without those that others have given up before this node came to them.
@@ -117,11 +123,14 @@ void Groups::check_opened(uint64_t id) {
   const auto& peers = group->members().peers;
   if (const base::Status broken = group->standing().broken; !broken.ok()) {
     const bool all_here = group->agreement().all_here();  // then it is because one of them has given up
-    return all_here && !found->second.shrinks ? reopen(id) : fail_opening(id, broken);
+    return all_here && found->second.shrunk == nullptr ? reopen(id) : fail_opening(id, broken);
   }
   if (!std::all_of(peers.begin(), peers.end(), [&](base::Peer peer) { return here_[id].contains(peer); })) return;
   const Opened opened = std::move(found->second.opened);
-  if (!found->second.shrinks) ++tried_[peers];
+  if (const GroupRef& shrunk = found->second.shrunk)
+    shrunk->lineage().was_shrunk = true;
+  else
+    ++tried_[peers];
   group->choose_by(here_[id][peers.front()]);
   openings_.erase(found);
   here_.erase(id);
@@ -144,8 +153,8 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
   if (found == openings_.end()) return;
   const Opening opening = std::move(found->second);
   openings_.erase(found);
-  if (opening.shrinks && why.code() == MV_EPEERLOST) return shrink(opening.caller.call, opening.group, opening.opened);
-  if (opening.shrinks) {
+  if (opening.shrunk != nullptr && why.code() == MV_EPEERLOST) return shrink(opening.caller.call, opening.group, opening.opened);
+  if (opening.shrunk != nullptr) {
     here_[id].erase(cluster_.self().peer);  // it may be tried again
   } else {
     here_.erase(id);
@@ -179,14 +188,18 @@ void Groups::shrink(const base::OperationRef& call, const GroupRef& group, Opene
 void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ranks>& ranks) {
   const auto& [caller, group, opened] = shrinking;
   if (!ranks.ok()) return opened(ranks.status());
-  std::vector<base::Peer> peers;
-  for (const uint32_t rank : ranks.value()) peers.push_back(group->members().peers[rank]);
+  const std::vector<base::Peer> peers = peers_of(*group, ranks.value());
   const bool here = std::find(peers.begin(), peers.end(), cluster_.self().peer) != peers.end();
   if (!here) return opened(base::Status(MV_EPEERLOST, "the others count this rank as lost, and have gone on without it"));
   const uint64_t id = group_number(peers, group->members().id);
-  if (const auto known = groups_.find(id); known != groups_.end() && !openings_.contains(id)) return opened(known->second);
   if (openings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
-  begin_opening({caller, add(id, peers), opened, true});
+  if (const auto known = groups_.find(id); known != groups_.end()) {
+    const GroupRef next = known->second;
+    if (!next->standing().broken.ok()) return shrink(caller.call, next, opened);
+    return opened(base::Status(MV_ESTATE, "this group has been shrunk already, and the group of its survivors is open"));
+  }
+  if (group->lineage().was_shrunk) return opened(base::Status(MV_ESTATE, "this rank has closed the group of this one's survivors"));
+  begin_opening({caller, add(id, peers), opened, group});
   for (const base::Peer peer : peers) {
     const cluster::Member* member = cluster_.view().find(peer);
     if (member == nullptr || member->state != cluster::State::kHere) return lost(peer, base::Status(MV_EPEERLOST, "it was lost meanwhile"));
@@ -200,6 +213,22 @@ void Groups::close(const GroupRef& group, const base::Status& gave_up) {
   if (groups_.erase(id) == 0) return;
   if (const auto& decided = group->agreement().decided()) past_[id] = {static_cast<uint32_t>(group->setting().rank), *decided};
   group->close(gave_up);
+  if (const GroupRef next = survivors_of(*group); next != nullptr && next->lineage().abandoned) close(next);
+}
+
+void Groups::abandon(const GroupRef& group, const base::Status& why) {
+  group->break_off(why, true);
+  group->lineage().abandoned = true;
+  const auto is_before = [&](const auto& entry) { return survivors_of(*entry.second) == group; };
+  if (std::none_of(groups_.begin(), groups_.end(), is_before)) close(group);
+}
+
+/// The group that came of shrinking this one, as far as it is known here.
+GroupRef Groups::survivors_of(Group& group) const {
+  const auto& decided = group.agreement().decided();
+  if (!decided) return nullptr;
+  const auto found = groups_.find(group_number(peers_of(group, *decided), group.members().id));
+  return found == groups_.end() ? nullptr : found->second;
 }
 
 Groups::Caller Groups::begin(const base::OperationRef& call) {
@@ -273,7 +302,7 @@ void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, s
   const auto opening = openings_.find(id);
   if (opening == openings_.end()) return group->on_note(*note);
   const bool gives_up = note->word() == wire::GroupWord::Closed && note->op() == 0;
-  if (gives_up && !opening->second.shrinks) return reopen(id);
+  if (gives_up && opening->second.shrunk == nullptr) return reopen(id);
   if (note->word() == wire::GroupWord::Opened)
     here_[id][asked.client] = basis.value();
   else if (gives_up)

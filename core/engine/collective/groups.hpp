@@ -36,8 +36,11 @@ class Groups {
 
   /// Among workers, in the order of their ranks, this one among them. `opened` ends `call`.
   void open(const base::OperationRef& call, std::vector<base::Peer> peers, Opened opened);
-  /// A group of those who are not lost to any of them.
+  /// A group of those who are not lost to any of them. Where the one that came of an earlier shrinking is broken, that one is shrunk.
   void shrink(const base::OperationRef& call, const GroupRef& group, Opened opened);
+  /// For a group that was opened here and can't be handed to its caller: breaks it, and closes it. What came of a shrinking stays until the
+  /// group before it is closed, so that shrinking that one again goes on from here with the others, who have heard that it broke.
+  void abandon(const GroupRef& group, const base::Status& why);
   void close(const GroupRef& group, const base::Status& gave_up = {});
   /// Closes all; `left` runs once all that was sent has been taken.
   void leave(std::function<void()> left);
@@ -67,7 +70,7 @@ class Groups {
     Caller caller;
     GroupRef group;
     Opened opened;
-    bool shrinks;  ///< what came of a shrinking: it is tried again without whoever is lost meanwhile
+    GroupRef shrunk;  ///< what this is the group of survivors of, or null: it is tried again without whoever is lost meanwhile
   };
   struct Shrinking {
     Caller caller;
@@ -90,6 +93,7 @@ class Groups {
   void reopen(uint64_t id);
   void fail_opening(uint64_t id, const base::Status& why);
   std::string missing(const Opening& opening) const;
+  GroupRef survivors_of(Group& group) const;
   void tell_opened(base::Peer to, uint64_t id, uint32_t rank);
   void on_stranger(base::Peer from, const wire::GroupNote& note);
 

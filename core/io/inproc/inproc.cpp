@@ -28,6 +28,11 @@ InprocHub& InprocHub::process() {
   return *kHub;
 }
 
+void InprocHub::after_fork_in_child() noexcept {
+  doors_.clear();  // takes no lock of theirs, which other threads of the parent may have held
+  mutex_.unlock();
+}
+
 bool InprocHub::add(const std::string& name, std::shared_ptr<Door> door) {
   std::lock_guard lock(mutex_);
   return doors_.emplace(name, std::move(door)).second;

@@ -50,6 +50,10 @@ class InprocHub {
 
   /// The one that nodes use unless told otherwise.
   static InprocHub& process();
+  /// Round a fork(): no other thread is in the midst of a change. A child finds none of its parent's roads, whose loops don't run there.
+  void before_fork() noexcept { mutex_.lock(); }
+  void after_fork() noexcept { mutex_.unlock(); }
+  void after_fork_in_child() noexcept;
 
   bool add(const std::string& name, std::shared_ptr<Door> door);
   void remove(const std::string& name);

@@ -13,8 +13,8 @@
 
 #include "math/average.hpp"
 #include "math/kernels.hpp"
-#include "table/combine.hpp"
-#include "table/updater/updater.hpp"
+#include "shard/combine.hpp"
+#include "shard/updater/updater.hpp"
 #include "tensor/dtype.hpp"
 
 namespace {
@@ -79,7 +79,7 @@ void add_dtype(benchmark::State& state, mv_dtype dtype) {
 /// One step of an updater; the payload is the gradient. Values and states are read and written besides, so that memory
 /// bounds it.
 void step(benchmark::State& state, const char* updater) {
-  const auto made = mv::table::make_updater(mv::table::parse_updater(updater).value(), MV_F32);
+  const auto made = mv::shard::make_updater(mv::shard::parse_updater(updater).value(), MV_F32);
   const auto gradient = ones<float>(state.range(0));
   auto values = gradient;
   std::vector<std::vector<float>> states(made->states(), std::vector<float>(gradient.size()));
@@ -146,10 +146,10 @@ void combine(benchmark::State& state, bool repeats) {
   Rows rows(state.range(0));
   if (repeats)
     for (int64_t& id : rows.ids) id /= 4;  // all of them are even
-  const mv::table::Spec spec{
+  const mv::shard::Spec spec{
       .name = "bench", .kind = MV_SPARSE, .dtype = MV_F32, .rows = uint64_t{1} << 40, .cols = Rows::kCols};
-  mv::table::Combined out;
-  for (auto _ : state) benchmark::DoNotOptimize(mv::table::combine(spec, rows.ids, rows.value_bytes(), &out));
+  mv::shard::Combined out;
+  for (auto _ : state) benchmark::DoNotOptimize(mv::shard::combine(spec, rows.ids, rows.value_bytes(), &out));
   count_payload(state);
 }
 

@@ -1,4 +1,4 @@
-// A step of each optimizer of core/table/updater/optimizer, beside additions that read and write the same arrays: memory bounds
+// A step of each optimizer of core/shard/updater/optimizer, beside additions that read and write the same arrays: memory bounds
 // both. Speed is payload: the bytes of the gradient, counted once.
 
 #include <benchmark/benchmark.h>
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory.hpp"
 #include "math/kernels.hpp"
-#include "table/memory.hpp"
-#include "table/updater/updater.hpp"
+#include "shard/updater/updater.hpp"
 
 namespace {
 
@@ -21,7 +21,7 @@ constexpr size_t kCount = kBytes / sizeof(float);
 /// kCount numbers in memory as a shard has it.
 class Array {
  public:
-  explicit Array(float value) : memory_(std::move(mv::table::Memory::make(kBytes).value())) {
+  explicit Array(float value) : memory_(std::move(mv::base::Memory::make(kBytes).value())) {
     std::ranges::fill(std::span(data(), kCount), value);
   }
   float* data() const { return reinterpret_cast<float*>(memory_.data()); }
@@ -30,7 +30,7 @@ class Array {
   static constexpr size_t kPiece = 1024;
 
  private:
-  mv::table::Memory memory_;
+  mv::base::Memory memory_;
 };
 
 /// What a tensor of 64 MiB takes: gradient, values, states.
@@ -44,7 +44,7 @@ struct Tensor {
 };
 
 void step(benchmark::State& state, const char* text) {
-  using namespace mv::table;
+  using namespace mv::shard;
   const auto updater = make_updater(parse_updater(text).value(), MV_F32);
   Tensor tensor(updater->states());
   std::vector<double> shared(updater->shared().begin(), updater->shared().end());

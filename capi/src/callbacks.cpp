@@ -66,7 +66,7 @@ bool Callbacks::run() {
   return ran;
 }
 
-const node::Command* Control::next() {
+const api::Command* Control::next() {
   if (active_) return &*active_;
   const NodeRef entry = node_.lock();
   if (entry != nullptr) active_ = entry->node->next_command();
@@ -86,9 +86,9 @@ bool Control::done(const base::Status& outcome) {
 bool Control::run_due() {
   if (active_) return false;
   bool ran = false;
-  while (const node::Command* command = next()) {
+  while (const api::Command* command = next()) {
     if (is_by_hand()) return true;
-    const node::Command given = *command;
+    const api::Command given = *command;
     done(controller_(given.head, given.body));
     ran = true;
   }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kvstore/updates.hpp"
+#include "api/kvstore/updates.hpp"
 #include "state.hpp"
 
 namespace mv::capi {
@@ -37,14 +37,14 @@ class Control {
   /// Whether any command waited; it executes them unless that is done by hand.
   bool run_due();
   /// The oldest command, the same one until done(); null if none waits.
-  const node::Command* next();
+  const api::Command* next();
   bool done(const base::Status& outcome);
 
  private:
   const std::weak_ptr<NodeEntry> node_;  ///< who has this
   const std::shared_ptr<kvstore::CallbackThread> thread_;
   const Controller controller_;
-  std::optional<node::Command> active_;
+  std::optional<api::Command> active_;
 };
 
 class Callbacks final : public kvstore::CallbackThread, public std::enable_shared_from_this<Callbacks> {

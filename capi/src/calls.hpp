@@ -29,22 +29,22 @@ class ReservedRequest {
 };
 
 /// A handle for a blocking call that a signal interrupted. Without memory for one the call is withdrawn.
-int64_t keep_interrupted(State& state, const NodeRef& node, node::CallRef call);
+int64_t keep_interrupted(State& state, const NodeRef& node, api::CallRef call);
 
-/// start(node::CallOptions) as the plan says, with a handle where a call is left running.
+/// start(api::CallOptions) as the plan says, with a handle where a call is left running.
 template <typename Start>
 base::Status run_call(State& state, const NodeRef& node, const CallPlan& plan, Start start) {
-  if (plan.options.mode == node::Mode::kAsync) {
+  if (plan.options.mode == api::Mode::kAsync) {
     // The handle comes first: it is the tag under which mv_poll() tells of the call, perhaps before start() has
     // returned, and once the call runs nothing may fail any more.
     ReservedRequest reserved(state.requests);
-    node::CallOptions options = plan.options;
+    api::CallOptions options = plan.options;
     options.tag = reserved.handle();
-    node::Started started = start(options);
+    api::Started started = start(options);
     if (started.call != nullptr) *plan.request = reserved.publish({node, std::move(started.call), plan.lends});
     return std::move(started.status);
   }
-  node::Started started = start(plan.options);
+  api::Started started = start(plan.options);
   if (started.call != nullptr) *plan.request = keep_interrupted(state, node, std::move(started.call));
   return std::move(started.status);
 }

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "calls.hpp"
+#include "checkpoint/inspect.hpp"
 #include "fence.hpp"
 #include "state.hpp"
-#include "table/checkpoint/inspect.hpp"
 #include "text_out.hpp"
 
 namespace mv::capi {
@@ -26,14 +26,14 @@ base::Status run_on_path(State& state, const char* function, const char* argumen
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
   return run_call(state, entry, plan,
-                  [&](const node::CallOptions& how) { return start(*entry->node, std::string(path), how); });
+                  [&](const api::CallOptions& how) { return start(*entry->node, std::string(path), how); });
 }
 
 base::Status inspect(const char* path, char* text, uint64_t capacity, uint64_t* length) {
   if (auto status = check_text_out("mv_checkpoint_inspect", text, capacity, length); !status.ok()) return status;
   if (path == nullptr || path[0] == '\0')
     return base::error(MV_EINVAL, "mv_checkpoint_inspect: path is {}", path == nullptr ? "NULL" : "empty");
-  const auto json = table::checkpoint::inspect(path);
+  const auto json = checkpoint::inspect(path);
   if (!json.ok()) return json.status();
   put_text(json.value(), text, capacity, length);
   return {};
@@ -43,8 +43,8 @@ base::Status inspect(const char* path, char* text, uint64_t capacity, uint64_t* 
 }  // namespace mv::capi
 
 using mv::capi::State;
-using mv::node::CallOptions;
-using mv::node::Node;
+using mv::api::CallOptions;
+using mv::api::Node;
 
 mv_status mv_checkpoint_save(mv_node node, const char* directory, uint64_t keep, const mv_call_options* options) {
   return mv::capi::fence("mv_checkpoint_save", [&](State& state) {

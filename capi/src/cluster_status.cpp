@@ -3,7 +3,7 @@
 #include <polyverso/polyverso.h>
 
 #include "fence.hpp"
-#include "node/observer.hpp"
+#include "runtime/observer.hpp"
 #include "settings.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
@@ -33,7 +33,7 @@ base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t 
   const auto whom = request.whom_to_ask(kPatienceWithMaster);
   if (!whom.ok()) return whom.status();
   return answer(fmt::format("{} {} {}", kFunction, flags, settings != nullptr ? settings : ""), text, capacity, length, [&] {
-    return node::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});
+    return runtime::observe({whom.value().master, whom.value().secret, (flags & MV_JSON) != 0, whom.value().init_timeout});
   });
 }
 

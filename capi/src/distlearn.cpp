@@ -1,4 +1,4 @@
-// Strategies of training: handles and arguments; core/distlearn does the rest.
+// Strategies of training: handles and arguments; core/api/distlearn does the rest.
 
 #include <polyverso/distlearn.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "distlearn/settings.hpp"
+#include "api/distlearn/settings.hpp"
 #include "fence.hpp"
 #include "group_arrays.hpp"
 #include "options.hpp"
@@ -65,7 +65,7 @@ mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* 
   return with<T>(function, handle, [&](T& strategy) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
-    if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it blocks: MV_ASYNC is not for it");
+    if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it blocks: MV_ASYNC is not for it");
     auto arrays = read_arrays(given, count);
     if (!arrays.ok()) return arrays.status();
     return work(strategy, arrays.value(), plan.options.timeout);

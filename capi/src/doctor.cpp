@@ -6,12 +6,12 @@
 #include <iterator>
 #include <utility>
 
+#include "api/group/tuning.hpp"
+#include "doctor/machine.hpp"
+#include "doctor/master.hpp"
+#include "doctor/peers.hpp"
 #include "doctor_report.hpp"
 #include "fence.hpp"
-#include "node/doctor/machine.hpp"
-#include "node/doctor/master.hpp"
-#include "node/doctor/peers.hpp"
-#include "node/doctor/tuning.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
 
@@ -36,7 +36,7 @@ void examine_machine(DoctorReport& report) {
 }
 
 void examine_way_to_master(DoctorReport& report, bool asked_for) {
-  const node::Settings& settings = report.settings;
+  const runtime::Settings& settings = report.settings;
   const bool is_other = settings.nodes > 1 && settings.rank != 0;
   if (!settings.master.empty() && settings.io != "inproc" && (asked_for || is_other))
     append(report,

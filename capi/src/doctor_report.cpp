@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/json_writer.hpp"
-#include "node/doctor/peers.hpp"
+#include "doctor/peers.hpp"
 
 namespace mv::capi {
 namespace {
@@ -58,7 +58,7 @@ void write_finding(JsonWriter& json, const Finding& finding) {
   json.field("todo", finding.todo);
 }
 
-void write_peer(JsonWriter& json, const node::PeerReport& peer) {
+void write_peer(JsonWriter& json, const api::PeerReport& peer) {
   json.field("rank", peer.rank);
   json.field("role", doctor::name_of_role(peer.role));
   json.field("host", peer.host);

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "node/doctor/finding.hpp"
-#include "node/node.hpp"
+#include "api/node/node.hpp"
+#include "doctor/finding.hpp"
 #include "settings.hpp"
 
 namespace mv::capi {
@@ -15,10 +15,10 @@ namespace mv::capi {
 struct DoctorReport {
   bool running = false;  ///< a node was asked; else what one would be
   std::string address;   ///< of a running node, as others are told
-  node::Settings settings;
+  runtime::Settings settings;
   SettingsReport sources;
   std::vector<doctor::Finding> findings;
-  std::vector<node::PeerReport> peers;
+  std::vector<api::PeerReport> peers;
 
   /// Whether there is nothing that somebody has to do.
   bool is_well() const;
@@ -27,10 +27,10 @@ struct DoctorReport {
 };
 
 /// Where the settings come from, what was seen and not used, and why no node would start, if so. An empty `place` is described.
-doctor::Findings judge_settings(const SettingsReport& sources, const node::Settings& settings,
+doctor::Findings judge_settings(const SettingsReport& sources, const runtime::Settings& settings,
                                 const base::Status& verdict, const std::string& place = "");
 
 /// What mv_doctor_text() tells with MV_TUNE.
-std::string tuning_as_json(const doctor::Tuning& tuning);
+std::string tuning_as_json(const api::Tuning& tuning);
 
 }  // namespace mv::capi

@@ -91,7 +91,7 @@ void judge_launcher(const SettingsReport& sources, doctor::Findings& findings) {
                   "nothing if this is as it should be; POLYVERSO_LAUNCHER chooses another");
 }
 
-std::string describe_place(const node::Settings& settings) {
+std::string describe_place(const runtime::Settings& settings) {
   if (settings.nodes == 1) return "a cluster of one process";
   const std::string rank = settings.rank < 0 ? "a rank by order of arrival" : fmt::format("rank {}", settings.rank);
   const std::string where = !settings.master.empty()
@@ -102,7 +102,7 @@ std::string describe_place(const node::Settings& settings) {
 
 }  // namespace
 
-doctor::Findings judge_settings(const SettingsReport& sources, const node::Settings& settings,
+doctor::Findings judge_settings(const SettingsReport& sources, const runtime::Settings& settings,
                                 const base::Status& verdict, const std::string& place) {
   doctor::Findings findings("settings");
   if (verdict.ok())

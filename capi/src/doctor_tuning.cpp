@@ -1,10 +1,10 @@
 // What messages cost, as JSON. docs/operations.md has the fields: they are only ever added to.
 
+#include "api/group/tuning.hpp"
 #include "base/json_writer.hpp"
+#include "doctor/peers.hpp"
 #include "doctor_report.hpp"
 #include "engine/collective/cost_text.hpp"
-#include "node/doctor/peers.hpp"
-#include "node/doctor/tuning.hpp"
 
 namespace mv::capi {
 namespace {
@@ -14,7 +14,7 @@ using base::JsonWriter;
 constexpr int kCostsSchema = 1;
 const collective::Costs kDefault;
 
-void write_road(JsonWriter& json, const doctor::RoadTuning& road) {
+void write_road(JsonWriter& json, const api::RoadTuning& road) {
   const collective::RoadCost& cost = road.fit.cost;
   const collective::RoadCost& before = kDefault.of(road.road);
   json.field("road", doctor::name_of(road.road));
@@ -28,7 +28,7 @@ void write_road(JsonWriter& json, const doctor::RoadTuning& road) {
   json.field("cost", collective::write_cost(road.road, cost));
 }
 
-void write_trial(JsonWriter& json, const doctor::Trial& trial, base::RoadKind road) {
+void write_trial(JsonWriter& json, const api::Trial& trial, base::RoadKind road) {
   json.field("road", doctor::name_of(road));
   json.field("bytes", trial.bytes);
   json.field("algorithm", collective::algorithm_name(trial.choice.algorithm));
@@ -39,7 +39,7 @@ void write_trial(JsonWriter& json, const doctor::Trial& trial, base::RoadKind ro
 
 }  // namespace
 
-std::string tuning_as_json(const doctor::Tuning& tuning) {
+std::string tuning_as_json(const api::Tuning& tuning) {
   JsonWriter json(JsonWriter::Layout::kIndented);
   json.object([&] {
     json.field("schema", kCostsSchema);
@@ -50,10 +50,10 @@ std::string tuning_as_json(const doctor::Tuning& tuning) {
     json.field("gamma_ns", tuning.basis.costs.gamma * 1e9);
     json.field("default_gamma_ns", kDefault.gamma * 1e9);
     json.array("roads", [&] {
-      for (const doctor::RoadTuning& road : tuning.roads) json.object([&] { write_road(json, road); });
+      for (const api::RoadTuning& road : tuning.roads) json.object([&] { write_road(json, road); });
     });
     json.array("trials", [&] {
-      for (const doctor::Trial& trial : tuning.trials) json.object([&] { write_trial(json, trial, tuning.between); });
+      for (const api::Trial& trial : tuning.trials) json.object([&] { write_trial(json, trial, tuning.between); });
     });
   });
   return json.take() + "\n";

@@ -1,4 +1,4 @@
-// Gossip: handles, files and arguments; node::GossipNode does the rest.
+// Gossip: handles, files and arguments; api::GossipNode does the rest.
 
 #include <polyverso/gossip.h>
 
@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "api/gossip/gossip_status.hpp"
 #include "engine/gossip/yaml.hpp"
 #include "fence.hpp"
-#include "node/gossip_status.hpp"
 #include "options.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
@@ -19,7 +19,7 @@
 namespace mv::capi {
 namespace {
 
-using node::GossipNode;
+using api::GossipNode;
 
 constexpr uint32_t kFirstFetched = sizeof(mv_gossip_fetched), kFirstInfo = sizeof(mv_gossip_info), kFirstPeer = sizeof(mv_gossip_peer);
 /// No configuration is as long as this; a device or a model given by mistake may be.
@@ -119,7 +119,7 @@ base::Status wait(GossipNode& node, double loss, mv_gossip_fetched* out) {
   if (!read.ok()) return read.status();
   const auto fetched = node.fetch_wait(loss);
   if (!fetched.ok()) return fetched.status();
-  const node::GossipFetched& from = fetched.value();
+  const api::GossipFetched& from = fetched.value();
   out->got = from.got ? 1 : 0;
   out->factor = from.factor;
   out->peer_clock = from.clock;
@@ -215,7 +215,7 @@ base::Result<std::string> status_of(const char* config, bool json) {
   const auto text = read_file(config);
   if (!text.ok()) return text.status();
   const auto parsed = read_config(text.value(), config);
-  return parsed.ok() ? node::gossip_status(parsed.value(), json, kPatienceWithNodes) : parsed.status();
+  return parsed.ok() ? api::gossip_status(parsed.value(), json, kPatienceWithNodes) : parsed.status();
 }
 
 }  // namespace
@@ -223,7 +223,7 @@ base::Result<std::string> status_of(const char* config, bool json) {
 
 using mv::base::Status;
 using mv::capi::State;
-using mv::node::GossipNode;
+using mv::api::GossipNode;
 
 mv_status mv_gossip_open(const char* config, const char* name, mv_gossip* gossip) {
   constexpr const char* kFunction = "mv_gossip_open";

@@ -1,4 +1,4 @@
-// Groups and their operations: handles and arguments; node::Group does the rest.
+// Groups and their operations: handles and arguments; api::Group does the rest.
 
 #include <polyverso/group.h>
 
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "api/group/group.hpp"
 #include "base/undo.hpp"
 #include "calls.hpp"
 #include "fence.hpp"
 #include "group_arrays.hpp"
-#include "node/group.hpp"
 #include "options.hpp"
 #include "state.hpp"
 
@@ -90,7 +90,7 @@ mv_status operate(const char* function, mv_group group, const mv_call_options* o
     base::Result<Operation> operation = make(entry);
     if (!operation.ok()) return operation.status();
     return run_call(state, entry.node, plan,
-                    [&](const node::CallOptions& how) { return entry.group->run(std::move(operation).value(), how); });
+                    [&](const api::CallOptions& how) { return entry.group->run(std::move(operation).value(), how); });
   });
 }
 
@@ -136,7 +136,7 @@ base::Status describe(const GroupEntry& entry, mv_group_info* out) {
   if (out == nullptr) return base::Status(MV_EINVAL, "info is NULL");
   auto read = read_struct("mv_group_describe", "mv_group_info", out, mv_group_info MV_GROUP_INFO_INIT, kFirstGroupInfo);
   if (!read.ok()) return read.status();
-  const node::GroupInfo from = entry.group->info();
+  const api::GroupInfo from = entry.group->info();
   mv_group_info info = MV_GROUP_INFO_INIT;
   info.size = out->size;
   info.rank = from.rank;
@@ -160,7 +160,7 @@ base::Status drain(const GroupEntry& entry, mv_array* arrays, uint64_t capacity,
   if (!read.ok()) return read.status();
   CallPlan plan;
   if (auto status = plan_call(kFunction, options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
   const auto drained = entry.group->drain(plan.options);
   if (!drained.ok()) return drained.status();
   const collective::Shape& shape = drained.value();
@@ -173,7 +173,7 @@ base::Status drain(const GroupEntry& entry, mv_array* arrays, uint64_t capacity,
 }
 
 /// Takes part once with what changes nothing.
-base::Status reduce_nothing(node::Group& group, collective::Shape shape, const node::CallOptions& options) {
+base::Status reduce_nothing(api::Group& group, collective::Shape shape, const api::CallOptions& options) {
   if (shape.custom) return base::Status(MV_EDISAGREE, "the others reduce by a function of their own, of which nobody knows what changes nothing");
   std::vector<std::vector<std::byte>> memory;
   Operation operation;
@@ -192,7 +192,7 @@ base::Status reduce_nothing(node::Group& group, collective::Shape shape, const n
 base::Status drain_with_zeros(const GroupEntry& entry, const mv_call_options* options) {
   CallPlan plan;
   if (auto status = plan_call("mv_allreduce_zeros", options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
   plan.options.keep_on_interrupt = false;
   for (;;) {
     auto shape = entry.group->drain(plan.options);
@@ -206,7 +206,7 @@ base::Status shrink(State& state, const GroupEntry& entry, const mv_call_options
   if (survivors == nullptr) return base::Status(MV_EINVAL, "the pointer for the handle is NULL");
   CallPlan plan;
   if (auto status = plan_call("mv_group_shrink", options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
   const int64_t handle = state.groups.reserve();
   base::Undo reserved([&] { state.groups.abandon(handle); });
   auto shrunk = entry.group->shrink(plan.options);

@@ -6,20 +6,20 @@
 #include <utility>
 #include <vector>
 
+#include "api/group/group.hpp"
 #include "fence.hpp"
 #include "group_arrays.hpp"
-#include "node/group.hpp"
 #include "options.hpp"
 #include "state.hpp"
 
 namespace mv::capi {
 namespace {
 
-base::Result<node::CustomReductionRef> begin(const char* function, const GroupEntry& entry, const mv_array* values, uint64_t arrays, uint32_t flags,
+base::Result<api::CustomReductionRef> begin(const char* function, const GroupEntry& entry, const mv_array* values, uint64_t arrays, uint32_t flags,
                                              const mv_call_options* options) {
   CallPlan plan;
   if (auto status = plan_call(function, options, MayForget::kNo, &plan); !status.ok()) return status;
-  if (plan.options.mode != node::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
+  if (plan.options.mode != api::Mode::kBlocking) return base::Status(MV_EINVAL, "it has no asynchronous form");
   if (auto status = check_group_flags(flags); !status.ok()) return status;
   auto read = read_arrays(values, arrays);
   if (!read.ok()) return read.status();
@@ -35,7 +35,7 @@ void show(const std::vector<collective::Array>& theirs, mv_array* shown) {
 }
 
 /// The whole loop, with the caller's function in its middle.
-base::Status reduce(node::CustomReduction& custom, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user, uint64_t* contributors) {
+base::Status reduce(api::CustomReduction& custom, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user, uint64_t* contributors) {
   std::vector<mv_array> shown(arrays);
   for (;;) {
     const auto theirs = custom.next();

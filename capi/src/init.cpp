@@ -16,7 +16,7 @@ namespace mv::capi {
 namespace {
 
 /// A node that was asked for by name or by mv_init(): from here on "call mv_init() first" is no advice.
-base::Result<int64_t> init_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default) {
+base::Result<int64_t> init_node(State& state, const runtime::Settings& settings, SettingsReport sources, bool is_default) {
   auto handle = open_node(state, settings, std::move(sources), is_default);
   if (handle.ok()) state.was_initialised.store(true, std::memory_order_release);
   return handle;

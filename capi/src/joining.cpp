@@ -11,14 +11,14 @@ NodeRef Joining::take(Slot& slot) {
   return std::exchange(slot.entry, nullptr);
 }
 
-NodeRef Joining::take(const node::Settings& settings, bool is_default) {
+NodeRef Joining::take(const runtime::Settings& settings, bool is_default) {
   std::lock_guard lock(mutex_);
   for (Slot& slot : slots_)
     if (slot.entry != nullptr && slot.entry->is_default == is_default && slot.settings == settings) return take(slot);
   return nullptr;
 }
 
-void Joining::keep(const node::Settings& settings, NodeRef entry) {
+void Joining::keep(const runtime::Settings& settings, NodeRef entry) {
   std::lock_guard lock(mutex_);
   for (Slot& slot : slots_) {
     if (slot.entry != nullptr) continue;
@@ -39,7 +39,7 @@ bool Joining::drop_default() {
 
 void Joining::abandon_after_fork() noexcept {
   for (Slot& slot : slots_)
-    if (node::Node* const node = slot.node) node->abandon_after_fork();
+    if (api::Node* const node = slot.node) node->abandon_after_fork();
 }
 
 }  // namespace mv::capi

@@ -11,8 +11,8 @@
 #include "calls.hpp"
 #include "fence.hpp"
 #include "options.hpp"
+#include "shard/updater/updater.hpp"
 #include "state.hpp"
-#include "table/updater/updater.hpp"
 #include "tensor_calls.hpp"
 #include "text_out.hpp"
 
@@ -31,7 +31,7 @@ constexpr size_t kLongestKey = 200;
 base::Result<NodeRef> local_node(State& state) {
   std::lock_guard lock(state.local);
   if (auto pin = state.nodes.pin(state.local_node)) return *pin;
-  auto opened = open_node(state, node::Settings(), {}, false);
+  auto opened = open_node(state, runtime::Settings(), {}, false);
   if (!opened.ok()) return opened.status();
   state.local_node = opened.value();
   return *state.nodes.pin(state.local_node);
@@ -162,10 +162,10 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
 }
 
 /// How a call waits that is blocking, or that never waits for an answer.
-base::Result<node::CallOptions> read_options(const char* function, const mv_call_options* options, MayForget may_forget) {
+base::Result<api::CallOptions> read_options(const char* function, const mv_call_options* options, MayForget may_forget) {
   CallPlan plan;
   if (auto status = plan_call(function, options, may_forget, &plan); !status.ok()) return status;
-  if (plan.options.mode == node::Mode::kAsync) return base::error(MV_EINVAL, "{}: MV_ASYNC is not for it: a push is on its way when it returns", function);
+  if (plan.options.mode == api::Mode::kAsync) return base::error(MV_EINVAL, "{}: MV_ASYNC is not for it: a push is on its way when it returns", function);
   return plan.options;
 }
 
@@ -208,7 +208,7 @@ mv_status with_values(const char* function, kv_store store, const kv_keys* keys,
     if (!plan.ok()) return plan.status();
     Checked call;
     call.timeout = plan.value().timeout;
-    if (plan.value().mode == node::Mode::kForget) call.wait = kvstore::Updates::Wait::kNo;
+    if (plan.value().mode == api::Mode::kForget) call.wait = kvstore::Updates::Wait::kNo;
     if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
     if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
     return named(function, work(*pin.value()->store, call));
@@ -240,7 +240,7 @@ base::Status plan_pull(const char* function, const mv_call_options* given, CallP
   return plan_call(function, &plain, MayForget::kNo, plan);
 }
 
-/// begin(Store&, Pulling, node::CallOptions) -> Started, of one exported function. `values` may be NULL.
+/// begin(Store&, Pulling, api::CallOptions) -> Started, of one exported function. `values` may be NULL.
 template <typename Begin>
 mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
                     const mv_call_options* options, Begin begin) {
@@ -258,12 +258,12 @@ mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, c
     call.outs = {given.by_key, [open = given.open](size_t place, Tensor made) { (*open)[place]->replace(std::move(made)); }};
     plan.options.priority = given.priority;
     const base::Status status = run_call(state, pin.value()->node, plan,
-                                         [&](const node::CallOptions& how) { return begin(*pin.value()->store, call, how); });
+                                         [&](const api::CallOptions& how) { return begin(*pin.value()->store, call, how); });
     return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
   });
 }
 
-node::Started pull(Store& store, const Pulling& call, const node::CallOptions& how) { return store.pull(call.keys, call.outs, call.sparse, how); }
+api::Started pull(Store& store, const Pulling& call, const api::CallOptions& how) { return store.pull(call.keys, call.outs, call.sparse, how); }
 
 }  // namespace
 }  // namespace mv::capi
@@ -298,25 +298,25 @@ mv_status kv_pull(kv_store store, const kv_keys* keys, const kv_values* values, 
 }
 mv_status kv_row_sparse_pull(kv_store store, const kv_keys* keys, const kv_values* out, const kv_values* row_ids, const mv_call_options* options) {
   return mv::capi::with_pull("kv_row_sparse_pull", store, keys, row_ids, out, options,
-                             [&](Store& known, const Pulling& call, const mv::node::CallOptions& how) -> mv::node::Started {
+                             [&](Store& known, const Pulling& call, const mv::api::CallOptions& how) -> mv::api::Started {
                                if (row_ids == nullptr) return {mv::base::Status(MV_EINVAL, "row_ids is NULL"), nullptr};
                                return known.row_sparse_pull(call.keys, call.outs, call.values.by_key, how);
                              });
 }
 mv_status kv_pushpull(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out, const mv_call_options* options) {
   return mv::capi::with_pull("kv_pushpull", store, keys, values, out != nullptr ? out : values, options,
-                             [](Store& known, const Pulling& call, const mv::node::CallOptions& how) -> mv::node::Started {
+                             [](Store& known, const Pulling& call, const mv::api::CallOptions& how) -> mv::api::Started {
                                if (known.updates().is_by_hand_here())
                                  return {mv::base::Status(MV_ESTATE, "updates are run by hand on this thread: kv_push(), kv_next_update() until none waits, kv_pull()"), nullptr};
                                auto status = known.push(call.keys, call.values.by_key, {how.timeout, call.values.priority});
-                               return status.ok() ? mv::capi::pull(known, call, how) : mv::node::Started{std::move(status), nullptr};
+                               return status.ok() ? mv::capi::pull(known, call, how) : mv::api::Started{std::move(status), nullptr};
                              });
 }
 mv_status kv_broadcast(kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out) {
   return mv::capi::with_pull("kv_broadcast", store, keys, values, out != nullptr ? out : values, nullptr,
-                             [](Store& known, const Pulling& call, const mv::node::CallOptions& how) -> mv::node::Started {
+                             [](Store& known, const Pulling& call, const mv::api::CallOptions& how) -> mv::api::Started {
                                auto status = known.init(call.keys, call.values.by_key);
-                               return status.ok() ? mv::capi::pull(known, call, how) : mv::node::Started{std::move(status), nullptr};
+                               return status.ok() ? mv::capi::pull(known, call, how) : mv::api::Started{std::move(status), nullptr};
                              });
 }
 mv_status kv_set_reject_nonfinite(kv_store store, int32_t on) {
@@ -329,7 +329,7 @@ mv_status kv_set_reject_nonfinite(kv_store store, int32_t on) {
 mv_status kv_set_optimizer(kv_store store, const char* optimizer) {
   return mv::capi::with_store("kv_set_optimizer", store, nullptr, [&](Store& known, mv::base::Nanos) -> mv::base::Status {
     if (optimizer == nullptr) return mv::base::Status(MV_EINVAL, "optimizer is NULL; \"assign\" stands for none");
-    const auto spec = mv::table::parse_updater(optimizer);
+    const auto spec = mv::shard::parse_updater(optimizer);
     return spec.ok() ? known.set_optimizer(spec.value()) : spec.status();
   });
 }

@@ -48,24 +48,24 @@ base::Status set_controller(State& state, const NodeRef& entry, kv_controller co
     std::lock_guard lock(entry->controlling);
     entry->control = std::move(made);
   }
-  entry->node->set_controller(controller != nullptr ? node::Controller::kHere : node::Controller::kNone, std::move(waiting));
+  entry->node->set_controller(controller != nullptr ? api::Controller::kHere : api::Controller::kNone, std::move(waiting));
   return {};
 }
 
 /// While it waits it executes what this very thread has to: commands to a process that is worker and server come back to it.
 base::Status send_command(State& state, StoreEntry& store, int64_t head, const std::string& body, const CallPlan& plan) {
   if (!store.store->type().dist) return base::error(MV_ESTATE, "a {} store has no servers", store.store->type().name);
-  node::Node& node = *store.node->node;
+  api::Node& node = *store.node->node;
   const auto callbacks = Callbacks::of_this_thread(state);
   if (callbacks->is_inside()) return base::Status(MV_EREENTRANT, "this thread is inside a callback");
   const auto control = control_of(*store.node);
-  if (plan.options.mode != node::Mode::kAsync && control != nullptr && control->is_by_hand() && control->is_here())
+  if (plan.options.mode != api::Mode::kAsync && control != nullptr && control->is_by_hand() && control->is_here())
     return base::Status(MV_EREENTRANT, "this process is a server too, whose commands are executed by this thread, by hand: MV_ASYNC, execute it, then wait");
-  const auto start = [&](const node::CallOptions& how) { return node.send_command(head, body, how); };
-  if (plan.options.mode == node::Mode::kAsync) return run_call(state, store.node, plan, start);
-  node::CallOptions how = plan.options;
-  how.mode = node::Mode::kAsync;
-  const node::Started started = start(how);
+  const auto start = [&](const api::CallOptions& how) { return node.send_command(head, body, how); };
+  if (plan.options.mode == api::Mode::kAsync) return run_call(state, store.node, plan, start);
+  api::CallOptions how = plan.options;
+  how.mode = api::Mode::kAsync;
+  const api::Started started = start(how);
   if (!started.status.ok()) return started.status;
   for (;;) {
     const base::Status waited =
@@ -115,7 +115,7 @@ base::Status next_command(State& state, const NodeRef& entry, int64_t timeout_ms
   const auto control = control_of(*entry);
   if (control == nullptr || !control->is_by_hand()) return base::Status(MV_ESTATE, "commands are not executed by hand: KV_CONTROLLER_BY_HAND");
   if (!control->is_here()) return base::Status(MV_ESTATE, "another thread set the controller: commands are executed there");
-  const node::Command* command = control->next();
+  const api::Command* command = control->next();
   if (command == nullptr && timeout_ms != 0) {
     const auto callbacks = Callbacks::of_this_thread(state);
     const auto done = [&] { return entry->node->workers_gone() || callbacks->any_due(); };

@@ -9,7 +9,7 @@
 namespace mv::capi {
 namespace {
 
-mv_status tell(const char* function, mv_node node, base::Result<std::string> (node::Node::*read)(), char* text, uint64_t capacity,
+mv_status tell(const char* function, mv_node node, base::Result<std::string> (api::Node::*read)(), char* text, uint64_t capacity,
                uint64_t* length) {
   return fence(function, [&](State& state) -> base::Status {
     if (auto status = check_text_out(function, text, capacity, length); !status.ok()) return status;
@@ -26,9 +26,9 @@ mv_status tell(const char* function, mv_node node, base::Result<std::string> (no
 }  // namespace mv::capi
 
 mv_status mv_metrics_text(mv_node node, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::tell("mv_metrics_text", node, &mv::node::Node::metrics_text, text, capacity, length);
+  return mv::capi::tell("mv_metrics_text", node, &mv::api::Node::metrics_text, text, capacity, length);
 }
 
 mv_status mv_trace_text(mv_node node, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::tell("mv_trace_text", node, &mv::node::Node::trace_text, text, capacity, length);
+  return mv::capi::tell("mv_trace_text", node, &mv::api::Node::trace_text, text, capacity, length);
 }

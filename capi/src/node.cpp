@@ -23,7 +23,7 @@ mv_status tell(const char* function, mv_node handle, T* out, Read read) {
 }  // namespace
 }  // namespace mv::capi
 
-using mv::node::Identity;
+using mv::runtime::Identity;
 
 mv_status mv_rank(mv_node node, int64_t* rank) {
   return mv::capi::tell("mv_rank", node, rank, [](const Identity& self) { return self.rank; });
@@ -61,6 +61,6 @@ mv_status mv_barrier(mv_node node, const mv_call_options* options) {
     if (!pin.ok()) return pin.status();
     const auto& entry = *pin.value();
     return mv::capi::run_call(state, entry, plan,
-                              [&](const mv::node::CallOptions& how) { return entry->node->barrier(how); });
+                              [&](const mv::api::CallOptions& how) { return entry->node->barrier(how); });
   });
 }

@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "options.hpp"
-#include "table/updater/apply.hpp"
-#include "table/updater/optimizer/traits.hpp"
-#include "table/updater/registry.hpp"
+#include "shard/updater/apply.hpp"
+#include "shard/updater/optimizer/traits.hpp"
+#include "shard/updater/registry.hpp"
 #include "tensor/sparse.hpp"
 #include "tensor_calls.hpp"
 
 namespace mv::capi {
 namespace {
 
-using table::Updater;
+using shard::Updater;
 
 constexpr const char* kStep = "kv_optimizer_step";
 constexpr const char* kStates = "kv_optimizer_states";
@@ -29,14 +29,14 @@ constexpr uint32_t kFirstStepValues = 32;
 base::Result<std::unique_ptr<Updater>> make(const char* function, const char* text, mv_dtype dtype) {
   if (text == nullptr) return base::error(MV_EINVAL, "{}: optimizer is NULL", function);
   const auto wrong = [&](const base::Status& status) { return base::error(status.code(), "{}: {}", function, status.text()); };
-  const auto spec = table::parse_updater(text);
+  const auto spec = shard::parse_updater(text);
   if (!spec.ok()) return wrong(spec.status());
-  if (auto status = table::check_updater(spec.value(), dtype); !status.ok()) return wrong(status);
-  if (table::keeps_backups(spec.value()))
+  if (auto status = shard::check_updater(spec.value(), dtype); !status.ok()) return wrong(status);
+  if (shard::keeps_backups(spec.value()))
     return base::error(MV_EINVAL, "{}: {} wants to know what each worker got last, which only a table does", function, spec.value().name);
   if (dtype != MV_F32 && dtype != MV_F64)
     return base::error(MV_EDTYPE, "{}: the value is {}: step a copy in f32, or f64, and copy that back", function, tensor::dtype_name(dtype));
-  return table::make_updater(spec.value(), dtype);
+  return shard::make_updater(spec.value(), dtype);
 }
 
 /// What a step works on, checked.
@@ -83,15 +83,15 @@ base::Status check_states(State& state, const Updater& updater, const kv_values&
 }
 
 /// Elements `first` .. `first` + `count` - 1 of the value, with as many of the gradient from `added` on.
-void apply(const Updater& updater, const table::Step& step, const Work& work, size_t first, size_t count, const std::byte* added) {
+void apply(const Updater& updater, const shard::Step& step, const Work& work, size_t first, size_t count, const std::byte* added) {
   const size_t offset = first * tensor::dtype_bytes(work.value.dtype);
-  std::array<std::byte*, table::kMostStates> states{};
+  std::array<std::byte*, shard::kMostStates> states{};
   for (size_t i = 0; i < work.states.size(); ++i) states[i] = work.states[i].data + offset;
-  const table::Block block = {.count = count, .values = work.value.data + offset, .states = states.data(), .step = &step, .first = first};
-  table::apply_added(updater, work.gradient.dtype, block, work.states.size(), added);
+  const shard::Block block = {.count = count, .values = work.value.data + offset, .states = states.data(), .step = &step, .first = first};
+  shard::apply_added(updater, work.gradient.dtype, block, work.states.size(), added);
 }
 
-void apply_all(const Updater& updater, const table::Step& step, const Work& work) {
+void apply_all(const Updater& updater, const shard::Step& step, const Work& work) {
   if (!work.gradient.is_row_sparse()) return apply(updater, step, work, 0, work.value.shape.count(), work.gradient.data);
   const size_t row = work.value.shape.row_count(), bytes = row * tensor::dtype_bytes(work.gradient.dtype);
   for (size_t i = 0; i < work.gradient.held.count; ++i)
@@ -123,7 +123,7 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
   if (auto status = check_states(state, *updater.value(), given, work); !status.ok()) return status;
   const auto fresh = updater.value()->shared();
   if (before == 0) std::copy(fresh.begin(), fresh.end(), work.shared);
-  const table::Turn turn = {.count = count, .latest = std::max(count, before), .before = before};
+  const shard::Turn turn = {.count = count, .latest = std::max(count, before), .before = before};
   const std::span<double> shared(work.shared, fresh.size());
   updater.value()->advance(turn, shared);
   apply_all(*updater.value(), updater.value()->step(turn, shared), work);
@@ -145,11 +145,11 @@ base::Status tell_states(const char* optimizer, int64_t* states, int64_t* shared
 
 base::Status tell_rate(const char* optimizer, uint64_t updates, double* rate) {
   if (optimizer == nullptr || rate == nullptr) return base::error(MV_EINVAL, "{}: optimizer or value is NULL", kRate);
-  const auto spec = table::parse_updater(optimizer);
+  const auto spec = shard::parse_updater(optimizer);
   if (!spec.ok()) return base::error(spec.status().code(), "{}: {}", kRate, spec.status().text());
-  const table::Kind& kind = *table::find_kind(spec.value().name);
+  const shard::Kind& kind = *shard::find_kind(spec.value().name);
   if (kind.optimizer == nullptr) return base::error(MV_EINVAL, "{}: {} has no schedule; MXNet's optimizers have: \"mx.{}\"", kRate, kind.name, kind.name);
-  *rate = table::optimizer::scheduled_rate(table::optimizer::view(kind, spec.value().parameters), updates);
+  *rate = shard::optimizer::scheduled_rate(shard::optimizer::view(kind, spec.value().parameters), updates);
   return {};
 }
 

@@ -44,11 +44,11 @@ base::Status plan_call(const char* function, const mv_call_options* given, MayFo
   }
   if (auto status = check_timeout(function, options.timeout_ms); !status.ok()) return status;
 
-  plan->options.mode = flags == MV_ASYNC    ? node::Mode::kAsync
-                       : flags == MV_FORGET ? node::Mode::kForget
-                                            : node::Mode::kBlocking;
+  plan->options.mode = flags == MV_ASYNC    ? api::Mode::kAsync
+                       : flags == MV_FORGET ? api::Mode::kForget
+                                            : api::Mode::kBlocking;
   plan->options.timeout = span_of_ms(options.timeout_ms);
-  plan->options.keep_on_interrupt = plan->options.mode == node::Mode::kBlocking && options.request != nullptr;
+  plan->options.keep_on_interrupt = plan->options.mode == api::Mode::kBlocking && options.request != nullptr;
   plan->request = options.request;
   if (plan->request != nullptr) *plan->request = 0;
   return {};

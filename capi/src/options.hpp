@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "api/node/node.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
-#include "node/node.hpp"
 
 namespace mv::capi {
 
@@ -48,7 +48,7 @@ base::Status check_timeout(const char* function, int64_t timeout_ms);
 
 /// What a call's options come to.
 struct CallPlan {
-  node::CallOptions options;
+  api::CallOptions options;
   mv_request* request = nullptr;  ///< where a handle goes, 0 so far
   bool lends = true;              ///< asynchronous, it uses the caller's buffers until it is over
 };

@@ -94,7 +94,7 @@ bool is_open(State& state, int64_t request) {
 base::Nanos steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 /// Takes what has finished and is still the caller's; waits for the first, or for what `or_until` says.
-base::Status take_finished(State& state, node::Node& node, mv_request* finished, uint64_t capacity, uint64_t* found, base::Nanos deadline,
+base::Status take_finished(State& state, api::Node& node, mv_request* finished, uint64_t capacity, uint64_t* found, base::Nanos deadline,
                            const std::function<bool()>& or_until) {
   do {
     constexpr uint64_t kBatch = 1024;  // little enough to allocate, whatever the capacity
@@ -134,7 +134,7 @@ base::Status poll_requests(State& state, mv_node node, mv_request* finished, uin
 
 }  // namespace
 
-int64_t keep_interrupted(State& state, const NodeRef& node, node::CallRef call) {
+int64_t keep_interrupted(State& state, const NodeRef& node, api::CallRef call) {
   try {
     return state.requests.insert({node, call, true});
   } catch (...) {

@@ -19,7 +19,7 @@ using base::SettingType;
 using base::SettingValue;
 
 /// What the table sets: the node's settings and, beside them, what is of no concern to a node.
-struct Start : node::Settings {
+struct Start : runtime::Settings {
   int32_t log_level = MV_LOG_WARN;
   std::string launcher = "auto";
 };
@@ -68,7 +68,7 @@ constexpr Setting without_option(SettingInfo info) {
 // Multiverso's "default" is worker and server at once.
 constexpr SettingChoice kRoles[] = {
     {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {"default", MV_ROLE_ALL},
-    {"scheduler", node::kRoleScheduler}};
+    {"scheduler", runtime::kRoleScheduler}};
 constexpr SettingChoice kRoads[] = {{"auto", 0}, {"tcp", 1}, {"inproc", 2}};
 constexpr auto kLaunchers = [] {
   std::array<SettingChoice, std::size(kLauncherWords)> choices{};
@@ -82,7 +82,7 @@ using Options = mv_init_options;
 constexpr int64_t kMostNodes = 65'535;
 constexpr int64_t kMostTraceEvents = 16 << 20;
 
-/// The list. Defaults are those of node::Settings.
+/// The list. Defaults are those of runtime::Settings.
 constexpr Setting kSettings[] = {
     from_options<&Start::sync, &Options::sync, MV_UNSET>(
         {.key = "sync", .type = SettingType::kBool, .help = "sync mode; unset: what the others say"}),
@@ -342,7 +342,7 @@ base::Result<std::vector<int>> InitRequest::add_arguments(std::span<const char* 
   return used;
 }
 
-base::Result<node::Settings> InitRequest::resolve(SettingsReport& report) const {
+base::Result<runtime::Settings> InitRequest::resolve(SettingsReport& report) const {
   base::SaidSettings environment(kKnown);
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
   if (const auto* level = explicit_.find(kLogLevel)) {
@@ -352,7 +352,7 @@ base::Result<node::Settings> InitRequest::resolve(SettingsReport& report) const 
     base::set_log_level(static_cast<int>(wish->value.number));
   }
 
-  node::Settings settings;
+  runtime::Settings settings;
   const base::Status verdict = weigh(environment, report, settings);
   for (const std::string& warning : report.warnings) base::log_warn("{}", warning);
   for (const std::string& remark : report.remarks) base::log_info("{}", remark);
@@ -362,13 +362,13 @@ base::Result<node::Settings> InitRequest::resolve(SettingsReport& report) const 
   return settings;
 }
 
-base::Status InitRequest::examine(SettingsReport& report, node::Settings& settings) const {
+base::Status InitRequest::examine(SettingsReport& report, runtime::Settings& settings) const {
   base::SaidSettings environment(kKnown);
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
   return weigh(environment, report, settings);
 }
 
-base::Status InitRequest::weigh(const base::SaidSettings& environment, SettingsReport& report, node::Settings& settings) const {
+base::Status InitRequest::weigh(const base::SaidSettings& environment, SettingsReport& report, runtime::Settings& settings) const {
   Sources sources(explicit_, environment);
   const base::Status launcher = told(sources.ask_launcher(report));
   Start start;
@@ -390,7 +390,7 @@ base::Status InitRequest::weigh(const base::SaidSettings& environment, SettingsR
   return told(check_cluster(start));
 }
 
-base::Result<node::Settings> InitRequest::whom_to_ask(base::Nanos patience) const {
+base::Result<runtime::Settings> InitRequest::whom_to_ask(base::Nanos patience) const {
   base::SaidSettings environment(kKnown);
   if (auto status = told(environment.say_environment("POLYVERSO_")); !status.ok()) return status;
   Start start;
@@ -401,12 +401,12 @@ base::Result<node::Settings> InitRequest::whom_to_ask(base::Nanos patience) cons
   }
   if (start.master.empty())
     return base::error(MV_EINVAL, "{}: nobody has said which cluster: set master=HOST:PORT (POLYVERSO_MASTER) to where its rank 0 listens", function_);
-  return static_cast<node::Settings&>(start);
+  return static_cast<runtime::Settings&>(start);
 }
 
-base::Status InitRequest::agree_with(const node::Settings& running) const {
+base::Status InitRequest::agree_with(const runtime::Settings& running) const {
   Start start;
-  static_cast<node::Settings&>(start) = running;
+  static_cast<runtime::Settings&>(start) = running;
   for (size_t i = 0; i < kCount; ++i) {
     const auto* said = explicit_.find(i);
     if (said == nullptr || i == kLogLevel || i == kLauncher) continue;

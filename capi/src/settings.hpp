@@ -11,7 +11,7 @@
 
 #include "base/config.hpp"
 #include "base/result.hpp"
-#include "node/settings.hpp"
+#include "runtime/settings.hpp"
 
 namespace mv::capi {
 
@@ -46,16 +46,16 @@ class InitRequest {
 
   /// Explicit values, else the environment's, else a launcher's, else defaults, checked as a whole. Sets the log level and logs
   /// what the report remarks.
-  base::Result<node::Settings> resolve(SettingsReport& report) const;
+  base::Result<runtime::Settings> resolve(SettingsReport& report) const;
   /// The same without a trace. Report and settings tell what is known even where an error is returned.
-  base::Status examine(SettingsReport& report, node::Settings& settings) const;
+  base::Status examine(SettingsReport& report, runtime::Settings& settings) const;
   /// Whom to ask about a cluster that this process does not join: of all settings, master, secret and init_timeout count.
-  base::Result<node::Settings> whom_to_ask(base::Nanos patience) const;
+  base::Result<runtime::Settings> whom_to_ask(base::Nanos patience) const;
   /// For a further mv_init(): MV_EDISAGREE where an explicit value is not that of the running node.
-  base::Status agree_with(const node::Settings& running) const;
+  base::Status agree_with(const runtime::Settings& running) const;
 
  private:
-  base::Status weigh(const base::SaidSettings& environment, SettingsReport& report, node::Settings& settings) const;
+  base::Status weigh(const base::SaidSettings& environment, SettingsReport& report, runtime::Settings& settings) const;
   base::Status told(const base::Status& status) const;  // with the function before it
 
   const char* function_;
@@ -69,6 +69,6 @@ base::KnownSettings known_settings();
 void choose_log_level(int32_t level) noexcept;
 
 /// Whether the settings make sense together: those of a cluster, and what is open to other machines.
-base::Status check_cluster(const node::Settings& settings);
+base::Status check_cluster(const runtime::Settings& settings);
 
 }  // namespace mv::capi

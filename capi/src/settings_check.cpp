@@ -53,7 +53,7 @@ base::Status needs_secret(const char* key, const std::string& value) {
       key, value);
 }
 
-base::Status check_addresses(const node::Settings& settings) {
+base::Status check_addresses(const runtime::Settings& settings) {
   const auto bind = split_address(settings.bind), advertise = split_address(settings.advertise);
   if (!bind) return base::error(MV_EINVAL, "bind={} is neither \"host\" nor \"host:port\"", settings.bind);
   if (!settings.advertise.empty() && !advertise)
@@ -75,13 +75,13 @@ base::Status check_costs(const std::string& text) {
 
 }  // namespace
 
-base::Status check_cluster(const node::Settings& settings) {
+base::Status check_cluster(const runtime::Settings& settings) {
   if (auto status = check_costs(settings.collective_costs); !status.ok()) return status;
   if (settings.rank >= settings.nodes) {
     return base::error(MV_EINVAL, "rank={} does not fit nodes={}: ranks go from 0 to {}", settings.rank, settings.nodes,
                        settings.nodes - 1);
   }
-  if (settings.role == node::kRoleScheduler && settings.rank != 0)
+  if (settings.role == runtime::kRoleScheduler && settings.rank != 0)
     return base::error(MV_EINVAL, "role=scheduler is for the master, rank=0, only");
   if (settings.nodes == 1) {
     if (settings.role == MV_ROLE_ALL) return {};

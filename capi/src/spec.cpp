@@ -5,7 +5,7 @@
 
 #include "base/config.hpp"
 #include "options.hpp"
-#include "table/updater/updater.hpp"
+#include "shard/updater/updater.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::capi {
@@ -118,7 +118,7 @@ base::Status check_name(const char* function, std::string_view name) {
 
 namespace {
 
-base::Status check_shape(const char* function, const table::Spec& spec) {
+base::Status check_shape(const char* function, const shard::Spec& spec) {
   const bool keyvalue = spec.kind == MV_KEYVALUE;
   if (keyvalue && spec.rows != 0)
     return base::error(MV_EINVAL, "{}: a key-value table has no fixed rows, {} were given", function, spec.rows);
@@ -134,14 +134,14 @@ base::Status check_shape(const char* function, const table::Spec& spec) {
     return base::error(MV_EINVAL, "{}: a table of {} x {} {} has more bytes than 64 bits can count", function,
                        spec.rows, spec.cols, tensor::dtype_name(spec.dtype));
   }
-  if (spec.is_keyed() && spec.row_bytes() > table::kStripeBytes) {
+  if (spec.is_keyed() && spec.row_bytes() > shard::kStripeBytes) {
     return base::error(MV_EINVAL, "{}: {} columns of {} are {} bytes: a row of a sparse or key-value table has at most {}",
-                       function, spec.cols, tensor::dtype_name(spec.dtype), spec.row_bytes(), table::kStripeBytes);
+                       function, spec.cols, tensor::dtype_name(spec.dtype), spec.row_bytes(), shard::kStripeBytes);
   }
   return {};
 }
 
-base::Status check_keyed(const char* function, const table::Spec& spec) {
+base::Status check_keyed(const char* function, const shard::Spec& spec) {
   if (spec.capacity != 0 && spec.kind != MV_KEYVALUE)
     return base::error(MV_EINVAL, "{}: capacity is for key-value tables", function);
   if ((spec.initial != 0 || spec.initial_range != 0 || spec.seed != 0) && !spec.is_keyed())
@@ -158,7 +158,7 @@ base::Status check_keyed(const char* function, const table::Spec& spec) {
 
 }  // namespace
 
-base::Status check_spec(const char* function, const table::Spec& spec) {
+base::Status check_spec(const char* function, const shard::Spec& spec) {
   if (spec.kind < MV_ARRAY || spec.kind > MV_KEYVALUE)
     return base::error(MV_EINVAL, "{}: the table's kind is {}, which is no mv_table_kind", function, spec.kind);
   if (!tensor::is_table_dtype(spec.dtype)) {
@@ -174,18 +174,18 @@ base::Status check_spec(const char* function, const table::Spec& spec) {
   }
   if (spec.merges() && spec.staleness != MV_UNSET)
     return base::error(MV_EINVAL, "{}: merge and staleness={} are two ways of waiting; a table has one", function, spec.staleness);
-  if (auto status = table::check_updater(spec.updater, spec.dtype); !status.ok())
+  if (auto status = shard::check_updater(spec.updater, spec.dtype); !status.ok())
     return base::error(status.code(), "{}: {}", function, status.text());
   return {};
 }
 
-base::Result<table::UpdaterSpec> read_updater(const char* function, const char* text) {
-  auto updater = table::parse_updater(text != nullptr ? text : "");
+base::Result<shard::UpdaterSpec> read_updater(const char* function, const char* text) {
+  auto updater = shard::parse_updater(text != nullptr ? text : "");
   if (!updater.ok()) return base::error(updater.status().code(), "{}: {}", function, updater.status().text());
   return updater;
 }
 
-base::Result<table::Spec> read_spec(const char* function, const mv_table_spec* given) {
+base::Result<shard::Spec> read_spec(const char* function, const mv_table_spec* given) {
   if (given == nullptr) return base::error(MV_EINVAL, "{}: spec is NULL", function);
   auto read = read_struct(function, "mv_table_spec", given, mv_table_spec MV_TABLE_SPEC_INIT, kFirstTableSpec);
   if (!read.ok()) return read.status();
@@ -194,7 +194,7 @@ base::Result<table::Spec> read_spec(const char* function, const mv_table_spec* g
     return base::error(MV_EINVAL, "{}: mv_table_spec.reserved is {}, it must be 0", function, from.reserved);
   auto updater = read_updater(function, from.updater);
   if (!updater.ok()) return updater.status();
-  table::Spec spec{"", from.kind, from.dtype, from.rows, from.cols, from.flags, std::move(updater).value(), from.staleness,
+  shard::Spec spec{"", from.kind, from.dtype, from.rows, from.cols, from.flags, std::move(updater).value(), from.staleness,
                    from.initial, from.initial_range, from.seed, from.capacity};
   if (from.name != nullptr) {
     if (auto status = check_name(function, from.name); !status.ok()) return status;
@@ -204,7 +204,7 @@ base::Result<table::Spec> read_spec(const char* function, const mv_table_spec* g
   return spec;
 }
 
-base::Result<table::Spec> parse_spec(const char* function, std::string_view text) {
+base::Result<shard::Spec> parse_spec(const char* function, std::string_view text) {
   base::SaidSettings said(kFields);
   const auto number = [&](Field field, int64_t otherwise) {
     return said.find(field) ? said.find(field)->value.number : otherwise;
@@ -219,7 +219,7 @@ base::Result<table::Spec> parse_spec(const char* function, std::string_view text
   }
   if (!status.ok()) return base::error(status.code(), "{}: {}", function, status.text());
 
-  table::Spec spec;
+  shard::Spec spec;
   spec.kind = static_cast<int32_t>(number(kKindField, MV_ARRAY));
   spec.dtype = static_cast<mv_dtype>(number(kDtypeField, MV_F32));
   spec.rows = static_cast<uint64_t>(number(kRowsField, 0));
@@ -242,14 +242,14 @@ base::Result<table::Spec> parse_spec(const char* function, std::string_view text
   return spec;
 }
 
-std::string specs_as_json(const std::vector<table::Spec>& specs) {
+std::string specs_as_json(const std::vector<shard::Spec>& specs) {
   std::string json = "[";
-  for (const table::Spec& spec : specs) {
+  for (const shard::Spec& spec : specs) {
     json += json.size() > 1 ? ", {\"name\": " : "{\"name\": ";
     append_json_string(json, spec.name);
     json += fmt::format(R"(, "kind": "{}", "dtype": "{}", "rows": {}, "cols": {})", kKindNames[spec.kind],
                         tensor::dtype_name(spec.dtype), spec.rows, spec.cols);
-    json += fmt::format(R"(, "updater": "{}", "staleness": {}, "merge": {}}})", table::to_text(spec.updater),
+    json += fmt::format(R"(, "updater": "{}", "staleness": {}, "merge": {}}})", shard::to_text(spec.updater),
                         spec.staleness, spec.merges());
   }
   return json + "]";

@@ -8,20 +8,20 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "table/spec.hpp"
+#include "shard/spec.hpp"
 
 namespace mv::capi {
 
-base::Result<table::Spec> read_spec(const char* function, const mv_table_spec* given);
-base::Result<table::Spec> parse_spec(const char* function, std::string_view text);
+base::Result<shard::Spec> read_spec(const char* function, const mv_table_spec* given);
+base::Result<shard::Spec> parse_spec(const char* function, std::string_view text);
 /// Text as mv_table_set_updater() takes it; null is "add".
-base::Result<table::UpdaterSpec> read_updater(const char* function, const char* text);
+base::Result<shard::UpdaterSpec> read_updater(const char* function, const char* text);
 /// Whether there can be such a table; the sentence names the field.
-base::Status check_spec(const char* function, const table::Spec& spec);
+base::Status check_spec(const char* function, const shard::Spec& spec);
 /// A name that a table may have: UTF-8, 1 .. 255 bytes.
 base::Status check_name(const char* function, std::string_view name);
 
 /// mv_table_list()'s JSON.
-std::string specs_as_json(const std::vector<table::Spec>& specs);
+std::string specs_as_json(const std::vector<shard::Spec>& specs);
 
 }  // namespace mv::capi

@@ -8,7 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/shared_memory.hpp"
-#include "io/inproc/inproc.hpp"
+#include "transport/inproc/inproc.hpp"
 
 namespace mv::capi {
 
@@ -41,7 +41,7 @@ void before_fork() {
   tensor_space().replacing.lock();
   tensor_space().heap.before_fork();
   base::SharedMemory::before_fork();
-  io::InprocHub::process().before_fork();
+  transport::InprocHub::process().before_fork();
   base::hold_log();
 }
 
@@ -53,21 +53,21 @@ void release_tensors_and_log() {
 }
 
 void after_fork() {
-  io::InprocHub::process().after_fork();
+  transport::InprocHub::process().after_fork();
   base::SharedMemory::after_fork();
   release_tensors_and_log();
 }
 
 /// In the child, whose only thread this is. Takes no lock: another thread of the parent may have held it.
 void forget_parent() {
-  io::InprocHub::process().after_fork_in_child();
+  transport::InprocHub::process().after_fork_in_child();
   base::SharedMemory::after_fork_in_child();
   release_tensors_and_log();
   State* state = life.load(std::memory_order_acquire);
   forked.store(true, std::memory_order_release);
   if (state == nullptr) return;  // a child of a child, or a parent without any node
   state->nodes.for_each_alone([](NodeRef& entry) { entry->node->abandon_after_fork(); });
-  state->gossips.for_each_alone([](std::unique_ptr<node::GossipNode>& node) { node->abandon_after_fork(); });
+  state->gossips.for_each_alone([](std::unique_ptr<api::GossipNode>& node) { node->abandon_after_fork(); });
   state->joining.abandon_after_fork();
   last_life.store(state, std::memory_order_release);
   next_life.store(nullptr, std::memory_order_release);
@@ -203,13 +203,13 @@ base::Status not_a(State& state, const char* function, Kind wanted, int64_t hand
   return base::error(MV_EHANDLE, "{}: {} is a closed {} handle", function, handle, name_of(wanted));
 }
 
-base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default) {
+base::Result<int64_t> open_node(State& state, const runtime::Settings& settings, SettingsReport sources, bool is_default) {
   watch_forks();
   NodeRef entry = state.joining.take(settings, is_default);
   if (entry == nullptr) {
     if (is_default) state.joining.drop_default();
     entry = std::make_shared<NodeEntry>();
-    entry->node = node::Node::make(settings);
+    entry->node = api::Node::make(settings);
     entry->is_default = is_default;
   }
   if (const auto status = entry->node->join(); !status.ok()) {
@@ -227,7 +227,7 @@ namespace {
 
 /// What a pin gives: it, or why its node can't be used.
 template <typename Pin>
-base::Result<Pin> sound(Pin pin, const node::Node& node, const char* function, Broken broken) {
+base::Result<Pin> sound(Pin pin, const api::Node& node, const char* function, Broken broken) {
   const base::Status* const why = node.defect();
   if (why == nullptr || broken == Broken::kFound) return pin;
   return base::error(why->code(), "{}: {}", function, why->text());
@@ -237,7 +237,7 @@ template <typename Table>
 base::Result<typename Table::Pin> find(State& state, Table& table, Kind kind, const char* function, int64_t handle, Broken broken) {
   auto pin = table.pin(handle);
   if (!pin) return not_a(state, function, kind, handle);
-  const node::Node& node = *pin->node->node;
+  const api::Node& node = *pin->node->node;
   return sound(std::move(pin), node, function, broken);
 }
 
@@ -246,7 +246,7 @@ base::Result<typename Table::Pin> find(State& state, Table& table, Kind kind, co
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle, Broken broken) {
   auto pin = state.nodes.pin(handle == 0 ? state.default_node.load(std::memory_order_acquire) : handle);
   if (!pin) return handle == 0 ? no_node(state, function) : not_a(state, function, Kind::kNode, handle);
-  const node::Node& node = *(*pin)->node;
+  const api::Node& node = *(*pin)->node;
   return sound(std::move(pin), node, function, broken);
 }
 

@@ -10,13 +10,13 @@
 #include <mutex>
 #include <string>
 
+#include "api/gossip/gossip_node.hpp"
+#include "api/group/group.hpp"
+#include "api/kvstore/store.hpp"
+#include "api/node/node.hpp"
 #include "base/result.hpp"
 #include "handles.hpp"
-#include "node/gossip_node.hpp"
-#include "node/group.hpp"
-#include "node/node.hpp"
-#include "kvstore/store.hpp"
-#include "node/settings.hpp"
+#include "runtime/settings.hpp"
 #include "settings.hpp"
 #include "tensor/tensor.hpp"
 
@@ -26,8 +26,8 @@ class Control;
 
 /// A running node. Lives until the last handle and the last call on it are gone.
 struct NodeEntry {
-  std::unique_ptr<node::Node> node;
-  node::Settings settings;  ///< with the rank and mode that it got
+  std::unique_ptr<api::Node> node;
+  runtime::Settings settings;  ///< with the rank and mode that it got
   SettingsReport sources;   ///< where they came from
   std::mutex shutdown;  ///< one mv_shutdown() of a node at a time
   bool is_default = false;
@@ -40,11 +40,11 @@ using NodeRef = std::shared_ptr<NodeEntry>;
 // In both, `node` comes first: it must go last.
 struct TableEntry {
   NodeRef node;
-  node::TableRef table;
+  api::TableRef table;
 };
 struct RequestEntry {
   NodeRef node;
-  node::CallRef call;
+  api::CallRef call;
   bool lends;  ///< the caller's buffers, until the call is over
 };
 /// An update that a thread runs by hand, as it sees it.
@@ -59,13 +59,13 @@ struct StoreEntry {
 
 struct GroupEntry {
   NodeRef node;
-  node::GroupRef group;
+  api::GroupRef group;
 };
 /// A reduction by hand.
 struct CustomEntry {
   NodeRef node;
-  node::GroupRef group;
-  node::CustomReductionRef reduction;
+  api::GroupRef group;
+  api::CustomReductionRef reduction;
 };
 
 struct Strategy;  // strategies.hpp
@@ -78,7 +78,7 @@ using NodeTable = HandleTable<NodeRef>;
 using TableTable = HandleTable<TableEntry>;
 using RequestTable = HandleTable<RequestEntry>;
 using StoreTable = HandleTable<StoreEntry>;
-using GossipTable = HandleTable<std::unique_ptr<node::GossipNode>>;
+using GossipTable = HandleTable<std::unique_ptr<api::GossipNode>>;
 using GroupTable = HandleTable<GroupEntry>;
 using CustomTable = HandleTable<CustomEntry>;
 using StrategyTable = HandleTable<StrategyEntry>;
@@ -125,19 +125,19 @@ class TensorPin {
 class Joining {
  public:
   /// One that was kept with these settings, or null.
-  NodeRef take(const node::Settings& settings, bool is_default);
+  NodeRef take(const runtime::Settings& settings, bool is_default);
   /// Few at a time: where there is no room, the node is given up.
-  void keep(const node::Settings& settings, NodeRef entry);
+  void keep(const runtime::Settings& settings, NodeRef entry);
   /// Gives up the default node. False if there is none here.
   bool drop_default();
-  /// In a forked child; see node::Node::abandon_after_fork().
+  /// In a forked child; see api::Node::abandon_after_fork().
   void abandon_after_fork() noexcept;
 
  private:
   struct Slot {
-    std::atomic<node::Node*> node{nullptr};  ///< for a forked child, which can't lock
+    std::atomic<api::Node*> node{nullptr};  ///< for a forked child, which can't lock
     NodeRef entry;
-    node::Settings settings;
+    runtime::Settings settings;
   };
   NodeRef take(Slot& slot);
 
@@ -191,8 +191,8 @@ State& current_state_for_tensors();
 void watch_forks();
 
 /// Starts a node, or goes on with one that a signal has left on its way, and puts it behind a handle.
-base::Result<int64_t> open_node(State& state, const node::Settings& settings, SettingsReport sources, bool is_default);
-/// Whether a handle of a node that has broken down (node::Node::defect()) is found: only by what ends it.
+base::Result<int64_t> open_node(State& state, const runtime::Settings& settings, SettingsReport sources, bool is_default);
+/// Whether a handle of a node that has broken down (api::Node::defect()) is found: only by what ends it.
 enum class Broken { kRefused, kFound };
 /// A pin on the node that `handle` names, 0 being the default; or why there is none. `function` begins the message.
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle, Broken broken = Broken::kRefused);

@@ -5,11 +5,11 @@
 #include <mutex>
 #include <variant>
 
-#include "distlearn/all_reduce_ea.hpp"
-#include "distlearn/all_reduce_sgd.hpp"
-#include "distlearn/async_ea.hpp"
-#include "distlearn/compressor.hpp"
-#include "distlearn/local_sgd.hpp"
+#include "api/distlearn/all_reduce_ea.hpp"
+#include "api/distlearn/all_reduce_sgd.hpp"
+#include "api/distlearn/async_ea.hpp"
+#include "api/distlearn/compressor.hpp"
+#include "api/distlearn/local_sgd.hpp"
 
 namespace mv::capi {
 

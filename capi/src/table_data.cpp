@@ -12,8 +12,8 @@
 namespace mv::capi {
 namespace {
 
-using node::Rows;
-using node::Table;
+using api::Rows;
+using api::Table;
 
 /// Pointers and counts; whether they fit the table is the table's to say.
 template <typename Data>
@@ -42,28 +42,28 @@ mv_status move_data(const char* function, mv_table table, const Rows& rows, cons
   return fence(function, [&](State& state) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, given, kMayForget, &plan); !status.ok()) return status;
-    plan.lends = std::is_same_v<Data, node::MutableData>;
+    plan.lends = std::is_same_v<Data, api::MutableData>;
     auto pin = find_table(state, function, table);
     if (!pin.ok()) return pin.status();
     if (auto status = check_data(function, rows, data); !status.ok()) return status;
     return run_call(state, pin.value()->node, plan,
-                    [&](const node::CallOptions& how) { return ((*pin.value()->table).*Method)(rows, data, how); });
+                    [&](const api::CallOptions& how) { return ((*pin.value()->table).*Method)(rows, data, how); });
   });
 }
 
-mv_status add(const char* function, mv_table table, const Rows& rows, const node::ConstData& data,
+mv_status add(const char* function, mv_table table, const Rows& rows, const api::ConstData& data,
               const mv_call_options* options) {
   return move_data<&Table::add, MayForget::kYes>(function, table, rows, data, options);
 }
-mv_status set(const char* function, mv_table table, const Rows& rows, const node::ConstData& data,
+mv_status set(const char* function, mv_table table, const Rows& rows, const api::ConstData& data,
               const mv_call_options* options) {
   return move_data<&Table::set, MayForget::kNo>(function, table, rows, data, options);
 }
-mv_status get(const char* function, mv_table table, const Rows& rows, const node::MutableData& data,
+mv_status get(const char* function, mv_table table, const Rows& rows, const api::MutableData& data,
               const mv_call_options* options) {
   return move_data<&Table::get, MayForget::kNo>(function, table, rows, data, options);
 }
-mv_status peek(const char* function, mv_table table, const Rows& rows, const node::MutableData& data,
+mv_status peek(const char* function, mv_table table, const Rows& rows, const api::MutableData& data,
                const mv_call_options* options) {
   return move_data<&Table::peek, MayForget::kNo>(function, table, rows, data, options);
 }
@@ -79,7 +79,7 @@ base::Status erase_rows(State& state, mv_table table, const Rows& rows, const mv
   if (rows.count > std::numeric_limits<int64_t>::max() / sizeof(int64_t))
     return base::error(MV_ESHAPE, "mv_table_erase_rows: no memory holds {} ids", rows.count);
   return run_call(state, pin.value()->node, plan,
-                  [&](const node::CallOptions& how) { return pin.value()->table->erase(rows, how); });
+                  [&](const api::CallOptions& how) { return pin.value()->table->erase(rows, how); });
 }
 
 }  // namespace

@@ -10,17 +10,17 @@
 #include "calls.hpp"
 #include "fence.hpp"
 #include "options.hpp"
+#include "shard/updater/updater.hpp"
 #include "spec.hpp"
 #include "state.hpp"
-#include "table/updater/updater.hpp"
 #include "tensor/dtype.hpp"
 #include "text_out.hpp"
 
 namespace mv::capi {
 namespace {
 
-base::Status create_table(State& state, const char* function, mv_node node, base::Result<table::Spec> spec,
-                          const node::ConstData& initial, mv_table* table) {
+base::Status create_table(State& state, const char* function, mv_node node, base::Result<shard::Spec> spec,
+                          const api::ConstData& initial, mv_table* table) {
   if (!spec.ok()) return spec.status();
   if (table == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", function);
   if (initial.values == nullptr && initial.count != 0) {
@@ -80,7 +80,7 @@ base::Status describe(State& state, mv_table table, mv_table_info* out) {
   if (!pin.ok()) return pin.status();
   const auto told = pin.value()->table->info();
   if (!told.ok()) return told.status();
-  const node::TableInfo& from = told.value();
+  const api::TableInfo& from = told.value();
   mv_table_info info = MV_TABLE_INFO_INIT;
   info.size = out->size;
   std::memcpy(info.name, from.spec.name.data(), std::min(from.spec.name.size(), sizeof(info.name) - 1));
@@ -88,12 +88,12 @@ base::Status describe(State& state, mv_table table, mv_table_info* out) {
   info.dtype = from.spec.dtype;
   info.rows = from.spec.rows;
   info.cols = from.spec.cols;
-  info.flags = from.spec.flags & ~table::kLibraryFlags;
+  info.flags = from.spec.flags & ~shard::kLibraryFlags;
   info.servers = from.servers;
   info.bytes = from.bytes;
   info.adds = from.adds;
   info.gets = from.gets;
-  const std::string updater = table::to_text(from.spec.updater);
+  const std::string updater = shard::to_text(from.spec.updater);
   const bool fits = updater.size() < sizeof(info.updater);
   std::memcpy(info.updater, updater.data(), fits ? updater.size() : updater.rfind(' ', sizeof(info.updater) - 1));
   info.staleness = from.spec.staleness;
@@ -116,7 +116,7 @@ base::Status list_tables(State& state, mv_node node, char* text, uint64_t capaci
   return {};
 }
 
-base::Status scan(State& state, mv_table table, int64_t cursor, int64_t* rows, uint64_t capacity, const node::MutableData& data,
+base::Status scan(State& state, mv_table table, int64_t cursor, int64_t* rows, uint64_t capacity, const api::MutableData& data,
                   int64_t* next, uint64_t* found) {
   if (next == nullptr || found == nullptr) return base::error(MV_EINVAL, "mv_table_scan: the pointer for the result is NULL");
   if (rows == nullptr) return base::error(MV_EINVAL, "mv_table_scan: rows is NULL");
@@ -141,7 +141,7 @@ base::Status set_updater(State& state, mv_table table, const char* text, const m
   auto pin = find_table(state, "mv_table_set_updater", table);
   if (!pin.ok()) return pin.status();
   return run_call(state, pin.value()->node, plan,
-                  [&](const node::CallOptions& how) { return pin.value()->table->set_updater(updater.value(), how); });
+                  [&](const api::CallOptions& how) { return pin.value()->table->set_updater(updater.value(), how); });
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ mv_status mv_table_open(mv_node node, const char* name, mv_table* table) {
 
 mv_status mv_table_close(mv_table table) {
   return mv::capi::fence("mv_table_close", [&](State& state) {
-    return mv::capi::end_handle(state, "mv_table_close", table, [](mv::node::Table& on, bool* ended) {
+    return mv::capi::end_handle(state, "mv_table_close", table, [](mv::api::Table& on, bool* ended) {
       auto status = on.close();
       // Earlier calls may still be under way then, and close be called again.
       *ended = status.code() != MV_EINTR && status.code() != MV_ETIMEOUT;
@@ -183,7 +183,7 @@ mv_status mv_table_close(mv_table table) {
 
 mv_status mv_table_destroy(mv_table table) {
   return mv::capi::fence("mv_table_destroy", [&](State& state) {
-    return mv::capi::end_handle(state, "mv_table_destroy", table, [](mv::node::Table& on, bool* ended) {
+    return mv::capi::end_handle(state, "mv_table_destroy", table, [](mv::api::Table& on, bool* ended) {
       auto status = on.destroy();
       *ended = status.ok() || status.code() == MV_ENOTFOUND;
       return status;

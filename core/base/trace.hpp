@@ -20,7 +20,7 @@ struct TraceEvent {
   uint64_t seq;    ///< the message's number; of a call or a wait: any that sets it apart
   uint32_t bytes;  ///< of the message
   TraceKind kind;
-  uint8_t what;    ///< wire::Body of a message or request, ps::Use of a call
+  uint8_t what;    ///< wire::Body of a message or request, table::Use of a call
 };
 
 /// Of the loop's thread.

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 namespace {
 constexpr size_t kPoolBlocks = 32;
 /// Room for a stripe of values or a message of rows with their ids.
-constexpr size_t kBlockBytes = table::kStripeBytes + 4096;
+constexpr size_t kBlockBytes = shard::kStripeBytes + 4096;
 constexpr base::Nanos kLastWord = 1s;
 constexpr size_t kMostObservers = 64;
 
@@ -71,7 +71,7 @@ struct Member::Entering final : rpc::Pending, base::Work, std::enable_shared_fro
 };
 
 Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events, bool shares_memory,
-               ps::Archive* archive)
+               checkpoint::Archive* archive)
     : clock_(clock),
       link_(link),
       self_(self),
@@ -89,7 +89,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_) {
   // A process that is only a server may be about to set its controller: commands that come before it has, wait for that.
-  if (self_.role == MV_ROLE_SERVER) commands_.set_controller(ps::Commands::Controller::kAwaited, {});
+  if (self_.role == MV_ROLE_SERVER) commands_.set_controller(table::Commands::Controller::kAwaited, {});
 }
 
 void Member::start() {

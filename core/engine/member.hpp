@@ -9,15 +9,15 @@
 #include "base/clock.hpp"
 #include "base/link.hpp"
 #include "base/pool.hpp"
+#include "engine/checkpoint/checkpointer.hpp"
+#include "engine/checkpoint/saver.hpp"
+#include "engine/checkpoint/vault.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/collective/groups.hpp"
-#include "engine/ps/checkpointer.hpp"
-#include "engine/ps/client.hpp"
-#include "engine/ps/commands.hpp"
-#include "engine/ps/saver.hpp"
-#include "engine/ps/server.hpp"
-#include "engine/ps/vault.hpp"
 #include "engine/status/inquirer.hpp"
+#include "engine/table/client/client.hpp"
+#include "engine/table/server/commands.hpp"
+#include "engine/table/server/server.hpp"
 
 namespace mv::engine {
 
@@ -34,16 +34,16 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   /// @param shares_memory  other processes of this machine may map this node's dense shards
   /// @param archive  where checkpoints are kept, or null
   Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events,
-         bool shares_memory = false, ps::Archive* archive = nullptr);
+         bool shares_memory = false, checkpoint::Archive* archive = nullptr);
 
   void start();
-  ps::Client& tables() { return ps_client_; }
-  const ps::Server& shards() const { return ps_server_; }
-  const ps::Vault& vault() const { return vault_; }
+  table::Client& tables() { return ps_client_; }
+  const table::Server& shards() const { return ps_server_; }
+  const checkpoint::Vault& vault() const { return vault_; }
   const rpc::Client& requests() const { return rpc_client_; }
   const rpc::Server& service() const { return rpc_server_; }
-  ps::Checkpointer& checkpoints() { return checkpointer_; }
-  ps::Commands& commands() { return commands_; }
+  checkpoint::Checkpointer& checkpoints() { return checkpointer_; }
+  table::Commands& commands() { return commands_; }
   collective::Groups& groups() { return groups_; }
   cluster::Cluster& cluster() { return cluster_; }
   status::Inquirer& status() { return inquirer_; }
@@ -102,12 +102,12 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   rpc::Client rpc_client_;
   rpc::Server rpc_server_;
   cluster::Cluster cluster_;
-  ps::Client ps_client_;
-  ps::Server ps_server_;
-  ps::Commands commands_;
-  ps::Checkpointer checkpointer_;
-  ps::Vault vault_;
-  ps::Saver saver_;
+  table::Client ps_client_;
+  table::Server ps_server_;
+  table::Commands commands_;
+  checkpoint::Checkpointer checkpointer_;
+  checkpoint::Vault vault_;
+  checkpoint::Saver saver_;
   status::Inquirer inquirer_;
   std::set<base::Peer> observers_;                   ///< who ask how the cluster stands, and are no part of it
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers under way

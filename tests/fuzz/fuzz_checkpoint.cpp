@@ -9,11 +9,11 @@
 #include <cstring>
 #include <string>
 
-#include "table/checkpoint/part.hpp"
+#include "checkpoint/part.hpp"
 
 namespace {
 
-using namespace mv::table::checkpoint;
+using namespace mv::checkpoint;
 
 void check(bool holds) {
   if (!holds) std::abort();

@@ -10,12 +10,12 @@
 #include <cstdlib>
 #include <string>
 
-#include "table/checkpoint/part_file.hpp"
-#include "table/checkpoint/states_file.hpp"
+#include "checkpoint/part_file.hpp"
+#include "checkpoint/states_file.hpp"
 
 namespace {
 
-using namespace mv::table::checkpoint;
+using namespace mv::checkpoint;
 
 void check(bool holds) {
   if (!holds) std::abort();
@@ -29,7 +29,7 @@ void try_part(const std::string& path) {
   check(sound.ok() || sound.text().starts_with(path));
   for (const PartTable& table : file.value().part().tables) {
     const auto& spec = table.entry.spec;
-    const auto read = file.value().read(table, table.rows, [&](const mv::table::Rows& rows) {
+    const auto read = file.value().read(table, table.rows, [&](const mv::shard::Rows& rows) {
       check(rows.values.size() == rows.count * spec.cols * mv::tensor::dtype_bytes(mv::tensor::storage_dtype(spec.dtype)));
       for (const int64_t id : rows.ids) check(spec.has_row(id));
       return mv::base::Status();

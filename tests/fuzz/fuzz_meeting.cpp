@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "node/rendezvous.hpp"
+#include "runtime/rendezvous.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const auto meeting = mv::node::parse_meeting(text);
-  if (meeting && mv::node::write_meeting(*meeting) != text) std::abort();
+  const auto meeting = mv::runtime::parse_meeting(text);
+  if (meeting && mv::runtime::write_meeting(*meeting) != text) std::abort();
   return 0;
 }

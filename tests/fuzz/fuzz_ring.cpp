@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "io/shm/receiver.hpp"
+#include "transport/shm/receiver.hpp"
 
 namespace {
 
@@ -51,17 +51,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::memcpy(ring.get(), records.data() + kRing - begin, std::min(records.size() - (kRing - begin), begin));
 
   static const auto segment = base::SharedMemory::make("fuzz", 4096).value();
-  io::Control peer{}, own{};
+  transport::Control peer{}, own{};
   Listener listener;
   listener.choices = data[0];
-  io::ShmReceiver receiver(
+  transport::ShmReceiver receiver(
       listener, 9, peer, ring.get(), kRing, own, [](uint64_t number) { return number == 1 ? segment : nullptr; },
       [](uint64_t) {});
   if (begin > 0) {  // skip marks of 16 bytes lead nowhere: empty frames would do, but the position is what counts
     peer.written = begin;
     if (!receiver.pass_over()) abort();
   }
-  const uint64_t end = begin + io::record_bytes(std::min(records.size(), kRing));
+  const uint64_t end = begin + transport::record_bytes(std::min(records.size(), kRing));
   const uint64_t step = (data[2] + 1) * uint64_t{16} * (data[3] >= 128 ? 64 : 1);
   while (peer.written < end) {
     peer.written = std::min<uint64_t>(end, peer.written + step) + (data[3] == 7 ? 8 : 0);

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "io/faulty/faults.hpp"
-#include "io/tcp/socket.hpp"
+#include "transport/faulty/faults.hpp"
+#include "transport/tcp/socket.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace mv::io;
+  using namespace mv::transport;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto faults = parse_faults(text);
   if (!faults.ok() && faults.status().text().empty()) abort();

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "io/tcp/receiver.hpp"
+#include "transport/tcp/receiver.hpp"
 
 namespace {
 
@@ -42,7 +42,7 @@ struct Listener : base::LinkEvents {
   unsigned long sum = 0;
   std::unique_ptr<std::byte[]> memory;
   base::SinkRef sink;
-  io::Receiver* receiver = nullptr;
+  transport::Receiver* receiver = nullptr;
 };
 
 }  // namespace
@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   listener.stop_after = data[1] >= 128 ? data[1] - 127u : 0;
   const size_t step = data[2] + 1u + (data[3] >= 128 ? 4096u : 0u);
   const unsigned discard_at = data[3] % 16;
-  io::Receiver receiver(listener, 9);
+  transport::Receiver receiver(listener, 9);
   listener.receiver = &receiver;
   std::span<const std::byte> stream = std::as_bytes(std::span(data, size)).subspan(4);
   for (unsigned piece = 0; !stream.empty() && !receiver.stopped(); ++piece) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/collective/cost_text.hpp"
-#include "table/updater/updater.hpp"
+#include "shard/updater/updater.hpp"
 
 namespace {
 
@@ -18,14 +18,14 @@ void check(bool holds) {
 }
 
 void try_updater(const std::string& text) {
-  const auto spec = table::parse_updater(text);
+  const auto spec = shard::parse_updater(text);
   if (!spec.ok()) return check(!spec.status().text().empty());
-  const auto again = table::parse_updater(table::to_text(spec.value()));
+  const auto again = shard::parse_updater(shard::to_text(spec.value()));
   check(again.ok() && again.value() == spec.value());
   for (const mv_dtype dtype : {MV_F32, MV_F64, MV_I64, MV_U8, MV_BF16}) {
-    const auto wrong = table::check_updater(spec.value(), dtype);
+    const auto wrong = shard::check_updater(spec.value(), dtype);
     check(wrong.ok() == wrong.text().empty());
-    if (wrong.ok()) check(table::make_updater(spec.value(), dtype == MV_BF16 ? MV_F32 : dtype) != nullptr);
+    if (wrong.ok()) check(shard::make_updater(spec.value(), dtype == MV_BF16 ? MV_F32 : dtype) != nullptr);
   }
 }
 

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/part_file.hpp"
+#include "checkpoint/states_file.hpp"
 #include "engine/status/report.hpp"
-#include "io/shm/ring.hpp"
-#include "table/checkpoint/part_file.hpp"
-#include "table/checkpoint/states_file.hpp"
-#include "table/updater/updater.hpp"
+#include "shard/updater/updater.hpp"
+#include "transport/shm/ring.hpp"
 #include "wire/frame.hpp"
 #include "wire/hello.hpp"
 
@@ -103,7 +103,7 @@ std::vector<std::pair<std::string, base::Frame>> frames() {
     status::Report report;
     report.phase = "ready";
     report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, {}});
-    report.own.push_back({"w", "an array", table::Pace::kSync, true, {{0, 41, 40, 0}}});
+    report.own.push_back({"w", "an array", shard::Pace::kSync, true, {{0, 41, 40, 0}}});
     report.held = report.own;
     report.waits.push_back({cluster::WaitKind::kGet, 2, "w", 41, std::chrono::seconds(12), std::chrono::seconds(12), {{3, "has made 40 of 41 adds"}}});
     report.waits.push_back({cluster::WaitKind::kBarrier, 2, "", 0, {}, {}, {}});
@@ -126,32 +126,32 @@ Bytes raw(const T& value) {
 }
 
 Bytes whole_units(Bytes record) {
-  record.resize(io::record_bytes(record.size()));
+  record.resize(transport::record_bytes(record.size()));
   return record;
 }
 
 /// What only the shared-memory road has: payloads in parts and in other memory, skip marks, goodbyes.
 void write_rings(const base::Frame& frame, const Bytes& records) {
-  const auto marked = [&](io::RecordKind kind, uint64_t payload) {
+  const auto marked = [&](transport::RecordKind kind, uint64_t payload) {
     Bytes head = whole_units(frame.head);
-    io::Mark mark;
+    transport::Mark mark;
     std::memcpy(&mark, head.data(), sizeof mark);
     mark.magic = static_cast<uint32_t>(kind);
     mark.second = payload;
     std::memcpy(head.data(), &mark, sizeof mark);
     return head;
   };
-  const auto mark = [](io::RecordKind kind, uint32_t first) { return raw(io::Mark{static_cast<uint32_t>(kind), first, 0}); };
-  const Bytes part = whole_units(join({mark(io::RecordKind::kPart, 1000), Bytes(1000)}));
-  const Bytes in_parts = join({marked(io::RecordKind::kStart, 3000), part, part, part});
+  const auto mark = [](transport::RecordKind kind, uint32_t first) { return raw(transport::Mark{static_cast<uint32_t>(kind), first, 0}); };
+  const Bytes part = whole_units(join({mark(transport::RecordKind::kPart, 1000), Bytes(1000)}));
+  const Bytes in_parts = join({marked(transport::RecordKind::kStart, 3000), part, part, part});
   const uint64_t place[4] = {1, 64, 0, 0};
-  const Bytes elsewhere = join({marked(io::RecordKind::kPlace, 1024), raw(place)});
-  const Bytes forget = mark(io::RecordKind::kForget, 1), goodbye = mark(io::RecordKind::kGoodbye, 0);
+  const Bytes elsewhere = join({marked(transport::RecordKind::kPlace, 1024), raw(place)});
+  const Bytes forget = mark(transport::RecordKind::kForget, 1), goodbye = mark(transport::RecordKind::kGoodbye, 0);
   const Bytes once = bytes_of(std::string("\x01\x00\xff\x80", 4)), in_steps = bytes_of(std::string("\x00\x80\x03\x00", 4));
   write("fuzz_ring", "in_parts", join({once, in_parts, goodbye}));
   write("fuzz_ring", "in_parts_discarded", join({in_steps, in_parts, goodbye}));
   write("fuzz_ring", "elsewhere", join({once, elsewhere, forget, elsewhere, goodbye}));
-  write("fuzz_ring", "skipped", join({once, mark(io::RecordKind::kSkip, 0), Bytes(64 << 10)}));
+  write("fuzz_ring", "skipped", join({once, mark(transport::RecordKind::kSkip, 0), Bytes(64 << 10)}));
   write("fuzz_ring", "all_at_once", join({once, records, in_parts, elsewhere, goodbye}));
   write("fuzz_ring", "all_around_the_end", join({bytes_of(std::string("\x01\x80\xff\x80", 4)), records, in_parts, elsewhere, goodbye}));
 }
@@ -226,7 +226,7 @@ void write_road_texts() {
 }
 
 void write_checkpoints() {
-  namespace checkpoint = table::checkpoint;
+  namespace checkpoint = checkpoint;
   const auto entry = [](const char* name, int32_t kind, mv_dtype dtype, const char* updater) {
     checkpoint::TableEntry entry;
     entry.spec.name = name;
@@ -234,7 +234,7 @@ void write_checkpoints() {
     entry.spec.dtype = dtype;
     entry.spec.rows = kind == MV_KEYVALUE ? 0 : 9;
     entry.spec.cols = kind == MV_ARRAY ? 1 : 3;
-    entry.spec.updater = entry.updater = table::parse_updater(updater).value();
+    entry.spec.updater = entry.updater = shard::parse_updater(updater).value();
     return entry;
   };
   const std::vector<checkpoint::TableEntry> entries = {entry("a", MV_ARRAY, MV_U8, "add"), entry("m", MV_MATRIX, MV_F64, "momentum"),
@@ -259,24 +259,24 @@ void write_checkpoints() {
   write("fuzz_checkpoint", "header_of_a_truncated_file", with_length(bytes - 1));
 }
 
-Bytes content_of(const std::string& path) { return bytes_of(table::checkpoint::read_file(path, 1 << 20).value()); }
+Bytes content_of(const std::string& path) { return bytes_of(checkpoint::read_file(path, 1 << 20).value()); }
 
 void write_checkpoint_files() {
-  namespace checkpoint = table::checkpoint;
+  namespace checkpoint = checkpoint;
   std::string scratch = (fs::temp_directory_path() / "polyverso-corpus-XXXXXX").string();
   if (mkdtemp(scratch.data()) == nullptr) std::abort();
   std::vector<checkpoint::SavedTable> tables;
   for (const auto& [name, kind, updater] : {std::tuple("m", MV_MATRIX, "momentum"), std::tuple("s", MV_SPARSE, "add")}) {
-    table::Spec spec;
+    shard::Spec spec;
     spec.name = name;
     spec.kind = kind;
     spec.rows = 5;
     spec.cols = 2;
-    spec.updater = table::parse_updater(updater).value();
-    const auto shard = table::Shard::make(spec, {1, 0, false, nullptr}).value();
+    spec.updater = shard::parse_updater(updater).value();
+    const auto shard = shard::Shard::make(spec, {1, 0, false, nullptr}).value();
     const int64_t row = 3;
     const float ones[] = {1, 1};
-    shard->change_rows(table::Write::Add, table::kNoWorker, {&row, 1}, reinterpret_cast<const std::byte*>(ones));
+    shard->change_rows(shard::Write::Add, shard::kNoWorker, {&row, 1}, reinterpret_cast<const std::byte*>(ones));
     tables.push_back({{spec, spec.updater, 7, {}}, shard->rows(), shard->snapshot().value()});
   }
   const std::atomic<bool> given_up{false};
@@ -288,7 +288,7 @@ void write_checkpoint_files() {
   write("fuzz_checkpoint_file", "nothing", {});
   checkpoint::StatesFile states;
   states.dumped = true;
-  states.optimizer = table::parse_updater("mx.sgd momentum=0.9").value();
+  states.optimizer = shard::parse_updater("mx.sgd momentum=0.9").value();
   checkpoint::KeyStates key;
   key.key = "k";
   key.shape = {2, 2};

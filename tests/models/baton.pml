@@ -1,4 +1,4 @@
-/* Who drives the loop, and who wakes whom: core/io/loop/loop.cpp.
+/* Who drives the loop, and who wakes whom: core/transport/loop/loop.cpp.
  *
  * Two callers wait in drive_until(), each for a completion: one comes from another thread (Completer), one by a task that another thread posts
  * (Poster), and which of the two it is for whom is open. The background thread drives while nobody else does. Nobody may wait for ever: SPIN reports

@@ -1,4 +1,4 @@
-/* How the two sides of a connection in shared memory sleep and wake each other: core/io/shm/connection.cpp and shm.cpp.
+/* How the two sides of a connection in shared memory sleep and wake each other: core/transport/shm/connection.cpp and shm.cpp.
  *
  * Each side writes records for the other one into its own ring, and reads the other's. It rings the other's bell, an eventfd, only where that
  * one says that it sleeps: after it has written records (flush), and after it has read as much as the other one waits for (look). A side

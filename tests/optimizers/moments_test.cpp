@@ -1,4 +1,4 @@
-// core/table/updater/optimizer/sgld.cpp by its moments: w += sqrt(lr) N - lr / 2 (rescale_grad g + wd w), N normal.
+// core/shard/updater/optimizer/sgld.cpp by its moments: w += sqrt(lr) N - lr / 2 (rescale_grad g + wd w), N normal.
 
 #include <hwy/highway.h>
 
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "table/updater/updater.hpp"
+#include "shard/updater/updater.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -21,7 +21,7 @@ extern "C" {
 
 namespace {
 
-using namespace mv::table;
+using namespace mv::shard;
 
 constexpr size_t kCount = 1 << 20;
 

@@ -1,4 +1,4 @@
-// core/table/updater/optimizer: 50 random updates of every optimizer, as MXNet 1.9.1, PyTorch or the paper's formula made them
+// core/shard/updater/optimizer: 50 random updates of every optimizer, as MXNet 1.9.1, PyTorch or the paper's formula made them
 // (record.py), replayed tensor by tensor as a key-value store would, and through tables.
 
 #include <hwy/highway.h>
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "math/convert.hpp"
-#include "table/shard.hpp"
-#include "table/updater/apply.hpp"
+#include "shard/shard.hpp"
+#include "shard/updater/apply.hpp"
 #include "tensor/dtype.hpp"
 
 extern "C" {
@@ -30,7 +30,7 @@ extern "C" {
 
 namespace {
 
-using namespace mv::table;
+using namespace mv::shard;
 using Json = nlohmann::json;
 
 /// record.py says what a case's numbers are.
@@ -40,11 +40,11 @@ class Draws {
   std::vector<double> tensor(size_t count) {
     std::vector<double> numbers(count);
     for (double& number : numbers)
-      number = static_cast<double>(static_cast<int64_t>(mix(seed_ + next_++) >> 40) - (1 << 23)) / (1 << 22);
+      number = static_cast<double>(static_cast<int64_t>(mv::base::mix(seed_ + next_++) >> 40) - (1 << 23)) / (1 << 22);
     return numbers;
   }
   std::vector<int64_t> rows(uint64_t update, int64_t count) const {
-    const uint64_t bits = mix(seed_ + (uint64_t{1} << 31) + update) >> 40;
+    const uint64_t bits = mv::base::mix(seed_ + (uint64_t{1} << 31) + update) >> 40;
     std::vector<int64_t> rows;
     for (int64_t row = 0; row < count; ++row)
       if ((bits >> row & 1) != 0) rows.push_back(row);

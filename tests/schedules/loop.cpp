@@ -13,17 +13,17 @@
 #include <thread>
 #include <vector>
 
-#include "io/loop/handles.hpp"
-#include "io/loop/loop.hpp"
 #include "scenarios.hpp"
 #include "scheduler.hpp"
+#include "transport/loop/handles.hpp"
+#include "transport/loop/loop.hpp"
 
 namespace mv::schedules {
 
 namespace {
 
 using namespace std::chrono_literals;
-using io::Driven;
+using transport::Driven;
 
 /// A thread off the loop that carries out work in its order.
 class Helper {
@@ -59,8 +59,8 @@ class Helper {
 
 /// What is asked of it comes back as an event on the loop.
 struct Echo {
-  explicit Echo(io::Loop& loop) : fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    poll = io::Poll::make(loop, fd, [this](int) {
+  explicit Echo(transport::Loop& loop) : fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    poll = transport::Poll::make(loop, fd, [this](int) {
       eventfd_t count;
       if (eventfd_read(fd, &count) == 0) answered += count;
     });
@@ -72,7 +72,7 @@ struct Echo {
   }
   const int fd;
   std::atomic<uint64_t> answered{0};
-  std::unique_ptr<io::Poll> poll;
+  std::unique_ptr<transport::Poll> poll;
 };
 
 struct Flag {
@@ -151,13 +151,13 @@ class Callers {
     }
   }
 
-  void expect_done(const std::function<bool()>& done, io::Task first = {}) {
+  void expect_done(const std::function<bool()>& done, transport::Task first = {}) {
     const Driven how = loop_.drive_until(done, base::kNever, std::move(first));
     EXPECT(how == Driven::kDone || (how == Driven::kStopped && stops_early_));
     EXPECT(how != Driven::kDone || done());
   }
 
-  io::Loop loop_;
+  transport::Loop loop_;
   std::unique_ptr<Echo> echo_;
   bool stops_early_ = false;
 };

@@ -4,11 +4,11 @@
 #include <thread>
 #include <vector>
 
-#include "../unit/onehost.hpp"
+#include "../unit/intranode.hpp"
+#include "api/group/shared_queue.hpp"
 #include "engine/collective/group.hpp"
 #include "engine/rpc/client.hpp"
 #include "engine/rpc/server.hpp"
-#include "node/shared_queue.hpp"
 #include "scenarios.hpp"
 #include "scheduler.hpp"
 
@@ -17,13 +17,13 @@ namespace mv::schedules {
 namespace {
 
 using namespace std::chrono_literals;
-using node::Call;
-using node::SharedQueue;
+using api::Call;
+using api::SharedQueue;
 
 /// The group of messages below, which hears of an end and has nobody to tell.
 class Silence final : base::Link, rpc::Service {
  public:
-  Silence(io::Loop& loop, int rank) : client_(loop, *this, {}), server_(*this, *this), courier_(client_) {
+  Silence(transport::Loop& loop, int rank) : client_(loop, *this, {}), server_(*this, *this), courier_(client_) {
     collective::Setting setting;
     setting.rank = rank;
     setting.size = 2;
@@ -48,17 +48,17 @@ class Silence final : base::Link, rpc::Service {
 };
 
 struct Rank {
-  Rank(size_t rank, const std::vector<onehost::Memory>& memory)
+  Rank(size_t rank, const std::vector<intranode::Memory>& memory)
       : silence(loop, static_cast<int>(rank)),
         finished([this] { loop.wake_waiters(); }),
-        seat(std::make_shared<onehost::Seat>(rank, memory, test::rank_names(2), 0us)),
+        seat(std::make_shared<intranode::Seat>(rank, memory, test::rank_names(2), 0us)),
         queue(std::make_shared<SharedQueue>(loop, seat, silence.group)) {
     EXPECT(loop.start().ok());
   }
-  io::Loop loop;
+  transport::Loop loop;
   Silence silence;
-  node::FinishedList finished;
-  const std::shared_ptr<onehost::Seat> seat;
+  api::FinishedList finished;
+  const std::shared_ptr<intranode::Seat> seat;
   std::shared_ptr<SharedQueue> queue;
 };
 
@@ -99,8 +99,8 @@ class Queues {
         EXPECT(turn.ok());
         status = rank.queue->settle(rank.queue->carry_out(operation, until));
       } else {
-        node::CallOptions options;
-        options.mode = node::Mode::kAsync;
+        api::CallOptions options;
+        options.mode = api::Mode::kAsync;
         options.tag = 1;
         const auto call = std::make_shared<Call>(rank.finished, options, until);
         rank.queue->push({operation, call, false, nullptr});
@@ -109,7 +109,7 @@ class Queues {
           call->withdraw(MV_ECANCELED);
           EXPECT(call->done());
         }
-        EXPECT(rank.loop.drive_until([&] { return call->done(); }, base::kNever) == io::Driven::kDone);
+        EXPECT(rank.loop.drive_until([&] { return call->done(); }, base::kNever) == transport::Driven::kDone);
         status = call->status();
       }
       if (status.ok()) {
@@ -120,7 +120,7 @@ class Queues {
     }
   }
 
-  const std::vector<onehost::Memory> memory_ = test::make_arenas(2);
+  const std::vector<intranode::Memory> memory_ = test::make_arenas(2);
   std::vector<std::unique_ptr<Rank>> ranks_ = [this] {
     std::vector<std::unique_ptr<Rank>> made;
     for (size_t rank = 0; rank < 2; ++rank) made.push_back(std::make_unique<Rank>(rank, memory_));

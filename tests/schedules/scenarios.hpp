@@ -6,7 +6,7 @@
 namespace mv::schedules {
 
 void loop_scenario();
-void onehost_scenario();
+void intranode_scenario();
 void shm_scenario();
 void queue_scenario();
 
@@ -16,7 +16,7 @@ struct Scenario {
 };
 inline constexpr std::array<Scenario, 4> kScenarios{{
     {"loop", loop_scenario},
-    {"onehost", onehost_scenario},
+    {"intranode", intranode_scenario},
     {"shm", shm_scenario},
     {"queue", queue_scenario},
 }};

@@ -1,4 +1,4 @@
-// Two nodes over io/shm: messages of all sizes both ways, payloads in shared memory that their lender takes back at any time, and an end in
+// Two nodes over transport/shm: messages of all sizes both ways, payloads in shared memory that their lender takes back at any time, and an end in
 // the middle. What comes is whole and in order; everything comes if nobody ends the connection.
 
 #include <algorithm>

@@ -20,11 +20,11 @@ void Script::note_acknowledged() {
 
 /// As mv_table_clock() does.
 void Script::tick_clock(size_t table) {
-  ps::TableView& view = *tables_[table];
+  table::TableView& view = *tables_[table];
   const uint64_t clock = view.clock.fetch_add(1) + 1;
   say(fmt::format("begins iteration {} of \"{}\"", clock, view.spec.name));
   world_.ledger(table).ticked(life_, clock);
-  if (view.pace == table::Pace::kStale) member_.tables().clock(tables_[table], clock);
+  if (view.pace == shard::Pace::kStale) member_.tables().clock(tables_[table], clock);
   world_.touched(member_.self());
 }
 
@@ -42,18 +42,18 @@ class Script::Switch final : public base::Operation {
 
 void Script::set_updater(size_t table) {
   const TablePlan& plan = world_.ledger(table).plan();
-  table::UpdaterSpec updater = plan.spec.updater;
+  shard::UpdaterSpec updater = plan.spec.updater;
   updater.parameters.front() = plan.later_rate;
   say(fmt::format("sets the rate of \"{}\" to {}", plan.spec.name, plan.later_rate));
   note_acknowledged();
   world_.ledger(table).switches(life_);
-  table::Shard* own = own_shard(table);
+  shard::Shard* own = own_shard(table);
   if (own != nullptr)
     if (const base::Status failed = own->set_updater(updater); !failed.ok())
       return violated("set_updater: " + failed.text());
   tables_[table]->open_changes.fetch_add(1, std::memory_order_relaxed);
   waiting_ = true;
-  member_.tables().set_updater(tables_[table], updater, own != nullptr ? own_server() : ps::kNoServer,
+  member_.tables().set_updater(tables_[table], updater, own != nullptr ? own_server() : table::kNoServer,
                                std::make_shared<Switch>(*this, table));
   world_.touched(member_.self());
 }
@@ -99,11 +99,11 @@ void Script::scan(size_t table) {
 
 void Script::scan_on(const std::shared_ptr<Scan>& scan) {
   member_.tables().scan(tables_[scan->table], scan->server, scan->cursor, scan->rows, scan->values, base::kNever,
-                        [this, scan](const base::Result<ps::Client::Chunked>& chunk) { chunk_scanned(scan, chunk); });
+                        [this, scan](const base::Result<table::Client::Chunked>& chunk) { chunk_scanned(scan, chunk); });
   world_.touched(member_.self());
 }
 
-void Script::chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<ps::Client::Chunked>& chunk) {
+void Script::chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<table::Client::Chunked>& chunk) {
   if (!chunk.ok()) {
     waiting_ = false;
     if (chunk.status().code() != MV_EPEERLOST) violated("scan: " + chunk.status().text());

@@ -20,14 +20,14 @@ Ledger::Ledger(Timeline& timeline, TablePlan plan, size_t servers, size_t worker
       begun_(workers),
       adds_(workers),
       standings_(workers) {
-  const table::Spec& spec = plan_.spec;
+  const shard::Spec& spec = plan_.spec;
   for (uint64_t index = 0; index < plan_.keys.size(); ++index) {
     index_of_.emplace(plan_.keys[index], index);
-    stripes_.push_back({table::server_of(spec, servers, plan_.keys[index]), index * spec.cols, spec.cols});
+    stripes_.push_back({shard::server_of(spec, servers, plan_.keys[index]), index * spec.cols, spec.cols});
   }
   for (size_t server = 0; server < servers && !keyed_; ++server) {
-    const table::Range part = table::part_of(spec.rows, servers, server);
-    const uint64_t elements = part.count * spec.cols, most = table::stripe_elements(spec);
+    const shard::Range part = shard::part_of(spec.rows, servers, server);
+    const uint64_t elements = part.count * spec.cols, most = shard::stripe_elements(spec);
     for (uint64_t first = 0; first < elements; first += most)
       stripes_.push_back({server, part.first * spec.cols + first, std::min(most, elements - first)});
   }
@@ -81,7 +81,7 @@ void Ledger::add_counter_rows(std::vector<int64_t>& rows, size_t by, bool everyo
 }
 
 std::vector<int64_t> Ledger::choose_rows(Random& random, bool many) const {
-  const uint64_t fits = table::kStripeBytes /
+  const uint64_t fits = shard::kStripeBytes /
                         (2 * (plan_.spec.row_bytes() + sizeof(int64_t)));  // one message, so that it is of one moment
   const auto most = [&] { return keyed_ ? 40 + random.below(40) : 600 + random.below(200); };
   std::vector<int64_t> chosen(many ? std::min(fits, most()) : 1 + random.below(6));
@@ -107,13 +107,13 @@ std::vector<int64_t> Ledger::addable(size_t by) const {
 
 /// Each at most once, as those who add to shards must see to.
 void Ledger::choose_keys(Add& add, Random& random) const {
-  std::vector<int64_t> keys = add.write == table::Write::Add ? addable(add.by) : owned(add.by);
+  std::vector<int64_t> keys = add.write == shard::Write::Add ? addable(add.by) : owned(add.by);
   for (size_t i = keys.size(); i > 1; --i) std::swap(keys[i - 1], keys[random.below(i)]);
   if (!std::exchange(add.all, false)) keys.resize(std::min<size_t>(keys.size(), 1 + random.below(6)));
   add.rows = std::move(keys);
 }
 
-AddRef Ledger::add(size_t by, Random& random, table::Write write, bool all, uint64_t clock) {
+AddRef Ledger::add(size_t by, Random& random, shard::Write write, bool all, uint64_t clock) {
   const auto add = std::make_shared<Add>();
   add->write = write;
   add->by = by;
@@ -132,14 +132,14 @@ AddRef Ledger::add(size_t by, Random& random, table::Write write, bool all, uint
   add->stripes.resize(stripes_.size());
   std::iota(add->stripes.begin(), add->stripes.end(), size_t{0});
   if (!add->all) add->stripes = stripes_of(add->rows);
-  if (write == table::Write::Add) adds_[by].push_back(add);
+  if (write == shard::Write::Add) adds_[by].push_back(add);
   for (const size_t stripe : add->stripes) touching_[cell(stripe, by)].push_back(add);
   return add;
 }
 
 std::vector<std::byte> Ledger::values(const Add& add) const {
-  const table::Spec& spec = plan_.spec;
-  if (add.write == table::Write::Erase) return {};
+  const shard::Spec& spec = plan_.spec;
+  if (add.write == shard::Write::Erase) return {};
   std::vector<std::byte> out(add.all ? spec.bytes() : add.rows.size() * spec.row_bytes());
   if (add.all) {
     for (const Stripe& stripe : stripes_) {
@@ -225,8 +225,8 @@ bool Ledger::may_have_waited_for_the_lost(const Reading& reading) const {
                      [&](const Standing& s) { return s.state == Standing::kGone && s.told < reading.needs; });
 }
 
-Reading Ledger::begin(std::string who, size_t by, bool gated, table::Pace pace, uint64_t round, uint64_t clock) const {
-  const bool sync = pace == table::Pace::kSync;
+Reading Ledger::begin(std::string who, size_t by, bool gated, shard::Pace pace, uint64_t round, uint64_t clock) const {
+  const bool sync = pace == shard::Pace::kSync;
   Reading reading;
   reading.who = std::move(who);
   reading.by = by;
@@ -236,7 +236,7 @@ Reading Ledger::begin(std::string who, size_t by, bool gated, table::Pace pace, 
   reading.index = adds_[by].size();
   reading.exact = gated && sync;
   reading.round = round;
-  reading.bounded = gated && pace == table::Pace::kStale;
+  reading.bounded = gated && pace == shard::Pace::kStale;
   const auto staleness = static_cast<uint64_t>(std::max<int64_t>(0, plan_.spec.staleness));
   reading.needs = clock > staleness ? clock - staleness : 0;
   for (const Standing& standing : standings_) reading.told.push_back(standing.told);

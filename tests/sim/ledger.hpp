@@ -19,13 +19,13 @@
 #include <utility>
 #include <vector>
 
-#include "table/shard.hpp"
+#include "shard/shard.hpp"
 #include "timeline.hpp"
 
 namespace mv::sim {
 
 struct TablePlan {
-  table::Spec spec;
+  shard::Spec spec;
   bool fractional = false;  ///< values that round: equal bits then show an equal order of additions
   int initial = 0;          ///< dense: what worker 0 creates it with; 0: nothing
   double later_rate = 0;    ///< of sgd, once a worker has set it; 0: none does
@@ -42,7 +42,7 @@ struct TablePlan {
 
 /// One change of one worker, as the ledger remembers it.
 struct Add {
-  table::Write write = table::Write::Add;
+  shard::Write write = shard::Write::Add;
   size_t by = 0;       ///< which life of a worker
   size_t serial = 0;   ///< how many of its changes of the table came before
   size_t index = 0;    ///< how many of its adds came before, without those that came to nothing
@@ -83,7 +83,7 @@ class Ledger {
 
   /// A new change, now on its way. An add to everything, or to some rows; sets and erases are of some of the worker's
   /// own.
-  AddRef add(size_t by, Random& random, table::Write write, bool all, uint64_t clock);
+  AddRef add(size_t by, Random& random, shard::Write write, bool all, uint64_t clock);
   std::vector<std::byte> values(const Add& add) const;
   void acknowledged(const Add& add);
   void not_applied(const AddRef& add);
@@ -109,7 +109,7 @@ class Ledger {
   /// Whether a get at this clock may have waited for somebody who is lost.
   bool may_have_waited_for_the_lost(const Reading& reading) const;
 
-  Reading begin(std::string who, size_t by, bool gated, table::Pace pace, uint64_t round, uint64_t clock) const;
+  Reading begin(std::string who, size_t by, bool gated, shard::Pace pace, uint64_t round, uint64_t clock) const;
   /// Rows to ask for, with those that hold the counters.
   std::vector<int64_t> choose_rows(Random& random, bool many) const;
   size_t bytes(const Reading& reading) const;
@@ -131,7 +131,7 @@ class Ledger {
     return numbers_.empty() ? std::nullopt : std::optional(numbers_[server]);
   }
   /// At the end: a server's part. `complete` are the workers that left in good order.
-  void check_part(const std::string& who, size_t server, table::Shard& shard, const std::vector<bool>& complete);
+  void check_part(const std::string& who, size_t server, shard::Shard& shard, const std::vector<bool>& complete);
 
  private:
   struct Stripe {
@@ -188,7 +188,7 @@ class Ledger {
   std::pair<uint32_t, uint32_t> times_allowed(const Reading& reading, size_t stripe) const;
   std::vector<std::pair<uint64_t, uint64_t>> runs_of(const Reading& reading, size_t stripe) const;
   void note_bits(const Reading& reading, const std::vector<std::byte>& values);
-  void check_keyed_part(Reading& reading, size_t server, table::Shard& shard);
+  void check_keyed_part(Reading& reading, size_t server, shard::Shard& shard);
   std::string worker_name(size_t worker) const { return "life " + std::to_string(worker); }
   std::string place(size_t stripe) const;
   uint64_t least_told() const;

@@ -88,7 +88,7 @@ std::pair<uint32_t, uint32_t> Ledger::bounds(const Reading& reading, size_t stri
   // Sets and erases have the index of the next add: those between the same two gets may show or not.
   const auto& list = touching_[at];
   const auto within = [&](const AddRef& a) {
-    return a->index + (a->write == table::Write::Add ? 1 : 0) <= reading.index;
+    return a->index + (a->write == shard::Write::Add ? 1 : 0) <= reading.index;
   };
   const auto end = std::partition_point(list.begin(), list.end(), within);
   return {std::max(low, count_while(at, &Add::index, reading.index)), static_cast<uint32_t>(end - list.begin())};
@@ -147,9 +147,9 @@ std::string Ledger::wrong_rate(size_t stripe, size_t worker, const std::vector<C
 
 /// An element of what one worker alone changes, after one more change.
 double Ledger::after(const Add& change, uint64_t element, double before) const {
-  if (change.write == table::Write::Erase) return plan_.spec.initial;
+  if (change.write == shard::Write::Erase) return plan_.spec.initial;
   const double number = change.amount * pattern(element);
-  return change.write == table::Write::Set ? number : before + number * plan_.effect();
+  return change.write == shard::Write::Set ? number : before + number * plan_.effect();
 }
 
 /// The row is as some number of its owner's changes leaves it.
@@ -244,7 +244,7 @@ void Ledger::note_bits(const Reading& reading, const std::vector<std::byte>& val
 
 /// Whether a key is stored once so many of this worker's changes of it are applied.
 bool Ledger::is_stored(size_t stripe, size_t worker, uint32_t changes) const {
-  return changes > 0 && touching_[cell(stripe, worker)][changes - 1]->write != table::Write::Erase;
+  return changes > 0 && touching_[cell(stripe, worker)][changes - 1]->write != shard::Write::Erase;
 }
 
 /// How often a scan gives this key.
@@ -294,7 +294,7 @@ void Ledger::scan_over(const Reading& reading, const std::vector<uint32_t>& time
 
 // ---- at the end
 
-void Ledger::check_part(const std::string& who, size_t server, table::Shard& shard, const std::vector<bool>& complete) {
+void Ledger::check_part(const std::string& who, size_t server, shard::Shard& shard, const std::vector<bool>& complete) {
   Reading reading;
   reading.who = who + " at the end";
   reading.by = workers_;
@@ -305,7 +305,7 @@ void Ledger::check_part(const std::string& who, size_t server, table::Shard& sha
         reading.low[cell(stripe, worker)] = static_cast<uint32_t>(touching_[cell(stripe, worker)].size());
   if (keyed_) return check_keyed_part(reading, server, shard);
   std::vector<std::byte> values(plan_.spec.bytes());
-  shard.read(table::kNoWorker, 0, shard.elements(), values.data() + shard.rows().first * plan_.spec.row_bytes());
+  shard.read(shard::kNoWorker, 0, shard.elements(), values.data() + shard.rows().first * plan_.spec.row_bytes());
   const Values part{values.data(), plan_.spec.dtype, plan_.spec.cols};
   std::vector<Count> counts(workers_);
   for (size_t stripe = 0; stripe < stripes_.size(); ++stripe)
@@ -313,11 +313,11 @@ void Ledger::check_part(const std::string& who, size_t server, table::Shard& sha
       check_elements(reading, stripe, part, counts);
 }
 
-void Ledger::check_keyed_part(Reading& reading, size_t server, table::Shard& shard) {
+void Ledger::check_keyed_part(Reading& reading, size_t server, shard::Shard& shard) {
   for (size_t stripe = 0; stripe < stripes_.size(); ++stripe)
     if (stripes_[stripe].server == server) reading.rows.push_back(plan_.keys[stripe]);
   std::vector<std::byte> values(reading.rows.size() * plan_.spec.row_bytes());
-  shard.read_rows(table::kNoWorker, reading.rows, values.data());
+  shard.read_rows(shard::kNoWorker, reading.rows, values.data());
   if (!reading.rows.empty()) check(reading, values);
   std::vector<uint32_t> times;
   for (int64_t cursor = 0; cursor >= 0;) {

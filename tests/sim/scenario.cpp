@@ -50,7 +50,7 @@ void choose_network(Scenario& plan, Random& random) {
 /// Counters come first in each stripe (ledger.hpp): the table has room for them, and for something to count.
 TablePlan choose_table(const Scenario& plan, Random& random, size_t number, bool large) {
   TablePlan table;
-  table::Spec& spec = table.spec;
+  shard::Spec& spec = table.spec;
   const uint64_t counters = plan.workers() + plan.restarts(), servers = plan.servers();
   spec.name = fmt::format("t{}", number);
   spec.dtype = random.chance(0.5) ? MV_F64 : MV_F32;
@@ -59,11 +59,11 @@ TablePlan choose_table(const Scenario& plan, Random& random, size_t number, bool
   if (large && random.chance(0.3)) {  // rows longer than a stripe
     spec.kind = MV_MATRIX;
     spec.rows = servers * (1 + random.below(2));
-    spec.cols = table::kStripeBytes / spec.element_bytes() + 100 + random.below(60'000);
+    spec.cols = shard::kStripeBytes / spec.element_bytes() + 100 + random.below(60'000);
   } else if (large) {
     spec.kind = MV_MATRIX;
     spec.cols = counters + random.below(200);
-    const uint64_t stripe_rows = table::kStripeBytes / (spec.cols * spec.element_bytes());
+    const uint64_t stripe_rows = shard::kStripeBytes / (spec.cols * spec.element_bytes());
     spec.rows = servers * (stripe_rows + 1 + random.below(stripe_rows));
   } else if (random.chance(0.3)) {
     spec.rows = servers * (counters + 1 + random.below(random.chance(0.2) ? 2000 : 30));
@@ -75,7 +75,7 @@ TablePlan choose_table(const Scenario& plan, Random& random, size_t number, bool
   return table;
 }
 
-bool has_long_rows(const TablePlan& table) { return table.spec.row_bytes() > table::kStripeBytes; }
+bool has_long_rows(const TablePlan& table) { return table.spec.row_bytes() > shard::kStripeBytes; }
 
 Step choose_add(const Scenario& plan, Random& random) {
   Step step{Call::kAdd, random.below(plan.tables.size())};
@@ -215,7 +215,7 @@ size_t Scenario::restarts() const {
       std::count_if(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.restart != base::kNever; }));
 }
 
-bool Scenario::has_pace(table::Pace wanted) const {
+bool Scenario::has_pace(shard::Pace wanted) const {
   return std::any_of(tables.begin(), tables.end(),
                      [&](const TablePlan& table) { return table.spec.pace(sync, workers()) == wanted; });
 }

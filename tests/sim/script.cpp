@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/ps/plan.hpp"
-#include "table/combine.hpp"
+#include "engine/table/client/plan.hpp"
+#include "shard/combine.hpp"
 
 namespace mv::sim {
 
@@ -101,23 +101,23 @@ void Script::create_next() {
   if (first == all) return go();
   const size_t some = random_.chance(0.5) ? all - first : 1 + random_.below(all - first);
   const bool fills = member_.cluster().view().worker_id(member_.self()) == 0;
-  std::vector<ps::Client::NewTable> tables;
+  std::vector<table::Client::NewTable> tables;
   auto lent = std::make_shared<std::vector<std::vector<std::byte>>>();
   for (size_t table = first; table < first + some; ++table) {
     const std::vector<std::byte>& values = lent->emplace_back(world_.ledger(table).initial_values());
-    tables.push_back({std::make_shared<const table::Spec>(world_.ledger(table).plan().spec), fills && !values.empty() ? base::Payload::lent(values) : nullptr});
+    tables.push_back({std::make_shared<const shard::Spec>(world_.ledger(table).plan().spec), fills && !values.empty() ? base::Payload::lent(values) : nullptr});
     say(fmt::format("creates \"{}\"", tables.back().spec->name));
   }
   const bool hasty = ++attempts_ <= kHastyAttempts && random_.chance(world_.scenario().hasty);
   const Nanos deadline = hasty ? world_.timeline().now() + Nanos(random_.between(100'000, 100'000'000)) : base::kNever;
-  member_.tables().create(std::move(tables), deadline, [this, lent, hasty](base::Result<std::vector<ps::TableViewRef>> created) {
+  member_.tables().create(std::move(tables), deadline, [this, lent, hasty](base::Result<std::vector<table::TableViewRef>> created) {
     for (std::vector<std::byte>& values : *lent) world_.graveyard().bury(std::move(values));
     say("creation: " + (created.ok() ? "done" : created.status().text()));
     if (!created.ok() && hasty && created.status().code() == MV_ETIMEOUT)
       return after(Nanos(random_.between(0, 50'000'000)), &Script::create_next);
     if (!created.ok()) return give_up(created.status());
     attempts_ = 0;
-    for (const ps::TableViewRef& table : created.value()) {
+    for (const table::TableViewRef& table : created.value()) {
       world_.ledger(tables_.size()).created(table->numbers);
       world_.ledger(tables_.size()).ticked(life_, table->clock);
       tables_.push_back(table);
@@ -164,7 +164,7 @@ void Script::choose_patience(const OperationRef& op) {
   const Scenario& plan = world_.scenario();
   op->blocking = !random_.chance(plan.asynchronous);
   const bool own_part_is_done = is_change(op->step.call) && own_shard(op->step.table) != nullptr;
-  const bool sync = tables_[op->step.table]->pace == table::Pace::kSync;
+  const bool sync = tables_[op->step.table]->pace == shard::Pace::kSync;
   op->hasty =
       (op->blocking || !sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
   if (op->hasty && random_.chance(0.5))
@@ -186,9 +186,9 @@ void Script::withdraw_later(const OperationRef& op) {
 void Script::change(const OperationRef& op) {
   Ledger& ledger = world_.ledger(op->step.table);
   const Call call = op->step.call;
-  const auto write = call == Call::kSet     ? table::Write::Set
-                     : call == Call::kErase ? table::Write::Erase
-                                            : table::Write::Add;
+  const auto write = call == Call::kSet     ? shard::Write::Set
+                     : call == Call::kErase ? shard::Write::Erase
+                                            : shard::Write::Add;
   op->add = ledger.add(life_, random_, write, call == Call::kAdd, op->clock);
   op->memory = ledger.values(*op->add);
   const bool forgotten = !op->hasty && random_.chance(world_.scenario().forgotten);
@@ -197,26 +197,26 @@ void Script::change(const OperationRef& op) {
                   : op->blocking ? ""
                                  : ", not waiting",
                   op->hasty ? ", in haste" : ""));
-  ps::Request request;
+  table::Request request;
   request.table = tables_[op->step.table];
-  request.kind = ps::OpKind::kChange;
+  request.kind = table::OpKind::kChange;
   request.write = write;
   request.all = op->add->all;
   request.rows = op->add->rows;
-  table::Combined sums;  // as the node does for its callers
-  if (write == table::Write::Add && !request.all &&
-      table::combine(request.table->spec, request.rows, op->memory.data(), &sums)) {
+  shard::Combined sums;  // as the node does for its callers
+  if (write == shard::Write::Add && !request.all &&
+      shard::combine(request.table->spec, request.rows, op->memory.data(), &sums)) {
     request.rows = std::move(sums.rows);
     op->memory = std::move(sums.values);
   }
   request.source = op->blocking && !forgotten ? base::Payload::lent(op->memory) : base::Payload::copy(op->memory);
-  table::Shard* own = own_shard(op->step.table);
+  shard::Shard* own = own_shard(op->step.table);
   if (own != nullptr) {
     request.skip = own_server();
     change_own(*op, request, *own);
   }
   request.priority = static_cast<int64_t>((op->add->index * 5 + op->step.table) % 4);
-  if (write == table::Write::Add && op->add->index % 3 == 1 && may_be_encoded(request)) encode(*op, request);
+  if (write == shard::Write::Add && op->add->index % 3 == 1 && may_be_encoded(request)) encode(*op, request);
   if (forgotten && own == nullptr && request.codec == nullptr && world_.scenario().small && begin_small(request)) return;
   request.table->open_changes.fetch_add(1, std::memory_order_relaxed);
   if (forgotten) return member_.tables().begin(std::move(request));
@@ -228,14 +228,14 @@ const codec::CodecRef& Script::whole_codec() {
   static const codec::CodecRef codec = codec::make(codec::parse("topk ratio=1").value());
   return codec;
 }
-bool Script::may_be_encoded(const ps::Request& request) {
-  const table::Spec& spec = request.table->spec;
+bool Script::may_be_encoded(const table::Request& request) {
+  const shard::Spec& spec = request.table->spec;
   return request.all && spec.dtype == MV_F32 && !spec.is_keyed();
 }
-void Script::encode(const Operation& op, ps::Request& request) const {
-  auto pieces = ps::plan_all(request.table->spec, request.table->servers.size(), request.skip);
-  std::vector<std::byte> encoded(ps::place_encoded(pieces, *whole_codec()));
-  for (const ps::Piece& piece : pieces) {
+void Script::encode(const Operation& op, table::Request& request) const {
+  auto pieces = table::plan_all(request.table->spec, request.table->servers.size(), request.skip);
+  std::vector<std::byte> encoded(table::place_encoded(pieces, *whole_codec()));
+  for (const table::Piece& piece : pieces) {
     std::vector<float> nothing(piece.count), values(piece.count);
     std::memcpy(values.data(), op.memory.data() + piece.offset * sizeof(float), piece.count * sizeof(float));
     whole_codec()->encode(values.data(), nothing.data(), piece.count, encoded.data() + piece.encoded_at);
@@ -245,17 +245,17 @@ void Script::encode(const Operation& op, ps::Request& request) const {
 }
 
 /// As the node does with forgotten changes that are one message.
-bool Script::begin_small(const ps::Request& request) {
-  const ps::TableView& view = *request.table;
+bool Script::begin_small(const table::Request& request) {
+  const table::TableView& view = *request.table;
   const size_t servers = view.servers.size();
-  if (view.pace == table::Pace::kSync || request.source->size() > 2048 ||
+  if (view.pace == shard::Pace::kSync || request.source->size() > 2048 ||
       (request.all ? servers > 1 : request.rows.empty()))
     return false;
-  const size_t server = request.all ? 0 : table::server_of(view.spec, servers, request.rows.front());
+  const size_t server = request.all ? 0 : shard::server_of(view.spec, servers, request.rows.front());
   std::vector<int64_t> ids = request.rows;
   for (int64_t& id : ids) {
-    if (table::server_of(view.spec, servers, id) != server) return false;
-    id -= table::first_row(view.spec, servers, server);
+    if (shard::server_of(view.spec, servers, id) != server) return false;
+    id -= shard::first_row(view.spec, servers, server);
   }
   const auto id_bytes = std::as_bytes(std::span(ids)), values = std::as_bytes(std::span(request.source->bytes()));
   std::vector<std::byte> payload(id_bytes.begin(), id_bytes.end());
@@ -267,7 +267,7 @@ bool Script::begin_small(const ps::Request& request) {
   return true;
 }
 
-void Script::begin(const OperationRef& op, ps::Request request) {
+void Script::begin(const OperationRef& op, table::Request request) {
   request.operation = op;
   waiting_ = op->blocking;
   under_way_.push_back(op);
@@ -276,43 +276,43 @@ void Script::begin(const OperationRef& op, ps::Request request) {
 }
 
 size_t Script::own_server() const { return static_cast<size_t>(member_.cluster().view().server_id(member_.self())); }
-table::Worker Script::worker() const { return member_.cluster().view().worker_id(member_.self()); }
+shard::Worker Script::worker() const { return member_.cluster().view().worker_id(member_.self()); }
 
 /// Where the node would let the caller's thread work on the shard itself.
-table::Shard* Script::own_shard(size_t table) const {
+shard::Shard* Script::own_shard(size_t table) const {
   const bool serves = member_.cluster().view().server_id(member_.self()) >= 0;
-  if (!world_.scenario().direct || !serves || tables_[table]->pace == table::Pace::kSync) return nullptr;
+  if (!world_.scenario().direct || !serves || tables_[table]->pace == shard::Pace::kSync) return nullptr;
   return member_.shards().shard(tables_[table]->numbers[own_server()]).get();
 }
 
 /// As the node asks before it reads there.
-bool Script::own_is_open(const Operation& op, const table::Shard& shard) const {
-  if (tables_[op.step.table]->pace != table::Pace::kStale || !op.reading.gated) return true;
+bool Script::own_is_open(const Operation& op, const shard::Shard& shard) const {
+  if (tables_[op.step.table]->pace != shard::Pace::kStale || !op.reading.gated) return true;
   return shard.least_clock.load() >= op.reading.needs;
 }
 
-void Script::change_own(const Operation& op, const ps::Request& request, table::Shard& shard) const {
-  const table::Spec& spec = tables_[op.step.table]->spec;
+void Script::change_own(const Operation& op, const table::Request& request, shard::Shard& shard) const {
+  const shard::Spec& spec = tables_[op.step.table]->spec;
   const size_t servers = request.table->servers.size();
   if (request.all)
     return shard.change(request.write, worker(), 0, shard.elements(),
                         op.memory.data() + shard.rows().first * spec.row_bytes());
   for (size_t i = 0; i < request.rows.size(); ++i) {
-    if (table::server_of(spec, servers, request.rows[i]) != own_server()) continue;
-    const int64_t row = request.rows[i] - table::first_row(spec, servers, own_server());
-    const bool erases = request.write == table::Write::Erase;
+    if (shard::server_of(spec, servers, request.rows[i]) != own_server()) continue;
+    const int64_t row = request.rows[i] - shard::first_row(spec, servers, own_server());
+    const bool erases = request.write == shard::Write::Erase;
     shard.change_rows(request.write, worker(), {&row, 1}, erases ? nullptr : op.memory.data() + i * spec.row_bytes());
   }
 }
 
-void Script::read_own(Operation& op, table::Shard& shard) const {
-  const table::Spec& spec = tables_[op.step.table]->spec;
+void Script::read_own(Operation& op, shard::Shard& shard) const {
+  const shard::Spec& spec = tables_[op.step.table]->spec;
   const size_t servers = tables_[op.step.table]->servers.size();
   if (op.reading.rows.empty())
     return shard.read(worker(), 0, shard.elements(), op.memory.data() + shard.rows().first * spec.row_bytes());
   for (size_t i = 0; i < op.reading.rows.size(); ++i) {
-    if (table::server_of(spec, servers, op.reading.rows[i]) != own_server()) continue;
-    const int64_t row = op.reading.rows[i] - table::first_row(spec, servers, own_server());
+    if (shard::server_of(spec, servers, op.reading.rows[i]) != own_server()) continue;
+    const int64_t row = op.reading.rows[i] - shard::first_row(spec, servers, own_server());
     shard.read_rows(worker(), {&row, 1}, op.memory.data() + i * spec.row_bytes());
   }
 }
@@ -329,9 +329,9 @@ void Script::read(const OperationRef& op) {
   op->memory.resize(ledger.bytes(op->reading));
   say(fmt::format("{} of \"{}\"{}{}", name_of(op->step.call), ledger.plan().spec.name,
                   op->blocking ? "" : ", not waiting", op->hasty ? ", in haste" : ""));
-  ps::Request request;
+  table::Request request;
   request.table = tables_[op->step.table];
-  request.kind = ps::OpKind::kGet;
+  request.kind = table::OpKind::kGet;
   request.gated = gated;
   request.clock = op->clock;
   request.all = op->reading.rows.empty();
@@ -339,7 +339,7 @@ void Script::read(const OperationRef& op) {
   request.destination = op->memory;
   request.priority = static_cast<int64_t>((op->round * 3 + op->step.table) % 4);
   if (op->round % 3 == 1 && may_be_encoded(request)) request.codec = whole_codec();
-  table::Shard* own = own_shard(op->step.table);
+  shard::Shard* own = own_shard(op->step.table);
   if (own != nullptr && request.codec == nullptr && own_is_open(*op, *own)) {
     request.skip = own_server();
     read_own(*op, *own);
@@ -380,9 +380,9 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
   if (op->add != nullptr && undone == unknown)
     return violated("a given-up change does not tell what became of it: " + status.text());
   if (op->add != nullptr && undone) world_.ledger(op->step.table).not_applied(op->add);
-  const ps::TableView& table = *tables_[op->step.table];
-  if (table.pace == table::Pace::kStale && op->reading.gated && op->add == nullptr) judge_late_get(*op, status);
-  if (table.pace != table::Pace::kSync || is_peek(op->step.call) || unknown) return;
+  const table::TableView& table = *tables_[op->step.table];
+  if (table.pace == shard::Pace::kStale && op->reading.gated && op->add == nullptr) judge_late_get(*op, status);
+  if (table.pace != shard::Pace::kSync || is_peek(op->step.call) || unknown) return;
   if (table.round != op->round || table.index != op->index)
     return violated(fmt::format("a given-up {} has moved the counts from ({}, {}) to ({}, {})", name_of(op->step.call),
                                 op->round, op->index, table.round, table.index));
@@ -422,7 +422,7 @@ void Script::repeat_later(const Step& step) {
 /// A stale-synchronous get that waited for a worker who is lost fails once; the next one goes on without it.
 bool Script::outlives_the_lost(const OperationRef& op, const base::Status& status) {
   const bool gated_get = op->add == nullptr && op->reading.gated;
-  if (tables_[op->step.table]->pace != table::Pace::kStale || !gated_get) return false;
+  if (tables_[op->step.table]->pace != shard::Pace::kStale || !gated_get) return false;
   if (world_.servers_may_fail() || world_.is_gone(life_) || !failure_.ok()) return false;
   if (!world_.ledger(op->step.table).may_have_waited_for_the_lost(op->reading))
     violated(
@@ -493,7 +493,7 @@ void Script::barrier_over(size_t visit, bool hasty, const base::Status& status) 
 
 void Script::open(size_t table) {
   waiting_ = true;
-  member_.tables().open(tables_[table]->spec.name, base::kNever, [this, table](base::Result<ps::TableViewRef> opened) {
+  member_.tables().open(tables_[table]->spec.name, base::kNever, [this, table](base::Result<table::TableViewRef> opened) {
     waiting_ = false;
     if (!opened.ok()) {
       if (opened.status().code() != MV_EPEERLOST) violated("open: " + opened.status().text());
@@ -511,7 +511,7 @@ void Script::look_once_more() {
   if (looked_ == tables_.size()) return leave();
   attempts_ = kHastyAttempts;
   const auto op = std::make_shared<Operation>(
-      *this, Step{tables_[looked_]->pace == table::Pace::kSync ? Call::kPeek : Call::kGet, looked_});
+      *this, Step{tables_[looked_]->pace == shard::Pace::kSync ? Call::kPeek : Call::kGet, looked_});
   ++looked_;
   op->self = op;
   op->round = tables_[op->step.table]->round;

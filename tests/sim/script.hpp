@@ -100,17 +100,17 @@ class Script : public std::enable_shared_from_this<Script> {
   void change(const OperationRef& op);
   void read(const OperationRef& op);
   void choose_patience(const OperationRef& op);
-  void begin(const OperationRef& op, ps::Request request);
-  table::Shard* own_shard(size_t table) const;
-  bool own_is_open(const Operation& op, const table::Shard& shard) const;
+  void begin(const OperationRef& op, table::Request request);
+  shard::Shard* own_shard(size_t table) const;
+  bool own_is_open(const Operation& op, const shard::Shard& shard) const;
   size_t own_server() const;
-  table::Worker worker() const;
-  void change_own(const Operation& op, const ps::Request& request, table::Shard& shard) const;
-  void read_own(Operation& op, table::Shard& shard) const;
+  shard::Worker worker() const;
+  void change_own(const Operation& op, const table::Request& request, shard::Shard& shard) const;
+  void read_own(Operation& op, shard::Shard& shard) const;
   static const codec::CodecRef& whole_codec();
-  static bool may_be_encoded(const ps::Request& request);
-  void encode(const Operation& op, ps::Request& request) const;
-  bool begin_small(const ps::Request& request);
+  static bool may_be_encoded(const table::Request& request);
+  void encode(const Operation& op, table::Request& request) const;
+  bool begin_small(const table::Request& request);
   void withdraw_later(const OperationRef& op);
   void completed(const OperationRef& op, const base::Status& status);
   void judge(const OperationRef& op, const base::Status& status);
@@ -124,7 +124,7 @@ class Script : public std::enable_shared_from_this<Script> {
   void scan(size_t table);
   void updater_set(size_t table, const base::Status& status);
   void scan_on(const std::shared_ptr<Scan>& scan);
-  void chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<ps::Client::Chunked>& chunk);
+  void chunk_scanned(const std::shared_ptr<Scan>& scan, const base::Result<table::Client::Chunked>& chunk);
   void enter_barrier();
   void barrier_over(size_t visit, bool hasty, const base::Status& status);
   void open(size_t table);
@@ -143,7 +143,7 @@ class Script : public std::enable_shared_from_this<Script> {
   const int slowness_;
   const size_t life_;
   const std::string name_;
-  std::vector<ps::TableViewRef> tables_;
+  std::vector<table::TableViewRef> tables_;
   std::vector<BarrierVisit> visits_;
   std::vector<OperationRef> under_way_;
   size_t at_ = 0;        ///< the next step

@@ -10,7 +10,7 @@ namespace mv::sim {
 
 namespace {
 
-using table::Pace;
+using shard::Pace;
 
 constexpr size_t kMostTables = 3;
 constexpr double kLaterRate = 0x1p-12;  ///< beside a first rate of 1: a counter tells how many adds had which
@@ -20,7 +20,7 @@ bool is_keyed(const Scenario& plan, size_t table) { return plan.tables[table].sp
 // ---- tables
 
 /// Sparse tables take rows from here and there, key-value tables the outermost keys, too.
-std::vector<int64_t> choose_keys(const table::Spec& spec, size_t count, Random& random) {
+std::vector<int64_t> choose_keys(const shard::Spec& spec, size_t count, Random& random) {
   std::set<int64_t> keys;
   if (spec.kind == MV_KEYVALUE && random.chance(0.5))
     keys = {0, -1, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
@@ -37,7 +37,7 @@ void make_keyed(const Scenario& plan, TablePlan& table, Random& random) {
   const size_t lives = plan.workers() + plan.restarts();
   const size_t untouched = random.below(4), shared = 1 + random.below(random.chance(0.2) ? 60 : 15) + untouched;
   const size_t owned = lives > 20 ? 0 : lives * random.below(4);
-  table::Spec& spec = table.spec;
+  shard::Spec& spec = table.spec;
   spec.kind = random.chance(0.5) ? MV_SPARSE : MV_KEYVALUE;
   spec.rows = spec.kind == MV_SPARSE ? (shared + owned) * (1 + random.below(random.chance(0.5) ? 3 : 1'000'000)) : 0;
   const bool wide = lives <= 20 && random.chance(0.03);  // so that an add is several messages

@@ -297,6 +297,10 @@ class Run:
             for line in member.lines:
                 _, number, word, *rest = line.split(None, 3)
                 if word in ("error", "again") and not (self.is_over and self.launcher and not lost):
+                    if "call mv_init() first" in rest[0] and not self.has_joined(member):
+                        continue  # it has told why it could not join
+                    if "has begun to shrink the group" in rest[0]:
+                        continue  # docs/groups.md: a slower rank may hear of it in the operation before
                     named = named_in(rest[0])
                     if not named or not (named & lost or self.is_overwritten()):
                         command = member.calls[int(number)][0]

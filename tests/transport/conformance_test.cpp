@@ -1,22 +1,22 @@
-// What every road promises (base/link.hpp, io/road.hpp). Built once for each: ROAD is kTcp, kShm, kInproc or kFaulty.
+// What every road promises (base/link.hpp, transport/road.hpp). Built once for each: ROAD is kTcp, kShm, kInproc or kFaulty.
 
 #include <cstring>
 #include <thread>
 
 #include "cmocka.hpp"
-#include "io/tcp/receiver.hpp"
 #include "node.hpp"
+#include "transport/tcp/receiver.hpp"
 
 namespace {
 
 using namespace mv::test;
 namespace base = mv::base;
-namespace io = mv::io;
+namespace transport = mv::transport;
 
 constexpr Kind kRoad = Kind::ROAD;
 
-io::TcpOptions options_of(Peer self) {
-  io::TcpOptions options;
+transport::TcpOptions options_of(Peer self) {
+  transport::TcpOptions options;
   options.self = self;
   return options;
 }
@@ -57,7 +57,7 @@ void messages_arrive_in_order_in_both_directions(void**) {
 void payloads_of_every_size_arrive_whole(void**) {
   Pair pair(kRoad);
   std::vector<size_t> sizes;
-  for (size_t edge : {size_t{0}, size_t{8}, size_t{4096}, io::Receiver::kInPlaceBytes, io::Receiver::kBufferBytes,
+  for (size_t edge : {size_t{0}, size_t{8}, size_t{4096}, transport::Receiver::kInPlaceBytes, transport::Receiver::kBufferBytes,
                       size_t{1} << 20, size_t{4} << 20, size_t{9} << 20}) {
     for (size_t step = 0; step < 5; ++step) {
       const size_t near[] = {0, 1, 7, 8, 72};

@@ -1,18 +1,18 @@
-// io/faulty: the text of the weather, and the weather itself.
+// transport/faulty: the text of the weather, and the weather itself.
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <numeric>
 
-#include "io/faulty/faults.hpp"
-#include "io/faulty/faulty.hpp"
+#include "transport/faulty/faults.hpp"
+#include "transport/faulty/faulty.hpp"
 
 #include "cmocka.hpp"
 
 namespace {
 
-using namespace mv::io;
+using namespace mv::transport;
 using mv::base::Frame;
 using mv::base::Peer;
 using namespace std::chrono_literals;

@@ -1,4 +1,4 @@
-// io/loop: posts, the timer, and the baton between the background thread and callers that wait.
+// transport/loop: posts, the timer, and the baton between the background thread and callers that wait.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "io/loop/handles.hpp"
-#include "io/loop/loop.hpp"
+#include "transport/loop/handles.hpp"
+#include "transport/loop/loop.hpp"
 
 #include "cmocka.hpp"
 
@@ -36,7 +36,7 @@ thread_local int allocations;
 
 namespace {
 
-using namespace mv::io;
+using namespace mv::transport;
 using namespace std::chrono_literals;
 using mv::base::kNever;
 using mv::base::Nanos;

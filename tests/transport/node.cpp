@@ -6,28 +6,28 @@
 #include <atomic>
 #include <cstring>
 
-#include "io/faulty/faulty.hpp"
+#include "transport/faulty/faulty.hpp"
 #include "wire/frame.hpp"
 
 namespace mv::test {
 
 namespace {
 
-std::unique_ptr<io::Road> make_road(Kind kind, io::Loop& loop, const io::TcpOptions& options) {
-  if (kind == Kind::kInproc) return std::make_unique<io::InprocRoad>(loop, options.self);
+std::unique_ptr<transport::Road> make_road(Kind kind, transport::Loop& loop, const transport::TcpOptions& options) {
+  if (kind == Kind::kInproc) return std::make_unique<transport::InprocRoad>(loop, options.self);
   if (kind == Kind::kShm) {
-    io::ShmOptions shm;
+    transport::ShmOptions shm;
     shm.self = options.self;
     shm.secret = options.secret;
     shm.hello_timeout = options.hello_timeout;
     shm.max_strangers = options.max_strangers;
     shm.version_min = options.version_min;
     shm.version_max = options.version_max;
-    return std::make_unique<io::ShmRoad>(loop, std::move(shm));
+    return std::make_unique<transport::ShmRoad>(loop, std::move(shm));
   }
-  auto tcp = std::make_unique<io::TcpRoad>(loop, options);
+  auto tcp = std::make_unique<transport::TcpRoad>(loop, options);
   if (kind == Kind::kTcp) return tcp;
-  return std::make_unique<io::FaultyRoad>(loop, std::move(tcp), io::Faults{});
+  return std::make_unique<transport::FaultyRoad>(loop, std::move(tcp), transport::Faults{});
 }
 
 std::byte pattern_at(uint64_t seq, size_t place) { return static_cast<std::byte>(seq * 131 + place * 7 + place / 251); }
@@ -59,7 +59,7 @@ size_t Record::messages_of(Peer peer) const {
       std::count_if(messages.begin(), messages.end(), [&](const Heard& m) { return m.from == peer; }));
 }
 
-Node::Node(Kind kind, const io::TcpOptions& options) : kind_(kind), self_(options.self) {
+Node::Node(Kind kind, const transport::TcpOptions& options) : kind_(kind), self_(options.self) {
   road_ = make_road(kind, loop_, options);
   road_->attach(*this);
   if (!loop_.start().ok()) abort();
@@ -92,8 +92,8 @@ void Node::run(const std::function<void()>& fn) {
     in_a_call_ = false;
     ran = true;
   };
-  while (loop_.drive_until([&] { return ran.load(); }, loop_.now() + kPatience, ran ? io::Task() : io::Task(task)) ==
-         io::Driven::kInterrupted) {
+  while (loop_.drive_until([&] { return ran.load(); }, loop_.now() + kPatience, ran ? transport::Task() : transport::Task(task)) ==
+         transport::Driven::kInterrupted) {
   }
 }
 
@@ -118,7 +118,7 @@ void Node::cut(Peer peer) {
 bool Node::stop() {
   std::atomic<bool> stopped{false};
   const auto begin = [&] { road_->stop([&] { stopped = true; }); };
-  return loop_.drive_until([&] { return stopped.load(); }, loop_.now() + kPatience, begin) == io::Driven::kDone;
+  return loop_.drive_until([&] { return stopped.load(); }, loop_.now() + kPatience, begin) == transport::Driven::kDone;
 }
 
 bool Node::wait(const std::function<bool(const Record&)>& holds, Nanos limit) {
@@ -214,9 +214,9 @@ void Node::on_payload(Peer from, const wire::Message& message, base::Sink& sink)
   note([&](Record& record) { record.messages.push_back({from, message.seq(), bytes, intact, true, sink.discards()}); });
 }
 
-Pair::Pair(Kind kind, io::TcpOptions options) : Pair(kind, std::move(options), 11, 22) {}
+Pair::Pair(Kind kind, transport::TcpOptions options) : Pair(kind, std::move(options), 11, 22) {}
 
-Pair::Pair(Kind kind, io::TcpOptions options, Peer a_self, Peer b_self) {
+Pair::Pair(Kind kind, transport::TcpOptions options, Peer a_self, Peer b_self) {
   options.self = a_self;
   a = std::make_unique<Node>(kind, options);
   options.self = b_self;

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "io/inproc/inproc.hpp"
-#include "io/loop/loop.hpp"
-#include "io/shm/shm.hpp"
-#include "io/tcp/tcp.hpp"
+#include "transport/inproc/inproc.hpp"
+#include "transport/loop/loop.hpp"
+#include "transport/shm/shm.hpp"
+#include "transport/tcp/tcp.hpp"
 
 namespace mv::test {
 
@@ -59,13 +59,13 @@ struct Record {
 class Node final : private base::LinkEvents {
  public:
   /// `options.self` is this node's incarnation.
-  Node(Kind kind, const io::TcpOptions& options);
+  Node(Kind kind, const transport::TcpOptions& options);
   /// Without a goodbye, like a process that is killed.
   ~Node();
 
   Peer self() const { return self_; }
-  io::Loop& loop() { return loop_; }
-  io::Road& road() { return *road_; }
+  transport::Loop& loop() { return loop_; }
+  transport::Road& road() { return *road_; }
 
   /// Listens at a free address and gives it; or at `address`.
   std::string listen();
@@ -109,8 +109,8 @@ class Node final : private base::LinkEvents {
 
   const Kind kind_;
   const Peer self_;
-  io::Loop loop_;
-  std::unique_ptr<io::Road> road_;
+  transport::Loop loop_;
+  std::unique_ptr<transport::Road> road_;
   bool in_a_call_ = false;  // of the road: on the loop
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -122,8 +122,8 @@ class Node final : private base::LinkEvents {
 
 /// Two nodes that are connected, `b` having dialed `a`.
 struct Pair {
-  explicit Pair(Kind kind, io::TcpOptions options = {});
-  Pair(Kind kind, io::TcpOptions options, Peer a_self, Peer b_self);
+  explicit Pair(Kind kind, transport::TcpOptions options = {});
+  Pair(Kind kind, transport::TcpOptions options, Peer a_self, Peer b_self);
   std::unique_ptr<Node> a, b;
   std::string address;  // of a
   bool connected = false;

@@ -16,7 +16,7 @@
 int main(int argc, char** argv) {
   using namespace mv::test;
   if (argc < 3) return 2;
-  mv::io::TcpOptions options;
+  mv::transport::TcpOptions options;
   options.self = std::stoull(argv[1]);
   Node node(Kind::kTcp, options);
   const std::string mode = argv[2];

@@ -1,4 +1,4 @@
-// io/shm: payloads that lie in shared memory already, of which only the place travels.
+// transport/shm: payloads that lie in shared memory already, of which only the place travels.
 
 #include <algorithm>
 #include <cstring>

@@ -16,7 +16,7 @@
 int main(int argc, char** argv) {
   using namespace mv::test;
   if (argc < 4) return 2;
-  mv::io::TcpOptions options;
+  mv::transport::TcpOptions options;
   options.self = std::stoull(argv[1]);
   const Peer peer = std::stoull(argv[3]);
   Node node(Kind::kShm, options);

@@ -10,7 +10,7 @@
 namespace mv::test {
 
 ShmStranger::ShmStranger(const std::string& address) {
-  auto connected = io::connect_abstract("polyverso-" + address.substr(address.find(':') + 1));
+  auto connected = transport::connect_abstract("polyverso-" + address.substr(address.find(':') + 1));
   if (!connected.ok()) return;
   fd_ = std::move(connected).value();
   fcntl(fd_.get(), F_SETFL, 0);
@@ -49,38 +49,38 @@ bool ShmStranger::introduce(base::Peer self, const std::string& secret) {
 }
 
 bool ShmStranger::offer(const Offer& offer) {
-  memfd_ = io::Fd(memfd_create("stranger", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  memfd_ = transport::Fd(memfd_create("stranger", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (ftruncate(memfd_.get(), static_cast<off_t>(offer.bytes)) != 0) return false;
   memory_bytes_ = offer.bytes;
   memory_ = static_cast<std::byte*>(mmap(nullptr, offer.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd_.get(), 0));
   if (memory_ == MAP_FAILED) return false;
-  if (offer.bytes >= sizeof(io::Control)) {
+  if (offer.bytes >= sizeof(transport::Control)) {
     control().magic = offer.magic;
     control().ring_bytes = offer.ring_bytes;
-    control().wants_read = io::kNoWish;
+    control().wants_read = transport::kNoWish;
   }
   if (offer.sealed) fcntl(memfd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
-  bell_ = io::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  bell_ = transport::Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (offer.bell_is_a_pipe) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
-    bell_ = io::Fd(ends[1]);
-    pipe_[0] = io::Fd(ends[0]);
+    bell_ = transport::Fd(ends[1]);
+    pipe_[0] = transport::Fd(ends[0]);
   }
-  io::Note note;
-  note.kind = io::Note::Kind::kOffer;
+  transport::Note note;
+  note.kind = transport::Note::Kind::kOffer;
   note.bytes = offer.said_bytes.value_or(offer.bytes);
   const int descriptors[] = {memfd_.get(), bell_.get()};
-  return io::send_note(fd_.get(), note, std::span(descriptors).first(offer.with_descriptors ? 2 : 0));
+  return transport::send_note(fd_.get(), note, std::span(descriptors).first(offer.with_descriptors ? 2 : 0));
 }
 
 bool ShmStranger::take_offer() {
-  io::NoteReader reader;
-  io::Note note;
-  std::array<io::Fd, io::kNoteFds> fds;
+  transport::NoteReader reader;
+  transport::Note note;
+  std::array<transport::Fd, transport::kNoteFds> fds;
   pollfd watched{fd_.get(), POLLIN, 0};
   if (poll(&watched, 1, 20'000) <= 0) return false;
-  if (reader.read(fd_.get(), &note, &fds) != io::NoteReader::Read::kNote || !fds[0] || !fds[1]) return false;
+  if (reader.read(fd_.get(), &note, &fds) != transport::NoteReader::Read::kNote || !fds[0] || !fds[1]) return false;
   peer_bytes_ = note.bytes;
   peer_memory_ = static_cast<std::byte*>(mmap(nullptr, peer_bytes_, PROT_READ, MAP_SHARED, fds[0].get(), 0));
   peer_bell_ = std::move(fds[1]);

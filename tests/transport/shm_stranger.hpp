@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "io/fd.hpp"
-#include "io/shm/ring.hpp"
-#include "io/shm/note.hpp"
-#include "io/unix_socket.hpp"
+#include "transport/fd.hpp"
+#include "transport/shm/note.hpp"
+#include "transport/shm/ring.hpp"
+#include "transport/unix_socket.hpp"
 #include "wire/hello.hpp"
 
 namespace mv::test {
@@ -17,10 +17,10 @@ class ShmStranger {
  public:
   /// What it offers after the hello. The defaults are right.
   struct Offer {
-    size_t bytes = io::kControlBytes + io::kRingBytes;
+    size_t bytes = transport::kControlBytes + transport::kRingBytes;
     std::optional<size_t> said_bytes = std::nullopt;
-    uint64_t magic = io::Control::kMagic;
-    uint64_t ring_bytes = io::kRingBytes;
+    uint64_t magic = transport::Control::kMagic;
+    uint64_t ring_bytes = transport::kRingBytes;
     bool sealed = true;
     bool with_descriptors = true;
     bool bell_is_a_pipe = false;
@@ -38,17 +38,17 @@ class ShmStranger {
   /// The other side has closed the socket within 20 s; what it sends meanwhile is thrown away.
   bool is_turned_away();
 
-  io::Control& control() { return *reinterpret_cast<io::Control*>(memory_); }
-  std::byte* ring() { return memory_ + io::kControlBytes; }
+  transport::Control& control() { return *reinterpret_cast<transport::Control*>(memory_); }
+  std::byte* ring() { return memory_ + transport::kControlBytes; }
   /// The node's side, read-only.
-  const io::Control& peer() const { return *reinterpret_cast<const io::Control*>(peer_memory_); }
+  const transport::Control& peer() const { return *reinterpret_cast<const transport::Control*>(peer_memory_); }
   void show(uint64_t written);
   /// Rings the node's bell, as after something was written.
   void ring_bell();
   int socket() const { return fd_.get(); }
 
  private:
-  io::Fd fd_, memfd_, bell_, pipe_[2], peer_bell_;
+  transport::Fd fd_, memfd_, bell_, pipe_[2], peer_bell_;
   std::byte* memory_ = nullptr;
   size_t memory_bytes_ = 0;
   std::byte* peer_memory_ = nullptr;

@@ -1,4 +1,4 @@
-// io/shm: what hostile and broken peers can do, which is to lose their own connection.
+// transport/shm: what hostile and broken peers can do, which is to lose their own connection.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -19,11 +19,11 @@ namespace {
 
 using namespace mv::test;
 namespace base = mv::base;
-namespace io = mv::io;
+namespace transport = mv::transport;
 namespace wire = mv::wire;
 
-io::TcpOptions options_of(Peer self, const std::string& secret = "") {
-  io::TcpOptions options;
+transport::TcpOptions options_of(Peer self, const std::string& secret = "") {
+  transport::TcpOptions options;
   options.self = self;
   options.secret = secret;
   return options;
@@ -76,13 +76,13 @@ void an_offer_must_be_sealed_memory_of_its_size_and_a_bell(void**) {
       {.with_descriptors = false},
       {.bell_is_a_pipe = true},
       {.bytes = 4096},
-      {.bytes = 100, .said_bytes = io::kControlBytes + io::kRingBytes},
+      {.bytes = 100, .said_bytes = transport::kControlBytes + transport::kRingBytes},
       {.said_bytes = size_t{1} << 50},
       {.said_bytes = 0},
-      {.bytes = io::kControlBytes + (size_t{256} << 20), .ring_bytes = size_t{256} << 20},
+      {.bytes = transport::kControlBytes + (size_t{256} << 20), .ring_bytes = size_t{256} << 20},
       {.magic = 7},
-      {.ring_bytes = io::kRingBytes * 2},
-      {.ring_bytes = io::kRingBytes - 16},
+      {.ring_bytes = transport::kRingBytes * 2},
+      {.ring_bytes = transport::kRingBytes - 16},
       {.ring_bytes = 0},
       {.ring_bytes = UINT64_MAX},
   };
@@ -107,7 +107,7 @@ struct Intruder {
     assert_true(stranger.take_offer());
     assert_true(node.wait([&](const Record& record) { return record.connections_of(self) == 1; }));
   }
-  void put(size_t at, io::Mark mark) { std::memcpy(stranger.ring() + at, &mark, sizeof mark); }
+  void put(size_t at, transport::Mark mark) { std::memcpy(stranger.ring() + at, &mark, sizeof mark); }
   /// A whole frame; how many bytes it takes.
   size_t put_frame(size_t at, uint64_t seq, size_t payload) {
     wire::FrameBuilder builder;
@@ -117,7 +117,7 @@ struct Intruder {
     std::memcpy(stranger.ring() + at, frame.head.data(), frame.head.size());
     if (frame.tail)
       std::memcpy(stranger.ring() + at + frame.head.size(), frame.tail->bytes().data(), frame.tail->size());
-    return io::record_bytes(frame.bytes());
+    return transport::record_bytes(frame.bytes());
   }
   void expect_thrown_out() {
     assert_true(node.wait([&](const Record& record) { return record.has_lost(self); }));
@@ -136,28 +136,28 @@ void records_that_make_no_sense_cost_their_own_connection(void**) {
   Node node(Kind::kShm, options_of(1));
   const std::string address = node.listen();
   Peer self = 100;
-  const auto mark = [](io::RecordKind kind, uint32_t first, uint64_t second) {
-    return io::Mark{static_cast<uint32_t>(kind), first, second};
+  const auto mark = [](transport::RecordKind kind, uint32_t first, uint64_t second) {
+    return transport::Mark{static_cast<uint32_t>(kind), first, second};
   };
   struct Case {
-    io::Mark mark;
+    transport::Mark mark;
     uint64_t written;
   };
   const Case cases[] = {
       {{0, 0, 0}, 16},
       {{0xffff'ffff, 1, 1}, 64},
-      {mark(io::RecordKind::kFrame, 0, 0), 64},
-      {mark(io::RecordKind::kFrame, 0x7fff'ffff, 0), 64},
-      {mark(io::RecordKind::kFrame, 64, 0), 64},
-      {mark(io::RecordKind::kFrame, 64, uint64_t{1} << 40), 4096},
-      {mark(io::RecordKind::kFrame, 64, UINT64_MAX), 4096},
-      {mark(io::RecordKind::kFrame, 64, 64), 4096},  // a header of zeros
-      {mark(io::RecordKind::kStart, 64, 64), 4096},
-      {mark(io::RecordKind::kPart, 16, 0), 4096},
-      {mark(io::RecordKind::kPlace, 64, 64), 64},
-      {mark(io::RecordKind::kSkip, 0, 0), 16},
+      {mark(transport::RecordKind::kFrame, 0, 0), 64},
+      {mark(transport::RecordKind::kFrame, 0x7fff'ffff, 0), 64},
+      {mark(transport::RecordKind::kFrame, 64, 0), 64},
+      {mark(transport::RecordKind::kFrame, 64, uint64_t{1} << 40), 4096},
+      {mark(transport::RecordKind::kFrame, 64, UINT64_MAX), 4096},
+      {mark(transport::RecordKind::kFrame, 64, 64), 4096},  // a header of zeros
+      {mark(transport::RecordKind::kStart, 64, 64), 4096},
+      {mark(transport::RecordKind::kPart, 16, 0), 4096},
+      {mark(transport::RecordKind::kPlace, 64, 64), 64},
+      {mark(transport::RecordKind::kSkip, 0, 0), 16},
       {{0, 0, 0}, 8},                    // askew
-      {{0, 0, 0}, io::kRingBytes + 16},  // more than the ring holds
+      {{0, 0, 0}, transport::kRingBytes + 16},  // more than the ring holds
       {{0, 0, 0}, UINT64_MAX - 15},
   };
   for (const Case& each : cases) {
@@ -203,26 +203,26 @@ void places_outside_of_segments_cost_their_own_connection(void**) {
   for (const Case& each : {Case{1, 0, 4096, true}, Case{2, 0, 64, false}, Case{1, 4096, 64, false},
                            Case{1, 4000, 200, false}, Case{1, 4, 64, false}, Case{1, UINT64_MAX - 7, 64, false}}) {
     Intruder intruder(node, address, ++self);
-    const io::Fd memory(memfd_create("payload", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    const transport::Fd memory(memfd_create("payload", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     assert_int_equal(ftruncate(memory.get(), 4096), 0);
     fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
-    io::Note note;
-    note.kind = io::Note::Kind::kSegment;
+    transport::Note note;
+    note.kind = transport::Note::Kind::kSegment;
     note.number = 1;
     note.bytes = 4096;
     const int descriptors[] = {memory.get()};
-    assert_true(io::send_note(intruder.stranger.socket(), note, descriptors));
+    assert_true(transport::send_note(intruder.stranger.socket(), note, descriptors));
     wire::FrameBuilder builder;
     base::Frame frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()));
-    io::Mark mark;
+    transport::Mark mark;
     std::memcpy(&mark, frame.head.data(), sizeof mark);
-    mark.magic = static_cast<uint32_t>(io::RecordKind::kPlace);
+    mark.magic = static_cast<uint32_t>(transport::RecordKind::kPlace);
     mark.second = each.bytes;
     std::memcpy(frame.head.data(), &mark, sizeof mark);
-    const size_t place_at = io::record_bytes(frame.head.size());
+    const size_t place_at = transport::record_bytes(frame.head.size());
     std::memcpy(intruder.stranger.ring(), frame.head.data(), frame.head.size());
-    new (intruder.stranger.ring() + place_at) io::Place{{each.number}, {each.offset}, {0}, {0}};
-    intruder.stranger.show(place_at + sizeof(io::Place));
+    new (intruder.stranger.ring() + place_at) transport::Place{{each.number}, {each.offset}, {0}, {0}};
+    intruder.stranger.show(place_at + sizeof(transport::Place));
     if (each.ok)
       assert_true(node.wait([&](const Record& record) { return record.messages_of(self) == 1; }));
     else
@@ -261,15 +261,15 @@ size_t put_place(Intruder& intruder, size_t at, uint64_t seq, uint64_t segment, 
   wire::FrameBuilder builder;
   base::Frame frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()));
   wire::stamp(frame, seq, 0);
-  io::Mark mark;
+  transport::Mark mark;
   std::memcpy(&mark, frame.head.data(), sizeof mark);
-  mark.magic = static_cast<uint32_t>(io::RecordKind::kPlace);
+  mark.magic = static_cast<uint32_t>(transport::RecordKind::kPlace);
   mark.second = bytes;
   std::memcpy(frame.head.data(), &mark, sizeof mark);
-  const size_t place_at = io::record_bytes(frame.head.size());
+  const size_t place_at = transport::record_bytes(frame.head.size());
   std::memcpy(intruder.stranger.ring() + at, frame.head.data(), frame.head.size());
-  new (intruder.stranger.ring() + at + place_at) io::Place{{segment}, {offset}, {0}, {is_lent ? 1U : 0U}};
-  return place_at + sizeof(io::Place);
+  new (intruder.stranger.ring() + at + place_at) transport::Place{{segment}, {offset}, {0}, {is_lent ? 1U : 0U}};
+  return place_at + sizeof(transport::Place);
 }
 #endif
 
@@ -283,12 +283,12 @@ void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
   base::SharedMemory::enlist(memory);
   for (Peer self = 100; self < 140; ++self) {
     Intruder intruder(node, address, self);
-    io::Note note;
-    note.kind = io::Note::Kind::kSegment;
+    transport::Note note;
+    note.kind = transport::Note::Kind::kSegment;
     note.number = 1;
     note.bytes = memory->bytes();
     const int descriptors[] = {memory->fd()};
-    assert_true(io::send_note(intruder.stranger.socket(), note, descriptors));
+    assert_true(transport::send_note(intruder.stranger.socket(), note, descriptors));
     uint64_t written = 0;
     for (uint64_t seq = 1; written < (64 << 10); ++seq)
       written += seq % 2 == 0 ? put_place(intruder, written, seq, 1, seq * 8, 1 + seq * 4096 % (900 << 10), seq % 4 == 0)
@@ -297,7 +297,7 @@ void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
     std::atomic<uint64_t> shown{0};
     std::thread vandal([&] {
       std::mt19937_64 dice(self);
-      io::Control& page = intruder.stranger.control();
+      transport::Control& page = intruder.stranger.control();
       std::atomic<uint64_t>* const words[] = {&page.written, &page.read, &page.naps, &page.wants_read, &page.magic, &page.ring_bytes};
       while (!stop) {
         const uint64_t choice = dice();
@@ -305,7 +305,7 @@ void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
           words[dice() % 6]->store(dice() % 2 == 0 ? dice() : shown + dice() % 4 * 16);
         } else if (choice % 2 == 0) {
           page.naps.store(dice() % 4);
-          page.wants_read.store(dice() % 2 == 0 ? io::kNoWish : 0);
+          page.wants_read.store(dice() % 2 == 0 ? transport::kNoWish : 0);
           page.read.store(intruder.stranger.peer().written.load());
         } else {
           intruder.stranger.ring()[dice() % written] ^= static_cast<std::byte>(1 << dice() % 8);

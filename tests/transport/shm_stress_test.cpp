@@ -1,4 +1,4 @@
-// io/shm between processes of which one is killed in the middle of reading and writing: the other goes on, with whole
+// transport/shm between processes of which one is killed in the middle of reading and writing: the other goes on, with whole
 // messages.
 
 #include <unistd.h>
@@ -16,10 +16,10 @@
 namespace {
 
 using namespace mv::test;
-namespace io = mv::io;
+namespace transport = mv::transport;
 
-io::TcpOptions options_of(Peer self) {
-  io::TcpOptions options;
+transport::TcpOptions options_of(Peer self) {
+  transport::TcpOptions options;
   options.self = self;
   return options;
 }

@@ -8,13 +8,13 @@
 #include <array>
 #include <chrono>
 
-#include "io/token.hpp"
+#include "transport/token.hpp"
 
 namespace mv::test {
 
 Stranger::Stranger(const std::string& address) : address_(address) {
-  const auto endpoints = io::resolve(io::parse_address(address).value(), true, false).value();
-  fd_ = io::Fd(socket(endpoints[0].storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto endpoints = transport::resolve(transport::parse_address(address).value(), true, false).value();
+  fd_ = transport::Fd(socket(endpoints[0].storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (connect(fd_.get(), endpoints[0].get(), endpoints[0].length) != 0) fd_.reset();
 }
 
@@ -34,13 +34,13 @@ bool Stranger::prove(wire::Handshake& handshake, const std::string& secret, cons
     handshake.prove(secret);
     return true;
   }
-  const auto token = io::ask_for_token(handshake.peer().incarnation, address_, std::chrono::seconds(20));
+  const auto token = transport::ask_for_token(handshake.peer().incarnation, address_, std::chrono::seconds(20));
   if (token.ok()) handshake.prove(token.value(), ends);
   return token.ok();
 }
 
 bool Stranger::introduce(base::Peer self, const std::string& secret) {
-  return introduce(self, secret, io::ends_of(fd_.get(), /*dialed=*/true));
+  return introduce(self, secret, transport::ends_of(fd_.get(), /*dialed=*/true));
 }
 
 bool Stranger::introduce_between(base::Peer self, const std::string& ends) { return introduce(self, "", ends); }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/tcp/socket.hpp"
+#include "transport/tcp/socket.hpp"
 #include "wire/hello.hpp"
 
 namespace mv::test {
@@ -37,7 +37,7 @@ class Stranger {
 
   const std::string address_;
   bool mends_ = false;
-  io::Fd fd_;
+  transport::Fd fd_;
 };
 
 }  // namespace mv::test

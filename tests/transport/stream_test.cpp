@@ -1,12 +1,12 @@
-// io/tcp/outbox and io/tcp/receiver without a socket between them: what goes in comes out, however the stream is cut.
+// transport/tcp/outbox and transport/tcp/receiver without a socket between them: what goes in comes out, however the stream is cut.
 
 #include <algorithm>
 #include <cstring>
 #include <random>
 
-#include "io/tcp/outbox.hpp"
-#include "io/tcp/receiver.hpp"
 #include "node.hpp"
+#include "transport/tcp/outbox.hpp"
+#include "transport/tcp/receiver.hpp"
 #include "wire/frame.hpp"
 #include "wire/hello.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 
 using namespace mv::test;
 namespace base = mv::base;
-namespace io = mv::io;
+namespace transport = mv::transport;
 namespace wire = mv::wire;
 
 /// Records messages; large payloads go to memory of its own, every third one nowhere.
@@ -46,7 +46,7 @@ struct Listener : base::LinkEvents {
   uint64_t count = 0, stop_at = 0;
   size_t bytes = 0;
   bool sound = true, aligned = true;
-  io::Receiver* receiver = nullptr;
+  transport::Receiver* receiver = nullptr;
 };
 
 base::Frame frame_of(uint64_t seq, size_t bytes, size_t text = 0) {
@@ -58,7 +58,7 @@ base::Frame frame_of(uint64_t seq, size_t bytes, size_t text = 0) {
   return frame;
 }
 
-std::vector<std::byte> drain(io::Outbox& outbox, std::mt19937& random) {
+std::vector<std::byte> drain(transport::Outbox& outbox, std::mt19937& random) {
   std::vector<std::byte> stream;
   while (!outbox.empty()) {
     iovec pieces[7];
@@ -78,7 +78,7 @@ std::vector<std::byte> drain(io::Outbox& outbox, std::mt19937& random) {
 }
 
 /// Feeds `stream` in pieces of at most `step`; gives the first error.
-base::Status feed(io::Receiver& receiver, std::span<const std::byte> stream, const std::function<size_t()>& step) {
+base::Status feed(transport::Receiver& receiver, std::span<const std::byte> stream, const std::function<size_t()>& step) {
   while (!stream.empty() && !receiver.stopped()) {
     const auto room = receiver.room();
     assert_true(!room.first.empty());
@@ -100,10 +100,10 @@ std::vector<size_t> odd_sizes(std::mt19937& random) {
         sizes.push_back(random() % 5000);
         break;
       case 1:
-        sizes.push_back(io::Receiver::kInPlaceBytes - 100 + random() % 200);
+        sizes.push_back(transport::Receiver::kInPlaceBytes - 100 + random() % 200);
         break;
       case 2:
-        sizes.push_back(io::Receiver::kBufferBytes - 100 + random() % 200);
+        sizes.push_back(transport::Receiver::kBufferBytes - 100 + random() % 200);
         break;
       case 3:
         sizes.push_back(random() % 200'000);
@@ -119,7 +119,7 @@ std::vector<size_t> odd_sizes(std::mt19937& random) {
 void a_stream_may_be_cut_anywhere(void**) {
   std::mt19937 random(1);
   for (int round = 0; round < 8; ++round) {
-    io::Outbox outbox;
+    transport::Outbox outbox;
     uint64_t seq = 0;
     for (size_t size : odd_sizes(random)) outbox.push(frame_of(++seq, size));
     outbox.push_bytes(wire::goodbye());
@@ -128,7 +128,7 @@ void a_stream_may_be_cut_anywhere(void**) {
     assert_int_equal(stream.size(), queued);
 
     Listener listener;
-    io::Receiver receiver(listener, 9);
+    transport::Receiver receiver(listener, 9);
     const size_t most = size_t{1} << (round * 3);
     assert_true(feed(receiver, stream, [&] { return random() % (most + 1); }).ok());
     assert_int_equal(listener.count, seq);
@@ -140,13 +140,13 @@ void a_stream_may_be_cut_anywhere(void**) {
 
 void every_byte_alone_is_enough(void**) {
   std::mt19937 random(2);
-  io::Outbox outbox;
+  transport::Outbox outbox;
   uint64_t seq = 0;
   for (size_t size : {0, 1, 7, 8, 9, 4096, 4097, 4103, 16384, 20001, 20002, 20003, 20004, 20005, 20006, 20007, 20008})
     outbox.push(frame_of(++seq, static_cast<size_t>(size)));
   const auto stream = drain(outbox, random);
   Listener listener;
-  io::Receiver receiver(listener, 9);
+  transport::Receiver receiver(listener, 9);
   assert_true(feed(receiver, stream, [] { return 1; }).ok());
   assert_int_equal(listener.count, seq);
   assert_true(listener.sound && listener.aligned);
@@ -156,16 +156,16 @@ void every_byte_alone_is_enough(void**) {
 void headers_larger_than_the_buffer_arrive(void**) {
   std::mt19937 random(3);
   for (size_t step : {size_t{100}, size_t{70'000}, size_t{10'000'000}}) {
-    io::Outbox outbox;
+    transport::Outbox outbox;
     uint64_t seq = 0;
     for (size_t text :
-         {size_t{10}, size_t{20'000}, io::Receiver::kBufferBytes - 60, io::Receiver::kBufferBytes, size_t{900'000}}) {
+         {size_t{10}, size_t{20'000}, transport::Receiver::kBufferBytes - 60, transport::Receiver::kBufferBytes, size_t{900'000}}) {
       outbox.push(frame_of(++seq, 0, text));
       outbox.push(frame_of(++seq, 33));
     }
     const auto stream = drain(outbox, random);
     Listener listener;
-    io::Receiver receiver(listener, 9);
+    transport::Receiver receiver(listener, 9);
     assert_true(feed(receiver, stream, [&] { return step; }).ok());
     assert_int_equal(listener.count, seq);
   }
@@ -173,11 +173,11 @@ void headers_larger_than_the_buffer_arrive(void**) {
 
 void a_stopped_receiver_is_silent(void**) {
   std::mt19937 random(4);
-  io::Outbox outbox;
+  transport::Outbox outbox;
   for (uint64_t seq = 1; seq <= 50; ++seq) outbox.push(frame_of(seq, 100));
   const auto stream = drain(outbox, random);
   Listener listener;
-  io::Receiver receiver(listener, 9);
+  transport::Receiver receiver(listener, 9);
   listener.receiver = &receiver;
   listener.stop_at = 17;
   assert_true(feed(receiver, stream, [] { return 100'000; }).ok());
@@ -200,7 +200,7 @@ void nonsense_ends_the_stream_before_memory_is_touched(void**) {
   };
   for (const Prefix& prefix : bad) {
     Listener listener;
-    io::Receiver receiver(listener, 9);
+    transport::Receiver receiver(listener, 9);
     const auto status = feed(receiver, std::as_bytes(std::span(&prefix, 1)), [] { return 16; });
     assert_int_equal(status.code(), MV_EPROTOCOL);
   }
@@ -208,7 +208,7 @@ void nonsense_ends_the_stream_before_memory_is_touched(void**) {
   const Prefix plausible{wire::kFrameMagic, 400, 400};
   std::memcpy(zeros.data(), &plausible, sizeof plausible);
   Listener listener;
-  io::Receiver receiver(listener, 9);
+  transport::Receiver receiver(listener, 9);
   assert_int_equal(feed(receiver, zeros, [] { return 4096; }).code(), MV_EPROTOCOL);
   assert_int_equal(listener.count, 0);
 }
@@ -220,7 +220,7 @@ void a_lent_payload_is_read_where_it_lies_when_it_is_written(void**) {
   wire::FrameBuilder builder;
   base::Frame frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()), payload);
   wire::stamp(frame, 1, 0);
-  io::Outbox outbox;
+  transport::Outbox outbox;
   outbox.push(frame);
   iovec pieces[2];
   assert_int_equal(outbox.gather(pieces, 2), 2);
@@ -234,7 +234,7 @@ void a_lent_payload_is_read_where_it_lies_when_it_is_written(void**) {
   const auto rest = drain(outbox, random);
   stream.insert(stream.end(), rest.begin(), rest.end());
   Listener listener;
-  io::Receiver receiver(listener, 9);
+  transport::Receiver receiver(listener, 9);
   assert_true(feed(receiver, stream, [] { return 100'000'000; }).ok());
   assert_int_equal(listener.count, 1);
   assert_true(listener.sound);

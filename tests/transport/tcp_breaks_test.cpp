@@ -1,4 +1,4 @@
-// io/tcp: what a break, a death, a restart and a stop of a peer look like from the other side.
+// transport/tcp: what a break, a death, a restart and a stop of a peer look like from the other side.
 
 #include <dlfcn.h>
 #include <sys/socket.h>
@@ -35,10 +35,10 @@ extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 namespace {
 
 using namespace mv::test;
-namespace io = mv::io;
+namespace transport = mv::transport;
 
-io::TcpOptions options_of(Peer self, Nanos grace = 1s) {
-  io::TcpOptions options;
+transport::TcpOptions options_of(Peer self, Nanos grace = 1s) {
+  transport::TcpOptions options;
   options.self = self;
   options.reconnect_grace = grace;
   return options;
@@ -49,7 +49,7 @@ void assert_no_violations(Node& node) {
 }
 
 void a_broken_connection_is_mended(void**) {
-  io::TcpOptions options;
+  transport::TcpOptions options;
   options.reconnect_grace = kPatience;
   Pair pair(Kind::kTcp, options);
   for (int round = 0; round < 6; ++round) {
@@ -70,7 +70,7 @@ void a_broken_connection_is_mended(void**) {
 }
 
 void a_write_that_fails_breaks_the_connection_at_once(void**) {
-  io::TcpOptions options;
+  transport::TcpOptions options;
   options.reconnect_grace = kPatience;
   Pair pair(Kind::kTcp, options);
   refused_writes = 1;
@@ -91,7 +91,7 @@ void a_write_that_fails_during_the_hello_says_why(void**) {
 }
 
 void a_payload_cut_in_the_middle_is_never_shown(void**) {
-  io::TcpOptions options;
+  transport::TcpOptions options;
   options.reconnect_grace = kPatience;
   Pair pair(Kind::kTcp, options);
   for (uint64_t round = 1; round <= 10; ++round) {
@@ -218,7 +218,7 @@ void whoever_was_given_up_stays_given_up(void**) {
 }
 
 void breaks_in_heavy_traffic_keep_the_promises(void**) {
-  io::TcpOptions options;
+  transport::TcpOptions options;
   options.reconnect_grace = kPatience;
   Pair pair(Kind::kTcp, options);
   uint64_t dice = 3;

@@ -1,4 +1,4 @@
-// io/tcp: who is let in, who is not, and that neither costs anybody else anything.
+// transport/tcp: who is let in, who is not, and that neither costs anybody else anything.
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,10 +11,10 @@
 #include <functional>
 #include <thread>
 
-#include "io/token.hpp"
-#include "io/unix_socket.hpp"
 #include "node.hpp"
 #include "stranger.hpp"
+#include "transport/token.hpp"
+#include "transport/unix_socket.hpp"
 #include "wire/frame.hpp"
 
 #include "cmocka.hpp"
@@ -22,11 +22,11 @@
 namespace {
 
 using namespace mv::test;
-namespace io = mv::io;
+namespace transport = mv::transport;
 namespace wire = mv::wire;
 
-io::TcpOptions options_of(Peer self, const std::string& secret = "") {
-  io::TcpOptions options;
+transport::TcpOptions options_of(Peer self, const std::string& secret = "") {
+  transport::TcpOptions options;
   options.self = self;
   options.secret = secret;
   return options;
@@ -72,7 +72,7 @@ void another_secret_is_refused_with_a_hint(void**) {
 void another_version_is_refused_with_a_hint(void**) {
   Node node(Kind::kTcp, options_of(1));
   const std::string address = node.listen();
-  io::TcpOptions options = options_of(2);
+  transport::TcpOptions options = options_of(2);
   options.version_min = options.version_max = 77;
   Node other(Kind::kTcp, options);
   const Ended failed = failed_dial(other, address);
@@ -90,9 +90,9 @@ void a_dial_to_oneself_fails(void**) {
 }
 
 void a_dial_to_another_protocol_says_so(void**) {
-  const auto endpoint = io::resolve({"127.0.0.1", "0"}, true, true).value()[0];
-  auto listening = io::listen_on(endpoint);
-  const std::string address = io::to_text(io::host_port(io::local_endpoint(listening.value().get())));
+  const auto endpoint = transport::resolve({"127.0.0.1", "0"}, true, true).value()[0];
+  auto listening = transport::listen_on(endpoint);
+  const std::string address = transport::to_text(transport::host_port(transport::local_endpoint(listening.value().get())));
   std::thread server([&] {
     int fd = -1;
     while (fd < 0) fd = accept(listening.value().get(), nullptr, nullptr);
@@ -108,12 +108,12 @@ void a_dial_to_another_protocol_says_so(void**) {
 }
 
 void a_dial_to_a_silent_listener_ends(void**) {
-  const auto endpoint = io::resolve({"127.0.0.1", "0"}, true, true).value()[0];
-  auto listening = io::listen_on(endpoint);
-  io::TcpOptions options = options_of(1);
+  const auto endpoint = transport::resolve({"127.0.0.1", "0"}, true, true).value()[0];
+  auto listening = transport::listen_on(endpoint);
+  transport::TcpOptions options = options_of(1);
   options.hello_timeout = 200ms;
   Node node(Kind::kTcp, options);
-  const Ended failed = failed_dial(node, io::to_text(io::host_port(io::local_endpoint(listening.value().get()))));
+  const Ended failed = failed_dial(node, transport::to_text(transport::host_port(transport::local_endpoint(listening.value().get()))));
   assert_int_equal(failed.code, MV_EUNREACHABLE);
   assert_non_null(strstr(failed.text.c_str(), "0.2 s"));
 }
@@ -139,9 +139,9 @@ void ipv6_works_where_there_is_any(void**) {
 }
 
 void a_socket_that_listens_already_is_adopted(void**) {
-  const auto endpoint = io::resolve({"127.0.0.1", "0"}, true, true).value()[0];
-  auto listening = io::listen_on(endpoint);
-  const std::string expected = io::to_text(io::host_port(io::local_endpoint(listening.value().get())));
+  const auto endpoint = transport::resolve({"127.0.0.1", "0"}, true, true).value()[0];
+  auto listening = transport::listen_on(endpoint);
+  const std::string expected = transport::to_text(transport::host_port(transport::local_endpoint(listening.value().get())));
   Node node(Kind::kTcp, options_of(1));
   mv::base::Result<std::string> adopted = std::string();
   node.run([&] { adopted = node.road().adopt(listening.value().release()); });
@@ -190,7 +190,7 @@ void port_scans_are_turned_away_in_silence(void**) {
 }
 
 void silence_is_not_waited_for_long(void**) {
-  io::TcpOptions options = options_of(1);
+  transport::TcpOptions options = options_of(1);
   options.hello_timeout = 200ms;
   Node node(Kind::kTcp, options);
   const std::string address = node.listen();
@@ -202,7 +202,7 @@ void silence_is_not_waited_for_long(void**) {
 }
 
 void the_oldest_of_a_silent_crowd_makes_room(void**) {
-  io::TcpOptions options = options_of(1);
+  transport::TcpOptions options = options_of(1);
   options.max_strangers = 8;
   options.hello_timeout = 60s;
   Node node(Kind::kTcp, options);
@@ -221,7 +221,7 @@ void the_oldest_of_a_silent_crowd_makes_room(void**) {
 
 uint64_t turned_away(Node& node) {
   uint64_t count = 0;
-  node.run([&] { count = static_cast<io::TcpRoad&>(node.road()).turned_away(); });
+  node.run([&] { count = static_cast<transport::TcpRoad&>(node.road()).turned_away(); });
   return count;
 }
 
@@ -234,7 +234,7 @@ std::vector<std::byte> hello_of(Peer self, bool resumes) {
 }
 
 void who_mends_a_connection_goes_last(void**) {
-  io::TcpOptions options = options_of(1);
+  transport::TcpOptions options = options_of(1);
   options.max_strangers = 3;
   options.hello_timeout = 60s;
   Node node(Kind::kTcp, options);
@@ -261,7 +261,7 @@ void who_mends_a_connection_goes_last(void**) {
 }
 
 void a_renewed_crowd_does_not_keep_a_member_from_mending(void**) {
-  io::TcpOptions options = options_of(1);
+  transport::TcpOptions options = options_of(1);
   options.max_strangers = 16;
   options.reconnect_grace = 20s;
   Node node(Kind::kTcp, options);
@@ -293,13 +293,13 @@ void a_renewed_crowd_does_not_keep_a_member_from_mending(void**) {
 }
 
 void failed_proofs_are_rationed_but_not_for_members(void**) {
-  io::TcpOptions options = options_of(1, "right");
+  transport::TcpOptions options = options_of(1, "right");
   options.failures = 3;
   options.failures_per_second = 0;
   options.reconnect_grace = 20s;
   Node node(Kind::kTcp, options);
   const std::string address = node.listen();
-  io::TcpOptions members = options_of(2, "right");
+  transport::TcpOptions members = options_of(2, "right");
   members.reconnect_grace = 20s;
   Node member(Kind::kTcp, members);
   member.dial(address);
@@ -311,7 +311,7 @@ void failed_proofs_are_rationed_but_not_for_members(void**) {
     assert_int_equal(failed_dial(guesser, address).code, MV_EAUTH);
   }
   for (const char* secret : {"wrong", "right"}) {
-    io::TcpOptions hasty = options_of(++self, secret);
+    transport::TcpOptions hasty = options_of(++self, secret);
     hasty.hello_timeout = 300ms;
     Node late(Kind::kTcp, hasty);
     assert_int_equal(failed_dial(late, address).code, MV_EUNREACHABLE);
@@ -323,7 +323,7 @@ void failed_proofs_are_rationed_but_not_for_members(void**) {
 
 void proofs_in_a_members_name_are_rationed_too(void**) {
   // Its incarnation is no secret: it tells it to whoever calls it.
-  io::TcpOptions options = options_of(1, "right");
+  transport::TcpOptions options = options_of(1, "right");
   options.failures = 3;
   options.member_failures = 5;
   options.failures_per_second = options.member_failures_per_second = 0;
@@ -349,7 +349,7 @@ void proofs_in_a_members_name_are_rationed_too(void**) {
 }
 
 void rationed_proofs_are_made_later(void**) {
-  io::TcpOptions options = options_of(1, "right");
+  transport::TcpOptions options = options_of(1, "right");
   options.failures = 1;
   options.failures_per_second = 5;
   Node node(Kind::kTcp, options);
@@ -388,21 +388,21 @@ void another_user_gets_no_token(void**) {
     return status == 0;
   };
   assert_true(as_nobody([&] {
-    const auto token = io::ask_for_token(1, address, 10s);
+    const auto token = transport::ask_for_token(1, address, 10s);
     return token.status().code() == MV_EAUTH && token.status().text().find("another user") != std::string::npos;
   }));
   // Nor does one that looks away and reads what comes.
   assert_true(as_nobody([&] {
-    const auto desk = io::connect_abstract("polyverso-token-0000000000000001-" + address);
+    const auto desk = transport::connect_abstract("polyverso-token-0000000000000001-" + address);
     char byte = 0;
     pollfd readable{desk.value().get(), POLLIN, 0};
     return poll(&readable, 1, 10'000) == 1 && recv(desk.value().get(), &byte, 1, 0) == 0;
   }));
   assert_true(as_nobody([&] { return !Stranger(address).introduce(100); }));
   // And nobody believes a listener of another user's.
-  const auto squatted = io::listen_abstract("polyverso-token-0000000000000002-127.0.0.1:1");
-  assert_true(as_nobody([&] { return io::ask_for_token(2, "127.0.0.1:1", 10s).status().code() == MV_EAUTH; }));
-  assert_int_equal(io::ask_for_token(3, "127.0.0.1:1", 10s).status().code(), MV_EAUTH);  // there is none
+  const auto squatted = transport::listen_abstract("polyverso-token-0000000000000002-127.0.0.1:1");
+  assert_true(as_nobody([&] { return transport::ask_for_token(2, "127.0.0.1:1", 10s).status().code() == MV_EAUTH; }));
+  assert_int_equal(transport::ask_for_token(3, "127.0.0.1:1", 10s).status().code(), MV_EAUTH);  // there is none
   assert_still_welcoming(node, address);
 }
 
@@ -442,7 +442,7 @@ void nonsense_after_the_hello_costs_its_own_connection(void**) {
 }
 
 void only_the_newest_lives_are_fenced(void**) {
-  io::TcpOptions options = options_of(1);
+  transport::TcpOptions options = options_of(1);
   options.most_fenced = 8;
   Node node(Kind::kTcp, options);
   const std::string address = node.listen();
@@ -462,8 +462,8 @@ void only_the_newest_lives_are_fenced(void**) {
   assert_true(forgotten.introduce(last - 8));
 }
 
-io::TcpOptions observer_options(Peer self) {
-  io::TcpOptions options = options_of(self);
+transport::TcpOptions observer_options(Peer self) {
+  transport::TcpOptions options = options_of(self);
   options.observes = true;
   return options;
 }

@@ -27,7 +27,7 @@
 
 #include <polyverso/polyverso.h>
 
-#include "table/checkpoint/directory.hpp"
+#include "checkpoint/directory.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -40,7 +40,7 @@ extern "C" {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace mv::table::checkpoint;
+using namespace mv::checkpoint;
 
 /// What a system call is to come to.
 struct Fault {

@@ -1,4 +1,4 @@
-// core/table/checkpoint: files as they are written, read back, kept, and refused when they are damaged.
+// core/shard/checkpoint: files as they are written, read back, kept, and refused when they are damaged.
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -20,11 +20,11 @@
 #include <utility>
 #include <vector>
 
-#include "table/checkpoint/directory.hpp"
-#include "table/checkpoint/examine.hpp"
-#include "table/checkpoint/inspect.hpp"
-#include "table/checkpoint/restore.hpp"
-#include "table/updater/updater.hpp"
+#include "checkpoint/directory.hpp"
+#include "checkpoint/examine.hpp"
+#include "checkpoint/inspect.hpp"
+#include "checkpoint/restore.hpp"
+#include "shard/updater/updater.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -38,10 +38,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace mv;
-using namespace mv::table::checkpoint;
-using table::Range;
-using table::Rows;
-using table::Spec;
+using namespace mv::checkpoint;
+using shard::Range;
+using shard::Rows;
+using shard::Spec;
 
 constexpr uint64_t kCols = 3;
 const std::atomic<bool> kNotGivenUp{false};
@@ -61,7 +61,7 @@ class Scratch {
 };
 
 /// Rows whose values tell which they are: row r of array a has r * 10 + a + col / 8. Two rows at a time.
-class Invented final : public table::Snapshot {
+class Invented final : public shard::Snapshot {
  public:
   Invented(Range rows, size_t states, bool keyed) : rows_(rows), states_(states), keyed_(keyed), at_(rows.first) {}
   uint64_t rows() const override { return rows_.count; }
@@ -99,7 +99,7 @@ TableEntry entry_of(const std::string& name, int32_t kind, const char* updater) 
   entry.spec.kind = kind;
   entry.spec.rows = kind == MV_KEYVALUE ? 0 : kind == MV_SPARSE ? 1000 : 11;
   entry.spec.cols = kCols;
-  entry.spec.updater = entry.updater = table::parse_updater(updater).value();
+  entry.spec.updater = entry.updater = shard::parse_updater(updater).value();
   entry.spec.seed = UINT64_MAX;
   entry.spec.initial = 0.1;
   entry.clock = 42;
@@ -117,8 +117,8 @@ std::vector<SavedTable> saved_tables(uint64_t server, uint64_t servers) {
   std::vector<SavedTable> tables;
   for (const TableEntry& entry : entries()) {
     const bool keyed = entry.spec.is_keyed();
-    const Range rows = table::part_of(11, servers, server);
-    const size_t states = table::make_updater(entry.updater, MV_F32)->states();
+    const Range rows = shard::part_of(11, servers, server);
+    const size_t states = shard::make_updater(entry.updater, MV_F32)->states();
     tables.push_back({entry, keyed ? Range{} : rows, std::make_unique<Invented>(rows, states, keyed)});
   }
   return tables;
@@ -170,7 +170,7 @@ void what_is_written_is_read_back(void**) {
   const auto& names = found.value().manifest->tables;
   assert_string_equal(names[2].spec.name.c_str(), kOddName);
   assert_true(names[0].spec.seed == UINT64_MAX && names[0].spec.initial == 0.1 && names[0].clock == 42);
-  assert_true(names[0].updater == table::parse_updater("adagrad rate=0.3").value());
+  assert_true(names[0].updater == shard::parse_updater("adagrad rate=0.3").value());
   for (size_t t = 0; t < names.size(); ++t) {
     std::map<uint64_t, int> seen;
     for (const auto& file : found.value().files) {
@@ -200,10 +200,10 @@ void a_real_shard_is_restored_on_another_number_of_servers(void**) {
   auto place = begin_checkpoint(scratch.path());
   Manifest manifest{place.value().number, 0, {}, {entry}};
   for (uint64_t server = 0; server < 2; ++server) {
-    auto shard = table::Shard::make(entry.spec, {2, server, false});
+    auto shard = shard::Shard::make(entry.spec, {2, server, false});
     assert_true(shard.ok());
     std::vector<float> ones(shard.value()->elements(), static_cast<float>(server + 1));
-    shard.value()->change(table::Write::Add, 0, 0, ones.size(), reinterpret_cast<const std::byte*>(ones.data()));
+    shard.value()->change(shard::Write::Add, 0, 0, ones.size(), reinterpret_cast<const std::byte*>(ones.data()));
     std::vector<SavedTable> tables;
     tables.push_back({entry, shard.value()->rows(), shard.value()->snapshot().value()});
     auto file = write_part(place.value().path, manifest.number, server, 2, tables, kNotGivenUp);
@@ -214,15 +214,15 @@ void a_real_shard_is_restored_on_another_number_of_servers(void**) {
   const auto found = open_sound(place.value().path, {}, kNotGivenUp);
   assert_true(found.ok());
   for (uint64_t server = 0; server < 3; ++server) {
-    auto shard = table::Shard::make(entry.spec, {3, server, false});
+    auto shard = shard::Shard::make(entry.spec, {3, server, false});
     assert_true(restore_table(found.value(), entry, *shard.value()).ok());
     std::vector<float> values(shard.value()->elements());
-    shard.value()->read(table::kNoWorker, 0, values.size(), reinterpret_cast<std::byte*>(values.data()));
+    shard.value()->read(shard::kNoWorker, 0, values.size(), reinterpret_cast<std::byte*>(values.data()));
     for (const float value : values) assert_true(value < 0 && value > -0.31F);  // the first step of adagrad is the rate
     std::vector<float> again(values.size(), 1);
-    shard.value()->change(table::Write::Add, 0, 0, again.size(), reinterpret_cast<const std::byte*>(again.data()));
+    shard.value()->change(shard::Write::Add, 0, 0, again.size(), reinterpret_cast<const std::byte*>(again.data()));
     std::vector<float> stepped(values.size());
-    shard.value()->read(table::kNoWorker, 0, stepped.size(), reinterpret_cast<std::byte*>(stepped.data()));
+    shard.value()->read(shard::kNoWorker, 0, stepped.size(), reinterpret_cast<std::byte*>(stepped.data()));
     for (size_t i = 0; i < values.size(); ++i)
       assert_true(values[i] - stepped[i] < 0.22F);  // the second one is smaller: its state is there
   }
@@ -249,8 +249,8 @@ void a_hundred_thousand_tables_fit_into_a_file(void**) {
     TableEntry entry;
     entry.spec.name = "kv-0/" + std::to_string(i);
     entry.spec.rows = 64;
-    entry.spec.flags = MV_MERGE | table::kStoreKey;
-    entry.spec.updater = entry.updater = {table::kReplacing, {}};
+    entry.spec.flags = MV_MERGE | shard::kStoreKey;
+    entry.spec.updater = entry.updater = {shard::kReplacing, {}};
     entry.spec.home = static_cast<uint32_t>(i * 2'654'435'761u | 1);
     entry.clock = 1000 + i;
     add_table(part, entry, {0, 64}, 0);

@@ -1,10 +1,10 @@
-// engine/ps/clocks: what checkpoint messages carry, and nonsense in its place.
+// engine/checkpoint/clocks: what checkpoint messages carry, and nonsense in its place.
 
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "engine/ps/clocks.hpp"
+#include "engine/checkpoint/clocks.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -19,30 +19,30 @@ namespace {
 using namespace mv;
 
 void what_is_written_is_read(void**) {
-  ps::Clocks clocks{{"", 1}, {"weights", UINT64_MAX}, {std::string("a\0b", 3), 0}};
+  checkpoint::Clocks clocks{{"", 1}, {"weights", UINT64_MAX}, {std::string("a\0b", 3), 0}};
   for (int i = 0; i < 100'000; ++i) clocks.emplace("key-" + std::to_string(i), i);
-  assert_true(ps::read_clocks(ps::write_clocks(clocks).value()->bytes()) == clocks);
-  assert_true(ps::write_clocks({}).value() == nullptr);
-  assert_true(ps::read_clocks({}) == ps::Clocks());
+  assert_true(checkpoint::read_clocks(checkpoint::write_clocks(clocks).value()->bytes()) == clocks);
+  assert_true(checkpoint::write_clocks({}).value() == nullptr);
+  assert_true(checkpoint::read_clocks({}) == checkpoint::Clocks());
 }
 
 void more_than_a_message_carries_is_refused(void**) {
-  ps::Clocks clocks;
+  checkpoint::Clocks clocks;
   for (int i = 0; i < 100'000; ++i) clocks.emplace("key-" + std::string(200, 'x') + std::to_string(i), i);
-  const auto written = ps::write_clocks(clocks);
+  const auto written = checkpoint::write_clocks(clocks);
   assert_false(written.ok());
   assert_int_equal(written.status().code(), MV_EINVAL);
 }
 
 void what_ends_too_early_is_refused(void**) {
-  const auto whole = ps::write_clocks({{"weights", 7}, {"x", 8}}).value();
+  const auto whole = checkpoint::write_clocks({{"weights", 7}, {"x", 8}}).value();
   const auto bytes = whole->bytes();
   const size_t first = 4 + 8 + 7;
-  for (size_t size = 1; size < bytes.size(); ++size) assert_int_equal(ps::read_clocks(bytes.first(size)).has_value(), size == first);
+  for (size_t size = 1; size < bytes.size(); ++size) assert_int_equal(checkpoint::read_clocks(bytes.first(size)).has_value(), size == first);
   std::vector<std::byte> lying(bytes.begin(), bytes.end());
   const uint32_t length = UINT32_MAX;
   std::memcpy(lying.data(), &length, sizeof length);
-  assert_false(ps::read_clocks(lying).has_value());
+  assert_false(checkpoint::read_clocks(lying).has_value());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// core/table/combine: repeated rows of an add are summed once.
+// core/shard/combine: repeated rows of an add are summed once.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "math/convert.hpp"
-#include "table/combine.hpp"
+#include "shard/combine.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -21,7 +21,7 @@ extern "C" {
 
 namespace {
 
-using namespace mv::table;
+using namespace mv::shard;
 
 Spec spec_of(mv_dtype dtype, uint64_t cols) {
   return {.name = "t", .kind = MV_KEYVALUE, .dtype = dtype, .rows = 0, .cols = cols};

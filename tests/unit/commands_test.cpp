@@ -1,6 +1,6 @@
-// engine/ps: a server's commands, whatever the link does to them and whenever its controller comes.
+// engine/table: a server's commands, whatever the link does to them and whenever its controller comes.
 
-#include "engine/ps/commands.hpp"
+#include "engine/table/server/commands.hpp"
 
 #include <map>
 #include <memory>
@@ -28,7 +28,7 @@ using unit::KeepingLink;
 using unit::StillClock;
 using unit::message_of;
 using unit::payload_of;
-using Controller = ps::Commands::Controller;
+using Controller = table::Commands::Controller;
 
 constexpr base::Peer kServer = 1, kWorker = 2;
 
@@ -89,7 +89,7 @@ struct Pair final : rpc::Service {
   KeepingLink worker_link, server_link;
   rpc::Client client{time, worker_link, {}};
   rpc::Server server{server_link, *this};
-  ps::Commands commands{time, server};
+  table::Commands commands{time, server};
   std::vector<uint64_t> taken;
   int64_t waiting = 0;
   bool withdrawn = false;

@@ -1,4 +1,4 @@
-// engine/ps: the creation of many tables is one operation, of all of them or of none.
+// engine/table: the creation of many tables is one operation, of all of them or of none.
 
 #include <cstring>
 #include <string>
@@ -24,8 +24,8 @@ using unit::kWorkers;
 
 constexpr size_t kMany = 2000, kCols = 4;
 
-table::Spec spec_of(const std::string& name, uint64_t cols = kCols) {
-  table::Spec spec;
+shard::Spec spec_of(const std::string& name, uint64_t cols = kCols) {
+  shard::Spec spec;
   spec.name = name;
   spec.kind = MV_MATRIX;
   spec.rows = 1;
@@ -34,10 +34,10 @@ table::Spec spec_of(const std::string& name, uint64_t cols = kCols) {
   return spec;
 }
 
-table::SpecRef described(const std::string& name) { return std::make_shared<const table::Spec>(spec_of(name)); }
+shard::SpecRef described(const std::string& name) { return std::make_shared<const shard::Spec>(spec_of(name)); }
 
-std::vector<ps::Client::NewTable> many(std::vector<std::vector<float>>* values) {
-  std::vector<ps::Client::NewTable> tables;
+std::vector<table::Client::NewTable> many(std::vector<std::vector<float>>* values) {
+  std::vector<table::Client::NewTable> tables;
   if (values != nullptr) values->resize(kMany);
   for (size_t i = 0; i < kMany; ++i) {
     base::PayloadRef initial;
@@ -74,9 +74,9 @@ void many_tables_take_few_messages(void**) {
 void a_spec_that_differs_leaves_nothing(void**) {
   Cluster cluster;
   auto other = many(nullptr);
-  table::Spec differs = spec_of("t1000");  // in the second of four messages
+  shard::Spec differs = spec_of("t1000");  // in the second of four messages
   differs.cols = kCols + 1;
-  other[1000].spec = std::make_shared<const table::Spec>(differs);
+  other[1000].spec = std::make_shared<const shard::Spec>(differs);
   cluster.workers[0].create(many(nullptr));
   cluster.carry_to_server(0);
   cluster.workers[1].create(std::move(other));

@@ -1,4 +1,4 @@
-// core/table/dense: arrays and matrices of all dtypes, with updaters, in private and in shared memory, saved while they
+// core/shard/dense: arrays and matrices of all dtypes, with updaters, in private and in shared memory, saved while they
 // change.
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "math/convert.hpp"
-#include "table/segment.hpp"
-#include "table/updater/updater.hpp"
+#include "shard/segment.hpp"
+#include "shard/updater/updater.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -26,7 +26,7 @@ extern "C" {
 
 namespace {
 
-using namespace mv::table;
+using namespace mv::shard;
 using mv::tensor::dtype_bytes;
 
 Spec matrix(mv_dtype dtype, uint64_t rows, uint64_t cols, const char* updater = "") {
@@ -471,5 +471,5 @@ int main() {
       cmocka_unit_test(replacing_rows_leaves_zeros),
       cmocka_unit_test(threads_add_at_once),
   };
-  return cmocka_run_group_tests_name("table/dense", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("shard/dense", tests, nullptr, nullptr);
 }

@@ -1,11 +1,11 @@
-// core/distlearn: AllReduceSGD and AllReduceEA against closed forms, with ranks that are threads.
+// core/api/distlearn: AllReduceSGD and AllReduceEA against closed forms, with ranks that are threads.
 
 #include <atomic>
 #include <cmath>
 #include <vector>
 
-#include "distlearn/all_reduce_ea.hpp"
-#include "distlearn/all_reduce_sgd.hpp"
+#include "api/distlearn/all_reduce_ea.hpp"
+#include "api/distlearn/all_reduce_sgd.hpp"
 #include "thread_group.hpp"
 
 extern "C" {

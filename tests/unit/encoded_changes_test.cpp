@@ -1,4 +1,4 @@
-// engine/ps: a server adds what is encoded soundly, and refuses everything else before it touches its table.
+// engine/table: a server adds what is encoded soundly, and refuses everything else before it touches its table.
 
 #include <cstring>
 #include <memory>
@@ -9,8 +9,8 @@
 
 #include "base/pool.hpp"
 #include "codec/codec.hpp"
-#include "engine/ps/server.hpp"
-#include "engine/ps/spec_wire.hpp"
+#include "engine/table/server/server.hpp"
+#include "engine/table/spec_wire.hpp"
 #include "keeping_link.hpp"
 
 extern "C" {
@@ -39,12 +39,12 @@ class Serving final : private rpc::Service {
     join(kServer, MV_ROLE_SERVER);
     join(kWorker, MV_ROLE_WORKER);
     server_.start(view_, kServer);
-    table::Spec spec;
+    shard::Spec spec;
     spec.name = "t";
     spec.dtype = dtype;
     spec.rows = kCount;
     auto& fbb = builder_.fbb();
-    ask(builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, fbb.CreateVector({ps::write_spec(fbb, spec)}))));
+    ask(builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, fbb.CreateVector({table::write_spec(fbb, spec)}))));
     ask(builder_.finish(wire::Body::Ready, wire::CreateReady(fbb, fbb.CreateVector({uint32_t{0}}))));
   }
 
@@ -86,7 +86,7 @@ class Serving final : private rpc::Service {
   }
   std::vector<float> values() {
     std::vector<float> values(kCount);
-    server_.shard(0)->read(table::kNoWorker, 0, kCount, reinterpret_cast<std::byte*>(values.data()));
+    server_.shard(0)->read(shard::kNoWorker, 0, kCount, reinterpret_cast<std::byte*>(values.data()));
     return values;
   }
 
@@ -111,7 +111,7 @@ class Serving final : private rpc::Service {
   rpc::Server rpc_{link_, *this};
   base::Pool pool_{4096, 1};
   cluster::View view_;
-  ps::Server server_{clock_, rpc_, pool_, false};
+  table::Server server_{clock_, rpc_, pool_, false};
   wire::FrameBuilder builder_;
   uint64_t seq_ = 0;
 };

@@ -14,7 +14,7 @@
 
 #include "engine/gossip/intake.hpp"
 #include "engine/gossip/snapshot.hpp"
-#include "table/segment.hpp"
+#include "shard/segment.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -57,11 +57,11 @@ class Vandal {
 };
 
 void a_shard_is_read_within_its_memory(void**) {
-  table::Spec spec;
+  shard::Spec spec;
   spec.kind = MV_MATRIX;
   spec.rows = 200;
   spec.cols = 50;
-  const auto segment = table::Segment::make(spec, spec.elements()).value();
+  const auto segment = shard::Segment::make(spec, spec.elements()).value();
   const auto memory = mapped(*segment->memory());
   const Vandal vandal(*segment->memory(), static_cast<size_t>(segment->values() - segment->memory()->data()));
   std::vector<float> out(spec.elements());
@@ -69,7 +69,7 @@ void a_shard_is_read_within_its_memory(void**) {
   const int64_t ids[] = {0, 199, 7};
   size_t opened = 0;
   for (int turn = 0; turn < kTurns; ++turn) {
-    const auto reader = table::SegmentReader::open(memory, spec, spec.elements());
+    const auto reader = shard::SegmentReader::open(memory, spec, spec.elements());
     if (!reader.ok()) continue;
     ++opened;
     static_cast<void>(reader.value()->read(turn % 100, 100, bytes));

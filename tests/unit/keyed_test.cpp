@@ -1,4 +1,4 @@
-// core/table/keyed: sparse and key-value tables against an unordered_map, growing, erasing, scanned, full, saved while
+// core/shard/keyed: sparse and key-value tables against an unordered_map, growing, erasing, scanned, full, saved while
 // they change.
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "math/convert.hpp"
-#include "table/updater/updater.hpp"
+#include "shard/updater/updater.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -31,7 +31,7 @@ extern "C" {
 
 namespace {
 
-using namespace mv::table;
+using namespace mv::shard;
 
 Spec keyed(mv_dtype dtype, uint64_t cols, const char* updater = "") {
   return {.name = "k",
@@ -55,7 +55,7 @@ constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::num
 int64_t some_id(std::mt19937_64& random, size_t distinct) {
   static const int64_t kSpecial[] = {0, -1, 1, kLeast, kMost, -2, UINT32_MAX, int64_t{1} << 32};
   const uint64_t pick = random() % distinct;
-  return pick < std::size(kSpecial) ? kSpecial[pick] : static_cast<int64_t>(mix(pick));
+  return pick < std::size(kSpecial) ? kSpecial[pick] : static_cast<int64_t>(mv::base::mix(pick));
 }
 
 /// Everything that a table stores, by scans of `most` rows.
@@ -170,7 +170,7 @@ void what_is_not_stored_is_random_within_its_range(void**) {
   assert_true(values == read<float>(*again, ids));
   for (size_t i = 0; i < ids.size(); ++i)
     for (uint64_t c = 0; c < 4; ++c) {
-      const uint64_t random = mix(mix(mix(77) + static_cast<uint64_t>(ids[i])) + c);
+      const uint64_t random = mv::base::mix(mv::base::mix(mv::base::mix(77) + static_cast<uint64_t>(ids[i])) + c);
       const double u = std::ldexp(static_cast<double>(random >> 11), -52) - 1;
       assert_true(values[i * 4 + c] == static_cast<float>(0.5 + 0.25 * u));
       assert_true(values[i * 4 + c] >= 0.25f && values[i * 4 + c] <= 0.75f);
@@ -360,7 +360,7 @@ void cursors_that_were_never_given_are_refused(void**) {
   assert_true(nothing.ok() && nothing.value().rows.empty() && nothing.value().next == -1);
 }
 
-/// The id that mix() makes this of.
+/// The id that mv::base::mix() makes this of.
 int64_t unmixed(uint64_t hash) {
   hash = hash ^ (hash >> 31) ^ (hash >> 62);
   hash *= 0x319642b2d24d8ec3;
@@ -375,7 +375,7 @@ void ids_whose_hashes_agree_are_found_and_given_together(void**) {
   std::vector<int64_t> ids;
   for (uint64_t i = 0; i < 40; ++i)
     ids.push_back(unmixed(0xfffffffffe000000 + i));  // one home, at the end of the last part
-  assert_int_equal(mix(static_cast<uint64_t>(ids[7])), 0xfffffffffe000007);
+  assert_int_equal(mv::base::mix(static_cast<uint64_t>(ids[7])), 0xfffffffffe000007);
   for (uint64_t i = 0; i < 20; ++i) ids.push_back(unmixed(0xfc00000000000000 + (i << 50)));  // where the overflow lands
   for (const int64_t id : ids)
     shard->change_rows(Write::Add, 0, std::vector<int64_t>{id}, in(std::vector<int64_t>{id}));
@@ -531,5 +531,5 @@ int main() {
       cmocka_unit_test(rows_are_restored_from_another_number_of_servers),
       cmocka_unit_test(threads_add_at_once),
   };
-  return cmocka_run_group_tests_name("table/keyed", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("shard/keyed", tests, nullptr, nullptr);
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kvstore/layout.hpp"
-#include "kvstore/type.hpp"
+#include "api/kvstore/layout.hpp"
+#include "api/kvstore/type.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace mv;
 
-table::Spec spec_of(const std::string& name, std::vector<int64_t> lengths) {
+shard::Spec spec_of(const std::string& name, std::vector<int64_t> lengths) {
   tensor::Tensor value;
   value.shape = tensor::make_shape("test", lengths.data(), lengths.size()).value();
   return kvstore::spec_of(name, value, 0);
@@ -33,9 +33,9 @@ void small_keys_are_spread_over_the_servers(void**) {
     for (const uint64_t servers : {2, 3, 4, 8}) {
       std::vector<uint64_t> keys(servers);
       for (int i = 0; i < 1000; ++i) {
-        const table::Spec spec = spec_of(fmt::format(fmt::runtime(pattern), i), {10, 4});
+        const shard::Spec spec = spec_of(fmt::format(fmt::runtime(pattern), i), {10, 4});
         assert_int_not_equal(spec.home, 0);
-        ++keys[table::home_of(spec, servers)];
+        ++keys[shard::home_of(spec, servers)];
       }
       for (const uint64_t count : keys) assert_in_range(count, 1000 / servers / 2, 1500 / servers);
     }
@@ -45,15 +45,15 @@ void small_keys_are_spread_over_the_servers(void**) {
 void a_name_has_one_home_for_ever(void**) { assert_true(spec_of("kv-0/w", {1}).home == UINT32_C(2292192875)); }
 
 void large_keys_are_cut_by_rows_where_that_is_even(void**) {
-  const table::Spec tall = spec_of("a", {100000, 64}), wide = spec_of("a", {20, 100000});
+  const shard::Spec tall = spec_of("a", {100000, 64}), wide = spec_of("a", {20, 100000});
   assert_true(tall.kind == MV_MATRIX && tall.rows == 100000 && tall.cols == 64 && tall.home == 0);
-  const table::Spec odd = spec_of("a", {100000, 63});  // no codec's words would end with its stripes
+  const shard::Spec odd = spec_of("a", {100000, 63});  // no codec's words would end with its stripes
   assert_true(odd.kind == MV_ARRAY && odd.home == 0);
   assert_true(wide.kind == MV_ARRAY && wide.rows == 2000000 && wide.cols == 1 && wide.home == 0);
-  const table::Spec small = spec_of("a", {20, 3, 5}), one = spec_of("a", {});
+  const shard::Spec small = spec_of("a", {20, 3, 5}), one = spec_of("a", {});
   assert_true(small.kind == MV_MATRIX && small.rows == 20 && small.cols == 15 && small.home != 0);
   assert_true(one.rows == 1 && one.cols == 1 && one.home != 0);
-  const table::Spec long_rows = spec_of("a", {2, 400000});  // longer than what is sent at once
+  const shard::Spec long_rows = spec_of("a", {2, 400000});  // longer than what is sent at once
   assert_true(long_rows.kind == MV_ARRAY && long_rows.home != 0);
 
   tensor::Tensor value;  // another bound

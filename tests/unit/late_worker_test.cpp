@@ -1,4 +1,4 @@
-// engine/ps: a worker in the place of a lost one, whom the servers noticed at different moments.
+// engine/table: a worker in the place of a lost one, whom the servers noticed at different moments.
 
 #include <map>
 #include <memory>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/pool.hpp"
-#include "engine/ps/client.hpp"
-#include "engine/ps/spec_wire.hpp"
+#include "engine/table/client/client.hpp"
+#include "engine/table/spec_wire.hpp"
 #include "two_workers.hpp"
 
 extern "C" {
@@ -49,12 +49,12 @@ struct LateWorker {
   }
   /// The server's answer: it has this worker at `clock`.
   void hear(base::Peer server, uint64_t clock) {
-    table::Spec spec;
+    shard::Spec spec;
     spec.name = "t";
     spec.rows = 10;
     spec.staleness = 1;
     wire::FrameBuilder builder;
-    const auto written = ps::write_spec(builder.fbb(), spec);
+    const auto written = table::write_spec(builder.fbb(), spec);
     const wire::CreatedTable opened(clock, 5, true);
     const auto tables = builder.fbb().CreateVectorOfStructs(&opened, 1);
     auto frame = builder.finish(wire::Body::Created, wire::CreateCreated(builder.fbb(), tables, written));
@@ -75,8 +75,8 @@ struct LateWorker {
   rpc::Client rpc{time, link, {}};
   base::Pool pool{4096, 1};
   cluster::View view;
-  ps::TableViewRef table;
-  ps::Client client{time, rpc, pool};
+  table::TableViewRef table;
+  table::Client client{time, rpc, pool};
 };
 
 void it_begins_at_the_latest_clock_and_all_servers_know(void**) {

@@ -1,12 +1,12 @@
-// engine/ps: rows longer than a stripe come as elements; what a merged round of them does not name is replaced all the same.
+// engine/table: rows longer than a stripe come as elements; what a merged round of them does not name is replaced all the same.
 
 #include <algorithm>
 #include <map>
 #include <vector>
 
 #include "base/pool.hpp"
-#include "engine/ps/server.hpp"
-#include "engine/ps/spec_wire.hpp"
+#include "engine/table/server/server.hpp"
+#include "engine/table/spec_wire.hpp"
 #include "keeping_link.hpp"
 
 extern "C" {
@@ -31,25 +31,25 @@ class Serving final : private rpc::Service {
     join(kServer, MV_ROLE_SERVER);
     for (const base::Peer worker : kWorkers) join(worker, MV_ROLE_WORKER);
     server_.start(view_, kServer);
-    table::Spec spec;
+    shard::Spec spec;
     spec.name = "t";
     spec.kind = MV_MATRIX;
     spec.dtype = MV_F64;
     spec.rows = kRows;
     spec.cols = kCols;
-    spec.flags = MV_MERGE | table::kSliced;
+    spec.flags = MV_MERGE | shard::kSliced;
     spec.updater.name = updater;
-    assert_int_equal(table::stripe_elements(spec), kStripe);
+    assert_int_equal(shard::stripe_elements(spec), kStripe);
     auto& fbb = builder_.fbb();
     for (const base::Peer worker : kWorkers) {
-      ask(worker, builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, fbb.CreateVector({ps::write_spec(fbb, spec)}))));
+      ask(worker, builder_.finish(wire::Body::Create, wire::CreateCreate(fbb, fbb.CreateVector({table::write_spec(fbb, spec)}))));
       ask(worker, builder_.finish(wire::Body::Ready, wire::CreateReady(fbb, fbb.CreateVector({uint32_t{0}}))));
     }
   }
 
   /// A worker's add of these rows, cut as clients cut it.
   void add(base::Peer worker, uint64_t round, const std::vector<uint64_t>& rows, double value) {
-    std::vector<table::Range> parts;
+    std::vector<shard::Range> parts;
     for (const uint64_t row : rows)
       for (uint64_t first = row * kCols, end = 0; first < (row + 1) * kCols; first = end) {
         end = std::min((row + 1) * kCols, (first / kStripe + 1) * kStripe);
@@ -67,7 +67,7 @@ class Serving final : private rpc::Service {
   /// Each row's value; all elements of a row are to be the same.
   std::vector<double> values() {
     std::vector<double> all(kRows * kCols), values;
-    server_.shard(0)->read(table::kNoWorker, 0, all.size(), reinterpret_cast<std::byte*>(all.data()));
+    server_.shard(0)->read(shard::kNoWorker, 0, all.size(), reinterpret_cast<std::byte*>(all.data()));
     for (uint64_t row = 0; row < kRows; ++row) {
       const auto its = std::span(all).subspan(row * kCols, kCols);
       assert_true(std::ranges::all_of(its, [&](double value) { return value == its.front(); }));
@@ -103,7 +103,7 @@ class Serving final : private rpc::Service {
   rpc::Server rpc_{link_, *this};
   base::Pool pool_{4096, 1};
   cluster::View view_;
-  ps::Server server_{clock_, rpc_, pool_, false};
+  table::Server server_{clock_, rpc_, pool_, false};
   wire::FrameBuilder builder_;
   std::map<base::Peer, uint64_t> seq_;
 };

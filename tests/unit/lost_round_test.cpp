@@ -1,4 +1,4 @@
-// engine/ps: a round of adds that were acknowledged and can't be merged. Every worker that has a part in it hears of that at its next call.
+// engine/table: a round of adds that were acknowledged and can't be merged. Every worker that has a part in it hears of that at its next call.
 
 #include <array>
 #include <cstring>
@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/ps/spec_wire.hpp"
+#include "codec/wire.hpp"
+#include "engine/table/spec_wire.hpp"
 #include "two_workers.hpp"
 
 extern "C" {
@@ -38,11 +39,11 @@ struct Ending final : base::Operation {
 struct Merging : unit::Cluster {
   Merging() {
     for (unit::Worker& worker : workers) {
-      table::Spec spec;
+      shard::Spec spec;
       spec.name = "t";
       spec.rows = kElements;
       spec.flags = MV_MERGE;
-      worker.create({{std::make_shared<const table::Spec>(spec), nullptr, false}});
+      worker.create({{std::make_shared<const shard::Spec>(spec), nullptr, false}});
     }
     carry();
     for (const unit::Worker& worker : workers) assert_true(worker.ended && worker.status.ok());
@@ -58,7 +59,7 @@ struct Merging : unit::Cluster {
       std::memcpy(bytes.data(), ones.data(), bytes.size());
     wire::FrameBuilder builder;
     auto& fbb = builder.fbb();
-    const auto written = ps::write_codec(fbb, codec.get());
+    const auto written = codec::to_wire(fbb, codec.get());
     const auto body = wire::CreateChange(fbb, workers[worker].made.front()->numbers[0], wire::Write::Add, 0, count, 0, 0, index, 1, 0, 0, written);
     const auto heard = std::make_shared<Heard>();
     workers[worker].rpc.call(unit::kServer, {builder.finish(wire::Body::Change, body, base::Payload::copy(bytes)), heard, false, 0, nullptr});
@@ -67,7 +68,7 @@ struct Merging : unit::Cluster {
   }
   std::shared_ptr<Ending> get(size_t worker, bool of_many = false) {
     const auto ending = std::make_shared<Ending>();
-    ps::Request request;
+    table::Request request;
     request.table = workers[worker].made.front();
     request.destination = std::as_writable_bytes(std::span(got));
     if (of_many) request.many = {{request.table, request.destination}};

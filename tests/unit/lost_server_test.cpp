@@ -1,4 +1,4 @@
-// engine/ps: what becomes of a call to several servers of which one is lost while the others let it wait, or has no memory.
+// engine/table: what becomes of a call to several servers of which one is lost while the others let it wait, or has no memory.
 
 #include <array>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/pool.hpp"
-#include "engine/ps/client.hpp"
+#include "engine/table/client/client.hpp"
 #include "two_workers.hpp"
 
 extern "C" {
@@ -37,38 +37,38 @@ struct End final : base::Operation {
 
 /// A worker with a table on two servers, which never answer by themselves.
 struct Worker {
-  explicit Worker(table::Pace pace) {
+  explicit Worker(shard::Pace pace) {
     for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
     unit::join(view, kSelf, MV_ROLE_WORKER);
     for (const base::Peer server : kServers) rpc.on_connected(server);
     client.start(view);
     table = table_of("t", pace);
   }
-  static ps::TableViewRef table_of(const char* name, table::Pace pace, uint32_t home = 0) {
-    table::Spec spec;
+  static table::TableViewRef table_of(const char* name, shard::Pace pace, uint32_t home = 0) {
+    shard::Spec spec;
     spec.name = name;
     spec.rows = 10;
     spec.home = home;
-    auto made = std::make_shared<ps::TableView>(std::make_shared<const table::Spec>(spec), std::make_shared<std::vector<base::Peer>>(kServers, kServers + 2));
+    auto made = std::make_shared<table::TableView>(std::make_shared<const shard::Spec>(spec), std::make_shared<std::vector<base::Peer>>(kServers, kServers + 2));
     made->pace = pace;
     made->numbers = {1, 1};
     return made;
   }
   std::shared_ptr<End> get(const End* whole = nullptr) {
-    ps::Request request;
+    table::Request request;
     request.table = table;
     request.destination = std::as_writable_bytes(std::span(values));
     return begin(std::move(request), whole);
   }
   std::shared_ptr<End> add() {
-    ps::Request request;
+    table::Request request;
     request.table = table;
-    request.kind = ps::OpKind::kChange;
+    request.kind = table::OpKind::kChange;
     request.source = base::Payload::lent(std::as_bytes(std::span(values)));
     table->open_changes.fetch_add(1);
     return begin(std::move(request), nullptr);
   }
-  std::shared_ptr<End> begin(ps::Request request, const End* whole) {
+  std::shared_ptr<End> begin(table::Request request, const End* whole) {
     auto end = std::make_shared<End>(whole);
     request.operation = end;
     client.begin(std::move(request));
@@ -97,8 +97,8 @@ struct Worker {
   base::Pool pool{4096, 1};
   cluster::View view;
   std::array<float, 10> values{};
-  ps::TableViewRef table;
-  ps::Client client{time, rpc, pool};
+  table::TableViewRef table;
+  table::Client client{time, rpc, pool};
 };
 
 void expect_lost(const End& end) {
@@ -107,7 +107,7 @@ void expect_lost(const End& end) {
 }
 
 void a_get_ends_at_once(void**) {
-  Worker worker(table::Pace::kSync);
+  Worker worker(shard::Pace::kSync);
   const auto end = worker.get();
   assert_int_equal(end->times, 0);
   assert_int_equal(worker.table->round, 1);
@@ -120,7 +120,7 @@ void a_get_ends_at_once(void**) {
 
 void a_call_to_a_lost_server_ends_at_once(void**) {
   for (const base::Peer lost : kServers) {
-    Worker worker(table::Pace::kMerge);
+    Worker worker(shard::Pace::kMerge);
     worker.lose(lost);
     expect_lost(*worker.get());
     expect_lost(*worker.add());
@@ -128,7 +128,7 @@ void a_call_to_a_lost_server_ends_at_once(void**) {
 }
 
 void an_add_ends_at_once_and_goes_on(void**) {
-  Worker worker(table::Pace::kSync);
+  Worker worker(shard::Pace::kSync);
   const auto end = worker.add();
   worker.lose(kServers[1]);
   expect_lost(*end);
@@ -139,14 +139,14 @@ void an_add_ends_at_once_and_goes_on(void**) {
 }
 
 void what_belongs_to_a_failed_call_ends_with_it(void**) {
-  Worker worker(table::Pace::kMerge);
+  Worker worker(shard::Pace::kMerge);
   const auto whole = std::make_shared<End>();
   std::array<std::shared_ptr<End>, 2> parts;
   for (const uint32_t home : {1, 2}) {  // each table lies on one server
-    worker.table = Worker::table_of("u", table::Pace::kMerge, home);
+    worker.table = Worker::table_of("u", shard::Pace::kMerge, home);
     parts[home - 1] = worker.get(whole.get());
   }
-  worker.table = Worker::table_of("u", table::Pace::kMerge, 1);
+  worker.table = Worker::table_of("u", shard::Pace::kMerge, 1);
   const auto alone = worker.get();
   worker.lose(kServers[1]);
   for (const auto& part : parts) expect_lost(*part);
@@ -158,7 +158,7 @@ void what_belongs_to_a_failed_call_ends_with_it(void**) {
 }
 
 void half_an_add_is_made_whole(void**) {
-  Worker worker(table::Pace::kAsync);
+  Worker worker(shard::Pace::kAsync);
   const auto end = worker.add();
   worker.refuse(kServers[1], 1);
   worker.acknowledge(kServers[0], 1);
@@ -170,7 +170,7 @@ void half_an_add_is_made_whole(void**) {
 }
 
 void a_server_that_never_has_memory_is_told_of(void**) {
-  Worker worker(table::Pace::kAsync);
+  Worker worker(shard::Pace::kAsync);
   const auto end = worker.add();
   worker.acknowledge(kServers[0], 1);
   for (const uint64_t request : {1, 2, 3, 4}) worker.refuse(kServers[1], request);
@@ -180,7 +180,7 @@ void a_server_that_never_has_memory_is_told_of(void**) {
 }
 
 void an_add_that_all_refuse_has_changed_nothing(void**) {
-  Worker worker(table::Pace::kAsync);
+  Worker worker(shard::Pace::kAsync);
   const auto end = worker.add();
   for (const base::Peer server : kServers) worker.refuse(server, 1);
   assert_int_equal(end->times, 1);

@@ -1,4 +1,4 @@
-// engine/ps: adds to and gets from many small tables go in few messages, and each waits at the gate of its own table.
+// engine/table: adds to and gets from many small tables go in few messages, and each waits at the gate of its own table.
 
 #include <algorithm>
 #include <array>
@@ -35,16 +35,16 @@ class Ending final : public base::Operation {
 struct Store : Cluster {
   Store() {
     for (Worker& worker : workers) {
-      std::vector<ps::Client::NewTable> tables;
+      std::vector<table::Client::NewTable> tables;
       for (size_t i = 0; i < kTables; ++i) {
-        table::Spec spec;
+        shard::Spec spec;
         spec.name = "kv-0/" + std::to_string(i);
         spec.kind = MV_MATRIX;
         spec.rows = 1;
         spec.cols = kCols;
         spec.home = 1;
-        spec.flags = MV_MERGE | table::kStoreKey;
-        tables.push_back({std::make_shared<const table::Spec>(spec)});
+        spec.flags = MV_MERGE | shard::kStoreKey;
+        tables.push_back({std::make_shared<const shard::Spec>(spec)});
       }
       worker.create(std::move(tables));
     }
@@ -53,16 +53,16 @@ struct Store : Cluster {
   }
   void add(size_t worker, float value) {
     const auto values = std::make_shared<std::vector<float>>(kTables * kCols, value);
-    ps::Client::ManyAdds adds;
+    table::Client::ManyAdds adds;
     adds.tables = workers[worker].made;
     adds.values = base::Payload::kept(std::as_bytes(std::span(*values)), values);
-    for (const ps::TableViewRef& table : adds.tables) table->open_changes.fetch_add(1);
+    for (const table::TableViewRef& table : adds.tables) table->open_changes.fetch_add(1);
     workers[worker].client.add_many(std::move(adds));
   }
   std::shared_ptr<Ending> get(size_t worker, base::Nanos deadline = base::kNever) {
     const auto ending = std::make_shared<Ending>();
     got[worker].assign(kTables * kCols, -1);
-    ps::Request request;
+    table::Request request;
     for (size_t i = 0; i < kTables; ++i)
       request.many.push_back({workers[worker].made[i], std::as_writable_bytes(std::span(got[worker]).subspan(i * kCols, kCols))});
     request.table = request.many.front().table;
@@ -92,7 +92,7 @@ void a_round_takes_a_message_for_all_tables(void**) {
   assert_int_equal(store.requests[wire::Body::GetMany], 2);
   assert_int_equal(store.requests.size(), 2);
   for (Worker& worker : store.workers)
-    for (const ps::TableViewRef& table : worker.made) assert_int_equal(table->open_changes, 0);
+    for (const table::TableViewRef& table : worker.made) assert_int_equal(table->open_changes, 0);
 }
 
 void a_message_that_comes_twice_counts_once(void**) {

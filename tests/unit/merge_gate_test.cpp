@@ -1,6 +1,6 @@
-// engine/ps/merge_gate: rounds of a merging table, one promise at a time.
+// engine/table/gates/merge_gate: rounds of a merging table, one promise at a time.
 
-#include "engine/ps/merge_gate.hpp"  // first: CMocka has a macro called fail
+#include "engine/table/gates/merge_gate.hpp"  // first: CMocka has a macro called fail
 
 #include <cstdint>
 #include <cstring>
@@ -21,7 +21,7 @@ namespace {
 using namespace mv;
 
 /// A gate of some workers that writes down what it decides. Requests are named by worker and sequence number.
-class Written final : public ps::MergeGate::Owner {
+class Written final : public table::MergeGate::Owner {
  public:
   explicit Written(size_t workers) : gate(*this, "t") {
     std::vector<std::string> names;
@@ -50,7 +50,7 @@ class Written final : public ps::MergeGate::Owner {
   /// What was decided since the last look.
   std::string take() { return std::exchange(decisions_, ""); }
 
-  ps::MergeGate gate;
+  table::MergeGate gate;
   base::Status failure;
   int accepted = 0, rounds = 0;
 
@@ -113,7 +113,7 @@ void large_adds_are_merged_stripe_by_stripe(void**) {
 
 void rows_are_merged_together(void**) {
   Written w(2);
-  const uint64_t rows = ps::MergeGate::kRows;
+  const uint64_t rows = table::MergeGate::kRows;
   w.part(0, 1, 0, rows, 2);
   w.part(1, 1, 0, rows, 1);
   expect(w, "");
@@ -133,7 +133,7 @@ void nobody_is_waited_for_in_a_lane_that_it_has_no_part_in(void**) {
 
 void rows_and_whole_values_may_meet(void**) {
   Written w(2);
-  w.part(0, 1, 0, ps::MergeGate::kRows, 1);
+  w.part(0, 1, 0, table::MergeGate::kRows, 1);
   w.part(1, 1, 0, 0, 2);
   w.part(1, 2, 0, 1, 2);
   assert_int_equal(w.gate.merged(), 1);

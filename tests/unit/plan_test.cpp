@@ -1,11 +1,11 @@
-// engine/ps/plan and table/spec: which part of a call goes to which server.
+// engine/table/client/plan and table/spec: which part of a call goes to which server.
 
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
 #include "codec/codec.hpp"
-#include "engine/ps/plan.hpp"
+#include "engine/table/client/plan.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -19,8 +19,8 @@ namespace {
 
 using namespace mv;
 
-table::Spec matrix(uint64_t rows, uint64_t cols) {
-  table::Spec spec;
+shard::Spec matrix(uint64_t rows, uint64_t cols) {
+  shard::Spec spec;
   spec.kind = MV_MATRIX;
   spec.dtype = MV_F64;
   spec.rows = rows;
@@ -33,11 +33,11 @@ void parts_follow_each_other_and_own_each_row_once(void**) {
     for (uint64_t servers = 1; servers <= 9; ++servers) {
       uint64_t next = 0;
       for (uint64_t server = 0; server < servers; ++server) {
-        const table::Range part = table::part_of(rows, servers, server);
+        const shard::Range part = shard::part_of(rows, servers, server);
         assert_int_equal(part.first, next);
         assert_in_range(part.count, rows / servers, rows / servers + 1);
         for (uint64_t row = part.first; row < part.end(); ++row)
-          assert_int_equal(table::owner_of(rows, servers, row), server);
+          assert_int_equal(shard::owner_of(rows, servers, row), server);
         next = part.end();
       }
       assert_int_equal(next, rows);
@@ -47,42 +47,42 @@ void parts_follow_each_other_and_own_each_row_once(void**) {
 void a_table_with_a_home_lies_there_alone(void**) {
   for (const uint32_t home : {1U, 2U, 7U, UINT32_MAX})
     for (size_t servers = 1; servers <= 5; ++servers) {
-      table::Spec spec = matrix(6, 2);
+      shard::Spec spec = matrix(6, 2);
       spec.home = home;
       const size_t expected = (home - 1) % servers;
       uint64_t next = 0;
       for (size_t server = 0; server < servers; ++server) {
-        const table::Range part = table::part_of(spec, servers, server);
+        const shard::Range part = shard::part_of(spec, servers, server);
         assert_int_equal(part.first, next);  // parts follow each other all the same
         assert_int_equal(part.count, server == expected ? 6 : 0);
-        assert_int_equal(table::has_part(spec, servers, server), server == expected);
+        assert_int_equal(shard::has_part(spec, servers, server), server == expected);
         next = part.end();
       }
       assert_int_equal(next, 6);
-      for (int64_t row = 0; row < 6; ++row) assert_int_equal(table::server_of(spec, servers, row), expected);
+      for (int64_t row = 0; row < 6; ++row) assert_int_equal(shard::server_of(spec, servers, row), expected);
       const std::vector<int64_t> rows = {5, 0};
-      for (const auto& pieces : {ps::plan_all(spec, servers), ps::plan_rows(spec, servers, rows)}) {
+      for (const auto& pieces : {table::plan_all(spec, servers), table::plan_rows(spec, servers, rows)}) {
         assert_int_equal(pieces.size(), 1);
         assert_int_equal(pieces[0].server, expected);
       }
-      assert_true(ps::plan_rows(spec, servers, rows)[0].ids == rows);
+      assert_true(table::plan_rows(spec, servers, rows)[0].ids == rows);
     }
 }
 
 void all_elements_are_sent_once_cut_at_stripes(void**) {
-  table::Spec sliced = matrix(1000, 400);
-  sliced.flags = table::kSliced;
-  assert_true(table::stripe_elements(sliced) * sizeof(double) <= table::kSliceBytes);
+  shard::Spec sliced = matrix(1000, 400);
+  sliced.flags = shard::kSliced;
+  assert_true(shard::stripe_elements(sliced) * sizeof(double) <= shard::kSliceBytes);
   for (const auto& spec : {matrix(1, 1), matrix(7, 3), matrix(1000, 400), matrix(3, 300'000), sliced})
     for (size_t servers = 1; servers <= 4; ++servers) {
       uint64_t next = 0;
-      for (const ps::Piece& piece : ps::plan_all(spec, servers)) {
-        const table::Range part = table::part_of(spec.rows, servers, piece.server);
+      for (const table::Piece& piece : table::plan_all(spec, servers)) {
+        const shard::Range part = shard::part_of(spec.rows, servers, piece.server);
         assert_int_equal(piece.offset, next);
         assert_int_equal(piece.first + part.first * spec.cols, next);
-        assert_in_range(piece.count, 1, table::stripe_elements(spec));
-        assert_int_equal(piece.first / table::stripe_elements(spec),
-                         (piece.first + piece.count - 1) / table::stripe_elements(spec));
+        assert_in_range(piece.count, 1, shard::stripe_elements(spec));
+        assert_int_equal(piece.first / shard::stripe_elements(spec),
+                         (piece.first + piece.count - 1) / shard::stripe_elements(spec));
         next += piece.count;
       }
       assert_int_equal(next, spec.elements());
@@ -90,16 +90,16 @@ void all_elements_are_sent_once_cut_at_stripes(void**) {
 }
 
 void pieces_know_how_many_their_server_gets(void**) {
-  const auto pieces = ps::plan_all(matrix(1000, 400), 2);
+  const auto pieces = table::plan_all(matrix(1000, 400), 2);
   std::vector<uint32_t> count(2);
-  for (const ps::Piece& piece : pieces) ++count[piece.server];
+  for (const table::Piece& piece : pieces) ++count[piece.server];
   assert_true(count[0] > 1);
-  for (const ps::Piece& piece : pieces) assert_int_equal(piece.of, count[piece.server]);
+  for (const table::Piece& piece : pieces) assert_int_equal(piece.of, count[piece.server]);
 }
 
 void rows_go_to_their_owners_in_the_order_of_the_call(void**) {
   const std::vector<int64_t> rows{9, 0, 9, 4, 5, 1};
-  const auto pieces = ps::plan_rows(matrix(10, 2), 2, rows);
+  const auto pieces = table::plan_rows(matrix(10, 2), 2, rows);
   assert_int_equal(pieces.size(), 2);
   assert_true((pieces[0].ids == std::vector<int64_t>{0, 4, 1}) && (pieces[0].from == std::vector<uint64_t>{1, 3, 5}));
   assert_true((pieces[1].ids == std::vector<int64_t>{4, 4, 0}) && (pieces[1].from == std::vector<uint64_t>{0, 2, 4}));
@@ -107,7 +107,7 @@ void rows_go_to_their_owners_in_the_order_of_the_call(void**) {
 
 void servers_without_a_row_of_the_call_still_hear_of_it(void**) {
   const std::vector<int64_t> rows{0};
-  const auto pieces = ps::plan_rows(matrix(2, 5), 3, rows);  // server 2 owns nothing at all
+  const auto pieces = table::plan_rows(matrix(2, 5), 3, rows);  // server 2 owns nothing at all
   assert_int_equal(pieces.size(), 2);
   assert_int_equal(pieces[0].ids.size(), 1);
   assert_true(pieces[1].ids.empty() && pieces[1].count == 0 && pieces[1].of == 1);
@@ -117,7 +117,7 @@ void rows_longer_than_a_stripe_travel_as_elements(void**) {
   const auto spec = matrix(2, 300'000);
   const std::vector<int64_t> rows{1};
   uint64_t sent = 0;
-  for (const ps::Piece& piece : ps::plan_rows(spec, 1, rows)) {
+  for (const table::Piece& piece : table::plan_rows(spec, 1, rows)) {
     assert_true(piece.ids.empty());
     assert_int_equal(piece.first, spec.cols + sent);
     assert_int_equal(piece.offset, sent);
@@ -128,21 +128,21 @@ void rows_longer_than_a_stripe_travel_as_elements(void**) {
 
 void of_long_rows_that_replace_all_others_a_server_hears_first(void**) {
   const std::vector<int64_t> rows{1};
-  const auto pieces = ps::plan_rows(matrix(2, 300'000), 1, rows, ps::kNoServer, true);
+  const auto pieces = table::plan_rows(matrix(2, 300'000), 1, rows, table::kNoServer, true);
   assert_true(pieces.size() > 2);
-  for (const ps::Piece& piece : pieces) {
+  for (const table::Piece& piece : pieces) {
     assert_int_equal(piece.of, pieces.size());
     assert_int_equal(piece.count == 0, piece.number == 0);
   }
-  assert_int_equal(ps::plan_rows(matrix(2, 3), 1, rows, ps::kNoServer, true).size(), 1);  // ids tell it themselves
+  assert_int_equal(table::plan_rows(matrix(2, 3), 1, rows, table::kNoServer, true).size(), 1);  // ids tell it themselves
 }
 
 void encoded_pieces_lie_one_behind_the_other(void**) {
   const auto codec = codec::make(codec::parse("2bit").value());
-  auto pieces = ps::plan_all(matrix(3, 300'001), 2);
-  const uint64_t bytes = ps::place_encoded(pieces, *codec);
+  auto pieces = table::plan_all(matrix(3, 300'001), 2);
+  const uint64_t bytes = table::place_encoded(pieces, *codec);
   uint64_t next = 0;
-  for (const ps::Piece& piece : pieces) {
+  for (const table::Piece& piece : pieces) {
     assert_int_equal(piece.encoded_at, next);
     next += codec->encoded_bytes(piece.count);
   }
@@ -151,9 +151,9 @@ void encoded_pieces_lie_one_behind_the_other(void**) {
 }
 
 void a_server_that_is_served_otherwise_gets_nothing(void**) {
-  for (const ps::Piece& piece : ps::plan_all(matrix(9, 2), 3, 1)) assert_int_not_equal(piece.server, 1);
+  for (const table::Piece& piece : table::plan_all(matrix(9, 2), 3, 1)) assert_int_not_equal(piece.server, 1);
   const std::vector<int64_t> rows{0, 4, 8};
-  for (const ps::Piece& piece : ps::plan_rows(matrix(9, 2), 3, rows, 1)) assert_int_not_equal(piece.server, 1);
+  for (const table::Piece& piece : table::plan_rows(matrix(9, 2), 3, rows, 1)) assert_int_not_equal(piece.server, 1);
 }
 
 }  // namespace

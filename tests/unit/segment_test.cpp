@@ -1,4 +1,4 @@
-// table/segment: one process writes, others read without asking; each may be killed at any moment.
+// shard/segment: one process writes, others read without asking; each may be killed at any moment.
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "table/segment.hpp"
+#include "shard/segment.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -25,13 +25,13 @@ namespace {
 
 using namespace mv;
 using namespace std::chrono_literals;
-using table::Segment;
-using table::SegmentReader;
-using table::StripeWrite;
+using shard::Segment;
+using shard::SegmentReader;
+using shard::StripeWrite;
 using Clock = std::chrono::steady_clock;
 
-table::Spec matrix(uint64_t rows, uint64_t cols) {
-  table::Spec spec;
+shard::Spec matrix(uint64_t rows, uint64_t cols) {
+  shard::Spec spec;
   spec.kind = MV_MATRIX;
   spec.rows = rows;
   spec.cols = cols;
@@ -41,22 +41,22 @@ table::Spec matrix(uint64_t rows, uint64_t cols) {
 constexpr uint64_t kRows = 2000, kCols = 500;  // four stripes, the last one short
 
 /// Writes one value everywhere in a stripe.
-void fill(const Segment& segment, const table::Spec& spec, uint64_t stripe, float value) {
-  const uint64_t each = table::stripe_elements(spec), first = stripe * each;
+void fill(const Segment& segment, const shard::Spec& spec, uint64_t stripe, float value) {
+  const uint64_t each = shard::stripe_elements(spec), first = stripe * each;
   const uint64_t count = std::min(each, spec.elements() - first);
   float* values = reinterpret_cast<float*>(segment.values()) + first;
   const StripeWrite open(&segment, stripe);
   std::fill(values, values + count, value);
 }
 
-uint64_t stripes_of(const table::Spec& spec) {
-  return (spec.elements() + table::stripe_elements(spec) - 1) / table::stripe_elements(spec);
+uint64_t stripes_of(const shard::Spec& spec) {
+  return (spec.elements() + shard::stripe_elements(spec) - 1) / shard::stripe_elements(spec);
 }
 
 /// Processes are forked here, and a child has no shared memory but what a heap has made.
 void keep_in_children(const base::SharedMemory& memory) { madvise(memory.data(), memory.bytes(), MADV_DOFORK); }
 
-std::shared_ptr<SegmentReader> reader_of(const Segment& segment, const table::Spec& spec) {
+std::shared_ptr<SegmentReader> reader_of(const Segment& segment, const shard::Spec& spec) {
   auto memory = base::SharedMemory::adopt(dup(segment.memory()->fd()), 1);
   assert_true(memory.ok());
   keep_in_children(*memory.value());
@@ -66,13 +66,13 @@ std::shared_ptr<SegmentReader> reader_of(const Segment& segment, const table::Sp
 }
 
 /// Reads until it is killed, and ends with 3 if a stripe or a row is of two minds. Writes a byte for every whole read.
-[[noreturn]] void read_for_ever(const SegmentReader& reader, const table::Spec& spec, int tell) {
+[[noreturn]] void read_for_ever(const SegmentReader& reader, const shard::Spec& spec, int tell) {
   std::vector<float> out(spec.elements());
   std::vector<int64_t> ids;
   for (uint64_t row = 0; row < spec.rows; row += 7) ids.push_back(static_cast<int64_t>(spec.rows - 1 - row));
   for (;;) {
     if (reader.read(0, spec.elements(), reinterpret_cast<std::byte*>(out.data()))) {
-      const uint64_t each = table::stripe_elements(spec);
+      const uint64_t each = shard::stripe_elements(spec);
       for (uint64_t i = 0; i < out.size(); ++i)
         if (out[i] != out[i / each * each]) _exit(3);
       (void)!write(tell, "r", 1);
@@ -85,10 +85,10 @@ std::shared_ptr<SegmentReader> reader_of(const Segment& segment, const table::Sp
 }
 
 void what_is_no_such_segment_is_refused(void**) {
-  const table::Spec spec = matrix(kRows, kCols);
+  const shard::Spec spec = matrix(kRows, kCols);
   const auto segment = Segment::make(spec, spec.elements());
   assert_true(segment.ok());
-  for (const table::Spec& other : {matrix(kRows + 1, kCols), matrix(kRows, kCols + 1), matrix(kRows * 10, kCols)}) {
+  for (const shard::Spec& other : {matrix(kRows + 1, kCols), matrix(kRows, kCols + 1), matrix(kRows * 10, kCols)}) {
     auto memory = base::SharedMemory::adopt(dup(segment.value()->memory()->fd()), 1);
     const auto reader = SegmentReader::open(std::move(memory).value(), other, other.elements());
     assert_false(reader.ok());
@@ -99,16 +99,16 @@ void what_is_no_such_segment_is_refused(void**) {
 }
 
 void a_stripe_that_is_being_written_is_not_read(void**) {
-  const table::Spec spec = matrix(kRows, kCols);
+  const shard::Spec spec = matrix(kRows, kCols);
   const auto segment = Segment::make(spec, spec.elements());
   for (uint64_t stripe = 0; stripe < stripes_of(spec); ++stripe) fill(*segment.value(), spec, stripe, 1);
   const auto reader = reader_of(*segment.value(), spec);
   std::vector<float> out(spec.elements());
   auto* bytes = reinterpret_cast<std::byte*>(out.data());
-  const int64_t in_first = 0, in_second = static_cast<int64_t>(table::stripe_elements(spec) / kCols);
+  const int64_t in_first = 0, in_second = static_cast<int64_t>(shard::stripe_elements(spec) / kCols);
   segment.value()->begin_write(1);
   assert_false(reader->read(0, spec.elements(), bytes));
-  assert_true(reader->read(0, table::stripe_elements(spec), bytes));
+  assert_true(reader->read(0, shard::stripe_elements(spec), bytes));
   assert_false(reader->read_rows({&in_second, 1}, 0, bytes));
   assert_true(reader->read_rows({&in_first, 1}, 0, bytes));
   segment.value()->end_write(1);
@@ -117,7 +117,7 @@ void a_stripe_that_is_being_written_is_not_read(void**) {
 }
 
 void readers_see_whole_stripes_and_hold_no_writer_up(void**) {
-  const table::Spec spec = matrix(kRows, kCols);
+  const shard::Spec spec = matrix(kRows, kCols);
   const auto segment = Segment::make(spec, spec.elements());
   const auto reader = reader_of(*segment.value(), spec);
   constexpr int kReaders = 3;
@@ -152,7 +152,7 @@ void readers_see_whole_stripes_and_hold_no_writer_up(void**) {
 }
 
 void a_writer_killed_in_the_middle_leaves_a_stripe_that_nobody_reads(void**) {
-  const table::Spec spec = matrix(kRows, kCols);
+  const shard::Spec spec = matrix(kRows, kCols);
   const auto segment = Segment::make(spec, spec.elements());
   keep_in_children(*segment.value()->memory());
   const auto reader = reader_of(*segment.value(), spec);
@@ -165,7 +165,7 @@ void a_writer_killed_in_the_middle_leaves_a_stripe_that_nobody_reads(void**) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2 + round));
     kill(writer, SIGKILL);
     assert_int_equal(waitpid(writer, nullptr, 0), writer);
-    const uint64_t each = table::stripe_elements(spec);
+    const uint64_t each = shard::stripe_elements(spec);
     if (reader->read(0, each, reinterpret_cast<std::byte*>(out.data()))) {
       for (uint64_t i = 0; i < each; ++i) assert_true(out[i] == out[0]);
     } else {

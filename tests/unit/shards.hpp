@@ -1,9 +1,9 @@
 #pragma once
 // Shards and values as the tests of table/ make them. Included after cmocka.
 
-#include "table/shard.hpp"
+#include "shard/shard.hpp"
 
-namespace mv::table {
+namespace mv::shard {
 
 /// A shard, or the end of the test.
 inline std::shared_ptr<Shard> make(const Spec& spec, const Place& place = {}) {
@@ -21,4 +21,4 @@ std::byte* out(std::vector<T>& values) {
   return reinterpret_cast<std::byte*>(values.data());
 }
 
-}  // namespace mv::table
+}  // namespace mv::shard

@@ -1,7 +1,7 @@
-// engine/ps/stale_gate: who may read a stale-synchronous table, one promise at a time. Whole clusters of it run in
+// engine/table/gates/stale_gate: who may read a stale-synchronous table, one promise at a time. Whole clusters of it run in
 // tests/sim.
 
-#include "engine/ps/stale_gate.hpp"  // first: CMocka has a macro called fail
+#include "engine/table/gates/stale_gate.hpp"  // first: CMocka has a macro called fail
 
 #include <cstdint>
 #include <cstring>
@@ -23,7 +23,7 @@ namespace {
 using namespace mv;
 
 /// A gate of some workers that writes down what it decides. Requests are named by worker and sequence number.
-class Written final : public ps::StaleGate::Owner {
+class Written final : public table::StaleGate::Owner {
  public:
   Written(size_t workers, uint64_t staleness) : gate(*this, "t", staleness) {
     std::vector<std::string> names;
@@ -44,7 +44,7 @@ class Written final : public ps::StaleGate::Owner {
   /// What was decided since the last look.
   std::string take() { return std::exchange(decisions_, ""); }
 
-  ps::StaleGate gate;
+  table::StaleGate gate;
   base::Status failure;
   std::string missing;
   std::function<void()> on_serve;

@@ -1,4 +1,4 @@
-// core/distlearn: training that saves communication, with ranks that are threads.
+// core/api/distlearn: training that saves communication, with ranks that are threads.
 
 #include <atomic>
 #include <cmath>
@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "distlearn/async_ea.hpp"
-#include "distlearn/compressor.hpp"
-#include "distlearn/local_sgd.hpp"
+#include "api/distlearn/async_ea.hpp"
+#include "api/distlearn/compressor.hpp"
+#include "api/distlearn/local_sgd.hpp"
 #include "thread_group.hpp"
 
 extern "C" {
@@ -38,9 +38,9 @@ void expect_ok(const base::Status& status, std::atomic<int>& failures) {
 
 /// Workers in turn minimize x^2 / 2, each held to the centre; how far from 0 they are after many rounds, from 1.
 enum class Order { kSamePoint, kGradientFirst };
-double minimized(node::Node& node, size_t workers, double eta, double alpha, Order order) {
+double minimized(api::Node& node, size_t workers, double eta, double alpha, Order order) {
   static int number = 0;
-  node::TableSpec spec;
+  api::TableSpec spec;
   spec.name = fmt::format("centre-{}", ++number);
   spec.dtype = MV_F64;
   spec.rows = 1;
@@ -90,7 +90,7 @@ void asynchronous_averaging_after_the_gradient_is_stable_where_it_should_be(void
 
 void a_centre_meets_several_arrays_every_tau_steps(void**) {
   ThreadGroups all(1);
-  node::TableSpec spec;
+  api::TableSpec spec;
   spec.name = "centre";
   spec.rows = 3;
   const std::vector<float> start = {0, 0, 0};

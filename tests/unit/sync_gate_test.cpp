@@ -1,6 +1,6 @@
-// engine/ps/sync_gate: sync mode's order, one promise at a time. Whole clusters of it run in tests/sim.
+// engine/table/gates/sync_gate: sync mode's order, one promise at a time. Whole clusters of it run in tests/sim.
 
-#include "engine/ps/sync_gate.hpp"  // first: CMocka has a macro called fail
+#include "engine/table/gates/sync_gate.hpp"  // first: CMocka has a macro called fail
 
 #include <cstdint>
 #include <cstring>
@@ -21,7 +21,7 @@ namespace {
 using namespace mv;
 
 /// A gate of some workers that writes down what it decides. Requests are named by worker and sequence number.
-class Written final : public ps::SyncGate::Owner {
+class Written final : public table::SyncGate::Owner {
  public:
   explicit Written(size_t workers) : gate(*this, "t") {
     std::vector<std::string> names;
@@ -53,7 +53,7 @@ class Written final : public ps::SyncGate::Owner {
   /// What was decided since the last look.
   std::string take() { return std::exchange(decisions_, ""); }
 
-  ps::SyncGate gate;
+  table::SyncGate gate;
   base::Status failure;
   std::string missing;
 

@@ -1,5 +1,5 @@
 #pragma once
-// A group whose ranks are threads of this process: what node::Group promises, on memory and a lock.
+// A group whose ranks are threads of this process: what api::Group promises, on memory and a lock.
 
 #include <condition_variable>
 #include <cstring>
@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "node/group.hpp"
+#include "api/group/group.hpp"
 
 class ThreadGroups {
  public:
   explicit ThreadGroups(size_t size) : size_(size), next_(size) {
-    node = mv::node::Node::make({});
+    node = mv::api::Node::make({});
     if (!node->join().ok()) std::abort();
     for (size_t rank = 0; rank < size; ++rank) groups.push_back(std::make_shared<Group>(*this, rank));
   }
@@ -25,8 +25,8 @@ class ThreadGroups {
     (void)node->shutdown();
   }
 
-  std::unique_ptr<mv::node::Node> node;
-  std::vector<mv::node::GroupRef> groups;
+  std::unique_ptr<mv::api::Node> node;
+  std::vector<mv::api::GroupRef> groups;
 
   /// work(rank) on a thread for each.
   void run(const std::function<void(size_t rank)>& work) {
@@ -41,29 +41,29 @@ class ThreadGroups {
 
   struct Slot {
     std::map<size_t, Operation> operations;  ///< by rank
-    std::vector<mv::node::CallRef> calls;    ///< to be ended
+    std::vector<mv::api::CallRef> calls;    ///< to be ended
     std::set<size_t> draining;
     bool done = false, finished = false;
   };
 
-  class Group final : public mv::node::Group {
+  class Group final : public mv::api::Group {
    public:
     Group(ThreadGroups& all, size_t rank) : all_(all), rank_(rank) {
       for (size_t other = 0; other < all.size_; ++other) members_.push_back(static_cast<int64_t>(other));
     }
-    mv::node::GroupInfo info() override {
-      mv::node::GroupInfo about;
+    mv::api::GroupInfo info() override {
+      mv::api::GroupInfo about;
       about.rank = static_cast<int64_t>(rank_);
       about.size = static_cast<int64_t>(all_.size_);
       return about;
     }
     const std::vector<int64_t>& members() const override { return members_; }
-    mv::node::Started run(Operation operation, const mv::node::CallOptions& options) override {
+    mv::api::Started run(Operation operation, const mv::api::CallOptions& options) override {
       return all_.begin(rank_, std::move(operation), options);
     }
-    mv::base::Result<mv::collective::Shape> drain(const mv::node::CallOptions&) override { return all_.drain(rank_); }
-    mv::base::Result<mv::node::CustomReductionRef> custom(Operation, const mv::node::CallOptions&) override { return unknown(); }
-    mv::base::Result<mv::node::GroupRef> shrink(const mv::node::CallOptions&) override { return unknown(); }
+    mv::base::Result<mv::collective::Shape> drain(const mv::api::CallOptions&) override { return all_.drain(rank_); }
+    mv::base::Result<mv::api::CustomReductionRef> custom(Operation, const mv::api::CallOptions&) override { return unknown(); }
+    mv::base::Result<mv::api::GroupRef> shrink(const mv::api::CallOptions&) override { return unknown(); }
     mv::base::Status close() override { return {}; }
     void give_up(const mv::base::Status&) noexcept override {}
 
@@ -74,12 +74,12 @@ class ThreadGroups {
     std::vector<int64_t> members_;
   };
 
-  mv::node::Started begin(size_t rank, Operation operation, const mv::node::CallOptions& options) {
+  mv::api::Started begin(size_t rank, Operation operation, const mv::api::CallOptions& options) {
     std::unique_lock lock(mutex_);
     Slot& slot = slots_[next_[rank]++];
     slot.operations.emplace(rank, std::move(operation));
-    mv::node::CallRef call;
-    if (options.mode == mv::node::Mode::kAsync) slot.calls.push_back(call = node->group(options));
+    mv::api::CallRef call;
+    if (options.mode == mv::api::Mode::kAsync) slot.calls.push_back(call = node->group(options));
     if (slot.operations.size() == size_) finish(slot);
     changed_.notify_all();
     if (call == nullptr) changed_.wait(lock, [&] { return slot.done; });

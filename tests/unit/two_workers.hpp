@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/pool.hpp"
-#include "engine/ps/client.hpp"
-#include "engine/ps/server.hpp"
+#include "engine/table/client/client.hpp"
+#include "engine/table/server/server.hpp"
 #include "keeping_link.hpp"
 
 namespace mv::unit {
@@ -37,7 +37,7 @@ struct Worker {
     rpc.on_connected(kServer);
     client.start(view);
   }
-  void create(std::vector<ps::Client::NewTable> tables) {
+  void create(std::vector<table::Client::NewTable> tables) {
     ended = false;
     made.clear();
     client.create(std::move(tables), base::kNever, [this](auto created) {
@@ -51,10 +51,10 @@ struct Worker {
   KeepingLink link;
   rpc::Client rpc{time, link, {}};
   base::Pool pool{4096, 1};
-  ps::Client client{time, rpc, pool};
+  table::Client client{time, rpc, pool};
   bool ended = false;
   base::Status status;
-  std::vector<ps::TableViewRef> made;
+  std::vector<table::TableViewRef> made;
 };
 
 /// One server and two workers; carry() takes all messages to where they go, and counts the requests.
@@ -87,7 +87,7 @@ struct Cluster : rpc::Service {
   }
   std::vector<float> values(uint32_t number) {
     std::vector<float> values(server.shard(number)->elements());
-    server.shard(number)->read(table::kNoWorker, 0, values.size(), reinterpret_cast<std::byte*>(values.data()));
+    server.shard(number)->read(shard::kNoWorker, 0, values.size(), reinterpret_cast<std::byte*>(values.data()));
     return values;
   }
 
@@ -106,7 +106,7 @@ struct Cluster : rpc::Service {
   Link link;
   base::Pool pool{4096, 1};
   rpc::Server rpc{link, *this};
-  ps::Server server{time, rpc, pool, false};
+  table::Server server{time, rpc, pool, false};
   std::array<Worker, 2> workers{Worker(view), Worker(view)};
   std::map<wire::Body, size_t> requests;
 };

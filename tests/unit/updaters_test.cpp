@@ -1,4 +1,4 @@
-// core/table/updater: every updater against a plain loop of its formula, bit for bit, on every instruction set; specs
+// core/shard/updater: every updater against a plain loop of its formula, bit for bit, on every instruction set; specs
 // read and written.
 
 #include <hwy/highway.h>
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "table/updater/apply.hpp"
-#include "table/updater/updater.hpp"
+#include "shard/updater/apply.hpp"
+#include "shard/updater/updater.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -26,7 +26,7 @@ extern "C" {
 
 namespace {
 
-using namespace mv::table;
+using namespace mv::shard;
 
 template <typename Check>
 void on_every_target(const Check& check) {
@@ -310,5 +310,5 @@ int main() {
       cmocka_unit_test(wrong_schedules_are_refused),
       cmocka_unit_test(specs_from_elsewhere_are_checked),
   };
-  return cmocka_run_group_tests_name("table/updaters", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("shard/updaters", tests, nullptr, nullptr);
 }

@@ -1,6 +1,6 @@
-// engine/ps/vault: a load beside calls of other threads, which destroy and create tables between its steps.
+// engine/checkpoint/vault: a load beside calls of other threads, which destroy and create tables between its steps.
 
-#include "engine/ps/vault.hpp"
+#include "engine/checkpoint/vault.hpp"
 
 #include <deque>
 #include <functional>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/pool.hpp"
-#include "engine/ps/spec_wire.hpp"
+#include "checkpoint/restore.hpp"
 #include "engine/rpc/client.hpp"
+#include "engine/table/spec_wire.hpp"
 #include "keeping_link.hpp"
-#include "table/checkpoint/restore.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -31,12 +31,12 @@ using unit::KeepingLink;
 using unit::StillClock;
 using unit::message_of;
 using unit::payload_of;
-namespace checkpoint = table::checkpoint;
+namespace checkpoint = checkpoint;
 
 constexpr base::Peer kServer = 1, kWorker = 2;
 
-table::Spec spec_of(const std::string& name, uint64_t rows = 4) {
-  table::Spec spec;
+shard::Spec spec_of(const std::string& name, uint64_t rows = 4) {
+  shard::Spec spec;
   spec.name = name;
   spec.kind = MV_ARRAY;
   spec.rows = rows;
@@ -44,7 +44,7 @@ table::Spec spec_of(const std::string& name, uint64_t rows = 4) {
 }
 
 /// A disk that does its work when the test says so.
-class SlowDisk final : public ps::Archive {
+class SlowDisk final : public checkpoint::Archive {
  public:
   void begin(const std::string&, Told<checkpoint::Place>) override {}
   void complete(const std::string&, checkpoint::Manifest, uint64_t, Done) override {}
@@ -77,7 +77,7 @@ class SlowDisk final : public ps::Archive {
     next();
   }
   checkpoint::Manifest manifest;
-  table::Mark mark;  ///< of every table
+  shard::Mark mark;  ///< of every table
   std::deque<std::function<void()>> later;
 };
 
@@ -131,9 +131,9 @@ struct Cluster : rpc::Service {
   }
   std::shared_ptr<Heard> check() { return ask(saver, builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), "c"))); }
   std::shared_ptr<Heard> restore() { return ask(saver, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false))); }
-  void create(const table::Spec& spec) {
+  void create(const shard::Spec& spec) {
     auto& fbb = builder.fbb();
-    const auto specs = fbb.CreateVector(std::vector{ps::write_spec(fbb, spec)});
+    const auto specs = fbb.CreateVector(std::vector{table::write_spec(fbb, spec)});
     const std::vector<uint8_t> no{0};
     ask(worker, builder.finish(wire::Body::Create, wire::CreateCreate(fbb, specs, fbb.CreateVector(no), fbb.CreateVector(no), fbb.CreateVector(no))));
     ask(worker, builder.finish(wire::Body::Ready, wire::CreateReady(fbb, fbb.CreateVector(std::vector{created}))));
@@ -159,8 +159,8 @@ struct Cluster : rpc::Service {
   rpc::Server server{server_link, *this};
   base::Pool pool{4096, 1};
   SlowDisk disk;
-  ps::Server tables{time, server, pool, false};
-  ps::Vault vault{time, server, tables, &disk};
+  table::Server tables{time, server, pool, false};
+  checkpoint::Vault vault{time, server, tables, &disk};
   wire::FrameBuilder builder;
   uint32_t created = 0;  ///< tables so far: the number of the next one
 };
@@ -175,8 +175,8 @@ struct Loading : Cluster {
   explicit Loading(const std::string& updater = "add") {
     disk.mark.updates = 5;
     for (const char* name : {"a", "b"}) {
-      table::Spec spec = spec_of(name);
-      spec.updater = table::parse_updater(updater).value();
+      shard::Spec spec = spec_of(name);
+      spec.updater = shard::parse_updater(updater).value();
       create(spec);
       disk.manifest.tables.push_back({spec, spec.updater, 7, {}});
     }

@@ -18,14 +18,14 @@ build/bin/sim_collective --seeds "$first..$((first + seeds / 10))" || failed+=" 
 build/bin/sim_collective --seeds "$first..$((first + seeds / 20000))" --nodes 300 || failed+=" many-ranks"
 build/bin/sim_gossip --seeds "$first..$((first + seeds / 50))" || failed+=" gossip"
 echo "== ranks beside one that scribbles over its memory"
-build/asan/bin/unit_onehost_vandal_test 1000000 "$first" || failed+=" vandal"
+build/asan/bin/unit_intranode_vandal_test 1000000 "$first" || failed+=" vandal"
 echo "== every allocation fails once"
 (. build/activate && ALLOCATION_WORKER=build/bin/allocation_worker python3 -B tests/faults/allocations.py) || failed+=" allocations"
 echo "== system calls fail"
 (. build/activate && SYSTEM_CALL_WORKER=build/bin/system_call_worker python3 -B tests/faults/system_calls.py --seeds "$first..$((first + seeds / 100))") ||
   failed+=" system-calls"
 echo "== schedules of threads"
-for scenario in loop onehost shm queue; do
+for scenario in loop intranode shm queue; do
   build/bin/schedules "$scenario" --seeds "$first..$((first + seeds / 4))" || failed+=" $scenario-schedules"
 done
 echo "== models"

@@ -12,9 +12,9 @@
 
 #include "base/clock.hpp"
 #include "base/pool.hpp"
+#include "engine/cluster/wait.hpp"
 #include "engine/collective/agreement.hpp"
 #include "engine/collective/courier.hpp"
-#include "engine/cluster/wait.hpp"
 #include "engine/collective/running.hpp"
 #include "engine/collective/standing.hpp"
 #include "engine/rpc/server.hpp"

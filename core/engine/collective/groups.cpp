@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mix.hpp"
+
 namespace mv::collective {
 
 namespace {
-/// splitmix64's last step.
-uint64_t mix(uint64_t number) {
-  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9u;
-  number = (number ^ (number >> 27)) * 0x94d049bb133111ebu;
-  return number ^ (number >> 31);
-}
-
 uint64_t group_number(const std::vector<base::Peer>& peers, uint64_t salt) {
-  uint64_t number = mix(salt + 1);
-  for (const base::Peer peer : peers) number = mix(number ^ peer) + 1;
+  uint64_t number = base::mix(salt + 1);
+  for (const base::Peer peer : peers) number = base::mix(number ^ peer) + 1;
   return number;
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "table/spec.hpp"
+#include "base/mix.hpp"
 
 namespace mv::gossip {
 
@@ -14,10 +14,10 @@ class Dice {
   explicit Dice(uint64_t seed) : state_(seed) {}
   /// A generator of this node's own: nodes with one seed do not throw the same.
   Dice(uint64_t seed, std::string_view name) : state_(seed) {
-    for (const char letter : name) state_ = table::mix(state_ ^ static_cast<unsigned char>(letter));
+    for (const char letter : name) state_ = base::mix(state_ ^ static_cast<unsigned char>(letter));
   }
 
-  uint64_t next() { return table::mix(state_ += 0x9e3779b97f4a7c15); }
+  uint64_t next() { return base::mix(state_ += 0x9e3779b97f4a7c15); }
   /// 0 .. end - 1, each as likely as the others.
   uint64_t below(uint64_t end) {
     const uint64_t uneven = (0 - end) % end;  // 2^64 mod end: so many numbers would come once too often

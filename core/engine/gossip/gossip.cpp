@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
-#include "engine/ps/spec_wire.hpp"
+#include "codec/wire.hpp"
 
 namespace mv::gossip {
 
@@ -242,7 +242,7 @@ void Gossip::ask(base::Peer to, uint64_t version, uint64_t first, uint64_t count
   const uint64_t number = ++questions_;
   attempt_->pieces[number] = {first, count, nullptr};
   attempt_->asked = first + count;
-  const auto codec = ps::write_codec(builder_.fbb(), coding_.codec());
+  const auto codec = codec::to_wire(builder_.fbb(), coding_.codec());
   wire::FetchBuilder body(builder_.fbb());
   body.add_number(number);
   body.add_version(version);

@@ -33,7 +33,7 @@ base::Status Intake::begin(Description description, std::span<const Part> own) {
     return base::error(MV_ENONFINITE, "its clock is {}, its loss {}: finite numbers are wanted", description.clock, description.loss);
   if (description.bytes > memory_.bytes()) {
     memory_ = {};
-    auto made = table::Memory::make(description.bytes);
+    auto made = base::Memory::make(description.bytes);
     if (!made.ok()) return made.status();
     memory_ = std::move(made).value();
   }

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "base/memory.hpp"
 #include "engine/gossip/snapshot.hpp"
-#include "table/memory.hpp"
 
 namespace mv::gossip {
 
@@ -36,7 +36,7 @@ class Intake {
 
   Description description_;
   std::vector<uint64_t> starts_;
-  table::Memory memory_;  ///< kept from one version to the next
+  base::Memory memory_;  ///< kept from one version to the next
   uint64_t arrived_ = 0;
 };
 

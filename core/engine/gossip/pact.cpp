@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "codec/wire.hpp"
 #include "engine/gossip/gossip.hpp"
-#include "engine/ps/spec_wire.hpp"
 
 namespace mv::gossip {
 
@@ -40,7 +40,7 @@ void Gossip::propose(PeerEntry& peer) {
     attempt_->pact->proposer = true;
   }
   attempt_->pact->life = peer.life;
-  const auto codec = ps::write_codec(builder_.fbb(), coding_.codec());
+  const auto codec = codec::to_wire(builder_.fbb(), coding_.codec());
   wire::ExchangeBuilder body(builder_.fbb());
   body.add_number(attempt_->pact->number);
   body.add_word(Word::Propose);
@@ -80,7 +80,7 @@ void Gossip::on_propose(base::Peer from, const wire::Exchange& said) {
   const PeerEntry* const peer = peers_.of_life(from);
   if (peer == nullptr) return decline(from, said.number(), true, fmt::format("\"{}\" does not have it among its peers", peers_.self().name));
   if (!symmetric()) return decline(from, said.number(), true, fmt::format("\"{}\" has `exchange: pull`", peers_.self().name));
-  const auto codec = ps::read_codec(said.codec());
+  const auto codec = codec::from_wire(said.codec());
   const codec::Spec theirs = codec.ok() && codec.value() != nullptr ? codec.value()->spec() : codec::Spec();
   if (!codec.ok() || theirs != config_.compression) {
     return decline(from, said.number(), true,

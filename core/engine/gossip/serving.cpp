@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/ps/spec_wire.hpp"
+#include "codec/wire.hpp"
 
 namespace mv::gossip {
 
@@ -106,7 +106,7 @@ void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   const uint64_t count = std::min({fetch.count(), kChunkBytes, known->bytes - fetch.first()});
   const bool more = fetch.first() + count < known->bytes;
   if (more) note_reader(from, chosen);  // before it is read: what is held stays
-  auto codec = ps::read_codec(fetch.codec());
+  auto codec = codec::from_wire(fetch.codec());
   if (!codec.ok()) codec = codec::CodecRef();  // as they are: whoever asks sees by the length that this node doesn't know it
   const auto payload = chunk(from, *reader, *known, fetch.first(), count, std::move(codec).value());
   if (!more && is_held(chosen)) forget_reader(from);  // after it was read

@@ -11,13 +11,13 @@
 
 #include "base/clock.hpp"
 #include "base/link.hpp"
+#include "engine/checkpoint/saver.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/collective/groups.hpp"
-#include "engine/ps/client.hpp"
-#include "engine/ps/commands.hpp"
-#include "engine/ps/saver.hpp"
-#include "engine/ps/server.hpp"
 #include "engine/status/overview.hpp"
+#include "engine/table/client/client.hpp"
+#include "engine/table/server/commands.hpp"
+#include "engine/table/server/server.hpp"
 
 namespace mv::status {
 
@@ -32,8 +32,8 @@ class Inquirer {
   using Told = std::function<void(const std::string& text)>;
   using Ways = std::function<Way(base::Peer)>;
 
-  Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const ps::Client& client,
-           const ps::Server& server, const ps::Saver& saver, const ps::Commands& commands,
+  Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const table::Client& client,
+           const table::Server& server, const checkpoint::Saver& saver, const table::Commands& commands,
            const collective::Groups& groups)
       : clock_(clock),
         link_(link),
@@ -115,10 +115,10 @@ class Inquirer {
   const base::Clock& clock_;
   base::Link& link_;
   cluster::Cluster& cluster_;
-  const ps::Client& client_;
-  const ps::Server& server_;
-  const ps::Saver& saver_;
-  const ps::Commands& commands_;
+  const table::Client& client_;
+  const table::Server& server_;
+  const checkpoint::Saver& saver_;
+  const table::Commands& commands_;
   const collective::Groups& groups_;
   Ways ways_;
   std::string metrics_;

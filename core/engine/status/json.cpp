@@ -82,7 +82,7 @@ void write_member(JsonWriter& json, const Overview& overview, const Ranks& ranks
 }
 
 void write_table(JsonWriter& json, const TableOverview& table) {
-  const ps::TableStanding& standing = table.standing;
+  const table::TableStanding& standing = table.standing;
   json.field("name", standing.name);
   json.field("what", standing.what);
   json.field("pace", kPaceNames[static_cast<size_t>(standing.pace)]);
@@ -90,7 +90,7 @@ void write_table(JsonWriter& json, const TableOverview& table) {
   json.array("workers", [&] {
     for (size_t i = 0; i < standing.tallies.size(); ++i)
       json.object([&] {
-        const ps::Tally& tally = standing.tallies[i];
+        const table::Tally& tally = standing.tallies[i];
         json.field("worker", tally.worker);
         json.field("adds", tally.adds);
         json.field("gets", tally.gets);

@@ -13,10 +13,10 @@ namespace {
 /// Answers take a moment: what has not come by then is worth a line.
 constexpr base::Nanos kSlowAnswer = 1s;
 
-void merge(ps::TableStanding& into, const ps::TableStanding& from) {
-  for (const ps::Tally& tally : from.tallies) {
+void merge(table::TableStanding& into, const table::TableStanding& from) {
+  for (const table::Tally& tally : from.tallies) {
     const auto same = std::find_if(into.tallies.begin(), into.tallies.end(),
-                                   [&](const ps::Tally& t) { return t.worker == tally.worker; });
+                                   [&](const table::Tally& t) { return t.worker == tally.worker; });
     if (same == into.tallies.end()) {
       into.tallies.push_back(tally);
       continue;
@@ -28,11 +28,11 @@ void merge(ps::TableStanding& into, const ps::TableStanding& from) {
   into.complete = into.complete && from.complete;
 }
 
-void note_own_words(TableOverview& table, const ps::TableStanding& own) {
+void note_own_words(TableOverview& table, const table::TableStanding& own) {
   auto& tallies = table.standing.tallies;
-  for (const ps::Tally& tally : own.tallies) {
+  for (const table::Tally& tally : own.tallies) {
     const auto same =
-        std::find_if(tallies.begin(), tallies.end(), [&](const ps::Tally& t) { return t.worker == tally.worker; });
+        std::find_if(tallies.begin(), tallies.end(), [&](const table::Tally& t) { return t.worker == tally.worker; });
     const auto at = same - tallies.begin();
     same == tallies.end() ? tallies.push_back(tally) : void(*same = tally);
     table.own_word.resize(tallies.size());
@@ -57,12 +57,12 @@ void merge(cluster::Wait& into, const cluster::Wait& from) {
 std::vector<TableOverview> tables_of(const Overview& overview) {
   std::map<std::string, TableOverview> tables;
   for (const auto& [peer, report] : overview.reports)
-    for (const ps::TableStanding& held : report.held) {
+    for (const table::TableStanding& held : report.held) {
       const auto [known, is_new] = tables.try_emplace(held.name, TableOverview{held, {}});
       if (!is_new) merge(known->second.standing, held);
     }
   for (const auto& [peer, report] : overview.reports)
-    for (const ps::TableStanding& own : report.own) {
+    for (const table::TableStanding& own : report.own) {
       auto known = tables.find(own.name);
       if (known == tables.end())
         known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.pace, true, {}}, {}}).first;

@@ -11,7 +11,7 @@
 
 namespace mv::status {
 
-inline constexpr std::array<const char*, 4> kPaceNames = {"async", "sync", "stale", "merge"};  ///< by table::Pace
+inline constexpr std::array<const char*, 4> kPaceNames = {"async", "sync", "stale", "merge"};  ///< by shard::Pace
 
 struct Overview {
   cluster::View view;  ///< empty while the processes are still coming together
@@ -23,7 +23,7 @@ struct Overview {
 
 /// What workers have made of a table by all accounts: a worker's own word first, else the most that a server holds of it.
 struct TableOverview {
-  ps::TableStanding standing;  ///< tallies by worker
+  table::TableStanding standing;  ///< tallies by worker
   std::vector<bool> own_word;  ///< by tally
 };
 std::vector<TableOverview> tables_of(const Overview& overview);

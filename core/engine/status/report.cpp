@@ -38,13 +38,13 @@ double finite(double rate) { return std::isfinite(rate) ? rate : 0; }
 std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str().substr(0, kMostText) : ""; }
 flatbuffers::Offset<flatbuffers::String> write_text(Builder& fbb, const std::string& text) { return fbb.CreateString(text.substr(0, kMostText)); }
 
-Offsets<wire::TableStanding> write_tables(Builder& fbb, const std::vector<ps::TableStanding>& tables, Room& room, size_t& tallies_room) {
+Offsets<wire::TableStanding> write_tables(Builder& fbb, const std::vector<table::TableStanding>& tables, Room& room, size_t& tallies_room) {
   Offsets<wire::TableStanding> written;
   size_t tables_room = kMostTables;
   const size_t taken = room.take(tables.size(), tables_room);
-  for (const ps::TableStanding& table : std::span(tables).first(taken)) {
+  for (const table::TableStanding& table : std::span(tables).first(taken)) {
     Offsets<wire::Tally> tallies;
-    for (const ps::Tally& tally : std::span(table.tallies).first(room.take(table.tallies.size(), tallies_room)))
+    for (const table::Tally& tally : std::span(table.tallies).first(room.take(table.tallies.size(), tallies_room)))
       tallies.push_back(wire::CreateTally(fbb, tally.worker, tally.adds, tally.gets, tally.clock));
     const auto name = write_text(fbb, table.name), what = write_text(fbb, table.what);
     const auto list = fbb.CreateVector(tallies);
@@ -88,14 +88,14 @@ std::vector<collective::GroupStanding> read_groups(const flatbuffers::Vector<fla
   return read;
 }
 
-std::vector<ps::TableStanding> read_tables(const flatbuffers::Vector<flatbuffers::Offset<wire::TableStanding>>* tables) {
-  std::vector<ps::TableStanding> read;
+std::vector<table::TableStanding> read_tables(const flatbuffers::Vector<flatbuffers::Offset<wire::TableStanding>>* tables) {
+  std::vector<table::TableStanding> read;
   if (tables == nullptr) return read;
   for (const wire::TableStanding* table : *tables) {
-    ps::TableStanding& standing = read.emplace_back();
+    table::TableStanding& standing = read.emplace_back();
     standing.name = text(table->name());
     standing.what = text(table->what());
-    standing.pace = static_cast<table::Pace>(std::min<uint8_t>(table->pace(), static_cast<uint8_t>(table::Pace::kMerge)));
+    standing.pace = static_cast<shard::Pace>(std::min<uint8_t>(table->pace(), static_cast<uint8_t>(shard::Pace::kMerge)));
     standing.complete = table->complete();
     if (table->tallies() == nullptr) continue;
     for (const wire::Tally* tally : *table->tallies()) standing.tallies.push_back({tally->worker(), tally->adds(), tally->gets(), tally->clock()});

@@ -8,7 +8,7 @@
 #include "base/clock.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/standing.hpp"
-#include "engine/ps/standing.hpp"
+#include "engine/table/standing.hpp"
 #include "wire/frame.hpp"
 
 namespace mv::status {
@@ -32,8 +32,8 @@ struct Report {
   std::string metrics;     ///< where it serves them over HTTP; empty if it does not
   uint64_t in_flight = 0;  ///< bytes of asynchronous calls that are not finished
   std::vector<PeerStanding> peers;
-  std::vector<ps::TableStanding> own;   ///< what it does itself on tables
-  std::vector<ps::TableStanding> held;  ///< what it holds as a server
+  std::vector<table::TableStanding> own;   ///< what it does itself on tables
+  std::vector<table::TableStanding> held;  ///< what it holds as a server
   std::vector<cluster::Wait> waits;
   std::vector<collective::GroupStanding> groups;  ///< that it is in
   uint32_t left_out = 0;                          ///< entries of the lists for which a message had no room

@@ -107,7 +107,7 @@ void append_tables(std::string& text, const Overview& overview) {
     auto tallies = table.tallies;
     std::sort(tallies.begin(), tallies.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
     if (tallies.empty()) rows.push_back({first[0], first[1], first[2], "", "", "", ""});
-    for (const ps::Tally& tally : tallies) {
+    for (const table::Tally& tally : tallies) {
       if (rows.size() > kTalliesShown) {
         ++left_out;
         continue;

@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
+#include "doctor/peers.hpp"
 #include "fake_node.hpp"
-#include "node/doctor/peers.hpp"
 
 #include "cpp_expect.hpp"
 
 namespace {
 
 namespace fake = mv::fake;
-using mv::node::PeerReport;
+using mv::api::PeerReport;
 using namespace std::chrono_literals;
 
 int fresh(void**) {

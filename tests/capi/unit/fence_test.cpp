@@ -19,10 +19,10 @@ namespace {
 
 using mv::base::error;
 using mv::base::Status;
-using mv::node::CallOptions;
-using mv::node::CallRef;
-using mv::node::Mode;
-using mv::node::Started;
+using mv::api::CallOptions;
+using mv::api::CallRef;
+using mv::api::Mode;
+using mv::api::Started;
 namespace fake = mv::fake;
 
 int fresh(void**) {
@@ -112,7 +112,7 @@ void an_exception_leaves_no_request_behind(void**) {
 }
 
 void a_failed_start_leaves_nothing_initialised(void**) {
-  fake::script.start = [](const mv::node::Settings&) { return error(MV_EUNREACHABLE, "nobody at 127.0.0.1:1"); };
+  fake::script.start = [](const mv::runtime::Settings&) { return error(MV_EUNREACHABLE, "nobody at 127.0.0.1:1"); };
   expect_error(mv_init(nullptr), MV_EUNREACHABLE, "nobody at 127.0.0.1:1");
   int64_t rank = 0;
   expect_error(mv_rank(0, &rank), MV_ESTATE, "mv_init()");
@@ -122,7 +122,7 @@ void a_failed_start_leaves_nothing_initialised(void**) {
 
 void a_start_that_a_signal_ended_goes_on_with_the_next_call(void**) {
   int signals = 3;
-  fake::script.start = [&](const mv::node::Settings&) { return signals-- > 0 ? error(MV_EINTR, "a signal came") : Status(); };
+  fake::script.start = [&](const mv::runtime::Settings&) { return signals-- > 0 ? error(MV_EINTR, "a signal came") : Status(); };
   mv_node opened = 0;
   expect_error(mv_init(nullptr), MV_EINTR, "signal");
   expect_error(mv_init(nullptr), MV_EINTR, "signal");
@@ -137,7 +137,7 @@ void a_start_that_a_signal_ended_goes_on_with_the_next_call(void**) {
 }
 
 void a_start_that_a_signal_ended_can_be_given_up(void**) {
-  fake::script.start = [](const mv::node::Settings&) { return error(MV_EINTR, "a signal came"); };
+  fake::script.start = [](const mv::runtime::Settings&) { return error(MV_EINTR, "a signal came"); };
   expect_error(mv_init(nullptr), MV_EINTR, "signal");
   expect_error(mv_init_text("sync=1"), MV_EINTR, "signal");  // another one: the first has been given up
   assert_int_equal(fake::seen.starts, 2);
@@ -221,7 +221,7 @@ void opened_nodes_are_their_own(void**) {
 }
 
 void threads_that_init_at_once_start_one_node(void**) {
-  fake::script.start = [](const mv::node::Settings&) {
+  fake::script.start = [](const mv::runtime::Settings&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return Status();
   };
@@ -384,8 +384,8 @@ void an_interrupted_close_keeps_the_handle(void**) {
 void names_are_escaped_in_the_list(void**) {
   expect_ok(mv_init(nullptr));
   fake::script.list = [] {
-    mv::node::TableSpec odd{"a\"b\\c\n\x01\xC3\xA9", MV_MATRIX, MV_F64, 2, 3, 0};
-    return std::vector<mv::node::TableSpec>{odd, {"w", MV_ARRAY, MV_F32, 9, 1, 0}};
+    mv::api::TableSpec odd{"a\"b\\c\n\x01\xC3\xA9", MV_MATRIX, MV_F64, 2, 3, 0};
+    return std::vector<mv::api::TableSpec>{odd, {"w", MV_ARRAY, MV_F32, 9, 1, 0}};
   };
   char text[512];
   uint64_t length = 0;

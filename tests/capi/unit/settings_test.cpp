@@ -13,7 +13,7 @@
 namespace {
 
 namespace fake = mv::fake;
-using mv::node::Settings;
+using mv::runtime::Settings;
 using namespace std::chrono_literals;
 
 const char* const kVariables[] = {"SYNC",       "ROLE",      "RANK",      "NODES",          "MASTER",  "SECRET",
@@ -284,7 +284,7 @@ void what_a_launcher_says_is_checked_under_its_own_names(void**) {
 }
 
 void only_rank_0_is_a_scheduler(void**) {
-  assert_int_equal(settings_of("nodes=2 rank=0 role=scheduler master=localhost:7000").role, mv::node::kRoleScheduler);
+  assert_int_equal(settings_of("nodes=2 rank=0 role=scheduler master=localhost:7000").role, mv::runtime::kRoleScheduler);
   refuse("nodes=2 rank=1 role=scheduler master=localhost:7000", "role=scheduler is for the master");
   refuse("role=scheduler rank=0 nodes=1", "in a cluster of one");
 }

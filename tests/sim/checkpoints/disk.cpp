@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "table/checkpoint/restore.hpp"
+#include "checkpoint/restore.hpp"
 
 namespace mv::sim {
 
@@ -13,8 +13,8 @@ uint64_t number_of(const std::string& path) { return std::strtoull(path.c_str() 
 std::vector<std::byte> copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
 }  // namespace
 
-table::Rows Disk::Chunk::rows() const {
-  table::Rows rows{.first = first, .count = count, .ids = ids, .values = values, .states = {}};
+shard::Rows Disk::Chunk::rows() const {
+  shard::Rows rows{.first = first, .count = count, .ids = ids, .values = values, .states = {}};
   for (const auto& state : states) rows.states.emplace_back(state);
   return rows;
 }
@@ -36,16 +36,16 @@ base::Status DiskInMemory::failure(const char* doing) {
                                             : base::Status();
 }
 
-void DiskInMemory::begin(const std::string& directory, Told<table::checkpoint::Place> told) {
+void DiskInMemory::begin(const std::string& directory, Told<checkpoint::Place> told) {
   soon([this, directory, told] {
     if (auto failed = failure("beginning"); !failed.ok()) return told(failed);
     const uint64_t number = disk_.checkpoints.empty() ? 1 : disk_.checkpoints.rbegin()->first + 1;
     disk_.checkpoints[number];
-    told(table::checkpoint::Place{number, fmt::format("{}/checkpoint-{}", directory, number), false});
+    told(checkpoint::Place{number, fmt::format("{}/checkpoint-{}", directory, number), false});
   });
 }
 
-void DiskInMemory::complete(const std::string& path, table::checkpoint::Manifest manifest, uint64_t, Done done) {
+void DiskInMemory::complete(const std::string& path, checkpoint::Manifest manifest, uint64_t, Done done) {
   soon([this, path, manifest, done] {
     if (auto failed = failure("completing"); !failed.ok()) return done(failed);
     Disk::Checkpoint& checkpoint = disk_.checkpoints[number_of(path)];
@@ -76,12 +76,12 @@ void DiskInMemory::find(const std::string& path, Told<Found> told) {
 struct DiskInMemory::Writing {
   Part part;
   GivenUp given_up;
-  Told<table::checkpoint::FileEntry> told;
+  Told<checkpoint::FileEntry> told;
   std::vector<Disk::Table> tables;
   size_t at = 0;
 };
 
-void DiskInMemory::write(Part part, GivenUp given_up, Told<table::checkpoint::FileEntry> told) {
+void DiskInMemory::write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
   const auto writing = std::make_shared<Writing>(Writing{std::move(part), std::move(given_up), std::move(told), {}, 0});
   for (const auto& table : writing->part.tables) writing->tables.push_back({table.entry, {}});
   soon([this, writing] { write_on(writing); });
@@ -98,9 +98,9 @@ void DiskInMemory::write_on(const std::shared_ptr<Writing>& writing) {
     writing->part.tables.clear();
     if (!failed.ok()) return writing->told(failed);
     disk_.checkpoints[number_of(writing->part.path)].files[writing->part.server] = std::move(writing->tables);
-    return writing->told(table::checkpoint::FileEntry{table::checkpoint::file_name(writing->part.server), 1, "sim"});
+    return writing->told(checkpoint::FileEntry{checkpoint::file_name(writing->part.server), 1, "sim"});
   }
-  const table::Rows rows = writing->part.tables[writing->at].snapshot->next();
+  const shard::Rows rows = writing->part.tables[writing->at].snapshot->next();
   if (rows.count > 0) {
     Disk::Chunk chunk{rows.first, rows.count, rows.ids, copy(rows.values), {}};
     for (const auto& state : rows.states) chunk.states.push_back(copy(state));
@@ -111,7 +111,7 @@ void DiskInMemory::write_on(const std::shared_ptr<Writing>& writing) {
   soon([this, writing] { write_on(writing); });
 }
 
-void DiskInMemory::check(const std::string& path, table::checkpoint::Share, Told<table::checkpoint::Manifest> told) {
+void DiskInMemory::check(const std::string& path, checkpoint::Share, Told<checkpoint::Manifest> told) {
   soon([this, path, told] {
     if (auto failed = failure("checking"); !failed.ok()) return told(failed);
     told(*disk_.checkpoints.at(number_of(path)).manifest);
@@ -123,7 +123,7 @@ void DiskInMemory::restore(const std::string& path, std::vector<Target> targets,
     const Disk::Checkpoint& checkpoint = disk_.checkpoints.at(number_of(path));
     for (const Target& target : targets) {
       if (auto failed = failure("reading"); !failed.ok()) return done(failed);
-      if (auto failed = table::checkpoint::empty_for(target.entry, *target.shard); !failed.ok()) return done(failed);
+      if (auto failed = checkpoint::empty_for(target.entry, *target.shard); !failed.ok()) return done(failed);
       for (const auto& [server, tables] : checkpoint.files)
         for (const Disk::Table& table : tables)
           for (const Disk::Chunk& chunk : table.chunks)
@@ -137,7 +137,7 @@ void DiskInMemory::restore(const std::string& path, std::vector<Target> targets,
 void DiskInMemory::move(std::vector<Move> moves, Done done) {
   soon([moves, done] {
     for (const Move& move : moves)
-      if (auto failed = table::checkpoint::move_table(move.entry, *move.from, *move.to); !failed.ok())
+      if (auto failed = checkpoint::move_table(move.entry, *move.from, *move.to); !failed.ok())
         return done(failed);
     done({});
   });

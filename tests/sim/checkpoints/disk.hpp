@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ps/archive.hpp"
+#include "engine/checkpoint/archive.hpp"
 #include "random.hpp"
 #include "timeline.hpp"
 
@@ -20,15 +20,15 @@ class Disk {
     std::vector<int64_t> ids;
     std::vector<std::byte> values;
     std::vector<std::vector<std::byte>> states;
-    table::Rows rows() const;
+    shard::Rows rows() const;
   };
   struct Table {
-    table::checkpoint::TableEntry entry;
+    checkpoint::TableEntry entry;
     std::vector<Chunk> chunks;
   };
   struct Checkpoint {
     std::map<uint64_t, std::vector<Table>> files;  ///< by server
-    std::optional<table::checkpoint::Manifest> manifest;
+    std::optional<checkpoint::Manifest> manifest;
   };
 
   Disk(Timeline& timeline, Random random) : timeline(timeline), random(random) {}
@@ -42,18 +42,18 @@ class Disk {
 };
 
 /// One server's way to it. Ends with its process.
-class DiskInMemory final : public ps::Archive {
+class DiskInMemory final : public checkpoint::Archive {
  public:
   /// @param later carries out work of this process, after a while
   DiskInMemory(Disk& disk, std::function<void(Nanos, std::function<void()>)> later)
       : disk_(disk), later_(std::move(later)) {}
 
-  void begin(const std::string& directory, Told<table::checkpoint::Place> told) override;
-  void complete(const std::string& path, table::checkpoint::Manifest manifest, uint64_t keep, Done done) override;
+  void begin(const std::string& directory, Told<checkpoint::Place> told) override;
+  void complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) override;
   void discard(const std::string& path, Done done) override;
   void find(const std::string& path, Told<Found> told) override;
-  void write(Part part, GivenUp given_up, Told<table::checkpoint::FileEntry> told) override;
-  void check(const std::string& path, table::checkpoint::Share share, Told<table::checkpoint::Manifest> told) override;
+  void write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) override;
+  void check(const std::string& path, checkpoint::Share share, Told<checkpoint::Manifest> told) override;
   void restore(const std::string& path, std::vector<Target> targets, Done done) override;
   void move(std::vector<Move> moves, Done done) override;
 

@@ -6,8 +6,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-table::Spec spec_of(size_t table) {
-  table::Spec spec;
+shard::Spec spec_of(size_t table) {
+  shard::Spec spec;
   spec.name = table == 0 ? "dense" : "keys";
   spec.kind = table == 0 ? MV_MATRIX : MV_KEYVALUE;
   spec.dtype = table == 0 ? MV_F64 : MV_I64;
@@ -68,8 +68,8 @@ void Worker::start() {
 void Worker::create(size_t table) {
   if (table == 2) return heir_ ? look(&Worker::leave) : after(&Worker::add_some);
   state(fmt::format("creates \"{}\"", spec_of(table).name));
-  member_.tables().create({{std::make_shared<const table::Spec>(spec_of(table))}}, base::kNever,
-                          [weak = weak_from_this(), table](base::Result<std::vector<ps::TableViewRef>> opened) {
+  member_.tables().create({{std::make_shared<const shard::Spec>(spec_of(table))}}, base::kNever,
+                          [weak = weak_from_this(), table](base::Result<std::vector<table::TableViewRef>> opened) {
                             const auto self = weak.lock();
                             if (self == nullptr || self->leaving_) return;
                             if (!opened.ok()) return void(self->bearable(opened.status(), "a creation"));
@@ -81,9 +81,9 @@ void Worker::create(size_t table) {
 
 // ---- adding
 
-void Worker::add(size_t table, ps::Request request) {
+void Worker::add(size_t table, table::Request request) {
   request.table = tables_[table];
-  request.kind = ps::OpKind::kChange;
+  request.kind = table::OpKind::kChange;
   tables_[table]->open_changes.fetch_add(1);
   member_.tables().begin(std::move(request));
 }
@@ -95,10 +95,10 @@ void Worker::add_some() {
       ones[row * kMostWorkers + id_] = 1;
       begun_.dense[row * kMostWorkers + id_] += 1;
     }
-    ps::Request dense;
+    table::Request dense;
     dense.source = base::Payload::copy(std::as_bytes(std::span(ones)));
     add(0, std::move(dense));
-    ps::Request keyed;
+    table::Request keyed;
     keyed.all = false;
     std::vector<int64_t> amounts;
     for (int64_t key = static_cast<int64_t>(id_ * 1000) + random_.between(0, 5); amounts.size() < 3;
@@ -123,7 +123,7 @@ void Worker::save() {
   state(
       fmt::format("saves for the {}. time{}{}", round_ + 1, hasty ? ", in haste" : "", behind ? ", and goes on" : ""));
   around_.promises().at_save[id_].push_back(begun_);
-  ps::Checkpointer::Wish wish;
+  checkpoint::Checkpointer::Wish wish;
   wish.path = "disk";
   const auto went_on = std::make_shared<bool>(false);
   if (behind)
@@ -179,7 +179,7 @@ void Worker::load() {
   const Disk::Checkpoint* newest = around_.disk().newest();
   has_wanted_ = newest != nullptr;
   if (has_wanted_) wanted_ = content_of(*newest);
-  ps::Checkpointer::Wish wish;
+  checkpoint::Checkpointer::Wish wish;
   wish.loads = true;
   wish.path = "disk";
   wish.operation = on_end([this](const base::Status& status) { loaded(status); });
@@ -214,7 +214,7 @@ void Worker::look(Then then) {
       if (got->second[i] != 0) content.keys[keys[i]] = got->second[i];
     looked(content, then);
   };
-  ps::Request dense, keyed;
+  table::Request dense, keyed;
   dense.table = tables_[0];
   dense.destination = std::as_writable_bytes(std::span(got->first));
   keyed.table = tables_[1];

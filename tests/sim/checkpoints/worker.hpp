@@ -37,7 +37,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void after(Then then);
   void create(size_t table);
   void add_some();
-  void add(size_t table, ps::Request request);
+  void add(size_t table, table::Request request);
   void save();
   void save_over(const base::Status& status);
   void load();
@@ -58,7 +58,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Random random_;
   const bool heir_;
   size_t id_ = 0, round_ = 0;
-  ps::TableViewRef tables_[2];
+  table::TableViewRef tables_[2];
   Content begun_;   ///< of its own
   bool was_loaded_ = false;
   Content wanted_;  ///< heirs, and after a load: what all must see

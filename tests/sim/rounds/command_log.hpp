@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "engine/ps/commands.hpp"
+#include "engine/table/server/commands.hpp"
 
 namespace mv::sim {
 
@@ -17,7 +17,7 @@ class CommandLog {
   static mv_status outcome(int64_t head) { return head % 5 == 3 ? MV_EINVAL : MV_OK; }
 
   /// Executes the oldest that waits. What is wrong with it, or "".
-  std::string execute(ps::Commands& commands) {
+  std::string execute(table::Commands& commands) {
     const auto command = commands.take();
     if (!command) return "";
     const auto worker = static_cast<size_t>(command->head / 1000);

@@ -13,7 +13,7 @@
 
 #include "codec/values.hpp"
 #include "engine/member.hpp"
-#include "engine/ps/plan.hpp"
+#include "engine/table/client/plan.hpp"
 #include "keeper.hpp"
 #include "rounds/command_log.hpp"
 #include "rounds/model.hpp"
@@ -38,7 +38,7 @@ class Rounds {
     for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].number = nodes_[i].place = i;
     while (count(MV_ROLE_SERVER) == 0 || count(MV_ROLE_WORKER) < 2) nodes_[random_.below(nodes_.size())].role = MV_ROLE_ALL;
     model_ = std::make_unique<RoundModel>(choose_spec(), seed, count(MV_ROLE_SERVER));
-    if (table::is_small_key(model_->spec())) tables_ = static_cast<size_t>(random_.between(1, 4));
+    if (shard::is_small_key(model_->spec())) tables_ = static_cast<size_t>(random_.between(1, 4));
     const uint64_t length = random_.below(model_->spec().elements() > 1000 ? 3 : 15) + 1;
     for (Node& node : nodes_) node.length = random_.chance(0.2) ? random_.below(length) : length;
     if (random_.chance(0.4)) choose_victim();
@@ -78,7 +78,7 @@ class Rounds {
     bool gone = false;            ///< everybody knows that it has finished
     bool tripped = false;         ///< it has taken the states, and put them back
     CommandLog log;               ///< a server's
-    std::vector<ps::TableViewRef> tables;
+    std::vector<table::TableViewRef> tables;
     std::vector<std::vector<uint64_t>> seen;  ///< by table and server: so many rounds at least
   };
 
@@ -114,24 +114,24 @@ class Rounds {
   }
   static std::string name(const Node& node) { return fmt::format("node {}{}", node.place, node.number != node.place ? " (again)" : ""); }
 
-  table::Spec choose_spec() {
+  shard::Spec choose_spec() {
     static constexpr const char* kUpdaters[] = {"add", "replace", "mx.sgd learning_rate=1 momentum=0.5"};
-    table::Spec spec;
+    shard::Spec spec;
     spec.name = "t";
     spec.dtype = MV_F64;
     spec.flags = MV_MERGE;
     spec.kind = random_.chance(0.3) ? MV_SPARSE : MV_MATRIX;
-    if (random_.chance(0.3)) spec.flags |= table::kSliced;
+    if (random_.chance(0.3)) spec.flags |= shard::kSliced;
     spec.rows = 1 + random_.below(12);
     spec.cols = 1 + random_.below(3);
-    spec.updater = table::parse_updater(kUpdaters[spec.is_keyed() ? 2 * random_.below(2) : random_.below(3)]).value();
+    spec.updater = shard::parse_updater(kUpdaters[spec.is_keyed() ? 2 * random_.below(2) : random_.below(3)]).value();
     if (!spec.is_keyed() && random_.chance(0.4)) spec.home = static_cast<uint32_t>(1 + random_.below(100));
     if (spec.home != 0 && random_.chance(0.6)) {
-      spec.flags |= table::kStoreKey;
+      spec.flags |= shard::kStoreKey;
       spec.name = "kv-0/t";
     }
     if (!spec.is_keyed() && random_.chance(0.05)) {  // several stripes, of some rows each, or less than one
-      spec.flags |= table::kSliced;
+      spec.flags |= shard::kSliced;
       spec.rows = 2 + random_.below(3);
       spec.cols = random_.chance(0.5) ? 5000 + random_.below(3000) : 17000 + random_.below(3000);
     }
@@ -167,7 +167,7 @@ class Rounds {
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events));
     network_.add(node.self.peer, name(node), node.self.address, *node.member, [this, &node] { keeper_.touch(node); });
     if ((node.role & MV_ROLE_SERVER) != 0)
-      node.member->commands().set_controller(ps::Commands::Controller::kHere, [this, &node](int64_t more) {
+      node.member->commands().set_controller(table::Commands::Controller::kHere, [this, &node](int64_t more) {
         for (; more > 0; --more) keeper_.later(node, Nanos(random_.between(0, 20'000'000)), [this, &node] { execute(node); });
       });
     node.member->start();
@@ -207,17 +207,17 @@ class Rounds {
     }
     node.worker = static_cast<size_t>(view.worker_id(node.self.peer));
     keeper_.later(node, 0s, [this, &node] {
-      std::vector<ps::Client::NewTable> wanted;
+      std::vector<table::Client::NewTable> wanted;
       for (size_t i = 0; i < tables_; ++i) {
-        table::Spec spec = model_->spec();
+        shard::Spec spec = model_->spec();
         if (i > 0) spec.name += std::to_string(i);
-        wanted.push_back({std::make_shared<const table::Spec>(std::move(spec))});
+        wanted.push_back({std::make_shared<const shard::Spec>(std::move(spec))});
       }
-      node.member->tables().create(std::move(wanted), base::kNever, [this, &node](const base::Result<std::vector<ps::TableViewRef>>& made) {
+      node.member->tables().create(std::move(wanted), base::kNever, [this, &node](const base::Result<std::vector<table::TableViewRef>>& made) {
         if (!made.ok()) return timeline_.violated(name(node) + ": " + made.status().text());
         node.tables = made.value();
-        for (const ps::TableViewRef& table : node.tables) node.first = std::max<uint64_t>(node.first, table->clock);
-        for (const ps::TableViewRef& table : node.tables) stand_at(node, table);
+        for (const table::TableViewRef& table : node.tables) node.first = std::max<uint64_t>(node.first, table->clock);
+        for (const table::TableViewRef& table : node.tables) stand_at(node, table);
         ++creators_;
         strike();
         go(node);
@@ -227,7 +227,7 @@ class Rounds {
   }
 
   /// Who comes in the place of a lost worker may find its row in some of the tables only: it takes part in all of them from the same round on.
-  static void stand_at(Node& node, const ps::TableViewRef& table) {
+  static void stand_at(Node& node, const table::TableViewRef& table) {
     if (table->clock == node.first) return;
     table->clock = node.first;
     node.member->tables().clock(table, node.first);
@@ -275,7 +275,7 @@ class Rounds {
     if (!node.left && random_.chance(0.5)) {  // the rounds, not the cluster: it looks on for a while
       node.left = true;
       node.gets = 0;
-      for (const ps::TableViewRef& table : node.tables) node.member->tables().clock(table, UINT64_MAX);
+      for (const table::TableViewRef& table : node.tables) node.member->tables().clock(table, UINT64_MAX);
       keeper_.touch(node);
       return go(node);
     }
@@ -317,7 +317,7 @@ class Rounds {
     std::make_shared<StatesTrip>(node.member->tables(), node.tables.back(), [this, &node] { keeper_.touch(node); }, done)->go();
   }
 
-  void begin(const std::shared_ptr<Call>& call, ps::Request request) {
+  void begin(const std::shared_ptr<Call>& call, table::Request request) {
     request.table = call->node.tables[call->first];
     request.operation = call;
     ++call->node.open;
@@ -334,8 +334,8 @@ class Rounds {
   void add_one(Node& node, size_t table, const RoundPart& part) {
     const auto call = std::make_shared<Call>(*this, node, table);
     call->added = part.values;
-    ps::Request request;
-    request.kind = ps::OpKind::kChange;
+    table::Request request;
+    request.kind = table::OpKind::kChange;
     request.all = part.all;
     request.rows = part.rows;
     request.source = base::Payload::copy(std::as_bytes(std::span(call->added)));
@@ -345,13 +345,13 @@ class Rounds {
     begin(call, std::move(request));
   }
 
-  bool is_many() const { return table::is_small_key(model_->spec()); }
-  size_t home() const { return static_cast<size_t>(table::home_of(model_->spec(), count(MV_ROLE_SERVER))); }
+  bool is_many() const { return shard::is_small_key(model_->spec()); }
+  size_t home() const { return static_cast<size_t>(shard::home_of(model_->spec(), count(MV_ROLE_SERVER))); }
 
   /// In one message, whose end nobody is told.
   void add_many(Node& node, const RoundPart& part) {
     std::vector<double> values;
-    for (const ps::TableViewRef& table : node.tables) {
+    for (const table::TableViewRef& table : node.tables) {
       values.insert(values.end(), part.values.begin(), part.values.end());
       table->open_changes.fetch_add(1);
     }
@@ -364,10 +364,10 @@ class Rounds {
     static const codec::CodecRef codec = codec::make(codec::parse("topk ratio=1").value());
     return codec;
   }
-  void encode(std::span<const double> values, ps::Request& request) const {
-    auto pieces = ps::plan_all(model_->spec(), count(MV_ROLE_SERVER));
-    std::vector<std::byte> encoded(ps::place_encoded(pieces, *whole_codec()));
-    for (const ps::Piece& piece : pieces) {
+  void encode(std::span<const double> values, table::Request& request) const {
+    auto pieces = table::plan_all(model_->spec(), count(MV_ROLE_SERVER));
+    std::vector<std::byte> encoded(table::place_encoded(pieces, *whole_codec()));
+    for (const table::Piece& piece : pieces) {
       std::vector<double> nothing(piece.count);
       codec::encode_values(*whole_codec(), MV_F64, std::as_bytes(values.subspan(piece.offset)).data(), std::as_writable_bytes(std::span(nothing)).data(),
                            piece.count, encoded.data() + piece.encoded_at);
@@ -382,7 +382,7 @@ class Rounds {
     ++node.gets;
     call->is_get = true;
     call->values.resize(many ? tables_ : 1, std::vector<double>(model_->spec().elements()));
-    ps::Request request;
+    table::Request request;
     if (many) {
       for (size_t i = 0; i < tables_; ++i) request.many.push_back({node.tables[i], std::as_writable_bytes(std::span(call->values[i]))});
       request.server = home();
@@ -426,7 +426,7 @@ class Rounds {
   /// `whole`: all rounds that there are, and no fewer.
   void check(const std::string& who, size_t table, size_t server, std::span<const double> values, uint64_t least, bool whole, uint64_t* seen) {
     // A round is merged stripe by stripe, and a get is answered so, or by rows: of some elements it may hold a later round than of others.
-    const uint64_t stripe = table::stripe_elements(model_->spec()), cols = model_->spec().cols;
+    const uint64_t stripe = shard::stripe_elements(model_->spec()), cols = model_->spec().cols;
     uint64_t rounds = UINT64_MAX;
     for (uint64_t first = 0, end = 0; first < values.size(); first = end) {
       end = std::min({(first / stripe + 1) * stripe, (first / cols + 1) * cols, values.size()});
@@ -441,20 +441,20 @@ class Rounds {
   static uint64_t rounds_of(const RoundParts& parts) {
     uint64_t rounds = 0;
     for (const auto& lives : parts)
-      for (const table::Range& life : lives)
+      for (const shard::Range& life : lives)
         if (life.count > 0) rounds = std::max(rounds, life.end());
     return rounds;
   }
 
   /// How many rounds they hold.
-  uint64_t check_some(const std::string& who, size_t table, size_t server, std::span<const double> values, table::Range some, uint64_t least, bool whole) {
+  uint64_t check_some(const std::string& who, size_t table, size_t server, std::span<const double> values, shard::Range some, uint64_t least, bool whole) {
     RoundParts parts(count(MV_ROLE_WORKER));
     uint64_t most = 0, all = UINT64_MAX;  // nobody who takes part is left out
-    table::Range* of_killed = nullptr;
+    shard::Range* of_killed = nullptr;
     for (const Node& node : nodes_) {
       if (node.tables.empty()) continue;
       if (node.number >= places_ && !parts[node.worker].empty()) {
-        table::Range& before = parts[node.worker].front();
+        shard::Range& before = parts[node.worker].front();
         before.count = std::min(before.count, node.first);  // so the servers have agreed
       }
       parts[node.worker].reserve(2);
@@ -463,7 +463,7 @@ class Rounds {
       most = std::max(most, node.first + node.begun);
       if (!node.left && !node.killed) all = std::min(all, node.first + node.begun);
     }
-    table::Range none;
+    shard::Range none;
     if (of_killed == nullptr) of_killed = &none;
     const uint64_t last = whole ? most : std::min(most, all), begun = of_killed->count;
     of_killed->count = victim_ < nodes_.size() ? std::min(known_of(nodes_[victim_], table), begun) : 0;
@@ -487,9 +487,9 @@ class Rounds {
       if (shard == nullptr) return timeline_.violated(name(node) + " has no table");
       std::vector<int64_t> rows = model_->rows_of(server);
       std::vector<double> values(rows.size() * model_->spec().cols);
-      const int64_t first = table::first_row(model_->spec(), count(MV_ROLE_SERVER), server);
+      const int64_t first = shard::first_row(model_->spec(), count(MV_ROLE_SERVER), server);
       for (int64_t& row : rows) row -= first;
-      shard->read_rows(table::kNoWorker, rows, reinterpret_cast<std::byte*>(values.data()));
+      shard->read_rows(shard::kNoWorker, rows, reinterpret_cast<std::byte*>(values.data()));
       check(name(node) + " at the end", table, server, values, 0, true, nullptr);
     }
   }

@@ -21,7 +21,7 @@ RoundPart RoundModel::part(size_t worker, uint64_t round) const {
 std::vector<int64_t> RoundModel::rows_of(size_t server) const {
   std::vector<int64_t> rows;
   for (int64_t row = 0; row < static_cast<int64_t>(spec_.rows); ++row)
-    if (table::server_of(spec_, servers_, row) == server) rows.push_back(row);
+    if (shard::server_of(spec_, servers_, row) == server) rows.push_back(row);
   return rows;
 }
 
@@ -29,7 +29,7 @@ void RoundModel::merge(State& state, size_t server, const RoundParts& parts, uin
   const uint64_t cols = spec_.cols;
   std::map<int64_t, std::vector<double>> sums;
   for (size_t worker = 0; worker < parts.size(); ++worker) {
-    if (std::ranges::none_of(parts[worker], [&](table::Range life) { return life.first <= round && round < life.end(); })) continue;
+    if (std::ranges::none_of(parts[worker], [&](shard::Range life) { return life.first <= round && round < life.end(); })) continue;
     const RoundPart part = this->part(worker, round);
     for (size_t i = 0; i < (part.all ? spec_.rows : part.rows.size()); ++i) {
       std::vector<double>& sum = sums[part.all ? static_cast<int64_t>(i) : part.rows[i]];
@@ -44,10 +44,10 @@ void RoundModel::merge(State& state, size_t server, const RoundParts& parts, uin
     for (uint64_t col = 0; col < cols; ++col) {
       double &value = state.values[i * cols + col], &momentum = state.momentum[i * cols + col];
       if (sum == sums.end()) {
-        if (updater == table::kReplacing) value = 0;
+        if (updater == shard::kReplacing) value = 0;
       } else if (updater == "add") {
         value += sum->second[col];
-      } else if (updater == table::kReplacing) {
+      } else if (updater == shard::kReplacing) {
         value = sum->second[col];
       } else {  // mx.sgd learning_rate=1 momentum=0.5
         momentum = momentum / 2 - sum->second[col];
@@ -57,7 +57,7 @@ void RoundModel::merge(State& state, size_t server, const RoundParts& parts, uin
   }
 }
 
-uint64_t RoundModel::rounds_in(size_t server, std::span<const double> values, table::Range some, const RoundParts& parts,
+uint64_t RoundModel::rounds_in(size_t server, std::span<const double> values, shard::Range some, const RoundParts& parts,
                                uint64_t least, uint64_t most) const {
   State state{std::vector<double>(values.size()), std::vector<double>(values.size())};
   for (uint64_t round = 0;; ++round) {

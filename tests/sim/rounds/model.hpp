@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "table/shard.hpp"
+#include "shard/shard.hpp"
 
 namespace mv::sim {
 
@@ -17,14 +17,14 @@ struct RoundPart {
 };
 
 /// By worker: the rounds of each of its lives.
-using RoundParts = std::vector<std::vector<table::Range>>;
+using RoundParts = std::vector<std::vector<shard::Range>>;
 
 /// All values are whole numbers, and all that is done to them is exact.
 class RoundModel {
  public:
-  RoundModel(table::Spec spec, uint64_t seed, size_t servers) : spec_(std::move(spec)), seed_(seed), servers_(servers) {}
+  RoundModel(shard::Spec spec, uint64_t seed, size_t servers) : spec_(std::move(spec)), seed_(seed), servers_(servers) {}
 
-  const table::Spec& spec() const { return spec_; }
+  const shard::Spec& spec() const { return spec_; }
   /// Of whole values or of rows is a round, not a part.
   RoundPart part(size_t worker, uint64_t round) const;
   /// The rows of the table that this server holds, ascending.
@@ -34,7 +34,7 @@ class RoundModel {
   /// least .. most, or UINT64_MAX.
   /// @param values  of all of these rows; `some` of them are looked at
   /// @param parts  by worker: the rounds in which it has a part
-  uint64_t rounds_in(size_t server, std::span<const double> values, table::Range some, const RoundParts& parts, uint64_t least, uint64_t most) const;
+  uint64_t rounds_in(size_t server, std::span<const double> values, shard::Range some, const RoundParts& parts, uint64_t least, uint64_t most) const;
 
  private:
   struct State {
@@ -42,7 +42,7 @@ class RoundModel {
   };
   void merge(State& state, size_t server, const RoundParts& parts, uint64_t round) const;
 
-  const table::Spec spec_;
+  const shard::Spec spec_;
   const uint64_t seed_;
   const size_t servers_;
 };

@@ -10,7 +10,7 @@ void StatesTrip::go() {
   const auto self = shared_from_this();
   read(found_, [this, self] {
     other_ = found_;
-    for (ps::Client::StatesChunk& chunk : other_) {
+    for (table::Client::StatesChunk& chunk : other_) {
       std::ranges::transform(chunk.values, chunk.values.begin(), [](std::byte byte) { return byte ^ std::byte{0x55}; });
       chunk.mark.updates += 7;
     }

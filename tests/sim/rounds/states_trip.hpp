@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ps/client.hpp"
+#include "engine/table/client/client.hpp"
 
 namespace mv::sim {
 
@@ -15,18 +15,18 @@ class StatesTrip : public std::enable_shared_from_this<StatesTrip> {
  public:
   /// @param touched  something waits to be sent
   /// @param done  with what went wrong; "" if nothing did
-  StatesTrip(ps::Client& client, ps::TableViewRef table, std::function<void()> touched, std::function<void(const std::string& wrong)> done)
+  StatesTrip(table::Client& client, table::TableViewRef table, std::function<void()> touched, std::function<void(const std::string& wrong)> done)
       : client_(client), table_(std::move(table)), touched_(std::move(touched)), done_(std::move(done)) {}
   void go();
 
  private:
-  using Chunks = std::vector<ps::Client::StatesChunk>;  ///< of a server's part; the last one has no states, but the mark
+  using Chunks = std::vector<table::Client::StatesChunk>;  ///< of a server's part; the last one has no states, but the mark
   void read(Chunks& into, std::function<void()> then);
   void write(const Chunks& chunks, size_t next, std::function<void()> then);
   void next_server();
 
-  ps::Client& client_;
-  const ps::TableViewRef table_;
+  table::Client& client_;
+  const table::TableViewRef table_;
   const std::function<void()> touched_;
   const std::function<void(const std::string&)> done_;
   size_t server_ = 0;

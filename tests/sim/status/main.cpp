@@ -126,19 +126,19 @@ class StuckCluster {
   void work() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Node& node = nodes_[i];
-      table::Spec spec;
+      shard::Spec spec;
       spec.name = "weights";
       spec.rows = node.values.size();
-      node.member->tables().create({{std::make_shared<const table::Spec>(spec)}}, base::kNever,
-                                   [this, &node, i](const base::Result<std::vector<ps::TableViewRef>>& table) {
+      node.member->tables().create({{std::make_shared<const shard::Spec>(spec)}}, base::kNever,
+                                   [this, &node, i](const base::Result<std::vector<table::TableViewRef>>& table) {
                                      if (!table.ok() || i == culprit_) return;
-                                     ps::Request add;
+                                     table::Request add;
                                      add.table = table.value().front();
-                                     add.kind = ps::OpKind::kChange;
+                                     add.kind = table::OpKind::kChange;
                                      add.source = base::Payload::copy(std::as_bytes(std::span(node.values)));
                                      add.table->open_changes.fetch_add(1);
                                      node.member->tables().begin(std::move(add));
-                                     ps::Request get;
+                                     table::Request get;
                                      get.table = table.value().front();
                                      get.destination = std::as_writable_bytes(std::span(node.values));
                                      get.operation = std::make_shared<Ignored>();

@@ -1,0 +1,85 @@
+#pragma once
+// The calls of callers' threads on one node: begun on its loop, waited for, withdrawn, handed out when they are over.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "api/call/call.hpp"
+#include "api/call/options.hpp"
+#include "runtime/runtime.hpp"
+#include "tensor/heap.hpp"
+
+namespace mv::api {
+
+/// Any thread. Lives as long as its calls. The runtime is ended before this is destroyed, because its engines hold calls.
+class Calls {
+ public:
+  explicit Calls(runtime::Runtime& runtime) : runtime_(runtime), loop_(runtime.loop()) {}
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  runtime::Runtime& runtime() const { return runtime_; }
+  const runtime::Settings& settings() const { return runtime_.settings(); }
+  const runtime::Identity& identity() const { return runtime_.identity(); }
+  transport::Loop& loop() const { return loop_; }
+  engine::Member& member() const { return runtime_.member(); }
+  void on_loop(const std::function<void()>& work) const { runtime_.on_loop(work); }
+  void read_on_loop(const std::function<void()>& read) const { runtime_.read_on_loop(read); }
+  base::Status ended() const { return runtime_.ended(); }
+
+  // ---- beginning one
+
+  /// The absolute deadline that options ask for. `gated`: it may wait for other workers.
+  base::Nanos deadline(const CallOptions& options, bool gated) const;
+  CallRef make_call(const CallOptions& options, bool gated) { return std::make_shared<Call>(finished_, options, deadline(options, gated)); }
+  /// Begins a call on the loop, runs `meanwhile` on this thread if there is one, and waits if it is a blocking call.
+  Started run(const CallRef& call, const CallOptions& options, table::Request request, const std::function<void()>& meanwhile);
+  /// Begins something of an engine's on the loop, under a call that it will complete, and waits if it is a blocking call.
+  Started start(const CallRef& call, const CallOptions& options, transport::Task begin);
+  /// Fire-and-forget: begins it and returns.
+  void forget(table::Request request, const std::function<void()>& meanwhile);
+  void forget_small(const table::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
+  /// Blocks while too many bytes of asynchronous calls are under way; gives what is to be handed to the call.
+  base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
+  /// Of a call that was not begun after all.
+  void give_back(uint64_t reserved) { member().tables().in_flight().fetch_sub(reserved, std::memory_order_relaxed); }
+  /// A copy of what an asynchronous call sends: a large one in memory that is used again, where servers of this machine read it themselves.
+  base::PayloadRef snapshot(std::span<const std::byte> bytes);
+  /// Such memory, to be filled.
+  base::Result<std::shared_ptr<tensor::Block>> buffer(uint64_t bytes) { return snapshots_.allocate(bytes, tensor::Heap::Content::kAnything); }
+
+  // ---- ending one; see Node
+
+  base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive);
+  bool done(const CallRef& call) const { return call->done() || loop_.defect() != nullptr; }
+  base::Status result(const CallRef& call) const { return call->done() ? call->status() : ended(); }
+  void release(const CallRef& call);
+  base::Status cancel(const CallRef& call);
+  base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until);
+  int event_fd() const { return finished_.event_fd(); }
+  void callbacks_due(bool any);
+  /// mv_poll() returns, as the node has broken down.
+  void tell_pollers() noexcept { finished_.also_readable(true); }
+  base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout);
+  void wake() { loop_.wake_waiters(); }
+  /// Async-signal-safe.
+  void abandon_after_fork() noexcept { finished_.close_descriptor(); }
+
+ private:
+  void withdraw(const CallRef& call, mv_status code);
+  Started wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin);
+  base::Status wait_for(const std::function<bool()>& done, base::Nanos until);
+
+  runtime::Runtime& runtime_;
+  transport::Loop& loop_;
+  FinishedList finished_{[this] {
+    if (!loop_.driven_by_me()) loop_.wake_waiters();  // its driver looks by itself
+  }};
+  tensor::Heap snapshots_;
+  std::atomic<bool> told_of_limit_{false};
+};
+
+}  // namespace mv::api

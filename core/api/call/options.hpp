@@ -1,0 +1,55 @@
+#pragma once
+// What a caller says of a call, and what a started call leaves. Types that all rooms of api/ share.
+
+#include <polyverso/polyverso.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+
+namespace mv::api {
+
+/// An unfinished call of a user, blocking or not. Shared by the caller's side and the loop's.
+class Call;
+using CallRef = std::shared_ptr<Call>;
+
+enum class Mode { kBlocking, kAsync, kForget };
+
+/// How a call waits, as mv_call_options says.
+struct CallOptions {
+  Mode mode = Mode::kBlocking;
+  base::Nanos timeout{0};  ///< 0: the node's default for this kind of call; base::kNever: none
+  bool keep_on_interrupt = false;  ///< kBlocking: a signal leaves the call running, in Started::call, with MV_EINTR
+  int64_t priority = 0;    ///< where calls on other tables wait too, the higher ones go first
+  int64_t tag = 0;         ///< kAsync: what Node::poll() hands out for it (capi/: the request handle); 0: nothing
+  CallRef group;           ///< kAsync: the call is a part of this one, see Node::group()
+};
+
+/// A call's data as the user gave it. With MV_RAW, count is in bytes.
+struct ConstData {
+  const void* values = nullptr;
+  uint64_t count = 0;
+  mv_dtype dtype = MV_F32;
+};
+struct MutableData {
+  void* values = nullptr;
+  uint64_t count = 0;
+  mv_dtype dtype = MV_F32;
+};
+/// Row ids, or all rows.
+struct Rows {
+  const int64_t* ids = nullptr;
+  uint64_t count = 0;
+  bool all = true;
+};
+
+/// What a started call left: for kBlocking and kForget `status` is final and `call` null (but see keep_on_interrupt); for
+/// kAsync `call` is set if status is ok.
+struct Started {
+  base::Status status;
+  CallRef call;
+};
+
+}  // namespace mv::api

@@ -1,0 +1,125 @@
+#include "api/distlearn/async_ea.hpp"
+
+#include <utility>
+
+#include "api/distlearn/all_reduce_ea.hpp"
+#include "base/log.hpp"
+
+namespace mv::distlearn {
+
+base::Status AsyncEa::check(const api::TableInfo& table, int64_t tau, double alpha) {
+  if (auto status = AllReduceEa::check(tau, alpha); !status.ok()) return status;
+  if (table.spec.dtype != MV_F32 && table.spec.dtype != MV_F64)
+    return base::error(MV_EDTYPE, "table \"{}\" is of {}: a centre is of f32 or f64", table.spec.name, tensor::dtype_name(table.spec.dtype));
+  if (table.spec.kind != MV_ARRAY && table.spec.kind != MV_MATRIX)
+    return base::error(MV_EINVAL, "table \"{}\" is sparse: a centre is an array or a matrix", table.spec.name);
+  if (!table.spec.updater.name.empty() && table.spec.updater.name != "add")
+    return base::error(MV_EINVAL, "table \"{}\" has the updater {}: a centre adds what it is given", table.spec.name, table.spec.updater.name);
+  return {};
+}
+
+AsyncEa::AsyncEa(api::Node& node, api::TableRef table, const api::TableSpec& spec, int64_t tau, double alpha)
+    : node_(node),
+      table_(std::move(table)),
+      dtype_(spec.dtype),
+      elements_(spec.rows * spec.cols),
+      tau_(tau),
+      alpha_(alpha),
+      center_(Arrays{{nullptr, elements_, spec.dtype}}) {}
+
+base::Status AsyncEa::check_shape(const Arrays& parameters) const {
+  if (auto status = check_floats(parameters); !status.ok()) return status;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (tensor::storage_dtype(parameters[i].dtype) != dtype_)
+      return base::error(MV_EDTYPE, "array {} is of {}, but the centre's table of {}", i, tensor::dtype_name(parameters[i].dtype),
+                         tensor::dtype_name(dtype_));
+  const uint64_t elements = elements_of(parameters);
+  if (elements != elements_) return base::error(MV_ESHAPE, "{} parameters given, but the centre's table has {}", elements, elements_);
+  return {};
+}
+
+/// The centre's memory as arrays of the parameters' shape.
+Arrays AsyncEa::like(const Arrays& parameters) const {
+  Arrays parts;
+  uint64_t first = 0;
+  for (const Array& array : parameters) {
+    const Arrays part = cut(center_.arrays(), first, array.count);
+    parts.push_back(part.empty() ? Array{nullptr, 0, dtype_} : part.front());
+    first += array.count;
+  }
+  return parts;
+}
+
+base::Status AsyncEa::finish(api::Started started) {
+  if (started.status.code() == MV_EINTR) pending_ = std::move(started.call);
+  return std::move(started.status);
+}
+
+base::Status AsyncEa::get(base::Nanos timeout) {
+  const Array& centre = center_.arrays().front();
+  api::CallOptions options;
+  options.timeout = timeout;
+  options.keep_on_interrupt = true;
+  return finish(table_->get({}, {centre.data, centre.count, centre.dtype}, options));
+}
+
+base::Status AsyncEa::average(const Arrays& parameters, base::Nanos timeout) {
+  if (auto status = check_shape(parameters); !status.ok()) return status;
+  const auto resumed = [&](auto start) {
+    if (pending_ == nullptr) return start();
+    bool alive = false;
+    base::Status status = node_.wait(pending_, base::kNever, &alive);
+    if (!alive) pending_.reset();
+    return status;
+  };
+  const auto count = [&] {
+    ++step_;
+    meter.steps += 1;
+    meter.dense_bytes += bytes_of(parameters);
+    return base::Status();
+  };
+  const auto fetch = [&] { return step_ % tau_ == 0 ? resumed([&] { return get(timeout); }) : base::Status(); };
+  const auto move = [&] {
+    if (step_ % tau_ != 0) return base::Status();
+    const auto towards = [alpha = alpha_]<typename T>(T& p, T& centre) {
+      centre = (p - centre) * static_cast<T>(alpha);
+      p -= centre;
+    };
+    for_each_element(parameters, towards, like(parameters));
+    meter.operations += 2;
+    meter.payload_bytes += bytes_of(center_.arrays());
+    return base::Status();
+  };
+  const auto add = [&] {
+    if (step_ % tau_ != 0) return base::Status();
+    return resumed([&] {
+      const Array& difference = center_.arrays().front();
+      api::CallOptions options;
+      options.timeout = timeout;
+      options.keep_on_interrupt = true;
+      return finish(table_->add({}, {difference.data, difference.count, difference.dtype}, options));
+    });
+  };
+  return stages_.carry_out("mv_async_ea_average", {count, fetch, move, add});
+}
+
+base::Status AsyncEa::read(const Arrays& parameters, base::Nanos timeout) {
+  if (auto status = check_shape(parameters); !status.ok()) return status;
+  if (pending_ != nullptr) return base::error(MV_ESTATE, "a signal has interrupted mv_async_ea_average, which goes on: make that call again first");
+  const Array& centre = center_.arrays().front();
+  api::CallOptions options;
+  options.timeout = timeout;
+  api::Started started = table_->get({}, {centre.data, centre.count, centre.dtype}, options);
+  if (!started.status.ok()) return std::move(started.status);
+  for_each_element(parameters, []<typename T>(T& p, T& value) { p = value; }, like(parameters));
+  return {};
+}
+
+void AsyncEa::withdraw() {
+  if (pending_ == nullptr) return;
+  if (auto status = node_.cancel(pending_); !status.ok()) base::log_debug("distlearn: a call withdrawn: {}", status.text());
+  pending_.reset();
+  stages_.forget();
+}
+
+}  // namespace mv::distlearn

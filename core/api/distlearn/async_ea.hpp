@@ -1,0 +1,46 @@
+#pragma once
+// Asynchronous elastic averaging: the centre is a table, and each worker meets it alone, without waiting for the others.
+
+#include "api/distlearn/arrays.hpp"
+#include "api/distlearn/peers.hpp"
+#include "api/node/node.hpp"
+
+namespace mv::distlearn {
+
+class AsyncEa {
+ public:
+  /// MV_EINVAL, MV_EDTYPE or MV_ESTATE where tau, alpha or the table do not suit.
+  static base::Status check(const api::TableInfo& table, int64_t tau, double alpha);
+  AsyncEa(api::Node& node, api::TableRef table, const api::TableSpec& spec, int64_t tau, double alpha);
+  ~AsyncEa() { withdraw(); }
+  AsyncEa(const AsyncEa&) = delete;
+  AsyncEa& operator=(const AsyncEa&) = delete;
+
+  /// Every tau-th time: d = alpha (parameters - centre); parameters -= d; centre += d. The centre is as it was a moment ago: others add to it.
+  base::Status average(const Arrays& parameters, base::Nanos timeout);
+  /// parameters = the centre.
+  base::Status read(const Arrays& parameters, base::Nanos timeout);
+  void withdraw();
+
+  Meter meter;
+
+ private:
+  base::Status check_shape(const Arrays& parameters) const;
+  base::Status finish(api::Started started);
+  base::Status get(base::Nanos timeout);
+  Arrays like(const Arrays& parameters) const;
+
+  api::Node& node_;
+  const api::TableRef table_;
+  const mv_dtype dtype_;
+  const uint64_t elements_;
+  const int64_t tau_;
+  const double alpha_;
+  int64_t step_ = 0;
+  Stages stages_;
+  api::CallRef pending_;
+  base::Nanos timeout_{0};
+  Buffers center_;  ///< as it was, then this worker's difference to it
+};
+
+}  // namespace mv::distlearn

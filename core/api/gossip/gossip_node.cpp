@@ -1,0 +1,421 @@
+#include "api/gossip/gossip_node.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/log.hpp"
+#include "math/average.hpp"
+#include "runtime/random.hpp"
+
+namespace mv::api {
+
+namespace {
+/// The number by which peers ask for the memory of the snapshots.
+constexpr uint64_t kSnapshots = 0;
+/// Dice for "whether" and dice for "whom" are not the same ones.
+constexpr uint64_t kWhether = 0x77686574'68657221;
+
+base::Status is_closed() { return base::Status(MV_ESTATE, "this node has been closed"); }
+}  // namespace
+
+GossipNode::GossipNode(gossip::Config config) : config_(std::move(config)) {
+  if (config_.noloco) outer_.emplace(*config_.noloco);
+}
+
+base::Result<std::unique_ptr<GossipNode>> GossipNode::open(gossip::Config config, const std::string& name) {
+  const gossip::Node* const found = config.find(name);
+  if (found == nullptr) return base::error(MV_ENOTFOUND, "no node is called \"{}\"", name);
+  const gossip::Node self = *found;
+  std::unique_ptr<GossipNode> node(new GossipNode(std::move(config)));
+  if (auto status = node->set_up(self); !status.ok()) return status;
+  return node;
+}
+
+base::Status GossipNode::set_up(gossip::Node self) {
+  const base::Peer life = runtime::random_peer();
+  runtime::Settings settings;  // no cluster's: only what the roads want to know
+  settings.nodes = 0;
+  settings.secret = config_.secret;
+  if (config_.tcp_only) settings.io = "tcp";
+  auto router = runtime::Router::make(loop_, settings, life, trace_, runtime::Router::Fencing::kClosed);
+  if (!router.ok()) return router.status();
+  router_ = std::move(router).value();
+  auto address = router_->listen(self.address());
+  if (!address.ok()) return address.status();
+  if (self.port == 0) {  // the one that it got
+    const std::string& text = address.value();
+    self.port = static_cast<uint32_t>(std::stoul(text.substr(text.rfind(':') + 1)));
+  }
+  self_ = self;
+  router_->introduce_as(self_.address());
+
+  set_up_engine(life);
+  for (const gossip::Node& node : config_.nodes)
+    if (node.name != self_.name)
+      if (auto status = engine_->add_peer(node); !status.ok()) return status;
+
+  loop_.add_flusher(*this);
+  router_->attach(*engine_);
+  if (router_->shm() != nullptr) {
+    router_->shm()->serve([this](base::Peer, uint64_t number) { return number == kSnapshots ? publisher_.memory() : nullptr; });
+    router_->set_on_shm_lost([this](base::Peer peer) { mappings_.erase(peer); });
+  }
+  told_.name = self_.name;
+  told_.address = self_.address();
+  loop_.on_breakdown([this](const base::Status&) { loop_.shut_down_sockets(); });
+  if (auto status = loop_.start(); !status.ok()) return status;
+  loop_runs_ = true;
+  return serve_metrics();
+}
+
+void GossipNode::set_up_engine(base::Peer life) {
+  const uint64_t seed = config_.seed.value_or(life);
+  dice_ = gossip::Dice(seed ^ kWhether, self_.name);
+  gossip::Gossip::Hooks hooks;
+  hooks.on_done = [this] { done_ = true; };
+  hooks.mapped = [this](base::Peer peer) { return mapped(peer); };
+  hooks.on_more = [this] { loop_.post([this] { engine_->go_on(); }); };
+  hooks.standing = [this](bool json) { return json ? standing_json(standing()) : standing_text(standing()); };
+  engine_ = std::make_unique<gossip::Gossip>(loop_, *router_, config_, self_, seed, publisher_, std::move(hooks));
+}
+
+base::Status GossipNode::serve_metrics() {
+  if (!self_.metrics) return {};
+  const gossip::Node where{"metrics", self_.host, *self_.metrics, {}};
+  auto server = transport::serve_http(where.address(), [this](const std::string& path) -> transport::HttpAnswer {
+    if (path != "/metrics") return {404, "text/plain; charset=utf-8", "there is /metrics\n"};
+    auto text = metrics();
+    if (!text.ok()) return {503, "text/plain; charset=utf-8", text.status().text() + "\n"};
+    return {200, "text/plain; version=0.0.4; charset=utf-8", std::move(text).value()};
+  });
+  if (!server.ok()) return base::error(server.status().code(), "metrics of node \"{}\": {}", self_.name, server.status().text());
+  http_ = std::move(server).value();
+  const Lock lock(figures_);
+  told_.metrics = http_->address();
+  return {};
+}
+
+/// Before anything of what it tells goes: not under closing_, which its answers take.
+void GossipNode::stop_metrics() {
+  if (http_ != nullptr) http_->stop();
+}
+
+void GossipNode::abandon_after_fork() noexcept {
+  if (http_ != nullptr) http_->abandon_after_fork();
+  loop_.abandon_after_fork();
+}
+
+void GossipNode::close() {
+  stop_metrics();
+  const Lock lock(closing_);
+  if (closed_.exchange(true)) return;
+  if (loop_runs_) {
+    std::atomic<bool> stopped{false};
+    loop_.post([&] { router_->stop([&] { stopped = true; }); });
+    while (loop_.drive_until([&] { return stopped.load(); }, base::kNever) == transport::Driven::kInterrupted) {
+    }
+  }
+  loop_.stop();
+}
+
+GossipNode::~GossipNode() {
+  close();
+  loop_.remove_flusher(*this);
+  router_.reset();  // before what it reports to
+}
+
+void GossipNode::flush() { rearm(); }
+
+void GossipNode::rearm() {
+  const base::Nanos next = engine_->next_deadline();
+  if (next == armed_) return;
+  armed_ = next;
+  loop_.set_timer(next, [this] {
+    armed_ = base::kNever;
+    engine_->tick();
+    rearm();
+  });
+}
+
+/// Why nothing runs on the loop any more.
+base::Status GossipNode::ended() const { return loop_.defect() != nullptr ? *loop_.defect() : is_closed(); }
+
+/// Runs `work` there and waits for it, whatever signals come: it takes no time.
+base::Status GossipNode::on_loop(const std::function<base::Status()>& work) {
+  const Lock lock(closing_);
+  if (closed_ || loop_.defect() != nullptr) return ended();
+  base::Status status;
+  std::atomic<bool> ran{false};
+  loop_.post([&] {
+    status = work();
+    ran = true;
+  });
+  while (loop_.drive_until([&] { return ran.load(); }, base::kNever) == transport::Driven::kInterrupted) {
+  }
+  return ran ? status : ended();
+}
+
+// ------------------------------------------------------------ the model
+
+base::Status GossipNode::add(const void* data, const gossip::Part& part) {
+  const Lock lock(model_);
+  const base::Status status = outer_ ? outer_->add(publisher_, added_, data, part) : publisher_.add(data, part);
+  if (!status.ok()) {
+    drop();
+    return status;
+  }
+  for (size_t parts = outer_ && gossip::OuterSteps::is_slow(part.dtype) ? 2 : 1; parts > 0; --parts) adding_.push_back(part);
+  ++added_;
+  return {};
+}
+
+/// What was added: a caller who goes on after an error begins with the first array again.
+void GossipNode::drop() {
+  publisher_.drop();
+  adding_.clear();
+  added_ = 0;
+}
+
+base::Status GossipNode::publish(double loss) {
+  const Lock lock(model_);
+  if (closed_ || loop_.defect() != nullptr) return ended();
+  if (!std::isfinite(loss)) {
+    drop();
+    return base::error(MV_ENONFINITE, "the loss is {}, not a finite number", loss);
+  }
+  if (adding_.empty()) return base::Status(MV_ESTATE, "nothing was added since the last snapshot");
+  if (auto status = publisher_.publish(clock_ + 1, loss); !status.ok()) return status;
+  clock_ += 1;
+  loss_ = loss;
+  ++updates_;
+  published_ = std::exchange(adding_, {});
+  added_ = 0;
+  const Lock figures(figures_);
+  told_.clock = clock_;
+  told_.loss = loss_;
+  told_.updates = updates_;
+  return {};
+}
+
+base::Status GossipNode::set_clock(double clock) {
+  const Lock lock(model_);
+  if (closed_ || loop_.defect() != nullptr) return ended();
+  if (!std::isfinite(clock) || clock < 0) return base::error(MV_EINVAL, "the clock {} is not a finite number from 0 on", clock);
+  clock_ = clock;
+  const Lock figures(figures_);
+  told_.clock = clock_;
+  return {};
+}
+
+base::Result<bool> GossipNode::fetch_start() {
+  const Lock lock(model_);
+  if (closed_ || loop_.defect() != nullptr) return ended();
+  if (updates_ == 0) return base::Status(MV_ESTATE, "publish first: a peer's arrays are compared with this node's");
+  if (started_) return base::Status(MV_ESTATE, "a fetch is under way: wait for it first");
+  caught_ = false;
+  if (!dice_.chance(config_.fetch_probability)) return false;
+  started_ = true;
+  done_ = false;
+  loop_.post([this, round = updates_ - 1, parts = published_] { engine_->fetch(round, parts); });
+  return true;
+}
+
+base::Result<GossipFetched> GossipNode::fetch_wait(double loss) {
+  const Lock lock(model_);
+  if (!std::isfinite(loss)) return base::error(MV_ENONFINITE, "the loss is {}, not a finite number", loss);
+  GossipFetched fetched;
+  if (!started_) {
+    fetched.why = "no fetch was started";
+    return fetched;
+  }
+  const transport::Driven driven = closed_ ? transport::Driven::kStopped : loop_.drive_until([this] { return done_.load(); }, base::kNever);
+  if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal came; the fetch goes on: wait again");
+  if (driven != transport::Driven::kDone) return ended();
+  started_ = false;
+  loss_ = loss;
+
+  if (auto status = catch_peer(fetched); !status.ok()) return status;
+  const Lock figures(figures_);
+  told_.clock = clock_;
+  told_.loss = loss;
+  told_.averaged += fetched.peer.empty() ? 0 : 1;
+  told_.factor = fetched.peer.empty() ? told_.factor : factor_;
+  told_.last = fetched.peer.empty() ? fetched.why : fetched.peer;
+  return fetched;
+}
+
+/// What the fetch has come to.
+base::Status GossipNode::catch_peer(GossipFetched& fetched) {
+  const gossip::Caught& caught = engine_->caught();
+  fetched.peer = caught_from_ = caught.peer;
+  fetched.why = caught.why;
+  own_ = caught.own;
+  own_version_ = caught.own_version;
+  own_starts_ = gossip::part_starts(published_);
+  alone_ = caught.peer.empty();
+  if (alone_ && !outer_) return {};
+  factor_ = 0;
+  if (!alone_) {
+    const gossip::Description& peer = engine_->intake().description();
+    const auto weight = factor_of(peer);
+    if (!weight.ok()) return weight.status();
+    fetched.clock = peer.clock;
+    fetched.loss = peer.loss;
+    fetched.factor = factor_ = weight.value();
+    clock_ = gossip::mixed_clock(factor_, clock_, peer.clock);
+  }
+  caught_parts_ = fetched.parts = alone_ ? published_ : engine_->intake().description().parts;
+  fetched.got = caught_ = true;
+  next_part_ = next_array_ = 0;
+  squares_ = 0;
+  compared_ = 0;
+  return {};
+}
+
+base::Result<double> GossipNode::factor_of(const gossip::Description& peer) const {
+  if (config_.exchange == gossip::Exchange::kPull) return gossip::factor(config_.interpolation, {clock_, loss_}, {peer.clock, peer.loss});
+  // Of what both sides know: what was exchanged.
+  const auto own = own_->describe(own_version_);
+  if (!own) return base::Status(MV_ESTATE, "this node has published twice since the exchange began: wait for one before the next");
+  return gossip::exchanged_factor(config_.interpolation, {own->clock, own->loss}, {peer.clock, peer.loss});
+}
+
+/// The number of the next part of what was fetched, which is to have this size and type.
+base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
+  if (!caught_) return base::Status(MV_ESTATE, "nothing was fetched");
+  if (next_part_ == caught_parts_.size()) return base::error(MV_ESTATE, "all {} arrays that were fetched have been taken", next_array_);
+  const gossip::Part& part = caught_parts_[next_part_];
+  if (!part.fits({count, dtype}))
+    return base::error(MV_ESHAPE, "{} was fetched as array {}, {} is given", gossip::describe_parts({&part, 1}), next_array_,
+                       gossip::describe_parts(std::array{gossip::Part{count, dtype}}));
+  const size_t number = next_part_;
+  next_part_ += outer_ && gossip::OuterSteps::is_slow(dtype) ? 2 : 1;
+  ++next_array_;
+  return number;
+}
+
+/// Exchanges and steps begin at what this node had published.
+base::Status GossipNode::check_own() const {
+  const bool needed = outer_ || config_.exchange == gossip::Exchange::kSymmetric;
+  if (!needed || own_->holds(own_version_)) return {};
+  return base::Status(MV_ESTATE, "this node has published twice since the fetch began: average before that");
+}
+
+double GossipNode::average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype) {
+  if (outer_ && gossip::OuterSteps::is_slow(dtype))
+    return outer_->step(next_array_ - 1, data, {own_part(number), own_part(number + 1)}, {peer_part(number), peer_part(number + 1)});
+  if (config_.exchange == gossip::Exchange::kSymmetric || alone_)
+    return math::approach_bytes(dtype, data, peer_part(number), own_part(number), count, factor_);
+  return math::average_bytes(dtype, data, peer_part(number), count, factor_);
+}
+
+base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
+  const Lock lock(model_);
+  if (dtype == MV_RAW) return base::Status(MV_EDTYPE, "plain bytes have no mean: read them instead");
+  if (auto status = caught_ ? check_own() : base::Status(); !status.ok()) return status;
+  const auto number = next_part(count, dtype);
+  if (!number.ok()) return number.status();
+  note_disagreement(average_part(number.value(), static_cast<std::byte*>(data), count, dtype), count);
+  return {};
+}
+
+/// With the last of the arrays it is known.
+void GossipNode::note_disagreement(double squares, uint64_t count) {
+  squares_ += squares;
+  compared_ += count;
+  if (alone_ || next_part_ != caught_parts_.size()) return;
+  const double disagreement = compared_ > 0 ? std::sqrt(squares_ / static_cast<double>(compared_)) : 0;
+  loop_.post([this, peer = caught_from_, disagreement] { engine_->note_disagreement(peer, disagreement); });
+  const Lock figures(figures_);
+  told_.disagreement = disagreement;
+}
+
+base::Status GossipNode::read(void* data, uint64_t count, mv_dtype dtype) {
+  const Lock lock(model_);
+  if (outer_) return base::Status(MV_ESTATE, "with `interpolation: noloco` there are slow models to step, and none to read");
+  const auto number = next_part(count, dtype);
+  if (!number.ok()) return number.status();
+  std::ranges::copy(engine_->intake().part(number.value()), static_cast<std::byte*>(data));
+  return {};
+}
+
+// ------------------------------------------------------------ peers
+
+base::Status GossipNode::add_peer(const gossip::Node& node) {
+  return on_loop([&] { return engine_->add_peer(node); });
+}
+
+base::Status GossipNode::remove_peer(const std::string& name) {
+  return on_loop([&] { return engine_->remove_peer(name); });
+}
+
+/// The peer's memory, if it is mapped; asks for it where it could be.
+std::shared_ptr<gossip::SnapshotReader> GossipNode::mapped(base::Peer peer) {
+  transport::ShmRoad* const road = router_->shm();
+  if (road == nullptr || !road->reaches(peer)) return nullptr;
+  Mapping& mapping = mappings_[peer];
+  if (mapping.reader != nullptr && !mapping.reader->retired()) return mapping.reader;
+  mapping.reader.reset();
+  if (std::exchange(mapping.asked, true)) return nullptr;
+  road->ask(peer, kSnapshots, [this, peer](std::shared_ptr<base::SharedMemory> memory) {
+    const auto found = mappings_.find(peer);
+    if (found == mappings_.end()) return;
+    found->second.asked = false;
+    if (memory == nullptr) return;
+    auto reader = gossip::SnapshotReader::open(std::move(memory));
+    if (!reader.ok()) return base::log_debug("{}", reader.status().text());
+    found->second.reader = std::move(reader).value();
+  });
+  return nullptr;
+}
+
+std::string GossipNode::road_to(base::Peer peer) const {
+  const auto reach = peer != base::kNobody ? router_->reach(peer) : std::nullopt;
+  if (!reach) return "";
+  return reach->by == base::RoadKind::kShm ? "shared memory" : "tcp";
+}
+
+gossip::Standing GossipNode::standing() {
+  gossip::Standing standing;
+  {
+    const Lock lock(figures_);
+    standing = told_;
+  }
+  standing.served_versions = engine_->serving().served_versions();
+  standing.served_bytes = engine_->serving().served_bytes();
+  standing.fetched_bytes = engine_->fetched_bytes();
+  if (config_.exchange == gossip::Exchange::kSymmetric) standing.exchanges = engine_->exchanges();
+  for (const auto& [name, peer] : engine_->peers().all())
+    standing.peers.push_back({name, peer.node.address(), road_to(peer.life), peer.score.at(engine_->now()), peer.fetched, peer.failed,
+                              peer.clock, peer.loss, peer.disagreement, engine_->is_waiting(peer), peer.problem});
+  return standing;
+}
+
+base::Result<gossip::Standing> GossipNode::state() {
+  gossip::Standing found;
+  const auto status = on_loop([&] {
+    found = standing();
+    return base::Status();
+  });
+  if (!status.ok()) return status;
+  return found;
+}
+
+base::Result<std::string> GossipNode::state_text(bool json) {
+  const auto found = state();
+  if (!found.ok()) return found.status();
+  return json ? standing_json(found.value()) : standing_text(found.value());
+}
+
+base::Result<std::string> GossipNode::metrics() {
+  std::string text;
+  const auto status = on_loop([&] {
+    text = standing_metrics(standing());
+    return base::Status();
+  });
+  if (!status.ok()) return status;
+  return text;
+}
+
+}  // namespace mv::api

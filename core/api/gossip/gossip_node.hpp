@@ -1,0 +1,131 @@
+#pragma once
+// A node that gossips: the engine on a loop, reached from callers' threads. It belongs to no cluster and has no rank; its peers are
+// those that its configuration names.
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/trace.hpp"
+#include "engine/gossip/gossip.hpp"
+#include "engine/gossip/noloco.hpp"
+#include "engine/gossip/standing.hpp"
+#include "runtime/router.hpp"
+#include "transport/http/http.hpp"
+#include "transport/loop/loop.hpp"
+
+namespace mv::api {
+
+/// What a fetch brought, and how much of it counts.
+struct GossipFetched {
+  bool got = false;  ///< there is something to average with, or a step of NoLoCo's to make
+  std::string peer;  ///< empty: nothing came
+  std::string why;   ///< then
+  double clock = 0, loss = 0;
+  double factor = 0;
+  std::vector<gossip::Part> parts;
+};
+
+/// Any thread. Calls that work on the model (all but state(), add_peer(), remove_peer() and close()) run one after the other.
+class GossipNode final : private transport::Flusher {
+ public:
+  /// The node `name` of the configuration, listening. MV_ENOTFOUND for a name that is not in it, MV_EADDRINUSE, MV_EINVAL, MV_ESYSTEM.
+  static base::Result<std::unique_ptr<GossipNode>> open(gossip::Config config, const std::string& name);
+  ~GossipNode();
+
+  base::Status add(const void* data, const gossip::Part& part);
+  base::Status publish(double loss);
+  /// Whether a fetch began: fetch_probability decides.
+  base::Result<bool> fetch_start();
+  /// Waits for the fetch, if one was started. MV_EINTR leaves it going on.
+  base::Result<GossipFetched> fetch_wait(double loss);
+  /// The next array of what was fetched: averaged with, or copied.
+  base::Status average(void* data, uint64_t count, mv_dtype dtype);
+  base::Status read(void* data, uint64_t count, mv_dtype dtype);
+
+  base::Status set_clock(double clock);
+
+  base::Result<gossip::Standing> state();
+  base::Result<std::string> state_text(bool json);
+  /// Prometheus's text.
+  base::Result<std::string> metrics();
+  base::Status add_peer(const gossip::Node& node);
+  base::Status remove_peer(const std::string& name);
+  /// Says goodbye and ends. A fetch_wait() of another thread returns MV_ESTATE. Idempotent.
+  void close();
+  void abandon_after_fork() noexcept;
+
+ private:
+  struct Mapping {
+    std::shared_ptr<gossip::SnapshotReader> reader;
+    bool asked = false;
+  };
+  using Lock = std::lock_guard<std::mutex>;
+
+  explicit GossipNode(gossip::Config config);
+  void drop();
+  base::Status set_up(gossip::Node self);
+  void set_up_engine(base::Peer life);
+  base::Status serve_metrics();
+  void stop_metrics();
+  base::Status ended() const;
+  base::Status on_loop(const std::function<base::Status()>& work);
+  std::shared_ptr<gossip::SnapshotReader> mapped(base::Peer peer);
+  gossip::Standing standing();
+  std::string road_to(base::Peer peer) const;
+  base::Result<size_t> next_part(uint64_t count, mv_dtype dtype);
+  base::Status catch_peer(GossipFetched& fetched);
+  base::Result<double> factor_of(const gossip::Description& peer) const;
+  base::Status check_own() const;
+  const std::byte* own_part(size_t number) const { return own_->own_values(own_version_) + own_starts_[number]; }
+  const std::byte* peer_part(size_t number) const { return alone_ ? own_part(number) : engine_->intake().part(number).data(); }
+  double average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype);
+  void note_disagreement(double squares, uint64_t count);
+  void flush() override;
+  void rearm();
+
+  const gossip::Config config_;
+  gossip::Node self_;
+  transport::Loop loop_;
+  base::TraceRing trace_{0};
+  std::unique_ptr<runtime::Router> router_;
+  gossip::Publisher publisher_;
+  std::map<base::Peer, Mapping> mappings_;  ///< on the loop
+  std::unique_ptr<gossip::Gossip> engine_;  ///< on the loop
+  base::Nanos armed_ = base::kNever;
+  std::atomic<bool> done_{false};  ///< the fetch
+  std::mutex closing_;
+  bool loop_runs_ = false;
+  std::atomic<bool> closed_{false};
+
+  std::mutex model_;  // guards:
+  double clock_ = 0;
+  double loss_ = 0;
+  uint64_t updates_ = 0;
+  std::vector<gossip::Part> adding_, published_;
+  gossip::Dice dice_{0};
+  bool started_ = false;  ///< a fetch, which was not waited for
+  bool caught_ = false;   ///< there is something to average with
+  bool alone_ = false;    ///< it is this node's own snapshot: NoLoCo's step without a peer
+  size_t next_part_ = 0, next_array_ = 0;
+  double factor_ = 0;
+  std::string caught_from_;
+  std::vector<gossip::Part> caught_parts_;
+  std::shared_ptr<gossip::SnapshotReader> own_;  ///< holds what this node had published when the fetch began
+  uint64_t own_version_ = 0;
+  std::vector<uint64_t> own_starts_;
+  std::optional<gossip::OuterSteps> outer_;
+  size_t added_ = 0;                             ///< arrays of the snapshot under way
+  double squares_ = 0;                           ///< of what the two models are apart, in the arrays so far
+  uint64_t compared_ = 0;                        ///< elements of these
+
+  std::mutex figures_;  // guards what state() tells of the model, without waiting for a fetch:
+  gossip::Standing told_;
+
+  std::unique_ptr<transport::HttpServer> http_;
+};
+
+}  // namespace mv::api

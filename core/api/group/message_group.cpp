@@ -1,0 +1,191 @@
+#include "api/group/message_group.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "api/group/shared_group.hpp"
+
+namespace mv::api {
+
+// ---- opening, shrinking, closing
+
+struct MessageGroup::Opened {
+  std::shared_ptr<Call> call;
+  collective::GroupRef group;
+  std::vector<int64_t> workers;  ///< by rank
+  /// On the loop.
+  void hear(Calls& calls, const base::Result<collective::GroupRef>& result) {
+    if (result.ok()) {
+      group = result.value();
+      for (const base::Peer peer : group->members().peers) workers.push_back(calls.member().cluster().view().worker_id(peer));
+    }
+    call->complete(result.ok() ? base::Status() : result.status());
+  }
+};
+
+base::Result<GroupRef> MessageGroup::finish_opening(Calls& calls, const std::shared_ptr<Opened>& opened, const CallOptions& options, transport::Task begin) {
+  const Started started = calls.start(opened->call, blocking(options), std::move(begin));
+  if (!started.status.ok()) return started.status;
+  try {
+    return GroupRef(std::make_shared<MessageGroup>(calls, opened->group, std::move(opened->workers)));
+  } catch (const std::bad_alloc&) {  // it is open, and nobody would ever close it
+    abandon(calls, opened->group, base::Status(MV_ENOMEM, "out of memory"));
+    throw;
+  }
+}
+
+base::Result<GroupRef> MessageGroup::open(Calls& calls, std::vector<int64_t> workers, const CallOptions& options) {
+  const runtime::Identity& self = calls.identity();
+  if (self.worker_id < 0) return base::Status(MV_ESTATE, "only workers are in groups; this process is only a server");
+  if (workers.empty()) {
+    workers.resize(static_cast<size_t>(self.num_workers));
+    std::iota(workers.begin(), workers.end(), int64_t{0});
+  }
+  std::sort(workers.begin(), workers.end());
+  if (std::adjacent_find(workers.begin(), workers.end()) != workers.end()) return base::Status(MV_EINVAL, "a worker is named twice");
+  if (workers.front() < 0 || workers.back() >= self.num_workers)
+    return base::error(MV_EINVAL, "{} is no worker of {}", workers.front() < 0 ? workers.front() : workers.back(), self.num_workers);
+  if (!std::binary_search(workers.begin(), workers.end(), self.worker_id))
+    return base::error(MV_EINVAL, "this process, worker {}, is not among the workers that are named", self.worker_id);
+  const auto opened = std::make_shared<Opened>();
+  opened->call = calls.make_call(blocking(options), true);
+  return finish_opening(calls, opened, options, [&calls, opened, workers] {
+    const auto all = calls.member().cluster().view().workers();
+    std::vector<base::Peer> peers;
+    for (const int64_t id : workers) peers.push_back(all[static_cast<size_t>(id)]->peer);
+    calls.member().groups().open(opened->call, std::move(peers), [&calls, opened](const base::Result<collective::GroupRef>& result) { opened->hear(calls, result); });
+  });
+}
+
+base::Result<GroupRef> MessageGroup::shrink(const CallOptions& options) {
+  const auto opened = std::make_shared<Opened>();
+  opened->call = calls_.make_call(blocking(options), true);
+  return finish_opening(calls_, opened, options, [calls = &calls_, opened, group = group_] {
+    calls->member().groups().shrink(opened->call, group, [calls, opened](const base::Result<collective::GroupRef>& result) { opened->hear(*calls, result); });
+  });
+}
+
+base::Status MessageGroup::close() {
+  calls_.on_loop([&] { calls_.member().groups().close(group_); });
+  return {};
+}
+
+/// The loop's messages may still be about it.
+MessageGroup::~MessageGroup() {
+  if (group_ == nullptr) return;
+  calls_.loop().post_or_break([calls = &calls_, group = std::move(group_)] { calls->member().groups().close(group); });
+}
+
+void MessageGroup::abandon(const base::Status& why) noexcept { abandon(calls_, std::move(group_), why); }
+
+void MessageGroup::abandon(Calls& calls, collective::GroupRef group, const base::Status& why) noexcept {
+  try {
+    calls.loop().post_or_break([calls = &calls, group = std::move(group), why] { calls->member().groups().abandon(group, why); });
+  } catch (const std::bad_alloc& none) {  // the copy of the text
+    calls.loop().break_down(&none);
+  }
+}
+
+void MessageGroup::give_up(const base::Status& why) noexcept {
+  try {
+    calls_.loop().post_or_break([group = group_, why] { group->break_off(why, true); });
+  } catch (const std::bad_alloc& none) {
+    calls_.loop().break_down(&none);
+  }
+}
+
+GroupInfo MessageGroup::info() {
+  GroupInfo info;
+  const collective::Setting& setting = group_->setting();
+  info.rank = setting.rank;
+  info.size = setting.size;
+  info.hosts = static_cast<int64_t>(std::set<int32_t>(setting.layout.hosts.begin(), setting.layout.hosts.end()).size());
+  info.road = "messages";
+  calls_.read_on_loop([&] {
+    const collective::Standing standing = group_->standing();
+    info.sent = standing.sent - before_.sent;
+    info.received = standing.received - before_.received;
+    info.operations = standing.operations - before_.operations;
+    info.broken = standing.broken;
+  });
+  return info;
+}
+
+// ---- operations
+
+Started MessageGroup::run(collective::Operation operation, const CallOptions& options) {
+  if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return {std::move(wrong), nullptr};
+  const auto call = calls_.make_call(options, true);
+  return calls_.start(call, options, [group = group_, operation = std::move(operation), call]() mutable {
+    group->begin(std::move(operation), call);
+  });
+}
+
+base::Result<collective::Shape> MessageGroup::drain(const CallOptions& options) {
+  const auto call = calls_.make_call(blocking(options), true);
+  const auto shape = std::make_shared<collective::Shape>();
+  const Started started = calls_.start(call, blocking(options), [group = group_, call, shape] {
+    group->drain(call, [call, shape](base::Result<collective::Shape> drained) {
+      if (drained.ok()) *shape = std::move(drained).value();
+      call->complete(drained.ok() ? base::Status() : drained.status());
+    });
+  });
+  if (!started.status.ok()) return started.status;
+  return *shape;
+}
+
+/// What the loop hands to the caller's thread, and back.
+class MessageGroup::ByHand final : public CustomReduction {
+ public:
+  ByHand(Calls& calls, collective::GroupRef group, std::shared_ptr<Call> call) : calls_(calls), group_(std::move(group)), call_(std::move(call)) {}
+  ~ByHand() override { static_cast<void>(end()); }
+
+  void begin(collective::Operation operation) {
+    operation.contributors = &state_->contributors;
+    calls_.loop().post([group = group_, call = call_, state = state_, operation = std::move(operation)]() mutable {
+      group->begin(std::move(operation), call, [state](const std::vector<collective::Array>& theirs) {
+        state->theirs = theirs;
+        state->handed.store(true, std::memory_order_release);
+      });
+    });
+  }
+  base::Result<const std::vector<collective::Array>*> next() override {
+    const auto due = [&] { return state_->handed.load(std::memory_order_acquire) || call_->done(); };
+    if (base::Status waited = calls_.wait_until(due, base::kNever); !waited.ok()) return waited;
+    if (!call_->done()) return &state_->theirs;
+    if (!call_->status().ok()) return call_->status();
+    return static_cast<const std::vector<collective::Array>*>(nullptr);
+  }
+  base::Status done(const base::Status& status) override {
+    if (!state_->handed.exchange(false)) return base::Status(MV_ESTATE, "there are no values that were to be reduced");
+    calls_.loop().post([group = group_, call = call_, status] { group->resume(*call, status); });
+    return {};
+  }
+  base::Result<uint64_t> end() override {
+    if (!call_->done()) static_cast<void>(calls_.cancel(call_));
+    if (!call_->status().ok()) return call_->status();
+    return state_->contributors;
+  }
+
+ private:
+  struct State {
+    std::vector<collective::Array> theirs;
+    std::atomic<bool> handed{false};
+    uint64_t contributors = 0;
+  };
+  Calls& calls_;
+  const collective::GroupRef group_;
+  const std::shared_ptr<Call> call_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+base::Result<CustomReductionRef> MessageGroup::custom(collective::Operation operation, const CallOptions& options) {
+  if (base::Status wrong = check_operation(operation, group_->setting().size); !wrong.ok()) return wrong;
+  const auto by_hand = std::make_shared<ByHand>(calls_, group_, calls_.make_call(blocking(options), true));
+  by_hand->begin(std::move(operation));
+  return CustomReductionRef(by_hand);
+}
+
+}  // namespace mv::api

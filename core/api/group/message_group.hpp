@@ -1,0 +1,47 @@
+#pragma once
+// A group whose ranks reduce by messages, carried out on the loop.
+
+#include <memory>
+#include <vector>
+
+#include "api/call/calls.hpp"
+#include "api/group/group.hpp"
+#include "engine/collective/groups.hpp"
+
+namespace mv::api {
+
+class MessageGroup final : public Group, public std::enable_shared_from_this<MessageGroup> {
+ public:
+  MessageGroup(Calls& calls, collective::GroupRef group, std::vector<int64_t> members)
+      : calls_(calls), group_(std::move(group)), members_(std::move(members)) {}
+  ~MessageGroup() override;
+  /// Opens one of these workers, or of all if there are none.
+  static base::Result<GroupRef> open(Calls& calls, std::vector<int64_t> workers, const CallOptions& options);
+
+  const collective::GroupRef& engine() const { return group_; }
+  /// What was done up to now was not the caller's: info() counts from here.
+  void count_from_here() { before_ = info(); }
+  GroupInfo info() override;
+  const std::vector<int64_t>& members() const override { return members_; }
+  Started run(collective::Operation operation, const CallOptions& options) override;
+  base::Result<collective::Shape> drain(const CallOptions& options) override;
+  base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) override;
+  base::Result<GroupRef> shrink(const CallOptions& options) override;
+  base::Status close() override;
+  void give_up(const base::Status& why) noexcept override;
+  /// It can't be handed to the caller who has opened it, or come by it by shrinking. No other call follows.
+  void abandon(const base::Status& why) noexcept;
+
+ private:
+  class ByHand;
+  struct Opened;
+  static base::Result<GroupRef> finish_opening(Calls& calls, const std::shared_ptr<Opened>& opened, const CallOptions& options, transport::Task begin);
+  static void abandon(Calls& calls, collective::GroupRef group, const base::Status& why) noexcept;
+
+  Calls& calls_;
+  collective::GroupRef group_;
+  const std::vector<int64_t> members_;
+  GroupInfo before_;  ///< what info() leaves out
+};
+
+}  // namespace mv::api

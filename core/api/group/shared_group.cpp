@@ -1,0 +1,198 @@
+#include "api/group/shared_group.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "runtime/random.hpp"
+
+namespace mv::api {
+
+namespace {
+
+using collective::Kind;
+using collective::Operation;
+
+/// What a rank tells the others at the opening: whether it would, and where its memory is. The number lies in the memory, too.
+struct Card {
+  uint64_t willing, proof, file;
+  int64_t process, descriptor;
+};
+
+Operation in_bytes(Kind kind, void* values, uint64_t count, mv_dtype dtype) {
+  Operation operation;
+  operation.kind = kind;
+  operation.out.push_back({static_cast<std::byte*>(values), count, dtype});
+  return operation;
+}
+
+/// The others' memory, by rank; null where it is not seen.
+std::vector<intranode::Memory> see(const std::vector<Card>& cards, size_t own, const intranode::Memory& mine) {
+  std::vector<intranode::Memory> memory(cards.size());
+  for (size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    if (rank == own) {
+      memory[rank] = mine;
+    } else if (card.willing != 0) {
+      auto seen = intranode::open_of(static_cast<int32_t>(card.process), static_cast<int>(card.descriptor), card.file, intranode::Arena::bytes(cards.size()));
+      if (!seen.ok()) base::log_debug("a group's rank {} shows no memory: {}", rank, seen.status().text());
+      const bool proven = seen.ok() && intranode::Arena(seen.value(), cards.size()).words().proof.load() == card.proof;
+      if (proven) memory[rank] = std::move(seen).value();
+    }
+  }
+  return memory;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------ opening
+
+base::Result<GroupRef> SharedGroup::over(Calls& calls, base::Result<GroupRef> opened, const CallOptions& options) {
+  if (!opened.ok()) return opened;
+  const auto messages = std::static_pointer_cast<MessageGroup>(opened.value());
+  try {
+    auto group = over(calls, messages, options);
+    if (!group.ok()) messages->abandon(group.status());
+    return group;
+  } catch (const std::exception&) {
+    messages->abandon(base::Status(MV_ENOMEM, "out of memory"));  // the others are waiting for this rank
+    throw;
+  }
+}
+
+base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<MessageGroup>& messages, const CallOptions& options) {
+  const size_t ranks = messages->members().size();
+  const auto rank = static_cast<size_t>(messages->engine()->setting().rank);
+  if (ranks < 2 || ranks > intranode::kMostRanks) return GroupRef(messages);
+  intranode::Memory mine;
+  if (calls.settings().io != "tcp" && calls.settings().faults.empty()) {
+    auto made = base::SharedMemory::make("polyverso-group", intranode::Arena::bytes(ranks));
+    if (made.ok()) mine = std::move(made).value();
+  }
+  Card card{mine != nullptr, runtime::random_peer(), 0, getpid(), -1};
+  if (mine != nullptr) {
+    card.descriptor = mine->fd();
+    card.file = intranode::file_of(mine->fd());
+    intranode::Arena(mine, ranks).words().proof.store(card.proof);
+  }
+  std::vector<Card> cards(ranks);
+  Operation tell = in_bytes(Kind::kAllgather, cards.data(), ranks * sizeof(Card), MV_RAW);
+  tell.in.push_back(reinterpret_cast<const std::byte*>(&card));
+  if (Started told = messages->run(std::move(tell), blocking(options)); !told.status.ok()) return told.status;
+  const std::vector<intranode::Memory> memory = see(cards, rank, mine);
+  int64_t all_seen = std::count(memory.begin(), memory.end(), nullptr) == 0;
+  Operation agree = in_bytes(Kind::kAllreduce, &all_seen, 1, MV_I64);
+  agree.reduction = math::Reduction::kMin;
+  if (Started agreed = messages->run(std::move(agree), blocking(options)); !agreed.status.ok()) return agreed.status;
+  messages->count_from_here();
+  if (all_seen == 0) return GroupRef(messages);
+  return GroupRef(std::make_shared<SharedGroup>(calls, messages, memory));
+}
+
+SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory)
+    : calls_(calls), messages_(std::move(messages)),
+      seat_(std::make_shared<intranode::Seat>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
+                                            std::chrono::microseconds(calls.settings().spin_us))),
+      queue_(std::make_shared<SharedQueue>(calls.loop(), seat_, messages_->engine())) {
+  calls_.runtime().when_broken(seat_, [seat = seat_.get()](const base::Status& why) { seat->give_up(why); });
+  const auto broken = [weak = std::weak_ptr(seat_)](const base::Status& why) {
+    if (const auto seat = weak.lock()) seat->end(why);
+  };
+  const auto left = [weak = std::weak_ptr(seat_)](uint32_t rank) {
+    if (const auto seat = weak.lock()) seat->hear_left(rank);
+  };
+  const auto look = [weak = std::weak_ptr(seat_)] {
+    const auto seat = weak.lock();
+    if (seat == nullptr) return collective::Group::Elsewhere{};
+    const intranode::Seat::Sleep sleep = seat->asleep();
+    return collective::Group::Elsewhere{seat->operations(), collective::kind_name(sleep.kind), sleep.on, sleep.has_come, sleep.since};
+  };
+  calls_.on_loop([&] { messages_->engine()->watch({broken, left, look}); });
+}
+
+SharedGroup::~SharedGroup() {
+  seat_->leave();
+  queue_->end();
+}
+
+GroupInfo SharedGroup::info() {
+  GroupInfo info = messages_->info();
+  info.road = "shm";
+  info.operations = seat_->operations();
+  if (info.broken.ok()) info.broken = seat_->broken();
+  return info;
+}
+
+base::Result<GroupRef> SharedGroup::shrink(const CallOptions& options) {
+  seat_->give_up(base::Status(MV_ESTATE, "the group was shrunk"));
+  return over(calls_, messages_->shrink(options), options);
+}
+
+base::Status SharedGroup::close() {
+  seat_->leave();
+  return messages_->close();
+}
+
+// ------------------------------------------------------------ operations
+
+Started SharedGroup::run(Operation operation, const CallOptions& options) {
+  if (base::Status wrong = check_operation(operation, static_cast<int64_t>(members().size())); !wrong.ok()) return {std::move(wrong), nullptr};
+  const base::Nanos until = calls_.deadline(options, true);
+  bool begun = false;
+  if (options.mode == Mode::kBlocking) {
+    if (const SharedQueue::Turn turn = queue_->try_turn()) {
+      base::Status status = queue_->carry_out(operation, until);
+      if (status.code() != MV_EINTR) return {queue_->settle(std::move(status)), nullptr};
+      if (!options.keep_on_interrupt) return {interrupted(), nullptr};
+      begun = true;
+      const auto call = calls_.make_call(options, true);
+      queue_->push({std::move(operation), call, begun, nullptr});  // the thread goes on with it once the turn is over
+      return {std::move(status), call};
+    }
+  }
+  const auto call = calls_.make_call(options, true);
+  queue_->push({std::move(operation), call, begun, nullptr});
+  if (options.mode != Mode::kBlocking) return {{}, call};
+  return await(call, options);
+}
+
+/// For a call that waits behind others.
+Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions& options) {
+  const transport::Driven driven = calls_.loop().drive_until([&] { return call->done(); }, call->deadline());
+  if (driven == transport::Driven::kInterrupted && options.keep_on_interrupt)
+    return {base::Status(MV_EINTR, "a signal interrupted the wait; the call goes on"), call};
+  if (driven != transport::Driven::kDone) call->withdraw(driven == transport::Driven::kInterrupted ? MV_EINTR : driven == transport::Driven::kTimeout ? MV_ETIMEOUT : MV_ESTATE);
+  return {call->status(), nullptr};
+}
+
+/// A signal has ended an operation that is not to go on: the others count on it.
+base::Status SharedGroup::interrupted() {
+  queue_->give_up(base::Status(MV_EINTR, "a signal interrupted an operation of the group, which has ended it"));
+  return queue_->settle(seat_->broken());
+}
+
+base::Result<collective::Shape> SharedGroup::drain(const CallOptions& options) {
+  const base::Nanos until = calls_.deadline(options, true);
+  const auto turn = queue_->turn(until);
+  if (!turn.ok()) return turn.status();
+  auto shape = seat_->drain(until);
+  const bool again = shape.ok() || shape.status().code() == MV_EINTR || shape.status().code() == MV_ETIMEOUT;
+  if (!again) return queue_->settle(shape.status());
+  return shape;
+}
+
+/// All say that it begins, and what its shape is, as of any other operation; the values go by messages.
+base::Result<CustomReductionRef> SharedGroup::custom(Operation operation, const CallOptions& options) {
+  if (base::Status wrong = check_operation(operation, static_cast<int64_t>(members().size())); !wrong.ok()) return wrong;
+  const base::Nanos until = calls_.deadline(options, true);
+  const auto turn = queue_->turn(until);
+  if (!turn.ok()) return turn.status();
+  base::Status status = queue_->carry_out(operation, until);
+  if (status.code() == MV_EINTR) return interrupted();
+  if (!status.ok()) return queue_->settle(std::move(status));
+  return messages_->custom(std::move(operation), options);
+}
+
+}  // namespace mv::api

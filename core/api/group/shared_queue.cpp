@@ -1,0 +1,177 @@
+#include "api/group/shared_queue.hpp"
+
+#include <signal.h>
+
+#include <utility>
+
+namespace mv::api {
+
+namespace {
+
+/// Blocks all signals while a thread is made, which inherits that: signals are for the threads that wait.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+/// Short enough to be copied without memory.
+base::Status no_memory() { return base::Status(MV_ENOMEM, "out of memory"); }
+
+}  // namespace
+
+SharedQueue::~SharedQueue() { end(); }
+
+void SharedQueue::end() {
+  {
+    std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+// ------------------------------------------------------------ turns
+
+SharedQueue::Turn SharedQueue::try_turn() {
+  std::unique_lock lock(mutex_);
+  return try_turn(lock);
+}
+
+/// Ends the lock where it succeeds.
+SharedQueue::Turn SharedQueue::try_turn(std::unique_lock<std::mutex>& lock) {
+  if (taken_ || !jobs_.empty()) return {};
+  taken_ = true;
+  count(lock);
+  return Turn(*this);
+}
+
+base::Result<SharedQueue::Turn> SharedQueue::turn(base::Nanos until) {
+  struct Waiter {
+    SharedQueue& queue;
+    ~Waiter() {
+      std::lock_guard lock(queue.mutex_);
+      --queue.waiting_;
+    }
+  };
+  std::unique_lock lock(mutex_);
+  if (Turn mine = try_turn(lock)) return mine;
+  ++waiting_;  // before the lock is given up: the operation that ends next wakes this thread
+  lock.unlock();
+  const Waiter waiter{*this};
+  while (true) {
+    switch (loop_.drive_until([this] { return pending_.load(std::memory_order_acquire) == 0; }, until)) {
+      case transport::Driven::kDone:
+        if (Turn mine = try_turn()) return mine;
+        break;
+      case transport::Driven::kTimeout:
+        return base::Status(MV_ETIMEOUT, "the deadline passed while earlier operations of the group were under way; nothing has begun");
+      case transport::Driven::kInterrupted:
+        return base::Status(MV_EINTR, "a signal came while earlier operations of the group were under way; nothing has begun");
+      case transport::Driven::kBroken:
+        return *loop_.defect();
+      case transport::Driven::kStopped:
+        return base::Status(MV_ESTATE, "the node is shutting down");
+    }
+  }
+}
+
+void SharedQueue::end_turn() {
+  std::unique_lock lock(mutex_);
+  taken_ = false;
+  count(lock);
+}
+
+/// Something has changed: tells the thread, and those that wait for their turn. Ends the lock.
+void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
+  const size_t pending = jobs_.size() + (taken_ ? 1 : 0);
+  pending_.store(pending, std::memory_order_release);
+  const bool has_thread = thread_.joinable(), is_awaited = waiting_ > 0;
+  lock.unlock();
+  if (has_thread) changed_.notify_all();
+  if (pending == 0 && is_awaited) loop_.wake_waiters();
+}
+
+void SharedQueue::push(Job job) {
+  const auto end = [queue = weak_from_this(), call = job.call.get()](mv_status code) {  // the call is who asks
+    if (const auto self = queue.lock()) self->withdraw(*call, code);  // gone: so is every operation
+  };
+  job.work = std::make_shared<base::WithdrawnBy>(end, base::WithdrawnBy::On::kAnyThread);
+  job.call->begin(job.work);
+  std::unique_lock lock(mutex_);
+  if (!thread_.joinable()) {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { serve(); });
+  }
+  job.begun ? jobs_.push_front(std::move(job)) : jobs_.push_back(std::move(job));
+  count(lock);
+}
+
+void SharedQueue::serve() noexcept {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return (!jobs_.empty() && !taken_) || (ends_ && jobs_.empty()); });
+    if (jobs_.empty()) return;
+    Job job = std::move(jobs_.front());
+    taken_ = true;  // and the job is gone from the queue: the next caller sees the one or the other
+    jobs_.pop_front();
+    lock.unlock();
+    try {
+      base::Status status = job.begun ? seat_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
+      while (status.code() == MV_EINTR && seat_->broken().ok()) status = seat_->finish(job.call->deadline());
+      job.call->complete(settle(std::move(status)));
+    } catch (...) {
+      give_up(no_memory());
+      job.call->complete(no_memory());
+    }
+    lock.lock();
+    taken_ = false;
+    count(lock);
+    lock.lock();
+  }
+}
+
+// ------------------------------------------------------------ operations
+
+base::Status SharedQueue::carry_out(const collective::Operation& operation, base::Nanos deadline) noexcept {
+  try {
+    base::Status status = seat_->begin(operation);
+    return status.ok() ? seat_->finish(deadline) : status;
+  } catch (...) {
+    give_up(no_memory());
+    return no_memory();
+  }
+}
+
+base::Status SharedQueue::settle(base::Status status) {
+  if (status.ok() || seat_->broken().ok()) return status;
+  loop_.post_or_break([group = messages_, status] { group->break_off(status, true); });
+  return base::error(status.code(), "{}; the group is broken: {}", status.text(), collective::kAfterBreak);
+}
+
+void SharedQueue::give_up(const base::Status& why) noexcept {
+  seat_->give_up(why);
+  try {
+    loop_.post_or_break([group = messages_, why] { group->break_off(why, true); });
+  } catch (const std::bad_alloc& none) {
+    loop_.break_down(&none);
+  }
+}
+
+/// Ends this call, and the group with it, as the others count on this rank. Returns when the call is over.
+void SharedQueue::withdraw(const Call& call, mv_status code) {
+  seat_->give_up(base::error(code, "an operation of the group was withdrawn, which has ended it"));
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return call.done(); });  // no wait of the seat's outlives give_up()
+}
+
+}  // namespace mv::api

@@ -1,0 +1,296 @@
+// Messages of groups, timed: what each road costs, and whether the model holds.
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <iterator>
+#include <optional>
+#include <thread>
+
+#include "api/group/message_group.hpp"
+#include "api/group/tuning.hpp"
+#include "base/log.hpp"
+#include "math/reduction.hpp"
+
+namespace mv::api {
+namespace {
+
+using collective::Basis;
+using collective::Kind;
+using collective::Operation;
+using collective::Sample;
+using Messages = std::shared_ptr<MessageGroup>;
+using Watch = std::chrono::steady_clock;
+
+constexpr uint64_t kSizes[] = {64, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20};
+using Times = std::array<double, std::size(kSizes)>;
+/// An all-reduce carries the number of its contributors, too.
+constexpr uint64_t kBeside = sizeof(int64_t);
+/// A way through shared memory is there a moment after the connection.
+constexpr auto kUntilRoadsAreThere = std::chrono::milliseconds(100);
+constexpr uint8_t kNoRoad = 255;
+
+double seconds_since(Watch::time_point begun) { return std::chrono::duration<double>(Watch::now() - begun).count(); }
+
+/// The lower one.
+double quartile(std::vector<double> times) {
+  const auto at = times.begin() + static_cast<ptrdiff_t>(times.size() / 4);
+  std::nth_element(times.begin(), at, times.end());
+  return *at;
+}
+
+/// To three digits: more are noise.
+double rounded(double cost) {
+  const std::string text = fmt::format("{:.3g}", cost);
+  std::from_chars(text.data(), text.data() + text.size(), cost);
+  return cost;
+}
+
+/// What makes two ranks take the one algorithm or the other, whatever the size.
+Basis few_messages() {
+  Basis basis;
+  basis.costs.roads.fill({1, 0});
+  basis.costs.gamma = 0;
+  return basis;
+}
+Basis few_bytes() {
+  Basis basis;
+  basis.costs.roads.fill({0, 0});
+  basis.costs.gamma = 1;
+  return basis;
+}
+
+/// Seconds a byte that reducing takes in values so large that it matters, and as recursive doubling does it: what is still being sent is
+/// copied before it is written over.
+double time_reduction() {
+  constexpr size_t kCount = 1 << 20;
+  constexpr int kTimes = 24;
+  std::vector<float> mine(kCount), theirs(kCount), sent(kCount);
+  std::vector<double> times;
+  for (int i = 0; i < kTimes; ++i) {
+    const auto begun = Watch::now();
+    std::memcpy(sent.data(), mine.data(), kCount * sizeof(float));
+    math::reduce_bytes(math::Reduction::kSum, MV_F32, reinterpret_cast<std::byte*>(mine.data()), reinterpret_cast<const std::byte*>(theirs.data()), kCount,
+                       math::Operand::kFirst);
+    times.push_back(seconds_since(begun));
+  }
+  return quartile(std::move(times)) / (kCount * sizeof(float));
+}
+
+/// Between the calls of one rank. The first error ends everything, on this rank as on the others, whom it makes wait in vain.
+class Tuner {
+ public:
+  explicit Tuner(Calls& calls) : calls_(calls) {}
+
+  base::Result<Tuning> run() {
+    if (calls_.identity().num_workers < 2)
+      return base::Status(MV_ESTATE, "there is nobody to exchange messages with: start two workers or more, as in `polyverso run -n 2 -- polyverso doctor --tune`");
+    calls_.on_loop([&] { before_ = calls_.member().groups().basis(); });
+    Tuning tuning;
+    base::Status status = measure(tuning);
+    calls_.on_loop([&] { calls_.member().groups().choose_by(before_); });
+    // Nothing can go on behind a signal: the others' groups are broken by it.
+    if (status.code() == MV_EINTR) return base::error(MV_ECANCELED, "a signal ended the measuring: {}", status.text());
+    if (!status.ok()) return status;
+    return tuning;
+  }
+
+ private:
+  base::Status measure(Tuning& tuning) {
+    auto all = open({}, before_);
+    if (!all.ok()) return all.status();
+    all_ = all.value();
+    const auto& setting = all_->engine()->setting();
+    tuning.workers = setting.size;
+    tuning.hosts = all_->info().hosts;
+    if (base::Status status = find_roads(tuning); !status.ok()) return status;
+    if (base::Status status = measure_reduction(tuning); !status.ok()) return status;
+    for (RoadTuning& road : tuning.roads)
+      if (base::Status status = measure_road(road, tuning); !status.ok()) return status;
+    return try_out(tuning);
+  }
+
+  base::Result<Messages> open(std::vector<int64_t> workers, const Basis& basis) {
+    calls_.on_loop([&] { calls_.member().groups().choose_by(basis); });
+    auto opened = MessageGroup::open(calls_, std::move(workers), {});
+    if (!opened.ok()) return opened.status();
+    return std::static_pointer_cast<MessageGroup>(opened.value());
+  }
+
+  base::Status barrier() { return all_->run({}, {}).status; }
+
+  base::Status gather(std::span<const uint8_t> own, std::vector<uint8_t>& everybodys) {
+    everybodys.resize(own.size() * static_cast<size_t>(all_->engine()->setting().size));
+    Operation operation;
+    operation.kind = Kind::kAllgather;
+    operation.out.push_back({reinterpret_cast<std::byte*>(everybodys.data()), everybodys.size(), MV_RAW});
+    operation.in.push_back(reinterpret_cast<const std::byte*>(own.data()));
+    return all_->run(std::move(operation), {}).status;
+  }
+
+  base::Status tell_all(int64_t worker, std::span<double> numbers) {
+    Operation operation;
+    operation.kind = Kind::kBroadcast;
+    operation.root = static_cast<uint64_t>(worker);
+    operation.out.push_back({reinterpret_cast<std::byte*>(numbers.data()), numbers.size(), MV_F64});
+    return all_->run(std::move(operation), {}).status;
+  }
+
+  std::optional<base::RoadKind> road_to(size_t worker, std::string* why_not_shm) {
+    std::optional<base::RoadKind> road;
+    calls_.on_loop([&] {
+      const auto way = calls_.runtime().way_by(all_->engine()->members().peers[worker]);
+      if (!way) return;
+      road = way->by;
+      *why_not_shm = way->why_not_shm;
+    });
+    return road;
+  }
+
+  /// Everybody finds the same pairs: what each sees of all others is told to all.
+  base::Status find_roads(Tuning& tuning) {
+    if (base::Status status = barrier(); !status.ok()) return status;
+    std::this_thread::sleep_for(kUntilRoadsAreThere);
+    const auto& setting = all_->engine()->setting();
+    const auto workers = static_cast<size_t>(setting.size), self = static_cast<size_t>(setting.rank);
+    std::vector<uint8_t> own(workers, kNoRoad), everybodys;
+    std::vector<std::string> why(workers);
+    for (size_t worker = 0; worker < workers; ++worker)
+      if (const auto road = worker == self ? std::nullopt : road_to(worker, &why[worker])) own[worker] = static_cast<uint8_t>(*road);
+    if (base::Status status = gather(own, everybodys); !status.ok()) return status;
+    for (size_t a = 0; a < workers; ++a)
+      for (size_t b = a + 1; b < workers; ++b) {
+        const uint8_t seen = everybodys[a * workers + b];
+        if (seen >= base::kRoadNames.size()) continue;
+        RoadTuning road;
+        road.road = static_cast<base::RoadKind>(seen);
+        const bool known = std::any_of(tuning.roads.begin(), tuning.roads.end(), [&](const RoadTuning& other) { return other.road == road.road; });
+        road.beside = setting.layout.hosts[a] == setting.layout.hosts[b];
+        if (road.beside) tuning.basis.beside = road.road;
+        if (known) continue;
+        road.workers = {static_cast<int64_t>(a), static_cast<int64_t>(b)};
+        if (a == self && road.beside) road.why_not_shm = why[b];
+        tuning.roads.push_back(std::move(road));
+      }
+    tuning.between = tuning.hosts > 1 ? base::RoadKind::kTcp : tuning.basis.beside;
+    return {};
+  }
+
+  /// By worker 0, while the others wait for it.
+  base::Status measure_reduction(Tuning& tuning) {
+    double gamma = calls_.identity().worker_id == 0 ? time_reduction() : 0;
+    if (base::Status status = tell_all(0, {&gamma, 1}); !status.ok()) return status;
+    base::log_info("tuning: a byte takes {:.3g} ns to be reduced", gamma * 1e9);
+    tuning.basis.costs.gamma = rounded(gamma);
+    return {};
+  }
+
+  /// By its two workers, while the others wait for them.
+  base::Status measure_road(RoadTuning& road, Tuning& tuning) {
+    const int64_t self = calls_.identity().worker_id;
+    std::array<double, 3> found{};
+    if (self == road.workers[0] || self == road.workers[1]) {
+      auto fit = fit_road(road, tuning.basis.costs.gamma);
+      if (!fit.ok()) return fit.status();
+      found = {fit.value().cost.alpha, fit.value().cost.beta, fit.value().error};
+    }
+    if (base::Status status = tell_all(road.workers[0], found); !status.ok()) return status;
+    road.fit = {{rounded(found[0]), rounded(found[1])}, found[2]};
+    tuning.basis.costs.roads[static_cast<size_t>(road.road)] = road.fit.cost;
+    base::log_info("tuning: {} between workers {} and {}: a message {:.3g} us, a byte {:.3g} ns", base::kRoadNames[static_cast<size_t>(road.road)],
+                   road.workers[0], road.workers[1], found[0] * 1e6, found[1] * 1e9);
+    return {};
+  }
+
+  base::Result<collective::Fit> fit_road(const RoadTuning& road, double gamma) {
+    std::vector<Messages> pairs;
+    for (const Basis& basis : {few_messages(), few_bytes()}) {
+      auto pair = open({road.workers[0], road.workers[1]}, basis);
+      if (!pair.ok()) return pair.status();
+      pairs.push_back(pair.value());
+    }
+    const auto times = time_allreduces(pairs);
+    if (!times.ok()) return times.status();
+    std::vector<Sample> samples;
+    for (size_t pair = 0; pair < pairs.size(); ++pair)
+      for (size_t size = 0; size < std::size(kSizes); ++size) {
+        const double messages = pair == 0 ? 1 : 2, seconds = times.value()[pair][size];
+        const auto bytes = static_cast<double>(kSizes[size] + kBeside);
+        samples.push_back({messages, bytes, seconds - gamma * bytes / messages});
+        base::log_debug("tuning: {}, {} bytes, {} messages in a row: {:.1f} us", base::kRoadNames[static_cast<size_t>(road.road)], kSizes[size], messages,
+                        seconds * 1e6);
+      }
+    return collective::fit(samples);
+  }
+
+  base::Status try_out(Tuning& tuning) {
+    auto group = open({}, tuning.basis);
+    if (!group.ok()) return group.status();
+    const auto times = time_allreduces({group.value()});
+    if (!times.ok()) return times.status();
+    const collective::Setting& setting = group.value()->engine()->setting();
+    for (size_t size = 0; size < std::size(kSizes); ++size)
+      tuning.trials.push_back(
+          {kSizes[size], collective::choose_allreduce(kSizes[size] + kBeside, setting.layout, setting.costs), times.value()[0][size]});
+    return {};
+  }
+
+  /// For each group and size what an all-reduce takes when nothing else disturbs it: the lower quartile of many, which are spread over
+  /// time, so that a disturbance is not one size's alone. As many on every rank.
+  base::Result<std::vector<Times>> time_allreduces(const std::vector<Messages>& groups) {
+    constexpr uint64_t kBytesEach = 16 << 20, kLeast = 4, kMost = 64;
+    std::vector<float> values(kSizes[std::size(kSizes) - 1] / sizeof(float));
+    std::vector<std::array<std::vector<double>, std::size(kSizes)>> taken(groups.size());
+    int rounds = 1;
+    const auto begun = Watch::now();
+    for (int round = -1; round < rounds; ++round) {  // the first one warms up, and tells how many there is time for
+      for (size_t group = 0; group < groups.size(); ++group)
+        for (size_t size = 0; size < std::size(kSizes); ++size)
+          for (uint64_t left = std::clamp(kBytesEach / kSizes[size], kLeast, kMost); left > 0; --left) {
+            const auto time = time_allreduce(*groups[group], std::span(values).first(kSizes[size] / sizeof(float)));
+            if (!time.ok()) return time.status();
+            if (round >= 0) taken[group][size].push_back(time.value());
+          }
+      if (round >= 0) continue;
+      const auto agreed = agree_on_rounds(*groups.front(), seconds_since(begun));
+      if (!agreed.ok()) return agreed.status();
+      rounds = agreed.value();
+    }
+    std::vector<Times> times(groups.size());
+    for (size_t group = 0; group < groups.size(); ++group)
+      for (size_t size = 0; size < std::size(kSizes); ++size) times[group][size] = quartile(std::move(taken[group][size]));
+    return times;
+  }
+
+  /// The same on every rank, by the one that took longest for a round.
+  base::Result<int> agree_on_rounds(MessageGroup& group, double seconds) {
+    constexpr double kEnough = 3;  // seconds, where fewer rounds will do
+    constexpr double kFewest = 2, kMost = 12;
+    Operation longest;
+    longest.kind = Kind::kAllreduce;
+    longest.reduction = math::Reduction::kMax;
+    longest.out.push_back({reinterpret_cast<std::byte*>(&seconds), 1, MV_F64});
+    if (base::Status status = group.run(std::move(longest), {}).status; !status.ok()) return status;
+    return static_cast<int>(std::clamp(kEnough / std::max(seconds, 1e-6), kFewest, kMost));
+  }
+
+  base::Result<double> time_allreduce(MessageGroup& group, std::span<float> values) {
+    Operation operation;
+    operation.kind = Kind::kAllreduce;
+    operation.out.push_back({reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32});
+    const auto begun = Watch::now();
+    if (base::Status status = group.run(std::move(operation), {}).status; !status.ok()) return status;
+    return seconds_since(begun);
+  }
+
+  Calls& calls_;
+  Basis before_;
+  Messages all_;
+};
+
+}  // namespace
+
+base::Result<Tuning> tune(Calls& calls) { return Tuner(calls).run(); }
+
+}  // namespace mv::api

@@ -1,0 +1,129 @@
+// Stores whose pushes are compressed: on their way to the servers, or from this process's devices to their sum.
+
+#include "api/kvstore/compression.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/kvstore/devices.hpp"
+#include "api/kvstore/store.hpp"
+#include "codec/values.hpp"
+#include "math/convert.hpp"
+#include "math/kernels.hpp"
+
+namespace mv::kvstore {
+
+namespace {
+
+constexpr std::string_view kPull = "pull";
+
+base::Result<codec::CodecRef> parse_pull(const std::string& name) {
+  const auto spec = codec::parse(name);
+  if (!spec.ok()) return base::error(MV_EINVAL, "pull={}: {}", name, spec.status().text());
+  auto codec = codec::make(spec.value());
+  if (codec == nullptr || codec->suits_values()) return codec;
+  return base::error(MV_EINVAL, "pull={}: of values that are pulled nothing can be left for the next time; none, fp16 and int8 suit them", name);
+}
+
+/// sum, of the storage dtype, as `dtype` in `out`.
+void round_to(mv_dtype dtype, const std::vector<std::byte>& sum, std::vector<std::byte>* out, size_t count) {
+  out->resize(count * tensor::dtype_bytes(dtype));
+  math::load_bytes(dtype, sum.data(), out->data(), count);
+}
+
+}  // namespace
+
+base::Result<Compression> parse_compression(std::string_view text) {
+  auto pairs = base::split_pairs(text);
+  if (!pairs.ok()) return base::error(MV_EINVAL, "gradient compression \"{}\": {}", text, pairs.status().text());
+  Compression compression;
+  const auto pull = std::ranges::find(pairs.value(), kPull, &base::TextPair::key);
+  if (pull != pairs.value().end()) {
+    auto codec = parse_pull(pull->value.value_or(""));
+    if (!codec.ok()) return codec.status();
+    compression.pull = std::move(codec).value();
+    pairs.value().erase(pull);
+  }
+  const auto spec = codec::parse(pairs.value());
+  if (!spec.ok()) return spec.status();
+  compression.push = codec::make(spec.value());
+  return compression;
+}
+
+base::Status Store::set_compression(Compression compression) {
+  std::unique_lock lock(mutex_);
+  if (compression == compression_) return {};
+  const auto pushed = std::ranges::find_if(entries_, [](const auto& entry) { return entry.second->pushed.load(); });
+  if (compression.push != nullptr && pushed != entries_.end())
+    return base::error(MV_ESTATE, "key \"{}\" was pushed already: gradient compression is set before the first push, or switched off by \"none\"",
+                       pushed->first);
+  compression_ = std::move(compression);
+  lock.unlock();
+  return enrol();
+}
+
+Compression Store::compression() {
+  std::lock_guard lock(mutex_);
+  return compression_;
+}
+
+/// What all devices send, summed up, through the codec to the servers; what it leaves out stays with this worker.
+base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const Way& way) {
+  const uint64_t count = entry.shape.count();
+  const size_t left_bytes = count * tensor::dtype_bytes(tensor::storage_dtype(entry.dtype));
+  std::lock_guard lock(entry.merging);
+  entry.has_left = true;
+  const std::byte* gradient = values.front().data;
+  if (values.size() > 1) {
+    entry.merged.resize(count * tensor::dtype_bytes(entry.dtype));
+    sum_devices(values, entry.merged.data());
+    gradient = entry.merged.data();
+  }
+  return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, left_bytes), codec, way.options).status;
+}
+
+/// Each device's value through the codec, with a residual of its own, and their sum into the key.
+base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const Way& way) {
+  const uint64_t count = entry.shape.count();
+  const mv_dtype storage = tensor::storage_dtype(entry.dtype);
+  const size_t left_bytes = count * tensor::dtype_bytes(storage);
+  std::lock_guard lock(entry.merging);
+  entry.has_left = true;
+  std::vector<std::byte> encoded(codec.encoded_bytes(count)), rounded;
+  entry.merged.resize(left_bytes);
+  for (size_t device = 0; device < values.size(); ++device) {
+    codec::encode_values(codec, entry.dtype, values[device].data, entry.residuals.of(device, left_bytes), count, encoded.data());
+    if (device == 0)
+      codec::decode_values(codec, storage, encoded.data(), entry.merged.data(), count);
+    else
+      codec::decode_add_values(codec, entry.dtype, encoded.data(), entry.merged.data(), count);
+  }
+  if (storage != entry.dtype) round_to(entry.dtype, entry.merged, &rounded, count);
+  const std::byte* const sum = storage != entry.dtype ? rounded.data() : entry.merged.data();
+  return give(entry, sum, way);
+}
+
+bool Store::has_rest(Entry& entry) {
+  if (!entry.has_left.load(std::memory_order_relaxed)) return false;
+  std::lock_guard lock(entry.merging);
+  return entry.residuals.any();
+}
+
+/// The first push after a codec was switched off: what it had left goes with it.
+base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values, const Way& way) {
+  const uint64_t count = entry.shape.count();
+  const mv_dtype storage = tensor::storage_dtype(entry.dtype);
+  std::lock_guard lock(entry.merging);
+  std::vector<std::byte> sum(count * tensor::dtype_bytes(storage)), rounded;
+  math::store_bytes(entry.dtype, sum.data(), values.front().data, count);
+  for (const Tensor& value : values.subspan(1)) math::add_bytes(entry.dtype, sum.data(), value.data, count);
+  for (const auto& left : entry.residuals.senders())
+    if (left.size() == sum.size()) math::add_bytes(storage, sum.data(), left.data(), count);
+  if (storage != entry.dtype) round_to(entry.dtype, sum, &rounded, count);
+  const std::byte* const all = storage != entry.dtype ? rounded.data() : sum.data();
+  base::Status status = give(entry, all, way);
+  if (status.ok()) entry.residuals.clear();
+  return status;
+}
+
+}  // namespace mv::kvstore

@@ -1,0 +1,140 @@
+#include "api/kvstore/pull.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tensor/sparse.hpp"
+
+namespace mv::kvstore {
+
+bool Pull::read_here(Entry& entry, std::span<const Tensor> outs, base::Status* status) {
+  places_.clear();
+  for (const Tensor& out : outs) {
+    if (out.is_row_sparse()) return false;
+    if (std::ranges::find(places_, out.data) == places_.end()) places_.push_back(out.data);
+  }
+  if (!entry.table->get_here(places_, status)) return false;
+  if (!status->ok()) *status = base::error(status->code(), "key \"{}\": {}", entry.name, status->text());
+  return true;
+}
+
+base::Status Pull::add(const EntryRef& entry, std::span<const Tensor> outs, size_t first, bool sparse_too, codec::CodecRef codec) {
+  if (base::Status status; codec == nullptr && read_here(*entry, outs, &status)) return status;
+  if (codec == nullptr && outs.size() == 1 && !outs.front().is_row_sparse() && entry->table->joins_many()) {
+    small_.push_back({entry.get(), outs.front().data});
+    return {};
+  }
+  Fetch fetch{entry, {}, {}, {}, std::move(codec)};
+  for (size_t i = 0; i < outs.size(); ++i) {
+    if (outs[i].is_row_sparse()) {
+      if (sparse_too) fetch.places.push_back(first + i);
+    } else if (fetch.into.data == nullptr) {
+      fetch.into = outs[i];
+    } else if (outs[i].data != fetch.into.data) {
+      fetch.copies.push_back(outs[i]);
+    }
+  }
+  if (fetch.into.data == nullptr) {
+    if (fetch.places.empty()) return {};
+    auto room = tensor::make_dense(heap_, fetch.entry->dtype, fetch.entry->shape, tensor::Heap::Content::kAnything);
+    if (!room.ok()) return room.status();
+    fetch.into = std::move(room).value();
+  }
+  fetches_.push_back(std::move(fetch));
+  return {};
+}
+
+base::Status Pull::add_rows(EntryRef entry, std::vector<int64_t> rows, std::vector<size_t> places) {
+  auto room = tensor::make_rows(heap_, entry->dtype, entry->shape, rows);
+  if (!room.ok()) return room.status();
+  fetches_.push_back({std::move(entry), std::move(room).value(), {}, std::move(places), nullptr});
+  return {};
+}
+
+api::Started Pull::begin(const Fetch& fetch, const api::CallOptions& options) {
+  const Tensor& into = fetch.into;
+  const api::Rows rows = into.is_row_sparse() ? api::Rows{into.held.ids, into.held.count, false} : api::Rows{};
+  const api::MutableData data{into.data, into.stored(), into.dtype};
+  api::Table& table = *fetch.entry->table;
+  api::Started started = fetch.codec != nullptr ? table.get_encoded(data, fetch.codec, options) : table.get(rows, data, options);
+  if (!started.status.ok())
+    started.status = base::error(started.status.code(), "key \"{}\": {}", fetch.entry->name, started.status.text());
+  return started;
+}
+
+api::Started Pull::begin(const Small& small, const api::CallOptions& options) {
+  const Entry& entry = *small.entry;
+  api::Started started = entry.table->get({}, {small.out, entry.shape.count(), entry.dtype}, options);
+  if (!started.status.ok()) started.status = base::error(started.status.code(), "key \"{}\": {}", entry.name, started.status.text());
+  return started;
+}
+
+/// In few messages, unless they have a priority of their own.
+base::Status Pull::begin_small(const api::CallOptions& options) {
+  base::Status status;
+  if (options.priority != 0) {
+    for (size_t i = 0; i < small_.size() && status.ok(); ++i) status = begin(small_[i], options).status;
+    return status;
+  }
+  std::vector<api::ManyGet> many;
+  many.reserve(small_.size());
+  for (const Small& small : small_) many.push_back({small.entry->table.get(), small.out});
+  return many.empty() ? status : node_.get_many(many, options);
+}
+
+api::Started Pull::run(const api::CallOptions& options) {
+  const bool blocking = options.mode == api::Mode::kBlocking;
+  if (blocking && fetches_.empty() && small_.empty()) return {};
+  if (blocking && fetches_.empty() && small_.size() == 1) return begin(small_.front(), options);
+  if (blocking && small_.empty() && fetches_.size() == 1) {  // by the shortest way that there is
+    api::CallOptions how = options;
+    how.keep_on_interrupt = options.keep_on_interrupt && fetches_.front().is_simple();
+    api::Started started = begin(fetches_.front(), how);
+    if (started.status.ok() && started.call == nullptr) started.status = finish();
+    return started;
+  }
+  api::CallOptions part = options;
+  part.mode = api::Mode::kAsync;
+  part.tag = 0;
+  part.group = node_.group(options);
+  api::Started started;
+  for (size_t i = 0; i < fetches_.size() && started.status.ok(); ++i) started.status = begin(fetches_[i], part).status;
+  if (started.status.ok()) started.status = begin_small(part);
+  node_.close_group(part.group, [self = shared_from_this()] { return self->finish(); });
+  if (!started.status.ok()) {
+    static_cast<void>(node_.cancel(part.group));
+    return {std::move(started.status), nullptr};
+  }
+  if (!blocking) return {{}, std::move(part.group)};
+  bool alive = false;
+  started.status = node_.wait(part.group, base::Nanos(0), &alive);
+  if (!alive) return started;
+  if (options.keep_on_interrupt) return {std::move(started.status), std::move(part.group)};
+  static_cast<void>(node_.cancel(part.group));
+  return started;
+}
+
+/// Everything has come: to whom it belongs.
+base::Status Pull::finish() {
+  for (Fetch& fetch : fetches_) {
+    for (const Tensor& copy : fetch.copies) std::memcpy(copy.data, fetch.into.data, fetch.into.stored_bytes());
+    if (fetch.places.empty()) continue;
+    Tensor made = fetch.into;
+    if (!made.is_row_sparse()) {
+      auto sparse = tensor::to_sparse(fetch.entry->name.c_str(), heap_, fetch.into);
+      if (!sparse.ok()) return sparse.status();
+      made = std::move(sparse).value();
+    }
+    for (size_t i = 0; i + 1 < fetch.places.size(); ++i) {
+      auto copy = tensor::clone(heap_, made);
+      if (!copy.ok()) return copy.status();
+      replace_(fetch.places[i], std::move(copy).value());
+    }
+    replace_(fetch.places.back(), std::move(made));
+  }
+  fetches_.clear();
+  return {};
+}
+
+}  // namespace mv::kvstore

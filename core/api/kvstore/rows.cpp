@@ -1,0 +1,99 @@
+#include "api/kvstore/rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "math/kernels.hpp"
+#include "tensor/cast.hpp"
+#include "tensor/sparse.hpp"
+
+namespace mv::kvstore {
+
+namespace {
+
+/// The ids that a tensor's rows have in the table, whose rows are elements where it could not be cut by rows.
+void add_ids(const Entry& entry, const Tensor& value, std::vector<int64_t>& ids) {
+  const uint64_t each = value.shape.row_count() / entry.spec->cols, first = ids.size();
+  if (!value.is_row_sparse()) {
+    ids.resize(first + value.shape.rows() * each);
+    return std::iota(ids.begin() + static_cast<ptrdiff_t>(first), ids.end(), int64_t{0});
+  }
+  if (each == 1) {
+    ids.insert(ids.end(), value.held.ids, value.held.ids + value.held.count);
+    return;
+  }
+  ids.reserve(first + value.held.count * each);
+  for (uint64_t i = 0; i < value.held.count; ++i)
+    for (uint64_t element = 0; element < each; ++element) ids.push_back(value.held.ids[i] * static_cast<int64_t>(each) + static_cast<int64_t>(element));
+}
+
+base::Result<int64_t> whole(double value) {
+  if (value == std::trunc(value) && std::fabs(value) < 0x1p63) return static_cast<int64_t>(value);
+  return base::error(MV_EINVAL, "row id {} is no whole number", value);
+}
+
+}  // namespace
+
+bool goes_by_rows(const Entry& entry, std::span<const Tensor> values) {
+  return entry.row_sparse || std::ranges::any_of(values, &Tensor::is_row_sparse);
+}
+
+base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> values) {
+  PushedRows rows;
+  for (const Tensor& value : values) {
+    const int64_t* bad = value.is_row_sparse() ? std::find_if(value.held.ids, value.held.ids + value.held.count,
+                                                              [&](int64_t id) { return id < 0 || id >= entry.shape.lengths[0]; })
+                                               : nullptr;
+    if (bad != nullptr && bad != value.held.ids + value.held.count)  // somebody wrote over them
+      return base::error(MV_ERANGE, "{} holds a row {}", value.text(), *bad);
+    add_ids(entry, value, rows.ids);
+    if (values.size() > 1) rows.joined.insert(rows.joined.end(), value.data, value.data + value.stored_bytes());
+  }
+  rows.values = values.size() > 1 ? rows.joined.data() : values.front().data;
+  return rows;
+}
+
+base::Result<Tensor> merge_rows(tensor::Heap& heap, const Entry& entry, std::span<const Tensor> values) {
+  if (values.size() == 1 && values.front().is_row_sparse()) return tensor::clone(heap, values.front());
+  std::vector<int64_t> ids;
+  std::vector<std::byte> joined;
+  for (const Tensor& value : values) {
+    if (value.is_row_sparse()) {
+      ids.insert(ids.end(), value.held.ids, value.held.ids + value.held.count);
+    } else {
+      ids.resize(ids.size() + value.shape.rows());
+      std::iota(ids.end() - static_cast<ptrdiff_t>(value.shape.rows()), ids.end(), int64_t{0});
+    }
+    joined.insert(joined.end(), value.data, value.data + value.stored_bytes());
+  }
+  Tensor all;
+  all.dtype = entry.dtype;
+  all.shape = entry.shape.with_rows(static_cast<int64_t>(ids.size()));
+  all.block = tensor::Heap::lend(joined.data(), joined.size());
+  all.data = joined.data();
+  return tensor::make_sparse("push", heap, ids.data(), ids.size(), all, entry.shape.lengths[0]);
+}
+
+base::Result<std::vector<int64_t>> read_ids(const Tensor& ids, int64_t height) {
+  if (ids.is_row_sparse()) return base::error(MV_EINVAL, "row ids are a dense tensor, not {}", ids.text());
+  std::vector<int64_t> rows(ids.stored());
+  if (tensor::is_floating(ids.dtype)) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto id = whole(tensor::load_element(ids.dtype, ids.data + i * tensor::dtype_bytes(ids.dtype)));
+      if (!id.ok()) return id.status();
+      rows[i] = id.value();
+    }
+  } else {
+    tensor::cast_elements(MV_I64, reinterpret_cast<std::byte*>(rows.data()), ids.dtype, ids.data, rows.size());
+  }
+  const auto bad = std::ranges::find_if(rows, [&](int64_t id) { return id < 0 || id >= height; });
+  if (bad != rows.end()) return base::error(MV_ERANGE, "row id {} is outside 0 .. {}", *bad, height - 1);
+  if (!math::strictly_increasing(rows)) {
+    std::ranges::sort(rows);
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  }
+  return rows;
+}
+
+}  // namespace mv::kvstore

@@ -1,0 +1,450 @@
+#include "api/kvstore/store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <numeric>
+
+#include "api/kvstore/devices.hpp"
+#include "api/kvstore/layout.hpp"
+#include "api/kvstore/rows.hpp"
+#include "math/kernels.hpp"
+#include "tensor/sparse.hpp"
+
+namespace mv::kvstore {
+
+namespace {
+
+base::Status check_finite(const std::string& key, const Tensor& value) {
+  if (math::all_finite_bytes(value.dtype, value.data, value.stored())) return {};
+  return base::error(MV_ENONFINITE, "key \"{}\": {} holds NaN or infinity, which this store refuses", key, value.text());
+}
+
+base::Status check_form(const Entry& entry, const Tensor& value) {
+  if (value.dtype != entry.dtype) return base::error(MV_EDTYPE, "key \"{}\" holds {}, not {}", entry.name, entry.text(), value.text());
+  if (!(value.shape == entry.shape)) return base::error(MV_ESHAPE, "key \"{}\" holds {}, not {}", entry.name, entry.text(), value.text());
+  return {};
+}
+
+/// Thousands of keys lie all over the memory: what the next ones need is fetched while this one is worked on.
+void look_ahead(const Entries& entries, size_t at) {
+  constexpr size_t kEntry = 12, kTable = 9, kShard = 6, kValues = 3, kLine = 64;
+  if (at + kEntry >= entries.size()) return;
+  const auto* const entry = reinterpret_cast<const std::byte*>(entries[at + kEntry].get());
+  __builtin_prefetch(entry);
+  __builtin_prefetch(entry + kLine);
+  __builtin_prefetch(entry + 2 * kLine);
+  const auto* const table = reinterpret_cast<const std::byte*>(entries[at + kTable]->table.get());
+  for (size_t i = 0; i < 3; ++i) __builtin_prefetch(table + i * kLine);
+  entries[at + kShard]->table->expect(false);
+  entries[at + kValues]->table->expect(true);
+}
+
+/// What a check of a tensor's form looks at.
+void expect_form(const Entries& entries, size_t at) {
+  constexpr size_t kAhead = 8;
+  if (at + kAhead >= entries.size()) return;
+  const Entry& entry = *entries[at + kAhead];
+  __builtin_prefetch(&entry.dtype);
+  __builtin_prefetch(&entry.shape);
+}
+
+/// Whether each tensor may be pushed to its key.
+base::Status check_values(const Entries& entries, const Values& values) {
+  for (size_t i = 0; i < entries.size(); expect_form(entries, i++))
+    for (const Tensor& value : values[i]) {
+      base::Status wrong = check_form(*entries[i], value);
+      if (wrong.ok() && entries[i]->rejects_nonfinite) wrong = check_finite(entries[i]->name, value);
+      if (!wrong.ok()) return wrong;
+    }
+  return {};
+}
+
+/// The same of what is pulled into; row-sparse tensors that are ignored may be anything.
+base::Status check_outs(const Entries& entries, const Values& outs, Sparse sparse) {
+  for (size_t i = 0; i < entries.size(); expect_form(entries, i++))
+    for (const Tensor& out : outs[i])
+      if (!out.is_row_sparse() || sparse == Sparse::kFilled)
+        if (const base::Status wrong = check_form(*entries[i], out); !wrong.ok()) return wrong;
+  return {};
+}
+
+base::Status check_sparse_outs(const Entries& entries, const Values& outs, const Values& ids) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& entry = *entries[i];
+    if (!entry.row_sparse) return base::error(MV_EINVAL, "key \"{}\" holds {}, which is not row-sparse: kv_pull()", entry.name, entry.text());
+    if (ids[i].size() != 1 && ids[i].size() != outs[i].size())
+      return base::error(MV_ESHAPE, "key \"{}\": {} lists of row ids for {} tensors", entry.name, ids[i].size(), outs[i].size());
+    for (const Tensor& out : outs[i]) {
+      if (!out.is_row_sparse()) return base::error(MV_EINVAL, "key \"{}\": rows are pulled into row-sparse tensors, not into {}", entry.name, out.text());
+      if (const base::Status wrong = check_form(entry, out); !wrong.ok()) return wrong;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Entry::text() const { return fmt::format("{}{} {}", row_sparse ? "row-sparse " : "", tensor::dtype_name(dtype), shape.text()); }
+
+Store::~Store() {
+  if (type_.dist) return;  // its keys are the cluster's
+  for (const auto& [key, entry] : entries_) static_cast<void>(entry->table->destroy());
+}
+
+base::Status Store::check_keys(const Keys& keys) {
+  base::NameSet seen;
+  seen.reserve(keys.names.size());
+  if (keys.names.size() > 1)
+    for (const std::string& key : keys.names)
+      if (!seen.insert(key).second) return base::error(MV_EINVAL, "key \"{}\" is there twice", key);
+  std::lock_guard lock(mutex_);
+  return check_kind(keys);
+}
+
+/// Under the lock.
+base::Status Store::check_kind(const Keys& keys) const {
+  if (any_key_ && !keys.names.empty() && keys_are_numbers_ != keys.are_numbers)
+    return base::error(MV_EINVAL, "key \"{}\" is a {}, but this store's keys are {}", keys.names.front(),
+                       keys.are_numbers ? "number" : "name", keys_are_numbers_ ? "numbers" : "names");
+  return {};
+}
+
+base::Status Store::init(const Keys& keys, const Values& values) {
+  if (keys.names.empty()) return {};
+  if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
+  const auto found = std::make_shared<Entries>(keys.names.size());
+  Entries& entries = *found;
+  auto names = keys.names;  // nothing takes memory once the others have gone on
+  for (size_t i = 0; i < keys.names.size(); ++i) {
+    const Tensor& value = values[i].front();
+    if (value.shape.count() == 0) return base::error(MV_ESHAPE, "key \"{}\": {} holds nothing", keys.names[i], value.text());
+    if (rejects_nonfinite_)
+      if (const base::Status wrong = check_finite(keys.names[i], value); !wrong.ok()) return wrong;
+    const uint64_t longest = type_.sliced ? shard::kSliceBytes : shard::kStripeBytes;
+    if (value.is_row_sparse() && value.shape.row_count() * tensor::dtype_bytes(value.dtype) > longest)
+      return base::error(MV_ESHAPE, "key \"{}\": a row of {} has more than {} bytes", keys.names[i], value.text(), longest);
+    std::lock_guard lock(mutex_);
+    const auto known = entries_.find(keys.names[i]);
+    if (known == entries_.end()) continue;
+    if (known->second->is_ready) return base::error(MV_EDISAGREE, "key \"{}\" is initialised already", keys.names[i]);
+    if (const base::Status wrong = check_form(*known->second, value); !wrong.ok()) return wrong;
+    entries[i] = known->second;
+  }
+  if (base::Status failed = open_mailbox(); !failed.ok()) return failed;
+  if (base::Status failed = make(keys, values, entries); !failed.ok()) return failed;
+  if (base::Status failed = set_first_optimizers(entries); !failed.ok()) return failed;
+  // Where one worker alone has set an optimizer, the others' pushes must find it.
+  base::Status met = type_.dist ? barrier(base::Nanos(0)) : base::Status();
+  if (met.code() == MV_EINTR) return met;
+  std::lock_guard lock(mutex_);
+  for (const EntryRef& entry : entries) entry->is_ready = true;
+  recent_names_ = std::move(names);
+  recent_ = found;  // most calls to come have the same keys
+  return met;
+}
+
+/// One creation of those that are null: this call has not made them before a signal interrupted it.
+base::Status Store::make(const Keys& keys, const Values& values, Entries& entries) {
+  std::deque<Tensor> filled;  // of row-sparse values
+  std::vector<api::NewTable> tables;
+  tables.reserve(keys.names.size());
+  for (size_t i = 0; i < keys.names.size(); ++i) {
+    if (entries[i] != nullptr) continue;
+    const Tensor* value = &values[i].front();
+    auto entry = prepare(keys.names[i], *value);
+    if (!entry.ok()) return base::error(entry.status().code(), "key \"{}\": {}", keys.names[i], entry.status().text());
+    // Only worker 0's values count, and only that one needs all of its rows for it.
+    if (value->is_row_sparse() && rank() == 0) {
+      auto dense = tensor::to_dense("all rows", heap_, *value);
+      if (!dense.ok()) return base::error(dense.status().code(), "key \"{}\": {}", keys.names[i], dense.status().text());
+      value = &filled.emplace_back(std::move(dense).value());
+    }
+    tables.push_back({entry.value()->spec, value->is_row_sparse() ? api::ConstData{} : api::ConstData{value->data, value->shape.count(), value->dtype}});
+    entries[i] = std::move(entry).value();
+  }
+  {
+    std::lock_guard lock(mutex_);
+    base::expect_names(entries_, tables.size());  // what the cluster has made, this store is to find
+  }
+  auto created = node_.create_tables(std::move(tables));
+  if (!created.ok()) return naming_key(created.status());
+  std::lock_guard lock(mutex_);
+  auto next = created.value().begin();
+  for (const EntryRef& entry : entries) {
+    if (entry->table != nullptr) continue;
+    entry->table = std::move(*next++);
+    entries_.emplace(entry->name, entry);
+    any_key_ = true;
+    keys_are_numbers_ = keys.are_numbers;
+  }
+  return {};
+}
+
+/// An error of one of the tables of a call, which names the table: the key goes before it.
+base::Status Store::naming_key(const base::Status& status) const {
+  const std::string table = "\"" + prefix_;
+  const size_t begin = status.text().find(table), end = begin != std::string::npos ? status.text().find('"', begin + 1) : begin;
+  if (end == std::string::npos) return status;
+  const size_t key = begin + table.size();
+  return base::error(status.code(), "key \"{}\": {}", status.text().substr(key, end - key), status.text());
+}
+
+/// A key without its table.
+base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& value) {
+  auto entry = std::make_shared<Entry>();
+  entry->name = key;
+  entry->dtype = value.dtype;
+  entry->shape = value.shape;
+  entry->row_sparse = value.is_row_sparse();
+  const auto optimizer = optimizer_of(key);
+  if (!optimizer.ok()) return optimizer.status();
+  const uint32_t flags = (type_.sync ? MV_MERGE : 0) | (type_.sliced ? shard::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0);
+  entry->spec = std::make_shared<const shard::Spec>(spec_of(prefix_ + key, value, flags, type_.spread_from));
+  entry->rejects_nonfinite = entry->spec->rejects_nonfinite();
+  if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before there is a table
+  return entry;
+}
+
+/// The store's optimizer for keys that are new; they have none yet.
+base::Status Store::set_first_optimizers(const Entries& entries) {
+  {
+    std::lock_guard lock(mutex_);
+    if (optimizer_.name == shard::kReplacing) return {};
+  }
+  return set_optimizers(entries);
+}
+
+/// The store's optimizer with each key's own parameters: all of them at once, as one operation.
+base::Status Store::set_optimizers(const Entries& entries) {
+  if (entries.empty()) return {};
+  api::CallOptions part;
+  part.mode = api::Mode::kAsync;
+  part.group = node_.group({});
+  base::Status failed;
+  for (size_t i = 0; i < entries.size() && failed.ok(); ++i) {
+    const auto optimizer = optimizer_of(entries[i]->name);
+    failed = optimizer.ok() ? entries[i]->table->set_updater(optimizer.value(), part).status : optimizer.status();
+    if (!failed.ok() && optimizer.ok()) failed = base::error(failed.code(), "key \"{}\": {}", entries[i]->name, failed.text());
+  }
+  node_.close_group(part.group, [] { return base::Status(); });
+  bool alive = failed.ok();
+  if (alive) failed = naming_key(node_.wait(part.group, base::Nanos(0), &alive));
+  if (alive || !failed.ok()) static_cast<void>(node_.cancel(part.group));
+  return failed;
+}
+
+base::Result<EntriesRef> Store::find(const Keys& keys) {
+  {
+    std::lock_guard lock(mutex_);
+    if (recent_ != nullptr && recent_names_ == keys.names && check_kind(keys).ok()) return recent_;
+  }
+  if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
+  const auto found = std::make_shared<Entries>();
+  found->reserve(keys.names.size());
+  std::lock_guard lock(mutex_);
+  for (const std::string& key : keys.names) {
+    const auto known = entries_.find(key);
+    if (known == entries_.end()) return base::error(MV_ENOTFOUND, "there is no key \"{}\": kv_init() brings it into the store", key);
+    found->push_back(known->second);
+  }
+  recent_ = nullptr;
+  recent_names_ = keys.names;
+  recent_ = found;
+  return recent_;
+}
+
+base::Status Store::push(const Keys& keys, const Values& values, const How& how) {
+  if (left_) return base::Status(MV_ESTATE, "this worker has left the store's rounds");
+  const auto found = find(keys);
+  if (!found.ok()) return found.status();
+  const Entries& entries = *found.value();
+  if (const base::Status wrong = check_values(entries, values); !wrong.ok()) return wrong;
+  if (type_.dist && !type_.sync)
+    for (const EntryRef& entry : entries)
+      if (const base::Status wrong = need_optimizer(*entry); !wrong.ok()) return wrong;
+  Way way;
+  way.codec = compression().push;
+  way.options.timeout = how.timeout;
+  way.options.priority = how.priority;
+  way.options.mode = type_.dist ? api::Mode::kForget : api::Mode::kBlocking;
+  Updates::Pushing pushing;
+  if (updates_.is_on()) {
+    if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
+    way.updater = &pushing;
+  }
+  base::Status failed;
+  std::vector<api::ManyAdd> many;
+  many.reserve(values.size());
+  for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
+    look_ahead(entries, i);
+    if (values.size() > 1 && joins_many(*entries[i], values[i], way)) {
+      if (!entries[i]->pushed.load(std::memory_order_relaxed)) entries[i]->pushed = true;
+      many.push_back({entries[i]->table.get(), values[i].front().data});
+      continue;
+    }
+    base::Status status;
+    do {
+      status = push_one(*entries[i], values[i], way);
+    } while (status.code() == MV_EINTR && i > 0);  // what a signal interrupts has not begun, but the keys before it have
+    if (!status.ok()) failed = base::error(status.code(), "key \"{}\": {}", keys.names[i], status.text());
+  }
+  while (failed.ok() && !many.empty()) {
+    failed = naming_key(node_.add_many(many, way.options));
+    if (failed.code() != MV_EINTR || many.size() == values.size()) break;
+    failed = {};
+  }
+  if (way.updater == nullptr) return failed;
+  const base::Status updated = updates_.finish(pushing);
+  return failed.ok() ? updated : failed;
+}
+
+/// Whether a push may go with others in one message: nothing is to be done to its value here.
+bool Store::joins_many(Entry& entry, std::span<const Tensor> values, const Way& way) const {
+  return type_.dist && way.updater == nullptr && way.options.priority == 0 && values.size() == 1 && entry.table->joins_many() &&
+         !goes_by_rows(entry, values) && (way.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
+}
+
+/// In an asynchronous store a value that replaces another one would be whoever's came last: MXNet refuses that too.
+base::Status Store::need_optimizer(Entry& entry) {
+  if (entry.updates) return {};
+  auto info = entry.table->info();
+  if (!info.ok()) return info.status();
+  if (info.value().spec.updater.name == shard::kReplacing)
+    return base::error(MV_ESTATE, "key \"{}\": a {} store needs an optimizer: kv_set_optimizer()", entry.name, type_.name);
+  entry.updates = true;
+  return {};
+}
+
+base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, const Way& way) {
+  if (way.updater != nullptr) {
+    auto merged = merge_rows(heap_, entry, values);
+    return merged.ok() ? updates_.add(*way.updater, entry.shared_from_this(), std::move(merged).value()) : merged.status();
+  }
+  const auto rows = rows_of(entry, values);
+  if (!rows.ok()) return rows.status();
+  const std::vector<int64_t>& ids = rows.value().ids;
+  return entry.table->add({ids.data(), ids.size(), false}, {rows.value().values, ids.size() * entry.spec->cols, entry.dtype}, way.options).status;
+}
+
+base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const Way& way) {
+  if (goes_by_rows(entry, values)) return push_rows(entry, values, way);  // which no codec knows
+  if (!entry.pushed.load(std::memory_order_relaxed)) entry.pushed = true;
+  if (way.codec != nullptr && entry.can_compress())
+    return type_.dist ? push_encoded(entry, values, way.codec, way) : push_from_devices(entry, values, *way.codec, way);
+  if (has_rest(entry)) return push_with_rest(entry, values, way);
+  if (values.size() == 1) return give(entry, values.front().data, way);
+  if (way.updater == nullptr) {
+    const auto sum = [values](uint64_t first, uint64_t count, std::byte* out) { sum_devices(values, first, count, out); };
+    if (base::Status status; entry.table->add_here(sum, &status)) return status;
+  }
+  std::lock_guard lock(entry.merging);
+  entry.merged.resize(entry.shape.count() * tensor::dtype_bytes(entry.dtype));
+  sum_devices(values, entry.merged.data());
+  return give(entry, entry.merged.data(), way);
+}
+
+/// What a push comes to in this process, on its way into the key.
+base::Status Store::give(Entry& entry, const std::byte* merged, const Way& way) {
+  if (way.updater == nullptr)
+    if (base::Status status; entry.table->add_here(merged, &status)) return status;
+  if (way.updater == nullptr) return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, way.options).status;
+  auto copy = tensor::make_dense(heap_, entry.dtype, entry.shape, tensor::Heap::Content::kAnything);
+  if (!copy.ok()) return copy.status();
+  std::memcpy(copy.value().data, merged, copy.value().stored_bytes());
+  return updates_.add(*way.updater, entry.shared_from_this(), std::move(copy).value());
+}
+
+api::Started Store::pull(const Keys& keys, const Outs& outs, Sparse sparse, const api::CallOptions& options) {
+  const auto found = find(keys);
+  if (!found.ok()) return {found.status(), nullptr};
+  const Entries& entries = *found.value();
+  if (const base::Status wrong = check_outs(entries, outs.by_key, sparse); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status failed = updates_.settle(entries, options.timeout); !failed.ok()) return {failed, nullptr};
+  const codec::CodecRef codec = type_.dist ? compression().pull : nullptr;
+  const auto pull = std::make_shared<Pull>(node_, heap_, found.value(), outs.replace);
+  for (size_t i = 0, place = 0; i < outs.by_key.size(); place += outs.by_key[i++].size()) {
+    look_ahead(entries, i);
+    const codec::CodecRef& travels_as = entries[i]->can_compress() ? codec : nullptr;
+    if (base::Status failed = pull->add(entries[i], outs.by_key[i], place, sparse == Sparse::kFilled, travels_as); !failed.ok())
+      return {std::move(failed), nullptr};
+  }
+  return pull->run(options);
+}
+
+api::Started Store::row_sparse_pull(const Keys& keys, const Outs& outs, const Values& ids, const api::CallOptions& options) {
+  const auto found = find(keys);
+  if (!found.ok()) return {found.status(), nullptr};
+  const Entries& entries = *found.value();
+  if (const base::Status wrong = check_sparse_outs(entries, outs.by_key, ids); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status failed = updates_.settle(entries, options.timeout); !failed.ok()) return {failed, nullptr};
+  const auto pull = std::make_shared<Pull>(node_, heap_, found.value(), outs.replace);
+  for (size_t i = 0, place = 0; i < ids.size(); ++i) {
+    const size_t outs_each = outs.by_key[i].size() / ids[i].size();
+    for (const Tensor& list : ids[i]) {
+      auto rows = read_ids(list, entries[i]->shape.lengths[0]);
+      if (!rows.ok()) return {base::error(rows.status().code(), "key \"{}\": {}", keys.names[i], rows.status().text()), nullptr};
+      std::vector<size_t> places(outs_each);
+      std::iota(places.begin(), places.end(), place);
+      place += outs_each;
+      if (base::Status failed = pull->add_rows(entries[i], std::move(rows).value(), std::move(places)); !failed.ok())
+        return {std::move(failed), nullptr};
+    }
+  }
+  return pull->run(options);
+}
+
+base::Status Store::set_updater(std::shared_ptr<CallbackThread> thread, Updates::Updater updater) {
+  if (type_.dist)
+    return base::error(MV_ESTATE, "a {} store's values are updated on the servers, where no callback of this process can run: kv_set_optimizer()",
+                       type_.name);
+  return updates_.set(std::move(thread), std::move(updater));
+}
+
+base::Status Store::remove_updater() { return updates_.clear(); }
+
+base::Status Store::set_optimizer(const shard::UpdaterSpec& given) {
+  const shard::UpdaterSpec optimizer = given.name == "assign" ? shard::UpdaterSpec{shard::kReplacing, {}} : given;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, parameters] : key_parameters_)
+      if (const auto fits = with_key_parameters(optimizer, parameters); optimizer.name != shard::kReplacing && !fits.ok())
+        return base::error(fits.status().code(), "key \"{}\" has parameters of its own: {}", key, fits.status().text());
+    for (const auto& [key, entry] : entries_)
+      if (const base::Status wrong = check_optimizer(*entry, optimizer); !wrong.ok()) return wrong;
+  }
+  if (const base::Status failed = updates_.clear(); !failed.ok()) return failed;  // the one that was set last counts
+  {
+    std::lock_guard lock(mutex_);
+    optimizer_ = optimizer;
+  }
+  return set_optimizers(all_entries());
+}
+
+base::Status Store::barrier(base::Nanos timeout) {
+  if (!type_.dist) {
+    if (const base::Status inside = updates_.check_outside(); !inside.ok()) return inside;
+    updates_.run_due();
+    return {};
+  }
+  api::CallOptions options;
+  options.timeout = timeout;
+  bool compresses = false;
+  {
+    std::lock_guard lock(mutex_);
+    compresses = compression_.push != nullptr && mailbox_ != nullptr;
+  }
+  return compresses ? attentive_barrier(options) : node_.barrier(options, api::Fence::kNone).status;
+}
+
+base::Status Store::leave() {
+  if (left_.exchange(true)) return {};
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, entry] : entries_)
+    if (const base::Status failed = entry->table->leave_rounds(); !failed.ok()) return failed;
+  return compression_.push != nullptr && mailbox_ != nullptr ? mailbox_->enrol(false) : base::Status();
+}
+
+}  // namespace mv::kvstore

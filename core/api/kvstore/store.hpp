@@ -1,0 +1,137 @@
+#pragma once
+// A key-value store: keys that are tables, values that are tensors, of one device or several.
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/kvstore/entry.hpp"
+#include "api/kvstore/key_parameters.hpp"
+#include "api/kvstore/mailbox.hpp"
+#include "api/kvstore/pull.hpp"
+#include "api/kvstore/type.hpp"
+#include "api/kvstore/updates.hpp"
+#include "base/names.hpp"
+
+namespace mv::kvstore {
+
+/// Keys of one call, as text.
+struct Keys {
+  bool are_numbers = false;
+  std::vector<std::string> names;
+};
+/// What belongs to each key of a call, one tensor a device.
+using Values = std::vector<std::span<const Tensor>>;
+
+/// How long a call waits, and where it stands among those that wait with it.
+struct How {
+  base::Nanos timeout{0};
+  int64_t priority = 0;
+  Updates::Wait wait = Updates::Wait::kForOutcome;  ///< pushes to a store with an updater callback
+};
+
+/// What a dense pull does with row-sparse tensors: nothing, or it gives them all rows.
+enum class Sparse { kIgnored, kFilled };
+
+/// Methods from any thread; calls of one thread on a key take effect in their order. What is wrong with any key of a call is found before
+/// anything is done for another. A call that ends with MV_EINTR is to be made again: it goes on, and does nothing twice.
+class Store {
+ public:
+  /// @param prefix  of its tables' names, the same on all workers
+  Store(api::Node& node, tensor::Heap& heap, Type type, std::string prefix)
+      : node_(node), heap_(heap), type_(std::move(type)), prefix_(std::move(prefix)), updates_(node, heap) {}
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  ~Store();
+
+  const Type& type() const { return type_; }
+  int64_t rank() const { return node_.identity().worker_id; }
+  int64_t num_workers() const { return node_.identity().num_workers; }
+
+  /// Whether keys to come refuse NaN and infinity.
+  void reject_nonfinite(bool on) { rejects_nonfinite_ = on; }
+  base::Status init(const Keys& keys, const Values& values);
+  base::Status push(const Keys& keys, const Values& values, const How& how);
+  api::Started pull(const Keys& keys, const Outs& outs, Sparse sparse, const api::CallOptions& options);
+  /// @param ids  of each key one tensor of row ids, or one for each of its outs
+  api::Started row_sparse_pull(const Keys& keys, const Outs& outs, const Values& ids, const api::CallOptions& options);
+  base::Status set_optimizer(const shard::UpdaterSpec& optimizer);
+  /// MV_ESTATE once a key was pushed, but for none. What is left of a codec that is switched off goes with each key's next push.
+  base::Status set_compression(Compression compression);
+  base::Status barrier(base::Nanos timeout);
+  base::Status leave();
+
+  /// Parameters of single keys that go before the optimizer's, those of today and of every later one; empty text clears them.
+  base::Status set_key_parameters(const Keys& keys, std::string_view text);
+  /// All keys' states from all servers into a file, with the optimizer or without; and back into a store with the same keys.
+  /// What their codecs have left out comes from all workers that are in barrier(), and goes back to them there.
+  base::Status save_states(const std::string& path, bool with_optimizer);
+  base::Status load_states(const std::string& path);
+
+  /// Of stores that live in this process alone.
+  base::Status set_updater(std::shared_ptr<CallbackThread> thread, Updates::Updater updater);
+  base::Status remove_updater();
+  Updates& updates() { return updates_; }
+
+ private:
+  base::Status check_keys(const Keys& keys);
+  base::Status make(const Keys& keys, const Values& values, Entries& entries);
+  base::Result<EntryRef> prepare(const std::string& key, const Tensor& value);
+  base::Status set_first_optimizers(const Entries& entries);
+  base::Status set_optimizers(const Entries& entries);
+  base::Status naming_key(const base::Status& status) const;
+  base::Result<EntriesRef> find(const Keys& keys);
+  base::Status check_kind(const Keys& keys) const;
+  base::Status need_optimizer(Entry& entry);
+  base::Result<shard::UpdaterSpec> optimizer_of(const std::string& key);
+  Entries all_entries();
+  base::Status check_optimizer(const Entry& entry, const shard::UpdaterSpec& optimizer) const;
+  /// How a push goes into its key: by way of the table, or of the updater callback.
+  struct Way {
+    api::CallOptions options;
+    Updates::Pushing* updater = nullptr;
+    codec::CodecRef codec;
+  };
+  bool joins_many(Entry& entry, std::span<const Tensor> values, const Way& way) const;
+  base::Status push_one(Entry& entry, std::span<const Tensor> values, const Way& way);
+  base::Status push_rows(Entry& entry, std::span<const Tensor> values, const Way& way);
+  base::Status give(Entry& entry, const std::byte* merged, const Way& way);
+  Compression compression();
+  base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const Way& way);
+  base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const Way& way);
+  std::map<std::string, Senders> own_leftovers();
+  base::Result<std::map<std::string, Senders>> gather_leftovers();
+  base::Status hand_out_leftovers(const std::map<std::string, Senders>& all);
+  base::Status set_leftovers(const std::string& key, Senders senders);
+  base::Status take_leftovers(const std::map<std::string, Mailbox::Bytes>& left);
+  base::Status look_into_mailbox();
+  base::Status attentive_barrier(api::CallOptions options);
+  base::Status open_mailbox();
+  base::Status enrol();
+  static bool has_rest(Entry& entry);
+  base::Status push_with_rest(Entry& entry, std::span<const Tensor> values, const Way& way);
+
+  api::Node& node_;
+  tensor::Heap& heap_;
+  const Type type_;
+  const std::string prefix_;
+  std::atomic<bool> rejects_nonfinite_{false};
+  std::mutex mutex_;  ///< what follows
+  base::NameMap<EntryRef> entries_;  ///< by key, whose text is the entry's
+  // Of the last call: most have the same keys in the same order.
+  EntriesRef recent_;
+  std::vector<std::string> recent_names_;
+  bool any_key_ = false, keys_are_numbers_ = false;
+  std::atomic<bool> left_{false};
+  shard::UpdaterSpec optimizer_{shard::kReplacing, {}};
+  Compression compression_;
+  std::map<std::string, KeyParameters> key_parameters_;
+  Updates updates_;
+  std::unique_ptr<Mailbox> mailbox_;  ///< of dist types with several workers, from the first init() on
+};
+
+}  // namespace mv::kvstore

@@ -1,0 +1,32 @@
+// Commands to servers, from callers' threads, and those that wait for this one's controller.
+
+#include "api/node/member_node.hpp"
+
+namespace mv::api {
+
+Started MemberNode::send_command(int64_t head, const std::string& body, const CallOptions& options) {
+  if (identity().worker_id < 0) return {base::Status(MV_ESTATE, "only workers send commands; this process is only a server"), nullptr};
+  if (body.size() > wire::kMaxPayloadBytes)
+    return {base::error(MV_EINVAL, "a command of {} bytes; its body may have {}", body.size(), wire::kMaxPayloadBytes), nullptr};
+  const CallRef call = calls_.make_call(options, false);
+  return calls_.start(call, options, [this, head, body, call] { runtime_.member().tables().command(head, body, call); });
+}
+
+void MemberNode::set_controller(Controller controller, std::function<void(int64_t)> waiting) {
+  using Known = table::Commands::Controller;
+  const Known known = controller == Controller::kHere ? Known::kHere : controller == Controller::kAwaited ? Known::kAwaited : Known::kNone;
+  runtime_.on_loop([&] { runtime_.member().commands().set_controller(known, std::move(waiting)); });
+}
+
+std::optional<Command> MemberNode::next_command() {
+  std::optional<table::Commands::Command> taken;
+  runtime_.on_loop([&] { taken = runtime_.member().commands().take(); });
+  if (!taken) return std::nullopt;
+  return Command{taken->number, taken->head, std::move(taken->body)};
+}
+
+void MemberNode::command_done(uint64_t number, const base::Status& outcome) {
+  runtime_.on_loop([&] { runtime_.member().commands().done(number, outcome); });
+}
+
+}  // namespace mv::api

@@ -1,0 +1,50 @@
+#include "api/node/member_node.hpp"
+
+#include "api/group/shared_group.hpp"
+
+namespace mv::api {
+
+runtime::Runtime::Events MemberNode::events() {
+  runtime::Runtime::Events events;
+  events.joined = [this] { save_by_clock(); };
+  events.lost_shared_memory = [this](base::Peer peer) { tables_.drop_mapped(peer); };
+  events.broken = [this](const base::Status& why) {
+    defect_.store(&why, std::memory_order_release);
+    calls_.tell_pollers();
+  };
+  return events;
+}
+
+base::Status MemberNode::shutdown() {
+  if (defect() == nullptr && !std::exchange(leaving_, true)) set_controller(Controller::kNone, {});  // nobody's thread will come by any more
+  return runtime_.shutdown();
+}
+
+void MemberNode::abandon_after_fork() noexcept {
+  runtime_.abandon_after_fork();
+  calls_.abandon_after_fork();
+}
+
+Started MemberNode::barrier(const CallOptions& options, Fence fence) {
+  if (identity().worker_id < 0) return {base::Status(MV_ESTATE, "barrier: this process is only a server"), nullptr};
+  const CallRef call = calls_.make_call(options, true);
+  return calls_.start(call, options, [this, call, fence] { runtime_.member().barrier(call, fence == Fence::kChanges); });
+}
+
+base::Result<GroupRef> MemberNode::open_group(std::vector<int64_t> workers, const CallOptions& options) {
+  return SharedGroup::over(calls_, MessageGroup::open(calls_, std::move(workers), options), options);
+}
+
+std::vector<int64_t> MemberNode::workers_here() {
+  std::vector<int64_t> ids;
+  runtime_.read_on_loop([&] {
+    const cluster::View& view = runtime_.member().cluster().view();
+    const cluster::Member* self = view.find(runtime_.member().self());
+    const auto workers = view.workers();
+    for (size_t id = 0; id < workers.size(); ++id)
+      if (workers[id]->host == self->host) ids.push_back(static_cast<int64_t>(id));
+  });
+  return ids;
+}
+
+}  // namespace mv::api

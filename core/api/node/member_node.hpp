@@ -1,0 +1,80 @@
+#pragma once
+// The Node there is: what a caller may ask of one member of a cluster, each by the room that does it.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/call/calls.hpp"
+#include "api/node/node.hpp"
+#include "api/table/tables.hpp"
+#include "runtime/runtime.hpp"
+
+namespace mv::api {
+
+class MemberNode final : public Node {
+ public:
+  explicit MemberNode(const runtime::Settings& settings) : runtime_(settings, events()) {}
+  ~MemberNode() override { runtime_.end(); }  // its engines hold calls and tables
+
+  base::Status join() override { return runtime_.join(); }
+  const runtime::Identity& identity() const override { return runtime_.identity(); }
+  base::Status shutdown() override;
+  void abandon_after_fork() noexcept override;
+
+  base::Result<std::string> metrics_text() override { return runtime_.metrics_text(); }
+  base::Result<std::string> trace_text() override { return runtime_.trace_text(); }
+  base::Result<std::string> status(bool json) override;
+  base::Result<std::vector<PeerReport>> examine_peers() override;
+  base::Result<Tuning> tune() override;
+
+  Started barrier(const CallOptions& options, Fence fence) override;
+  base::Result<std::vector<TableRef>> create_tables(std::vector<NewTable> tables) override { return tables_.create(std::move(tables)); }
+  base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override { return tables_.create(std::move(spec), initial); }
+  base::Result<TableRef> open_table(const std::string& name) override { return tables_.open(name); }
+  base::Result<std::vector<TableSpec>> list_tables() override { return tables_.list(); }
+  base::Status add_many(std::span<const ManyAdd> adds, const CallOptions& options) override { return tables_.add_many(adds, options); }
+  base::Status get_many(std::span<const ManyGet> gets, const CallOptions& options) override { return tables_.get_many(gets, options); }
+
+  Started save_checkpoint(const std::string& directory, uint64_t keep, const CallOptions& options) override;
+  Started load_checkpoint(const std::string& path, const CallOptions& options) override;
+
+  base::Result<GroupRef> open_group(std::vector<int64_t> workers, const CallOptions& options) override;
+  std::vector<int64_t> workers_here() override;
+
+  Started send_command(int64_t head, const std::string& body, const CallOptions& options) override;
+  void set_controller(Controller controller, std::function<void(int64_t)> waiting) override;
+  std::optional<Command> next_command() override;
+  void command_done(uint64_t number, const base::Status& outcome) override;
+  bool workers_gone() const override { return runtime_.workers_gone(); }
+
+  CallRef group(const CallOptions& options) override { return calls_.make_call(options, false); }
+  void close_group(const CallRef& group, std::function<base::Status()> finish) override { group->close_group(std::move(finish)); }
+  base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive) override { return calls_.wait(call, timeout, alive); }
+  bool done(const CallRef& call) const override { return call->done() || defect() != nullptr; }
+  base::Status result(const CallRef& call) const override { return calls_.result(call); }
+  void release(const CallRef& call) override { calls_.release(call); }
+  base::Status cancel(const CallRef& call) override { return calls_.cancel(call); }
+  base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until) override {
+    return calls_.poll(most, timeout, or_until);
+  }
+  int event_fd() const override { return calls_.event_fd(); }
+  void callbacks_due(bool any) override { calls_.callbacks_due(any); }
+  base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout) override { return calls_.wait_until(done, timeout); }
+  void wake() override { calls_.wake(); }
+
+ private:
+  runtime::Runtime::Events events();
+  void save_by_clock();
+  base::Status ask_peers(std::map<base::Peer, base::Nanos>& shortest);
+  PeerReport report_on(const cluster::Member& member);
+
+  runtime::Runtime runtime_;
+  Calls calls_{runtime_};
+  Tables tables_{calls_};
+  bool leaving_ = false;
+};
+
+}  // namespace mv::api

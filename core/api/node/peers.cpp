@@ -1,0 +1,80 @@
+// Who else is in the cluster, by which road each is reached, and how fast it answers.
+
+#include <algorithm>
+
+#include "api/node/member_node.hpp"
+
+namespace mv::api {
+
+namespace {
+
+/// The first answer of a peer that slept tells how long waking takes; a busy one's last how long it is when awake.
+constexpr int kQuestions = 4;
+constexpr base::Nanos kPatience = std::chrono::seconds(1);
+constexpr base::Nanos kLookAgain = std::chrono::milliseconds(1);
+
+}  // namespace
+
+base::Result<std::vector<PeerReport>> MemberNode::examine_peers() {
+  std::map<base::Peer, base::Nanos> shortest;
+  if (const base::Status interrupted = ask_peers(shortest); !interrupted.ok()) return interrupted;
+  std::vector<PeerReport> reports;
+  runtime_.read_on_loop([&] {
+    for (const cluster::Member& member : runtime_.member().cluster().view().members) {
+      if (member.peer == runtime_.member().self()) continue;
+      PeerReport report = report_on(member);
+      if (const auto found = shortest.find(member.peer); found != shortest.end()) report.round_trip = found->second;
+      reports.push_back(std::move(report));
+    }
+  });
+  return reports;
+}
+
+/// Several times, or until the patience with those that don't answer is over.
+base::Status MemberNode::ask_peers(std::map<base::Peer, base::Nanos>& shortest) {
+  const base::Nanos until = runtime_.loop().now() + kPatience;
+  size_t unanswered = 0;
+  for (int question = 0; question < kQuestions && unanswered == 0; ++question) {
+    runtime_.on_loop([&] { runtime_.member().cluster().ask_all(); });
+    do {
+      const transport::Driven driven = runtime_.loop().drive_until([] { return false; }, runtime_.loop().now() + kLookAgain);
+      if (driven == transport::Driven::kInterrupted)
+        return base::Status(MV_EINTR, "a signal came while the other processes were asked");
+      if (driven == transport::Driven::kStopped || driven == transport::Driven::kBroken) return runtime_.ended();
+      runtime_.on_loop([&] { unanswered = runtime_.member().cluster().unanswered(); });
+    } while (unanswered > 0 && runtime_.loop().now() < until);
+    runtime_.read_on_loop([&] {
+      for (const cluster::Member& member : runtime_.member().cluster().view().members) {
+        const auto took = runtime_.member().cluster().round_trip(member.peer);
+        if (!took || *took == base::kNever) continue;
+        const auto [entry, is_new] = shortest.try_emplace(member.peer, *took);
+        if (!is_new) entry->second = std::min(entry->second, *took);
+      }
+    });
+  }
+  return {};
+}
+
+PeerReport MemberNode::report_on(const cluster::Member& member) {
+  const cluster::View& view = runtime_.member().cluster().view();
+  const cluster::Member& self = *view.find(runtime_.member().self());
+  PeerReport report;
+  report.rank = member.rank;
+  report.role = member.role;
+  report.host = member.host;
+  report.address = member.address;
+  report.pid = member.pid;
+  report.state = member.state == cluster::State::kHere       ? PeerReport::State::kHere
+                 : member.state == cluster::State::kFinished ? PeerReport::State::kFinished
+                                                             : PeerReport::State::kLost;
+  report.why_lost = member.why;
+  report.same_host = member.host == self.host;
+  report.needed = member.rank == 0 || self.rank == 0 || view.need_each_other(self, member);
+  const auto reach = runtime_.way_by(member.peer);
+  if (!reach) return report;
+  report.road = reach->by;
+  report.why_not_shm = reach->why_not_shm;
+  return report;
+}
+
+}  // namespace mv::api

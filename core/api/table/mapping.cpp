@@ -1,0 +1,121 @@
+#include "api/table/mapping.hpp"
+
+#include <bit>
+
+#include "base/log.hpp"
+
+namespace mv::api {
+
+Mapping::Mapping(transport::Loop& loop, transport::ShmRoad& road, table::TableViewRef table, size_t own)
+    : loop_(loop), road_(road), table_(std::move(table)), own_(own), parts_(table_->servers.size()) {}
+
+const shard::SegmentReader* Mapping::reader(size_t server) {
+  Part& part = parts_[server];
+  const shard::SegmentReader* reader = part.reader.load();
+  if (reader == nullptr || reader->is_closed()) return nullptr;
+  if (!part.populated.load(std::memory_order_relaxed) && !part.populated.exchange(true)) reader->populate();
+  return reader;
+}
+
+void Mapping::ask() {
+  // Less and less often: where a server has nothing to map, every get comes by here.
+  if (!std::has_single_bit(asks_.fetch_add(1, std::memory_order_relaxed) + 1)) return;
+  loop_.post([self = shared_from_this()] { self->ask_on_loop(); });
+}
+
+void Mapping::ask_on_loop() {
+  drop_destroyed();
+  for (size_t server = 0; server < parts_.size(); ++server) {
+    Part& part = parts_[server];
+    const bool needed =
+        server != own_ && shard::has_part(table_->spec, parts_.size(), server) && part.reader.load() == nullptr;
+    if (!needed || part.asked || !road_.reaches(table_->servers[server])) continue;
+    part.asked = true;
+    road_.ask(table_->servers[server], table_->numbers[server],
+              [weak = weak_from_this(), server](std::shared_ptr<base::SharedMemory> memory) {
+                if (const MappingRef self = weak.lock()) self->take(server, std::move(memory));
+              });
+  }
+}
+
+void Mapping::take(size_t server, std::shared_ptr<base::SharedMemory> memory) {
+  Part& part = parts_[server];
+  part.asked = false;
+  if (memory == nullptr) return;
+  const uint64_t rows = shard::part_of(table_->spec, parts_.size(), server).count;
+  auto reader = shard::SegmentReader::open(std::move(memory), table_->spec, rows * table_->spec.cols);
+  if (!reader.ok()) return base::log_debug("{}", reader.status().text());
+  part.kept = std::move(reader).value();
+  part.populated = false;
+  part.reader.store(part.kept.get());
+}
+
+// ------------------------------------------------------------ dropping
+
+void Mapping::drop(base::Peer server) {
+  for (size_t i = 0; i < parts_.size(); ++i)
+    if (table_->servers[i] == server) drop(parts_[i]);
+  unmap_dropped();
+}
+
+void Mapping::drop_destroyed() {
+  for (Part& part : parts_)
+    if (part.kept != nullptr && part.kept->destroyed()) drop(part);
+  unmap_dropped();
+}
+
+void Mapping::drop(Part& part) {
+  if (part.kept == nullptr) return;
+  part.reader.store(nullptr);
+  part.dropped.push_back(std::move(part.kept));
+  has_dropped_ = true;
+}
+
+/// Dekker's pattern: a user counts itself and then loads the reader, this thread has cleared the reader and then loads the count. All four accesses are
+/// seq_cst, so either this thread sees the user, or the user sees that the reader was dropped.
+void Mapping::unmap_dropped() {
+  if (!has_dropped_ || users_ != 0) return;
+  has_dropped_ = false;
+  for (Part& part : parts_) part.dropped.clear();
+}
+
+void Mapping::unmap_later() {
+  loop_.post([weak = weak_from_this()] {
+    if (const MappingRef self = weak.lock()) self->unmap_dropped();
+  });
+}
+
+// ---- of all handles
+
+MappingRef Mappings::map(const table::TableViewRef& table, size_t own) {
+  if (runtime_.shared_memory() == nullptr || !shard::is_mapped(table->spec) || table->pace == shard::Pace::kSync) return nullptr;
+  const auto mapping = std::make_shared<Mapping>(runtime_.loop(), *runtime_.shared_memory(), table, own);
+  mapping->ask();
+  {
+    std::lock_guard lock(mutex_);
+    mappings_.push_back(mapping);
+    if (mappings_.size() < 2 * swept_) return mapping;
+    // Not each time: it goes through all of them.
+    std::erase_if(mappings_, [](const auto& weak) { return weak.expired(); });
+    swept_ = mappings_.size();
+  }
+  // A handle that nobody closed must not hold a destroyed table's memory for ever.
+  runtime_.loop().post([this] {
+    for (const MappingRef& each : all()) each->drop_destroyed();
+  });
+  return mapping;
+}
+
+std::vector<MappingRef> Mappings::all() {
+  std::lock_guard lock(mutex_);
+  std::vector<MappingRef> found;
+  for (const auto& weak : mappings_)
+    if (MappingRef mapping = weak.lock()) found.push_back(std::move(mapping));
+  return found;
+}
+
+void Mappings::drop(base::Peer server) {
+  for (const MappingRef& mapping : all()) mapping->drop(server);
+}
+
+}  // namespace mv::api

@@ -1,0 +1,506 @@
+#include "api/table/table_handle.hpp"
+
+#include "base/per_thread.hpp"
+#include "base/undo.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "engine/table/gates/stale_gate.hpp"
+#include "math/kernels.hpp"
+#include "shard/combine.hpp"
+#include "shard/updater/updater.hpp"
+
+namespace mv::api {
+
+namespace {
+
+/// Fire-and-forget changes up to this size take the short way.
+constexpr size_t kSmallBytes = 2048;
+/// How long a get of mapped parts waits for this worker's own changes before it becomes a request, which waits at the server.
+constexpr base::Nanos kOwnChanges = std::chrono::milliseconds(50);
+/// A get of a merging table from this size on is worth a message of its own that waits for the round.
+constexpr uint64_t kReadHereBytes = 64 << 10;
+
+std::vector<int64_t> every_row(const TableSpec& spec) {
+  std::vector<int64_t> rows(spec.rows);
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return rows;
+}
+
+base::Status check_finite(const TableSpec& spec, uint64_t rows, const void* values) {
+  if (!spec.rejects_nonfinite() || math::all_finite_bytes(spec.dtype, static_cast<const std::byte*>(values), rows * spec.cols)) return {};
+  return base::error(MV_ENONFINITE, "table \"{}\" refuses NaN and infinity (reject_nonfinite)", spec.name);
+}
+
+}  // namespace
+
+base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype) {
+  if (dtype != MV_RAW && dtype != spec.dtype)
+    return base::error(MV_EDTYPE, "table \"{}\" holds {}, {} was given", spec.name, tensor::dtype_name(spec.dtype),
+                       tensor::dtype_name(dtype));
+  const uint64_t unit = dtype == MV_RAW ? spec.element_bytes() : 1;
+  if (rows <= UINT64_MAX / (spec.cols * unit) && count == rows * spec.cols * unit) return {};
+  return base::error(MV_ESHAPE, "table \"{}\": {} {} given, {} rows x {} columns need {}", spec.name, count,
+                     dtype == MV_RAW ? "bytes" : "values", rows, spec.cols, rows * spec.cols * unit);
+}
+
+base::Status check_data(const TableSpec& spec, uint64_t rows, const ConstData& data) {
+  const base::Status size = check_size(spec, rows, data.count, data.dtype);
+  return size.ok() ? check_finite(spec, rows, data.values) : size;
+}
+
+TableHandle::TableHandle(Calls& calls, Mappings& mappings, table::TableViewRef table, std::shared_ptr<shard::Shard> own)
+    : calls_(calls),
+      table_(std::move(table)),
+      spec_(table_->spec),
+      own_(std::move(own)),
+      all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))),
+      changes_own_(own_ != nullptr && table_->pace != shard::Pace::kMerge),
+      // Whether all is finite must be known before anything is added.
+      is_simple_(all_own_ && table_->pace == shard::Pace::kAsync && !spec_.is_keyed() && !spec_.rejects_nonfinite()),
+      joins_many_(shard::is_small_key(spec_) && !changes_own_ && (table_->pace == shard::Pace::kMerge || table_->pace == shard::Pace::kAsync)),
+      home_(joins_many_ ? static_cast<uint32_t>(shard::home_of(spec_, table_->servers.size())) : 0),
+      bytes_(joins_many_ ? static_cast<uint32_t>(spec_.bytes()) : 0),
+      mapping_(all_own_ ? nullptr : mappings.map(table_, own_ != nullptr ? own_server() : SIZE_MAX)) {
+  table_->uses.open(uses_);
+}
+
+size_t TableHandle::own_server() const { return static_cast<size_t>(calls_.identity().server_id); }
+
+base::Status TableHandle::check_rows(const Rows& rows) const {
+  if (rows.all && spec_.kind == MV_KEYVALUE)
+    return base::error(MV_EINVAL, "table \"{}\" is {}: name the keys", spec_.name, spec_.describe());
+  if (rows.all || spec_.kind == MV_KEYVALUE) return {};
+  const auto end = static_cast<int64_t>(spec_.rows);
+  const int64_t* bad = std::find_if(rows.ids, rows.ids + rows.count, [&](int64_t row) { return row < 0 || row >= end; });
+  if (bad == rows.ids + rows.count) return {};
+  return base::error(MV_ERANGE, "table \"{}\": row {} is outside 0 .. {}", spec_.name, *bad, end - 1);
+}
+
+base::Status TableHandle::check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const {
+  if (const base::Status wrong = check_rows(rows); !wrong.ok()) return wrong;
+  return check_size(spec_, rows.all ? spec_.rows : rows.count, count, dtype);
+}
+
+/// The table is there, and no earlier fire-and-forget add has failed untold.
+base::Status TableHandle::usable() {
+  if (own_ != nullptr && own_->destroyed) return base::error(MV_ENOTFOUND, "table \"{}\" was destroyed", spec_.name);
+  if (!table_->has_untold) return {};
+  base::Status untold;
+  calls_.on_loop([&] { untold = calls_.member().tables().take_untold(*table_); });
+  if (untold.ok()) return {};
+  return base::error(untold.code(), "an earlier fire-and-forget add failed: {}", untold.text());
+}
+
+Started TableHandle::finished_here(const CallOptions& options) {
+  if (options.mode != Mode::kAsync) return {};
+  const CallRef call = calls_.make_call(options, false);
+  call->complete({});
+  return {{}, call};
+}
+
+Started TableHandle::add(const Rows& rows, const ConstData& data, const CallOptions& options) {
+  return change(wire::Write::Add, rows, data, options);
+}
+bool TableHandle::adds_here(base::Status* status) {
+  if (!is_simple_) return false;
+  if (own_->destroyed)
+    *status = usable();
+  else
+    count(table::Use::kAdd, table::Way::kHere, {});
+  return true;
+}
+bool TableHandle::add_here(const shard::Shard::Make& make, base::Status* status) {
+  if (!adds_here(status)) return false;
+  if (status->ok()) own_->add_made(calls_.identity().worker_id, 0, own_->elements(), make);
+  return true;
+}
+bool TableHandle::add_here(const std::byte* values, base::Status* status) {
+  if (!adds_here(status)) return false;
+  if (status->ok()) own_->change(wire::Write::Add, calls_.identity().worker_id, 0, own_->elements(), values);
+  return true;
+}
+base::Status TableHandle::join_many(table::Use use) {
+  base::Status status = usable();
+  if (status.ok()) count(use, table::Way::kMessage, {});
+  return status;
+}
+void TableHandle::expect(bool soon) const {
+  if (soon && own_ != nullptr) return own_->expect();
+  __builtin_prefetch(&table_->clock, 1);
+  if (soon || own_ == nullptr) return;
+  __builtin_prefetch(own_.get());
+  __builtin_prefetch(&own_->destroyed);
+}
+bool TableHandle::get_here(std::span<std::byte* const> outs, base::Status* status) {
+  if (is_simple_ && !own_->destroyed) {
+    count(table::Use::kGet, table::Way::kHere, {});
+    own_->read_each(calls_.identity().worker_id, outs);
+    return true;
+  }
+  if (spec_.is_keyed() || (own_ == nullptr && mapping_ == nullptr)) return false;
+  *status = usable();
+  if (!status->ok()) return true;
+  const uint64_t needed = clock_needed(true);
+  if (all_own_ && own_is_open(needed)) {
+    count(table::Use::kGet, table::Way::kHere, {});
+    own_->read_each(calls_.identity().worker_id, outs);
+    return true;
+  }
+  CallOptions at_once;
+  at_once.mode = Mode::kAsync;
+  if (!fetch_mapped(needed, {}, outs.front(), at_once, status)) return false;
+  count(table::Use::kGet, table::Way::kMapped, {});
+  for (std::byte* const out : outs.subspan(1)) std::memcpy(out, outs.front(), spec_.bytes());
+  return true;
+}
+Started TableHandle::set(const Rows& rows, const ConstData& data, const CallOptions& options) {
+  return change(wire::Write::Set, rows, data, options);
+}
+Started TableHandle::get(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(true, rows, data, options); }
+Started TableHandle::peek(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(false, rows, data, options); }
+
+/// Counts a change as open, which its end uncounts; unless it does not come to that.
+class TableHandle::OpenChange {
+ public:
+  explicit OpenChange(table::TableView& table) : table_(table) { table_.open_changes.fetch_add(1, std::memory_order_relaxed); }
+  ~OpenChange() {
+    if (!kept_) table_.open_changes.fetch_sub(1, std::memory_order_release);
+  }
+  void keep() const { kept_ = true; }
+
+ private:
+  table::TableView& table_;
+  mutable bool kept_ = false;
+};
+
+base::Status TableHandle::check_change(const Rows& rows, const ConstData& data) {
+  if (base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return wrong;
+  if (base::Status wrong = check_finite(spec_, rows.all ? spec_.rows : rows.count, data.values); !wrong.ok()) return wrong;
+  return usable();
+}
+
+Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options) {
+  if (const base::Status wrong = check_change(rows, data); !wrong.ok()) return {wrong, nullptr};
+  Values values{static_cast<const std::byte*>(data.values), (rows.all ? spec_.rows : rows.count) * spec_.row_bytes(), nullptr};
+  if (rows.all && spec_.is_keyed()) {  // all rows, one by one
+    const std::vector<int64_t> ids = every_row(spec_);
+    return change_checked(write, {ids.data(), ids.size(), false}, values, options);
+  }
+  if (rows.all || write != wire::Write::Add) return change_checked(write, rows, values, options);
+  // An updater must see each row once, and the servers are spared the work: repeated rows are summed up here.
+  const auto sums = std::make_shared<shard::Combined>();
+  if (!shard::combine(spec_, {rows.ids, rows.count}, values.bytes, sums.get())) return change_checked(write, rows, values, options);
+  values = {sums->values.data(), sums->values.size(), sums};
+  return change_checked(write, {sums->rows.data(), sums->rows.size(), false}, values, options);
+}
+
+Started TableHandle::erase(const Rows& rows, const CallOptions& options) {
+  if (!spec_.is_keyed()) return {base::error(MV_EINVAL, "table \"{}\" is {}: its rows can't be erased", spec_.name, spec_.describe()), nullptr};
+  if (const base::Status wrong = check_rows(rows); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+  return change_checked(wire::Write::Erase, rows, {}, options);
+}
+
+/// The part of this process at once, the rest by a request.
+Started TableHandle::change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options) {
+  const auto use = static_cast<table::Use>(write);
+  if (all_own_ && changes_own_) {
+    count(use, table::Way::kHere, rows);
+    const auto call = options.mode == Mode::kAsync ? calls_.make_call(options, false) : nullptr;
+    change_own(write, rows, values.bytes);
+    if (call != nullptr) call->complete({});
+    return {{}, call};
+  }
+  count(use, table::Way::kMessage, rows);
+  if (options.mode == Mode::kForget && options.priority == 0 && values.size <= kSmallBytes) {
+    base::Status status;
+    if (forget_small(rows, values, write, options, &status)) return {status, nullptr};
+  }
+  table::Request request = change_request(write, options);
+  request.all = rows.all;
+  if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
+  const bool blocking = options.mode == Mode::kBlocking;
+  base::Undo give_back([&] { calls_.give_back(request.reserved); });
+  if (!blocking) {
+    auto token = calls_.reserve(values.size, options);
+    if (!token.ok()) return {token.status(), nullptr};
+    request.reserved = token.value();
+  }
+  const std::span<const std::byte> bytes(values.bytes, values.size);
+  if (values.keep != nullptr)
+    request.source = base::Payload::kept(bytes, values.keep);
+  else
+    request.source = blocking ? base::Payload::lent(bytes) : calls_.snapshot(bytes);
+  std::function<void()> own_work;
+  if (changes_own_) own_work = [&] { change_own(write, rows, values.bytes); };
+  const Started started = start_change(std::move(request), options, own_work);
+  give_back.keep();
+  return started;
+}
+
+/// What all changes that take messages have in common.
+table::Request TableHandle::change_request(wire::Write write, const CallOptions& options) {
+  table::Request request;
+  request.table = table_;
+  request.kind = table::OpKind::kChange;
+  request.write = write;
+  if (changes_own_) request.skip = own_server();
+  request.priority = options.priority;
+  return request;
+}
+
+Started TableHandle::start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work) {
+  const bool in_step = table_->pace == shard::Pace::kSync || table_->pace == shard::Pace::kMerge;
+  const CallRef call = options.mode == Mode::kForget ? nullptr : calls_.make_call(options, in_step && request.write == wire::Write::Add);
+  const OpenChange open(*table_);
+  if (call == nullptr) calls_.forget(std::move(request), own_work);
+  const Started started = call == nullptr ? Started() : calls_.run(call, options, std::move(request), own_work);
+  open.keep();
+  return started;
+}
+
+/// Many small adds: the message is made here, by the caller, if it is one message to one server elsewhere. False if it is not.
+bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options,
+                               base::Status* status) {
+  const size_t servers = table_->servers.size();
+  if (table_->pace == shard::Pace::kSync || table_->pace == shard::Pace::kMerge) return false;
+  if (rows.all ? servers > 1 && spec_.home == 0 : rows.count == 0) return false;
+  // Every server hears of an add to a store's key: it counts them, and may have rows that this one replaces.
+  if (!rows.all && servers > 1 && spec_.updater.name == shard::kReplacing) return false;
+  const size_t server = rows.all && spec_.home == 0 ? 0 : shard::server_of(spec_, servers, rows.all ? 0 : rows.ids[0]);
+  if (own_ != nullptr && server == own_server()) return false;
+  const int64_t first = shard::first_row(spec_, servers, server);
+  const size_t row_count = rows.all ? 0 : rows.count, ids_bytes = row_count * sizeof(int64_t);
+  alignas(8) std::byte payload[2 * kSmallBytes];
+  if (ids_bytes + values.size > sizeof payload) return false;
+  for (size_t i = 0; i < row_count; ++i) {
+    if (i > 0 && shard::server_of(spec_, servers, rows.ids[i]) != server) return false;
+    const int64_t own_number = rows.ids[i] - first;
+    std::memcpy(payload + i * sizeof own_number, &own_number, sizeof own_number);
+  }
+  if (values.size > 0) std::memcpy(payload + ids_bytes, values.bytes, values.size);
+
+  const auto reserved = calls_.reserve(values.size, options);
+  if (!reserved.ok()) {
+    *status = reserved.status();
+    return true;
+  }
+  base::Undo give_back([&] { calls_.give_back(reserved.value()); });
+  auto& builder = base::per_thread<wire::FrameBuilder>();
+  const auto body = wire::CreateChange(builder.fbb(), table_->numbers[server], write, 0, rows.all ? spec_.elements() : 0, row_count);
+  const std::span<const std::byte> bytes(payload, ids_bytes + values.size);
+  base::Frame frame = builder.finish_small(wire::Body::Change, body, bytes);
+  const OpenChange open(*table_);
+  calls_.forget_small(table_, server, std::move(frame), reserved.value());
+  open.keep();
+  give_back.keep();
+  return true;
+}
+
+/// The clock that a part must show for a get to read it without asking the gate; 0 where there is none.
+uint64_t TableHandle::clock_needed(bool gated) const {
+  if (!gated) return 0;
+  if (table_->pace == shard::Pace::kStale)
+    return table::StaleGate::needed(static_cast<uint64_t>(spec_.staleness), table_->clock.load(std::memory_order_acquire));
+  if (table_->pace != shard::Pace::kMerge) return 0;
+  // Its clock are this worker's adds that have begun: all of them only when none is under way.
+  return table_->open_changes.load(std::memory_order_acquire) == 0 ? table_->clock.load(std::memory_order_acquire) : UINT64_MAX;
+}
+
+bool TableHandle::own_is_open(uint64_t needed) const {
+  return own_ != nullptr && own_->least_clock.load(std::memory_order_acquire) >= needed;
+}
+
+Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options) {
+  if (const base::Status wrong = check_shape(rows, data.count, data.dtype); !wrong.ok()) return {wrong, nullptr};
+  if (const base::Status wrong = usable(); !wrong.ok()) return {wrong, nullptr};
+  if (rows.all && spec_.is_keyed()) {
+    const std::vector<int64_t> ids = every_row(spec_);
+    return fetch(gated, {ids.data(), ids.size(), false}, data, options);
+  }
+  const table::Use use = gated ? table::Use::kGet : table::Use::kPeek;
+  auto* out = static_cast<std::byte*>(data.values);
+  const uint64_t bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
+  if (base::Status status; fetch_here(use, rows, out, options, &status))
+    return status.ok() ? finished_here(options) : Started{status, nullptr};
+  // What the others have not sent yet can't be read here; but when it is there, reading it here spares two copies.
+  const bool reads_here = table_->pace == shard::Pace::kMerge && (all_own_ || mapping_ != nullptr);
+  if (gated && reads_here && options.mode == Mode::kBlocking && bytes >= kReadHereBytes) {
+    if (const base::Status failed = wait_for_turn(options); !failed.ok()) return {failed, nullptr};
+    if (base::Status status; fetch_here(use, rows, out, options, &status)) return {status, nullptr};
+  }
+
+  return ask_for(gated, rows, {out, bytes}, nullptr, options);
+}
+
+/// By messages, but for what lies in this process and is open to its callers; what is to be encoded all by messages.
+Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options) {
+  count(gated ? table::Use::kGet : table::Use::kPeek, table::Way::kMessage, rows);
+  const bool own_open = codec == nullptr && own_is_open(clock_needed(gated));
+  table::Request request;
+  request.table = table_;
+  request.kind = table::OpKind::kGet;
+  request.gated = gated;
+  request.clock = table_->clock.load(std::memory_order_acquire);
+  request.all = rows.all;
+  if (!rows.all) request.rows.assign(rows.ids, rows.ids + rows.count);
+  if (own_open) request.skip = own_server();
+  request.destination = out;
+  request.codec = codec;
+  request.priority = options.priority;
+  std::function<void()> own_work;
+  if (own_open) own_work = [&] { read_own(rows, out.data()); };
+  return calls_.run(calls_.make_call(options, gated && table_->pace != shard::Pace::kAsync), options, std::move(request), own_work);
+}
+
+base::Status TableHandle::wait_for_turn(const CallOptions& options) {
+  table::Request request;
+  request.table = table_;
+  request.kind = table::OpKind::kGet;
+  request.all = false;
+  request.waits_only = true;
+  request.priority = options.priority;
+  CallOptions waiting = options;
+  waiting.keep_on_interrupt = false;
+  return calls_.run(calls_.make_call(waiting, true), waiting, std::move(request), {}).status;
+}
+
+bool TableHandle::fetch_here(table::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
+  const uint64_t needed = clock_needed(use == table::Use::kGet);
+  if (all_own_ && own_is_open(needed)) {
+    count(use, table::Way::kHere, rows);
+    read_own(rows, out);
+    return true;
+  }
+  if (!fetch_mapped(needed, rows, out, options, status)) return false;
+  count(use, table::Way::kMapped, rows);
+  return true;
+}
+
+bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
+  if (mapping_ == nullptr) return false;
+  const Mapping::Use use(*mapping_);
+  const size_t servers = table_->servers.size();
+  for (size_t server = 0; server < servers; ++server) {
+    if ((own_ != nullptr && server == own_server()) || !shard::has_part(spec_, servers, server)) continue;
+    const shard::SegmentReader* reader = mapping_->reader(server);
+    if (reader == nullptr) mapping_->ask();
+    if (reader == nullptr || reader->clock() < needed) return false;
+  }
+  if (own_ != nullptr && shard::has_part(spec_, servers, own_server()) && !own_is_open(needed)) return false;
+
+  // A worker sees its own changes. A request would queue behind them; this has to wait for their acknowledgement.
+  const auto seen = [this] { return table_->open_changes.load(std::memory_order_acquire) == 0; };
+  if (!seen()) {
+    if (options.mode != Mode::kBlocking) return false;
+    const base::Nanos limit = std::min(calls_.deadline(options, false), calls_.loop().now() + kOwnChanges);
+    if (calls_.loop().drive_until(seen, limit) == transport::Driven::kInterrupted) {
+      *status = base::Status(MV_EINTR, "a signal came while this worker's earlier changes were under way; nothing was read");
+      return true;
+    }
+    if (!seen()) return false;
+  }
+  return read_mapped(rows, out);
+}
+
+/// False if a server wrote all the while.
+bool TableHandle::read_mapped(const Rows& rows, std::byte* out) const {
+  const size_t servers = table_->servers.size(), own = own_ != nullptr ? own_server() : SIZE_MAX;
+  if (rows.all) {
+    if (own_ != nullptr) read_own(rows, out);
+    for (size_t server = 0; server < servers; ++server) {
+      const shard::Range part = shard::part_of(spec_, servers, server);
+      if (server == own || part.count == 0) continue;
+      const shard::SegmentReader* reader = mapping_->reader(server);
+      if (reader == nullptr || !reader->read(0, part.count * spec_.cols, out + part.first * spec_.row_bytes())) return false;
+    }
+    return true;
+  }
+  for (size_t begin = 0; begin < rows.count;) {  // runs of rows of one server
+    const size_t server = shard::server_of(spec_, servers, rows.ids[begin]);
+    const auto last = static_cast<int64_t>(shard::part_of(spec_, servers, server).end());
+    const int64_t first = shard::first_row(spec_, servers, server);
+    size_t end = begin + 1;
+    while (end < rows.count && rows.ids[end] >= first && rows.ids[end] < last) ++end;
+    std::byte* to = out + begin * spec_.row_bytes();
+    if (server == own) {
+      for (size_t i = begin; i < end; ++i) {
+        const int64_t row = rows.ids[i] - first;
+        own_->read_rows(calls_.identity().worker_id, {&row, 1}, out + i * spec_.row_bytes());
+      }
+    } else {
+      const shard::SegmentReader* reader = mapping_->reader(server);
+      if (reader == nullptr || !reader->read_rows({rows.ids + begin, end - begin}, first, to)) return false;
+    }
+    begin = end;
+  }
+  return true;
+}
+
+void TableHandle::own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vector<uint64_t>& from) const {
+  const size_t servers = table_->servers.size(), own = own_server();
+  const int64_t first = shard::first_row(spec_, servers, own);
+  for (uint64_t i = 0; i < rows.count; ++i) {
+    if (shard::server_of(spec_, servers, rows.ids[i]) != own) continue;
+    ids.push_back(rows.ids[i] - first);
+    from.push_back(i);
+  }
+}
+
+/// Without memory a keyed table that has not changed yet is as it was, and the call fails. Anything else leaves a change half made.
+void TableHandle::change_own(wire::Write write, const Rows& rows, const std::byte* values) {
+  try {
+    change_own_part(write, rows, values);
+  } catch (const shard::Halfway& thrown) {
+    calls_.loop().break_down(&thrown);
+    throw;
+  } catch (const std::bad_alloc& thrown) {
+    if (!spec_.is_keyed()) calls_.loop().break_down(&thrown);
+    throw;
+  }
+}
+
+void TableHandle::change_own_part(wire::Write write, const Rows& rows, const std::byte* values) {
+  const shard::Worker worker = calls_.identity().worker_id;
+  if (rows.all) return own_->change(write, worker, 0, own_->elements(), values + own_->rows().first * spec_.row_bytes());
+  if (all_own_) return own_->change_rows(write, worker, {rows.ids, rows.count}, values);
+  std::vector<int64_t> ids;
+  std::vector<uint64_t> from;
+  own_rows(rows, ids, from);
+  if (ids.empty()) {
+    // As to the other servers: an add to a store's key counts here, too, and there may be rows that it replaces.
+    if (write == wire::Write::Add && spec_.updater.name == shard::kReplacing) own_->change_rows(write, worker, {}, nullptr);
+    return;
+  }
+  if (write == wire::Write::Erase) return own_->change_rows(write, worker, ids, nullptr);
+  for (size_t i = 0; i < ids.size(); ++i)
+    own_->change_rows(write, worker, {&ids[i], 1}, values + from[i] * spec_.row_bytes(),
+                      i == 0 ? shard::Piece::kFirst : shard::Piece::kFurther);
+}
+
+void TableHandle::read_own(const Rows& rows, std::byte* out) const {
+  const shard::Worker worker = calls_.identity().worker_id;
+  if (rows.all) return own_->read(worker, 0, own_->elements(), out + own_->rows().first * spec_.row_bytes());
+  if (all_own_) return own_->read_rows(worker, {rows.ids, rows.count}, out);
+  std::vector<int64_t> ids;
+  std::vector<uint64_t> from;
+  own_rows(rows, ids, from);
+  for (size_t i = 0; i < ids.size(); ++i) own_->read_rows(worker, {&ids[i], 1}, out + from[i] * spec_.row_bytes());
+}
+
+base::Status TableHandle::close() { return {}; }
+
+base::Status TableHandle::destroy() {
+  const CallOptions options;
+  const CallRef call = calls_.make_call(options, false);
+  calls_.loop().post([this, call] { calls_.member().tables().destroy(table_, call); });
+  bool alive = true;
+  base::Status status;
+  while (alive && status.code() != MV_ESTATE) status = calls_.wait(call, base::Nanos(0), &alive);
+  return status;
+}
+
+}  // namespace mv::api

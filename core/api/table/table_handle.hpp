@@ -1,0 +1,118 @@
+#pragma once
+// A table as one handle sees it: checks, the part in this process, the parts elsewhere.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "api/call/calls.hpp"
+#include "api/table/mapping.hpp"
+#include "api/table/table.hpp"
+#include "engine/table/client/operation.hpp"
+#include "engine/table/client/plan.hpp"
+#include "shard/shard.hpp"
+
+namespace mv::api {
+
+/// MV_ESHAPE, MV_EDTYPE or MV_ENONFINITE if `data` is not `rows` rows for this table.
+base::Status check_data(const TableSpec& spec, uint64_t rows, const ConstData& data);
+
+/// MV_ESHAPE or MV_EDTYPE if `count` elements of `dtype` are not `rows` rows of it.
+base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv_dtype dtype);
+
+class TableHandle final : public Table {
+ public:
+  /// @param own this process's part, where its callers may work on it themselves; else null
+  TableHandle(Calls& calls, Mappings& mappings, table::TableViewRef table, std::shared_ptr<shard::Shard> own);
+  ~TableHandle() override { table_->uses.close(uses_); }
+
+  base::Result<TableInfo> info() override;
+  Started add(const Rows& rows, const ConstData& data, const CallOptions& options) override;
+  Started add_encoded(const ConstData& gradient, std::byte* residual, const codec::CodecRef& codec, const CallOptions& options) override;
+  bool add_here(const shard::Shard::Make& make, base::Status* status) override;
+  bool add_here(const std::byte* values, base::Status* status) override;
+  void expect(bool soon) const override;
+  bool joins_many() const override { return joins_many_; }
+  /// The server that holds all of a table that joins_many().
+  size_t home() const { return home_; }
+  uint64_t bytes() const { return bytes_; }
+  const table::TableViewRef& view() const { return table_; }
+  /// Before a call of many that this table is of; its call counts as one.
+  base::Status join_many(table::Use use);
+  Started set(const Rows& rows, const ConstData& data, const CallOptions& options) override;
+  Started get(const Rows& rows, const MutableData& data, const CallOptions& options) override;
+  bool get_here(std::span<std::byte* const> outs, base::Status* status) override;
+  Started get_encoded(const MutableData& data, const codec::CodecRef& codec, const CallOptions& options) override;
+  Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) override;
+  Started erase(const Rows& rows, const CallOptions& options) override;
+  Started set_updater(const shard::UpdaterSpec& updater, const CallOptions& options) override;
+  base::Result<TableStates> states() override;
+  base::Status set_states(const TableStates& states) override;
+  base::Status clock() override;
+  base::Status leave_rounds() override;
+  base::Result<Scanned> scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) override;
+  base::Status close() override;
+  base::Status destroy() override;
+
+ private:
+  /// Values of a change, with repeated rows summed up already.
+  struct Values {
+    const std::byte* bytes = nullptr;
+    uint64_t size = 0;
+    std::shared_ptr<const void> keep;  ///< null: the caller's memory
+  };
+
+  Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
+  base::Status check_change(const Rows& rows, const ConstData& data);
+  base::Status check_encoded() const;
+  void encode(std::span<const table::Piece> pieces, const std::byte* gradient, std::byte* residual, const codec::Codec& codec, std::byte* out) const;
+  void change_own_encoded(const std::byte* gradient, std::byte* residual, const codec::Codec& codec);
+  table::Request change_request(wire::Write write, const CallOptions& options);
+  Started start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work);
+  Started change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options);
+  void count(table::Use use, table::Way way, const Rows& rows) { uses_.count(use, way, rows.all, rows.count); }
+  Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
+  Started ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options);
+  base::Status check_rows(const Rows& rows) const;
+  base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
+  base::Status usable();
+  /// Whether an add of all rows goes into this process's shard and nowhere else; `status` if it may not.
+  bool adds_here(base::Status* status);
+  base::Result<bool> fetch_states(size_t server, TableStates& into);
+  base::Status send_states(size_t server, const TableStates& states, const shard::Mark* mark);
+  bool forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options, base::Status* status);
+  Started finished_here(const CallOptions& options);
+  /// A get without a message, of what lies in this process or is mapped. False: it has to be one.
+  bool fetch_here(table::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
+  /// Waits until all servers' gates would serve a get of this moment.
+  base::Status wait_for_turn(const CallOptions& options);
+  class OpenChange;
+  void change_own(wire::Write write, const Rows& rows, const std::byte* values);
+  void change_own_part(wire::Write write, const Rows& rows, const std::byte* values);
+  void read_own(const Rows& rows, std::byte* out) const;
+  /// A get of parts that are mapped, without a message. False if it has to be a message.
+  bool fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
+  bool read_mapped(const Rows& rows, std::byte* out) const;
+  uint64_t clock_needed(bool gated) const;
+  /// This process's part may be read here and now: it shows the clock that is needed.
+  bool own_is_open(uint64_t needed) const;
+  /// Which of the caller's rows lie in this process, and their numbers here.
+  void own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vector<uint64_t>& from) const;
+  size_t own_server() const;
+
+  Calls& calls_;
+  const table::TableViewRef table_;
+  const TableSpec& spec_;
+  const std::shared_ptr<shard::Shard> own_;
+  const bool all_own_;  ///< the whole table lies in this process
+  const bool changes_own_;  ///< callers change this process's part themselves
+  const bool is_simple_;    ///< dense, all of it here, changed by its callers, who never wait for each other
+  const bool joins_many_;   ///< callers of this process may not work on the shard themselves
+  const uint32_t home_, bytes_;  ///< of a small key
+  const MappingRef mapping_;  ///< null where there is nothing to map
+  table::Uses uses_;
+};
+
+}  // namespace mv::api

@@ -1,0 +1,105 @@
+// Updaters' states: all servers' parts together, and back to whoever holds them now.
+
+#include <algorithm>
+#include <cstring>
+
+#include "api/call/wait_for.hpp"
+#include "api/table/table_handle.hpp"
+#include "shard/updater/apply.hpp"
+
+namespace mv::api {
+
+namespace {
+/// What a message brings of a state, about.
+constexpr uint64_t kChunkBytes = 1 << 20;
+
+uint64_t state_row_bytes(const TableSpec& spec) { return spec.cols * tensor::dtype_bytes(tensor::storage_dtype(spec.dtype)); }
+}  // namespace
+
+base::Result<TableStates> TableHandle::states() {
+  if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
+  if (table_->pace == shard::Pace::kMerge)
+    if (const base::Status failed = wait_for_turn({}); !failed.ok()) return failed;
+  TableStates states;
+  for (size_t server = 0; server < table_->servers.size(); ++server) {
+    if (!shard::has_part(spec_, table_->servers.size(), server)) continue;
+    const auto fetched = fetch_states(server, states);
+    if (fetched.ok()) continue;
+    static_cast<void>(wait_for<table::Client::StatesChunk>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
+      calls_.member().tables().states(table_, server, table::Client::kNoMoreStates, until, told);
+    }));
+    return fetched.status();
+  }
+  return states;
+}
+
+base::Result<bool> TableHandle::fetch_states(size_t server, TableStates& into) {
+  const uint64_t row_bytes = state_row_bytes(spec_);
+  for (uint64_t number = 0;; ++number) {
+    const auto got = wait_for<table::Client::StatesChunk>(calls_, [=, this, until = calls_.deadline({}, false)](auto told) {
+      calls_.member().tables().states(table_, server, number, until, told);
+    });
+    if (!got.ok()) return got.status();
+    const table::Client::StatesChunk& chunk = got.value();
+    if (chunk.states == 0) {
+      into.updater = chunk.updater;
+      into.marks.push_back(chunk.mark);
+      return true;
+    }
+    const bool fits = chunk.state < chunk.states && chunk.states <= shard::kMostStates && chunk.count <= spec_.rows &&
+                      chunk.first <= spec_.rows - chunk.count && chunk.values.size() == chunk.count * row_bytes;
+    if (!fits) return base::error(MV_EPROTOCOL, "table \"{}\": states of another form than the table's", spec_.name);
+    into.states.resize(std::max<size_t>(into.states.size(), chunk.states));
+    auto& state = into.states[chunk.state];
+    state.resize(spec_.rows * row_bytes);
+    if (!chunk.values.empty()) std::memcpy(state.data() + chunk.first * row_bytes, chunk.values.data(), chunk.values.size());
+  }
+}
+
+base::Status TableHandle::set_states(const TableStates& states) {
+  if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
+  for (const auto& state : states.states)
+    if (state.size() != spec_.rows * state_row_bytes(spec_))
+      return base::error(MV_ESHAPE, "table \"{}\": a state of {} bytes, not {}", spec_.name, state.size(), spec_.rows * state_row_bytes(spec_));
+  const size_t servers = table_->servers.size();
+  const auto parts = static_cast<size_t>(std::ranges::count_if(table_->servers, [&, server = size_t{0}](base::Peer) mutable {
+    return shard::has_part(spec_, servers, server++);
+  }));
+  const auto latest = std::ranges::max_element(states.marks, {}, &shard::Mark::updates);
+  for (size_t server = 0, part = 0; server < servers; ++server) {
+    if (!shard::has_part(spec_, servers, server)) continue;
+    const shard::Mark* mark = states.marks.empty() ? nullptr : states.marks.size() == parts ? &states.marks[part] : &*latest;
+    if (const base::Status failed = send_states(server, states, mark); !failed.ok()) return failed;
+    ++part;
+  }
+  return {};
+}
+
+base::Status TableHandle::send_states(size_t server, const TableStates& states, const shard::Mark* mark) {
+  const uint64_t row_bytes = state_row_bytes(spec_), at_once = std::max<uint64_t>(1, kChunkBytes / row_bytes);
+  const auto send = [&](const table::Client::StatesChunk& chunk) -> base::Status {
+    const auto done = wait_for<bool>(calls_, [=, this, &chunk, until = calls_.deadline({}, false)](auto told) {
+      calls_.member().tables().set_states(table_, server, chunk, until, told);
+    });
+    return done.ok() ? base::Status() : done.status();
+  };
+  const shard::Range part = shard::part_of(spec_, table_->servers.size(), server);
+  for (uint64_t row = part.first; row < part.end(); row += at_once) {
+    table::Client::StatesChunk chunk;
+    chunk.first = row;
+    chunk.count = std::min(at_once, part.end() - row);
+    chunk.states = static_cast<uint32_t>(states.states.size());
+    for (const auto& state : states.states) {
+      const auto from = state.begin() + static_cast<ptrdiff_t>(row * row_bytes);
+      chunk.values.assign(from, from + static_cast<ptrdiff_t>(chunk.count * row_bytes));
+      if (const base::Status failed = send(chunk); !failed.ok()) return failed;
+      ++chunk.state;
+    }
+  }
+  if (mark == nullptr) return {};
+  table::Client::StatesChunk last;
+  last.mark = *mark;
+  return send(last);
+}
+
+}  // namespace mv::api

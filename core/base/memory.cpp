@@ -1,0 +1,65 @@
+#include "base/memory.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+namespace mv::base {
+
+namespace {
+constexpr size_t kHugePage = 2 << 20;
+/// Below this pages of its own are not worth it: thousands of small tables would all begin at the same place of a page, which are the
+/// same few sets of a cache.
+constexpr size_t kPaged = 64 << 10;
+constexpr std::align_val_t kLine{64};
+const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}  // namespace
+
+Result<Memory> Memory::make(size_t bytes, Pages pages) {
+  Memory memory;
+  if (bytes == 0) return memory;
+  if (bytes < kPaged) {
+    memory.data_ = static_cast<std::byte*>(::operator new(bytes, kLine, std::nothrow));
+    if (memory.data_ == nullptr) return error(MV_ENOMEM, "{} bytes of memory are not to be had", bytes);
+    std::memset(memory.data_, 0, bytes);
+    memory.bytes_ = bytes;
+    return memory;
+  }
+  // One huge page more, so that there is a place in it where whole ones begin.
+  const size_t slack = bytes >= kHugePage ? kHugePage : 0;
+  void* mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED)
+    return error(MV_ENOMEM, "{} bytes of memory are not to be had: {}", bytes, std::strerror(errno));
+  auto* data = static_cast<std::byte*>(mapped);
+  if (slack > 0) {
+    const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(data) % kHugePage) % kHugePage;
+    const size_t whole = (bytes + kPage - 1) / kPage * kPage;
+    if (before > 0) munmap(data, before);
+    if (slack > before) munmap(data + before + whole, slack - before);
+    data += before;
+  }
+  // First touch of huge ones is 7 times as fast; a refusal changes nothing else.
+  madvise(data, bytes, pages == kHugePages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  memory.data_ = data;
+  memory.bytes_ = bytes;
+  return memory;
+}
+
+void Memory::expect(size_t begin, size_t bytes) const {
+  // Whole huge pages around it: advice for a part of one does nothing.
+  const size_t first = begin / kHugePage * kHugePage, end = (begin + bytes + kHugePage - 1) / kHugePage * kHugePage;
+  if (end <= bytes_) madvise(data_ + first, end - first, MADV_HUGEPAGE);
+}
+
+Memory::~Memory() {
+  if (bytes_ >= kPaged)
+    munmap(data_, bytes_);
+  else
+    ::operator delete(data_, kLine);
+}
+
+}  // namespace mv::base

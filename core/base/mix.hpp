@@ -1,0 +1,16 @@
+#pragma once
+// A mixing function for hashes and seeded random numbers.
+
+#include <cstdint>
+
+namespace mv::base {
+
+/// A well-mixed function of a key (the finalizer of SplitMix64: Steele et al., OOPSLA 2014): where it is stored.
+constexpr uint64_t mix(uint64_t key) {
+  key += 0x9e3779b97f4a7c15;
+  key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9;
+  key = (key ^ (key >> 27)) * 0x94d049bb133111eb;
+  return key ^ (key >> 31);
+}
+
+}  // namespace mv::base

@@ -1,0 +1,31 @@
+#include "checkpoint/checksum.hpp"
+
+#include <fmt/format.h>
+
+#define XXH_INLINE_ALL  // a few functions of a large library: no reason to load it
+#include <xxhash.h>
+
+namespace mv::checkpoint {
+
+struct Checksum::State {
+  XXH3_state_t hash;  // wants 64-byte alignment, which C++17's new gives
+};
+
+Checksum::Checksum() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->hash); }
+Checksum::~Checksum() = default;
+Checksum::Checksum(Checksum&&) noexcept = default;
+
+void Checksum::add(std::span<const std::byte> bytes) { XXH3_128bits_update(&state_->hash, bytes.data(), bytes.size()); }
+
+std::string Checksum::text() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(&state_->hash);
+  return fmt::format("xxh3-{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+std::string checksum_of(std::span<const std::byte> bytes) {
+  Checksum checksum;
+  checksum.add(bytes);
+  return checksum.text();
+}
+
+}  // namespace mv::checkpoint

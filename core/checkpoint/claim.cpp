@@ -1,0 +1,71 @@
+#include "checkpoint/claim.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "checkpoint/file.hpp"
+
+namespace mv::checkpoint {
+
+namespace {
+
+constexpr time_t kAbandonedAfter = 3600;
+constexpr uint64_t kMostClaimBytes = 4096;
+
+/// Of this start of this machine's kernel, whose locks end with their processes.
+std::string kernel_identity() {
+  char text[64];
+  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  const ssize_t got = read(fd, text, sizeof text);
+  close(fd);
+  const std::string_view whole(text, got > 0 ? static_cast<size_t>(got) : 0);
+  return std::string(whole.substr(0, whole.find('\n')));
+}
+
+/// Whether nothing at `path`, or directly in it, has changed lately.
+bool is_old(const std::string& path) {
+  struct stat stat {};
+  if (::stat(path.c_str(), &stat) != 0) return false;
+  time_t newest = stat.st_mtime;
+  const auto names = names_in(path);
+  if (!names.ok()) return false;
+  for (const std::string& name : names.value())
+    if (::stat((path + "/" + name).c_str(), &stat) == 0) newest = std::max(newest, stat.st_mtime);
+  return std::time(nullptr) - newest >= kAbandonedAfter;
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<Claim>> Claim::take(const std::string& path) {
+  const std::string name = path + "/" + kClaimName;
+  const int fd = retried([&] { return ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  if (fd < 0) return system_error(name, errno);
+  const std::shared_ptr<Claim> claim(new Claim(fd));
+  if (retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) return claim;  // no locks here: without an identity, age decides
+  const std::string identity = fmt::format("{}\nprocess {}\n", kernel_identity(), getpid());
+  if (auto failed = write_at(fd, name, 0, std::as_bytes(std::span(identity))); !failed.ok()) return failed;
+  return claim;
+}
+
+Claim::~Claim() { close(fd_); }
+
+bool is_abandoned(const std::string& path) {
+  const std::string name = path + "/" + kClaimName;
+  const int fd = retried([&] { return ::open(name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW); });
+  if (fd < 0) return errno == ENOENT && is_old(path);
+  const std::unique_ptr<const int, decltype([](const int* open) { close(*open); })> closed_at_end(&fd);
+  if (retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) return errno != EWOULDBLOCK && is_old(path);
+  // The identity is written under the lock: with it the lock was taken, and let go.
+  const auto text = read_file(name, kMostClaimBytes);
+  const std::string here = kernel_identity();
+  return (text.ok() && !here.empty() && text.value().starts_with(here + "\n")) || is_old(path);
+}
+
+}  // namespace mv::checkpoint

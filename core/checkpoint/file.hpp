@@ -1,0 +1,82 @@
+#pragma once
+// Files as checkpoints need them: whole or not at all, and errors that name them.
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/retried.hpp"
+
+namespace mv::checkpoint {
+
+/// A file that comes to be by finish(), under a name that is free or its own; until then it lies beside it as
+/// "<path>.part", and is removed if it ends before.
+class OutputFile {
+ public:
+  /// Makes room for `bytes` at once where the file system can, so that a full disk shows before anything is written.
+  static base::Result<OutputFile> create(const std::string& path, uint64_t bytes);
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile();
+
+  /// MV_ESYSTEM with the path and the reason.
+  base::Status write(uint64_t offset, std::span<const std::byte> bytes);
+  /// On the disk, and under its name.
+  base::Status finish();
+
+ private:
+  OutputFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  std::string part_path() const { return path_ + ".part"; }
+
+  std::string path_;
+  int fd_;
+  bool named_ = false;  ///< it has its name, and no part_path() is left
+  uint64_t dirty_ = 0;  ///< bytes since the kernel was last told to write
+};
+
+class InputFile {
+ public:
+  /// MV_ENOTFOUND if there is none, MV_ESYSTEM for anything else.
+  static base::Result<InputFile> open(const std::string& path);
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+  ~InputFile();
+
+  uint64_t bytes() const { return bytes_; }
+  const std::string& path() const { return path_; }
+  /// All of `out`, from `offset`. MV_EINVAL if the file ends before.
+  base::Status read(uint64_t offset, std::span<std::byte> out) const;
+  /// These bytes will be read soon, in their order.
+  void expect(uint64_t offset, uint64_t bytes) const;
+
+ private:
+  InputFile(std::string path, int fd, uint64_t bytes) : path_(std::move(path)), fd_(fd), bytes_(bytes) {}
+  std::string path_;
+  int fd_;
+  uint64_t bytes_;
+};
+
+/// A small file, whole or not at all.
+base::Status write_file(const std::string& path, std::string_view text);
+/// MV_ENOTFOUND, MV_ESYSTEM; MV_EINVAL beyond `most` bytes.
+base::Result<std::string> read_file(const std::string& path, uint64_t most);
+/// Names that were made or removed in a directory are on the disk when this returns.
+base::Status sync_directory(const std::string& path);
+/// Makes a directory and those above it that are missing. Each name is on the disk when this returns.
+base::Status make_directory(const std::string& path);
+/// The names in a directory. MV_ENOTFOUND, MV_ESYSTEM.
+base::Result<std::vector<std::string>> names_in(const std::string& path);
+/// MV_ESYSTEM, or MV_ENOMEM: "PATH: No space left on device; free some space, then save again"
+base::Status system_error(const std::string& path, int error);
+
+/// Writes all of `bytes` to a file.
+base::Status write_at(int fd, const std::string& path, uint64_t offset, std::span<const std::byte> bytes);
+
+using base::retried;
+
+}  // namespace mv::checkpoint

@@ -1,0 +1,249 @@
+#include "doctor/master.hpp"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "runtime/rendezvous.hpp"
+#include "transport/tcp/interfaces.hpp"
+#include "transport/tcp/socket.hpp"
+#include "transport/token.hpp"
+#include "wire/hello.hpp"
+
+namespace mv::doctor {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr const char* kTooEarly =
+    "nothing as long as rank 0 has not called mv_init(); `polyverso doctor --join` in all processes tries it";
+
+/// A connection that waits until its time is over.
+class Caller {
+ public:
+  explicit Caller(transport::Fd fd) : fd_(std::move(fd)) {}
+
+  void give(base::Nanos patience) { deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience); }
+  int get() const { return fd_.get(); }
+  /// False when the time is over.
+  bool wait(short events) const {
+    while (true) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+      pollfd waits{fd_.get(), events, 0};
+      const int ready = poll(&waits, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+      if (ready > 0) return true;
+      if (ready == 0) return false;
+      if (errno != EINTR) return false;
+    }
+  }
+  bool send_all(std::vector<std::byte>& bytes) const {
+    size_t sent = 0;
+    while (sent < bytes.size()) {
+      const ssize_t done = send(fd_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (done > 0) {
+        sent += static_cast<size_t>(done);
+      } else if (errno != EINTR && (errno != EAGAIN || !wait(POLLOUT))) {
+        return false;
+      }
+    }
+    bytes.clear();
+    return true;
+  }
+
+ private:
+  transport::Fd fd_;
+  Clock::time_point deadline_;
+};
+
+const char* what_refuses(int failure) {
+  switch (failure) {
+    case ECONNREFUSED:
+      return "start rank 0, whose machine answers, but with nobody listening at this port; if it runs, compare its "
+             "POLYVERSO_MASTER and see where it listens there (ss -ltnp)";
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+      return "there is no way to that network from here: check the address and the routes (ip route get)";
+    default:
+      return "see that rank 0's machine is up, and that no firewall drops what goes to this port";
+  }
+}
+
+/// Connects to the first endpoint that answers.
+std::optional<Caller> connect_to(const std::vector<transport::Endpoint>& endpoints, Expected expected, base::Nanos patience,
+                                 Findings& findings) {
+  int failure = 0;
+  std::string tried;
+  for (const transport::Endpoint& endpoint : endpoints) {
+    const std::string address = transport::to_text(transport::host_port(endpoint));
+    const auto begun = Clock::now();
+    Caller caller(transport::start_connect(endpoint, &failure));
+    caller.give(patience);
+    if (failure == 0) failure = caller.wait(POLLOUT) ? transport::connect_result(caller.get()) : ETIMEDOUT;
+    const double took = std::chrono::duration<double, std::milli>(Clock::now() - begun).count();
+    if (failure == 0) {
+      findings.ok("connection", fmt::format("{} accepts, after {:.2g} ms", address, took));
+      return caller;
+    }
+    tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", address, std::strerror(failure));
+  }
+  if (failure == ECONNREFUSED && expected == Expected::kMayRun)
+    findings.note("connection", fmt::format("{}: nobody listens there yet", tried), kTooEarly);
+  else
+    findings.problem("connection", tried, what_refuses(failure));
+  return std::nullopt;
+}
+
+/// As a process that nobody else is, above all incarnations that call others first.
+wire::Introduction introduction() {
+  wire::Introduction self;
+  if (getrandom(&self.incarnation, sizeof self.incarnation, 0) != sizeof self.incarnation)
+    self.incarnation = base::kNobody;
+  self.incarnation |= 0xffff'0000'0000'0001;
+  self.capabilities = wire::kObserves;
+  return self;
+}
+
+wire::Handshake make_handshake(bool has_secret) {
+  wire::Handshake::Dice dice;
+  const ssize_t random = getrandom(&dice, sizeof dice, 0);
+  static_cast<void>(random);  // no kernel refuses so little; at worst the master does
+  wire::Introduction self = introduction();
+  self.has_secret = has_secret;
+  return {wire::Handshake::Side::kDialer, std::move(self), dice};
+}
+
+/// Proves itself: by the secret, or as a process of the same user. Why not, if that is another's.
+base::Status prove(const Caller& caller, wire::Handshake& hello, const std::string& secret, base::Nanos patience) {
+  if (!secret.empty()) {
+    hello.prove(secret);
+    return {};
+  }
+  const auto token = transport::ask_for_token(hello.peer().incarnation, transport::to_text(transport::host_port(transport::remote_endpoint(caller.get()))), patience);
+  if (token.ok())
+    hello.prove(token.value(), transport::ends_of(caller.get(), /*dialed=*/true));
+  else
+    hello.refuse(wire::Refusal::kUser);
+  return token.status();
+}
+
+/// Feeds what comes until the hello is over, one way or the other. What ended it before; empty: nothing.
+std::string converse(const Caller& caller, wire::Handshake& hello, const std::string& secret, base::Nanos patience, base::Status& why_not) {
+  using State = wire::Handshake::State;
+  while (hello.state() != State::kDone && hello.state() != State::kFailed) {
+    if (hello.state() == State::kSecret) {
+      why_not = prove(caller, hello, secret, patience);
+      if (!why_not.ok()) {
+        caller.send_all(hello.output());
+        break;
+      }
+    }
+    if (!caller.send_all(hello.output())) return "the connection breaks while this side speaks";
+    if (!caller.wait(POLLIN)) return "it says nothing";
+    std::byte bytes[256];
+    const ssize_t got = recv(caller.get(), bytes, std::min(sizeof bytes, hello.wants()), 0);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return "it hangs up";
+    hello.feed({bytes, static_cast<size_t>(got)});
+  }
+  return {};
+}
+
+std::string remedy(const wire::Handshake& hello) {
+  switch (hello.refusal()) {
+    case wire::Refusal::kUser:
+      return "set POLYVERSO_SECRET to the same text here and for rank 0, or run this as the user that rank 0 runs as";
+    case wire::Refusal::kSecret:
+      return "set POLYVERSO_SECRET to the very same text here and for rank 0; the shell may have cut it at a quote or "
+             "a newline";
+    case wire::Refusal::kVersion:
+    case wire::Refusal::kByteOrder:
+      return "install the same release of Polyverso on both";
+    case wire::Refusal::kBusy:
+      return "find out who connects there without a hello, or try again later";
+    default:
+      return "see which program listens at that port (ss -ltnp on its machine), and set POLYVERSO_MASTER to rank 0's";
+  }
+}
+
+void say_hello(const Caller& caller, const std::string& master, const std::string& secret, Expected expected, base::Nanos patience,
+               Findings& findings) {
+  wire::Handshake hello = make_handshake(!secret.empty());
+  base::Status why_not;
+  const std::string broken = converse(caller, hello, secret, patience, why_not);
+  if (hello.state() == wire::Handshake::State::kDone) {
+    const auto last = wire::goodbye();
+    std::vector<std::byte> bytes(last.begin(), last.end());
+    caller.send_all(bytes);
+    findings.ok("hello", fmt::format("it speaks Polyverso's protocol, version {}", hello.version()));
+    findings.ok("secret", secret.empty() ? "neither side has one: both are processes of this user" : "both sides have the same");
+    return;
+  }
+  if (!broken.empty() && expected == Expected::kMayRun)
+    return findings.note("hello", fmt::format("{} accepts the connection, but then {}", master, broken), kTooEarly);
+  if (!broken.empty())
+    return findings.problem(
+        "hello", fmt::format("{} accepts the connection, but then {}", master, broken),
+        "see which program listens at that port (ss -ltnp on its machine), and whether rank 0 hangs or is stopped");
+  const bool proved_wrong = hello.refusal() == wire::Refusal::kSecret || hello.refusal() == wire::Refusal::kUser;
+  findings.problem(proved_wrong ? "secret" : "hello", (why_not.ok() ? hello.why(master) : why_not).text(), remedy(hello));
+}
+
+}  // namespace
+
+Findings reach_master(const std::string& master, const std::string& secret, Expected expected, base::Nanos patience) {
+  Findings findings("master");
+  const auto address = transport::parse_address(master);
+  if (!address.ok()) {
+    findings.problem("address", address.status().text(), "write the master as host:port or [v6]:port");
+    return findings;
+  }
+  const auto endpoints = transport::resolve(address.value(), /*numeric_only=*/false, /*to_listen=*/false);
+  if (!endpoints.ok() || endpoints.value().empty()) {
+    findings.problem("name", endpoints.ok() ? address.value().host + " has no address" : endpoints.status().text(),
+                     "check its spelling and the name service (getent hosts), or write an address instead");
+    return findings;
+  }
+  std::string addresses;
+  bool all_loopback = true;
+  for (const transport::Endpoint& endpoint : endpoints.value()) {
+    addresses += (addresses.empty() ? "" : ", ") + transport::host_port(endpoint).host;
+    all_loopback = all_loopback && transport::is_loopback(endpoint);
+  }
+  const bool spelled_so = address.value().host == "localhost" || transport::is_loopback_text(address.value().host);
+  if (all_loopback && !spelled_so)
+    findings.note("name", fmt::format("{} is {} on this machine", address.value().host, addresses),
+                  "nothing if rank 0 runs on this very machine; else /etc/hosts here gives another machine's name to "
+                  "loopback: write its address");
+  else
+    findings.ok("name", fmt::format("{} is {}", address.value().host, addresses));
+  if (auto caller = connect_to(endpoints.value(), expected, patience, findings)) {
+    caller->give(patience);
+    say_hello(*caller, master, secret, expected, patience, findings);
+  }
+  return findings;
+}
+
+Findings reach_by_name(const std::string& rendezvous, const std::string& secret, base::Nanos patience) {
+  const auto meeting = runtime::ask_rank_0(rendezvous, patience);
+  if (meeting.ok())
+    return reach_master(meeting.value().address, secret.empty() ? meeting.value().secret : secret, Expected::kRuns,
+                        patience);
+  Findings findings("master");
+  if (meeting.status().code() == MV_ETIMEOUT)
+    findings.note(
+        "address",
+        fmt::format("rank 0 does not tell its address, under the name of the job ({}), at present", rendezvous),
+        kTooEarly);
+  else
+    findings.problem("address", meeting.status().text(), "set POLYVERSO_MASTER=host:port for all processes");
+  return findings;
+}
+
+}  // namespace mv::doctor

@@ -1,0 +1,103 @@
+#include "doctor/peers.hpp"
+
+namespace mv::doctor {
+
+namespace {
+
+using api::PeerReport;
+
+/// Within a machine even a process that sleeps answers sooner.
+constexpr base::Nanos kSlowOnOneMachine = std::chrono::milliseconds(5);
+
+/// What to do about TCP to a process that may be on this very machine.
+const char* todo_for_tcp(const PeerReport& peer) {
+  if (peer.why_not_shm == "io=tcp") return "leave io (POLYVERSO_IO) unset where shared memory is wanted";
+  return "start both as the same user and in one network namespace (containers: --network=host, or one pod), and with "
+         "io unset on both";
+}
+
+/// How to find it: "server, pid 4711 on node7".
+std::string describe(const PeerReport& peer) {
+  return fmt::format("{}, pid {} on {}", name_of_role(peer.role), peer.pid, peer.host);
+}
+
+void judge_way(const PeerReport& peer, const std::string& who, Findings& findings) {
+  const std::string way =
+      fmt::format("{}: by {}, {} there and back", describe(peer), name_of(peer.road), micros(peer.round_trip));
+  if (peer.road == base::RoadKind::kTcp && peer.same_host)
+    return findings.note(who, fmt::format("{}; not through shared memory: {}", way, why_not_shm(peer)),
+                         todo_for_tcp(peer));
+  if (peer.same_host && peer.round_trip > kSlowOnOneMachine)
+    return findings.note(who, way + ", which is long within a machine",
+                         "see what else runs there: more threads than processors wait for each other");
+  findings.ok(who, way);
+}
+
+}  // namespace
+
+const char* name_of(const std::optional<base::RoadKind>& road) {
+  return road ? base::kRoadNames[static_cast<size_t>(*road)] : "none";
+}
+
+const char* name_of(PeerReport::State state) {
+  switch (state) {
+    case PeerReport::State::kHere:
+      return "here";
+    case PeerReport::State::kFinished:
+      return "finished";
+    case PeerReport::State::kLost:
+      break;
+  }
+  return "lost";
+}
+
+const char* name_of_role(int32_t role) {
+  switch (role) {
+    case MV_ROLE_WORKER:
+      return "worker";
+    case MV_ROLE_SERVER:
+      return "server";
+    case MV_ROLE_ALL:
+      return "all";
+    default:
+      return "scheduler";
+  }
+}
+
+std::string why_not_shm(const PeerReport& peer) {
+  if (peer.road != base::RoadKind::kTcp) return {};
+  if (!peer.same_host) return "it is on another machine, " + peer.host;
+  if (peer.why_not_shm == "io=tcp") return "io=tcp was said here";
+  const std::string told = peer.why_not_shm.empty() ? "it did not come that way" : peer.why_not_shm;
+  return told + " (another container's network, another user, or io=tcp there)";
+}
+
+Findings judge_peers(const std::vector<PeerReport>& peers) {
+  Findings findings("peers");
+  if (peers.empty()) findings.ok("peers", "none: this is a cluster of one process");
+  for (const PeerReport& peer : peers) {
+    const std::string who = fmt::format("rank {}", peer.rank), it = describe(peer);
+    if (peer.state == PeerReport::State::kLost) {
+      findings.problem(who, fmt::format("{}: lost: {}", it, peer.why_lost),
+                       peer.role == MV_ROLE_WORKER ? "see its own output; a new worker may be started in its place"
+                                                   : "see its own output; start all again, from the last checkpoint");
+    } else if (peer.state == PeerReport::State::kFinished && !peer.road) {
+      findings.ok(who, it + ": has finished");
+    } else if (!peer.road && !peer.needed) {
+      findings.ok(who, it + ": no connection, and none is needed, as workers talk to servers");
+    } else if (!peer.road) {
+      findings.problem(who, fmt::format("{}: no connection with it, at {}", it, peer.address),
+                       "see whether that address is reached from here (`polyverso doctor --master` tries one): if not, "
+                       "set advertise (POLYVERSO_ADVERTISE) there");
+    } else if (peer.round_trip == base::kNever) {
+      findings.problem(
+          who, fmt::format("{}: does not answer within a second, by {}", it, name_of(peer.road)),
+          fmt::format("see whether pid {} on {} is stopped, swapped out or in a debugger", peer.pid, peer.host));
+    } else {
+      judge_way(peer, who, findings);
+    }
+  }
+  return findings;
+}
+
+}  // namespace mv::doctor

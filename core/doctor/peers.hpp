@@ -1,0 +1,23 @@
+#pragma once
+// What the ways to the other members of a cluster are worth.
+
+#include <vector>
+
+#include "api/node/node.hpp"
+#include "doctor/finding.hpp"
+
+namespace mv::doctor {
+
+/// "inproc", "shm", "tcp" or "none".
+const char* name_of(const std::optional<base::RoadKind>& road);
+/// "here", "finished" or "lost".
+const char* name_of(api::PeerReport::State state);
+/// "worker", "server", "all" or "scheduler".
+const char* name_of_role(int32_t role);
+/// Why messages to a peer do not go through shared memory; empty where they do, or where no messages go.
+std::string why_not_shm(const api::PeerReport& peer);
+
+/// A finding for each peer.
+Findings judge_peers(const std::vector<api::PeerReport>& peers);
+
+}  // namespace mv::doctor

@@ -1,0 +1,76 @@
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "doctor/machine.hpp"
+#include "doctor/system.hpp"
+#include "transport/loop/spin.hpp"
+
+namespace mv::doctor {
+
+namespace {
+
+/// How many processors the scheduler may put this process on; 0 if the kernel does not say.
+int allowed_processors() {
+  cpu_set_t* set = CPU_ALLOC(4096);
+  const size_t bytes = CPU_ALLOC_SIZE(4096);
+  const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+  CPU_FREE(set);
+  return count;
+}
+
+/// How many processors' worth of time the control group grants; nothing where it does not limit.
+std::optional<double> granted_processors() {
+  if (const auto limit = read_control_group("cpu", "cpu.max")) {  // "max 100000", "150000 100000"
+    const auto quota = leading_number(*limit);
+    const size_t blank = limit->find(' ');
+    const auto period = blank == std::string::npos ? std::nullopt : leading_number(limit->substr(blank + 1));
+    if (!quota || !period || *period == 0) return std::nullopt;
+    return static_cast<double>(*quota) / static_cast<double>(*period);
+  }
+  const auto quota = read_control_group("cpu", "cpu.cfs_quota_us");  // -1: none
+  const auto period = read_control_group("cpu", "cpu.cfs_period_us");
+  if (!quota || !period || !leading_number(*quota) || leading_number(*period).value_or(0) == 0) return std::nullopt;
+  return static_cast<double>(*leading_number(*quota)) / static_cast<double>(*leading_number(*period));
+}
+
+}  // namespace
+
+Findings examine_processors(const runtime::Settings& settings) {
+  Findings findings("processors");
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  const int allowed = allowed_processors();
+  const auto granted = granted_processors();
+  double usable = static_cast<double>(allowed > 0 ? allowed : online);
+  std::string text = fmt::format("{} on this machine, {} for this process", online, usable);
+  if (granted && *granted < usable) {
+    usable = *granted;
+    findings.note("processors", fmt::format("{}, but its control group grants the time of {:.3g} only", text, usable),
+                  "more time for the container, if processes wait for each other longer than they should");
+  } else {
+    findings.ok("processors", std::move(text));
+  }
+
+  const int busy = transport::runnable_threads();
+  if (settings.spin_us == 0) {
+    findings.note("spin", "off (spin_us=0): whoever waits sleeps at once, and is woken some 50 us late",
+                  "leave spin_us unset where answers should come fast");
+  } else if (usable < 2) {
+    findings.note("spin",
+                  fmt::format("up to {} us, but there is one processor's time only: processes on it can't profit",
+                              settings.spin_us),
+                  "set spin_us=0 (POLYVERSO_SPIN_US) where several processes of a cluster share this processor");
+  } else if (busy > online) {
+    findings.note("spin",
+                  fmt::format("up to {} us, but not now: {} threads want to run on {} processors", settings.spin_us,
+                              busy, online),
+                  "start fewer processes on this machine, or none beside them, where answers should come fast");
+  } else {
+    findings.ok("spin", fmt::format("whoever waits looks for up to {} us before it sleeps", settings.spin_us));
+  }
+  return findings;
+}
+
+}  // namespace mv::doctor

@@ -1,0 +1,198 @@
+#include "engine/checkpoint/checkpointer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "engine/checkpoint/clocks.hpp"
+
+namespace mv::checkpoint {
+
+using namespace std::chrono_literals;
+
+namespace {
+constexpr base::Nanos kFirstPoll = 2ms;
+constexpr base::Nanos kLongestPoll = 100ms;
+/// How long a caller whose deadline passed waits for the word on who is missing.
+constexpr base::Nanos kLastAnswer = 1s;
+}  // namespace
+
+/// A call on its way: the fence; the question to server 0; for a save, how far it is, again and again.
+class Checkpointer::Call final : public rpc::Pending, public base::Work, public std::enable_shared_from_this<Call> {
+ public:
+  Call(Checkpointer& owner, Wish wish, bool alone)
+      : wish(std::move(wish)), alone(alone), until(this->wish.operation != nullptr ? this->wish.operation->deadline() : base::kNever), owner_(owner) {}
+  void withdraw(mv_status code) override { owner_.withdraw(shared_from_this(), code); }
+  base::SinkRef place(const wire::Message&, size_t bytes) override {
+    const base::Pool::Block block = owner_.pool_.take(bytes);
+    return base::Sink::into(block.bytes, block.memory);
+  }
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override {
+    owner_.heard(shared_from_this(), status, answer, payload);
+  }
+  const char* what() const { return wish.loads ? "loading a checkpoint" : "saving a checkpoint"; }
+
+  Wish wish;
+  const bool alone;  ///< the others take no part
+  base::Nanos until;
+  base::Status fence_error;
+  /// The fence; server 0 has a question of this call; the deadline passed, it was asked who is missing; between two questions how far the
+  /// save is.
+  enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kWaiting, kOver };
+  Stage stage = Stage::kFencing;
+  bool is_asked() const { return stage == Stage::kAsked || stage == Stage::kAskedBack; }
+  bool over() const { return stage == Stage::kOver; }
+  uint64_t save = 0;  ///< once it goes on behind the workers' backs: by which number server 0 knows it
+  std::string path;
+  base::Nanos poll_at = base::kNever, poll_wait = kFirstPoll;
+
+ private:
+  Checkpointer& owner_;
+};
+
+void Checkpointer::begin(Wish wish) {
+  const auto call = std::make_shared<Call>(*this, std::move(wish), false);
+  calls_.push_back(call);
+  call->wish.operation->begin(call);
+  tables_.fence([this, call](const base::Status& status) {
+    if (call->over()) return;
+    call->fence_error = status;
+    ask(call);
+  });
+}
+
+void Checkpointer::ask(const CallRef& call) {
+  const auto clocks = call->wish.loads ? base::PayloadRef() : write_clocks(tables_.clocks());
+  if (!clocks.ok()) return end(call, base::error(clocks.status().code(), "{}: {}; nothing was saved", call->what(), clocks.status().text()));
+  call->stage = Call::Stage::kAsked;
+  auto& fbb = builder_.fbb();
+  const auto path = fbb.CreateString(call->wish.path);
+  if (call->wish.loads) {
+    rpc_.call(server(), {builder_.finish(wire::Body::Load, wire::CreateLoad(fbb, path)), call, true, 0, nullptr});
+    return;
+  }
+  const auto save = wire::CreateSave(fbb, path, call->wish.keep, call->alone);
+  rpc_.call(server(), {builder_.finish(wire::Body::Save, save, clocks.value()), call, true, 0, nullptr});
+}
+
+void Checkpointer::ask_whether_saved(const CallRef& call) {
+  call->poll_at = base::kNever;
+  call->stage = Call::Stage::kAsked;
+  rpc_.call(server(), {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call->save)), call, true, 0,
+                       nullptr});
+}
+
+void Checkpointer::heard(const CallRef& call, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
+  if (call->over()) return;
+  const bool unsent = std::exchange(call->stage, Call::Stage::kWaiting) == Call::Stage::kAskedBack && status.code() == MV_ECANCELED;
+  if (unsent)
+    return end(call,
+               base::error(MV_ETIMEOUT, "{}: {} has not answered earlier calls", call->what(), view_->name(server())));
+  if (!status.ok()) return end(call, status);
+  if (const auto* saving = answer != nullptr ? answer->body_as_Saving() : nullptr) {
+    const bool first = call->save == 0;
+    call->save = saving->save();
+    if (saving->path() != nullptr) call->path = saving->path()->str();
+    call->poll_at = clock_.now() + call->poll_wait;
+    call->poll_wait = std::min(call->poll_wait * 2, kLongestPoll);
+    if (first && call->wish.saving) call->wish.saving();
+    return;
+  }
+  if (answer != nullptr && answer->body_as_Loaded() != nullptr) {
+    const auto clocks = read_clocks(payload);
+    if (!clocks) return end(call, base::error(MV_EPROTOCOL, "{}: {} told a damaged list of clocks", call->what(), view_->name(server())));
+    for (const auto& [name, clock] : *clocks) tables_.set_clock(name, clock);  // all workers stand where the checkpoint stood
+  }
+  end(call, call->fence_error);
+}
+
+void Checkpointer::end(const CallRef& call, const base::Status& status) {
+  if (std::exchange(call->stage, Call::Stage::kOver) == Call::Stage::kOver) return;
+  calls_.remove(call);
+  if (call->alone && !status.ok()) base::log_warn("the checkpoint of this moment was not saved: {}", status.text());
+  if (call->wish.operation != nullptr) call->wish.operation->complete(status);
+  if (calls_.empty() && finished_) std::exchange(finished_, nullptr)();
+}
+
+// ---- giving up
+
+void Checkpointer::withdraw(const CallRef& call, mv_status code) {
+  const bool asked = call->is_asked();
+  const base::Status status =
+      call->save != 0 ? base::error(code, "checkpoint {}: not waited for any more; it goes on", call->path)
+      : !asked        ? base::error(code, "{}: withdrawn; nothing was done", call->what())
+      : call->wish.loads
+          ? base::error(code, "{}: withdrawn; if all workers had asked already, it goes on", call->what())
+          : base::error(code, "{}: withdrawn", call->what());
+  end(call, status);  // first: what the withdrawal itself answers comes too late
+  if (!asked) return;
+  rpc_.cancel(server(), call.get());
+  rpc_.abandon(server(), call.get(), status, rpc::Client::IfUnseen::kVoid);
+}
+
+/// What this worker does from here on must not get into a save that it has given up, however late its request or the word that
+/// it is withdrawn reach server 0.
+void Checkpointer::expire(const CallRef& call) {
+  if (call->save != 0)
+    return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
+  if (call->stage == Call::Stage::kFencing)
+    return end(call, base::error(MV_ETIMEOUT, "{}: this worker's own adds are not applied yet", call->what()));
+  if (std::exchange(call->stage, Call::Stage::kAskedBack) != Call::Stage::kAskedBack) {
+    call->until = clock_.now() + kLastAnswer;
+    return rpc_.cancel(server(), call.get());
+  }
+  const base::Status status = base::error(MV_ETIMEOUT, "{}: no answer from {}", call->what(), view_->name(server()));
+  end(call, status);
+  rpc_.abandon(server(), call.get(), status, rpc::Client::IfUnseen::kVoid);
+}
+
+// ---- by the clock
+
+void Checkpointer::save_every(base::Nanos span, std::string directory, uint64_t keep) {
+  every_ = span;
+  directory_ = std::move(directory);
+  keep_ = keep;
+  next_by_clock_ = base::after(clock_.now(), span);
+}
+
+void Checkpointer::save_by_clock() {
+  next_by_clock_ = base::after(clock_.now(), every_);
+  Wish wish;
+  wish.path = directory_;
+  wish.keep = keep_;
+  const auto call = std::make_shared<Call>(*this, std::move(wish), true);
+  calls_.push_back(call);
+  ask(call);
+}
+
+void Checkpointer::finish(std::function<void()> finished) {
+  next_by_clock_ = base::kNever;
+  const auto calls = calls_;
+  for (const CallRef& call : calls)
+    if (call->save == 0 && !call->alone) end(call, base::error(MV_ESTATE, "{}: this worker leaves", call->what()));
+  if (calls_.empty()) return finished();
+  finished_ = std::move(finished);
+}
+
+// ---- time
+
+base::Nanos Checkpointer::next_deadline() const {
+  base::Nanos next = next_by_clock_;
+  for (const CallRef& call : calls_) next = std::min({next, call->poll_at, call->until});
+  return next;
+}
+
+void Checkpointer::tick() {
+  const base::Nanos now = clock_.now();
+  if (now >= next_by_clock_) {
+    const bool busy = std::any_of(calls_.begin(), calls_.end(), [](const CallRef& call) { return call->alone; });
+    busy ? void(next_by_clock_ = base::after(now, every_)) : save_by_clock();
+  }
+  const auto calls = calls_;  // both may end calls
+  for (const CallRef& call : calls) {
+    if (!call->over() && now >= call->until) expire(call);
+    if (!call->over() && now >= call->poll_at) ask_whether_saved(call);
+  }
+}
+
+}  // namespace mv::checkpoint

@@ -1,0 +1,477 @@
+#include "engine/checkpoint/saver.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "wire/text.hpp"
+
+namespace mv::checkpoint {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// How often servers are asked how far they are: soon for small files, seldom for large ones.
+constexpr base::Nanos kFirstRepeat = 2ms;
+constexpr base::Nanos kLongestRepeat = 100ms;
+constexpr base::Nanos kNoticeAfter = 10s;
+
+/// A Pending from a function.
+class Answer final : public rpc::Pending {
+ public:
+  using Finish = std::function<void(const base::Status&, const wire::Message*)>;
+  explicit Answer(Finish finish) : finish_(std::move(finish)) {}
+  void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte>) override {
+    finish_(status, answer);
+  }
+
+ private:
+  const Finish finish_;
+};
+
+}  // namespace
+
+// ---- what the workers want
+
+void Saver::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
+  if (archive_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 keeps no checkpoints"));
+  if (view_ == nullptr || tables_.index() != 0)
+    return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 is asked for checkpoints"));
+  if (const auto* save = request.body_as_Save()) {
+    auto clocks = read_clocks(payload);
+    if (!clocks) return server_.fail(asked, base::Status(MV_EPROTOCOL, "a save with a damaged list of clocks"));
+    return ask_for({asked, false, wire::text_of(save->directory()), save->keep(), std::move(*clocks), {}}, save->alone());
+  }
+  if (const auto* load = request.body_as_Load()) return ask_for({asked, true, wire::text_of(load->path()), 0, {}, {}}, false);
+  if (const auto* question = request.body_as_Saved()) return saved(asked, *question);
+  server_.fail(asked,
+               base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
+}
+
+void Saver::ask_for(Wish wish, bool alone) {
+  const base::Peer worker = wish.asked.client;
+  const cluster::Member* member = view_->find(worker);
+  if (member == nullptr || !member->is_worker() || !is_here(*member))
+    return server_.fail(wish.asked, base::Status(MV_ESTATE, "only workers ask for checkpoints"));
+  if (alone) {
+    if (job_ != nullptr || !alone_.empty())
+      return server_.fail(wish.asked, base::Status(MV_ESTATE, "another checkpoint is being saved or loaded"));
+    alone_.push_back(std::move(wish));
+    return settle();
+  }
+  if (auto& untold = untold_[worker]; !untold.empty()) {
+    server_.fail(wish.asked, untold.front());
+    return untold.pop_front();
+  }
+  if (waits_since_ == base::kNever) waits_since_ = clock_.now();
+  if (next_notice_ == base::kNever) next_notice_ = clock_.now() + kNoticeAfter;
+  wish.since = clock_.now();
+  waiting_[worker].push_back(std::move(wish));
+  settle();
+}
+
+bool Saver::on_cancel(const rpc::Asked& asked) {
+  auto& mine = waiting_[asked.client];
+  const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Wish& wish) { return wish.asked == asked; });
+  if (waits != mine.end()) {
+    const bool loads = waits->loads;
+    mine.erase(waits);
+    server_.fail(asked, base::error(MV_ETIMEOUT, "{}: still waiting for {}",
+                                    loads ? "loading a checkpoint" : "saving a checkpoint", missing_workers()));
+    return true;
+  }
+  if (job_ == nullptr || std::erase(job_->askers, asked) == 0) return false;
+  const bool goes_on = job_->phase == Phase::kRestoring;
+  server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path,
+                                  missing_servers(), goes_on ? "goes on" : "is given up"));
+  // What this worker does from now on must not get into a save, and nobody may go on from a load that not all wait for.
+  if (!goes_on && job_->error.ok())
+    job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: given up, because {} did not wait any longer", job_->path,
+                              view_->name(asked.client));
+  return true;
+}
+
+void Saver::worker_finished(base::Peer worker) {
+  if (view_ == nullptr) return;
+  waiting_.erase(worker);
+  untold_.erase(worker);
+  for (auto ending = endings_.begin(); ending != endings_.end();) {
+    ending->second.untold.erase(worker);
+    ending = ending->second.over && ending->second.untold.empty() ? endings_.erase(ending) : std::next(ending);
+  }
+  settle();
+}
+
+void Saver::worker_lost(base::Peer worker, const base::Status& why) {
+  if (view_ == nullptr) return;
+  const bool anyone_waits =
+      std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
+  worker_finished(worker);
+  if (!anyone_waits) return;
+  const base::Status status = base::error(MV_EPEERLOST, "checkpoint: {}", why.text());
+  for (const cluster::Member* other : view_->workers()) {
+    if (!is_here(*other)) continue;
+    auto& theirs = waiting_[other->peer];
+    if (theirs.empty()) untold_[other->peer].push_back(status);
+    for (const Wish& wish : std::exchange(theirs, {})) server_.fail(wish.asked, status);
+  }
+}
+
+/// Begins what all workers that are here want.
+void Saver::settle() {
+  while (job_ == nullptr) {
+    if (!alone_.empty()) {
+      std::vector<Wish> wishes{std::move(alone_.front())};
+      alone_.pop_front();
+      begin(std::move(wishes));
+      continue;
+    }
+    const auto workers = view_->workers();
+    const bool all = std::all_of(workers.begin(), workers.end(),
+                                 [&](const auto* w) { return !is_here(*w) || !waiting_[w->peer].empty(); });
+    std::vector<Wish> wishes;
+    for (const cluster::Member* worker : workers) {
+      auto& theirs = waiting_[worker->peer];
+      if (!all || theirs.empty()) continue;
+      wishes.push_back(std::move(theirs.front()));
+      theirs.pop_front();
+    }
+    if (wishes.empty()) break;
+    begin(std::move(wishes));
+  }
+  const bool waits =
+      std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
+  if (!waits) waits_since_ = base::kNever;
+}
+
+void Saver::begin(std::vector<Wish> wishes) {
+  const Wish& first = wishes.front();
+  const auto other = std::find_if(wishes.begin(), wishes.end(), [&](const Wish& wish) { return !wish.same_as(first); });
+  if (other != wishes.end()) {
+    const auto tell = [&](const Wish& wish) {
+      return fmt::format("{} wants to {} {} (keep {})", view_->name(wish.asked.client), wish.loads ? "load" : "save to",
+                         wish.path, wish.keep);
+    };
+    const base::Status disagree = base::error(MV_EDISAGREE, "checkpoint: {}, {}", tell(first), tell(*other));
+    for (const Wish& wish : wishes) server_.fail(wish.asked, disagree);
+    return;
+  }
+  const auto job = job_ = std::make_shared<Job>();
+  job->id = ++jobs_;
+  job->path = first.path;
+  job->keep = first.keep;
+  for (const Wish& wish : wishes) {
+    job->askers.push_back(wish.asked);
+    job->workers.push_back(wish.asked.client);
+    for (const auto& [name, clock] : wish.clocks) {
+      const auto [least, is_new] = job->clocks.emplace(name, clock);
+      if (!is_new) least->second = std::min(least->second, clock);
+    }
+  }
+  for (const cluster::Member* server : view_->servers()) {
+    job->parts.emplace_back();
+    job->parts.back().server = server->peer;
+  }
+  set_phase(first.loads ? Phase::kFinding : Phase::kPlace);
+  if (first.loads)
+    archive_->find(first.path, [this](base::Result<Archive::Found> found) { check(std::move(found)); });
+  else
+    archive_->begin(first.path,
+                    [this](base::Result<checkpoint::Place> place) { take_snapshots(std::move(place)); });
+}
+
+// ---- what the servers do
+
+void Saver::set_phase(Phase phase) {
+  job_->phase = phase;
+  phase_since_ = clock_.now();
+  if (next_notice_ == base::kNever) next_notice_ = phase_since_ + kNoticeAfter;
+}
+
+void Saver::ask(size_t server, const Question& question, Heard heard) {
+  Part& part = job_->parts[server];
+  part.asked = true;
+  const auto pending = std::make_shared<Answer>(
+      [this, job = job_, server, heard](const base::Status& status, const wire::Message* answer) {
+        if (job != job_) return;
+        job->parts[server].asked = false;
+        heard(server, status, answer);
+      });
+  client_.call(part.server, {question(builder_), pending, true, 0, nullptr});
+}
+
+/// Asks all servers, notes what fails, and goes on when all have answered.
+void Saver::ask_all(const Question& question, void (Saver::*next)()) {
+  const size_t servers = job_->parts.size();  // the job may be over before this returns
+  const auto open = std::make_shared<size_t>(servers);
+  for (size_t server = 0; server < servers; ++server)
+    ask(server, question, [this, open, next](size_t from, const base::Status& status, const wire::Message*) {
+      if (!status.ok()) note_failure(from, status);
+      if (--*open == 0) (this->*next)();
+    });
+}
+
+/// This server has nothing more to do; the first of such errors is what the job comes to.
+void Saver::note_failure(size_t server, const base::Status& status) {
+  Part& part = job_->parts[server];
+  part.over = true;
+  if (!job_->error.ok()) return;
+  const bool named = status.code() == MV_EPEERLOST;  // cluster's sentence names it
+  job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
+}
+
+void Saver::fail_askers(const base::Status& why) {
+  for (const rpc::Asked& asked : std::exchange(job_->askers, {})) server_.fail(asked, why);
+}
+
+std::vector<base::Peer> Saver::awaited_workers() const {
+  std::vector<base::Peer> awaited;
+  for (const cluster::Member* worker : view_->workers()) {
+    const auto theirs = waiting_.find(worker->peer);
+    if (is_here(*worker) && (theirs == waiting_.end() || theirs->second.empty())) awaited.push_back(worker->peer);
+  }
+  return awaited;
+}
+
+std::string Saver::missing_workers() const {
+  const std::string names = view_->names(awaited_workers());
+  return !names.empty()    ? names
+         : job_ != nullptr ? fmt::format("checkpoint {}, which is not complete yet", job_->path)
+                           : "nobody";
+}
+
+std::vector<base::Peer> Saver::awaited_servers() const {
+  std::vector<base::Peer> awaited;
+  for (const Part& part : job_->parts)
+    if (part.asked || (job_->phase == Phase::kWriting && !part.over)) awaited.push_back(part.server);
+  return awaited.empty() ? std::vector{job_->parts.front().server} : awaited;
+}
+
+std::vector<cluster::Wait> Saver::waits() const {
+  std::vector<cluster::Wait> waits;
+  if (view_ == nullptr) return waits;
+  const base::Nanos now = clock_.now();
+  const auto add = [&](base::Peer who, base::Nanos since, const std::vector<base::Peer>& awaited, const char* what) {
+    waits.push_back({cluster::WaitKind::kCheckpoint, who, "", 0, now - since, now - since, {}});
+    for (const base::Peer peer : awaited) waits.back().awaited.push_back({peer, what});
+  };
+  for (const auto& [worker, wishes] : waiting_)
+    for (const Wish& wish : wishes) add(worker, wish.since, awaited_workers(), "has not asked for it");
+  if (job_ == nullptr || job_->parts.empty()) return waits;
+  for (const rpc::Asked& asked : job_->askers) add(asked.client, phase_since_, awaited_servers(), "has not done its part");
+  return waits;
+}
+
+// ---- a save
+
+void Saver::take_snapshots(base::Result<checkpoint::Place> place) {
+  if (!place.ok()) return save_over(place.status());
+  job_->path = place.value().path;
+  job_->number = place.value().number;
+  job_->tables = tables_.entries(job_->clocks);
+  const auto clocks = write_clocks(job_->clocks);
+  if (!clocks.ok() && job_->error.ok()) job_->error = clocks.status();
+  if (!job_->error.ok()) {  // given up meanwhile
+    fail_askers(job_->error);
+    set_phase(Phase::kWriting);
+    return end_save();
+  }
+  set_phase(Phase::kSnapshots);
+  ask_all(
+      [job = job_, clocks = clocks.value()](wire::FrameBuilder& builder) {
+        const auto path = builder.fbb().CreateString(job->path);
+        return builder.finish(wire::Body::Snapshot, wire::CreateSnapshot(builder.fbb(), job->id, job->number, path), clocks);
+      },
+      &Saver::snapshots_taken);
+}
+
+void Saver::snapshots_taken() {
+  Job& job = *job_;
+  if (job.error.ok()) {
+    Ending& ending = endings_[job.id];
+    ending.path = job.path;
+    ending.untold.insert(job.workers.begin(), job.workers.end());
+    std::erase_if(ending.untold, [&](base::Peer worker) {
+      const cluster::Member* member = view_->find(worker);
+      return member == nullptr || !is_here(*member);
+    });
+    for (const rpc::Asked& asked : std::exchange(job.askers, {}))
+      server_.answer(asked, builder_.finish(wire::Body::Saving,
+                                            wire::CreateSavingDirect(builder_.fbb(), job.id, job.path.c_str())));
+    base::log_info("checkpoint {}: all servers have their snapshots; training goes on", job.path);
+  } else {
+    fail_askers(job.error);
+  }
+  set_phase(Phase::kWriting);
+  poll_wait_ = kFirstRepeat;
+  poll();
+}
+
+void Saver::poll() {
+  next_poll_ = clock_.now() + poll_wait_;
+  poll_wait_ = std::min(poll_wait_ * 2, kLongestRepeat);
+  const auto job = job_;
+  for (size_t server = 0; server < job->parts.size() && job_ == job; ++server) {
+    if (job->parts[server].over || job->parts[server].asked) continue;
+    ask(
+        server,
+        [&](wire::FrameBuilder& builder) {
+          return builder.finish(wire::Body::Written, wire::CreateWritten(builder.fbb(), job->id, !job->error.ok()));
+        },
+        [this](size_t from, const base::Status& status, const wire::Message* answer) {
+          heard_of_file(from, status, answer);
+        });
+  }
+  if (job_ == job) end_save_if_over();
+}
+
+void Saver::heard_of_file(size_t server, const base::Status& status, const wire::Message* answer) {
+  Part& part = job_->parts[server];
+  const auto* file = answer != nullptr ? answer->body_as_SavedFile() : nullptr;
+  if (!status.ok()) {
+    note_failure(server, status);
+    poll_wait_ = kFirstRepeat;  // the others are told to stop
+    next_poll_ = clock_.now();
+  } else if (file != nullptr && file->name() != nullptr) {
+    part.over = true;
+    part.file = {file->name()->str(), file->bytes(), wire::text_of(file->checksum())};
+  }
+  end_save_if_over();
+}
+
+void Saver::end_save_if_over() {
+  if (std::all_of(job_->parts.begin(), job_->parts.end(), [](const Part& part) { return part.over; })) end_save();
+}
+
+void Saver::end_save() {
+  if (job_->phase != Phase::kWriting) return;
+  set_phase(Phase::kEnding);
+  next_poll_ = base::kNever;
+  if (!job_->error.ok())
+    return archive_->discard(job_->path, [this](const base::Status& failed) {
+      if (!failed.ok())
+        base::log_warn("checkpoint {}: what there is of it could not be removed: {}", job_->path, failed.text());
+      save_over(job_->error);
+    });
+  checkpoint::Manifest manifest;
+  manifest.number = job_->number;
+  manifest.tables = job_->tables;
+  for (const Part& part : job_->parts) manifest.files.push_back(part.file);
+  archive_->complete(job_->path, std::move(manifest), job_->keep, [this](const base::Status& failed) {
+    if (failed.ok()) return save_over({});
+    job_->error = failed;
+    archive_->discard(job_->path, [this](const base::Status&) { save_over(job_->error); });
+  });
+}
+
+void Saver::save_over(const base::Status& status) {
+  const auto job = job_;
+  if (!status.ok()) {
+    base::log_info("checkpoint {}: not saved: {}", job->path, status.text());  // whoever asked hears of it
+    fail_askers(status);
+  } else {
+    uint64_t bytes = 0;
+    for (const Part& part : job->parts) bytes += part.file.bytes;
+    base::log_info("checkpoint {}: complete, {} tables in {} bytes", job->path, job->tables.size(), bytes);
+  }
+  if (const auto ending = endings_.find(job->id); ending != endings_.end()) {
+    ending->second.over = true;
+    ending->second.status = status;
+    if (ending->second.untold.empty()) endings_.erase(ending);
+  }
+  job_.reset();
+  settle();
+}
+
+void Saver::saved(const rpc::Asked& asked, const wire::Saved& request) {
+  const auto found = endings_.find(request.save());
+  if (found == endings_.end() || !found->second.untold.contains(asked.client))
+    return server_.fail(asked, base::Status(MV_ENOTFOUND, "no such checkpoint is being saved"));
+  Ending& ending = found->second;
+  if (!ending.over)
+    return server_.answer(
+        asked, builder_.finish(wire::Body::Saving,
+                               wire::CreateSavingDirect(builder_.fbb(), request.save(), ending.path.c_str())));
+  ending.status.ok() ? server_.answer(asked, builder_.answer({})) : server_.fail(asked, ending.status);
+  ending.untold.erase(asked.client);
+  if (ending.untold.empty()) endings_.erase(found);
+}
+
+// ---- a load
+
+void Saver::check(base::Result<Archive::Found> found) {
+  if (!found.ok()) {
+    job_->error = found.status();
+    return load_over();
+  }
+  job_->path = found.value().path;
+  job_->tables = found.value().manifest.tables;
+  for (const auto& table : job_->tables) job_->clocks.emplace(table.spec.name, table.clock);
+  const auto clocks = write_clocks(job_->clocks);
+  if (!clocks.ok()) {  // the workers could not be told of them
+    job_->error = base::error(clocks.status().code(), "{}; nothing was changed", clocks.status().text());
+    return load_over();
+  }
+  job_->written_clocks = clocks.value();
+  set_phase(Phase::kChecking);
+  ask_all(
+      [job = job_](wire::FrameBuilder& builder) {
+        return builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), job->path.c_str()));
+      },
+      &Saver::checked);
+}
+
+void Saver::checked() {
+  if (!job_->error.ok()) {
+    job_->error = base::error(job_->error.code(), "{}; nothing was changed", job_->error.text());
+    return restore(true, &Saver::load_over);
+  }
+  set_phase(Phase::kRestoring);
+  restore(false, &Saver::restored);
+}
+
+/// Has all servers put what they have read into their tables, or forget it.
+void Saver::restore(bool forget, void (Saver::*next)()) {
+  ask_all(
+      [job = job_, forget](wire::FrameBuilder& builder) {
+        return builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), job->path.c_str(), forget));
+      },
+      next);
+}
+
+void Saver::restored() {
+  if (!job_->error.ok())
+    job_->error = base::error(job_->error.code(), "{}; the tables are neither as they were nor as they were saved",
+                              job_->error.text());
+  load_over();
+}
+
+void Saver::load_over() {
+  const auto job = job_;
+  if (!job->error.ok()) {
+    fail_askers(job->error);
+  } else {
+    base::log_info("checkpoint {}: loaded, {} tables", job->path, job->tables.size());
+    for (const rpc::Asked& asked : std::exchange(job->askers, {}))
+      server_.answer(asked, builder_.finish(wire::Body::Loaded, wire::CreateLoaded(builder_.fbb()), job->written_clocks));
+  }
+  job_.reset();
+  settle();
+}
+
+// ---- time
+
+base::Nanos Saver::next_deadline() const { return std::min(next_poll_, next_notice_); }
+
+void Saver::tick() {
+  const base::Nanos now = clock_.now();
+  if (now >= next_poll_) job_ != nullptr && job_->phase == Phase::kWriting ? poll() : void(next_poll_ = base::kNever);
+  if (now < next_notice_) return;
+  const bool long_wait = job_ == nullptr && waits_since_ != base::kNever && now - waits_since_ >= kNoticeAfter;
+  if (long_wait) base::log_warn("a checkpoint waits for {}", missing_workers());
+  if (job_ != nullptr && now - phase_since_ >= kNoticeAfter)
+    base::log_info("checkpoint {}: waiting for {}", job_->path, missing_servers());
+  next_notice_ = job_ != nullptr || waits_since_ != base::kNever ? now + kNoticeAfter : base::kNever;
+}
+
+}  // namespace mv::checkpoint

@@ -1,0 +1,138 @@
+#pragma once
+// Server 0's part in checkpoints: gathers the workers' wishes, and has all servers carry them out.
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "engine/checkpoint/archive.hpp"
+#include "engine/checkpoint/clocks.hpp"
+#include "engine/checkpoint/vault.hpp"
+#include "engine/cluster/view.hpp"
+#include "engine/cluster/wait.hpp"
+#include "engine/rpc/client.hpp"
+#include "engine/rpc/server.hpp"
+#include "engine/table/server/server.hpp"
+
+namespace mv::checkpoint {
+
+/// One save or load at a time. All workers that are here ask for it, as in a barrier; a loss while some of them wait
+/// is told to each survivor once, now or when it asks, so that they stay in step.
+///
+///   save   a place on the disk; a snapshot on every server; the workers go on; every server's file; the manifest
+///   load   the checkpoint's manifest; every server checks its part and has it in memory; only then the tables take it
+///
+/// Loop thread only.
+class Saver {
+ public:
+  /// @param archive null: this node keeps no checkpoints
+  Saver(const base::Clock& clock, rpc::Client& client, rpc::Server& server, table::Server& tables, Archive* archive)
+      : clock_(clock), client_(client), server_(server), tables_(tables), archive_(archive) {}
+
+  void start(const cluster::View& view) { view_ = &view; }
+  void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
+  /// True if the request waited here: it is answered with MV_ETIMEOUT and who is missing.
+  bool on_cancel(const rpc::Asked& asked);
+  void worker_finished(base::Peer worker);
+  void worker_lost(base::Peer worker, const base::Status& why);
+
+  /// Workers that wait for others, or for servers, in a save or load.
+  std::vector<cluster::Wait> waits() const;
+
+  base::Nanos next_deadline() const;
+  void tick();
+
+ private:
+  /// What a worker wants.
+  struct Wish {
+    rpc::Asked asked;
+    bool loads = false;
+    std::string path;  ///< of the directory, or what is to be loaded
+    uint64_t keep = 0;
+    Clocks clocks;
+    base::Nanos since{0};
+    bool same_as(const Wish& other) const { return loads == other.loads && path == other.path && keep == other.keep; }
+  };
+  struct Part {
+    base::Peer server = base::kNobody;
+    bool over = false;   ///< it has nothing more to do
+    bool asked = false;  ///< an answer is awaited
+    checkpoint::FileEntry file;
+  };
+  enum class Phase { kPlace, kSnapshots, kWriting, kEnding, kFinding, kChecking, kRestoring };
+  struct Job {
+    uint64_t id = 0;
+    Phase phase = Phase::kPlace;
+    std::string path;  ///< of the checkpoint
+    uint64_t number = 0, keep = 0;
+    std::vector<rpc::Asked> askers;  ///< not answered yet
+    std::vector<base::Peer> workers;
+    Clocks clocks;
+    base::PayloadRef written_clocks;  ///< of a load: what the workers are told
+    std::vector<checkpoint::TableEntry> tables;
+    std::vector<Part> parts;
+    base::Status error;  ///< the first one
+  };
+  /// What became of a save, for those who still have to ask.
+  struct Ending {
+    std::string path;
+    bool over = false;
+    base::Status status;
+    std::set<base::Peer> untold;
+  };
+  using Heard = std::function<void(size_t server, const base::Status&, const wire::Message*)>;
+  using Question = std::function<base::Frame(wire::FrameBuilder&)>;
+
+  void ask_for(Wish wish, bool alone);
+  void saved(const rpc::Asked& asked, const wire::Saved& request);
+  void settle();
+  void begin(std::vector<Wish> wishes);
+  void set_phase(Phase phase);
+  void ask(size_t server, const Question& question, Heard heard);
+  void ask_all(const Question& question, void (Saver::*next)());
+  void note_failure(size_t server, const base::Status& status);
+  void fail_askers(const base::Status& why);
+  std::vector<base::Peer> awaited_workers() const;
+  std::vector<base::Peer> awaited_servers() const;
+  std::string missing_workers() const;
+  std::string missing_servers() const { return view_->names(awaited_servers()); }
+  bool is_here(const cluster::Member& worker) const { return worker.state == cluster::State::kHere; }
+  // a save
+  void take_snapshots(base::Result<checkpoint::Place> place);
+  void snapshots_taken();
+  void poll();
+  void heard_of_file(size_t server, const base::Status& status, const wire::Message* answer);
+  void end_save_if_over();
+  void end_save();
+  void save_over(const base::Status& status);
+  // a load
+  void check(base::Result<Archive::Found> found);
+  void checked();
+  void restore(bool forget, void (Saver::*next)());
+  void restored();
+  void load_over();
+
+  const base::Clock& clock_;
+  rpc::Client& client_;
+  rpc::Server& server_;
+  table::Server& tables_;
+  Archive* const archive_;
+  wire::FrameBuilder builder_;
+  const cluster::View* view_ = nullptr;
+  std::map<base::Peer, std::deque<Wish>> waiting_;         ///< a worker with several threads may wait several times
+  std::map<base::Peer, std::deque<base::Status>> untold_;  ///< a loss for each call that is to fail
+  std::deque<Wish> alone_;                                 ///< wishes that no other worker takes part in
+  std::shared_ptr<Job> job_;
+  uint64_t jobs_ = 0;
+  std::map<uint64_t, Ending> endings_;
+  base::Nanos next_poll_ = base::kNever, poll_wait_{0};
+  base::Nanos waits_since_ = base::kNever;  ///< the first of waiting_
+  base::Nanos phase_since_{0}, next_notice_ = base::kNever;
+};
+
+}  // namespace mv::checkpoint

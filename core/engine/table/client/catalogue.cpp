@@ -1,0 +1,347 @@
+// Creating, opening, listing and destroying tables: the part of Client that speaks to all servers at once.
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/undo.hpp"
+#include "engine/table/client/chunk.hpp"
+#include "engine/table/client/client.hpp"
+#include "engine/table/gates/round.hpp"
+#include "engine/table/spec_wire.hpp"
+
+namespace mv::table {
+
+void Client::know(TableView& table) const {
+  table.pace = table.spec.pace(view_->sync, view_->workers().size());
+  if (shard::is_small_key(table.spec)) table.lane = std::hash<std::string_view>()(table.spec.store()) | uint64_t{1} << 63;
+}
+
+/// In the place of one of its name that the servers have destroyed.
+void Client::remember(const TableViewRef& table) {
+  const auto [known, is_new] = tables_.try_emplace(table->spec.name, table);
+  if (is_new) return;
+  const TableViewRef before = known->second;  // whose name the key is
+  tables_.erase(known);
+  tables_.try_emplace(table->spec.name, table);
+}
+
+/// This worker's clock as the servers know it. Who comes in the place of a lost worker stands where the others did when each server
+/// noticed; it begins at the latest of these clocks, and all have to know.
+void Client::take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks) {
+  if (clocks.empty()) return;
+  const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
+  table->clock = *most;
+  if (*least < *most) clock(table, *most);
+}
+
+// ---- creation
+
+namespace {
+/// Specs of one message, and bytes of initial values with them: so much that messages cost little, and so little that a server has
+/// time for others between two of them.
+constexpr size_t kSpecsAtOnce = 512;
+constexpr size_t kValuesAtOnce = 256 << 10;
+/// Larger initial values travel by themselves, as any change does.
+constexpr size_t kLargeValue = 64 << 10;
+/// Numbers of one message.
+constexpr size_t kNumbersAtOnce = 1 << 16;
+
+/// Hears how a part of a creation ended.
+class Heard final : public base::Operation {
+ public:
+  explicit Heard(std::function<void(const base::Status&)> then) : then_(std::move(then)) {}
+
+ private:
+  void ended(const base::Status& status) override { then_(status); }
+
+  std::function<void(const base::Status&)> then_;
+};
+}  // namespace
+
+/// The tables of one call, all of them or none. Three steps, each in all messages at once: register the specs, with worker 0's small
+/// initial values; worker 0 sets the large ones; wait for everyone.
+class Client::Creation : public std::enable_shared_from_this<Creation> {
+ public:
+  Creation(Client& client, std::vector<NewTable> tables, base::Nanos deadline, Created created)
+      : client_(client), asked_(std::move(tables)), deadline_(deadline), created_(std::move(created)) {}
+
+  void start() {
+    if (const std::string* const taken = claim_names())
+      return created_(base::error(MV_EDISAGREE, "table \"{}\" is being created already by another call", *taken));
+    tables_.reserve(asked_.size());
+    for (const NewTable& asked : asked_) {
+      tables_.push_back(std::make_shared<TableView>(asked.spec, client_.shared_servers_));
+      client_.know(*tables_.back());
+    }
+    exists_.resize(tables_.size());
+    step([this] { set_large_values(); });
+    for (size_t first = 0; first < tables_.size();) {
+      size_t end = first, bytes = 0;
+      while (end < tables_.size() && end < first + kSpecsAtOnce && bytes < kValuesAtOnce) bytes += travels_along(end) ? asked_[end].initial->size() : 0, ++end;
+      register_some(first, end);
+      first = end;
+    }
+    step_over({});
+  }
+
+  bool makes(const std::string& name) const {
+    return std::ranges::any_of(asked_, [&](const NewTable& asked) { return asked.spec->name == name; });
+  }
+  /// As if its deadline had passed.
+  void expire() {
+    for (const auto& weak : std::vector(rounds_))
+      if (const auto round = weak.lock()) round->expire();
+  }
+
+ private:
+  /// Two views of one table would count this worker's calls twice. Returns the name that another creation has; then none is claimed.
+  const std::string* claim_names() {
+    base::expect_names(client_.creating_, asked_.size());
+    size_t claimed = 0;
+    base::Undo unclaim([&] {
+      while (claimed > 0) client_.creating_.erase(asked_[--claimed].spec->name);
+    });
+    for (; claimed < asked_.size(); ++claimed)
+      if (const std::string& name = asked_[claimed].spec->name; !client_.creating_.insert(name).second) return &name;
+    client_.creations_.push_back(shared_from_this());
+    unclaim.keep();
+    return nullptr;
+  }
+
+  /// What follows when all parts of a step are over, if they went well. The step itself counts as one until it is begun.
+  void step(std::function<void()> next) {
+    open_ = 1;
+    next_ = std::move(next);
+  }
+  void step_over(const base::Status& status) {
+    if (!status.ok() && error_.ok()) error_ = status;
+    if (--open_ > 0) return;
+    rounds_.clear();
+    error_.ok() ? std::exchange(next_, nullptr)() : end();
+  }
+  std::function<void(const base::Status&)> part() {
+    ++open_;
+    return [self = shared_from_this()](const base::Status& status) { self->step_over(status); };
+  }
+
+  bool travels_along(size_t at) const { return asked_[at].initial != nullptr && asked_[at].initial->size() <= kLargeValue; }
+
+  void register_some(size_t first, size_t end) {
+    const auto each = [self = shared_from_this(), first](size_t server, const wire::Message& answer, std::span<const std::byte>) {
+      const auto* created = answer.body_as_Created();
+      if (created != nullptr && created->tables() != nullptr) self->registered(server, first, *created->tables());
+    };
+    std::make_shared<Round>(client_, client_.servers_, each, part())
+        ->ask([this, first, end](wire::FrameBuilder& builder, size_t server) { return registration(builder, server, first, end); }, deadline_);
+  }
+
+  base::Frame registration(wire::FrameBuilder& builder, size_t server, size_t first, size_t end) {
+    auto& fbb = builder.fbb();
+    SpecWriter writer(fbb);
+    std::vector<flatbuffers::Offset<wire::TableSpec>> specs;
+    std::vector<uint8_t> holds, initial, values;
+    size_t bytes = 0;
+    for (size_t i = first; i < end; ++i) {
+      const shard::Spec& spec = tables_[i]->spec;
+      specs.push_back(writer.write(spec));
+      holds.push_back(client_.tables_.contains(spec.name) ? 1 : 0);
+      initial.push_back(asked_[i].given ? 1 : 0);
+      values.push_back(travels_along(i) ? 1 : 0);
+      if (travels_along(i)) bytes += part_of_initial(i, server).size();
+    }
+    const auto vector_of = [&fbb](const std::vector<uint8_t>& flags) {
+      return std::ranges::find(flags, 1) != flags.end() ? fbb.CreateVector(flags) : flatbuffers::Offset<flatbuffers::Vector<uint8_t>>();
+    };
+    const auto body = wire::CreateCreate(fbb, fbb.CreateVector(specs), vector_of(holds), vector_of(initial), vector_of(values));
+    if (bytes == 0) return builder.finish(wire::Body::Create, body);
+    const base::Pool::Block block = client_.pool_.take(bytes);
+    std::byte* to = block.bytes.data();
+    for (size_t i = first; i < end; ++i) {
+      if (!travels_along(i)) continue;
+      const auto from = part_of_initial(i, server);
+      if (!from.empty()) std::memcpy(to, from.data(), from.size());
+      to += from.size();
+    }
+    return builder.finish(wire::Body::Create, body, base::Payload::kept(block.bytes, block.memory));
+  }
+
+  std::span<const std::byte> part_of_initial(size_t at, size_t server) const {
+    const shard::Spec& spec = tables_[at]->spec;
+    const shard::Range rows = shard::part_of(spec, client_.servers_.size(), server);
+    return asked_[at].initial->bytes().subspan(rows.first * spec.row_bytes(), rows.count * spec.row_bytes());
+  }
+
+  void registered(size_t server, size_t first, const flatbuffers::Vector<const wire::CreatedTable*>& created) {
+    const size_t count = std::min<size_t>(created.size(), tables_.size() - first);
+    for (size_t i = 0; i < count; ++i) {
+      const wire::CreatedTable& one = *created.Get(static_cast<uint32_t>(i));
+      TableView& table = *tables_[first + i];
+      table.numbers[server] = one.table();
+      if (one.exists()) exists_[first + i] = true;  // this worker has taken the place of a lost one
+      if (one.clock() > 0 || !clocks_.empty()) clocks_.resize(tables_.size());
+      if (!clocks_.empty()) clocks_[first + i].resize(client_.servers_.size());
+      if (!clocks_.empty()) clocks_[first + i][server] = one.clock();
+    }
+  }
+
+  void set_large_values() {
+    step([this] { wait_for_all(); });
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      if (asked_[i].initial == nullptr || travels_along(i) || exists_[i]) continue;
+      Request request;
+      request.table = tables_[i];
+      request.kind = OpKind::kChange;
+      request.write = wire::Write::Set;
+      request.source = asked_[i].initial;
+      request.operation = std::make_shared<Heard>(part());
+      request.operation->set_deadline(deadline_);
+      tables_[i]->open_changes.fetch_add(1, std::memory_order_relaxed);
+      client_.begin(std::move(request));
+    }
+    step_over({});
+  }
+
+  void wait_for_all() {
+    step([this] { end(); });
+    for (size_t first = 0; first < tables_.size(); first += kNumbersAtOnce) {
+      const auto round = std::make_shared<Round>(client_, client_.servers_, Round::Each(), part());
+      rounds_.push_back(round);
+      round->ask(
+          [this, first](wire::FrameBuilder& builder, size_t server) {
+            return builder.finish(wire::Body::Ready, wire::CreateReady(builder.fbb(), builder.fbb().CreateVector(numbers_on(server, first))));
+          },
+          deadline_);
+    }
+    step_over({});
+  }
+
+  std::vector<uint32_t> numbers_on(size_t server, size_t first) const {
+    std::vector<uint32_t> numbers;
+    for (size_t i = first; i < std::min(first + kNumbersAtOnce, tables_.size()); ++i)
+      if (tables_[i]->numbers[server] != TableView::kNoNumber) numbers.push_back(tables_[i]->numbers[server]);
+    return numbers;
+  }
+
+  void end() {
+    const auto self = shared_from_this();
+    for (const NewTable& asked : asked_) client_.creating_.erase(asked.spec->name);
+    std::erase(client_.creations_, self);
+    if (!error_.ok()) {
+      give_up();
+      return created_(error_);
+    }
+    base::expect_names(client_.tables_, tables_.size());
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      client_.remember(tables_[i]);
+      if (!clocks_.empty()) client_.take_clock(tables_[i], clocks_[i]);
+    }
+    created_(std::move(tables_));
+  }
+
+  /// What failed at one server, or with one table, fails everywhere. After a time-out the tables may still come to be.
+  void give_up() {
+    if (error_.code() == MV_ETIMEOUT || error_.code() == MV_ECANCELED) return;
+    for (size_t server = 0; server < client_.servers_.size(); ++server)
+      for (size_t first = 0; first < tables_.size(); first += kNumbersAtOnce) {
+        const std::vector<uint32_t> numbers = numbers_on(server, first);
+        if (numbers.empty()) continue;
+        auto& fbb = client_.builder_.fbb();
+        const auto text = fbb.CreateString(error_.text());
+        auto frame = client_.builder_.finish(wire::Body::GiveUp, wire::CreateGiveUp(fbb, fbb.CreateVector(numbers), error_.code(), text));
+        client_.rpc_.call(client_.servers_[server],
+                          {std::move(frame), std::make_shared<Gather>(client_.pool_, [](const auto&, const auto*, auto) {}), true, 0, nullptr});
+      }
+  }
+
+  Client& client_;
+  std::vector<NewTable> asked_;
+  std::vector<TableViewRef> tables_;
+  const base::Nanos deadline_;
+  const Created created_;
+  std::vector<bool> exists_;
+  std::vector<std::vector<uint64_t>> clocks_;  ///< by table and server; empty: all 0
+  std::vector<std::weak_ptr<Round>> rounds_;   ///< of the last step
+  std::function<void()> next_;
+  size_t open_ = 0;  ///< parts of this step
+  base::Status error_;
+};
+
+void Client::create(std::vector<NewTable> tables, base::Nanos deadline, Created created) {
+  std::make_shared<Creation>(*this, std::move(tables), deadline, std::move(created))->start();
+}
+
+void Client::give_up_creation(const std::string& name) {
+  if (!creating_.contains(name)) return;
+  for (const auto& creation : std::vector(creations_))
+    if (creation->makes(name)) creation->expire();
+}
+
+void Client::open(const std::string& name, base::Nanos deadline, Opened opened) {
+  /// What the servers say.
+  struct Found {
+    explicit Found(size_t servers) : numbers(servers) {}
+    std::vector<uint32_t> numbers;
+    std::vector<uint64_t> clocks;
+    shard::Spec spec;
+  };
+  const auto found = std::make_shared<Found>(servers_.size());
+  const auto each = [found](size_t server, const wire::Message& answer, std::span<const std::byte>) {
+    const auto* created = answer.body_as_Created();
+    if (created == nullptr || created->spec() == nullptr || created->tables() == nullptr || created->tables()->size() != 1) return;
+    found->numbers[server] = created->tables()->Get(0)->table();
+    found->clocks.push_back(created->tables()->Get(0)->clock());
+    found->spec = read_spec(*created->spec());
+  };
+  const auto done = [this, found, opened, name](const base::Status& status) {
+    if (!status.ok()) {
+      tables_.erase(name);
+      return opened(status);
+    }
+    const auto known = tables_.find(name);
+    if (known != tables_.end() && known->second->numbers == found->numbers) return opened(known->second);
+    const auto table = std::make_shared<TableView>(std::make_shared<const shard::Spec>(std::move(found->spec)), shared_servers_);
+    table->numbers = found->numbers;
+    know(*table);
+    remember(table);
+    take_clock(table, found->clocks);
+    opened(table);
+  };
+  std::make_shared<Round>(*this, servers_, each, done)
+      ->ask(
+          [name](wire::FrameBuilder& builder, size_t) {
+            const auto written = builder.fbb().CreateString(name);
+            return builder.finish(wire::Body::Open, wire::CreateOpen(builder.fbb(), written));
+          },
+          deadline);
+}
+
+void Client::list(base::Nanos deadline, std::function<void(base::Result<std::vector<shard::Spec>>)> listed) {
+  auto specs = std::make_shared<std::vector<shard::Spec>>();
+  const auto each = [specs](size_t, const wire::Message& answer, std::span<const std::byte>) {
+    const auto* listing = answer.body_as_Listing();
+    if (listing == nullptr || listing->tables() == nullptr) return;
+    for (const wire::TableSpec* spec : *listing->tables()) specs->push_back(read_spec(*spec));
+  };
+  const auto done = [specs, listed](const base::Status& status) {
+    if (status.ok())
+      listed(std::move(*specs));
+    else
+      listed(status);
+  };
+  const std::vector<base::Peer> first_server(servers_.begin(), servers_.begin() + 1);
+  std::make_shared<Round>(*this, first_server, each, done)
+      ->ask([](wire::FrameBuilder& builder, size_t) { return builder.finish(wire::Body::List, wire::CreateList(builder.fbb())); }, deadline);
+}
+
+void Client::destroy(const TableViewRef& table, base::OperationRef operation) {
+  const auto known = tables_.find(table->spec.name);
+  if (known != tables_.end() && known->second == table) tables_.erase(known);
+  std::make_shared<Round>(*this, table->servers, Round::Each(), [operation](const base::Status& status) { operation->complete(status); })
+      ->ask(
+          [table](wire::FrameBuilder& builder, size_t server) {
+            return builder.finish(wire::Body::Destroy, wire::CreateDestroy(builder.fbb(), table->numbers[server]));
+          },
+          operation->deadline());
+}
+
+}  // namespace mv::table

@@ -1,0 +1,606 @@
+#include "engine/table/client/client.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "codec/values.hpp"
+#include "codec/wire.hpp"
+#include "engine/table/client/chunk.hpp"
+#include "engine/table/spec_wire.hpp"
+#include "shard/updater/updater.hpp"
+
+namespace mv::table {
+
+using namespace std::chrono_literals;
+
+namespace {
+/// In sync mode, adds up to this size per server travel with their header; of larger ones only the offer does.
+constexpr uint64_t kEagerBytes = 16 << 10;
+/// Of sliced tables, whose changes wait for less to be under way, so that fewer are beyond recall when something urgent comes.
+constexpr size_t kSlicesUnderWay = 4;
+/// A server that has no memory for its part of a change is asked again where others have applied theirs: half a change is none.
+constexpr int kMostRefusals = 3;
+/// How long a caller whose deadline passed waits for the servers' word on what became of its call.
+constexpr base::Nanos kLastWord = 1s;
+}  // namespace
+
+// ---- chunks
+
+/// Where this chunk's values belong in the caller's memory; empty if they are scattered.
+std::span<std::byte> Client::Chunk::target() const {
+  if (!op->request.many.empty()) return {};
+  const shard::Spec& spec = op->request.table->spec;
+  if (piece.ids.empty()) return op->request.destination.subspan(piece.offset * spec.element_bytes(), bytes());
+  if (!piece.contiguous()) return {};
+  return op->request.destination.subspan(piece.from.front() * spec.row_bytes(), bytes());
+}
+
+base::SinkRef Client::Chunk::place(const wire::Message&, size_t size) {
+  if (over || op->request.kind != OpKind::kGet || size != wire_bytes()) return base::Sink::nowhere();
+  // One answer at a time goes straight into the caller's memory: a repeated one must not write there once this call is over.
+  const bool as_it_is = op->request.codec == nullptr;
+  if (const auto memory = target(); as_it_is && !memory.empty() && sink_ == nullptr) return sink_ = base::Sink::into(memory);
+  base::Pool::Block block = client_.pool_.take(size);
+  return base::Sink::into(block.bytes, block.memory);
+}
+
+base::Status Client::Chunk::take(std::span<const std::byte> values) {
+  if (bytes() == 0) return {};
+  if (const codec::CodecRef& codec = op->request.codec; codec != nullptr) {
+    if (base::Status wrong = codec->check(values, piece.count); !wrong.ok()) return wrong;
+    codec::decode_values(*codec, op->request.table->spec.dtype, values.data(), target().data(), piece.count);
+    return {};
+  }
+  if (values.size() != bytes())
+    return base::error(MV_EPROTOCOL, "table \"{}\": {} bytes came for {}", op->request.table->spec.name, values.size(), bytes());
+  if (!op->request.many.empty()) {
+    for (const ManyPart& part : op->request.many) {
+      std::memcpy(part.destination.data(), values.data(), part.destination.size());
+      values = values.subspan(part.destination.size());
+    }
+    return {};
+  }
+  const auto memory = target();
+  if (!memory.empty()) {
+    if (memory.data() != values.data()) std::memcpy(memory.data(), values.data(), values.size());
+    return {};
+  }
+  const uint64_t row_bytes = op->request.table->spec.row_bytes();
+  for (size_t i = 0; i < piece.from.size(); ++i)
+    std::memcpy(op->request.destination.data() + piece.from[i] * row_bytes, values.data() + i * row_bytes, row_bytes);
+  return {};
+}
+
+void Client::Chunk::finish(const base::Status& status, const wire::Message*, std::span<const std::byte> values) {
+  if (over) return;
+  over = true;
+  base::Status result = status;
+  if (status.ok() && op->request.kind == OpKind::kGet) result = take(values);
+  if (payload != nullptr && payload.use_count() > 1) payload->make_owned();  // the link has not sent all of it yet
+  if (sink_ != nullptr) sink_->discard();
+  sink_.reset();
+  client_.chunk_done(op, *this, result);
+}
+
+void Client::Chunk::let_go() {
+  if (makes_payload && !over) {
+    makes_payload = false;
+    payload = client_.payload_of(*op, piece);
+  }
+  if (payload != nullptr) payload->make_owned();
+  if (sink_ != nullptr) sink_->discard();
+}
+
+// ---- beginning
+
+Client::~Client() = default;
+
+void Client::start(const cluster::View& view) {
+  view_ = &view;
+  for (const cluster::Member* server : view.servers()) servers_.push_back(server->peer);
+}
+
+void Client::begin(Request request) {
+  auto op = std::make_shared<TableCall>(*this, std::move(request));
+  Request& want = op->request;
+  TableView& table = *want.table;
+  const bool change = want.kind == OpKind::kChange;
+  if (!change && want.operation != nullptr && want.operation->is_pointless())
+    return want.operation->complete(base::error(MV_ECANCELED, "table \"{}\": another part of the call has failed", table.spec.name));
+  op->gated = change ? want.write == wire::Write::Add && table.pace == shard::Pace::kSync : want.gated && table.pace != shard::Pace::kAsync;
+  if (op->gated && table.pace == shard::Pace::kSync) op->counting = TableCall::Counting::kSync;
+  if (change && want.write == wire::Write::Add && table.pace == shard::Pace::kMerge) op->counting = TableCall::Counting::kMerge;
+  op->round = table.round;
+  op->index = op->merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : table.index;
+  if (op->counted()) ++(change ? table.index : table.round);
+  if (!change && table.pace == shard::Pace::kMerge) want.clock = table.clock;  // only here it counts all earlier adds
+  if (change) {
+    op->change_id = next_change_++;
+    changes_over_.push_back(false);
+  }
+  if (want.operation != nullptr) {
+    op->place = waited_for_.insert(waited_for_.end(), op);
+    want.operation->begin(op);
+  }
+
+  const bool replaces = change && want.write == wire::Write::Add && table.spec.updater.name == shard::kReplacing;
+  std::vector<Piece> pieces = !want.many.empty() ? std::vector<Piece>{{.server = want.server, .count = 1, .ids = {}, .from = {}}}
+                              : want.all ? plan_all(table.spec, servers_.size(), want.skip)
+                                       : plan_rows(table.spec, servers_.size(), want.rows, want.skip, replaces && !op->merged());
+  // Only counts need to be told to servers that own none of the rows, and what becomes of the others' rows.
+  if (!op->counted() && !op->merged() && !want.waits_only && !replaces) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
+  if (change && want.codec != nullptr) place_encoded(pieces, *want.codec);
+  op->open = pieces.size();
+  if (pieces.empty()) return settle(op);
+  if (const base::Nanos deadline = want.operation != nullptr ? want.operation->deadline() : base::kNever; deadline != base::kNever) {
+    op->timer = deadlines_.emplace(deadline, [this, weak = std::weak_ptr(op)] {
+      if (const auto late = weak.lock()) expire(late);
+    });
+    op->has_timer = true;
+  }
+  op->chunks.reserve(pieces.size());
+  std::vector<std::shared_ptr<Chunk>> chunks;
+  for (Piece& piece : pieces) {
+    chunks.push_back(std::make_shared<Chunk>(*this, op, std::move(piece)));
+    op->chunks.push_back(chunks.back());
+  }
+  for (const auto& chunk : chunks) change ? send_change(op, chunk) : send_get(op, chunk);
+  op->is_sent = true;
+  if (op->open > 0 && !op->error.ok()) tell_loss(op);
+}
+
+/// A fire-and-forget change of one message: nobody waits for it, fences count it.
+class Client::SmallChange final : public rpc::Pending {
+ public:
+  SmallChange(Client& client, TableViewRef table, uint64_t id, uint64_t reserved)
+      : client_(client), table_(std::move(table)), id_(id), reserved_(reserved) {}
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
+    client_.note_untold(*table_, status);
+    client_.change_over(*table_, id_);
+  }
+
+ private:
+  Client& client_;
+  const TableViewRef table_;
+  const uint64_t id_, reserved_;
+};
+
+/// Where the call stands among those that wait: behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other
+/// workers', so that all of them leave in the order of the program, which is that of the other workers.
+void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
+  if (table.pace == shard::Pace::kSync) return;
+  call.lane = table.lane != 0 ? table.lane : uint64_t{table.numbers[server]} + 1;
+  call.priority = priority;
+}
+
+void Client::begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {
+  changes_over_.push_back(false);
+  rpc::Call call;
+  call.cost = frame.bytes();
+  call.frame = std::move(frame);
+  call.pending = std::make_shared<SmallChange>(*this, table, next_change_++, reserved);
+  call.wants_answer = false;
+  set_order(call, *table, server);
+  rpc_.call(table->servers[server], std::move(call));
+}
+
+/// The same of many tables.
+class Client::ManyChange final : public rpc::Pending {
+ public:
+  ManyChange(Client& client, std::vector<TableViewRef> tables, uint64_t id, uint64_t reserved)
+      : client_(client), tables_(std::move(tables)), id_(id), reserved_(reserved) {}
+  /// One error for all: which of the tables have their adds is not told.
+  void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
+    client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
+    constexpr size_t kAhead = 16;
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      if (i + kAhead < tables_.size()) __builtin_prefetch(&tables_[i + kAhead]->open_changes, 1);
+      const TableViewRef& table = tables_[i];
+      client_.note_untold(*table, status);
+      table->open_changes.fetch_sub(1, std::memory_order_release);
+    }
+    client_.change_over(id_);
+  }
+
+ private:
+  Client& client_;
+  const std::vector<TableViewRef> tables_;
+  const uint64_t id_, reserved_;
+};
+
+void Client::add_many(ManyAdds adds) {
+  std::vector<uint32_t> numbers, bytes;
+  std::vector<uint64_t> indexes;
+  numbers.reserve(adds.tables.size());
+  bytes.reserve(adds.tables.size());
+  indexes.reserve(adds.tables.size());
+  for (const TableViewRef& table : adds.tables) {
+    numbers.push_back(table->numbers[adds.server]);
+    bytes.push_back(static_cast<uint32_t>(table->spec.bytes()));
+    indexes.push_back(table->pace == shard::Pace::kMerge ? table->clock.fetch_add(1, std::memory_order_relaxed) : 0);
+  }
+  auto& fbb = builder_.fbb();
+  const auto body = wire::CreateChangeMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(indexes), fbb.CreateVector(bytes));
+  rpc::Call call;
+  call.frame = builder_.finish(wire::Body::ChangeMany, body, adds.values);
+  call.cost = call.frame.bytes();
+  call.wants_answer = false;
+  set_order(call, *adds.tables.front(), adds.server);
+  changes_over_.push_back(false);
+  call.pending = std::make_shared<ManyChange>(*this, std::move(adds.tables), next_change_++, adds.reserved);
+  rpc_.call(servers_[adds.server], std::move(call));
+}
+
+void Client::note_untold(TableView& table, const base::Status& status) {
+  if (status.ok()) return;
+  any_untold_ = true;
+  if (table.untold.ok()) table.untold = status;
+  if (untold_.ok()) untold_ = status;
+  table.has_untold = true;
+}
+
+void Client::tell_later(TableView* table, const base::Status& error) {
+  if (table != nullptr) return note_untold(*table, error);
+  if (untold_.ok()) untold_ = error;
+}
+
+base::PayloadRef Client::payload_of(const TableCall& op, const Piece& piece) {
+  const shard::Spec& spec = op.request.table->spec;
+  const base::PayloadRef& source = op.request.source;
+  if (piece.ids.empty()) {
+    if (piece.count == 0) return nullptr;
+    const codec::Codec* const codec = op.request.codec.get();
+    const auto values = codec != nullptr ? source->bytes().subspan(piece.encoded_at, codec->encoded_bytes(piece.count))
+                                         : source->bytes().subspan(piece.offset * spec.element_bytes(), piece.count * spec.element_bytes());
+    return source->is_lent() ? base::Payload::lent(values) : base::Payload::kept(values, source);
+  }
+  const size_t ids_bytes = piece.ids.size() * sizeof(int64_t);
+  const size_t row_bytes = op.request.write == wire::Write::Erase ? 0 : spec.row_bytes();
+  const base::Pool::Block block = pool_.take(ids_bytes + piece.ids.size() * row_bytes);
+  std::memcpy(block.bytes.data(), piece.ids.data(), ids_bytes);
+  for (size_t i = 0; i < piece.from.size() && row_bytes > 0; ++i)
+    std::memcpy(block.bytes.data() + ids_bytes + i * row_bytes, source->bytes().data() + piece.from[i] * row_bytes, row_bytes);
+  return base::Payload::kept(block.bytes, block.memory);
+}
+
+void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk, bool again) {
+  const Request& want = op->request;
+  const Piece& piece = chunk->piece;
+  const bool offer = op->counted() && want.source->size() > kEagerBytes && chunk->bytes() > 0;
+  rpc::Call call;
+  call.pending = chunk;
+  call.wants_answer = false;
+  call.overtakes = again;  // later calls wait for it
+  set_order(call, *want.table, piece.server, want.priority);
+  if (want.table->spec.is_sliced()) call.window_bytes = kSlicesUnderWay * shard::kSliceBytes;
+  if (!offer && !piece.ids.empty() && chunk->payload == nullptr) {
+    // Rows are gathered piece by piece: all at once would keep the loop from everything else, and take their memory twice.
+    chunk->makes_payload = true;
+    call.cost = piece.ids.size() * sizeof(int64_t) + chunk->bytes();
+    call.make = [this, chunk = chunk.get()] {  // the call itself keeps it alive
+      if (std::exchange(chunk->makes_payload, false)) chunk->payload = payload_of(*chunk->op, chunk->piece);
+      return change_frame(*chunk, false);
+    };
+  } else {
+    if (chunk->payload == nullptr) chunk->payload = payload_of(*op, piece);
+    call.frame = change_frame(*chunk, offer);
+    call.cost = offer ? 0 : call.frame.bytes();
+    if (offer) call.offer = chunk->payload;
+  }
+  rpc_.call(want.table->servers[piece.server], std::move(call));
+}
+
+base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
+  const TableCall& op = *chunk.op;
+  const Piece& piece = chunk.piece;
+  const uint64_t offered = offer ? chunk.payload->size() : 0;
+  const auto body = wire::CreateChange(builder_.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
+                                       piece.count, piece.ids.size(), op.round, op.index, piece.of, offered, piece.number,
+                                       codec::to_wire(builder_.fbb(), op.request.codec.get()));
+  return builder_.finish(wire::Body::Change, body, offer ? nullptr : chunk.payload);
+}
+
+base::Frame Client::many_frame(const TableCall& op) {
+  const Request& want = op.request;
+  std::vector<uint32_t> numbers, bytes;
+  std::vector<uint64_t> clocks;
+  numbers.reserve(want.many.size());
+  bytes.reserve(want.many.size());
+  clocks.reserve(want.many.size());
+  for (const ManyPart& part : want.many) {
+    numbers.push_back(part.table->numbers[want.server]);
+    bytes.push_back(static_cast<uint32_t>(part.destination.size()));
+    clocks.push_back(part.table->clock);  // only here it counts all earlier adds
+  }
+  auto& fbb = builder_.fbb();
+  const auto body = wire::CreateGetMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(clocks), fbb.CreateVector(bytes), op.gated);
+  return builder_.finish(wire::Body::GetMany, body);
+}
+
+void Client::send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk) {
+  const Request& want = op->request;
+  const Piece& piece = chunk->piece;
+  if (!want.many.empty()) {
+    rpc::Call call;
+    call.frame = many_frame(*op);
+    call.pending = chunk;
+    call.cost = std::max<uint64_t>(chunk->bytes(), call.frame.bytes());
+    set_order(call, *want.table, want.server);
+    return rpc_.call(servers_[want.server], std::move(call));
+  }
+  const auto body = wire::CreateGet(builder_.fbb(), want.table->numbers[piece.server], piece.first, piece.count, piece.ids.size(),
+                                    op->gated, op->round, op->index, want.clock, codec::to_wire(builder_.fbb(), want.codec.get()));
+  const auto ids = std::as_bytes(std::span(piece.ids));
+  rpc::Call call;
+  call.frame = builder_.finish(wire::Body::Get, body, piece.ids.empty() ? nullptr : base::Payload::copy(ids));
+  call.pending = chunk;
+  call.cost = std::max<uint64_t>(chunk->wire_bytes(), call.frame.bytes());
+  set_order(call, *want.table, piece.server, want.priority);
+  rpc_.call(want.table->servers[piece.server], std::move(call));
+}
+
+// ---- ending
+
+void Client::chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status& status) {
+  --op->open;
+  if (!status.ok()) {
+    const bool unsent = op->asked_back && status.code() == MV_ECANCELED;
+    const bool withdrawn = unsent || (op->asked_back && status.code() == MV_ETIMEOUT);
+    if (withdrawn && op->request.kind == OpKind::kChange) op->withdrawn.push_back(chunk.shared_from_this());
+    const bool refused = status.code() == MV_ENOMEM && op->request.kind == OpKind::kChange && op->counting == TableCall::Counting::kNone;
+    if (refused) op->refused.push_back(chunk.shared_from_this());
+    if (op->error.ok()) op->error = !unsent ? status : base::error(MV_ETIMEOUT, "table \"{}\": {} has not answered earlier calls, this one waited behind them",
+                                                                   op->request.table->spec.name, view_->name(op->request.table->servers[chunk.piece.server]));
+  }
+  const bool lost = !op->error.ok() && !op->asked_back && rpc_.is_lost(op->request.table->servers[chunk.piece.server]);
+  if (op->open == 0)
+    settle(op);
+  else if (lost && op->is_sent)
+    tell_loss(op);
+  if (lost) drop_rest_of_call(*op);
+}
+
+/// A server is lost, so the call fails: its caller does not wait for the other servers, where it may wait for other workers.
+void Client::tell_loss(const TableCallRef& op) {
+  if (op->request.operation == nullptr || op->request.operation->done()) return;
+  if (op->request.kind == OpKind::kGet) return drop_get(op, base::Status(op->error));
+  for (const auto& weak : op->chunks)  // the rest of the change goes on
+    if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
+  complete(op, op->error);
+}
+
+void Client::drop_rest_of_call(const TableCall& op) {
+  const base::Operation* const own = op.request.operation.get();
+  if (own == nullptr || own->whole() == own) return;
+  std::vector<TableCallRef> others;
+  for (const TableCallRef& other : waited_for_)
+    if (other->request.operation->whole() == own->whole() && other->request.kind == OpKind::kGet) others.push_back(other);
+  for (const TableCallRef& other : others)
+    if (!other->request.operation->done()) drop_get(other, op.error);
+}
+
+void Client::settle(const TableCallRef& op) {
+  if (op->request.kind == OpKind::kGet) {
+    if (op->counted() && op->error.ok()) send_got(*op);
+    if (op->counted() && !op->error.ok()) revert_counts(*op);
+    return complete(op, op->error);
+  }
+  TableView& table = *op->request.table;
+  if (!op->withdrawn.empty()) {
+    const bool newest = table.index == op->index + 1 && table.round == op->round;
+    if (op->withdrawn.size() < op->chunks.size() || !newest) {
+      // Other servers have applied their part, or later calls count on this one: it has to go on.
+      op->error = {};
+      send_withdrawn_again(op);
+      return leave_behind(op, MV_ETIMEOUT);
+    }
+    op->withdrawn.clear();
+    table.index = op->index;
+    complete(op, base::error(MV_ETIMEOUT, "{}; the add was not applied", op->error.text()));
+    return change_over(table, op->change_id);
+  }
+  if (const auto refused = std::exchange(op->refused, {}); !refused.empty() && op->error.code() == MV_ENOMEM) {
+    const bool any_applied = refused.size() < op->chunks.size() || op->request.skip != kNoServer || op->refusals > 0;
+    if (any_applied && op->refusals++ < kMostRefusals) {
+      op->error = {};
+      return send_again(op, refused);
+    }
+    if (any_applied) op->error = base::error(MV_ENOMEM, "{}; the other servers have applied their part of the change", op->error.text());
+  }
+  if (op->request.operation == nullptr) note_untold(table, op->error);
+  complete(op, op->error);
+  change_over(table, op->change_id);
+}
+
+void Client::complete(const TableCallRef& op, const base::Status& status) {
+  if (op->open == 0) in_flight_.fetch_sub(std::exchange(op->request.reserved, 0), std::memory_order_relaxed);
+  if (op->has_timer) deadlines_.erase(op->timer);
+  op->has_timer = false;
+  if (op->request.operation == nullptr || op->request.operation->done()) return;
+  waited_for_.erase(op->place);
+  if (trace_ != nullptr) note_time(*op);
+  op->request.operation->complete(status);
+}
+
+void Client::note_time(const TableCall& op) {
+  const Request& request = op.request;
+  const Use use = request.kind == OpKind::kChange ? static_cast<Use>(request.write) : request.gated ? Use::kGet : Use::kPeek;
+  const base::Nanos now = clock_.now();
+  call_times_[static_cast<size_t>(use)].record(now - op.begun);
+  trace_->note({static_cast<uint64_t>(op.begun.count()), static_cast<uint64_t>(now.count()), base::kNobody, 0, 0, base::TraceKind::kCall,
+                static_cast<uint8_t>(use)});
+}
+
+void Client::send_got(const TableCall& op) {
+  const TableView& table = *op.request.table;
+  for (size_t server = 0; server < table.servers.size(); ++server) {
+    if (!shard::has_part(table.spec, table.servers.size(), server)) continue;
+    auto frame = builder_.finish(wire::Body::Got, wire::CreateGot(builder_.fbb(), table.numbers[server], op.round));
+    // Others' adds wait for this, and with them perhaps a get of this worker that fills the window.
+    rpc_.call(table.servers[server], {std::move(frame), std::make_shared<Gather>(pool_, [](const auto&, const auto*, auto) {}), false, 0, nullptr, true});
+  }
+}
+
+void Client::revert_counts(TableCall& op) {
+  TableView& table = *op.request.table;
+  if (table.round == op.round + 1 && table.index == op.index)
+    table.round = op.round;
+  else
+    send_got(op);  // later calls carry counts that include it: for the others it was made
+}
+
+void Client::change_over(TableView& table, uint64_t id) {
+  table.open_changes.fetch_sub(1, std::memory_order_release);
+  change_over(id);
+}
+
+void Client::change_over(uint64_t id) {
+  changes_over_[id - first_change_] = true;
+  while (!changes_over_.empty() && changes_over_.front()) {
+    changes_over_.pop_front();
+    ++first_change_;
+  }
+  pass_fences();
+}
+
+void Client::fence(std::function<void(const base::Status&)> passed) {
+  fences_.push_back({next_change_, std::move(passed)});
+  pass_fences();
+}
+
+void Client::pass_fences() {
+  while (!fences_.empty() && first_change_ >= fences_.front().before) {
+    const auto passed = std::move(fences_.front().passed);
+    fences_.pop_front();
+    const base::Status untold = std::exchange(untold_, {});
+    if (std::exchange(any_untold_, false))
+      for (const auto& [name, table] : tables_) {
+        table->untold = {};
+        table->has_untold = false;
+      }
+    passed(untold);
+  }
+}
+
+base::Status Client::take_untold(TableView& table) {
+  if (!table.untold.ok()) untold_ = {};
+  table.has_untold = false;
+  return std::exchange(table.untold, {});
+}
+
+// ---- giving up
+
+void Client::withdraw(const TableCallRef& op, mv_status code) {
+  if (op->request.kind == OpKind::kGet)
+    drop_get(op, base::error(code, "table \"{}\": the get was withdrawn", op->request.table->spec.name));
+  else
+    withdraw_change(op, code);
+}
+
+void Client::expire(const TableCallRef& op) {
+  op->has_timer = false;
+  if (op->request.operation->done()) return;
+  const bool get = op->request.kind == OpKind::kGet;
+  const bool whole_offer = !get && op->counted() && op->request.source->size() > kEagerBytes;
+  if (op->gated && !op->asked_back && (get || whole_offer)) {
+    op->asked_back = true;
+    op->timer = deadlines_.emplace(clock_.now() + kLastWord, [this, weak = std::weak_ptr(op)] {
+      if (const auto late = weak.lock()) expire(late);
+    });
+    op->has_timer = true;
+    for (const auto& weak : op->chunks)
+      if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over)
+        rpc_.cancel(op->request.table->servers[chunk->piece.server], chunk.get());
+    return;
+  }
+  if (get)
+    drop_get(op, base::error(MV_ETIMEOUT, "table \"{}\": no answer from {}", op->request.table->spec.name, waiting_for(*op)));
+  else
+    withdraw_change(op, MV_ETIMEOUT);
+}
+
+std::string Client::waiting_for(const TableCall& op) const {
+  std::string names;
+  std::vector<size_t> seen;
+  for (const auto& weak : op.chunks) {
+    const auto chunk = weak.lock();
+    if (chunk == nullptr || chunk->over || std::find(seen.begin(), seen.end(), chunk->piece.server) != seen.end()) continue;
+    seen.push_back(chunk->piece.server);
+    names += (names.empty() ? "" : ", ") + view_->name(op.request.table->servers[chunk->piece.server]);
+  }
+  return names;
+}
+
+void Client::drop_get(const TableCallRef& op, const base::Status& status) {
+  for (const auto& weak : op->chunks) {
+    const auto chunk = weak.lock();
+    if (chunk == nullptr || std::exchange(chunk->over, true)) continue;
+    chunk->let_go();
+    const base::Peer server = op->request.table->servers[chunk->piece.server];
+    rpc_.cancel(server, chunk.get());
+    rpc_.abandon(server, chunk.get(), status);
+  }
+  op->open = 0;
+  if (op->counted()) revert_counts(*op);
+  complete(op, status);
+}
+
+void Client::withdraw_change(const TableCallRef& op, mv_status code) {
+  std::vector<std::shared_ptr<Chunk>> open;
+  bool any_left = op->request.skip != kNoServer;  // the caller has applied its own part already
+  for (const auto& weak : op->chunks) {
+    const auto chunk = weak.lock();
+    if (chunk == nullptr || chunk->over || !rpc_.unsent(op->request.table->servers[chunk->piece.server], chunk.get()))
+      any_left = true;
+    else
+      open.push_back(chunk);
+  }
+  TableView& table = *op->request.table;
+  const bool newest = op->merged() ? table.clock == op->index + 1
+                                 : !op->counted() || (table.index == op->index + 1 && table.round == op->round);
+  if (any_left || !newest) {
+    send_withdrawn_again(op);  // now: what the caller does next must come behind it
+    return leave_behind(op, code);
+  }
+  const std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
+  for (const auto& chunk : open) {
+    chunk->over = true;
+    chunk->let_go();
+    rpc_.cancel(table.servers[chunk->piece.server], chunk.get());
+  }
+  op->open = 0;
+  if (op->counted()) table.index = op->index;
+  if (op->merged()) table.clock = op->index;
+  complete(op, base::error(code, "table \"{}\": {}; the change was not applied", table.spec.name, who));
+  change_over(table, op->change_id);
+}
+
+void Client::send_withdrawn_again(const TableCallRef& op) {
+  send_again(op, std::exchange(op->withdrawn, {}));
+}
+
+void Client::send_again(const TableCallRef& op, const std::vector<std::shared_ptr<Chunk>>& again) {
+  op->open += again.size();
+  for (const auto& chunk : again) {
+    chunk->over = false;
+    chunk->let_go();
+    send_change(op, chunk, true);
+  }
+}
+
+/// The caller gets its memory back and hears that the outcome is open; the change itself goes on.
+void Client::leave_behind(const TableCallRef& op, mv_status code) {
+  const std::string who = waiting_for(*op);
+  for (const auto& weak : op->chunks)
+    if (const auto chunk = weak.lock(); chunk != nullptr && !chunk->over) chunk->let_go();
+  complete(op, base::error(code, "table \"{}\": outcome unknown: the change is under way to {} and goes on without you",
+                           op->request.table->spec.name, who));
+}
+
+void Client::tick() {
+  const base::Nanos now = clock_.now();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) deadlines_.extract(deadlines_.begin()).mapped()();
+}
+
+}  // namespace mv::table

@@ -1,0 +1,41 @@
+// What a worker's own calls have come to, and what they wait for.
+
+#include <algorithm>
+
+#include "engine/table/client/chunk.hpp"
+
+namespace mv::table {
+
+std::vector<cluster::Wait> Client::waits(base::Peer self) const {
+  const base::Nanos now = clock_.now();
+  std::vector<cluster::Wait> waits;
+  for (const TableCallRef& op : waited_for_) {
+    cluster::Wait wait{
+        cluster::WaitKind::kAnswer, self, op->request.table->spec.name, 0, now - op->begun, now - op->begun, {}};
+    std::vector<bool> named(op->request.table->servers.size());
+    for (const auto& weak : op->chunks) {
+      const auto chunk = weak.lock();
+      if (chunk == nullptr || chunk->over || named[chunk->piece.server]) continue;
+      named[chunk->piece.server] = true;
+      wait.awaited.push_back({op->request.table->servers[chunk->piece.server], "has not answered"});
+    }
+    waits.push_back(std::move(wait));
+  }
+  return waits;
+}
+
+std::vector<TableStanding> Client::standings(uint32_t worker) const {
+  std::vector<TableStanding> standings;
+  for (const auto& [name, table] : tables_) {
+    const Used used = table->uses.total(table->spec);
+    standings.push_back({table->spec.name,
+                         table->spec.describe(),
+                         table->pace,
+                         true,
+                         {{worker, used.calls(Use::kAdd), used.calls(Use::kGet), table->clock}}});
+  }
+  std::ranges::sort(standings, {}, &TableStanding::name);
+  return standings;
+}
+
+}  // namespace mv::table

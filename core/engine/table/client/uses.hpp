@@ -1,0 +1,147 @@
+#pragma once
+// How often a table was used, and by which way its values went.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "shard/spec.hpp"
+
+namespace mv::table {
+
+/// What a caller did. The first three are wire::Write's, in its order.
+enum class Use : uint8_t { kAdd, kSet, kErase, kGet, kPeek };
+inline constexpr std::array<const char*, 5> kUseNames = {"add", "set", "erase", "get", "peek"};
+
+/// kHere: the caller's thread worked on the shard itself. kMapped: it read a server's shard in shared memory. kMessage: at least one
+/// part of the table took a message.
+enum class Way : uint8_t { kHere, kMapped, kMessage };
+inline constexpr std::array<const char*, 3> kWayNames = {"local", "mapped", "message"};
+
+/// Calls, and the bytes of their values.
+struct Used {
+  struct Of {
+    uint64_t calls = 0, bytes = 0;
+  };
+  std::array<std::array<Of, kWayNames.size()>, kUseNames.size()> by;
+  uint64_t encoded_from = 0, encoded_to = 0;  ///< bytes of adds before and after a codec, of those that took messages
+
+  uint64_t calls(Use use) const {
+    uint64_t sum = 0;
+    for (const Of& of : by[static_cast<size_t>(use)]) sum += of.calls;
+    return sum;
+  }
+  void add(const Used& other) {
+    encoded_from += other.encoded_from;
+    encoded_to += other.encoded_to;
+    for (size_t use = 0; use < by.size(); ++use)
+      for (size_t way = 0; way < by[use].size(); ++way) {
+        by[use][way].calls += other.by[use][way].calls;
+        by[use][way].bytes += other.by[use][way].bytes;
+      }
+  }
+};
+
+/// One handle's uses, or those of handles that are gone. count() from any thread: one addition for a call on the whole table, which tells
+/// its bytes too. Calls on rows and codecs take memory when they first come: most handles are of keys, and never see one. Without that
+/// memory they are not counted.
+class Uses {
+ public:
+  Uses() = default;
+  Uses(const Uses&) = delete;
+  Uses& operator=(const Uses&) = delete;
+  ~Uses() { delete partial_.load(std::memory_order_acquire); }
+
+  void count(Use use, Way way, bool all, uint64_t rows) {
+    if (all) return add(whole_[at(use, way)], 1);
+    Partial* const partial = this->partial();
+    if (partial == nullptr) return;
+    add(partial->calls[at(use, way)], 1);
+    add(partial->rows[at(use, way)], rows);
+  }
+  void count_encoded(uint64_t from, uint64_t to) {
+    Partial* const partial = this->partial();
+    if (partial == nullptr) return;
+    add(partial->encoded_from, from);
+    add(partial->encoded_to, to);
+  }
+  void add(const Uses& other) {
+    for (size_t i = 0; i < kCounts; ++i) add(whole_[i], other.whole_[i].load(std::memory_order_relaxed));
+    const Partial* const theirs = other.partial_.load(std::memory_order_acquire);
+    Partial* const ours = theirs != nullptr ? partial() : nullptr;
+    if (ours == nullptr) return;
+    for (size_t i = 0; i < kCounts; ++i) add(ours->calls[i], theirs->calls[i].load(std::memory_order_relaxed));
+    for (size_t i = 0; i < kCounts; ++i) add(ours->rows[i], theirs->rows[i].load(std::memory_order_relaxed));
+    add(ours->encoded_from, theirs->encoded_from.load(std::memory_order_relaxed));
+    add(ours->encoded_to, theirs->encoded_to.load(std::memory_order_relaxed));
+  }
+  Used read(const shard::Spec& spec) const {
+    Used used;
+    const Partial* const partial = partial_.load(std::memory_order_acquire);
+    if (partial != nullptr) used.encoded_from = partial->encoded_from.load(std::memory_order_relaxed);
+    if (partial != nullptr) used.encoded_to = partial->encoded_to.load(std::memory_order_relaxed);
+    for (size_t i = 0; i < kCounts; ++i) {
+      Used::Of& of = used.by[i / kWayNames.size()][i % kWayNames.size()];
+      const uint64_t whole = whole_[i].load(std::memory_order_relaxed);
+      of.calls = whole + (partial != nullptr ? partial->calls[i].load(std::memory_order_relaxed) : 0);
+      if (i / kWayNames.size() == static_cast<size_t>(Use::kErase)) continue;  // no values go anywhere
+      of.bytes = whole * spec.bytes() + (partial != nullptr ? partial->rows[i].load(std::memory_order_relaxed) * spec.row_bytes() : 0);
+    }
+    return used;
+  }
+
+ private:
+  static constexpr size_t kCounts = kUseNames.size() * kWayNames.size();
+  using Counts = std::array<std::atomic<uint64_t>, kCounts>;
+  struct Partial {
+    Counts calls{}, rows{};
+    std::atomic<uint64_t> encoded_from{0}, encoded_to{0};
+  };
+  static size_t at(Use use, Way way) { return static_cast<size_t>(use) * kWayNames.size() + static_cast<size_t>(way); }
+  static void add(std::atomic<uint64_t>& count, uint64_t more) { count.fetch_add(more, std::memory_order_relaxed); }
+  /// Null if there is no memory for it.
+  Partial* partial() {
+    Partial* known = partial_.load(std::memory_order_acquire);
+    if (known != nullptr) return known;
+    auto* const made = new (std::nothrow) Partial;
+    if (made == nullptr || partial_.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
+    delete made;
+    return known;
+  }
+
+  Counts whole_{};
+  std::atomic<Partial*> partial_{nullptr};
+};
+
+/// The uses of all handles that a node ever had on a table. Any thread.
+class TableUses {
+ public:
+  void open(const Uses& handle) {
+    std::lock_guard lock(mutex_);
+    open_.push_back(&handle);
+  }
+  /// The handle goes, its uses stay.
+  void close(const Uses& handle) {
+    std::lock_guard lock(mutex_);
+    std::erase(open_, &handle);
+    if (closed_ == nullptr) closed_.reset(new (std::nothrow) Uses);
+    if (closed_ != nullptr) closed_->add(handle);
+  }
+  Used total(const shard::Spec& spec) const {
+    std::lock_guard lock(mutex_);
+    Used sum = closed_ != nullptr ? closed_->read(spec) : Used();
+    for (const Uses* handle : open_) sum.add(handle->read(spec));
+    return sum;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<const Uses*> open_;
+  std::unique_ptr<Uses> closed_;  ///< most tables have one handle as long as they live
+};
+
+}  // namespace mv::table

@@ -1,0 +1,246 @@
+#include "engine/table/gates/sync_gate.hpp"
+
+#include <algorithm>
+
+namespace mv::table {
+
+namespace {
+/// Payload that the sender whose turn it is may have under way, and the one after it, so that the line never idles.
+constexpr uint64_t kTurnBytes = 4 << 20;
+constexpr uint64_t kNextBytes = 1 << 20;
+}  // namespace
+
+void SyncGate::set_workers(std::vector<std::string> names) {
+  workers_.resize(names.size());
+  for (size_t i = 0; i < names.size(); ++i) workers_[i].name = std::move(names[i]);
+}
+
+void SyncGate::change(size_t worker, const rpc::Asked& asked, Count count, uint32_t of, uint64_t bytes, bool data_here) {
+  if (!broken_.ok()) return owner_.fail_gated(asked, broken_);
+  Worker& w = workers_[worker];
+  if (count.index >= w.latest.index) w.latest = {count.round, count.index + 1};
+  auto place = w.changes.end();
+  while (place != w.changes.begin() && std::prev(place)->count.index > count.index) --place;
+  w.changes.insert(place, {asked, count, of, bytes, false, data_here});
+  check_step(w, count, false);
+  advance();
+}
+
+bool SyncGate::follow(size_t worker, const rpc::Asked& asked) {
+  Worker& w = workers_[worker];
+  if (w.changes.empty() && w.followers.empty()) return false;
+  w.followers.push_back({asked, w.changes.empty() ? w.applied : w.changes.back().count.index + 1});
+  return true;
+}
+
+void SyncGate::data(size_t worker, const rpc::Asked& asked) {
+  for (Change& change : workers_[worker].changes)
+    if (change.asked == asked) change.data_here = true;
+  advance();
+}
+
+void SyncGate::get(size_t worker, const rpc::Asked& asked, Count count) {
+  if (!broken_.ok()) return owner_.fail_gated(asked, broken_);
+  Worker& w = workers_[worker];
+  w.gets.push_back({asked, count});
+  w.closed[count.round] = count.index;
+  check_step(w, count, true);
+  advance();
+}
+
+void SyncGate::got(size_t worker, uint64_t round) {
+  Worker& w = workers_[worker];
+  if (round >= w.got) w.got_early.insert(round);
+  while (w.got_early.erase(w.got) > 0) ++w.got;
+  const uint64_t least = least_got();
+  for (Worker& other : workers_) other.closed.erase(other.closed.begin(), other.closed.lower_bound(least));
+  advance();
+}
+
+bool SyncGate::withdraw(size_t worker, const rpc::Asked& asked, std::string* missing) {
+  Worker& w = workers_[worker];
+  const auto get = std::find_if(w.gets.begin(), w.gets.end(), [&](const Get& g) { return g.asked == asked; });
+  if (get != w.gets.end()) {
+    *missing = names_of(missing_for(w, get->count, true));
+    w.closed.erase(get->count.round);
+    w.gets.erase(get);
+    return true;
+  }
+  const auto change = std::find_if(w.changes.begin(), w.changes.end(), [&](const Change& c) { return c.asked == asked; });
+  if (change == w.changes.end()) return false;
+  // All chunks of an add or none: once any of it is here or applied, the rest has to follow.
+  const uint64_t index = change->count.index;
+  const bool begun = (w.applied == index && w.chunks > 0) || std::any_of(w.changes.begin(), w.changes.end(), [&](const Change& c) {
+                       return c.count.index == index && c.data_here;
+                     });
+  if (begun) return false;
+  *missing = names_of(missing_for(w, change->count, false));
+  if (missing->empty()) *missing = fmt::format("{} has not sent the values", w.name);
+  w.latest.index = std::min(w.latest.index, index);
+  w.changes.erase(change);
+  // If it comes again, it comes behind what followed it: its outcome was called unknown.
+  for (Follower& follower : w.followers)
+    if (follower.adds == index + 1) follower.adds = index;
+  advance();
+  return true;
+}
+
+void SyncGate::finished(size_t worker) {
+  workers_[worker].active = false;
+  advance();
+}
+
+void SyncGate::lost(size_t worker, const base::Status& why) {
+  workers_[worker].active = false;
+  if (broken_.ok()) fail_all(base::error(MV_EPEERLOST, "table \"{}\" in sync mode: {}", table_, why.text()));
+}
+
+uint64_t SyncGate::least_got() const {
+  uint64_t least = UINT64_MAX;
+  for (const Worker& w : workers_)
+    if (w.active) least = std::min(least, w.got);
+  return least;
+}
+
+/// Active workers, the one whose add comes next first.
+std::vector<SyncGate::Worker*> SyncGate::order() {
+  std::vector<Worker*> order;
+  for (Worker& w : workers_)
+    if (w.active) order.push_back(&w);
+  std::stable_sort(order.begin(), order.end(), [](const Worker* a, const Worker* b) { return a->applied < b->applied; });
+  return order;
+}
+
+void SyncGate::advance() {
+  if (advancing_) return;  // owner calls may lead back here; the loop below looks again anyway
+  advancing_ = true;
+  while (broken_.ok() && (apply_follower() || apply_turn() || serve_one())) {
+  }
+  if (broken_.ok()) give_grants();
+  advancing_ = false;
+}
+
+/// Applies what the worker whose turn it is has here; false if there is nothing.
+bool SyncGate::apply_turn() {
+  Worker* turn = nullptr;
+  for (Worker& w : workers_)
+    if (w.active && (turn == nullptr || w.applied < turn->applied)) turn = &w;
+  if (turn == nullptr || turn->changes.empty()) return false;
+  const Change& front = turn->changes.front();
+  if (!front.data_here || front.count.index != turn->applied || front.count.round > least_got()) return false;
+  const rpc::Asked asked = front.asked;
+  if (++turn->chunks == front.of) {
+    turn->chunks = 0;
+    ++turn->applied;
+  }
+  turn->changes.pop_front();
+  owner_.apply_change(asked);
+  return true;
+}
+
+/// What came behind adds that are applied comes before the worker's next add.
+bool SyncGate::apply_follower() {
+  for (Worker& w : workers_) {
+    if (w.followers.empty() || w.followers.front().adds > w.applied) continue;
+    const rpc::Asked asked = w.followers.front().asked;
+    w.followers.pop_front();
+    owner_.apply_change(asked);
+    return true;
+  }
+  return false;
+}
+
+void SyncGate::give_grants() {
+  const uint64_t least = least_got();
+  uint64_t allowance = kTurnBytes;
+  for (Worker* w : order()) {
+    uint64_t under_way = 0;
+    for (Change& change : w->changes) {
+      if (change.count.round > least) break;
+      if (under_way > 0 && under_way + change.bytes > allowance) break;
+      under_way += change.bytes;
+      if (change.data_here || std::exchange(change.granted, true)) continue;
+      owner_.grant_change(change.asked);
+    }
+    if (allowance == kNextBytes) return;
+    allowance = kNextBytes;
+  }
+}
+
+bool SyncGate::serve_one() {
+  uint64_t least = UINT64_MAX;
+  for (const Worker& w : workers_)
+    if (w.active) least = std::min(least, w.applied);
+  for (Worker& w : workers_) {
+    const auto ready = std::find_if(w.gets.begin(), w.gets.end(), [&](const Get& g) { return g.count.index <= least; });
+    if (ready == w.gets.end()) continue;
+    const rpc::Asked asked = ready->asked;
+    w.gets.erase(ready);
+    owner_.serve_get(asked);
+    return true;
+  }
+  return false;
+}
+
+void SyncGate::check_step(const Worker& worker, Count count, bool is_get) {
+  for (const Worker& other : workers_) {
+    if (&other == &worker || !other.active || !broken_.ok()) continue;
+    const auto closed = other.closed.find(count.round);
+    if (closed != other.closed.end() && (is_get ? closed->second != count.index : closed->second <= count.index))
+      fail_all(base::error(MV_EOUTOFSTEP, "table \"{}\": {} made {} adds before its get number {}, {} made {}; in sync mode all workers make the same calls",
+                           table_, other.name, closed->second, count.round + 1, worker.name, count.index + (is_get ? 0 : 1)));
+    else if (is_get && other.latest.round == count.round && other.latest.index > count.index)
+      fail_all(base::error(MV_EOUTOFSTEP, "table \"{}\": {} made {} adds before its get number {}, {} made at least {}; in sync mode all workers make the same calls",
+                           table_, worker.name, count.index, count.round + 1, other.name, other.latest.index));
+  }
+}
+
+void SyncGate::fail_all(const base::Status& why) {
+  broken_ = why;
+  for (Worker& w : workers_) {
+    for (const Change& change : std::exchange(w.changes, {})) owner_.fail_gated(change.asked, why);
+    for (const Follower& follower : std::exchange(w.followers, {})) owner_.fail_gated(follower.asked, why);
+    for (const Get& get : std::exchange(w.gets, {})) owner_.fail_gated(get.asked, why);
+  }
+}
+
+std::vector<GateWait> SyncGate::waits() const {
+  using cluster::WaitKind;
+  std::vector<GateWait> waits;
+  for (const Worker& w : workers_) {
+    for (const Get& get : w.gets) waits.push_back({WaitKind::kGet, get.asked, get.count.round + 1, missing_for(w, get.count, true)});
+    if (!w.gets.empty() || w.changes.empty()) continue;
+    const Change& next = w.changes.front();
+    waits.push_back({WaitKind::kAdd, next.asked, next.count.index + 1, missing_for(w, next.count, false)});
+  }
+  return waits;
+}
+
+Tally SyncGate::tally(size_t worker) const { return {static_cast<uint32_t>(worker), workers_[worker].applied, workers_[worker].got, 0}; }
+
+/// For a get: who has not made so many adds. For an add: who has not made those that come before it, and who does not hold the gets
+/// before it. Whose add is here and only waits for its turn holds up nobody.
+std::vector<GateWait::Missing> SyncGate::missing_for(const Worker& waiter, Count count, bool is_get) const {
+  std::vector<GateWait::Missing> missing, under_way;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const Worker& w = workers_[i];
+    if (!w.active || (!is_get && &w == &waiter)) continue;
+    const uint64_t adds = is_get || &w > &waiter ? count.index : count.index + 1;
+    const uint64_t made = std::max(w.applied, w.latest.index);
+    if (made < adds)
+      missing.push_back({i, fmt::format("has made {} of {} adds", made, adds)});
+    else if (w.got < count.round)
+      missing.push_back({i, fmt::format("has made {} of {} gets", w.got, count.round)});
+    else if (w.applied < adds)
+      under_way.push_back({i, fmt::format("has {} of {} adds under way", made - w.applied, adds)});
+  }
+  return missing.empty() ? under_way : missing;
+}
+
+std::string SyncGate::names_of(const std::vector<GateWait::Missing>& missing) const {
+  std::string names;
+  for (const auto& [worker, what] : missing) names += fmt::format("{}{} {}", names.empty() ? "" : ", ", workers_[worker].name, what);
+  return names;
+}
+
+}  // namespace mv::table

@@ -1,0 +1,116 @@
+#pragma once
+// Sync mode's order on one server's part of one table.
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/rpc/pending.hpp"
+#include "engine/table/standing.hpp"
+
+namespace mv::table {
+
+/// Multiverso's promise: workers that make the same adds and gets receive, at the i-th get, the same bits.
+///
+/// Every worker counts its adds to and gets from the table, and the counts travel in each request. With n adds before a
+/// request ("index") and g gets before it ("round"):
+///  - adds are applied in the order (index, rank), and not before every worker holds its first g gets;
+///  - a get is served when index adds of every worker are applied.
+/// So get number g sees the first n adds of each worker, added in the same order everywhere, and nothing else. A worker that
+/// finished counts no more. Where the counts show that workers do not make the same calls, all get an error that names two.
+///
+/// Holds tokens, not data: its owner applies, grants, serves and fails. Loop thread only.
+class SyncGate {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void apply_change(const rpc::Asked& asked) = 0;
+    virtual void grant_change(const rpc::Asked& asked) = 0;
+    virtual void serve_get(const rpc::Asked& asked) = 0;
+    virtual void fail_gated(const rpc::Asked& asked, const base::Status& why) = 0;
+  };
+
+  struct Count {
+    uint64_t round = 0;
+    uint64_t index = 0;
+  };
+
+  SyncGate(Owner& owner, std::string table) : owner_(owner), table_(std::move(table)) {}
+
+  /// Worker i of the cluster is `names[i]` in messages. Before anything else.
+  void set_workers(std::vector<std::string> names);
+
+  /// One of the `of` chunks of an add. Withdrawn ones come again, perhaps behind later adds. `bytes` counts against the grants if its data is still at the sender.
+  void change(size_t worker, const rpc::Asked& asked, Count count, uint32_t of, uint64_t bytes, bool data_here);
+  /// A change that is not counted: a set, an erase, another updater. True: it is applied once the worker's adds that are here are;
+  /// false: now.
+  bool follow(size_t worker, const rpc::Asked& asked);
+  void data(size_t worker, const rpc::Asked& asked);
+  void get(size_t worker, const rpc::Asked& asked, Count count);
+  /// The worker holds its get number `round`.
+  void got(size_t worker, uint64_t round);
+  /// The worker gives up a request. True: it is withdrawn, and `missing` says whom it waited for. False: too late.
+  bool withdraw(size_t worker, const rpc::Asked& asked, std::string* missing);
+  /// Of each worker: its gets that wait here, else its first add that does.
+  std::vector<GateWait> waits() const;
+  /// How many of the worker's adds are applied, and how many gets it holds.
+  Tally tally(size_t worker) const;
+  void finished(size_t worker);
+  void lost(size_t worker, const base::Status& why);
+
+ private:
+  struct Change {
+    rpc::Asked asked;
+    Count count;
+    uint32_t of;
+    uint64_t bytes;
+    bool granted;
+    bool data_here;
+  };
+  struct Get {
+    rpc::Asked asked;
+    Count count;
+  };
+  struct Follower {
+    rpc::Asked asked;
+    uint64_t adds;  ///< so many of the worker's must be applied
+  };
+  struct Worker {
+    std::string name;
+    bool active = true;
+    uint64_t got = 0;                     ///< it holds its first so many gets
+    std::set<uint64_t> got_early;         ///< and these, though the answer to an earlier one got lost
+    uint64_t applied = 0;                 ///< its adds that are applied
+    uint32_t chunks = 0;                  ///< of the next one that are applied
+    std::deque<Change> changes;           ///< in the order of their indexes
+    std::deque<Follower> followers;       ///< in the order of their arrival
+    std::vector<Get> gets;                ///< not served
+    std::map<uint64_t, uint64_t> closed;  ///< round -> adds before the get that ended it, for rounds that others may be in
+    Count latest;                         ///< round of its newest add, and adds including it
+  };
+
+  void advance();
+  bool apply_turn();
+  bool apply_follower();
+  void give_grants();
+  bool serve_one();
+  std::vector<Worker*> order();
+  uint64_t least_got() const;
+  void check_step(const Worker& worker, Count count, bool is_get);
+  void fail_all(const base::Status& why);
+  std::vector<GateWait::Missing> missing_for(const Worker& waiter, Count count, bool is_get) const;
+  std::string names_of(const std::vector<GateWait::Missing>& missing) const;
+
+  Owner& owner_;
+  const std::string table_;
+  std::vector<Worker> workers_;
+  base::Status broken_;
+  bool advancing_ = false;
+};
+
+}  // namespace mv::table

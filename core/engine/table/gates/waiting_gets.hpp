@@ -1,0 +1,58 @@
+#pragma once
+// Gets that wait at a gate until a count has come far enough.
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/rpc/pending.hpp"
+
+namespace mv::table {
+
+/// Loop thread only.
+class WaitingGets {
+ public:
+  void add(const rpc::Asked& asked, uint64_t needs) { gets_.push_back({asked, needs}); }
+  struct Get {
+    rpc::Asked asked;
+    uint64_t needs;
+  };
+  /// In the order of their arrival.
+  const std::vector<Get>& all() const { return gets_; }
+
+  /// serve(asked) for all that need no more than `reached()`, in the order of their arrival. Serving may lead back here.
+  template <typename Reached, typename Serve>
+  void serve(const Reached& reached, const Serve& serve) {
+    for (;;) {
+      const uint64_t now = reached();
+      const auto ready = std::find_if(gets_.begin(), gets_.end(), [&](const Get& get) { return get.needs <= now; });
+      if (ready == gets_.end()) return;
+      const rpc::Asked asked = ready->asked;
+      gets_.erase(ready);
+      serve(asked);
+    }
+  }
+  /// The need of the one that is given up, which is here no more; none if it was not here.
+  std::optional<uint64_t> withdraw(const rpc::Asked& asked) {
+    const auto found = std::find_if(gets_.begin(), gets_.end(), [&](const Get& get) { return get.asked == asked; });
+    if (found == gets_.end()) return {};
+    const uint64_t needs = found->needs;
+    gets_.erase(found);
+    return needs;
+  }
+  /// Those that need more than this; they are here no more.
+  std::vector<rpc::Asked> take_beyond(uint64_t reached) {
+    const auto beyond = std::stable_partition(gets_.begin(), gets_.end(), [&](const Get& get) { return get.needs <= reached; });
+    std::vector<rpc::Asked> taken;
+    for (auto get = beyond; get != gets_.end(); ++get) taken.push_back(get->asked);
+    gets_.erase(beyond, gets_.end());
+    return taken;
+  }
+
+ private:
+  std::vector<Get> gets_;
+};
+
+}  // namespace mv::table

@@ -1,0 +1,166 @@
+// The server's side of merging tables: what the gate has collected becomes one add.
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <new>
+#include <set>
+
+#include "base/log.hpp"
+#include "base/per_thread.hpp"
+#include "codec/values.hpp"
+#include "engine/table/server/server.hpp"
+#include "math/convert.hpp"
+#include "math/kernels.hpp"
+#include "math/sum.hpp"
+#include "shard/combine.hpp"
+#include "shard/updater/updater.hpp"
+
+namespace mv::table {
+
+void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker, uint64_t index, uint32_t chunks, Held held) {
+  if (held.rows > 0) {
+    const auto rows = take_rows(table, held.payload, held.rows);
+    if (!rows.ok()) return rpc_.fail(asked, rows.status());
+  }
+  const uint64_t stripe = shard::stripe_elements(table.spec);
+  if (held.count > 0 && held.first / stripe != (held.first + held.count - 1) / stripe)
+    return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a part of an add that is not of one stripe", table.spec.name));
+  // Rows that are longer than a stripe come as elements, each cut by itself: a lane together, like other rows.
+  const bool is_lane = held.count > 0 && table.spec.row_bytes() <= shard::stripe_bytes(table.spec);
+  const uint64_t lane = is_lane ? held.first / stripe : MergeGate::kRows;
+  // The last part of a lane is added where it lies; what waits for others needs memory of its own.
+  held_back(table, asked, held);
+  table.merge_gate.change(worker, asked, index, lane, chunks);
+  if (Held* const waiting = held_.find(asked)) hold(*waiting, held.payload, held.keep);
+}
+
+void Server::Table::accept(const rpc::Asked& asked) {
+  if (const auto lost = lost_rounds.extract(asked.client))
+    return server.rpc_.fail(asked, base::error(lost.mapped().code(), "{}; this add is taken", lost.mapped().text()));
+  server.rpc_.finish(asked);
+}
+
+void Server::Table::merge(std::span<const rpc::Asked> parts) {
+  moved = server.now();
+  // Its parts were acknowledged when they came. What is thrown here breaks the node down, so that all workers hear of it.
+  const base::Status status = server.apply_merged(*this, parts);
+  if (!status.ok()) base::log_error("{}; a round of adds is lost", status.text());
+  for (const rpc::Asked& asked : parts) {
+    if (!status.ok())
+      lost_rounds.insert_or_assign(asked.client, base::error(status.code(), "{}; the round with this worker's earlier add is lost", status.text()));
+    server.held_.erase(asked);
+  }
+}
+
+/// Elements of parts that have all of them, in the parts' order, as their storage dtype.
+base::Status Server::sum_up(const Table& table, std::span<const Held* const> parts, uint64_t first, uint64_t count, base::Pool::Block* sum) {
+  const mv_dtype dtype = table.spec.dtype, storage = tensor::storage_dtype(dtype);
+  *sum = pool_.take(count * tensor::dtype_bytes(storage));
+  std::byte* const to = sum->bytes.data();
+  for (const Held* part : parts) {
+    if (part->codec != nullptr && (part->first != first || part->count != count))
+      return base::error(MV_EPROTOCOL, "table \"{}\": parts of a round do not fit", table.spec.name);
+    const std::byte* const from = part->payload.data() + (first - part->first) * table.spec.element_bytes();
+    const bool is_first = part == parts.front();
+    if (part->codec != nullptr && is_first)
+      codec::decode_values(*part->codec, storage, from, to, count);
+    else if (part->codec != nullptr)
+      codec::decode_add_values(*part->codec, dtype, from, to, count);
+    else if (is_first)
+      math::store_bytes(dtype, to, from, count);
+    else
+      math::add_bytes(dtype, to, from, count);
+  }
+  return {};
+}
+
+/// Adds the sum of parts that have all of these elements to the shard; of no parts it is zero.
+base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, shard::Range elements, shard::Piece piece) {
+  const shard::Spec& spec = table.spec;
+  const mv_dtype storage = tensor::storage_dtype(spec.dtype);
+  const auto [begin, count] = elements;
+  if (parts.empty()) {
+    const auto zero = [&](uint64_t, uint64_t some, std::byte* out) { std::memset(out, 0, some * spec.element_bytes()); };
+    table.shard->add_made(shard::kNoWorker, begin, count, zero, piece);
+    return {};
+  }
+  if (storage == spec.dtype && std::ranges::none_of(parts, [](const Held* part) { return part->codec != nullptr; })) {
+    struct Room : std::vector<const std::byte*> {};
+    auto& from = base::per_thread<Room>();
+    const auto sum = [&](uint64_t first, uint64_t some, std::byte* out) {  // from where the parts lie into the table
+      from.clear();
+      for (const Held* part : parts) from.push_back(part->payload.data() + (first - part->first) * spec.element_bytes());
+      math::sum_bytes(spec.dtype, out, from, some);
+    };
+    table.shard->add_made(shard::kNoWorker, begin, count, std::ref(sum), piece);
+    return {};
+  }
+  base::Pool::Block sum;
+  if (base::Status wrong = sum_up(table, parts, begin, count, &sum); !wrong.ok()) return wrong;
+  base::Pool::Block added = sum;
+  if (storage != spec.dtype) {  // halves were summed up as floats, and are rounded once
+    added = pool_.take(count * spec.element_bytes());
+    math::narrow_bytes(spec.dtype, added.bytes.data(), sum.bytes.data(), count);
+  }
+  table.shard->change(wire::Write::Add, shard::kNoWorker, begin, count, added.bytes.data(), piece);
+  return {};
+}
+
+/// Parts of a round that are elements: each element's sum through the updater, once. Parts of one stripe have the same elements; those of
+/// long rows overlap as they like, and are taken piece by piece between their ends. What none of them names is replaced, too: by zeros.
+base::Status Server::apply_elements(Table& table, std::span<const Held* const> parts) {
+  const shard::Spec& spec = table.spec;
+  const Held& whole = *parts.front();
+  if (whole.count == table.shard->elements() && std::ranges::all_of(parts, [&](const Held* part) { return part->count == whole.count; }))
+    return add_sum(table, parts, {0, whole.count}, whole.piece);
+  std::set<uint64_t> ends;
+  for (const Held* part : parts) ends.insert({part->first, part->first + part->count});
+  const bool is_all = spec.row_bytes() > shard::stripe_bytes(spec);  // of this round
+  const bool replaces = is_all && table.shard->updater().name == shard::kReplacing;
+  if (replaces) ends.insert({0, table.shard->elements()});
+  shard::Piece piece = is_all ? shard::Piece::kFirst : parts.front()->piece;
+  for (auto end = std::next(ends.begin()); end != ends.end(); ++end) {
+    const uint64_t first = *std::prev(end), count = *end - first;
+    std::vector<const Held*> some;
+    std::ranges::copy_if(parts, std::back_inserter(some), [&](const Held* part) { return part->first <= first && *end <= part->first + part->count; });
+    if (some.empty() && !replaces) continue;
+    if (base::Status wrong = add_sum(table, some, {first, count}, piece); !wrong.ok()) return wrong;
+    piece = shard::Piece::kFurther;
+  }
+  return {};
+}
+
+/// The sum of all parts, in their order, through the updater: once.
+base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> parts) {
+  struct Room : std::vector<const Held*> {};
+  auto& some = base::per_thread<Room>();
+  some.clear();
+  for (const rpc::Asked& asked : parts)
+    if (const Held* const held = held_.find(asked); held != nullptr && held->rows + held->count > 0) some.push_back(held);
+  if (some.empty()) {  // rows of other servers only: a round all the same
+    table.shard->change_rows(wire::Write::Add, shard::kNoWorker, {}, nullptr);
+    return {};
+  }
+  const shard::Spec& spec = table.spec;
+  const bool is_long_row = some.front()->rows == 0 && spec.row_bytes() > shard::stripe_bytes(spec);
+  if (some.size() == 1 && !is_long_row) return apply(table, 0, *some.front());
+  if (some.front()->rows == 0) return apply_elements(table, some);
+  std::vector<int64_t> rows;
+  std::vector<std::byte> values;
+  for (const Held* part : some) {
+    const auto ids = take_rows(table, part->payload, part->rows);
+    if (!ids.ok()) return ids.status();
+    rows.insert(rows.end(), ids.value().begin(), ids.value().end());
+    const auto theirs = part->payload.subspan(part->rows * sizeof(int64_t));
+    values.insert(values.end(), theirs.begin(), theirs.end());
+  }
+  shard::Combined combined;
+  if (shard::combine(spec, rows, values.data(), &combined))
+    table.shard->change_rows(wire::Write::Add, shard::kNoWorker, combined.rows, combined.values.data());
+  else
+    table.shard->change_rows(wire::Write::Add, shard::kNoWorker, rows, values.data());
+  return {};
+}
+
+}  // namespace mv::table

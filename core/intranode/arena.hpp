@@ -1,0 +1,175 @@
+#pragma once
+// The memory that each rank of a group on one machine shows the others. Only its owner writes it; the others map it read-only.
+//
+// A rank does not trust what it reads here: the owner may be broken and change any word at any time. So every word of another rank is an
+// atomic, is loaded once into a local variable, and is checked before it is used. What describes an operation is copied as a whole first:
+// Announcement, Described. Values are only ever data: no value decides where anything is read or written.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/shared_memory.hpp"
+#include "engine/collective/operation.hpp"
+
+namespace mv::intranode {
+
+/// Values up to here travel beside their header, and everybody reduces all of them: one hand-off instead of three.
+inline constexpr size_t kInlineBytes = size_t{8} << 10;
+/// What is worked on before others are told: large enough that telling costs nothing, small enough for the nearer caches.
+inline constexpr size_t kBlockBytes = size_t{64} << 10;
+/// Blocks under way of each rank that others have not read yet.
+inline constexpr size_t kSlots = 4;
+/// Room for the blocks of two ranks' allreduces, which they use in turns, so much later that both have the last one's no longer in
+/// their own caches: writing to a line that another one has in its cache is slow.
+inline constexpr size_t kRingBytes = size_t{2} << 20;
+/// Arrays of one operation that a rank describes; more than these are copied, and can't be drained.
+inline constexpr size_t kMostArrays = 4096;
+/// Segments with tensors that a rank shows at the same time; what lies in further ones is copied.
+inline constexpr size_t kOffers = 256;
+inline constexpr size_t kMostRanks = 64;
+inline constexpr size_t kLine = 64;
+
+/// Why a rank takes part no more: it left between operations, it gave one up, or it has lost the rank of that number and more.
+inline constexpr uint32_t kLeft = 1, kGaveUp = 2, kBecauseOf = 3;
+
+/// Counters of an honest rank are monotonic, except asleep_on. Numbers of operations begin at 1. Of what is done block by block the lower
+/// bits count the groups of blocks (see Plan), the upper ones are the operation's number.
+struct alignas(kLine) Words {
+  std::atomic<uint64_t> staged;    ///< blocks of this rank's values that others may read
+  std::atomic<uint64_t> merged;    ///< blocks of results that it has made
+  std::atomic<uint64_t> copied;    ///< blocks of everybody's results that it has read
+  std::atomic<uint64_t> draining;  ///< the operation for which it waits to hear what the others do
+  std::atomic<uint32_t> left;      ///< kLeft, kGaveUp or kBecauseOf + a rank
+  alignas(kLine) std::atomic<uint32_t> bell;  ///< a futex: rung when somebody sleeps on this rank
+  std::atomic<uint32_t> asleep_on;            ///< 1 + the rank whose bell this one sleeps by; 0: awake
+  std::atomic<uint32_t> offers;               ///< changes with the list of segments
+  std::atomic<int32_t> process;               ///< whose descriptors those are
+  std::atomic<uint64_t> proof;                ///< a number that the others were told otherwise: they see this very memory
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+inline constexpr int kGroupBits = 24;
+constexpr uint64_t progress(uint64_t operation, uint64_t groups) { return operation << kGroupBits | groups; }
+
+/// What a rank brings to an operation: a copy of its Header.
+struct Announcement {
+  uint64_t signature = 0;  ///< of all that must be the same everywhere
+  uint64_t root = 0;
+  uint32_t arrays = 0;
+  collective::Kind kind = collective::Kind::kBarrier;  ///< of another rank: any value of its type
+  math::Reduction reduction = math::Reduction::kSum;   ///< the same
+  bool draining = false;
+  bool direct_in = false, direct_out = false;  ///< others can read its values, and its results, where they lie
+};
+
+/// An announcement as it lies in memory. One cache line.
+struct alignas(kLine) Header {
+  std::atomic<uint64_t> posted;  ///< the operation that this is of, written last; everything before it is over for this rank
+  std::atomic<uint64_t> signature, root;
+  std::atomic<uint32_t> arrays;
+  std::atomic<uint32_t> about;  ///< kind, reduction, flags
+
+  void write(const Announcement& what) {
+    signature.store(what.signature, std::memory_order_relaxed);
+    root.store(what.root, std::memory_order_relaxed);
+    arrays.store(what.arrays, std::memory_order_relaxed);
+    const uint32_t flags = (what.draining ? 1U : 0U) | (what.direct_in ? 2U : 0U) | (what.direct_out ? 4U : 0U);
+    about.store(static_cast<uint32_t>(what.kind) | static_cast<uint32_t>(what.reduction) << 8 | flags << 16, std::memory_order_relaxed);
+  }
+  /// After `posted` was seen. Each word is read once.
+  Announcement read() const {
+    const uint32_t all = about.load(std::memory_order_relaxed);
+    return {signature.load(std::memory_order_relaxed), root.load(std::memory_order_relaxed), arrays.load(std::memory_order_relaxed),
+            static_cast<collective::Kind>(all & 0xff), static_cast<math::Reduction>(all >> 8 & 0xff),
+            (all >> 16 & 1) != 0, (all >> 16 & 2) != 0, (all >> 16 & 4) != 0};
+  }
+};
+
+/// Where bytes lie that others may read: a rank's number of a segment, 0 for none, and a place in it.
+struct Place {
+  uint32_t segment = 0;
+  uint64_t at = 0;
+};
+
+/// One array of an operation: a copy of its Item.
+struct Described {
+  uint64_t count = 0;
+  uint32_t dtype = 0, note = 0;  ///< of another rank: anything
+  Place in, out;
+};
+
+/// One array as it lies in memory. An Announcement says how many there are.
+struct Item {
+  std::atomic<uint64_t> count;
+  std::atomic<uint32_t> dtype, in_segment, out_segment, note;
+  std::atomic<uint64_t> in_at, out_at;
+
+  void write(const Described& what) {
+    count.store(what.count, std::memory_order_relaxed);
+    dtype.store(what.dtype, std::memory_order_relaxed);
+    note.store(what.note, std::memory_order_relaxed);
+    in_segment.store(what.in.segment, std::memory_order_relaxed);
+    in_at.store(what.in.at, std::memory_order_relaxed);
+    out_segment.store(what.out.segment, std::memory_order_relaxed);
+    out_at.store(what.out.at, std::memory_order_relaxed);
+  }
+  Described read() const {
+    return {count.load(std::memory_order_relaxed), dtype.load(std::memory_order_relaxed), note.load(std::memory_order_relaxed),
+            {in_segment.load(std::memory_order_relaxed), in_at.load(std::memory_order_relaxed)},
+            {out_segment.load(std::memory_order_relaxed), out_at.load(std::memory_order_relaxed)}};
+  }
+};
+
+/// A segment that a rank shows. Its descriptor is opened by way of /proc, and is the right one if it is of that file.
+struct Offer {
+  std::atomic<uint32_t> number;  ///< 0: none
+  std::atomic<int32_t> descriptor;
+  std::atomic<uint64_t> file;
+};
+
+/// A view of such memory. Headers, items and inline values are there twice, for operations in turns: nobody begins the one after
+/// next before everybody has begun the next, and so has read this one's.
+class Arena {
+ public:
+  Arena(std::shared_ptr<base::SharedMemory> memory, size_t ranks) : memory_(std::move(memory)), ranks_(ranks) {}
+  static size_t bytes(size_t ranks) { return ring_at(ranks) + (ranks == 2 ? kRingBytes : 0); }
+
+  Words& words() const { return *at<Words>(0); }
+  Header& header(uint64_t operation) const { return at<Header>(kHeadersAt)[operation % 2]; }
+  Item* items(uint64_t operation) const { return at<Item>(kItemsAt) + operation % 2 * kMostArrays; }
+  std::byte* values(uint64_t operation) const { return at<std::byte>(kInlineAt) + operation % 2 * kInlineBytes; }
+  /// Segments that this rank shows, by slot.
+  Offer* offers() const { return at<Offer>(kOffersAt); }
+  /// Those of `owner` that it has mapped, by slot.
+  std::atomic<uint32_t>* mapped(size_t owner) const { return at<std::atomic<uint32_t>>(kMappedAt) + owner * kOffers; }
+  /// Values for the owner of `lane`, on their way.
+  std::byte* staging(uint64_t group, size_t lane) const {
+    return at<std::byte>(staging_at(ranks_)) + (group % kSlots * ranks_ + lane) * kBlockBytes;
+  }
+  /// kRingBytes for the other one of two ranks.
+  std::byte* ring() const { return at<std::byte>(ring_at(ranks_)); }
+  std::byte* results(uint64_t group) const { return at<std::byte>(results_at(ranks_)) + group % kSlots * kBlockBytes; }
+
+ private:
+  static constexpr size_t kHeadersAt = sizeof(Words);
+  static constexpr size_t kInlineAt = kHeadersAt + 2 * sizeof(Header);
+  static constexpr size_t kOffersAt = kInlineAt + 2 * kInlineBytes;
+  static constexpr size_t kItemsAt = kOffersAt + kOffers * sizeof(Offer);
+  static constexpr size_t kMappedAt = kItemsAt + 2 * kMostArrays * sizeof(Item);
+  static constexpr size_t kPage = 4096;
+  static constexpr size_t staging_at(size_t ranks) { return (kMappedAt + ranks * kOffers * sizeof(uint32_t) + kPage - 1) / kPage * kPage; }
+  static constexpr size_t results_at(size_t ranks) { return staging_at(ranks) + kSlots * ranks * kBlockBytes; }
+  static constexpr size_t ring_at(size_t ranks) { return results_at(ranks) + kSlots * kBlockBytes; }
+
+  template <typename T>
+  T* at(size_t offset) const {
+    return reinterpret_cast<T*>(memory_->data() + offset);
+  }
+
+  std::shared_ptr<base::SharedMemory> memory_;
+  size_t ranks_;
+};
+
+}  // namespace mv::intranode

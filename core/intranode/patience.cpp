@@ -1,0 +1,78 @@
+#include "intranode/patience.hpp"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <ctime>
+
+namespace mv::intranode {
+
+namespace {
+
+constexpr int kFreeFailures = 4;
+constexpr int kMostSkipped = 16;
+constexpr base::Nanos kShort = std::chrono::microseconds(200), kAtOnce = std::chrono::microseconds(25);
+constexpr int kInTheWay = 2, kApart = 256;
+/// What others do meanwhile takes longer than giving way to them so often would be worth.
+constexpr int kCrowd = 5;
+
+size_t processors() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return static_cast<size_t>(CPU_COUNT(&allowed));
+}
+
+/// const_cast: the kernel reads this word, and only where the operation says so.
+long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* until) {
+  auto* const at = const_cast<std::atomic<uint32_t>*>(&word);
+  return syscall(SYS_futex, at, operation, value, until, nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
+}  // namespace
+
+Patience::Patience(size_t ranks, base::Nanos look) : crowded_(ranks > processors()), look_(crowded_ ? look / kCrowd : look) {}
+
+base::Nanos Patience::budget() {
+  looked_ = false;
+  if (apart_ > 0) {
+    --apart_;
+    return base::Nanos{0};
+  }
+  if (skip_ > 0) {
+    --skip_;
+    return base::Nanos{0};
+  }
+  looked_ = true;
+  return look_;
+}
+
+void Patience::failed() {
+  if (++failures_ <= kFreeFailures) return;
+  skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));
+}
+
+void Patience::slept(base::Nanos span) {
+  in_the_way_ = looked_ && span < kAtOnce ? in_the_way_ + 1 : 0;
+  if (in_the_way_ >= kInTheWay) apart_ = kApart;
+  if (span < kShort) paid();
+}
+
+base::Nanos now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+Slept sleep_by(const std::atomic<uint32_t>& bell, uint32_t seen, base::Nanos until) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(until);
+  timespec when{};
+  when.tv_sec = seconds.count();
+  when.tv_nsec = (until - seconds).count();
+  const long done = futex(bell, FUTEX_WAIT_BITSET, seen, &when);
+  return done != 0 && errno == EINTR ? Slept::kInterrupted : Slept::kWoken;
+}
+
+void wake_all(const std::atomic<uint32_t>& bell) { futex(bell, FUTEX_WAKE, INT_MAX, nullptr); }
+
+}  // namespace mv::intranode

@@ -1,0 +1,48 @@
+#include "intranode/plan.hpp"
+
+#include <algorithm>
+
+namespace mv::intranode {
+
+using collective::Kind;
+
+namespace {
+
+constexpr size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+Plan::Plan(const collective::Operation& operation, size_t ranks) {
+  const Kind kind = operation.kind;
+  if (kind == Kind::kCustom) return;  // its values go another way
+  from_all = kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+  copied = kind == Kind::kAllreduce || kind == Kind::kBroadcast || kind == Kind::kAllgather;
+  has_root_ = kind == Kind::kReduce || kind == Kind::kBroadcast;
+  root_ = operation.root;
+  dealt_ = kind == Kind::kAllreduce;
+  sliced_in_ = kind == Kind::kReduceScatter;
+  sliced_out_ = kind == Kind::kAllgather;
+  parts_.reserve(operation.out.size());
+  for (const collective::Array& array : operation.out) {
+    const size_t bytes = sliced_out_ ? array.bytes() / ranks : array.bytes();
+    parts_.push_back({lane_bytes_, bytes});
+    lane_bytes_ += round_up(bytes);
+  }
+  if (lane_bytes_ == 0) return;
+  lanes = has_root_ ? 1 : ranks;
+  // Of the other's values each of two reads as much then as it would of values and results, and neither waits for results.
+  by_all = dealt_ && ranks == 2 && lane_bytes_ > kInlineBytes;
+  if (by_all) dealt_ = copied = false;
+  const size_t shares = dealt_ ? lanes : 1;
+  block_bytes_ = std::min(kBlockBytes, round_up((lane_bytes_ + shares - 1) / shares));
+  const size_t group_bytes = shares * block_bytes_;
+  groups = (lane_bytes_ + group_bytes - 1) / group_bytes;
+}
+
+/// The array at this place of a lane, or the one behind it.
+size_t Plan::array_at(size_t place) const {
+  const auto after = std::ranges::upper_bound(parts_, place, {}, &Part::starts);
+  return after == parts_.begin() ? 0 : static_cast<size_t>(after - parts_.begin()) - 1;
+}
+
+}  // namespace mv::intranode

@@ -1,0 +1,403 @@
+#include "intranode/seat.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/fence.hpp"
+#include "engine/collective/shape.hpp"
+#include "intranode/waiting.hpp"
+
+namespace mv::intranode {
+
+using collective::Kind;
+
+namespace {
+
+std::vector<Arena> arenas_of(const std::vector<Memory>& memory) {
+  std::vector<Arena> arenas;
+  arenas.reserve(memory.size());
+  for (const Memory& each : memory) arenas.emplace_back(each, memory.size());
+  return arenas;
+}
+
+/// Not against anybody's will: against ranks that differ by mistake.
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 29;
+}
+
+/// Larger values that two ranks reduce, each for itself, are staged, though they could be read where they lie: memory that is read but once
+/// costs less. Nor are they read there that are written over: the other may be late.
+constexpr size_t kReadByAll = size_t{4} << 20;
+
+}  // namespace
+
+Seat::Seat(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look)
+    : rank_(rank), names_(std::move(names)), arenas_(arenas_of(memory)), segments_(rank, arenas_), patience_(memory.size(), look),
+      announced_(memory.size()), done_(memory.size()), sources_(memory.size()) {
+  own().process.store(getpid());
+}
+
+// ------------------------------------------------------------ headers
+
+uint64_t Seat::signature() const {
+  uint64_t hash = mix(static_cast<uint64_t>(what_.kind) << 8 | static_cast<uint64_t>(what_.reduction), what_.root);
+  for (const collective::Array& array : what_.out) hash = mix(mix(hash, array.count), static_cast<uint64_t>(array.dtype));
+  return hash;
+}
+
+base::Status Seat::begin(const collective::Operation& operation) {
+  if (is_broken_) return broken();
+  if (!drains_ && !operation.draining && own().draining.load() == operation_ + 1) return base::Status(MV_ESTATE, collective::kOnlyDraining);
+  what_ = operation;
+  doing_.store(operation.kind, std::memory_order_relaxed);
+  plan_ = Plan(what_, ranks());
+  inline_ = plan_.inline_bytes() <= kInlineBytes;
+  phase_ = Phase::kBegun;
+  if (!drains_) post();  // else once it is known what became of that
+  return base::Status();
+}
+
+void Seat::post() {
+  const uint64_t number = operation_ + 1;
+  operation_ = number;
+  announced_[rank_] = {signature(), what_.root, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining, false, false};
+  inline_ ? post_values() : find_own_places();
+  const size_t shown = std::min(what_.out.size(), kMostArrays);
+  Item* const items = arenas_[rank_].items(number);
+  for (size_t i = 0; i < shown; ++i) {
+    const collective::Array& array = what_.out[i];
+    const OwnPlaces places = inline_ ? OwnPlaces() : own_places_[i];
+    items[i].write({array.count, static_cast<uint32_t>(array.dtype), array.note, places.in, places.out});
+  }
+  Header& header = arenas_[rank_].header(number);
+  header.write(announced_[rank_]);
+  publish(header.posted, number);
+}
+
+/// Finds out which of this rank's values and results the others can read where they lie.
+void Seat::find_own_places() {
+  segments_.look();
+  const size_t arrays = what_.out.size();
+  own_places_.assign(arrays, {});
+  if (arrays > kMostArrays) return;
+  Announcement& own = announced_[rank_];
+  const bool gives = plan_.from_all && plan_.lanes > 0 && !(plan_.lanes == 1 && plan_.is_owner(rank_));
+  const bool makes = plan_.copied && plan_.is_owner(rank_);
+  const auto places = [&](bool wanted, auto place) {
+    for (size_t i = 0; i < arrays && wanted; ++i) wanted = what_.out[i].count == 0 || place(i);
+    return wanted;
+  };
+  own.direct_in = places(gives, [&](size_t i) {
+    const size_t bytes = what_.out[i].bytes() * (plan_.sliced_in() ? ranks() : 1);
+    const std::byte* const at = what_.in.empty() ? what_.out[i].data : what_.in[i];
+    if (plan_.by_all && (at == what_.out[i].data || plan_.bytes() > kReadByAll)) return false;
+    const Place place = segments_.place_of({at, bytes});
+    own_places_[i].in = place;
+    return place.segment != 0;
+  });
+  own.direct_out = places(makes, [&](size_t i) {
+    const Place place = segments_.place_of({what_.out[i].data, what_.out[i].bytes()});
+    own_places_[i].out = place;
+    return place.segment != 0;
+  });
+  segments_.settle();
+}
+
+void Seat::post_values() {
+  if (what_.kind == Kind::kBroadcast && rank_ != what_.root) return;
+  std::byte* const values = arenas_[rank_].values(operation_);
+  const auto put = [&](size_t lane) {
+    std::byte* const to = values + plan_.inline_at(lane);
+    plan_.over_lane(lane, [&](const Piece& piece) { std::memcpy(to + piece.block_at, own_in(piece), piece.bytes); });
+  };
+  if (!plan_.sliced_in()) return put(plan_.lane_of(rank_));
+  for (size_t lane = 0; lane < plan_.lanes; ++lane) put(lane);
+}
+
+// ------------------------------------------------------------ agreeing
+
+base::Status Seat::finish(base::Nanos deadline) {
+  if (phase_ == Phase::kIdle) return base::error(MV_ESTATE, "there is no operation to finish");
+  if (drains_) {
+    if (base::Status status = settle_drain(deadline); !status.ok()) return over(std::move(status));
+    post();
+  }
+  if (phase_ == Phase::kBegun) {
+    if (base::Status status = gather(deadline); !status.ok()) return over(std::move(status));
+    phase_ = Phase::kGathered;
+    if (base::Status status = agree(); !status.ok()) return over(std::move(status));
+    if (!inline_) {
+      if (base::Status status = find_places(); !status.ok()) return over(std::move(status));
+    }
+  }
+  if (inline_) {
+    take_inline();
+    return over(base::Status());
+  }
+  return over(work(deadline));
+}
+
+/// The operation has come to an end, unless it was a signal.
+base::Status Seat::over(base::Status status) {
+  if (status.code() == MV_EINTR) return status;
+  settle();
+  phase_ = Phase::kIdle;
+  if (status.ok() && what_.contributors != nullptr) *what_.contributors = contributors_;
+  if (status.ok() || status.code() == MV_EDISAGREE) return status;
+  break_up(status, cause());
+  return status;
+}
+
+/// Why this rank ends: because of the one that it has heard of, or by itself.
+uint32_t Seat::cause() const {
+  uint32_t found = kGaveUp;
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    const uint32_t left = words(rank).left.load();
+    if (rank == rank_ || (left == 0 && !is_heard_to_have_left(rank))) continue;
+    if (names_lost(left)) return left;
+    found = kBecauseOf + static_cast<uint32_t>(rank);
+  }
+  return found;
+}
+
+base::Status Seat::gather(base::Nanos deadline) {
+  const uint64_t number = operation_;
+  for (size_t peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank_) continue;
+    const auto has_posted = [&] { return posted(peer, number) >= number; };
+    base::Status status = wait(peer, deadline, has_posted);
+    if (!status.ok() && status.code() != MV_ETIMEOUT) return status;
+    if (status.ok()) continue;
+    std::string late;
+    for (size_t other = 0; other < ranks(); ++other) {
+      if (other != rank_ && posted(other, number) < number) late += (late.empty() ? "" : ", ") + names_[other];
+    }
+    return base::error(MV_ETIMEOUT, "{}: the deadline passed; it waits for {}", collective::kind_name(what_.kind), late);
+  }
+  if (base::Status status = given_up(); !status.ok()) return status;
+  contributors_ = 0;
+  for (size_t rank = 0; rank < ranks(); ++rank) {
+    if (rank != rank_) announced_[rank] = arenas_[rank].header(number).read();
+    contributors_ += announced_[rank].draining ? 0 : 1;
+  }
+  return base::Status();
+}
+
+base::Status Seat::agree() const {
+  for (size_t peer = 1; peer < ranks(); ++peer) {
+    if (announced_[peer].signature == announced_[0].signature) continue;
+    return base::error(MV_EDISAGREE, "operation {} of the group: {} makes {}, {} makes {}", operation_.load(),
+                       names_[0], describe(0), names_[peer], describe(peer));
+  }
+  return base::Status();
+}
+
+/// In the words of collective::describe().
+std::string Seat::describe(size_t rank) const {
+  constexpr size_t kShown = 4;
+  const Announcement& header = announced_[rank];
+  std::string text = collective::kind_name(header.kind);
+  const bool reduces = header.kind == Kind::kAllreduce || header.kind == Kind::kReduce || header.kind == Kind::kReduceScatter;
+  if (reduces) text += fmt::format(" ({})", math::reduction_name(header.reduction));
+  const size_t arrays = std::min<size_t>(header.arrays, kMostArrays);
+  for (size_t i = 0; i < std::min(arrays, kShown); ++i) {
+    const Described array = described(rank, i);
+    text += fmt::format("{}{} {}", i == 0 ? " of " : ", ", array.count, tensor::dtype_name(static_cast<mv_dtype>(array.dtype)));
+  }
+  if (arrays > kShown) text += fmt::format(" and {} more", arrays - kShown);
+  if (header.kind == Kind::kReduce) text += fmt::format(" to rank {}", header.root);
+  if (header.kind == Kind::kBroadcast) text += fmt::format(" from rank {}", header.root);
+  return text;
+}
+
+/// Where everybody's values and results lie that are read there.
+base::Status Seat::find_places() {
+  const size_t arrays = what_.out.size();
+  in_.assign(ranks() * arrays, nullptr);
+  out_.assign(ranks() * arrays, nullptr);
+  copied_.assign(plan_.lanes, 0);
+  done_.assign(ranks(), {});
+  staged_ = merged_ = 0;
+  if (plan_.by_all) {
+    ring_first_ = (ring_at_ + plan_.block_bytes() - 1) / plan_.block_bytes() % ring_blocks();
+    ring_at_ = (ring_first_ + plan_.groups) % ring_blocks() * plan_.block_bytes();
+  }
+  for (size_t peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank_) continue;
+    const Announcement& theirs = announced_[peer];
+    if ((theirs.direct_in || theirs.direct_out) && arrays > kMostArrays)
+      return base::error(MV_EPROTOCOL, "{} describes more arrays than there is room for", names_[peer]);
+    for (size_t i = 0; i < arrays && (theirs.direct_in || theirs.direct_out); ++i) {
+      const size_t bytes = what_.out[i].bytes();
+      if (bytes == 0) continue;
+      const size_t in_bytes = bytes * (plan_.sliced_in() ? ranks() : 1);
+      const std::byte*& in = in_[peer * arrays + i];
+      const std::byte*& out = out_[peer * arrays + i];
+      const Described array = described(peer, i);
+      if (theirs.direct_in) in = segments_.find(peer, array.in, in_bytes);
+      if (theirs.direct_out) out = segments_.find(peer, array.out, bytes);
+      if ((theirs.direct_in && in == nullptr) || (theirs.direct_out && out == nullptr))
+        return base::error(MV_EPROTOCOL, "{} refers to memory that it does not show", names_[peer]);
+    }
+  }
+  return base::Status();
+}
+
+// ------------------------------------------------------------ draining
+
+base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
+  if (is_broken_) return broken();
+  const uint64_t number = operation_ + 1;
+  doing_.store(Kind::kDrain, std::memory_order_relaxed);
+  if (!std::exchange(drains_, true)) publish(own().draining, number);
+  if (base::Status status = settle_drain(deadline); !status.ok()) {
+    if (status.code() != MV_EINTR && status.code() != MV_ETIMEOUT) break_up(status, cause());
+    return status;
+  }
+  collective::Shape nothing;
+  nothing.finished = operation_ == number;
+  if (nothing.finished) return nothing;
+  size_t peer = 0;
+  while (peer < ranks() && posted(peer, number) != number) ++peer;
+  const Announcement theirs = peer < ranks() ? arenas_[peer].header(number).read() : Announcement();
+  if (peer < ranks() && theirs.kind != Kind::kAllreduce && theirs.kind != Kind::kCustom) return refuse_to_drain(deadline);
+  auto shape = peer < ranks() ? shape_of(peer, theirs) : base::error(MV_EPROTOCOL, "draining: an operation that a rank had begun is gone");
+  if (!shape.ok()) break_up(shape.status(), kGaveUp);
+  return shape;
+}
+
+/// The shape of the operation after this one, as a rank describes it that has begun it.
+base::Result<collective::Shape> Seat::shape_of(size_t rank, const Announcement& theirs) const {
+  if (theirs.arrays > kMostArrays)
+    return base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", theirs.arrays,
+                       kMostArrays);
+  collective::Shape shape;
+  shape.reduction = theirs.reduction;
+  shape.custom = theirs.kind == Kind::kCustom;
+  for (size_t i = 0; i < theirs.arrays; ++i) {
+    const Described array = arenas_[rank].items(operation_ + 1)[i].read();
+    const auto note = static_cast<uint8_t>(std::min<uint32_t>(array.note, UINT8_MAX));
+    shape.arrays.push_back({nullptr, array.count, static_cast<mv_dtype>(array.dtype), note});
+  }
+  if (base::Status wrong = collective::check_shape(shape); !wrong.ok()) return wrong;
+  return shape;
+}
+
+/// Nobody drains at an operation of another kind than these: its number is spent, on all ranks.
+base::Status Seat::refuse_to_drain(base::Nanos deadline) {
+  collective::Operation drain;
+  drain.kind = Kind::kDrain;
+  drain.draining = true;
+  base::Status status = begin(drain);
+  while (phase_ != Phase::kIdle) status = finish(deadline);  // the others have begun: no signal need wait for long
+  return status;
+}
+
+/// Until every rank has begun the next operation, or drains at it as this one does. Where all drain it is spent; and a rank that
+/// has said that it drains begins nothing before this is known, so that all see the same.
+base::Status Seat::settle_drain(base::Nanos deadline) {
+  const uint64_t number = operation_ + 1;
+  for (size_t peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank_) continue;
+    const auto has_decided = [&] { return posted(peer, number) >= number || words(peer).draining.load() >= number; };
+    base::Status status = wait(peer, deadline, has_decided);
+    if (status.code() == MV_ETIMEOUT) return base::error(MV_ETIMEOUT, "draining: the deadline passed; it waits for {}", names_[peer]);
+    if (!status.ok()) return status;
+  }
+  // Who is further already has seen all of us drain.
+  const auto has_begun = [&](size_t peer) { return posted(peer, number) == number; };
+  bool any = false;
+  for (size_t peer = 0; peer < ranks(); ++peer) any |= has_begun(peer);
+  if (!any) operation_ = number;
+  drains_ = false;
+  settle();
+  return base::Status();
+}
+
+// ------------------------------------------------------------ ends
+
+void Seat::lose(size_t rank, const base::Status& why) {
+  break_up(base::error(MV_EPEERLOST, "{} is lost, and the group with it: {}", names_[rank], why.text()), kBecauseOf + static_cast<uint32_t>(rank));
+  wake_own();
+}
+
+void Seat::give_up(const base::Status& why) {
+  break_up(why, kGaveUp);
+  wake_own();
+}
+
+/// Wakes this rank's own thread, which sleeps by another rank's bell: that can't be changed here, so the kernel does not notice a wake-up
+/// that comes between the thread's last look and its sleep. Repeated until the thread has said that it is awake.
+void Seat::wake_own() const {
+  base::full_fence();  // between what has ended the group and asleep_on; see sleep()
+  wake_sleeper(rank_);
+}
+
+void Seat::wake_sleeper(size_t rank) const {
+  constexpr base::Nanos kMost = std::chrono::milliseconds(10);  // a rank that is stopped, or broken, may say for ever that it sleeps
+  for (const base::Nanos until = now() + kMost; now() < until;) {
+    const uint32_t on = words(rank).asleep_on.load();
+    if (on == 0 || on > ranks()) return;
+    wake_all(words(on - 1).bell);
+    std::this_thread::yield();
+  }
+}
+
+void Seat::end(const base::Status& why) {
+  static_cast<void>(note_broken(why));
+  wake_own();
+}
+
+void Seat::hear_left(size_t rank) {
+  static_assert(kMostRanks <= 64);
+  heard_left_.fetch_or(uint64_t{1} << rank);
+  wake_own();
+}
+
+/// The first reason stays.
+bool Seat::note_broken(const base::Status& why) {
+  std::lock_guard lock(mutex_);
+  if (!why_broken_.ok()) return false;
+  why_broken_.assign(why);
+  is_broken_.store(true);
+  return true;
+}
+
+void Seat::break_up(const base::Status& why, uint32_t as) {
+  if (note_broken(why)) say_left(as);
+}
+
+void Seat::leave() noexcept { break_up(why_left_, kLeft); }
+
+void Seat::say_left(uint32_t as) {
+  own().left.store(as);
+  own().bell.fetch_add(1);
+  wake_all(own().bell);
+  if (as == kLeft) return;  // who waits for another rank does not need this one
+  base::full_fence();
+  for (size_t rank = 0; rank < ranks(); ++rank)
+    if (rank != rank_) wake_sleeper(rank);
+}
+
+Seat::Sleep Seat::asleep() const {
+  Sleep sleep;
+  sleep.kind = doing_.load(std::memory_order_relaxed);
+  sleep.on = static_cast<int32_t>(own().asleep_on.load()) - 1;
+  sleep.since = base::Nanos(asleep_since_.load(std::memory_order_relaxed));
+  const uint64_t number = operation_ + (sleep.kind == Kind::kDrain ? 1 : 0);
+  if (sleep.on >= 0) sleep.has_come = posted(static_cast<size_t>(sleep.on), number) >= number;
+  return sleep;
+}
+
+base::Status Seat::broken() const {
+  std::lock_guard lock(mutex_);
+  return why_broken_;
+}
+
+}  // namespace mv::intranode

@@ -1,0 +1,190 @@
+#pragma once
+// One rank's place in a group whose ranks all share memory: operations on the caller's own thread, over what the others show.
+//
+// An operation is three hand-offs at most. Every rank posts a header, and waits for everybody's: whether they agree, who
+// contributes, where the values lie. Then each makes its blocks of the result straight from the others' values, in the order of
+// ranks, so that the bits depend on nothing else; and then takes the others' blocks from where they made them. Two ranks both
+// make all of the result, and take nothing. Small values lie beside their header, and one hand-off is enough. Private memory goes
+// through staging, block by block, so that copying in, reducing and copying out follow each other within the caches.
+//
+// No rank writes another's memory. A rank that stops or dies at any moment leaves what it has shown, as it was. A rank that writes anything
+// at all into its own memory makes the others fail or gives them wrong values, and no more: see arena.hpp.
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "intranode/arena.hpp"
+#include "intranode/distance.hpp"
+#include "intranode/patience.hpp"
+#include "intranode/plan.hpp"
+#include "intranode/segments.hpp"
+
+namespace mv::intranode {
+
+/// What ranks do with each group of blocks, and tell the others.
+enum class Step : uint8_t { kStaged, kMerged, kCopied };
+inline constexpr size_t kSteps = 3;
+
+class Seat {
+ public:
+  /// @param memory  by rank, each of Arena::bytes() and zeros in the beginning; this rank's own is writable. At most kMostRanks
+  /// @param names   by rank, for messages
+  /// @param look    how long a wait looks for news at most before it sleeps
+  Seat(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look = std::chrono::microseconds(50));
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  // One thread at a time.
+
+  /// What it points to is lent until finish() returns something other than MV_EINTR. With an error nothing has begun. A kCustom is
+  /// only agreed upon here.
+  base::Status begin(const collective::Operation& operation);
+  /// MV_EINTR after a signal: to be called again. MV_EDISAGREE: the operation is over on all ranks, and the group goes on. Any
+  /// other error ends the group: MV_EPEERLOST where a rank is lost or has left, MV_ETIMEOUT with the names of those who are late.
+  base::Status finish(base::Nanos deadline);
+  /// Waits for what the others do in the next operation: see collective::Shape. Errors as of finish(); after MV_EINTR and
+  /// MV_ETIMEOUT it may be called again. An operation that is begun after it ended otherwise waits until it is decided who takes part in what.
+  base::Result<collective::Shape> drain(base::Nanos deadline);
+
+  // Any thread.
+
+  /// A rank is lost. Ends what is under way, and whatever may follow.
+  void lose(size_t rank, const base::Status& why);
+  /// The same because this rank does not go on.
+  void give_up(const base::Status& why);
+  /// The same where the others hear of it otherwise, and by a better reason than that this rank goes.
+  void end(const base::Status& why);
+  /// A rank has left, of which its memory may say nothing. What it had begun before goes on.
+  void hear_left(size_t rank);
+  /// Others who wait for this rank, or will, hear that it has left. Needs no memory: destructors call it.
+  void leave() noexcept;
+  base::Status broken() const;
+  uint64_t operations() const { return operation_.load(std::memory_order_relaxed); }
+  struct Sleep {
+    collective::Kind kind = collective::Kind::kBarrier;  ///< of what is under way
+    int32_t on = -1;                                     ///< the rank that it waits for; -1: it does not sleep
+    bool has_come = false;                               ///< that rank, to this operation
+    base::Nanos since{0};
+  };
+  /// What this rank sleeps in. It may be over by now.
+  Sleep asleep() const;
+
+ private:
+  size_t ranks() const { return arenas_.size(); }
+  Words& words(size_t rank) const { return arenas_[rank].words(); }
+  Words& own() const { return words(rank_); }
+  /// The operation whose header lies where that of `number` does, or will.
+  uint64_t posted(size_t rank, uint64_t number) const { return arenas_[rank].header(number).posted.load(std::memory_order_acquire); }
+
+  // seat.cpp: what all agree upon
+  uint64_t signature() const;
+  void post();
+  void find_own_places();
+  void post_values();
+  base::Status settle_drain(base::Nanos deadline);
+  base::Status refuse_to_drain(base::Nanos deadline);
+  base::Status gather(base::Nanos deadline);
+  base::Status agree() const;
+  std::string describe(size_t rank) const;
+  Described described(size_t rank, size_t array) const { return arenas_[rank].items(operation_)[array].read(); }
+  base::Result<collective::Shape> shape_of(size_t rank, const Announcement& theirs) const;
+  base::Status find_places();
+  base::Status over(base::Status status);
+  uint32_t cause() const;
+  bool note_broken(const base::Status& why);
+  void break_up(const base::Status& why, uint32_t as);
+  void say_left(uint32_t as);
+  void wake_own() const;
+  void wake_sleeper(size_t rank) const;
+
+  // work.cpp: the values
+  void take_inline();
+  base::Status work(base::Nanos deadline);
+  bool copy_some();
+  bool merge_some();
+  bool stage_some();
+  void copy_block(size_t lane, uint64_t group);
+  void stage_block(size_t lane, uint64_t group);
+  std::byte* staging(size_t rank, size_t lane, uint64_t group) const;
+  size_t ring_blocks() const { return kRingBytes / plan_.block_bytes(); }
+  void merge_block(uint64_t group);
+  void merge_piece(const Piece& piece, uint64_t group);
+  void merge(const Piece& piece, std::byte* to);
+  const std::byte* own_in(const Piece& piece) const;
+  std::byte* own_out(const Piece& piece) const { return what_.out[piece.array].data + piece.out_at; }
+  bool is_direct_in(size_t rank) const { return announced_[rank].direct_in; }
+  bool is_direct_out(size_t rank) const { return announced_[rank].direct_out; }
+  bool stages() const { return plan_.from_all && !(plan_.lanes == 1 && plan_.is_owner(rank_)) && !is_direct_in(rank_); }
+  /// Something another rank has to do first.
+  struct Need {
+    size_t on;
+    Step step;
+    uint64_t groups;
+    bool was_met;  ///< by all that matter, when they were looked at: of this one alone it may be true since
+  };
+  std::optional<Need> next_need();
+  bool is_unmet(const Need& need) { return done(need.on, need.step) < need.groups; }
+  template <typename Matters>
+  std::optional<Need> slowest(Step step, uint64_t groups, Matters matters);
+  uint64_t copied() const;
+  uint64_t done(size_t rank, Step step);
+
+  // waiting.hpp, waiting.cpp
+  void publish(std::atomic<uint64_t>& word, uint64_t value);
+  void settle();
+  template <typename Ready>
+  base::Status wait(size_t on, base::Nanos deadline, const Ready& ready);
+  template <typename Ready>
+  base::Status sleep(size_t on, base::Nanos deadline, const Ready& ready);
+  base::Status trouble(size_t on) const;
+  bool has_left(size_t rank) const { return words(rank).left.load() != 0 || is_heard_to_have_left(rank); }
+  bool is_heard_to_have_left(size_t rank) const { return (heard_left_.load() >> rank & 1) != 0; }
+  /// Whether `left` names a rank that is lost.
+  bool names_lost(uint32_t left) const { return left >= kBecauseOf && left - kBecauseOf < ranks(); }
+  base::Status given_up() const;
+
+  const size_t rank_;
+  const std::vector<std::string> names_;
+  std::vector<Arena> arenas_;
+  Segments segments_;
+  Patience patience_;
+  bool owes_ = false;  ///< something was published, and who sleeps on it was not looked for
+
+  std::atomic<uint64_t> operation_{0};  ///< the one under way, or the last
+  enum class Phase : uint8_t { kIdle, kBegun, kGathered };  ///< all ranks have announced it
+  Phase phase_ = Phase::kIdle;
+  bool drains_ = false;  ///< at the next one, and what becomes of it is not known yet
+  collective::Operation what_;
+  Plan plan_;
+  bool inline_ = false;
+  uint64_t contributors_ = 0;
+  std::vector<Announcement> announced_;                     ///< by rank: what each brings to this operation, as it said when it came
+  std::vector<std::array<uint64_t, kSteps>> done_;          ///< by rank and step: groups, the most it ever said
+  struct OwnPlaces {
+    Place in, out;
+  };
+  std::vector<OwnPlaces> own_places_;       ///< by array
+  std::vector<const std::byte*> in_, out_;  ///< by rank and array, where they can be read directly
+  std::vector<uint64_t> copied_;            ///< groups, by lane
+  uint64_t staged_ = 0, merged_ = 0;        ///< groups
+  uint64_t ring_first_ = 0;                 ///< the block of the ring that this operation's first is
+  size_t ring_at_ = 0;                      ///< where the next operation's begin, at the least
+  Distance distance_;
+  std::vector<const std::byte*> sources_;
+
+  std::atomic<collective::Kind> doing_{collective::Kind::kBarrier};
+  std::atomic<int64_t> asleep_since_{0};
+
+  std::atomic<uint64_t> heard_left_{0};  ///< a bit for each rank
+  std::atomic<bool> is_broken_{false};
+  mutable std::mutex mutex_;
+  base::Status why_broken_;
+  const base::Status why_left_{MV_ESTATE, "this rank has left the group"};
+};
+
+}  // namespace mv::intranode

@@ -1,0 +1,124 @@
+#include "intranode/segments.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace mv::intranode {
+
+uint64_t file_of(int descriptor) {
+  struct stat about {};
+  return fstat(descriptor, &about) == 0 ? about.st_ino : 0;
+}
+
+base::Result<Memory> open_of(int32_t process, int descriptor, uint64_t file, size_t least_bytes) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", process, descriptor);
+  // Another rank says which descriptor this is. To open a device or a pipe has effects of its own, so only memory is opened.
+  char target[64] = {};
+  if (readlink(path.c_str(), target, sizeof target - 1) < 0) return base::error(MV_ESYSTEM, "{} can't be read: {}", path, std::strerror(errno));
+  if (!std::string_view(target).starts_with("/memfd:")) return base::error(MV_EPROTOCOL, "{} is no memory", path);
+  const int opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (opened < 0) return base::error(MV_ESYSTEM, "{} can't be opened: {}", path, std::strerror(errno));
+  if (file_of(opened) == file) return base::SharedMemory::adopt(opened, least_bytes);
+  close(opened);
+  return base::error(MV_ESYSTEM, "{} is another file", path);
+}
+
+Segments::Segments(size_t rank, const std::vector<Arena>& arenas) : rank_(rank), arenas_(arenas), shown_(kOffers), peers_(arenas.size()) {
+  for (Peer& peer : peers_) peer.slots.resize(kOffers);
+}
+
+// ------------------------------------------------------------ one's own
+
+Place Segments::place_of(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return {};
+  const bool is_latest = latest_ != nullptr && bytes.data() >= latest_->data() &&
+                         bytes.data() + bytes.size() <= latest_->data() + latest_->bytes();
+  if (!is_latest) {
+    latest_ = base::SharedMemory::find(bytes);
+    latest_slot_ = latest_ != nullptr ? offer(latest_) : kOffers;
+  }
+  if (latest_slot_ == kOffers || !is_mapped_by_all(latest_slot_)) return {};
+  return {shown_[latest_slot_].number, static_cast<uint64_t>(bytes.data() - latest_->data())};
+}
+
+size_t Segments::offer(const Memory& memory) {
+  size_t free = kOffers;
+  for (size_t slot = 0; slot < kOffers; ++slot) {
+    if (shown_[slot].number == 0) {
+      if (free == kOffers) free = slot;
+    } else if (!shown_[slot].memory.owner_before(memory) && !memory.owner_before(shown_[slot].memory)) {
+      return slot;
+    }
+  }
+  if (free == kOffers) return free;
+  shown_[free] = {++last_number_, memory};
+  Offer& offer = arenas_[rank_].offers()[free];
+  offer.descriptor.store(memory->fd());
+  offer.file.store(file_of(memory->fd()));
+  offer.number.store(last_number_);
+  arenas_[rank_].words().offers.fetch_add(1);
+  return free;
+}
+
+bool Segments::is_mapped_by_all(size_t slot) const {
+  for (size_t peer = 0; peer < arenas_.size(); ++peer) {
+    if (peer != rank_ && arenas_[peer].mapped(rank_)[slot].load(std::memory_order_acquire) != shown_[slot].number) return false;
+  }
+  return true;
+}
+
+void Segments::drop_freed() {
+  for (size_t slot = 0; slot < kOffers; ++slot) {
+    if (shown_[slot].number == 0 || !shown_[slot].memory.expired()) continue;
+    shown_[slot] = {};
+    arenas_[rank_].offers()[slot].number.store(0);
+    arenas_[rank_].words().offers.fetch_add(1);
+  }
+}
+
+// ------------------------------------------------------------ the others'
+
+const std::byte* Segments::find(size_t owner, const Place& place, size_t bytes) const {
+  for (const Mapped& mapped : peers_[owner].slots) {
+    if (mapped.number != place.segment || mapped.memory == nullptr) continue;
+    const size_t size = mapped.memory->bytes();
+    return place.at <= size && bytes <= size - place.at ? mapped.memory->data() + place.at : nullptr;
+  }
+  return nullptr;
+}
+
+void Segments::look() {
+  drop_freed();
+  for (size_t owner = 0; owner < peers_.size(); ++owner) {
+    if (owner != rank_ && arenas_[owner].words().offers.load() != peers_[owner].seen) follow(owner);
+  }
+}
+
+void Segments::follow(size_t owner) {
+  const Arena& theirs = arenas_[owner];
+  peers_[owner].seen = theirs.words().offers.load();
+  const int32_t process = theirs.words().process.load();
+  for (size_t slot = 0; slot < kOffers; ++slot) {
+    const Offer& offer = theirs.offers()[slot];
+    const uint32_t number = offer.number.load();
+    Mapped& mapped = peers_[owner].slots[slot];
+    if (mapped.number == number) continue;
+    std::atomic<uint32_t>& said = arenas_[rank_].mapped(owner)[slot];
+    said.store(0);
+    mapped = {number, nullptr};
+    if (number == 0) continue;
+    auto memory = open_of(process, offer.descriptor.load(), offer.file.load(), 1);
+    if (!memory.ok() || offer.number.load() != number) continue;  // freed meanwhile, which is seen the next time
+    mapped.memory = std::move(memory).value();
+    said.store(number);
+  }
+}
+
+}  // namespace mv::intranode

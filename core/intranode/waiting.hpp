@@ -1,0 +1,64 @@
+#pragma once
+// How a seat waits for another rank's words to change. Part of seat.hpp, for the files that make it up.
+
+#include <algorithm>
+
+#include "base/fence.hpp"
+#include "intranode/seat.hpp"
+
+namespace mv::intranode {
+
+template <typename Ready>
+base::Status Seat::wait(size_t on, base::Nanos deadline, const Ready& ready) {
+  if (ready()) return base::Status();
+  // settle() waits until all that was written has arrived. News may come while it is on its way.
+  if (owes_ && !patience_.is_crowded() && patience_.look(ready)) {
+    patience_.paid();
+    return base::Status();
+  }
+  settle();
+  if (const base::Nanos budget = patience_.budget(); budget > base::Nanos{0}) {
+    const base::Nanos until = now() + budget;
+    do {
+      if (patience_.look(ready)) {
+        patience_.paid();
+        return base::Status();
+      }
+    } while (now() < until);
+    patience_.failed();
+  }
+  return sleep(on, deadline, ready);
+}
+
+/// Dekker's pattern (base/fence.hpp), with settle(): this rank says that it sleeps before it looks for the last time, the other one changes its
+/// word before it looks who sleeps. If the other one rings in between, the bell is no longer the number that was seen, and the kernel does not
+/// put this rank to sleep. Modelled in tests/models/intranode_wait.pml, the end of a group in intranode_end.pml.
+template <typename Ready>
+base::Status Seat::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
+  constexpr base::Nanos kLongest = std::chrono::seconds(1);
+  const base::Nanos begun = now();
+  asleep_since_.store(begun.count(), std::memory_order_relaxed);
+  while (true) {
+    const uint32_t seen = words(on).bell.load();
+    own().asleep_on.store(1 + static_cast<uint32_t>(on), std::memory_order_relaxed);
+    base::full_fence();
+    base::Status status;
+    Slept slept = Slept::kWoken;
+    bool is_ready = ready();
+    if (!is_ready) status = trouble(on);
+    if (!is_ready && status.ok()) {
+      const base::Nanos at = now();
+      if (at >= deadline) status = base::Status(MV_ETIMEOUT, "the deadline passed");
+      else slept = sleep_by(words(on).bell, seen, std::min(deadline, at + kLongest));
+    }
+    own().asleep_on.store(0, std::memory_order_relaxed);
+    if (is_ready || ready()) {
+      patience_.slept(now() - begun);
+      return base::Status();
+    }
+    if (!status.ok()) return status;
+    if (slept == Slept::kInterrupted) return base::Status(MV_EINTR, "a signal came");
+  }
+}
+
+}  // namespace mv::intranode

@@ -1,0 +1,193 @@
+#include "runtime/archive.hpp"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <ctime>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "base/log.hpp"
+#include "checkpoint/restore.hpp"
+
+namespace mv::runtime {
+
+namespace checkpoint = checkpoint;
+
+namespace {
+
+/// No file's data is read.
+constexpr checkpoint::Share kNothing{1, 1};
+
+/// What went wrong where nothing should throw: memory.
+template <typename Work>
+auto guarded(Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return base::Status(MV_ENOMEM, "out of memory while a checkpoint was written or read");
+  } catch (const std::exception& error) {
+    return base::Status(MV_EINTERNAL, error.what());
+  }
+}
+
+}  // namespace
+
+void DiskArchive::run() {
+  pthread_setname_np(pthread_self(), "mv-archive");
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [&] { return !jobs_.empty() || *stopping_; });
+    if (*stopping_) return;
+    const auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    try {
+      job();  // its work's own errors are told; without memory to tell of it there is nobody else who could
+    } catch (const std::exception& thrown) {
+      loop_.break_down(&thrown);
+    }
+    lock.lock();
+  }
+}
+
+base::Status DiskArchive::enqueue(std::function<void()> job) {
+  std::lock_guard lock(mutex_);
+  if (*stopping_) return {};
+  if (!thread_.joinable())
+    if (auto failed = start_thread(); !failed.ok()) return failed;
+  jobs_.push_back(std::move(job));
+  work_.notify_one();
+  return {};
+}
+
+base::Status DiskArchive::start_thread() {
+  sigset_t all, before;  // also SIGXFSZ: a file beyond the limit is an error, not the end
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  base::Status status;
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    status = base::error(MV_ESYSTEM, "no thread could be started for the disk: {}; raise the limit of threads (ulimit -u, pids.max), then try again",
+                         error.code().message());
+  } catch (const std::bad_alloc&) {
+    status = base::Status(MV_ENOMEM, "out of memory while a thread was started for the disk");
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+void DiskArchive::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    *stopping_ = true;
+    if (writing_ != nullptr) *writing_ = true;
+    work_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+  jobs_.clear();  // with the snapshots that they hold
+}
+
+/// Does `work` on the thread, and tells on the loop what it gave.
+template <typename Tell, typename Work>
+void DiskArchive::start(Tell told, Work work) {
+  using Result = decltype(work());
+  const auto tell = [this](Tell& to, Result result) {
+    loop_.post([to = std::move(to), result = std::move(result), stopping = stopping_] {
+      if (!*stopping) to(result);
+    });
+  };
+  const base::Status queued = enqueue([told, work = std::move(work), tell]() mutable { tell(told, guarded(work)); });
+  if (!queued.ok()) tell(told, queued);
+}
+
+// ---- server 0
+
+void DiskArchive::begin(const std::string& directory, Told<checkpoint::Place> told) {
+  start(std::move(told), [this, directory] {
+    auto place = checkpoint::begin_checkpoint(directory);
+    if (place.ok()) claim_ = std::exchange(place.value().claim, nullptr);
+    return place;
+  });
+}
+
+void DiskArchive::complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) {
+  manifest.time = static_cast<int64_t>(std::time(nullptr));
+  start(std::move(done), [this, path, manifest = std::move(manifest), keep]() -> base::Status {
+    if (auto failed = checkpoint::complete_checkpoint(path, manifest); !failed.ok()) return failed;
+    claim_.reset();
+    // It counts now, whatever becomes of the old ones.
+    if (auto failed = checkpoint::prune_checkpoints(checkpoint::parent_of(path), keep, manifest.number); !failed.ok())
+      base::log_warn("old checkpoints could not be removed: {}", failed.text());
+    return {};
+  });
+}
+
+void DiskArchive::discard(const std::string& path, Done done) {
+  start(std::move(done), [this, path] {
+    claim_.reset();
+    return checkpoint::remove_checkpoint(path);
+  });
+}
+
+void DiskArchive::find(const std::string& path, Told<Found> told) {
+  start(std::move(told), [path]() -> base::Result<Found> {
+    auto found = checkpoint::find_checkpoint(path);
+    if (!found.ok()) return found.status();
+    auto manifest = checkpoint::read_manifest(found.value());
+    if (!manifest.ok()) return manifest.status();
+    return Found{std::move(found).value(), std::move(manifest).value()};
+  });
+}
+
+// ---- every server
+
+void DiskArchive::write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
+  const auto shared = std::make_shared<Part>(std::move(part));
+  start(std::move(told), [this, shared, given_up]() -> base::Result<checkpoint::FileEntry> {
+    {
+      std::lock_guard lock(mutex_);
+      writing_ = given_up;
+      if (*stopping_) *given_up = true;
+    }
+    auto file = checkpoint::write_part(shared->path, shared->number, shared->server, shared->servers, shared->tables,
+                                       *given_up);
+    shared->tables.clear();  // also those that were not reached
+    std::lock_guard lock(mutex_);
+    writing_.reset();
+    return file;
+  });
+}
+
+void DiskArchive::check(const std::string& path, checkpoint::Share share, Told<checkpoint::Manifest> told) {
+  start(std::move(told), [path, share, stopping = stopping_]() -> base::Result<checkpoint::Manifest> {
+    auto found = checkpoint::open_sound(path, share, *stopping);
+    if (!found.ok()) return found.status();
+    return std::move(*found.value().manifest);
+  });
+}
+
+void DiskArchive::restore(const std::string& path, std::vector<Target> targets, Done done) {
+  start(std::move(done), [path, targets = std::move(targets), stopping = stopping_]() -> base::Status {
+    const auto found = checkpoint::open_sound(path, kNothing, *stopping);
+    if (!found.ok()) return found.status();
+    for (const Target& target : targets)
+      if (auto failed = checkpoint::restore_table(found.value(), target.entry, *target.shard); !failed.ok())
+        return failed;
+    return {};
+  });
+}
+
+void DiskArchive::move(std::vector<Move> moves, Done done) {
+  start(std::move(done), [moves = std::move(moves)]() mutable -> base::Status {
+    for (Move& move : moves) {
+      if (auto failed = checkpoint::move_table(move.entry, *move.from, *move.to); !failed.ok()) return failed;
+      move.from.reset();
+    }
+    return {};
+  });
+}
+
+}  // namespace mv::runtime

@@ -1,0 +1,50 @@
+#pragma once
+// Checkpoints on the disk, by a thread of its own.
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "engine/checkpoint/archive.hpp"
+#include "transport/loop/loop.hpp"
+
+namespace mv::runtime {
+
+/// One job after the other; the thread starts with the first one, and where that can't be, the job fails. Called on the loop, tells on the loop.
+class DiskArchive final : public checkpoint::Archive {
+ public:
+  explicit DiskArchive(transport::Loop& loop) : loop_(loop) {}
+  ~DiskArchive() override { stop(); }
+
+  /// Gives up what is under way, and waits for the thread; nothing is told afterwards. Idempotent. Not on the loop.
+  void stop();
+
+  void begin(const std::string& directory, Told<checkpoint::Place> told) override;
+  void complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) override;
+  void discard(const std::string& path, Done done) override;
+  void find(const std::string& path, Told<Found> told) override;
+  void write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) override;
+  void check(const std::string& path, checkpoint::Share share, Told<checkpoint::Manifest> told) override;
+  void restore(const std::string& path, std::vector<Target> targets, Done done) override;
+  void move(std::vector<Move> moves, Done done) override;
+
+ private:
+  template <typename Tell, typename Work>
+  void start(Tell told, Work work);
+  base::Status enqueue(std::function<void()> job);
+  base::Status start_thread();
+  void run();
+
+  transport::Loop& loop_;
+  const GivenUp stopping_ = std::make_shared<std::atomic<bool>>(false);
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<std::function<void()>> jobs_;  ///< under mutex_
+  GivenUp writing_;                         ///< under mutex_: of the file that is being written
+  std::shared_ptr<checkpoint::Claim> claim_;  ///< on the checkpoint that server 0 has begun; the thread's alone
+  std::thread thread_;
+};
+
+}  // namespace mv::runtime

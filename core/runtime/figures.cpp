@@ -1,0 +1,179 @@
+#include "runtime/figures.hpp"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+
+#include "base/version.hpp"
+#include "telemetry/exposition.hpp"
+
+namespace mv::runtime {
+
+namespace {
+
+using telemetry::Exposition;
+
+double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
+
+void write_node(Exposition& out, const Figures& figures) {
+  const Identity& self = figures.identity;
+  out.gauge("build_info", "The library's version; the value is always 1.");
+  out.sample({{"version", base::version_text()}}, uint64_t{1});
+  out.gauge("node_info", "This process's place in the cluster; the value is always 1.");
+  out.sample({{"rank", std::to_string(self.rank)},
+              {"worker", self.worker_id < 0 ? "" : std::to_string(self.worker_id)},
+              {"server", self.server_id < 0 ? "" : std::to_string(self.server_id)},
+              {"mode", self.sync ? "sync" : "async"}},
+             uint64_t{1});
+  out.gauge("uptime_seconds", "Time since this node was started.");
+  out.sample({}, seconds(figures.uptime));
+  out.gauge("members", "Processes of the cluster, by state.");
+  constexpr const char* kStates[] = {"here", "finished", "lost"};
+  for (size_t state = 0; state < figures.members.size(); ++state) out.sample({{"state", kStates[state]}}, figures.members[state]);
+  if (figures.busy) {
+    out.counter("loop_busy_seconds_total", "Time that the node's loop did not sleep; what it spins is part of it.");
+    out.sample({}, seconds(*figures.busy));
+  }
+  out.gauge("inflight_bytes", "Payload of asynchronous calls of this process that have not finished.");
+  out.sample({}, figures.in_flight);
+}
+
+using Read = uint64_t (*)(const base::Flow&);
+
+void write_flows(Exposition& out, const Figures& figures, base::Traffic::ByRoad base::Traffic::*direction, Read read) {
+  for (const auto& [rank, peer] : figures.peers)
+    for (size_t road = 0; road < base::kRoadNames.size(); ++road) {
+      const base::Flow& flow = (peer.traffic.*direction)[road];
+      if (flow.messages > 0) out.sample({{"peer", rank}, {"road", base::kRoadNames[road]}}, read(flow));
+    }
+}
+
+void write_peers(Exposition& out, const Figures& figures) {
+  const Read messages = [](const base::Flow& flow) { return flow.messages; };
+  const Read bytes = [](const base::Flow& flow) { return flow.bytes; };
+  out.counter("peer_sent_messages_total", "Messages sent, by the peer's rank and the road they took.");
+  write_flows(out, figures, &base::Traffic::sent, messages);
+  out.counter("peer_sent_bytes_total", "Bytes of these messages, with headers.");
+  write_flows(out, figures, &base::Traffic::sent, bytes);
+  out.counter("peer_received_messages_total", "Messages received, by the peer's rank and the road they took.");
+  write_flows(out, figures, &base::Traffic::received, messages);
+  out.counter("peer_received_bytes_total", "Bytes of these messages, with headers.");
+  write_flows(out, figures, &base::Traffic::received, bytes);
+  out.counter("peer_reconnections_total", "Times that the way to a peer was mended, or another one taken.");
+  for (const auto& [rank, peer] : figures.peers) out.sample({{"peer", rank}}, peer.traffic.reconnections);
+  out.gauge("peer_silence_seconds", "Time since anything came from a connected peer; heartbeats included.");
+  for (const auto& [rank, peer] : figures.peers)
+    if (peer.silence) out.sample({{"peer", rank}}, seconds(*peer.silence));
+  out.counter("peers_refused_total", "Connections to peers that ended because of what they sent.");
+  out.sample({}, figures.refused);
+  out.counter("strangers_turned_away_total", "Connections that did not prove to be of this cluster.");
+  out.sample({}, figures.turned_away);
+}
+
+void write_uses(Exposition& out, const Figures& figures, uint64_t table::Used::Of::*what) {
+  for (const Figures::OwnTable& table : figures.own)
+    for (size_t use = 0; use < table::kUseNames.size(); ++use)
+      for (size_t way = 0; way < table::kWayNames.size(); ++way) {
+        const table::Used::Of& of = table.used.by[use][way];
+        if (of.calls > 0) out.sample({{"table", table.name}, {"call", table::kUseNames[use]}, {"way", table::kWayNames[way]}}, of.*what);
+      }
+}
+
+void write_tables(Exposition& out, const Figures& figures) {
+  out.counter("table_calls_total", "Calls of this process on a table; way: local (its own part), mapped (shared memory), message.");
+  write_uses(out, figures, &table::Used::Of::calls);
+  out.counter("table_call_bytes_total", "Bytes of the values of these calls.");
+  write_uses(out, figures, &table::Used::Of::bytes);
+  out.counter("table_compressed_bytes_total", "Bytes of this process's compressed adds; form: values (what was given), sent (what of it travelled).");
+  for (const Figures::OwnTable& table : figures.own) {
+    if (table.used.encoded_to == 0) continue;
+    out.sample({{"table", table.name}, {"form", "values"}}, table.used.encoded_from);
+    out.sample({{"table", table.name}, {"form", "sent"}}, table.used.encoded_to);
+  }
+  out.histogram("call_seconds", "Duration of this process's calls that took messages and were waited for.");
+  for (size_t use = 0; use < table::kUseNames.size(); ++use)
+    if (figures.calls[use].count() > 0) out.sample({{"call", table::kUseNames[use]}}, figures.calls[use]);
+  out.gauge("table_stored_rows", "Rows, elements or keys that this server stores.");
+  for (const auto& table : figures.held) out.sample({{"table", table.name}}, table.usage.stored);
+  out.gauge("table_memory_bytes", "Memory that this server's part of a table takes: values with indexes, or the updater's states.");
+  for (const auto& table : figures.held) {
+    out.sample({{"table", table.name}, {"part", "values"}}, table.usage.memory_bytes - table.usage.state_bytes);
+    out.sample({{"table", table.name}, {"part", "states"}}, table.usage.state_bytes);
+  }
+}
+
+void write_requests(Exposition& out, const Figures& figures) {
+  out.counter("requests_total", "Requests that this process has started to serve, by kind.");
+  for (size_t kind = 0; kind < figures.started.size(); ++kind)
+    if (figures.started[kind] > 0) out.sample({{"kind", wire::EnumNameBody(static_cast<wire::Body>(kind))}}, figures.started[kind]);
+  out.counter("requests_repeated_total", "Requests of this process that were sent again.");
+  out.sample({}, figures.repeated);
+  out.counter("requests_duplicate_total", "Requests that had come before, and were not carried out again.");
+  out.sample({}, figures.duplicates);
+  out.gauge("requests_gated", "Requests that wait here for their turn: sync mode, staleness.");
+  out.sample({}, figures.gated);
+  out.histogram("gate_wait_seconds", "How long requests waited here for their turn.");
+  out.sample({{"request", "change"}}, figures.held_changes);
+  out.sample({{"request", "get"}}, figures.held_gets);
+}
+
+void write_checkpoints(Exposition& out, const Figures& figures) {
+  out.counter("checkpoint_files_total", "Checkpoint files that this server has written, or failed to.");
+  out.sample({{"result", "ok"}}, figures.checkpoints.files);
+  out.sample({{"result", "failed"}}, figures.checkpoints.failed);
+  out.gauge("checkpoint_last_seconds", "How long the last one took to write.");
+  out.sample({}, seconds(figures.checkpoints.last_took));
+  out.gauge("checkpoint_last_bytes", "Its size.");
+  out.sample({}, figures.checkpoints.last_bytes);
+}
+
+/// What Prometheus's own client libraries tell of a process, under the same names.
+void write_process(Exposition& out) {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto of = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; };
+  out.process("process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.");
+  out.sample({}, of(used.ru_utime) + of(used.ru_stime));
+  unsigned long virtual_pages = 0, resident_pages = 0;
+  if (std::FILE* statm = std::fopen("/proc/self/statm", "re")) {
+    const bool read = std::fscanf(statm, "%lu %lu", &virtual_pages, &resident_pages) == 2;
+    std::fclose(statm);
+    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    if (read) {
+      out.process("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.");
+      out.sample({}, virtual_pages * page);
+      out.process("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.");
+      out.sample({}, resident_pages * page);
+    }
+  }
+  uint64_t open = 0;
+  if (DIR* const folder = opendir("/proc/self/fd")) {
+    while (const dirent* const entry = readdir(folder)) open += entry->d_name[0] != '.' ? 1 : 0;
+    closedir(folder);
+  }
+  rlimit limit{};
+  if (open > 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    out.process("process_open_fds", "gauge", "Number of open file descriptors.");
+    out.sample({}, open);
+    out.process("process_max_fds", "gauge", "Maximum number of open file descriptors.");
+    out.sample({}, static_cast<uint64_t>(limit.rlim_cur));
+  }
+}
+
+}  // namespace
+
+std::string to_prometheus(const Figures& figures) {
+  Exposition out;
+  write_node(out, figures);
+  write_peers(out, figures);
+  write_tables(out, figures);
+  write_requests(out, figures);
+  write_checkpoints(out, figures);
+  write_process(out);
+  return out.take();
+}
+
+}  // namespace mv::runtime

@@ -1,0 +1,18 @@
+#pragma once
+// A node's ranks and ids.
+
+#include <cstdint>
+#include <string>
+
+namespace mv::runtime {
+
+/// Fixed once the node has joined its cluster.
+struct Identity {
+  int64_t rank = 0, size = 1;
+  int64_t worker_id = 0, num_workers = 1;  ///< worker_id -1: only a server
+  int64_t server_id = 0, num_servers = 1;  ///< server_id -1: only a worker
+  bool sync = false;
+  std::string address;  ///< where others are told to reach it; empty where nobody is to
+};
+
+}  // namespace mv::runtime

@@ -1,0 +1,138 @@
+// The node's figures: taken on the loop, written by whoever asks.
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/log.hpp"
+#include "runtime/figures.hpp"
+#include "runtime/runtime.hpp"
+
+namespace mv::runtime {
+
+namespace {
+
+/// Counters of a rank go on where a new process takes a lost one's place.
+void add(base::Traffic& to, const base::Traffic& more) {
+  for (size_t road = 0; road < base::kRoadNames.size(); ++road) {
+    to.sent[road].add(more.sent[road]);
+    to.received[road].add(more.received[road]);
+  }
+  to.reconnections += more.reconnections;
+}
+
+/// A store with more keys than this has one line for all of them.
+constexpr size_t kMostKeys = 256;
+
+/// What the figures of a table are under: its name, or "kv-0/*" for a key of a store that has very many.
+std::string label_of(const shard::Spec& spec, const std::map<std::string_view, size_t>& of_store) {
+  const std::string_view store = spec.store();
+  return store.empty() || of_store.at(store) <= kMostKeys ? spec.name : std::string(store) + "*";
+}
+
+}  // namespace
+
+void Runtime::learn_ranks() {
+  for (const cluster::Member& member : member_->cluster().view().members) ranks_[member.peer] = member.rank;
+}
+
+void Runtime::take_peers(Figures& figures) {
+  const cluster::Cluster& cluster = member_->cluster();
+  learn_ranks();
+  for (const cluster::Member& member : cluster.view().members) {
+    ++figures.members[static_cast<size_t>(member.state)];
+    if (member.peer != member_->self()) figures.peers[std::to_string(member.rank)].silence = cluster.silence(member.peer);
+  }
+  for (const auto& [peer, traffic] : router_->traffic()) {
+    const auto rank = ranks_.find(peer);
+    add(figures.peers[rank != ranks_.end() ? std::to_string(rank->second) : ""].traffic, traffic);
+  }
+}
+
+/// On the loop.
+Figures Runtime::take_figures() {
+  Figures figures;
+  figures.identity = identity_;
+  figures.uptime = std::chrono::steady_clock::now() - begun_;
+  if (watched_) figures.busy = loop_.busy();
+  take_peers(figures);
+  std::map<std::string_view, size_t> of_store;
+  for (const auto& [name, table] : member_->tables().tables()) ++of_store[table->spec.store()];
+  std::map<std::string, table::Used> own;
+  for (const auto& [name, table] : member_->tables().tables()) own[label_of(table->spec, of_store)].add(table->uses.total(table->spec));
+  for (auto& [label, used] : own) figures.own.push_back({label, used});
+  const auto parts = member_->shards().parts();
+  of_store.clear();
+  for (const auto& shard : parts) ++of_store[shard->spec().store()];
+  std::map<std::string, shard::Usage> held;
+  for (const auto& shard : parts) {
+    shard::Usage& sum = held[label_of(shard->spec(), of_store)];
+    const shard::Usage one = shard->usage();
+    sum.stored += one.stored;
+    sum.memory_bytes += one.memory_bytes;
+    sum.state_bytes += one.state_bytes;
+    sum.updates += one.updates;
+  }
+  for (auto& [label, usage] : held) figures.held.push_back({label, usage});
+  figures.started = member_->service().started();
+  figures.calls = member_->tables().call_times();
+  figures.held_changes = member_->shards().gate_log().changes();
+  figures.held_gets = member_->shards().gate_log().gets();
+  figures.gated = member_->shards().held();
+  figures.repeated = member_->requests().repeated();
+  figures.duplicates = member_->service().duplicates();
+  figures.refused = router_->refused();
+  figures.turned_away = router_->turned_away();
+  figures.in_flight = member_->tables().in_flight();
+  figures.checkpoints = member_->vault().record();
+  return figures;
+}
+
+base::Result<std::string> Runtime::metrics_text() {
+  std::optional<Figures> figures;
+  read_on_loop([&] { figures = take_figures(); });
+  if (!figures) return ended();
+  return to_prometheus(*figures);
+}
+
+status::Way Runtime::way_to(base::Peer peer) const {
+  status::Way way;
+  if (const auto reach = router_->reach(peer)) way.road = base::kRoadNames[static_cast<size_t>(reach->by)];
+  const auto traffic = router_->traffic().find(peer);
+  if (traffic == router_->traffic().end()) return way;
+  for (size_t road = 0; road < base::kRoadNames.size(); ++road) {
+    way.sent += traffic->second.sent[road].bytes;
+    way.received += traffic->second.received[road].bytes;
+  }
+  return way;
+}
+
+// ---- over HTTP
+
+/// Listens before anything else, so that a port that is taken is told before others wait for this process.
+base::Status Runtime::serve_metrics() {
+  if (settings_.metrics.empty() || http_ != nullptr) return {};
+  auto server = transport::serve_http(settings_.metrics, [this](const std::string& path) { return answer(path); });
+  if (!server.ok()) return server.status();
+  http_ = std::move(server).value();
+  base::log_info("metrics at http://{}/metrics", http_->address());
+  return {};
+}
+
+/// On the HTTP server's thread.
+transport::HttpAnswer Runtime::answer(const std::string& path) {
+  constexpr const char* kPlain = "text/plain; charset=utf-8";
+  if (path != "/metrics" && path != "/trace" && path != "/healthz") return {404, kPlain, "there is /metrics, /trace and /healthz\n"};
+  if (!ready_) return {503, kPlain, "the cluster is not complete yet\n"};
+  const bool health = path == "/healthz", trace = path == "/trace";
+  if (health) {
+    bool turns = false;
+    on_loop([&] { turns = true; });
+    return turns ? transport::HttpAnswer{200, kPlain, "ok\n"} : transport::HttpAnswer{503, kPlain, "the node is shutting down\n"};
+  }
+  auto text = trace ? trace_text() : metrics_text();
+  if (!text.ok()) return {503, kPlain, text.status().text() + "\n"};
+  return {200, trace ? "application/json" : "text/plain; version=0.0.4; charset=utf-8", std::move(text).value()};
+}
+
+}  // namespace mv::runtime

@@ -1,0 +1,82 @@
+#include "runtime/observer.hpp"
+
+#include <atomic>
+
+#include "runtime/random.hpp"
+#include "transport/loop/loop.hpp"
+#include "transport/tcp/tcp.hpp"
+#include "wire/frame.hpp"
+
+namespace mv::runtime {
+
+namespace {
+
+/// Asks whoever answers the dial, and hears the answer.
+class Asker final : public base::LinkEvents {
+ public:
+  Asker(transport::Road& road, bool json) : road_(road), json_(json) {}
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  /// Once done.
+  const base::Result<std::string>& result() const { return result_; }
+
+  void on_connected(base::Peer peer, const std::string&) override {
+    wire::FrameBuilder builder;
+    road_.send(peer, builder.finish(wire::Body::Inquire, wire::CreateInquire(builder.fbb(), 1, true, json_)));
+  }
+  void on_dial_failed(const std::string&, const base::Status& why) override { end(why); }
+  void on_lost(base::Peer, const base::Status& why) override { end(why); }
+  void on_message(base::Peer, const wire::Message& message, std::span<const std::byte> payload) override {
+    if (message.body_type() == wire::Body::Overview)
+      end(std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
+  }
+  base::SinkRef on_header(base::Peer, const wire::Message& message, size_t bytes) override {
+    if (message.body_type() != wire::Body::Overview) return base::Sink::nowhere();
+    const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+    return base::Sink::into({memory.get(), bytes}, memory);
+  }
+  void on_payload(base::Peer from, const wire::Message& message, base::Sink& sink) override {
+    if (!sink.discards()) on_message(from, message, sink.memory());
+  }
+
+ private:
+  void end(base::Result<std::string> result) {
+    if (done()) return;
+    result_ = std::move(result);
+    done_.store(true, std::memory_order_release);
+  }
+
+  transport::Road& road_;
+  const bool json_;
+  base::Result<std::string> result_ = base::Status(MV_ETIMEOUT, "");
+  std::atomic<bool> done_{false};
+};
+
+}  // namespace
+
+base::Result<std::string> observe(const Observation& observation) {
+  transport::Loop loop;
+  if (!loop.ready().ok()) return loop.ready();
+  transport::TcpOptions options;
+  options.self = random_peer();
+  options.secret = observation.secret;
+  options.observes = true;
+  transport::TcpRoad road(loop, options);
+  Asker asker(road, observation.json);
+  road.attach(asker);
+  if (const base::Status status = loop.start(); !status.ok()) return status;
+  loop.post([&] { road.dial(observation.address); });
+  const transport::Driven driven =
+      loop.drive_until([&] { return asker.done(); }, base::after(loop.now(), observation.patience));
+
+  std::atomic<bool> stopped{false};
+  loop.post([&] { road.stop([&] { stopped = true; }); });
+  loop.drive_until([&] { return stopped.load(); }, loop.now() + transport::Road::kLinger);
+  loop.stop();
+  if (asker.done()) return asker.result();
+  if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait");
+  return base::error(MV_ETIMEOUT, "{} has not answered within {:.3g} s", observation.address,
+                     std::chrono::duration<double>(observation.patience).count());
+}
+
+}  // namespace mv::runtime

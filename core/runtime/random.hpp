@@ -1,0 +1,15 @@
+#pragma once
+// Numbers that nobody can guess, from the kernel.
+
+#include <string>
+
+#include "base/link.hpp"
+
+namespace mv::runtime {
+
+/// For a new life of a node.
+base::Peer random_peer();
+/// 32 bytes in hexadecimal.
+std::string random_secret();
+
+}  // namespace mv::runtime

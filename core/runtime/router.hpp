@@ -1,0 +1,114 @@
+#pragma once
+// The roads of a node, as one Link: which peer is reached by which.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/trace.hpp"
+#include "base/traffic.hpp"
+#include "runtime/settings.hpp"
+#include "transport/road.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace mv::transport {
+class TcpRoad;
+}
+
+namespace mv::runtime {
+
+/// To itself and to "inproc:" addresses within the process, to others over TCP. Where a peer turns out to live on this machine
+/// (its node answers in shared memory), messages take that way, and the TCP connection tells of the peer's end; should the way
+/// break, TCP takes over again. With faults (Settings::faults) everything but a node's way to itself goes through transport/faulty.
+/// Loop thread only, but for make() and listen(), before the loop starts.
+class Router final : public base::Link {
+ public:
+  /// Who never comes back in the same life: whoever was lost, or only who was closed.
+  enum class Fencing { kLost, kClosed };
+  /// @param trace  outlives this
+  static base::Result<std::unique_ptr<Router>> make(transport::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace,
+                                                    Fencing fencing = Fencing::kLost);
+  ~Router() override;
+
+  void attach(base::LinkEvents& events);
+  base::Result<std::string> listen(const std::string& address);
+  base::Result<std::string> adopt(int listening_fd);
+  /// What to tell peers about where this node listens, if it is not what listen() gave. Before the loop starts.
+  void introduce_as(const std::string& address);
+  /// Says goodbye to all; `stopped` runs on the loop when everything is sent and closed.
+  void stop(std::function<void()> stopped);
+  /// True if messages may get lost without the connection's breaking.
+  bool lossy() const { return lossy_; }
+  /// The road through shared memory; null where there is none.
+  transport::ShmRoad* shm() const { return shm_road_; }
+  /// How messages to a peer go; nothing where there is no connection. `why_not_shm` tells why they go over TCP.
+  struct Reach {
+    base::RoadKind by;
+    std::string why_not_shm;
+  };
+  std::optional<Reach> reach(base::Peer peer) const;
+  /// Hears of peers whose memory is out of reach, on the loop.
+  void set_on_shm_lost(std::function<void(base::Peer)> lost) { on_shm_lost_ = std::move(lost); }
+
+  /// With every peer that there ever was a connection to, this node itself among them.
+  const std::unordered_map<base::Peer, base::Traffic>& traffic() const { return traffic_; }
+
+  /// Peers whose connection ended because of what they sent, and strangers that did not prove to be peers.
+  uint64_t refused() const;
+  uint64_t turned_away() const;
+
+  void dial(const std::string& address) override;
+  void send(base::Peer to, const base::Frame& frame) override;
+  void close(base::Peer peer) override;
+
+ private:
+  class Tap;
+  class ShmTap;
+  /// How a peer is reached.
+  struct Way {
+    transport::Road* base = nullptr;  // where it came from first; tells of its end
+    bool shm = false;
+    std::string address;       // by `base`
+    base::Traffic* traffic = nullptr;
+    std::string why_not_shm;
+    bool observer = false;     // its traffic is counted with that of all others like it
+  };
+
+  Router(transport::Loop& loop, base::Peer self, base::TraceRing& trace);
+  transport::Road& road_to(const std::string& address) const;
+  base::RoadKind kind_of(const transport::Road& road) const;
+  void arrived(base::RoadKind by, base::Peer from, size_t bytes);
+  void send_by(transport::Road& road, base::Peer to, const base::Frame& frame);
+  void listen_in_shm();
+  void base_connected(transport::Road& road, base::Peer peer, const std::string& address);
+  void observer_came(transport::Road& road, base::Peer peer);
+  void base_lost(base::Peer peer, const base::Status& why);
+  void shm_connected(base::Peer peer);
+  void shm_dial_failed(const std::string& address, const base::Status& why);
+  void shm_failed(const base::Status& why);
+  void shm_lost(base::Peer peer, const base::Status& why);
+
+  transport::Loop& loop_;
+  const base::Peer self_;
+  base::TraceRing& trace_;
+  bool lossy_ = false;
+  bool listens_in_shm_ = false, told_of_shm_ = false;
+  std::unique_ptr<transport::Road> inproc_, tcp_, shm_;
+  transport::TcpRoad* tcp_road_ = nullptr;  // tcp_, or what it wraps
+  transport::ShmRoad* shm_road_ = nullptr;  // the same of shm_
+  std::function<void(base::Peer)> on_shm_lost_;
+  base::LinkEvents* events_ = nullptr;
+  std::vector<std::unique_ptr<base::LinkEvents>> taps_;
+  std::unordered_map<base::Peer, Way> ways_;
+  std::unordered_map<base::Peer, base::Traffic> traffic_;
+  base::Traffic observers_;
+  base::Peer last_from_ = base::kNobody;           // most messages come several in a row
+  base::Traffic* last_from_traffic_ = nullptr;
+  size_t last_bytes_ = 0;  // of the message that comes now
+  uint64_t refused_ = 0;
+};
+
+}  // namespace mv::runtime

@@ -1,0 +1,355 @@
+// Starting, joining and leaving.
+
+#include "runtime/runtime.hpp"
+
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/log.hpp"
+#include "engine/collective/cost_text.hpp"
+#include "runtime/addresses.hpp"
+#include "runtime/random.hpp"
+
+namespace mv::runtime {
+
+namespace {
+
+/// How much longer than the engines' own patience a starting node waits for their verdict.
+constexpr base::Nanos kVerdict = std::chrono::seconds(10);
+constexpr base::Nanos kProbeAfter = std::chrono::milliseconds(200);
+constexpr base::Nanos kNoticeAfter = std::chrono::seconds(10);
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// By what this node's groups choose, where it is the lowest rank.
+base::Result<collective::Basis> basis_of(const Settings& settings) {
+  auto costs = collective::read_costs(settings.collective_costs);
+  if (!costs.ok()) return costs.status();
+  const base::RoadKind beside = settings.io == "tcp"      ? base::RoadKind::kTcp
+                                : settings.io == "inproc" ? base::RoadKind::kInproc
+                                                          : base::RoadKind::kShm;
+  return collective::Basis{costs.value(), beside};
+}
+
+}  // namespace
+
+Runtime::Runtime(const Settings& settings, Events events) : settings_(settings), events_(std::move(events)), trace_(settings.events_kept()) {}
+
+base::Status Runtime::join() {
+  if (!has_met_)
+    if (const base::Status status = meet(); !status.ok()) return status;
+  has_met_ = true;
+  if (!loop_runs_)
+    if (const base::Status status = set_up(); !status.ok()) return status;
+  return wait_until_ready();
+}
+
+base::Status Runtime::set_up() {
+  cluster::Self self;
+  self.peer = random_peer();
+  self.rank = settings_.rank;
+  self.role = settings_.role;
+  self.nodes = static_cast<uint32_t>(settings_.nodes);
+  self.sync = settings_.sync;
+  self.sync_said = settings_.sync_said;
+  self.is_master = settings_.nodes == 1 || settings_.rank == 0;
+  self.master = settings_.master;
+  self.host = host_name();
+  self.pid = static_cast<uint32_t>(getpid());
+  self.init_timeout = settings_.init_timeout;
+  self.heartbeat_timeout = settings_.heartbeat_timeout;
+  self.stuck_after = settings_.stuck_after;
+  const auto basis = basis_of(settings_);
+  if (!basis.ok()) return basis.status();
+  if (const base::Status status = serve_metrics(); !status.ok()) return status;
+  if (const base::Status status = make_roads(self); !status.ok()) return status;
+
+  rpc::ClientOptions options;
+  if (router_->lossy()) options.probe_after = kProbeAfter;
+  engine::Member::Events events;
+  events.on_ready = [this](const cluster::View& view) {
+    take_identity(view);
+    publication_.reset();
+    learn_ranks();
+    if (events_.joined) events_.joined();
+    ready_ = true;
+  };
+  events.on_failed = [this](const base::Status& why) {
+    failure_ = why;
+    failed_ = true;
+  };
+  events.on_change = [this] {
+    workers_gone_ = member_->cluster().all_workers_gone();
+    learn_ranks();
+  };
+  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &archive_);
+  member_->groups().choose_by(basis.value());
+  if (http_ != nullptr) member_->status().set_metrics(http_->address());
+  member_->status().set_ways([this](base::Peer peer) { return way_to(peer); });
+  if (watched_) member_->take_times(trace_);
+  if (watched_) loop_.keep_time();
+  loop_.add_flusher(*this);  // before the roads': what it sends leaves in the same turn
+  router_->attach(*member_);
+  share_memory();
+  loop_.on_breakdown([this](const base::Status& why) { tell_breakdown(why); });
+  loop_.set_spin(std::chrono::microseconds(settings_.spin_us));
+  if (const base::Status status = loop_.start(); !status.ok()) return status;
+  loop_runs_ = true;
+  loop_.post([this] { member_->start(); });
+  return {};
+}
+
+/// Lets others of this machine map the tables of this server, and forgets what was mapped of servers that are gone.
+void Runtime::share_memory() {
+  if (router_->shm() == nullptr) return;
+  router_->shm()->serve([this](base::Peer peer, uint64_t number) -> std::shared_ptr<base::SharedMemory> {
+    if (!member_->admits(peer)) return nullptr;
+    const auto shard = number <= UINT32_MAX ? member_->shards().shard(static_cast<uint32_t>(number)) : nullptr;
+    return shard != nullptr && !shard->destroyed ? shard->shared() : nullptr;
+  });
+  router_->set_on_shm_lost([this](base::Peer peer) {
+    if (events_.lost_shared_memory) events_.lost_shared_memory(peer);
+  });
+}
+
+base::Status Runtime::make_roads(cluster::Self& self) {
+  auto router = Router::make(loop_, settings_, self.peer, trace_);
+  if (!router.ok()) return router.status();
+  router_ = std::move(router).value();
+  if (settings_.nodes > 1) return listen(self);
+  if (settings_.listen_fd < 0 || settings_.io == "inproc") return {};
+  const auto observable = router_->adopt(settings_.listen_fd);
+  return observable.ok() ? base::Status() : observable.status();
+}
+
+/// Learns from rank 0 what the launcher has not told: its address and a secret.
+base::Status Runtime::meet() {
+  if (settings_.rendezvous.empty() || settings_.nodes == 1) return {};
+  if (settings_.rank == 0) {
+    if (settings_.secret.empty()) settings_.secret = random_secret();
+    return {};
+  }
+  auto meeting = ask_rank_0(settings_.rendezvous, settings_.init_timeout, begun_);
+  if (!meeting.ok()) return meeting.status();
+  settings_.master = meeting.value().address;
+  if (settings_.secret.empty()) settings_.secret = meeting.value().secret;
+  return {};
+}
+
+/// Rank 0 listens at the master's address; who has no rank yet becomes rank 0 if that address is free.
+base::Status Runtime::listen(cluster::Self& self) {
+  if (settings_.io == "inproc") return listen_inproc(self);
+  base::Result<std::string> address = base::Status(MV_ENOSYS, "");
+  if (self.rank == 0 && settings_.listen_fd >= 0) address = router_->adopt(settings_.listen_fd);
+  if (!address.ok() && self.rank <= 0 && !settings_.joins_only) {
+    address = listen_at(self.master.empty() ? settings_.bind : self.master);
+    if (!address.ok() && self.rank == 0) return address.status();
+    if (address.ok()) self.rank = 0;
+  }
+  self.is_master = self.rank == 0;
+  if (!self.is_master) address = listen_at(settings_.bind);
+  if (!address.ok()) return address.status();
+  auto told = advertised_address(settings_.advertise, address.value(), self.master.empty() ? address.value() : self.master);
+  if (!told.ok()) return told.status();
+  self.address = std::move(told).value();
+  router_->introduce_as(self.address);
+  if (!self.is_master || !self.master.empty()) return {};
+  self.master = self.address;
+  auto published = Publication::make(loop_, settings_.rendezvous, {self.address, settings_.secret});
+  if (!published.ok()) return published.status();
+  publication_ = std::move(published).value();
+  return {};
+}
+
+base::Result<std::string> Runtime::listen_at(const std::string& wished) {
+  const auto address = listening_address(wished);
+  return address.ok() ? router_->listen(address.value()) : address;
+}
+
+base::Status Runtime::listen_inproc(cluster::Self& self) {
+  if (!self.master.starts_with("inproc:")) self.master = "inproc:" + self.master;
+  base::Result<std::string> address = base::Status(MV_ENOSYS, "");
+  if (self.rank <= 0) {
+    address = router_->listen(self.master);
+    if (!address.ok() && self.rank == 0) return address.status();
+    if (address.ok()) self.rank = 0;
+  }
+  self.is_master = self.rank == 0;
+  if (!self.is_master) address = router_->listen(fmt::format("inproc:{:016x}", self.peer));
+  if (!address.ok()) return address.status();
+  self.address = address.value();
+  return {};
+}
+
+base::Status Runtime::wait_until_ready() {
+  const base::Nanos waited = std::chrono::steady_clock::now() - begun_;
+  const base::Nanos limit = base::after(loop_.now() - waited, base::after(settings_.init_timeout, kVerdict));
+  const transport::Driven driven = loop_.drive_until([this] { return ready_.load() || failed_.load(); }, limit);
+  if (driven == transport::Driven::kInterrupted)
+    return base::Status(MV_EINTR, "a signal came while waiting for the other processes; this one goes on joining: call again");
+  if (driven == transport::Driven::kBroken) return ended();
+  if (driven != transport::Driven::kDone) return base::Status(MV_ETIMEOUT, "the other processes did not come");
+  return failed_ ? failure_ : base::Status();
+}
+
+void Runtime::take_identity(const cluster::View& view) {
+  const base::Peer self = member_->self();
+  identity_.rank = view.find(self)->rank;
+  identity_.size = static_cast<int64_t>(view.members.size());
+  identity_.worker_id = view.worker_id(self);
+  identity_.num_workers = static_cast<int64_t>(view.workers().size());
+  identity_.server_id = view.server_id(self);
+  identity_.num_servers = static_cast<int64_t>(view.servers().size());
+  identity_.sync = view.sync;
+  identity_.address = view.find(self)->address;
+  base::log_info("rank {} of {}: worker {} of {}, server {} of {}, {} mode", identity_.rank, identity_.size, identity_.worker_id,
+                 identity_.num_workers, identity_.server_id, identity_.num_servers, identity_.sync ? "sync" : "async");
+}
+
+void Runtime::flush() {
+  member_->flush();
+  rearm();
+}
+
+void Runtime::rearm() {
+  const base::Nanos next = member_->next_deadline();
+  if (next == armed_) return;
+  armed_ = next;
+  loop_.set_timer(next, [this] {
+    armed_ = base::kNever;
+    member_->tick();
+    rearm();
+  });
+}
+
+/// Any thread; the engines and roads may be halfway through anything. Peers see every connection end and can't come back.
+void Runtime::tell_breakdown(const base::Status& why) noexcept {
+  loop_.shut_down_sockets();
+  if (events_.broken) events_.broken(why);
+  std::lock_guard lock(when_broken_mutex_);
+  for (const auto& [weak, tell] : when_broken_)
+    if (const auto alive = weak.lock()) tell(why);
+}
+
+void Runtime::when_broken(std::weak_ptr<const void> alive, std::function<void(const base::Status&)> tell) {
+  std::lock_guard lock(when_broken_mutex_);
+  std::erase_if(when_broken_, [](const auto& entry) { return entry.first.expired(); });
+  when_broken_.emplace_back(std::move(alive), std::move(tell));
+}
+
+base::Status Runtime::shutdown() {
+  if (loop_.defect() != nullptr) {
+    const base::Status why = *loop_.defect();
+    stop_roads();
+    return why;
+  }
+  if (!std::exchange(leaving_, true)) {
+    if (identity_.worker_id >= 0)
+      loop_.post([this] {
+        member_->leave([this](const base::Status& status) {
+          left_with_ = status;
+          left_ = true;
+        });
+      });
+    else
+      left_ = true;
+  }
+  const auto left = [this] { return left_.load(); };
+  if (loop_.drive_until(left, base::after(loop_.now(), settings_.gate_timeout)) == transport::Driven::kInterrupted)
+    return base::Status(MV_EINTR, "a signal came during shutdown; the node still serves: call mv_shutdown() again");
+  if (loop_.defect() != nullptr) return shutdown();
+  if (!left_) left_with_ = base::Status(MV_ETIMEOUT, "shutdown: not all of this worker's adds were acknowledged in time");
+
+  const bool serves = identity_.server_id >= 0 || identity_.rank == 0;
+  const auto gone = [this] { return workers_gone_.load(); };
+  if (serves && identity_.size > 1) {
+    transport::Driven driven = loop_.drive_until(gone, loop_.now() + kNoticeAfter);
+    if (driven == transport::Driven::kTimeout) {
+      base::log_info("rank {} has finished and serves on until the other workers have", identity_.rank);
+      driven = loop_.drive_until(gone, base::kNever);
+    }
+    if (driven == transport::Driven::kBroken) return shutdown();
+    if (driven == transport::Driven::kInterrupted)
+      return base::Status(MV_EINTR, "a signal came while this process still serves others: call mv_shutdown() again");
+  }
+  stop_roads();
+  return left_with_;
+}
+
+void Runtime::stop_roads() {
+  if (http_ != nullptr) http_->stop();  // it asks the loop
+  archive_.stop();
+  if (!std::exchange(loop_runs_, false)) return;
+  std::atomic<bool> stopped{false};
+  loop_.post([&] {
+    publication_.reset();
+    router_->stop([&] { stopped = true; });
+  });
+  while (loop_.drive_until([&] { return stopped.load(); }, base::kNever) == transport::Driven::kInterrupted) {
+  }
+  loop_.stop();
+}
+
+void Runtime::end() {
+  stop_roads();
+  loop_.stop();
+  loop_.remove_flusher(*this);
+  member_.reset();
+  router_.reset();
+}
+
+Runtime::~Runtime() { end(); }
+
+void Runtime::abandon_after_fork() noexcept {
+  loop_.abandon_after_fork();
+  if (http_ != nullptr) http_->abandon_after_fork();
+}
+
+// ---- callers' threads on the loop
+
+/// What reading throws is its caller's; nothing has changed.
+void Runtime::read_on_loop(const std::function<void()>& read) {
+  bool failed = false;
+  on_loop([&] {
+    try {
+      read();
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+  });
+  if (failed) throw std::bad_alloc();
+}
+
+void Runtime::on_loop(const std::function<void()>& work) {
+  std::atomic<bool> done{false};
+  transport::Task task = [&] {
+    work();
+    done.store(true, std::memory_order_release);
+  };
+  const auto is_done = [&] { return done.load(std::memory_order_acquire); };
+  transport::Driven driven = loop_.drive_until(is_done, base::kNever, std::move(task));
+  while (driven == transport::Driven::kInterrupted) driven = loop_.drive_until(is_done, base::kNever);
+}
+
+/// By the loop's own word, which comes first: its drivers return before the node hears of it.
+base::Status Runtime::ended() const {
+  const base::Status* const why = loop_.defect();
+  return why != nullptr ? *why : base::Status(MV_ESTATE, "the node is shutting down");
+}
+
+void Runtime::no_way_back(const std::function<void()>& work) {
+  if (!work) return;
+  try {
+    work();
+  } catch (const std::exception& thrown) {
+    loop_.break_down(&thrown);
+    throw;
+  }
+}
+
+}  // namespace mv::runtime

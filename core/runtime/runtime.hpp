@@ -1,0 +1,123 @@
+#pragma once
+// The wiring of one node: its engines, transports and loop, from joining the cluster to leaving it.
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/trace.hpp"
+#include "engine/member.hpp"
+#include "runtime/archive.hpp"
+#include "runtime/figures.hpp"
+#include "runtime/identity.hpp"
+#include "runtime/rendezvous.hpp"
+#include "runtime/router.hpp"
+#include "runtime/settings.hpp"
+#include "transport/http/http.hpp"
+#include "transport/loop/loop.hpp"
+
+namespace mv::runtime {
+
+/// Any thread, unless said otherwise. It knows nothing of the calls that callers make of it; those are api/.
+class Runtime final : private transport::Flusher {
+ public:
+  /// What the owner hears of.
+  struct Events {
+    std::function<void()> joined;                           ///< on the loop: the cluster is complete
+    std::function<void(base::Peer peer)> lost_shared_memory;  ///< on the loop: the peer's memory is not to be used any more
+    std::function<void(const base::Status& why)> broken;    ///< any thread, once: the node has broken down. Allocates nothing
+  };
+
+  Runtime(const Settings& settings, Events events);
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  ~Runtime();
+
+  /// As Node::join(), shutdown() and abandon_after_fork().
+  base::Status join();
+  base::Status shutdown();
+  void abandon_after_fork() noexcept;
+  /// Ends the loop, and what runs on it. The owner calls it before what the engines' operations point to is destroyed. Idempotent.
+  void end();
+
+  const Settings& settings() const { return settings_; }
+  const Identity& identity() const { return identity_; }
+  bool workers_gone() const { return workers_gone_; }
+  transport::Loop& loop() { return loop_; }
+  const transport::Loop& loop() const { return loop_; }
+  engine::Member& member() { return *member_; }
+  /// The road through shared memory; null where there is none.
+  transport::ShmRoad* shared_memory() { return router_->shm(); }
+  /// How messages to a peer go. Loop thread only.
+  std::optional<Router::Reach> way_by(base::Peer peer) const { return router_->reach(peer); }
+
+  /// Runs `work` on the loop and waits for it.
+  void on_loop(const std::function<void()>& work);
+  /// on_loop() for what changes nothing there. Throws std::bad_alloc where `read` does.
+  void read_on_loop(const std::function<void()>& read);
+  /// Runs the second half of a change: what it throws leaves the change half made, and breaks the node down.
+  void no_way_back(const std::function<void()>& work);
+  /// Why waits end that nothing else ends: the node has broken down, or shuts down.
+  base::Status ended() const;
+  /// `tell` hears if the node breaks down, as long as `alive` lives; any thread, and without an allocation.
+  void when_broken(std::weak_ptr<const void> alive, std::function<void(const base::Status& why)> tell);
+
+  /// The node's figures in Prometheus's format, and its last events in Chrome's.
+  base::Result<std::string> metrics_text();
+  base::Result<std::string> trace_text();
+
+ private:
+  base::Status set_up();
+  base::Status make_roads(cluster::Self& self);
+  base::Status meet();
+  base::Status listen(cluster::Self& self);
+  base::Status listen_inproc(cluster::Self& self);
+  base::Result<std::string> listen_at(const std::string& wished);
+  base::Status wait_until_ready();
+  void take_identity(const cluster::View& view);
+  void share_memory();
+  void rearm();
+  void flush() override;
+  void stop_roads();
+  void tell_breakdown(const base::Status& why) noexcept;
+
+  base::Status serve_metrics();
+  void learn_ranks();
+  void take_peers(Figures& figures);
+  Figures take_figures();
+  transport::HttpAnswer answer(const std::string& path);
+  status::Way way_to(base::Peer peer) const;
+
+  Settings settings_;
+  const Events events_;
+  Identity identity_;
+  transport::Loop loop_;
+  base::TraceRing trace_;
+  const bool watched_ = trace_.on() || !settings_.metrics.empty();  ///< times are taken
+  std::unique_ptr<Router> router_;
+  std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all have come
+  DiskArchive archive_{loop_};
+  std::unique_ptr<engine::Member> member_;
+  std::atomic<bool> ready_{false}, failed_{false}, workers_gone_{false};
+  base::Status failure_;
+  base::Nanos armed_ = base::kNever;
+  std::mutex when_broken_mutex_;
+  std::vector<std::pair<std::weak_ptr<const void>, std::function<void(const base::Status&)>>> when_broken_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  bool has_met_ = false;
+  std::unique_ptr<transport::HttpServer> http_;
+  std::unordered_map<base::Peer, uint32_t> ranks_;  ///< also of those whose place another has taken
+  bool loop_runs_ = false;
+  bool leaving_ = false;
+  std::atomic<bool> left_{false};
+  base::Status left_with_;
+};
+
+}  // namespace mv::runtime

@@ -1,0 +1,169 @@
+#pragma once
+// A server's part of an array or a matrix: contiguous rows, whether they were ever changed or not.
+//
+// Memory per element: the storage dtype's bytes, as many again for each state of the updater, and for each worker that
+// gets from a table whose updater keeps backups. Pages that nobody wrote take none.
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/memory.hpp"
+#include "shard/segment.hpp"
+#include "shard/shard.hpp"
+#include "shard/updater/updater.hpp"
+
+namespace mv::shard {
+
+class DenseSnapshot;
+
+class DenseShard final : public Shard, public std::enable_shared_from_this<DenseShard> {
+ public:
+  static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Place& place);
+
+  void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
+              Piece piece) override;
+  void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
+  void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) override;
+  void forget_pieces(Worker worker) override;
+  void read_each(Worker worker, std::span<std::byte* const> outs) override;
+  void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
+                   Piece piece) override;
+  void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) override;
+  base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
+
+  base::Status set_updater(const UpdaterSpec& updater) override;
+  UpdaterSpec updater() const override;
+  Mark mark() const override;
+  void set_mark(const Mark& mark) override;
+  Usage usage() const override;
+
+  void expect() const override;
+  std::shared_ptr<base::SharedMemory> shared() const override;
+  void publish_clock(uint64_t clock) override;
+  void destroy() override;
+
+  base::Result<std::unique_ptr<Snapshot>> snapshot() override;
+  base::Status restore(const Restored& rows) override;
+  base::Status restore_states(const Restored& rows) override;
+
+ private:
+  friend class DenseSnapshot;
+  friend class PlainModels;
+
+  /// What lies beside the values, as large as they are, each element at the same place.
+  struct Beside {
+    std::vector<base::Memory> states;
+    std::mutex mutex;
+    std::map<Worker, base::Memory> backups;
+  };
+  /// An updater at work.
+  struct Model {
+    UpdaterSpec spec;
+    std::unique_ptr<Updater> updater;
+    bool adds;  ///< "add", for which there are shorter ways
+    std::shared_ptr<Beside> beside;
+    std::shared_ptr<Progress> progress;  ///< of one that counts
+  };
+  using ModelRef = std::shared_ptr<const Model>;
+  /// The unit of locking. Its model is the shard's, but for the moment in which another one makes its way through the
+  /// stripes.
+  struct Stripe {
+    std::mutex mutex;
+    ModelRef model;
+    DenseSnapshot* unread = nullptr;  ///< a snapshot that wants its contents as they are
+    uint64_t kept = 0;                ///< which of its 64 pieces that snapshot has set aside
+  };
+
+  /// An add whose pieces are not all there.
+  struct Gathered {
+    std::vector<std::byte> gradient;
+    std::vector<bool> has;  ///< by stripe
+    uint64_t missing;       ///< elements
+  };
+
+  DenseShard(SpecRef spec, Range rows, base::Memory memory, std::unique_ptr<Segment> segment, const Place& place);
+  base::Result<ModelRef> make_model(const UpdaterSpec& updater) const;
+  std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater) const;
+
+  std::byte* at(std::byte* array, uint64_t element) const { return array + element * stored_bytes_; }
+  /// The worker's backups, made if `wanted`; null where there are none.
+  std::byte* backup(const Model& model, Worker worker, bool wanted) const;
+
+  /// work(stripe, first element, how many of them, how many elements of the call came before), under its lock.
+  template <typename Work>
+  void for_stripes(uint64_t first, uint64_t count, Work work);
+  /// Rows of a call that lie in one stripe, and their places in the call: first + places[i], or first + i where that is
+  /// null.
+  struct Run {
+    std::span<const int64_t> rows;
+    size_t first;
+    const uint32_t* places;
+    size_t place(size_t i) const { return first + (places != nullptr ? places[i] : i); }
+  };
+  /// work(stripe, run) for all rows, under the stripe's lock. Rows of one stripe stay in their order.
+  template <typename Work>
+  void for_row_runs(std::span<const int64_t> rows, const Work& work);
+  template <typename Work>
+  void for_neighbours(const Run& some, const Work& work);
+  /// work(stripe, first element, elements, where they begin in the bytes of `rows`), under its lock, for those that are this shard's.
+  template <typename Work>
+  void for_restored(const Restored& rows, const Work& work);
+  void restore_states(const Stripe& stripe, const Restored& rows, uint64_t from, size_t source, size_t length) const;
+  /// To be called under the stripe's lock before these elements of it change.
+  void before_change(Stripe& stripe, uint64_t first, uint64_t count);
+  size_t index_of(const Stripe& stripe) const { return static_cast<size_t>(&stripe - stripes_.data()); }
+
+  void apply(const Model& model, const Step* step, Worker worker, uint64_t first, uint64_t count,
+             const std::byte* values) const;
+  void replace_rows(std::span<const int64_t> rows, Piece piece);
+  void zero_rows(std::span<const int64_t> rows);
+  std::vector<std::byte> spread(const Run& run, const std::byte* values) const;
+  void change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run, const std::byte* values);
+  void add_whole(Worker worker, const std::byte* gradient);
+  void gather(Worker worker, uint64_t first, uint64_t count, const Make& make);
+  void back_up(const Model& model, Worker worker, uint64_t first, uint64_t count) const;
+
+  const size_t stored_bytes_;  ///< of an element
+  const uint64_t stripe_elements_;
+  const base::Memory memory_;  ///< of values that nobody else maps
+  const std::unique_ptr<Segment> segment_;
+  std::byte* const values_;
+  const std::shared_ptr<Families> families_;
+  const std::shared_ptr<PlainModels> plain_models_;
+  std::vector<Stripe> stripes_;
+
+  mutable std::mutex mutex_;  ///< before any stripe's
+  ModelRef model_;
+  bool snapshot_taken_ = false;
+
+  // What the updater does, for those who need not know more of it. It may be on its way through the stripes still.
+  std::atomic<bool> copies_{false};   ///< what is added is what is stored
+  std::atomic<bool> backs_up_{false};
+  std::atomic<bool> wants_whole_{false};  ///< norms of a tensor of several stripes, which are changed at once
+  std::mutex gathering_;                  ///< before mutex_
+  std::map<Worker, std::deque<Gathered>> gathered_;
+  // Of an updater that replaces rows: which they are, so that the next ones need not clear everything.
+  std::atomic<bool> replaces_{false};
+  std::mutex replacing_;               ///< before any stripe's
+  std::vector<int64_t> held_;          ///< if only_held_: all other rows are zeros
+  std::atomic<bool> only_held_{true};
+};
+
+template <typename Work>
+void DenseShard::for_stripes(uint64_t first, uint64_t count, Work work) {
+  for (uint64_t done = 0; done < count;) {
+    const uint64_t from = first + done, index = from / stripe_elements_;
+    const uint64_t share = std::min(count - done, (index + 1) * stripe_elements_ - from);
+    Stripe& stripe = stripes_[index];
+    std::lock_guard lock(stripe.mutex);
+    work(stripe, from, share, done);
+    done += share;
+  }
+}
+
+}  // namespace mv::shard

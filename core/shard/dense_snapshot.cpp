@@ -1,0 +1,166 @@
+#include "shard/dense_snapshot.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mv::shard {
+
+namespace {
+/// What is set aside at once is a 64th of a stripe, 16 KiB or so: whoever adds to a few rows waits for no more.
+constexpr uint64_t kPieces = 64;
+uint64_t piece_elements(uint64_t stripe_elements) { return (stripe_elements + kPieces - 1) / kPieces; }
+}  // namespace
+
+void DenseShard::before_change(Stripe& stripe, uint64_t first, uint64_t count) {
+  if (stripe.unread == nullptr || count == 0) return;
+  const uint64_t begin = index_of(stripe) * stripe_elements_, end = std::min(begin + stripe_elements_, elements());
+  if (stripe.kept == 0 && first == begin && first + count == end) {  // a whole one, and more of them may follow
+    stripe.unread->expect(begin, end);
+    stripe.unread->set_aside(begin, end);
+    stripe.kept = ~uint64_t{0};
+    return;
+  }
+  const uint64_t each = piece_elements(stripe_elements_);
+  for (uint64_t piece = (first - begin) / each; begin + piece * each < first + count; ++piece) {
+    if ((stripe.kept >> piece & 1) != 0) continue;
+    stripe.unread->set_aside(begin + piece * each, std::min(begin + (piece + 1) * each, end));
+    stripe.kept |= uint64_t{1} << piece;
+  }
+}
+
+base::Result<std::unique_ptr<Snapshot>> DenseShard::snapshot() {
+  std::lock_guard lock(mutex_);
+  if (snapshot_taken_) return base::error(MV_ESTATE, "table \"{}\" is being saved already", spec_.name);
+  std::vector<base::Memory> aside;
+  while (aside.size() < 1 + model_->beside->states.size()) {
+    auto memory = base::Memory::make(elements() * stored_bytes_, base::Memory::kSmallPages);
+    if (!memory.ok())
+      return base::error(MV_ENOMEM, "table \"{}\", to be saved: {}", spec_.name, memory.status().text());
+    aside.push_back(std::move(memory).value());
+  }
+  snapshot_taken_ = true;
+  return std::unique_ptr<Snapshot>(std::make_unique<DenseSnapshot>(shared_from_this(), model_, std::move(aside)));
+}
+
+DenseSnapshot::DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model, std::vector<base::Memory> aside)
+    : shard_(std::move(shard)), model_(std::move(model)), aside_(std::move(aside)) {
+  arrays_.push_back(shard_->values_);
+  for (const base::Memory& state : model_->beside->states) arrays_.push_back(state.data());
+  out_.resize(arrays_.size());
+  for (DenseShard::Stripe& stripe : shard_->stripes_) {
+    std::lock_guard lock(stripe.mutex);
+    stripe.unread = this;
+    stripe.kept = 0;
+  }
+}
+
+DenseSnapshot::~DenseSnapshot() {
+  for (DenseShard::Stripe& stripe : shard_->stripes_) {
+    std::lock_guard lock(stripe.mutex);
+    stripe.unread = nullptr;
+  }
+  std::lock_guard lock(shard_->mutex_);
+  shard_->snapshot_taken_ = false;
+}
+
+uint64_t DenseSnapshot::stripe_elements(size_t stripe) const {
+  return std::min(shard_->stripe_elements_, shard_->elements() - stripe * shard_->stripe_elements_);
+}
+
+void DenseSnapshot::expect(uint64_t first, uint64_t end) {
+  const size_t each = shard_->stored_bytes_;
+  for (const base::Memory& aside : aside_) aside.expect(first * each, (end - first) * each);
+}
+
+void DenseSnapshot::set_aside(uint64_t first, uint64_t end) {
+  const size_t begin = first * shard_->stored_bytes_, bytes = (end - first) * shard_->stored_bytes_;
+  for (size_t i = 0; i < arrays_.size(); ++i) std::memcpy(aside_[i].data() + begin, arrays_[i] + begin, bytes);
+}
+
+/// Elements first .. end - 1, all of one stripe, to element `to` of out_.
+void DenseSnapshot::copy(uint64_t first, uint64_t end, uint64_t to) {
+  const size_t each = shard_->stored_bytes_, index = first / shard_->stripe_elements_;
+  const uint64_t begin = index * shard_->stripe_elements_, piece = piece_elements(shard_->stripe_elements_);
+  DenseShard::Stripe& stripe = shard_->stripes_[index];
+  std::lock_guard lock(stripe.mutex);
+  for (uint64_t from = first; from < end;) {
+    const uint64_t number = (from - begin) / piece, until = std::min(end, begin + (number + 1) * piece);
+    const bool kept = (stripe.kept >> number & 1) != 0;
+    for (size_t i = 0; i < arrays_.size(); ++i) {
+      const std::byte* const source = kept ? aside_[i].data() : arrays_[i];
+      std::memcpy(out_[i].data() + (to + from - first) * each, source + from * each, (until - from) * each);
+    }
+    from = until;
+  }
+  if (end == begin + stripe_elements(index)) stripe.unread = nullptr;
+}
+
+Rows DenseSnapshot::next() {
+  const uint64_t cols = shard_->spec().cols, per_stripe = shard_->stripe_elements_;
+  // Whole rows: a stripe's, or one that lies in several stripes.
+  const uint64_t count = std::min(std::max<uint64_t>(1, per_stripe / cols), shard_->rows().count - row_);
+  const uint64_t first = row_ * cols, end = (row_ + count) * cols;
+  for (auto& array : out_) array.resize(count * cols * shard_->stored_bytes_);
+  for (uint64_t from = first; from < end;) {
+    const uint64_t until = std::min(end, (from / per_stripe + 1) * per_stripe);
+    copy(from, until, from - first);
+    from = until;
+  }
+  Rows rows{.first = shard_->rows().first + row_, .count = count, .ids = {}, .values = out_[0], .states = {}};
+  for (size_t i = 1; i < out_.size(); ++i) rows.states.emplace_back(out_[i]);
+  row_ += count;
+  return rows;
+}
+
+// ------------------------------------------------------------ restoring
+
+template <typename Work>
+void DenseShard::for_restored(const Restored& rows, const Work& work) {
+  const uint64_t begin = std::max(rows.first, rows_.first), end = std::min(rows.first + rows.count, rows_.end());
+  if (begin >= end) return;
+  const uint64_t cols = spec_.cols, skipped = (begin - rows.first) * cols;
+  for_stripes((begin - rows_.first) * cols, (end - begin) * cols, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
+    before_change(stripe, from, share);
+    work(stripe, from, share, (skipped + done) * stored_bytes_);
+  });
+}
+
+void DenseShard::restore_states(const Stripe& stripe, const Restored& rows, uint64_t from, size_t source, size_t length) const {
+  const auto& states = stripe.model->beside->states;
+  if (states.size() != rows.states.size()) return;
+  for (size_t i = 0; i < states.size(); ++i) std::memcpy(at(states[i].data(), from), rows.states[i].data() + source, length);
+}
+
+base::Status DenseShard::restore(const Restored& rows) {
+  only_held_.store(false, std::memory_order_relaxed);
+  const size_t bytes = rows.count * spec_.cols * stored_bytes_;
+  const bool fits = rows.values.size() == bytes &&
+                    std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
+  if (!fits)
+    return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(),
+                       rows.count);
+  for_restored(rows, [&](Stripe& stripe, uint64_t from, uint64_t share, size_t source) {
+    const StripeWrite open(segment_.get(), index_of(stripe));
+    std::memcpy(at(values_, from), rows.values.data() + source, share * stored_bytes_);
+    restore_states(stripe, rows, from, source, share * stored_bytes_);
+  });
+  return {};
+}
+
+base::Status DenseShard::restore_states(const Restored& rows) {
+  const size_t bytes = rows.count * spec_.cols * stored_bytes_;
+  {
+    std::lock_guard lock(mutex_);
+    const size_t states = model_->beside->states.size();
+    if (rows.states.size() != states)
+      return base::error(MV_EDISAGREE, "table \"{}\": its updater, {}, keeps {} states, not {}", spec_.name, model_->spec.name, states, rows.states.size());
+  }
+  if (!std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; }))
+    return base::error(MV_EINVAL, "table \"{}\": states of another size than those of {} rows", spec_.name, rows.count);
+  for_restored(rows, [&](Stripe& stripe, uint64_t from, uint64_t share, size_t source) {
+    restore_states(stripe, rows, from, source, share * stored_bytes_);
+  });
+  return {};
+}
+
+}  // namespace mv::shard

@@ -1,0 +1,39 @@
+#pragma once
+// What a sparse or key-value table holds where nothing is stored.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/mix.hpp"
+#include "shard/spec.hpp"
+
+namespace mv::shard {
+
+/// spec.initial everywhere; or, with a range, uniformly random in initial +- range, a function of seed, id and column:
+///
+///   r = base::mix(base::mix(base::mix(seed) + id) + column)       base::mix(); sums modulo 2^64, ids as two's complement
+///   u = (r >> 11) * 2^-52 - 1                   in [-1, 1), exact
+///   value = initial + initial_range * u         in double, then rounded once to what is stored
+///
+/// Integers are rounded to the nearest one that the dtype has.
+class InitialValues {
+ public:
+  explicit InitialValues(const Spec& spec);
+
+  /// A whole row of the storage dtype.
+  void fill(int64_t id, std::byte* stored) const;
+  /// A whole row of the table's dtype.
+  void read(int64_t id, std::byte* out) const;
+
+ private:
+  double value(int64_t id, uint64_t column) const;
+
+  const mv_dtype dtype_;
+  const uint64_t cols_;
+  const double initial_, range_;
+  const uint64_t seed_;
+  std::vector<std::byte> stored_row_, out_row_;  ///< where all rows are the same
+};
+
+}  // namespace mv::shard

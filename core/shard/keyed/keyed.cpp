@@ -1,0 +1,318 @@
+#include "shard/keyed/keyed.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <new>
+
+#include "base/mix.hpp"
+#include "math/kernels.hpp"
+#include "shard/updater/apply.hpp"
+
+namespace mv::shard {
+
+namespace {
+
+/// 64 parts where there is no limit on the rows: of 10 million keys one grows in 5 to 10 ms, on whoever adds to it. (Growing
+/// bit by bit cost every add 2 to 10 %.) Where there is a
+/// limit, as many as leave each part so many rows that its own order of use is about that of all.
+constexpr unsigned kPartBits = 6;
+constexpr uint64_t kPartRows = 1 << 16;
+/// Rows that are sorted by part at a time.
+constexpr size_t kBatch = 1024;
+/// Rows whose records should be fetched at the same time, and parts that may be locked for it.
+constexpr size_t kInFlight = 64, kMostLocked = 8;
+
+uint64_t share_of(const Spec& spec, const Place& place) { return (spec.capacity + place.servers - 1) / place.servers; }
+
+unsigned part_bits_for(const Spec& spec, const Place& place) {
+  if (spec.capacity == 0) return kPartBits;
+  const uint64_t parts = std::max<uint64_t>(1, share_of(spec, place) / kPartRows);
+  return std::min<unsigned>(kPartBits, static_cast<unsigned>(std::bit_width(parts)) - 1);
+}
+
+/// math::add_bytes() of one element without its call.
+template <typename T>
+void add_one(std::byte* stored, const std::byte* added) {
+  T sum, addend;
+  std::memcpy(&sum, stored, sizeof(T));
+  std::memcpy(&addend, added, sizeof(T));
+  sum += addend;
+  std::memcpy(stored, &sum, sizeof(T));
+}
+
+}  // namespace
+
+base::Result<std::shared_ptr<Shard>> KeyedShard::make(SpecRef spec, const Place& place) {
+  std::shared_ptr<KeyedShard> shard(new KeyedShard(std::move(spec), place));
+  if (auto status = shard->set_updater(shard->spec().updater); !status.ok()) return status;
+  return std::shared_ptr<Shard>(std::move(shard));
+}
+
+KeyedShard::KeyedShard(SpecRef spec, const Place& place)
+    : Shard(std::move(spec), Range()),
+      servers_(place.servers),
+      server_(place.index),
+      stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec_.dtype))),
+      most_rows_(spec_.capacity == 0 ? 0 : share_of(spec_, place) >> part_bits_for(spec_, place)),
+      part_bits_(part_bits_for(spec_, place)),
+      initial_(spec_) {
+  const RecordLayout layout(spec_, 0);
+  const auto pool = Slab::make_pool(layout.stride);
+  const size_t parts = size_t{1} << part_bits_;
+  const auto indexes = std::make_shared<IndexPool>(parts);
+  for (size_t i = 0; i < parts; ++i) parts_.push_back(std::make_unique<Part>(i, layout, part_bits_, indexes, pool));
+}
+
+// ------------------------------------------------------------ batches
+
+template <typename Work>
+void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
+  std::array<uint64_t, kBatch> hashes;
+  std::array<uint16_t, kBatch> sorted;
+  std::array<uint16_t, (1 << kPartBits) + 1> ends;
+  for (size_t first = 0; first < rows.size(); first += kBatch) {
+    const auto some = rows.subspan(first, std::min(kBatch, rows.size() - first));
+    ends.fill(0);
+    for (size_t i = 0; i < some.size(); ++i) {
+      hashes[i] = base::mix(static_cast<uint64_t>(some[i]));
+      const size_t part = part_of(hashes[i]);
+      ++ends[part + 1];
+      parts_[part]->records.prefetch_index(hashes[i]);
+    }
+    for (size_t part = 1; part < ends.size(); ++part) ends[part] += ends[part - 1];
+    for (size_t i = 0; i < some.size(); ++i) sorted[ends[part_of(hashes[i])]++] = static_cast<uint16_t>(i);
+    // ends[part] is now the end of the part's places. Parts are locked some at a time, in order, so that the records of
+    // many rows are on their way from memory at once: one part's share of a batch is too small for that.
+    for (size_t begin = 0; begin < some.size();) {
+      std::array<std::unique_lock<std::mutex>, kMostLocked> locks;
+      size_t end = begin;
+      for (size_t locked = 0; locked < kMostLocked && end < some.size() && end - begin < kInFlight; ++locked) {
+        Part& part = *parts_[part_of(hashes[sorted[end]])];
+        locks[locked] = std::unique_lock(part.mutex);
+        for (; end < ends[part.index]; ++end) part.records.prefetch_record(hashes[sorted[end]]);
+      }
+      while (begin < end) {
+        Part& part = *parts_[part_of(hashes[sorted[begin]])];
+        work(part, Batch{some, hashes.data(), std::span(sorted).subspan(begin, ends[part.index] - begin), first});
+        begin = ends[part.index];
+      }
+    }
+  }
+}
+
+// ------------------------------------------------------------ changes
+
+uint32_t KeyedShard::reach(Part& part, int64_t id, uint64_t hash, bool* is_new) {
+  Records& records = part.records;
+  const uint32_t slot = records.find(id, hash);
+  *is_new = slot == Records::kNone;
+  if (!*is_new) {
+    if (records.layout().is_linked) records.touch(slot);
+    return slot;
+  }
+  if (most_rows_ > 0 && records.size() >= most_rows_) {
+    const int64_t oldest = records.id(records.least_recently_used());
+    records.erase(oldest, base::mix(static_cast<uint64_t>(oldest)));
+  }
+  const uint32_t made = records.insert(id, hash);
+  if (part.model->updater->keeps_backups())
+    records.give_backups_of_absent(id, made, [&](std::byte* backup) {
+      initial_.fill(id, backup);
+      copy_inverted(backup, backup, records.layout().row_bytes);
+    });
+  return made;
+}
+
+void KeyedShard::add(Part& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values) {
+  Records& records = part.records;
+  std::byte* const stored = records.values(slot);
+  if (part.model->adds) {
+    if (spec_.cols == 1 && spec_.dtype == MV_F32) return add_one<float>(stored, values);
+    if (spec_.cols == 1 && spec_.dtype == MV_F64) return add_one<double>(stored, values);
+    if (spec_.cols == 1 && spec_.dtype == MV_I64) return add_one<uint64_t>(stored, values);
+    return math::add_bytes(spec_.dtype, stored, values, spec_.cols);
+  }
+  std::array<std::byte*, kMostStates> states;
+  const size_t count = records.layout().states;
+  for (size_t i = 0; i < count; ++i) states[i] = records.state(slot, i);
+  const bool wants_backup = part.model->updater->keeps_backups() && worker != kNoWorker;
+  const Block block{.count = spec_.cols,
+                    .values = stored,
+                    .states = states.data(),
+                    .backup = wants_backup ? records.backup(worker, slot, false) : nullptr,
+                    .step = step,
+                    .first = static_cast<uint64_t>(id) * spec_.cols};
+  apply_added(*part.model->updater, spec_.dtype, block, count, values);
+}
+
+void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
+                             Piece piece) {
+  const uint64_t row_bytes = spec_.row_bytes();
+  Steps<ModelRef> steps(piece == Piece::kFirst);
+  if (rows.empty() && write == Write::Add) {
+    std::lock_guard lock(mutex_);
+    steps.of(model_);
+  }
+  bool any = false;
+  const auto change_batch = [&](Part& part, const Batch& batch) {
+    before_change(part);
+    for (const uint16_t place : batch.places) {
+      const int64_t id = batch.rows[place];
+      if (write == Write::Erase) {
+        any = true;
+        part.records.erase(id, batch.hashes[place]);
+        continue;
+      }
+      bool is_new;
+      const uint32_t slot = reach(part, id, batch.hashes[place], &is_new);
+      any = true;
+      const std::byte* const source = values + (batch.first + place) * row_bytes;
+      if (write == Write::Set) {
+        math::store_bytes(spec_.dtype, part.records.values(slot), source, spec_.cols);
+        continue;
+      }
+      if (is_new) initial_.fill(id, part.records.values(slot));
+      add(part, steps.of(part.model), worker, slot, id, source);
+    }
+  };
+  try {
+    for_parts(rows, change_batch);
+  } catch (const std::bad_alloc&) {
+    if (any) throw Halfway();
+    throw;
+  }
+}
+
+// Without a number for each element there is nothing to change or to read by numbers: the engine asks for rows.
+void KeyedShard::change(Write, Worker, uint64_t, uint64_t, const std::byte*, Piece) { assert(false); }
+void KeyedShard::read(Worker, uint64_t, uint64_t, std::byte*) { assert(false); }
+
+// ------------------------------------------------------------ reading
+
+void KeyedShard::get(Part& part, Worker worker, int64_t id, uint64_t hash, std::byte* out) {
+  Records& records = part.records;
+  const uint32_t slot = records.find(id, hash);
+  const bool backs_up = worker != kNoWorker && part.model->updater->keeps_backups();
+  if (slot == Records::kNone) {
+    if (backs_up) records.note_absent(worker, id, most_rows_);
+    return initial_.read(id, out);
+  }
+  const std::byte* const stored = records.values(slot);
+  math::load_bytes(spec_.dtype, stored, out, spec_.cols);
+  if (records.layout().is_linked) records.touch(slot);
+  if (!backs_up) return;
+  copy_inverted(records.backup(worker, slot, true), stored, records.layout().row_bytes);
+}
+
+void KeyedShard::read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) {
+  const uint64_t row_bytes = spec_.row_bytes();
+  for_parts(rows, [&](Part& part, const Batch& batch) {
+    for (const uint16_t place : batch.places)
+      get(part, worker, batch.rows[place], batch.hashes[place], out + (batch.first + place) * row_bytes);
+  });
+}
+
+// ------------------------------------------------------------ restoring
+
+base::Status KeyedShard::restore_states(const Restored&) {
+  return base::error(MV_ENOSYS, "table \"{}\" is {}: its states are restored with its rows", spec_.name, spec_.describe());
+}
+
+base::Status KeyedShard::restore(const Restored& rows) {
+  const size_t row_bytes = spec_.cols * stored_bytes_, bytes = rows.ids.size() * row_bytes;
+  const bool fits = rows.values.size() == bytes &&
+                    std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
+  if (!fits)
+    return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(),
+                       rows.ids.size());
+  for_parts(rows.ids, [&](Part& part, const Batch& batch) {
+    before_change(part);
+    for (const uint16_t place : batch.places) {
+      const int64_t id = batch.rows[place];
+      if (!spec_.has_row(id) || server_of(spec_, servers_, id) != server_) continue;
+      bool is_new;
+      const uint32_t slot = reach(part, id, batch.hashes[place], &is_new);
+      const size_t source = (batch.first + place) * row_bytes;
+      std::memcpy(part.records.values(slot), rows.values.data() + source, row_bytes);
+      if (part.records.layout().states != rows.states.size()) continue;
+      for (size_t i = 0; i < rows.states.size(); ++i)
+        std::memcpy(part.records.state(slot, i), rows.states[i].data() + source, row_bytes);
+    }
+  });
+  return {};
+}
+
+// ------------------------------------------------------------ the updater
+
+base::Status KeyedShard::set_updater(const UpdaterSpec& updater) {
+  if (auto status = check_updater(updater, spec_.dtype); !status.ok())
+    return base::error(status.code(), "table \"{}\": {}", spec_.name, status.text());
+  auto model = std::make_shared<Model>();
+  model->spec = updater;
+  model->updater = make_updater(updater, tensor::storage_dtype(spec_.dtype));
+  model->adds = updater.name == "add";
+  if (model->updater->sums() > 0)
+    return base::error(MV_EINVAL, "table \"{}\", updater {}: it wants norms of whole tensors; {} has rows only",
+                       spec_.name, updater.name, spec_.describe());
+
+  if (model->updater->replaces())
+    return base::error(MV_EINVAL, "table \"{}\", updater {}: it is for arrays and matrices, not for {}", spec_.name,
+                       updater.name, spec_.describe());
+
+  std::lock_guard lock(mutex_);
+  if (model->updater->counts())
+    model->progress = model_ != nullptr && model_->spec.name == updater.name
+                          ? model_->progress
+                          : std::make_shared<Progress>(*model->updater);
+  const RecordLayout layout(spec_, model->updater->states());
+  const bool keeps =
+      model_ != nullptr && model_->spec.name == updater.name && model_->updater->states() == layout.states;
+  const auto pool = Slab::make_pool(layout.stride);
+  for (const auto& part : parts_) {
+    std::lock_guard part_lock(part->mutex);
+    if (!keeps) {
+      before_change(*part);
+      if (part->records.layout() == layout)
+        part->records.clear_states();
+      else
+        part->records.relayout(layout, pool);
+      part->records.drop_backups();
+    }
+    part->model = model;
+  }
+  model_ = std::move(model);
+  return {};
+}
+
+UpdaterSpec KeyedShard::updater() const {
+  std::lock_guard lock(mutex_);
+  return model_->spec;
+}
+
+Mark KeyedShard::mark() const {
+  std::lock_guard lock(mutex_);
+  return model_->progress != nullptr ? model_->progress->mark() : Mark();
+}
+
+void KeyedShard::set_mark(const Mark& mark) {
+  std::lock_guard lock(mutex_);
+  if (model_->progress != nullptr) model_->progress->set(mark);
+}
+
+Usage KeyedShard::usage() const {
+  Usage usage;
+  usage.updates = mark().updates;
+  for (const auto& part : parts_) {
+    std::lock_guard lock(part->mutex);
+    const Records& records = part->records;
+    usage.stored += records.size();
+    usage.memory_bytes += records.bytes();
+    usage.state_bytes += records.size() * records.layout().states * records.layout().row_bytes + records.backup_bytes();
+  }
+  return usage;
+}
+
+}  // namespace mv::shard

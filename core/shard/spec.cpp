@@ -1,0 +1,48 @@
+#include "shard/spec.hpp"
+
+#include <fmt/format.h>
+
+#include "shard/updater/updater.hpp"
+
+namespace mv::shard {
+
+Pace Spec::pace(bool node_is_sync, size_t workers) const {
+  if (workers < 2) return Pace::kAsync;  // nobody to wait for
+  if (merges()) return Pace::kMerge;
+  if (staleness > 0) return Pace::kStale;
+  return staleness == 0 || node_is_sync ? Pace::kSync : Pace::kAsync;
+}
+
+bool Spec::same_shape(const Spec& other) const {
+  return kind == other.kind && dtype == other.dtype && rows == other.rows && cols == other.cols && flags == other.flags &&
+         updater == other.updater && staleness == other.staleness && initial == other.initial &&
+         initial_range == other.initial_range && seed == other.seed && capacity == other.capacity && home == other.home;
+}
+
+bool Spec::same_but_for_parameters(const Spec& other) const {
+  Spec alike = other;
+  if (alike.updater.name == updater.name) alike.updater = updater;
+  return same_shape(alike);
+}
+
+std::string Spec::describe() const {
+  const std::string_view type = tensor::dtype_name(dtype);
+  std::string text;
+  if (kind == MV_ARRAY) text = fmt::format("an array of {} {}", rows, type);
+  if (kind == MV_MATRIX) text = fmt::format("a {} x {} matrix of {}", rows, cols, type);
+  if (kind == MV_SPARSE) text = fmt::format("a sparse {} x {} matrix of {}", rows, cols, type);
+  if (kind == MV_KEYVALUE) text = fmt::format("a key-value table of {} {}", cols, type);
+  if ((flags & kRowSparse) != 0) text += ", row-sparse";
+  if (rejects_nonfinite()) text += ", finite only";
+  if (merges()) text += ", merged";
+  if (is_sliced()) text += ", in slices";
+  if (updater.name != "add") text += fmt::format(", updater {}", to_text(updater));
+  if (staleness != MV_UNSET) text += fmt::format(", staleness {}", staleness);
+  if (initial != 0 || initial_range != 0) text += fmt::format(", initially {}", initial);
+  if (initial_range != 0) text += fmt::format(" +- {} by seed {}", initial_range, seed);
+  if (home != 0) text += fmt::format(", on one server by {}", home);
+  if (capacity != 0) text += fmt::format(", at most {} keys", capacity);
+  return text;
+}
+
+}  // namespace mv::shard

@@ -1,0 +1,50 @@
+// Updaters' formulas over vectors: included again for each instruction set, as lanes-inl.hpp says. Square roots and
+// divisions are exact in IEEE 754, so that these formulas, operation by operation, give the bits of a plain loop on
+// every machine.
+#if defined(MV_TABLE_UPDATER_FORMULA_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef MV_TABLE_UPDATER_FORMULA_INL_HPP
+#undef MV_TABLE_UPDATER_FORMULA_INL_HPP
+#else
+#define MV_TABLE_UPDATER_FORMULA_INL_HPP
+#endif
+
+#include <hwy/highway.h>
+
+#include "math/lanes-inl.hpp"
+#include "shard/updater/kind.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mv::shard {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using math::HWY_NAMESPACE::load;
+using math::HWY_NAMESPACE::store;
+
+/// A block's arrays as numbers.
+template <typename T>
+struct Arrays {
+  explicit Arrays(const Block& block)
+      : w(reinterpret_cast<T*>(block.values)), g(reinterpret_cast<const T*>(block.added)), block(block) {}
+  T* state(size_t index) const { return reinterpret_cast<T*>(block.states[index]); }
+  T* const w;
+  const T* const g;
+  const Block& block;
+};
+
+/// formula(tag, i) for all elements of the block, some at a time: those from i on.
+template <typename T, typename Formula>
+HWY_INLINE void each(const Block& block, const Formula& formula) {
+  math::HWY_NAMESPACE::over_lanes_of<T>(block.values, block.count, formula);
+}
+
+/// g + decay w
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> decayed(D tag, hn::Vec<D> g, hn::Vec<D> w, T decay) {
+  return decay == 0 ? g : hn::Add(g, hn::Mul(hn::Set(tag, decay), w));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mv::shard
+HWY_AFTER_NAMESPACE();
+
+#endif

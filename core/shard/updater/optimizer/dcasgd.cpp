@@ -1,0 +1,60 @@
+// DC-ASGD (Zheng et al., ICML 2017) as MXNet has it, with the value before the last update for what a worker saw:
+// g' = clip(rescale_grad g);  m = momentum m - lr (g' + wd w + lamda g'^2 (w - previous));  w += m
+// The state holds w - previous, what the last update changed: zero at first.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "shard/updater/optimizer/dcasgd.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include "shard/updater/optimizer/formula-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mv::shard::optimizer {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE void dcasgd(const double* n, const Block& block) {
+  const Gradient<T> gradient(n);
+  const T rate = static_cast<T>(n[kRate]), keep = static_cast<T>(n[kOwn]), lamda = static_cast<T>(n[kOwn + 1]);
+  const Arrays<T> a(block);
+  T* const changes = a.state(0);
+  T* const speeds = keep != 0 ? a.state(1) : nullptr;
+  each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
+    const auto w = load(tag, a.w + i), g = gradient.plain(tag, a.g + i);
+    const auto late = hn::Mul(hn::Mul(all(tag, lamda), hn::Mul(g, g)), load(tag, changes + i));
+    const auto slope = hn::Add(hn::Add(g, hn::Mul(all(tag, gradient.decay), w)), late);
+    auto step = hn::Mul(all(tag, rate), slope);
+    if (speeds != nullptr) {
+      step = hn::Sub(step, hn::Mul(all(tag, keep), load(tag, speeds + i)));
+      store(hn::Neg(step), tag, speeds + i);
+    }
+    const auto next = hn::Sub(w, step);
+    store(hn::Sub(next, w), tag, changes + i);
+    store(next, tag, a.w + i);
+  });
+}
+MV_INSTANTIATE_FORMULA(dcasgd)
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mv::shard::optimizer
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mv::shard::optimizer {
+namespace {
+
+MV_DISPATCH_FORMULA(dcasgd)
+
+constexpr Parameter kParameters[] = {
+    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
+    {"momentum", 0, 0, 1, "how much of its speed a value keeps"},
+    {"lamda", 0.04, 0, kAnySize, "how much of the delay is compensated", {}, false, "lambda"},
+};
+
+size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 2 : 1; }
+constexpr Traits kTraits = {};
+
+}  // namespace
+
+constinit const Kind kDcasgd = {"mx.dcasgd", kParameters, true, false, states, apply, &kTraits};
+
+}  // namespace mv::shard::optimizer
+#endif  // HWY_ONCE

@@ -1,0 +1,55 @@
+// SGD: g' = clip(rescale_grad g);  m = momentum m - lr (wd w + g');  w += m, without momentum w -= lr (wd w + g')
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "shard/updater/optimizer/sgd.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include "shard/updater/optimizer/formula-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mv::shard::optimizer {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE void sgd(const double* n, const Block& block) {
+  const Gradient<T> gradient(n);
+  const T rate = static_cast<T>(n[kRate]), keep = static_cast<T>(n[kOwn]);
+  const Arrays<T> a(block);
+  T* const m = keep != 0 ? a.state(0) : nullptr;
+  each<T>(block, [&](auto tag, size_t i) HWY_ATTR {
+    const auto w = load(tag, a.w + i);
+    auto step = hn::Mul(all(tag, rate), gradient.then_decayed(tag, a.g + i, w));
+    if (m != nullptr) {
+      step = hn::Sub(step, hn::Mul(all(tag, keep), load(tag, m + i)));
+      store(hn::Neg(step), tag, m + i);
+    }
+    store(hn::Sub(w, step), tag, a.w + i);
+  });
+}
+MV_INSTANTIATE_FORMULA(sgd)
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mv::shard::optimizer
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mv::shard::optimizer {
+namespace {
+
+MV_DISPATCH_FORMULA(sgd)
+
+constexpr Parameter kParameters[] = {
+    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
+    {"momentum", 0, 0, 1, "how much of its speed a value keeps"},
+    {"lazy_update", 1, 0, 1, "1: rows without a gradient stay as they are"},
+    {"multi_precision", 0, 0, 1, "no matter here: halves are always stepped in 32 bits"},
+};
+
+size_t states(std::span<const double> parameters) { return parameters[1] != 0 ? 1 : 0; }
+bool is_lazy(std::span<const double> parameters) { return parameters[2] != 0; }
+constexpr Traits kTraits = {.is_lazy = is_lazy};
+
+}  // namespace
+
+constinit const Kind kSgd = {"mx.sgd", kParameters, true, false, states, apply, &kTraits};
+
+}  // namespace mv::shard::optimizer
+#endif  // HWY_ONCE

@@ -1,0 +1,175 @@
+// Stochastic gradient Langevin dynamics (Welling and Teh, ICML 2011): g' = clip(rescale_grad g);
+// w += sqrt(lr) N - lr / 2 (g' + wd w), where N is normal: a function of seed, update and element number only.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "shard/updater/optimizer/sgld.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include "base/mix.hpp"
+#include "shard/updater/optimizer/formula-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace mv::shard::optimizer {
+namespace HWY_NAMESPACE {
+
+constexpr size_t kBatch = 32, kSide = kBatch / 2;
+
+/// c0 + c1 x + c2 x^2 + ...
+template <class D, typename... Rest>
+HWY_INLINE hn::Vec<D> polynomial(D tag, hn::Vec<D> x, float first, Rest... rest) {
+  if constexpr (sizeof...(Rest) == 0)
+    return hn::Set(tag, first);
+  else
+    return hn::Add(hn::Mul(polynomial(tag, x, rest...), x), hn::Set(tag, first));
+}
+
+/// Normal numbers by their places: element e is in batch e / 32, whose first 16 are the cosines and the last 16 the sines
+/// of Box and Muller's transform (1958). Multiplications, additions, divisions and roots alone: all instruction sets give
+/// the same bits. The polynomials are minimax ones, to within 1e-6.
+class Noise {
+ public:
+  explicit Noise(uint64_t key) : key0_(static_cast<uint32_t>(base::mix(key))), key1_(static_cast<uint32_t>(base::mix(key) >> 32)) {}
+
+  /// Of so many batches, the first of which begins with this element. Step by step for all of them: what a step of one batch has to wait for,
+  /// a processor fills with the same step of the next ones.
+  /// before(i) and after(i) are called on the way, with each batch's place.
+  template <typename Before, typename After>
+  HWY_INLINE void fill(uint64_t first, size_t batches, float* out, const Before& before, const After& after) const {
+    const size_t count = batches * kBatch;
+    for (size_t i = 0; i < count; i += kBatch) {
+      before(i);
+      draw(first + i, out + i);
+    }
+    for (size_t i = 0; i < count; i += kBatch) find_radius(out + i);
+    for (size_t i = 0; i < count; i += kBatch) {
+      turn(out + i);
+      after(i);
+    }
+  }
+
+ private:
+  /// Above 0 and up to 1, for the radius; and half the angle, from -pi/2 to pi/2.
+  HWY_INLINE void draw(uint64_t first, float* out) const {
+    const hn::CappedTag<float, kSide> tag;
+    const hn::RebindToUnsigned<decltype(tag)> bits;
+    // Elements 2^32 apart in one tensor would share their numbers, but for this.
+    const uint32_t key = key0_ ^ (first >> 32 == 0 ? kLowest : static_cast<uint32_t>(base::mix(first >> 32)));
+    for (size_t i = 0; i < kSide; i += hn::Lanes(tag)) {
+      const auto places = hn::Iota(bits, static_cast<uint32_t>(first + i));
+      const auto one = hashed(bits, hn::Xor(places, hn::Set(bits, key)));
+      const auto other = hn::Mul(hn::Add(shifted<16>(one), hn::Set(bits, key1_)), hn::Set(bits, 0xac4c1b51));
+      store(hn::Sub(hn::Set(tag, 2.0f), from_one(tag, one)), tag, out + i);
+      const auto angle = hn::Mul(from_one(tag, other), hn::Set(tag, 3.14159265f));
+      store(hn::Sub(angle, hn::Set(tag, 4.71238898f)), tag, out + kSide + i);
+    }
+  }
+  static HWY_INLINE void find_radius(float* out) {
+    const hn::CappedTag<float, kSide> tag;
+    for (size_t i = 0; i < kSide; i += hn::Lanes(tag))
+      store(hn::Sqrt(minus_two_logarithms(tag, load(tag, out + i))), tag, out + i);
+  }
+  static HWY_INLINE void turn(float* out) {
+    const hn::CappedTag<float, kSide> tag;
+    for (size_t i = 0; i < kSide; i += hn::Lanes(tag)) {
+      const auto radius = load(tag, out + i), half = load(tag, out + kSide + i), square = hn::Mul(half, half);
+      const auto sine =
+          hn::Mul(half, polynomial(tag, square, 0.999996616f, -0.166648284f, 8.30632523e-3f, -1.83636539e-4f));
+      const auto cosine =
+          polynomial(tag, square, 0.999999953f, -0.499999053f, 0.0416635847f, -1.38537043e-3f, 2.31539316e-5f);
+      const auto doubled = hn::Mul(hn::Add(sine, sine), radius);
+      store(hn::Sub(radius, hn::Mul(doubled, sine)), tag, out + i);
+      store(hn::Mul(doubled, cosine), tag, out + kSide + i);
+    }
+  }
+  template <int kBits, class V>
+  static HWY_INLINE V shifted(V x) {
+    return hn::Xor(x, hn::ShiftRight<kBits>(x));
+  }
+  /// A bijection of 32 bits whose upper ones leave no trace of its argument: two rounds of xor-shift and multiply, with the constants of
+  /// Wellons's "triple32" (the angle's multiplication is the third).
+  template <class B>
+  static HWY_INLINE hn::Vec<B> hashed(B bits, hn::Vec<B> x) {
+    x = hn::Mul(shifted<17>(x), hn::Set(bits, 0xed5ad4bb));
+    return hn::Mul(shifted<11>(x), hn::Set(bits, 0x31848bab));
+  }
+  /// The upper 23 bits, as a number from 1 up to, but not including, 2.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> from_one(D tag, hn::Vec<hn::RebindToUnsigned<D>> value) {
+    const hn::RebindToUnsigned<D> bits;
+    return hn::BitCast(tag, hn::Or(hn::ShiftRight<9>(value), hn::Set(bits, 0x3f800000)));
+  }
+  /// -2 ln x of normal x > 0: x = 2^e m with m near 1, ln m = 2 artanh((m - 1) / (m + 1)).
+  template <class D>
+  static HWY_INLINE hn::Vec<D> minus_two_logarithms(D tag, hn::Vec<D> x) {
+    const hn::RebindToUnsigned<D> bits;
+    const hn::RebindToSigned<D> numbers;
+    const auto from_root = hn::Sub(hn::BitCast(bits, x), hn::Set(bits, 0x3f3504f3));  // the root of 1/2
+    const auto exponent = hn::ShiftRight<23>(hn::BitCast(numbers, from_root));
+    const auto mantissa =
+        hn::BitCast(tag, hn::Add(hn::And(from_root, hn::Set(bits, 0x007fffff)), hn::Set(bits, 0x3f3504f3)));
+    const auto one = hn::Set(tag, 1.0f), s = hn::Div(hn::Sub(mantissa, one), hn::Add(mantissa, one));
+    const auto series = polynomial(tag, hn::Mul(s, s), -4.00000168f, -1.33288156f, -0.830354118f);
+    return hn::Add(hn::Mul(hn::ConvertTo(tag, exponent), hn::Set(tag, -1.38629436f)), hn::Mul(s, series));
+  }
+
+  const uint32_t key0_, key1_, kLowest = static_cast<uint32_t>(base::mix(0));
+};
+
+/// Memory works while numbers are drawn: a batch of elements further on, where there are so many.
+template <bool kWrite, typename T>
+HWY_INLINE void ask_for(const T* elements, size_t count) {
+  constexpr size_t kLine = 64 / sizeof(T);
+  if (count < kAtOnce + kBatch) return;
+  for (size_t i = 0; i < kBatch; i += kLine) __builtin_prefetch(elements + kAtOnce + i, kWrite);
+}
+
+template <typename T>
+HWY_INLINE void sgld(const double* n, const Block& block) {
+  const Gradient<T> gradient(n);
+  const T half = static_cast<T>(n[kRate] / 2), deviation = static_cast<T>(std::sqrt(n[kRate]));
+  const Noise noise(base::mix(static_cast<uint64_t>(n[kOwn])) + block.step->stream);
+  const Arrays<T> a(block);
+  alignas(64) float normals[kAtOnce];
+  for (size_t done = 0; done < block.count;) {
+    const uint64_t at = block.first + done;
+    const size_t skipped = at % kBatch;
+    Block some = block;
+    some.count = std::min(kAtOnce - skipped, block.count - done);
+    T* const w = a.w + done;
+    const T* const g = a.g + done;
+    const size_t left = block.count - done;
+    noise.fill(at - skipped, (skipped + some.count + kBatch - 1) / kBatch, normals,
+               [&](size_t i) { ask_for<true>(w + i, left - i); }, [&](size_t i) { ask_for<false>(g + i, left - i); });
+    const float* const drawn = normals + skipped;
+    some.values = reinterpret_cast<std::byte*>(w);
+    each<T>(some, [&](auto tag, size_t i) HWY_ATTR {
+      const auto old = load(tag, w + i);
+      const auto drift = hn::Sub(old, hn::Mul(all(tag, half), gradient.then_decayed(tag, g + i, old)));
+      store(hn::Add(drift, hn::Mul(all(tag, deviation), load_as(tag, drawn + i))), tag, w + i);
+    });
+    done += some.count;
+  }
+}
+MV_INSTANTIATE_FORMULA(sgld)
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mv::shard::optimizer
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mv::shard::optimizer {
+namespace {
+
+MV_DISPATCH_FORMULA(sgld)
+
+constexpr Parameter kParameters[] = {
+    {"learning_rate", 0.01, 0, kAnySize, "the rate, where a schedule begins"},
+    {"seed", 0, 0, 1e15, "of its random numbers", {}, true},
+};
+
+constexpr Traits kTraits = {};
+
+}  // namespace
+
+constinit const Kind kSgld = {"mx.sgld", kParameters, true, false, always<0>, apply, &kTraits};
+
+}  // namespace mv::shard::optimizer
+#endif  // HWY_ONCE

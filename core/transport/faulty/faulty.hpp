@@ -1,0 +1,45 @@
+#pragma once
+// Wraps a road and makes bad weather on it, by seeded dice: what arrives is still what LinkEvents promises.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "transport/faulty/faults.hpp"
+#include "transport/loop/handles.hpp"
+#include "transport/road.hpp"
+
+namespace mv::transport {
+
+class FaultyRoad final : public Road {
+ public:
+  FaultyRoad(Loop& loop, std::unique_ptr<Road> road, const Faults& faults);
+
+  void attach(base::LinkEvents& events) override { road_->attach(events); }
+  base::Result<std::string> listen(const std::string& address) override { return road_->listen(address); }
+  base::Result<std::string> adopt(int listening_fd) override { return road_->adopt(listening_fd); }
+  void dial(const std::string& address) override { road_->dial(address); }
+  void send(base::Peer to, const base::Frame& frame) override;
+  void close(base::Peer peer) override;
+  void flush() override { road_->flush(); }
+  void stop(std::function<void()> stopped) override;
+  void cut(base::Peer peer) override { road_->cut(peer); }
+
+ private:
+  void pass_on(base::Peer to, const base::Frame& frame);
+  base::Nanos time_on_line(const base::Frame& frame);
+  void send_due();
+  bool happens(double probability);
+  uint64_t roll();
+
+  Loop& loop_;
+  const std::unique_ptr<Road> road_;
+  const Faults faults_;
+  uint64_t dice_;
+  base::Nanos line_free_{0};  ///< when the line will have sent all that it was given
+  std::multimap<base::Nanos, std::pair<base::Peer, base::Frame>> delayed_;  // by when they are due
+  Timer timer_;
+};
+
+}  // namespace mv::transport

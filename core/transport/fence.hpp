@@ -1,0 +1,35 @@
+#pragma once
+// Lives of peers that are over: a road refuses their connections.
+
+#include <cstddef>
+#include <deque>
+#include <unordered_set>
+
+#include "base/link.hpp"
+
+namespace mv::transport {
+
+/// Holds the newest `most` lives. Anybody who passes the hello can come and go as often as he likes; without a limit, each time would cost
+/// memory for as long as this node lives.
+class Fence {
+ public:
+  explicit Fence(size_t most = kMost) : most_(most) {}
+
+  void add(base::Peer life) {
+    if (!lives_.insert(life).second) return;
+    order_.push_back(life);
+    if (order_.size() <= most_) return;
+    lives_.erase(order_.front());
+    order_.pop_front();
+  }
+  bool contains(base::Peer life) const { return lives_.contains(life); }
+
+  static constexpr size_t kMost = 4096;
+
+ private:
+  const size_t most_;
+  std::unordered_set<base::Peer> lives_;
+  std::deque<base::Peer> order_;  ///< the oldest first
+};
+
+}  // namespace mv::transport

@@ -1,0 +1,231 @@
+// cpp-httplib behind transport/http/http.hpp. A module of its own: see there.
+
+#include "transport/http/module.hpp"
+
+#include <fcntl.h>
+#include <httplib.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+#include "transport/fd.hpp"
+
+namespace mv::transport {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// What one connection may take: whoever needs more is hung up on.
+constexpr auto kMostTime = 5s;
+constexpr size_t kMostRequestBytes = 4 << 10;  // cpp-httplib matches parts of it by regular expressions, whose stack grows with them
+/// Of what comes behind a request, so many times 4 KiB are read and thrown away.
+constexpr size_t kMostRests = 64;
+/// How often a wait looks whether the server stops.
+constexpr auto kGlance = 200ms;
+
+/// A connection that ends when its time or its bytes are used up, however slowly or much the other side sends or reads. cpp-httplib by
+/// itself limits each line and each read, but not their number.
+class LimitedStream final : public httplib::Stream {
+ public:
+  LimitedStream(int fd, const std::atomic<bool>& stopping) : fd_(fd), stopping_(stopping) {}
+
+  bool is_readable() const override { return left_ > 0 && wait(POLLIN); }
+  bool is_writable() const override { return wait(POLLOUT); }
+  ssize_t read(char* to, size_t size) override {
+    if (at_ < have_) return take(to, size);
+    if (size == 0 || !is_readable()) return -1;
+    const ssize_t got = ::recv(fd_, buffer_.data(), std::min(buffer_.size(), left_), 0);
+    if (got <= 0) return got;
+    left_ -= static_cast<size_t>(got);
+    at_ = 0;
+    have_ = static_cast<size_t>(got);
+    return take(to, size);
+  }
+  ssize_t write(const char* from, size_t size) override {
+    if (!is_writable()) return -1;
+    return ::send(fd_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return fd_; }
+
+ private:
+  ssize_t take(char* to, size_t size) {
+    const size_t taken = std::min(size, have_ - at_);
+    std::memcpy(to, buffer_.data() + at_, taken);
+    at_ += taken;
+    return static_cast<ssize_t>(taken);
+  }
+  bool wait(short what) const {
+    while (!stopping_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until_ - Clock::now());
+      if (left <= 0ms) return false;
+      pollfd watched{fd_, what, 0};
+      const int ready = ::poll(&watched, 1, static_cast<int>(std::min<std::chrono::milliseconds>(left, kGlance).count()));
+      if (ready > 0) return true;
+      if (ready < 0 && errno != EINTR) return false;
+    }
+    return false;
+  }
+
+  const int fd_;
+  const std::atomic<bool>& stopping_;
+  const Clock::time_point until_ = Clock::now() + kMostTime;
+  size_t left_ = kMostRequestBytes;
+  std::array<char, 2048> buffer_{};  // requests are read by single characters
+  size_t at_ = 0, have_ = 0;
+};
+
+/// Serves one connection after the other, on the thread that accepts them; the next ones wait in the kernel's short queue. Ends the server on
+/// that same thread, so that no descriptor is closed under its feet.
+class OneByOne final : public httplib::TaskQueue {
+ public:
+  OneByOne(httplib::Server& server, const std::atomic<bool>& stopping) : server_(server), stopping_(stopping) {}
+  void enqueue(std::function<void()> serve) override {
+    serve();
+    on_idle();
+  }
+  void on_idle() override {
+    if (stopping_) server_.stop();
+  }
+  void shutdown() override {}
+
+ private:
+  httplib::Server& server_;
+  const std::atomic<bool>& stopping_;
+};
+
+class LimitedServer final : public httplib::Server {
+ public:
+  explicit LimitedServer(const HttpHandler& handler) {
+    new_task_queue = [this] { return new OneByOne(*this, stopping_); };
+    set_idle_interval(kGlance);
+    set_socket_options([this](socket_t fd) {
+      const int yes = 1;  // and no SO_REUSEPORT, cpp-httplib's default: two servers would share a port without a word
+      ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+      listening_ = fd;
+    });
+    set_pre_routing_handler([&handler](const httplib::Request& request, httplib::Response& response) {
+      HttpAnswer answer{405, "text/plain; charset=utf-8", "only GET is understood here\n"};
+      if (request.method == "GET" || request.method == "HEAD") answer = handler(request.path);
+      response.status = answer.status;
+      response.set_content(answer.text, answer.type.c_str());
+      return HandlerResponse::Handled;
+    });
+  }
+  /// The thread leaves what it is at, and ends. Any thread.
+  void hurry() {
+    stopping_ = true;
+    sockaddr_storage own{};  // a dial to itself: it may be asleep in accept(2)
+    socklen_t length = sizeof own;
+    if (::getsockname(listening_, reinterpret_cast<sockaddr*>(&own), &length) != 0) return;
+    const Fd dial(::socket(own.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (dial) [[maybe_unused]] const int under_way = ::connect(dial.get(), reinterpret_cast<sockaddr*>(&own), length);
+  }
+  /// Once the thread has ended.
+  void forget_descriptors() { listening_ = -1; }
+  void close_descriptors() noexcept {
+    for (const int fd : {listening_.load(), serving_.load()})
+      if (fd >= 0) ::close(fd);
+  }
+
+ private:
+  bool process_and_close_socket(socket_t fd) override {
+    serving_ = fd;
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    LimitedStream stream(fd, stopping_);
+    bool closed = false;
+    const bool well = process_request(stream, /*close_connection=*/true, closed, nullptr);
+    serving_ = -1;
+    ::shutdown(fd, SHUT_WR);
+    std::array<char, 4096> rest;  // a close with something unread would take back the answer
+    for (size_t i = 0; i < kMostRests && ::recv(fd, rest.data(), rest.size(), MSG_DONTWAIT) > 0; ++i) {
+    }
+    ::close(fd);
+    return well;
+  }
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> listening_{-1}, serving_{-1};
+};
+
+class ModuleServer final : public HttpServer {
+ public:
+  explicit ModuleServer(HttpHandler handler) : handler_(std::move(handler)), server_(handler_) {}
+  ~ModuleServer() override { stop(); }
+
+  base::Status start(const std::string& host, int port) {
+    errno = 0;
+    const int bound = port == 0 ? server_.bind_to_any_port(host) : server_.bind_to_port(host, port) ? port : -1;
+    const int why = errno;
+    if (bound <= 0)
+      return base::error(why == EADDRINUSE ? MV_EADDRINUSE : MV_ESYSTEM, "metrics: can't listen at {}:{}: {}", host, port,
+                         why != 0 ? std::generic_category().message(why) : "no such address here");
+    address_ = host.find(':') == std::string::npos ? fmt::format("{}:{}", host, bound) : fmt::format("[{}]:{}", host, bound);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // for the new thread to inherit
+    base::Status status;
+    try {
+      thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "mv-http");
+        server_.listen_after_bind();
+        over_ = true;
+      });
+    } catch (const std::system_error& failed) {
+      status = base::error(MV_ESYSTEM, "metrics: can't start a thread: {}", failed.what());
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    while (status.ok() && !server_.is_running() && !over_) std::this_thread::yield();  // only then it can be stopped
+    return status;
+  }
+
+  const std::string& address() const override { return address_; }
+  void stop() override {
+    if (!thread_.joinable()) return;
+    server_.hurry();
+    thread_.join();
+    server_.forget_descriptors();
+  }
+  void abandon_after_fork() noexcept override { server_.close_descriptors(); }
+
+ private:
+  const HttpHandler handler_;
+  LimitedServer server_;
+  std::string address_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+}  // namespace
+
+}  // namespace mv::transport
+
+namespace mv::transport {
+
+/// kHttpModuleEntry, a StartHttp.
+extern "C" __attribute__((visibility("default"))) void polyverso_start_http(const std::string& host, int port, HttpHandler handler,
+                                                                            base::Result<std::unique_ptr<HttpServer>>& started) {
+  auto server = std::make_unique<ModuleServer>(std::move(handler));
+  const base::Status status = server->start(host, port);
+  if (status.ok())
+    started = std::unique_ptr<HttpServer>(std::move(server));
+  else
+    started = status;
+}
+
+}  // namespace mv::transport

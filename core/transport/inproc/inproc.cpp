@@ -1,0 +1,192 @@
+#include "transport/inproc/inproc.hpp"
+
+#include <cstring>
+#include <optional>
+
+#include "base/log.hpp"
+#include "wire/frame.hpp"
+
+namespace mv::transport {
+
+namespace {
+
+constexpr std::string_view kScheme = "inproc:";
+
+std::optional<std::string> name_of(const std::string& address) {
+  if (!address.starts_with(kScheme) || address.size() == kScheme.size()) return std::nullopt;
+  return address.substr(kScheme.size());
+}
+
+bool is_aligned(const std::byte* data) { return reinterpret_cast<uintptr_t>(data) % 8 == 0; }
+
+}  // namespace
+
+// ------------------------------------------------------------ the hub
+
+InprocHub& InprocHub::process() {
+  static auto* const kHub = new InprocHub;  // never destroyed: nodes may end while static objects go away
+  return *kHub;
+}
+
+void InprocHub::after_fork_in_child() noexcept {
+  doors_.clear();  // takes no lock of theirs, which other threads of the parent may have held
+  mutex_.unlock();
+}
+
+bool InprocHub::add(const std::string& name, std::shared_ptr<Door> door) {
+  std::lock_guard lock(mutex_);
+  return doors_.emplace(name, std::move(door)).second;
+}
+
+void InprocHub::remove(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  doors_.erase(name);
+}
+
+std::shared_ptr<InprocHub::Door> InprocHub::find(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  const auto found = doors_.find(name);
+  return found == doors_.end() ? nullptr : found->second;
+}
+
+// ------------------------------------------------------------ connecting
+
+InprocRoad::InprocRoad(Loop& loop, base::Peer self, InprocHub& hub)
+    : hub_(hub), self_(self), door_(std::make_shared<Door>(loop, *this, self)) {}
+
+InprocRoad::~InprocRoad() {
+  leave();
+  door_->shut();
+}
+
+base::Result<std::string> InprocRoad::listen(const std::string& address) {
+  const auto name = name_of(address);
+  if (!name)
+    return base::error(MV_EINVAL, "\"{}\" is not an address within a process; expected \"inproc:name\"", address);
+  if (!hub_.add(*name, door_))
+    return base::error(MV_EADDRINUSE, "another node of this process is called \"{}\" already", address);
+  names_.push_back(*name);
+  return address;
+}
+
+base::Result<std::string> InprocRoad::adopt(int) {
+  return base::error(MV_ENOSYS, "the road within a process takes no sockets");
+}
+
+void InprocRoad::dial(const std::string& address) {
+  const auto name = name_of(address);
+  const DoorRef door = name ? hub_.find(*name) : nullptr;
+  const std::string own = names_.empty() ? std::string(kScheme) : std::string(kScheme) + names_.front();
+  if (door && door->knock(door, [me = door_, own, address](InprocRoad& there) { there.take_dial(me, own, address); }))
+    return;
+  door_->knock(door_, [address](InprocRoad& here) {
+    if (!here.stopping_)
+      here.events_->on_dial_failed(address,
+                                   base::error(MV_EUNREACHABLE, "no node of this process is called \"{}\"", address));
+  });
+}
+
+void InprocRoad::take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed) {
+  const bool accepted = !stopping_ && !gone_.contains(from->who);
+  from->knock(from, [me = door_, dialed, accepted](InprocRoad& there) { there.take_answer(me, dialed, accepted); });
+  if (accepted && from->who != self_ && connect(from, from_address)) events_->on_connected(from->who, from_address);
+}
+
+void InprocRoad::take_answer(const DoorRef& from, const std::string& dialed, bool accepted) {
+  if (stopping_) return;
+  if (!accepted || gone_.contains(from->who)) {
+    if (accepted) from->knock(from, [who = self_](InprocRoad& there) { there.take_end(who, "closed the connection"); });
+    return events_->on_dial_failed(dialed, base::error(MV_EPEERLOST, "{} and this node have parted for good", dialed));
+  }
+  connect(from, dialed);
+  events_->on_connected(from->who, dialed);
+}
+
+/// True if it is new.
+bool InprocRoad::connect(const DoorRef& door, const std::string& address) {
+  return peers_.try_emplace(door->who, Known{door, address}).second;
+}
+
+// ------------------------------------------------------------ traffic
+
+void InprocRoad::send(base::Peer to, const base::Frame& frame) {
+  if (stopping_) return;
+  if (to == self_) {
+    if (gone_.contains(self_)) return;
+    door_->knock(door_, [frame](InprocRoad& here) { here.take_frame(here.self_, frame); });
+    return;
+  }
+  const auto known = peers_.find(to);
+  if (known == peers_.end()) return;
+  base::Frame own{frame.head, frame.tail ? base::Payload::copy(frame.tail->bytes()) : nullptr};
+  known->second.door->knock(known->second.door,
+                            [from = self_, own = std::move(own)](InprocRoad& there) { there.take_frame(from, own); });
+}
+
+void InprocRoad::take_frame(base::Peer from, const base::Frame& frame) {
+  if (stopping_ || gone_.contains(from) || (from != self_ && !peers_.contains(from))) return;
+  const std::span<const std::byte> head(frame.head);
+  const auto prefix = wire::read_prefix(head);
+  if (!prefix.ok()) return;  // a defect of an engine: TCP's receiver would tell
+  const auto& [header_bytes, payload_bytes] = prefix.value();
+  events_->on_arrived(from, prefix.value().frame_bytes());
+  const auto& message = *flatbuffers::GetRoot<wire::Message>(head.data() + wire::kPrefixBytes);
+  if (!frame.tail) {
+    return events_->on_message(from, message,
+                               head.subspan(wire::kPrefixBytes + wire::padded(header_bytes), payload_bytes));
+  }
+  const std::span<const std::byte> payload = frame.tail->bytes();
+  if (is_aligned(payload.data())) return events_->on_message(from, message, payload);
+  const base::SinkRef sink = events_->on_header(from, message, payload.size());
+  if (!sink->discards()) std::memcpy(sink->memory().data(), frame.tail->bytes().data(), payload.size());
+  events_->on_payload(from, message, *sink);
+}
+
+// ------------------------------------------------------------ ends
+
+void InprocRoad::part(base::Peer peer, const char* how) {
+  const auto known = peers_.find(peer);
+  if (known == peers_.end()) return;
+  const DoorRef door = std::move(known->second.door);
+  peers_.erase(known);
+  door->knock(door, [from = self_, how](InprocRoad& there) { there.take_end(from, how); });
+}
+
+void InprocRoad::take_end(base::Peer from, const std::string& how) {
+  const auto known = peers_.find(from);
+  if (known == peers_.end()) return;
+  const std::string address = known->second.address;
+  peers_.erase(known);
+  gone_.insert(from);
+  if (!stopping_) events_->on_lost(from, base::error(MV_EPEERLOST, "{} {}", address, how));
+}
+
+void InprocRoad::close(base::Peer peer) {
+  gone_.insert(peer);
+  part(peer, "closed the connection");
+}
+
+void InprocRoad::cut(base::Peer peer) {
+  const auto known = peers_.find(peer);
+  if (known == peers_.end()) return;
+  const std::string address = known->second.address;
+  part(peer, "was cut off");
+  gone_.insert(peer);
+  door_->knock(door_, [peer, address](InprocRoad& here) {
+    if (!here.stopping_) here.events_->on_lost(peer, base::error(MV_EPEERLOST, "{} was cut off", address));
+  });
+}
+
+void InprocRoad::leave() {
+  for (const std::string& name : names_) hub_.remove(name);
+  names_.clear();
+  while (!peers_.empty()) part(peers_.begin()->first, "closed the connection");
+}
+
+void InprocRoad::stop(std::function<void()> stopped) {
+  stopping_ = true;
+  leave();
+  door_->knock(door_, [stopped = std::move(stopped)](InprocRoad&) { stopped(); });
+}
+
+}  // namespace mv::transport

@@ -1,0 +1,113 @@
+#pragma once
+// The road between nodes of one process, which know each other by name ("inproc:name"), and from a node to itself.
+//
+// To itself a message goes by reference, in the next turn of the loop. To another node it crosses to that node's loop, and takes
+// a copy of its payload with it: a lender may move or withdraw the original at any moment, on its own loop.
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "transport/road.hpp"
+
+namespace mv::transport {
+
+class InprocRoad;
+
+/// The names of one process, as ports are of one machine. Any thread.
+class InprocHub {
+ public:
+  /// How other nodes reach one: its road, as long as there is one.
+  class Door {
+   public:
+    Door(Loop& loop, InprocRoad& road, base::Peer who) : who(who), loop_(&loop), road_(&road) {}
+    /// Runs `fn(InprocRoad&)` on the road's loop, unless it is gone by then. False if it is gone already.
+    template <typename Fn>
+    bool knock(std::shared_ptr<Door> self, Fn fn) {
+      std::lock_guard lock(mutex_);
+      if (loop_ == nullptr) return false;
+      loop_->post([self = std::move(self), fn = std::move(fn)]() mutable {
+        if (self->road_ != nullptr) fn(*self->road_);
+      });
+      return true;
+    }
+    /// On the road's loop.
+    void shut() {
+      std::lock_guard lock(mutex_);
+      loop_ = nullptr;
+      road_ = nullptr;
+    }
+    const base::Peer who;
+
+   private:
+    std::mutex mutex_;
+    Loop* loop_;        // under mutex_
+    InprocRoad* road_;  // changed on its loop, under mutex_; read there
+  };
+
+  /// The one that nodes use unless told otherwise.
+  static InprocHub& process();
+  /// Round a fork(): no other thread is in the midst of a change. A child finds none of its parent's roads, whose loops don't run there.
+  void before_fork() noexcept { mutex_.lock(); }
+  void after_fork() noexcept { mutex_.unlock(); }
+  void after_fork_in_child() noexcept;
+
+  bool add(const std::string& name, std::shared_ptr<Door> door);
+  void remove(const std::string& name);
+  std::shared_ptr<Door> find(const std::string& name);
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<Door>> doors_;
+};
+
+class InprocRoad final : public Road {
+ public:
+  InprocRoad(Loop& loop, base::Peer self, InprocHub& hub = InprocHub::process());
+  ~InprocRoad() override;
+
+  void attach(base::LinkEvents& events) override { events_ = &events; }
+  /// "inproc:name".
+  base::Result<std::string> listen(const std::string& address) override;
+  base::Result<std::string> adopt(int listening_fd) override;
+  void dial(const std::string& address) override;
+  /// A node may send to itself without a dial.
+  void send(base::Peer to, const base::Frame& frame) override;
+  void close(base::Peer peer) override;
+  void flush() override {}
+  void stop(std::function<void()> stopped) override;
+  /// A connection within a process has nothing that could fail and be mended: cut loses it for good on both sides.
+  void cut(base::Peer peer) override;
+
+ private:
+  using Door = InprocHub::Door;
+  using DoorRef = std::shared_ptr<Door>;
+  struct Known {
+    DoorRef door;
+    std::string address;
+  };
+
+  // What other roads ask of this one, on this loop.
+  void take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed);
+  void take_answer(const DoorRef& from, const std::string& dialed, bool accepted);
+  void take_frame(base::Peer from, const base::Frame& frame);
+  void take_end(base::Peer from, const std::string& how);
+
+  bool connect(const DoorRef& door, const std::string& address);
+  void part(base::Peer peer, const char* how);
+  void leave();
+
+  InprocHub& hub_;
+  const base::Peer self_;
+  base::LinkEvents* events_ = nullptr;
+  DoorRef door_;
+  std::vector<std::string> names_;  // without "inproc:"
+  std::unordered_map<base::Peer, Known> peers_;
+  std::unordered_set<base::Peer> gone_;
+  bool stopping_ = false;
+};
+
+}  // namespace mv::transport

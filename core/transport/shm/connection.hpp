@@ -1,0 +1,150 @@
+#pragma once
+// One connection of the shared-memory road: a unix socket, on which the two sides prove themselves (wire/hello.hpp) and
+// pass their descriptors, then two rings. The socket stays for its end, which tells of the peer's, and for further
+// descriptors.
+//
+// A bell is an eventfd, one for each loop, which sleeps on it; whoever has something for it rings, but only if it says
+// that it sleeps. (Its flags are the peer's to change, and could be turned against a ringer; but that takes a process
+// of the same user that knows the secret, which needs no such trick.)
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "base/link.hpp"
+#include "base/shared_memory.hpp"
+#include "transport/fd.hpp"
+#include "transport/loop/handles.hpp"
+#include "transport/shm/note.hpp"
+#include "transport/shm/receiver.hpp"
+#include "transport/shm/ring.hpp"
+#include "transport/shm/sender.hpp"
+#include "transport/unix_socket.hpp"
+#include "wire/hello.hpp"
+
+namespace mv::transport {
+
+class ShmConnection;
+
+/// All on the loop. A connection must outlive the call in which it reports.
+class ShmEvents {
+ public:
+  /// The handshake is undecided: handshake().prove(), accept() or refuse(), and continue_greeting(), now or later.
+  virtual void on_deciding(ShmConnection& connection) = 0;
+  /// Both rings stand: open() is due.
+  virtual void on_standing(ShmConnection& connection) = 0;
+  /// It came to nothing before that.
+  virtual void on_failed(ShmConnection& connection, const base::Status& why) = 0;
+  enum class End { kBroken, kGoodbye, kGarbage, kClosed };
+  /// An open connection has ended; kClosed after say_goodbye().
+  virtual void on_ended(ShmConnection& connection, End how, const base::Status& why) = 0;
+  /// The peer wants to map table `number`; null if there is no such memory, or not for this peer.
+  virtual std::shared_ptr<base::SharedMemory> on_asked(ShmConnection& connection, uint64_t number) = 0;
+
+ protected:
+  ~ShmEvents() = default;
+};
+
+class ShmConnection {
+ public:
+  enum class State { kGreeting, kOffering, kStanding, kOpen, kClosing, kDead };
+  using Given = std::function<void(std::shared_ptr<base::SharedMemory>)>;
+
+  /// `fd` is connected. `address` is what messages call it. `populate`: touches all of the rings' memory now.
+  ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd, bool populate);
+  ~ShmConnection();
+  ShmConnection(const ShmConnection&) = delete;
+  ShmConnection& operator=(const ShmConnection&) = delete;
+
+  State state() const { return state_; }
+  const std::string& address() const { return address_; }
+
+  void greet(wire::Handshake handshake);
+  wire::Handshake& handshake() { return *handshake_; }
+  /// After a decision.
+  void continue_greeting();
+  /// Frames flow from now on.
+  void open(base::LinkEvents& events, base::Peer peer);
+
+  void send(const base::Frame& frame);
+  /// Shows the peer what was sent, and wakes it if it sleeps.
+  void flush();
+  /// Takes what has come, as much as is good for one turn; true if there was anything.
+  bool look();
+  /// The peer rings from now on. In two steps, so that one fence serves all connections: say_asleep(), full_fence(),
+  /// is_quiet().
+  void say_asleep();
+  bool is_quiet() const;
+  void say_awake();
+  /// Whether the peer was last seen on another processor than this.
+  bool is_elsewhere(uint32_t processor) const;
+
+  /// Asks for the memory of a table of the peer; `given` gets null if there is none, or the connection ends.
+  void ask(uint64_t number, Given given);
+
+  /// Says goodbye after what is queued, hears nothing more, and ends with kClosed when the peer has ended too.
+  void say_goodbye();
+  /// As a failure of the socket would.
+  void cut();
+  /// Without a word, and without a report.
+  void kill();
+
+ private:
+  using End = ShmEvents::End;
+  void set_state(State next);
+  void on_socket();
+  void read_hello();
+  void read_notes();
+  void take_note(const Note& note, std::array<Fd, kNoteFds>& fds);
+  void take_segment(const Note& note, Fd fd);
+  void answer(const Note& note);
+  base::Status make_offer();
+  base::Status take_offer(const Note& note, std::array<Fd, kNoteFds>& fds);
+  base::Status map_offer(const Note& note, Fd segment);
+  void fail(const base::Status& why);
+  void end(End how, const base::Status& why);
+  void end_or_fail(const base::Status& why);
+  void end_of_stream();
+  void garbage(const base::Status& status);
+  void take(size_t budget);
+  void ring_bell();
+  void tell_room();
+  std::optional<uint64_t> introduce(const std::shared_ptr<base::SharedMemory>& memory);
+  std::shared_ptr<base::SharedMemory> find(uint64_t number);
+  Control& own_page() const { return *reinterpret_cast<Control*>(own_->data()); }
+  const Control& peer_page() const { return *reinterpret_cast<const Control*>(peer_->data()); }
+
+  Loop& loop_;
+  ShmEvents& owner_;
+  const std::string address_;
+  const bool populate_;
+  State state_ = State::kGreeting;
+  Fd fd_;
+  Fd peer_bell_;
+  std::unique_ptr<Poll> poll_;  // ends before fd_
+  std::optional<wire::Handshake> handshake_;
+  NoteReader notes_;
+  bool inside_take_ = false;
+  bool half_closed_ = false;
+
+  std::shared_ptr<base::SharedMemory> own_, peer_;
+  size_t peer_ring_bytes_ = 0;
+  std::optional<Sender> sender_;
+  std::optional<ShmReceiver> receiver_;
+  uint64_t rung_for_ = 0;  // the nap of the peer that was ended by a ring of ours
+  std::deque<Given> asked_;
+
+  // Payloads in shared memory: ours that the peer knows, the peer's that we have mapped.
+  struct Known {
+    uint64_t number;
+    std::weak_ptr<base::SharedMemory> memory;
+  };
+  uint64_t next_number_ = 1;
+  std::unordered_map<const base::SharedMemory*, Known> introduced_;
+  std::unordered_map<uint64_t, std::shared_ptr<base::SharedMemory>> segments_;
+};
+
+}  // namespace mv::transport

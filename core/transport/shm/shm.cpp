@@ -1,0 +1,347 @@
+#include "transport/shm/shm.hpp"
+
+#include <sched.h>
+#include <sodium.h>
+
+#include <algorithm>
+
+#include "base/fence.hpp"
+#include "base/log.hpp"
+
+namespace mv::transport {
+
+using wire::Handshake;
+using wire::Refusal;
+
+namespace {
+
+constexpr std::string_view kScheme = "shm:";
+constexpr base::Nanos kTick = std::chrono::milliseconds(50);
+constexpr size_t kMostName = 100;
+/// So many connections have their rings' memory from the beginning; further ones as they use it, for most of them never
+/// do.
+constexpr size_t kPopulated = 8;
+
+std::optional<std::string> name_of(const std::string& address) {
+  if (!address.starts_with(kScheme) || address.size() == kScheme.size() || address.size() > kMostName)
+    return std::nullopt;
+  return "polyverso-" + address.substr(kScheme.size());
+}
+
+}  // namespace
+
+ShmRoad::ShmRoad(Loop& loop, ShmOptions options)
+    : loop_(loop), options_(std::move(options)), timer_(loop, [this] { tick(); }) {
+  [[maybe_unused]] const int ready = sodium_init();
+  loop_.add_flusher(*this);
+  loop_.add_watched(*this);
+}
+
+ShmRoad::~ShmRoad() {
+  loop_.remove_watched(*this);
+  loop_.remove_flusher(*this);
+}
+
+std::string ShmRoad::address_of(base::Peer peer) { return fmt::format("{}{:016x}", kScheme, peer); }
+
+// ------------------------------------------------------------ listening and dialing
+
+base::Result<std::string> ShmRoad::listen(const std::string& address) {
+  const auto name = name_of(address);
+  if (!name)
+    return base::error(MV_EINVAL, "\"{}\" is not an address for shared memory; expected \"shm:name\"", address);
+  auto fd = listen_abstract(*name);
+  if (!fd.ok()) return base::error(fd.status().code(), "{}: {}", address, fd.status().text());
+  auto listener =
+      std::make_unique<Listener>(loop_, std::move(fd).value(), [this](Fd accepted) { on_accept(std::move(accepted)); });
+  if (!listener->ok()) return base::error(MV_ESYSTEM, "can't watch the socket of {}", address);
+  listeners_[address] = std::move(listener);
+  return address;
+}
+
+base::Result<std::string> ShmRoad::adopt(int listening_fd) {
+  const Fd fd(listening_fd);
+  return base::error(MV_ENOSYS, "the road through shared memory takes no sockets");
+}
+
+void ShmRoad::on_accept(Fd fd) {
+  if (!is_same_user(fd.get())) return base::log_debug("turned away: a process of another user");
+  if (strangers_ >= options_.max_strangers) return;  // closed: it may come again
+  Entry& entry = add_connection("a process of this machine", std::move(fd), /*dialed=*/false);
+  entry.stranger = true;
+  ++strangers_;
+  entry.connection->greet(make_handshake(Handshake::Side::kListener));
+}
+
+void ShmRoad::dial(const std::string& address) {
+  to_dial_.push_back(address);
+  loop_.post([] {});  // one more turn: this may come from within flush(), where another dial has just failed
+}
+
+void ShmRoad::start_dial(const std::string& address) {
+  const auto name = name_of(address);
+  auto fd = name ? connect_abstract(*name)
+                 : base::error(MV_EINVAL, "\"{}\" is not an address for shared memory; expected \"shm:name\"", address);
+  if (!fd.ok())
+    return events_->on_dial_failed(address, base::error(fd.status().code(), "{}: {}", address, fd.status().text()));
+  add_connection(address, std::move(fd).value(), /*dialed=*/true)
+      .connection->greet(make_handshake(Handshake::Side::kDialer));
+}
+
+ShmRoad::Entry& ShmRoad::add_connection(const std::string& address, Fd fd, bool dialed) {
+  auto connection =
+      std::make_unique<ShmConnection>(loop_, as_owner(), address, std::move(fd), connections_.size() < kPopulated);
+  const ShmConnection* key = connection.get();
+  Entry& entry = connections_[key];
+  entry.connection = std::move(connection);
+  entry.dialed = dialed;
+  entry.deadline = loop_.now() + options_.hello_timeout;
+  if (!timer_.active()) timer_.start(kTick, kTick);
+  return entry;
+}
+
+/// Forgets a connection that has ended.
+void ShmRoad::bury(ShmConnection& connection) {
+  const auto found = connections_.find(&connection);
+  if (found == connections_.end()) return;
+  connection.kill();
+  if (found->second.stranger) --strangers_;
+  std::erase(open_, &connection);
+  dead_.push_back(std::move(found->second.connection));
+  connections_.erase(found);
+}
+
+// ------------------------------------------------------------ hellos
+
+Handshake ShmRoad::make_handshake(Handshake::Side side) const {
+  wire::Introduction self;
+  self.incarnation = options_.self;
+  self.version_min = options_.version_min;
+  self.version_max = options_.version_max;
+  self.address = listeners_.empty() ? "" : listeners_.begin()->first;
+  self.has_secret = !options_.secret.empty();
+  Handshake::Dice dice;
+  randombytes_buf(&dice, sizeof dice);
+  return Handshake(side, std::move(self), dice);
+}
+
+void ShmRoad::on_deciding(ShmConnection& connection) {
+  Entry& entry = entry_of(connection);
+  if (entry.dialed || connection.handshake().state() == Handshake::State::kDeciding) return decide(entry);
+  connection.handshake().prove(options_.secret);  // a process of this user: no need to count what it makes this one compute
+  connection.continue_greeting();
+}
+
+void ShmRoad::decide(Entry& entry) {
+  ShmConnection& connection = *entry.connection;
+  const base::Peer peer = connection.handshake().peer().incarnation;
+  // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the
+  // outcome of its own, which the larger may have accepted before it knew better.
+  const bool dialing = !entry.dialed && std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
+    const Entry& other = item.second;
+    return other.dialed && other.peer == peer && other.connection->state() < ShmConnection::State::kOpen;
+  });
+  const Refusal refusal = gone_.contains(peer)                                         ? Refusal::kFenced
+                          : peers_.contains(peer) || (dialing && options_.self > peer) ? Refusal::kDuplicate
+                                                                                       : Refusal::kNone;
+  if (refusal != Refusal::kNone) {
+    connection.handshake().refuse(refusal);
+    return connection.continue_greeting();
+  }
+  entry.peer = peer;
+  entry.held = dialing || (admission_ && !admission_(peer));
+  if (entry.held) return;
+  entry.dialed ? connection.handshake().prove(options_.secret) : connection.handshake().accept();
+  connection.continue_greeting();
+}
+
+/// Our own dial to `peer` has come to its end, one way or the other.
+void ShmRoad::settle_held(base::Peer peer) {
+  for (auto& [key, entry] : connections_) {
+    if (!entry.held || entry.peer != peer) continue;
+    entry.held = false;
+    return decide(entry);  // which may change connections_
+  }
+}
+
+void ShmRoad::on_standing(ShmConnection& connection) {
+  Entry& entry = entry_of(connection);
+  const base::Peer peer = entry.peer;
+  if (std::exchange(entry.stranger, false)) --strangers_;
+  entry.deadline = base::kNever;
+  if (stopping_ || gone_.contains(peer) || peers_.contains(peer)) return bury(connection);
+  peers_[peer] = &connection;
+  open_.push_back(&connection);
+  connection.open(*events_, peer);
+  std::string address = entry.dialed ? connection.address() : connection.handshake().peer().address;
+  if (const auto awaited = awaited_.find(peer); awaited != awaited_.end()) {
+    address = awaited->second.first;
+    awaited_.erase(awaited);
+  }
+  events_->on_connected(peer, address);
+  settle_held(peer);
+}
+
+void ShmRoad::on_failed(ShmConnection& connection, const base::Status& why) {
+  Entry& entry = entry_of(connection);
+  const bool dialed = entry.dialed;
+  const Refusal refusal = connection.handshake().refusal();
+  const base::Peer met = connection.handshake().peer().incarnation;
+  const std::string address = connection.address();
+  bury(connection);
+  if (stopping_) return;
+  if (!dialed) {
+    base::log_debug("turned away: {}", why.text());
+  } else if (refusal == Refusal::kDuplicate) {
+    deduplicated(address, met);
+  } else {
+    events_->on_dial_failed(address, why);
+  }
+  settle_held(met);
+}
+
+/// A dial gave way to a connection that the peer has made, or is making.
+void ShmRoad::deduplicated(const std::string& address, base::Peer peer) {
+  if (peers_.contains(peer)) return events_->on_connected(peer, address);
+  awaited_[peer] = {address, loop_.now() + options_.hello_timeout};
+  if (!timer_.active()) timer_.start(kTick, kTick);
+}
+
+// ------------------------------------------------------------ traffic
+
+ShmConnection* ShmRoad::find(base::Peer peer) const {
+  const auto known = peers_.find(peer);
+  return known == peers_.end() ? nullptr : known->second;
+}
+
+void ShmRoad::send(base::Peer to, const base::Frame& frame) {
+  if (ShmConnection* connection = find(to)) connection->send(frame);
+}
+
+void ShmRoad::flush() {
+  dead_.clear();
+  for (const std::string& address : std::exchange(to_dial_, {})) {
+    if (!stopping_) start_dial(address);
+  }
+  for (ShmConnection* connection : open_) connection->flush();
+  if (stopping_ && stopped_ && connections_.empty()) std::exchange(stopped_, nullptr)();
+}
+
+bool ShmRoad::look() {
+  bool any = false;
+  // By index: what is heard may open and end connections.
+  for (size_t i = 0; i < open_.size(); ++i) any |= open_[i]->look();
+  return any;
+}
+
+bool ShmRoad::before_sleep() {
+  for (ShmConnection* connection : open_) connection->say_asleep();
+  base::full_fence();
+  if (std::all_of(open_.begin(), open_.end(), [](const ShmConnection* c) { return c->is_quiet(); })) return true;
+  after_sleep();
+  return false;
+}
+
+void ShmRoad::after_sleep() {
+  for (ShmConnection* connection : open_) connection->say_awake();
+}
+
+Watched::Writers ShmRoad::writers() const {
+  if (open_.empty()) return Writers::kNone;
+  const auto here = static_cast<uint32_t>(sched_getcpu());
+  const bool elsewhere =
+      std::any_of(open_.begin(), open_.end(), [here](const ShmConnection* c) { return c->is_elsewhere(here); });
+  return elsewhere ? Writers::kElsewhere : Writers::kHere;
+}
+
+std::shared_ptr<base::SharedMemory> ShmRoad::on_asked(ShmConnection& connection, uint64_t table) {
+  return source_ ? source_(entry_of(connection).peer, table) : nullptr;
+}
+
+void ShmRoad::drain(base::Peer peer) {
+  if (ShmConnection* connection = find(peer)) connection->look();
+}
+
+void ShmRoad::ask(base::Peer peer, uint64_t table, ShmConnection::Given given) {
+  ShmConnection* connection = find(peer);
+  connection != nullptr ? connection->ask(table, std::move(given)) : given(nullptr);
+}
+
+// ------------------------------------------------------------ ends
+
+void ShmRoad::close(base::Peer peer) {
+  gone_.add(peer);
+  awaited_.erase(peer);
+  ShmConnection* connection = find(peer);
+  if (connection == nullptr) return;
+  peers_.erase(peer);
+  connection->say_goodbye();
+  entry_of(*connection).deadline = loop_.now() + kLinger;
+  if (!timer_.active()) timer_.start(kTick, kTick);
+}
+
+void ShmRoad::cut(base::Peer peer) {
+  if (ShmConnection* connection = find(peer)) connection->cut();
+}
+
+void ShmRoad::stop(std::function<void()> stopped) {
+  stopping_ = true;
+  stopped_ = std::move(stopped);
+  listeners_.clear();
+  peers_.clear();
+  awaited_.clear();
+  std::vector<ShmConnection*> all;
+  for (auto& [key, entry] : connections_) all.push_back(entry.connection.get());
+  for (ShmConnection* connection : all) {
+    connection->say_goodbye();
+    entry_of(*connection).deadline = loop_.now() + kLinger;
+    if (connection->state() == ShmConnection::State::kDead) bury(*connection);
+  }
+  if (!timer_.active()) timer_.start(kTick, kTick);
+}
+
+void ShmRoad::on_ended(ShmConnection& connection, End how, const base::Status& why) {
+  const base::Peer peer = entry_of(connection).peer;
+  bury(connection);
+  if (stopping_ || how == End::kClosed) return;
+  const auto known = peers_.find(peer);
+  if (known == peers_.end() || known->second != &connection) return;
+  peers_.erase(known);
+  gone_.add(peer);
+  base::log_debug("{}", why.text());
+  events_->on_lost(peer, why);
+}
+
+void ShmRoad::tick() {
+  const Nanos now = loop_.now();
+  std::vector<ShmConnection*> late;
+  for (auto& [key, entry] : connections_) {
+    if (now >= entry.deadline) late.push_back(entry.connection.get());
+  }
+  for (ShmConnection* connection : late) {
+    if (!connections_.contains(connection)) continue;
+    if (connection->state() >= ShmConnection::State::kOpen) {
+      bury(*connection);
+      continue;
+    }
+    connection->kill();
+    const double seconds = std::chrono::duration<double>(options_.hello_timeout).count();
+    on_failed(*connection, base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s",
+                                       connection->address(), seconds));
+  }
+  std::vector<std::string> unanswered;
+  std::erase_if(awaited_, [&](const auto& item) {
+    if (now < item.second.second) return false;
+    unanswered.push_back(item.second.first);
+    return true;
+  });
+  for (const std::string& address : unanswered)
+    events_->on_dial_failed(address,
+                            base::error(MV_EUNREACHABLE, "{} preferred to dial this process, and did not", address));
+  const bool waiting = !awaited_.empty() || std::any_of(connections_.begin(), connections_.end(), [](const auto& item) {
+    return item.second.deadline != base::kNever;
+  });
+  if (!waiting) timer_.stop();
+}
+
+}  // namespace mv::transport

@@ -1,0 +1,117 @@
+#pragma once
+// The road between processes of one machine that run as the same user: messages through shared memory, without a system
+// call while both sides are awake. Addresses are "shm:name", in the kernel's table of abstract socket names, which a
+// network namespace has its own of: who answers there can be passed descriptors, and so shares this machine's memory.
+//
+// It mends nothing: a connection that breaks is lost, as far as this road is concerned, with MV_EUNREACHABLE. A goodbye
+// is MV_EPEERLOST, as on every road. When two nodes dial each other at once, the dial of the larger incarnation is the
+// one that stays.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/fence.hpp"
+#include "transport/listener.hpp"
+#include "transport/road.hpp"
+#include "transport/shm/connection.hpp"
+
+namespace mv::transport {
+
+struct ShmOptions {
+  base::Peer self = base::kNobody;  ///< this node's incarnation
+  std::string secret;               ///< empty: every process of this user that has none either
+  base::Nanos hello_timeout = std::chrono::seconds(5);
+  size_t max_strangers = 256;  ///< accepted connections that have not finished their hello
+  uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
+};
+
+class ShmRoad final : public Road, private ShmEvents, private Watched {
+ public:
+  ShmRoad(Loop& loop, ShmOptions options);
+  ~ShmRoad() override;
+
+  /// The address that the node of this incarnation listens at, by custom.
+  static std::string address_of(base::Peer peer);
+
+  void attach(base::LinkEvents& events) override { events_ = &events; }
+  base::Result<std::string> listen(const std::string& address) override;
+  base::Result<std::string> adopt(int listening_fd) override;
+  void dial(const std::string& address) override;
+  void send(base::Peer to, const base::Frame& frame) override;
+  void close(base::Peer peer) override;
+  void flush() override;
+  void stop(std::function<void()> stopped) override;
+  void cut(base::Peer peer) override;
+
+  /// Asked before a peer is let in; without it everybody is who knows the secret. Who is not waits for admit(), as long
+  /// as a hello may take.
+  void set_admission(std::function<bool(base::Peer)> admission) { admission_ = std::move(admission); }
+  void admit(base::Peer peer) { settle_held(peer); }
+  bool reaches(base::Peer peer) const { return peers_.contains(peer); }
+  /// Takes what this peer has sent up to now.
+  void drain(base::Peer peer);
+  /// Where the memory of a table comes from that a peer asks to map, null if there is none for it; on the loop.
+  using Source = std::function<std::shared_ptr<base::SharedMemory>(base::Peer peer, uint64_t table)>;
+  void serve(Source source) { source_ = std::move(source); }
+  /// Asks `peer` for the memory of its table; `given` hears of it later, or at once that there is no way: null.
+  void ask(base::Peer peer, uint64_t table, ShmConnection::Given given);
+
+ private:
+  using Nanos = base::Nanos;
+  struct Entry {
+    std::unique_ptr<ShmConnection> connection;
+    bool dialed = false;
+    base::Peer peer = base::kNobody;  // once it is decided
+    Nanos deadline = base::kNever;
+    bool held = false;      // accepted: decided when our own dial to the same peer is, or when it is admitted
+    bool stranger = false;  // counted in strangers_
+  };
+
+  ShmEvents& as_owner() { return *this; }
+  void on_deciding(ShmConnection& connection) override;
+  void on_standing(ShmConnection& connection) override;
+  void on_failed(ShmConnection& connection, const base::Status& why) override;
+  void on_ended(ShmConnection& connection, End how, const base::Status& why) override;
+  std::shared_ptr<base::SharedMemory> on_asked(ShmConnection& connection, uint64_t table) override;
+
+  bool look() override;
+  bool before_sleep() override;
+  void after_sleep() override;
+  Writers writers() const override;
+
+  void on_accept(Fd fd);
+  void start_dial(const std::string& address);
+  Entry& add_connection(const std::string& address, Fd fd, bool dialed);
+  Entry& entry_of(const ShmConnection& connection) { return connections_.at(&connection); }
+  void bury(ShmConnection& connection);
+  wire::Handshake make_handshake(wire::Handshake::Side side) const;
+  void decide(Entry& entry);
+  void settle_held(base::Peer peer);
+  void deduplicated(const std::string& address, base::Peer peer);
+  ShmConnection* find(base::Peer peer) const;
+  void tick();
+
+  Loop& loop_;
+  const ShmOptions options_;
+  base::LinkEvents* events_ = nullptr;
+  Source source_;
+  std::function<bool(base::Peer)> admission_;
+  std::map<std::string, std::unique_ptr<Listener>> listeners_;
+  std::unordered_map<const ShmConnection*, Entry> connections_;
+  std::unordered_map<base::Peer, ShmConnection*> peers_;  // open ones
+  std::vector<ShmConnection*> open_;                      // those of peers_ and those that are being closed, for look()
+  std::vector<std::unique_ptr<ShmConnection>> dead_;      // freed when no callback of theirs can be on the stack
+  Fence gone_;                                            // closed
+  std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
+  std::vector<std::string> to_dial_;                             // started by flush(): a dial may fail at once
+  size_t strangers_ = 0;
+  Timer timer_;
+  bool stopping_ = false;
+  std::function<void()> stopped_;
+};
+
+}  // namespace mv::transport

@@ -1,0 +1,648 @@
+#include "transport/tcp/tcp.hpp"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <cassert>
+#include <tuple>
+
+#include "base/log.hpp"
+#include "transport/tcp/interfaces.hpp"
+
+namespace mv::transport {
+
+using wire::Handshake;
+using wire::Refusal;
+
+/// A name that is being looked up, by one of libuv's threads. Outlives the road if need be.
+struct TcpRoad::Lookup {
+  uv_getaddrinfo_t request{};
+  TcpRoad* road;
+  std::string address;
+};
+
+TcpRoad::TcpRoad(Loop& loop, TcpOptions options)
+    : loop_(loop), options_(std::move(options)), ration_{options_.failures}, timer_(loop, [this] { tick(); }) {
+  [[maybe_unused]] const int ready = sodium_init();
+  token_.resize(kTokenBytes);
+  randombytes_buf(token_.data(), token_.size());
+  loop_.add_flusher(*this);
+}
+
+TcpRoad::~TcpRoad() {
+  loop_.remove_flusher(*this);
+  for (Lookup* lookup : lookups_) {
+    lookup->road = nullptr;
+    uv_cancel(reinterpret_cast<uv_req_t*>(&lookup->request));
+  }
+}
+
+// ------------------------------------------------------------ listening
+
+base::Result<std::string> TcpRoad::listen(const std::string& address) {
+  const auto parsed = parse_address(address);
+  if (!parsed.ok()) return parsed.status();
+  const auto endpoints = resolve(parsed.value(), /*numeric_only=*/false, /*to_listen=*/true);
+  if (!endpoints.ok()) return base::error(MV_EINVAL, "can't listen on {}", endpoints.status().text());
+  const Endpoint& endpoint = endpoints.value().front();
+  if (options_.secret.empty() && !is_loopback(endpoint)) {
+    return base::error(
+        MV_EINVAL,
+        "listening on {}, beyond this machine, needs a secret: set POLYVERSO_SECRET (or `secret`) everywhere", address);
+  }
+  auto fd = listen_on(endpoint);
+  if (!fd.ok()) return fd.status();
+  return add_listener(std::move(fd).value());
+}
+
+base::Result<std::string> TcpRoad::adopt(int listening_fd) {
+  Fd fd(listening_fd);
+  const Endpoint endpoint = local_endpoint(fd.get());
+  const int family = endpoint.storage.ss_family;
+  if (endpoint.length == 0 || (family != AF_INET && family != AF_INET6))
+    return base::error(MV_EINVAL, "descriptor {} is not a TCP socket that listens", listening_fd);
+  if (options_.secret.empty() && !is_loopback(endpoint))
+    return base::error(MV_EINVAL, "listening on {}, beyond this machine, needs a secret", to_text(host_port(endpoint)));
+  prepare_stream(fd.get(), local_endpoint(fd.get()));
+  return add_listener(std::move(fd));
+}
+
+base::Result<std::string> TcpRoad::add_listener(Fd fd) {
+  const std::string address = to_text(host_port(local_endpoint(fd.get())));
+  auto listener =
+      std::make_unique<Listener>(loop_, std::move(fd), [this](Fd accepted) { on_accept(std::move(accepted)); });
+  if (!listener->ok()) return base::error(MV_ESYSTEM, "can't watch the socket that listens on {}", address);
+  if (options_.secret.empty()) {
+    auto desk = TokenDesk::make(loop_, options_.self, address, token_);
+    if (!desk.ok()) return desk.status();
+    desks_.push_back(std::move(desk).value());
+  }
+  listeners_.push_back(std::move(listener));
+  if (own_address_.empty()) own_address_ = address;
+  return address;
+}
+
+void TcpRoad::on_accept(Fd fd) {
+  if (strangers_ >= options_.max_strangers) make_room();
+  const HostPort from = host_port(remote_endpoint(fd.get()));
+  Entry& entry = add_connection(std::make_unique<Connection>(loop_, as_owner(), to_text(from), std::move(fd)), Purpose::kAccepted,
+                                loop_.now() + options_.hello_timeout);
+  entry.stranger = true;
+  entry.number = ++arrivals_;
+  entry.host = from.host;
+  ++strangers_;
+  ++crowds_[entry.host];
+  entry.connection->greet(make_handshake(Handshake::Side::kListener, /*resumes=*/false));
+}
+
+void TcpRoad::no_stranger(Entry& entry) {
+  if (!std::exchange(entry.stranger, false)) return;
+  --strangers_;
+  if (const auto crowd = crowds_.find(entry.host); --crowd->second == 0) crowds_.erase(crowd);
+}
+
+/// The peer whose connection it says to mend, if it comes from where that is: strangers elsewhere can't.
+TcpRoad::Known* TcpRoad::expected(const Entry& entry) {
+  const wire::Introduction& said = entry.connection->handshake().peer();
+  const auto known = peers_.find(said.incarnation);
+  return said.resumes && known != peers_.end() && known->second.host == entry.host ? &known->second : nullptr;
+}
+
+/// Ends one stranger's connection for the sake of the next. Who has said most counts for nothing: anybody can say half a hello.
+void TcpRoad::make_room() {
+  Entry* least = nullptr;
+  const auto worth = [&](const Entry& entry) {
+    const bool proved = entry.connection->handshake().state() == Handshake::State::kDeciding;
+    return std::tuple(proved || expected(entry) != nullptr, -static_cast<ptrdiff_t>(crowds_.at(entry.host)), entry.connection->last_step(),
+                      entry.number);
+  };
+  for (auto& [key, entry] : connections_)
+    if (entry.stranger && entry.connection->greeting() && (least == nullptr || worth(entry) < worth(*least))) least = &entry;
+  if (least == nullptr) return;
+  log_stranger(base::error(MV_EUNREACHABLE, "{} had not finished the hello when others came", least->connection->address()));
+  bury(*least->connection);
+}
+
+// ------------------------------------------------------------ dialing
+
+void TcpRoad::dial(const std::string& address) {
+  to_dial_.push_back(address);
+  loop_.post([] {});  // one more turn: this may come from within flush(), where another dial has just failed
+}
+
+void TcpRoad::start_dial(const std::string& address) {
+  const auto parsed = parse_address(address);
+  if (!parsed.ok()) return fail_dial(address, parsed.status());
+  auto endpoints = resolve(parsed.value(), /*numeric_only=*/true, /*to_listen=*/false);
+  if (!endpoints.ok()) return fail_dial(address, endpoints.status());
+  if (!endpoints.value().empty()) return dial_endpoints(address, std::move(endpoints).value());
+
+  auto* lookup = new Lookup{{}, this, address};
+  lookup->request.data = lookup;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  const auto looked_up = [](uv_getaddrinfo_t* request, int status, addrinfo* found) {
+    const std::unique_ptr<Lookup> lookup(static_cast<Lookup*>(request->data));
+    std::vector<Endpoint> endpoints;
+    for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
+      Endpoint& endpoint = endpoints.emplace_back();
+      std::memcpy(&endpoint.storage, info->ai_addr, info->ai_addrlen);
+      endpoint.length = info->ai_addrlen;
+    }
+    uv_freeaddrinfo(found);
+    TcpRoad* road = lookup->road;
+    if (road == nullptr) return;
+    std::erase(road->lookups_, lookup.get());
+    if (status == 0) return road->dial_endpoints(lookup->address, std::move(endpoints));
+    road->fail_dial(lookup->address,
+                    base::error(MV_EUNREACHABLE, "can't reach {}: {}", lookup->address, uv_strerror(status)));
+  };
+  const auto& [host, port] = parsed.value();
+  if (const int failed = uv_getaddrinfo(&loop_.uv(), &lookup->request, looked_up, host.c_str(), port.c_str(), &hints);
+      failed != 0) {
+    delete lookup;
+    return fail_dial(address, base::error(MV_EUNREACHABLE, "can't reach {}: {}", address, uv_strerror(failed)));
+  }
+  lookups_.push_back(lookup);
+}
+
+void TcpRoad::dial_endpoints(const std::string& address, std::vector<Endpoint> endpoints) {
+  if (stopping_) return;
+  add_connection(std::make_unique<Connection>(loop_, as_owner(), address, std::move(endpoints)), Purpose::kDial,
+                 loop_.now() + options_.hello_timeout)
+      .connection->connect();
+}
+
+void TcpRoad::fail_dial(const std::string& address, const base::Status& why) {
+  if (!stopping_) events_->on_dial_failed(address, why);
+}
+
+TcpRoad::Entry& TcpRoad::add_connection(std::unique_ptr<Connection> connection, Purpose purpose, Nanos deadline) {
+  const Connection* key = connection.get();
+  Entry& entry = connections_[key];
+  entry.connection = std::move(connection);
+  entry.purpose = purpose;
+  entry.deadline = deadline;
+  need_tick();
+  return entry;
+}
+
+/// Forgets a connection that has ended.
+void TcpRoad::bury(Connection& connection) {
+  const auto found = connections_.find(&connection);
+  if (found == connections_.end()) return;
+  connection.kill();
+  no_stranger(found->second);
+  if (found->second.query) dead_queries_.push_back(std::move(found->second.query));
+  std::erase(unflushed_, &connection);
+  dead_.push_back(std::move(found->second.connection));
+  connections_.erase(found);
+}
+
+// ------------------------------------------------------------ hellos
+
+Handshake TcpRoad::make_handshake(Handshake::Side side, bool resumes) const {
+  wire::Introduction self;
+  self.incarnation = options_.self;
+  self.capabilities = options_.observes ? wire::kObserves : 0;
+  self.version_min = options_.version_min;
+  self.version_max = options_.version_max;
+  self.resumes = resumes;
+  self.has_secret = !options_.secret.empty();
+  self.address = own_address_;
+  Handshake::Dice dice;
+  randombytes_buf(&dice, sizeof dice);
+  return Handshake(side, std::move(self), dice);
+}
+
+void TcpRoad::on_stream(Connection& connection) {
+  Entry& entry = entry_of(connection);
+  if (entry.purpose == Purpose::kProbe) {  // alive: it may yet come back by itself
+    if (const auto known = peers_.find(entry.peer); known != peers_.end()) known->second.trying = false;
+    return bury(connection);
+  }
+  connection.greet(make_handshake(Handshake::Side::kDialer, entry.purpose == Purpose::kRedial));
+}
+
+void TcpRoad::on_deciding(Connection& connection) {
+  Entry& entry = entry_of(connection);
+  if (connection.handshake().side() == Handshake::Side::kDialer) return decide_as_dialer(entry);
+  connection.handshake().state() == Handshake::State::kDeciding ? decide_as_listener(entry) : prove_as_listener(entry);
+}
+
+bool TcpRoad::Ration::take(Nanos now, double most, double per_second) {
+  left = std::min(most, left + per_second * std::chrono::duration<double>(now - at).count());
+  at = now;
+  if (left < 1) return false;
+  left -= 1;
+  return true;
+}
+
+/// Not before there is leave to: see TcpOptions::failures.
+void TcpRoad::prove_as_listener(Entry& entry) {
+  const Nanos now = loop_.now();
+  Known* const member = expected(entry);
+  const bool as_member = member != nullptr && member->ration.take(now, options_.member_failures, options_.member_failures_per_second);
+  entry.charged = !as_member && ration_.take(now, options_.failures, options_.failures_per_second);
+  entry.waits = !as_member && !entry.charged;
+  if (entry.waits) return;
+  Connection& connection = *entry.connection;
+  const bool has_secret = !options_.secret.empty();
+  connection.handshake().prove(has_secret ? options_.secret : token_, has_secret ? "" : ends_of(connection.fd(), /*dialed=*/false));
+  connection.continue_greeting();
+}
+
+/// What the other side's secret would be.
+void TcpRoad::ask_for_token(Entry& entry) {
+  Connection& connection = *entry.connection;
+  const Endpoint remote = remote_endpoint(connection.fd());
+  if (!is_loopback(remote))
+    return got_token(entry, base::error(MV_EAUTH,
+                                        "this process has no secret, and {} is beyond this machine's loopback: set POLYVERSO_SECRET (or "
+                                        "`secret`) to the same on both",
+                                        connection.address()));
+  Connection* key = &connection;
+  const auto told = [this, key](const base::Result<std::string>& token) {
+    if (const auto found = connections_.find(key); found != connections_.end()) got_token(found->second, token);
+  };
+  entry.query = std::make_unique<TokenQuery>(loop_, connection.handshake().peer().incarnation, to_text(host_port(remote)), told);
+  entry.query->ask();
+}
+
+void TcpRoad::got_token(Entry& entry, const base::Result<std::string>& token) {
+  Connection& connection = *entry.connection;
+  if (connection.handshake().state() != Handshake::State::kSecret) return;
+  if (token.ok()) {
+    connection.handshake().prove(token.value(), ends_of(connection.fd(), /*dialed=*/true));
+  } else {
+    entry.why = token.status();
+    connection.handshake().refuse(Refusal::kUser);
+  }
+  connection.continue_greeting();
+}
+
+void TcpRoad::decide_as_dialer(Entry& entry) {
+  const base::Peer peer = entry.connection->handshake().peer().incarnation;
+  if (entry.purpose == Purpose::kRedial && peer != entry.peer) return refuse(entry, Refusal::kStranger);
+  if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
+  const auto known = peers_.find(peer);
+  if (known != peers_.end() && known->second.connection != nullptr) return refuse(entry, Refusal::kDuplicate);
+  entry.peer = peer;
+  if (options_.secret.empty()) return ask_for_token(entry);
+  entry.connection->handshake().prove(options_.secret);
+  entry.connection->continue_greeting();
+}
+
+void TcpRoad::decide_as_listener(Entry& entry) {
+  const wire::Introduction& introduction = entry.connection->handshake().peer();
+  const base::Peer peer = introduction.incarnation;
+  if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
+  const auto known = peers_.find(peer);
+  const bool connected = known != peers_.end() && known->second.connection != nullptr;
+  const bool observes = (introduction.capabilities & wire::kObserves) != 0;
+  if (connected && (!introduction.resumes || observes)) return refuse(entry, Refusal::kDuplicate);
+  // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the
+  // outcome of its own, which the larger may have accepted before it knew better.
+  const bool dialing = std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
+    const Entry& other = item.second;
+    return other.peer == peer && (other.purpose == Purpose::kDial || other.purpose == Purpose::kRedial) &&
+           other.connection->state() == Connection::State::kGreeting;
+  });
+  if (dialing && options_.self > peer) return refuse(entry, Refusal::kDuplicate);
+  entry.peer = peer;
+  entry.held = dialing;
+  if (dialing) return;
+  entry.connection->handshake().accept();
+  entry.connection->continue_greeting();
+}
+
+void TcpRoad::refuse(Entry& entry, Refusal why) {
+  Connection& connection = *entry.connection;
+  connection.handshake().refuse(why);
+  connection.continue_greeting();
+}
+
+/// Our own dial to `peer` has come to its end, one way or the other.
+void TcpRoad::settle_held(base::Peer peer) {
+  for (auto& [key, entry] : connections_) {
+    if (!entry.held || entry.peer != peer) continue;
+    entry.held = false;
+    return decide_as_listener(entry);  // which may change connections_
+  }
+}
+
+void TcpRoad::on_greeted(Connection& connection) {
+  Entry& entry = entry_of(connection);
+  const base::Peer peer = connection.handshake().peer().incarnation;
+  const bool dialed = entry.purpose != Purpose::kAccepted;
+  entry.peer = peer;
+  entry.deadline = base::kNever;
+  if (std::exchange(entry.charged, false)) ration_.left += 1;
+  no_stranger(entry);
+  end_attempts(peer, &connection);
+
+  Known& known = peers_[peer];
+  if (known.connection != nullptr && known.connection != &connection)
+    bury(*known.connection);  // it broke, and the peer knew first
+  known.connection = &connection;
+  known.give_up_at = base::kNever;
+  known.trying = false;
+  known.dialed = dialed;
+  known.host = host_port(remote_endpoint(connection.fd())).host;
+  known.ration = {options_.member_failures, loop_.now()};
+  known.address = dialed ? connection.address() : peer_address(entry);
+  known.endpoints.clear();
+  if (dialed) {
+    known.endpoints.push_back(remote_endpoint(connection.fd()));
+  } else if (!connection.handshake().peer().address.empty()) {
+    if (const auto parsed = parse_address(known.address); parsed.ok()) {
+      if (auto found = resolve(parsed.value(), /*numeric_only=*/true, /*to_listen=*/false); found.ok())
+        known.endpoints = std::move(found).value();
+    }
+  }
+  std::string address = known.address;
+  if (const auto awaited = awaited_.find(peer); awaited != awaited_.end()) {
+    address = awaited->second.first;
+    awaited_.erase(awaited);
+  }
+  known.observer = !dialed && (connection.handshake().peer().capabilities & wire::kObserves) != 0;
+  base::log_debug("connected with {} ({:016x}){}", address, peer, known.observer ? ", an observer" : "");
+  connection.open(*events_, peer);
+  known.observer ? events_->on_observer(peer) : events_->on_connected(peer, address);
+  settle_held(peer);
+}
+
+/// Where an accepted peer listens, or, if it does not, came from. Of a peer on another machine that says it listens on loopback, or on
+/// all interfaces, the host is the one it came from.
+std::string TcpRoad::peer_address(const Entry& entry) const {
+  const std::string& said = entry.connection->handshake().peer().address;
+  const auto parsed = parse_address(said);
+  if (said.empty() || !parsed.ok()) return entry.connection->address();
+  const std::string from = host_port(remote_endpoint(entry.connection->fd())).host;
+  const bool elsewhere = from != host_port(local_endpoint(entry.connection->fd())).host;
+  const bool useless = is_wildcard(parsed.value().host) || (elsewhere && is_loopback_text(parsed.value().host) && !is_loopback_text(from));
+  return useless ? to_text({from, parsed.value().port}) : said;
+}
+
+void TcpRoad::on_failed(Connection& connection, const base::Status& reason, bool refused) {
+  Entry& entry = entry_of(connection);
+  const base::Status why = entry.why.ok() ? reason : entry.why;
+  const Purpose purpose = entry.purpose;
+  const base::Peer peer = entry.peer;
+  const Refusal refusal = connection.greeting() ? connection.handshake().refusal() : Refusal::kNone;
+  const base::Peer met = connection.greeting() ? connection.handshake().peer().incarnation : base::kNobody;
+  const std::string address = connection.address();
+  if (connection.state() == Connection::State::kDead) {
+    bury(connection);
+  } else {
+    entry.peer = base::kNobody;
+    entry.deadline = loop_.now() + kLinger;
+  }
+  if (stopping_) return;
+  switch (purpose) {
+    case Purpose::kAccepted:
+      return log_stranger(why);
+    case Purpose::kDial:
+      if (refusal == Refusal::kDuplicate) {
+        deduplicated(address, met);
+      } else {
+        fail_dial(address, why);
+      }
+      break;
+    case Purpose::kRedial:
+      if (refusal == Refusal::kDuplicate) {
+        if (const auto known = peers_.find(peer); known != peers_.end()) known->second.trying = false;
+      } else {
+        mend_failed(peer, why, refused || refusal != Refusal::kNone);
+      }
+      break;
+    case Purpose::kProbe:
+      mend_failed(peer, why, refused);
+      break;
+  }
+  settle_held(met);
+}
+
+/// A dial gave way to a connection that the peer has made, or is making.
+void TcpRoad::deduplicated(const std::string& address, base::Peer peer) {
+  if (const auto known = peers_.find(peer); known != peers_.end() && known->second.connection != nullptr) {
+    events_->on_connected(peer, address);
+  } else {
+    awaited_[peer] = {address, loop_.now() + options_.hello_timeout};
+    need_tick();
+  }
+}
+
+void TcpRoad::log_stranger(const base::Status& why) {
+  ++turned_away_;
+  if (!base::logs(MV_LOG_DEBUG)) return;
+  if (loop_.now() - log_window_ > std::chrono::seconds(1)) {
+    log_window_ = loop_.now();
+    logged_ = 0;
+  }
+  if (++logged_ <= 10) base::log_debug("turned away: {}", why.text());
+}
+
+// ------------------------------------------------------------ traffic
+
+void TcpRoad::send(base::Peer to, const base::Frame& frame) {
+  constexpr size_t kWriteEarly = 512 << 10;  // keeps the sockets busy while a long batch is queued
+  constexpr size_t kObserverBytes = 4 << 20;  // an observer that does not read gets no more
+  const auto known = peers_.find(to);
+  if (known == peers_.end() || known->second.connection == nullptr) return;
+  Connection& connection = *known->second.connection;
+  if (known->second.observer && connection.queued() + frame.bytes() > kObserverBytes) return;
+  if (connection.send(frame)) unflushed_.push_back(&connection);
+  if (connection.queued() > kWriteEarly) connection.flush();
+}
+
+void TcpRoad::flush() {
+  dead_queries_.clear();
+  dead_.clear();
+  for (const std::string& address : std::exchange(to_dial_, {})) {
+    if (!stopping_) start_dial(address);
+  }
+  for (size_t i = 0; i < unflushed_.size(); ++i) unflushed_[i]->flush();
+  unflushed_.clear();
+  if (stopping_ && stopped_ && connections_.empty()) std::exchange(stopped_, nullptr)();
+}
+
+// ------------------------------------------------------------ ends and breaks
+
+void TcpRoad::close(base::Peer peer) {
+  gone_.add(peer);
+  awaited_.erase(peer);
+  const auto known = peers_.find(peer);
+  if (known == peers_.end()) return;
+  Connection* connection = known->second.connection;
+  peers_.erase(known);
+  end_attempts(peer, connection);
+  if (connection == nullptr) return;
+  connection->say_goodbye();
+  entry_of(*connection).deadline = loop_.now() + kLinger;
+  need_tick();
+}
+
+void TcpRoad::cut(base::Peer peer) {
+  const auto known = peers_.find(peer);
+  if (known != peers_.end() && known->second.connection != nullptr) known->second.connection->cut();
+}
+
+void TcpRoad::stop(std::function<void()> stopped) {
+  stopping_ = true;
+  stopped_ = std::move(stopped);
+  listeners_.clear();
+  desks_.clear();
+  peers_.clear();
+  awaited_.clear();
+  std::vector<Connection*> all;
+  for (auto& [key, entry] : connections_) all.push_back(entry.connection.get());
+  for (Connection* connection : all) {
+    connection->say_goodbye();
+    entry_of(*connection).deadline = loop_.now() + kLinger;
+    if (connection->state() == Connection::State::kDead) bury(*connection);
+  }
+  need_tick();
+}
+
+void TcpRoad::on_ended(Connection& connection, End how, const base::Status& why) {
+  const base::Peer peer = entry_of(connection).peer;
+  bury(connection);
+  if (stopping_ || how == End::kClosed) return;
+  const auto known = peers_.find(peer);
+  if (known == peers_.end() || known->second.connection != &connection) return;
+  known->second.connection = nullptr;
+  how == End::kBroken && !known->second.observer ? broke(peer, known->second, why) : lose(peer, why);
+}
+
+void TcpRoad::broke(base::Peer peer, Known& known, const base::Status& why) {
+  base::log_debug("{}", why.text());
+  known.why = why.text();
+  known.give_up_at = loop_.now() + options_.reconnect_grace;
+  need_tick();
+  try_to_mend(peer, known);
+}
+
+void TcpRoad::try_to_mend(base::Peer peer, Known& known) {
+  if (known.endpoints.empty()) return;
+  known.trying = true;
+  const Purpose purpose = known.dialed ? Purpose::kRedial : Purpose::kProbe;
+  auto connection = std::make_unique<Connection>(loop_, as_owner(), known.address, known.endpoints);
+  Entry& entry = add_connection(std::move(connection), purpose, known.give_up_at);
+  entry.peer = peer;
+  entry.connection->connect();
+}
+
+void TcpRoad::mend_failed(base::Peer peer, const base::Status& why, bool gone) {
+  const auto known = peers_.find(peer);
+  if (known == peers_.end()) return;
+  known->second.trying = false;
+  if (gone) lose(peer, base::error(MV_EPEERLOST, "{}, and it is not coming back: {}", known->second.why, why.text()));
+}
+
+/// Ends what was under way to mend the connection to `peer`.
+void TcpRoad::end_attempts(base::Peer peer, const Connection* but) {
+  std::vector<Connection*> attempts;
+  for (auto& [key, entry] : connections_) {
+    if (entry.peer == peer && key != but && (entry.purpose == Purpose::kRedial || entry.purpose == Purpose::kProbe) &&
+        entry.connection->state() < Connection::State::kOpen) {
+      attempts.push_back(entry.connection.get());
+    }
+  }
+  for (Connection* attempt : attempts) bury(*attempt);
+}
+
+void TcpRoad::lose(base::Peer peer, const base::Status& why) {
+  const auto known = peers_.find(peer);
+  const bool observer = known != peers_.end() && known->second.observer;
+  if (known != peers_.end()) peers_.erase(known);
+  if (!observer && options_.fences_lost) gone_.add(peer);  // of observers there may come any number
+  end_attempts(peer, nullptr);
+  base::log_debug("lost {:016x}: {}", peer, why.text());
+  events_->on_lost(peer, why);
+}
+
+// ------------------------------------------------------------ time
+
+void TcpRoad::need_tick() {
+  if (!timer_.active()) timer_.start(options_.retry, options_.retry);
+}
+
+void TcpRoad::tick() {
+  tick_connections();
+  tick_proofs();
+  tick_peers();
+  if (nothing_to_watch()) timer_.stop();
+}
+
+bool TcpRoad::nothing_to_watch() const {
+  return awaited_.empty() &&
+         std::none_of(connections_.begin(), connections_.end(),
+                      [](const auto& item) { return item.second.deadline != base::kNever; }) &&
+         std::none_of(peers_.begin(), peers_.end(),
+                      [](const auto& item) { return item.second.connection == nullptr; });
+}
+
+void TcpRoad::tick_connections() {
+  const Nanos now = loop_.now();
+  std::vector<Connection*> late;
+  for (auto& [key, entry] : connections_) {
+    if (now >= entry.deadline) late.push_back(entry.connection.get());
+  }
+  for (Connection* connection : late) {
+    const auto found = connections_.find(connection);
+    if (found == connections_.end()) continue;
+    if (connection->state() == Connection::State::kClosing) {
+      bury(*connection);
+      continue;
+    }
+    connection->kill();
+    const double seconds = std::chrono::duration<double>(options_.hello_timeout).count();
+    on_failed(*connection,
+              base::error(MV_EUNREACHABLE, "{} did not finish the hello within {:g} s", connection->address(), seconds),
+              false);
+  }
+}
+
+/// Goes on with proofs that were put off, and with questions that nobody had time for.
+void TcpRoad::tick_proofs() {
+  std::vector<const Connection*> due;
+  for (const auto& [key, entry] : connections_)
+    if (entry.waits || entry.query) due.push_back(key);
+  for (const Connection* connection : due) {
+    const auto found = connections_.find(connection);  // what happens to one may end another
+    if (found == connections_.end()) continue;
+    if (found->second.waits) prove_as_listener(found->second);
+    else if (found->second.query) found->second.query->ask();
+  }
+}
+
+void TcpRoad::tick_peers() {
+  const Nanos now = loop_.now();
+  std::vector<base::Peer> broken;
+  for (const auto& [peer, known] : peers_) {
+    if (known.connection == nullptr) broken.push_back(peer);
+  }
+  for (base::Peer peer : broken) {
+    const auto found = peers_.find(peer);
+    if (found == peers_.end() || found->second.connection != nullptr) continue;
+    Known& known = found->second;
+    if (now >= known.give_up_at) {
+      const double seconds = std::chrono::duration<double>(options_.reconnect_grace).count();
+      lose(peer, base::error(MV_EPEERLOST, "{}, and was not mended within {:g} s", known.why, seconds));
+    } else if (!known.trying) {
+      try_to_mend(peer, known);
+    }
+  }
+  std::vector<std::string> unanswered;
+  std::erase_if(awaited_, [&](const auto& item) {
+    if (now < item.second.second) return false;
+    unanswered.push_back(item.second.first);
+    return true;
+  });
+  for (const std::string& address : unanswered) {
+    fail_dial(address, base::error(MV_EUNREACHABLE, "{} preferred to dial this process, and did not", address));
+  }
+}
+
+}  // namespace mv::transport

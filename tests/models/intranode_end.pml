@@ -1,0 +1,64 @@
+/* How a rank that sleeps on another one hears that the group has ended: core/intranode/seat.cpp and waiting.hpp.
+ *
+ * The waiter sleeps by the bell of a rank whose word never comes. A thread of its own process ends the group (Seat::end, lose, give_up,
+ * hear_left), or another rank does (Seat::say_left). Neither can change the bell that the waiter sleeps by, because it is another rank's
+ * memory, so the kernel does not notice a wake-up that comes between the waiter's last look and its sleep. Seat::wake_sleeper() therefore repeats it
+ * until the waiter has said that it is awake. The code repeats it for 10 ms at most, for a waiter that is stopped; the limit on each
+ * sleep (kLongest) covers that case and is left out here.
+ *
+ *   BUG_WAKES_ONCE: one wake-up only
+ *   BUG_NO_FENCE_BEFORE_WAKING: looks whether the waiter sleeps without a fence after the end was stored
+ *   BUG_NO_FENCE_IN_SLEEP: the waiter looks for the end without a fence after it said that it sleeps
+ *   BUG_NO_LOOK_FOR_THE_END: the waiter does not call trouble() before it sleeps
+ */
+#include "memory.h"
+
+word(ended, 1);      /* Seat::is_broken_, heard_left_, or Words::left of the rank that ends the group */
+word(asleep_on, 1);  /* Words::asleep_on of the waiter */
+bool in_futex;
+
+active proctype Waiter() {
+  bool trouble;
+  do
+  ::
+    store(asleep_on, 0, 1);
+#ifndef BUG_NO_FENCE_IN_SLEEP
+    settle(asleep_on, 0);  /* full_fence() */
+#endif
+#ifndef BUG_NO_LOOK_FOR_THE_END
+    trouble = load(ended, 0);  /* Seat::trouble() */
+#endif
+    if
+    :: !trouble ->
+      /* sleep_by(): the bell does not change, so the kernel always puts it to sleep */
+      d_step { settle(asleep_on, 0); in_futex = true };
+      !in_futex
+    :: else
+    fi;
+    store(asleep_on, 0, 0);
+    if :: trouble -> break :: else fi
+  od
+}
+
+active proctype Breaker() {
+  store(ended, 0, 1);  /* Seat::note_broken(), or Words::left.store() in say_left() */
+#ifndef BUG_NO_FENCE_BEFORE_WAKING
+  settle(ended, 0);  /* full_fence() */
+#endif
+  do  /* Seat::wake_sleeper() */
+  ::
+    if :: load(asleep_on, 0) == 0 -> break :: else fi;
+    in_futex = false;
+#ifdef BUG_WAKES_ONCE
+    break
+#endif
+  od
+}
+
+active proctype Drain() {
+end:
+  do
+  :: d_step { !settled(ended, 0) -> settle(ended, 0) }
+  :: d_step { !settled(asleep_on, 0) -> settle(asleep_on, 0) }
+  od
+}

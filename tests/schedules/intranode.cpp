@@ -1,0 +1,94 @@
+// Two to four ranks reduce by shared memory, small and large values. Then one of them may leave, give up, hear that another is lost, or be
+// interrupted, at any time: the others get the sums, or hear that somebody has gone, at once.
+
+#include <signal.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "../unit/intranode.hpp"
+#include "scenarios.hpp"
+#include "scheduler.hpp"
+
+namespace mv::schedules {
+
+namespace {
+
+using namespace std::chrono_literals;
+using test::Seat;
+
+enum class End { kNone, kLeave, kGiveUp, kLose, kHearLeft, kSignal };
+
+class Ranks {
+ public:
+  Ranks()
+      : memory_(test::make_arenas(2 + dice(3))),
+        end_(static_cast<End>(dice(6))),
+        ending_(dice(memory_.size())),
+        rounds_(1 + dice(4)) {
+    const base::Nanos look = one_in(2) ? 0us : one_in(2) ? 1us : 10us;
+    for (size_t rank = 0; rank < size(); ++rank)
+      seats_.push_back(std::make_unique<Seat>(rank, memory_, test::rank_names(size()), look));
+    constexpr uint64_t kCounts[] = {1, 1, 100, 2049, 20'000, 100'000};
+    for (uint64_t round = 0; round < rounds_; ++round) counts_.push_back(kCounts[dice(std::size(kCounts))]);
+  }
+
+  void work() {
+    begin_here();
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < size(); ++rank) threads.emplace_back([this, rank] { reduce(rank); });
+    const pthread_t one = threads[ending_].native_handle();
+    for (uint64_t steps = dice(end_ == End::kNone ? 1 : 150); steps > 0; --steps) std::this_thread::yield();
+    const base::Status why(MV_ECANCELED, "a test");
+    if (end_ == End::kGiveUp) seats_[ending_]->give_up(why);
+    if (end_ == End::kLose) seats_[ending_]->lose((ending_ + 1) % size(), why);
+    if (end_ == End::kHearLeft) seats_[ending_]->hear_left((ending_ + 1) % size());
+    if (end_ == End::kSignal) pthread_kill(one, SIGUSR1);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  size_t size() const { return memory_.size(); }
+
+  void reduce(size_t rank) {
+    Seat& seat = *seats_[rank];
+    for (uint64_t round = 0; round < rounds_; ++round) {
+      if (end_ == End::kLeave && rank == ending_ && round + 1 == rounds_) return seat.leave();
+      std::vector<float> values(counts_[round], static_cast<float>(rank + 1));
+      test::Operation operation;
+      operation.kind = test::Kind::kAllreduce;
+      operation.out.push_back({reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32});
+      base::Status status = seat.begin(operation);
+      while (status.ok() || status.code() == MV_EINTR) {
+        EXPECT(status.ok() || end_ == End::kSignal);
+        status = seat.finish(intranode::now() + 1h);
+        if (status.ok()) break;
+      }
+      if (!status.ok()) {
+        EXPECT(end_ != End::kNone && end_ != End::kSignal);
+        EXPECT(status.code() == MV_EPEERLOST || status.code() == MV_ECANCELED);
+        return;
+      }
+      const auto sum = static_cast<float>(size() * (size() + 1) / 2);
+      for (const float value : values) EXPECT(value == sum);
+    }
+    // It stays: the others may still need its last values. Only who leaves says so.
+  }
+
+  const std::vector<intranode::Memory> memory_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+  const End end_;
+  const size_t ending_;
+  const uint64_t rounds_;
+  std::vector<uint64_t> counts_;
+};
+
+}  // namespace
+
+void intranode_scenario() {
+  Ranks ranks;
+  ranks.work();
+}
+
+}  // namespace mv::schedules

@@ -1,0 +1,61 @@
+#pragma once
+// Ranks that share memory, for tests of core/intranode: as threads of this process, or as children of it.
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/shared_memory.hpp"
+#include "intranode/seat.hpp"
+
+namespace mv::test {
+
+using collective::Array;
+using collective::Kind;
+using collective::Operation;
+using intranode::Memory;
+using intranode::Seat;
+
+inline std::vector<std::string> rank_names(size_t ranks) {
+  std::vector<std::string> names;
+  for (size_t rank = 0; rank < ranks; ++rank) names.push_back("rank " + std::to_string(rank));
+  return names;
+}
+
+inline std::vector<Memory> make_arenas(size_t ranks) {
+  std::vector<Memory> memory;
+  for (size_t rank = 0; rank < ranks; ++rank) memory.push_back(base::SharedMemory::make("polyverso-test", intranode::Arena::bytes(ranks)).value());
+  return memory;
+}
+
+/// A group in one process: the seats of all ranks, which map each other's tensors as processes do.
+class Ring {
+ public:
+  explicit Ring(size_t ranks) : memory(make_arenas(ranks)) {
+    for (size_t rank = 0; rank < ranks; ++rank)
+      seats.push_back(std::make_unique<Seat>(rank, memory, rank_names(ranks)));
+  }
+  size_t size() const { return seats.size(); }
+
+  /// work(rank, seat) on a thread for each rank.
+  void run(const std::function<void(size_t, Seat&)>& work) {
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < size(); ++rank) threads.emplace_back([&, rank] { work(rank, *seats[rank]); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  const std::vector<Memory> memory;
+  std::vector<std::unique_ptr<Seat>> seats;
+};
+
+inline base::Status carry_out(Seat& seat, const Operation& operation, base::Nanos deadline = base::kNever) {
+  base::Status status = seat.begin(operation);
+  if (status.ok()) status = seat.finish(deadline);
+  return status;
+}
+
+}  // namespace mv::test

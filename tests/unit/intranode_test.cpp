@@ -1,0 +1,474 @@
+// core/intranode: all-reduce and its relatives over what ranks of one machine show each other. Here they are threads.
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <span>
+
+#include "intranode.hpp"
+#include "intranode/patience.hpp"
+
+extern "C" {
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+}
+
+namespace {
+
+using namespace mv::test;  // NOLINT: this file is one of its
+namespace math = mv::math;
+
+mv::base::Nanos in(std::chrono::milliseconds span) { return mv::intranode::now() + span; }
+
+/// Numbers whose sums are exact in every order, so that whatever is wrong with them is not rounding.
+float value_of(size_t rank, size_t i) { return static_cast<float>((rank + 1) * 3 + i % 61); }
+
+float sum_of(size_t ranks, size_t i) {
+  float sum = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) sum += value_of(rank, i);
+  return sum;
+}
+
+/// Floats, in memory that others can be shown, or in memory that they can't.
+class Floats {
+ public:
+  Floats(size_t count, bool is_shown) : count_(count) {
+    if (is_shown) {
+      memory_ = mv::base::SharedMemory::make("polyverso-test", count * sizeof(float) + 64).value();
+      mv::base::SharedMemory::enlist(memory_);
+    } else {
+      own_.resize(count * sizeof(float) + 64);
+    }
+  }
+  std::byte* bytes() { return (memory_ != nullptr ? memory_->data() : own_.data()) + 4; }
+  float* data() { return reinterpret_cast<float*>(bytes()); }
+  std::span<float> all() { return {data(), count_}; }
+  void fill(size_t rank) {
+    for (size_t i = 0; i < count_; ++i) data()[i] = value_of(rank, i);
+  }
+
+ private:
+  size_t count_;
+  Memory memory_;
+  std::vector<std::byte> own_;
+};
+
+struct Case {
+  size_t ranks, count;
+  bool is_shown, in_place;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const size_t ranks : {1, 2, 3, 5}) {
+    for (const size_t count : {0, 1, 5, 2048, 2049, 50000, 200001}) {
+      if ((ranks == 3 || ranks == 5) && count > 100000) continue;
+      for (const bool is_shown : {false, true})
+        for (const bool in_place : {false, true}) all.push_back({ranks, count, is_shown, in_place});
+    }
+  }
+  return all;
+}
+
+/// So often that values that can be shown have been.
+constexpr int kTurns = 3;
+
+// ------------------------------------------------------------ every kind gives what it promises
+
+void sums_are_those_of_all(void**) {
+  for (const Case& each : cases()) {
+    Ring ring(each.ranks);
+    std::atomic<size_t> wrong{0};
+    ring.run([&](size_t rank, Seat& seat) {
+      Floats in(each.count, each.is_shown), out(each.count, each.is_shown);
+      for (int turn = 0; turn < kTurns; ++turn) {
+        Floats& first = each.in_place ? out : in;
+        first.fill(rank);
+        uint64_t contributors = 0;
+        Operation sum{.kind = Kind::kAllreduce, .out = {{out.bytes(), each.count, MV_F32}}, .in = {}, .contributors = &contributors};
+        if (!each.in_place) sum.in = {in.bytes()};
+        if (!carry_out(seat, sum).ok() || contributors != each.ranks) ++wrong;
+        for (size_t i = 0; i < each.count; ++i) if (out.data()[i] != sum_of(each.ranks, i)) ++wrong;
+        for (size_t i = 0; i < each.count && !each.in_place; ++i) if (in.data()[i] != value_of(rank, i)) ++wrong;
+      }
+    });
+    assert_int_equal(wrong, 0);
+  }
+}
+
+/// Two ranks make the sum each for itself: whatever the other does with its arrays, and however late it is; more blocks than there is room
+/// for, of lengths that follow each other in no order.
+void two_ranks_need_not_do_the_same_with_their_arrays(void**) {
+  Ring ring(2);
+  std::atomic<size_t> wrong{0};
+  ring.run([&](size_t rank, Seat& seat) {
+    std::mt19937 lengths(7), own(static_cast<unsigned>(rank));
+    for (int turn = 0; turn < 60; ++turn) {
+      const size_t longest = turn % 10 == 0 ? 1'200'000 : 60'000;
+      const size_t count = 2'100 + lengths() % longest;
+      const bool in_place = own() % 2 == 0;
+      Floats in(count, own() % 2 == 0), out(count, own() % 2 == 0);
+      (in_place ? out : in).fill(rank);
+      if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 500));
+      Operation sum{.kind = Kind::kAllreduce, .out = {{out.bytes(), count, MV_F32}}, .in = {}};
+      if (!in_place) sum.in = {in.bytes()};
+      if (!carry_out(seat, sum).ok()) ++wrong;
+      for (size_t i = 0; i < count; ++i) if (out.data()[i] != sum_of(2, i)) ++wrong;
+    }
+  });
+  assert_int_equal(wrong, 0);
+}
+
+/// Whoever is done with an operation writes over its tensor at once: nobody may still read there. Short operations, for what goes wrong
+/// between two looks at the others.
+void nobody_goes_on_while_others_read_its_tensor(void**) {
+  constexpr size_t kCount = 2100, kRanks = 3;
+  Ring ring(kRanks);
+  std::atomic<size_t> wrong{0};
+  ring.run([&](size_t rank, Seat& seat) {
+    Floats values(kCount, true);
+    for (int turn = 0; turn < 40000; ++turn) {
+      values.fill(rank);
+      if (!carry_out(seat, {.kind = Kind::kAllreduce, .out = {{values.bytes(), kCount, MV_F32}}, .in = {}}).ok()) ++wrong;
+      for (size_t i = 0; i < kCount; i += 100) if (values.data()[i] != sum_of(kRanks, i)) ++wrong;
+    }
+  });
+  assert_int_equal(wrong, 0);
+}
+
+void the_faster_way_to_the_other_is_taken(void**) {
+  constexpr size_t kBytes = 64 << 10;
+  mv::intranode::Distance distance;
+  // Nanoseconds a block by the caches and past them; how many of 1,000 blocks went past.
+  const auto past = [&](int64_t by_caches, int64_t past_caches) {
+    int count = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const bool is_past = distance.past_caches();
+      count += is_past ? 1 : 0;
+      if (distance.timed()) distance.took(kBytes, mv::base::Nanos(is_past ? past_caches : by_caches));
+    }
+    return count;
+  };
+  assert_in_range(past(2'600, 2'300), 0, 40);
+  assert_in_range(past(29'000, 1'300), 500, 1000);  // both have been moved apart
+  assert_in_range(past(29'000, 1'300), 980, 995);   // and the other way is still tried
+  assert_in_range(past(2'600, 2'300), 0, 700);      // and back again
+  assert_in_range(past(2'600, 2'300), 5, 20);
+  distance.past_caches();
+  while (!distance.timed()) distance.past_caches();
+  distance.took(kBytes, std::chrono::seconds(1));  // a rank was stopped
+  assert_in_range(past(2'600, 2'300), 0, 40);
+}
+
+/// Who gets at once what it looked for in vain, as soon as it sleeps, shares a processor with whoever made it.
+void nobody_looks_in_the_way_of_what_it_looks_for(void**) {
+  using std::chrono::microseconds;
+  mv::intranode::Patience patience(1, microseconds(50));
+  const auto wait = [&](microseconds asleep) {
+    const bool looks = patience.budget().count() > 0;
+    if (looks) patience.failed();
+    patience.slept(asleep);
+    return looks;
+  };
+  for (int i = 0; i < 20; ++i) assert_true(wait(microseconds(100)));
+  assert_true(wait(microseconds(5)));
+  assert_true(wait(microseconds(100)));  // once says nothing
+  assert_true(wait(microseconds(5)));
+  assert_true(wait(microseconds(5)));
+  int without = 0;
+  while (!wait(microseconds(5))) ++without;
+  assert_in_range(without, 100, 1000);
+  assert_true(wait(microseconds(100)));
+}
+
+void roots_reduce_and_broadcast(void**) {
+  for (const Case& each : cases()) {
+    Ring ring(each.ranks);
+    std::atomic<size_t> wrong{0};
+    ring.run([&](size_t rank, Seat& seat) {
+      Floats in(each.count, each.is_shown), out(each.count, each.is_shown);
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const size_t root = static_cast<size_t>(turn) % each.ranks;
+        Floats& first = each.in_place ? out : in;
+        first.fill(rank);
+        Operation reduce{.kind = Kind::kReduce, .root = root, .out = {{out.bytes(), each.count, MV_F32}}, .in = {}};
+        if (!each.in_place) reduce.in = {in.bytes()};
+        if (!carry_out(seat, reduce).ok()) ++wrong;
+        for (size_t i = 0; i < each.count && rank == root; ++i) if (out.data()[i] != sum_of(each.ranks, i)) ++wrong;
+        Operation broadcast{.kind = Kind::kBroadcast, .root = root, .out = {{out.bytes(), each.count, MV_F32}}, .in = {}};
+        if (!carry_out(seat, broadcast).ok()) ++wrong;
+        for (size_t i = 0; i < each.count; ++i) if (out.data()[i] != sum_of(each.ranks, i)) ++wrong;
+      }
+    });
+    assert_int_equal(wrong, 0);
+  }
+}
+
+void parts_are_gathered_and_scattered(void**) {
+  for (const Case& each : cases()) {
+    const size_t count = each.count / each.ranks, all = count * each.ranks;
+    Ring ring(each.ranks);
+    std::atomic<size_t> wrong{0};
+    ring.run([&](size_t rank, Seat& seat) {
+      Floats whole(all, each.is_shown), part(count, each.is_shown), gathered(all, each.is_shown);
+      for (int turn = 0; turn < kTurns; ++turn) {
+        whole.fill(rank);
+        Operation scatter{.kind = Kind::kReduceScatter, .out = {{part.bytes(), count, MV_F32}}, .in = {whole.bytes()}};
+        if (!carry_out(seat, scatter).ok()) ++wrong;
+        for (size_t i = 0; i < count; ++i) if (part.data()[i] != sum_of(each.ranks, rank * count + i)) ++wrong;
+        Operation gather{.kind = Kind::kAllgather, .out = {{gathered.bytes(), all, MV_F32}}, .in = {}};
+        if (each.in_place) {
+          std::memcpy(gathered.data() + rank * count, part.data(), count * sizeof(float));
+        } else {
+          gather.in = {part.bytes()};
+        }
+        if (!carry_out(seat, gather).ok()) ++wrong;
+        for (size_t i = 0; i < all; ++i) if (gathered.data()[i] != sum_of(each.ranks, i)) ++wrong;
+        if (!carry_out(seat, Operation{.kind = Kind::kBarrier, .out = {}, .in = {}}).ok()) ++wrong;
+      }
+    });
+    assert_int_equal(wrong, 0);
+  }
+}
+
+void many_arrays_go_together(void**) {
+  constexpr size_t kRanks = 3, kArrays = 150;
+  for (const size_t longest : {20, 3000}) {
+    Ring ring(kRanks);
+    std::atomic<size_t> wrong{0};
+    ring.run([&](size_t rank, Seat& seat) {
+      std::mt19937_64 random(11);  // the same everywhere
+      for (int turn = 0; turn < kTurns; ++turn) {
+        std::vector<std::vector<float>> floats(kArrays);
+        std::vector<std::vector<int64_t>> numbers(kArrays);
+        Operation sum{.kind = Kind::kAllreduce, .out = {}, .in = {}};
+        for (size_t array = 0; array < kArrays; ++array) {
+          floats[array].resize(random() % longest);
+          numbers[array].resize(random() % longest / 7);
+          for (size_t i = 0; i < floats[array].size(); ++i) floats[array][i] = value_of(rank, i + array);
+          for (size_t i = 0; i < numbers[array].size(); ++i) numbers[array][i] = static_cast<int64_t>(rank * i + array);
+          sum.out.push_back({reinterpret_cast<std::byte*>(floats[array].data()), floats[array].size(), MV_F32});
+          sum.out.push_back({reinterpret_cast<std::byte*>(numbers[array].data()), numbers[array].size(), MV_I64});
+        }
+        if (!carry_out(seat, sum).ok()) ++wrong;
+        for (size_t array = 0; array < kArrays; ++array) {
+          for (size_t i = 0; i < floats[array].size(); ++i) if (floats[array][i] != sum_of(kRanks, i + array)) ++wrong;
+          for (size_t i = 0; i < numbers[array].size(); ++i) if (numbers[array][i] != static_cast<int64_t>(3 * i + 3 * array)) ++wrong;
+        }
+      }
+    });
+    assert_int_equal(wrong, 0);
+  }
+}
+
+void bits_are_equal_everywhere(void**) {
+  constexpr size_t kRanks = 4, kCount = 100003;
+  Ring ring(kRanks);
+  std::vector<std::vector<float>> values(kRanks, std::vector<float>(kCount));
+  std::vector<float> expected(kCount);
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> between(-1.0f, 1.0f);
+  for (auto& each : values)
+    for (float& value : each) value = between(random);
+  for (size_t i = 0; i < kCount; ++i) expected[i] = (((values[0][i] + values[1][i]) + values[2][i]) + values[3][i]) / 3.0f;
+  ring.run([&](size_t rank, Seat& seat) {
+    Operation mean{.kind = Kind::kAllreduce, .reduction = math::Reduction::kAverage, .draining = rank == 2,
+                   .out = {{reinterpret_cast<std::byte*>(values[rank].data()), kCount, MV_F32}}, .in = {}};
+    (void)carry_out(seat, mean);
+  });
+  for (const auto& each : values) assert_memory_equal(each.data(), expected.data(), kCount * sizeof(float));
+}
+
+/// What was freed is asked for no more, and what comes in its place is.
+void tensors_come_and_go(void**) {
+  constexpr size_t kRanks = 2, kCount = 20000;
+  Ring ring(kRanks);
+  std::atomic<size_t> wrong{0};
+  ring.run([&](size_t rank, Seat& seat) {
+    for (size_t round = 0; round < mv::intranode::kOffers + 20; ++round) {
+      Floats values(kCount, true);
+      for (int turn = 0; turn < 3; ++turn) {
+        values.fill(rank);
+        if (!carry_out(seat, {.kind = Kind::kAllreduce, .out = {{values.bytes(), kCount, MV_F32}}, .in = {}}).ok()) ++wrong;
+        for (size_t i = 0; i < kCount; i += 100) if (values.data()[i] != sum_of(kRanks, i)) ++wrong;
+      }
+    }
+  });
+  assert_int_equal(wrong, 0);
+}
+
+// ------------------------------------------------------------ what goes wrong
+
+void who_disagrees_is_named_and_the_group_goes_on(void**) {
+  Ring ring(3);
+  std::array<mv::base::Status, 3> statuses;
+  std::atomic<size_t> wrong{0};
+  ring.run([&](size_t rank, Seat& seat) {
+    std::vector<float> values(40000, 1.0f);
+    const auto sum_of_first = [&](size_t count) {
+      return Operation{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}}, .in = {}};
+    };
+    statuses[rank] = carry_out(seat, sum_of_first(rank == 2 ? 39999 : 40000));
+    if (!carry_out(seat, sum_of_first(40000)).ok()) ++wrong;
+    for (const float value : values) if (value != 3.0f) ++wrong;
+  });
+  assert_int_equal(wrong, 0);
+  for (const mv::base::Status& status : statuses) {
+    assert_int_equal(status.code(), MV_EDISAGREE);
+    assert_non_null(strstr(status.text().c_str(), "rank 0 makes allreduce (sum) of 40000 f32"));
+    assert_non_null(strstr(status.text().c_str(), "rank 2 makes allreduce (sum) of 39999 f32"));
+  }
+}
+
+void who_is_late_is_named(void**) {
+  Ring ring(3);
+  std::array<mv::base::Status, 3> statuses;
+  const Operation barrier{.kind = Kind::kBarrier, .out = {}, .in = {}};
+  statuses[0] = carry_out(*ring.seats[0], barrier, in(std::chrono::milliseconds(30)));
+  assert_int_equal(statuses[0].code(), MV_ETIMEOUT);
+  assert_non_null(strstr(statuses[0].text().c_str(), "rank 1, rank 2"));
+  // It has given up: the others do not wait for it, nor it for them.
+  ring.run([&](size_t rank, Seat& seat) { statuses[rank] = carry_out(seat, barrier); });
+  assert_int_equal(statuses[1].code(), MV_EPEERLOST);
+  assert_non_null(strstr(statuses[1].text().c_str(), "rank 0"));
+  assert_int_equal(statuses[0].code(), MV_ETIMEOUT);
+}
+
+void a_lost_rank_ends_every_wait(void**) {
+  for (const size_t count : {1, 500000}) {
+    for (const int late_us : {0, 20, 200, 5000}) {
+      Ring ring(3);
+      std::array<mv::base::Status, 3> statuses;
+      ring.run([&](size_t rank, Seat& seat) {
+        std::vector<float> values(count);
+        if (rank == 2) {
+          std::this_thread::sleep_for(std::chrono::microseconds(late_us));
+          ring.seats[0]->lose(2, mv::base::Status(MV_EPEERLOST, "it was killed"));
+          return;  // rank 1 hears of it from rank 0 alone
+        }
+        statuses[rank] = carry_out(seat, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}}, .in = {}});
+      });
+      for (const size_t survivor : {0, 1}) {
+        assert_int_equal(statuses[survivor].code(), MV_EPEERLOST);
+        assert_non_null(strstr(statuses[survivor].text().c_str(), "rank 2 is lost"));
+      }
+    }
+  }
+}
+
+void who_is_heard_to_have_left_is_not_waited_for(void**) {
+  Ring ring(3);
+  std::array<mv::base::Status, 3> statuses;
+  const Operation barrier{.kind = Kind::kBarrier, .out = {}, .in = {}};
+  ring.run([&](size_t rank, Seat& seat) {
+    if (!carry_out(seat, barrier).ok()) return;
+    if (rank == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ring.seats[0]->hear_left(2);  // rank 1 hears of it from rank 0 alone
+      return;
+    }
+    statuses[rank] = carry_out(seat, barrier);
+  });
+  for (const size_t other : {0, 1}) {
+    assert_int_equal(statuses[other].code(), MV_EPEERLOST);
+    assert_non_null(strstr(statuses[other].text().c_str(), "rank 2"));
+  }
+}
+
+void a_signal_ends_a_wait_and_the_operation_goes_on(void**) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGUSR1, &action, nullptr);
+  Ring ring(2);
+  std::atomic<size_t> wrong{0}, interrupted{0};
+  std::atomic<bool> waits{false};
+  pthread_t waiter{};
+  ring.run([&](size_t rank, Seat& seat) {
+    float value = 2;
+    const Operation sum{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(&value), 1, MV_F32}}, .in = {}};
+    if (rank == 0) {
+      waiter = pthread_self();
+      waits = true;
+      mv::base::Status status = seat.begin(sum);
+      while ((status = seat.finish(mv::base::kNever)).code() == MV_EINTR) ++interrupted;
+      if (!status.ok()) ++wrong;
+    } else {
+      while (!waits) std::this_thread::yield();
+      while (interrupted == 0) {
+        pthread_kill(waiter, SIGUSR1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      if (!carry_out(seat, sum).ok()) ++wrong;
+    }
+    if (value != 4) ++wrong;
+  });
+  assert_int_equal(wrong, 0);
+  signal(SIGUSR1, SIG_DFL);
+}
+
+// ------------------------------------------------------------ uneven endings
+
+void who_is_done_takes_part_until_all_are(void**) {
+  constexpr size_t kRanks = 4;
+  Ring ring(kRanks);
+  std::atomic<size_t> wrong{0};
+  ring.run([&](size_t rank, Seat& seat) {
+    const size_t steps = rank * 3;  // rank 0 makes none at all
+    for (size_t step = 0; step < steps; ++step) {
+      std::vector<float> values(1 + step * 900, 1.0f);
+      uint64_t contributors = 0;
+      Operation sum{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32}}, .in = {}, .contributors = &contributors};
+      if (!carry_out(seat, sum).ok()) ++wrong;
+      const size_t others = static_cast<size_t>(std::ranges::count_if(std::array{0, 1, 2, 3}, [&](int each) { return static_cast<size_t>(each) * 3 > step; }));
+      if (contributors != others) ++wrong;
+      for (const float value : values) if (value != static_cast<float>(others)) ++wrong;
+    }
+    size_t drained = 0;
+    while (true) {
+      const auto next = seat.drain(mv::base::kNever);
+      if (!next.ok()) ++wrong;
+      if (!next.ok() || next.value().finished) break;
+      const size_t count = next.value().arrays.at(0).count;
+      if (count != 1 + (steps + drained) * 900) ++wrong;
+      std::vector<float> zeros(count);
+      if (!carry_out(seat, {.kind = Kind::kAllreduce, .draining = true, .out = {{reinterpret_cast<std::byte*>(zeros.data()), count, MV_F32}}, .in = {}}).ok()) ++wrong;
+      ++drained;
+    }
+    if (drained != 9 - steps) ++wrong;
+    if (!carry_out(seat, {.kind = Kind::kBarrier, .out = {}, .in = {}}).ok()) ++wrong;
+  });
+  assert_int_equal(wrong, 0);
+}
+
+}  // namespace
+
+int main() {
+  const CMUnitTest tests[] = {
+      cmocka_unit_test(sums_are_those_of_all),
+      cmocka_unit_test(two_ranks_need_not_do_the_same_with_their_arrays),
+      cmocka_unit_test(nobody_goes_on_while_others_read_its_tensor),
+      cmocka_unit_test(the_faster_way_to_the_other_is_taken),
+      cmocka_unit_test(nobody_looks_in_the_way_of_what_it_looks_for),
+      cmocka_unit_test(roots_reduce_and_broadcast),
+      cmocka_unit_test(parts_are_gathered_and_scattered),
+      cmocka_unit_test(many_arrays_go_together),
+      cmocka_unit_test(bits_are_equal_everywhere),
+      cmocka_unit_test(tensors_come_and_go),
+      cmocka_unit_test(who_disagrees_is_named_and_the_group_goes_on),
+      cmocka_unit_test(who_is_late_is_named),
+      cmocka_unit_test(a_lost_rank_ends_every_wait),
+      cmocka_unit_test(who_is_heard_to_have_left_is_not_waited_for),
+      cmocka_unit_test(a_signal_ends_a_wait_and_the_operation_goes_on),
+      cmocka_unit_test(who_is_done_takes_part_until_all_are),
+  };
+  return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -8,7 +8,7 @@
 
 #include "programs/batch.h"
 
-enum operation { kAdd, kGet, kAddGet, kForget };
+enum operation { kAdd, kGet, kAddGet, kOneWay };
 static const char *const kNames[] = {"add", "get", "add_get", "forget"};
 
 /* Numbers that differ in size by ten orders of magnitude and in sign: their sum in floats depends on the order. */
@@ -45,8 +45,8 @@ static void make_table(worker *w, uint64_t bytes) {
 static void prepare(void *self, const char *operation, uint64_t bytes) {
   worker *w = self;
   size_t found = 0;
-  while (found <= kForget && strcmp(operation, kNames[found]) != 0) ++found;
-  if (found > kForget) batch_fail("table_worker: unknown operation %s", operation);
+  while (found <= kOneWay && strcmp(operation, kNames[found]) != 0) ++found;
+  if (found > kOneWay) batch_fail("table_worker: unknown operation %s", operation);
   w->operation = (enum operation)found;
   make_table(w, bytes);
   memset(w->values, 0, bytes);
@@ -74,7 +74,7 @@ static void forget(worker *w, uint64_t times) {
 
 static void repeat(void *self, uint64_t times) {
   worker *w = self;
-  if (w->operation == kForget) {
+  if (w->operation == kOneWay) {
     forget(w, times);
     return;
   }
@@ -87,7 +87,7 @@ static void repeat(void *self, uint64_t times) {
 /* What one element is after all adds of the batch, applied one by one in their order. */
 static float expected(const worker *w, uint64_t element) {
   float sum = 0;
-  const int wild = w->operation == kForget && w->count == 1;
+  const int wild = w->operation == kOneWay && w->count == 1;
   for (uint64_t i = 0; i < w->adds; ++i) sum += wild ? w->wild[i % kWild] : w->delta[element];
   return sum;
 }

@@ -1,4 +1,4 @@
-"""The kernels of core/math and core/table, by Google Benchmark (bench/kernels.cpp)."""
+"""The kernels of core/math and core/shard, by Google Benchmark (bench/kernels.cpp)."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ REPETITIONS = 5
 
 @measurement
 def kernels(bench):
-    """the kernels of core/math and core/table beside memcpy, in cache and in memory"""
+    """the kernels of core/math and core/shard beside memcpy, in cache and in memory"""
     samples = run(bench)
     yield from optimizers(samples)
     yield from averages(samples)

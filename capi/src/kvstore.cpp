@@ -208,7 +208,7 @@ mv_status with_values(const char* function, kv_store store, const kv_keys* keys,
     if (!plan.ok()) return plan.status();
     Checked call;
     call.timeout = plan.value().timeout;
-    if (plan.value().mode == api::Mode::kForget) call.wait = kvstore::Updates::Wait::kNo;
+    if (plan.value().mode == api::Mode::kOneWay) call.wait = kvstore::Updates::Wait::kNo;
     if (auto status = read_keys(function, keys, &call.keys); !status.ok()) return status;
     if (auto status = read_values(state, function, call.keys, values, &call.values); !status.ok()) return status;
     return named(function, work(*pin.value()->store, call));

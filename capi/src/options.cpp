@@ -45,7 +45,7 @@ base::Status plan_call(const char* function, const mv_call_options* given, MayFo
   if (auto status = check_timeout(function, options.timeout_ms); !status.ok()) return status;
 
   plan->options.mode = flags == MV_ASYNC    ? api::Mode::kAsync
-                       : flags == MV_FORGET ? api::Mode::kForget
+                       : flags == MV_FORGET ? api::Mode::kOneWay
                                             : api::Mode::kBlocking;
   plan->options.timeout = span_of_ms(options.timeout_ms);
   plan->options.keep_on_interrupt = plan->options.mode == api::Mode::kBlocking && options.request != nullptr;

@@ -1,5 +1,5 @@
 #pragma once
-// What engines see of the network, and what the network sees of engines. The roads in io/ and the simulator's network
+// What engines see of the network, and what the network sees of engines. The transports in transport/ and the simulator's network
 // implement Link; engines implement LinkEvents. Neither knows the other.
 
 #include <cstddef>

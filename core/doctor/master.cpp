@@ -111,7 +111,7 @@ wire::Introduction introduction() {
 }
 
 wire::Handshake make_handshake(bool has_secret) {
-  wire::Handshake::Dice dice;
+  wire::Handshake::Randomness dice;
   const ssize_t random = getrandom(&dice, sizeof dice, 0);
   static_cast<void>(random);  // no kernel refuses so little; at worst the master does
   wire::Introduction self = introduction();

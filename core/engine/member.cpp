@@ -35,11 +35,11 @@ bool is_answer(const wire::Message& message) {
   }
 }
 
-bool is_for_saver(const wire::Message& message) {
+bool is_for_coordinator(const wire::Message& message) {
   return message.body_type() == wire::Body::Save || message.body_type() == wire::Body::Saved || message.body_type() == wire::Body::Load;
 }
 
-bool is_for_vault(const wire::Message& message) {
+bool is_for_participant(const wire::Message& message) {
   return message.body_type() == wire::Body::Snapshot || message.body_type() == wire::Body::Written || message.body_type() == wire::Body::Check ||
          message.body_type() == wire::Body::Restore;
 }
@@ -71,7 +71,7 @@ struct Member::Entering final : rpc::Pending, base::Work, std::enable_shared_fro
 };
 
 Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events, bool shares_memory,
-               checkpoint::Archive* archive)
+               checkpoint::Storage* storage)
     : clock_(clock),
       link_(link),
       self_(self),
@@ -83,10 +83,10 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       ps_client_(clock, rpc_client_, pool_),
       ps_server_(clock, rpc_server_, pool_, shares_memory),
       commands_(clock, rpc_server_),
-      checkpointer_(clock, rpc_client_, ps_client_, pool_),
-      vault_(clock, rpc_server_, ps_server_, archive),
-      saver_(clock, rpc_client_, rpc_server_, ps_server_, archive),
-      inquirer_(clock, link, cluster_, ps_client_, ps_server_, saver_, commands_, groups_),
+      checkpoint_client_(clock, rpc_client_, ps_client_, pool_),
+      participant_(clock, rpc_server_, ps_server_, storage),
+      coordinator_(clock, rpc_client_, rpc_server_, ps_server_, storage),
+      inquirer_(clock, link, cluster_, ps_client_, ps_server_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_) {
   // A process that is only a server may be about to set its controller: commands that come before it has, wait for that.
   if (self_.role == MV_ROLE_SERVER) commands_.set_controller(table::Commands::Controller::kAwaited, {});
@@ -165,8 +165,8 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
   if (collective::Groups::is_mine(request)) return groups_.on_request(asked, request, payload, staged);
   if ((self_.role & MV_ROLE_SERVER) == 0)
     return rpc_server_.fail(asked, base::error(MV_EPROTOCOL, "rank {} is not a server", self_.rank));
-  if (is_for_saver(request)) return saver_.on_request(asked, request, payload);
-  if (is_for_vault(request)) return vault_.on_request(asked, request, payload);
+  if (is_for_coordinator(request)) return coordinator_.on_request(asked, request, payload);
+  if (is_for_participant(request)) return participant_.on_request(asked, request, payload);
   if (const auto* command = request.body_as_Command()) return commands_.on_request(asked, *command, payload);
   ps_server_.on_request(asked, request, payload, staged);
 }
@@ -176,7 +176,7 @@ void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
 }
 
 void Member::on_cancel(const rpc::Asked& asked) {
-  if (!cluster_.on_cancel(asked) && !saver_.on_cancel(asked) && !commands_.on_cancel(asked)) ps_server_.on_cancel(asked);
+  if (!cluster_.on_cancel(asked) && !coordinator_.on_cancel(asked) && !commands_.on_cancel(asked)) ps_server_.on_cancel(asked);
 }
 
 // ---- the cluster's news
@@ -185,9 +185,9 @@ void Member::on_view(const cluster::View& view) {
   ps_server_.start(view, self_.peer);
   commands_.start(view, self_.peer);
   ps_client_.start(view);
-  checkpointer_.start(view);
-  vault_.start(view);
-  saver_.start(view);
+  checkpoint_client_.start(view);
+  participant_.start(view);
+  coordinator_.start(view);
 }
 
 void Member::on_ready() { events_.on_ready(cluster_.view()); }
@@ -195,15 +195,15 @@ void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
 
 void Member::on_member_finished(const cluster::Member& member) {
   ps_server_.worker_finished(member.peer);
-  saver_.worker_finished(member.peer);
+  coordinator_.worker_finished(member.peer);
   groups_.lost(member.peer, base::Status(MV_EPEERLOST, "it has finished"));  // groups it was in, it has left; others it will not open
   events_.on_change();
 }
 
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
   if (member.is_worker()) ps_server_.worker_lost(member.peer, why);
-  if (member.is_worker()) saver_.worker_lost(member.peer, why);
-  vault_.lost(member.peer);
+  if (member.is_worker()) coordinator_.worker_lost(member.peer, why);
+  participant_.lost(member.peer);
   groups_.lost(member.peer, why);
   inquirer_.on_lost(member.peer);
   events_.on_change();
@@ -256,7 +256,7 @@ void Member::expire_barriers() {
 
 void Member::leave(std::function<void(const base::Status&)> left) {
   ps_client_.fence([this, left](const base::Status& fence_error) {
-    checkpointer_.finish([this, left, fence_error] { groups_.leave([this, left, fence_error] { tell_all(left, fence_error); }); });
+    checkpoint_client_.finish([this, left, fence_error] { groups_.leave([this, left, fence_error] { tell_all(left, fence_error); }); });
   });
 }
 
@@ -285,7 +285,7 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 
 base::Nanos Member::next_deadline() const {
   base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(),
-                               checkpointer_.next_deadline(), saver_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline()});
+                               checkpoint_client_.next_deadline(), coordinator_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->until);
   return next;
 }
@@ -294,8 +294,8 @@ void Member::tick() {
   rpc_client_.tick();
   cluster_.tick();
   ps_client_.tick();
-  checkpointer_.tick();
-  saver_.tick();
+  checkpoint_client_.tick();
+  coordinator_.tick();
   inquirer_.tick();
   groups_.tick();
   expire_barriers();

@@ -9,9 +9,9 @@
 #include "base/clock.hpp"
 #include "base/link.hpp"
 #include "base/pool.hpp"
-#include "engine/checkpoint/checkpointer.hpp"
-#include "engine/checkpoint/saver.hpp"
-#include "engine/checkpoint/vault.hpp"
+#include "engine/checkpoint/client.hpp"
+#include "engine/checkpoint/coordinator.hpp"
+#include "engine/checkpoint/participant.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/collective/groups.hpp"
 #include "engine/status/inquirer.hpp"
@@ -32,17 +32,17 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   };
 
   /// @param shares_memory  other processes of this machine may map this node's dense shards
-  /// @param archive  where checkpoints are kept, or null
+  /// @param storage  where checkpoints are kept, or null
   Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events,
-         bool shares_memory = false, checkpoint::Archive* archive = nullptr);
+         bool shares_memory = false, checkpoint::Storage* storage = nullptr);
 
   void start();
   table::Client& tables() { return ps_client_; }
   const table::Server& shards() const { return ps_server_; }
-  const checkpoint::Vault& vault() const { return vault_; }
+  const checkpoint::Participant& participant() const { return participant_; }
   const rpc::Client& requests() const { return rpc_client_; }
   const rpc::Server& service() const { return rpc_server_; }
-  checkpoint::Checkpointer& checkpoints() { return checkpointer_; }
+  checkpoint::Client& checkpoints() { return checkpoint_client_; }
   table::Commands& commands() { return commands_; }
   collective::Groups& groups() { return groups_; }
   cluster::Cluster& cluster() { return cluster_; }
@@ -105,9 +105,9 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   table::Client ps_client_;
   table::Server ps_server_;
   table::Commands commands_;
-  checkpoint::Checkpointer checkpointer_;
-  checkpoint::Vault vault_;
-  checkpoint::Saver saver_;
+  checkpoint::Client checkpoint_client_;
+  checkpoint::Participant participant_;
+  checkpoint::Coordinator coordinator_;
   status::Inquirer inquirer_;
   std::set<base::Peer> observers_;                   ///< who ask how the cluster stands, and are no part of it
   std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers under way

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/collective/operation.hpp"
-#include "intranode/arena.hpp"
+#include "intranode/shared_region.hpp"
 
 namespace mv::intranode {
 

@@ -30,8 +30,8 @@ base::Result<Memory> open_of(int32_t process, int descriptor, uint64_t file, siz
   return base::error(MV_ESYSTEM, "{} is another file", path);
 }
 
-Segments::Segments(size_t rank, const std::vector<Arena>& arenas) : rank_(rank), arenas_(arenas), shown_(kOffers), peers_(arenas.size()) {
-  for (Peer& peer : peers_) peer.slots.resize(kOffers);
+Segments::Segments(size_t rank, const std::vector<SharedRegion>& regions) : rank_(rank), regions_(regions), shown_(kExports), peers_(regions.size()) {
+  for (Peer& peer : peers_) peer.slots.resize(kExports);
 }
 
 // ------------------------------------------------------------ one's own
@@ -42,44 +42,44 @@ Place Segments::place_of(std::span<const std::byte> bytes) {
                          bytes.data() + bytes.size() <= latest_->data() + latest_->bytes();
   if (!is_latest) {
     latest_ = base::SharedMemory::find(bytes);
-    latest_slot_ = latest_ != nullptr ? offer(latest_) : kOffers;
+    latest_slot_ = latest_ != nullptr ? exported(latest_) : kExports;
   }
-  if (latest_slot_ == kOffers || !is_mapped_by_all(latest_slot_)) return {};
+  if (latest_slot_ == kExports || !is_mapped_by_all(latest_slot_)) return {};
   return {shown_[latest_slot_].number, static_cast<uint64_t>(bytes.data() - latest_->data())};
 }
 
-size_t Segments::offer(const Memory& memory) {
-  size_t free = kOffers;
-  for (size_t slot = 0; slot < kOffers; ++slot) {
+size_t Segments::exported(const Memory& memory) {
+  size_t free = kExports;
+  for (size_t slot = 0; slot < kExports; ++slot) {
     if (shown_[slot].number == 0) {
-      if (free == kOffers) free = slot;
+      if (free == kExports) free = slot;
     } else if (!shown_[slot].memory.owner_before(memory) && !memory.owner_before(shown_[slot].memory)) {
       return slot;
     }
   }
-  if (free == kOffers) return free;
+  if (free == kExports) return free;
   shown_[free] = {++last_number_, memory};
-  Offer& offer = arenas_[rank_].offers()[free];
-  offer.descriptor.store(memory->fd());
-  offer.file.store(file_of(memory->fd()));
-  offer.number.store(last_number_);
-  arenas_[rank_].words().offers.fetch_add(1);
+  Export& exported = regions_[rank_].exports()[free];
+  exported.descriptor.store(memory->fd());
+  exported.file.store(file_of(memory->fd()));
+  exported.number.store(last_number_);
+  regions_[rank_].words().exports.fetch_add(1);
   return free;
 }
 
 bool Segments::is_mapped_by_all(size_t slot) const {
-  for (size_t peer = 0; peer < arenas_.size(); ++peer) {
-    if (peer != rank_ && arenas_[peer].mapped(rank_)[slot].load(std::memory_order_acquire) != shown_[slot].number) return false;
+  for (size_t peer = 0; peer < regions_.size(); ++peer) {
+    if (peer != rank_ && regions_[peer].mapped(rank_)[slot].load(std::memory_order_acquire) != shown_[slot].number) return false;
   }
   return true;
 }
 
 void Segments::drop_freed() {
-  for (size_t slot = 0; slot < kOffers; ++slot) {
+  for (size_t slot = 0; slot < kExports; ++slot) {
     if (shown_[slot].number == 0 || !shown_[slot].memory.expired()) continue;
     shown_[slot] = {};
-    arenas_[rank_].offers()[slot].number.store(0);
-    arenas_[rank_].words().offers.fetch_add(1);
+    regions_[rank_].exports()[slot].number.store(0);
+    regions_[rank_].words().exports.fetch_add(1);
   }
 }
 
@@ -97,25 +97,25 @@ const std::byte* Segments::find(size_t owner, const Place& place, size_t bytes) 
 void Segments::look() {
   drop_freed();
   for (size_t owner = 0; owner < peers_.size(); ++owner) {
-    if (owner != rank_ && arenas_[owner].words().offers.load() != peers_[owner].seen) follow(owner);
+    if (owner != rank_ && regions_[owner].words().exports.load() != peers_[owner].seen) follow(owner);
   }
 }
 
 void Segments::follow(size_t owner) {
-  const Arena& theirs = arenas_[owner];
-  peers_[owner].seen = theirs.words().offers.load();
+  const SharedRegion& theirs = regions_[owner];
+  peers_[owner].seen = theirs.words().exports.load();
   const int32_t process = theirs.words().process.load();
-  for (size_t slot = 0; slot < kOffers; ++slot) {
-    const Offer& offer = theirs.offers()[slot];
-    const uint32_t number = offer.number.load();
+  for (size_t slot = 0; slot < kExports; ++slot) {
+    const Export& exported = theirs.exports()[slot];
+    const uint32_t number = exported.number.load();
     Mapped& mapped = peers_[owner].slots[slot];
     if (mapped.number == number) continue;
-    std::atomic<uint32_t>& said = arenas_[rank_].mapped(owner)[slot];
+    std::atomic<uint32_t>& said = regions_[rank_].mapped(owner)[slot];
     said.store(0);
     mapped = {number, nullptr};
     if (number == 0) continue;
-    auto memory = open_of(process, offer.descriptor.load(), offer.file.load(), 1);
-    if (!memory.ok() || offer.number.load() != number) continue;  // freed meanwhile, which is seen the next time
+    auto memory = open_of(process, exported.descriptor.load(), exported.file.load(), 1);
+    if (!memory.ok() || exported.number.load() != number) continue;  // freed meanwhile, which is seen the next time
     mapped.memory = std::move(memory).value();
     said.store(number);
   }

@@ -2,7 +2,7 @@
 // Tensors of ours lie in memory that other processes can be shown: they read it where it is, and nothing is copied in.
 //
 // A rank shows a segment that a value lies in by putting its descriptor's number into a list. The others see that at their next
-// operation, map it, and say so in their own arenas. Until all have, values from there are copied like everybody's: so nobody
+// operation, map it, and say so in their own regions. Until all have, values from there are copied like everybody's: so nobody
 // ever waits for a mapping, and where one can't be had nothing fails.
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/shared_memory.hpp"
-#include "intranode/arena.hpp"
+#include "intranode/shared_region.hpp"
 
 namespace mv::intranode {
 
@@ -26,7 +26,7 @@ base::Result<Memory> open_of(int32_t process, int descriptor, uint64_t file, siz
 /// One thread at a time.
 class Segments {
  public:
-  Segments(size_t rank, const std::vector<Arena>& arenas);
+  Segments(size_t rank, const std::vector<SharedRegion>& regions);
 
   /// Where all others can read these bytes; segment 0 if not all can. Shows the segment to those who can't yet.
   Place place_of(std::span<const std::byte> bytes);
@@ -47,21 +47,21 @@ class Segments {
     Memory memory;  ///< null where it can't be had
   };
   struct Peer {
-    uint32_t seen = 0;  ///< of its Words::offers
+    uint32_t seen = 0;  ///< of its Words::exports
     std::vector<Mapped> slots;
   };
-  size_t offer(const Memory& memory);
+  size_t exported(const Memory& memory);
   bool is_mapped_by_all(size_t slot) const;
   void drop_freed();
   void follow(size_t owner);
 
   const size_t rank_;
-  const std::vector<Arena>& arenas_;
+  const std::vector<SharedRegion>& regions_;
   std::vector<Shown> shown_;
   uint32_t last_number_ = 0;
   std::vector<Peer> peers_;
   Memory latest_;  ///< arrays of one call often lie in one segment
-  size_t latest_slot_ = kOffers;
+  size_t latest_slot_ = kExports;
 };
 
 }  // namespace mv::intranode

@@ -6,31 +6,31 @@ namespace mv::intranode {
 
 /// Looking for sleepers takes a full fence, which waits for all that was written to reach the caches. So a rank goes on first, as long
 /// as it has something to do; but for whole slots' worth of blocks, on which another could work meanwhile.
-void Seat::publish(std::atomic<uint64_t>& word, uint64_t value) {
+void RankContext::publish(std::atomic<uint64_t>& word, uint64_t value) {
   word.store(value, std::memory_order_release);
   owes_ = true;
   if (const uint64_t group = value & ((uint64_t{1} << kGroupBits) - 1); group > 0 && group % kSlots == 0 && plan_.groups > kSlots) settle();
 }
 
 /// Wakes the ranks that sleep on this one. The other side of the pattern is sleep().
-void Seat::settle() {
+void RankContext::settle() {
   if (!std::exchange(owes_, false)) return;
   base::full_fence();
   const uint32_t on_us = 1 + static_cast<uint32_t>(rank_);
-  const bool any = std::ranges::any_of(arenas_, [on_us](const Arena& arena) { return arena.words().asleep_on.load() == on_us; });
+  const bool any = std::ranges::any_of(regions_, [on_us](const SharedRegion& region) { return region.words().asleep_on.load() == on_us; });
   if (!any) return;
   own().bell.fetch_add(1);
   wake_all(own().bell);
 }
 
 /// Why it is no use to wait for that rank. Who has left between operations has left what others need for the last one.
-base::Status Seat::trouble(size_t on) const {
+base::Status RankContext::trouble(size_t on) const {
   if (is_broken_) return broken();
   if (base::Status status = given_up(); !status.ok()) return status;
   return has_left(on) ? base::error(MV_EPEERLOST, "{} has left the group", names_[on]) : base::Status();
 }
 
-base::Status Seat::given_up() const {
+base::Status RankContext::given_up() const {
   base::Status found;
   for (size_t rank = 0; rank < ranks(); ++rank) {
     const uint32_t left = words(rank).left.load();

@@ -1,31 +1,31 @@
 #pragma once
-// How a seat waits for another rank's words to change. Part of seat.hpp, for the files that make it up.
+// How a context waits for another rank's words to change. Part of context.hpp, for the files that make it up.
 
 #include <algorithm>
 
 #include "base/fence.hpp"
-#include "intranode/seat.hpp"
+#include "intranode/rank_context.hpp"
 
 namespace mv::intranode {
 
 template <typename Ready>
-base::Status Seat::wait(size_t on, base::Nanos deadline, const Ready& ready) {
+base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& ready) {
   if (ready()) return base::Status();
   // settle() waits until all that was written has arrived. News may come while it is on its way.
-  if (owes_ && !patience_.is_crowded() && patience_.look(ready)) {
-    patience_.paid();
+  if (owes_ && !spin_policy_.is_crowded() && spin_policy_.look(ready)) {
+    spin_policy_.paid();
     return base::Status();
   }
   settle();
-  if (const base::Nanos budget = patience_.budget(); budget > base::Nanos{0}) {
+  if (const base::Nanos budget = spin_policy_.budget(); budget > base::Nanos{0}) {
     const base::Nanos until = now() + budget;
     do {
-      if (patience_.look(ready)) {
-        patience_.paid();
+      if (spin_policy_.look(ready)) {
+        spin_policy_.paid();
         return base::Status();
       }
     } while (now() < until);
-    patience_.failed();
+    spin_policy_.failed();
   }
   return sleep(on, deadline, ready);
 }
@@ -34,7 +34,7 @@ base::Status Seat::wait(size_t on, base::Nanos deadline, const Ready& ready) {
 /// word before it looks who sleeps. If the other one rings in between, the bell is no longer the number that was seen, and the kernel does not
 /// put this rank to sleep. Modelled in tests/models/intranode_wait.pml, the end of a group in intranode_end.pml.
 template <typename Ready>
-base::Status Seat::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
+base::Status RankContext::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
   constexpr base::Nanos kLongest = std::chrono::seconds(1);
   const base::Nanos begun = now();
   asleep_since_.store(begun.count(), std::memory_order_relaxed);
@@ -53,7 +53,7 @@ base::Status Seat::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
     }
     own().asleep_on.store(0, std::memory_order_relaxed);
     if (is_ready || ready()) {
-      patience_.slept(now() - begun);
+      spin_policy_.slept(now() - begun);
       return base::Status();
     }
     if (!status.ok()) return status;

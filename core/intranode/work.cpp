@@ -16,14 +16,14 @@ constexpr size_t kTwiceAtOnce = size_t{16} << 10;
 
 }  // namespace
 
-const std::byte* Seat::own_in(const Piece& piece) const {
+const std::byte* RankContext::own_in(const Piece& piece) const {
   const std::byte* const in = what_.in.empty() ? nullptr : what_.in[piece.array];
   return in != nullptr ? in + piece.in_at : own_out(piece);  // of an allgather in its own lane, the only one it gives
 }
 
 /// The groups of blocks of this operation for which a rank says that it has done a step: the most that it ever said. A word that goes back,
 /// which only a broken rank's does, must not undo what was seen: this rank would look for something to do for ever, without a deadline.
-uint64_t Seat::done(size_t rank, Step step) {
+uint64_t RankContext::done(size_t rank, Step step) {
   const Words& theirs = words(rank);
   const std::atomic<uint64_t>& word = step == Step::kStaged ? theirs.staged : step == Step::kMerged ? theirs.merged : theirs.copied;
   const uint64_t value = word.load(std::memory_order_acquire);
@@ -35,12 +35,12 @@ uint64_t Seat::done(size_t rank, Step step) {
 
 // ------------------------------------------------------------ small values
 
-void Seat::take_inline() {
+void RankContext::take_inline() {
   for (size_t lane = 0; lane < plan_.whole_lanes(); ++lane) {
     if (!plan_.copied && plan_.owner(lane) != rank_) continue;
     const size_t at = plan_.inline_at(lane);
     plan_.over_lane(lane, [&](const Piece& piece) {
-      const auto theirs = [&](size_t rank) { return arenas_[rank].values(operation_) + at + piece.block_at; };
+      const auto theirs = [&](size_t rank) { return regions_[rank].values(operation_) + at + piece.block_at; };
       if (!plan_.from_all) return void(std::memcpy(own_out(piece), theirs(plan_.owner(lane)), piece.bytes));
       for (size_t rank = 0; rank < ranks(); ++rank) sources_[rank] = theirs(rank);
       merge(piece, own_out(piece));
@@ -53,7 +53,7 @@ void Seat::take_inline() {
 /// What is nearest to the end goes first: so that what one rank has just written, another reads from a cache, and slots are free
 /// again. Where nothing can be done it sleeps on what the least of its unfinished steps needs. In the order of (group; staged,
 /// merged, copied) every step needs lesser ones only; so whoever has the least of all can do it, and nobody sleeps for ever.
-base::Status Seat::work(base::Nanos deadline) {
+base::Status RankContext::work(base::Nanos deadline) {
   while (true) {
     bool any = copy_some();
     any |= merge_some();
@@ -70,7 +70,7 @@ base::Status Seat::work(base::Nanos deadline) {
   return given_up();  // who has may have changed what others read where it lies
 }
 
-uint64_t Seat::copied() const {
+uint64_t RankContext::copied() const {
   uint64_t least = plan_.groups;
   for (size_t lane = 0; lane < plan_.lanes; ++lane)
     if (plan_.owner(lane) != rank_) least = std::min(least, copied_[lane]);
@@ -79,7 +79,7 @@ uint64_t Seat::copied() const {
 
 /// The rank that is furthest behind `groups` among those that matter, or anyone of them.
 template <typename Matters>
-std::optional<Seat::Need> Seat::slowest(Step step, uint64_t groups, Matters matters) {
+std::optional<RankContext::Need> RankContext::slowest(Step step, uint64_t groups, Matters matters) {
   std::optional<Need> found;
   uint64_t least = 0;
   for (size_t rank = 0; rank < ranks(); ++rank) {
@@ -92,7 +92,7 @@ std::optional<Seat::Need> Seat::slowest(Step step, uint64_t groups, Matters matt
   return found;
 }
 
-bool Seat::copy_some() {
+bool RankContext::copy_some() {
   if (!plan_.copied) return false;
   const uint64_t before = copied();
   bool any = false;
@@ -106,17 +106,17 @@ bool Seat::copy_some() {
   return any;
 }
 
-void Seat::copy_block(size_t lane, uint64_t group) {
+void RankContext::copy_block(size_t lane, uint64_t group) {
   const size_t owner = plan_.owner(lane);
   const bool direct = is_direct_out(owner);
-  const std::byte* const results = arenas_[owner].results(group);
+  const std::byte* const results = regions_[owner].results(group);
   plan_.over_block(lane, group, [&](const Piece& piece) {
     const std::byte* const from = direct ? out_[owner * what_.out.size() + piece.array] + piece.out_at : results + piece.block_at;
     std::memcpy(own_out(piece), from, piece.bytes);
   });
 }
 
-bool Seat::merge_some() {
+bool RankContext::merge_some() {
   if (!plan_.is_owner(rank_) || merged_ == plan_.groups) return false;
   if (plan_.by_all && stages() && staged_ == merged_) return false;  // in place it writes over what is to be staged
   for (size_t rank = 0; rank < ranks(); ++rank) {
@@ -129,10 +129,10 @@ bool Seat::merge_some() {
   return true;
 }
 
-void Seat::merge_block(uint64_t group) {
+void RankContext::merge_block(uint64_t group) {
   const size_t lane = plan_.lane_of(rank_);
   const bool twice = plan_.copied && !is_direct_out(rank_);
-  std::byte* const results = arenas_[rank_].results(group);
+  std::byte* const results = regions_[rank_].results(group);
   plan_.over_block(lane, group, [&](Piece piece) {
     const size_t all = piece.bytes;
     const size_t step = twice ? kTwiceAtOnce : all;
@@ -147,7 +147,7 @@ void Seat::merge_block(uint64_t group) {
   });
 }
 
-void Seat::merge_piece(const Piece& piece, uint64_t group) {
+void RankContext::merge_piece(const Piece& piece, uint64_t group) {
   if (!plan_.from_all) {
     if (own_in(piece) != own_out(piece)) std::memcpy(own_out(piece), own_in(piece), piece.bytes);
     return;
@@ -161,13 +161,13 @@ void Seat::merge_piece(const Piece& piece, uint64_t group) {
   merge(piece, own_out(piece));
 }
 
-void Seat::merge(const Piece& piece, std::byte* to) {
+void RankContext::merge(const Piece& piece, std::byte* to) {
   const mv_dtype dtype = what_.out[piece.array].dtype;
   math::merge_bytes(what_.reduction, dtype, to, sources_.data(), ranks(), piece.bytes / tensor::dtype_bytes(dtype),
                     std::max<uint64_t>(contributors_, 1));
 }
 
-bool Seat::stage_some() {
+bool RankContext::stage_some() {
   if (!stages() || staged_ == plan_.groups) return false;
   if (staged_ >= kSlots) {
     for (size_t rank = 0; rank < ranks(); ++rank)
@@ -182,7 +182,7 @@ bool Seat::stage_some() {
 }
 
 /// Only of two ranks it is known that the other one reads it, and nobody else.
-void Seat::stage_block(size_t lane, uint64_t group) {
+void RankContext::stage_block(size_t lane, uint64_t group) {
   std::byte* const to = staging(rank_, lane, group);
   const auto copy = [&](auto how) {
     plan_.over_block(lane, group, [&](const Piece& piece) { how(to + piece.block_at, own_in(piece), piece.bytes); });
@@ -195,13 +195,13 @@ void Seat::stage_block(size_t lane, uint64_t group) {
   if (distance_.timed()) distance_.took(plan_.block_bytes(), now() - begun);
 }
 
-std::byte* Seat::staging(size_t rank, size_t lane, uint64_t group) const {
-  if (plan_.by_all) return arenas_[rank].ring() + (ring_first_ + group) % ring_blocks() * plan_.block_bytes();
-  return arenas_[rank].staging(group, lane);
+std::byte* RankContext::staging(size_t rank, size_t lane, uint64_t group) const {
+  if (plan_.by_all) return regions_[rank].ring() + (ring_first_ + group) % ring_blocks() * plan_.block_bytes();
+  return regions_[rank].staging(group, lane);
 }
 
 /// After nothing could be done.
-std::optional<Seat::Need> Seat::next_need() {
+std::optional<RankContext::Need> RankContext::next_need() {
   const bool may_stage = stages() && staged_ < plan_.groups;
   const bool may_merge = plan_.is_owner(rank_) && merged_ < plan_.groups;
   const uint64_t least_copied = plan_.copied ? copied() : plan_.groups;

@@ -1,11 +1,11 @@
-// The node's figures: taken on the loop, written by whoever asks.
+// The node's metrics: taken on the loop, written by whoever asks.
 
 #include <map>
 #include <string>
 #include <string_view>
 
 #include "base/log.hpp"
-#include "runtime/figures.hpp"
+#include "runtime/metrics.hpp"
 #include "runtime/runtime.hpp"
 
 namespace mv::runtime {
@@ -24,7 +24,7 @@ void add(base::Traffic& to, const base::Traffic& more) {
 /// A store with more keys than this has one line for all of them.
 constexpr size_t kMostKeys = 256;
 
-/// What the figures of a table are under: its name, or "kv-0/*" for a key of a store that has very many.
+/// What the metrics of a table are under: its name, or "kv-0/*" for a key of a store that has very many.
 std::string label_of(const shard::Spec& spec, const std::map<std::string_view, size_t>& of_store) {
   const std::string_view store = spec.store();
   return store.empty() || of_store.at(store) <= kMostKeys ? spec.name : std::string(store) + "*";
@@ -36,31 +36,31 @@ void Runtime::learn_ranks() {
   for (const cluster::Member& member : member_->cluster().view().members) ranks_[member.peer] = member.rank;
 }
 
-void Runtime::take_peers(Figures& figures) {
+void Runtime::take_peers(Metrics& metrics) {
   const cluster::Cluster& cluster = member_->cluster();
   learn_ranks();
   for (const cluster::Member& member : cluster.view().members) {
-    ++figures.members[static_cast<size_t>(member.state)];
-    if (member.peer != member_->self()) figures.peers[std::to_string(member.rank)].silence = cluster.silence(member.peer);
+    ++metrics.members[static_cast<size_t>(member.state)];
+    if (member.peer != member_->self()) metrics.peers[std::to_string(member.rank)].silence = cluster.silence(member.peer);
   }
   for (const auto& [peer, traffic] : router_->traffic()) {
     const auto rank = ranks_.find(peer);
-    add(figures.peers[rank != ranks_.end() ? std::to_string(rank->second) : ""].traffic, traffic);
+    add(metrics.peers[rank != ranks_.end() ? std::to_string(rank->second) : ""].traffic, traffic);
   }
 }
 
 /// On the loop.
-Figures Runtime::take_figures() {
-  Figures figures;
-  figures.identity = identity_;
-  figures.uptime = std::chrono::steady_clock::now() - begun_;
-  if (watched_) figures.busy = loop_.busy();
-  take_peers(figures);
+Metrics Runtime::take_metrics() {
+  Metrics metrics;
+  metrics.identity = identity_;
+  metrics.uptime = std::chrono::steady_clock::now() - begun_;
+  if (watched_) metrics.busy = loop_.busy();
+  take_peers(metrics);
   std::map<std::string_view, size_t> of_store;
   for (const auto& [name, table] : member_->tables().tables()) ++of_store[table->spec.store()];
   std::map<std::string, table::Used> own;
   for (const auto& [name, table] : member_->tables().tables()) own[label_of(table->spec, of_store)].add(table->uses.total(table->spec));
-  for (auto& [label, used] : own) figures.own.push_back({label, used});
+  for (auto& [label, used] : own) metrics.own.push_back({label, used});
   const auto parts = member_->shards().parts();
   of_store.clear();
   for (const auto& shard : parts) ++of_store[shard->spec().store()];
@@ -73,26 +73,26 @@ Figures Runtime::take_figures() {
     sum.state_bytes += one.state_bytes;
     sum.updates += one.updates;
   }
-  for (auto& [label, usage] : held) figures.held.push_back({label, usage});
-  figures.started = member_->service().started();
-  figures.calls = member_->tables().call_times();
-  figures.held_changes = member_->shards().gate_log().changes();
-  figures.held_gets = member_->shards().gate_log().gets();
-  figures.gated = member_->shards().held();
-  figures.repeated = member_->requests().repeated();
-  figures.duplicates = member_->service().duplicates();
-  figures.refused = router_->refused();
-  figures.turned_away = router_->turned_away();
-  figures.in_flight = member_->tables().in_flight();
-  figures.checkpoints = member_->vault().record();
-  return figures;
+  for (auto& [label, usage] : held) metrics.held.push_back({label, usage});
+  metrics.started = member_->service().started();
+  metrics.calls = member_->tables().call_times();
+  metrics.held_changes = member_->shards().gate_log().changes();
+  metrics.held_gets = member_->shards().gate_log().gets();
+  metrics.gated = member_->shards().held();
+  metrics.repeated = member_->requests().repeated();
+  metrics.duplicates = member_->service().duplicates();
+  metrics.refused = router_->refused();
+  metrics.turned_away = router_->turned_away();
+  metrics.in_flight = member_->tables().in_flight();
+  metrics.checkpoints = member_->participant().record();
+  return metrics;
 }
 
 base::Result<std::string> Runtime::metrics_text() {
-  std::optional<Figures> figures;
-  read_on_loop([&] { figures = take_figures(); });
-  if (!figures) return ended();
-  return to_prometheus(*figures);
+  std::optional<Metrics> metrics;
+  read_on_loop([&] { metrics = take_metrics(); });
+  if (!metrics) return ended();
+  return to_prometheus(*metrics);
 }
 
 status::Way Runtime::way_to(base::Peer peer) const {

@@ -87,7 +87,7 @@ base::Status Runtime::set_up() {
     workers_gone_ = member_->cluster().all_workers_gone();
     learn_ranks();
   };
-  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &archive_);
+  member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &storage_);
   member_->groups().choose_by(basis.value());
   if (http_ != nullptr) member_->status().set_metrics(http_->address());
   member_->status().set_ways([this](base::Peer peer) { return way_to(peer); });
@@ -283,7 +283,7 @@ base::Status Runtime::shutdown() {
 
 void Runtime::stop_roads() {
   if (http_ != nullptr) http_->stop();  // it asks the loop
-  archive_.stop();
+  storage_.stop();
   if (!std::exchange(loop_runs_, false)) return;
   std::atomic<bool> stopped{false};
   loop_.post([&] {

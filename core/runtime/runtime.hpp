@@ -14,9 +14,9 @@
 
 #include "base/trace.hpp"
 #include "engine/member.hpp"
-#include "runtime/archive.hpp"
-#include "runtime/figures.hpp"
+#include "runtime/disk_storage.hpp"
 #include "runtime/identity.hpp"
+#include "runtime/metrics.hpp"
 #include "runtime/rendezvous.hpp"
 #include "runtime/router.hpp"
 #include "runtime/settings.hpp"
@@ -69,7 +69,7 @@ class Runtime final : private transport::Flusher {
   /// `tell` hears if the node breaks down, as long as `alive` lives; any thread, and without an allocation.
   void when_broken(std::weak_ptr<const void> alive, std::function<void(const base::Status& why)> tell);
 
-  /// The node's figures in Prometheus's format, and its last events in Chrome's.
+  /// The node's metrics in Prometheus's format, and its last events in Chrome's.
   base::Result<std::string> metrics_text();
   base::Result<std::string> trace_text();
 
@@ -90,8 +90,8 @@ class Runtime final : private transport::Flusher {
 
   base::Status serve_metrics();
   void learn_ranks();
-  void take_peers(Figures& figures);
-  Figures take_figures();
+  void take_peers(Metrics& metrics);
+  Metrics take_metrics();
   transport::HttpAnswer answer(const std::string& path);
   status::Way way_to(base::Peer peer) const;
 
@@ -103,7 +103,7 @@ class Runtime final : private transport::Flusher {
   const bool watched_ = trace_.on() || !settings_.metrics.empty();  ///< times are taken
   std::unique_ptr<Router> router_;
   std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all have come
-  DiskArchive archive_{loop_};
+  DiskStorage storage_{loop_};
   std::unique_ptr<engine::Member> member_;
   std::atomic<bool> ready_{false}, failed_{false}, workers_gone_{false};
   base::Status failure_;

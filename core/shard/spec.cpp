@@ -6,11 +6,11 @@
 
 namespace mv::shard {
 
-Pace Spec::pace(bool node_is_sync, size_t workers) const {
-  if (workers < 2) return Pace::kAsync;  // nobody to wait for
-  if (merges()) return Pace::kMerge;
-  if (staleness > 0) return Pace::kStale;
-  return staleness == 0 || node_is_sync ? Pace::kSync : Pace::kAsync;
+Consistency Spec::consistency(bool node_is_sync, size_t workers) const {
+  if (workers < 2) return Consistency::kAsync;  // nobody to wait for
+  if (merges()) return Consistency::kMerge;
+  if (staleness > 0) return Consistency::kStale;
+  return staleness == 0 || node_is_sync ? Consistency::kSync : Consistency::kAsync;
 }
 
 bool Spec::same_shape(const Spec& other) const {

@@ -32,7 +32,7 @@ inline constexpr uint32_t kStoreKey = UINT32_C(1) << 29;
 inline constexpr uint32_t kLibraryFlags = kSliced | kRowSparse | kStoreKey;
 
 /// How the workers' calls on a table wait for each other.
-enum class Pace { kAsync, kSync, kStale, kMerge };
+enum class Consistency { kAsync, kSync, kStale, kMerge };
 
 struct Spec {
   std::string name;
@@ -63,7 +63,7 @@ struct Spec {
     return (flags & kStoreKey) != 0 ? std::string_view(name).substr(0, name.find('/') + 1) : std::string_view();
   }
   bool is_sliced() const { return (flags & kSliced) != 0; }
-  Pace pace(bool node_is_sync, size_t workers) const;
+  Consistency consistency(bool node_is_sync, size_t workers) const;
   /// All but the name.
   bool same_shape(const Spec& other) const;
   /// The same, except that the updater's parameters may differ.

@@ -91,8 +91,8 @@ std::string clean_address(const char (&field)[kAddressBytes]) {
 
 }  // namespace
 
-Handshake::Handshake(Side side, Introduction self, const Dice& dice)
-    : side_(side), self_(std::move(self)), scalar_(cpace::scalar_from(dice.scalar)) {
+Handshake::Handshake(Side side, Introduction self, const Randomness& randomness)
+    : side_(side), self_(std::move(self)), scalar_(cpace::scalar_from(randomness.scalar)) {
   HelloRecord hello{};
   hello.head = head_of(Record::kHello);
   hello.version_min = self_.version_min;
@@ -100,7 +100,7 @@ Handshake::Handshake(Side side, Introduction self, const Dice& dice)
   hello.flags = (self_.resumes ? kResumes : 0) | (self_.has_secret ? kHasSecret : 0);
   hello.incarnation = self_.incarnation;
   hello.capabilities = self_.capabilities;
-  std::memcpy(hello.nonce, dice.nonce.data(), kNonceBytes);
+  std::memcpy(hello.nonce, randomness.nonce.data(), kNonceBytes);
   if (self_.address.size() < kAddressBytes) std::memcpy(hello.address, self_.address.data(), self_.address.size());
   append(own_hello_, hello);
   if (side_ == Side::kDialer) output_ = own_hello_;

@@ -70,7 +70,7 @@ class Handshake {
  public:
   enum class Side : uint32_t { kDialer = 1, kListener = 2 };
   /// Fresh random bytes, never used twice.
-  struct Dice {
+  struct Randomness {
     std::array<std::byte, kNonceBytes> nonce{};
     std::array<std::byte, 64> scalar{};
   };
@@ -85,7 +85,7 @@ class Handshake {
     kFailed,    ///< why() tells; what output() holds is still worth sending
   };
 
-  Handshake(Side side, Introduction self, const Dice& dice);
+  Handshake(Side side, Introduction self, const Randomness& randomness);
   Handshake(Handshake&&) = default;
   Handshake& operator=(Handshake&&) = delete;
   ~Handshake();

@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t step = data[1] % 64 + 1u;
   const bool accepts = data[0] / 2 % 4 != 0;
   self.has_secret = true;
-  Handshake handshake(side, self, Handshake::Dice{});
+  Handshake handshake(side, self, Handshake::Randomness{});
   std::span<const std::byte> stream = std::as_bytes(std::span(data, size)).subspan(2);
   while (!stream.empty() && handshake.wants() > 0) {
     if (handshake.wants() > 4096) abort();

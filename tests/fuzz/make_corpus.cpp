@@ -103,7 +103,7 @@ std::vector<std::pair<std::string, base::Frame>> frames() {
     status::Report report;
     report.phase = "ready";
     report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, {}});
-    report.own.push_back({"w", "an array", shard::Pace::kSync, true, {{0, 41, 40, 0}}});
+    report.own.push_back({"w", "an array", shard::Consistency::kSync, true, {{0, 41, 40, 0}}});
     report.held = report.own;
     report.waits.push_back({cluster::WaitKind::kGet, 2, "w", 41, std::chrono::seconds(12), std::chrono::seconds(12), {{3, "has made 40 of 41 adds"}}});
     report.waits.push_back({cluster::WaitKind::kBarrier, 2, "", 0, {}, {}, {}});
@@ -146,7 +146,7 @@ void write_rings(const base::Frame& frame, const Bytes& records) {
   const Bytes in_parts = join({marked(transport::RecordKind::kStart, 3000), part, part, part});
   const uint64_t place[4] = {1, 64, 0, 0};
   const Bytes elsewhere = join({marked(transport::RecordKind::kPlace, 1024), raw(place)});
-  const Bytes forget = mark(transport::RecordKind::kForget, 1), goodbye = mark(transport::RecordKind::kGoodbye, 0);
+  const Bytes forget = mark(transport::RecordKind::kOneWay, 1), goodbye = mark(transport::RecordKind::kGoodbye, 0);
   const Bytes once = bytes_of(std::string("\x01\x00\xff\x80", 4)), in_steps = bytes_of(std::string("\x00\x80\x03\x00", 4));
   write("fuzz_ring", "in_parts", join({once, in_parts, goodbye}));
   write("fuzz_ring", "in_parts_discarded", join({in_steps, in_parts, goodbye}));
@@ -185,7 +185,7 @@ void write_hellos() {
   listener.incarnation = 6;
   dialer.has_secret = listener.has_secret = true;
   const std::string secret = "a secret that no fuzzer finds";
-  Handshake::Dice d_dice, l_dice;
+  Handshake::Randomness d_dice, l_dice;
   d_dice.scalar[0] = std::byte{5};
   l_dice.scalar[0] = std::byte{6};
   Handshake d(Handshake::Side::kDialer, dialer, d_dice), l(Handshake::Side::kListener, listener, l_dice);

@@ -1,8 +1,8 @@
-/* How a rank that sleeps on another one hears that the group has ended: core/intranode/seat.cpp and waiting.hpp.
+/* How a rank that sleeps on another one hears that the group has ended: core/intranode/rank_context.cpp and waiting.hpp.
  *
- * The waiter sleeps by the bell of a rank whose word never comes. A thread of its own process ends the group (Seat::end, lose, give_up,
- * hear_left), or another rank does (Seat::say_left). Neither can change the bell that the waiter sleeps by, because it is another rank's
- * memory, so the kernel does not notice a wake-up that comes between the waiter's last look and its sleep. Seat::wake_sleeper() therefore repeats it
+ * The waiter sleeps by the bell of a rank whose word never comes. A thread of its own process ends the group (RankContext::end, lose, give_up,
+ * hear_left), or another rank does (RankContext::say_left). Neither can change the bell that the waiter sleeps by, because it is another rank's
+ * memory, so the kernel does not notice a wake-up that comes between the waiter's last look and its sleep. RankContext::wake_sleeper() therefore repeats it
  * until the waiter has said that it is awake. The code repeats it for 10 ms at most, for a waiter that is stopped; the limit on each
  * sleep (kLongest) covers that case and is left out here.
  *
@@ -13,7 +13,7 @@
  */
 #include "memory.h"
 
-word(ended, 1);      /* Seat::is_broken_, heard_left_, or Words::left of the rank that ends the group */
+word(ended, 1);      /* RankContext::is_broken_, heard_left_, or Words::left of the rank that ends the group */
 word(asleep_on, 1);  /* Words::asleep_on of the waiter */
 bool in_futex;
 
@@ -26,7 +26,7 @@ active proctype Waiter() {
     settle(asleep_on, 0);  /* full_fence() */
 #endif
 #ifndef BUG_NO_LOOK_FOR_THE_END
-    trouble = load(ended, 0);  /* Seat::trouble() */
+    trouble = load(ended, 0);  /* RankContext::trouble() */
 #endif
     if
     :: !trouble ->
@@ -41,11 +41,11 @@ active proctype Waiter() {
 }
 
 active proctype Breaker() {
-  store(ended, 0, 1);  /* Seat::note_broken(), or Words::left.store() in say_left() */
+  store(ended, 0, 1);  /* RankContext::note_broken(), or Words::left.store() in say_left() */
 #ifndef BUG_NO_FENCE_BEFORE_WAKING
   settle(ended, 0);  /* full_fence() */
 #endif
-  do  /* Seat::wake_sleeper() */
+  do  /* RankContext::wake_sleeper() */
   ::
     if :: load(asleep_on, 0) == 0 -> break :: else fi;
     in_futex = false;

@@ -46,7 +46,7 @@ inline futex_wake(r) {
   }
 }
 
-/* Seat::settle() */
+/* RankContext::settle() */
 inline look_for_sleepers(r) {
   if
   :: !owes -> skip
@@ -81,21 +81,21 @@ proctype Rank(byte r) {
   do
   :: operation > LAST -> break
   :: else ->
-    store(published, r, operation);  /* Seat::publish() */
+    store(published, r, operation);  /* RankContext::publish() */
     owes = true;
     on = 0;
     do
     :: on == RANKS -> break
     :: on == r -> on++
     :: else ->
-      /* Seat::wait(): if (ready()) return */
+      /* RankContext::wait(): if (ready()) return */
       if
       :: load(published, on) >= operation -> skip
       :: else ->
 #ifndef BUG_SLEEPS_WITHOUT_SETTLING
         look_for_sleepers(r);
 #endif
-        /* Seat::sleep() */
+        /* RankContext::sleep() */
         do
         ::
 #ifndef BUG_READS_THE_BELL_LAST
@@ -133,7 +133,7 @@ proctype Rank(byte r) {
     od;
     operation++
   od;
-  look_for_sleepers(r);  /* Seat::over() of the last operation; of the others it follows in the next wait() */
+  look_for_sleepers(r);  /* RankContext::over() of the last operation; of the others it follows in the next wait() */
 }
 
 /* A store buffer drains at any time. */

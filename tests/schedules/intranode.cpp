@@ -16,20 +16,20 @@ namespace mv::schedules {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Seat;
+using test::RankContext;
 
 enum class End { kNone, kLeave, kGiveUp, kLose, kHearLeft, kSignal };
 
 class Ranks {
  public:
   Ranks()
-      : memory_(test::make_arenas(2 + dice(3))),
+      : memory_(test::make_regions(2 + dice(3))),
         end_(static_cast<End>(dice(6))),
         ending_(dice(memory_.size())),
         rounds_(1 + dice(4)) {
     const base::Nanos look = one_in(2) ? 0us : one_in(2) ? 1us : 10us;
     for (size_t rank = 0; rank < size(); ++rank)
-      seats_.push_back(std::make_unique<Seat>(rank, memory_, test::rank_names(size()), look));
+      seats_.push_back(std::make_unique<RankContext>(rank, memory_, test::rank_names(size()), look));
     constexpr uint64_t kCounts[] = {1, 1, 100, 2049, 20'000, 100'000};
     for (uint64_t round = 0; round < rounds_; ++round) counts_.push_back(kCounts[dice(std::size(kCounts))]);
   }
@@ -52,17 +52,17 @@ class Ranks {
   size_t size() const { return memory_.size(); }
 
   void reduce(size_t rank) {
-    Seat& seat = *seats_[rank];
+    RankContext& context = *seats_[rank];
     for (uint64_t round = 0; round < rounds_; ++round) {
-      if (end_ == End::kLeave && rank == ending_ && round + 1 == rounds_) return seat.leave();
+      if (end_ == End::kLeave && rank == ending_ && round + 1 == rounds_) return context.leave();
       std::vector<float> values(counts_[round], static_cast<float>(rank + 1));
       test::Operation operation;
       operation.kind = test::Kind::kAllreduce;
       operation.out.push_back({reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32});
-      base::Status status = seat.begin(operation);
+      base::Status status = context.begin(operation);
       while (status.ok() || status.code() == MV_EINTR) {
         EXPECT(status.ok() || end_ == End::kSignal);
-        status = seat.finish(intranode::now() + 1h);
+        status = context.finish(intranode::now() + 1h);
         if (status.ok()) break;
       }
       if (!status.ok()) {
@@ -77,7 +77,7 @@ class Ranks {
   }
 
   const std::vector<intranode::Memory> memory_;
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<std::unique_ptr<RankContext>> seats_;
   const End end_;
   const size_t ending_;
   const uint64_t rounds_;

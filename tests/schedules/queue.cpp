@@ -23,11 +23,11 @@ using api::SharedQueue;
 /// The group of messages below, which hears of an end and has nobody to tell.
 class Silence final : base::Link, rpc::Service {
  public:
-  Silence(transport::Loop& loop, int rank) : client_(loop, *this, {}), server_(*this, *this), courier_(client_) {
+  Silence(transport::Loop& loop, int rank) : client_(loop, *this, {}), server_(*this, *this), sender_(client_) {
     collective::Setting setting;
     setting.rank = rank;
     setting.size = 2;
-    group = std::make_shared<collective::Group>(loop, courier_, server_, pool_,
+    group = std::make_shared<collective::Group>(loop, sender_, server_, pool_,
                                                 collective::Members{1, {1, 2}, {"rank 0", "rank 1"}}, setting);
   }
   std::shared_ptr<collective::Group> group;
@@ -43,7 +43,7 @@ class Silence final : base::Link, rpc::Service {
 
   rpc::Client client_;
   rpc::Server server_;
-  collective::Courier courier_;
+  collective::Sender sender_;
   base::Pool pool_{size_t{64} << 10, 4};
 };
 
@@ -51,14 +51,14 @@ struct Rank {
   Rank(size_t rank, const std::vector<intranode::Memory>& memory)
       : silence(loop, static_cast<int>(rank)),
         finished([this] { loop.wake_waiters(); }),
-        seat(std::make_shared<intranode::Seat>(rank, memory, test::rank_names(2), 0us)),
-        queue(std::make_shared<SharedQueue>(loop, seat, silence.group)) {
+        context(std::make_shared<intranode::RankContext>(rank, memory, test::rank_names(2), 0us)),
+        queue(std::make_shared<SharedQueue>(loop, context, silence.group)) {
     EXPECT(loop.start().ok());
   }
   transport::Loop loop;
   Silence silence;
   api::FinishedList finished;
-  const std::shared_ptr<intranode::Seat> seat;
+  const std::shared_ptr<intranode::RankContext> context;
   std::shared_ptr<SharedQueue> queue;
 };
 
@@ -83,7 +83,7 @@ class Queues {
   }
 
  private:
-  static void leave(Rank& rank) { rank.seat->leave(); }
+  static void leave(Rank& rank) { rank.context->leave(); }
 
   /// All operations are alike, so that it does not matter which of the other rank's each meets.
   void use(Rank& rank, uint64_t times) {
@@ -120,7 +120,7 @@ class Queues {
     }
   }
 
-  const std::vector<intranode::Memory> memory_ = test::make_arenas(2);
+  const std::vector<intranode::Memory> memory_ = test::make_regions(2);
   std::vector<std::unique_ptr<Rank>> ranks_ = [this] {
     std::vector<std::unique_ptr<Rank>> made;
     for (size_t rank = 0; rank < 2; ++rank) made.push_back(std::make_unique<Rank>(rank, memory_));

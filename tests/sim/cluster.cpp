@@ -222,7 +222,7 @@ void SimCluster::part(const FaultPlan& fault) {
 
 void SimCluster::gone(const Node& node) {
   servers_may_fail_ = servers_may_fail_ || (node.self.role & MV_ROLE_SERVER) != 0;
-  changes_may_fail_ = changes_may_fail_ || servers_may_fail_ || plan_.has_pace(shard::Pace::kSync);
+  changes_may_fail_ = changes_may_fail_ || servers_may_fail_ || plan_.has_consistency(shard::Consistency::kSync);
   if (node.life != SIZE_MAX) lose_life(node.life);
   if (node.rank >= 0)
     gone_.insert(node.rank);

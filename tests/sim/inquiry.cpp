@@ -24,7 +24,7 @@ void Script::tick_clock(size_t table) {
   const uint64_t clock = view.clock.fetch_add(1) + 1;
   say(fmt::format("begins iteration {} of \"{}\"", clock, view.spec.name));
   world_.ledger(table).ticked(life_, clock);
-  if (view.pace == shard::Pace::kStale) member_.tables().clock(tables_[table], clock);
+  if (view.consistency == shard::Consistency::kStale) member_.tables().clock(tables_[table], clock);
   world_.touched(member_.self());
 }
 
@@ -88,7 +88,7 @@ void Script::scan(size_t table) {
   const auto scan = std::make_shared<Scan>();
   scan->table = table;
   scan->reading = ledger.begin(fmt::format("{}'s scan of \"{}\"", name_, ledger.plan().spec.name), life_, false,
-                               tables_[table]->pace, 0, 0);
+                               tables_[table]->consistency, 0, 0);
   const size_t most = 1 + random_.below(kMostScanned);
   scan->rows.resize(most);
   if (random_.chance(0.8)) scan->values.resize(most * tables_[table]->spec.row_bytes());

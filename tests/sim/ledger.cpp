@@ -225,8 +225,8 @@ bool Ledger::may_have_waited_for_the_lost(const Reading& reading) const {
                      [&](const Standing& s) { return s.state == Standing::kGone && s.told < reading.needs; });
 }
 
-Reading Ledger::begin(std::string who, size_t by, bool gated, shard::Pace pace, uint64_t round, uint64_t clock) const {
-  const bool sync = pace == shard::Pace::kSync;
+Reading Ledger::begin(std::string who, size_t by, bool gated, shard::Consistency pace, uint64_t round, uint64_t clock) const {
+  const bool sync = pace == shard::Consistency::kSync;
   Reading reading;
   reading.who = std::move(who);
   reading.by = by;
@@ -236,7 +236,7 @@ Reading Ledger::begin(std::string who, size_t by, bool gated, shard::Pace pace, 
   reading.index = adds_[by].size();
   reading.exact = gated && sync;
   reading.round = round;
-  reading.bounded = gated && pace == shard::Pace::kStale;
+  reading.bounded = gated && pace == shard::Consistency::kStale;
   const auto staleness = static_cast<uint64_t>(std::max<int64_t>(0, plan_.spec.staleness));
   reading.needs = clock > staleness ? clock - staleness : 0;
   for (const Standing& standing : standings_) reading.told.push_back(standing.told);

@@ -109,7 +109,7 @@ class Ledger {
   /// Whether a get at this clock may have waited for somebody who is lost.
   bool may_have_waited_for_the_lost(const Reading& reading) const;
 
-  Reading begin(std::string who, size_t by, bool gated, shard::Pace pace, uint64_t round, uint64_t clock) const;
+  Reading begin(std::string who, size_t by, bool gated, shard::Consistency pace, uint64_t round, uint64_t clock) const;
   /// Rows to ask for, with those that hold the counters.
   std::vector<int64_t> choose_rows(Random& random, bool many) const;
   size_t bytes(const Reading& reading) const;

@@ -215,9 +215,9 @@ size_t Scenario::restarts() const {
       std::count_if(faults.begin(), faults.end(), [](const FaultPlan& f) { return f.restart != base::kNever; }));
 }
 
-bool Scenario::has_pace(shard::Pace wanted) const {
+bool Scenario::has_consistency(shard::Consistency wanted) const {
   return std::any_of(tables.begin(), tables.end(),
-                     [&](const TablePlan& table) { return table.spec.pace(sync, workers()) == wanted; });
+                     [&](const TablePlan& table) { return table.spec.consistency(sync, workers()) == wanted; });
 }
 
 bool Scenario::loses_members() const {

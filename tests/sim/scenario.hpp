@@ -75,8 +75,8 @@ struct Scenario {
   size_t servers() const;
   size_t workers() const;
   size_t restarts() const;
-  shard::Pace pace(size_t table) const { return tables[table].spec.pace(sync, workers()); }
-  bool has_pace(shard::Pace pace) const;
+  shard::Consistency consistency(size_t table) const { return tables[table].spec.consistency(sync, workers()); }
+  bool has_consistency(shard::Consistency pace) const;
   /// Somebody is killed, or out of reach for longer than the others' patience.
   bool loses_members() const;
   /// One line for people.

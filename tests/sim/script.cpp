@@ -164,7 +164,7 @@ void Script::choose_patience(const OperationRef& op) {
   const Scenario& plan = world_.scenario();
   op->blocking = !random_.chance(plan.asynchronous);
   const bool own_part_is_done = is_change(op->step.call) && own_shard(op->step.table) != nullptr;
-  const bool sync = tables_[op->step.table]->pace == shard::Pace::kSync;
+  const bool sync = tables_[op->step.table]->consistency == shard::Consistency::kSync;
   op->hasty =
       (op->blocking || !sync) && !own_part_is_done && ++attempts_ <= kHastyAttempts && random_.chance(plan.hasty);
   if (op->hasty && random_.chance(0.5))
@@ -248,7 +248,7 @@ void Script::encode(const Operation& op, table::Request& request) const {
 bool Script::begin_small(const table::Request& request) {
   const table::TableView& view = *request.table;
   const size_t servers = view.servers.size();
-  if (view.pace == shard::Pace::kSync || request.source->size() > 2048 ||
+  if (view.consistency == shard::Consistency::kSync || request.source->size() > 2048 ||
       (request.all ? servers > 1 : request.rows.empty()))
     return false;
   const size_t server = request.all ? 0 : shard::server_of(view.spec, servers, request.rows.front());
@@ -281,13 +281,13 @@ shard::Worker Script::worker() const { return member_.cluster().view().worker_id
 /// Where the node would let the caller's thread work on the shard itself.
 shard::Shard* Script::own_shard(size_t table) const {
   const bool serves = member_.cluster().view().server_id(member_.self()) >= 0;
-  if (!world_.scenario().direct || !serves || tables_[table]->pace == shard::Pace::kSync) return nullptr;
+  if (!world_.scenario().direct || !serves || tables_[table]->consistency == shard::Consistency::kSync) return nullptr;
   return member_.shards().shard(tables_[table]->numbers[own_server()]).get();
 }
 
 /// As the node asks before it reads there.
 bool Script::own_is_open(const Operation& op, const shard::Shard& shard) const {
-  if (tables_[op.step.table]->pace != shard::Pace::kStale || !op.reading.gated) return true;
+  if (tables_[op.step.table]->consistency != shard::Consistency::kStale || !op.reading.gated) return true;
   return shard.least_clock.load() >= op.reading.needs;
 }
 
@@ -322,7 +322,7 @@ void Script::read(const OperationRef& op) {
   const bool gated = !is_peek(op->step.call);
   op->reading = ledger.begin(
       fmt::format("{}'s {} number {} of \"{}\"", name_, name_of(op->step.call), op->round, ledger.plan().spec.name),
-      life_, gated, tables_[op->step.table]->pace, op->round, op->clock);
+      life_, gated, tables_[op->step.table]->consistency, op->round, op->clock);
   op->reading.all = op->step.call == Call::kGet || op->step.call == Call::kPeek;
   if (!op->reading.all) op->reading.rows = ledger.choose_rows(random_, random_.chance(0.2));
   if (op->reading.all) op->reading.rows = ledger.plan().keys;
@@ -381,8 +381,8 @@ void Script::judge_given_up(const OperationRef& op, const base::Status& status) 
     return violated("a given-up change does not tell what became of it: " + status.text());
   if (op->add != nullptr && undone) world_.ledger(op->step.table).not_applied(op->add);
   const table::TableView& table = *tables_[op->step.table];
-  if (table.pace == shard::Pace::kStale && op->reading.gated && op->add == nullptr) judge_late_get(*op, status);
-  if (table.pace != shard::Pace::kSync || is_peek(op->step.call) || unknown) return;
+  if (table.consistency == shard::Consistency::kStale && op->reading.gated && op->add == nullptr) judge_late_get(*op, status);
+  if (table.consistency != shard::Consistency::kSync || is_peek(op->step.call) || unknown) return;
   if (table.round != op->round || table.index != op->index)
     return violated(fmt::format("a given-up {} has moved the counts from ({}, {}) to ({}, {})", name_of(op->step.call),
                                 op->round, op->index, table.round, table.index));
@@ -422,7 +422,7 @@ void Script::repeat_later(const Step& step) {
 /// A stale-synchronous get that waited for a worker who is lost fails once; the next one goes on without it.
 bool Script::outlives_the_lost(const OperationRef& op, const base::Status& status) {
   const bool gated_get = op->add == nullptr && op->reading.gated;
-  if (tables_[op->step.table]->pace != shard::Pace::kStale || !gated_get) return false;
+  if (tables_[op->step.table]->consistency != shard::Consistency::kStale || !gated_get) return false;
   if (world_.servers_may_fail() || world_.is_gone(life_) || !failure_.ok()) return false;
   if (!world_.ledger(op->step.table).may_have_waited_for_the_lost(op->reading))
     violated(
@@ -511,7 +511,7 @@ void Script::look_once_more() {
   if (looked_ == tables_.size()) return leave();
   attempts_ = kHastyAttempts;
   const auto op = std::make_shared<Operation>(
-      *this, Step{tables_[looked_]->pace == shard::Pace::kSync ? Call::kPeek : Call::kGet, looked_});
+      *this, Step{tables_[looked_]->consistency == shard::Consistency::kSync ? Call::kPeek : Call::kGet, looked_});
   ++looked_;
   op->self = op;
   op->round = tables_[op->step.table]->round;

@@ -10,7 +10,7 @@ namespace mv::sim {
 
 namespace {
 
-using shard::Pace;
+using shard::Consistency;
 
 constexpr size_t kMostTables = 3;
 constexpr double kLaterRate = 0x1p-12;  ///< beside a first rate of 1: a counter tells how many adds had which
@@ -79,7 +79,7 @@ void vary_table(Scenario& plan, TablePlan& table, Random& random) {
 Step choose_free(const Scenario& plan, Random& random) {
   const size_t table = random.below(plan.tables.size());
   const bool keyed = is_keyed(plan, table);
-  if (plan.pace(table) == Pace::kSync) {
+  if (plan.consistency(table) == Consistency::kSync) {
     if (plan.tables[table].sets_any_time && random.chance(0.6))
       return {random.chance(0.5) ? Call::kSet : Call::kErase, table};
     return {random.chance(0.6) || !keyed ? Call::kPeekRows : Call::kScan, table};
@@ -97,7 +97,7 @@ Step choose_free(const Scenario& plan, Random& random) {
 /// What only one worker does, or everyone to rows of its own, while nobody makes counted calls: between two barriers.
 void write_interlude(const Scenario& plan, Random& random, std::vector<Step>& common) {
   const size_t table = random.below(plan.tables.size());
-  if (plan.pace(table) != Pace::kSync) return;
+  if (plan.consistency(table) != Consistency::kSync) return;
   common.push_back({Call::kCatchUp, 0});
   common.push_back({Call::kBarrier, 0});
   if (plan.tables[table].later_rate != 0) common.push_back({Call::kSetUpdater, table});
@@ -112,9 +112,9 @@ std::vector<Step> write_common(const Scenario& plan, Random& random, size_t leng
   std::vector<Step> common;
   while (common.size() < length) {
     const size_t table = random.below(plan.tables.size());
-    const Pace pace = plan.pace(table);
+    const Consistency pace = plan.consistency(table);
     const size_t kind = random.pick({10, 0.6, 0.4, 0.4});
-    if (kind == 0 && pace == Pace::kSync)
+    if (kind == 0 && pace == Consistency::kSync)
       common.push_back({random.chance(0.6) ? Call::kAdd : Call::kGet, table});
     else if (kind == 0)
       common.push_back({Call::kClock, table});
@@ -132,7 +132,7 @@ Call own_choice(Call call, Random& random) {
 }
 
 void write_scripts(Scenario& plan, Random& random, size_t length) {
-  const bool locked = plan.has_pace(Pace::kSync), stale = plan.has_pace(Pace::kStale);
+  const bool locked = plan.has_consistency(Consistency::kSync), stale = plan.has_consistency(Consistency::kStale);
   const std::vector<Step> common = write_common(plan, random, locked ? length : stale ? length / 3 : length / 8);
   const double free_share = locked ? 0.4 : stale ? 0.65 : 0.85;
   const bool some_stop = random.chance(0.25);
@@ -160,7 +160,7 @@ void write_scripts(Scenario& plan, Random& random, size_t length) {
 
 /// Where all wait for all, whoever is lost is missed by everyone: that must not be all that ever happens.
 void spare_the_locked(Scenario& plan, Random& random) {
-  if (!plan.has_pace(Pace::kSync) || plan.sync) return;
+  if (!plan.has_consistency(Consistency::kSync) || plan.sync) return;
   std::erase_if(plan.faults, [&](const FaultPlan& fault) {
     return (fault.fault == Fault::kKill || fault.fault == Fault::kKillQuietly) && random.chance(0.7);
   });
@@ -210,7 +210,7 @@ void vary_tables(Scenario& plan, Random& random, size_t length, bool large) {
   for (TablePlan& table : plan.tables)
     if (!one_only || &table == &plan.tables.front()) vary_table(plan, table, random);
   spare_the_locked(plan, random);
-  if (plan.has_pace(Pace::kSync) || plan.has_pace(Pace::kStale)) plan.hasty_barriers = false;  // all pass the same ones
+  if (plan.has_consistency(Consistency::kSync) || plan.has_consistency(Consistency::kStale)) plan.hasty_barriers = false;  // all pass the same ones
   for (NodePlan& node : plan.nodes)
     if (plan.nodes.size() <= 20 && random.chance(0.12)) node.slowness = static_cast<int>(random.between(3, 15));
   plan.direct = random.chance(0.4);

@@ -29,8 +29,8 @@ Introduction introduction(mv::base::Peer incarnation) {
   return made;
 }
 
-Handshake::Dice dice(int seed) {
-  Handshake::Dice made;
+Handshake::Randomness dice(int seed) {
+  Handshake::Randomness made;
   std::fill(made.nonce.begin(), made.nonce.end(), static_cast<std::byte>(seed));
   std::fill(made.scalar.begin(), made.scalar.end(), static_cast<std::byte>(seed + 100));
   return made;

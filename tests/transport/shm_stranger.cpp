@@ -29,7 +29,7 @@ bool ShmStranger::introduce(base::Peer self, const std::string& secret) {
   wire::Introduction introduction;
   introduction.incarnation = self;
   introduction.has_secret = !secret.empty();
-  wire::Handshake::Dice dice;
+  wire::Handshake::Randomness dice;
   dice.nonce[0] = dice.scalar[0] = static_cast<std::byte>(self);
   wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, dice);
   for (;;) {

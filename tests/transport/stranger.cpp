@@ -50,7 +50,7 @@ bool Stranger::introduce(base::Peer self, const std::string& secret, const std::
   introduction.incarnation = self;
   introduction.has_secret = !secret.empty();
   introduction.resumes = mends_;
-  wire::Handshake::Dice dice;
+  wire::Handshake::Randomness dice;
   dice.nonce[0] = dice.scalar[0] = static_cast<std::byte>(self);
   wire::Handshake handshake(wire::Handshake::Side::kDialer, introduction, dice);
   for (;;) {

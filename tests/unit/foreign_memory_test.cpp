@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/gossip/intake.hpp"
+#include "engine/gossip/receive_buffer.hpp"
 #include "engine/gossip/snapshot.hpp"
 #include "shard/segment.hpp"
 
@@ -90,7 +90,7 @@ void snapshots_are_read_within_their_memory(void**) {
   const auto memory = mapped(*published);
   const Vandal vandal(*published, 4096);
   const std::vector<gossip::Part> own(3, gossip::Part{values.size(), MV_F32});
-  gossip::Intake intake;
+  gossip::ReceiveBuffer receive_buffer;
   size_t described = 0;
   for (int turn = 0; turn < kTurns; ++turn) {
     const auto opened = gossip::SnapshotReader::open(memory);
@@ -105,9 +105,9 @@ void snapshots_are_read_within_their_memory(void**) {
     if (!description) continue;
     ++described;
     const uint64_t seen = description->version;
-    if (!intake.begin(*description, own).ok()) continue;
-    const uint64_t bytes = intake.description().bytes;
-    static_cast<void>(reader.read(seen, 0, bytes, [&](const std::byte* from) { static_cast<void>(intake.copy(0, bytes, from)); }));
+    if (!receive_buffer.begin(*description, own).ok()) continue;
+    const uint64_t bytes = receive_buffer.description().bytes;
+    static_cast<void>(reader.read(seen, 0, bytes, [&](const std::byte* from) { static_cast<void>(receive_buffer.copy(0, bytes, from)); }));
   }
   assert_true(described > 0);
 }

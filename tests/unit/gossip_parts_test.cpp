@@ -83,12 +83,12 @@ void a_loss_that_is_no_number_is_refused(void**) {
 
 void a_peer_with_a_deficit_is_picked_as_often_as_computed(void**) {
   // Two faces of 991 each: the worse one must throw more than d higher, or as much and win the toss.
-  Dice dice(2026);
+  Rng rng(2026);
   constexpr int kThrows = 200'000;
   for (const double deficit : {0.0, 100.0, 300.0, 700.0, 990.0}) {
     const std::vector<double> scores{Score::kMost - deficit, Score::kMost};
     int picked = 0;
-    for (int i = 0; i < kThrows; ++i) picked += choose(scores, dice) == 0;
+    for (int i = 0; i < kThrows; ++i) picked += choose(scores, rng) == 0;
     const double expected = std::pow(991 - deficit, 2) / (2 * 991.0 * 991.0);
     const double deviation = std::sqrt(expected * (1 - expected) / kThrows);
     assert_near(static_cast<double>(picked) / kThrows, expected, 5 * deviation + 1e-5);
@@ -96,11 +96,11 @@ void a_peer_with_a_deficit_is_picked_as_often_as_computed(void**) {
 }
 
 void equals_are_picked_equally_often(void**) {
-  Dice dice(7);
+  Rng rng(7);
   const std::vector<double> scores(5, 500);
   std::vector<int> picked(scores.size());
   constexpr int kThrows = 100'000;
-  for (int i = 0; i < kThrows; ++i) ++picked[choose(scores, dice)];
+  for (int i = 0; i < kThrows; ++i) ++picked[choose(scores, rng)];
   for (const int count : picked) assert_near(count, kThrows / 5.0, 5 * std::sqrt(kThrows * 0.2 * 0.8));
 }
 
@@ -120,7 +120,7 @@ void scores_stay_in_their_range_and_recover(void**) {
 }
 
 void the_same_seed_chooses_the_same(void**) {
-  Dice one(42, "w1"), again(42, "w1"), other(42, "w2");
+  Rng one(42, "w1"), again(42, "w1"), other(42, "w2");
   int equal = 0;
   for (int i = 0; i < 100; ++i) {
     const uint64_t thrown = one.next();
@@ -146,24 +146,24 @@ double spread(const std::vector<double>& x, double round) {
   return sum;
 }
 
-std::vector<double> some_values(size_t count, Dice& dice) {
+std::vector<double> some_values(size_t count, Rng& rng) {
   std::vector<double> values(count);
-  for (double& value : values) value = dice.fraction() * 2 - 1;
+  for (double& value : values) value = rng.fraction() * 2 - 1;
   return values;
 }
 
 void random_pulls_shrink_the_variance_as_computed(void**) {
   constexpr int kRounds = 40'000;
   for (const size_t n : {4u, 8u, 16u}) {
-    Dice dice(n);
+    Rng rng(n);
     const auto d = static_cast<double>(n);
     double round_new = 0, round_old = 0, square_new = 0, square_old = 0;
     for (int r = 0; r < kRounds; ++r) {
-      const auto before = some_values(n, dice);
+      const auto before = some_values(n, rng);
       std::vector<size_t> from(n);
       for (size_t i = 0; i < n; ++i) {
         const auto peers = neighbours(Topology::kRandom, i, n, 0).first;
-        from[i] = peers[dice.below(peers.size())];
+        from[i] = peers[rng.below(peers.size())];
       }
       const auto after = pulled(before, from);
       const double whole = spread(before, mean(before));
@@ -182,12 +182,12 @@ void random_pulls_shrink_the_variance_as_computed(void**) {
 void one_pair_a_round_shrinks_it_by_one_part_in_n_minus_one(void**) {
   constexpr int kRounds = 40'000;
   for (const size_t n : {4u, 8u, 16u}) {
-    Dice dice(100 + n);
+    Rng rng(100 + n);
     double sum = 0, squares = 0;
     for (int r = 0; r < kRounds; ++r) {
-      auto values = some_values(n, dice);
+      auto values = some_values(n, rng);
       const double whole = spread(values, mean(values)), before = mean(values);
-      const size_t a = dice.below(n), b = (a + 1 + dice.below(n - 1)) % n;
+      const size_t a = rng.below(n), b = (a + 1 + rng.below(n - 1)) % n;
       values[a] = values[b] = mixed_clock(0.5, values[a], values[b]);
       assert_near(mean(values), before, 1e-15);
       const double ratio = spread(values, before) / whole;
@@ -291,15 +291,15 @@ void check_approach(mv_dtype dtype, double factor, std::vector<T> a, std::vector
 }
 
 void models_approach_each_other_and_keep_their_sum(void**) {
-  Dice dice(6);
+  Rng rng(6);
   for (const size_t count : {size_t{0}, size_t{1}, size_t{37}, size_t{9001}}) {
     std::vector<float> a(count), b(count);
     std::vector<double> c(count), d(count);
     std::vector<int64_t> e(count), f(count);
     for (size_t i = 0; i < count; ++i) {
-      a[i] = static_cast<float>(dice.fraction()), b[i] = static_cast<float>(dice.fraction());
-      c[i] = dice.fraction(), d[i] = dice.fraction();
-      e[i] = static_cast<int64_t>(dice.below(1000)), f[i] = static_cast<int64_t>(dice.below(1000));
+      a[i] = static_cast<float>(rng.fraction()), b[i] = static_cast<float>(rng.fraction());
+      c[i] = rng.fraction(), d[i] = rng.fraction();
+      e[i] = static_cast<int64_t>(rng.below(1000)), f[i] = static_cast<int64_t>(rng.below(1000));
     }
     for (const double factor : {0.25, 0.5, 1.0}) {
       check_approach(MV_F32, factor, a, b, 3e-7);
@@ -334,15 +334,15 @@ void check_average(mv_dtype dtype, double factor, const std::vector<T>& own, con
 }
 
 void arrays_are_averaged_whatever_their_length(void**) {
-  Dice dice(5);
+  Rng rng(5);
   for (size_t count = 0; count < 70; ++count) {
     std::vector<float> a(count), b(count);
     std::vector<double> c(count), d(count);
     std::vector<int64_t> e(count), f(count);
     for (size_t i = 0; i < count; ++i) {
-      a[i] = static_cast<float>(dice.fraction()), b[i] = static_cast<float>(dice.fraction());
-      c[i] = dice.fraction(), d[i] = dice.fraction();
-      e[i] = static_cast<int64_t>(dice.below(1000)), f[i] = static_cast<int64_t>(dice.below(1000));
+      a[i] = static_cast<float>(rng.fraction()), b[i] = static_cast<float>(rng.fraction());
+      c[i] = rng.fraction(), d[i] = rng.fraction();
+      e[i] = static_cast<int64_t>(rng.below(1000)), f[i] = static_cast<int64_t>(rng.below(1000));
     }
     for (const double factor : {0.0, 0.25, 0.5, 1.0}) {
       check_average(MV_F32, factor, a, b, 1e-6);

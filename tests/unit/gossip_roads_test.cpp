@@ -57,7 +57,7 @@ void a_question_by_message_gives_way_to_memory_that_is_mapped_meanwhile(void**) 
   fetcher.engine->on_connected(kOther, "there:2");  // by another way now
   for (int turns = 0; fetcher.more > turns && turns < 3; ++turns) fetcher.engine->go_on();
   assert_true(fetcher.done);
-  assert_string_equal(fetcher.engine->caught().peer.c_str(), "b");
+  assert_string_equal(fetcher.engine->result().peer.c_str(), "b");
 }
 
 class HandClock final : public base::Clock {

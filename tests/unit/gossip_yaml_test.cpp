@@ -81,18 +81,18 @@ void a_comma_is_an_error(void**) {
 
 /// Each byte sequence that editors, transfers and fingers make of a sound file.
 std::string mutated(std::string text, uint64_t seed) {
-  std::mt19937_64 dice(seed);
+  std::mt19937_64 rng(seed);
   constexpr std::string_view kMarks = ",:-[]{}#&*!|>'\"%@`?\n\t ~0a\\\xff";
-  const auto place = [&] { return text.empty() ? 0 : dice() % text.size(); };
-  for (uint64_t edits = dice() % 8 + 1; edits > 0; --edits) {
+  const auto place = [&] { return text.empty() ? 0 : rng() % text.size(); };
+  for (uint64_t edits = rng() % 8 + 1; edits > 0; --edits) {
     const size_t at = place();
-    switch (dice() % 6) {
-      case 0: text.insert(at, 1, kMarks[dice() % kMarks.size()]); break;
-      case 1: text.erase(at, dice() % 16 + 1); break;
-      case 2: text.insert(at, text.substr(place(), dice() % 64)); break;
+    switch (rng() % 6) {
+      case 0: text.insert(at, 1, kMarks[rng() % kMarks.size()]); break;
+      case 1: text.erase(at, rng() % 16 + 1); break;
+      case 2: text.insert(at, text.substr(place(), rng() % 64)); break;
       case 3: text.resize(at); break;
-      case 4: text.insert(at, dice() % 64 + 1, kMarks[dice() % kMarks.size()]); break;
-      default: if (!text.empty()) text[at] = static_cast<char>(dice());
+      case 4: text.insert(at, rng() % 64 + 1, kMarks[rng() % kMarks.size()]); break;
+      default: if (!text.empty()) text[at] = static_cast<char>(rng());
     }
   }
   return text;

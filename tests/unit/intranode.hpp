@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/shared_memory.hpp"
-#include "intranode/seat.hpp"
+#include "intranode/rank_context.hpp"
 
 namespace mv::test {
 
@@ -18,7 +18,7 @@ using collective::Array;
 using collective::Kind;
 using collective::Operation;
 using intranode::Memory;
-using intranode::Seat;
+using intranode::RankContext;
 
 inline std::vector<std::string> rank_names(size_t ranks) {
   std::vector<std::string> names;
@@ -26,35 +26,35 @@ inline std::vector<std::string> rank_names(size_t ranks) {
   return names;
 }
 
-inline std::vector<Memory> make_arenas(size_t ranks) {
+inline std::vector<Memory> make_regions(size_t ranks) {
   std::vector<Memory> memory;
-  for (size_t rank = 0; rank < ranks; ++rank) memory.push_back(base::SharedMemory::make("polyverso-test", intranode::Arena::bytes(ranks)).value());
+  for (size_t rank = 0; rank < ranks; ++rank) memory.push_back(base::SharedMemory::make("polyverso-test", intranode::SharedRegion::bytes(ranks)).value());
   return memory;
 }
 
-/// A group in one process: the seats of all ranks, which map each other's tensors as processes do.
+/// A group in one process: the contexts of all ranks, which map each other's tensors as processes do.
 class Ring {
  public:
-  explicit Ring(size_t ranks) : memory(make_arenas(ranks)) {
+  explicit Ring(size_t ranks) : memory(make_regions(ranks)) {
     for (size_t rank = 0; rank < ranks; ++rank)
-      seats.push_back(std::make_unique<Seat>(rank, memory, rank_names(ranks)));
+      contexts.push_back(std::make_unique<RankContext>(rank, memory, rank_names(ranks)));
   }
-  size_t size() const { return seats.size(); }
+  size_t size() const { return contexts.size(); }
 
-  /// work(rank, seat) on a thread for each rank.
-  void run(const std::function<void(size_t, Seat&)>& work) {
+  /// work(rank, context) on a thread for each rank.
+  void run(const std::function<void(size_t, RankContext&)>& work) {
     std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < size(); ++rank) threads.emplace_back([&, rank] { work(rank, *seats[rank]); });
+    for (size_t rank = 0; rank < size(); ++rank) threads.emplace_back([&, rank] { work(rank, *contexts[rank]); });
     for (std::thread& thread : threads) thread.join();
   }
 
   const std::vector<Memory> memory;
-  std::vector<std::unique_ptr<Seat>> seats;
+  std::vector<std::unique_ptr<RankContext>> contexts;
 };
 
-inline base::Status carry_out(Seat& seat, const Operation& operation, base::Nanos deadline = base::kNever) {
-  base::Status status = seat.begin(operation);
-  if (status.ok()) status = seat.finish(deadline);
+inline base::Status carry_out(RankContext& context, const Operation& operation, base::Nanos deadline = base::kNever) {
+  base::Status status = context.begin(operation);
+  if (status.ok()) status = context.finish(deadline);
   return status;
 }
 

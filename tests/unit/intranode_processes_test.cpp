@@ -58,7 +58,7 @@ Step draw(std::mt19937& dice, size_t longest) {
   return {1 + dice() % below, dice() % 2 == 0};
 }
 
-int work(size_t rank, Seat& seat, size_t steps, size_t longest, int lost) {
+int work(size_t rank, RankContext& context, size_t steps, size_t longest, int lost) {
   const Memory shown = mv::base::SharedMemory::make("polyverso-test", longest * sizeof(float)).value();
   mv::base::SharedMemory::enlist(shown);
   std::vector<float> own(longest);
@@ -67,7 +67,7 @@ int work(size_t rank, Seat& seat, size_t steps, size_t longest, int lost) {
     const Step next = draw(dice, longest);
     auto* const values = next.is_shown ? reinterpret_cast<float*>(shown->data()) : own.data();
     for (size_t i = 0; i < next.count; ++i) values[i] = static_cast<float>(rank + step % 7 + i % 13);
-    const mv::base::Status status = carry_out(seat, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values), next.count, MV_F32}}, .in = {}});
+    const mv::base::Status status = carry_out(context, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values), next.count, MV_F32}}, .in = {}});
     if (status.code() == MV_EPEERLOST && strstr(status.text().c_str(), ("rank " + std::to_string(lost)).c_str()) != nullptr) return kToldOfLoss;
     if (!status.ok()) {
       print_error("rank %zu: %s\n", rank, status.text().c_str());
@@ -82,24 +82,24 @@ int work(size_t rank, Seat& seat, size_t steps, size_t longest, int lost) {
   return kWell;
 }
 
-int live(size_t rank, const std::vector<Memory>& arenas, int pipe_end, size_t steps, size_t longest, int lost) {
+int live(size_t rank, const std::vector<Memory>& regions, int pipe_end, size_t steps, size_t longest, int lost) {
   alarm(kSeconds);
   std::vector<Memory> memory(kRanks);
   for (size_t each = 0; each < kRanks; ++each)
-    memory[each] = each == rank ? arenas[each] : mv::base::SharedMemory::adopt(dup(arenas[each]->fd()), 1).value();
-  Seat& seat = *new Seat(rank, memory, rank_names(kRanks));  // the listener may be at it until the process ends
-  std::thread listener([&seat, pipe_end] {
+    memory[each] = each == rank ? regions[each] : mv::base::SharedMemory::adopt(dup(regions[each]->fd()), 1).value();
+  RankContext& context = *new RankContext(rank, memory, rank_names(kRanks));  // the listener may be at it until the process ends
+  std::thread listener([&context, pipe_end] {
     unsigned char who = 0;
-    if (read(pipe_end, &who, 1) == 1) seat.lose(who, mv::base::Status(MV_EPEERLOST, "its process has ended"));
+    if (read(pipe_end, &who, 1) == 1) context.lose(who, mv::base::Status(MV_EPEERLOST, "its process has ended"));
   });
   listener.detach();
-  return work(rank, seat, steps, longest, lost);
+  return work(rank, context, steps, longest, lost);
 }
 
 Family bear(size_t steps, size_t longest, int lost = -1) {
   Family family;
-  const std::vector<Memory> arenas = make_arenas(kRanks);
-  for (const Memory& arena : arenas) madvise(arena->data(), arena->bytes(), MADV_DOFORK);  // a rank is a child here
+  const std::vector<Memory> regions = make_regions(kRanks);
+  for (const Memory& region : regions) madvise(region->data(), region->bytes(), MADV_DOFORK);  // a rank is a child here
   for (size_t rank = 0; rank < kRanks; ++rank) {
     std::array<int, 2> ends{};
     assert_int_equal(pipe(ends.data()), 0);
@@ -108,7 +108,7 @@ Family bear(size_t steps, size_t longest, int lost = -1) {
     assert_true(family.children[rank] >= 0);
     if (family.children[rank] == 0) {
       for (size_t elder = 0; elder <= rank; ++elder) close(family.pipes[elder]);
-      _exit(live(rank, arenas, ends[0], steps, longest, lost));
+      _exit(live(rank, regions, ends[0], steps, longest, lost));
     }
     close(ends[0]);
   }

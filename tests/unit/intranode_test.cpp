@@ -12,7 +12,7 @@
 #include <span>
 
 #include "intranode.hpp"
-#include "intranode/patience.hpp"
+#include "intranode/spin_policy.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -88,7 +88,7 @@ void sums_are_those_of_all(void**) {
   for (const Case& each : cases()) {
     Ring ring(each.ranks);
     std::atomic<size_t> wrong{0};
-    ring.run([&](size_t rank, Seat& seat) {
+    ring.run([&](size_t rank, RankContext& context) {
       Floats in(each.count, each.is_shown), out(each.count, each.is_shown);
       for (int turn = 0; turn < kTurns; ++turn) {
         Floats& first = each.in_place ? out : in;
@@ -96,7 +96,7 @@ void sums_are_those_of_all(void**) {
         uint64_t contributors = 0;
         Operation sum{.kind = Kind::kAllreduce, .out = {{out.bytes(), each.count, MV_F32}}, .in = {}, .contributors = &contributors};
         if (!each.in_place) sum.in = {in.bytes()};
-        if (!carry_out(seat, sum).ok() || contributors != each.ranks) ++wrong;
+        if (!carry_out(context, sum).ok() || contributors != each.ranks) ++wrong;
         for (size_t i = 0; i < each.count; ++i) if (out.data()[i] != sum_of(each.ranks, i)) ++wrong;
         for (size_t i = 0; i < each.count && !each.in_place; ++i) if (in.data()[i] != value_of(rank, i)) ++wrong;
       }
@@ -110,7 +110,7 @@ void sums_are_those_of_all(void**) {
 void two_ranks_need_not_do_the_same_with_their_arrays(void**) {
   Ring ring(2);
   std::atomic<size_t> wrong{0};
-  ring.run([&](size_t rank, Seat& seat) {
+  ring.run([&](size_t rank, RankContext& context) {
     std::mt19937 lengths(7), own(static_cast<unsigned>(rank));
     for (int turn = 0; turn < 60; ++turn) {
       const size_t longest = turn % 10 == 0 ? 1'200'000 : 60'000;
@@ -121,7 +121,7 @@ void two_ranks_need_not_do_the_same_with_their_arrays(void**) {
       if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 500));
       Operation sum{.kind = Kind::kAllreduce, .out = {{out.bytes(), count, MV_F32}}, .in = {}};
       if (!in_place) sum.in = {in.bytes()};
-      if (!carry_out(seat, sum).ok()) ++wrong;
+      if (!carry_out(context, sum).ok()) ++wrong;
       for (size_t i = 0; i < count; ++i) if (out.data()[i] != sum_of(2, i)) ++wrong;
     }
   });
@@ -134,11 +134,11 @@ void nobody_goes_on_while_others_read_its_tensor(void**) {
   constexpr size_t kCount = 2100, kRanks = 3;
   Ring ring(kRanks);
   std::atomic<size_t> wrong{0};
-  ring.run([&](size_t rank, Seat& seat) {
+  ring.run([&](size_t rank, RankContext& context) {
     Floats values(kCount, true);
     for (int turn = 0; turn < 40000; ++turn) {
       values.fill(rank);
-      if (!carry_out(seat, {.kind = Kind::kAllreduce, .out = {{values.bytes(), kCount, MV_F32}}, .in = {}}).ok()) ++wrong;
+      if (!carry_out(context, {.kind = Kind::kAllreduce, .out = {{values.bytes(), kCount, MV_F32}}, .in = {}}).ok()) ++wrong;
       for (size_t i = 0; i < kCount; i += 100) if (values.data()[i] != sum_of(kRanks, i)) ++wrong;
     }
   });
@@ -172,7 +172,7 @@ void the_faster_way_to_the_other_is_taken(void**) {
 /// Who gets at once what it looked for in vain, as soon as it sleeps, shares a processor with whoever made it.
 void nobody_looks_in_the_way_of_what_it_looks_for(void**) {
   using std::chrono::microseconds;
-  mv::intranode::Patience patience(1, microseconds(50));
+  mv::intranode::SpinPolicy patience(1, microseconds(50));
   const auto wait = [&](microseconds asleep) {
     const bool looks = patience.budget().count() > 0;
     if (looks) patience.failed();
@@ -194,7 +194,7 @@ void roots_reduce_and_broadcast(void**) {
   for (const Case& each : cases()) {
     Ring ring(each.ranks);
     std::atomic<size_t> wrong{0};
-    ring.run([&](size_t rank, Seat& seat) {
+    ring.run([&](size_t rank, RankContext& context) {
       Floats in(each.count, each.is_shown), out(each.count, each.is_shown);
       for (int turn = 0; turn < kTurns; ++turn) {
         const size_t root = static_cast<size_t>(turn) % each.ranks;
@@ -202,10 +202,10 @@ void roots_reduce_and_broadcast(void**) {
         first.fill(rank);
         Operation reduce{.kind = Kind::kReduce, .root = root, .out = {{out.bytes(), each.count, MV_F32}}, .in = {}};
         if (!each.in_place) reduce.in = {in.bytes()};
-        if (!carry_out(seat, reduce).ok()) ++wrong;
+        if (!carry_out(context, reduce).ok()) ++wrong;
         for (size_t i = 0; i < each.count && rank == root; ++i) if (out.data()[i] != sum_of(each.ranks, i)) ++wrong;
         Operation broadcast{.kind = Kind::kBroadcast, .root = root, .out = {{out.bytes(), each.count, MV_F32}}, .in = {}};
-        if (!carry_out(seat, broadcast).ok()) ++wrong;
+        if (!carry_out(context, broadcast).ok()) ++wrong;
         for (size_t i = 0; i < each.count; ++i) if (out.data()[i] != sum_of(each.ranks, i)) ++wrong;
       }
     });
@@ -218,12 +218,12 @@ void parts_are_gathered_and_scattered(void**) {
     const size_t count = each.count / each.ranks, all = count * each.ranks;
     Ring ring(each.ranks);
     std::atomic<size_t> wrong{0};
-    ring.run([&](size_t rank, Seat& seat) {
+    ring.run([&](size_t rank, RankContext& context) {
       Floats whole(all, each.is_shown), part(count, each.is_shown), gathered(all, each.is_shown);
       for (int turn = 0; turn < kTurns; ++turn) {
         whole.fill(rank);
         Operation scatter{.kind = Kind::kReduceScatter, .out = {{part.bytes(), count, MV_F32}}, .in = {whole.bytes()}};
-        if (!carry_out(seat, scatter).ok()) ++wrong;
+        if (!carry_out(context, scatter).ok()) ++wrong;
         for (size_t i = 0; i < count; ++i) if (part.data()[i] != sum_of(each.ranks, rank * count + i)) ++wrong;
         Operation gather{.kind = Kind::kAllgather, .out = {{gathered.bytes(), all, MV_F32}}, .in = {}};
         if (each.in_place) {
@@ -231,9 +231,9 @@ void parts_are_gathered_and_scattered(void**) {
         } else {
           gather.in = {part.bytes()};
         }
-        if (!carry_out(seat, gather).ok()) ++wrong;
+        if (!carry_out(context, gather).ok()) ++wrong;
         for (size_t i = 0; i < all; ++i) if (gathered.data()[i] != sum_of(each.ranks, i)) ++wrong;
-        if (!carry_out(seat, Operation{.kind = Kind::kBarrier, .out = {}, .in = {}}).ok()) ++wrong;
+        if (!carry_out(context, Operation{.kind = Kind::kBarrier, .out = {}, .in = {}}).ok()) ++wrong;
       }
     });
     assert_int_equal(wrong, 0);
@@ -245,7 +245,7 @@ void many_arrays_go_together(void**) {
   for (const size_t longest : {20, 3000}) {
     Ring ring(kRanks);
     std::atomic<size_t> wrong{0};
-    ring.run([&](size_t rank, Seat& seat) {
+    ring.run([&](size_t rank, RankContext& context) {
       std::mt19937_64 random(11);  // the same everywhere
       for (int turn = 0; turn < kTurns; ++turn) {
         std::vector<std::vector<float>> floats(kArrays);
@@ -259,7 +259,7 @@ void many_arrays_go_together(void**) {
           sum.out.push_back({reinterpret_cast<std::byte*>(floats[array].data()), floats[array].size(), MV_F32});
           sum.out.push_back({reinterpret_cast<std::byte*>(numbers[array].data()), numbers[array].size(), MV_I64});
         }
-        if (!carry_out(seat, sum).ok()) ++wrong;
+        if (!carry_out(context, sum).ok()) ++wrong;
         for (size_t array = 0; array < kArrays; ++array) {
           for (size_t i = 0; i < floats[array].size(); ++i) if (floats[array][i] != sum_of(kRanks, i + array)) ++wrong;
           for (size_t i = 0; i < numbers[array].size(); ++i) if (numbers[array][i] != static_cast<int64_t>(3 * i + 3 * array)) ++wrong;
@@ -280,10 +280,10 @@ void bits_are_equal_everywhere(void**) {
   for (auto& each : values)
     for (float& value : each) value = between(random);
   for (size_t i = 0; i < kCount; ++i) expected[i] = (((values[0][i] + values[1][i]) + values[2][i]) + values[3][i]) / 3.0f;
-  ring.run([&](size_t rank, Seat& seat) {
+  ring.run([&](size_t rank, RankContext& context) {
     Operation mean{.kind = Kind::kAllreduce, .reduction = math::Reduction::kAverage, .draining = rank == 2,
                    .out = {{reinterpret_cast<std::byte*>(values[rank].data()), kCount, MV_F32}}, .in = {}};
-    (void)carry_out(seat, mean);
+    (void)carry_out(context, mean);
   });
   for (const auto& each : values) assert_memory_equal(each.data(), expected.data(), kCount * sizeof(float));
 }
@@ -293,12 +293,12 @@ void tensors_come_and_go(void**) {
   constexpr size_t kRanks = 2, kCount = 20000;
   Ring ring(kRanks);
   std::atomic<size_t> wrong{0};
-  ring.run([&](size_t rank, Seat& seat) {
-    for (size_t round = 0; round < mv::intranode::kOffers + 20; ++round) {
+  ring.run([&](size_t rank, RankContext& context) {
+    for (size_t round = 0; round < mv::intranode::kExports + 20; ++round) {
       Floats values(kCount, true);
       for (int turn = 0; turn < 3; ++turn) {
         values.fill(rank);
-        if (!carry_out(seat, {.kind = Kind::kAllreduce, .out = {{values.bytes(), kCount, MV_F32}}, .in = {}}).ok()) ++wrong;
+        if (!carry_out(context, {.kind = Kind::kAllreduce, .out = {{values.bytes(), kCount, MV_F32}}, .in = {}}).ok()) ++wrong;
         for (size_t i = 0; i < kCount; i += 100) if (values.data()[i] != sum_of(kRanks, i)) ++wrong;
       }
     }
@@ -312,13 +312,13 @@ void who_disagrees_is_named_and_the_group_goes_on(void**) {
   Ring ring(3);
   std::array<mv::base::Status, 3> statuses;
   std::atomic<size_t> wrong{0};
-  ring.run([&](size_t rank, Seat& seat) {
+  ring.run([&](size_t rank, RankContext& context) {
     std::vector<float> values(40000, 1.0f);
     const auto sum_of_first = [&](size_t count) {
       return Operation{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}}, .in = {}};
     };
-    statuses[rank] = carry_out(seat, sum_of_first(rank == 2 ? 39999 : 40000));
-    if (!carry_out(seat, sum_of_first(40000)).ok()) ++wrong;
+    statuses[rank] = carry_out(context, sum_of_first(rank == 2 ? 39999 : 40000));
+    if (!carry_out(context, sum_of_first(40000)).ok()) ++wrong;
     for (const float value : values) if (value != 3.0f) ++wrong;
   });
   assert_int_equal(wrong, 0);
@@ -333,11 +333,11 @@ void who_is_late_is_named(void**) {
   Ring ring(3);
   std::array<mv::base::Status, 3> statuses;
   const Operation barrier{.kind = Kind::kBarrier, .out = {}, .in = {}};
-  statuses[0] = carry_out(*ring.seats[0], barrier, in(std::chrono::milliseconds(30)));
+  statuses[0] = carry_out(*ring.contexts[0], barrier, in(std::chrono::milliseconds(30)));
   assert_int_equal(statuses[0].code(), MV_ETIMEOUT);
   assert_non_null(strstr(statuses[0].text().c_str(), "rank 1, rank 2"));
   // It has given up: the others do not wait for it, nor it for them.
-  ring.run([&](size_t rank, Seat& seat) { statuses[rank] = carry_out(seat, barrier); });
+  ring.run([&](size_t rank, RankContext& context) { statuses[rank] = carry_out(context, barrier); });
   assert_int_equal(statuses[1].code(), MV_EPEERLOST);
   assert_non_null(strstr(statuses[1].text().c_str(), "rank 0"));
   assert_int_equal(statuses[0].code(), MV_ETIMEOUT);
@@ -348,14 +348,14 @@ void a_lost_rank_ends_every_wait(void**) {
     for (const int late_us : {0, 20, 200, 5000}) {
       Ring ring(3);
       std::array<mv::base::Status, 3> statuses;
-      ring.run([&](size_t rank, Seat& seat) {
+      ring.run([&](size_t rank, RankContext& context) {
         std::vector<float> values(count);
         if (rank == 2) {
           std::this_thread::sleep_for(std::chrono::microseconds(late_us));
-          ring.seats[0]->lose(2, mv::base::Status(MV_EPEERLOST, "it was killed"));
+          ring.contexts[0]->lose(2, mv::base::Status(MV_EPEERLOST, "it was killed"));
           return;  // rank 1 hears of it from rank 0 alone
         }
-        statuses[rank] = carry_out(seat, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}}, .in = {}});
+        statuses[rank] = carry_out(context, {.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), count, MV_F32}}, .in = {}});
       });
       for (const size_t survivor : {0, 1}) {
         assert_int_equal(statuses[survivor].code(), MV_EPEERLOST);
@@ -369,14 +369,14 @@ void who_is_heard_to_have_left_is_not_waited_for(void**) {
   Ring ring(3);
   std::array<mv::base::Status, 3> statuses;
   const Operation barrier{.kind = Kind::kBarrier, .out = {}, .in = {}};
-  ring.run([&](size_t rank, Seat& seat) {
-    if (!carry_out(seat, barrier).ok()) return;
+  ring.run([&](size_t rank, RankContext& context) {
+    if (!carry_out(context, barrier).ok()) return;
     if (rank == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      ring.seats[0]->hear_left(2);  // rank 1 hears of it from rank 0 alone
+      ring.contexts[0]->hear_left(2);  // rank 1 hears of it from rank 0 alone
       return;
     }
-    statuses[rank] = carry_out(seat, barrier);
+    statuses[rank] = carry_out(context, barrier);
   });
   for (const size_t other : {0, 1}) {
     assert_int_equal(statuses[other].code(), MV_EPEERLOST);
@@ -392,14 +392,14 @@ void a_signal_ends_a_wait_and_the_operation_goes_on(void**) {
   std::atomic<size_t> wrong{0}, interrupted{0};
   std::atomic<bool> waits{false};
   pthread_t waiter{};
-  ring.run([&](size_t rank, Seat& seat) {
+  ring.run([&](size_t rank, RankContext& context) {
     float value = 2;
     const Operation sum{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(&value), 1, MV_F32}}, .in = {}};
     if (rank == 0) {
       waiter = pthread_self();
       waits = true;
-      mv::base::Status status = seat.begin(sum);
-      while ((status = seat.finish(mv::base::kNever)).code() == MV_EINTR) ++interrupted;
+      mv::base::Status status = context.begin(sum);
+      while ((status = context.finish(mv::base::kNever)).code() == MV_EINTR) ++interrupted;
       if (!status.ok()) ++wrong;
     } else {
       while (!waits) std::this_thread::yield();
@@ -407,7 +407,7 @@ void a_signal_ends_a_wait_and_the_operation_goes_on(void**) {
         pthread_kill(waiter, SIGUSR1);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
-      if (!carry_out(seat, sum).ok()) ++wrong;
+      if (!carry_out(context, sum).ok()) ++wrong;
     }
     if (value != 4) ++wrong;
   });
@@ -421,30 +421,30 @@ void who_is_done_takes_part_until_all_are(void**) {
   constexpr size_t kRanks = 4;
   Ring ring(kRanks);
   std::atomic<size_t> wrong{0};
-  ring.run([&](size_t rank, Seat& seat) {
+  ring.run([&](size_t rank, RankContext& context) {
     const size_t steps = rank * 3;  // rank 0 makes none at all
     for (size_t step = 0; step < steps; ++step) {
       std::vector<float> values(1 + step * 900, 1.0f);
       uint64_t contributors = 0;
       Operation sum{.kind = Kind::kAllreduce, .out = {{reinterpret_cast<std::byte*>(values.data()), values.size(), MV_F32}}, .in = {}, .contributors = &contributors};
-      if (!carry_out(seat, sum).ok()) ++wrong;
+      if (!carry_out(context, sum).ok()) ++wrong;
       const size_t others = static_cast<size_t>(std::ranges::count_if(std::array{0, 1, 2, 3}, [&](int each) { return static_cast<size_t>(each) * 3 > step; }));
       if (contributors != others) ++wrong;
       for (const float value : values) if (value != static_cast<float>(others)) ++wrong;
     }
     size_t drained = 0;
     while (true) {
-      const auto next = seat.drain(mv::base::kNever);
+      const auto next = context.drain(mv::base::kNever);
       if (!next.ok()) ++wrong;
       if (!next.ok() || next.value().finished) break;
       const size_t count = next.value().arrays.at(0).count;
       if (count != 1 + (steps + drained) * 900) ++wrong;
       std::vector<float> zeros(count);
-      if (!carry_out(seat, {.kind = Kind::kAllreduce, .draining = true, .out = {{reinterpret_cast<std::byte*>(zeros.data()), count, MV_F32}}, .in = {}}).ok()) ++wrong;
+      if (!carry_out(context, {.kind = Kind::kAllreduce, .draining = true, .out = {{reinterpret_cast<std::byte*>(zeros.data()), count, MV_F32}}, .in = {}}).ok()) ++wrong;
       ++drained;
     }
     if (drained != 9 - steps) ++wrong;
-    if (!carry_out(seat, {.kind = Kind::kBarrier, .out = {}, .in = {}}).ok()) ++wrong;
+    if (!carry_out(context, {.kind = Kind::kBarrier, .out = {}, .in = {}}).ok()) ++wrong;
   });
   assert_int_equal(wrong, 0);
 }

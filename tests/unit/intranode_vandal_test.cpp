@@ -9,7 +9,7 @@
 #include <random>
 
 #include "intranode.hpp"
-#include "intranode/patience.hpp"
+#include "intranode/spin_policy.hpp"
 
 extern "C" {
 #include <setjmp.h>
@@ -63,7 +63,7 @@ Operation draw(std::mt19937_64& dice, Values& values, bool is_shown, size_t rank
   return operation;
 }
 
-/// The last rank. It has no seat: it repeats what rank 0 announces, so that operations go on, and at random moments writes random things.
+/// The last rank. It has no context: it repeats what rank 0 announces, so that operations go on, and at random moments writes random things.
 class Vandal {
  public:
   Vandal(const std::vector<Memory>& memory, uint64_t seed)
@@ -86,7 +86,7 @@ class Vandal {
     const uint64_t even = theirs_.header(0).posted.load(), odd = theirs_.header(1).posted.load(), number = std::max(even, odd);
     own_.words().draining.store(theirs_.words().draining.load());
     if (number == 0 || own_.header(number).posted.load() == number) return;
-    const auto behind_number = [number](const intranode::Arena& arena) { return reinterpret_cast<std::byte*>(&arena.header(number)) + sizeof(uint64_t); };
+    const auto behind_number = [number](const intranode::SharedRegion& region) { return reinterpret_cast<std::byte*>(&region.header(number)) + sizeof(uint64_t); };
     std::memcpy(behind_number(own_), behind_number(theirs_), sizeof(intranode::Header) - sizeof(uint64_t));
     std::memcpy(static_cast<void*>(own_.items(number)), static_cast<const void*>(theirs_.items(number)), 4 * sizeof(intranode::Item));
     for (std::atomic<uint64_t>* word : {&own_.words().staged, &own_.words().merged, &own_.words().copied})
@@ -104,9 +104,9 @@ class Vandal {
       case 2: case 3: case 4: return put(header + 28, 8);  // which of its values can be read where they lie, and the like
       case 5: case 6: return put(items, 4 * sizeof(intranode::Item));
       case 7: return put(items + dice_() % 4 * sizeof(intranode::Item), sizeof(intranode::Item));
-      case 8: return put(reinterpret_cast<std::byte*>(own_.offers()), 8 * sizeof(intranode::Offer));
-      case 9: return own_.words().offers.fetch_add(1), void();
-      case 10: return own_.mapped(dice_() % ranks_)[dice_() % 4].store(theirs_.offers()[dice_() % 4].number.load());
+      case 8: return put(reinterpret_cast<std::byte*>(own_.exports()), 8 * sizeof(intranode::Export));
+      case 9: return own_.words().exports.fetch_add(1), void();
+      case 10: return own_.mapped(dice_() % ranks_)[dice_() % 4].store(theirs_.exports()[dice_() % 4].number.load());
       case 11: {
         std::atomic<uint64_t>* const words[] = {&own_.words().staged, &own_.words().merged, &own_.words().copied, &own_.words().draining};
         const uint64_t number = std::max(theirs_.header(0).posted.load(), theirs_.header(1).posted.load());
@@ -128,7 +128,7 @@ class Vandal {
 
   const std::vector<Memory>& memory_;
   const size_t ranks_;
-  const intranode::Arena theirs_, own_;
+  const intranode::SharedRegion theirs_, own_;
   std::mt19937_64 dice_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -139,10 +139,10 @@ void run_group(uint64_t number, std::atomic<uint64_t>& done, std::atomic<uint64_
   std::mt19937_64 dice(number);
   const size_t ranks = 2 + dice() % 3;
   const bool drains = dice() % 4 == 0;
-  const auto memory = make_arenas(ranks);
-  std::vector<std::unique_ptr<Seat>> seats;
+  const auto memory = make_regions(ranks);
+  std::vector<std::unique_ptr<RankContext>> contexts;
   for (size_t rank = 0; rank + 1 < ranks; ++rank)
-    seats.push_back(std::make_unique<Seat>(rank, memory, rank_names(ranks), std::chrono::microseconds(20)));
+    contexts.push_back(std::make_unique<RankContext>(rank, memory, rank_names(ranks), std::chrono::microseconds(20)));
   const uint64_t draws = dice();
   static std::array<Values, 3> all_values;
   std::vector<std::thread> threads;
@@ -157,12 +157,12 @@ void run_group(uint64_t number, std::atomic<uint64_t>& done, std::atomic<uint64_
         Operation operation = draw(same, values, own() % 2 == 0, ranks);
         if (drains && rank == 0 && own() % 4 == 0) {
           operation.draining = true;
-          auto shape = seats[rank]->drain(deadline);
+          auto shape = contexts[rank]->drain(deadline);
           status = shape.ok() ? base::Status() : shape.status();
           for (const auto& array : shape.ok() ? shape.value().arrays : std::vector<Array>())
             if (mv::tensor::dtype_bytes(array.dtype) == 0 || array.note > mv::collective::kMostNote) std::abort();
         }
-        if (status.ok()) status = carry_out(*seats[rank], operation, deadline);
+        if (status.ok()) status = carry_out(*contexts[rank], operation, deadline);
         ++done;
         failed += !status.ok();
         if (!status.ok() && status.code() != MV_EDISAGREE) return;

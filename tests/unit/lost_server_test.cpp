@@ -37,20 +37,20 @@ struct End final : base::Operation {
 
 /// A worker with a table on two servers, which never answer by themselves.
 struct Worker {
-  explicit Worker(shard::Pace pace) {
+  explicit Worker(shard::Consistency pace) {
     for (const base::Peer server : kServers) unit::join(view, server, MV_ROLE_SERVER);
     unit::join(view, kSelf, MV_ROLE_WORKER);
     for (const base::Peer server : kServers) rpc.on_connected(server);
     client.start(view);
     table = table_of("t", pace);
   }
-  static table::TableViewRef table_of(const char* name, shard::Pace pace, uint32_t home = 0) {
+  static table::TableViewRef table_of(const char* name, shard::Consistency pace, uint32_t home = 0) {
     shard::Spec spec;
     spec.name = name;
     spec.rows = 10;
     spec.home = home;
     auto made = std::make_shared<table::TableView>(std::make_shared<const shard::Spec>(spec), std::make_shared<std::vector<base::Peer>>(kServers, kServers + 2));
-    made->pace = pace;
+    made->consistency = pace;
     made->numbers = {1, 1};
     return made;
   }
@@ -107,7 +107,7 @@ void expect_lost(const End& end) {
 }
 
 void a_get_ends_at_once(void**) {
-  Worker worker(shard::Pace::kSync);
+  Worker worker(shard::Consistency::kSync);
   const auto end = worker.get();
   assert_int_equal(end->times, 0);
   assert_int_equal(worker.table->round, 1);
@@ -120,7 +120,7 @@ void a_get_ends_at_once(void**) {
 
 void a_call_to_a_lost_server_ends_at_once(void**) {
   for (const base::Peer lost : kServers) {
-    Worker worker(shard::Pace::kMerge);
+    Worker worker(shard::Consistency::kMerge);
     worker.lose(lost);
     expect_lost(*worker.get());
     expect_lost(*worker.add());
@@ -128,7 +128,7 @@ void a_call_to_a_lost_server_ends_at_once(void**) {
 }
 
 void an_add_ends_at_once_and_goes_on(void**) {
-  Worker worker(shard::Pace::kSync);
+  Worker worker(shard::Consistency::kSync);
   const auto end = worker.add();
   worker.lose(kServers[1]);
   expect_lost(*end);
@@ -139,14 +139,14 @@ void an_add_ends_at_once_and_goes_on(void**) {
 }
 
 void what_belongs_to_a_failed_call_ends_with_it(void**) {
-  Worker worker(shard::Pace::kMerge);
+  Worker worker(shard::Consistency::kMerge);
   const auto whole = std::make_shared<End>();
   std::array<std::shared_ptr<End>, 2> parts;
   for (const uint32_t home : {1, 2}) {  // each table lies on one server
-    worker.table = Worker::table_of("u", shard::Pace::kMerge, home);
+    worker.table = Worker::table_of("u", shard::Consistency::kMerge, home);
     parts[home - 1] = worker.get(whole.get());
   }
-  worker.table = Worker::table_of("u", shard::Pace::kMerge, 1);
+  worker.table = Worker::table_of("u", shard::Consistency::kMerge, 1);
   const auto alone = worker.get();
   worker.lose(kServers[1]);
   for (const auto& part : parts) expect_lost(*part);
@@ -158,7 +158,7 @@ void what_belongs_to_a_failed_call_ends_with_it(void**) {
 }
 
 void half_an_add_is_made_whole(void**) {
-  Worker worker(shard::Pace::kAsync);
+  Worker worker(shard::Consistency::kAsync);
   const auto end = worker.add();
   worker.refuse(kServers[1], 1);
   worker.acknowledge(kServers[0], 1);
@@ -170,7 +170,7 @@ void half_an_add_is_made_whole(void**) {
 }
 
 void a_server_that_never_has_memory_is_told_of(void**) {
-  Worker worker(shard::Pace::kAsync);
+  Worker worker(shard::Consistency::kAsync);
   const auto end = worker.add();
   worker.acknowledge(kServers[0], 1);
   for (const uint64_t request : {1, 2, 3, 4}) worker.refuse(kServers[1], request);
@@ -180,7 +180,7 @@ void a_server_that_never_has_memory_is_told_of(void**) {
 }
 
 void an_add_that_all_refuse_has_changed_nothing(void**) {
-  Worker worker(shard::Pace::kAsync);
+  Worker worker(shard::Consistency::kAsync);
   const auto end = worker.add();
   for (const base::Peer server : kServers) worker.refuse(server, 1);
   assert_int_equal(end->times, 1);

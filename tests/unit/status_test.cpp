@@ -69,8 +69,8 @@ void a_report_arrives_as_it_was(void**) {
   report.in_flight = 5;
   report.metrics = "127.0.0.1:9100";
   report.peers.push_back({2, {"shm", 10, 20}, 1.5, 2.5, 3s});
-  report.own.push_back({"w", "an array", shard::Pace::kStale, true, {{1, 2, 3, 4}}});
-  report.held.push_back({"v", "a matrix", shard::Pace::kSync, false, {}});
+  report.own.push_back({"w", "an array", shard::Consistency::kStale, true, {{1, 2, 3, 4}}});
+  report.held.push_back({"v", "a matrix", shard::Consistency::kSync, false, {}});
   report.waits.push_back({WaitKind::kStaleGet, 2, "w", 4, 12s, 11s, {{3, "is at clock 1, 3 is needed"}}});
   report.groups.push_back({77, {2, 3}, 1, "shm", 41, "worker 0 is lost"});
   const status::Report got = sent(report);
@@ -84,7 +84,7 @@ void a_report_arrives_as_it_was(void**) {
   assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].way.road == "shm" &&
               got.peers[0].way.sent == 10 && got.peers[0].way.received == 20 && got.peers[0].send_rate == 1.5 &&
               got.peers[0].receive_rate == 2.5 && got.peers[0].silence == 3s);
-  assert_true(got.own.size() == 1 && got.own[0].name == "w" && got.own[0].pace == shard::Pace::kStale &&
+  assert_true(got.own.size() == 1 && got.own[0].name == "w" && got.own[0].consistency == shard::Consistency::kStale &&
               got.own[0].complete);
   assert_true(got.own[0].tallies.size() == 1 && got.own[0].tallies[0].worker == 1 && got.own[0].tallies[0].adds == 2 &&
               got.own[0].tallies[0].gets == 3 && got.own[0].tallies[0].clock == 4);
@@ -102,7 +102,7 @@ void a_huge_report_is_cut_and_says_so(void**) {
     report.waits.push_back({WaitKind::kGet, i + 1, std::string(10'000, 'x'), 1, 1s, 1s,
                             std::vector<cluster::Awaited>(50, {1, std::string(1000, 'y')})});
     report.held.push_back(
-        {std::string(1000, 'n'), std::string(1000, 'w'), shard::Pace::kSync, true, std::vector<table::Tally>(30)});
+        {std::string(1000, 'n'), std::string(1000, 'w'), shard::Consistency::kSync, true, std::vector<table::Tally>(30)});
   }
   const status::Report got = sent(report);
   assert_true(!got.peers.empty() && !got.waits.empty() && !got.held.empty());
@@ -186,8 +186,8 @@ void the_silent_the_lost_and_the_finished_are_shown_so(void**) {
 void a_workers_own_word_counts_before_a_servers(void**) {
   status::Overview overview = three();
   overview.reports[1].held.push_back(
-      {"w", "an array of 2 f32", shard::Pace::kSync, true, {{0, 3, 3, 0}, {1, 5, 4, 0}}});
-  overview.reports[2].own.push_back({"w", "an array of 2 f32", shard::Pace::kSync, true, {{1, 6, 5, 0}}});
+      {"w", "an array of 2 f32", shard::Consistency::kSync, true, {{0, 3, 3, 0}, {1, 5, 4, 0}}});
+  overview.reports[2].own.push_back({"w", "an array of 2 f32", shard::Consistency::kSync, true, {{1, 6, 5, 0}}});
   const auto tables = status::tables_of(overview);
   assert_int_equal(tables.size(), 1);
   const auto& tallies = tables[0].standing.tallies;
@@ -200,7 +200,7 @@ void what_others_sent_reaches_no_terminal_as_a_command(void**) {
   status::Overview overview = three();
   overview.view.members[1].host = "\033[2Jhost";
   overview.reports[2].phase = "\nready";
-  overview.reports[1].held.push_back({"na\x1bme\xff", "\x07", shard::Pace::kAsync, true, {}});
+  overview.reports[1].held.push_back({"na\x1bme\xff", "\x07", shard::Consistency::kAsync, true, {}});
   const std::string text = status::to_text(overview);
   assert_true(text.find('\033') == std::string::npos && text.find('\x07') == std::string::npos);
   const auto json = nlohmann::json::parse(status::to_json(overview), nullptr, false);

@@ -1,6 +1,6 @@
-// engine/checkpoint/vault: a load beside calls of other threads, which destroy and create tables between its steps.
+// engine/checkpoint/participant: a load beside calls of other threads, which destroy and create tables between its steps.
 
-#include "engine/checkpoint/vault.hpp"
+#include "engine/checkpoint/participant.hpp"
 
 #include <deque>
 #include <functional>
@@ -44,7 +44,7 @@ shard::Spec spec_of(const std::string& name, uint64_t rows = 4) {
 }
 
 /// A disk that does its work when the test says so.
-class SlowDisk final : public checkpoint::Archive {
+class SlowDisk final : public checkpoint::Storage {
  public:
   void begin(const std::string&, Told<checkpoint::Place>) override {}
   void complete(const std::string&, checkpoint::Manifest, uint64_t, Done) override {}
@@ -92,9 +92,9 @@ struct Cluster : rpc::Service {
   Cluster() {
     add(kServer, MV_ROLE_SERVER);
     add(kWorker, MV_ROLE_WORKER);
-    for (rpc::Client* client : {&saver, &worker}) client->on_connected(kServer);
+    for (rpc::Client* client : {&coordinator, &worker}) client->on_connected(kServer);
     tables.start(view, kServer);
-    vault.start(view);
+    participant.start(view);
   }
   void add(base::Peer peer, int32_t role) {
     cluster::Member member;
@@ -106,7 +106,7 @@ struct Cluster : rpc::Service {
   }
   base::SinkRef place(const wire::Message&, size_t) override { return base::Sink::nowhere(); }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) override {
-    asked.client == kServer ? vault.on_request(asked, request, payload) : tables.on_request(asked, request, payload, staged);
+    asked.client == kServer ? participant.on_request(asked, request, payload) : tables.on_request(asked, request, payload, staged);
   }
   void on_data(const rpc::Asked&, std::span<const std::byte>, const base::SinkRef&) override {}
   void on_cancel(const rpc::Asked&) override {}
@@ -118,19 +118,19 @@ struct Cluster : rpc::Service {
     return heard;
   }
   void carry() {
-    for (auto* client : {&saver, &worker}) {
-      const bool saves = client == &saver;
-      for (const base::Frame& frame : (saves ? saver_link : worker_link).take())
+    for (auto* client : {&coordinator, &worker}) {
+      const bool saves = client == &coordinator;
+      for (const base::Frame& frame : (saves ? coordinator_link : worker_link).take())
         server.on_message(saves ? kServer : kWorker, message_of(frame), payload_of(frame), nullptr);
     }
-    for (const auto& [to, frame] : std::exchange(server_link.sent, {})) (to == kServer ? saver : worker).on_answer(kServer, message_of(frame), {});
+    for (const auto& [to, frame] : std::exchange(server_link.sent, {})) (to == kServer ? coordinator : worker).on_answer(kServer, message_of(frame), {});
   }
   void work() {
     disk.work();
     carry();
   }
-  std::shared_ptr<Heard> check() { return ask(saver, builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), "c"))); }
-  std::shared_ptr<Heard> restore() { return ask(saver, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false))); }
+  std::shared_ptr<Heard> check() { return ask(coordinator, builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), "c"))); }
+  std::shared_ptr<Heard> restore() { return ask(coordinator, builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), "c", false))); }
   void create(const shard::Spec& spec) {
     auto& fbb = builder.fbb();
     const auto specs = fbb.CreateVector(std::vector{table::write_spec(fbb, spec)});
@@ -153,14 +153,14 @@ struct Cluster : rpc::Service {
 
   StillClock time;
   cluster::View view;
-  KeepingLink saver_link, worker_link;
+  KeepingLink coordinator_link, worker_link;
   ServerLink server_link;
-  rpc::Client saver{time, saver_link, {}}, worker{time, worker_link, {}};
+  rpc::Client coordinator{time, coordinator_link, {}}, worker{time, worker_link, {}};
   rpc::Server server{server_link, *this};
   base::Pool pool{4096, 1};
   SlowDisk disk;
   table::Server tables{time, server, pool, false};
-  checkpoint::Vault vault{time, server, tables, &disk};
+  checkpoint::Participant participant{time, server, tables, &disk};
   wire::FrameBuilder builder;
   uint32_t created = 0;  ///< tables so far: the number of the next one
 };
@@ -253,5 +253,5 @@ int main() {
       cmocka_unit_test(a_table_destroyed_before_it_is_filled_is_named),
       cmocka_unit_test(a_table_of_another_shape_created_meanwhile_is_not_filled),
   };
-  return cmocka_run_group_tests_name("ps/vault", tests, nullptr, nullptr);
+  return cmocka_run_group_tests_name("ps/participant", tests, nullptr, nullptr);
 }

@@ -15,7 +15,7 @@ namespace mv::api {
 class Call;
 using CallRef = std::shared_ptr<Call>;
 
-enum class Mode { kBlocking, kAsync, kForget };
+enum class Mode { kBlocking, kAsync, kOneWay };
 
 /// How a call waits, as mv_call_options says.
 struct CallOptions {
@@ -45,7 +45,7 @@ struct Rows {
   bool all = true;
 };
 
-/// What a started call left: for kBlocking and kForget `status` is final and `call` null (but see keep_on_interrupt); for
+/// What a started call left: for kBlocking and kOneWay `status` is final and `call` null (but see keep_on_interrupt); for
 /// kAsync `call` is set if status is ok.
 struct Started {
   base::Status status;

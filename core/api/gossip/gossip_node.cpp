@@ -13,7 +13,7 @@ namespace mv::api {
 namespace {
 /// The number by which peers ask for the memory of the snapshots.
 constexpr uint64_t kSnapshots = 0;
-/// Dice for "whether" and dice for "whom" are not the same ones.
+/// Rng for "whether" and rng for "whom" are not the same ones.
 constexpr uint64_t kWhether = 0x77686574'68657221;
 
 base::Status is_closed() { return base::Status(MV_ESTATE, "this node has been closed"); }
@@ -71,7 +71,7 @@ base::Status GossipNode::set_up(gossip::Node self) {
 
 void GossipNode::set_up_engine(base::Peer life) {
   const uint64_t seed = config_.seed.value_or(life);
-  dice_ = gossip::Dice(seed ^ kWhether, self_.name);
+  rng_ = gossip::Rng(seed ^ kWhether, self_.name);
   gossip::Gossip::Hooks hooks;
   hooks.on_done = [this] { done_ = true; };
   hooks.mapped = [this](base::Peer peer) { return mapped(peer); };
@@ -213,8 +213,8 @@ base::Result<bool> GossipNode::fetch_start() {
   if (closed_ || loop_.defect() != nullptr) return ended();
   if (updates_ == 0) return base::Status(MV_ESTATE, "publish first: a peer's arrays are compared with this node's");
   if (started_) return base::Status(MV_ESTATE, "a fetch is under way: wait for it first");
-  caught_ = false;
-  if (!dice_.chance(config_.fetch_probability)) return false;
+  result_ = false;
+  if (!rng_.chance(config_.fetch_probability)) return false;
   started_ = true;
   done_ = false;
   loop_.post([this, round = updates_ - 1, parts = published_] { engine_->fetch(round, parts); });
@@ -247,7 +247,7 @@ base::Result<GossipFetched> GossipNode::fetch_wait(double loss) {
 
 /// What the fetch has come to.
 base::Status GossipNode::catch_peer(GossipFetched& fetched) {
-  const gossip::Caught& caught = engine_->caught();
+  const gossip::FetchResult& caught = engine_->result();
   fetched.peer = caught_from_ = caught.peer;
   fetched.why = caught.why;
   own_ = caught.own;
@@ -257,7 +257,7 @@ base::Status GossipNode::catch_peer(GossipFetched& fetched) {
   if (alone_ && !outer_) return {};
   factor_ = 0;
   if (!alone_) {
-    const gossip::Description& peer = engine_->intake().description();
+    const gossip::Description& peer = engine_->receive_buffer().description();
     const auto weight = factor_of(peer);
     if (!weight.ok()) return weight.status();
     fetched.clock = peer.clock;
@@ -265,8 +265,8 @@ base::Status GossipNode::catch_peer(GossipFetched& fetched) {
     fetched.factor = factor_ = weight.value();
     clock_ = gossip::mixed_clock(factor_, clock_, peer.clock);
   }
-  caught_parts_ = fetched.parts = alone_ ? published_ : engine_->intake().description().parts;
-  fetched.got = caught_ = true;
+  caught_parts_ = fetched.parts = alone_ ? published_ : engine_->receive_buffer().description().parts;
+  fetched.got = result_ = true;
   next_part_ = next_array_ = 0;
   squares_ = 0;
   compared_ = 0;
@@ -283,7 +283,7 @@ base::Result<double> GossipNode::factor_of(const gossip::Description& peer) cons
 
 /// The number of the next part of what was fetched, which is to have this size and type.
 base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
-  if (!caught_) return base::Status(MV_ESTATE, "nothing was fetched");
+  if (!result_) return base::Status(MV_ESTATE, "nothing was fetched");
   if (next_part_ == caught_parts_.size()) return base::error(MV_ESTATE, "all {} arrays that were fetched have been taken", next_array_);
   const gossip::Part& part = caught_parts_[next_part_];
   if (!part.fits({count, dtype}))
@@ -313,7 +313,7 @@ double GossipNode::average_part(size_t number, std::byte* data, uint64_t count, 
 base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
   const Lock lock(model_);
   if (dtype == MV_RAW) return base::Status(MV_EDTYPE, "plain bytes have no mean: read them instead");
-  if (auto status = caught_ ? check_own() : base::Status(); !status.ok()) return status;
+  if (auto status = result_ ? check_own() : base::Status(); !status.ok()) return status;
   const auto number = next_part(count, dtype);
   if (!number.ok()) return number.status();
   note_disagreement(average_part(number.value(), static_cast<std::byte*>(data), count, dtype), count);
@@ -336,7 +336,7 @@ base::Status GossipNode::read(void* data, uint64_t count, mv_dtype dtype) {
   if (outer_) return base::Status(MV_ESTATE, "with `interpolation: noloco` there are slow models to step, and none to read");
   const auto number = next_part(count, dtype);
   if (!number.ok()) return number.status();
-  std::ranges::copy(engine_->intake().part(number.value()), static_cast<std::byte*>(data));
+  std::ranges::copy(engine_->receive_buffer().part(number.value()), static_cast<std::byte*>(data));
   return {};
 }
 

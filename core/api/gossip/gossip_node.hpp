@@ -81,7 +81,7 @@ class GossipNode final : private transport::Flusher {
   base::Result<double> factor_of(const gossip::Description& peer) const;
   base::Status check_own() const;
   const std::byte* own_part(size_t number) const { return own_->own_values(own_version_) + own_starts_[number]; }
-  const std::byte* peer_part(size_t number) const { return alone_ ? own_part(number) : engine_->intake().part(number).data(); }
+  const std::byte* peer_part(size_t number) const { return alone_ ? own_part(number) : engine_->receive_buffer().part(number).data(); }
   double average_part(size_t number, std::byte* data, uint64_t count, mv_dtype dtype);
   void note_disagreement(double squares, uint64_t count);
   void flush() override;
@@ -106,9 +106,9 @@ class GossipNode final : private transport::Flusher {
   double loss_ = 0;
   uint64_t updates_ = 0;
   std::vector<gossip::Part> adding_, published_;
-  gossip::Dice dice_{0};
+  gossip::Rng rng_{0};
   bool started_ = false;  ///< a fetch, which was not waited for
-  bool caught_ = false;   ///< there is something to average with
+  bool result_ = false;   ///< there is something to average with
   bool alone_ = false;    ///< it is this node's own snapshot: NoLoCo's step without a peer
   size_t next_part_ = 0, next_array_ = 0;
   double factor_ = 0;

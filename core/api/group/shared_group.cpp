@@ -16,7 +16,7 @@ using collective::Kind;
 using collective::Operation;
 
 /// What a rank tells the others at the opening: whether it would, and where its memory is. The number lies in the memory, too.
-struct Card {
+struct BootstrapRecord {
   uint64_t willing, proof, file;
   int64_t process, descriptor;
 };
@@ -29,16 +29,16 @@ Operation in_bytes(Kind kind, void* values, uint64_t count, mv_dtype dtype) {
 }
 
 /// The others' memory, by rank; null where it is not seen.
-std::vector<intranode::Memory> see(const std::vector<Card>& cards, size_t own, const intranode::Memory& mine) {
-  std::vector<intranode::Memory> memory(cards.size());
-  for (size_t rank = 0; rank < cards.size(); ++rank) {
-    const Card& card = cards[rank];
+std::vector<intranode::Memory> see(const std::vector<BootstrapRecord>& records, size_t own, const intranode::Memory& mine) {
+  std::vector<intranode::Memory> memory(records.size());
+  for (size_t rank = 0; rank < records.size(); ++rank) {
+    const BootstrapRecord& record = records[rank];
     if (rank == own) {
       memory[rank] = mine;
-    } else if (card.willing != 0) {
-      auto seen = intranode::open_of(static_cast<int32_t>(card.process), static_cast<int>(card.descriptor), card.file, intranode::Arena::bytes(cards.size()));
+    } else if (record.willing != 0) {
+      auto seen = intranode::open_of(static_cast<int32_t>(record.process), static_cast<int>(record.descriptor), record.file, intranode::SharedRegion::bytes(records.size()));
       if (!seen.ok()) base::log_debug("a group's rank {} shows no memory: {}", rank, seen.status().text());
-      const bool proven = seen.ok() && intranode::Arena(seen.value(), cards.size()).words().proof.load() == card.proof;
+      const bool proven = seen.ok() && intranode::SharedRegion(seen.value(), records.size()).words().proof.load() == record.proof;
       if (proven) memory[rank] = std::move(seen).value();
     }
   }
@@ -68,20 +68,20 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<Mes
   if (ranks < 2 || ranks > intranode::kMostRanks) return GroupRef(messages);
   intranode::Memory mine;
   if (calls.settings().io != "tcp" && calls.settings().faults.empty()) {
-    auto made = base::SharedMemory::make("polyverso-group", intranode::Arena::bytes(ranks));
+    auto made = base::SharedMemory::make("polyverso-group", intranode::SharedRegion::bytes(ranks));
     if (made.ok()) mine = std::move(made).value();
   }
-  Card card{mine != nullptr, runtime::random_peer(), 0, getpid(), -1};
+  BootstrapRecord record{mine != nullptr, runtime::random_peer(), 0, getpid(), -1};
   if (mine != nullptr) {
-    card.descriptor = mine->fd();
-    card.file = intranode::file_of(mine->fd());
-    intranode::Arena(mine, ranks).words().proof.store(card.proof);
+    record.descriptor = mine->fd();
+    record.file = intranode::file_of(mine->fd());
+    intranode::SharedRegion(mine, ranks).words().proof.store(record.proof);
   }
-  std::vector<Card> cards(ranks);
-  Operation tell = in_bytes(Kind::kAllgather, cards.data(), ranks * sizeof(Card), MV_RAW);
-  tell.in.push_back(reinterpret_cast<const std::byte*>(&card));
+  std::vector<BootstrapRecord> records(ranks);
+  Operation tell = in_bytes(Kind::kAllgather, records.data(), ranks * sizeof(BootstrapRecord), MV_RAW);
+  tell.in.push_back(reinterpret_cast<const std::byte*>(&record));
   if (Started told = messages->run(std::move(tell), blocking(options)); !told.status.ok()) return told.status;
-  const std::vector<intranode::Memory> memory = see(cards, rank, mine);
+  const std::vector<intranode::Memory> memory = see(records, rank, mine);
   int64_t all_seen = std::count(memory.begin(), memory.end(), nullptr) == 0;
   Operation agree = in_bytes(Kind::kAllreduce, &all_seen, 1, MV_I64);
   agree.reduction = math::Reduction::kMin;
@@ -93,45 +93,45 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<Mes
 
 SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory)
     : calls_(calls), messages_(std::move(messages)),
-      seat_(std::make_shared<intranode::Seat>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
+      context_(std::make_shared<intranode::RankContext>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
                                             std::chrono::microseconds(calls.settings().spin_us))),
-      queue_(std::make_shared<SharedQueue>(calls.loop(), seat_, messages_->engine())) {
-  calls_.runtime().when_broken(seat_, [seat = seat_.get()](const base::Status& why) { seat->give_up(why); });
-  const auto broken = [weak = std::weak_ptr(seat_)](const base::Status& why) {
-    if (const auto seat = weak.lock()) seat->end(why);
+      queue_(std::make_shared<SharedQueue>(calls.loop(), context_, messages_->engine())) {
+  calls_.runtime().when_broken(context_, [context = context_.get()](const base::Status& why) { context->give_up(why); });
+  const auto broken = [weak = std::weak_ptr(context_)](const base::Status& why) {
+    if (const auto context = weak.lock()) context->end(why);
   };
-  const auto left = [weak = std::weak_ptr(seat_)](uint32_t rank) {
-    if (const auto seat = weak.lock()) seat->hear_left(rank);
+  const auto left = [weak = std::weak_ptr(context_)](uint32_t rank) {
+    if (const auto context = weak.lock()) context->hear_left(rank);
   };
-  const auto look = [weak = std::weak_ptr(seat_)] {
-    const auto seat = weak.lock();
-    if (seat == nullptr) return collective::Group::Elsewhere{};
-    const intranode::Seat::Sleep sleep = seat->asleep();
-    return collective::Group::Elsewhere{seat->operations(), collective::kind_name(sleep.kind), sleep.on, sleep.has_come, sleep.since};
+  const auto look = [weak = std::weak_ptr(context_)] {
+    const auto context = weak.lock();
+    if (context == nullptr) return collective::Group::Elsewhere{};
+    const intranode::RankContext::Sleep sleep = context->asleep();
+    return collective::Group::Elsewhere{context->operations(), collective::kind_name(sleep.kind), sleep.on, sleep.has_come, sleep.since};
   };
   calls_.on_loop([&] { messages_->engine()->watch({broken, left, look}); });
 }
 
 SharedGroup::~SharedGroup() {
-  seat_->leave();
+  context_->leave();
   queue_->end();
 }
 
 GroupInfo SharedGroup::info() {
   GroupInfo info = messages_->info();
   info.road = "shm";
-  info.operations = seat_->operations();
-  if (info.broken.ok()) info.broken = seat_->broken();
+  info.operations = context_->operations();
+  if (info.broken.ok()) info.broken = context_->broken();
   return info;
 }
 
 base::Result<GroupRef> SharedGroup::shrink(const CallOptions& options) {
-  seat_->give_up(base::Status(MV_ESTATE, "the group was shrunk"));
+  context_->give_up(base::Status(MV_ESTATE, "the group was shrunk"));
   return over(calls_, messages_->shrink(options), options);
 }
 
 base::Status SharedGroup::close() {
-  seat_->leave();
+  context_->leave();
   return messages_->close();
 }
 
@@ -170,14 +170,14 @@ Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions&
 /// A signal has ended an operation that is not to go on: the others count on it.
 base::Status SharedGroup::interrupted() {
   queue_->give_up(base::Status(MV_EINTR, "a signal interrupted an operation of the group, which has ended it"));
-  return queue_->settle(seat_->broken());
+  return queue_->settle(context_->broken());
 }
 
 base::Result<collective::Shape> SharedGroup::drain(const CallOptions& options) {
   const base::Nanos until = calls_.deadline(options, true);
   const auto turn = queue_->turn(until);
   if (!turn.ok()) return turn.status();
-  auto shape = seat_->drain(until);
+  auto shape = context_->drain(until);
   const bool again = shape.ok() || shape.status().code() == MV_EINTR || shape.status().code() == MV_ETIMEOUT;
   if (!again) return queue_->settle(shape.status());
   return shape;

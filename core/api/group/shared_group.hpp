@@ -6,7 +6,7 @@
 
 #include "api/group/message_group.hpp"
 #include "api/group/shared_queue.hpp"
-#include "intranode/seat.hpp"
+#include "intranode/rank_context.hpp"
 
 namespace mv::api {
 
@@ -34,7 +34,7 @@ class SharedGroup final : public Group {
 
   Calls& calls_;
   const std::shared_ptr<MessageGroup> messages_;
-  const std::shared_ptr<intranode::Seat> seat_;  ///< the loop's, too, which tells it of losses
+  const std::shared_ptr<intranode::RankContext> context_;  ///< the loop's, too, which tells it of losses
   const std::shared_ptr<SharedQueue> queue_;
 };
 

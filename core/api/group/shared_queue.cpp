@@ -126,8 +126,8 @@ void SharedQueue::serve() noexcept {
     jobs_.pop_front();
     lock.unlock();
     try {
-      base::Status status = job.begun ? seat_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
-      while (status.code() == MV_EINTR && seat_->broken().ok()) status = seat_->finish(job.call->deadline());
+      base::Status status = job.begun ? context_->finish(job.call->deadline()) : carry_out(job.operation, job.call->deadline());
+      while (status.code() == MV_EINTR && context_->broken().ok()) status = context_->finish(job.call->deadline());
       job.call->complete(settle(std::move(status)));
     } catch (...) {
       give_up(no_memory());
@@ -144,8 +144,8 @@ void SharedQueue::serve() noexcept {
 
 base::Status SharedQueue::carry_out(const collective::Operation& operation, base::Nanos deadline) noexcept {
   try {
-    base::Status status = seat_->begin(operation);
-    return status.ok() ? seat_->finish(deadline) : status;
+    base::Status status = context_->begin(operation);
+    return status.ok() ? context_->finish(deadline) : status;
   } catch (...) {
     give_up(no_memory());
     return no_memory();
@@ -153,13 +153,13 @@ base::Status SharedQueue::carry_out(const collective::Operation& operation, base
 }
 
 base::Status SharedQueue::settle(base::Status status) {
-  if (status.ok() || seat_->broken().ok()) return status;
+  if (status.ok() || context_->broken().ok()) return status;
   loop_.post_or_break([group = messages_, status] { group->break_off(status, true); });
   return base::error(status.code(), "{}; the group is broken: {}", status.text(), collective::kAfterBreak);
 }
 
 void SharedQueue::give_up(const base::Status& why) noexcept {
-  seat_->give_up(why);
+  context_->give_up(why);
   try {
     loop_.post_or_break([group = messages_, why] { group->break_off(why, true); });
   } catch (const std::bad_alloc& none) {
@@ -169,9 +169,9 @@ void SharedQueue::give_up(const base::Status& why) noexcept {
 
 /// Ends this call, and the group with it, as the others count on this rank. Returns when the call is over.
 void SharedQueue::withdraw(const Call& call, mv_status code) {
-  seat_->give_up(base::error(code, "an operation of the group was withdrawn, which has ended it"));
+  context_->give_up(base::error(code, "an operation of the group was withdrawn, which has ended it"));
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return call.done(); });  // no wait of the seat's outlives give_up()
+  changed_.wait(lock, [&] { return call.done(); });  // no wait of the context's outlives give_up()
 }
 
 }  // namespace mv::api

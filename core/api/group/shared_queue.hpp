@@ -11,7 +11,7 @@
 
 #include "api/call/call.hpp"
 #include "engine/collective/groups.hpp"
-#include "intranode/seat.hpp"
+#include "intranode/rank_context.hpp"
 #include "transport/loop/loop.hpp"
 
 namespace mv::api {
@@ -20,11 +20,11 @@ namespace mv::api {
 class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
  public:
   /// The loop outlives end(). `messages` is the group of messages below, which hears when an operation has broken this one.
-  SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::Seat> seat, collective::GroupRef messages)
-      : loop_(loop), seat_(std::move(seat)), messages_(std::move(messages)) {}
+  SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::RankContext> context, collective::GroupRef messages)
+      : loop_(loop), context_(std::move(context)), messages_(std::move(messages)) {}
   ~SharedQueue();
 
-  /// The right to use the seat, given back at the end.
+  /// The right to use the context, given back at the end.
   class Turn {
    public:
     Turn() = default;
@@ -59,7 +59,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   base::Status settle(base::Status status);
   /// Ends what is under way and whatever may follow; the other ranks hear of it at once.
   void give_up(const base::Status& why) noexcept;
-  /// Ends all, and the thread. After the seat has left or given up, so that it takes no time. Not on the thread.
+  /// Ends all, and the thread. After the context has left or given up, so that it takes no time. Not on the thread.
   void end();
 
  private:
@@ -70,7 +70,7 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
   void withdraw(const Call& call, mv_status code);
 
   transport::Loop& loop_;
-  const std::shared_ptr<intranode::Seat> seat_;
+  const std::shared_ptr<intranode::RankContext> context_;
   const collective::GroupRef messages_;
 
   std::mutex mutex_;

@@ -269,7 +269,7 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
   way.codec = compression().push;
   way.options.timeout = how.timeout;
   way.options.priority = how.priority;
-  way.options.mode = type_.dist ? api::Mode::kForget : api::Mode::kBlocking;
+  way.options.mode = type_.dist ? api::Mode::kOneWay : api::Mode::kBlocking;
   Updates::Pushing pushing;
   if (updates_.is_on()) {
     if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;

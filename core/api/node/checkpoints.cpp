@@ -27,7 +27,7 @@ Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep,
   if (!path.ok()) return {path.status(), nullptr};
   const CallRef call = calls_.make_call(options, true);
   const auto saving = std::make_shared<std::atomic<bool>>(false);
-  checkpoint::Checkpointer::Wish wish{false, path.value(), keep, call, [saving] { *saving = true; }};
+  checkpoint::Client::Wish wish{false, path.value(), keep, call, [saving] { *saving = true; }};
   transport::Task begin = [this, wish] { runtime_.member().checkpoints().begin(wish); };
   if (options.mode == Mode::kBlocking) return calls_.start(call, options, std::move(begin));
   // What this worker does next must not get into it: waits until the servers have their snapshots.
@@ -44,7 +44,7 @@ Started MemberNode::load_checkpoint(const std::string& path, const CallOptions& 
   const auto whole = absolute(path);
   if (!whole.ok()) return {whole.status(), nullptr};
   const CallRef call = calls_.make_call(options, true);
-  checkpoint::Checkpointer::Wish wish{true, whole.value(), 0, call, nullptr};
+  checkpoint::Client::Wish wish{true, whole.value(), 0, call, nullptr};
   return calls_.start(call, options, [this, wish] { runtime_.member().checkpoints().begin(wish); });
 }
 

@@ -100,7 +100,7 @@ class Node {
   virtual CallRef group(const CallOptions& options) = 0;
   virtual void close_group(const CallRef& group, std::function<base::Status()> finish) = 0;
 
-  /// Table::add() with Mode::kForget of all rows of many tables, in few messages. MV_EINTR: nothing was added.
+  /// Table::add() with Mode::kOneWay of all rows of many tables, in few messages. MV_EINTR: nothing was added.
   virtual base::Status add_many(std::span<const ManyAdd> adds, const CallOptions& options) = 0;
   /// Table::get() of all rows of many tables, in few messages, as parts of the group of `options`.
   virtual base::Status get_many(std::span<const ManyGet> gets, const CallOptions& options) = 0;

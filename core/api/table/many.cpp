@@ -104,7 +104,7 @@ base::Status Tables::get_many(std::span<const ManyGet> gets, const CallOptions& 
       request.many.push_back({table.view(), {get->out, table.bytes()}});
     }
     request.table = request.many.front().table;
-    const CallRef call = calls_.make_call(options, request.table->pace != shard::Pace::kAsync);
+    const CallRef call = calls_.make_call(options, request.table->consistency != shard::Consistency::kAsync);
     return calls_.run(call, options, std::move(request), {}).status;
   });
 }

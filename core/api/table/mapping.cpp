@@ -88,7 +88,7 @@ void Mapping::unmap_later() {
 // ---- of all handles
 
 MappingRef Mappings::map(const table::TableViewRef& table, size_t own) {
-  if (runtime_.shared_memory() == nullptr || !shard::is_mapped(table->spec) || table->pace == shard::Pace::kSync) return nullptr;
+  if (runtime_.shared_memory() == nullptr || !shard::is_mapped(table->spec) || table->consistency == shard::Consistency::kSync) return nullptr;
   const auto mapping = std::make_shared<Mapping>(runtime_.loop(), *runtime_.shared_memory(), table, own);
   mapping->ask();
   {

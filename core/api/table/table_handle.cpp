@@ -57,10 +57,10 @@ TableHandle::TableHandle(Calls& calls, Mappings& mappings, table::TableViewRef t
       spec_(table_->spec),
       own_(std::move(own)),
       all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))),
-      changes_own_(own_ != nullptr && table_->pace != shard::Pace::kMerge),
+      changes_own_(own_ != nullptr && table_->consistency != shard::Consistency::kMerge),
       // Whether all is finite must be known before anything is added.
-      is_simple_(all_own_ && table_->pace == shard::Pace::kAsync && !spec_.is_keyed() && !spec_.rejects_nonfinite()),
-      joins_many_(shard::is_small_key(spec_) && !changes_own_ && (table_->pace == shard::Pace::kMerge || table_->pace == shard::Pace::kAsync)),
+      is_simple_(all_own_ && table_->consistency == shard::Consistency::kAsync && !spec_.is_keyed() && !spec_.rejects_nonfinite()),
+      joins_many_(shard::is_small_key(spec_) && !changes_own_ && (table_->consistency == shard::Consistency::kMerge || table_->consistency == shard::Consistency::kAsync)),
       home_(joins_many_ ? static_cast<uint32_t>(shard::home_of(spec_, table_->servers.size())) : 0),
       bytes_(joins_many_ ? static_cast<uint32_t>(spec_.bytes()) : 0),
       mapping_(all_own_ ? nullptr : mappings.map(table_, own_ != nullptr ? own_server() : SIZE_MAX)) {
@@ -215,7 +215,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
     return {{}, call};
   }
   count(use, table::Way::kMessage, rows);
-  if (options.mode == Mode::kForget && options.priority == 0 && values.size <= kSmallBytes) {
+  if (options.mode == Mode::kOneWay && options.priority == 0 && values.size <= kSmallBytes) {
     base::Status status;
     if (forget_small(rows, values, write, options, &status)) return {status, nullptr};
   }
@@ -253,8 +253,8 @@ table::Request TableHandle::change_request(wire::Write write, const CallOptions&
 }
 
 Started TableHandle::start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work) {
-  const bool in_step = table_->pace == shard::Pace::kSync || table_->pace == shard::Pace::kMerge;
-  const CallRef call = options.mode == Mode::kForget ? nullptr : calls_.make_call(options, in_step && request.write == wire::Write::Add);
+  const bool in_step = table_->consistency == shard::Consistency::kSync || table_->consistency == shard::Consistency::kMerge;
+  const CallRef call = options.mode == Mode::kOneWay ? nullptr : calls_.make_call(options, in_step && request.write == wire::Write::Add);
   const OpenChange open(*table_);
   if (call == nullptr) calls_.forget(std::move(request), own_work);
   const Started started = call == nullptr ? Started() : calls_.run(call, options, std::move(request), own_work);
@@ -266,7 +266,7 @@ Started TableHandle::start_change(table::Request request, const CallOptions& opt
 bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options,
                                base::Status* status) {
   const size_t servers = table_->servers.size();
-  if (table_->pace == shard::Pace::kSync || table_->pace == shard::Pace::kMerge) return false;
+  if (table_->consistency == shard::Consistency::kSync || table_->consistency == shard::Consistency::kMerge) return false;
   if (rows.all ? servers > 1 && spec_.home == 0 : rows.count == 0) return false;
   // Every server hears of an add to a store's key: it counts them, and may have rows that this one replaces.
   if (!rows.all && servers > 1 && spec_.updater.name == shard::kReplacing) return false;
@@ -303,9 +303,9 @@ bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Wri
 /// The clock that a part must show for a get to read it without asking the gate; 0 where there is none.
 uint64_t TableHandle::clock_needed(bool gated) const {
   if (!gated) return 0;
-  if (table_->pace == shard::Pace::kStale)
+  if (table_->consistency == shard::Consistency::kStale)
     return table::StaleGate::needed(static_cast<uint64_t>(spec_.staleness), table_->clock.load(std::memory_order_acquire));
-  if (table_->pace != shard::Pace::kMerge) return 0;
+  if (table_->consistency != shard::Consistency::kMerge) return 0;
   // Its clock are this worker's adds that have begun: all of them only when none is under way.
   return table_->open_changes.load(std::memory_order_acquire) == 0 ? table_->clock.load(std::memory_order_acquire) : UINT64_MAX;
 }
@@ -327,7 +327,7 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   if (base::Status status; fetch_here(use, rows, out, options, &status))
     return status.ok() ? finished_here(options) : Started{status, nullptr};
   // What the others have not sent yet can't be read here; but when it is there, reading it here spares two copies.
-  const bool reads_here = table_->pace == shard::Pace::kMerge && (all_own_ || mapping_ != nullptr);
+  const bool reads_here = table_->consistency == shard::Consistency::kMerge && (all_own_ || mapping_ != nullptr);
   if (gated && reads_here && options.mode == Mode::kBlocking && bytes >= kReadHereBytes) {
     if (const base::Status failed = wait_for_turn(options); !failed.ok()) return {failed, nullptr};
     if (base::Status status; fetch_here(use, rows, out, options, &status)) return {status, nullptr};
@@ -353,7 +353,7 @@ Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> 
   request.priority = options.priority;
   std::function<void()> own_work;
   if (own_open) own_work = [&] { read_own(rows, out.data()); };
-  return calls_.run(calls_.make_call(options, gated && table_->pace != shard::Pace::kAsync), options, std::move(request), own_work);
+  return calls_.run(calls_.make_call(options, gated && table_->consistency != shard::Consistency::kAsync), options, std::move(request), own_work);
 }
 
 base::Status TableHandle::wait_for_turn(const CallOptions& options) {

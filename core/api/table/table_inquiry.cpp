@@ -35,15 +35,15 @@ base::Result<TableInfo> TableHandle::info() {
 
 base::Status TableHandle::clock() {
   if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
-  if (table_->pace == shard::Pace::kMerge) return {};  // adds are its clock
+  if (table_->consistency == shard::Consistency::kMerge) return {};  // adds are its clock
   const uint64_t clock = table_->clock.fetch_add(1, std::memory_order_acq_rel) + 1;
-  if (table_->pace == shard::Pace::kStale)
+  if (table_->consistency == shard::Consistency::kStale)
     calls_.loop().post([tables = &calls_.member().tables(), table = table_, clock] { tables->clock(table, clock); });
   return {};
 }
 
 base::Status TableHandle::leave_rounds() {
-  if (table_->pace == shard::Pace::kMerge)
+  if (table_->consistency == shard::Consistency::kMerge)
     calls_.loop().post([tables = &calls_.member().tables(), table = table_] { tables->clock(table, UINT64_MAX); });
   return {};
 }

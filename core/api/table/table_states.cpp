@@ -18,7 +18,7 @@ uint64_t state_row_bytes(const TableSpec& spec) { return spec.cols * tensor::dty
 
 base::Result<TableStates> TableHandle::states() {
   if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
-  if (table_->pace == shard::Pace::kMerge)
+  if (table_->consistency == shard::Consistency::kMerge)
     if (const base::Status failed = wait_for_turn({}); !failed.ok()) return failed;
   TableStates states;
   for (size_t server = 0; server < table_->servers.size(); ++server) {

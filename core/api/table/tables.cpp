@@ -117,7 +117,7 @@ base::Result<TableRef> Tables::open(const std::string& name) {
 }
 
 std::shared_ptr<shard::Shard> Tables::own_shard(const table::TableView& table) {
-  if (calls_.identity().server_id < 0 || table.pace == shard::Pace::kSync) return nullptr;
+  if (calls_.identity().server_id < 0 || table.consistency == shard::Consistency::kSync) return nullptr;
   return calls_.member().shards().shard(table.numbers[static_cast<size_t>(calls_.identity().server_id)]);
 }
 

@@ -41,10 +41,10 @@ struct Group::Active final : Execution::Owner, base::Work {
   void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
     // What comes back may go where the other one had sent from. Without that word it would have to copy what lies there first.
     if (payload->size() > wire::kSmallPayloadBytes) group.server_.acknowledge(group.members_.peers[static_cast<size_t>(to)]);
-    auto& fbb = group.courier_.builder().fbb();
+    auto& fbb = group.sender_.builder().fbb();
     const auto collect = wire::CreateCollect(fbb, group.members_.id, op, static_cast<uint32_t>(group.setting_.rank), range.first, range.count,
                                              &running.signature());
-    base::Frame frame = group.courier_.builder().finish(wire::Body::Collect, collect, payload);
+    base::Frame frame = group.sender_.builder().finish(wire::Body::Collect, collect, payload);
     group.sent_ += payload->size();
     const auto taken = [here = std::weak_ptr<bool>(group.here_), group = &group, op = op, number] {
       if (here.expired()) return;
@@ -55,7 +55,7 @@ struct Group::Active final : Execution::Owner, base::Work {
       }
       group->keep_up();
     };
-    group.courier_.send(group.members_.peers[static_cast<size_t>(to)], std::move(frame), taken);
+    group.sender_.send(group.members_.peers[static_cast<size_t>(to)], std::move(frame), taken);
   }
   void chunk_taken(const rpc::Asked& asked) override {
     if (!group.forgotten_) group.server_.finish(asked);
@@ -68,9 +68,9 @@ struct Group::Active final : Execution::Owner, base::Work {
   Running running;
 };
 
-Group::Group(const base::Clock& clock, Courier& courier, rpc::Server& server, base::Pool& pool, Members members, Setting setting)
+Group::Group(const base::Clock& clock, Sender& sender, rpc::Server& server, base::Pool& pool, Members members, Setting setting)
     : clock_(clock),
-      courier_(courier),
+      sender_(sender),
       server_(server),
       pool_(pool),
       members_(std::move(members)),
@@ -102,8 +102,8 @@ void Group::tell(uint32_t to, wire::GroupWord word, Fill fill) {
   note.word = word;
   note.from = static_cast<uint32_t>(setting_.rank);
   fill(note);
-  auto& builder = courier_.builder();
-  courier_.send(members_.peers[to], builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
+  auto& builder = sender_.builder();
+  sender_.send(members_.peers[to], builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
 }
 
 template <typename Fill>
@@ -187,7 +187,7 @@ bool Group::settle(uint64_t op) {
   running.hand();
   if (!running.execution().done()) return true;
   for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)  // so that nobody runs far ahead of who is behind
-    if (!lost_.contains(rank) && !courier_.keeps_up(members_.peers[rank])) return true;
+    if (!lost_.contains(rank) && !sender_.keeps_up(members_.peers[rank])) return true;
   running.finish();
   done_.emplace(op, running.signature());
   if (done_.size() > kRemembered) done_.erase(done_.begin());

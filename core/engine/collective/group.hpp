@@ -14,8 +14,8 @@
 #include "base/pool.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/agreement.hpp"
-#include "engine/collective/courier.hpp"
 #include "engine/collective/running.hpp"
+#include "engine/collective/sender.hpp"
 #include "engine/collective/standing.hpp"
 #include "engine/rpc/server.hpp"
 
@@ -45,7 +45,7 @@ class Group {
  public:
   using Drained = std::function<void(base::Result<Shape>)>;
 
-  Group(const base::Clock& clock, Courier& courier, rpc::Server& server, base::Pool& pool, Members members, Setting setting);
+  Group(const base::Clock& clock, Sender& sender, rpc::Server& server, base::Pool& pool, Members members, Setting setting);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   ~Group();
@@ -158,7 +158,7 @@ class Group {
   void tell_agreement(uint32_t to, const Agreement::Word& word);
 
   const base::Clock& clock_;
-  Courier& courier_;
+  Sender& sender_;
   rpc::Server& server_;
   base::Pool& pool_;
   const Members members_;

@@ -61,13 +61,13 @@ GroupRef Groups::add(uint64_t id, std::vector<base::Peer> peers) {
     cluster_.want(peer);
   }
   Setting setting = setting_of(cluster_.view(), members.peers, cluster_.self().peer);
-  auto group = std::make_shared<Group>(clock_, courier_, server_, pool_, std::move(members), std::move(setting));
+  auto group = std::make_shared<Group>(clock_, sender_, server_, pool_, std::move(members), std::move(setting));
   past_.erase(id);
   return groups_[id] = std::move(group);
 }
 
 void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
-  auto& builder = courier_.builder();
+  auto& builder = sender_.builder();
   wire::GroupNoteT note;
   note.group = id;
   note.word = wire::GroupWord::Opened;
@@ -75,7 +75,7 @@ void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
   for (const RoadCost& road : basis_.costs.roads) note.costs.insert(note.costs.end(), {road.alpha, road.beta});
   note.costs.push_back(basis_.costs.gamma);
   note.beside = static_cast<uint8_t>(basis_.beside);
-  courier_.send(to, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
+  sender_.send(to, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
 }
 
 // ---- opening
@@ -242,7 +242,7 @@ void Groups::withdraw(const base::Operation& call, mv_status code) {
 void Groups::leave(std::function<void()> left) {
   const auto groups = groups_;
   for (const auto& [id, group] : groups) close(group);
-  courier_.when_all_taken(std::move(left));
+  sender_.when_all_taken(std::move(left));
 }
 
 void Groups::lost(base::Peer peer, const base::Status& why) {
@@ -268,13 +268,13 @@ void Groups::on_stranger(base::Peer from, const wire::GroupNote& note) {
   }
   const auto past = past_.find(note.group());
   if (note.word() != wire::GroupWord::Shrinks || past == past_.end()) return;
-  auto& builder = courier_.builder();
+  auto& builder = sender_.builder();
   wire::GroupNoteT answer;
   answer.group = note.group();
   answer.word = wire::GroupWord::Decides;
   answer.from = past->second.rank;
   answer.decided = past->second.decided;
-  courier_.send(from, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &answer)));
+  sender_.send(from, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &answer)));
 }
 
 void Groups::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload, const base::SinkRef& staged) {

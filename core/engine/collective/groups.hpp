@@ -22,7 +22,7 @@ class Groups {
   using Opened = std::function<void(base::Result<GroupRef>)>;
 
   Groups(const base::Clock& clock, cluster::Cluster& cluster, rpc::Client& client, rpc::Server& server, base::Pool& pool)
-      : clock_(clock), cluster_(cluster), server_(server), pool_(pool), courier_(client) {}
+      : clock_(clock), cluster_(cluster), server_(server), pool_(pool), sender_(client) {}
 
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
@@ -101,7 +101,7 @@ class Groups {
   cluster::Cluster& cluster_;
   rpc::Server& server_;
   base::Pool& pool_;
-  Courier courier_;
+  Sender sender_;
   Basis basis_;
   std::map<uint64_t, GroupRef> groups_;
   std::map<uint64_t, Opening> openings_;

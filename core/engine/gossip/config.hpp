@@ -43,7 +43,7 @@ struct Config {
   std::optional<math::OuterFactors> noloco;  ///< instead of averaging
   Exchange exchange = Exchange::kPull;
   codec::Spec compression;       ///< of what messages bring
-  std::optional<uint64_t> seed;  ///< without one, every run throws other dice
+  std::optional<uint64_t> seed;  ///< without one, every run throws other rng
   Topology topology = Topology::kRandom;
   std::string secret;
   bool tcp_only = false;  ///< also within a machine

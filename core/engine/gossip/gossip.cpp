@@ -27,7 +27,7 @@ Gossip::Gossip(const base::Clock& clock, base::Link& link, const Config& config,
       peers_(self, config.topology, config.seed.value_or(0)),
       own_(own),
       serving_(clock, link, own, config.timeout),
-      dice_(seed, self.name),
+      rng_(seed, self.name),
       coding_(codec::make(config.compression)) {}
 
 base::Status Gossip::remove_peer(const std::string& name) {
@@ -54,13 +54,13 @@ void Gossip::fetch(uint64_t round, std::vector<Part> own) {
   somebody_failed_ = false;
   own_reader_ = own_.reader();
   own_version_ = own_reader_ != nullptr ? own_reader_->newest() : 0;
-  caught_ = {};
+  result_ = {};
   if (symmetric()) serving_.hold_for_exchange(own_reader_, own_version_);
   if (!symmetric() || !accept_held()) try_next();
 }
 
 void Gossip::try_next() {
-  PeerEntry* const peer = peers_.choose_next(round_, tried_, clock_.now(), dice_);
+  PeerEntry* const peer = peers_.choose_next(round_, tried_, clock_.now(), rng_);
   if (peer == nullptr) return finish("", last_failure_.empty() ? "this node has no peers" : last_failure_);
   attempt_.emplace(Attempt{});
   attempt_->peer = peer->node.name;
@@ -133,7 +133,7 @@ void Gossip::finish(std::string peer, std::string why) {
   } else if ((somebody_failed_ || !symmetric()) && !peers_.all().empty() && !std::exchange(told_alone_, true)) {  // not who is left over
     base::log_warn("gossip: {} goes on alone: {}", peers_.self().name, why);
   }
-  caught_ = {std::move(peer), std::move(why), own_reader_, own_version_};
+  result_ = {std::move(peer), std::move(why), own_reader_, own_version_};
   hooks_.on_done();
 }
 
@@ -145,8 +145,8 @@ void Gossip::drop_pieces() {
   attempt_->pieces.clear();
 }
 
-bool Gossip::begin_intake(Description description) {
-  const base::Status status = intake_.begin(std::move(description), own_parts_);
+bool Gossip::begin_receive_buffer(Description description) {
+  const base::Status status = receive_buffer_.begin(std::move(description), own_parts_);
   attempt_->described = status.ok();
   if (!status.ok()) fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
   return status.ok();
@@ -161,28 +161,28 @@ void Gossip::coded_piece_arrived(uint64_t first, uint64_t count, std::span<const
 }
 
 base::Status Gossip::unpack(uint64_t first, uint64_t count, std::span<const std::byte> encoded) {
-  const auto room = intake_.room(first, count);
+  const auto room = receive_buffer_.room(first, count);
   if (coding_.codec() == nullptr) {
     if (encoded.data() != room.data()) std::ranges::copy(encoded, room.begin());
     return {};
   }
-  const auto& parts = intake_.description().parts;
+  const auto& parts = receive_buffer_.description().parts;
   if (auto status = coding_.decode(parts, first, encoded, room); !status.ok() || !symmetric()) return status;
-  if (auto status = intake_.check(first, count); !status.ok()) return status;  // before anything of this node's is added
+  if (auto status = receive_buffer_.check(first, count); !status.ok()) return status;  // before anything of this node's is added
   std::vector<std::byte> own(count);
   if (!own_reader_->read(own_version_, first, own)) return base::error(MV_ESTATE, "this node has published anew while it exchanged");
   coding_.correct(parts, first, own, room);
   return {};
 }
 
-/// These bytes are in the intake.
-void Gossip::piece_arrived(uint64_t first, uint64_t count) { piece_checked(count, intake_.check(first, count)); }
+/// These bytes are in the receive_buffer.
+void Gossip::piece_arrived(uint64_t first, uint64_t count) { piece_checked(count, receive_buffer_.check(first, count)); }
 
 void Gossip::piece_checked(uint64_t count, const base::Status& status) {
   attempt_->silent_since = clock_.now();
   if (!status.ok()) return fail(fmt::format("\"{}\" has been refused: {}", attempt_->peer, status.text()), Fault::kRefused);
-  intake_.arrived(count);
-  if (!intake_.whole()) {
+  receive_buffer_.arrived(count);
+  if (!receive_buffer_.whole()) {
     if (attempt_->mapping == nullptr) ask_more(attempted()->life);
     return;
   }
@@ -194,8 +194,8 @@ void Gossip::succeed() {
   PeerEntry& peer = *attempted();
   peer.score.succeeded(clock_.now());
   ++peer.fetched;
-  peer.clock = intake_.description().clock;
-  peer.loss = intake_.description().loss;
+  peer.clock = receive_buffer_.description().clock;
+  peer.loss = receive_buffer_.description().loss;
   peer.problem.clear();
   finish(peer.node.name, "");
 }
@@ -208,8 +208,8 @@ void Gossip::begin_copying() {
   const uint64_t version = attempt_->version != 0 ? attempt_->version : mapping.newest();
   if (version == 0) return skip(fmt::format("\"{}\" has published nothing yet", attempt_->peer));
   if (auto description = mapping.describe(version)) {
-    if (!begin_intake(std::move(*description))) return;
-    if (intake_.whole()) return piece_arrived(0, 0);
+    if (!begin_receive_buffer(std::move(*description))) return;
+    if (receive_buffer_.whole()) return piece_arrived(0, 0);
   }
   want_more();  // also where that version has just gone
 }
@@ -222,12 +222,12 @@ void Gossip::go_on() {
   more_wanted_ = false;
   if (!attempt_ || attempt_->mapping == nullptr || attempted() == nullptr) return;
   if (!attempt_->described) return start_over();
-  const uint64_t version = intake_.description().version, bytes = intake_.description().bytes;
+  const uint64_t version = receive_buffer_.description().version, bytes = receive_buffer_.description().bytes;
   const uint64_t end = std::min(bytes, attempt_->asked + kStepBytes);
   while (attempt_ && attempt_->asked < end) {
     const uint64_t first = attempt_->asked, count = std::min(kChunkBytes / 4, end - first);
     base::Status status;
-    const auto copy = [&](const std::byte* from) { status = intake_.copy(first, count, from); };
+    const auto copy = [&](const std::byte* from) { status = receive_buffer_.copy(first, count, from); };
     if (!attempt_->mapping->read(version, first, count, copy)) return start_over();
     attempt_->asked += count;
     piece_checked(count, status);
@@ -253,7 +253,7 @@ void Gossip::ask(base::Peer to, uint64_t version, uint64_t first, uint64_t count
 }
 
 void Gossip::ask_more(base::Peer to) {
-  const Description& whole = intake_.description();
+  const Description& whole = receive_buffer_.description();
   while (attempt_->pieces.size() < kWindow && attempt_->asked < whole.bytes)
     ask(to, whole.version, attempt_->asked, std::min(kChunkBytes, whole.bytes - attempt_->asked));
 }
@@ -270,18 +270,18 @@ base::SinkRef Gossip::place(base::Peer from, const wire::Fetched& fetched, size_
     Description description{fetched.version(), fetched.clock(), fetched.loss(), fetched.bytes(), {}};
     if (fetched.parts() != nullptr)
       for (const auto* part : *fetched.parts()) description.parts.push_back({part->count(), static_cast<mv_dtype>(part->dtype()), part->shape()});
-    if (!begin_intake(std::move(description))) return nullptr;
+    if (!begin_receive_buffer(std::move(description))) return nullptr;
     attempt_->asked = piece.count = std::min(piece.count, fetched.bytes());
   }
-  const uint64_t expected = coding_.encoded_bytes(intake_.description().parts, piece.first, piece.count);
-  if (fetched.version() != intake_.description().version || fetched.first() != piece.first || bytes != expected) {
+  const uint64_t expected = coding_.encoded_bytes(receive_buffer_.description().parts, piece.first, piece.count);
+  if (fetched.version() != receive_buffer_.description().version || fetched.first() != piece.first || bytes != expected) {
     fail(fmt::format("\"{}\" has been refused: it sends {} bytes from {} on where {} from {} on were asked for", attempt_->peer, bytes,
                      fetched.first(), expected, piece.first),
          Fault::kRefused);
     return nullptr;
   }
   if (coding_.codec() == nullptr) {
-    piece.sink = base::Sink::into(intake_.room(piece.first, piece.count));
+    piece.sink = base::Sink::into(receive_buffer_.room(piece.first, piece.count));
   } else {
     const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
     piece.sink = base::Sink::into({memory.get(), bytes}, memory);

@@ -18,9 +18,9 @@
 #include "base/link.hpp"
 #include "engine/gossip/coding.hpp"
 #include "engine/gossip/config.hpp"
-#include "engine/gossip/intake.hpp"
 #include "engine/gossip/pact.hpp"
 #include "engine/gossip/peers.hpp"
+#include "engine/gossip/receive_buffer.hpp"
 #include "engine/gossip/serving.hpp"
 #include "engine/gossip/snapshot.hpp"
 #include "wire/frame.hpp"
@@ -28,7 +28,7 @@
 namespace mv::gossip {
 
 /// What a fetch came to.
-struct Caught {
+struct FetchResult {
   std::string peer;  ///< empty: nobody had anything
   std::string why;   ///< then
   /// This node's newest version when the fetch began; in a symmetric exchange what the peer has got.
@@ -36,7 +36,7 @@ struct Caught {
   uint64_t own_version = 0;
 };
 
-/// Loop thread only, but for what caught() and intake() give between a completion and the next fetch().
+/// Loop thread only, but for what result() and receive_buffer() give between a completion and the next fetch().
 class Gossip final : public base::LinkEvents {
  public:
   struct Hooks {
@@ -68,8 +68,8 @@ class Gossip final : public base::LinkEvents {
   /// Begins a fetch; there is none under way. `round` counts this node's updates; `own` are the arrays that it has published.
   void fetch(uint64_t round, std::vector<Part> own);
   bool fetching() const { return fetching_; }
-  const Caught& caught() const { return caught_; }
-  Intake& intake() { return intake_; }
+  const FetchResult& result() const { return result_; }
+  ReceiveBuffer& receive_buffer() { return receive_buffer_; }
   /// The next piece of a peer's mapped memory; see Hooks::on_more.
   void go_on();
 
@@ -94,8 +94,8 @@ class Gossip final : public base::LinkEvents {
     std::string peer;
     base::Nanos silent_since;
     bool last = false;       ///< nobody else is left to ask
-    bool described = false;  ///< the intake has begun
-    uint64_t asked = 0;      ///< bytes, of the version that the intake is for
+    bool described = false;  ///< the receive_buffer has begun
+    uint64_t asked = 0;      ///< bytes, of the version that the receive_buffer is for
     int restarts = 0;
     uint64_t version = 0;                     ///< the only one that is wanted; 0: the newest
     std::map<uint64_t, Piece> pieces;         ///< by the number of the question
@@ -111,7 +111,7 @@ class Gossip final : public base::LinkEvents {
   void start_over();
   void ask(base::Peer to, uint64_t version, uint64_t first, uint64_t count);
   void ask_more(base::Peer to);
-  bool begin_intake(Description description);
+  bool begin_receive_buffer(Description description);
   void begin_copying();
   void want_more();
   void coded_piece_arrived(uint64_t first, uint64_t count, std::span<const std::byte> encoded);
@@ -158,7 +158,7 @@ class Gossip final : public base::LinkEvents {
   PeerBook peers_;
   Publisher& own_;
   Serving serving_;
-  Dice dice_;
+  Rng rng_;
   Coding coding_;
   wire::FrameBuilder builder_;
 
@@ -169,8 +169,8 @@ class Gossip final : public base::LinkEvents {
   std::set<std::string> tried_;
   std::string last_failure_;
   std::optional<Attempt> attempt_;
-  Intake intake_;
-  Caught caught_;
+  ReceiveBuffer receive_buffer_;
+  FetchResult result_;
   std::shared_ptr<SnapshotReader> own_reader_;  ///< of the version that takes part in an exchange
   uint64_t own_version_ = 0;
   std::map<base::Peer, Proposal> held_;         ///< by those whose time has not come

@@ -36,7 +36,7 @@ void Gossip::propose(PeerEntry& peer) {
   if (!attempt_->pact) {
     attempt_->pact.emplace();
     attempt_->pact->number = ++questions_;
-    attempt_->pact->priority = dice_.next();
+    attempt_->pact->priority = rng_.next();
     attempt_->pact->proposer = true;
   }
   attempt_->pact->life = peer.life;

@@ -55,7 +55,7 @@ PeerEntry* PeerBook::connected(base::Peer life, const std::string& address, base
 }
 
 PeerEntry* PeerBook::choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& standing, const std::set<std::string>& tried,
-                                  base::Nanos now, Dice& dice) {
+                                  base::Nanos now, Rng& rng) {
   std::vector<PeerEntry*> open;
   std::vector<double> scores;
   for (const size_t place : places) {
@@ -64,7 +64,7 @@ PeerEntry* PeerBook::choose_among(const std::vector<size_t>& places, const std::
     open.push_back(peer);
     scores.push_back(peer->score.at(now));
   }
-  return open.empty() ? nullptr : open[choose(scores, dice)];
+  return open.empty() ? nullptr : open[choose(scores, rng)];
 }
 
 std::vector<PeerEntry*> PeerBook::standing() {
@@ -83,11 +83,11 @@ Neighbours PeerBook::places(uint64_t round, const std::vector<PeerEntry*>& stand
   return neighbours(topology_, self, standing.size(), round, seed_);
 }
 
-PeerEntry* PeerBook::choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Dice& dice) {
+PeerEntry* PeerBook::choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Rng& rng) {
   const auto all = standing();
   const Neighbours near = places(round, all);
-  PeerEntry* const first = choose_among(near.first, all, tried, now, dice);
-  return first != nullptr ? first : choose_among(near.rest, all, tried, now, dice);
+  PeerEntry* const first = choose_among(near.first, all, tried, now, rng);
+  return first != nullptr ? first : choose_among(near.rest, all, tried, now, rng);
 }
 
 bool PeerBook::has_next(uint64_t round, const std::set<std::string>& tried) {

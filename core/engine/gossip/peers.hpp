@@ -50,7 +50,7 @@ class PeerBook {
   PeerEntry* connected(base::Peer life, const std::string& address, base::Nanos now);
 
   /// Whom to ask in this round, but for those in `tried`: by topology, score and chance. Null if nobody is left.
-  PeerEntry* choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Dice& dice);
+  PeerEntry* choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Rng& rng);
   /// Whether there is anybody else but those in `tried` to ask in this round.
   bool has_next(uint64_t round, const std::set<std::string>& tried);
 
@@ -59,7 +59,7 @@ class PeerBook {
   std::vector<PeerEntry*> standing();
   Neighbours places(uint64_t round, const std::vector<PeerEntry*>& standing) const;
   PeerEntry* choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& standing, const std::set<std::string>& tried,
-                          base::Nanos now, Dice& dice);
+                          base::Nanos now, Rng& rng);
 
   const Node self_;
   const Topology topology_;

@@ -14,16 +14,16 @@ void Score::set(double value, base::Nanos now) {
   when_ = now;
 }
 
-size_t choose(std::span<const double> scores, Dice& dice) {
+size_t choose(std::span<const double> scores, Rng& rng) {
   constexpr auto kFaces = static_cast<uint64_t>(Score::kMost - Score::kLeast) + 1;
   size_t best = 0;
   double highest = 0;
   uint64_t equals = 0;
   for (size_t i = 0; i < scores.size(); ++i) {
-    const double total = scores[i] + Score::kLeast + static_cast<double>(dice.below(kFaces));
+    const double total = scores[i] + Score::kLeast + static_cast<double>(rng.below(kFaces));
     if (i > 0 && total < highest) continue;
     equals = i > 0 && total == highest ? equals + 1 : 1;
-    if (equals > 1 && dice.below(equals) != 0) continue;  // each of them stays with the same probability
+    if (equals > 1 && rng.below(equals) != 0) continue;  // each of them stays with the same probability
     best = i;
     highest = total;
   }

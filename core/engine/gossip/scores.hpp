@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/clock.hpp"
-#include "engine/gossip/dice.hpp"
+#include "engine/gossip/rng.hpp"
 
 namespace mv::gossip {
 
@@ -32,6 +32,6 @@ class Score {
 
 /// The index of the highest score once each has got a whole random number of 10 .. 1000 on top; among equals, one at random.
 /// `scores` is not empty.
-size_t choose(std::span<const double> scores, Dice& dice);
+size_t choose(std::span<const double> scores, Rng& rng);
 
 }  // namespace mv::gossip

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/mix.hpp"
-#include "engine/gossip/dice.hpp"
+#include "engine/gossip/rng.hpp"
 
 namespace mv::gossip {
 
@@ -104,8 +104,8 @@ Neighbours neighbours(Topology topology, size_t self, size_t count, uint64_t rou
 std::vector<size_t> pairs(size_t count, uint64_t seed, uint64_t round) {
   std::vector<size_t> order(count), partner(count);
   std::iota(order.begin(), order.end(), size_t{0});
-  Dice dice(base::mix(seed) ^ base::mix(round + 1));
-  for (size_t left = count; left > 1; --left) std::swap(order[left - 1], order[dice.below(left)]);
+  Rng rng(base::mix(seed) ^ base::mix(round + 1));
+  for (size_t left = count; left > 1; --left) std::swap(order[left - 1], order[rng.below(left)]);
   for (size_t i = 0; i < count; ++i) partner[order[i]] = order[(i ^ 1) < count ? i ^ 1 : i];
   return partner;
 }

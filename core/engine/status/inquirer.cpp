@@ -19,7 +19,7 @@ constexpr size_t kSamples = 6;
 /// An observer is content with a picture of this age.
 constexpr base::Nanos kFresh = 100ms;
 /// What has not been stuck for so long is another time when it is again.
-constexpr base::Nanos kForget = 5s;
+constexpr base::Nanos kOneWay = 5s;
 constexpr size_t kMostStuck = 64;
 constexpr ptrdiff_t kMostQuestions = 8;  ///< of one peer at a time
 
@@ -175,7 +175,7 @@ void Inquirer::on_lost(base::Peer peer) {
 
 std::vector<cluster::Wait> Inquirer::waits() const {
   std::vector<cluster::Wait> waits = server_.waits();
-  for (auto& more : {cluster_.waits(), saver_.waits(), commands_.waits()}) waits.insert(waits.end(), more.begin(), more.end());
+  for (auto& more : {cluster_.waits(), coordinator_.waits(), commands_.waits()}) waits.insert(waits.end(), more.begin(), more.end());
   return waits;
 }
 
@@ -268,7 +268,7 @@ void Inquirer::look() {
     samples_.push_back(std::move(sample));
     if (samples_.size() > kSamples) samples_.pop_front();
   }
-  std::erase_if(stuck_told_, [&](const auto& entry) { return now - entry.second > kForget; });
+  std::erase_if(stuck_told_, [&](const auto& entry) { return now - entry.second > kOneWay; });
   const auto what = stuck();
   if (!what.empty()) master_answers() ? tell_master(what) : note_stuck(what);
 }

@@ -11,7 +11,7 @@
 
 #include "base/clock.hpp"
 #include "base/link.hpp"
-#include "engine/checkpoint/saver.hpp"
+#include "engine/checkpoint/coordinator.hpp"
 #include "engine/cluster/cluster.hpp"
 #include "engine/collective/groups.hpp"
 #include "engine/status/overview.hpp"
@@ -33,14 +33,14 @@ class Inquirer {
   using Ways = std::function<Way(base::Peer)>;
 
   Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const table::Client& client,
-           const table::Server& server, const checkpoint::Saver& saver, const table::Commands& commands,
+           const table::Server& server, const checkpoint::Coordinator& coordinator, const table::Commands& commands,
            const collective::Groups& groups)
       : clock_(clock),
         link_(link),
         cluster_(cluster),
         client_(client),
         server_(server),
-        saver_(saver),
+        coordinator_(coordinator),
         commands_(commands),
         groups_(groups) {}
 
@@ -117,7 +117,7 @@ class Inquirer {
   cluster::Cluster& cluster_;
   const table::Client& client_;
   const table::Server& server_;
-  const checkpoint::Saver& saver_;
+  const checkpoint::Coordinator& coordinator_;
   const table::Commands& commands_;
   const collective::Groups& groups_;
   Ways ways_;

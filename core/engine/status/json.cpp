@@ -85,7 +85,7 @@ void write_table(JsonWriter& json, const TableOverview& table) {
   const table::TableStanding& standing = table.standing;
   json.field("name", standing.name);
   json.field("what", standing.what);
-  json.field("pace", kPaceNames[static_cast<size_t>(standing.pace)]);
+  json.field("pace", kPaceNames[static_cast<size_t>(standing.consistency)]);
   json.field("complete", standing.complete);
   json.array("workers", [&] {
     for (size_t i = 0; i < standing.tallies.size(); ++i)

@@ -65,7 +65,7 @@ std::vector<TableOverview> tables_of(const Overview& overview) {
     for (const table::TableStanding& own : report.own) {
       auto known = tables.find(own.name);
       if (known == tables.end())
-        known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.pace, true, {}}, {}}).first;
+        known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.consistency, true, {}}, {}}).first;
       note_own_words(known->second, own);
     }
   std::vector<TableOverview> list;

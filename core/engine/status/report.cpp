@@ -48,7 +48,7 @@ Offsets<wire::TableStanding> write_tables(Builder& fbb, const std::vector<table:
       tallies.push_back(wire::CreateTally(fbb, tally.worker, tally.adds, tally.gets, tally.clock));
     const auto name = write_text(fbb, table.name), what = write_text(fbb, table.what);
     const auto list = fbb.CreateVector(tallies);
-    written.push_back(wire::CreateTableStanding(fbb, name, what, static_cast<uint8_t>(table.pace), table.complete, list));
+    written.push_back(wire::CreateTableStanding(fbb, name, what, static_cast<uint8_t>(table.consistency), table.complete, list));
   }
   return written;
 }
@@ -95,7 +95,7 @@ std::vector<table::TableStanding> read_tables(const flatbuffers::Vector<flatbuff
     table::TableStanding& standing = read.emplace_back();
     standing.name = text(table->name());
     standing.what = text(table->what());
-    standing.pace = static_cast<shard::Pace>(std::min<uint8_t>(table->pace(), static_cast<uint8_t>(shard::Pace::kMerge)));
+    standing.consistency = static_cast<shard::Consistency>(std::min<uint8_t>(table->consistency(), static_cast<uint8_t>(shard::Consistency::kMerge)));
     standing.complete = table->complete();
     if (table->tallies() == nullptr) continue;
     for (const wire::Tally* tally : *table->tallies()) standing.tallies.push_back({tally->worker(), tally->adds(), tally->gets(), tally->clock()});

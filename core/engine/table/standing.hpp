@@ -22,7 +22,7 @@ struct Tally {
 struct TableStanding {
   std::string name;
   std::string what;  ///< as shard::Spec::describe()
-  shard::Pace pace = shard::Pace::kAsync;
+  shard::Consistency consistency = shard::Consistency::kAsync;
   bool complete = true;  ///< its creation
   std::vector<Tally> tallies;
 };

@@ -29,41 +29,41 @@ InprocHub& InprocHub::process() {
 }
 
 void InprocHub::after_fork_in_child() noexcept {
-  doors_.clear();  // takes no lock of theirs, which other threads of the parent may have held
+  endpoints_.clear();  // takes no lock of theirs, which other threads of the parent may have held
   mutex_.unlock();
 }
 
-bool InprocHub::add(const std::string& name, std::shared_ptr<Door> door) {
+bool InprocHub::add(const std::string& name, std::shared_ptr<Endpoint> endpoint) {
   std::lock_guard lock(mutex_);
-  return doors_.emplace(name, std::move(door)).second;
+  return endpoints_.emplace(name, std::move(endpoint)).second;
 }
 
 void InprocHub::remove(const std::string& name) {
   std::lock_guard lock(mutex_);
-  doors_.erase(name);
+  endpoints_.erase(name);
 }
 
-std::shared_ptr<InprocHub::Door> InprocHub::find(const std::string& name) {
+std::shared_ptr<InprocHub::Endpoint> InprocHub::find(const std::string& name) {
   std::lock_guard lock(mutex_);
-  const auto found = doors_.find(name);
-  return found == doors_.end() ? nullptr : found->second;
+  const auto found = endpoints_.find(name);
+  return found == endpoints_.end() ? nullptr : found->second;
 }
 
 // ------------------------------------------------------------ connecting
 
 InprocRoad::InprocRoad(Loop& loop, base::Peer self, InprocHub& hub)
-    : hub_(hub), self_(self), door_(std::make_shared<Door>(loop, *this, self)) {}
+    : hub_(hub), self_(self), endpoint_(std::make_shared<Endpoint>(loop, *this, self)) {}
 
 InprocRoad::~InprocRoad() {
   leave();
-  door_->shut();
+  endpoint_->shut();
 }
 
 base::Result<std::string> InprocRoad::listen(const std::string& address) {
   const auto name = name_of(address);
   if (!name)
     return base::error(MV_EINVAL, "\"{}\" is not an address within a process; expected \"inproc:name\"", address);
-  if (!hub_.add(*name, door_))
+  if (!hub_.add(*name, endpoint_))
     return base::error(MV_EADDRINUSE, "another node of this process is called \"{}\" already", address);
   names_.push_back(*name);
   return address;
@@ -75,11 +75,11 @@ base::Result<std::string> InprocRoad::adopt(int) {
 
 void InprocRoad::dial(const std::string& address) {
   const auto name = name_of(address);
-  const DoorRef door = name ? hub_.find(*name) : nullptr;
+  const DoorRef endpoint = name ? hub_.find(*name) : nullptr;
   const std::string own = names_.empty() ? std::string(kScheme) : std::string(kScheme) + names_.front();
-  if (door && door->knock(door, [me = door_, own, address](InprocRoad& there) { there.take_dial(me, own, address); }))
+  if (endpoint && endpoint->post(endpoint, [me = endpoint_, own, address](InprocRoad& there) { there.take_dial(me, own, address); }))
     return;
-  door_->knock(door_, [address](InprocRoad& here) {
+  endpoint_->post(endpoint_, [address](InprocRoad& here) {
     if (!here.stopping_)
       here.events_->on_dial_failed(address,
                                    base::error(MV_EUNREACHABLE, "no node of this process is called \"{}\"", address));
@@ -88,14 +88,14 @@ void InprocRoad::dial(const std::string& address) {
 
 void InprocRoad::take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed) {
   const bool accepted = !stopping_ && !gone_.contains(from->who);
-  from->knock(from, [me = door_, dialed, accepted](InprocRoad& there) { there.take_answer(me, dialed, accepted); });
+  from->post(from, [me = endpoint_, dialed, accepted](InprocRoad& there) { there.take_answer(me, dialed, accepted); });
   if (accepted && from->who != self_ && connect(from, from_address)) events_->on_connected(from->who, from_address);
 }
 
 void InprocRoad::take_answer(const DoorRef& from, const std::string& dialed, bool accepted) {
   if (stopping_) return;
   if (!accepted || gone_.contains(from->who)) {
-    if (accepted) from->knock(from, [who = self_](InprocRoad& there) { there.take_end(who, "closed the connection"); });
+    if (accepted) from->post(from, [who = self_](InprocRoad& there) { there.take_end(who, "closed the connection"); });
     return events_->on_dial_failed(dialed, base::error(MV_EPEERLOST, "{} and this node have parted for good", dialed));
   }
   connect(from, dialed);
@@ -103,8 +103,8 @@ void InprocRoad::take_answer(const DoorRef& from, const std::string& dialed, boo
 }
 
 /// True if it is new.
-bool InprocRoad::connect(const DoorRef& door, const std::string& address) {
-  return peers_.try_emplace(door->who, Known{door, address}).second;
+bool InprocRoad::connect(const DoorRef& endpoint, const std::string& address) {
+  return peers_.try_emplace(endpoint->who, Known{endpoint, address}).second;
 }
 
 // ------------------------------------------------------------ traffic
@@ -113,13 +113,13 @@ void InprocRoad::send(base::Peer to, const base::Frame& frame) {
   if (stopping_) return;
   if (to == self_) {
     if (gone_.contains(self_)) return;
-    door_->knock(door_, [frame](InprocRoad& here) { here.take_frame(here.self_, frame); });
+    endpoint_->post(endpoint_, [frame](InprocRoad& here) { here.take_frame(here.self_, frame); });
     return;
   }
   const auto known = peers_.find(to);
   if (known == peers_.end()) return;
   base::Frame own{frame.head, frame.tail ? base::Payload::copy(frame.tail->bytes()) : nullptr};
-  known->second.door->knock(known->second.door,
+  known->second.endpoint->post(known->second.endpoint,
                             [from = self_, own = std::move(own)](InprocRoad& there) { there.take_frame(from, own); });
 }
 
@@ -147,9 +147,9 @@ void InprocRoad::take_frame(base::Peer from, const base::Frame& frame) {
 void InprocRoad::part(base::Peer peer, const char* how) {
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
-  const DoorRef door = std::move(known->second.door);
+  const DoorRef endpoint = std::move(known->second.endpoint);
   peers_.erase(known);
-  door->knock(door, [from = self_, how](InprocRoad& there) { there.take_end(from, how); });
+  endpoint->post(endpoint, [from = self_, how](InprocRoad& there) { there.take_end(from, how); });
 }
 
 void InprocRoad::take_end(base::Peer from, const std::string& how) {
@@ -172,7 +172,7 @@ void InprocRoad::cut(base::Peer peer) {
   const std::string address = known->second.address;
   part(peer, "was cut off");
   gone_.insert(peer);
-  door_->knock(door_, [peer, address](InprocRoad& here) {
+  endpoint_->post(endpoint_, [peer, address](InprocRoad& here) {
     if (!here.stopping_) here.events_->on_lost(peer, base::error(MV_EPEERLOST, "{} was cut off", address));
   });
 }
@@ -186,7 +186,7 @@ void InprocRoad::leave() {
 void InprocRoad::stop(std::function<void()> stopped) {
   stopping_ = true;
   leave();
-  door_->knock(door_, [stopped = std::move(stopped)](InprocRoad&) { stopped(); });
+  endpoint_->post(endpoint_, [stopped = std::move(stopped)](InprocRoad&) { stopped(); });
 }
 
 }  // namespace mv::transport

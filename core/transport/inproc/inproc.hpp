@@ -21,12 +21,12 @@ class InprocRoad;
 class InprocHub {
  public:
   /// How other nodes reach one: its road, as long as there is one.
-  class Door {
+  class Endpoint {
    public:
-    Door(Loop& loop, InprocRoad& road, base::Peer who) : who(who), loop_(&loop), road_(&road) {}
+    Endpoint(Loop& loop, InprocRoad& road, base::Peer who) : who(who), loop_(&loop), road_(&road) {}
     /// Runs `fn(InprocRoad&)` on the road's loop, unless it is gone by then. False if it is gone already.
     template <typename Fn>
-    bool knock(std::shared_ptr<Door> self, Fn fn) {
+    bool post(std::shared_ptr<Endpoint> self, Fn fn) {
       std::lock_guard lock(mutex_);
       if (loop_ == nullptr) return false;
       loop_->post([self = std::move(self), fn = std::move(fn)]() mutable {
@@ -55,13 +55,13 @@ class InprocHub {
   void after_fork() noexcept { mutex_.unlock(); }
   void after_fork_in_child() noexcept;
 
-  bool add(const std::string& name, std::shared_ptr<Door> door);
+  bool add(const std::string& name, std::shared_ptr<Endpoint> endpoint);
   void remove(const std::string& name);
-  std::shared_ptr<Door> find(const std::string& name);
+  std::shared_ptr<Endpoint> find(const std::string& name);
 
  private:
   std::mutex mutex_;
-  std::unordered_map<std::string, std::shared_ptr<Door>> doors_;
+  std::unordered_map<std::string, std::shared_ptr<Endpoint>> endpoints_;
 };
 
 class InprocRoad final : public Road {
@@ -83,10 +83,10 @@ class InprocRoad final : public Road {
   void cut(base::Peer peer) override;
 
  private:
-  using Door = InprocHub::Door;
-  using DoorRef = std::shared_ptr<Door>;
+  using Endpoint = InprocHub::Endpoint;
+  using DoorRef = std::shared_ptr<Endpoint>;
   struct Known {
-    DoorRef door;
+    DoorRef endpoint;
     std::string address;
   };
 
@@ -96,14 +96,14 @@ class InprocRoad final : public Road {
   void take_frame(base::Peer from, const base::Frame& frame);
   void take_end(base::Peer from, const std::string& how);
 
-  bool connect(const DoorRef& door, const std::string& address);
+  bool connect(const DoorRef& endpoint, const std::string& address);
   void part(base::Peer peer, const char* how);
   void leave();
 
   InprocHub& hub_;
   const base::Peer self_;
   base::LinkEvents* events_ = nullptr;
-  DoorRef door_;
+  DoorRef endpoint_;
   std::vector<std::string> names_;  // without "inproc:"
   std::unordered_map<base::Peer, Known> peers_;
   std::unordered_set<base::Peer> gone_;

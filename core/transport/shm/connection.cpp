@@ -224,7 +224,7 @@ void ShmConnection::say_asleep() {
   if (state_ != State::kOpen && state_ != State::kClosing) return;
   std::erase_if(introduced_, [&](const auto& known) {
     if (!known.second.memory.expired()) return false;
-    sender_->push_mark(RecordKind::kForget, static_cast<uint32_t>(known.second.number));
+    sender_->push_mark(RecordKind::kOneWay, static_cast<uint32_t>(known.second.number));
     return true;
   });
   flush();
@@ -357,7 +357,7 @@ void ShmConnection::end_or_fail(const base::Status& why) {
 std::optional<uint64_t> ShmConnection::introduce(const std::shared_ptr<base::SharedMemory>& memory) {
   if (const auto known = introduced_.find(memory.get()); known != introduced_.end()) {
     if (known->second.memory.lock() == memory) return known->second.number;
-    sender_->push_mark(RecordKind::kForget, static_cast<uint32_t>(known->second.number));
+    sender_->push_mark(RecordKind::kOneWay, static_cast<uint32_t>(known->second.number));
     introduced_.erase(known);
   }
   if (introduced_.size() >= kMostSegments) return std::nullopt;

@@ -55,7 +55,7 @@ enum class RecordKind : uint32_t {
   kStart = 0x4d56'5003,        ///< a frame without its payload, which comes in parts
   kPart = 0x4d56'5004,         ///< `first` bytes of it
   kPlace = 0x4d56'5005,        ///< a frame without its payload, and the Place where that lies
-  kForget = 0x4d56'5006,       ///< segment number `first` is not needed any more
+  kOneWay = 0x4d56'5006,       ///< segment number `first` is not needed any more
   kGoodbye = 0x4d56'5007,
 };
 

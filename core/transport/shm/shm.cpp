@@ -120,7 +120,7 @@ Handshake ShmRoad::make_handshake(Handshake::Side side) const {
   self.version_max = options_.version_max;
   self.address = listeners_.empty() ? "" : listeners_.begin()->first;
   self.has_secret = !options_.secret.empty();
-  Handshake::Dice dice;
+  Handshake::Randomness dice;
   randombytes_buf(&dice, sizeof dice);
   return Handshake(side, std::move(self), dice);
 }

@@ -210,7 +210,7 @@ Handshake TcpRoad::make_handshake(Handshake::Side side, bool resumes) const {
   self.resumes = resumes;
   self.has_secret = !options_.secret.empty();
   self.address = own_address_;
-  Handshake::Dice dice;
+  Handshake::Randomness dice;
   randombytes_buf(&dice, sizeof dice);
   return Handshake(side, std::move(self), dice);
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/archive.hpp"
+#include "engine/checkpoint/storage.hpp"
 #include "random.hpp"
 #include "timeline.hpp"
 
@@ -42,7 +42,7 @@ class Disk {
 };
 
 /// One server's way to it. Ends with its process.
-class DiskInMemory final : public checkpoint::Archive {
+class DiskInMemory final : public checkpoint::Storage {
  public:
   /// @param later carries out work of this process, after a while
   DiskInMemory(Disk& disk, std::function<void(Nanos, std::function<void()>)> later)

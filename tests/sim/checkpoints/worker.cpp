@@ -123,7 +123,7 @@ void Worker::save() {
   state(
       fmt::format("saves for the {}. time{}{}", round_ + 1, hasty ? ", in haste" : "", behind ? ", and goes on" : ""));
   around_.promises().at_save[id_].push_back(begun_);
-  checkpoint::Checkpointer::Wish wish;
+  checkpoint::Client::Wish wish;
   wish.path = "disk";
   const auto went_on = std::make_shared<bool>(false);
   if (behind)
@@ -179,7 +179,7 @@ void Worker::load() {
   const Disk::Checkpoint* newest = around_.disk().newest();
   has_wanted_ = newest != nullptr;
   if (has_wanted_) wanted_ = content_of(*newest);
-  checkpoint::Checkpointer::Wish wish;
+  checkpoint::Client::Wish wish;
   wish.loads = true;
   wish.path = "disk";
   wish.operation = on_end([this](const base::Status& status) { loaded(status); });

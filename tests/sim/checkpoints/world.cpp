@@ -169,7 +169,7 @@ class World final : private Around {
     size_t place = 0;
     cluster::Self self;
     std::unique_ptr<SimLink> link;
-    std::unique_ptr<DiskInMemory> archive;
+    std::unique_ptr<DiskInMemory> storage;
     std::unique_ptr<engine::Member> member;
     std::shared_ptr<Worker> worker;
     bool finished = false, ending = false, flush_asked = false;
@@ -219,7 +219,7 @@ class World final : private Around {
     self.pid = static_cast<uint32_t>(1000 + place);
     self.heartbeat_timeout = kHeartbeat;
     node->link = std::make_unique<SimLink>(network_, self.peer);
-    node->archive = std::make_unique<DiskInMemory>(
+    node->storage = std::make_unique<DiskInMemory>(
         disk_,
         [this, peer = self.peer](Nanos span, std::function<void()> work) { later(peer, span, std::move(work)); });
     timeline_.after(Nanos(random_.between(0, 50'000'000)), [this, node] { start(*node); });
@@ -239,7 +239,7 @@ class World final : private Around {
     };
     events.on_change = [] {};
     node.member = std::make_unique<engine::Member>(timeline_, *node.link, node.self, options, std::move(events), false,
-                                                   node.archive.get());
+                                                   node.storage.get());
     network_.add(node.self.peer, fmt::format("node {}", node.place), node.self.address, *node.member,
                  [this, &node] { touch(node); });
     node.member->start();
@@ -280,7 +280,7 @@ class World final : private Around {
 
   void drop(Node& node) {
     node.ending = true;
-    node.archive.reset();
+    node.storage.reset();
     node.worker.reset();
     node.member.reset();
   }

@@ -1,5 +1,5 @@
 // sim_gossip_closed_forms: what rounds of gossip come to over the simulator's network, beside what they come to on paper. Means of random
-// rounds are compared within five of their standard errors, of the seed's own dice; what is exact, exactly.
+// rounds are compared within five of their standard errors, of the seed's own rng; what is exact, exactly.
 
 #include <algorithm>
 #include <cmath>

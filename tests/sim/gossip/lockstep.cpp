@@ -59,14 +59,14 @@ bool Lockstep::waits(const Node& node) const { return &node != proposer_ && node
 
 void Lockstep::average(Node& node) {
   if (node.engine->fetching()) return timeline_.violated(fmt::format("the fetch of {} does not end", node.self.name));
-  const gossip::Caught& caught = node.engine->caught();
+  const gossip::FetchResult& caught = node.engine->result();
   if (caught.peer.empty()) return;
-  const auto& theirs = node.engine->intake().description();
+  const auto& theirs = node.engine->receive_buffer().description();
   const gossip::Progress own{node.clock, 1}, peer{theirs.clock, theirs.loss};
   const bool exchanged = config_.exchange == gossip::Exchange::kSymmetric;
   const auto factor = exchanged ? gossip::exchanged_factor(config_.interpolation, own, peer) : gossip::factor(config_.interpolation, own, peer);
   if (!factor.ok()) return timeline_.violated(factor.status().text());
-  const auto* const bytes = node.engine->intake().part(0).data();
+  const auto* const bytes = node.engine->receive_buffer().part(0).data();
   if (exchanged)
     math::approach_bytes(MV_F64, bytes_of(node.model), bytes, caught.own->own_values(caught.own_version), node.model.size(), factor.value());
   else

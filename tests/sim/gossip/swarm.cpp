@@ -102,20 +102,20 @@ void Swarm::finished(Node& node) {
 }
 
 void Swarm::average(Node& node) {
-  const std::string& from = node.engine->caught().peer;
+  const std::string& from = node.engine->result().peer;
   if (from.empty()) return;
-  const auto bytes = node.engine->intake().part(0);
+  const auto bytes = node.engine->receive_buffer().part(0);
   const auto* const theirs = reinterpret_cast<const float*>(bytes.data());
   if (std::any_of(theirs, theirs + node.values.size(), [&](float value) { return value != theirs[0]; }))
     timeline_.violated(fmt::format("{} got a torn snapshot from {}", node.self.name, from));
-  const auto& description = node.engine->intake().description();
+  const auto& description = node.engine->receive_buffer().description();
   const gossip::Progress own{node.clock, 1}, peer{description.clock, description.loss};
   const bool exchanged = habits_.config.exchange == gossip::Exchange::kSymmetric;
   const auto& how = habits_.config.interpolation;
   const auto factor = exchanged ? gossip::exchanged_factor(how, own, peer) : gossip::factor(how, own, peer);
   if (!factor.ok()) return timeline_.violated(factor.status().text());
   auto* const values = reinterpret_cast<std::byte*>(node.values.data());
-  const gossip::Caught& caught = node.engine->caught();
+  const gossip::FetchResult& caught = node.engine->result();
   if (exchanged)
     math::approach_bytes(MV_F32, values, bytes.data(), caught.own->own_values(caught.own_version), node.values.size(), factor.value());
   else
@@ -129,7 +129,7 @@ void Swarm::average(Node& node) {
 
 void Swarm::note_exchange(const Node& node, const std::string& partner) {
   const base::Peer life = node.engine->peers().all().at(partner).last_life;
-  const uint64_t theirs = node.engine->intake().description().version;
+  const uint64_t theirs = node.engine->receive_buffer().description().version;
   ++exchanges_[node.peer < life ? Exchanged{node.peer, node.version, life, theirs} : Exchanged{life, theirs, node.peer, node.version}];
 }
 

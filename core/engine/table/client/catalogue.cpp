@@ -12,7 +12,7 @@
 namespace mv::table {
 
 void Client::know(TableView& table) const {
-  table.pace = table.spec.pace(view_->sync, view_->workers().size());
+  table.consistency = table.spec.consistency(view_->sync, view_->workers().size());
   if (shard::is_small_key(table.spec)) table.lane = std::hash<std::string_view>()(table.spec.store()) | uint64_t{1} << 63;
 }
 

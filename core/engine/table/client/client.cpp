@@ -107,13 +107,13 @@ void Client::begin(Request request) {
   const bool change = want.kind == OpKind::kChange;
   if (!change && want.operation != nullptr && want.operation->is_pointless())
     return want.operation->complete(base::error(MV_ECANCELED, "table \"{}\": another part of the call has failed", table.spec.name));
-  op->gated = change ? want.write == wire::Write::Add && table.pace == shard::Pace::kSync : want.gated && table.pace != shard::Pace::kAsync;
-  if (op->gated && table.pace == shard::Pace::kSync) op->counting = TableCall::Counting::kSync;
-  if (change && want.write == wire::Write::Add && table.pace == shard::Pace::kMerge) op->counting = TableCall::Counting::kMerge;
+  op->gated = change ? want.write == wire::Write::Add && table.consistency == shard::Consistency::kSync : want.gated && table.consistency != shard::Consistency::kAsync;
+  if (op->gated && table.consistency == shard::Consistency::kSync) op->counting = TableCall::Counting::kSync;
+  if (change && want.write == wire::Write::Add && table.consistency == shard::Consistency::kMerge) op->counting = TableCall::Counting::kMerge;
   op->round = table.round;
   op->index = op->merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : table.index;
   if (op->counted()) ++(change ? table.index : table.round);
-  if (!change && table.pace == shard::Pace::kMerge) want.clock = table.clock;  // only here it counts all earlier adds
+  if (!change && table.consistency == shard::Consistency::kMerge) want.clock = table.clock;  // only here it counts all earlier adds
   if (change) {
     op->change_id = next_change_++;
     changes_over_.push_back(false);
@@ -169,7 +169,7 @@ class Client::SmallChange final : public rpc::Pending {
 /// Where the call stands among those that wait: behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other
 /// workers', so that all of them leave in the order of the program, which is that of the other workers.
 void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
-  if (table.pace == shard::Pace::kSync) return;
+  if (table.consistency == shard::Consistency::kSync) return;
   call.lane = table.lane != 0 ? table.lane : uint64_t{table.numbers[server]} + 1;
   call.priority = priority;
 }
@@ -218,7 +218,7 @@ void Client::add_many(ManyAdds adds) {
   for (const TableViewRef& table : adds.tables) {
     numbers.push_back(table->numbers[adds.server]);
     bytes.push_back(static_cast<uint32_t>(table->spec.bytes()));
-    indexes.push_back(table->pace == shard::Pace::kMerge ? table->clock.fetch_add(1, std::memory_order_relaxed) : 0);
+    indexes.push_back(table->consistency == shard::Consistency::kMerge ? table->clock.fetch_add(1, std::memory_order_relaxed) : 0);
   }
   auto& fbb = builder_.fbb();
   const auto body = wire::CreateChangeMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(indexes), fbb.CreateVector(bytes));

@@ -30,7 +30,7 @@ std::vector<TableStanding> Client::standings(uint32_t worker) const {
     const Used used = table->uses.total(table->spec);
     standings.push_back({table->spec.name,
                          table->spec.describe(),
-                         table->pace,
+                         table->consistency,
                          true,
                          {{worker, used.calls(Use::kAdd), used.calls(Use::kGet), table->clock}}});
   }

@@ -29,7 +29,7 @@ struct TableView {
   /// this worker has done.
   std::atomic<uint64_t> open_changes{0};
   std::atomic<bool> has_untold{false};  ///< any thread
-  shard::Pace pace = shard::Pace::kAsync;
+  shard::Consistency consistency = shard::Consistency::kAsync;
   std::vector<uint32_t> numbers;    ///< the table's number on each server; kNoNumber before that is known
   const shard::SpecRef shared_spec;
   const shard::Spec& spec;
@@ -62,7 +62,7 @@ struct Request {
   TableViewRef table;
   OpKind kind = OpKind::kGet;
   wire::Write write = wire::Write::Add;
-  bool gated = true;                      ///< gets: waits for its turn where the table's pace asks for it (false: a peek)
+  bool gated = true;                      ///< gets: waits for its turn where the table's consistency asks for it (false: a peek)
   uint64_t clock = 0;                     ///< gets: this worker's clock at the call
   bool all = true;                        ///< all rows, else those of `rows`
   std::vector<int64_t> rows;

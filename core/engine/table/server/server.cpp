@@ -63,7 +63,7 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
   }
   // Parts of merged rounds still count.
   held_.erase_if([&](const rpc::Asked& asked, const Held& held) {
-    return asked.client == worker && tables_[held.table]->pace != shard::Pace::kMerge;
+    return asked.client == worker && tables_[held.table]->consistency != shard::Consistency::kMerge;
   });
   wanted_.erase_if([&](const rpc::Asked& asked, const Wanted&) { return asked.client == worker; });
   std::erase_if(many_gets_, [&](const auto& entry) { return entry.first.client == worker; });
@@ -79,8 +79,8 @@ void Server::worker_joined(base::Peer worker) {
   active_.insert(worker);
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
-    if (table->pace == shard::Pace::kMerge) table->merge_gate.joined(static_cast<size_t>(id));
-    if (table->pace == shard::Pace::kStale || table->pace == shard::Pace::kAsync) table->stale->joined(static_cast<size_t>(id));
+    if (table->consistency == shard::Consistency::kMerge) table->merge_gate.joined(static_cast<size_t>(id));
+    if (table->consistency == shard::Consistency::kStale || table->consistency == shard::Consistency::kAsync) table->stale->joined(static_cast<size_t>(id));
     table->publish_clock();
   }
 }
@@ -220,8 +220,8 @@ void Server::give_up(base::Peer client, std::span<const uint32_t> numbers, const
 }
 
 std::unique_ptr<Server::Table> Server::make_table(shard::SpecRef spec, std::shared_ptr<shard::Shard> shard) {
-  const shard::Pace pace = spec->pace(sync_, workers_.size());
-  auto table = std::make_unique<Table>(*this, static_cast<uint32_t>(tables_.size()), spec, pace);
+  const shard::Consistency consistency = spec->consistency(sync_, workers_.size());
+  auto table = std::make_unique<Table>(*this, static_cast<uint32_t>(tables_.size()), spec, consistency);
   auto made = shard != nullptr ? base::Result(std::move(shard)) : make_shard(std::move(spec));
   if (made.ok())
     table->shard = std::move(made).value();
@@ -463,12 +463,12 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change of {} bytes came with {}", table->spec.name, bytes, payload.size());
   if (wrong.ok() && here && held.codec != nullptr) wrong = held.codec->check(payload, held.count);
   const int64_t worker = worker_id(asked.client);
-  const bool counted = table->pace == shard::Pace::kSync && request.write() == wire::Write::Add && worker >= 0;
+  const bool counted = table->consistency == shard::Consistency::kSync && request.write() == wire::Write::Add && worker >= 0;
   if (wrong.ok() && !here && !counted)
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": a change offers values for which nobody will ask", table->spec.name);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
-  if (table->pace == shard::Pace::kMerge && request.write() == wire::Write::Add && worker >= 0)
+  if (table->consistency == shard::Consistency::kMerge && request.write() == wire::Write::Add && worker >= 0)
     return change_merged(asked, *table, static_cast<size_t>(worker), request.index(), request.chunks(), std::move(held));
   if (!counted) return change_in_order(asked, *table, std::move(held));
   if (here && request.rows() > 0) {
@@ -483,7 +483,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
 /// A change that sync mode does not count is applied at once, but not before its worker's earlier adds.
 void Server::change_in_order(const rpc::Asked& asked, Table& table, Held held) {
   const int64_t worker = worker_id(asked.client);
-  if (table.pace == shard::Pace::kSync && worker >= 0 && table.gate->follow(static_cast<size_t>(worker), asked)) {
+  if (table.consistency == shard::Consistency::kSync && worker >= 0 && table.gate->follow(static_cast<size_t>(worker), asked)) {
     hold(held, held.payload, held.keep);
     return held_back(table, asked, std::move(held));
   }
@@ -567,12 +567,12 @@ void Server::get(const rpc::Asked& asked, const wire::Get& request, std::span<co
     wanted.ids = std::move(rows).value();
   }
   const int64_t worker = worker_id(asked.client);
-  if (table->pace == shard::Pace::kAsync || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
+  if (table->consistency == shard::Consistency::kAsync || !request.gated() || worker < 0) return reply_values(asked, *table, wanted);
   wanted.since = now();
   wanted.table = table->number;
   wanted_.insert(asked, std::move(wanted));
-  if (table->pace == shard::Pace::kStale) return table->stale->get(asked, request.clock());
-  if (table->pace == shard::Pace::kMerge) return table->merge_gate.get(asked, request.clock());
+  if (table->consistency == shard::Consistency::kStale) return table->stale->get(asked, request.clock());
+  if (table->consistency == shard::Consistency::kMerge) return table->merge_gate.get(asked, request.clock());
   table->gate->get(static_cast<size_t>(worker), asked, {request.round(), request.index()});
 }
 
@@ -604,7 +604,7 @@ void Server::got(const rpc::Asked& asked, const wire::Got& request) {
   if (table == nullptr) return;
   rpc_.finish(asked);
   const int64_t worker = worker_id(asked.client);
-  if (table->pace == shard::Pace::kSync && worker >= 0) table->gate->got(static_cast<size_t>(worker), request.round());
+  if (table->consistency == shard::Consistency::kSync && worker >= 0) table->gate->got(static_cast<size_t>(worker), request.round());
 }
 
 void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
@@ -613,35 +613,35 @@ void Server::clock(const rpc::Asked& asked, const wire::Clock& request) {
   rpc_.finish(asked);
   const int64_t worker = worker_id(asked.client);
   if (worker < 0) return;
-  if (table->pace == shard::Pace::kMerge)
+  if (table->consistency == shard::Consistency::kMerge)
     table->merge_gate.begins(static_cast<size_t>(worker), request.clock());
-  else if (table->pace != shard::Pace::kSync)
+  else if (table->consistency != shard::Consistency::kSync)
     table->stale->clock(static_cast<size_t>(worker), request.clock());
   table->publish_clock();
   table->moved = now();
 }
 
 void Server::Table::finished(size_t worker) {
-  if (pace == shard::Pace::kSync)
+  if (consistency == shard::Consistency::kSync)
     gate->finished(worker);
-  else if (pace == shard::Pace::kMerge)
+  else if (consistency == shard::Consistency::kMerge)
     merge_gate.finished(worker);
   else
     stale->finished(worker);
 }
 
 void Server::Table::lost(size_t worker, const base::Status& why) {
-  if (pace == shard::Pace::kSync)
+  if (consistency == shard::Consistency::kSync)
     gate->lost(worker, why);
-  else if (pace == shard::Pace::kMerge)
+  else if (consistency == shard::Consistency::kMerge)
     merge_gate.lost(worker, why);
   else
     stale->lost(worker, why);
 }
 
 void Server::Table::publish_clock() {
-  if (shard == nullptr || (pace != shard::Pace::kStale && pace != shard::Pace::kMerge)) return;
-  const uint64_t clock = pace == shard::Pace::kMerge ? merge_gate.merged() : stale->least();
+  if (shard == nullptr || (consistency != shard::Consistency::kStale && consistency != shard::Consistency::kMerge)) return;
+  const uint64_t clock = consistency == shard::Consistency::kMerge ? merge_gate.merged() : stale->least();
   shard->least_clock.store(clock, std::memory_order_release);
   shard->publish_clock(clock);
 }
@@ -703,8 +703,8 @@ void Server::cancel_waiting(const rpc::Asked& asked) {
   if (worker < 0) return;
   Table& table = *tables_[held != nullptr ? held->table : wanted->table];
   std::string missing;
-  const bool withdrawn = table.pace == shard::Pace::kStale   ? table.stale->withdraw(asked, &missing)
-                         : table.pace == shard::Pace::kMerge ? table.merge_gate.withdraw(asked, &missing)
+  const bool withdrawn = table.consistency == shard::Consistency::kStale   ? table.stale->withdraw(asked, &missing)
+                         : table.consistency == shard::Consistency::kMerge ? table.merge_gate.withdraw(asked, &missing)
                                                              : table.gate->withdraw(static_cast<size_t>(worker), asked, &missing);
   if (!withdrawn) return;
   held_.erase(asked);

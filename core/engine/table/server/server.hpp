@@ -112,15 +112,15 @@ class Server {
     std::vector<std::vector<std::byte>> states;
   };
   struct Table final : SyncGate::Owner, StaleGate::Owner, MergeGate::Owner {
-    Table(Server& server, uint32_t number, shard::SpecRef described, shard::Pace pace)
+    Table(Server& server, uint32_t number, shard::SpecRef described, shard::Consistency consistency)
         : server(server),
           number(number),
           shared_spec(std::move(described)),
           spec(*shared_spec),
-          pace(pace),
+          consistency(consistency),
           merge_gate(*this, this->spec.name) {
-      if (pace == shard::Pace::kSync) gate = std::make_unique<SyncGate>(*this, this->spec.name);
-      if (pace == shard::Pace::kStale || pace == shard::Pace::kAsync)
+      if (consistency == shard::Consistency::kSync) gate = std::make_unique<SyncGate>(*this, this->spec.name);
+      if (consistency == shard::Consistency::kStale || consistency == shard::Consistency::kAsync)
         stale = std::make_unique<StaleGate>(*this, this->spec.name, static_cast<uint64_t>(std::max<int64_t>(0, this->spec.staleness)));
     }
     void apply_change(const rpc::Asked& asked) override;
@@ -132,9 +132,9 @@ class Server {
     void on_merged() override { publish_clock(); }
     void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
     base::Result<codec::CodecRef> codec_of(const wire::Codec* wanted, uint64_t rows) const;
-    /// Only the gate of the table's pace knows the workers; StaleGate keeps the clocks of asynchronous tables, too.
+    /// Only the gate of the table's consistency knows the workers; StaleGate keeps the clocks of asynchronous tables, too.
     uint64_t clock_of(size_t worker) const {
-      return pace == shard::Pace::kMerge ? merge_gate.next_round(worker) : pace == shard::Pace::kSync ? 0 : stale->clock_of(worker);
+      return consistency == shard::Consistency::kMerge ? merge_gate.next_round(worker) : consistency == shard::Consistency::kSync ? 0 : stale->clock_of(worker);
     }
     void finished(size_t worker);
     void lost(size_t worker, const base::Status& why);
@@ -148,19 +148,19 @@ class Server {
     const uint32_t number;
     const shard::SpecRef shared_spec;
     const shard::Spec& spec;
-    const shard::Pace pace;
+    const shard::Consistency consistency;
     bool complete = false;
     bool wants_initial = false;                 ///< a worker was given an initial value; worker 0 brings the one that counts
     std::shared_ptr<shard::Shard> shard;
     base::Status broken;                        ///< creation failed; kept until every worker was told
     base::Nanos moved{0};                       ///< when something that waited here last came to its end
-    MergeGate merge_gate;                       ///< Pace::kMerge
+    MergeGate merge_gate;                       ///< Consistency::kMerge
     std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next get or add
     std::vector<base::Peer> creators, told;     ///< a few: most clusters are small, and tables many
     std::vector<rpc::Asked> ready;              ///< of Readying: waiting for the others, until all are ready
-    // Only that of its pace is used: stores have very many tables, and these take none of their memory.
-    std::unique_ptr<SyncGate> gate;    ///< Pace::kSync
-    std::unique_ptr<StaleGate> stale;  ///< Pace::kStale and kAsync
+    // Only that of its consistency is used: stores have very many tables, and these take none of their memory.
+    std::unique_ptr<SyncGate> gate;    ///< Consistency::kSync
+    std::unique_ptr<StaleGate> stale;  ///< Consistency::kStale and kAsync
   };
 
   /// The answer to a GetMany, while its parts come.

@@ -28,7 +28,7 @@ base::Status take(shard::Shard& shard, checkpoint::SavedTable& out) {
 uint64_t Server::saved_clock(const Table& table, const std::map<std::string, uint64_t>& clocks) const {
   const auto said = clocks.find(table.spec.name);
   if (said != clocks.end()) return said->second;
-  const uint64_t least = table.pace == shard::Pace::kStale || table.pace == shard::Pace::kAsync ? table.stale->least() : 0;
+  const uint64_t least = table.consistency == shard::Consistency::kStale || table.consistency == shard::Consistency::kAsync ? table.stale->least() : 0;
   return least != UINT64_MAX ? least : 0;
 }
 
@@ -87,8 +87,8 @@ bool Server::restart_clock(const std::string& name, const shard::Shard& part, ui
   if (known == by_name_.end() || tables_[known->second]->shard.get() != &part) return false;
   Table& table = *tables_[known->second];
   table.lost_rounds.clear();  // of a history that is not this one
-  if (table.pace == shard::Pace::kMerge) table.merge_gate.restart(clock);
-  if (table.pace == shard::Pace::kStale || table.pace == shard::Pace::kAsync) table.stale->restart(clock);
+  if (table.consistency == shard::Consistency::kMerge) table.merge_gate.restart(clock);
+  if (table.consistency == shard::Consistency::kStale || table.consistency == shard::Consistency::kAsync) table.stale->restart(clock);
   table.publish_clock();
   return true;
 }

@@ -63,13 +63,13 @@ void Server::change_many(const rpc::Asked& asked, const wire::ChangeMany& reques
     payload = payload.subspan(values.size());
     Table* table = find_sound(part, tables.Get(i));
     if (table == nullptr) continue;
-    const uint64_t elements = table->spec.is_keyed() || table->pace == shard::Pace::kSync ? 0 : table->shard->elements();
+    const uint64_t elements = table->spec.is_keyed() || table->consistency == shard::Consistency::kSync ? 0 : table->shard->elements();
     if (elements == 0 || values.size() != elements * table->spec.element_bytes()) {
       rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": an add of {} bytes among others", table->spec.name, values.size()));
       continue;
     }
     Held held{0, elements, 0, values, staged, wire::Write::Add, shard::Piece::kFirst};
-    if (table->pace == shard::Pace::kMerge && worker >= 0)
+    if (table->consistency == shard::Consistency::kMerge && worker >= 0)
       change_merged(part, *table, static_cast<size_t>(worker), request.indexes()->Get(i), 1, std::move(held));
     else
       change_in_order(part, *table, std::move(held));
@@ -100,7 +100,7 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
     const rpc::Asked part{asked.client, asked.seq, i + 1};
     Table* table = find_sound(part, tables.Get(i));
     if (table == nullptr) continue;
-    const uint64_t elements = table->spec.is_keyed() || table->pace == shard::Pace::kSync ? 0 : table->shard->elements();
+    const uint64_t elements = table->spec.is_keyed() || table->consistency == shard::Consistency::kSync ? 0 : table->shard->elements();
     if (elements == 0 || request.bytes()->Get(i) != elements * table->spec.element_bytes()) {
       rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": a get of {} bytes among others", table->spec.name, request.bytes()->Get(i)));
       continue;
@@ -109,7 +109,7 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
       rpc_.fail(part, lost.mapped());
       continue;
     }
-    if (table->pace == shard::Pace::kAsync || !request.gated() || worker < 0) {
+    if (table->consistency == shard::Consistency::kAsync || !request.gated() || worker < 0) {
       give_part(part, *table);
       continue;
     }
@@ -117,7 +117,7 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
     wanted.since = now();
     wanted.table = table->number;
     wanted_.insert(part, std::move(wanted));
-    if (table->pace == shard::Pace::kStale)
+    if (table->consistency == shard::Consistency::kStale)
       table->stale->get(part, request.clocks()->Get(i));
     else
       table->merge_gate.get(part, request.clocks()->Get(i));

@@ -14,8 +14,8 @@ base::Nanos Server::since(const rpc::Asked& asked) const {
 
 void Server::add_gate_waits(const Table& table, std::vector<cluster::Wait>& waits) const {
   const base::Nanos now = clock_.now();
-  auto gate_waits = table.pace == shard::Pace::kStale   ? table.stale->waits()
-                    : table.pace == shard::Pace::kMerge ? table.merge_gate.waits()
+  auto gate_waits = table.consistency == shard::Consistency::kStale   ? table.stale->waits()
+                    : table.consistency == shard::Consistency::kMerge ? table.merge_gate.waits()
                                                         : table.gate->waits();
   for (GateWait& gated : gate_waits) {
     const base::Nanos since = this->since(gated.asked);
@@ -51,9 +51,9 @@ std::vector<TableStanding> Server::standings() const {
   std::vector<TableStanding> standings;
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
-    TableStanding standing{table->spec.name, table->spec.describe(), table->pace, table->complete, {}};
-    for (size_t worker = 0; worker < workers_.size() && table->pace != shard::Pace::kAsync; ++worker) {
-      Tally tally = table->pace == shard::Pace::kSync ? table->gate->tally(worker) : Tally{static_cast<uint32_t>(worker), 0, 0, 0};
+    TableStanding standing{table->spec.name, table->spec.describe(), table->consistency, table->complete, {}};
+    for (size_t worker = 0; worker < workers_.size() && table->consistency != shard::Consistency::kAsync; ++worker) {
+      Tally tally = table->consistency == shard::Consistency::kSync ? table->gate->tally(worker) : Tally{static_cast<uint32_t>(worker), 0, 0, 0};
       tally.clock = table->clock_of(worker);
       standing.tallies.push_back(tally);
     }

@@ -1,4 +1,4 @@
-#include "intranode/patience.hpp"
+#include "intranode/spin_policy.hpp"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -35,9 +35,9 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 
 }  // namespace
 
-Patience::Patience(size_t ranks, base::Nanos look) : crowded_(ranks > processors()), look_(crowded_ ? look / kCrowd : look) {}
+SpinPolicy::SpinPolicy(size_t ranks, base::Nanos look) : crowded_(ranks > processors()), look_(crowded_ ? look / kCrowd : look) {}
 
-base::Nanos Patience::budget() {
+base::Nanos SpinPolicy::budget() {
   looked_ = false;
   if (apart_ > 0) {
     --apart_;
@@ -51,12 +51,12 @@ base::Nanos Patience::budget() {
   return look_;
 }
 
-void Patience::failed() {
+void SpinPolicy::failed() {
   if (++failures_ <= kFreeFailures) return;
   skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));
 }
 
-void Patience::slept(base::Nanos span) {
+void SpinPolicy::slept(base::Nanos span) {
   in_the_way_ = looked_ && span < kAtOnce ? in_the_way_ + 1 : 0;
   if (in_the_way_ >= kInTheWay) apart_ = kApart;
   if (span < kShort) paid();

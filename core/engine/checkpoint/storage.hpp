@@ -1,5 +1,5 @@
 #pragma once
-// Where checkpoints are kept: the engines' door to the disk. node/ has one with a thread of its own, the simulator
+// Where checkpoints are kept: the engines' door to the disk. runtime/ has one with a thread of its own, the simulator
 // one in memory.
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace mv::checkpoint {
 
-/// All calls return at once; what is told is told later, once, on the loop, and never after the archive's end.
-class Archive {
+/// All calls return at once; what is told is told later, once, on the loop, and never after the storage's end.
+class Storage {
  public:
   template <typename T>
   using Told = std::function<void(base::Result<T>)>;
@@ -43,7 +43,7 @@ class Archive {
     std::shared_ptr<shard::Shard> from, to;
   };
 
-  virtual ~Archive() = default;
+  virtual ~Storage() = default;
 
   // ---- for server 0
 

@@ -1,4 +1,4 @@
-#include "engine/collective/courier.hpp"
+#include "engine/collective/sender.hpp"
 
 #include <utility>
 
@@ -12,23 +12,23 @@ constexpr size_t kMostMessages = 256;
 constexpr size_t kMostBytes = 8 << 20;
 }  // namespace
 
-class Courier::Parcel final : public rpc::Pending {
+class Sender::Outgoing final : public rpc::Pending {
  public:
-  Parcel(Courier& courier, base::Peer to, size_t bytes, std::function<void()> taken)
-      : courier_(courier), to_(to), bytes_(bytes), taken_(std::move(taken)) {}
+  Outgoing(Sender& sender, base::Peer to, size_t bytes, std::function<void()> taken)
+      : sender_(sender), to_(to), bytes_(bytes), taken_(std::move(taken)) {}
   void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {
-    courier_.taken(to_, bytes_);
+    sender_.taken(to_, bytes_);
     if (taken_) taken_();
   }
 
  private:
-  Courier& courier_;
+  Sender& sender_;
   const base::Peer to_;
   const size_t bytes_;
   const std::function<void()> taken_;
 };
 
-void Courier::send(base::Peer to, base::Frame frame, std::function<void()> taken) {
+void Sender::send(base::Peer to, base::Frame frame, std::function<void()> taken) {
   Load& load = loads_[to];
   const size_t bytes = frame.bytes();
   ++load.messages;
@@ -36,26 +36,26 @@ void Courier::send(base::Peer to, base::Frame frame, std::function<void()> taken
   ++open_;
   rpc::Call call;
   call.frame = std::move(frame);
-  call.pending = std::make_shared<Parcel>(*this, to, bytes, std::move(taken));
+  call.pending = std::make_shared<Outgoing>(*this, to, bytes, std::move(taken));
   call.wants_answer = false;
   call.lane = kLane;
   call.priority = INT64_MAX;
   client_.call(to, std::move(call));
 }
 
-void Courier::taken(base::Peer to, size_t bytes) {
+void Sender::taken(base::Peer to, size_t bytes) {
   Load& load = loads_[to];
   --load.messages;
   load.bytes -= bytes;
   if (--open_ == 0 && when_all_taken_) std::exchange(when_all_taken_, nullptr)();
 }
 
-bool Courier::keeps_up(base::Peer to) const {
+bool Sender::keeps_up(base::Peer to) const {
   const auto load = loads_.find(to);
   return load == loads_.end() || (load->second.messages < kMostMessages && load->second.bytes < kMostBytes);
 }
 
-void Courier::when_all_taken(std::function<void()> work) {
+void Sender::when_all_taken(std::function<void()> work) {
   if (open_ == 0) return work();
   when_all_taken_ = std::move(work);
 }

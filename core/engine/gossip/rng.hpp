@@ -9,11 +9,11 @@
 namespace mv::gossip {
 
 /// SplitMix64 (Steele et al., OOPSLA 2014).
-class Dice {
+class Rng {
  public:
-  explicit Dice(uint64_t seed) : state_(seed) {}
+  explicit Rng(uint64_t seed) : state_(seed) {}
   /// A generator of this node's own: nodes with one seed do not throw the same.
-  Dice(uint64_t seed, std::string_view name) : state_(seed) {
+  Rng(uint64_t seed, std::string_view name) : state_(seed) {
     for (const char letter : name) state_ = base::mix(state_ ^ static_cast<unsigned char>(letter));
   }
 

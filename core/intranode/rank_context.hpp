@@ -8,7 +8,7 @@
 // through staging, block by block, so that copying in, reducing and copying out follow each other within the caches.
 //
 // No rank writes another's memory. A rank that stops or dies at any moment leaves what it has shown, as it was. A rank that writes anything
-// at all into its own memory makes the others fail or gives them wrong values, and no more: see arena.hpp.
+// at all into its own memory makes the others fail or gives them wrong values, and no more: see region.hpp.
 
 #include <array>
 #include <atomic>
@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "intranode/arena.hpp"
 #include "intranode/distance.hpp"
-#include "intranode/patience.hpp"
 #include "intranode/plan.hpp"
 #include "intranode/segments.hpp"
+#include "intranode/shared_region.hpp"
+#include "intranode/spin_policy.hpp"
 
 namespace mv::intranode {
 
@@ -30,14 +30,14 @@ namespace mv::intranode {
 enum class Step : uint8_t { kStaged, kMerged, kCopied };
 inline constexpr size_t kSteps = 3;
 
-class Seat {
+class RankContext {
  public:
-  /// @param memory  by rank, each of Arena::bytes() and zeros in the beginning; this rank's own is writable. At most kMostRanks
+  /// @param memory  by rank, each of SharedRegion::bytes() and zeros in the beginning; this rank's own is writable. At most kMostRanks
   /// @param names   by rank, for messages
   /// @param look    how long a wait looks for news at most before it sleeps
-  Seat(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look = std::chrono::microseconds(50));
-  Seat(const Seat&) = delete;
-  Seat& operator=(const Seat&) = delete;
+  RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look = std::chrono::microseconds(50));
+  RankContext(const RankContext&) = delete;
+  RankContext& operator=(const RankContext&) = delete;
 
   // One thread at a time.
 
@@ -75,13 +75,13 @@ class Seat {
   Sleep asleep() const;
 
  private:
-  size_t ranks() const { return arenas_.size(); }
-  Words& words(size_t rank) const { return arenas_[rank].words(); }
+  size_t ranks() const { return regions_.size(); }
+  Words& words(size_t rank) const { return regions_[rank].words(); }
   Words& own() const { return words(rank_); }
   /// The operation whose header lies where that of `number` does, or will.
-  uint64_t posted(size_t rank, uint64_t number) const { return arenas_[rank].header(number).posted.load(std::memory_order_acquire); }
+  uint64_t posted(size_t rank, uint64_t number) const { return regions_[rank].header(number).posted.load(std::memory_order_acquire); }
 
-  // seat.cpp: what all agree upon
+  // context.cpp: what all agree upon
   uint64_t signature() const;
   void post();
   void find_own_places();
@@ -91,7 +91,7 @@ class Seat {
   base::Status gather(base::Nanos deadline);
   base::Status agree() const;
   std::string describe(size_t rank) const;
-  Described described(size_t rank, size_t array) const { return arenas_[rank].items(operation_)[array].read(); }
+  Described described(size_t rank, size_t array) const { return regions_[rank].items(operation_)[array].read(); }
   base::Result<collective::Shape> shape_of(size_t rank, const Announcement& theirs) const;
   base::Status find_places();
   base::Status over(base::Status status);
@@ -150,9 +150,9 @@ class Seat {
 
   const size_t rank_;
   const std::vector<std::string> names_;
-  std::vector<Arena> arenas_;
+  std::vector<SharedRegion> regions_;
   Segments segments_;
-  Patience patience_;
+  SpinPolicy spin_policy_;
   bool owes_ = false;  ///< something was published, and who sleeps on it was not looked for
 
   std::atomic<uint64_t> operation_{0};  ///< the one under way, or the last

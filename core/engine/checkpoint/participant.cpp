@@ -1,4 +1,4 @@
-#include "engine/checkpoint/vault.hpp"
+#include "engine/checkpoint/participant.hpp"
 
 #include <utility>
 
@@ -8,8 +8,8 @@
 
 namespace mv::checkpoint {
 
-void Vault::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
-  if (archive_ == nullptr) return rpc_.fail(asked, base::Status(MV_ENOSYS, "this server keeps no checkpoints"));
+void Participant::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
+  if (storage_ == nullptr) return rpc_.fail(asked, base::Status(MV_ENOSYS, "this server keeps no checkpoints"));
   if (view_ == nullptr || view_->servers().front()->peer != asked.client)
     return rpc_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 has servers write and read files"));
   switch (request.body_type()) {
@@ -27,14 +27,14 @@ void Vault::on_request(const rpc::Asked& asked, const wire::Message& request, st
   }
 }
 
-void Vault::lost(base::Peer peer) {
+void Participant::lost(base::Peer peer) {
   if (writing_ != nullptr && writing_->by == peer) *writing_->given_up = true;
   if (prepared_ != nullptr && prepared_->by == peer) prepared_.reset();
 }
 
 // ---- saving
 
-void Vault::snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> payload) {
+void Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> payload) {
   if (writing_ != nullptr && !writing_->over)
     return rpc_.fail(asked, base::Status(MV_ESTATE, "the file of an earlier checkpoint is still being written"));
   const auto clocks = read_clocks(payload);
@@ -46,9 +46,9 @@ void Vault::snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std
   writing->by = asked.client;
   writing_ = writing;
   rpc_.answer(asked, builder_.answer({}));
-  Archive::Part part{wire::text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
+  Storage::Part part{wire::text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
                      std::move(tables).value()};
-  archive_->write(std::move(part), writing->given_up, [this, writing, begun = clock_.now()](base::Result<checkpoint::FileEntry> file) {
+  storage_->write(std::move(part), writing->given_up, [this, writing, begun = clock_.now()](base::Result<checkpoint::FileEntry> file) {
     note(file, clock_.now() - begun);
     writing->over = true;
     if (file.ok())
@@ -58,14 +58,14 @@ void Vault::snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std
   });
 }
 
-void Vault::note(const base::Result<checkpoint::FileEntry>& file, base::Nanos took) {
+void Participant::note(const base::Result<checkpoint::FileEntry>& file, base::Nanos took) {
   ++(file.ok() ? record_.files : record_.failed);
   if (!file.ok()) return;
   record_.last_bytes = file.value().bytes;
   record_.last_took = took;
 }
 
-void Vault::written(const rpc::Asked& asked, const wire::Written& request) {
+void Participant::written(const rpc::Asked& asked, const wire::Written& request) {
   if (writing_ == nullptr || writing_->save != request.save() || writing_->by != asked.client)
     return rpc_.fail(asked, base::Status(MV_ENOTFOUND, "this checkpoint is not being written here"));
   if (request.forget()) *writing_->given_up = true;
@@ -79,7 +79,7 @@ void Vault::written(const rpc::Asked& asked, const wire::Written& request) {
 
 // ---- loading
 
-void Vault::check(const rpc::Asked& asked, const wire::Check& request) {
+void Participant::check(const rpc::Asked& asked, const wire::Check& request) {
   const auto prepared = std::make_shared<Prepared>();
   prepared->path = wire::text_of(request.path());
   prepared->by = asked.client;
@@ -90,19 +90,19 @@ void Vault::check(const rpc::Asked& asked, const wire::Check& request) {
     rpc_.fail(asked, status);
   };
   const checkpoint::Share share{tables_.servers(), tables_.index()};
-  archive_->check(prepared->path, share, [this, prepared, over](base::Result<checkpoint::Manifest> manifest) {
+  storage_->check(prepared->path, share, [this, prepared, over](base::Result<checkpoint::Manifest> manifest) {
     if (!manifest.ok()) return over(manifest.status());
     prepared->manifest = std::move(manifest).value();
     if (const base::Status failed = make_parts(*prepared); !failed.ok()) return over(failed);
-    archive_->restore(prepared->path, prepared->targets(), over);
+    storage_->restore(prepared->path, prepared->targets(), over);
   });
 }
 
-base::Status Vault::was_destroyed(const std::string& table) {
+base::Status Participant::was_destroyed(const std::string& table) {
   return base::error(MV_ESTATE, "table \"{}\" was destroyed while it was being loaded", table);
 }
 
-base::Status Vault::make_parts(Prepared& prepared) {
+base::Status Participant::make_parts(Prepared& prepared) {
   for (const auto& entry : prepared.manifest.tables) {
     if (const base::Status wrong = tables_.fits(entry.spec); !wrong.ok()) return wrong;
     const bool exists = tables_.find_shard(entry.spec.name) != nullptr;
@@ -113,19 +113,19 @@ base::Status Vault::make_parts(Prepared& prepared) {
   return {};
 }
 
-std::vector<Archive::Target> Vault::Prepared::targets() const {
-  std::vector<Archive::Target> targets;
+std::vector<Storage::Target> Participant::Prepared::targets() const {
+  std::vector<Storage::Target> targets;
   for (size_t i = 0; i < parts.size(); ++i) targets.push_back({manifest.tables[i], parts[i].shard});
   return targets;
 }
 
-void Vault::restore(const rpc::Asked& asked, const wire::Restore& request) {
+void Participant::restore(const rpc::Asked& asked, const wire::Restore& request) {
   const std::string path = wire::text_of(request.path());
   const auto prepared = std::exchange(prepared_, nullptr);
   if (request.forget()) return rpc_.answer(asked, builder_.answer({}));
   if (prepared == nullptr || prepared->path != path)
     return rpc_.fail(asked, base::error(MV_ESTATE, "{}: was not checked before", path));
-  std::vector<Archive::Move> moves;
+  std::vector<Storage::Move> moves;
   for (size_t i = 0; i < prepared->parts.size(); ++i) {
     auto& [shard, exists] = prepared->parts[i];
     const auto& entry = prepared->manifest.tables[i];
@@ -136,14 +136,14 @@ void Vault::restore(const rpc::Asked& asked, const wire::Restore& request) {
     if (const base::Status wrong = tables_.fits(entry.spec); !wrong.ok()) return rpc_.fail(asked, wrong);
     moves.push_back({entry, std::exchange(shard, own), own});
   }
-  archive_->move(std::move(moves), [this, asked, prepared](const base::Status& failed) {
+  storage_->move(std::move(moves), [this, asked, prepared](const base::Status& failed) {
     const base::Status status = failed.ok() ? adopt(*prepared) : failed;
     status.ok() ? rpc_.answer(asked, builder_.answer({})) : rpc_.fail(asked, status);
   });
 }
 
 /// Does all tables; the first error is told.
-base::Status Vault::adopt(const Prepared& prepared) {
+base::Status Participant::adopt(const Prepared& prepared) {
   base::Status first;
   for (size_t i = 0; i < prepared.parts.size(); ++i) {
     const auto& [shard, exists] = prepared.parts[i];

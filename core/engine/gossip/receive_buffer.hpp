@@ -10,7 +10,7 @@
 
 namespace mv::gossip {
 
-class Intake {
+class ReceiveBuffer {
  public:
   /// Room for a version with this description, if its arrays fit those of `own`, or both are bytes of whatever length.
   /// MV_ESHAPE, MV_EPROTOCOL, MV_ENONFINITE, MV_ENOMEM: nothing was begun.

@@ -1,4 +1,4 @@
-#include "intranode/seat.hpp"
+#include "intranode/rank_context.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -18,11 +18,11 @@ using collective::Kind;
 
 namespace {
 
-std::vector<Arena> arenas_of(const std::vector<Memory>& memory) {
-  std::vector<Arena> arenas;
-  arenas.reserve(memory.size());
-  for (const Memory& each : memory) arenas.emplace_back(each, memory.size());
-  return arenas;
+std::vector<SharedRegion> regions_of(const std::vector<Memory>& memory) {
+  std::vector<SharedRegion> regions;
+  regions.reserve(memory.size());
+  for (const Memory& each : memory) regions.emplace_back(each, memory.size());
+  return regions;
 }
 
 /// Not against anybody's will: against ranks that differ by mistake.
@@ -37,21 +37,21 @@ constexpr size_t kReadByAll = size_t{4} << 20;
 
 }  // namespace
 
-Seat::Seat(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look)
-    : rank_(rank), names_(std::move(names)), arenas_(arenas_of(memory)), segments_(rank, arenas_), patience_(memory.size(), look),
+RankContext::RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look)
+    : rank_(rank), names_(std::move(names)), regions_(regions_of(memory)), segments_(rank, regions_), spin_policy_(memory.size(), look),
       announced_(memory.size()), done_(memory.size()), sources_(memory.size()) {
   own().process.store(getpid());
 }
 
 // ------------------------------------------------------------ headers
 
-uint64_t Seat::signature() const {
+uint64_t RankContext::signature() const {
   uint64_t hash = mix(static_cast<uint64_t>(what_.kind) << 8 | static_cast<uint64_t>(what_.reduction), what_.root);
   for (const collective::Array& array : what_.out) hash = mix(mix(hash, array.count), static_cast<uint64_t>(array.dtype));
   return hash;
 }
 
-base::Status Seat::begin(const collective::Operation& operation) {
+base::Status RankContext::begin(const collective::Operation& operation) {
   if (is_broken_) return broken();
   if (!drains_ && !operation.draining && own().draining.load() == operation_ + 1) return base::Status(MV_ESTATE, collective::kOnlyDraining);
   what_ = operation;
@@ -63,25 +63,25 @@ base::Status Seat::begin(const collective::Operation& operation) {
   return base::Status();
 }
 
-void Seat::post() {
+void RankContext::post() {
   const uint64_t number = operation_ + 1;
   operation_ = number;
   announced_[rank_] = {signature(), what_.root, static_cast<uint32_t>(what_.out.size()), what_.kind, what_.reduction, what_.draining, false, false};
   inline_ ? post_values() : find_own_places();
   const size_t shown = std::min(what_.out.size(), kMostArrays);
-  Item* const items = arenas_[rank_].items(number);
+  Item* const items = regions_[rank_].items(number);
   for (size_t i = 0; i < shown; ++i) {
     const collective::Array& array = what_.out[i];
     const OwnPlaces places = inline_ ? OwnPlaces() : own_places_[i];
     items[i].write({array.count, static_cast<uint32_t>(array.dtype), array.note, places.in, places.out});
   }
-  Header& header = arenas_[rank_].header(number);
+  Header& header = regions_[rank_].header(number);
   header.write(announced_[rank_]);
   publish(header.posted, number);
 }
 
 /// Finds out which of this rank's values and results the others can read where they lie.
-void Seat::find_own_places() {
+void RankContext::find_own_places() {
   segments_.look();
   const size_t arrays = what_.out.size();
   own_places_.assign(arrays, {});
@@ -109,9 +109,9 @@ void Seat::find_own_places() {
   segments_.settle();
 }
 
-void Seat::post_values() {
+void RankContext::post_values() {
   if (what_.kind == Kind::kBroadcast && rank_ != what_.root) return;
-  std::byte* const values = arenas_[rank_].values(operation_);
+  std::byte* const values = regions_[rank_].values(operation_);
   const auto put = [&](size_t lane) {
     std::byte* const to = values + plan_.inline_at(lane);
     plan_.over_lane(lane, [&](const Piece& piece) { std::memcpy(to + piece.block_at, own_in(piece), piece.bytes); });
@@ -122,7 +122,7 @@ void Seat::post_values() {
 
 // ------------------------------------------------------------ agreeing
 
-base::Status Seat::finish(base::Nanos deadline) {
+base::Status RankContext::finish(base::Nanos deadline) {
   if (phase_ == Phase::kIdle) return base::error(MV_ESTATE, "there is no operation to finish");
   if (drains_) {
     if (base::Status status = settle_drain(deadline); !status.ok()) return over(std::move(status));
@@ -144,7 +144,7 @@ base::Status Seat::finish(base::Nanos deadline) {
 }
 
 /// The operation has come to an end, unless it was a signal.
-base::Status Seat::over(base::Status status) {
+base::Status RankContext::over(base::Status status) {
   if (status.code() == MV_EINTR) return status;
   settle();
   phase_ = Phase::kIdle;
@@ -155,7 +155,7 @@ base::Status Seat::over(base::Status status) {
 }
 
 /// Why this rank ends: because of the one that it has heard of, or by itself.
-uint32_t Seat::cause() const {
+uint32_t RankContext::cause() const {
   uint32_t found = kGaveUp;
   for (size_t rank = 0; rank < ranks(); ++rank) {
     const uint32_t left = words(rank).left.load();
@@ -166,7 +166,7 @@ uint32_t Seat::cause() const {
   return found;
 }
 
-base::Status Seat::gather(base::Nanos deadline) {
+base::Status RankContext::gather(base::Nanos deadline) {
   const uint64_t number = operation_;
   for (size_t peer = 0; peer < ranks(); ++peer) {
     if (peer == rank_) continue;
@@ -183,13 +183,13 @@ base::Status Seat::gather(base::Nanos deadline) {
   if (base::Status status = given_up(); !status.ok()) return status;
   contributors_ = 0;
   for (size_t rank = 0; rank < ranks(); ++rank) {
-    if (rank != rank_) announced_[rank] = arenas_[rank].header(number).read();
+    if (rank != rank_) announced_[rank] = regions_[rank].header(number).read();
     contributors_ += announced_[rank].draining ? 0 : 1;
   }
   return base::Status();
 }
 
-base::Status Seat::agree() const {
+base::Status RankContext::agree() const {
   for (size_t peer = 1; peer < ranks(); ++peer) {
     if (announced_[peer].signature == announced_[0].signature) continue;
     return base::error(MV_EDISAGREE, "operation {} of the group: {} makes {}, {} makes {}", operation_.load(),
@@ -199,7 +199,7 @@ base::Status Seat::agree() const {
 }
 
 /// In the words of collective::describe().
-std::string Seat::describe(size_t rank) const {
+std::string RankContext::describe(size_t rank) const {
   constexpr size_t kShown = 4;
   const Announcement& header = announced_[rank];
   std::string text = collective::kind_name(header.kind);
@@ -217,7 +217,7 @@ std::string Seat::describe(size_t rank) const {
 }
 
 /// Where everybody's values and results lie that are read there.
-base::Status Seat::find_places() {
+base::Status RankContext::find_places() {
   const size_t arrays = what_.out.size();
   in_.assign(ranks() * arrays, nullptr);
   out_.assign(ranks() * arrays, nullptr);
@@ -251,7 +251,7 @@ base::Status Seat::find_places() {
 
 // ------------------------------------------------------------ draining
 
-base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
+base::Result<collective::Shape> RankContext::drain(base::Nanos deadline) {
   if (is_broken_) return broken();
   const uint64_t number = operation_ + 1;
   doing_.store(Kind::kDrain, std::memory_order_relaxed);
@@ -265,7 +265,7 @@ base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
   if (nothing.finished) return nothing;
   size_t peer = 0;
   while (peer < ranks() && posted(peer, number) != number) ++peer;
-  const Announcement theirs = peer < ranks() ? arenas_[peer].header(number).read() : Announcement();
+  const Announcement theirs = peer < ranks() ? regions_[peer].header(number).read() : Announcement();
   if (peer < ranks() && theirs.kind != Kind::kAllreduce && theirs.kind != Kind::kCustom) return refuse_to_drain(deadline);
   auto shape = peer < ranks() ? shape_of(peer, theirs) : base::error(MV_EPROTOCOL, "draining: an operation that a rank had begun is gone");
   if (!shape.ok()) break_up(shape.status(), kGaveUp);
@@ -273,7 +273,7 @@ base::Result<collective::Shape> Seat::drain(base::Nanos deadline) {
 }
 
 /// The shape of the operation after this one, as a rank describes it that has begun it.
-base::Result<collective::Shape> Seat::shape_of(size_t rank, const Announcement& theirs) const {
+base::Result<collective::Shape> RankContext::shape_of(size_t rank, const Announcement& theirs) const {
   if (theirs.arrays > kMostArrays)
     return base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", theirs.arrays,
                        kMostArrays);
@@ -281,7 +281,7 @@ base::Result<collective::Shape> Seat::shape_of(size_t rank, const Announcement& 
   shape.reduction = theirs.reduction;
   shape.custom = theirs.kind == Kind::kCustom;
   for (size_t i = 0; i < theirs.arrays; ++i) {
-    const Described array = arenas_[rank].items(operation_ + 1)[i].read();
+    const Described array = regions_[rank].items(operation_ + 1)[i].read();
     const auto note = static_cast<uint8_t>(std::min<uint32_t>(array.note, UINT8_MAX));
     shape.arrays.push_back({nullptr, array.count, static_cast<mv_dtype>(array.dtype), note});
   }
@@ -290,7 +290,7 @@ base::Result<collective::Shape> Seat::shape_of(size_t rank, const Announcement& 
 }
 
 /// Nobody drains at an operation of another kind than these: its number is spent, on all ranks.
-base::Status Seat::refuse_to_drain(base::Nanos deadline) {
+base::Status RankContext::refuse_to_drain(base::Nanos deadline) {
   collective::Operation drain;
   drain.kind = Kind::kDrain;
   drain.draining = true;
@@ -301,7 +301,7 @@ base::Status Seat::refuse_to_drain(base::Nanos deadline) {
 
 /// Until every rank has begun the next operation, or drains at it as this one does. Where all drain it is spent; and a rank that
 /// has said that it drains begins nothing before this is known, so that all see the same.
-base::Status Seat::settle_drain(base::Nanos deadline) {
+base::Status RankContext::settle_drain(base::Nanos deadline) {
   const uint64_t number = operation_ + 1;
   for (size_t peer = 0; peer < ranks(); ++peer) {
     if (peer == rank_) continue;
@@ -322,24 +322,24 @@ base::Status Seat::settle_drain(base::Nanos deadline) {
 
 // ------------------------------------------------------------ ends
 
-void Seat::lose(size_t rank, const base::Status& why) {
+void RankContext::lose(size_t rank, const base::Status& why) {
   break_up(base::error(MV_EPEERLOST, "{} is lost, and the group with it: {}", names_[rank], why.text()), kBecauseOf + static_cast<uint32_t>(rank));
   wake_own();
 }
 
-void Seat::give_up(const base::Status& why) {
+void RankContext::give_up(const base::Status& why) {
   break_up(why, kGaveUp);
   wake_own();
 }
 
 /// Wakes this rank's own thread, which sleeps by another rank's bell: that can't be changed here, so the kernel does not notice a wake-up
 /// that comes between the thread's last look and its sleep. Repeated until the thread has said that it is awake.
-void Seat::wake_own() const {
+void RankContext::wake_own() const {
   base::full_fence();  // between what has ended the group and asleep_on; see sleep()
   wake_sleeper(rank_);
 }
 
-void Seat::wake_sleeper(size_t rank) const {
+void RankContext::wake_sleeper(size_t rank) const {
   constexpr base::Nanos kMost = std::chrono::milliseconds(10);  // a rank that is stopped, or broken, may say for ever that it sleeps
   for (const base::Nanos until = now() + kMost; now() < until;) {
     const uint32_t on = words(rank).asleep_on.load();
@@ -349,19 +349,19 @@ void Seat::wake_sleeper(size_t rank) const {
   }
 }
 
-void Seat::end(const base::Status& why) {
+void RankContext::end(const base::Status& why) {
   static_cast<void>(note_broken(why));
   wake_own();
 }
 
-void Seat::hear_left(size_t rank) {
+void RankContext::hear_left(size_t rank) {
   static_assert(kMostRanks <= 64);
   heard_left_.fetch_or(uint64_t{1} << rank);
   wake_own();
 }
 
 /// The first reason stays.
-bool Seat::note_broken(const base::Status& why) {
+bool RankContext::note_broken(const base::Status& why) {
   std::lock_guard lock(mutex_);
   if (!why_broken_.ok()) return false;
   why_broken_.assign(why);
@@ -369,13 +369,13 @@ bool Seat::note_broken(const base::Status& why) {
   return true;
 }
 
-void Seat::break_up(const base::Status& why, uint32_t as) {
+void RankContext::break_up(const base::Status& why, uint32_t as) {
   if (note_broken(why)) say_left(as);
 }
 
-void Seat::leave() noexcept { break_up(why_left_, kLeft); }
+void RankContext::leave() noexcept { break_up(why_left_, kLeft); }
 
-void Seat::say_left(uint32_t as) {
+void RankContext::say_left(uint32_t as) {
   own().left.store(as);
   own().bell.fetch_add(1);
   wake_all(own().bell);
@@ -385,7 +385,7 @@ void Seat::say_left(uint32_t as) {
     if (rank != rank_) wake_sleeper(rank);
 }
 
-Seat::Sleep Seat::asleep() const {
+RankContext::Sleep RankContext::asleep() const {
   Sleep sleep;
   sleep.kind = doing_.load(std::memory_order_relaxed);
   sleep.on = static_cast<int32_t>(own().asleep_on.load()) - 1;
@@ -395,7 +395,7 @@ Seat::Sleep Seat::asleep() const {
   return sleep;
 }
 
-base::Status Seat::broken() const {
+base::Status RankContext::broken() const {
   std::lock_guard lock(mutex_);
   return why_broken_;
 }

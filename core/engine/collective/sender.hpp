@@ -12,9 +12,9 @@ namespace mv::collective {
 /// Every message is a change of rpc's: it comes once, in order, however the connection breaks. They count against no window of rpc's, for
 /// a member that is slow to join an operation must not hold up others' changes of tables; operations limit what they have under way.
 /// Loop thread only.
-class Courier {
+class Sender {
  public:
-  explicit Courier(rpc::Client& client) : client_(client) {}
+  explicit Sender(rpc::Client& client) : client_(client) {}
 
   wire::FrameBuilder& builder() { return builder_; }
   /// `taken` hears that the receiver has used the message, or never will.
@@ -27,7 +27,7 @@ class Courier {
   uint64_t bytes_sent = 0;
 
  private:
-  class Parcel;
+  class Outgoing;
   struct Load {
     size_t messages = 0, bytes = 0;
   };

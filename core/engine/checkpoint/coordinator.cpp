@@ -1,4 +1,4 @@
-#include "engine/checkpoint/saver.hpp"
+#include "engine/checkpoint/coordinator.hpp"
 
 #include <algorithm>
 
@@ -33,8 +33,8 @@ class Answer final : public rpc::Pending {
 
 // ---- what the workers want
 
-void Saver::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
-  if (archive_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 keeps no checkpoints"));
+void Coordinator::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
+  if (storage_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 keeps no checkpoints"));
   if (view_ == nullptr || tables_.index() != 0)
     return server_.fail(asked, base::Status(MV_EPROTOCOL, "only server 0 is asked for checkpoints"));
   if (const auto* save = request.body_as_Save()) {
@@ -48,7 +48,7 @@ void Saver::on_request(const rpc::Asked& asked, const wire::Message& request, st
                base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
 }
 
-void Saver::ask_for(Wish wish, bool alone) {
+void Coordinator::ask_for(Wish wish, bool alone) {
   const base::Peer worker = wish.asked.client;
   const cluster::Member* member = view_->find(worker);
   if (member == nullptr || !member->is_worker() || !is_here(*member))
@@ -70,7 +70,7 @@ void Saver::ask_for(Wish wish, bool alone) {
   settle();
 }
 
-bool Saver::on_cancel(const rpc::Asked& asked) {
+bool Coordinator::on_cancel(const rpc::Asked& asked) {
   auto& mine = waiting_[asked.client];
   const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Wish& wish) { return wish.asked == asked; });
   if (waits != mine.end()) {
@@ -91,7 +91,7 @@ bool Saver::on_cancel(const rpc::Asked& asked) {
   return true;
 }
 
-void Saver::worker_finished(base::Peer worker) {
+void Coordinator::worker_finished(base::Peer worker) {
   if (view_ == nullptr) return;
   waiting_.erase(worker);
   untold_.erase(worker);
@@ -102,7 +102,7 @@ void Saver::worker_finished(base::Peer worker) {
   settle();
 }
 
-void Saver::worker_lost(base::Peer worker, const base::Status& why) {
+void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
   if (view_ == nullptr) return;
   const bool anyone_waits =
       std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
@@ -118,7 +118,7 @@ void Saver::worker_lost(base::Peer worker, const base::Status& why) {
 }
 
 /// Begins what all workers that are here want.
-void Saver::settle() {
+void Coordinator::settle() {
   while (job_ == nullptr) {
     if (!alone_.empty()) {
       std::vector<Wish> wishes{std::move(alone_.front())};
@@ -144,7 +144,7 @@ void Saver::settle() {
   if (!waits) waits_since_ = base::kNever;
 }
 
-void Saver::begin(std::vector<Wish> wishes) {
+void Coordinator::begin(std::vector<Wish> wishes) {
   const Wish& first = wishes.front();
   const auto other = std::find_if(wishes.begin(), wishes.end(), [&](const Wish& wish) { return !wish.same_as(first); });
   if (other != wishes.end()) {
@@ -174,21 +174,21 @@ void Saver::begin(std::vector<Wish> wishes) {
   }
   set_phase(first.loads ? Phase::kFinding : Phase::kPlace);
   if (first.loads)
-    archive_->find(first.path, [this](base::Result<Archive::Found> found) { check(std::move(found)); });
+    storage_->find(first.path, [this](base::Result<Storage::Found> found) { check(std::move(found)); });
   else
-    archive_->begin(first.path,
+    storage_->begin(first.path,
                     [this](base::Result<checkpoint::Place> place) { take_snapshots(std::move(place)); });
 }
 
 // ---- what the servers do
 
-void Saver::set_phase(Phase phase) {
+void Coordinator::set_phase(Phase phase) {
   job_->phase = phase;
   phase_since_ = clock_.now();
   if (next_notice_ == base::kNever) next_notice_ = phase_since_ + kNoticeAfter;
 }
 
-void Saver::ask(size_t server, const Question& question, Heard heard) {
+void Coordinator::ask(size_t server, const Question& question, Heard heard) {
   Part& part = job_->parts[server];
   part.asked = true;
   const auto pending = std::make_shared<Answer>(
@@ -201,7 +201,7 @@ void Saver::ask(size_t server, const Question& question, Heard heard) {
 }
 
 /// Asks all servers, notes what fails, and goes on when all have answered.
-void Saver::ask_all(const Question& question, void (Saver::*next)()) {
+void Coordinator::ask_all(const Question& question, void (Coordinator::*next)()) {
   const size_t servers = job_->parts.size();  // the job may be over before this returns
   const auto open = std::make_shared<size_t>(servers);
   for (size_t server = 0; server < servers; ++server)
@@ -212,7 +212,7 @@ void Saver::ask_all(const Question& question, void (Saver::*next)()) {
 }
 
 /// This server has nothing more to do; the first of such errors is what the job comes to.
-void Saver::note_failure(size_t server, const base::Status& status) {
+void Coordinator::note_failure(size_t server, const base::Status& status) {
   Part& part = job_->parts[server];
   part.over = true;
   if (!job_->error.ok()) return;
@@ -220,11 +220,11 @@ void Saver::note_failure(size_t server, const base::Status& status) {
   job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
 }
 
-void Saver::fail_askers(const base::Status& why) {
+void Coordinator::fail_askers(const base::Status& why) {
   for (const rpc::Asked& asked : std::exchange(job_->askers, {})) server_.fail(asked, why);
 }
 
-std::vector<base::Peer> Saver::awaited_workers() const {
+std::vector<base::Peer> Coordinator::awaited_workers() const {
   std::vector<base::Peer> awaited;
   for (const cluster::Member* worker : view_->workers()) {
     const auto theirs = waiting_.find(worker->peer);
@@ -233,21 +233,21 @@ std::vector<base::Peer> Saver::awaited_workers() const {
   return awaited;
 }
 
-std::string Saver::missing_workers() const {
+std::string Coordinator::missing_workers() const {
   const std::string names = view_->names(awaited_workers());
   return !names.empty()    ? names
          : job_ != nullptr ? fmt::format("checkpoint {}, which is not complete yet", job_->path)
                            : "nobody";
 }
 
-std::vector<base::Peer> Saver::awaited_servers() const {
+std::vector<base::Peer> Coordinator::awaited_servers() const {
   std::vector<base::Peer> awaited;
   for (const Part& part : job_->parts)
     if (part.asked || (job_->phase == Phase::kWriting && !part.over)) awaited.push_back(part.server);
   return awaited.empty() ? std::vector{job_->parts.front().server} : awaited;
 }
 
-std::vector<cluster::Wait> Saver::waits() const {
+std::vector<cluster::Wait> Coordinator::waits() const {
   std::vector<cluster::Wait> waits;
   if (view_ == nullptr) return waits;
   const base::Nanos now = clock_.now();
@@ -264,7 +264,7 @@ std::vector<cluster::Wait> Saver::waits() const {
 
 // ---- a save
 
-void Saver::take_snapshots(base::Result<checkpoint::Place> place) {
+void Coordinator::take_snapshots(base::Result<checkpoint::Place> place) {
   if (!place.ok()) return save_over(place.status());
   job_->path = place.value().path;
   job_->number = place.value().number;
@@ -282,10 +282,10 @@ void Saver::take_snapshots(base::Result<checkpoint::Place> place) {
         const auto path = builder.fbb().CreateString(job->path);
         return builder.finish(wire::Body::Snapshot, wire::CreateSnapshot(builder.fbb(), job->id, job->number, path), clocks);
       },
-      &Saver::snapshots_taken);
+      &Coordinator::snapshots_taken);
 }
 
-void Saver::snapshots_taken() {
+void Coordinator::snapshots_taken() {
   Job& job = *job_;
   if (job.error.ok()) {
     Ending& ending = endings_[job.id];
@@ -307,7 +307,7 @@ void Saver::snapshots_taken() {
   poll();
 }
 
-void Saver::poll() {
+void Coordinator::poll() {
   next_poll_ = clock_.now() + poll_wait_;
   poll_wait_ = std::min(poll_wait_ * 2, kLongestRepeat);
   const auto job = job_;
@@ -325,7 +325,7 @@ void Saver::poll() {
   if (job_ == job) end_save_if_over();
 }
 
-void Saver::heard_of_file(size_t server, const base::Status& status, const wire::Message* answer) {
+void Coordinator::heard_of_file(size_t server, const base::Status& status, const wire::Message* answer) {
   Part& part = job_->parts[server];
   const auto* file = answer != nullptr ? answer->body_as_SavedFile() : nullptr;
   if (!status.ok()) {
@@ -339,16 +339,16 @@ void Saver::heard_of_file(size_t server, const base::Status& status, const wire:
   end_save_if_over();
 }
 
-void Saver::end_save_if_over() {
+void Coordinator::end_save_if_over() {
   if (std::all_of(job_->parts.begin(), job_->parts.end(), [](const Part& part) { return part.over; })) end_save();
 }
 
-void Saver::end_save() {
+void Coordinator::end_save() {
   if (job_->phase != Phase::kWriting) return;
   set_phase(Phase::kEnding);
   next_poll_ = base::kNever;
   if (!job_->error.ok())
-    return archive_->discard(job_->path, [this](const base::Status& failed) {
+    return storage_->discard(job_->path, [this](const base::Status& failed) {
       if (!failed.ok())
         base::log_warn("checkpoint {}: what there is of it could not be removed: {}", job_->path, failed.text());
       save_over(job_->error);
@@ -357,14 +357,14 @@ void Saver::end_save() {
   manifest.number = job_->number;
   manifest.tables = job_->tables;
   for (const Part& part : job_->parts) manifest.files.push_back(part.file);
-  archive_->complete(job_->path, std::move(manifest), job_->keep, [this](const base::Status& failed) {
+  storage_->complete(job_->path, std::move(manifest), job_->keep, [this](const base::Status& failed) {
     if (failed.ok()) return save_over({});
     job_->error = failed;
-    archive_->discard(job_->path, [this](const base::Status&) { save_over(job_->error); });
+    storage_->discard(job_->path, [this](const base::Status&) { save_over(job_->error); });
   });
 }
 
-void Saver::save_over(const base::Status& status) {
+void Coordinator::save_over(const base::Status& status) {
   const auto job = job_;
   if (!status.ok()) {
     base::log_info("checkpoint {}: not saved: {}", job->path, status.text());  // whoever asked hears of it
@@ -383,7 +383,7 @@ void Saver::save_over(const base::Status& status) {
   settle();
 }
 
-void Saver::saved(const rpc::Asked& asked, const wire::Saved& request) {
+void Coordinator::saved(const rpc::Asked& asked, const wire::Saved& request) {
   const auto found = endings_.find(request.save());
   if (found == endings_.end() || !found->second.untold.contains(asked.client))
     return server_.fail(asked, base::Status(MV_ENOTFOUND, "no such checkpoint is being saved"));
@@ -399,7 +399,7 @@ void Saver::saved(const rpc::Asked& asked, const wire::Saved& request) {
 
 // ---- a load
 
-void Saver::check(base::Result<Archive::Found> found) {
+void Coordinator::check(base::Result<Storage::Found> found) {
   if (!found.ok()) {
     job_->error = found.status();
     return load_over();
@@ -418,20 +418,20 @@ void Saver::check(base::Result<Archive::Found> found) {
       [job = job_](wire::FrameBuilder& builder) {
         return builder.finish(wire::Body::Check, wire::CreateCheckDirect(builder.fbb(), job->path.c_str()));
       },
-      &Saver::checked);
+      &Coordinator::checked);
 }
 
-void Saver::checked() {
+void Coordinator::checked() {
   if (!job_->error.ok()) {
     job_->error = base::error(job_->error.code(), "{}; nothing was changed", job_->error.text());
-    return restore(true, &Saver::load_over);
+    return restore(true, &Coordinator::load_over);
   }
   set_phase(Phase::kRestoring);
-  restore(false, &Saver::restored);
+  restore(false, &Coordinator::restored);
 }
 
 /// Has all servers put what they have read into their tables, or forget it.
-void Saver::restore(bool forget, void (Saver::*next)()) {
+void Coordinator::restore(bool forget, void (Coordinator::*next)()) {
   ask_all(
       [job = job_, forget](wire::FrameBuilder& builder) {
         return builder.finish(wire::Body::Restore, wire::CreateRestoreDirect(builder.fbb(), job->path.c_str(), forget));
@@ -439,14 +439,14 @@ void Saver::restore(bool forget, void (Saver::*next)()) {
       next);
 }
 
-void Saver::restored() {
+void Coordinator::restored() {
   if (!job_->error.ok())
     job_->error = base::error(job_->error.code(), "{}; the tables are neither as they were nor as they were saved",
                               job_->error.text());
   load_over();
 }
 
-void Saver::load_over() {
+void Coordinator::load_over() {
   const auto job = job_;
   if (!job->error.ok()) {
     fail_askers(job->error);
@@ -461,9 +461,9 @@ void Saver::load_over() {
 
 // ---- time
 
-base::Nanos Saver::next_deadline() const { return std::min(next_poll_, next_notice_); }
+base::Nanos Coordinator::next_deadline() const { return std::min(next_poll_, next_notice_); }
 
-void Saver::tick() {
+void Coordinator::tick() {
   const base::Nanos now = clock_.now();
   if (now >= next_poll_) job_ != nullptr && job_->phase == Phase::kWriting ? poll() : void(next_poll_ = base::kNever);
   if (now < next_notice_) return;

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "engine/checkpoint/archive.hpp"
 #include "engine/checkpoint/clocks.hpp"
-#include "engine/checkpoint/vault.hpp"
+#include "engine/checkpoint/participant.hpp"
+#include "engine/checkpoint/storage.hpp"
 #include "engine/cluster/view.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/rpc/client.hpp"
@@ -28,11 +28,11 @@ namespace mv::checkpoint {
 ///   load   the checkpoint's manifest; every server checks its part and has it in memory; only then the tables take it
 ///
 /// Loop thread only.
-class Saver {
+class Coordinator {
  public:
-  /// @param archive null: this node keeps no checkpoints
-  Saver(const base::Clock& clock, rpc::Client& client, rpc::Server& server, table::Server& tables, Archive* archive)
-      : clock_(clock), client_(client), server_(server), tables_(tables), archive_(archive) {}
+  /// @param storage null: this node keeps no checkpoints
+  Coordinator(const base::Clock& clock, rpc::Client& client, rpc::Server& server, table::Server& tables, Storage* storage)
+      : clock_(clock), client_(client), server_(server), tables_(tables), storage_(storage) {}
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
@@ -94,7 +94,7 @@ class Saver {
   void begin(std::vector<Wish> wishes);
   void set_phase(Phase phase);
   void ask(size_t server, const Question& question, Heard heard);
-  void ask_all(const Question& question, void (Saver::*next)());
+  void ask_all(const Question& question, void (Coordinator::*next)());
   void note_failure(size_t server, const base::Status& status);
   void fail_askers(const base::Status& why);
   std::vector<base::Peer> awaited_workers() const;
@@ -111,9 +111,9 @@ class Saver {
   void end_save();
   void save_over(const base::Status& status);
   // a load
-  void check(base::Result<Archive::Found> found);
+  void check(base::Result<Storage::Found> found);
   void checked();
-  void restore(bool forget, void (Saver::*next)());
+  void restore(bool forget, void (Coordinator::*next)());
   void restored();
   void load_over();
 
@@ -121,7 +121,7 @@ class Saver {
   rpc::Client& client_;
   rpc::Server& server_;
   table::Server& tables_;
-  Archive* const archive_;
+  Storage* const storage_;
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
   std::map<base::Peer, std::deque<Wish>> waiting_;         ///< a worker with several threads may wait several times

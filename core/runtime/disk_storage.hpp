@@ -7,16 +7,16 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/checkpoint/archive.hpp"
+#include "engine/checkpoint/storage.hpp"
 #include "transport/loop/loop.hpp"
 
 namespace mv::runtime {
 
 /// One job after the other; the thread starts with the first one, and where that can't be, the job fails. Called on the loop, tells on the loop.
-class DiskArchive final : public checkpoint::Archive {
+class DiskStorage final : public checkpoint::Storage {
  public:
-  explicit DiskArchive(transport::Loop& loop) : loop_(loop) {}
-  ~DiskArchive() override { stop(); }
+  explicit DiskStorage(transport::Loop& loop) : loop_(loop) {}
+  ~DiskStorage() override { stop(); }
 
   /// Gives up what is under way, and waits for the thread; nothing is told afterwards. Idempotent. Not on the loop.
   void stop();

@@ -1,4 +1,4 @@
-#include "engine/checkpoint/checkpointer.hpp"
+#include "engine/checkpoint/client.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -18,9 +18,9 @@ constexpr base::Nanos kLastAnswer = 1s;
 }  // namespace
 
 /// A call on its way: the fence; the question to server 0; for a save, how far it is, again and again.
-class Checkpointer::Call final : public rpc::Pending, public base::Work, public std::enable_shared_from_this<Call> {
+class Client::Call final : public rpc::Pending, public base::Work, public std::enable_shared_from_this<Call> {
  public:
-  Call(Checkpointer& owner, Wish wish, bool alone)
+  Call(Client& owner, Wish wish, bool alone)
       : wish(std::move(wish)), alone(alone), until(this->wish.operation != nullptr ? this->wish.operation->deadline() : base::kNever), owner_(owner) {}
   void withdraw(mv_status code) override { owner_.withdraw(shared_from_this(), code); }
   base::SinkRef place(const wire::Message&, size_t bytes) override {
@@ -47,10 +47,10 @@ class Checkpointer::Call final : public rpc::Pending, public base::Work, public 
   base::Nanos poll_at = base::kNever, poll_wait = kFirstPoll;
 
  private:
-  Checkpointer& owner_;
+  Client& owner_;
 };
 
-void Checkpointer::begin(Wish wish) {
+void Client::begin(Wish wish) {
   const auto call = std::make_shared<Call>(*this, std::move(wish), false);
   calls_.push_back(call);
   call->wish.operation->begin(call);
@@ -61,7 +61,7 @@ void Checkpointer::begin(Wish wish) {
   });
 }
 
-void Checkpointer::ask(const CallRef& call) {
+void Client::ask(const CallRef& call) {
   const auto clocks = call->wish.loads ? base::PayloadRef() : write_clocks(tables_.clocks());
   if (!clocks.ok()) return end(call, base::error(clocks.status().code(), "{}: {}; nothing was saved", call->what(), clocks.status().text()));
   call->stage = Call::Stage::kAsked;
@@ -75,14 +75,14 @@ void Checkpointer::ask(const CallRef& call) {
   rpc_.call(server(), {builder_.finish(wire::Body::Save, save, clocks.value()), call, true, 0, nullptr});
 }
 
-void Checkpointer::ask_whether_saved(const CallRef& call) {
+void Client::ask_whether_saved(const CallRef& call) {
   call->poll_at = base::kNever;
   call->stage = Call::Stage::kAsked;
   rpc_.call(server(), {builder_.finish(wire::Body::Saved, wire::CreateSaved(builder_.fbb(), call->save)), call, true, 0,
                        nullptr});
 }
 
-void Checkpointer::heard(const CallRef& call, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
+void Client::heard(const CallRef& call, const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) {
   if (call->over()) return;
   const bool unsent = std::exchange(call->stage, Call::Stage::kWaiting) == Call::Stage::kAskedBack && status.code() == MV_ECANCELED;
   if (unsent)
@@ -106,7 +106,7 @@ void Checkpointer::heard(const CallRef& call, const base::Status& status, const 
   end(call, call->fence_error);
 }
 
-void Checkpointer::end(const CallRef& call, const base::Status& status) {
+void Client::end(const CallRef& call, const base::Status& status) {
   if (std::exchange(call->stage, Call::Stage::kOver) == Call::Stage::kOver) return;
   calls_.remove(call);
   if (call->alone && !status.ok()) base::log_warn("the checkpoint of this moment was not saved: {}", status.text());
@@ -116,7 +116,7 @@ void Checkpointer::end(const CallRef& call, const base::Status& status) {
 
 // ---- giving up
 
-void Checkpointer::withdraw(const CallRef& call, mv_status code) {
+void Client::withdraw(const CallRef& call, mv_status code) {
   const bool asked = call->is_asked();
   const base::Status status =
       call->save != 0 ? base::error(code, "checkpoint {}: not waited for any more; it goes on", call->path)
@@ -132,7 +132,7 @@ void Checkpointer::withdraw(const CallRef& call, mv_status code) {
 
 /// What this worker does from here on must not get into a save that it has given up, however late its request or the word that
 /// it is withdrawn reach server 0.
-void Checkpointer::expire(const CallRef& call) {
+void Client::expire(const CallRef& call) {
   if (call->save != 0)
     return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
   if (call->stage == Call::Stage::kFencing)
@@ -148,14 +148,14 @@ void Checkpointer::expire(const CallRef& call) {
 
 // ---- by the clock
 
-void Checkpointer::save_every(base::Nanos span, std::string directory, uint64_t keep) {
+void Client::save_every(base::Nanos span, std::string directory, uint64_t keep) {
   every_ = span;
   directory_ = std::move(directory);
   keep_ = keep;
   next_by_clock_ = base::after(clock_.now(), span);
 }
 
-void Checkpointer::save_by_clock() {
+void Client::save_by_clock() {
   next_by_clock_ = base::after(clock_.now(), every_);
   Wish wish;
   wish.path = directory_;
@@ -165,7 +165,7 @@ void Checkpointer::save_by_clock() {
   ask(call);
 }
 
-void Checkpointer::finish(std::function<void()> finished) {
+void Client::finish(std::function<void()> finished) {
   next_by_clock_ = base::kNever;
   const auto calls = calls_;
   for (const CallRef& call : calls)
@@ -176,13 +176,13 @@ void Checkpointer::finish(std::function<void()> finished) {
 
 // ---- time
 
-base::Nanos Checkpointer::next_deadline() const {
+base::Nanos Client::next_deadline() const {
   base::Nanos next = next_by_clock_;
   for (const CallRef& call : calls_) next = std::min({next, call->poll_at, call->until});
   return next;
 }
 
-void Checkpointer::tick() {
+void Client::tick() {
   const base::Nanos now = clock_.now();
   if (now >= next_by_clock_) {
     const bool busy = std::any_of(calls_.begin(), calls_.end(), [](const CallRef& call) { return call->alone; });

@@ -1,4 +1,4 @@
-#include "runtime/archive.hpp"
+#include "runtime/disk_storage.hpp"
 
 #include <pthread.h>
 
@@ -34,8 +34,8 @@ auto guarded(Work& work) -> decltype(work()) {
 
 }  // namespace
 
-void DiskArchive::run() {
-  pthread_setname_np(pthread_self(), "mv-archive");
+void DiskStorage::run() {
+  pthread_setname_np(pthread_self(), "mv-storage");
   std::unique_lock lock(mutex_);
   for (;;) {
     work_.wait(lock, [&] { return !jobs_.empty() || *stopping_; });
@@ -52,7 +52,7 @@ void DiskArchive::run() {
   }
 }
 
-base::Status DiskArchive::enqueue(std::function<void()> job) {
+base::Status DiskStorage::enqueue(std::function<void()> job) {
   std::lock_guard lock(mutex_);
   if (*stopping_) return {};
   if (!thread_.joinable())
@@ -62,7 +62,7 @@ base::Status DiskArchive::enqueue(std::function<void()> job) {
   return {};
 }
 
-base::Status DiskArchive::start_thread() {
+base::Status DiskStorage::start_thread() {
   sigset_t all, before;  // also SIGXFSZ: a file beyond the limit is an error, not the end
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -79,7 +79,7 @@ base::Status DiskArchive::start_thread() {
   return status;
 }
 
-void DiskArchive::stop() {
+void DiskStorage::stop() {
   {
     std::lock_guard lock(mutex_);
     *stopping_ = true;
@@ -92,7 +92,7 @@ void DiskArchive::stop() {
 
 /// Does `work` on the thread, and tells on the loop what it gave.
 template <typename Tell, typename Work>
-void DiskArchive::start(Tell told, Work work) {
+void DiskStorage::start(Tell told, Work work) {
   using Result = decltype(work());
   const auto tell = [this](Tell& to, Result result) {
     loop_.post([to = std::move(to), result = std::move(result), stopping = stopping_] {
@@ -105,7 +105,7 @@ void DiskArchive::start(Tell told, Work work) {
 
 // ---- server 0
 
-void DiskArchive::begin(const std::string& directory, Told<checkpoint::Place> told) {
+void DiskStorage::begin(const std::string& directory, Told<checkpoint::Place> told) {
   start(std::move(told), [this, directory] {
     auto place = checkpoint::begin_checkpoint(directory);
     if (place.ok()) claim_ = std::exchange(place.value().claim, nullptr);
@@ -113,7 +113,7 @@ void DiskArchive::begin(const std::string& directory, Told<checkpoint::Place> to
   });
 }
 
-void DiskArchive::complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) {
+void DiskStorage::complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) {
   manifest.time = static_cast<int64_t>(std::time(nullptr));
   start(std::move(done), [this, path, manifest = std::move(manifest), keep]() -> base::Status {
     if (auto failed = checkpoint::complete_checkpoint(path, manifest); !failed.ok()) return failed;
@@ -125,14 +125,14 @@ void DiskArchive::complete(const std::string& path, checkpoint::Manifest manifes
   });
 }
 
-void DiskArchive::discard(const std::string& path, Done done) {
+void DiskStorage::discard(const std::string& path, Done done) {
   start(std::move(done), [this, path] {
     claim_.reset();
     return checkpoint::remove_checkpoint(path);
   });
 }
 
-void DiskArchive::find(const std::string& path, Told<Found> told) {
+void DiskStorage::find(const std::string& path, Told<Found> told) {
   start(std::move(told), [path]() -> base::Result<Found> {
     auto found = checkpoint::find_checkpoint(path);
     if (!found.ok()) return found.status();
@@ -144,7 +144,7 @@ void DiskArchive::find(const std::string& path, Told<Found> told) {
 
 // ---- every server
 
-void DiskArchive::write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
+void DiskStorage::write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
   const auto shared = std::make_shared<Part>(std::move(part));
   start(std::move(told), [this, shared, given_up]() -> base::Result<checkpoint::FileEntry> {
     {
@@ -161,7 +161,7 @@ void DiskArchive::write(Part part, GivenUp given_up, Told<checkpoint::FileEntry>
   });
 }
 
-void DiskArchive::check(const std::string& path, checkpoint::Share share, Told<checkpoint::Manifest> told) {
+void DiskStorage::check(const std::string& path, checkpoint::Share share, Told<checkpoint::Manifest> told) {
   start(std::move(told), [path, share, stopping = stopping_]() -> base::Result<checkpoint::Manifest> {
     auto found = checkpoint::open_sound(path, share, *stopping);
     if (!found.ok()) return found.status();
@@ -169,7 +169,7 @@ void DiskArchive::check(const std::string& path, checkpoint::Share share, Told<c
   });
 }
 
-void DiskArchive::restore(const std::string& path, std::vector<Target> targets, Done done) {
+void DiskStorage::restore(const std::string& path, std::vector<Target> targets, Done done) {
   start(std::move(done), [path, targets = std::move(targets), stopping = stopping_]() -> base::Status {
     const auto found = checkpoint::open_sound(path, kNothing, *stopping);
     if (!found.ok()) return found.status();
@@ -180,7 +180,7 @@ void DiskArchive::restore(const std::string& path, std::vector<Target> targets, 
   });
 }
 
-void DiskArchive::move(std::vector<Move> moves, Done done) {
+void DiskStorage::move(std::vector<Move> moves, Done done) {
   start(std::move(done), [moves = std::move(moves)]() mutable -> base::Status {
     for (Move& move : moves) {
       if (auto failed = checkpoint::move_table(move.entry, *move.from, *move.to); !failed.ok()) return failed;

@@ -1,4 +1,4 @@
-#include "runtime/figures.hpp"
+#include "runtime/metrics.hpp"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -18,8 +18,8 @@ using telemetry::Exposition;
 
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 
-void write_node(Exposition& out, const Figures& figures) {
-  const Identity& self = figures.identity;
+void write_node(Exposition& out, const Metrics& metrics) {
+  const Identity& self = metrics.identity;
   out.gauge("build_info", "The library's version; the value is always 1.");
   out.sample({{"version", base::version_text()}}, uint64_t{1});
   out.gauge("node_info", "This process's place in the cluster; the value is always 1.");
@@ -29,52 +29,52 @@ void write_node(Exposition& out, const Figures& figures) {
               {"mode", self.sync ? "sync" : "async"}},
              uint64_t{1});
   out.gauge("uptime_seconds", "Time since this node was started.");
-  out.sample({}, seconds(figures.uptime));
+  out.sample({}, seconds(metrics.uptime));
   out.gauge("members", "Processes of the cluster, by state.");
   constexpr const char* kStates[] = {"here", "finished", "lost"};
-  for (size_t state = 0; state < figures.members.size(); ++state) out.sample({{"state", kStates[state]}}, figures.members[state]);
-  if (figures.busy) {
+  for (size_t state = 0; state < metrics.members.size(); ++state) out.sample({{"state", kStates[state]}}, metrics.members[state]);
+  if (metrics.busy) {
     out.counter("loop_busy_seconds_total", "Time that the node's loop did not sleep; what it spins is part of it.");
-    out.sample({}, seconds(*figures.busy));
+    out.sample({}, seconds(*metrics.busy));
   }
   out.gauge("inflight_bytes", "Payload of asynchronous calls of this process that have not finished.");
-  out.sample({}, figures.in_flight);
+  out.sample({}, metrics.in_flight);
 }
 
 using Read = uint64_t (*)(const base::Flow&);
 
-void write_flows(Exposition& out, const Figures& figures, base::Traffic::ByRoad base::Traffic::*direction, Read read) {
-  for (const auto& [rank, peer] : figures.peers)
+void write_flows(Exposition& out, const Metrics& metrics, base::Traffic::ByRoad base::Traffic::*direction, Read read) {
+  for (const auto& [rank, peer] : metrics.peers)
     for (size_t road = 0; road < base::kRoadNames.size(); ++road) {
       const base::Flow& flow = (peer.traffic.*direction)[road];
       if (flow.messages > 0) out.sample({{"peer", rank}, {"road", base::kRoadNames[road]}}, read(flow));
     }
 }
 
-void write_peers(Exposition& out, const Figures& figures) {
+void write_peers(Exposition& out, const Metrics& metrics) {
   const Read messages = [](const base::Flow& flow) { return flow.messages; };
   const Read bytes = [](const base::Flow& flow) { return flow.bytes; };
   out.counter("peer_sent_messages_total", "Messages sent, by the peer's rank and the road they took.");
-  write_flows(out, figures, &base::Traffic::sent, messages);
+  write_flows(out, metrics, &base::Traffic::sent, messages);
   out.counter("peer_sent_bytes_total", "Bytes of these messages, with headers.");
-  write_flows(out, figures, &base::Traffic::sent, bytes);
+  write_flows(out, metrics, &base::Traffic::sent, bytes);
   out.counter("peer_received_messages_total", "Messages received, by the peer's rank and the road they took.");
-  write_flows(out, figures, &base::Traffic::received, messages);
+  write_flows(out, metrics, &base::Traffic::received, messages);
   out.counter("peer_received_bytes_total", "Bytes of these messages, with headers.");
-  write_flows(out, figures, &base::Traffic::received, bytes);
+  write_flows(out, metrics, &base::Traffic::received, bytes);
   out.counter("peer_reconnections_total", "Times that the way to a peer was mended, or another one taken.");
-  for (const auto& [rank, peer] : figures.peers) out.sample({{"peer", rank}}, peer.traffic.reconnections);
+  for (const auto& [rank, peer] : metrics.peers) out.sample({{"peer", rank}}, peer.traffic.reconnections);
   out.gauge("peer_silence_seconds", "Time since anything came from a connected peer; heartbeats included.");
-  for (const auto& [rank, peer] : figures.peers)
+  for (const auto& [rank, peer] : metrics.peers)
     if (peer.silence) out.sample({{"peer", rank}}, seconds(*peer.silence));
   out.counter("peers_refused_total", "Connections to peers that ended because of what they sent.");
-  out.sample({}, figures.refused);
+  out.sample({}, metrics.refused);
   out.counter("strangers_turned_away_total", "Connections that did not prove to be of this cluster.");
-  out.sample({}, figures.turned_away);
+  out.sample({}, metrics.turned_away);
 }
 
-void write_uses(Exposition& out, const Figures& figures, uint64_t table::Used::Of::*what) {
-  for (const Figures::OwnTable& table : figures.own)
+void write_uses(Exposition& out, const Metrics& metrics, uint64_t table::Used::Of::*what) {
+  for (const Metrics::OwnTable& table : metrics.own)
     for (size_t use = 0; use < table::kUseNames.size(); ++use)
       for (size_t way = 0; way < table::kWayNames.size(); ++way) {
         const table::Used::Of& of = table.used.by[use][way];
@@ -82,52 +82,52 @@ void write_uses(Exposition& out, const Figures& figures, uint64_t table::Used::O
       }
 }
 
-void write_tables(Exposition& out, const Figures& figures) {
+void write_tables(Exposition& out, const Metrics& metrics) {
   out.counter("table_calls_total", "Calls of this process on a table; way: local (its own part), mapped (shared memory), message.");
-  write_uses(out, figures, &table::Used::Of::calls);
+  write_uses(out, metrics, &table::Used::Of::calls);
   out.counter("table_call_bytes_total", "Bytes of the values of these calls.");
-  write_uses(out, figures, &table::Used::Of::bytes);
+  write_uses(out, metrics, &table::Used::Of::bytes);
   out.counter("table_compressed_bytes_total", "Bytes of this process's compressed adds; form: values (what was given), sent (what of it travelled).");
-  for (const Figures::OwnTable& table : figures.own) {
+  for (const Metrics::OwnTable& table : metrics.own) {
     if (table.used.encoded_to == 0) continue;
     out.sample({{"table", table.name}, {"form", "values"}}, table.used.encoded_from);
     out.sample({{"table", table.name}, {"form", "sent"}}, table.used.encoded_to);
   }
   out.histogram("call_seconds", "Duration of this process's calls that took messages and were waited for.");
   for (size_t use = 0; use < table::kUseNames.size(); ++use)
-    if (figures.calls[use].count() > 0) out.sample({{"call", table::kUseNames[use]}}, figures.calls[use]);
+    if (metrics.calls[use].count() > 0) out.sample({{"call", table::kUseNames[use]}}, metrics.calls[use]);
   out.gauge("table_stored_rows", "Rows, elements or keys that this server stores.");
-  for (const auto& table : figures.held) out.sample({{"table", table.name}}, table.usage.stored);
+  for (const auto& table : metrics.held) out.sample({{"table", table.name}}, table.usage.stored);
   out.gauge("table_memory_bytes", "Memory that this server's part of a table takes: values with indexes, or the updater's states.");
-  for (const auto& table : figures.held) {
+  for (const auto& table : metrics.held) {
     out.sample({{"table", table.name}, {"part", "values"}}, table.usage.memory_bytes - table.usage.state_bytes);
     out.sample({{"table", table.name}, {"part", "states"}}, table.usage.state_bytes);
   }
 }
 
-void write_requests(Exposition& out, const Figures& figures) {
+void write_requests(Exposition& out, const Metrics& metrics) {
   out.counter("requests_total", "Requests that this process has started to serve, by kind.");
-  for (size_t kind = 0; kind < figures.started.size(); ++kind)
-    if (figures.started[kind] > 0) out.sample({{"kind", wire::EnumNameBody(static_cast<wire::Body>(kind))}}, figures.started[kind]);
+  for (size_t kind = 0; kind < metrics.started.size(); ++kind)
+    if (metrics.started[kind] > 0) out.sample({{"kind", wire::EnumNameBody(static_cast<wire::Body>(kind))}}, metrics.started[kind]);
   out.counter("requests_repeated_total", "Requests of this process that were sent again.");
-  out.sample({}, figures.repeated);
+  out.sample({}, metrics.repeated);
   out.counter("requests_duplicate_total", "Requests that had come before, and were not carried out again.");
-  out.sample({}, figures.duplicates);
+  out.sample({}, metrics.duplicates);
   out.gauge("requests_gated", "Requests that wait here for their turn: sync mode, staleness.");
-  out.sample({}, figures.gated);
+  out.sample({}, metrics.gated);
   out.histogram("gate_wait_seconds", "How long requests waited here for their turn.");
-  out.sample({{"request", "change"}}, figures.held_changes);
-  out.sample({{"request", "get"}}, figures.held_gets);
+  out.sample({{"request", "change"}}, metrics.held_changes);
+  out.sample({{"request", "get"}}, metrics.held_gets);
 }
 
-void write_checkpoints(Exposition& out, const Figures& figures) {
+void write_checkpoints(Exposition& out, const Metrics& metrics) {
   out.counter("checkpoint_files_total", "Checkpoint files that this server has written, or failed to.");
-  out.sample({{"result", "ok"}}, figures.checkpoints.files);
-  out.sample({{"result", "failed"}}, figures.checkpoints.failed);
+  out.sample({{"result", "ok"}}, metrics.checkpoints.files);
+  out.sample({{"result", "failed"}}, metrics.checkpoints.failed);
   out.gauge("checkpoint_last_seconds", "How long the last one took to write.");
-  out.sample({}, seconds(figures.checkpoints.last_took));
+  out.sample({}, seconds(metrics.checkpoints.last_took));
   out.gauge("checkpoint_last_bytes", "Its size.");
-  out.sample({}, figures.checkpoints.last_bytes);
+  out.sample({}, metrics.checkpoints.last_bytes);
 }
 
 /// What Prometheus's own client libraries tell of a process, under the same names.
@@ -165,13 +165,13 @@ void write_process(Exposition& out) {
 
 }  // namespace
 
-std::string to_prometheus(const Figures& figures) {
+std::string to_prometheus(const Metrics& metrics) {
   Exposition out;
-  write_node(out, figures);
-  write_peers(out, figures);
-  write_tables(out, figures);
-  write_requests(out, figures);
-  write_checkpoints(out, figures);
+  write_node(out, metrics);
+  write_peers(out, metrics);
+  write_tables(out, metrics);
+  write_requests(out, metrics);
+  write_checkpoints(out, metrics);
   write_process(out);
   return out.take();
 }

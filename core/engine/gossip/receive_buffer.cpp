@@ -1,4 +1,4 @@
-#include "engine/gossip/intake.hpp"
+#include "engine/gossip/receive_buffer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ constexpr uint64_t kLargeSnapshot = 16 << 20;
 bool is_bytes(std::span<const Part> parts) { return parts.size() == 1 && parts.front().dtype == MV_RAW; }
 }  // namespace
 
-base::Status Intake::begin(Description description, std::span<const Part> own) {
+base::Status ReceiveBuffer::begin(Description description, std::span<const Part> own) {
   const auto& parts = description.parts;
   const auto bytes = layout_bytes(parts);
   if (!bytes.ok()) return bytes.status();
@@ -45,7 +45,7 @@ base::Status Intake::begin(Description description, std::span<const Part> own) {
 
 /// is_finite(part, its bytes, the first of them in the snapshot) for what of each part lies there.
 template <typename Work>
-base::Status Intake::each_part(uint64_t first, uint64_t count, const Work& is_finite) const {
+base::Status ReceiveBuffer::each_part(uint64_t first, uint64_t count, const Work& is_finite) const {
   const uint64_t end = first + count;
   // The first part that reaches beyond `first`; parts lie on multiples of 64, and pieces end there or with the snapshot.
   auto start = std::ranges::upper_bound(starts_, first);
@@ -58,13 +58,13 @@ base::Status Intake::each_part(uint64_t first, uint64_t count, const Work& is_fi
   return {};
 }
 
-base::Status Intake::check(uint64_t first, uint64_t count) const {
+base::Status ReceiveBuffer::check(uint64_t first, uint64_t count) const {
   return each_part(first, count, [&](mv_dtype dtype, uint64_t at, uint64_t elements) {
     return math::all_finite_bytes(dtype, memory_.data() + at, elements);
   });
 }
 
-base::Status Intake::copy(uint64_t first, uint64_t count, const std::byte* from) {
+base::Status ReceiveBuffer::copy(uint64_t first, uint64_t count, const std::byte* from) {
   const auto how = description_.bytes >= kLargeSnapshot ? math::Copied::kPastCaches : math::Copied::kByCaches;
   return each_part(first, count, [&](mv_dtype dtype, uint64_t at, uint64_t elements) {
     return math::copy_finite_bytes(dtype, memory_.data() + at, from + (at - first), elements, tensor::dtype_bytes(dtype), how);

@@ -13,11 +13,11 @@ namespace mv::intranode {
 
 /// Waking a processor costs some 50 microseconds, news through shared memory a tenth of one. So who waits looks for a while; less and
 /// less often where it has not paid, and not where what it waits for comes as soon as it sleeps: on a busy machine the two may share a
-/// processor for a while. Where ranks outnumber the processors that they may use, it offers its own to them between two looks,
+/// processor for a while. Where ranks outnumber the processors that they may use, it exports its own to them between two looks,
 /// for else it would keep them from what it waits for.
-class Patience {
+class SpinPolicy {
  public:
-  Patience(size_t ranks, base::Nanos look);
+  SpinPolicy(size_t ranks, base::Nanos look);
 
   /// Ranks outnumber processors.
   bool is_crowded() const { return crowded_; }
@@ -43,7 +43,7 @@ class Patience {
 };
 
 template <typename Ready>
-bool Patience::look(const Ready& ready) const {
+bool SpinPolicy::look(const Ready& ready) const {
   constexpr int kLooks = 64;
   if (crowded_) {
     std::this_thread::yield();

@@ -14,7 +14,7 @@
 
 namespace mv::runtime {
 
-struct Figures {
+struct Metrics {
   struct Peer {
     base::Traffic traffic;
     std::optional<base::Nanos> silence;  ///< since it was last heard; nothing for this node itself, and where there is no connection
@@ -40,10 +40,10 @@ struct Figures {
   base::Histogram held_changes, held_gets; ///< how long this server's gates held requests back
   uint64_t gated = 0;                      ///< requests that they hold now
   uint64_t repeated = 0, duplicates = 0, refused = 0, turned_away = 0, in_flight = 0;
-  checkpoint::Vault::Record checkpoints;
+  checkpoint::Participant::Record checkpoints;
 };
 
 /// In Prometheus's format.
-std::string to_prometheus(const Figures& figures);
+std::string to_prometheus(const Metrics& metrics);
 
 }  // namespace mv::runtime

@@ -14,9 +14,9 @@
 namespace mv::checkpoint {
 
 /// Loop thread only. What hears of an operation's end may call back into this object.
-class Checkpointer {
+class Client {
  public:
-  Checkpointer(const base::Clock& clock, rpc::Client& rpc, table::Client& tables, base::Pool& pool)
+  Client(const base::Clock& clock, rpc::Client& rpc, table::Client& tables, base::Pool& pool)
       : clock_(clock), rpc_(rpc), tables_(tables), pool_(pool) {}
 
   void start(const cluster::View& view) { view_ = &view; }

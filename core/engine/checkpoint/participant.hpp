@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/archive.hpp"
+#include "engine/checkpoint/storage.hpp"
 #include "engine/table/server/server.hpp"
 
 namespace mv::checkpoint {
 
-/// Does what server 0 (saver.hpp) asks of every server: Snapshot, Written, Check, Restore. Loop thread only.
-class Vault {
+/// Does what server 0 (coordinator.hpp) asks of every server: Snapshot, Written, Check, Restore. Loop thread only.
+class Participant {
  public:
-  /// @param archive null: this node keeps no checkpoints
-  Vault(const base::Clock& clock, rpc::Server& rpc, table::Server& tables, Archive* archive)
-      : clock_(clock), rpc_(rpc), tables_(tables), archive_(archive) {}
+  /// @param storage null: this node keeps no checkpoints
+  Participant(const base::Clock& clock, rpc::Server& rpc, table::Server& tables, Storage* storage)
+      : clock_(clock), rpc_(rpc), tables_(tables), storage_(storage) {}
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
@@ -35,7 +35,7 @@ class Vault {
   struct Writing {
     uint64_t save = 0;
     base::Peer by = base::kNobody;
-    Archive::GivenUp given_up = std::make_shared<std::atomic<bool>>(false);
+    Storage::GivenUp given_up = std::make_shared<std::atomic<bool>>(false);
     bool over = false;
     base::Status status;
     checkpoint::FileEntry file;
@@ -50,7 +50,7 @@ class Vault {
       bool exists = false;                  ///< there is such a table; else `shard` becomes its part
     };
     std::vector<Part> parts;  ///< by table
-    std::vector<Archive::Target> targets() const;
+    std::vector<Storage::Target> targets() const;
   };
 
   void snapshot(const rpc::Asked& asked, const wire::Snapshot& request, std::span<const std::byte> clocks);
@@ -66,7 +66,7 @@ class Vault {
   const base::Clock& clock_;
   rpc::Server& rpc_;
   table::Server& tables_;
-  Archive* const archive_;
+  Storage* const storage_;
   const cluster::View* view_ = nullptr;
   wire::FrameBuilder builder_;
   std::shared_ptr<Writing> writing_;

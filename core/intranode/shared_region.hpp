@@ -27,7 +27,7 @@ inline constexpr size_t kRingBytes = size_t{2} << 20;
 /// Arrays of one operation that a rank describes; more than these are copied, and can't be drained.
 inline constexpr size_t kMostArrays = 4096;
 /// Segments with tensors that a rank shows at the same time; what lies in further ones is copied.
-inline constexpr size_t kOffers = 256;
+inline constexpr size_t kExports = 256;
 inline constexpr size_t kMostRanks = 64;
 inline constexpr size_t kLine = 64;
 
@@ -44,7 +44,7 @@ struct alignas(kLine) Words {
   std::atomic<uint32_t> left;      ///< kLeft, kGaveUp or kBecauseOf + a rank
   alignas(kLine) std::atomic<uint32_t> bell;  ///< a futex: rung when somebody sleeps on this rank
   std::atomic<uint32_t> asleep_on;            ///< 1 + the rank whose bell this one sleeps by; 0: awake
-  std::atomic<uint32_t> offers;               ///< changes with the list of segments
+  std::atomic<uint32_t> exports;               ///< changes with the list of segments
   std::atomic<int32_t> process;               ///< whose descriptors those are
   std::atomic<uint64_t> proof;                ///< a number that the others were told otherwise: they see this very memory
 };
@@ -123,7 +123,7 @@ struct Item {
 };
 
 /// A segment that a rank shows. Its descriptor is opened by way of /proc, and is the right one if it is of that file.
-struct Offer {
+struct Export {
   std::atomic<uint32_t> number;  ///< 0: none
   std::atomic<int32_t> descriptor;
   std::atomic<uint64_t> file;
@@ -131,9 +131,9 @@ struct Offer {
 
 /// A view of such memory. Headers, items and inline values are there twice, for operations in turns: nobody begins the one after
 /// next before everybody has begun the next, and so has read this one's.
-class Arena {
+class SharedRegion {
  public:
-  Arena(std::shared_ptr<base::SharedMemory> memory, size_t ranks) : memory_(std::move(memory)), ranks_(ranks) {}
+  SharedRegion(std::shared_ptr<base::SharedMemory> memory, size_t ranks) : memory_(std::move(memory)), ranks_(ranks) {}
   static size_t bytes(size_t ranks) { return ring_at(ranks) + (ranks == 2 ? kRingBytes : 0); }
 
   Words& words() const { return *at<Words>(0); }
@@ -141,9 +141,9 @@ class Arena {
   Item* items(uint64_t operation) const { return at<Item>(kItemsAt) + operation % 2 * kMostArrays; }
   std::byte* values(uint64_t operation) const { return at<std::byte>(kInlineAt) + operation % 2 * kInlineBytes; }
   /// Segments that this rank shows, by slot.
-  Offer* offers() const { return at<Offer>(kOffersAt); }
+  Export* exports() const { return at<Export>(kExportsAt); }
   /// Those of `owner` that it has mapped, by slot.
-  std::atomic<uint32_t>* mapped(size_t owner) const { return at<std::atomic<uint32_t>>(kMappedAt) + owner * kOffers; }
+  std::atomic<uint32_t>* mapped(size_t owner) const { return at<std::atomic<uint32_t>>(kMappedAt) + owner * kExports; }
   /// Values for the owner of `lane`, on their way.
   std::byte* staging(uint64_t group, size_t lane) const {
     return at<std::byte>(staging_at(ranks_)) + (group % kSlots * ranks_ + lane) * kBlockBytes;
@@ -155,11 +155,11 @@ class Arena {
  private:
   static constexpr size_t kHeadersAt = sizeof(Words);
   static constexpr size_t kInlineAt = kHeadersAt + 2 * sizeof(Header);
-  static constexpr size_t kOffersAt = kInlineAt + 2 * kInlineBytes;
-  static constexpr size_t kItemsAt = kOffersAt + kOffers * sizeof(Offer);
+  static constexpr size_t kExportsAt = kInlineAt + 2 * kInlineBytes;
+  static constexpr size_t kItemsAt = kExportsAt + kExports * sizeof(Export);
   static constexpr size_t kMappedAt = kItemsAt + 2 * kMostArrays * sizeof(Item);
   static constexpr size_t kPage = 4096;
-  static constexpr size_t staging_at(size_t ranks) { return (kMappedAt + ranks * kOffers * sizeof(uint32_t) + kPage - 1) / kPage * kPage; }
+  static constexpr size_t staging_at(size_t ranks) { return (kMappedAt + ranks * kExports * sizeof(uint32_t) + kPage - 1) / kPage * kPage; }
   static constexpr size_t results_at(size_t ranks) { return staging_at(ranks) + kSlots * ranks * kBlockBytes; }
   static constexpr size_t ring_at(size_t ranks) { return results_at(ranks) + kSlots * kBlockBytes; }
 

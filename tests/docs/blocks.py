@@ -6,6 +6,7 @@
 A fenced block marked c, perl, python or lua is a whole program, which must end with 0; Lua's run on every Lua there is.
 A comment `-> text` in it promises a line of output: those lines, in order, must be all that the program prints.
 A block that is no program says so: ```c fragment.
+A block after the line <!-- file: PATH --> must have the same text as that file of the repository.
 """
 
 import re
@@ -15,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 FENCE = re.compile(r"^```(\w+)[ \t]*(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^<!-- file: (\S+) -->\n```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMISE = re.compile(r"(?:#|--|//|/\*) -> (.*?)(?: *\*/)?$", re.MULTILINE)
 SUFFIX = {"c": ".c", "perl": ".pl", "python": ".py", "lua": ".lua"}
 RUNNERS = {"perl": [["perl", "-w"]], "python": [["python3"]], "lua": [["lua5.1"], ["luajit"], ["lua5.4"]]}
@@ -48,10 +50,20 @@ def run(language, text, folder, build, source):
             yield f"{command[0]} printed\n{done.stdout}where the text promises\n" + "\n".join(promised)
 
 
+def outdated(text, source):
+    """Complaints about blocks that differ from the files they show."""
+    for match in SHOWN.finditer(text):
+        if match[2] != (source / match[1]).read_text(encoding="utf-8"):
+            yield text.count("\n", 0, match.start()) + 1, f"differs from {match[1]}"
+
+
 def main():
     document, build, source = (Path(argument).resolve() for argument in sys.argv[1:4])
     text = document.read_text(encoding="utf-8")
     bad = ran = 0
+    for line, complaint in outdated(text, source):
+        print(f"{document.name}:{line}: {complaint}")
+        bad += 1
     for match in FENCE.finditer(text):
         language, mark, program = match.groups()
         if language not in SUFFIX or mark == "fragment":

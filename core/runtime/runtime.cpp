@@ -229,8 +229,8 @@ void Runtime::rearm() {
 
 /// Any thread; the engines and roads may be halfway through anything. Peers see every connection end and can't come back.
 void Runtime::tell_breakdown(const base::Status& why) noexcept {
-  loop_.shut_down_sockets();
   if (events_.broken) events_.broken(why);
+  loop_.shut_down_sockets();
   std::lock_guard lock(when_broken_mutex_);
   for (const auto& [weak, tell] : when_broken_)
     if (const auto alive = weak.lock()) tell(why);

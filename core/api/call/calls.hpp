@@ -54,7 +54,6 @@ class Calls {
   // ---- ending one; see Node
 
   base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive);
-  bool done(const CallRef& call) const { return call->done() || loop_.defect() != nullptr; }
   base::Status result(const CallRef& call) const { return call->done() ? call->status() : ended(); }
   void release(const CallRef& call);
   base::Status cancel(const CallRef& call);

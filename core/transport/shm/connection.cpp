@@ -146,7 +146,6 @@ void ShmConnection::fail(const base::Status& why) {
 // ------------------------------------------------------------ open
 
 void ShmConnection::open(base::LinkEvents& events, base::Peer peer) {
-  set_state(State::kOpen);
   sender_.emplace(own_page(), own_->data() + kControlBytes, kRingBytes, peer_page(),
                   [this](const auto& memory) { return introduce(memory); });
   receiver_.emplace(
@@ -155,6 +154,7 @@ void ShmConnection::open(base::LinkEvents& events, base::Peer peer) {
       [this](uint64_t number) {
         segments_.erase(number);
       });
+  set_state(State::kOpen);  // last: without memory for the above the loop still asks every open connection whether it may sleep
 }
 
 void ShmConnection::send(const base::Frame& frame) {

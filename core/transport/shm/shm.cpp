@@ -170,9 +170,9 @@ void ShmRoad::on_standing(ShmConnection& connection) {
   if (std::exchange(entry.stranger, false)) --strangers_;
   entry.deadline = base::kNever;
   if (stopping_ || gone_.contains(peer) || peers_.contains(peer)) return bury(connection);
+  connection.open(*events_, peer);
   peers_[peer] = &connection;
   open_.push_back(&connection);
-  connection.open(*events_, peer);
   std::string address = entry.dialed ? connection.address() : connection.handshake().peer().address;
   if (const auto awaited = awaited_.find(peer); awaited != awaited_.end()) {
     address = awaited->second.first;

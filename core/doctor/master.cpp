@@ -111,12 +111,12 @@ wire::Introduction introduction() {
 }
 
 wire::Handshake make_handshake(bool has_secret) {
-  wire::Handshake::Randomness dice;
-  const ssize_t random = getrandom(&dice, sizeof dice, 0);
+  wire::Handshake::Randomness randomness;
+  const ssize_t random = getrandom(&randomness, sizeof randomness, 0);
   static_cast<void>(random);  // no kernel refuses so little; at worst the master does
   wire::Introduction self = introduction();
   self.has_secret = has_secret;
-  return {wire::Handshake::Side::kDialer, std::move(self), dice};
+  return {wire::Handshake::Side::kDialer, std::move(self), randomness};
 }
 
 /// Proves itself: by the secret, or as a process of the same user. Why not, if that is another's.

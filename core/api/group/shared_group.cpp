@@ -94,7 +94,7 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<Mes
 SharedGroup::SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory)
     : calls_(calls), messages_(std::move(messages)),
       context_(std::make_shared<intranode::RankContext>(static_cast<size_t>(messages_->engine()->setting().rank), memory, messages_->engine()->members().names,
-                                            std::chrono::microseconds(calls.settings().spin_us))),
+                                                          std::chrono::microseconds(calls.settings().spin_us))),
       queue_(std::make_shared<SharedQueue>(calls.loop(), context_, messages_->engine())) {
   calls_.runtime().when_broken(context_, [context = context_.get()](const base::Status& why) { context->give_up(why); });
   const auto broken = [weak = std::weak_ptr(context_)](const base::Status& why) {

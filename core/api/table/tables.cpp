@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "api/call/wait_for.hpp"
 #include "api/table/table_handle.hpp"
 
 namespace mv::api {
@@ -122,20 +123,9 @@ std::shared_ptr<shard::Shard> Tables::own_shard(const table::TableView& table) {
 }
 
 base::Result<std::vector<TableSpec>> Tables::list() {
-  struct Listed {
-    std::atomic<bool> done{false};
-    base::Result<std::vector<TableSpec>> tables = base::Status();
-  };
-  const auto listed = std::make_shared<Listed>();
-  calls_.loop().post([this, listed, until = calls_.deadline({}, false)] {
-    calls_.member().tables().list(until, [listed](base::Result<std::vector<TableSpec>> tables) {
-      listed->tables = std::move(tables);
-      listed->done.store(true, std::memory_order_release);
-    });
+  return wait_for<std::vector<TableSpec>>(calls_, [this, until = calls_.deadline({}, false)](auto told) {
+    calls_.member().tables().list(until, told);
   });
-  while (calls_.loop().drive_until([&] { return listed->done.load(); }, base::kNever) == transport::Driven::kInterrupted) {
-  }
-  return listed->done ? std::move(listed->tables) : calls_.ended();
 }
 
 }  // namespace mv::api

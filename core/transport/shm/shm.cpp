@@ -120,9 +120,9 @@ Handshake ShmRoad::make_handshake(Handshake::Side side) const {
   self.version_max = options_.version_max;
   self.address = listeners_.empty() ? "" : listeners_.begin()->first;
   self.has_secret = !options_.secret.empty();
-  Handshake::Randomness dice;
-  randombytes_buf(&dice, sizeof dice);
-  return Handshake(side, std::move(self), dice);
+  Handshake::Randomness randomness;
+  randombytes_buf(&randomness, sizeof randomness);
+  return Handshake(side, std::move(self), randomness);
 }
 
 void ShmRoad::on_deciding(ShmConnection& connection) {

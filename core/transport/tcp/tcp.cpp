@@ -210,9 +210,9 @@ Handshake TcpRoad::make_handshake(Handshake::Side side, bool resumes) const {
   self.resumes = resumes;
   self.has_secret = !options_.secret.empty();
   self.address = own_address_;
-  Handshake::Randomness dice;
-  randombytes_buf(&dice, sizeof dice);
-  return Handshake(side, std::move(self), dice);
+  Handshake::Randomness randomness;
+  randombytes_buf(&randomness, sizeof randomness);
+  return Handshake(side, std::move(self), randomness);
 }
 
 void TcpRoad::on_stream(Connection& connection) {

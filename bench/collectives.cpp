@@ -3,7 +3,7 @@
 //
 //     bench_collectives > allreduce.json
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "timed_run.hpp"
 
@@ -14,10 +14,10 @@ using namespace mv::collective;
 constexpr const char* kNames[] = {"tree", "recursive doubling", "ring", "Rabenseifner"};
 
 void print_row(Algorithm algorithm, uint64_t bytes, int32_t ranks, const Costs& costs) {
-  const RoadCost& road = costs.of(mv::base::RoadKind::kTcp);
+  const TransportCost& transport = costs.of(mv::base::TransportKind::kTcp);
   fmt::print("{{\"algorithm\": \"{}\", \"bytes\": {}, \"ranks\": {}, \"simulated\": {:.9g}, \"modelled\": {:.9g}}}\n",
-             kNames[static_cast<size_t>(algorithm)], bytes, ranks, timed_allreduce(algorithm, bytes, ranks, road, costs.gamma),
-             cost_of(algorithm, bytes, ranks, road, costs.gamma));
+             kNames[static_cast<size_t>(algorithm)], bytes, ranks, timed_allreduce(algorithm, bytes, ranks, transport, costs.gamma),
+             cost_of(algorithm, bytes, ranks, transport, costs.gamma));
 }
 
 }  // namespace

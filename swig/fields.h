@@ -55,7 +55,7 @@ static const pv_field pv_init_fields[] = {
     PV_FIELD(mv_init_options, master, PV_FIELD_TEXT, NULL),
     PV_FIELD(mv_init_options, bind, PV_FIELD_TEXT, NULL),
     PV_FIELD(mv_init_options, secret, PV_FIELD_TEXT, NULL),
-    PV_FIELD(mv_init_options, io, PV_FIELD_TEXT, NULL),
+    PV_FIELD(mv_init_options, transport, PV_FIELD_TEXT, NULL),
     PV_FIELD(mv_init_options, faults, PV_FIELD_TEXT, NULL),
     PV_FIELD(mv_init_options, timeout_ms, PV_FIELD_I64, NULL),
     PV_FIELD(mv_init_options, gate_timeout_ms, PV_FIELD_I64, NULL),

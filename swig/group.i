@@ -105,7 +105,7 @@ static PyObject *pv_group_info(const mv_group_info *info) {
   return Py_BuildValue("{s:L,s:L,s:L,s:K,s:K,s:K,s:i,s:s,s:N}", "rank", (long long)info->rank, "ranks", (long long)info->ranks, "hosts",
                        (long long)info->hosts, "bytes_sent", (unsigned long long)info->bytes_sent, "bytes_received",
                        (unsigned long long)info->bytes_received, "operations", (unsigned long long)info->operations, "broken",
-                       (int)info->broken, "road", info->road, "why",
+                       (int)info->broken, "transport", info->transport, "why",
                        PyUnicode_DecodeUTF8(info->why, (Py_ssize_t)strlen(info->why), "replace"));
 }
 %}
@@ -178,7 +178,7 @@ static SV *pv_group_info(const mv_group_info *info) {
   (void)hv_stores(hash, "bytes_received", newSVuv((UV)info->bytes_received));
   (void)hv_stores(hash, "operations", newSVuv((UV)info->operations));
   (void)hv_stores(hash, "broken", newSViv(info->broken));
-  (void)hv_stores(hash, "road", newSVpv(info->road, 0));
+  (void)hv_stores(hash, "transport", newSVpv(info->transport, 0));
   (void)hv_stores(hash, "why", newSVpvn_utf8(info->why, strlen(info->why), 1));
   return newRV_noinc((SV *)hash);
 }
@@ -243,8 +243,8 @@ static void pv_push_group_info(lua_State *L, const mv_group_info *info) {
   pv_set_integer(L, "bytes_received", (int64_t)info->bytes_received);
   pv_set_integer(L, "operations", (int64_t)info->operations);
   pv_set_integer(L, "broken", info->broken);
-  lua_pushstring(L, info->road);
-  lua_setfield(L, -2, "road");
+  lua_pushstring(L, info->transport);
+  lua_setfield(L, -2, "transport");
   lua_pushstring(L, info->why);
   lua_setfield(L, -2, "why");
 }

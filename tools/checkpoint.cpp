@@ -9,7 +9,7 @@
 #include <ctime>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "library_text.hpp"

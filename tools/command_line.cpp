@@ -6,7 +6,7 @@
 #include <memory>
 #include <sstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
 namespace mv::tools {
@@ -61,7 +61,7 @@ constexpr const char* kDoctorHelp = "Explains what was detected here, what works
 constexpr const char* kDoctorFooter = R"(examples:
   polyverso doctor                                    this machine, and what mv_init() would take from the environment
   mpirun -np 2 polyverso doctor                       what each process of a launcher is given
-  polyverso run -n 2 -- polyverso doctor --join       two processes join, and tell by which road they reach each other
+  polyverso run -n 2 -- polyverso doctor --join       two processes join, and tell by which transport they reach each other
   polyverso doctor --master node1:7000 --secret-file ~/.polyverso-secret
                                                       whether a cluster's master is reached: name, connection, hello, secret
   polyverso doctor --json | jq '.findings[] | select(.verdict != "ok")'

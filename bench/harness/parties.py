@@ -71,14 +71,14 @@ class Parties:
         """One worker and one server, started by `polyverso run`; standard input goes to the worker."""
         return self.worker("table_worker", pinning, "tcp")
 
-    def worker(self, program, pinning, io="auto"):
-        """The same with another program, and over the shortest road that there is."""
-        command = [*self.run_words(1, io), "taskset", "--cpu-list", pinning.client, self.programs / program]
+    def worker(self, program, pinning, transport="auto"):
+        """The same with another program, and over the shortest transport that there is."""
+        command = [*self.run_words(1, transport), "taskset", "--cpu-list", pinning.client, self.programs / program]
         return started(lambda: Process("polyverso run", command, pinning.server, self.environment))
 
-    def run_words(self, workers, io="tcp"):
+    def run_words(self, workers, transport="tcp"):
         """`workers` workers and one server; the workers' command follows."""
-        return [self.launcher, "run", "--no-color", "-v", "--set", f"io={io}", "-n", workers, "--servers", 1, "--"]
+        return [self.launcher, "run", "--no-color", "-v", "--set", f"transport={transport}", "-n", workers, "--servers", 1, "--"]
 
     # ------------------------------------------------------------------ peers
 

@@ -2,7 +2,7 @@
 
     polyverso run -n 4 -- python3 group_figures.py BYTES SECONDS
 
-Rank 0 writes one line of JSON: "sent", the most bytes of values that a rank has sent in an all-reduce of BYTES of f32, and "road", the one that
+Rank 0 writes one line of JSON: "sent", the most bytes of values that a rank has sent in an all-reduce of BYTES of f32, and "transport", the one that
 it went by; "cpu", the most processor seconds that a rank has used, with all its threads, in SECONDS of waiting in a barrier.
 """
 
@@ -32,4 +32,4 @@ with polyverso.init() as node, Group(node) as group:
     cpu = np.array([0.0 if group.rank == 0 else time.process_time() - used])
     group.allreduce(cpu, op="max")
     if group.rank == 0:
-        print(json.dumps({"sent": int(sent[0]), "road": group.info["road"], "cpu": float(cpu[0])}), flush=True)
+        print(json.dumps({"sent": int(sent[0]), "transport": group.info["transport"], "cpu": float(cpu[0])}), flush=True)

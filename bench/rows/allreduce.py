@@ -25,8 +25,8 @@ def any_cpu():
     return ",".join(map(str, machine.cpus()))
 
 
-def ours(bench, ranks, io="auto"):
-    launcher = [bench.parties.launcher, "run", "--no-color", "-v", "--set", f"io={io}", "-n", ranks, "--"]
+def ours(bench, ranks, transport="auto"):
+    launcher = [bench.parties.launcher, "run", "--no-color", "-v", "--set", f"transport={transport}", "-n", ranks, "--"]
     command = [*launcher, bench.parties.programs / "group_worker"]
     return lambda: started(lambda: Process("group_worker", command, any_cpu(), bench.environment))
 
@@ -128,11 +128,11 @@ def allreduce_of_many(bench):
     yield row("all-reduce of 100 tensors of 10 KiB in one call, 2 ranks", comparison, "one", "one of 1000 KiB", 1.3, "tensors of ours, in place; any CPU")
 
 
-def figures(bench, ranks, io, size, seconds):
+def figures(bench, ranks, transport, size, seconds):
     """What bench/programs/group_figures.py tells."""
-    launcher = [bench.parties.launcher, "run", "--no-color", "--set", f"io={io}", "-n", ranks, "--"]
+    launcher = [bench.parties.launcher, "run", "--no-color", "--set", f"transport={transport}", "-n", ranks, "--"]
     command = [*launcher, sys.executable, "-B", bench.sources / "programs" / "group_figures.py", size, seconds]
-    bench.progress(f"{ranks} ranks, io={io}")
+    bench.progress(f"{ranks} ranks, transport={transport}")
     process = Process("group_figures", command, any_cpu(), bench.environment)
     try:
         told = process.hear()
@@ -163,10 +163,10 @@ def allreduce_bytes(bench):
 @measurement
 def allreduce_waiting(bench):
     """processor time of ranks that wait for another one"""
-    for io, road in (("auto", "shared memory"), ("tcp", "TCP")):
-        cpu = [figures(bench, 4, io, 4 * KIB, 2)["cpu"] for _ in range(bench.effort.rounds)]
+    for transport, title in (("auto", "shared memory"), ("tcp", "TCP")):
+        cpu = [figures(bench, 4, transport, 4 * KIB, 2)["cpu"] for _ in range(bench.effort.rounds)]
         yield Row(
-            name=f"processor time of a rank that waits for 2 s, 4 ranks, {road}",
+            name=f"processor time of a rank that waits for 2 s, 4 ranks, {title}",
             ours=Spread.of(cpu).map(lambda seconds: 1000 * seconds),
             unit="ms",
             target=at_most(5),

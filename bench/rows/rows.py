@@ -24,9 +24,9 @@ def row_calls_over_tcp(bench):
     yield from measured(bench, "tcp", " over TCP", with_targets=False)
 
 
-def measured(bench, io, where, with_targets):
+def measured(bench, transport, where, with_targets):
     pinning = bench.parties.two_if_any
-    sides = {"ours": lambda: bench.parties.worker("row_worker", pinning, io), "loop": bench.parties.row_loop}
+    sides = {"ours": lambda: bench.parties.worker("row_worker", pinning, transport), "loop": bench.parties.row_loop}
     loops = {"get": "gather", "add": "scatter"}
     cases = {name: {"ours": Batch(name, BYTES), "loop": Batch(loops[name], BYTES)} for name in loops}
     comparisons = bench.compare(sides, cases)

@@ -1,4 +1,4 @@
-"""Calls between processes of one host, over the shortest road that there is: shared memory."""
+"""Calls between processes of one host, over the shortest transport that there is: shared memory."""
 
 from harness import machine
 from harness.bench import measurement

@@ -10,8 +10,8 @@ OPERATIONS = [("allreduce", "wait", 2), ("allreduce", "wait", 4), ("allreduce", 
               ("add", "wait", 2), ("get", "wait", 2), ("push", "wait", 2), ("pull", "wait", 2)]
 
 
-def probe(bench, what, how, ranks, io, count):
-    command = [*bench.parties.run_words(ranks, io), bench.parties.programs / "wakeup_probe", what, how, count, 1]
+def probe(bench, what, how, ranks, transport, count):
+    command = [*bench.parties.run_words(ranks, transport), bench.parties.programs / "wakeup_probe", what, how, count, 1]
     run = Process(f"wakeup_probe {what}", command, ",".join(map(str, machine.cpus())), bench.environment)
     try:
         told = run.hear(600)
@@ -26,11 +26,11 @@ def probe(bench, what, how, ranks, io, count):
 def stalls(bench):
     """operations of 256 floats at random moments: those above 20 ms, and the slowest in a thousand beside the median"""
     count = 5_000 if bench.quick else 1_000_000 // len(OPERATIONS)
-    for io, road in (("auto", "shared memory"), ("tcp", "TCP")):
+    for transport, by in (("auto", "shared memory"), ("tcp", "TCP")):
         for what, how, ranks in OPERATIONS:
-            bench.progress(f"{what}, {road}")
-            told = probe(bench, what, how, ranks, io, count)
-            title = f"asynchronous {what}, {ranks} processes, {road}, ended by {'mv_request_wait' if how == 'wait' else 'mv_poll' if how == 'poll' else 'mv_event_fd'}"
+            bench.progress(f"{what}, {by}")
+            told = probe(bench, what, how, ranks, transport, count)
+            title = f"asynchronous {what}, {ranks} processes, {by}, ended by {'mv_request_wait' if how == 'wait' else 'mv_poll' if how == 'poll' else 'mv_event_fd'}"
             note = f"of {count:,}; at most {told['most_us'] / 1000:.1f} ms; any CPU"
             yield Row(name=f"{title}: above 20 ms", ours=Spread.of([told["above_20ms"]]), unit="operations", target=at_most(0), note=note)
             yield Row(

@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "boundary.hpp"
 #include "calls.hpp"
 #include "checkpoint/inspect.hpp"
-#include "fence.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
 
@@ -47,7 +47,7 @@ using mv::api::CallOptions;
 using mv::api::Node;
 
 mv_status mv_checkpoint_save(mv_node node, const char* directory, uint64_t keep, const mv_call_options* options) {
-  return mv::capi::fence("mv_checkpoint_save", [&](State& state) {
+  return mv::capi::boundary("mv_checkpoint_save", [&](State& state) {
     return mv::capi::run_on_path(
         state, "mv_checkpoint_save", "directory", node, directory, options,
         [&](Node& on, const std::string& path, const CallOptions& how) { return on.save_checkpoint(path, keep, how); });
@@ -55,7 +55,7 @@ mv_status mv_checkpoint_save(mv_node node, const char* directory, uint64_t keep,
 }
 
 mv_status mv_checkpoint_load(mv_node node, const char* path, const mv_call_options* options) {
-  return mv::capi::fence("mv_checkpoint_load", [&](State& state) {
+  return mv::capi::boundary("mv_checkpoint_load", [&](State& state) {
     return mv::capi::run_on_path(
         state, "mv_checkpoint_load", "path", node, path, options,
         [](Node& on, const std::string& from, const CallOptions& how) { return on.load_checkpoint(from, how); });

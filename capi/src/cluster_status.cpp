@@ -2,7 +2,7 @@
 
 #include <polyverso/polyverso.h>
 
-#include "fence.hpp"
+#include "boundary.hpp"
 #include "runtime/observer.hpp"
 #include "settings.hpp"
 #include "state.hpp"
@@ -41,7 +41,7 @@ base::Status observe(const char* settings, uint32_t flags, char* text, uint64_t 
 }  // namespace mv::capi
 
 mv_status mv_status_text(mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::fence("mv_status_text", [&](mv::capi::State& state) {
+  return mv::capi::boundary("mv_status_text", [&](mv::capi::State& state) {
     return mv::capi::tell_status(state, node, flags, text, capacity, length);
   });
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "api/distlearn/settings.hpp"
-#include "fence.hpp"
+#include "boundary.hpp"
 #include "group_arrays.hpp"
 #include "options.hpp"
 #include "state.hpp"
@@ -40,7 +40,7 @@ constexpr const char* kStrategyName<Compressor> = "a compressed average";
 /// work(Strategy&) of one exported function, alone with its strategy.
 template <typename Work>
 mv_status with_any(const char* function, mv_strategy handle, Work work) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_strategy(state, function, handle);
     if (!pin.ok()) return pin.status();
     Strategy& strategy = *pin.value()->strategy;
@@ -75,7 +75,7 @@ mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* 
 /// Puts what make(node) makes behind a handle.
 template <typename Make>
 mv_status open_in_group(const char* function, mv_group group, mv_strategy* out, Make make) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     if (out == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", function);
     auto pin = find_group(state, function, group);
     if (!pin.ok()) return pin.status();
@@ -90,10 +90,10 @@ template <typename T>
 mv_status close(const char* function, mv_strategy handle) {
   const mv_status status = with<T>(function, handle, [](T&) { return base::Status(); });
   if (status != MV_OK) return status;
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_strategy(state, function, handle);
     if (!pin.ok()) return pin.status();
-    return state.strategies.close(pin.value()) ? base::Status() : not_a(state, function, Kind::kStrategy, handle);
+    return state.strategies.close(pin.value()) ? base::Status() : not_a(state, function, HandleKind::kStrategy, handle);
   });
 }
 
@@ -222,7 +222,7 @@ mv_status mv_ea_close(mv_allreduce_ea ea) { return mv::capi::close<AllReduceEa>(
 
 mv_status mv_async_ea_open(mv_table centre, int64_t tau, double alpha, mv_async_ea* ea) {
   constexpr const char* kFunction = "mv_async_ea_open";
-  return mv::capi::fence(kFunction, [&](mv::capi::State& state) -> Status {
+  return mv::capi::boundary(kFunction, [&](mv::capi::State& state) -> Status {
     if (ea == nullptr) return mv::base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", kFunction);
     auto pin = mv::capi::find_table(state, kFunction, centre);
     if (!pin.ok()) return pin.status();

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "api/group/tuning.hpp"
+#include "boundary.hpp"
 #include "doctor/machine.hpp"
 #include "doctor/master.hpp"
 #include "doctor/peers.hpp"
 #include "doctor_report.hpp"
-#include "fence.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
 
@@ -38,7 +38,7 @@ void examine_machine(DoctorReport& report) {
 void examine_way_to_master(DoctorReport& report, bool asked_for) {
   const runtime::Settings& settings = report.settings;
   const bool is_other = settings.nodes > 1 && settings.rank != 0;
-  if (!settings.master.empty() && settings.io != "inproc" && (asked_for || is_other))
+  if (!settings.master.empty() && settings.transport != "inproc" && (asked_for || is_other))
     append(report,
            asked_for
                ? doctor::reach_master(settings.master, settings.secret, doctor::Expected::kRuns, kPatience)
@@ -115,7 +115,7 @@ base::Result<std::string> examine(State& state, int64_t handle, uint32_t flags) 
 
 mv_status mv_doctor_text(mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
   using namespace mv::capi;
-  return fence("mv_doctor_text", [&](State& state) -> mv::base::Status {
+  return boundary("mv_doctor_text", [&](State& state) -> mv::base::Status {
     if (auto status = check_text_out("mv_doctor_text", text, capacity, length); !status.ok()) return status;
     if ((flags & ~kFlags) != 0)
       return mv::base::error(MV_EINVAL, "mv_doctor_text: flags {:#x}: only MV_JSON, MV_REACH and MV_TUNE are known", flags);

@@ -14,22 +14,22 @@ using base::JsonWriter;
 constexpr int kCostsSchema = 1;
 const collective::Costs kDefault;
 
-void write_road(JsonWriter& json, const api::RoadTuning& road) {
-  const collective::RoadCost& cost = road.fit.cost;
-  const collective::RoadCost& before = kDefault.of(road.road);
-  json.field("road", doctor::name_of(road.road));
-  json.field("workers", road.workers);
+void write_transport(JsonWriter& json, const api::TransportTuning& transport) {
+  const collective::TransportCost& cost = transport.fit.cost;
+  const collective::TransportCost& before = kDefault.of(transport.transport);
+  json.field("transport", doctor::name_of(transport.transport));
+  json.field("workers", transport.workers);
   json.field("alpha_us", cost.alpha * 1e6);
   json.field("beta_ns", cost.beta * 1e9);
-  json.field("error", road.fit.error);
+  json.field("error", transport.fit.error);
   json.field("default_alpha_us", before.alpha * 1e6);
   json.field("default_beta_ns", before.beta * 1e9);
-  json.field("why_not_shm", road.why_not_shm);
-  json.field("cost", collective::write_cost(road.road, cost));
+  json.field("why_not_shm", transport.why_not_shm);
+  json.field("cost", collective::write_cost(transport.transport, cost));
 }
 
-void write_trial(JsonWriter& json, const api::Trial& trial, base::RoadKind road) {
-  json.field("road", doctor::name_of(road));
+void write_trial(JsonWriter& json, const api::Trial& trial, base::TransportKind transport) {
+  json.field("transport", doctor::name_of(transport));
   json.field("bytes", trial.bytes);
   json.field("algorithm", collective::algorithm_name(trial.choice.algorithm));
   json.field("by_host", trial.choice.by_host);
@@ -49,8 +49,8 @@ std::string tuning_as_json(const api::Tuning& tuning) {
     json.field("collective_costs", tuning.setting());
     json.field("gamma_ns", tuning.basis.costs.gamma * 1e9);
     json.field("default_gamma_ns", kDefault.gamma * 1e9);
-    json.array("roads", [&] {
-      for (const api::RoadTuning& road : tuning.roads) json.object([&] { write_road(json, road); });
+    json.array("transports", [&] {
+      for (const api::TransportTuning& transport : tuning.transports) json.object([&] { write_transport(json, transport); });
     });
     json.array("trials", [&] {
       for (const api::Trial& trial : tuning.trials) json.object([&] { write_trial(json, trial, tuning.between); });

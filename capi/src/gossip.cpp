@@ -10,8 +10,8 @@
 #include <string>
 
 #include "api/gossip/gossip_status.hpp"
+#include "boundary.hpp"
 #include "engine/gossip/yaml.hpp"
-#include "fence.hpp"
 #include "options.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
@@ -86,7 +86,7 @@ mv_status open_with(const char* function, Text text, const char* file, const cha
 base::Status close_gossip(State& state, mv_gossip handle) {
   auto pin = find_gossip(state, "mv_gossip_close", handle);
   if (!pin.ok()) return pin.status();
-  if (!state.gossips.close(pin.value())) return not_a(state, "mv_gossip_close", Kind::kGossip, handle);
+  if (!state.gossips.close(pin.value())) return not_a(state, "mv_gossip_close", HandleKind::kGossip, handle);
   (*pin.value())->close();
   return {};
 }
@@ -94,7 +94,7 @@ base::Status close_gossip(State& state, mv_gossip handle) {
 /// work(GossipNode&) of one exported function, whose name begins the sentence of what goes wrong.
 template <typename Work>
 mv_status with_node(const char* function, mv_gossip gossip, Work work) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_gossip(state, function, gossip);
     if (!pin.ok()) return pin.status();
     return told(function, work(**pin.value()));
@@ -146,7 +146,7 @@ base::Status describe(GossipNode& node, mv_gossip_info* out) {
   if (!read.ok()) return read.status();
   const auto found = node.state();
   if (!found.ok()) return found.status();
-  const gossip::Standing& from = found.value();
+  const gossip::GossipState& from = found.value();
   mv_gossip_info info = MV_GOSSIP_INFO_INIT;
   info.size = out->size;
   info.clock = from.clock;
@@ -170,7 +170,7 @@ base::Status describe(GossipNode& node, mv_gossip_info* out) {
   return {};
 }
 
-void describe_peer(const gossip::PeerStanding& from, mv_gossip_peer* out) {
+void describe_peer(const gossip::PeerState& from, mv_gossip_peer* out) {
   mv_gossip_peer peer = MV_GOSSIP_PEER_INIT;
   peer.size = out->size;
   peer.score = from.score;
@@ -179,11 +179,11 @@ void describe_peer(const gossip::PeerStanding& from, mv_gossip_peer* out) {
   peer.disagreement = from.disagreement;
   peer.fetched = from.fetched;
   peer.failed = from.failed;
-  peer.connected = from.road.empty() ? 0 : 1;
+  peer.connected = from.transport.empty() ? 0 : 1;
   peer.waiting = from.waiting ? 1 : 0;
   put_name(from.name, peer.name);
   put_name(from.address, peer.address);
-  put_name(from.road, peer.road);
+  put_name(from.transport, peer.transport);
   put_name(from.problem, peer.problem);
   std::memcpy(out, &peer, std::min<size_t>(out->size, sizeof(peer)));
 }
@@ -235,7 +235,7 @@ mv_status mv_gossip_open_text(const char* config, const char* name, mv_gossip* g
   return mv::capi::open_with(kFunction, [&] { return mv::base::Result<std::string>(config); }, file, name, gossip);
 }
 mv_status mv_gossip_close(mv_gossip gossip) {
-  return mv::capi::fence("mv_gossip_close", [&](State& state) { return mv::capi::close_gossip(state, gossip); });
+  return mv::capi::boundary("mv_gossip_close", [&](State& state) { return mv::capi::close_gossip(state, gossip); });
 }
 
 mv_status mv_gossip_add(mv_gossip gossip, const void* data, uint64_t count, mv_dtype dtype) {
@@ -291,20 +291,20 @@ mv_status mv_gossip_peers(mv_gossip gossip, mv_gossip_peer* peers, uint64_t capa
 }
 mv_status mv_gossip_state_text(mv_gossip gossip, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {
   constexpr const char* kFunction = "mv_gossip_state_text";
-  return mv::capi::fence(kFunction, [&](State& state) -> Status {
+  return mv::capi::boundary(kFunction, [&](State& state) -> Status {
     if (auto status = mv::capi::check_text_flags(kFunction, flags); !status.ok()) return status;
     if (auto status = mv::capi::check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
     auto pin = mv::capi::find_gossip(state, kFunction, gossip);
     if (!pin.ok()) return pin.status();
-    const auto standing = (*pin.value())->state_text((flags & MV_JSON) != 0);
-    if (!standing.ok()) return mv::capi::told(kFunction, standing.status());
-    mv::capi::put_text(standing.value(), text, capacity, length);
+    const auto told = (*pin.value())->state_text((flags & MV_JSON) != 0);
+    if (!told.ok()) return mv::capi::told(kFunction, told.status());
+    mv::capi::put_text(told.value(), text, capacity, length);
     return {};
   });
 }
 mv_status mv_gossip_metrics_text(mv_gossip gossip, char* text, uint64_t capacity, uint64_t* length) {
   constexpr const char* kFunction = "mv_gossip_metrics_text";
-  return mv::capi::fence(kFunction, [&](State& state) -> Status {
+  return mv::capi::boundary(kFunction, [&](State& state) -> Status {
     if (auto status = mv::capi::check_text_out(kFunction, text, capacity, length); !status.ok()) return status;
     auto pin = mv::capi::find_gossip(state, kFunction, gossip);
     if (!pin.ok()) return pin.status();

@@ -10,8 +10,8 @@
 
 #include "api/group/group.hpp"
 #include "base/undo.hpp"
+#include "boundary.hpp"
 #include "calls.hpp"
-#include "fence.hpp"
 #include "group_arrays.hpp"
 #include "options.hpp"
 #include "state.hpp"
@@ -69,7 +69,7 @@ base::Status open(State& state, const char* function, mv_node node, mv_group* gr
 /// work(State&, const GroupEntry&) of one exported function, whose name begins the sentence of what goes wrong.
 template <typename Work>
 mv_status with_group(const char* function, mv_group group, Work work) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_group(state, function, group);
     if (!pin.ok()) return pin.status();
     try {
@@ -146,7 +146,7 @@ base::Status describe(const GroupEntry& entry, mv_group_info* out) {
   info.bytes_received = from.received;
   info.operations = from.operations;
   info.broken = from.broken.code();
-  std::memcpy(info.road, from.road.data(), std::min(from.road.size(), sizeof(info.road) - 1));
+  std::memcpy(info.transport, from.transport.data(), std::min(from.transport.size(), sizeof(info.transport) - 1));
   std::memcpy(info.why, from.broken.text().data(), std::min(from.broken.text().size(), sizeof(info.why) - 1));
   std::memcpy(out, &info, std::min<size_t>(sizeof(info), info.size));
   return {};
@@ -220,7 +220,7 @@ base::Status shrink(State& state, const GroupEntry& entry, const mv_call_options
 base::Status close_group(State& state, mv_group handle) {
   auto pin = find_group(state, "mv_group_close", handle, Broken::kFound);
   if (!pin.ok()) return pin.status();
-  if (!state.groups.close(pin.value())) return not_a(state, "mv_group_close", Kind::kGroup, handle);
+  if (!state.groups.close(pin.value())) return not_a(state, "mv_group_close", HandleKind::kGroup, handle);
   return named("mv_group_close", pin.value()->group->close());
 }
 
@@ -232,7 +232,7 @@ using namespace mv::capi;
 
 mv_status mv_group_open(mv_node node, const int64_t* workers, uint64_t count, mv_group* group) {
   constexpr const char* kFunction = "mv_group_open";
-  return fence(kFunction, [&](State& state) -> base::Status {
+  return boundary(kFunction, [&](State& state) -> base::Status {
     if (workers == nullptr && count > 0) return base::error(MV_EINVAL, "{}: workers is NULL, but count is {}", kFunction, count);
     if (workers != nullptr && count == 0) return base::error(MV_EINVAL, "{}: a group of no workers; all of them are NULL, 0", kFunction);
     if (count > kMostArrays) return base::error(MV_EINVAL, "{}: count is {}", kFunction, count);
@@ -241,10 +241,10 @@ mv_status mv_group_open(mv_node node, const int64_t* workers, uint64_t count, mv
 }
 mv_status mv_group_open_host(mv_node node, mv_group* group) {
   constexpr const char* kFunction = "mv_group_open_host";
-  return fence(kFunction, [&](State& state) { return named(kFunction, open(state, kFunction, node, group, true, {})); });
+  return boundary(kFunction, [&](State& state) { return named(kFunction, open(state, kFunction, node, group, true, {})); });
 }
 mv_status mv_group_close(mv_group group) {
-  return fence("mv_group_close", [&](State& state) { return close_group(state, group); });
+  return boundary("mv_group_close", [&](State& state) { return close_group(state, group); });
 }
 mv_status mv_group_describe(mv_group group, mv_group_info* info) {
   return with_group("mv_group_describe", group, [&](State&, const GroupEntry& entry) { return describe(entry, info); });

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/group/group.hpp"
-#include "fence.hpp"
+#include "boundary.hpp"
 #include "group_arrays.hpp"
 #include "options.hpp"
 #include "state.hpp"
@@ -62,7 +62,7 @@ base::Status check_status(mv_status status) {
 
 template <typename Work>
 mv_status with_custom(const char* function, mv_custom custom, Work work) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_custom(state, function, custom);
     if (!pin.ok()) return pin.status();
     return named(function, work(state, pin.value()));
@@ -78,7 +78,7 @@ using namespace mv::capi;
 mv_status mv_allreduce_custom(mv_group group, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user, uint32_t flags,
                               uint64_t* contributors, const mv_call_options* options) {
   constexpr const char* kFunction = "mv_allreduce_custom";
-  return fence(kFunction, [&](State& state) -> base::Status {
+  return boundary(kFunction, [&](State& state) -> base::Status {
     if (reducer == nullptr) return base::error(MV_EINVAL, "{}: the function is NULL", kFunction);
     auto pin = find_group(state, kFunction, group);
     if (!pin.ok()) return pin.status();
@@ -90,7 +90,7 @@ mv_status mv_allreduce_custom(mv_group group, const mv_array* values, uint64_t a
 
 mv_status mv_custom_begin(mv_group group, const mv_array* values, uint64_t arrays, uint32_t flags, const mv_call_options* options, mv_custom* custom) {
   constexpr const char* kFunction = "mv_custom_begin";
-  return fence(kFunction, [&](State& state) -> base::Status {
+  return boundary(kFunction, [&](State& state) -> base::Status {
     if (custom == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the handle is NULL", kFunction);
     auto pin = find_group(state, kFunction, group);
     if (!pin.ok()) return pin.status();
@@ -119,7 +119,7 @@ mv_status mv_custom_done(mv_custom custom, mv_status status) {
 }
 mv_status mv_custom_end(mv_custom custom, uint64_t* contributors) {
   return with_custom("mv_custom_end", custom, [&](State& state, const CustomTable::Pin& pin) -> base::Status {
-    if (!state.customs.close(pin)) return not_a(state, "mv_custom_end", Kind::kCustom, custom);
+    if (!state.customs.close(pin)) return not_a(state, "mv_custom_end", HandleKind::kCustom, custom);
     const auto ended = pin->reduction->end();
     if (ended.ok() && contributors != nullptr) *contributors = ended.value();
     return ended.ok() ? base::Status() : ended.status();

@@ -15,7 +15,7 @@
 
 namespace mv::capi {
 
-enum class Kind : uint32_t { kNode = 1, kTable = 2, kRequest = 3, kTensor = 4, kStore = 5, kGossip = 6, kGroup = 7, kCustom = 8, kStrategy = 9 };
+enum class HandleKind : uint32_t { kNode = 1, kTable = 2, kRequest = 3, kTensor = 4, kStore = 5, kGossip = 6, kGroup = 7, kCustom = 8, kStrategy = 9 };
 inline constexpr uint64_t kLastKind = 9;
 
 inline constexpr int kIndexBits = 24;
@@ -24,7 +24,7 @@ static_assert(kLastKind < uint64_t{1} << (53 - kGenerationBits - kIndexBits), "a
 inline constexpr uint32_t kLastGeneration = (1u << kGenerationBits) - 1;
 
 struct HandleParts {
-  Kind kind;
+  HandleKind kind;
   uint32_t generation;
   uint32_t index;
 };
@@ -39,7 +39,7 @@ constexpr bool split_handle(int64_t handle, HandleParts* parts) {
   if (handle <= 0) return false;
   const auto bits = static_cast<uint64_t>(handle);
   const uint64_t kind = bits >> (kGenerationBits + kIndexBits);
-  parts->kind = static_cast<Kind>(kind);
+  parts->kind = static_cast<HandleKind>(kind);
   parts->generation = static_cast<uint32_t>(bits >> kIndexBits) & kLastGeneration;
   parts->index = static_cast<uint32_t>(bits) & ((1u << kIndexBits) - 1);
   return kind >= 1 && kind <= kLastKind && parts->generation != 0;
@@ -68,7 +68,7 @@ class HandleTable {
   };
 
  public:
-  HandleTable(Kind kind, uint32_t first_generation)
+  HandleTable(HandleKind kind, uint32_t first_generation)
       : kind_(kind), first_generation_(first_generation), newest_(first_generation) {}
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
@@ -258,7 +258,7 @@ class HandleTable {
     return slot;
   }
 
-  const Kind kind_;
+  const HandleKind kind_;
   const uint32_t first_generation_;
   std::atomic<uint32_t> newest_;
   std::array<std::atomic<Slot*>, kBuckets> buckets_{};

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "fence.hpp"
+#include "boundary.hpp"
 #include "settings.hpp"
 #include "state.hpp"
 
@@ -97,7 +97,7 @@ base::Status shutdown_opened(State& state, mv_node node) {
     return base::error(MV_EHANDLE, "mv_shutdown: {} is the default node: end each mv_init() with mv_shutdown(0)", node);
   }
   std::lock_guard lock(entry.shutdown);
-  if (state.nodes.fate(node) != Fate::kOpen) return not_a(state, "mv_shutdown", Kind::kNode, node);
+  if (state.nodes.fate(node) != Fate::kOpen) return not_a(state, "mv_shutdown", HandleKind::kNode, node);
   return end_node(state, pin.value());
 }
 
@@ -169,6 +169,6 @@ mv_status mv_node_open(const mv_init_options* options, mv_node* node) {
 }
 
 mv_status mv_shutdown(mv_node node) {
-  return fence("mv_shutdown",
+  return boundary("mv_shutdown",
                [&](State& state) { return node == 0 ? shutdown_default(state) : shutdown_opened(state, node); });
 }

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "boundary.hpp"
 #include "calls.hpp"
-#include "fence.hpp"
 #include "options.hpp"
 #include "shard/updater/updater.hpp"
 #include "state.hpp"
@@ -71,7 +71,7 @@ base::Status free_store(State& state, kv_store handle) {
   kvstore::Updates& updates = pin.value()->store->updates();
   if (auto inside = updates.check_outside(); !inside.ok()) return named("kv_free", inside);
   updates.run_due();
-  return state.stores.close(pin.value()) ? base::Status() : not_a(state, "kv_free", Kind::kStore, handle);
+  return state.stores.close(pin.value()) ? base::Status() : not_a(state, "kv_free", HandleKind::kStore, handle);
 }
 
 base::Status tell_type(State& state, kv_store handle, char* text, uint64_t capacity, uint64_t* length) {
@@ -145,7 +145,7 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
   values->by_key.reserve(count);
   for (uint64_t i = 0; i < from.count; ++i) {
     auto pin = state.tensors.pin(from.tensors[i]);
-    if (!pin) return not_a(state, function, Kind::kTensor, from.tensors[i]);
+    if (!pin) return not_a(state, function, HandleKind::kTensor, from.tensors[i]);
     values->tensors.push_back(borrowed(*pin));
     values->open->push_back(std::move(pin));
   }
@@ -172,7 +172,7 @@ base::Result<api::CallOptions> read_options(const char* function, const mv_call_
 /// work(Store&, timeout) of one exported function, whose name begins the sentence of what goes wrong.
 template <typename Work>
 mv_status with_store(const char* function, kv_store store, const mv_call_options* options, Work work) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_store(state, function, store);
     if (!pin.ok()) return pin.status();
     const auto plan = read_options(function, options, MayForget::kNo);
@@ -201,7 +201,7 @@ struct Checked {
 template <typename Work>
 mv_status with_values(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options,
                       Work work, MayForget may_forget = MayForget::kNo) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_store(state, function, store);
     if (!pin.ok()) return pin.status();
     const auto plan = read_options(function, options, may_forget);
@@ -244,7 +244,7 @@ base::Status plan_pull(const char* function, const mv_call_options* given, CallP
 template <typename Begin>
 mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
                     const mv_call_options* options, Begin begin) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     auto pin = find_store(state, function, store);
     if (!pin.ok()) return pin.status();
     CallPlan plan;
@@ -274,13 +274,13 @@ using mv::capi::State;
 using mv::kvstore::Store;
 
 mv_status kv_create(mv_node node, const char* type, kv_store* store) {
-  return mv::capi::fence("kv_create", [&](State& state) { return mv::capi::create(state, node, type, store); });
+  return mv::capi::boundary("kv_create", [&](State& state) { return mv::capi::create(state, node, type, store); });
 }
 mv_status kv_free(kv_store store) {
-  return mv::capi::fence("kv_free", [&](State& state) { return mv::capi::free_store(state, store); });
+  return mv::capi::boundary("kv_free", [&](State& state) { return mv::capi::free_store(state, store); });
 }
 mv_status kv_type(kv_store store, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::fence("kv_type", [&](State& state) { return mv::capi::tell_type(state, store, text, capacity, length); });
+  return mv::capi::boundary("kv_type", [&](State& state) { return mv::capi::tell_type(state, store, text, capacity, length); });
 }
 mv_status kv_rank(kv_store store, int64_t* rank) { return mv::capi::tell("kv_rank", store, rank, &Store::rank); }
 mv_status kv_num_workers(kv_store store, int64_t* num_workers) {

@@ -2,14 +2,14 @@
 
 #include <polyverso/kvstore.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <exception>
 #include <utility>
 
+#include "boundary.hpp"
 #include "callbacks.hpp"
 #include "calls.hpp"
-#include "fence.hpp"
 #include "options.hpp"
 #include "text_out.hpp"
 
@@ -138,7 +138,7 @@ base::Status command_done(const NodeRef& entry, mv_status outcome) {
 /// work(State&, NodeRef) of one exported function, whose name begins the sentence of what goes wrong.
 template <typename Work>
 mv_status with_server(const char* function, mv_node node, Work work) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     NodeRef entry;
     {
       auto pin = find_node(state, function, node);
@@ -156,7 +156,7 @@ using mv::capi::NodeRef;
 using mv::capi::State;
 
 mv_status kv_send_command(kv_store store, int64_t head, const char* body, const mv_call_options* options) {
-  return mv::capi::fence("kv_send_command", [&](State& state) -> mv::base::Status {
+  return mv::capi::boundary("kv_send_command", [&](State& state) -> mv::base::Status {
     return mv::capi::named("kv_send_command", mv::capi::send_command(state, store, head, body, options));
   });
 }

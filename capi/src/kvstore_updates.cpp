@@ -2,13 +2,13 @@
 
 #include <polyverso/kvstore.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <exception>
 #include <utility>
 
+#include "boundary.hpp"
 #include "callbacks.hpp"
-#include "fence.hpp"
 #include "tensor_calls.hpp"
 #include "text_out.hpp"
 
@@ -105,14 +105,14 @@ base::Status update_done(State& state, kv_store handle, mv_status outcome) {
 using mv::capi::State;
 
 mv_status kv_set_updater(kv_store store, kv_updater updater, void* user) {
-  return mv::capi::fence("kv_set_updater", [&](State& state) -> mv::base::Status {
+  return mv::capi::boundary("kv_set_updater", [&](State& state) -> mv::base::Status {
     return mv::capi::named("kv_set_updater", mv::capi::set_updater(state, store, updater, user));
   });
 }
 mv_status kv_next_update(kv_store store, mv_tensor* merged, mv_tensor* stored, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::fence("kv_next_update",
+  return mv::capi::boundary("kv_next_update",
                          [&](State& state) { return mv::capi::next_update(state, store, merged, stored, text, capacity, length); });
 }
 mv_status kv_update_done(kv_store store, mv_status outcome) {
-  return mv::capi::fence("kv_update_done", [&](State& state) { return mv::capi::update_done(state, store, outcome); });
+  return mv::capi::boundary("kv_update_done", [&](State& state) { return mv::capi::update_done(state, store, outcome); });
 }

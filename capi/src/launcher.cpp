@@ -21,8 +21,8 @@ bool is_inside(LauncherKind inner, LauncherKind outer, const Variables& variable
 }
 
 /// The first thing in which both have a say and differ: the two variables.
-std::optional<std::pair<std::string, std::string>> difference(const Place& a, const Place& b) {
-  for (auto part : {&Place::nodes, &Place::rank})
+std::optional<std::pair<std::string, std::string>> difference(const Assignment& a, const Assignment& b) {
+  for (auto part : {&Assignment::nodes, &Assignment::rank})
     if (a.*part && b.*part && (a.*part)->value != (b.*part)->value) return {{(a.*part)->from, (b.*part)->from}};
   return std::nullopt;
 }
@@ -69,7 +69,7 @@ base::Result<Detected> detect_launcher(std::string_view wish, const Environment&
     auto reading = read(static_cast<LauncherKind>(kind), variables, detected.notes);
     if (!reading.ok()) return reading.status();
     if (!reading.value()) continue;
-    const Place& place = *reading.value();
+    const Assignment& place = *reading.value();
     detected.seen.push_back(place.launcher);
     if (!detected.place) {
       inner = static_cast<LauncherKind>(kind);

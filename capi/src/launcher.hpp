@@ -21,7 +21,7 @@ struct Found {
 };
 
 /// Settings, by the names of mv_init_options, as a launcher's variables give them.
-struct Place {
+struct Assignment {
   std::string launcher;  ///< "Open MPI"
   std::optional<Found> rank, nodes, role, master, bind, advertise;
   std::optional<Found> rendezvous;  ///< where all are on one machine: the name under which rank 0 tells its address
@@ -30,7 +30,7 @@ struct Place {
 };
 
 struct Detected {
-  std::optional<Place> place;
+  std::optional<Assignment> place;
   std::vector<std::string> seen;   ///< all launchers whose variables are there, the one that counts first
   std::vector<std::string> notes;  ///< what looks like a mistake, but is none for certain
 };

@@ -78,7 +78,7 @@ base::Result<Found> slurm_port(const Variables& variables, const Found& job, con
 }
 
 /// Over several machines rank 0 is on the first.
-base::Status meet_across_machines(const Variables& variables, const Found& job, const Found& step, Place& place) {
+base::Status meet_across_machines(const Variables& variables, const Found& job, const Found& step, Assignment& place) {
   const auto list = variables.find({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (!list) {
     place.missing =
@@ -128,18 +128,18 @@ base::Result<std::vector<std::string>> expand_hosts(std::string_view list) {
 
 /// A job step's processes, started by srun. A batch script itself has most of the variables, too, but is one process.
 Reading read_slurm(const Variables& variables, std::vector<std::string>& notes) {
-  Place place;
+  Assignment place;
   place.launcher = "Slurm";
   place.rank = variables.find("SLURM_PROCID");
   place.nodes = variables.find({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"});
-  if (!place.rank) return std::optional<Place>();
+  if (!place.rank) return std::optional<Assignment>();
   const auto job = variables.find({"SLURM_JOB_ID", "SLURM_JOBID"}),
              step = variables.find({"SLURM_STEP_ID", "SLURM_STEPID"});
   if (!step || number_of(step).value_or(0) >= kFirstPseudoStep) {
     if (number_of(place.nodes).value_or(1) > 1)
       notes.push_back(
           fmt::format("{}, but this process was not started by srun: it is a cluster of one", place.nodes->from));
-    return std::optional<Place>();
+    return std::optional<Assignment>();
   }
   if (!place.nodes || !job) {
     return base::error(MV_EINVAL,
@@ -163,7 +163,7 @@ Reading read_slurm(const Variables& variables, std::vector<std::string>& notes) 
 Reading read_dmlc(const Variables& variables) {
   const auto role = variables.find("DMLC_ROLE");
   const auto root = variables.find("DMLC_PS_ROOT_URI");
-  if (!role && !root) return std::optional<Place>();
+  if (!role && !root) return std::optional<Assignment>();
   if (!role)
     return base::error(MV_EINVAL,
                        "{} is set, but DMLC_ROLE is not: a DMLC tracker sets both; set POLYVERSO_LAUNCHER=none for a cluster of one",
@@ -177,7 +177,7 @@ Reading read_dmlc(const Variables& variables) {
   }
   const auto uri = *root, port = *variables.find("DMLC_PS_ROOT_PORT");
   const auto workers = *variables.find("DMLC_NUM_WORKER"), servers = *variables.find("DMLC_NUM_SERVER");
-  Place place;
+  Assignment place;
   place.launcher = "DMLC";
   place.sets_roles = true;
   if (role->value != "scheduler" && role->value != "server" && role->value != "worker")

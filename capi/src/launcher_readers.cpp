@@ -29,11 +29,11 @@ base::Status lacks(const char* launcher, const std::string& given, const char* l
 
 /// All ranks of a job share the name of the job and its directory, which hold mpirun's process id.
 Reading read_openmpi(const Variables& variables) {
-  Place place;
+  Assignment place;
   place.launcher = "Open MPI";
   place.rank = variables.find("OMPI_COMM_WORLD_RANK");
   place.nodes = variables.find("OMPI_COMM_WORLD_SIZE");
-  if (!place.rank && !place.nodes) return std::optional<Place>();
+  if (!place.rank && !place.nodes) return std::optional<Assignment>();
   if (!place.rank) return lacks("Open MPI", place.nodes->from, "OMPI_COMM_WORLD_RANK");
   if (!place.nodes) return lacks("Open MPI", place.rank->from, "OMPI_COMM_WORLD_SIZE");
 
@@ -54,17 +54,17 @@ Reading read_openmpi(const Variables& variables) {
 
 /// MASTER_PORT belongs to torch.distributed's own store, so the master's port is the next one.
 Reading read_torchrun(const Variables& variables) {
-  Place place;
+  Assignment place;
   place.launcher = "torchrun";
   place.rank = variables.find("RANK");
   place.nodes = variables.find("WORLD_SIZE");
   const auto host = variables.find("MASTER_ADDR"), port = variables.find("MASTER_PORT");
   if (!place.nodes) {
     if (place.rank && host) return lacks("torchrun", place.rank->from, "WORLD_SIZE");
-    return std::optional<Place>();  // a RANK alone may be anybody's
+    return std::optional<Assignment>();  // a RANK alone may be anybody's
   }
   if (!place.rank) {
-    if (number_of(place.nodes) == 1) return std::optional<Place>();
+    if (number_of(place.nodes) == 1) return std::optional<Assignment>();
     return lacks("torchrun", place.nodes->from, "RANK");
   }
   if (!host || !port) {
@@ -91,11 +91,11 @@ Reading read_torchrun(const Variables& variables) {
 }
 
 Reading read_pmi(const Variables& variables) {
-  Place place;
+  Assignment place;
   place.launcher = "PMI";
   place.rank = variables.find("PMI_RANK");
   place.nodes = variables.find("PMI_SIZE");
-  if (!place.rank && !place.nodes) return std::optional<Place>();
+  if (!place.rank && !place.nodes) return std::optional<Assignment>();
   if (!place.rank) return lacks("a process manager that speaks PMI", place.nodes->from, "PMI_RANK");
   if (!place.nodes) return lacks("a process manager that speaks PMI", place.rank->from, "PMI_SIZE");
   const auto local = number_of(variables.find("MPI_LOCALNRANKS"));

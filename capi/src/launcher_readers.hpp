@@ -56,7 +56,7 @@ inline Found any_interface(std::string_view master_host, const std::string& why)
   return {master_host.find(':') != std::string_view::npos ? "::" : "0.0.0.0", why};
 }
 
-using Reading = base::Result<std::optional<Place>>;
+using Reading = base::Result<std::optional<Assignment>>;
 Reading read_openmpi(const Variables& variables);
 Reading read_torchrun(const Variables& variables);
 Reading read_pmi(const Variables& variables);

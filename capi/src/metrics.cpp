@@ -2,7 +2,7 @@
 
 #include <polyverso/polyverso.h>
 
-#include "fence.hpp"
+#include "boundary.hpp"
 #include "state.hpp"
 #include "text_out.hpp"
 
@@ -11,7 +11,7 @@ namespace {
 
 mv_status tell(const char* function, mv_node node, base::Result<std::string> (api::Node::*read)(), char* text, uint64_t capacity,
                uint64_t* length) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     if (auto status = check_text_out(function, text, capacity, length); !status.ok()) return status;
     auto pin = find_node(state, function, node);
     if (!pin.ok()) return pin.status();

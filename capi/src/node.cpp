@@ -2,8 +2,8 @@
 
 #include <polyverso/polyverso.h>
 
+#include "boundary.hpp"
 #include "calls.hpp"
-#include "fence.hpp"
 #include "state.hpp"
 
 namespace mv::capi {
@@ -11,7 +11,7 @@ namespace {
 
 template <typename T, typename Read>
 mv_status tell(const char* function, mv_node handle, T* out, Read read) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     if (out == nullptr) return base::error(MV_EINVAL, "{}: the pointer for the result is NULL", function);
     auto pin = find_node(state, function, handle);
     if (!pin.ok()) return pin.status();
@@ -52,7 +52,7 @@ mv_status mv_is_sync(mv_node node, int32_t* is_sync) {
 }
 
 mv_status mv_barrier(mv_node node, const mv_call_options* options) {
-  return mv::capi::fence("mv_barrier", [&](mv::capi::State& state) -> mv::base::Status {
+  return mv::capi::boundary("mv_barrier", [&](mv::capi::State& state) -> mv::base::Status {
     mv::capi::CallPlan plan;
     auto status = mv::capi::plan_call("mv_barrier", options, mv::capi::MayForget::kNo, &plan);
     if (!status.ok()) return status;

@@ -2,7 +2,7 @@
 
 #include <polyverso/kvstore.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

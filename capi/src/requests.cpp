@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "boundary.hpp"
 #include "callbacks.hpp"
 #include "calls.hpp"
-#include "fence.hpp"
 #include "options.hpp"
 #include "state.hpp"
 
@@ -59,7 +59,7 @@ base::Status cancel_request(State& state, mv_request handle) {
   auto pin = find_request(state, "mv_request_cancel", handle);
   if (!pin.ok()) return pin.status();
   // Closed first: a wait in another thread then sees the cancellation, and not a request of its own.
-  if (!state.requests.close(pin.value())) return not_a(state, "mv_request_cancel", Kind::kRequest, handle);
+  if (!state.requests.close(pin.value())) return not_a(state, "mv_request_cancel", HandleKind::kRequest, handle);
   auto outcome = pin.value()->node->node->cancel(pin.value()->call);
   if (!outcome.text().empty()) note(outcome.text());
   return {};
@@ -148,32 +148,32 @@ int64_t keep_interrupted(State& state, const NodeRef& node, api::CallRef call) {
 using namespace mv::capi;
 
 mv_status mv_request_wait(mv_request request, int64_t timeout_ms) {
-  return fence("mv_request_wait", [&](State& state) { return wait_request(state, request, timeout_ms); });
+  return boundary("mv_request_wait", [&](State& state) { return wait_request(state, request, timeout_ms); });
 }
 
 mv_status mv_request_test(mv_request request, int32_t* done) {
-  return fence("mv_request_test", [&](State& state) { return test_request(state, request, done); });
+  return boundary("mv_request_test", [&](State& state) { return test_request(state, request, done); });
 }
 
 mv_status mv_request_cancel(mv_request request) {
-  return fence("mv_request_cancel", [&](State& state) { return cancel_request(state, request); });
+  return boundary("mv_request_cancel", [&](State& state) { return cancel_request(state, request); });
 }
 
 mv_status mv_request_release(mv_request request) {
-  return fence("mv_request_release", [&](State& state) { return release_request(state, request); });
+  return boundary("mv_request_release", [&](State& state) { return release_request(state, request); });
 }
 
 mv_status mv_request_error(mv_request request) {
-  return fence("mv_request_error", [&](State& state) { return request_error(state, request); });
+  return boundary("mv_request_error", [&](State& state) { return request_error(state, request); });
 }
 
 mv_status mv_poll(mv_node node, mv_request* finished, uint64_t capacity, uint64_t* count, int64_t timeout_ms) {
-  return fence("mv_poll",
+  return boundary("mv_poll",
                [&](State& state) { return poll_requests(state, node, finished, capacity, count, timeout_ms); });
 }
 
 mv_status mv_event_fd(mv_node node, int32_t* fd) {
-  return fence("mv_event_fd", [&](State& state) -> mv::base::Status {
+  return boundary("mv_event_fd", [&](State& state) -> mv::base::Status {
     if (fd == nullptr) return mv::base::error(MV_EINVAL, "mv_event_fd: fd is NULL");
     auto pin = find_node(state, "mv_event_fd", node);
     if (!pin.ok()) return pin.status();

@@ -69,7 +69,7 @@ constexpr Setting without_option(SettingInfo info) {
 constexpr SettingChoice kRoles[] = {
     {"worker", MV_ROLE_WORKER}, {"server", MV_ROLE_SERVER}, {"all", MV_ROLE_ALL}, {"default", MV_ROLE_ALL},
     {"scheduler", runtime::kRoleScheduler}};
-constexpr SettingChoice kRoads[] = {{"auto", 0}, {"tcp", 1}, {"inproc", 2}};
+constexpr SettingChoice kTransports[] = {{"auto", 0}, {"tcp", 1}, {"inproc", 2}};
 constexpr auto kLaunchers = [] {
   std::array<SettingChoice, std::size(kLauncherWords)> choices{};
   for (size_t i = 0; i < choices.size(); ++i) choices[i] = {kLauncherWords[i], static_cast<int64_t>(i)};
@@ -86,11 +86,8 @@ constexpr int64_t kMostTraceEvents = 16 << 20;
 constexpr Setting kSettings[] = {
     from_options<&Start::sync, &Options::sync, MV_UNSET>(
         {.key = "sync", .type = SettingType::kBool, .help = "sync mode; unset: what the others say"}),
-    from_options<&Start::role, &Options::role, MV_ROLE_UNSET>({.key = "role",
-                                                               .type = SettingType::kChoice,
-                                                               .help = "what this process does",
-                                                               .choices = kRoles,
-                                                               .argument_alias = "ps_role"}),
+    from_options<&Start::role, &Options::role, MV_ROLE_UNSET>(
+        {.key = "role", .type = SettingType::kChoice, .help = "what this process does", .choices = kRoles, .alias = "ps_role"}),
     from_options<&Start::rank, &Options::rank, MV_UNSET>(
         {.key = "rank",
          .type = SettingType::kInteger,
@@ -110,8 +107,8 @@ constexpr Setting kSettings[] = {
         {.key = "advertise", .type = SettingType::kText, .help = "host or host:port that others are told; unset: where it listens"}),
     from_options<&Start::secret, &Options::secret, nullptr>(
         {.key = "secret", .type = SettingType::kSecret, .help = "shared by the cluster; needed beyond loopback"}),
-    from_options<&Start::io, &Options::io, nullptr>(
-        {.key = "io", .type = SettingType::kText, .help = "which roads may be used", .choices = kRoads}),
+    from_options<&Start::transport, &Options::transport, nullptr>(
+        {.key = "transport", .type = SettingType::kText, .help = "which transports may be used", .choices = kTransports, .alias = "io"}),
     from_options<&Start::faults, &Options::faults, nullptr>(
         {.key = "faults", .type = SettingType::kText, .help = "for tests: faults on every message"}),
     from_options<&Start::timeout, &Options::timeout_ms, 0>(
@@ -220,7 +217,7 @@ class Sources {
 
  private:
   const base::SaidSettings::Said* own(size_t index) const;
-  base::Status take(const Place& place, SettingsReport& report);
+  base::Status take(const Assignment& place, SettingsReport& report);
 
   const base::SaidSettings &said_, &environment_;
   base::SaidSettings launched_;
@@ -279,7 +276,7 @@ base::Status Sources::ask_launcher(SettingsReport& report) {
   return take(*detected.value().place, report);
 }
 
-base::Status Sources::take(const Place& place, SettingsReport& report) {
+base::Status Sources::take(const Assignment& place, SettingsReport& report) {
   const auto* nodes = own(kNodes);
   if (nodes != nullptr && place.nodes && std::to_string(nodes->value.number) != place.nodes->value) {
     report.remarks.push_back(fmt::format("{} is another cluster than the one of {}: {}'s variables are not used", nodes->where,

@@ -96,7 +96,7 @@ base::Status check_cluster(const runtime::Settings& settings) {
         "processes with \"polyverso run -n {}\"",
         settings.nodes, settings.nodes);
   }
-  return settings.io == "inproc" ? base::Status() : check_addresses(settings);
+  return settings.transport == "inproc" ? base::Status() : check_addresses(settings);
 }
 
 }  // namespace mv::capi

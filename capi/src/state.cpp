@@ -74,49 +74,49 @@ void forget_parent() {
   life.store(nullptr, std::memory_order_release);
 }
 
-const char* name_of(Kind kind) {
+const char* name_of(HandleKind kind) {
   switch (kind) {
-    case Kind::kNode:
+    case HandleKind::kNode:
       return "node";
-    case Kind::kTable:
+    case HandleKind::kTable:
       return "table";
-    case Kind::kRequest:
+    case HandleKind::kRequest:
       return "request";
-    case Kind::kTensor:
+    case HandleKind::kTensor:
       return "tensor";
-    case Kind::kStore:
+    case HandleKind::kStore:
       return "key-value store";
-    case Kind::kGossip:
+    case HandleKind::kGossip:
       return "gossiping node";
-    case Kind::kGroup:
+    case HandleKind::kGroup:
       return "group";
-    case Kind::kCustom:
+    case HandleKind::kCustom:
       return "reduction by hand";
-    case Kind::kStrategy:
+    case HandleKind::kStrategy:
       return "strategy of training";
   }
   return "handle";
 }
 
-Fate fate_of(State& state, Kind kind, int64_t handle) {
+Fate fate_of(State& state, HandleKind kind, int64_t handle) {
   switch (kind) {
-    case Kind::kNode:
+    case HandleKind::kNode:
       return state.nodes.fate(handle);
-    case Kind::kTable:
+    case HandleKind::kTable:
       return state.tables.fate(handle);
-    case Kind::kRequest:
+    case HandleKind::kRequest:
       return state.requests.fate(handle);
-    case Kind::kTensor:
+    case HandleKind::kTensor:
       return state.tensors.fate(handle);
-    case Kind::kStore:
+    case HandleKind::kStore:
       return state.stores.fate(handle);
-    case Kind::kGossip:
+    case HandleKind::kGossip:
       return state.gossips.fate(handle);
-    case Kind::kGroup:
+    case HandleKind::kGroup:
       return state.groups.fate(handle);
-    case Kind::kCustom:
+    case HandleKind::kCustom:
       return state.customs.fate(handle);
-    case Kind::kStrategy:
+    case HandleKind::kStrategy:
       return state.strategies.fate(handle);
   }
   return Fate::kNever;
@@ -138,16 +138,16 @@ base::Status no_node(State& state, const char* function) {
 }  // namespace
 
 State::State(uint32_t first_generation)
-    : nodes(Kind::kNode, first_generation),
-      tables(Kind::kTable, first_generation),
-      requests(Kind::kRequest, first_generation),
-      stores(Kind::kStore, first_generation),
-      gossips(Kind::kGossip, first_generation),
+    : nodes(HandleKind::kNode, first_generation),
+      tables(HandleKind::kTable, first_generation),
+      requests(HandleKind::kRequest, first_generation),
+      stores(HandleKind::kStore, first_generation),
+      gossips(HandleKind::kGossip, first_generation),
       heap(tensor_space().heap),
       tensors(tensor_space().tensors),
-      groups(Kind::kGroup, first_generation),
-      customs(Kind::kCustom, first_generation),
-      strategies(Kind::kStrategy, first_generation) {}
+      groups(HandleKind::kGroup, first_generation),
+      customs(HandleKind::kCustom, first_generation),
+      strategies(HandleKind::kStrategy, first_generation) {}
 
 State* current_state() noexcept {
   State* state = life.load(std::memory_order_acquire);
@@ -183,11 +183,11 @@ void watch_forks() {
   if (kFailure != 0) throw std::system_error(kFailure, std::generic_category(), "pthread_atfork");
 }
 
-base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle) {
+base::Status not_a(State& state, const char* function, HandleKind wanted, int64_t handle) {
   HandleParts parts;
   const bool possible = split_handle(handle, &parts);
   const Fate fate = possible ? fate_of(state, parts.kind, handle) : Fate::kNever;
-  if (fate == Fate::kNever && wanted != Kind::kTensor && wanted != Kind::kStore && wanted != Kind::kGossip && !any_node(state)) return no_node(state, function);
+  if (fate == Fate::kNever && wanted != HandleKind::kTensor && wanted != HandleKind::kStore && wanted != HandleKind::kGossip && !any_node(state)) return no_node(state, function);
   if (fate == Fate::kNever || fate == Fate::kReserved) {
     return base::error(MV_EHANDLE, "{}: {} is no handle that this library gave out; a {} is wanted", function, handle,
                        name_of(wanted));
@@ -196,7 +196,7 @@ base::Status not_a(State& state, const char* function, Kind wanted, int64_t hand
     return base::error(MV_EHANDLE, "{}: {} is a {}{}, not a {}", function, handle,
                        fate == Fate::kClosed ? "closed handle of a " : "", name_of(parts.kind), name_of(wanted));
   }
-  if (wanted == Kind::kRequest) {
+  if (wanted == HandleKind::kRequest) {
     return base::error(MV_EHANDLE, "{}: {} is a request that was waited for, tested or cancelled to its end already",
                        function, handle);
   }
@@ -234,7 +234,7 @@ base::Result<Pin> sound(Pin pin, const api::Node& node, const char* function, Br
 }
 
 template <typename Table>
-base::Result<typename Table::Pin> find(State& state, Table& table, Kind kind, const char* function, int64_t handle, Broken broken) {
+base::Result<typename Table::Pin> find(State& state, Table& table, HandleKind kind, const char* function, int64_t handle, Broken broken) {
   auto pin = table.pin(handle);
   if (!pin) return not_a(state, function, kind, handle);
   const api::Node& node = *pin->node->node;
@@ -245,44 +245,44 @@ base::Result<typename Table::Pin> find(State& state, Table& table, Kind kind, co
 
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle, Broken broken) {
   auto pin = state.nodes.pin(handle == 0 ? state.default_node.load(std::memory_order_acquire) : handle);
-  if (!pin) return handle == 0 ? no_node(state, function) : not_a(state, function, Kind::kNode, handle);
+  if (!pin) return handle == 0 ? no_node(state, function) : not_a(state, function, HandleKind::kNode, handle);
   const api::Node& node = *(*pin)->node;
   return sound(std::move(pin), node, function, broken);
 }
 
 base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle, Broken broken) {
-  return find(state, state.tables, Kind::kTable, function, handle, broken);
+  return find(state, state.tables, HandleKind::kTable, function, handle, broken);
 }
 
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle) {
-  return find(state, state.requests, Kind::kRequest, function, handle, Broken::kFound);
+  return find(state, state.requests, HandleKind::kRequest, function, handle, Broken::kFound);
 }
 
 base::Result<StoreTable::Pin> find_store(State& state, const char* function, kv_store handle, Broken broken) {
-  return find(state, state.stores, Kind::kStore, function, handle, broken);
+  return find(state, state.stores, HandleKind::kStore, function, handle, broken);
 }
 
 base::Result<GossipTable::Pin> find_gossip(State& state, const char* function, mv_gossip handle) {
   auto pin = state.gossips.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kGossip, handle);
+  if (!pin) return not_a(state, function, HandleKind::kGossip, handle);
   return pin;
 }
 
 base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_group handle, Broken broken) {
-  return find(state, state.groups, Kind::kGroup, function, handle, broken);
+  return find(state, state.groups, HandleKind::kGroup, function, handle, broken);
 }
 
 base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle, Broken broken) {
-  return find(state, state.customs, Kind::kCustom, function, handle, broken);
+  return find(state, state.customs, HandleKind::kCustom, function, handle, broken);
 }
 
 base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle, Broken broken) {
-  return find(state, state.strategies, Kind::kStrategy, function, handle, broken);
+  return find(state, state.strategies, HandleKind::kStrategy, function, handle, broken);
 }
 
 base::Result<TensorPin> find_tensor(State& state, const char* function, mv_tensor handle) {
   auto pin = state.tensors.pin(handle);
-  if (!pin) return not_a(state, function, Kind::kTensor, handle);
+  if (!pin) return not_a(state, function, HandleKind::kTensor, handle);
   return TensorPin(std::move(pin));
 }
 

@@ -148,7 +148,7 @@ class Joining {
 /// The process's tensors. They need no node, outlive every one, and a forked child keeps them: what it writes is its own.
 struct TensorSpace {
   tensor::Heap heap;
-  TensorTable tensors{Kind::kTensor, 1};
+  TensorTable tensors{HandleKind::kTensor, 1};
   std::mutex replacing;  ///< what row-sparse ones of them are
 };
 
@@ -205,6 +205,6 @@ base::Result<CustomTable::Pin> find_custom(State& state, const char* function, m
 base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle, Broken broken = Broken::kRefused);
 base::Result<TensorPin> find_tensor(State& state, const char* function, mv_tensor handle);
 /// MV_EHANDLE with what `handle` is instead of one of `wanted`, or MV_ESTATE where no node runs that it could be of.
-base::Status not_a(State& state, const char* function, Kind wanted, int64_t handle);
+base::Status not_a(State& state, const char* function, HandleKind wanted, int64_t handle);
 
 }  // namespace mv::capi

@@ -6,7 +6,7 @@
 
 #include "base/log.hpp"
 #include "base/per_thread.hpp"
-#include "fence.hpp"
+#include "boundary.hpp"
 #include "settings.hpp"
 
 namespace mv::capi {

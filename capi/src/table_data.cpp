@@ -5,8 +5,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "boundary.hpp"
 #include "calls.hpp"
-#include "fence.hpp"
 #include "tensor/dtype.hpp"
 
 namespace mv::capi {
@@ -39,7 +39,7 @@ base::Status check_data(const char* function, const Rows& rows, const Data& data
 template <auto Method, MayForget kMayForget, typename Data>
 mv_status move_data(const char* function, mv_table table, const Rows& rows, const Data& data,
                     const mv_call_options* given) {
-  return fence(function, [&](State& state) -> base::Status {
+  return boundary(function, [&](State& state) -> base::Status {
     CallPlan plan;
     if (auto status = plan_call(function, given, kMayForget, &plan); !status.ok()) return status;
     plan.lends = std::is_same_v<Data, api::MutableData>;
@@ -116,7 +116,7 @@ mv_status mv_table_set_rows(mv_table table, const int64_t* rows, uint64_t row_co
   return mv::capi::set("mv_table_set_rows", table, {rows, row_count, false}, {data, count, dtype}, options);
 }
 mv_status mv_table_erase_rows(mv_table table, const int64_t* rows, uint64_t row_count, const mv_call_options* options) {
-  return mv::capi::fence("mv_table_erase_rows", [&](mv::capi::State& state) {
+  return mv::capi::boundary("mv_table_erase_rows", [&](mv::capi::State& state) {
     return mv::capi::erase_rows(state, table, {rows, row_count, false}, options);
   });
 }

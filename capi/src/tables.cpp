@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "boundary.hpp"
 #include "calls.hpp"
-#include "fence.hpp"
 #include "options.hpp"
 #include "shard/updater/updater.hpp"
 #include "spec.hpp"
@@ -55,7 +55,7 @@ template <typename GiveUp>
 base::Status end_handle(State& state, const char* function, mv_table table, GiveUp give_up) {
   auto pin = find_table(state, function, table, Broken::kFound);
   if (!pin.ok()) return pin.status();
-  if (!state.tables.begin_close(pin.value())) return not_a(state, function, Kind::kTable, table);
+  if (!state.tables.begin_close(pin.value())) return not_a(state, function, HandleKind::kTable, table);
   bool ended = false;
   base::Status status;
   try {
@@ -151,7 +151,7 @@ using mv::capi::State;
 
 mv_status mv_table_create(mv_node node, const mv_table_spec* spec, const void* data, uint64_t count, mv_dtype dtype,
                           mv_table* table) {
-  return mv::capi::fence("mv_table_create", [&](State& state) {
+  return mv::capi::boundary("mv_table_create", [&](State& state) {
     return mv::capi::create_table(state, "mv_table_create", node, mv::capi::read_spec("mv_table_create", spec),
                                   {data, count, dtype}, table);
   });
@@ -159,7 +159,7 @@ mv_status mv_table_create(mv_node node, const mv_table_spec* spec, const void* d
 
 mv_status mv_table_create_text(mv_node node, const char* spec, const void* data, uint64_t count, mv_dtype dtype,
                                mv_table* table) {
-  return mv::capi::fence("mv_table_create_text", [&](State& state) -> mv::base::Status {
+  return mv::capi::boundary("mv_table_create_text", [&](State& state) -> mv::base::Status {
     if (spec == nullptr) return mv::base::error(MV_EINVAL, "mv_table_create_text: spec is NULL");
     return mv::capi::create_table(state, "mv_table_create_text", node,
                                   mv::capi::parse_spec("mv_table_create_text", spec), {data, count, dtype}, table);
@@ -167,11 +167,11 @@ mv_status mv_table_create_text(mv_node node, const char* spec, const void* data,
 }
 
 mv_status mv_table_open(mv_node node, const char* name, mv_table* table) {
-  return mv::capi::fence("mv_table_open", [&](State& state) { return mv::capi::open_table(state, node, name, table); });
+  return mv::capi::boundary("mv_table_open", [&](State& state) { return mv::capi::open_table(state, node, name, table); });
 }
 
 mv_status mv_table_close(mv_table table) {
-  return mv::capi::fence("mv_table_close", [&](State& state) {
+  return mv::capi::boundary("mv_table_close", [&](State& state) {
     return mv::capi::end_handle(state, "mv_table_close", table, [](mv::api::Table& on, bool* ended) {
       auto status = on.close();
       // Earlier calls may still be under way then, and close be called again.
@@ -182,7 +182,7 @@ mv_status mv_table_close(mv_table table) {
 }
 
 mv_status mv_table_destroy(mv_table table) {
-  return mv::capi::fence("mv_table_destroy", [&](State& state) {
+  return mv::capi::boundary("mv_table_destroy", [&](State& state) {
     return mv::capi::end_handle(state, "mv_table_destroy", table, [](mv::api::Table& on, bool* ended) {
       auto status = on.destroy();
       *ended = status.ok() || status.code() == MV_ENOTFOUND;
@@ -192,29 +192,29 @@ mv_status mv_table_destroy(mv_table table) {
 }
 
 mv_status mv_table_describe(mv_table table, mv_table_info* info) {
-  return mv::capi::fence("mv_table_describe", [&](State& state) { return mv::capi::describe(state, table, info); });
+  return mv::capi::boundary("mv_table_describe", [&](State& state) { return mv::capi::describe(state, table, info); });
 }
 
 mv_status mv_table_list(mv_node node, char* text, uint64_t capacity, uint64_t* length) {
-  return mv::capi::fence("mv_table_list",
+  return mv::capi::boundary("mv_table_list",
                          [&](State& state) { return mv::capi::list_tables(state, node, text, capacity, length); });
 }
 
 mv_status mv_table_scan(mv_table table, int64_t cursor, int64_t* rows, uint64_t capacity, void* data, uint64_t count,
                         mv_dtype dtype, int64_t* next, uint64_t* found) {
-  return mv::capi::fence("mv_table_scan", [&](State& state) {
+  return mv::capi::boundary("mv_table_scan", [&](State& state) {
     return mv::capi::scan(state, table, cursor, rows, capacity, {data, count, dtype}, next, found);
   });
 }
 
 mv_status mv_table_clock(mv_table table) {
-  return mv::capi::fence("mv_table_clock", [&](State& state) -> mv::base::Status {
+  return mv::capi::boundary("mv_table_clock", [&](State& state) -> mv::base::Status {
     auto pin = mv::capi::find_table(state, "mv_table_clock", table);
     return pin.ok() ? pin.value()->table->clock() : pin.status();
   });
 }
 
 mv_status mv_table_set_updater(mv_table table, const char* updater, const mv_call_options* options) {
-  return mv::capi::fence("mv_table_set_updater",
+  return mv::capi::boundary("mv_table_set_updater",
                          [&](State& state) { return mv::capi::set_updater(state, table, updater, options); });
 }

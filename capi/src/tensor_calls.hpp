@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "fence.hpp"
+#include "boundary.hpp"
 #include "state.hpp"
 #include "tensor/tensor.hpp"
 

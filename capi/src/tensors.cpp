@@ -31,7 +31,7 @@ void count_handle(const Tensor& tensor, int64_t more) {
 
 base::Status free_tensor(State& state, mv_tensor handle) {
   const auto pin = state.tensors.pin(handle);
-  if (!pin || !state.tensors.close(pin)) return not_a(state, "mv_tensor_free", Kind::kTensor, handle);
+  if (!pin || !state.tensors.close(pin)) return not_a(state, "mv_tensor_free", HandleKind::kTensor, handle);
   pin->let_go();
   return {};
 }

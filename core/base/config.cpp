@@ -208,7 +208,8 @@ Status SaidSettings::say_value(size_t index, std::string_view text, std::string_
 
 std::optional<size_t> SaidSettings::index_of(std::string_view key) const {
   for (size_t i = 0; i < known_.size(); ++i) {
-    if (key == known_[i]->key && !known_[i]->environment_only) return i;
+    const SettingInfo& setting = *known_[i];
+    if (!setting.environment_only && (key == setting.key || (setting.alias != nullptr && key == setting.alias))) return i;
   }
   return std::nullopt;
 }
@@ -234,10 +235,7 @@ Result<std::vector<int>> SaidSettings::say_arguments(std::span<const char* const
     argument.remove_prefix(argument.starts_with("--") ? 2 : 1);
     const size_t equals = argument.find('=');
     const std::string_view key = argument.substr(0, equals);
-    auto index = index_of(key);
-    for (size_t k = 0; !index && k < known_.size(); ++k) {
-      if (known_[k]->argument_alias != nullptr && key == known_[k]->argument_alias) index = k;
-    }
+    const auto index = index_of(key);
     if (!index || (equals == std::string_view::npos && known_[*index]->type != SettingType::kBool)) continue;
     const std::string_view value = equals == std::string_view::npos ? "1" : argument.substr(equals + 1);
     auto status = say_value(*index, value, fmt::format("-{}", key), " among the arguments");
@@ -249,11 +247,14 @@ Result<std::vector<int>> SaidSettings::say_arguments(std::span<const char* const
 
 Status SaidSettings::say_environment(std::string_view prefix) {
   for (size_t i = 0; i < known_.size(); ++i) {
-    std::string name = std::string(prefix) + known_[i]->key;
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-    const char* value = std::getenv(name.c_str());
-    if (value == nullptr || *value == '\0') continue;
-    if (auto status = say_value(i, value, name, " in the environment"); !status.ok()) return status;
+    for (const char* key : {known_[i]->key, known_[i]->alias}) {
+      if (key == nullptr) continue;
+      std::string name = std::string(prefix) + key;
+      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+      const char* value = std::getenv(name.c_str());
+      if (value == nullptr || *value == '\0') continue;
+      if (auto status = say_value(i, value, name, " in the environment"); !status.ok()) return status;
+    }
   }
   return {};
 }

@@ -39,10 +39,9 @@ struct SettingInfo {
   const char* help;   ///< a clause for listings
   int64_t least = 0;  ///< kInteger and kBytes
   int64_t most = INT64_MAX;
-  std::span<const SettingChoice> choices =
-      {};                                ///< kChoice, kText; the first of several names of a value is the one shown
-  const char* argument_alias = nullptr;  ///< a further name on command lines
-  bool environment_only = false;         ///< passed on by our own launcher, not for people to write
+  std::span<const SettingChoice> choices = {};  ///< kChoice, kText; the first of several names of a value is the one shown
+  const char* alias = nullptr;    ///< a second name, for scripts that use it
+  bool environment_only = false;  ///< passed on by our own launcher, not for people to write
 };
 using KnownSettings = std::span<const SettingInfo* const>;
 

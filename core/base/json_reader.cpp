@@ -11,23 +11,23 @@ class JsonDocument::Builder {
  public:
   explicit Builder(JsonDocument& document) : document_(document) {}
 
-  bool null() { return add(Kind::kNull, 0); }
-  bool boolean(bool) { return add(Kind::kBoolean, 0); }
-  bool number_integer(int64_t number) { return add(Kind::kNegative, static_cast<uint64_t>(number)); }
-  bool number_unsigned(uint64_t number) { return add(Kind::kCount, number); }
+  bool null() { return add(NodeKind::kNull, 0); }
+  bool boolean(bool) { return add(NodeKind::kBoolean, 0); }
+  bool number_integer(int64_t number) { return add(NodeKind::kNegative, static_cast<uint64_t>(number)); }
+  bool number_unsigned(uint64_t number) { return add(NodeKind::kCount, number); }
   bool number_float(double number, const std::string&) {
-    add(Kind::kReal, 0);
+    add(NodeKind::kReal, 0);
     document_.nodes_.back().real = number;
     return true;
   }
   bool string(const std::string& text) {
-    add(Kind::kText, 0);
+    add(NodeKind::kText, 0);
     document_.nodes_.back().text = keep(text);
     return true;
   }
   bool binary(const std::vector<uint8_t>&) { return false; }
-  bool start_object(size_t) { return open(Kind::kObject); }
-  bool start_array(size_t) { return open(Kind::kArray); }
+  bool start_object(size_t) { return open(NodeKind::kObject); }
+  bool start_array(size_t) { return open(NodeKind::kArray); }
   bool key(const std::string& name) {
     key_ = keep(name);
     return true;
@@ -37,12 +37,12 @@ class JsonDocument::Builder {
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
 
  private:
-  Piece keep(std::string_view text) {
-    const Piece piece{static_cast<uint32_t>(document_.texts_.size()), static_cast<uint32_t>(text.size())};
+  TextSpan keep(std::string_view text) {
+    const TextSpan piece{static_cast<uint32_t>(document_.texts_.size()), static_cast<uint32_t>(text.size())};
     document_.texts_ += text;
     return piece;
   }
-  bool add(Kind kind, uint64_t number) {
+  bool add(NodeKind kind, uint64_t number) {
     Node& node = document_.nodes_.emplace_back();
     node.kind = kind;
     node.end = static_cast<uint32_t>(document_.nodes_.size());
@@ -51,7 +51,7 @@ class JsonDocument::Builder {
     key_ = {};
     return true;
   }
-  bool open(Kind kind) {
+  bool open(NodeKind kind) {
     if (open_.size() == kDeepest) return false;
     open_.push_back(static_cast<uint32_t>(document_.nodes_.size()));
     return add(kind, 0);
@@ -64,7 +64,7 @@ class JsonDocument::Builder {
 
   JsonDocument& document_;
   std::vector<uint32_t> open_;
-  Piece key_ = {};
+  TextSpan key_ = {};
 };
 
 std::optional<JsonDocument> JsonDocument::parse(std::string_view text) {
@@ -78,24 +78,24 @@ std::optional<JsonDocument> JsonDocument::parse(std::string_view text) {
 
 // ---- values
 
-bool JsonValue::is_object() const { return document_->nodes_[at_].kind == JsonDocument::Kind::kObject; }
-bool JsonValue::is_array() const { return document_->nodes_[at_].kind == JsonDocument::Kind::kArray; }
+bool JsonValue::is_object() const { return document_->nodes_[at_].kind == JsonDocument::NodeKind::kObject; }
+bool JsonValue::is_array() const { return document_->nodes_[at_].kind == JsonDocument::NodeKind::kArray; }
 
 std::optional<std::string_view> JsonValue::text() const {
   const auto& node = document_->nodes_[at_];
-  if (node.kind != JsonDocument::Kind::kText) return std::nullopt;
+  if (node.kind != JsonDocument::NodeKind::kText) return std::nullopt;
   return document_->text_of(node.text);
 }
 
 std::optional<uint64_t> JsonValue::count() const {
   const auto& node = document_->nodes_[at_];
-  if (node.kind != JsonDocument::Kind::kCount) return std::nullopt;
+  if (node.kind != JsonDocument::NodeKind::kCount) return std::nullopt;
   return node.number;
 }
 
 std::optional<int64_t> JsonValue::integer() const {
   const auto& node = document_->nodes_[at_];
-  const bool fits = node.kind == JsonDocument::Kind::kNegative || (node.kind == JsonDocument::Kind::kCount && node.number <= INT64_MAX);
+  const bool fits = node.kind == JsonDocument::NodeKind::kNegative || (node.kind == JsonDocument::NodeKind::kCount && node.number <= INT64_MAX);
   if (!fits) return std::nullopt;
   return static_cast<int64_t>(node.number);
 }
@@ -103,13 +103,13 @@ std::optional<int64_t> JsonValue::integer() const {
 std::optional<double> JsonValue::real() const {
   const auto& node = document_->nodes_[at_];
   switch (node.kind) {
-    case JsonDocument::Kind::kNull:
+    case JsonDocument::NodeKind::kNull:
       return std::numeric_limits<double>::quiet_NaN();
-    case JsonDocument::Kind::kCount:
+    case JsonDocument::NodeKind::kCount:
       return static_cast<double>(node.number);
-    case JsonDocument::Kind::kNegative:
+    case JsonDocument::NodeKind::kNegative:
       return static_cast<double>(static_cast<int64_t>(node.number));
-    case JsonDocument::Kind::kReal:
+    case JsonDocument::NodeKind::kReal:
       return node.real;
     default:
       return std::nullopt;

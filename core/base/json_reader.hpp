@@ -62,21 +62,21 @@ class JsonDocument {
  private:
   friend class JsonValue;
   class Builder;
-  enum class Kind : uint8_t { kNull, kBoolean, kCount, kNegative, kReal, kText, kArray, kObject };
-  struct Piece {
+  enum class NodeKind : uint8_t { kNull, kBoolean, kCount, kNegative, kReal, kText, kArray, kObject };
+  struct TextSpan {
     uint32_t at, size;  ///< in texts_
   };
   struct Node {
-    Kind kind = Kind::kNull;
+    NodeKind kind = NodeKind::kNull;
     uint32_t end = 0;  ///< behind the last of its members
-    Piece key = {};
+    TextSpan key = {};
     union {
       uint64_t number = 0;  ///< the negative ones, too
       double real;
-      Piece text;
+      TextSpan text;
     };
   };
-  std::string_view text_of(Piece piece) const { return std::string_view(texts_).substr(piece.at, piece.size); }
+  std::string_view text_of(TextSpan piece) const { return std::string_view(texts_).substr(piece.at, piece.size); }
 
   std::vector<Node> nodes_;
   std::string texts_;

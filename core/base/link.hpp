@@ -34,7 +34,7 @@ class Link {
   virtual ~Link() = default;
   /// Connects to whoever listens at `address` ("host:port", "inproc:name"), once; reports on_connected or on_dial_failed.
   virtual void dial(const std::string& address) = 0;
-  /// Queues a message; messages to one peer leave in this order. The head is copied into the road's own block, the tail is
+  /// Queues a message; messages to one peer leave in this order. The head is copied into the transport's own block, the tail is
   /// referred to. Silently dropped when there is no connection: rpc retries.
   virtual void send(Peer to, const Frame& frame) = 0;
   /// Ends the connection for good and fences this life of the peer: nothing of it is heard again. on_lost is not reported.
@@ -61,7 +61,7 @@ class LinkEvents {
   /// The verified header of a message whose payload is still arriving: says where it shall go. Never null; a sink that does
   /// not discard has exactly `bytes` of room.
   virtual SinkRef on_header(Peer from, const wire::Message& message, size_t bytes) = 0;
-  /// That payload is complete, never partial. If the sink was discarded meanwhile this is called all the same. A road may discard it, too: the
+  /// That payload is complete, never partial. If the sink was discarded meanwhile this is called all the same. A transport may discard it, too: the
   /// sender took the payload back while it was read, and sends the message again.
   virtual void on_payload(Peer from, const wire::Message& message, Sink& sink) = 0;
 };

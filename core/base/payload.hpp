@@ -14,7 +14,7 @@ namespace mv::base {
 
 class Payload;
 
-/// A road that shows a peer where bytes lie, instead of sending them.
+/// A transport that shows a peer where bytes lie, instead of sending them.
 class Borrower {
  public:
   /// Their lender wants them back. A peer that still reads them will find out that what it read is void. Waits for nobody.
@@ -25,7 +25,7 @@ class Borrower {
 };
 
 /// Bytes to send: lent by a caller, held by somebody else, or owned.
-/// Roads read bytes() afresh at every write, on the loop, so that make_owned() may move a lent payload aside while it is
+/// Transports read bytes() afresh at every write, on the loop, so that make_owned() may move a lent payload aside while it is
 /// being sent: that is how a call that times out gives its caller's memory back.
 /// Loop thread only, once handed to a Link.
 class Payload {
@@ -47,7 +47,7 @@ class Payload {
   std::span<const std::byte> bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool is_lent() const { return keep_ == nullptr; }
-  /// The shared memory that the bytes lie in, or null: a road within the machine may then send their place instead of them.
+  /// The shared memory that the bytes lie in, or null: a transport within the machine may then send their place instead of them.
   std::shared_ptr<SharedMemory> shared() const { return SharedMemory::find(bytes_); }
 
   /// From now on make_owned() asks `borrower` first. False if somebody else has borrowed them.
@@ -76,7 +76,7 @@ class Payload {
 using PayloadRef = std::shared_ptr<Payload>;
 
 /// Where an incoming payload goes: straight into a reader's memory, into pooled staging, or nowhere.
-/// Roads ask for room() afresh at every read, on the loop, so that discard() may take the memory away half way, and received() tells how far
+/// Transports ask for room() afresh at every read, on the loop, so that discard() may take the memory away half way, and received() tells how far
 /// they are.
 class Sink {
  public:

@@ -3,7 +3,7 @@
 
 #include <polyverso/polyverso.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <new>
 #include <string>

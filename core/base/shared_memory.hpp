@@ -1,5 +1,5 @@
 #pragma once
-// Memory that several processes map: the ground under tables' shards, tensors and the shared-memory road.
+// Memory that several processes map: the ground under tables' shards, tensors and the shared-memory transport.
 
 #include <cstddef>
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace mv::base {
 
 enum class TraceKind : uint8_t { kSent, kReceived, kCall, kGate };
 
-/// kSent, kReceived: a message handed to a road, or worked off, between two ticks. kCall: a call of this process that took messages;
+/// kSent, kReceived: a message handed to a transport, or worked off, between two ticks. kCall: a call of this process that took messages;
 /// kGate: a request that this server held back; both between two times of the loop's clock.
 struct TraceEvent {
   uint64_t begin, end;

@@ -7,9 +7,9 @@
 
 namespace mv::base {
 
-/// Which of the roads of io/ a message takes.
-enum class RoadKind : uint8_t { kInproc, kShm, kTcp };
-inline constexpr std::array<const char*, 3> kRoadNames = {"inproc", "shm", "tcp"};
+/// Which of the transports a message takes.
+enum class TransportKind : uint8_t { kInproc, kShm, kTcp };
+inline constexpr std::array<const char*, 3> kTransportNames = {"inproc", "shm", "tcp"};
 
 /// Messages, and their bytes with headers and padding.
 struct Flow {
@@ -24,10 +24,10 @@ struct Flow {
   }
 };
 
-/// In each direction, by road. Of the loop's thread.
+/// In each direction, by transport. Of the loop's thread.
 struct Traffic {
-  using ByRoad = std::array<Flow, kRoadNames.size()>;
-  ByRoad sent, received;
+  using ByTransport = std::array<Flow, kTransportNames.size()>;
+  ByTransport sent, received;
   uint64_t reconnections = 0;  ///< times that the way to the peer was mended, or another one taken
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 // What this library is called by its number; mv_version_text() is capi's, which the core does not see.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <polyverso/polyverso.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 #include "checkpoint/checksum.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #define XXH_INLINE_ALL  // a few functions of a large library: no reason to load it
 #include <xxhash.h>

@@ -57,25 +57,25 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-base::Result<std::vector<Place>> list_checkpoints(const std::string& directory) {
+base::Result<std::vector<CheckpointPath>> list_checkpoints(const std::string& directory) {
   const auto names = names_in(directory);
   if (!names.ok()) return names.status();
-  std::vector<Place> places;
+  std::vector<CheckpointPath> places;
   for (const std::string& name : names.value()) {
     const auto number = number_of(name);
     const std::string path = directory.ends_with('/') ? directory + name : directory + "/" + name;
     if (number && is_directory(path)) places.push_back({*number, path, has_manifest(path)});
   }
-  std::ranges::sort(places, {}, [](const Place& place) { return std::pair(place.number, place.path); });
+  std::ranges::sort(places, {}, [](const CheckpointPath& place) { return std::pair(place.number, place.path); });
   return places;
 }
 
-base::Result<Place> begin_checkpoint(const std::string& directory) {
+base::Result<CheckpointPath> begin_checkpoint(const std::string& directory) {
   if (auto failed = make_directory(directory); !failed.ok())
     return failed.text().starts_with(directory + ":") ? failed : base::error(failed.code(), "{}: can't be made: {}", directory, failed.text());
   const auto places = list_checkpoints(directory);
   if (!places.ok()) return places.status();
-  Place place;
+  CheckpointPath place;
   place.number = places.value().empty() ? 1 : places.value().back().number + 1;
   for (;; ++place.number) {
     place.path = fmt::format("{}/{}{:06}", directory, kPrefix, place.number);
@@ -134,7 +134,7 @@ base::Result<std::string> find_checkpoint(const std::string& path) {
   auto places = list_checkpoints(path);
   if (!places.ok()) return places.status();
   const auto newest =
-      std::find_if(places.value().rbegin(), places.value().rend(), [](const Place& place) { return place.whole; });
+      std::find_if(places.value().rbegin(), places.value().rend(), [](const CheckpointPath& place) { return place.whole; });
   if (newest == places.value().rend()) return base::error(MV_ENOTFOUND, "{}: there is no whole checkpoint in it", path);
   return newest->path;
 }

@@ -9,7 +9,7 @@
 
 namespace mv::checkpoint {
 
-struct Place {
+struct CheckpointPath {
   uint64_t number = 0;
   std::string path;
   bool whole = false;  ///< it has a manifest
@@ -17,9 +17,9 @@ struct Place {
 };
 
 /// What lies in a directory, by number. MV_ENOTFOUND if there is no such directory.
-base::Result<std::vector<Place>> list_checkpoints(const std::string& directory);
+base::Result<std::vector<CheckpointPath>> list_checkpoints(const std::string& directory);
 /// Makes the directory of a new one, and `directory` itself where it is missing, and claims it.
-base::Result<Place> begin_checkpoint(const std::string& directory);
+base::Result<CheckpointPath> begin_checkpoint(const std::string& directory);
 /// Writes the manifest: from here on it counts.
 base::Status complete_checkpoint(const std::string& path, const Manifest& manifest);
 /// Removes all whole ones but the `keep` newest (0: none) and number `spared`; and of the unfinished ones from before the newest whole one those

@@ -67,18 +67,18 @@ std::vector<std::string> write_checkpoint(JsonWriter& json, const std::string& p
   return std::move(found.damage);
 }
 
-void write_directory(JsonWriter& json, const std::string& path, const std::vector<Place>& places) {
+void write_directory(JsonWriter& json, const std::string& path, const std::vector<CheckpointPath>& places) {
   json.field("path", path);
   json.field("what", "directory");
   json.array("checkpoints", [&] {
-    for (const Place& place : places)
+    for (const CheckpointPath& place : places)
       json.object([&] {
         json.field("number", place.number);
         json.field("path", place.path);
         json.field("whole", place.whole);
       });
   });
-  const auto newest = std::find_if(places.rbegin(), places.rend(), [](const Place& place) { return place.whole; });
+  const auto newest = std::find_if(places.rbegin(), places.rend(), [](const CheckpointPath& place) { return place.whole; });
   std::vector<std::string> damage{"there is no whole checkpoint in it"};
   if (newest != places.rend()) json.object("newest", [&] { damage = write_checkpoint(json, newest->path); });
   json.field("damage", damage);

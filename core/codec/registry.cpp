@@ -1,6 +1,6 @@
 // Which codecs there are, and how their specs are read, checked and written.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

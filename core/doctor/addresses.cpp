@@ -41,7 +41,7 @@ void examine_secret(const runtime::Settings& settings, Findings& findings) {
 
 Findings examine_addresses(const runtime::Settings& settings) {
   Findings findings("network");
-  if (settings.nodes == 1 || settings.io == "inproc") {
+  if (settings.nodes == 1 || settings.transport == "inproc") {
     findings.ok("listening", "not needed: nobody outside of this process is to reach it");
     return findings;
   }

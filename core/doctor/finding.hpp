@@ -1,7 +1,7 @@
 #pragma once
 // What an examination comes to: one finding for each thing that was looked at.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <iterator>

@@ -55,7 +55,7 @@ base::Result<std::shared_ptr<base::SharedMemory>> pass(const base::SharedMemory&
   if (!transport::is_same_user(there.get()))
     return base::error(MV_ESYSTEM, "the kernel does not tell who is at the other end (SO_PEERCRED)");
   const std::array<int, 1> descriptors{memory.fd()};
-  if (!transport::send_note(here.value().get(), {.kind = transport::Note::Kind::kOffer}, descriptors))
+  if (!transport::send_note(here.value().get(), {.kind = transport::Note::Type::kOffer}, descriptors))
     return base::error(MV_ESYSTEM, "a descriptor can't be sent: {}", std::strerror(errno));
   transport::Note note;
   std::array<transport::Fd, transport::kNoteFds> received;
@@ -66,13 +66,13 @@ base::Result<std::shared_ptr<base::SharedMemory>> pass(const base::SharedMemory&
 }
 
 void try_shared_memory(const runtime::Settings& settings, Findings& findings) {
-  const bool wanted = settings.io == "auto";
+  const bool wanted = settings.transport == "auto";
   const auto fails = [&](const char* subject, const std::string& why, const std::string& todo) {
     if (wanted)
       findings.problem(
           subject, fmt::format("{}: processes of this machine talk over TCP, at a fraction of the speed", why), todo);
     else
-      findings.note(subject, why, fmt::format("nothing as long as io={}; else: {}", settings.io, todo));
+      findings.note(subject, why, fmt::format("nothing as long as transport={}; else: {}", settings.transport, todo));
   };
   const auto memory = base::SharedMemory::make("polyverso-doctor", kTrialBytes);
   if (!memory.ok())

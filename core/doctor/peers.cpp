@@ -11,9 +11,9 @@ constexpr base::Nanos kSlowOnOneMachine = std::chrono::milliseconds(5);
 
 /// What to do about TCP to a process that may be on this very machine.
 const char* todo_for_tcp(const PeerReport& peer) {
-  if (peer.why_not_shm == "io=tcp") return "leave io (POLYVERSO_IO) unset where shared memory is wanted";
+  if (peer.why_not_shm == "transport=tcp") return "leave transport (POLYVERSO_TRANSPORT) unset where shared memory is wanted";
   return "start both as the same user and in one network namespace (containers: --network=host, or one pod), and with "
-         "io unset on both";
+         "transport unset on both";
 }
 
 /// How to find it: "server, pid 4711 on node7".
@@ -23,8 +23,8 @@ std::string describe(const PeerReport& peer) {
 
 void judge_way(const PeerReport& peer, const std::string& who, Findings& findings) {
   const std::string way =
-      fmt::format("{}: by {}, {} there and back", describe(peer), name_of(peer.road), micros(peer.round_trip));
-  if (peer.road == base::RoadKind::kTcp && peer.same_host)
+      fmt::format("{}: by {}, {} there and back", describe(peer), name_of(peer.transport), micros(peer.round_trip));
+  if (peer.transport == base::TransportKind::kTcp && peer.same_host)
     return findings.note(who, fmt::format("{}; not through shared memory: {}", way, why_not_shm(peer)),
                          todo_for_tcp(peer));
   if (peer.same_host && peer.round_trip > kSlowOnOneMachine)
@@ -35,8 +35,8 @@ void judge_way(const PeerReport& peer, const std::string& who, Findings& finding
 
 }  // namespace
 
-const char* name_of(const std::optional<base::RoadKind>& road) {
-  return road ? base::kRoadNames[static_cast<size_t>(*road)] : "none";
+const char* name_of(const std::optional<base::TransportKind>& transport) {
+  return transport ? base::kTransportNames[static_cast<size_t>(*transport)] : "none";
 }
 
 const char* name_of(PeerReport::State state) {
@@ -65,11 +65,11 @@ const char* name_of_role(int32_t role) {
 }
 
 std::string why_not_shm(const PeerReport& peer) {
-  if (peer.road != base::RoadKind::kTcp) return {};
+  if (peer.transport != base::TransportKind::kTcp) return {};
   if (!peer.same_host) return "it is on another machine, " + peer.host;
-  if (peer.why_not_shm == "io=tcp") return "io=tcp was said here";
+  if (peer.why_not_shm == "transport=tcp") return "transport=tcp was said here";
   const std::string told = peer.why_not_shm.empty() ? "it did not come that way" : peer.why_not_shm;
-  return told + " (another container's network, another user, or io=tcp there)";
+  return told + " (another container's network, another user, or transport=tcp there)";
 }
 
 Findings judge_peers(const std::vector<PeerReport>& peers) {
@@ -81,17 +81,17 @@ Findings judge_peers(const std::vector<PeerReport>& peers) {
       findings.problem(who, fmt::format("{}: lost: {}", it, peer.why_lost),
                        peer.role == MV_ROLE_WORKER ? "see its own output; a new worker may be started in its place"
                                                    : "see its own output; start all again, from the last checkpoint");
-    } else if (peer.state == PeerReport::State::kFinished && !peer.road) {
+    } else if (peer.state == PeerReport::State::kFinished && !peer.transport) {
       findings.ok(who, it + ": has finished");
-    } else if (!peer.road && !peer.needed) {
+    } else if (!peer.transport && !peer.needed) {
       findings.ok(who, it + ": no connection, and none is needed, as workers talk to servers");
-    } else if (!peer.road) {
+    } else if (!peer.transport) {
       findings.problem(who, fmt::format("{}: no connection with it, at {}", it, peer.address),
                        "see whether that address is reached from here (`polyverso doctor --master` tries one): if not, "
                        "set advertise (POLYVERSO_ADVERTISE) there");
     } else if (peer.round_trip == base::kNever) {
       findings.problem(
-          who, fmt::format("{}: does not answer within a second, by {}", it, name_of(peer.road)),
+          who, fmt::format("{}: does not answer within a second, by {}", it, name_of(peer.transport)),
           fmt::format("see whether pid {} on {} is stopped, swapped out or in a debugger", peer.pid, peer.host));
     } else {
       judge_way(peer, who, findings);

@@ -9,7 +9,7 @@
 namespace mv::doctor {
 
 /// "inproc", "shm", "tcp" or "none".
-const char* name_of(const std::optional<base::RoadKind>& road);
+const char* name_of(const std::optional<base::TransportKind>& transport);
 /// "here", "finished" or "lost".
 const char* name_of(api::PeerReport::State state);
 /// "worker", "server", "all" or "scheduler".

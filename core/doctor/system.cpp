@@ -1,6 +1,6 @@
 #include "doctor/system.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <fstream>

@@ -49,12 +49,12 @@ bool is_for_cluster(const wire::Message& message) {
 }
 }  // namespace
 
-/// A barrier on its way: first the fence, then the master.
+/// A barrier on its way: first the flush, then the master.
 struct Member::Entering final : rpc::Pending, base::Work, std::enable_shared_from_this<Entering> {
   Entering(Member& member, base::OperationRef operation) : member(member), operation(std::move(operation)), until(this->operation->deadline()) {}
   void withdraw(mv_status code) override { member.withdraw_barrier(shared_from_this(), code); }
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
-    end(status.ok() ? fence_error : status);
+    end(status.ok() ? flush_error : status);
   }
   void end(const base::Status& status) {
     if (std::exchange(stage, Stage::kOver) == Stage::kOver) return;
@@ -65,7 +65,7 @@ struct Member::Entering final : rpc::Pending, base::Work, std::enable_shared_fro
   Member& member;
   const base::OperationRef operation;
   base::Nanos until;
-  base::Status fence_error;
+  base::Status flush_error;
   enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kOver };  ///< the master is asked; the deadline passed, it was asked who is missing
   Stage stage = Stage::kFencing;
 };
@@ -216,17 +216,17 @@ void Member::on_member_joined(const cluster::Member& member) {
 
 // ---- barriers and leaving
 
-void Member::barrier(base::OperationRef operation, bool fenced) {
+void Member::barrier(base::OperationRef operation, bool flushed) {
   const auto entering = std::make_shared<Entering>(*this, std::move(operation));
   entering_.push_back(entering);
   entering->operation->begin(entering);
   const auto enter = [this, entering](const base::Status& status) {
     if (entering->stage == Entering::Stage::kOver) return;
-    entering->fence_error = status;
+    entering->flush_error = status;
     entering->stage = Entering::Stage::kAsked;
     cluster_.barrier(entering);
   };
-  fenced ? ps_client_.fence(enter) : enter({});
+  flushed ? ps_client_.flush(enter) : enter({});
 }
 
 void Member::withdraw_barrier(const std::shared_ptr<Entering>& entering, mv_status code) {
@@ -255,12 +255,12 @@ void Member::expire_barriers() {
 }
 
 void Member::leave(std::function<void(const base::Status&)> left) {
-  ps_client_.fence([this, left](const base::Status& fence_error) {
-    checkpoint_client_.finish([this, left, fence_error] { groups_.leave([this, left, fence_error] { tell_all(left, fence_error); }); });
+  ps_client_.flush([this, left](const base::Status& flush_error) {
+    checkpoint_client_.finish([this, left, flush_error] { groups_.leave([this, left, flush_error] { tell_all(left, flush_error); }); });
   });
 }
 
-void Member::tell_all(std::function<void(const base::Status&)> left, const base::Status& fence_error) {
+void Member::tell_all(std::function<void(const base::Status&)> left, const base::Status& flush_error) {
   class Told final : public rpc::Pending {
    public:
     Told(std::shared_ptr<size_t> open, std::function<void()> all_told) : open_(std::move(open)), all_told_(std::move(all_told)) {}
@@ -275,10 +275,10 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
   const size_t targets = cluster_.leave_targets().size();
   const auto open = std::make_shared<size_t>(targets);
   std::vector<rpc::PendingRef> pendings;
-  for (size_t i = 0; i < targets; ++i) pendings.push_back(std::make_shared<Told>(open, [left, fence_error] { left(fence_error); }));
+  for (size_t i = 0; i < targets; ++i) pendings.push_back(std::make_shared<Told>(open, [left, flush_error] { left(flush_error); }));
   cluster_.leave(pendings);
   cluster_.finish_self();
-  if (targets == 0) left(fence_error);
+  if (targets == 0) left(flush_error);
 }
 
 // ---- time

@@ -54,9 +54,9 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   /// From now on calls are timed; they and the gates' waits are noted in `trace`, which outlives this.
   void take_times(base::TraceRing& trace);
 
-  /// Fence, then barrier; or the barrier alone.
-  void barrier(base::OperationRef operation, bool fenced = true);
-  /// This worker has finished: fence, wait for its checkpoints, leave its groups, then tell everyone. `left` hears the first untold error when all know.
+  /// Flush, then barrier; or the barrier alone.
+  void barrier(base::OperationRef operation, bool flushed = true);
+  /// This worker has finished: flush, wait for its checkpoints, leave its groups, then tell everyone. `left` hears the first untold error when all know.
   void leave(std::function<void(const base::Status&)> left);
 
   void on_connected(base::Peer peer, const std::string& address) override;
@@ -78,7 +78,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
 
   void deliver(base::Peer from, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   void expire_barriers();
-  void tell_all(std::function<void(const base::Status&)> left, const base::Status& fence_error);
+  void tell_all(std::function<void(const base::Status&)> left, const base::Status& flush_error);
 
   base::SinkRef place(const wire::Message& request, size_t bytes) override;
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,

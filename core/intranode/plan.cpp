@@ -25,23 +25,23 @@ Plan::Plan(const collective::Operation& operation, size_t ranks) {
   parts_.reserve(operation.out.size());
   for (const collective::Array& array : operation.out) {
     const size_t bytes = sliced_out_ ? array.bytes() / ranks : array.bytes();
-    parts_.push_back({lane_bytes_, bytes});
-    lane_bytes_ += round_up(bytes);
+    parts_.push_back({channel_bytes_, bytes});
+    channel_bytes_ += round_up(bytes);
   }
-  if (lane_bytes_ == 0) return;
-  lanes = has_root_ ? 1 : ranks;
+  if (channel_bytes_ == 0) return;
+  channels = has_root_ ? 1 : ranks;
   // Of the other's values each of two reads as much then as it would of values and results, and neither waits for results.
-  by_all = dealt_ && ranks == 2 && lane_bytes_ > kInlineBytes;
+  by_all = dealt_ && ranks == 2 && channel_bytes_ > kInlineBytes;
   if (by_all) dealt_ = copied = false;
-  const size_t shares = dealt_ ? lanes : 1;
-  block_bytes_ = std::min(kBlockBytes, round_up((lane_bytes_ + shares - 1) / shares));
+  const size_t shares = dealt_ ? channels : 1;
+  block_bytes_ = std::min(kBlockBytes, round_up((channel_bytes_ + shares - 1) / shares));
   const size_t group_bytes = shares * block_bytes_;
-  groups = (lane_bytes_ + group_bytes - 1) / group_bytes;
+  groups = (channel_bytes_ + group_bytes - 1) / group_bytes;
 }
 
-/// The array at this place of a lane, or the one behind it.
+/// The array at this place of a channel, or the one behind it.
 size_t Plan::array_at(size_t place) const {
-  const auto after = std::ranges::upper_bound(parts_, place, {}, &Part::starts);
+  const auto after = std::ranges::upper_bound(parts_, place, {}, &ArraySpan::starts);
   return after == parts_.begin() ? 0 : static_cast<size_t>(after - parts_.begin()) - 1;
 }
 

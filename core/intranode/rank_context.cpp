@@ -1,6 +1,6 @@
 #include "intranode/rank_context.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,7 +87,7 @@ void RankContext::find_own_places() {
   own_places_.assign(arrays, {});
   if (arrays > kMostArrays) return;
   Announcement& own = announced_[rank_];
-  const bool gives = plan_.from_all && plan_.lanes > 0 && !(plan_.lanes == 1 && plan_.is_owner(rank_));
+  const bool gives = plan_.from_all && plan_.channels > 0 && !(plan_.channels == 1 && plan_.is_owner(rank_));
   const bool makes = plan_.copied && plan_.is_owner(rank_);
   const auto places = [&](bool wanted, auto place) {
     for (size_t i = 0; i < arrays && wanted; ++i) wanted = what_.out[i].count == 0 || place(i);
@@ -97,12 +97,12 @@ void RankContext::find_own_places() {
     const size_t bytes = what_.out[i].bytes() * (plan_.sliced_in() ? ranks() : 1);
     const std::byte* const at = what_.in.empty() ? what_.out[i].data : what_.in[i];
     if (plan_.by_all && (at == what_.out[i].data || plan_.bytes() > kReadByAll)) return false;
-    const Place place = segments_.place_of({at, bytes});
+    const Location place = segments_.place_of({at, bytes});
     own_places_[i].in = place;
     return place.segment != 0;
   });
   own.direct_out = places(makes, [&](size_t i) {
-    const Place place = segments_.place_of({what_.out[i].data, what_.out[i].bytes()});
+    const Location place = segments_.place_of({what_.out[i].data, what_.out[i].bytes()});
     own_places_[i].out = place;
     return place.segment != 0;
   });
@@ -112,12 +112,12 @@ void RankContext::find_own_places() {
 void RankContext::post_values() {
   if (what_.kind == Kind::kBroadcast && rank_ != what_.root) return;
   std::byte* const values = regions_[rank_].values(operation_);
-  const auto put = [&](size_t lane) {
-    std::byte* const to = values + plan_.inline_at(lane);
-    plan_.over_lane(lane, [&](const Piece& piece) { std::memcpy(to + piece.block_at, own_in(piece), piece.bytes); });
+  const auto put = [&](size_t channel) {
+    std::byte* const to = values + plan_.inline_at(channel);
+    plan_.over_channel(channel, [&](const Extent& extent) { std::memcpy(to + extent.block_at, own_in(extent), extent.bytes); });
   };
-  if (!plan_.sliced_in()) return put(plan_.lane_of(rank_));
-  for (size_t lane = 0; lane < plan_.lanes; ++lane) put(lane);
+  if (!plan_.sliced_in()) return put(plan_.channel_of(rank_));
+  for (size_t channel = 0; channel < plan_.channels; ++channel) put(channel);
 }
 
 // ------------------------------------------------------------ agreeing
@@ -221,7 +221,7 @@ base::Status RankContext::find_places() {
   const size_t arrays = what_.out.size();
   in_.assign(ranks() * arrays, nullptr);
   out_.assign(ranks() * arrays, nullptr);
-  copied_.assign(plan_.lanes, 0);
+  copied_.assign(plan_.channels, 0);
   done_.assign(ranks(), {});
   staged_ = merged_ = 0;
   if (plan_.by_all) {

@@ -108,18 +108,18 @@ class RankContext {
   bool copy_some();
   bool merge_some();
   bool stage_some();
-  void copy_block(size_t lane, uint64_t group);
-  void stage_block(size_t lane, uint64_t group);
-  std::byte* staging(size_t rank, size_t lane, uint64_t group) const;
+  void copy_block(size_t channel, uint64_t group);
+  void stage_block(size_t channel, uint64_t group);
+  std::byte* staging(size_t rank, size_t channel, uint64_t group) const;
   size_t ring_blocks() const { return kRingBytes / plan_.block_bytes(); }
   void merge_block(uint64_t group);
-  void merge_piece(const Piece& piece, uint64_t group);
-  void merge(const Piece& piece, std::byte* to);
-  const std::byte* own_in(const Piece& piece) const;
-  std::byte* own_out(const Piece& piece) const { return what_.out[piece.array].data + piece.out_at; }
+  void merge_extent(const Extent& extent, uint64_t group);
+  void merge(const Extent& extent, std::byte* to);
+  const std::byte* own_in(const Extent& extent) const;
+  std::byte* own_out(const Extent& extent) const { return what_.out[extent.array].data + extent.out_at; }
   bool is_direct_in(size_t rank) const { return announced_[rank].direct_in; }
   bool is_direct_out(size_t rank) const { return announced_[rank].direct_out; }
-  bool stages() const { return plan_.from_all && !(plan_.lanes == 1 && plan_.is_owner(rank_)) && !is_direct_in(rank_); }
+  bool stages() const { return plan_.from_all && !(plan_.channels == 1 && plan_.is_owner(rank_)) && !is_direct_in(rank_); }
   /// Something another rank has to do first.
   struct Need {
     size_t on;
@@ -166,11 +166,11 @@ class RankContext {
   std::vector<Announcement> announced_;                     ///< by rank: what each brings to this operation, as it said when it came
   std::vector<std::array<uint64_t, kSteps>> done_;          ///< by rank and step: groups, the most it ever said
   struct OwnPlaces {
-    Place in, out;
+    Location in, out;
   };
   std::vector<OwnPlaces> own_places_;       ///< by array
   std::vector<const std::byte*> in_, out_;  ///< by rank and array, where they can be read directly
-  std::vector<uint64_t> copied_;            ///< groups, by lane
+  std::vector<uint64_t> copied_;            ///< groups, by channel
   uint64_t staged_ = 0, merged_ = 0;        ///< groups
   uint64_t ring_first_ = 0;                 ///< the block of the ring that this operation's first is
   size_t ring_at_ = 0;                      ///< where the next operation's begin, at the least

@@ -1,7 +1,7 @@
 #include "intranode/segments.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ Segments::Segments(size_t rank, const std::vector<SharedRegion>& regions) : rank
 
 // ------------------------------------------------------------ one's own
 
-Place Segments::place_of(std::span<const std::byte> bytes) {
+Location Segments::place_of(std::span<const std::byte> bytes) {
   if (bytes.empty()) return {};
   const bool is_latest = latest_ != nullptr && bytes.data() >= latest_->data() &&
                          bytes.data() + bytes.size() <= latest_->data() + latest_->bytes();
@@ -85,7 +85,7 @@ void Segments::drop_freed() {
 
 // ------------------------------------------------------------ the others'
 
-const std::byte* Segments::find(size_t owner, const Place& place, size_t bytes) const {
+const std::byte* Segments::find(size_t owner, const Location& place, size_t bytes) const {
   for (const Mapped& mapped : peers_[owner].slots) {
     if (mapped.number != place.segment || mapped.memory == nullptr) continue;
     const size_t size = mapped.memory->bytes();

@@ -29,11 +29,11 @@ class Segments {
   Segments(size_t rank, const std::vector<SharedRegion>& regions);
 
   /// Where all others can read these bytes; segment 0 if not all can. Shows the segment to those who can't yet.
-  Place place_of(std::span<const std::byte> bytes);
+  Location place_of(std::span<const std::byte> bytes);
   /// After the last place_of() of an operation.
   void settle() { latest_ = nullptr; }
   /// Where this rank can read them, or null.
-  const std::byte* find(size_t owner, const Place& place, size_t bytes) const;
+  const std::byte* find(size_t owner, const Location& place, size_t bytes) const;
   /// Between operations: gives up what was freed, maps what is new.
   void look();
 

@@ -88,7 +88,7 @@ struct alignas(kLine) Header {
 };
 
 /// Where bytes lie that others may read: a rank's number of a segment, 0 for none, and a place in it.
-struct Place {
+struct Location {
   uint32_t segment = 0;
   uint64_t at = 0;
 };
@@ -97,7 +97,7 @@ struct Place {
 struct Described {
   uint64_t count = 0;
   uint32_t dtype = 0, note = 0;  ///< of another rank: anything
-  Place in, out;
+  Location in, out;
 };
 
 /// One array as it lies in memory. An Announcement says how many there are.
@@ -144,9 +144,9 @@ class SharedRegion {
   Export* exports() const { return at<Export>(kExportsAt); }
   /// Those of `owner` that it has mapped, by slot.
   std::atomic<uint32_t>* mapped(size_t owner) const { return at<std::atomic<uint32_t>>(kMappedAt) + owner * kExports; }
-  /// Values for the owner of `lane`, on their way.
-  std::byte* staging(uint64_t group, size_t lane) const {
-    return at<std::byte>(staging_at(ranks_)) + (group % kSlots * ranks_ + lane) * kBlockBytes;
+  /// Values for the owner of `channel`, on their way.
+  std::byte* staging(uint64_t group, size_t channel) const {
+    return at<std::byte>(staging_at(ranks_)) + (group % kSlots * ranks_ + channel) * kBlockBytes;
   }
   /// kRingBytes for the other one of two ranks.
   std::byte* ring() const { return at<std::byte>(ring_at(ranks_)); }

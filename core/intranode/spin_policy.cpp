@@ -59,7 +59,7 @@ void SpinPolicy::failed() {
 void SpinPolicy::slept(base::Nanos span) {
   in_the_way_ = looked_ && span < kAtOnce ? in_the_way_ + 1 : 0;
   if (in_the_way_ >= kInTheWay) apart_ = kApart;
-  if (span < kShort) paid();
+  if (span < kShort) hit();
 }
 
 base::Nanos now() { return std::chrono::steady_clock::now().time_since_epoch(); }

@@ -12,7 +12,7 @@
 namespace mv::intranode {
 
 /// Waking a processor costs some 50 microseconds, news through shared memory a tenth of one. So who waits looks for a while; less and
-/// less often where it has not paid, and not where what it waits for comes as soon as it sleeps: on a busy machine the two may share a
+/// less often where it has not hit, and not where what it waits for comes as soon as it sleeps: on a busy machine the two may share a
 /// processor for a while. Where ranks outnumber the processors that they may use, it exports its own to them between two looks,
 /// for else it would keep them from what it waits for.
 class SpinPolicy {
@@ -27,7 +27,7 @@ class SpinPolicy {
   template <typename Ready>
   bool look(const Ready& ready) const;
   /// What came of it.
-  void paid() { failures_ = skip_ = 0; }
+  void hit() { failures_ = skip_ = 0; }
   void failed();
   /// How long it slept then. Short sleeps are those that looking would have spared.
   void slept(base::Nanos span);

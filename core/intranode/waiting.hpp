@@ -1,5 +1,5 @@
 #pragma once
-// How a context waits for another rank's words to change. Part of context.hpp, for the files that make it up.
+// How a context waits for another rank's words to change. ArraySpan of context.hpp, for the files that make it up.
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& rea
   if (ready()) return base::Status();
   // settle() waits until all that was written has arrived. News may come while it is on its way.
   if (owes_ && !spin_policy_.is_crowded() && spin_policy_.look(ready)) {
-    spin_policy_.paid();
+    spin_policy_.hit();
     return base::Status();
   }
   settle();
@@ -21,7 +21,7 @@ base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& rea
     const base::Nanos until = now() + budget;
     do {
       if (spin_policy_.look(ready)) {
-        spin_policy_.paid();
+        spin_policy_.hit();
         return base::Status();
       }
     } while (now() < until);

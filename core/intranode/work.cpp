@@ -16,9 +16,9 @@ constexpr size_t kTwiceAtOnce = size_t{16} << 10;
 
 }  // namespace
 
-const std::byte* RankContext::own_in(const Piece& piece) const {
-  const std::byte* const in = what_.in.empty() ? nullptr : what_.in[piece.array];
-  return in != nullptr ? in + piece.in_at : own_out(piece);  // of an allgather in its own lane, the only one it gives
+const std::byte* RankContext::own_in(const Extent& extent) const {
+  const std::byte* const in = what_.in.empty() ? nullptr : what_.in[extent.array];
+  return in != nullptr ? in + extent.in_at : own_out(extent);  // of an allgather in its own channel, the only one it gives
 }
 
 /// The groups of blocks of this operation for which a rank says that it has done a step: the most that it ever said. A word that goes back,
@@ -36,14 +36,14 @@ uint64_t RankContext::done(size_t rank, Step step) {
 // ------------------------------------------------------------ small values
 
 void RankContext::take_inline() {
-  for (size_t lane = 0; lane < plan_.whole_lanes(); ++lane) {
-    if (!plan_.copied && plan_.owner(lane) != rank_) continue;
-    const size_t at = plan_.inline_at(lane);
-    plan_.over_lane(lane, [&](const Piece& piece) {
-      const auto theirs = [&](size_t rank) { return regions_[rank].values(operation_) + at + piece.block_at; };
-      if (!plan_.from_all) return void(std::memcpy(own_out(piece), theirs(plan_.owner(lane)), piece.bytes));
+  for (size_t channel = 0; channel < plan_.whole_channels(); ++channel) {
+    if (!plan_.copied && plan_.owner(channel) != rank_) continue;
+    const size_t at = plan_.inline_at(channel);
+    plan_.over_channel(channel, [&](const Extent& extent) {
+      const auto theirs = [&](size_t rank) { return regions_[rank].values(operation_) + at + extent.block_at; };
+      if (!plan_.from_all) return void(std::memcpy(own_out(extent), theirs(plan_.owner(channel)), extent.bytes));
       for (size_t rank = 0; rank < ranks(); ++rank) sources_[rank] = theirs(rank);
-      merge(piece, own_out(piece));
+      merge(extent, own_out(extent));
     });
   }
 }
@@ -72,8 +72,8 @@ base::Status RankContext::work(base::Nanos deadline) {
 
 uint64_t RankContext::copied() const {
   uint64_t least = plan_.groups;
-  for (size_t lane = 0; lane < plan_.lanes; ++lane)
-    if (plan_.owner(lane) != rank_) least = std::min(least, copied_[lane]);
+  for (size_t channel = 0; channel < plan_.channels; ++channel)
+    if (plan_.owner(channel) != rank_) least = std::min(least, copied_[channel]);
   return least;
 }
 
@@ -96,23 +96,23 @@ bool RankContext::copy_some() {
   if (!plan_.copied) return false;
   const uint64_t before = copied();
   bool any = false;
-  for (size_t lane = 0; lane < plan_.lanes; ++lane) {
-    const size_t owner = plan_.owner(lane);
-    if (owner == rank_ || copied_[lane] == plan_.groups || done(owner, Step::kMerged) <= copied_[lane]) continue;
-    copy_block(lane, copied_[lane]++);
+  for (size_t channel = 0; channel < plan_.channels; ++channel) {
+    const size_t owner = plan_.owner(channel);
+    if (owner == rank_ || copied_[channel] == plan_.groups || done(owner, Step::kMerged) <= copied_[channel]) continue;
+    copy_block(channel, copied_[channel]++);
     any = true;
   }
   if (const uint64_t after = copied(); after != before) publish(own().copied, progress(operation_, after));
   return any;
 }
 
-void RankContext::copy_block(size_t lane, uint64_t group) {
-  const size_t owner = plan_.owner(lane);
+void RankContext::copy_block(size_t channel, uint64_t group) {
+  const size_t owner = plan_.owner(channel);
   const bool direct = is_direct_out(owner);
   const std::byte* const results = regions_[owner].results(group);
-  plan_.over_block(lane, group, [&](const Piece& piece) {
-    const std::byte* const from = direct ? out_[owner * what_.out.size() + piece.array] + piece.out_at : results + piece.block_at;
-    std::memcpy(own_out(piece), from, piece.bytes);
+  plan_.over_block(channel, group, [&](const Extent& extent) {
+    const std::byte* const from = direct ? out_[owner * what_.out.size() + extent.array] + extent.out_at : results + extent.block_at;
+    std::memcpy(own_out(extent), from, extent.bytes);
   });
 }
 
@@ -130,40 +130,40 @@ bool RankContext::merge_some() {
 }
 
 void RankContext::merge_block(uint64_t group) {
-  const size_t lane = plan_.lane_of(rank_);
+  const size_t channel = plan_.channel_of(rank_);
   const bool twice = plan_.copied && !is_direct_out(rank_);
   std::byte* const results = regions_[rank_].results(group);
-  plan_.over_block(lane, group, [&](Piece piece) {
-    const size_t all = piece.bytes;
+  plan_.over_block(channel, group, [&](Extent extent) {
+    const size_t all = extent.bytes;
     const size_t step = twice ? kTwiceAtOnce : all;
     for (size_t at = 0; at < all; at += step) {
-      piece.bytes = std::min(step, all - at);
-      merge_piece(piece, group);
-      if (twice) std::memcpy(results + piece.block_at, own_out(piece), piece.bytes);
-      piece.in_at += piece.bytes;
-      piece.out_at += piece.bytes;
-      piece.block_at += piece.bytes;
+      extent.bytes = std::min(step, all - at);
+      merge_extent(extent, group);
+      if (twice) std::memcpy(results + extent.block_at, own_out(extent), extent.bytes);
+      extent.in_at += extent.bytes;
+      extent.out_at += extent.bytes;
+      extent.block_at += extent.bytes;
     }
   });
 }
 
-void RankContext::merge_piece(const Piece& piece, uint64_t group) {
+void RankContext::merge_extent(const Extent& extent, uint64_t group) {
   if (!plan_.from_all) {
-    if (own_in(piece) != own_out(piece)) std::memcpy(own_out(piece), own_in(piece), piece.bytes);
+    if (own_in(extent) != own_out(extent)) std::memcpy(own_out(extent), own_in(extent), extent.bytes);
     return;
   }
-  const size_t lane = plan_.lane_of(rank_);
+  const size_t channel = plan_.channel_of(rank_);
   for (size_t rank = 0; rank < ranks(); ++rank) {
     const bool direct = rank == rank_ || is_direct_in(rank);
-    const std::byte* const theirs = direct && rank != rank_ ? in_[rank * what_.out.size() + piece.array] + piece.in_at : own_in(piece);
-    sources_[rank] = direct ? theirs : staging(rank, lane, group) + piece.block_at;
+    const std::byte* const theirs = direct && rank != rank_ ? in_[rank * what_.out.size() + extent.array] + extent.in_at : own_in(extent);
+    sources_[rank] = direct ? theirs : staging(rank, channel, group) + extent.block_at;
   }
-  merge(piece, own_out(piece));
+  merge(extent, own_out(extent));
 }
 
-void RankContext::merge(const Piece& piece, std::byte* to) {
-  const mv_dtype dtype = what_.out[piece.array].dtype;
-  math::merge_bytes(what_.reduction, dtype, to, sources_.data(), ranks(), piece.bytes / tensor::dtype_bytes(dtype),
+void RankContext::merge(const Extent& extent, std::byte* to) {
+  const mv_dtype dtype = what_.out[extent.array].dtype;
+  math::merge_bytes(what_.reduction, dtype, to, sources_.data(), ranks(), extent.bytes / tensor::dtype_bytes(dtype),
                     std::max<uint64_t>(contributors_, 1));
 }
 
@@ -173,8 +173,8 @@ bool RankContext::stage_some() {
     for (size_t rank = 0; rank < ranks(); ++rank)
       if (rank != rank_ && plan_.is_owner(rank) && done(rank, Step::kMerged) + kSlots <= staged_) return false;
   }
-  for (size_t lane = 0; lane < plan_.lanes; ++lane) {
-    if (plan_.owner(lane) != rank_) stage_block(lane, staged_);
+  for (size_t channel = 0; channel < plan_.channels; ++channel) {
+    if (plan_.owner(channel) != rank_) stage_block(channel, staged_);
   }
   ++staged_;
   publish(own().staged, progress(operation_, staged_));
@@ -182,10 +182,10 @@ bool RankContext::stage_some() {
 }
 
 /// Only of two ranks it is known that the other one reads it, and nobody else.
-void RankContext::stage_block(size_t lane, uint64_t group) {
-  std::byte* const to = staging(rank_, lane, group);
+void RankContext::stage_block(size_t channel, uint64_t group) {
+  std::byte* const to = staging(rank_, channel, group);
   const auto copy = [&](auto how) {
-    plan_.over_block(lane, group, [&](const Piece& piece) { how(to + piece.block_at, own_in(piece), piece.bytes); });
+    plan_.over_block(channel, group, [&](const Extent& extent) { how(to + extent.block_at, own_in(extent), extent.bytes); });
   };
   const auto by_caches = [](std::byte* dst, const std::byte* src, size_t bytes) { std::memcpy(dst, src, bytes); };
   if (!plan_.by_all) return copy(by_caches);
@@ -195,9 +195,9 @@ void RankContext::stage_block(size_t lane, uint64_t group) {
   if (distance_.timed()) distance_.took(plan_.block_bytes(), now() - begun);
 }
 
-std::byte* RankContext::staging(size_t rank, size_t lane, uint64_t group) const {
+std::byte* RankContext::staging(size_t rank, size_t channel, uint64_t group) const {
   if (plan_.by_all) return regions_[rank].ring() + (ring_first_ + group) % ring_blocks() * plan_.block_bytes();
-  return regions_[rank].staging(group, lane);
+  return regions_[rank].staging(group, channel);
 }
 
 /// After nothing could be done.
@@ -218,9 +218,9 @@ std::optional<RankContext::Need> RankContext::next_need() {
     return by_slots ? slowest(Step::kCopied, merged_ - kSlots + 1, everybody) : need;
   }
   if (least_copied < plan_.groups) {
-    for (size_t lane = 0; lane < plan_.lanes; ++lane) {
-      const size_t owner = plan_.owner(lane);
-      if (owner != rank_ && copied_[lane] == least_copied) return Need{owner, Step::kMerged, least_copied + 1, false};
+    for (size_t channel = 0; channel < plan_.channels; ++channel) {
+      const size_t owner = plan_.owner(channel);
+      if (owner != rank_ && copied_[channel] == least_copied) return Need{owner, Step::kMerged, least_copied + 1, false};
     }
   }
   // This rank's part is done. Its memory is needed until the others' parts are, where they read it directly.

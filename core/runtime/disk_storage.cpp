@@ -105,7 +105,7 @@ void DiskStorage::start(Tell told, Work work) {
 
 // ---- server 0
 
-void DiskStorage::begin(const std::string& directory, Told<checkpoint::Place> told) {
+void DiskStorage::begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) {
   start(std::move(told), [this, directory] {
     auto place = checkpoint::begin_checkpoint(directory);
     if (place.ok()) claim_ = std::exchange(place.value().claim, nullptr);
@@ -144,8 +144,8 @@ void DiskStorage::find(const std::string& path, Told<Found> told) {
 
 // ---- every server
 
-void DiskStorage::write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
-  const auto shared = std::make_shared<Part>(std::move(part));
+void DiskStorage::write(NewFile part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
+  const auto shared = std::make_shared<NewFile>(std::move(part));
   start(std::move(told), [this, shared, given_up]() -> base::Result<checkpoint::FileEntry> {
     {
       std::lock_guard lock(mutex_);

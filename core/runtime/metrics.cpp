@@ -14,9 +14,9 @@ namespace {
 
 /// Counters of a rank go on where a new process takes a lost one's place.
 void add(base::Traffic& to, const base::Traffic& more) {
-  for (size_t road = 0; road < base::kRoadNames.size(); ++road) {
-    to.sent[road].add(more.sent[road]);
-    to.received[road].add(more.received[road]);
+  for (size_t transport = 0; transport < base::kTransportNames.size(); ++transport) {
+    to.sent[transport].add(more.sent[transport]);
+    to.received[transport].add(more.received[transport]);
   }
   to.reconnections += more.reconnections;
 }
@@ -95,16 +95,16 @@ base::Result<std::string> Runtime::metrics_text() {
   return to_prometheus(*metrics);
 }
 
-status::Way Runtime::way_to(base::Peer peer) const {
-  status::Way way;
-  if (const auto reach = router_->reach(peer)) way.road = base::kRoadNames[static_cast<size_t>(reach->by)];
+status::Path Runtime::path_to_peer(base::Peer peer) const {
+  status::Path path;
+  if (const auto info = router_->path_to(peer)) path.transport = base::kTransportNames[static_cast<size_t>(info->by)];
   const auto traffic = router_->traffic().find(peer);
-  if (traffic == router_->traffic().end()) return way;
-  for (size_t road = 0; road < base::kRoadNames.size(); ++road) {
-    way.sent += traffic->second.sent[road].bytes;
-    way.received += traffic->second.received[road].bytes;
+  if (traffic == router_->traffic().end()) return path;
+  for (size_t transport = 0; transport < base::kTransportNames.size(); ++transport) {
+    path.sent += traffic->second.sent[transport].bytes;
+    path.received += traffic->second.received[transport].bytes;
   }
-  return way;
+  return path;
 }
 
 // ---- over HTTP

@@ -43,22 +43,22 @@ void write_node(Exposition& out, const Metrics& metrics) {
 
 using Read = uint64_t (*)(const base::Flow&);
 
-void write_flows(Exposition& out, const Metrics& metrics, base::Traffic::ByRoad base::Traffic::*direction, Read read) {
+void write_flows(Exposition& out, const Metrics& metrics, base::Traffic::ByTransport base::Traffic::*direction, Read read) {
   for (const auto& [rank, peer] : metrics.peers)
-    for (size_t road = 0; road < base::kRoadNames.size(); ++road) {
-      const base::Flow& flow = (peer.traffic.*direction)[road];
-      if (flow.messages > 0) out.sample({{"peer", rank}, {"road", base::kRoadNames[road]}}, read(flow));
+    for (size_t transport = 0; transport < base::kTransportNames.size(); ++transport) {
+      const base::Flow& flow = (peer.traffic.*direction)[transport];
+      if (flow.messages > 0) out.sample({{"peer", rank}, {"transport", base::kTransportNames[transport]}}, read(flow));
     }
 }
 
 void write_peers(Exposition& out, const Metrics& metrics) {
   const Read messages = [](const base::Flow& flow) { return flow.messages; };
   const Read bytes = [](const base::Flow& flow) { return flow.bytes; };
-  out.counter("peer_sent_messages_total", "Messages sent, by the peer's rank and the road they took.");
+  out.counter("peer_sent_messages_total", "Messages sent, by the peer's rank and the transport they took.");
   write_flows(out, metrics, &base::Traffic::sent, messages);
   out.counter("peer_sent_bytes_total", "Bytes of these messages, with headers.");
   write_flows(out, metrics, &base::Traffic::sent, bytes);
-  out.counter("peer_received_messages_total", "Messages received, by the peer's rank and the road they took.");
+  out.counter("peer_received_messages_total", "Messages received, by the peer's rank and the transport they took.");
   write_flows(out, metrics, &base::Traffic::received, messages);
   out.counter("peer_received_bytes_total", "Bytes of these messages, with headers.");
   write_flows(out, metrics, &base::Traffic::received, bytes);
@@ -76,14 +76,14 @@ void write_peers(Exposition& out, const Metrics& metrics) {
 void write_uses(Exposition& out, const Metrics& metrics, uint64_t table::Used::Of::*what) {
   for (const Metrics::OwnTable& table : metrics.own)
     for (size_t use = 0; use < table::kUseNames.size(); ++use)
-      for (size_t way = 0; way < table::kWayNames.size(); ++way) {
-        const table::Used::Of& of = table.used.by[use][way];
-        if (of.calls > 0) out.sample({{"table", table.name}, {"call", table::kUseNames[use]}, {"way", table::kWayNames[way]}}, of.*what);
+      for (size_t path = 0; path < table::kPathNames.size(); ++path) {
+        const table::Used::Of& of = table.used.by[use][path];
+        if (of.calls > 0) out.sample({{"table", table.name}, {"call", table::kUseNames[use]}, {"path", table::kPathNames[path]}}, of.*what);
       }
 }
 
 void write_tables(Exposition& out, const Metrics& metrics) {
-  out.counter("table_calls_total", "Calls of this process on a table; way: local (its own part), mapped (shared memory), message.");
+  out.counter("table_calls_total", "Calls of this process on a table; path: local (its own part), mapped (shared memory), message.");
   write_uses(out, metrics, &table::Used::Of::calls);
   out.counter("table_call_bytes_total", "Bytes of the values of these calls.");
   write_uses(out, metrics, &table::Used::Of::bytes);

@@ -14,7 +14,7 @@ namespace {
 /// Asks whoever answers the dial, and hears the answer.
 class Asker final : public base::LinkEvents {
  public:
-  Asker(transport::Road& road, bool json) : road_(road), json_(json) {}
+  Asker(transport::Transport& transport, bool json) : transport_(transport), json_(json) {}
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// Once done.
@@ -22,7 +22,7 @@ class Asker final : public base::LinkEvents {
 
   void on_connected(base::Peer peer, const std::string&) override {
     wire::FrameBuilder builder;
-    road_.send(peer, builder.finish(wire::Body::Inquire, wire::CreateInquire(builder.fbb(), 1, true, json_)));
+    transport_.send(peer, builder.finish(wire::Body::Inquire, wire::CreateInquire(builder.fbb(), 1, true, json_)));
   }
   void on_dial_failed(const std::string&, const base::Status& why) override { end(why); }
   void on_lost(base::Peer, const base::Status& why) override { end(why); }
@@ -46,7 +46,7 @@ class Asker final : public base::LinkEvents {
     done_.store(true, std::memory_order_release);
   }
 
-  transport::Road& road_;
+  transport::Transport& transport_;
   const bool json_;
   base::Result<std::string> result_ = base::Status(MV_ETIMEOUT, "");
   std::atomic<bool> done_{false};
@@ -61,17 +61,17 @@ base::Result<std::string> observe(const Observation& observation) {
   options.self = random_peer();
   options.secret = observation.secret;
   options.observes = true;
-  transport::TcpRoad road(loop, options);
-  Asker asker(road, observation.json);
-  road.attach(asker);
+  transport::TcpTransport transport(loop, options);
+  Asker asker(transport, observation.json);
+  transport.attach(asker);
   if (const base::Status status = loop.start(); !status.ok()) return status;
-  loop.post([&] { road.dial(observation.address); });
+  loop.post([&] { transport.dial(observation.address); });
   const transport::Driven driven =
       loop.drive_until([&] { return asker.done(); }, base::after(loop.now(), observation.patience));
 
   std::atomic<bool> stopped{false};
-  loop.post([&] { road.stop([&] { stopped = true; }); });
-  loop.drive_until([&] { return stopped.load(); }, loop.now() + transport::Road::kLinger);
+  loop.post([&] { transport.stop([&] { stopped = true; }); });
+  loop.drive_until([&] { return stopped.load(); }, loop.now() + transport::Transport::kLinger);
   loop.stop();
   if (asker.done()) return asker.result();
   if (driven == transport::Driven::kInterrupted) return base::Status(MV_EINTR, "a signal interrupted the wait");

@@ -1,5 +1,5 @@
 #pragma once
-// The roads of a node, as one Link: which peer is reached by which.
+// The transports of a node, as one Link: which peer is reached by which.
 
 #include <functional>
 #include <memory>
@@ -11,18 +11,18 @@
 #include "base/trace.hpp"
 #include "base/traffic.hpp"
 #include "runtime/settings.hpp"
-#include "transport/road.hpp"
 #include "transport/shm/shm.hpp"
+#include "transport/transport.hpp"
 
 namespace mv::transport {
-class TcpRoad;
+class TcpTransport;
 }
 
 namespace mv::runtime {
 
 /// To itself and to "inproc:" addresses within the process, to others over TCP. Where a peer turns out to live on this machine
-/// (its node answers in shared memory), messages take that way, and the TCP connection tells of the peer's end; should the way
-/// break, TCP takes over again. With faults (Settings::faults) everything but a node's way to itself goes through transport/faulty.
+/// (its node answers in shared memory), messages take that path, and the TCP connection tells of the peer's end; should the path
+/// break, TCP takes over again. With faults (Settings::faults) everything but a node's path to itself goes through transport/faulty.
 /// Loop thread only, but for make() and listen(), before the loop starts.
 class Router final : public base::Link {
  public:
@@ -42,15 +42,15 @@ class Router final : public base::Link {
   void stop(std::function<void()> stopped);
   /// True if messages may get lost without the connection's breaking.
   bool lossy() const { return lossy_; }
-  /// The road through shared memory; null where there is none.
-  transport::ShmRoad* shm() const { return shm_road_; }
+  /// The transport through shared memory; null where there is none.
+  transport::ShmTransport* shm() const { return shm_transport_; }
   /// How messages to a peer go; nothing where there is no connection. `why_not_shm` tells why they go over TCP.
-  struct Reach {
-    base::RoadKind by;
+  struct PathInfo {
+    base::TransportKind by;
     std::string why_not_shm;
   };
-  std::optional<Reach> reach(base::Peer peer) const;
-  /// Hears of peers whose memory is out of reach, on the loop.
+  std::optional<PathInfo> path_to(base::Peer peer) const;
+  /// Hears of peers whose memory is out of path, on the loop.
   void set_on_shm_lost(std::function<void(base::Peer)> lost) { on_shm_lost_ = std::move(lost); }
 
   /// With every peer that there ever was a connection to, this node itself among them.
@@ -68,8 +68,8 @@ class Router final : public base::Link {
   class Tap;
   class ShmTap;
   /// How a peer is reached.
-  struct Way {
-    transport::Road* base = nullptr;  // where it came from first; tells of its end
+  struct Path {
+    transport::Transport* base = nullptr;  // where it came from first; tells of its end
     bool shm = false;
     std::string address;       // by `base`
     base::Traffic* traffic = nullptr;
@@ -78,13 +78,13 @@ class Router final : public base::Link {
   };
 
   Router(transport::Loop& loop, base::Peer self, base::TraceRing& trace);
-  transport::Road& road_to(const std::string& address) const;
-  base::RoadKind kind_of(const transport::Road& road) const;
-  void arrived(base::RoadKind by, base::Peer from, size_t bytes);
-  void send_by(transport::Road& road, base::Peer to, const base::Frame& frame);
+  transport::Transport& transport_to(const std::string& address) const;
+  base::TransportKind kind_of(const transport::Transport& transport) const;
+  void arrived(base::TransportKind by, base::Peer from, size_t bytes);
+  void send_by(transport::Transport& transport, base::Peer to, const base::Frame& frame);
   void listen_in_shm();
-  void base_connected(transport::Road& road, base::Peer peer, const std::string& address);
-  void observer_came(transport::Road& road, base::Peer peer);
+  void base_connected(transport::Transport& transport, base::Peer peer, const std::string& address);
+  void observer_came(transport::Transport& transport, base::Peer peer);
   void base_lost(base::Peer peer, const base::Status& why);
   void shm_connected(base::Peer peer);
   void shm_dial_failed(const std::string& address, const base::Status& why);
@@ -96,13 +96,13 @@ class Router final : public base::Link {
   base::TraceRing& trace_;
   bool lossy_ = false;
   bool listens_in_shm_ = false, told_of_shm_ = false;
-  std::unique_ptr<transport::Road> inproc_, tcp_, shm_;
-  transport::TcpRoad* tcp_road_ = nullptr;  // tcp_, or what it wraps
-  transport::ShmRoad* shm_road_ = nullptr;  // the same of shm_
+  std::unique_ptr<transport::Transport> inproc_, tcp_, shm_;
+  transport::TcpTransport* tcp_transport_ = nullptr;  // tcp_, or what it wraps
+  transport::ShmTransport* shm_transport_ = nullptr;  // the same of shm_
   std::function<void(base::Peer)> on_shm_lost_;
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<base::LinkEvents>> taps_;
-  std::unordered_map<base::Peer, Way> ways_;
+  std::unordered_map<base::Peer, Path> paths_;
   std::unordered_map<base::Peer, base::Traffic> traffic_;
   base::Traffic observers_;
   base::Peer last_from_ = base::kNobody;           // most messages come several in a row

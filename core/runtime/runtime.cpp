@@ -30,9 +30,9 @@ std::string host_name() {
 base::Result<collective::Basis> basis_of(const Settings& settings) {
   auto costs = collective::read_costs(settings.collective_costs);
   if (!costs.ok()) return costs.status();
-  const base::RoadKind beside = settings.io == "tcp"      ? base::RoadKind::kTcp
-                                : settings.io == "inproc" ? base::RoadKind::kInproc
-                                                          : base::RoadKind::kShm;
+  const base::TransportKind beside = settings.transport == "tcp"      ? base::TransportKind::kTcp
+                                : settings.transport == "inproc" ? base::TransportKind::kInproc
+                                                          : base::TransportKind::kShm;
   return collective::Basis{costs.value(), beside};
 }
 
@@ -67,7 +67,7 @@ base::Status Runtime::set_up() {
   const auto basis = basis_of(settings_);
   if (!basis.ok()) return basis.status();
   if (const base::Status status = serve_metrics(); !status.ok()) return status;
-  if (const base::Status status = make_roads(self); !status.ok()) return status;
+  if (const base::Status status = make_transports(self); !status.ok()) return status;
 
   rpc::ClientOptions options;
   if (router_->lossy()) options.probe_after = kProbeAfter;
@@ -90,10 +90,10 @@ base::Status Runtime::set_up() {
   member_ = std::make_unique<engine::Member>(loop_, *router_, std::move(self), options, std::move(events), router_->shm() != nullptr, &storage_);
   member_->groups().choose_by(basis.value());
   if (http_ != nullptr) member_->status().set_metrics(http_->address());
-  member_->status().set_ways([this](base::Peer peer) { return way_to(peer); });
+  member_->status().set_paths([this](base::Peer peer) { return path_to_peer(peer); });
   if (watched_) member_->take_times(trace_);
   if (watched_) loop_.keep_time();
-  loop_.add_flusher(*this);  // before the roads': what it sends leaves in the same turn
+  loop_.add_flusher(*this);  // before the transports': what it sends leaves in the same turn
   router_->attach(*member_);
   share_memory();
   loop_.on_breakdown([this](const base::Status& why) { tell_breakdown(why); });
@@ -117,12 +117,12 @@ void Runtime::share_memory() {
   });
 }
 
-base::Status Runtime::make_roads(cluster::Self& self) {
+base::Status Runtime::make_transports(cluster::Self& self) {
   auto router = Router::make(loop_, settings_, self.peer, trace_);
   if (!router.ok()) return router.status();
   router_ = std::move(router).value();
   if (settings_.nodes > 1) return listen(self);
-  if (settings_.listen_fd < 0 || settings_.io == "inproc") return {};
+  if (settings_.listen_fd < 0 || settings_.transport == "inproc") return {};
   const auto observable = router_->adopt(settings_.listen_fd);
   return observable.ok() ? base::Status() : observable.status();
 }
@@ -143,7 +143,7 @@ base::Status Runtime::meet() {
 
 /// Rank 0 listens at the master's address; who has no rank yet becomes rank 0 if that address is free.
 base::Status Runtime::listen(cluster::Self& self) {
-  if (settings_.io == "inproc") return listen_inproc(self);
+  if (settings_.transport == "inproc") return listen_inproc(self);
   base::Result<std::string> address = base::Status(MV_ENOSYS, "");
   if (self.rank == 0 && settings_.listen_fd >= 0) address = router_->adopt(settings_.listen_fd);
   if (!address.ok() && self.rank <= 0 && !settings_.joins_only) {
@@ -227,7 +227,7 @@ void Runtime::rearm() {
   });
 }
 
-/// Any thread; the engines and roads may be halfway through anything. Peers see every connection end and can't come back.
+/// Any thread; the engines and transports may be halfway through anything. Peers see every connection end and can't come back.
 void Runtime::tell_breakdown(const base::Status& why) noexcept {
   if (events_.broken) events_.broken(why);
   loop_.shut_down_sockets();
@@ -245,7 +245,7 @@ void Runtime::when_broken(std::weak_ptr<const void> alive, std::function<void(co
 base::Status Runtime::shutdown() {
   if (loop_.defect() != nullptr) {
     const base::Status why = *loop_.defect();
-    stop_roads();
+    stop_transports();
     return why;
   }
   if (!std::exchange(leaving_, true)) {
@@ -277,11 +277,11 @@ base::Status Runtime::shutdown() {
     if (driven == transport::Driven::kInterrupted)
       return base::Status(MV_EINTR, "a signal came while this process still serves others: call mv_shutdown() again");
   }
-  stop_roads();
+  stop_transports();
   return left_with_;
 }
 
-void Runtime::stop_roads() {
+void Runtime::stop_transports() {
   if (http_ != nullptr) http_->stop();  // it asks the loop
   storage_.stop();
   if (!std::exchange(loop_runs_, false)) return;
@@ -296,7 +296,7 @@ void Runtime::stop_roads() {
 }
 
 void Runtime::end() {
-  stop_roads();
+  stop_transports();
   loop_.stop();
   loop_.remove_flusher(*this);
   member_.reset();

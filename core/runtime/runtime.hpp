@@ -53,10 +53,10 @@ class Runtime final : private transport::Flusher {
   transport::Loop& loop() { return loop_; }
   const transport::Loop& loop() const { return loop_; }
   engine::Member& member() { return *member_; }
-  /// The road through shared memory; null where there is none.
-  transport::ShmRoad* shared_memory() { return router_->shm(); }
+  /// The transport through shared memory; null where there is none.
+  transport::ShmTransport* shared_memory() { return router_->shm(); }
   /// How messages to a peer go. Loop thread only.
-  std::optional<Router::Reach> way_by(base::Peer peer) const { return router_->reach(peer); }
+  std::optional<Router::PathInfo> way_by(base::Peer peer) const { return router_->path_to(peer); }
 
   /// Runs `work` on the loop and waits for it.
   void on_loop(const std::function<void()>& work);
@@ -75,7 +75,7 @@ class Runtime final : private transport::Flusher {
 
  private:
   base::Status set_up();
-  base::Status make_roads(cluster::Self& self);
+  base::Status make_transports(cluster::Self& self);
   base::Status meet();
   base::Status listen(cluster::Self& self);
   base::Status listen_inproc(cluster::Self& self);
@@ -85,7 +85,7 @@ class Runtime final : private transport::Flusher {
   void share_memory();
   void rearm();
   void flush() override;
-  void stop_roads();
+  void stop_transports();
   void tell_breakdown(const base::Status& why) noexcept;
 
   base::Status serve_metrics();
@@ -93,7 +93,7 @@ class Runtime final : private transport::Flusher {
   void take_peers(Metrics& metrics);
   Metrics take_metrics();
   transport::HttpAnswer answer(const std::string& path);
-  status::Way way_to(base::Peer peer) const;
+  status::Path path_to_peer(base::Peer peer) const;
 
   Settings settings_;
   const Events events_;

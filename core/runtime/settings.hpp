@@ -23,12 +23,12 @@ struct Settings {
   int64_t rank = -1;               ///< -1: by order of arrival
   bool joins_only = false;         ///< without a rank: never becomes rank 0, though the master's address be free; another process will
   int64_t nodes = 1;
-  std::string master;              ///< "host:port" or, with io=inproc, a name; empty for one node
+  std::string master;              ///< "host:port" or, with transport=inproc, a name; empty for one node
   std::string rendezvous;          ///< instead of `master`: the name under which rank 0 tells the others of this machine its address
   std::string bind = "127.0.0.1";  ///< "host" or "host:port"; an interface's name is its first address
   std::string advertise;           ///< "host" or "host:port" that others are told; empty: where it listens
   std::string secret;
-  std::string io = "auto";         ///< auto, tcp, inproc
+  std::string transport = "auto";  ///< auto, tcp, inproc
   std::string faults;              ///< text for transport/faulty; empty: none
   int listen_fd = -1;              ///< rank 0 under `polyverso run`: the master's socket, already listening (POLYVERSO_LISTEN_FD)
   base::Nanos timeout = 60s;

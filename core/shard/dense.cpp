@@ -11,7 +11,7 @@
 
 namespace mv::shard {
 
-base::Result<std::shared_ptr<Shard>> DenseShard::make(SpecRef described, const Place& place) {
+base::Result<std::shared_ptr<Shard>> DenseShard::make(SpecRef described, const Position& place) {
   const Spec& spec = *described;
   const Range rows = part_of(spec, place.servers, place.index);
   const size_t stored_bytes = tensor::dtype_bytes(tensor::storage_dtype(spec.dtype));
@@ -31,7 +31,7 @@ base::Result<std::shared_ptr<Shard>> DenseShard::make(SpecRef described, const P
 }
 
 DenseShard::DenseShard(SpecRef spec, Range rows, base::Memory memory, std::unique_ptr<Segment> segment,
-                       const Place& place)
+                       const Position& place)
     : Shard(std::move(spec), rows),
       stored_bytes_(tensor::dtype_bytes(tensor::storage_dtype(spec_.dtype))),
       stripe_elements_(shard::stripe_elements(spec_)),
@@ -132,14 +132,14 @@ void DenseShard::apply(const Model& model, const Step* step, Worker worker, uint
 }
 
 void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
-                        Piece piece) {
+                        ChangePart piece) {
   if (write == Write::Add && wants_whole_.load(std::memory_order_relaxed)) {
     const size_t each = spec_.element_bytes();
     if (count == elements()) return add_whole(worker, values);
     return gather(worker, first, count,
                   [&](uint64_t from, uint64_t some, std::byte* out) { std::memcpy(out, values + (from - first) * each, some * each); });
   }
-  Steps<ModelRef> steps(piece == Piece::kFirst);
+  Steps<ModelRef> steps(piece == ChangePart::kFirst);
   for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t done) {
     before_change(stripe, from, share);
     const StripeWrite open(segment_.get(), index_of(stripe));
@@ -151,9 +151,9 @@ void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t cou
   if (only_held_.load(std::memory_order_relaxed)) only_held_.store(false, std::memory_order_relaxed);
 }
 
-void DenseShard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) {
+void DenseShard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, ChangePart piece) {
   if (wants_whole_.load(std::memory_order_relaxed)) return gather(worker, first, count, make);
-  Steps<ModelRef> steps(piece == Piece::kFirst);
+  Steps<ModelRef> steps(piece == ChangePart::kFirst);
   std::vector<std::byte> room;
   for_stripes(first, count, [&](Stripe& stripe, uint64_t from, uint64_t share, uint64_t) {
     before_change(stripe, from, share);
@@ -173,9 +173,9 @@ void DenseShard::add_made(Worker worker, uint64_t first, uint64_t count, const M
 }
 
 void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
-                             Piece piece) {
+                             ChangePart piece) {
   const uint64_t cols = spec_.cols, row_bytes = spec_.row_bytes();
-  Steps<ModelRef> steps(piece == Piece::kFirst);
+  Steps<ModelRef> steps(piece == ChangePart::kFirst);
   if (rows.empty() && write == Write::Add) {
     std::lock_guard lock(mutex_);
     steps.of(model_);
@@ -189,7 +189,7 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
   if (cols > stripe_elements_) {
     for (size_t i = 0; i < rows.size(); ++i)
       change(write, worker, static_cast<uint64_t>(rows[i]) * cols, cols, values + i * row_bytes,
-             i == 0 ? piece : Piece::kFurther);
+             i == 0 ? piece : ChangePart::kFurther);
     return;
   }
   for_row_runs(rows, [&](Stripe& stripe, const Run& run) {
@@ -210,9 +210,9 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
 }
 
 /// The rows that are about to be written are all that there is afterwards, with those of the same add's earlier pieces.
-void DenseShard::replace_rows(std::span<const int64_t> rows, Piece piece) {
+void DenseShard::replace_rows(std::span<const int64_t> rows, ChangePart piece) {
   std::lock_guard lock(replacing_);
-  if (piece == Piece::kFirst) {
+  if (piece == ChangePart::kFirst) {
     if (only_held_.exchange(true, std::memory_order_relaxed)) {
       zero_rows(held_);
     } else {

@@ -23,16 +23,16 @@ class DenseSnapshot;
 
 class DenseShard final : public Shard, public std::enable_shared_from_this<DenseShard> {
  public:
-  static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Place& place);
+  static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Position& place);
 
   void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
-              Piece piece) override;
+              ChangePart piece) override;
   void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) override;
-  void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) override;
+  void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, ChangePart piece) override;
   void forget_pieces(Worker worker) override;
   void read_each(Worker worker, std::span<std::byte* const> outs) override;
   void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
-                   Piece piece) override;
+                   ChangePart piece) override;
   void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) override;
   base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) override;
 
@@ -86,7 +86,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
     uint64_t missing;       ///< elements
   };
 
-  DenseShard(SpecRef spec, Range rows, base::Memory memory, std::unique_ptr<Segment> segment, const Place& place);
+  DenseShard(SpecRef spec, Range rows, base::Memory memory, std::unique_ptr<Segment> segment, const Position& place);
   base::Result<ModelRef> make_model(const UpdaterSpec& updater) const;
   std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater) const;
 
@@ -120,7 +120,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
 
   void apply(const Model& model, const Step* step, Worker worker, uint64_t first, uint64_t count,
              const std::byte* values) const;
-  void replace_rows(std::span<const int64_t> rows, Piece piece);
+  void replace_rows(std::span<const int64_t> rows, ChangePart piece);
   void zero_rows(std::span<const int64_t> rows);
   std::vector<std::byte> spread(const Run& run, const std::byte* values) const;
   void change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run, const std::byte* values);

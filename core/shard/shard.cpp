@@ -8,11 +8,11 @@
 
 namespace mv::shard {
 
-base::Result<std::shared_ptr<Shard>> Shard::make(SpecRef spec, const Place& place) {
+base::Result<std::shared_ptr<Shard>> Shard::make(SpecRef spec, const Position& place) {
   return spec->is_keyed() ? KeyedShard::make(std::move(spec), place) : DenseShard::make(std::move(spec), place);
 }
 
-void Shard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece) {
+void Shard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, ChangePart piece) {
   std::vector<std::byte> values(count * spec_.element_bytes());
   make(first, count, values.data());
   change(Write::Add, worker, first, count, values.data(), piece);

@@ -30,7 +30,7 @@ class PlainModels;
 std::shared_ptr<PlainModels> make_plain_models();
 
 /// Where a shard stands.
-struct Place {
+struct Position {
   size_t servers = 1;
   size_t index = 0;          ///< of this server
   bool shared = false;       ///< other processes of this machine may map it
@@ -47,7 +47,7 @@ struct Usage {
 };
 
 /// A worker's call may reach a shard in several pieces, one after the other: updaters count the first ones.
-enum class Piece { kFirst, kFurther };
+enum class ChangePart { kFirst, kFurther };
 
 /// A chunk of what a keyed shard stores.
 struct Scanned {
@@ -67,8 +67,8 @@ struct Halfway final : std::bad_alloc {
 class Shard {
  public:
   /// MV_ENOMEM if the memory is not to be had. Dense: all zeros; pages are touched when first written.
-  static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Place& place);
-  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Place& place) { return make(std::make_shared<const Spec>(spec), place); }
+  static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Position& place);
+  static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Position& place) { return make(std::make_shared<const Spec>(spec), place); }
   virtual ~Shard() = default;
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
@@ -80,12 +80,12 @@ class Shard {
 
   /// Elements of a dense shard. Write::Add goes through the updater, Write::Set past it.
   virtual void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
-                      Piece piece = Piece::kFirst) = 0;
+                      ChangePart piece = ChangePart::kFirst) = 0;
   virtual void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) = 0;
   /// make(first, count, out) of such elements, of the table's dtype.
   using Make = std::function<void(uint64_t first, uint64_t count, std::byte* out)>;
   /// change(Write::Add) of elements that are made some at a time, as they are needed; `make` counts them as the shard does.
-  virtual void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, Piece piece = Piece::kFirst);
+  virtual void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, ChangePart piece = ChangePart::kFirst);
   /// read() of all elements of a dense shard, into each of these places.
   virtual void read_each(Worker worker, std::span<std::byte* const> outs);
   /// The worker is lost: the rest of an add of which some pieces are here will not come.
@@ -93,7 +93,7 @@ class Shard {
   /// Rows, of any shard, perhaps none, only to be counted. Write::Erase only of keyed ones, with null values. Of repeated rows in a
   /// Write::Set the last one stays.
   virtual void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
-                           Piece piece = Piece::kFirst) = 0;
+                           ChangePart piece = ChangePart::kFirst) = 0;
   virtual void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) = 0;
   /// Keyed: what is stored, from `cursor` (0, then Scanned::next), about `most` rows and never more. MV_EINVAL for a cursor that was never given.
   virtual base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) = 0;

@@ -1,6 +1,6 @@
 #include "shard/spec.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "shard/updater/updater.hpp"
 

@@ -45,13 +45,13 @@ base::Result<Segment> make_segment(size_t bytes) {
 class PrivateBlock : public Block {
  public:
   explicit PrivateBlock(size_t bytes)
-      : Block(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment})), bytes, Kind::kPrivate) {}
+      : Block(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment})), bytes, MemoryKind::kPrivate) {}
   ~PrivateBlock() override { ::operator delete (data(), std::align_val_t{kAlignment}); }
 };
 
 }  // namespace
 
-Block::Block(std::byte* data, size_t bytes, Kind kind)
+Block::Block(std::byte* data, size_t bytes, MemoryKind kind)
     : data_(data), bytes_(bytes), kind_(kind), made_at_(base::SharedMemory::forks()), number_(next_number()) {}
 
 /// What is free, under one lock. Ranges of an arena that touch are one range.
@@ -95,7 +95,7 @@ class Heap::Store : public std::enable_shared_from_this<Heap::Store> {
 class Heap::Store::Carved : public Block {
  public:
   Carved(std::shared_ptr<Store> store, std::byte* at, size_t bytes)
-      : Block(at, bytes, Kind::kShared), store_(std::move(store)) {}
+      : Block(at, bytes, MemoryKind::kShared), store_(std::move(store)) {}
   ~Carved() override { store_->give_back_range(data(), bytes(), made_at() == base::SharedMemory::forks()); }
 
  private:
@@ -105,7 +105,7 @@ class Heap::Store::Carved : public Block {
 class Heap::Store::Whole : public Block {
  public:
   Whole(std::shared_ptr<Store> store, Segment segment)
-      : Block(segment->data(), segment->bytes(), Kind::kShared), store_(std::move(store)), segment_(std::move(segment)) {}
+      : Block(segment->data(), segment->bytes(), MemoryKind::kShared), store_(std::move(store)), segment_(std::move(segment)) {}
   ~Whole() override { store_->give_back_segment(std::move(segment_), made_at() == base::SharedMemory::forks()); }
 
  private:
@@ -306,7 +306,7 @@ base::Result<std::shared_ptr<Block>> Heap::allocate(size_t bytes, Content conten
 }
 
 std::shared_ptr<Block> Heap::lend(std::byte* data, size_t bytes) {
-  return std::make_shared<Block>(data, bytes, Block::Kind::kLent);
+  return std::make_shared<Block>(data, bytes, Block::MemoryKind::kLent);
 }
 
 void Heap::before_fork() noexcept { store_->mutex().lock(); }

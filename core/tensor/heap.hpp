@@ -14,8 +14,8 @@ namespace mv::tensor {
 /// Memory that tensors have together. It goes when the last of them does.
 class Block {
  public:
-  enum class Kind { kShared, kPrivate, kLent };
-  Block(std::byte* data, size_t bytes, Kind kind);
+  enum class MemoryKind { kShared, kPrivate, kLent };
+  Block(std::byte* data, size_t bytes, MemoryKind kind);
   virtual ~Block() = default;
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -23,8 +23,8 @@ class Block {
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   /// Other processes can be shown it. What a forked child has of its parent is the child's own.
-  bool is_shared() const { return kind_ == Kind::kShared && base::SharedMemory::is_ours(made_at_); }
-  bool is_lent() const { return kind_ == Kind::kLent; }
+  bool is_shared() const { return kind_ == MemoryKind::kShared && base::SharedMemory::is_ours(made_at_); }
+  bool is_lent() const { return kind_ == MemoryKind::kLent; }
   uint64_t number() const { return number_; }
 
   /// Open handles of tensors upon it: what a binding must know that keeps lent memory alive.
@@ -36,7 +36,7 @@ class Block {
  private:
   std::byte* const data_;
   const size_t bytes_;
-  const Kind kind_;
+  const MemoryKind kind_;
   const uint32_t made_at_;  ///< SharedMemory::forks()
   const uint64_t number_;
 };

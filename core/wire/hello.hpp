@@ -16,7 +16,7 @@
 //
 // The dialer decides on the peer when it knows who answers (before its Share), the listener when the dialer has proved it.
 //
-// A pure state machine: bytes in, bytes out; sockets are io/'s, random numbers the maker's.
+// A pure state machine: bytes in, bytes out; sockets are transport/'s, random numbers the maker's.
 
 #include <array>
 #include <cstddef>

@@ -97,7 +97,7 @@ local function upon(joined)
     scatter = function(value) return reduction.scatter(joined, value) end,
     netStats = function()
       local now = joined:info()
-      print(("node %d of %d, by %s: %d operations, %d bytes sent, %d received"):format(now.rank + 1, now.size, now.road, now.operations,
+      print(("node %d of %d, by %s: %d operations, %d bytes sent, %d received"):format(now.rank + 1, now.size, now.transport, now.operations,
         now.sent, now.received))
       return now
     end,

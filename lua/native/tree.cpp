@@ -81,8 +81,8 @@ int info_method(lua_State* L) {
       push_integer(L, value);
       lua_setfield(L, -2, name);
     }
-    lua_pushstring(L, info.road);
-    lua_setfield(L, -2, "road");
+    lua_pushstring(L, info.transport);
+    lua_setfield(L, -2, "transport");
     return 1;
   });
 }

@@ -47,7 +47,7 @@ local function new(handle)
   return setmetatable({handle = handle, rank = info.rank, size = info.ranks}, Group)
 end
 
---- A table of rank, ranks, hosts, road, bytes_sent, bytes_received, operations, and what broke the group, if anything did.
+--- A table of rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and what broke the group, if anything did.
 function Group:info() return capi.mv_group_describe(self.handle) end
 
 --- The worker ids of its ranks.

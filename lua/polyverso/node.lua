@@ -73,7 +73,7 @@ function Node:keyvalue(spec) return create(self, capi.MV_KEYVALUE, spec or {}) e
 --- A table that exists already.
 function Node:open(name) return Table.new(capi.mv_table_open(self.handle, name)) end
 
---- As polyverso.doctor(), of this node: the road to each peer, why it is not a better one, how fast it answers.
+--- As polyverso.doctor(), of this node: the transport to each peer, why it is not a better one, how fast it answers.
 function Node:doctor() return capi.mv_doctor_text(self.handle, capi.MV_JSON) end
 
 --- The cluster's tables as JSON text.

@@ -104,7 +104,7 @@ class Group:
 
     @property
     def info(self) -> Dict[str, Any]:
-        """rank, ranks, hosts, road, bytes_sent, bytes_received, operations, and what broke the group, if anything did."""
+        """rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and what broke the group, if anything did."""
         return capi.mv_group_describe(self._handle)
 
     @property

@@ -222,7 +222,7 @@ class Node:
         return Table(self._handle, capi.mv_table_open(self._handle, name))
 
     def doctor(self) -> Dict[str, Any]:
-        """As polyverso.doctor(), of this node: the road to each peer, why it is not a better one, how fast it answers."""
+        """As polyverso.doctor(), of this node: the transport to each peer, why it is not a better one, how fast it answers."""
         return json.loads(capi.mv_doctor_text(self._handle, capi.MV_JSON))
 
     def tables(self) -> List[Dict[str, Any]]:

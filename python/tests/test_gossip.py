@@ -83,7 +83,7 @@ def test_both_sides_of_an_exchange_average():
     models = [np.arange(1000.0), np.full(1000, 8.0)]
     total = models[0] + models[1]
     nodes = [
-        gossip.ArrayAdapter([model], name, lone(name, exchange="symmetric", compression="int8", io="tcp")) for model, name in zip(models, "ab")
+        gossip.ArrayAdapter([model], name, lone(name, exchange="symmetric", compression="int8", transport="tcp")) for model, name in zip(models, "ab")
     ]
     introduce(*(node.gossip for node in nodes))
     assert both(*nodes) == [0.5, 0.5]
@@ -149,9 +149,9 @@ def test_arrays_that_are_not_contiguous():
 @pytest.mark.parametrize("own, other, factor", [
     ((2, 3), (3, 2), 0), ((2, 3), (2, 3), 0.5), ((2, 3), (6,), 0.5), ((1,), (), 0.5), ((2, 3), (1, 2, 3), 0),
 ])
-@pytest.mark.parametrize("io", ["auto", "tcp"])
-def test_other_dimensions_are_refused(own, other, factor, io):
-    a, b = gossip.ArrayAdapter(np.zeros(own), "a", lone("a", io=io)), gossip.ArrayAdapter(np.ones(other), "b", lone("b", io=io))
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_other_dimensions_are_refused(own, other, factor, transport):
+    a, b = gossip.ArrayAdapter(np.zeros(own), "a", lone("a", transport=transport)), gossip.ArrayAdapter(np.ones(other), "b", lone("b", transport=transport))
     introduce(a.gossip, b.gossip)
     b.update_send(1)
     for _ in range(2):  # by messages, and by mapped memory

@@ -47,7 +47,7 @@ def test_a_dropped_get_that_waits_keeps_its_array():
     ready, results = threading.Event(), []
 
     def live(rank):
-        options = {"io": "inproc", "nodes": 2, "rank": rank, "master": "dropped-gets", "sync": True}
+        options = {"transport": "inproc", "nodes": 2, "rank": rank, "master": "dropped-gets", "sync": True}
         with polyverso.open_node(**options) as node:
             table = node.array(1 << 20, name="w")
             table.add(np.ones(1 << 20, np.float32))

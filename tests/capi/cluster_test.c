@@ -1,4 +1,4 @@
-/* Several nodes in this process, one thread each: sync mode's promise, the fence, signals, and ends. */
+/* Several nodes in this process, one thread each: sync mode's promise, the flush, signals, and ends. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static int32_t first_role = MV_ROLE_UNSET; /* of the first of the next cluster *
 
 static void join_cluster(struct member* self) {
   mv_init_options options = MV_INIT_OPTIONS_INIT;
-  options.io = "inproc";
+  options.transport = "inproc";
   options.nodes = self->nodes;
   options.rank = self->index;
   if (self->index == 0) options.role = first_role;

@@ -130,21 +130,21 @@ static void costs_are_measured_between_two_nodes_and_not_by_one(void** state) {
 }
 
 static void tell_of_peers(struct member* self) {
-  char text[1 << 16], road[64];
+  char text[1 << 16], transport[64];
   uint64_t length = 0;
   expect_ok(mv_barrier(self->node, NULL));
   expect_ok(mv_doctor_text(self->node, 0, text, sizeof text, &length));
   for (int i = 0; i < self->nodes; ++i) {
     if (i == self->index) continue;
-    snprintf(road, sizeof road, "rank %d               all, pid %d on ", i, (int)getpid());
-    const char* line = strstr(text, road);
+    snprintf(transport, sizeof transport, "rank %d               all, pid %d on ", i, (int)getpid());
+    const char* line = strstr(text, transport);
     assert_non_null(line);
     assert_non_null(strstr(line, ": by inproc, "));
   }
   expect_ok(mv_barrier(self->node, NULL));
 }
 
-static void peers_of_one_process_are_told_with_their_road(void** state) {
+static void peers_of_one_process_are_told_with_their_transport(void** state) {
   (void)state;
   run_nodes(3, NULL, tell_of_peers);
 }
@@ -178,7 +178,7 @@ int main(void) {
       TEST(the_master_is_reached_for_without_a_place_in_its_cluster),
       TEST(the_text_goes_where_there_is_room),
       TEST(a_node_of_one_has_no_peers),
-      TEST(peers_of_one_process_are_told_with_their_road),
+      TEST(peers_of_one_process_are_told_with_their_transport),
       TEST(costs_are_measured_between_two_nodes_and_not_by_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

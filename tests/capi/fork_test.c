@@ -148,7 +148,7 @@ static void whatever_other_threads_do(void** state) {
 
 static mv_status open_inproc(const char* cluster, mv_node* node) {
   mv_init_options options = MV_INIT_OPTIONS_INIT;
-  options.io = "inproc";
+  options.transport = "inproc";
   options.nodes = 1;
   options.master = cluster;
   return mv_node_open(&options, node);

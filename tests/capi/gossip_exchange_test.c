@@ -6,7 +6,7 @@
 
 enum { kCount = 300000 }; /* three chunks of doubles */
 
-static const char* const kRoads[] = {"io: tcp", "io: auto"};
+static const char* const kTransports[] = {"transport: tcp", "transport: auto"};
 
 static void fill(double* model, size_t count, double value) {
   for (size_t i = 0; i < count; ++i) model[i] = value + (double)(i % 64) / 64;
@@ -26,8 +26,8 @@ static void exchange(const swarm* two) {
 static void both_average_the_same_two_versions(void** state) {
   (void)state;
   char settings[256];
-  for (size_t road = 0; road < COUNT_OF(kRoads); ++road) {
-    snprintf(settings, sizeof settings, "exchange: symmetric\nconstant: {value: 0.25}\ntimeout_ms: 20000\n%s", kRoads[road]);
+  for (size_t transport = 0; transport < COUNT_OF(kTransports); ++transport) {
+    snprintf(settings, sizeof settings, "exchange: symmetric\nconstant: {value: 0.25}\ntimeout_ms: 20000\n%s", kTransports[transport]);
     swarm two;
     open_swarm(&two, 2, kCount, settings);
     for (int turn = 0; turn < 3; ++turn) {
@@ -119,9 +119,9 @@ static void arrays_of_all_kinds_are_pulled_compressed(void** state) {
   const float floats[5] = {1, 2, 3, 4, 1000};
   const int64_t count = 1000000007;
   const uint16_t halves[3] = {0x3c00, 0x4000, 0x4200};
-  for (size_t road = 0; road < COUNT_OF(kRoads); ++road) {
+  for (size_t transport = 0; transport < COUNT_OF(kTransports); ++transport) {
     char settings[256];
-    snprintf(settings, sizeof settings, "compression: int8\nconstant: {value: 1}\ntimeout_ms: 20000\n%s", kRoads[road]);
+    snprintf(settings, sizeof settings, "compression: int8\nconstant: {value: 1}\ntimeout_ms: 20000\n%s", kTransports[transport]);
     mv_gossip a = open_with("a", settings), b = open_with("b", settings);
     introduce(a, b, "b");
     for (int i = 0; i < 2; ++i) {
@@ -143,7 +143,7 @@ static void arrays_of_all_kinds_are_pulled_compressed(void** state) {
       assert_true(got_count == count && got[4] == 1000);
       assert_true(fabsf(got[0] - 1) <= 4 && fabsf(got[3] - 4) <= 4); /* half of 1000/127 */
     }
-    if (road == 0) assert_true(figure_of(a, NULL, "fetched_bytes") == 2 * ((4 + 5) + 8 + (4 + 3)));
+    if (transport == 0) assert_true(figure_of(a, NULL, "fetched_bytes") == 2 * ((4 + 5) + 8 + (4 + 3)));
     expect_ok(mv_gossip_close(a));
     expect_ok(mv_gossip_close(b));
   }
@@ -239,9 +239,9 @@ static void descend(double* model, double target) {
 
 static void noloco_is_its_formula(void** state) {
   (void)state;
-  for (size_t road = 0; road < COUNT_OF(kRoads); ++road) {
+  for (size_t transport = 0; transport < COUNT_OF(kTransports); ++transport) {
     char settings[256];
-    snprintf(settings, sizeof settings, "interpolation: noloco\nnoloco: {alpha: 0.4, beta: 0.6, gamma: 0.9}\ntimeout_ms: 20000\n%s", kRoads[road]);
+    snprintf(settings, sizeof settings, "interpolation: noloco\nnoloco: {alpha: 0.4, beta: 0.6, gamma: 0.9}\ntimeout_ms: 20000\n%s", kTransports[transport]);
     swarm two;
     open_swarm(&two, 2, kSmall, settings);
     reference expected[2];
@@ -317,7 +317,7 @@ static void noloco_draws_models_together_and_keeps_their_mean(void** state) {
 static void figures_are_told(void** state) {
   (void)state;
   swarm two;
-  open_swarm(&two, 2, 100, "io: tcp\ntimeout_ms: 20000");
+  open_swarm(&two, 2, 100, "transport: tcp\ntimeout_ms: 20000");
   fill(two.models[0], 100, 0);
   fill(two.models[1], 100, 6);
   publish_model(&two, 0);

@@ -158,7 +158,7 @@ static void powers_of_two_reach_the_exact_mean(void** state) {
  *  variance of as many throws. */
 static void a_peer_with_a_deficit_is_asked_as_often_as_computed(void** state) {
   (void)state;
-  mv_gossip a = open_with("a", "seed: 45\nio: tcp\ntimeout_ms: 60000"), good = open_with("good", "io: tcp"), useless = open_with("useless", "io: tcp");
+  mv_gossip a = open_with("a", "seed: 45\nio: tcp\ntimeout_ms: 60000"), good = open_with("good", "transport: tcp"), useless = open_with("useless", "transport: tcp");
   introduce(a, good, "good");
   introduce(a, useless, "useless");
   double model[2] = {1, 2};

@@ -107,8 +107,8 @@ static mv_gossip_peer only_peer(mv_gossip gossip) {
 static void a_slow_reader_gets_a_version_whole_while_others_are_published(void** state) {
   (void)state;
   enum { kCount = 1500000 }; /* 6 MB, at 8 MB a second */
-  busy publisher = {open_with("b", "io: tcp\ntimeout_ms: 20000"), kCount, 0, 0};
-  mv_gossip a = open_with("a", "io: tcp\ntimeout_ms: 20000");
+  busy publisher = {open_with("b", "transport: tcp\ntimeout_ms: 20000"), kCount, 0, 0};
+  mv_gossip a = open_with("a", "transport: tcp\ntimeout_ms: 20000");
   publish_values(publisher.gossip, kCount, -1);
   publish_values(a, kCount, 0);
   line slow;
@@ -144,7 +144,7 @@ static void a_slow_reader_gets_a_version_whole_while_others_are_published(void**
 static void slow_is_not_silent(void** state) {
   (void)state;
   enum { kCount = 100000 }; /* 400 kB */
-  mv_gossip b = open_with("b", "io: tcp"), a = open_with("a", "io: tcp\ntimeout_ms: 3000");
+  mv_gossip b = open_with("b", "transport: tcp"), a = open_with("a", "transport: tcp\ntimeout_ms: 3000");
   publish_values(b, kCount, 2);
   publish_values(a, kCount, 0);
   line slow;
@@ -159,7 +159,7 @@ static void slow_is_not_silent(void** state) {
   expect_ok(mv_gossip_close(a));
   close_line(&slow);
 
-  a = open_with("a", "io: tcp\ntimeout_ms: 3000");
+  a = open_with("a", "transport: tcp\ntimeout_ms: 3000");
   publish_values(a, kCount, 0);
   open_line(&slow, b, 0, 1500);
   expect_ok(mv_gossip_add_peer(a, "b", "127.0.0.1", slow.port));

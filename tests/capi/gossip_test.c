@@ -243,7 +243,7 @@ static void figures_are_structs(void** state) {
   expect_ok(mv_gossip_peers(a, peers, 3, &count));
   assert_int_equal(count, 2);
   assert_string_equal(peers[0].name, "b");
-  assert_true(peers[0].fetched == 1 && peers[0].clock == 10 && peers[0].loss == 0.5 && peers[0].connected && peers[0].road[0] != 0);
+  assert_true(peers[0].fetched == 1 && peers[0].clock == 10 && peers[0].loss == 0.5 && peers[0].connected && peers[0].transport[0] != 0);
   assert_string_equal(peers[1].address, "127.0.0.1:1");
   assert_true(peers[2].name[0] == 0);
   expect_error(mv_gossip_state(a, NULL), MV_EINVAL, "state is NULL");

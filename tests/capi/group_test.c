@@ -6,7 +6,7 @@
 
 enum { kNodes = 4 };
 /** By shared memory; or, with an argument, by messages: groups whose messages are tampered with go by nothing else. */
-static const char* road = NULL;
+static const char* transport = NULL;
 
 static mv_group open_all(const struct member* self) {
   mv_group group = 0;
@@ -119,7 +119,7 @@ static void reduces_everything(struct member* self) {
 }
 static void all_dtypes_reductions_and_sizes(void** state) {
   (void)state;
-  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, road, reduces_everything);
+  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, reduces_everything);
 }
 
 static void makes_the_others(struct member* self) {
@@ -159,7 +159,7 @@ static void makes_the_others(struct member* self) {
 }
 static void reduce_broadcast_allgather_and_reduce_scatter(void** state) {
   (void)state;
-  for (int nodes = 2; nodes <= kNodes; ++nodes) run_nodes(nodes, road, makes_the_others);
+  for (int nodes = 2; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, makes_the_others);
 }
 
 static void fuses_many(struct member* self) {
@@ -181,7 +181,7 @@ static void fuses_many(struct member* self) {
 }
 static void many_arrays_are_one_operation(void** state) {
   (void)state;
-  run_nodes(3, road, fuses_many);
+  run_nodes(3, transport, fuses_many);
 }
 
 static void rounds_halves(struct member* self) {
@@ -197,7 +197,7 @@ static void rounds_halves(struct member* self) {
 }
 static void halves_are_summed_as_floats(void** state) {
   (void)state;
-  run_nodes(4, road, rounds_halves);
+  run_nodes(4, transport, rounds_halves);
 }
 
 static void runs_several_at_once(struct member* self) {
@@ -220,7 +220,7 @@ static void runs_several_at_once(struct member* self) {
 }
 static void asynchronous_ones_run_side_by_side(void** state) {
   (void)state;
-  run_nodes(3, road, runs_several_at_once);
+  run_nodes(3, transport, runs_several_at_once);
 }
 
 static void halves_the_world(struct member* self) {
@@ -249,7 +249,7 @@ static void halves_the_world(struct member* self) {
 }
 static void groups_of_some_workers(void** state) {
   (void)state;
-  run_nodes(4, road, halves_the_world);
+  run_nodes(4, transport, halves_the_world);
 }
 
 /* ------------------------------------------------------------ arguments */
@@ -300,7 +300,7 @@ static void disagrees(struct member* self) {
 }
 static void ranks_that_disagree_are_named(void** state) {
   (void)state;
-  run_nodes(2, road, disagrees);
+  run_nodes(2, transport, disagrees);
 }
 
 /** Who is first at the next operation breaks the group there, and with it what a slower rank is still in. */
@@ -326,7 +326,7 @@ static void leaves_early(struct member* self) {
 static void who_leaves_is_named_and_the_others_go_on(void** state) {
   (void)state;
   pthread_barrier_init(&all_through, NULL, 3);
-  run_nodes(3, road, leaves_early);
+  run_nodes(3, transport, leaves_early);
   pthread_barrier_destroy(&all_through);
 }
 
@@ -360,7 +360,7 @@ static void who_ends_without_closing_is_named_too(void** state) {
   (void)state;
   pthread_barrier_init(&all_through, NULL, 3);
   for (leaver = 0; leaver < 3; leaver += 2)
-    for (waits_in = 0; waits_in < 3; ++waits_in) run_nodes(3, road, ends_without_a_word);
+    for (waits_in = 0; waits_in < 3; ++waits_in) run_nodes(3, transport, ends_without_a_word);
   pthread_barrier_destroy(&all_through);
 }
 
@@ -379,7 +379,7 @@ static void shrinks_again(struct member* self) {
 }
 static void a_group_is_shrunk_once(void** state) {
   (void)state;
-  run_nodes(2, road, shrinks_again);
+  run_nodes(2, transport, shrinks_again);
 }
 
 /** The group of the survivors breaks, too: whichever of the two is shrunk then, the same group comes of it. */
@@ -400,7 +400,7 @@ static void shrinks_what_broke(struct member* self) {
 }
 static void a_broken_group_of_survivors_is_shrunk_by_either_handle(void** state) {
   (void)state;
-  run_nodes(2, road, shrinks_what_broke);
+  run_nodes(2, transport, shrinks_what_broke);
 }
 
 static void shuts_down_with_handles(struct member* self) {
@@ -417,7 +417,7 @@ static void handles_of_an_ended_node_are_stale(void** state) {
   expect_ok(mv_group_open(node, NULL, 0, &group));
   expect_ok(mv_sgd_open(group, &sgd));
   expect_ok(mv_shutdown(node));
-  run_nodes(2, road, shuts_down_with_handles);
+  run_nodes(2, transport, shuts_down_with_handles);
   expect_ok(mv_init(NULL));
   expect_error(mv_group_barrier(group, NULL), MV_EHANDLE, "closed");
   expect_error(mv_sgd_close(sgd), MV_EHANDLE, "closed");
@@ -443,7 +443,7 @@ static void waits_in_vain(struct member* self) {
 }
 static void a_time_out_names_the_missing_and_breaks_the_group(void** state) {
   (void)state;
-  run_nodes(2, road, waits_in_vain);
+  run_nodes(2, transport, waits_in_vain);
 }
 
 /* ------------------------------------------------------------ uneven endings */
@@ -472,7 +472,7 @@ static void ends_unevenly(struct member* self) {
 }
 static void ranks_without_data_take_part_until_all_are_through(void** state) {
   (void)state;
-  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, road, ends_unevenly);
+  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, ends_unevenly);
 }
 
 static void drains_by_hand(struct member* self) {
@@ -506,7 +506,7 @@ static void drains_by_hand(struct member* self) {
 }
 static void what_comes_next_is_told(void** state) {
   (void)state;
-  run_nodes(2, road, drains_by_hand);
+  run_nodes(2, transport, drains_by_hand);
 }
 
 /* ------------------------------------------------------------ functions of one's own */
@@ -570,7 +570,7 @@ static void reduces_by_itself(struct member* self) {
 }
 static void a_function_of_ones_own_reduces(void** state) {
   (void)state;
-  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, road, reduces_by_itself);
+  for (int nodes = 1; nodes <= kNodes; ++nodes) run_nodes(nodes, transport, reduces_by_itself);
 }
 
 /** What has to wait for an earlier operation of this rank gives up at its own deadline, and has begun nothing. */
@@ -601,12 +601,12 @@ static void waits_for_its_turn(struct member* self) {
 }
 static void a_turn_that_does_not_come_ends_at_the_deadline(void** state) {
   (void)state;
-  if (road != NULL) skip(); /* operations by messages overlap */
-  run_nodes(2, road, waits_for_its_turn);
+  if (transport != NULL) skip(); /* operations by messages overlap */
+  run_nodes(2, transport, waits_for_its_turn);
 }
 
 int main(int count, char** arguments) {
-  if (count > 1 && strcmp(arguments[1], "messages") == 0) road = "faults=seed=1";
+  if (count > 1 && strcmp(arguments[1], "messages") == 0) transport = "faults=seed=1";
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_dtypes_reductions_and_sizes),
       cmocka_unit_test(reduce_broadcast_allgather_and_reduce_scatter),

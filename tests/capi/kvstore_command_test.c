@@ -105,7 +105,7 @@ static void a_server_that_does_not_listen_is_named(void** state) {
 static void* serve(void* argument) {
   struct member* self = argument;
   mv_init_options options = MV_INIT_OPTIONS_INIT;
-  options.io = "inproc";
+  options.transport = "inproc";
   options.nodes = self->nodes;
   options.rank = self->index;
   options.master = self->cluster;

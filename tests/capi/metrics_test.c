@@ -94,7 +94,7 @@ static void use_and_look(struct member* self) {
   expect_in(mv_metrics_text, self->node, "polyverso_gate_wait_seconds_count{request=\"get\"} 10\n");
   expect_in(mv_metrics_text, self->node, "polyverso_members{state=\"here\"} 2\n");
   char peer[96];
-  snprintf(peer, sizeof peer, "polyverso_peer_received_messages_total{peer=\"%d\",road=\"inproc\"}", 1 - self->index);
+  snprintf(peer, sizeof peer, "polyverso_peer_received_messages_total{peer=\"%d\",transport=\"inproc\"}", 1 - self->index);
   expect_in(mv_metrics_text, self->node, peer);
   snprintf(peer, sizeof peer, "\"to worker %d (rank %d)\"", 1 - self->index, 1 - self->index);
   expect_in(mv_trace_text, self->node, peer);

@@ -20,7 +20,7 @@ struct member {
 static inline void* live_as_member(void* argument) {
   struct member* self = argument;
   mv_init_options options = MV_INIT_OPTIONS_INIT;
-  options.io = "inproc";
+  options.transport = "inproc";
   options.text = self->settings;
   options.nodes = self->nodes;
   options.rank = self->index;

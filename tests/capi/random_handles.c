@@ -197,7 +197,7 @@ static void* join_pair(void* argument) {
   struct half* self = argument;
   mv_init_options options = MV_INIT_OPTIONS_INIT;
   options.text = SETTINGS;
-  options.io = "inproc";
+  options.transport = "inproc";
   options.nodes = 2;
   options.rank = self->rank;
   options.sync = self->sync;

@@ -1,4 +1,4 @@
-/* Calls that return before they are done: handles, options, polling, and the fence of the barrier. */
+/* Calls that return before they are done: handles, options, polling, and the flush of the barrier. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>

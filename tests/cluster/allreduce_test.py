@@ -22,12 +22,12 @@ def figures(ranks, size, *settings):
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_a_rank_sends_what_a_ring_sends(ranks):
     size = 24 << 20
-    told = figures(ranks, size, "--set", "io=tcp")
-    assert told["road"] == "messages"
+    told = figures(ranks, size, "--set", "transport=tcp")
+    assert told["transport"] == "messages"
     assert told["sent"] == pytest.approx(2 * (ranks - 1) / ranks * size, rel=0.03)
 
 
-@pytest.mark.parametrize("io", ["tcp", "auto"])
-def test_who_waits_uses_no_processor(io):
-    told = figures(4, 4096, "--set", f"io={io}")
+@pytest.mark.parametrize("transport", ["tcp", "auto"])
+def test_who_waits_uses_no_processor(transport):
+    told = figures(4, 4096, "--set", f"transport={transport}")
     assert told["cpu"] < 0.02 * SECONDS  # the heartbeats', and looking for 50 us before it sleeps

@@ -48,7 +48,7 @@ def push(cluster, codec, **settings):
     return sent, values[0]
 
 
-@pytest.mark.parametrize("io", ["auto", "tcp"])
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
 @pytest.mark.parametrize(
     "codec, formula",
     [
@@ -57,8 +57,8 @@ def push(cluster, codec, **settings):
     ],
     ids=["2bit", "int8"],
 )
-def test_bytes_on_the_wire_are_the_formulas(cluster, io, codec, formula):
-    sent, values = push(cluster, codec, io=io)
+def test_bytes_on_the_wire_are_the_formulas(cluster, transport, codec, formula):
+    sent, values = push(cluster, codec, transport=transport)
     small, large = (PUSHES * sum(formula(min(MESSAGE, count - first)) for first in range(0, count, MESSAGE)) for count in VALUES)
     messages = PUSHES * sum(-(-count // MESSAGE) for count in VALUES)
     for all_of_it, *encoded in sent:

@@ -20,7 +20,7 @@ FIELDS = {
 SETTING = {"name": str, "value": str, "source": str, "from": str, "unused": list}
 FINDING = {"area": str, "subject": str, "verdict": str, "text": str, "todo": str}
 PEER = {
-    "rank": int, "role": str, "host": str, "pid": int, "address": str, "state": str, "needed": bool, "road": str, "why_not_shm": str,
+    "rank": int, "role": str, "host": str, "pid": int, "address": str, "state": str, "needed": bool, "transport": str, "why_not_shm": str,
     "round_trip_us": (float, int, type(None)),
 }
 
@@ -53,7 +53,7 @@ def check_form(report):
         assert (finding["verdict"] == "ok") == (finding["todo"] == ""), finding
     for peer in report["peers"]:
         has_form(peer, PEER)
-        assert peer["road"] in ("none", "inproc", "shm", "tcp") and peer["state"] in ("here", "finished", "lost")
+        assert peer["transport"] in ("none", "inproc", "shm", "tcp") and peer["state"] in ("here", "finished", "lost")
     assert report["well"] == all(finding["verdict"] != "problem" for finding in report["findings"])
 
 
@@ -339,18 +339,18 @@ def test_two_processes_join_and_see_each_other_in_shared_memory(tmp_path):
         check_form(report)
         (peer,) = report["peers"]
         assert report["running"] and report["rank"] == rank and peer["rank"] == 1 - rank
-        assert peer["road"] == "shm" and peer["why_not_shm"] == "" and 0 < peer["round_trip_us"] < 1e6
+        assert peer["transport"] == "shm" and peer["why_not_shm"] == "" and 0 < peer["round_trip_us"] < 1e6
         assert report["address"].startswith("127.0.0.1:") and report["address"] in finding(report, "network", "listening")["text"]
         assert setting(report, "nodes")["from"] == "POLYVERSO_NODES=2 in the environment"
 
 
 def test_why_it_is_not_shared_memory_is_told_on_both_sides(tmp_path):
-    script = f"[ $POLYVERSO_RANK = 1 ] && export POLYVERSO_IO=tcp; {COMMAND} doctor --join --json > {tmp_path}/$POLYVERSO_RANK"
+    script = f"[ $POLYVERSO_RANK = 1 ] && export POLYVERSO_TRANSPORT=tcp; {COMMAND} doctor --join --json > {tmp_path}/$POLYVERSO_RANK"
     done = subprocess.run([COMMAND, "run", "-n", "2", "--", "sh", "-c", script], env=environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done
     why = [json.loads((tmp_path / str(rank)).read_text())["peers"][0] for rank in (0, 1)]
-    assert [peer["road"] for peer in why] == ["tcp", "tcp"]
-    assert "io=tcp there" in why[0]["why_not_shm"] and why[1]["why_not_shm"] == "io=tcp was said here"
+    assert [peer["transport"] for peer in why] == ["tcp", "tcp"]
+    assert "transport=tcp there" in why[0]["why_not_shm"] and why[1]["why_not_shm"] == "transport=tcp was said here"
 
 
 def test_a_stopped_peer_and_a_lost_one_are_told(cluster):

@@ -46,10 +46,10 @@ node.shutdown()
 """
 
 
-@pytest.mark.parametrize("io", ["tcp", ""])
-def test_rows_travel_and_merge(cluster, io):
+@pytest.mark.parametrize("transport", ["tcp", ""])
+def test_rows_travel_and_merge(cluster, transport):
     job = cluster(2, 2)
-    more = {"io": io} if io else {}
+    more = {"transport": transport} if transport else {}
     nodes = [job.python(rank, WORKER, **more) for rank in range(2)] + [job.server(number, **more) for number in range(2)]
     for worker in nodes[:2]:
         worker.hear("done", 60)

@@ -247,7 +247,7 @@ def test_ipv6_all_the_way(processes):
             pytest.skip("there is no IPv6 on this machine")
         port = probe.getsockname()[1]
     for rank in range(3):
-        processes.start(POLYVERSO_NODES="3", POLYVERSO_RANK=str(rank), POLYVERSO_MASTER=f"[::1]:{port}", POLYVERSO_BIND="::1", POLYVERSO_IO="tcp")
+        processes.start(POLYVERSO_NODES="3", POLYVERSO_RANK=str(rank), POLYVERSO_MASTER=f"[::1]:{port}", POLYVERSO_BIND="::1", POLYVERSO_TRANSPORT="tcp")
     assert sorted("".join(processes.outputs()).splitlines()) == lines_of(3, 1 + 2 + 3)
 
 
@@ -257,7 +257,7 @@ def test_all_interfaces_are_listened_on_and_one_is_advertised(processes):
     for rank in range(3):
         processes.start(
             POLYVERSO_NODES="3", POLYVERSO_RANK=str(rank), POLYVERSO_MASTER=f"{socket.gethostname()}:{port}", POLYVERSO_BIND="0.0.0.0",
-            POLYVERSO_SECRET="of the tests", POLYVERSO_IO="tcp", **({"POLYVERSO_ADVERTISE": "127.0.0.1"} if rank == 1 else {}),
+            POLYVERSO_SECRET="of the tests", POLYVERSO_TRANSPORT="tcp", **({"POLYVERSO_ADVERTISE": "127.0.0.1"} if rank == 1 else {}),
         )
     assert sorted(line for line in "".join(processes.outputs()).splitlines() if line.startswith("worker")) == lines_of(3, 1 + 2 + 3)
 
@@ -265,7 +265,7 @@ def test_all_interfaces_are_listened_on_and_one_is_advertised(processes):
 def test_a_host_name_that_means_loopback_to_its_own_machine(processes, on_debian):
     """Rank 0 listens on all interfaces then; the others, elsewhere, know the name by another address."""
     port = free_port()
-    common = dict(POLYVERSO_NODES="3", POLYVERSO_BIND="0.0.0.0", POLYVERSO_SECRET="of the tests", POLYVERSO_IO="tcp", POLYVERSO_ADVERTISE="127.0.0.1")
+    common = dict(POLYVERSO_NODES="3", POLYVERSO_BIND="0.0.0.0", POLYVERSO_SECRET="of the tests", POLYVERSO_TRANSPORT="tcp", POLYVERSO_ADVERTISE="127.0.0.1")
     processes.start(on_debian([sys.executable, "-c", TRAIN]), POLYVERSO_RANK="0", POLYVERSO_MASTER=f"debian:{port}", **common)
     for rank in (1, 2):
         processes.start(POLYVERSO_RANK=str(rank), POLYVERSO_MASTER=f"127.0.0.1:{port}", **common)

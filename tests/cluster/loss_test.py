@@ -154,9 +154,9 @@ def test_the_masters_death_ends_everybodys_waiting(cluster):
     server.ends(seconds=5)
 
 
-@pytest.mark.parametrize("operation, io", [("table.add(np.ones(1000))", "auto"), ("table.add(np.ones(1000))", "tcp"), ("table.get()", "tcp")])
-def test_a_stopped_server_counts_as_lost_after_the_heartbeat_limit(cluster, operation, io):
-    job = cluster(2, 1, heartbeat_timeout_ms=1000, io=io)
+@pytest.mark.parametrize("operation, transport", [("table.add(np.ones(1000))", "auto"), ("table.add(np.ones(1000))", "tcp"), ("table.get()", "tcp")])
+def test_a_stopped_server_counts_as_lost_after_the_heartbeat_limit(cluster, operation, transport):
+    job = cluster(2, 1, heartbeat_timeout_ms=1000, transport=transport)
     nodes = workers(job, 2, CREATE + f"""
 wait_for_word()
 attempt(lambda: {operation})
@@ -179,7 +179,7 @@ attempt(node.shutdown)
 
 
 def test_a_mapped_table_is_read_without_its_server_until_that_is_lost(cluster):
-    job = cluster(2, 1, heartbeat_timeout_ms=1000, io="auto")
+    job = cluster(2, 1, heartbeat_timeout_ms=1000, transport="auto")
     nodes = workers(job, 2, CREATE + """
 table.add(np.ones(1000))
 node.barrier()

@@ -90,7 +90,7 @@ def test_metrics_say_what_was_done(working):
     assert total(worker, "polyverso_table_calls_total", table=name, call="add") == 21
     assert total(worker, "polyverso_table_calls_total", table=name, call="get") == 20
     assert total(worker, "polyverso_table_call_bytes_total", table=name, call="add") == 20 * 4000 + 3 * 4
-    assert total(worker, "polyverso_table_calls_total", table="in step", way="message") == 40
+    assert total(worker, "polyverso_table_calls_total", table="in step", path="message") == 40
     assert worker["polyverso_call_seconds_count"][(("call", "add"),)] == 41
     assert worker["polyverso_call_seconds_bucket"][(("call", "add"), ("le", "+Inf"))] == 41
     # What one side has sent the other has received. The worker's last word may still be on its way.

@@ -32,7 +32,7 @@ RATE = 8e6
 
 def push(cluster, kind, priority, faults=f"rate={RATE:g}"):
     """(seconds until the small key was there, bytes of the large push that were not, seconds until it was)"""
-    job = cluster(2, 1, io="tcp", faults=faults, timeout_ms=120000)
+    job = cluster(2, 1, transport="tcp", faults=faults, timeout_ms=120000)
     script = f"TYPE, PRIORITY = {kind!r}, {priority}\n" + PUSH
     nodes = [job.python(rank, script) for rank in range(2)]
     server = job.server(0)
@@ -101,10 +101,10 @@ node.shutdown()
 
 
 @pytest.mark.parametrize("kind", ["dist_sync", "p3"])
-@pytest.mark.parametrize("io", ["auto", "tcp"])
-def test_workers_may_take_the_keys_in_different_orders(cluster, kind, io):
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_workers_may_take_the_keys_in_different_orders(cluster, kind, transport):
     # Each worker's pull waits at the server for the other's push, which comes after a pull that waits for this one's.
-    job = cluster(2, 1, io=io, timeout_ms=60000)
+    job = cluster(2, 1, transport=transport, timeout_ms=60000)
     nodes = [job.python(rank, f"TYPE, ORDER, COUNT = {kind!r}, {order!r}, {4 << 20}\n" + CROSSWISE) for rank, order in enumerate(("ab", "ba"))]
     server = job.server(0)
     for node in nodes:

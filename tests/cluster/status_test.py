@@ -119,7 +119,7 @@ def test_a_stopped_worker_is_named_to_everyone_who_asks(cluster):
     tallies = {each["worker"]: each for each in told["tables"][0]["workers"]}
     assert (tallies[1]["adds"], tallies[1]["gets"]) == (2, 2)
     assert (tallies[3]["adds"], tallies[3]["gets"]) == (1, 1) and not tallies[3]["own_word"]
-    assert told["members"][4]["received_bytes"] > 0 and told["members"][0]["peers"][0]["road"] in ("shm", "tcp")
+    assert told["members"][4]["received_bytes"] > 0 and told["members"][0]["peers"][0]["transport"] in ("shm", "tcp")
 
     status, text, err = ask(job)
     assert status == 0, err
@@ -319,7 +319,7 @@ node.shutdown()
 """
 
 
-@pytest.mark.parametrize("settings", [{}, {"io": "tcp"}])
+@pytest.mark.parametrize("settings", [{}, {"transport": "tcp"}])
 def test_a_groups_ranks_and_who_waits_there_are_shown(cluster, settings):
     job = cluster(2, **settings)
     nodes = [job.python(rank, MEMBER) for rank in range(2)]
@@ -327,7 +327,7 @@ def test_a_groups_ranks_and_who_waits_there_are_shown(cluster, settings):
         node.hear("up")
     told = ask_json(job, lambda told: any(wait["kind"] == "collective" for wait in told["waits"]))
     (group,) = told["groups"]
-    assert group["road"] == ("messages" if settings else "shm") and group["broken"] is None
+    assert group["transport"] == ("messages" if settings else "shm") and group["broken"] is None
     assert [each["rank"] for each in group["ranks"]] == [0, 1]
     assert group["ranks"][0]["operations"] == group["ranks"][1]["operations"] + 1
     (wait,) = [wait for wait in told["waits"] if wait["kind"] == "collective"]

@@ -222,7 +222,7 @@ def test_a_relay_of_another_user_is_no_way_in(by_hand):
 
 
 def test_a_crowd_of_the_silent_does_not_keep_anybody_out(cluster):
-    job = cluster(2, 1, io="tcp")
+    job = cluster(2, 1, transport="tcp")
     host, port = job.address.split(":")
     nodes = [job.python(0, MEMBER)]
     stop = threading.Event()

@@ -12,10 +12,10 @@ from conftest import COMMAND
 from launchers_test import environment
 
 ROADS = {
-    "road": str, "workers": list, "alpha_us": float, "beta_ns": float, "error": float, "default_alpha_us": float, "default_beta_ns": float,
+    "transport": str, "workers": list, "alpha_us": float, "beta_ns": float, "error": float, "default_alpha_us": float, "default_beta_ns": float,
     "why_not_shm": str, "cost": str,
 }
-TRIAL = {"road": str, "bytes": int, "algorithm": str, "by_host": bool, "predicted_us": float, "measured_us": float}
+TRIAL = {"transport": str, "bytes": int, "algorithm": str, "by_host": bool, "predicted_us": float, "measured_us": float}
 
 # All-reduces of several sizes in a group of all workers, by messages.
 REDUCER = """
@@ -51,34 +51,34 @@ def has_form(value, form):
 
 def check_form(report):
     assert report["schema"] == 1
-    for road in report["roads"]:
-        has_form(road, ROADS)
-        assert road["alpha_us"] >= 0 and road["beta_ns"] >= 0 and road["alpha_us"] + road["beta_ns"] > 0
+    for transport in report["transports"]:
+        has_form(transport, ROADS)
+        assert transport["alpha_us"] >= 0 and transport["beta_ns"] >= 0 and transport["alpha_us"] + transport["beta_ns"] > 0
     for trial in report["trials"]:
         has_form(trial, TRIAL)
         assert trial["measured_us"] > 0
 
 
-def test_a_machine_by_itself_is_measured_on_all_its_roads(tmp_path, run):
+def test_a_machine_by_itself_is_measured_on_all_its_transports(tmp_path, run):
     costs = tmp_path / "costs.sh"
     status, out, err = tune("--json", "--output", str(costs))
     assert status == 0, err
     report = json.loads(out)
     check_form(report)
-    assert [road["road"] for road in report["roads"]] == ["inproc", "shm", "tcp"]
-    assert {trial["road"] for trial in report["trials"]} == {"inproc", "shm", "tcp"} and report["workers"] == 2
+    assert [transport["transport"] for transport in report["transports"]] == ["inproc", "shm", "tcp"]
+    assert {trial["transport"] for trial in report["trials"]} == {"inproc", "shm", "tcp"} and report["workers"] == 2
     assert report["collective_costs"].startswith("inproc=") and " reduce=" in report["collective_costs"]
     assert costs.read_text() == f'export POLYVERSO_COLLECTIVE_COSTS="{report["collective_costs"]}"\n'
     # And back into a run.
     script = f". {costs}; exec {sys.executable} -c '{REDUCER}'"
-    status, out, err = run("-n", "2", "--set", "io=tcp", "--", "sh", "-c", script)
+    status, out, err = run("-n", "2", "--set", "transport=tcp", "--", "sh", "-c", script)
     assert status == 0 and out.count("reduced") == 2, err
-    status, out, err = run("-n", "2", "--set", "io=tcp", "--set", f"collective_costs={report['collective_costs']}", "--", sys.executable, "-c", REDUCER)
+    status, out, err = run("-n", "2", "--set", "transport=tcp", "--set", f"collective_costs={report['collective_costs']}", "--", sys.executable, "-c", REDUCER)
     assert status == 0 and out.count("reduced") == 2, err
 
 
 def test_the_workers_of_a_launcher_measure_between_them(run):
-    status, out, err = run("-n", "3", "--set", "io=tcp", "--", COMMAND, "doctor", "--tune", timeout=120)
+    status, out, err = run("-n", "3", "--set", "transport=tcp", "--", COMMAND, "doctor", "--tune", timeout=120)
     assert status == 0, err
     assert "between 3 workers on one machine" in out and "tcp " in out and "shm " not in out
     assert out.count("export POLYVERSO_COLLECTIVE_COSTS=\"tcp=") == 1  # one of them speaks
@@ -102,10 +102,10 @@ def test_costs_that_are_none_are_told_before_anything_starts():
     assert status == 1 and 'collective_costs="shm=1": shm=1: two numbers are expected' in err
 
 
-@pytest.mark.parametrize("io", ["tcp", "auto"])  # with faults, if only a seed, groups go by messages
-def test_ranks_with_different_costs_choose_alike(cluster, io):
+@pytest.mark.parametrize("transport", ["tcp", "auto"])  # with faults, if only a seed, groups go by messages
+def test_ranks_with_different_costs_choose_alike(cluster, transport):
     """The lowest rank's count. By their own, one of these would take a ring, the others what has the fewest messages."""
-    job = cluster(3, io=io, faults="seed=1")
+    job = cluster(3, transport=transport, faults="seed=1")
     costs = ["shm=1,0 tcp=1,0 reduce=0", "shm=0,0 tcp=0,0 reduce=1", ""]
     nodes = [job.start(rank, [sys.executable, "-c", REDUCER], collective_costs=costs[rank]) for rank in range(3)]
     for node in nodes:

@@ -14,9 +14,9 @@ PROBE = os.environ.get("WAKEUP_PROBE", "wakeup_probe")
 COUNT = int(os.environ.get("POLYVERSO_TEST_WAKEUPS", "4000"))
 
 
-def probe(ranks, what, how, io):
+def probe(ranks, what, how, transport):
     quiet = ["heartbeat_timeout_ms=36000000", "stuck_after_ms=36000000"]
-    settings = [word for setting in [f"io={io}", *quiet] for word in ("--set", setting)]
+    settings = [word for setting in [f"transport={transport}", *quiet] for word in ("--set", setting)]
     run = Run("run", "--no-color", "-n", str(ranks), *settings, "--", PROBE, what, how, str(COUNT), "1")
     status, out, err = run.finish(timeout=250)
     assert status == 0, out + err
@@ -25,10 +25,10 @@ def probe(ranks, what, how, io):
     return told
 
 
-@pytest.mark.parametrize("io", ["auto", "tcp"])
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_an_all_reduce_wakes_its_waiter(ranks, io):
-    probe(ranks, "allreduce", "wait", io)
+def test_an_all_reduce_wakes_its_waiter(ranks, transport):
+    probe(ranks, "allreduce", "wait", transport)
 
 
 @pytest.mark.parametrize("what", ["add", "get", "push", "pull"])

@@ -7,8 +7,8 @@ import subprocess
 
 # Each scenario's launcher settings. The worker knows what it does.
 SCENARIOS = {
-    "async": [], "async/tcp": ["io=tcp"], "sync": ["sync=true"], "merge": [], "dcasgd": [], "keyed": [], "merge_keyed": [],
-    "group": [], "group/tcp": ["io=tcp"], "regroup": [], "regroup/tcp": ["io=tcp"], "dist_async": [], "dist_sync": [], "checkpoint": [], "status": [], "gossip": [],
+    "async": [], "async/tcp": ["transport=tcp"], "sync": ["sync=true"], "merge": [], "dcasgd": [], "keyed": [], "merge_keyed": [],
+    "group": [], "group/tcp": ["transport=tcp"], "regroup": [], "regroup/tcp": ["transport=tcp"], "dist_async": [], "dist_sync": [], "checkpoint": [], "status": [], "gossip": [],
 }
 ALONE = {"local": "async", "local_keyed": "keyed"}  # one process
 ALLOWED = {"MV_OK", "MV_ENOMEM", "MV_EPEERLOST", "MV_ESYSTEM"}  # the last: no thread could be started

@@ -9,7 +9,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mv::wire;
   if (size < kPrefixBytes) return 0;
-  std::vector<std::byte> bytes(size);  // aligned, as in a road's buffer
+  std::vector<std::byte> bytes(size);  // aligned, as in a transport's buffer
   std::memcpy(bytes.data(), data, size);
   const auto prefix = read_prefix(bytes);
   if (!prefix.ok()) return 0;

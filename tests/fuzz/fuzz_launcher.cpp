@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       continue;
     }
     if (!detected.value().place) continue;
-    const Place& place = *detected.value().place;
+    const Assignment& place = *detected.value().place;
     check(!place.launcher.empty() && !detected.value().seen.empty());
     for (const auto& found : {place.rank, place.nodes, place.role, place.master, place.bind, place.advertise, place.rendezvous})
       check(!found || (!found->value.empty() && !found->from.empty()));

@@ -10,7 +10,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mv;
-  std::vector<std::byte> bytes(size);  // aligned, as in a road's buffer
+  std::vector<std::byte> bytes(size);  // aligned, as in a transport's buffer
   std::memcpy(bytes.data(), data, size);
   const auto message = wire::read_header(bytes);
   if (!message.ok() || message.value()->body_as_Report() == nullptr) return 0;

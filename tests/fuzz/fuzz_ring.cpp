@@ -1,4 +1,4 @@
-// The receiver of the shared-memory road, on a ring that somebody else has filled. The first bytes say in how many steps it is
+// The receiver of the shared-memory transport, on a ring that somebody else has filled. The first bytes say in how many steps it is
 // shown, and what else there is.
 
 #include <algorithm>

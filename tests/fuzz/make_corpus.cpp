@@ -1,4 +1,4 @@
-// Writes the first inputs of the fuzz targets of the wire and the roads: mostly sound ones, from which a fuzzer finds its way to
+// Writes the first inputs of the fuzz targets of the wire and the transports: mostly sound ones, from which a fuzzer finds its way to
 // the unsound. The corpora of the C interface are written by hand.
 //
 //   make_fuzz_corpus tests/fuzz/corpus
@@ -130,7 +130,7 @@ Bytes whole_units(Bytes record) {
   return record;
 }
 
-/// What only the shared-memory road has: payloads in parts and in other memory, skip marks, goodbyes.
+/// What only the shared-memory transport has: payloads in parts and in other memory, skip marks, goodbyes.
 void write_rings(const base::Frame& frame, const Bytes& records) {
   const auto marked = [&](transport::RecordKind kind, uint64_t payload) {
     Bytes head = whole_units(frame.head);
@@ -217,12 +217,12 @@ void write_hellos() {
   write("fuzz_hello", "http", bytes_of("\x03\x3fGET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
 }
 
-void write_road_texts() {
-  write("fuzz_road_text", "faults", bytes_of("drop=0.01 duplicate=0.01 delay_ms=5 break=0.001 seed=7"));
-  write("fuzz_road_text", "unknown_fault", bytes_of("rain=1,drop"));
-  write("fuzz_road_text", "ipv4", bytes_of("127.0.0.1:4000"));
-  write("fuzz_road_text", "ipv6", bytes_of("[::1]:0"));
-  write("fuzz_road_text", "no_port", bytes_of("host:"));
+void write_transport_texts() {
+  write("fuzz_transport_text", "faults", bytes_of("drop=0.01 duplicate=0.01 delay_ms=5 break=0.001 seed=7"));
+  write("fuzz_transport_text", "unknown_fault", bytes_of("rain=1,drop"));
+  write("fuzz_transport_text", "ipv4", bytes_of("127.0.0.1:4000"));
+  write("fuzz_transport_text", "ipv6", bytes_of("[::1]:0"));
+  write("fuzz_transport_text", "no_port", bytes_of("host:"));
 }
 
 void write_checkpoints() {
@@ -310,7 +310,7 @@ int main(int argc, char** argv) {
   root = argv[1];
   write_frames();
   write_hellos();
-  write_road_texts();
+  write_transport_texts();
   write_checkpoints();
   write_checkpoint_files();
   return 0;

@@ -86,7 +86,7 @@ proctype Side(byte s) {
     :: mine(written, s) == RECORDS && mine(read, s) == RECORDS -> break
     :: else
     fi;
-    /* ShmRoad::before_sleep(): say_asleep() */
+    /* ShmTransport::before_sleep(): say_asleep() */
 #ifdef BUG_LOOKS_BEFORE_IT_SAYS_SO
     store(wants_read, s, (mine(written, s) < RECORDS -> mine(written, s) - ROOM + 1 : NO_WISH));
     quiet = !news(s);

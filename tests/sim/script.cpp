@@ -235,7 +235,7 @@ bool Script::may_be_encoded(const table::Request& request) {
 void Script::encode(const Operation& op, table::Request& request) const {
   auto pieces = table::plan_all(request.table->spec, request.table->servers.size(), request.skip);
   std::vector<std::byte> encoded(table::place_encoded(pieces, *whole_codec()));
-  for (const table::Piece& piece : pieces) {
+  for (const table::ChunkRange& piece : pieces) {
     std::vector<float> nothing(piece.count), values(piece.count);
     std::memcpy(values.data(), op.memory.data() + piece.offset * sizeof(float), piece.count * sizeof(float));
     whole_codec()->encode(values.data(), nothing.data(), piece.count, encoded.data() + piece.encoded_at);

@@ -1,7 +1,7 @@
 #pragma once
 // The command line of a simulator that runs one scenario for each seed.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>

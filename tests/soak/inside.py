@@ -117,7 +117,7 @@ class Run:
 
     def begin(self):
         plan = self.plan
-        settings = dict(heartbeat_timeout_ms=int(HEARTBEAT * 1000), init_timeout_ms=INIT_MS, io=plan.io)
+        settings = dict(heartbeat_timeout_ms=int(HEARTBEAT * 1000), init_timeout_ms=INIT_MS, transport=plan.transport)
         if any(fault.kind == "scribble" for fault in plan.faults):  # whose nonsense may be anything, also a silence
             settings.update(timeout_ms=4000, gate_timeout_ms=6000)
         if plan.start == "direct":

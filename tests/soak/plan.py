@@ -43,7 +43,7 @@ class Plan:
         dice = self.dice = random.Random(seed)
         self.start = dice.choice(["direct", "direct", "run", "run --keep-going", "run --keep-going"])
         self._draw_roles()
-        self.io = dice.choice(["auto", "auto", "tcp"])
+        self.transport = dice.choice(["auto", "auto", "tcp"])
         self.has_secret = dice.random() < 0.5 or self.start != "direct"
         self.vandal = dice.random() < 0.4
         self.features = [name for name in ("tables", "store", "group", "gossip") if dice.random() < 0.6] or [dice.choice(["tables", "group"])]
@@ -162,7 +162,7 @@ class Plan:
         features = [told.get(name, name) for name in self.features]
         faults = "; ".join(map(str, self.faults)) or "no fault"
         more = ("" if self.has_secret else ", no secret") + (", a vandal at the ports" if self.vandal else "")
-        return f"{self.start}: {members}; io={self.io}{more}; {', '.join(features)}; {faults}"
+        return f"{self.start}: {members}; transport={self.transport}{more}; {', '.join(features)}; {faults}"
 
 
 def named_in(text):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs small clusters of random members that do random work, and does random harm to them.
 
-A seed gives the cluster (languages, roles, how it is started, roads), what its members do (tables, stores, groups, gossip) and what
+A seed gives the cluster (languages, roles, how it is started, transports), what its members do (tables, stores, groups, gossip) and what
 happens to them: a process is killed or stopped, strangers disturb its ports, a member's shared memory is overwritten. Each run has
 namespaces of its own, so it disturbs nothing outside, and whatever it leaves behind is found. What has to hold:
 

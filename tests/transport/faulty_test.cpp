@@ -40,8 +40,8 @@ void mistakes_in_the_text_are_named(void**) {
     assert_non_null(strstr(unknown.text().c_str(), word));
 }
 
-/// A road that only notes what it is asked to send.
-struct Noted : Road {
+/// A transport that only notes what it is asked to send.
+struct Noted : Transport {
   void attach(mv::base::LinkEvents&) override {}
   mv::base::Result<std::string> listen(const std::string& address) override { return address; }
   mv::base::Result<std::string> adopt(int) override { return std::string(); }
@@ -63,8 +63,8 @@ std::vector<int> send_through(const char* text, int count, int* cuts) {
     auto noted = std::make_unique<Noted>();
     noted->sent = &sent;
     noted->cuts = cuts;
-    FaultyRoad road(loop, std::move(noted), parse_faults(text).value());
-    for (int i = 1; i <= count; ++i) road.send(5, Frame{std::vector<std::byte>(static_cast<size_t>(i)), nullptr});
+    FaultyTransport transport(loop, std::move(noted), parse_faults(text).value());
+    for (int i = 1; i <= count; ++i) transport.send(5, Frame{std::vector<std::byte>(static_cast<size_t>(i)), nullptr});
     loop.drive_until([] { return false; }, loop.now() + 60ms);
   }
   return sent;

@@ -13,8 +13,8 @@ namespace mv::test {
 
 namespace {
 
-std::unique_ptr<transport::Road> make_road(Kind kind, transport::Loop& loop, const transport::TcpOptions& options) {
-  if (kind == Kind::kInproc) return std::make_unique<transport::InprocRoad>(loop, options.self);
+std::unique_ptr<transport::Transport> make_transport(Kind kind, transport::Loop& loop, const transport::TcpOptions& options) {
+  if (kind == Kind::kInproc) return std::make_unique<transport::InprocTransport>(loop, options.self);
   if (kind == Kind::kShm) {
     transport::ShmOptions shm;
     shm.self = options.self;
@@ -23,11 +23,11 @@ std::unique_ptr<transport::Road> make_road(Kind kind, transport::Loop& loop, con
     shm.max_strangers = options.max_strangers;
     shm.version_min = options.version_min;
     shm.version_max = options.version_max;
-    return std::make_unique<transport::ShmRoad>(loop, std::move(shm));
+    return std::make_unique<transport::ShmTransport>(loop, std::move(shm));
   }
-  auto tcp = std::make_unique<transport::TcpRoad>(loop, options);
+  auto tcp = std::make_unique<transport::TcpTransport>(loop, options);
   if (kind == Kind::kTcp) return tcp;
-  return std::make_unique<transport::FaultyRoad>(loop, std::move(tcp), transport::Faults{});
+  return std::make_unique<transport::FaultyTransport>(loop, std::move(tcp), transport::Faults{});
 }
 
 std::byte pattern_at(uint64_t seq, size_t place) { return static_cast<std::byte>(seq * 131 + place * 7 + place / 251); }
@@ -60,14 +60,14 @@ size_t Record::messages_of(Peer peer) const {
 }
 
 Node::Node(Kind kind, const transport::TcpOptions& options) : kind_(kind), self_(options.self) {
-  road_ = make_road(kind, loop_, options);
-  road_->attach(*this);
+  transport_ = make_transport(kind, loop_, options);
+  transport_->attach(*this);
   if (!loop_.start().ok()) abort();
 }
 
 Node::~Node() {
   loop_.stop();
-  road_.reset();
+  transport_.reset();
 }
 
 std::string Node::listen() {
@@ -80,7 +80,7 @@ std::string Node::listen() {
 
 base::Result<std::string> Node::listen(const std::string& address) {
   base::Result<std::string> bound = std::string();
-  run([&] { bound = road_->listen(address); });
+  run([&] { bound = transport_->listen(address); });
   return bound;
 }
 
@@ -98,26 +98,26 @@ void Node::run(const std::function<void()>& fn) {
 }
 
 void Node::dial(const std::string& address) {
-  run([&] { road_->dial(address); });
+  run([&] { transport_->dial(address); });
 }
 void Node::send(Peer to, uint64_t seq, base::PayloadRef payload) {
   run([&] {
     wire::FrameBuilder builder;
     base::Frame frame = builder.finish(wire::Body::Ack, wire::CreateAck(builder.fbb()), payload);
     wire::stamp(frame, seq, 0);
-    road_->send(to, frame);
+    transport_->send(to, frame);
   });
 }
 void Node::send(Peer to, uint64_t seq, size_t bytes) { send(to, seq, base::Payload::copy(pattern(seq, bytes))); }
 void Node::close(Peer peer) {
-  run([&] { road_->close(peer); });
+  run([&] { transport_->close(peer); });
 }
 void Node::cut(Peer peer) {
-  run([&] { road_->cut(peer); });
+  run([&] { transport_->cut(peer); });
 }
 bool Node::stop() {
   std::atomic<bool> stopped{false};
-  const auto begin = [&] { road_->stop([&] { stopped = true; }); };
+  const auto begin = [&] { transport_->stop([&] { stopped = true; }); };
   return loop_.drive_until([&] { return stopped.load(); }, loop_.now() + kPatience, begin) == transport::Driven::kDone;
 }
 

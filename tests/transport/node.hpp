@@ -1,6 +1,6 @@
 #pragma once
-// A node that only has a road: sends numbered messages with recognisable payloads, records what it hears, and checks on the way
-// that the road keeps the promises of base/link.hpp.
+// A node that only has a transport: sends numbered messages with recognisable payloads, records what it hears, and checks on the way
+// that the transport keeps the promises of base/link.hpp.
 
 #include <condition_variable>
 #include <functional>
@@ -65,7 +65,7 @@ class Node final : private base::LinkEvents {
 
   Peer self() const { return self_; }
   transport::Loop& loop() { return loop_; }
-  transport::Road& road() { return *road_; }
+  transport::Transport& transport() { return *transport_; }
 
   /// Listens at a free address and gives it; or at `address`.
   std::string listen();
@@ -87,7 +87,7 @@ class Node final : private base::LinkEvents {
   Record record();
   /// Decides where a streamed payload goes; on the loop. Default: memory of the node's own, checked at the end.
   std::function<base::SinkRef(uint64_t seq, size_t bytes)> sink_for;
-  /// Called when a road begins to show a message's payload, or asks where it goes; on the loop.
+  /// Called when a transport begins to show a message's payload, or asks where it goes; on the loop.
   std::function<void(uint64_t seq)> before_payload;
   /// What to do when a dial has failed; on the loop.
   std::function<void(const std::string& address)> after_failed_dial;
@@ -110,8 +110,8 @@ class Node final : private base::LinkEvents {
   const Kind kind_;
   const Peer self_;
   transport::Loop loop_;
-  std::unique_ptr<transport::Road> road_;
-  bool in_a_call_ = false;  // of the road: on the loop
+  std::unique_ptr<transport::Transport> transport_;
+  bool in_a_call_ = false;  // of the transport: on the loop
   std::mutex mutex_;
   std::condition_variable changed_;
   Record record_;

@@ -1,4 +1,4 @@
-// A process with a TCP road, for tests that kill or stop it:
+// A process with a TCP transport, for tests that kill or stop it:
 //
 //   transport_peer INCARNATION listen            prints where it listens
 //   transport_peer INCARNATION dial ADDRESS      prints "connected" once it is; also listens

@@ -1,4 +1,4 @@
-// A process at the other end of a shared-memory road, for tests that kill it at any moment:
+// A process at the other end of a shared-memory transport, for tests that kill it at any moment:
 //
 //   transport_shm_peer INCARNATION ADDRESS PEER    dials, prints "connected", then sends without an end
 //

@@ -68,7 +68,7 @@ bool ShmStranger::offer(const Offer& offer) {
     pipe_[0] = transport::Fd(ends[0]);
   }
   transport::Note note;
-  note.kind = transport::Note::Kind::kOffer;
+  note.kind = transport::Note::Type::kOffer;
   note.bytes = offer.said_bytes.value_or(offer.bytes);
   const int descriptors[] = {memfd_.get(), bell_.get()};
   return transport::send_note(fd_.get(), note, std::span(descriptors).first(offer.with_descriptors ? 2 : 0));

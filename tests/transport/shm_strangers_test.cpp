@@ -207,7 +207,7 @@ void places_outside_of_segments_cost_their_own_connection(void**) {
     assert_int_equal(ftruncate(memory.get(), 4096), 0);
     fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
     transport::Note note;
-    note.kind = transport::Note::Kind::kSegment;
+    note.kind = transport::Note::Type::kSegment;
     note.number = 1;
     note.bytes = 4096;
     const int descriptors[] = {memory.get()};
@@ -221,8 +221,8 @@ void places_outside_of_segments_cost_their_own_connection(void**) {
     std::memcpy(frame.head.data(), &mark, sizeof mark);
     const size_t place_at = transport::record_bytes(frame.head.size());
     std::memcpy(intruder.stranger.ring(), frame.head.data(), frame.head.size());
-    new (intruder.stranger.ring() + place_at) transport::Place{{each.number}, {each.offset}, {0}, {0}};
-    intruder.stranger.show(place_at + sizeof(transport::Place));
+    new (intruder.stranger.ring() + place_at) transport::PayloadLocation{{each.number}, {each.offset}, {0}, {0}};
+    intruder.stranger.show(place_at + sizeof(transport::PayloadLocation));
     if (each.ok)
       assert_true(node.wait([&](const Record& record) { return record.messages_of(self) == 1; }));
     else
@@ -268,8 +268,8 @@ size_t put_place(Intruder& intruder, size_t at, uint64_t seq, uint64_t segment, 
   std::memcpy(frame.head.data(), &mark, sizeof mark);
   const size_t place_at = transport::record_bytes(frame.head.size());
   std::memcpy(intruder.stranger.ring() + at, frame.head.data(), frame.head.size());
-  new (intruder.stranger.ring() + at + place_at) transport::Place{{segment}, {offset}, {0}, {is_lent ? 1U : 0U}};
-  return place_at + sizeof(transport::Place);
+  new (intruder.stranger.ring() + at + place_at) transport::PayloadLocation{{segment}, {offset}, {0}, {is_lent ? 1U : 0U}};
+  return place_at + sizeof(transport::PayloadLocation);
 }
 #endif
 
@@ -284,7 +284,7 @@ void a_peer_that_scribbles_over_its_memory_costs_its_own_connection(void**) {
   for (Peer self = 100; self < 140; ++self) {
     Intruder intruder(node, address, self);
     transport::Note note;
-    note.kind = transport::Note::Kind::kSegment;
+    note.kind = transport::Note::Type::kSegment;
     note.number = 1;
     note.bytes = memory->bytes();
     const int descriptors[] = {memory->fd()};

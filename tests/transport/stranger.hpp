@@ -1,5 +1,5 @@
 #pragma once
-// A plain blocking socket that talks to a TCP road: politely up to a point, or not at all.
+// A plain blocking socket that talks to a TCP transport: politely up to a point, or not at all.
 
 #include <cstddef>
 #include <optional>

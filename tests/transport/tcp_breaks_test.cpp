@@ -21,7 +21,7 @@ namespace {
 std::atomic<int> refused_writes{0};  ///< so many will fail
 }
 
-/// The road's, in place of the C library's.
+/// The transport's, in place of the C library's.
 extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   if (refused_writes.load() > 0 && refused_writes.fetch_sub(1) > 0) {
     errno = ENOBUFS;
@@ -96,7 +96,7 @@ void a_payload_cut_in_the_middle_is_never_shown(void**) {
   Pair pair(Kind::kTcp, options);
   for (uint64_t round = 1; round <= 10; ++round) {
     pair.a->sink_for = [&](uint64_t, size_t bytes) {
-      pair.a->loop().post([&] { pair.a->road().cut(22); });
+      pair.a->loop().post([&] { pair.a->transport().cut(22); });
       auto memory = std::make_shared<std::vector<std::byte>>(bytes);
       return mv::base::Sink::into(*memory, memory);
     };
@@ -136,7 +136,7 @@ void a_killed_peer_is_lost_at_once(void**) {
   }
 }
 
-void a_stopped_peer_is_not_lost_by_the_road(void**) {
+void a_stopped_peer_is_not_lost_by_the_transport(void**) {
   Node node(Kind::kTcp, options_of(1, 100ms));
   const std::string address = node.listen();
   Process peer({PEER_PROGRAM, "2", "dial", address});
@@ -298,7 +298,7 @@ int main() {
       cmocka_unit_test(a_write_that_fails_during_the_hello_says_why),
       cmocka_unit_test(a_payload_cut_in_the_middle_is_never_shown),
       cmocka_unit_test(a_killed_peer_is_lost_at_once),
-      cmocka_unit_test(a_stopped_peer_is_not_lost_by_the_road),
+      cmocka_unit_test(a_stopped_peer_is_not_lost_by_the_transport),
       cmocka_unit_test(a_stopped_peer_can_be_closed_and_left),
       cmocka_unit_test(a_restarted_peer_is_never_taken_for_its_old_self),
       cmocka_unit_test(a_peer_that_does_not_come_back_is_lost_after_the_grace),

@@ -144,11 +144,11 @@ void a_socket_that_listens_already_is_adopted(void**) {
   const std::string expected = transport::to_text(transport::host_port(transport::local_endpoint(listening.value().get())));
   Node node(Kind::kTcp, options_of(1));
   mv::base::Result<std::string> adopted = std::string();
-  node.run([&] { adopted = node.road().adopt(listening.value().release()); });
+  node.run([&] { adopted = node.transport().adopt(listening.value().release()); });
   assert_true(adopted.ok());
   assert_string_equal(adopted.value().c_str(), expected.c_str());
   assert_still_welcoming(node, expected);
-  node.run([&] { adopted = node.road().adopt(dup(STDERR_FILENO)); });
+  node.run([&] { adopted = node.transport().adopt(dup(STDERR_FILENO)); });
   assert_int_equal(adopted.status().code(), MV_EINVAL);
 }
 
@@ -221,7 +221,7 @@ void the_oldest_of_a_silent_crowd_makes_room(void**) {
 
 uint64_t turned_away(Node& node) {
   uint64_t count = 0;
-  node.run([&] { count = static_cast<transport::TcpRoad&>(node.road()).turned_away(); });
+  node.run([&] { count = static_cast<transport::TcpTransport&>(node.transport()).turned_away(); });
   return count;
 }
 

@@ -317,12 +317,12 @@ void with_each_call_failing(bool lasts, int error) {
   // What is left of a failed save, or of a removal, goes with a later save, at the latest when it is old.
   job.set(99);
   const auto before = list_checkpoints(job.directory());
-  for (const Place& place : before.value())
+  for (const CheckpointPath& place : before.value())
     if (!place.whole) make_old(place.path);
   expect_ok(job.save());
   assert_true(job.load() == 99);
   const auto left = list_checkpoints(job.directory());
-  for (const Place& place : left.value()) assert_true(place.whole);
+  for (const CheckpointPath& place : left.value()) assert_true(place.whole);
   assert_int_equal(left.value().size(), 2);
 }
 

@@ -18,9 +18,9 @@ extern "C" {
 namespace {
 
 using namespace mv::collective;
-using mv::base::RoadKind;
+using mv::base::TransportKind;
 
-constexpr RoadCost kRoad{20e-6, 1e-9};
+constexpr TransportCost kTransport{20e-6, 1e-9};
 constexpr double kGamma = 0.2e-9;
 constexpr uint64_t kSizes[] = {64, 64 << 10, 16 << 20};
 
@@ -35,7 +35,7 @@ void exchanges_take_as_long_as_the_model_says_up_to_1024_ranks(void**) {
   for (const int32_t ranks : {2, 4, 16, 128, 1024})
     for (const uint64_t bytes : kSizes)
       for (const Algorithm algorithm : {Algorithm::kRecursiveDoubling, Algorithm::kRing, Algorithm::kRabenseifner}) {
-        assert_near(timed_allreduce(algorithm, bytes, ranks, kRoad, kGamma), cost_of(algorithm, bytes, ranks, kRoad, kGamma), 0.02);
+        assert_near(timed_allreduce(algorithm, bytes, ranks, kTransport, kGamma), cost_of(algorithm, bytes, ranks, kTransport, kGamma), 0.02);
       }
 }
 
@@ -44,12 +44,12 @@ void sizes_that_are_folded_take_no_longer_than_the_model_says(void**) {
   for (const int32_t ranks : {3, 5, 7, 12, 100, 1000})
     for (const uint64_t bytes : kSizes) {
       for (const Algorithm algorithm : {Algorithm::kRecursiveDoubling, Algorithm::kRabenseifner}) {
-        const double simulated = timed_allreduce(algorithm, bytes, ranks, kRoad, kGamma);
-        const double modelled = cost_of(algorithm, bytes, ranks, kRoad, kGamma);
+        const double simulated = timed_allreduce(algorithm, bytes, ranks, kTransport, kGamma);
+        const double modelled = cost_of(algorithm, bytes, ranks, kTransport, kGamma);
         assert_true(simulated <= 1.02 * modelled);
         assert_true(simulated >= 0.6 * modelled);
       }
-      assert_near(timed_allreduce(Algorithm::kRing, bytes, ranks, kRoad, kGamma), cost_of(Algorithm::kRing, bytes, ranks, kRoad, kGamma), 0.02);
+      assert_near(timed_allreduce(Algorithm::kRing, bytes, ranks, kTransport, kGamma), cost_of(Algorithm::kRing, bytes, ranks, kTransport, kGamma), 0.02);
     }
 }
 
@@ -59,15 +59,15 @@ void trees_take_no_longer_than_the_model_says(void**) {
       for (const int32_t arity : {1, 2, 4})
         for (const uint64_t segment : {uint64_t{0}, uint64_t{64} << 10}) {
           const Tree tree{arity, 0, segment};
-          const double simulated = timed_allreduce(Algorithm::kTree, bytes, ranks, kRoad, kGamma, tree);
-          const double modelled = cost_of(Algorithm::kTree, bytes, ranks, kRoad, kGamma, tree);
+          const double simulated = timed_allreduce(Algorithm::kTree, bytes, ranks, kTransport, kGamma, tree);
+          const double modelled = cost_of(Algorithm::kTree, bytes, ranks, kTransport, kGamma, tree);
           assert_true(simulated > 0);
           assert_true(simulated <= 1.1 * modelled);
           assert_true(simulated >= 0.4 * modelled);
         }
 }
 
-Layout one_host(int32_t ranks) { return {std::vector<int32_t>(static_cast<size_t>(ranks), 3), RoadKind::kShm, RoadKind::kTcp}; }
+Layout one_host(int32_t ranks) { return {std::vector<int32_t>(static_cast<size_t>(ranks), 3), TransportKind::kShm, TransportKind::kTcp}; }
 
 void the_small_takes_few_steps_and_the_large_few_bytes(void**) {
   const Costs costs;
@@ -89,9 +89,9 @@ Layout four_hosts() {
 
 void hosts_of_many_ranks_meet_by_their_leaders(void**) {
   Costs costs;
-  costs.roads[static_cast<size_t>(RoadKind::kTcp)] = {50e-6, 10e-9};
+  costs.transports[static_cast<size_t>(TransportKind::kTcp)] = {50e-6, 10e-9};
   assert_true(choose_allreduce(1024, four_hosts(), costs).by_host);
-  costs.roads[static_cast<size_t>(RoadKind::kTcp)] = costs.of(RoadKind::kShm);
+  costs.transports[static_cast<size_t>(TransportKind::kTcp)] = costs.of(TransportKind::kShm);
   assert_false(choose_allreduce(64 << 20, four_hosts(), costs).by_host);
 }
 
@@ -99,11 +99,11 @@ void the_choice_is_the_cheapest_when_carried_out(void**) {
   for (const int32_t ranks : {4, 6, 16, 64})
     for (const uint64_t bytes : {uint64_t{64}, uint64_t{8} << 10, uint64_t{1} << 20, uint64_t{32} << 20}) {
       Costs costs;
-      costs.roads[static_cast<size_t>(RoadKind::kShm)] = kRoad;
+      costs.transports[static_cast<size_t>(TransportKind::kShm)] = kTransport;
       costs.gamma = kGamma;
-      const double chosen = timed_allreduce(choose_allreduce(bytes, one_host(ranks), costs).algorithm, bytes, ranks, kRoad, kGamma);
+      const double chosen = timed_allreduce(choose_allreduce(bytes, one_host(ranks), costs).algorithm, bytes, ranks, kTransport, kGamma);
       for (const Algorithm other : {Algorithm::kRecursiveDoubling, Algorithm::kRing, Algorithm::kRabenseifner, Algorithm::kTree}) {
-        assert_true(chosen <= 1.1 * timed_allreduce(other, bytes, ranks, kRoad, kGamma));
+        assert_true(chosen <= 1.1 * timed_allreduce(other, bytes, ranks, kTransport, kGamma));
       }
     }
 }
@@ -113,7 +113,7 @@ void what_is_large_goes_down_a_tree_in_segments(void**) {
   assert_int_equal(choose_tree(64, one_host(16), costs).segment, 0);
   const Tree tree = choose_tree(64 << 20, one_host(16), costs);
   assert_true(tree.segment > 0);
-  assert_true(cost_of_broadcast(64 << 20, 16, costs.of(RoadKind::kShm), tree) < cost_of_broadcast(64 << 20, 16, costs.of(RoadKind::kShm)));
+  assert_true(cost_of_broadcast(64 << 20, 16, costs.of(TransportKind::kShm), tree) < cost_of_broadcast(64 << 20, 16, costs.of(TransportKind::kShm)));
 }
 
 }  // namespace

@@ -18,22 +18,22 @@ extern "C" {
 namespace {
 
 using namespace mv::collective;
-using mv::base::RoadKind;
+using mv::base::TransportKind;
 
 void a_line_gives_back_what_was_written(void**) {
   Costs costs;
-  costs.roads = {{{1.25e-7, 0}, {3.3e-6, 1.0 / 3}, {0.5, 1e-300}}};
+  costs.transports = {{{1.25e-7, 0}, {3.3e-6, 1.0 / 3}, {0.5, 1e-300}}};
   costs.gamma = 7.1e-11;
   const auto read = read_costs(write_costs(costs));
   assert_true(read.ok() && read.value() == costs);
   assert_true(read_costs(write_costs({})).value() == Costs{});
-  assert_string_equal(write_cost(RoadKind::kShm, {5e-6, 2.5e-10}).c_str(), "shm=5e-06,2.5e-10");
+  assert_string_equal(write_cost(TransportKind::kShm, {5e-6, 2.5e-10}).c_str(), "shm=5e-06,2.5e-10");
 }
 
 void what_is_not_said_stays(void**) {
   assert_true(read_costs("").value() == Costs{} && read_costs(" \t\n").value() == Costs{});
   Costs expected;
-  expected.roads[static_cast<size_t>(RoadKind::kTcp)] = {25e-6, 1e-9};
+  expected.transports[static_cast<size_t>(TransportKind::kTcp)] = {25e-6, 1e-9};
   assert_true(read_costs("  tcp=0.000025,1e-9 ").value() == expected);
   expected.gamma = 0;
   assert_true(read_costs("reduce=0\ttcp=2.5e-5,1e-9").value() == expected);
@@ -65,7 +65,7 @@ void what_is_wrong_is_named(void**) {
 
 // ------------------------------------------------------------ the fit
 
-std::vector<Sample> made_of(const RoadCost& cost, double noise = 0) {
+std::vector<Sample> made_of(const TransportCost& cost, double noise = 0) {
   std::vector<Sample> samples;
   for (const double bytes : {64.0, 4096.0, 65536.0, 1048576.0, 4194304.0})
     for (const double messages : {1.0, 2.0}) {
@@ -78,7 +78,7 @@ std::vector<Sample> made_of(const RoadCost& cost, double noise = 0) {
 bool is_near(double value, double expected, double tolerance) { return std::fabs(value - expected) <= tolerance * expected; }
 
 void times_by_the_model_give_its_costs(void**) {
-  for (const RoadCost cost : {RoadCost{3e-6, 1e-10}, RoadCost{25e-6, 0.9e-9}, RoadCost{2e-3, 80e-9}}) {
+  for (const TransportCost cost : {TransportCost{3e-6, 1e-10}, TransportCost{25e-6, 0.9e-9}, TransportCost{2e-3, 80e-9}}) {
     const Fit found = fit(made_of(cost));
     assert_true(is_near(found.cost.alpha, cost.alpha, 1e-6) && is_near(found.cost.beta, cost.beta, 1e-6) && found.error < 1e-6);
     const Fit rough = fit(made_of(cost, 0.1));
@@ -95,11 +95,11 @@ void no_cost_is_negative(void**) {
 }
 
 void too_few_samples_are_no_more_than_they_say(void**) {
-  assert_true(fit({}).cost == RoadCost{} && fit({}).error == 0);
+  assert_true(fit({}).cost == TransportCost{} && fit({}).error == 0);
   const std::vector<Sample> one = {{2, 0, 8e-6}};
   assert_true(is_near(fit(one).cost.alpha, 4e-6, 1e-9) && fit(one).cost.beta == 0);
   const std::vector<Sample> none = {{1, 8, 0}, {1, 8, -1}};
-  assert_true(fit(none).cost == RoadCost{});
+  assert_true(fit(none).cost == TransportCost{});
 }
 
 }  // namespace

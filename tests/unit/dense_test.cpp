@@ -144,9 +144,9 @@ void what_is_made_piece_by_piece_is_one_add(void**) {
       // A round of two pieces, as parts of it come to a server, and rounds of one.
       const uint64_t half = round == 0 && std::string_view(updater) != "mx.lamb" ? count / 3 : 0;
       if (half > 0) made->add_made(kNoWorker, 0, half, copy);
-      made->add_made(kNoWorker, half, count - half, copy, half > 0 ? Piece::kFurther : Piece::kFirst);
+      made->add_made(kNoWorker, half, count - half, copy, half > 0 ? ChangePart::kFurther : ChangePart::kFirst);
       if (half > 0) whole->change(Write::Add, kNoWorker, 0, half, values.data());
-      whole->change(Write::Add, kNoWorker, half, count - half, &values[half * each], half > 0 ? Piece::kFurther : Piece::kFirst);
+      whole->change(Write::Add, kNoWorker, half, count - half, &values[half * each], half > 0 ? ChangePart::kFurther : ChangePart::kFirst);
       made->read(kNoWorker, 0, count, a.data());
       whole->read(kNoWorker, 0, count, b.data());
       assert_true(a == b);
@@ -175,8 +175,8 @@ void norms_are_of_the_whole_tensor(void**) {
       const uint64_t from = stripe * each, some = std::min(each, count - from);
       const auto* const source = reinterpret_cast<const std::byte*>(&gradient[from]);
       const auto copy = [&](uint64_t at, uint64_t values, std::byte* to) { std::memcpy(to, &gradient[at], values * sizeof(float)); };
-      pieces->change(Write::Add, 3, from, some, source, stripe == 0 ? Piece::kFirst : Piece::kFurther);
-      made->add_made(kNoWorker, from, some, copy, stripe == 0 ? Piece::kFirst : Piece::kFurther);
+      pieces->change(Write::Add, 3, from, some, source, stripe == 0 ? ChangePart::kFirst : ChangePart::kFurther);
+      made->add_made(kNoWorker, from, some, copy, stripe == 0 ? ChangePart::kFirst : ChangePart::kFurther);
     };
     for (const uint64_t stripe : {0, 1, 2}) add_piece(stripe, first);
     add_piece(0, second);
@@ -191,10 +191,10 @@ void norms_are_of_the_whole_tensor(void**) {
     }
     const auto expected = read<float>(*whole, 0, count);
     // What a lost worker has left, who comes in its place does not add to.
-    pieces->change(Write::Add, 3, 0, each, in(first), Piece::kFirst);
+    pieces->change(Write::Add, 3, 0, each, in(first), ChangePart::kFirst);
     pieces->forget_pieces(3);
     for (const uint64_t stripe : {1, 2, 3})
-      pieces->change(Write::Add, 3, stripe * each, std::min(each, count - stripe * each), in(first), Piece::kFurther);
+      pieces->change(Write::Add, 3, stripe * each, std::min(each, count - stripe * each), in(first), ChangePart::kFurther);
     for (const auto& shard : {pieces, made, by_rows}) {
       assert_memory_equal(read<float>(*shard, 0, count).data(), expected.data(), count * sizeof(float));
       assert_int_equal(shard->usage().updates, 2);
@@ -435,7 +435,7 @@ void replacing_rows_leaves_zeros(void**) {
         continue;
       }
       std::ranges::fill(model, 0.0F);
-      for (const Piece piece : {Piece::kFirst, Piece::kFurther}) {
+      for (const ChangePart piece : {ChangePart::kFirst, ChangePart::kFurther}) {
         std::vector<int64_t> ids;
         for (uint64_t i = 0, count = random() % 20; i < count; ++i) ids.push_back(static_cast<int64_t>(random() % kRows));
         std::ranges::sort(ids);

@@ -89,7 +89,7 @@ void snapshots_are_read_within_their_memory(void**) {
   const auto published = publisher.memory();
   const auto memory = mapped(*published);
   const Vandal vandal(*published, 4096);
-  const std::vector<gossip::Part> own(3, gossip::Part{values.size(), MV_F32});
+  const std::vector<gossip::ArraySpec> own(3, gossip::ArraySpec{values.size(), MV_F32});
   gossip::ReceiveBuffer receive_buffer;
   size_t described = 0;
   for (int turn = 0; turn < kTurns; ++turn) {

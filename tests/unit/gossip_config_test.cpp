@@ -104,7 +104,7 @@ void what_goes_beyond_dpwa_is_read(void**) {
   assert_true(read("compression: none").compression.is_none());
   assert_true(read("weighting: peer").interpolation.loss_weighting == LossWeighting::kPeer);
   assert_true(read("topology: matching\nseed: 3").topology == Topology::kMatching);
-  assert_true(read("io: tcp").tcp_only && !read("io: auto").tcp_only);
+  assert_true(read("transport: tcp").tcp_only && !read("transport: auto").tcp_only);
   assert_true(read("nodes: [{name: a, host: h, port: 1, metrics: 9100}]").nodes[0].metrics == 9100);
   const Config noloco = read("- interpolation: noloco\n- noloco: {beta: 0.5}");
   assert_true(noloco.exchange == Exchange::kSymmetric && noloco.noloco->alpha == 0.5 && noloco.noloco->beta == 0.5 && noloco.noloco->gamma == 0.7);
@@ -184,7 +184,7 @@ void every_wrong_value_is_named_with_its_place(void**) {
   assert_refused("compression: 1bit", "x.yaml:1: compression: \"1bit\" is none of none, fp16, bf16, int8");
   assert_refused("compression: int8 block=3", "compression: \"int8 block=3\" is none of");
   assert_refused("compression: [int8]", "x.yaml:1: compression");
-  assert_refused("io: shm", "x.yaml:1: io: \"shm\" is none of auto, tcp");
+  assert_refused("transport: shm", "x.yaml:1: transport: \"shm\" is none of auto, tcp");
   assert_refused("noloco: 1", "x.yaml:1: noloco: {");
   assert_refused("noloco: {alpha: 1}", "noloco: alpha: \"1\" is not a number from 0 to below 1");
   assert_refused("noloco: {gamma: nan}", "noloco: gamma: \"nan\"");

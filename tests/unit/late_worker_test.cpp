@@ -87,7 +87,7 @@ void it_begins_at_the_latest_clock_and_all_servers_know(void**) {
   assert_non_null(worker.table.get());
   assert_int_equal(worker.table->clock, 8);
   for (const base::Peer server : kServers) assert_string_equal(worker.told(server).c_str(), "8");
-  assert_int_equal(worker.table->open_changes, 1);  // a fence waits until they know
+  assert_int_equal(worker.table->open_changes, 1);  // a flush waits until they know
 }
 
 void servers_that_agree_are_told_nothing(void**) {

@@ -132,7 +132,7 @@ void an_add_ends_at_once_and_goes_on(void**) {
   const auto end = worker.add();
   worker.lose(kServers[1]);
   expect_lost(*end);
-  assert_int_equal(worker.table->open_changes, 1);  // a fence waits for the other part
+  assert_int_equal(worker.table->open_changes, 1);  // a flush waits for the other part
   worker.acknowledge(kServers[0], 1);
   assert_int_equal(worker.table->open_changes, 0);
   expect_lost(*end);

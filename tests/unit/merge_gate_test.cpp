@@ -30,8 +30,8 @@ class Written final : public table::MergeGate::Owner {
   }
   /// An add of one message.
   void add(size_t worker, uint64_t seq, uint64_t round) { gate.change(worker, {worker + 1, seq}, round, 0, 1); }
-  void part(size_t worker, uint64_t seq, uint64_t round, uint64_t lane, uint32_t of) {
-    gate.change(worker, {worker + 1, seq}, round, lane, of);
+  void part(size_t worker, uint64_t seq, uint64_t round, uint64_t stripe, uint32_t of) {
+    gate.change(worker, {worker + 1, seq}, round, stripe, of);
   }
   void get(size_t worker, uint64_t seq, uint64_t adds) { gate.get({worker + 1, seq}, adds); }
 
@@ -100,7 +100,7 @@ void a_get_waits_for_the_rounds_of_its_own_adds(void**) {
 
 void large_adds_are_merged_stripe_by_stripe(void**) {
   Written w(2);
-  for (uint64_t lane = 0; lane < 3; ++lane) w.part(0, 1 + lane, 0, lane, 3);
+  for (uint64_t stripe = 0; stripe < 3; ++stripe) w.part(0, 1 + stripe, 0, stripe, 3);
   w.part(1, 1, 0, 0, 3);
   expect(w, "merge 0.1 1.1");
   w.part(1, 2, 0, 2, 3);
@@ -121,7 +121,7 @@ void rows_are_merged_together(void**) {
   expect(w, "merge 0.1 0.2 1.1");
 }
 
-/// Rows that are longer than a message travel as elements: of lanes that only some workers have a part in.
+/// Rows that are longer than a message travel as elements: of stripes that only some workers have a part in.
 void nobody_is_waited_for_in_a_lane_that_it_has_no_part_in(void**) {
   Written w(2);
   w.part(0, 1, 0, 0, 1);

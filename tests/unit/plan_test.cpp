@@ -76,7 +76,7 @@ void all_elements_are_sent_once_cut_at_stripes(void**) {
   for (const auto& spec : {matrix(1, 1), matrix(7, 3), matrix(1000, 400), matrix(3, 300'000), sliced})
     for (size_t servers = 1; servers <= 4; ++servers) {
       uint64_t next = 0;
-      for (const table::Piece& piece : table::plan_all(spec, servers)) {
+      for (const table::ChunkRange& piece : table::plan_all(spec, servers)) {
         const shard::Range part = shard::part_of(spec.rows, servers, piece.server);
         assert_int_equal(piece.offset, next);
         assert_int_equal(piece.first + part.first * spec.cols, next);
@@ -92,9 +92,9 @@ void all_elements_are_sent_once_cut_at_stripes(void**) {
 void pieces_know_how_many_their_server_gets(void**) {
   const auto pieces = table::plan_all(matrix(1000, 400), 2);
   std::vector<uint32_t> count(2);
-  for (const table::Piece& piece : pieces) ++count[piece.server];
+  for (const table::ChunkRange& piece : pieces) ++count[piece.server];
   assert_true(count[0] > 1);
-  for (const table::Piece& piece : pieces) assert_int_equal(piece.of, count[piece.server]);
+  for (const table::ChunkRange& piece : pieces) assert_int_equal(piece.of, count[piece.server]);
 }
 
 void rows_go_to_their_owners_in_the_order_of_the_call(void**) {
@@ -117,7 +117,7 @@ void rows_longer_than_a_stripe_travel_as_elements(void**) {
   const auto spec = matrix(2, 300'000);
   const std::vector<int64_t> rows{1};
   uint64_t sent = 0;
-  for (const table::Piece& piece : table::plan_rows(spec, 1, rows)) {
+  for (const table::ChunkRange& piece : table::plan_rows(spec, 1, rows)) {
     assert_true(piece.ids.empty());
     assert_int_equal(piece.first, spec.cols + sent);
     assert_int_equal(piece.offset, sent);
@@ -130,7 +130,7 @@ void of_long_rows_that_replace_all_others_a_server_hears_first(void**) {
   const std::vector<int64_t> rows{1};
   const auto pieces = table::plan_rows(matrix(2, 300'000), 1, rows, table::kNoServer, true);
   assert_true(pieces.size() > 2);
-  for (const table::Piece& piece : pieces) {
+  for (const table::ChunkRange& piece : pieces) {
     assert_int_equal(piece.of, pieces.size());
     assert_int_equal(piece.count == 0, piece.number == 0);
   }
@@ -142,7 +142,7 @@ void encoded_pieces_lie_one_behind_the_other(void**) {
   auto pieces = table::plan_all(matrix(3, 300'001), 2);
   const uint64_t bytes = table::place_encoded(pieces, *codec);
   uint64_t next = 0;
-  for (const table::Piece& piece : pieces) {
+  for (const table::ChunkRange& piece : pieces) {
     assert_int_equal(piece.encoded_at, next);
     next += codec->encoded_bytes(piece.count);
   }
@@ -151,9 +151,9 @@ void encoded_pieces_lie_one_behind_the_other(void**) {
 }
 
 void a_server_that_is_served_otherwise_gets_nothing(void**) {
-  for (const table::Piece& piece : table::plan_all(matrix(9, 2), 3, 1)) assert_int_not_equal(piece.server, 1);
+  for (const table::ChunkRange& piece : table::plan_all(matrix(9, 2), 3, 1)) assert_int_not_equal(piece.server, 1);
   const std::vector<int64_t> rows{0, 4, 8};
-  for (const table::Piece& piece : table::plan_rows(matrix(9, 2), 3, rows, 1)) assert_int_not_equal(piece.server, 1);
+  for (const table::ChunkRange& piece : table::plan_rows(matrix(9, 2), 3, rows, 1)) assert_int_not_equal(piece.server, 1);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ struct Pair {
   /// A call of so many bytes, in its place among those that wait.
   struct Order {
     size_t cost = 0;
-    uint64_t lane = 0;
+    uint64_t queue = 0;
     int64_t priority = 0;
     size_t window = 0;
     bool is_get = false;
@@ -92,7 +92,7 @@ struct Pair {
     call.pending = heard;
     call.wants_answer = order.is_get;
     call.cost = order.cost;
-    call.lane = order.lane;
+    call.queue = order.queue;
     call.priority = order.priority;
     call.window_bytes = order.window;
     client.call(kServer, std::move(call));
@@ -140,26 +140,26 @@ void requests_start_in_the_order_of_the_calls(void**) {
 void the_urgent_overtakes_what_waits_but_never_its_own_lane(void**) {
   Pair pair;
   constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
-  pair.queue(1, {.cost = kWhole, .lane = 1});  // fills the window
-  pair.queue(2, {.cost = kWhole, .lane = 1});
-  pair.queue(3, {.cost = kWhole, .lane = 2});
-  pair.queue(4, {.cost = kWhole, .lane = 3, .priority = 5});
-  pair.queue(5, {.cost = kWhole, .lane = 1, .priority = 9});
-  pair.queue(6, {.cost = kWhole});  // of no lane: it keeps its place, and so does all before it
-  pair.queue(7, {.cost = kWhole, .lane = 4, .priority = 9});
-  pair.queue(8, {.cost = kWhole, .lane = 5, .priority = -1});
-  pair.queue(9, {.cost = kWhole, .lane = 6});
+  pair.queue(1, {.cost = kWhole, .queue = 1});  // fills the window
+  pair.queue(2, {.cost = kWhole, .queue = 1});
+  pair.queue(3, {.cost = kWhole, .queue = 2});
+  pair.queue(4, {.cost = kWhole, .queue = 3, .priority = 5});
+  pair.queue(5, {.cost = kWhole, .queue = 1, .priority = 9});
+  pair.queue(6, {.cost = kWhole});  // of no queue: it keeps its place, and so does all before it
+  pair.queue(7, {.cost = kWhole, .queue = 4, .priority = 9});
+  pair.queue(8, {.cost = kWhole, .queue = 5, .priority = -1});
+  pair.queue(9, {.cost = kWhole, .queue = 6});
   pair.run();
   assert_string_equal(pair.server->service.started.c_str(), "1 4 2 5 3 6 7 9 8");
 }
 
 void a_call_may_ask_for_a_shorter_window(void**) {
   Pair pair;
-  pair.queue(1, {.cost = 100, .lane = 1, .window = 250});
-  pair.queue(2, {.cost = 100, .lane = 1, .window = 250});
-  pair.queue(3, {.cost = 100, .lane = 1, .window = 250});
+  pair.queue(1, {.cost = 100, .queue = 1, .window = 250});
+  pair.queue(2, {.cost = 100, .queue = 1, .window = 250});
+  pair.queue(3, {.cost = 100, .queue = 1, .window = 250});
   assert_int_equal(pair.link.sent.size(), 2);
-  pair.queue(4, {.cost = 100, .lane = 2, .priority = 1});  // more urgent, and without such a limit
+  pair.queue(4, {.cost = 100, .queue = 2, .priority = 1});  // more urgent, and without such a limit
   assert_int_equal(pair.link.sent.size(), 3);
   pair.run();
   assert_string_equal(pair.server->service.started.c_str(), "1 2 4 3");
@@ -169,24 +169,24 @@ void a_call_may_ask_for_a_shorter_window(void**) {
 void changes_do_not_wait_for_gets(void**) {
   Pair pair;
   constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
-  pair.queue(1, {.cost = kWhole, .lane = 1, .is_get = true});
-  pair.queue(2, {.cost = kWhole, .lane = 2});
+  pair.queue(1, {.cost = kWhole, .queue = 1, .is_get = true});
+  pair.queue(2, {.cost = kWhole, .queue = 2});
   assert_int_equal(pair.link.sent.size(), 2);
-  pair.queue(3, {.cost = kWhole, .lane = 3, .is_get = true});
-  pair.queue(4, {.cost = kWhole, .lane = 4});
+  pair.queue(3, {.cost = kWhole, .queue = 3, .is_get = true});
+  pair.queue(4, {.cost = kWhole, .queue = 4});
   assert_int_equal(pair.link.sent.size(), 2);
 }
 
-/// The same where the change comes later than a get for which there is no room: that holds up its own lane only, and not even that.
+/// The same where the change comes later than a get for which there is no room: that holds up its own queue only, and not even that.
 void a_get_without_room_holds_up_no_change(void**) {
   Pair pair;
   constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
-  pair.queue(1, {.cost = kWhole, .lane = 1, .is_get = true});
-  pair.queue(2, {.cost = kWhole, .lane = 2, .is_get = true});
+  pair.queue(1, {.cost = kWhole, .queue = 1, .is_get = true});
+  pair.queue(2, {.cost = kWhole, .queue = 2, .is_get = true});
   assert_int_equal(pair.link.sent.size(), 1);
-  pair.queue(3, {.cost = kWhole, .lane = 3});
-  assert_int_equal(pair.link.sent.size(), 2);  // past the get of another lane
-  pair.queue(4, {.cost = 1, .lane = 2});
+  pair.queue(3, {.cost = kWhole, .queue = 3});
+  assert_int_equal(pair.link.sent.size(), 2);  // past the get of another queue
+  pair.queue(4, {.cost = 1, .queue = 2});
   assert_int_equal(pair.link.sent.size(), 3);  // the get before it, without room
   pair.run();
   assert_string_equal(pair.server->service.started.c_str(), "1 3 2 4");
@@ -195,11 +195,11 @@ void a_get_without_room_holds_up_no_change(void**) {
 void what_waits_may_be_withdrawn(void**) {
   Pair pair;
   constexpr size_t kWhole = rpc::ClientOptions().window_bytes;
-  pair.queue(1, {.cost = kWhole, .lane = 1});
-  const auto in_lane = pair.queue(2, {.cost = kWhole, .lane = 2}), fence = pair.queue(3, {.cost = kWhole}),
-             behind = pair.queue(4, {.cost = kWhole, .lane = 2});
-  pair.queue(5, {.cost = kWhole, .lane = 1});
-  for (const auto& heard : {in_lane, fence, behind}) {
+  pair.queue(1, {.cost = kWhole, .queue = 1});
+  const auto in_queue = pair.queue(2, {.cost = kWhole, .queue = 2}), fence = pair.queue(3, {.cost = kWhole}),
+             behind = pair.queue(4, {.cost = kWhole, .queue = 2});
+  pair.queue(5, {.cost = kWhole, .queue = 1});
+  for (const auto& heard : {in_queue, fence, behind}) {
     pair.client.cancel(kServer, heard.get());
     assert_int_equal(heard->times, 1);
     assert_int_equal(heard->code, MV_ECANCELED);

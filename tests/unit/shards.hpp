@@ -6,7 +6,7 @@
 namespace mv::shard {
 
 /// A shard, or the end of the test.
-inline std::shared_ptr<Shard> make(const Spec& spec, const Place& place = {}) {
+inline std::shared_ptr<Shard> make(const Spec& spec, const Position& place = {}) {
   auto shard = Shard::make(spec, place);
   if (!shard.ok()) fail_msg("%s", shard.status().text().c_str());
   return std::move(shard).value();

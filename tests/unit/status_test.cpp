@@ -24,7 +24,7 @@ using namespace mv;
 using namespace std::chrono_literals;
 using cluster::WaitKind;
 
-/// Over the wire and back, as a road would carry it.
+/// Over the wire and back, as a transport would carry it.
 status::Report sent(const status::Report& report) {
   wire::FrameBuilder builder;
   const auto written = status::write_report(builder.fbb(), 7, report);
@@ -76,13 +76,13 @@ void a_report_arrives_as_it_was(void**) {
   const status::Report got = sent(report);
   assert_true(got.groups.size() == 1 && got.groups[0].id == 77 && got.groups[0].ranks.size() == 2 &&
               got.groups[0].ranks[1] == 3 && got.groups[0].rank == 1);
-  assert_true(got.groups[0].road == "shm" && got.groups[0].operations == 41 &&
+  assert_true(got.groups[0].transport == "shm" && got.groups[0].operations == 41 &&
               got.groups[0].broken == "worker 0 is lost");
   assert_string_equal(got.phase.c_str(), "ready");
   assert_string_equal(got.metrics.c_str(), "127.0.0.1:9100");
   assert_true(got.uptime == 90s && got.in_flight == 5 && got.left_out == 0);
-  assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].way.road == "shm" &&
-              got.peers[0].way.sent == 10 && got.peers[0].way.received == 20 && got.peers[0].send_rate == 1.5 &&
+  assert_true(got.peers.size() == 1 && got.peers[0].peer == 2 && got.peers[0].path.transport == "shm" &&
+              got.peers[0].path.sent == 10 && got.peers[0].path.received == 20 && got.peers[0].send_rate == 1.5 &&
               got.peers[0].receive_rate == 2.5 && got.peers[0].silence == 3s);
   assert_true(got.own.size() == 1 && got.own[0].name == "w" && got.own[0].consistency == shard::Consistency::kStale &&
               got.own[0].complete);
@@ -190,7 +190,7 @@ void a_workers_own_word_counts_before_a_servers(void**) {
   overview.reports[2].own.push_back({"w", "an array of 2 f32", shard::Consistency::kSync, true, {{1, 6, 5, 0}}});
   const auto tables = status::tables_of(overview);
   assert_int_equal(tables.size(), 1);
-  const auto& tallies = tables[0].standing.tallies;
+  const auto& tallies = tables[0].state.tallies;
   assert_int_equal(tallies.size(), 2);
   assert_true(tallies[0].adds == 3 && !tables[0].own_word[0]);
   assert_true(tallies[1].adds == 6 && tallies[1].gets == 5 && tables[0].own_word[1]);
@@ -213,7 +213,7 @@ void programs_get_the_same(void**) {
   overview.reports[1].waits.push_back({WaitKind::kBarrier, 2, "", 0, 2s, 2s, {{3, "has not come to it"}}});
   const auto json = nlohmann::json::parse(status::to_json(overview));
   assert_true(json["sync"] == true && json["seen_by"] == 0 && json["members"].size() == 3);
-  assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["road"] == "shm" &&
+  assert_true(json["members"][0]["sent_bytes"] == 100 && json["members"][0]["peers"][0]["transport"] == "shm" &&
               json["members"][0]["peers"][0]["rank"] == 1);
   assert_true(json["waits"][0]["kind"] == "barrier" && json["waits"][0]["worker"] == 1 &&
               json["waits"][0]["awaited"][0]["who"] == "worker 2");

@@ -47,7 +47,7 @@ void small_blocks_share_a_segment(void**) {
     for (size_t b = 0; b < blocks[i]->bytes(); ++b) assert_int_equal(static_cast<int>(blocks[i]->data()[b]), i % 251);
 }
 
-void what_is_allocated_can_be_found_by_a_road(void**) {
+void what_is_allocated_can_be_found_by_a_transport(void**) {
   Heap heap;
   for (const size_t bytes : {size_t{100}, 3 * kMiB}) {
     const auto block = take(heap, bytes);
@@ -150,7 +150,7 @@ void threads_allocate_at_once(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(small_blocks_share_a_segment),
-      cmocka_unit_test(what_is_allocated_can_be_found_by_a_road),
+      cmocka_unit_test(what_is_allocated_can_be_found_by_a_transport),
       cmocka_unit_test(freed_memory_joins_and_is_used_again),
       cmocka_unit_test(what_comes_and_goes_with_every_step_is_kept),
       cmocka_unit_test(zeros_are_zeros_again),

@@ -13,11 +13,11 @@
 
 class TimedRun {
  public:
-  using RoadOf = std::function<mv::collective::RoadCost(int32_t from, int32_t to)>;
+  using TransportOf = std::function<mv::collective::TransportCost(int32_t from, int32_t to)>;
 
   /// Schedules whose elements are bytes.
-  TimedRun(std::vector<mv::collective::Schedule> schedules, RoadOf road, double gamma)
-      : schedules_(std::move(schedules)), road_(std::move(road)), gamma_(gamma), ranks_(schedules_.size()) {}
+  TimedRun(std::vector<mv::collective::Schedule> schedules, TransportOf transport, double gamma)
+      : schedules_(std::move(schedules)), transport_(std::move(transport)), gamma_(gamma), ranks_(schedules_.size()) {}
 
   /// Seconds until the last rank is through; a negative number if they wait for each other for ever.
   double run() {
@@ -57,8 +57,8 @@ class TimedRun {
       if (step.from != Step::kNone) {
         auto& arrived = at.arrived[step.from];
         if (arrived.empty()) return;
-        const mv::collective::RoadCost road = road_(step.from, static_cast<int32_t>(rank));
-        const double per_byte = road.beta + (step.arrival == Step::Arrival::kReduce ? gamma_ : 0);
+        const mv::collective::TransportCost transport = transport_(step.from, static_cast<int32_t>(rank));
+        const double per_byte = transport.beta + (step.arrival == Step::Arrival::kReduce ? gamma_ : 0);
         at.in_free = std::max(arrived.front(), at.in_free) + per_byte * static_cast<double>(step.receive.count);
         arrived.pop_front();
         end = std::max(end, at.in_free);
@@ -69,23 +69,23 @@ class TimedRun {
 
   void send(int32_t rank, const Step& step) {
     Rank& at = ranks_[static_cast<size_t>(rank)];
-    const mv::collective::RoadCost road = road_(rank, step.to);
+    const mv::collective::TransportCost transport = transport_(rank, step.to);
     const double start = std::max(at.now, at.out_free);
-    at.out_free = start + road.beta * static_cast<double>(step.send.count);
+    at.out_free = start + transport.beta * static_cast<double>(step.send.count);
     at.sent = true;
-    ranks_[static_cast<size_t>(step.to)].arrived[rank].push_back(start + road.alpha);
+    ranks_[static_cast<size_t>(step.to)].arrived[rank].push_back(start + transport.alpha);
   }
 
   std::vector<mv::collective::Schedule> schedules_;
-  RoadOf road_;
+  TransportOf transport_;
   double gamma_;
   std::vector<Rank> ranks_;
 };
 
-/// Seconds of one algorithm among ranks that all reach each other by the same road.
-inline double timed_allreduce(mv::collective::Algorithm algorithm, uint64_t bytes, int32_t ranks, mv::collective::RoadCost road, double gamma,
+/// Seconds of one algorithm among ranks that all reach each other by the same transport.
+inline double timed_allreduce(mv::collective::Algorithm algorithm, uint64_t bytes, int32_t ranks, mv::collective::TransportCost transport, double gamma,
                               const mv::collective::Tree& tree = {}) {
   std::vector<mv::collective::Schedule> schedules;
   for (int32_t rank = 0; rank < ranks; ++rank) schedules.push_back(allreduce(algorithm, rank, ranks, bytes, tree));
-  return TimedRun(std::move(schedules), [&](int32_t, int32_t) { return road; }, gamma).run();
+  return TimedRun(std::move(schedules), [&](int32_t, int32_t) { return transport; }, gamma).run();
 }

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdio>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace mv::tools {
 namespace {

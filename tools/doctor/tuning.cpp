@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "doctor/tuning_report.hpp"
 #include "library_text.hpp"
@@ -56,7 +56,7 @@ Json measure_nodes(int workers) {
       options.rank = static_cast<int64_t>(rank);
       options.role = MV_ROLE_ALL;
       options.master = cluster.c_str();
-      options.io = "inproc";
+      options.transport = "inproc";
       mv_node node = 0;
       if (mv_node_open(&options, &node) != MV_OK) fail("can't start a node");
       reports[rank] = measure(node);
@@ -107,14 +107,14 @@ std::string own_program() {
 }
 
 /// Processes as `polyverso run` starts them, whose first one leaves its report.
-Json measure_processes(int workers, const char* io) {
+Json measure_processes(int workers, const char* transport) {
   const Message message;
   RunOptions options;
   options.workers = workers;
-  options.settings["io"] = io;
+  options.settings["transport"] = transport;
   options.commands = {{own_program(), "doctor", "--tune", "--report", message.path()}};
   check(options);
-  if (Launcher(options).run() != 0) throw Failure{fmt::format("the processes that were to measure (io={}) have failed, see above", io)};
+  if (Launcher(options).run() != 0) throw Failure{fmt::format("the processes that were to measure (transport={}) have failed, see above", transport)};
   return message.read();
 }
 
@@ -141,9 +141,9 @@ void write_file(const std::string& path, const std::string& text) {
 /// Why shared memory was not measured, where it could have been; empty if it was.
 std::string why_not_shm(const Json& report) {
   std::string why;
-  for (const Json& road : report["roads"]) {
-    if (road["road"] == "shm") return "";
-    if (road["why_not_shm"] != "" && road["why_not_shm"] != "io=tcp") why = road["why_not_shm"].get<std::string>();
+  for (const Json& transport : report["transports"]) {
+    if (transport["transport"] == "shm") return "";
+    if (transport["why_not_shm"] != "" && transport["why_not_shm"] != "transport=tcp") why = transport["why_not_shm"].get<std::string>();
   }
   return why;
 }

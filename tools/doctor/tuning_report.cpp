@@ -1,6 +1,6 @@
 #include "doctor/tuning_report.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -10,21 +10,21 @@ namespace {
 /// A rate, of a time for each byte.
 std::string gigabytes(double ns) { return ns > 0 ? fmt::format("{:.2f}", 1 / ns) : "-"; }
 
-std::string road_lines(const Json& report) {
-  std::string text = fmt::format("  {:8}{:>10}{:>10}{:>12}{:>10}{:>9}{:>9}\n", "road", "alpha us", "default", "beta ns/B", "default", "GB/s", "error");
-  for (const Json& road : report["roads"])
-    text += fmt::format("  {:8}{:>10.2f}{:>10.2f}{:>12.4f}{:>10.4f}{:>9}{:>7.0f} %\n", road["road"].get<std::string>(), road["alpha_us"].get<double>(),
-                        road["default_alpha_us"].get<double>(), road["beta_ns"].get<double>(), road["default_beta_ns"].get<double>(),
-                        gigabytes(road["beta_ns"].get<double>()), 100 * road["error"].get<double>());
+std::string transport_lines(const Json& report) {
+  std::string text = fmt::format("  {:10}{:>10}{:>10}{:>12}{:>10}{:>9}{:>9}\n", "transport", "alpha us", "default", "beta ns/B", "default", "GB/s", "error");
+  for (const Json& transport : report["transports"])
+    text += fmt::format("  {:10}{:>10.2f}{:>10.2f}{:>12.4f}{:>10.4f}{:>9}{:>7.0f} %\n", transport["transport"].get<std::string>(), transport["alpha_us"].get<double>(),
+                        transport["default_alpha_us"].get<double>(), transport["beta_ns"].get<double>(), transport["default_beta_ns"].get<double>(),
+                        gigabytes(transport["beta_ns"].get<double>()), 100 * transport["error"].get<double>());
   const double gamma = report["gamma_ns"].get<double>();
-  return text + fmt::format("  {:8}{:>20}{:>12.4f}{:>10.4f}{:>9}\n", "reduce", "", gamma, report["default_gamma_ns"].get<double>(), gigabytes(gamma));
+  return text + fmt::format("  {:10}{:>20}{:>12.4f}{:>10.4f}{:>9}\n", "reduce", "", gamma, report["default_gamma_ns"].get<double>(), gigabytes(gamma));
 }
 
 std::string trial_lines(const Json& report) {
-  std::string text = fmt::format("  {:8}{:>10}  {:32}{:>14}{:>14}\n", "road", "bytes", "algorithm", "predicted us", "measured us");
+  std::string text = fmt::format("  {:10}{:>10}  {:32}{:>14}{:>14}\n", "transport", "bytes", "algorithm", "predicted us", "measured us");
   for (const Json& trial : report["trials"]) {
     const std::string algorithm = trial["algorithm"].get<std::string>() + (trial["by_host"].get<bool>() ? ", after each host's" : "");
-    text += fmt::format("  {:8}{:>10}  {:32}{:>14.1f}{:>14.1f}\n", trial["road"].get<std::string>(), trial["bytes"].get<uint64_t>(), algorithm,
+    text += fmt::format("  {:10}{:>10}  {:32}{:>14.1f}{:>14.1f}\n", trial["transport"].get<std::string>(), trial["bytes"].get<uint64_t>(), algorithm,
                         trial["predicted_us"].get<double>(), trial["measured_us"].get<double>());
   }
   return text;
@@ -37,12 +37,12 @@ void merge(Json& report, const Json& other) {
     report = other;
     return;
   }
-  for (const Json& road : other["roads"]) {
-    const auto same = [&](const Json& known) { return known["road"] == road["road"]; };
-    if (std::any_of(report["roads"].begin(), report["roads"].end(), same)) continue;
-    report["roads"].push_back(road);
+  for (const Json& transport : other["transports"]) {
+    const auto same = [&](const Json& known) { return known["transport"] == transport["transport"]; };
+    if (std::any_of(report["transports"].begin(), report["transports"].end(), same)) continue;
+    report["transports"].push_back(transport);
     for (const Json& trial : other["trials"])
-      if (trial["road"] == road["road"]) report["trials"].push_back(trial);
+      if (trial["transport"] == transport["transport"]) report["trials"].push_back(trial);
   }
   report["gamma_ns"] = std::min(report["gamma_ns"].get<double>(), other["gamma_ns"].get<double>());
   report["collective_costs"] = costs_of(report);
@@ -50,7 +50,7 @@ void merge(Json& report, const Json& other) {
 
 std::string costs_of(const Json& report) {
   std::string line;
-  for (const Json& road : report["roads"]) line += road["cost"].get<std::string>() + " ";
+  for (const Json& transport : report["transports"]) line += transport["cost"].get<std::string>() + " ";
   return line + fmt::format("reduce={:.3g}", report["gamma_ns"].get<double>() * 1e-9);
 }
 
@@ -61,7 +61,7 @@ std::string export_line(const Json& report) {
 std::string tuning_text(const Json& report) {
   const auto workers = report["workers"].get<int64_t>(), hosts = report["hosts"].get<int64_t>();
   const std::string where = hosts == 1 ? "on one machine" : fmt::format("on {} machines", hosts);
-  return fmt::format("polyverso {}: what messages cost between {} workers {}\n\n{}\n", report["version"].get<std::string>(), workers, where, road_lines(report)) +
+  return fmt::format("polyverso {}: what messages cost between {} workers {}\n\n{}\n", report["version"].get<std::string>(), workers, where, transport_lines(report)) +
          fmt::format("all-reduces of {} workers by the costs measured\n\n{}\n", workers, trial_lines(report));
 }
 

@@ -9,7 +9,7 @@ namespace mv::tools {
 
 using Json = nlohmann::ordered_json;
 
-/// Adds what another run has found: roads that are new, their trials, and the faster reduction.
+/// Adds what another run has found: transports that are new, their trials, and the faster reduction.
 void merge(Json& report, const Json& other);
 /// The setting collective_costs, once all has been merged.
 std::string costs_of(const Json& report);

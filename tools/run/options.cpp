@@ -20,8 +20,8 @@ constexpr int kMostPort = 65535;
 /// Fields of mv_init_options that make sense for all processes of a run alike.
 constexpr std::array kSettings = {
     "advertise", "bind", "checkpoint", "checkpoint_every_ms", "checkpoint_keep", "collective_costs", "faults", "gate_timeout_ms",
-    "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "io", "log_level", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
-    "trace_events"};
+    "heartbeat_timeout_ms", "inflight_bytes", "init_timeout_ms", "log_level", "spin_us", "stuck_after_ms", "sync", "timeout_ms",
+    "trace_events", "transport"};
 constexpr std::array kOwnSettings = {"launcher", "listen_fd", "master", "metrics", "nodes", "rank", "rendezvous", "role", "secret"};
 
 bool is_program(const std::string& path) {

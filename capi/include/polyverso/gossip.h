@@ -123,7 +123,7 @@ typedef struct mv_gossip_peer {
   int32_t waiting;        /**< 1: for this node to begin an exchange */
   char name[256];
   char address[256];
-  char road[32];          /**< "shared memory", "tcp", or "" without a connection */
+  char transport[32];          /**< "shared memory", "tcp", or "" without a connection */
   char problem[256];      /**< the last one; "" since the last success */
 } mv_gossip_peer;
 

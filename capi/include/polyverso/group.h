@@ -50,7 +50,7 @@ typedef struct mv_group_info {
   uint64_t operations;      /**< that this rank has begun */
   int32_t broken;           /**< the mv_status of what broke the group; MV_OK while it works */
   uint32_t reserved;
-  char road[16];            /**< "shm": over shared memory; "messages" */
+  char transport[16];            /**< "shm": over shared memory; "messages" */
   char why[256];            /**< with `broken`, the reason */
 } mv_group_info;
 

@@ -2,7 +2,7 @@
  *  polyverso.h, which includes this; its rules hold here too.
  *
  *  Each key is a table on the servers (of the pace MV_MERGE for dist_sync), so that everything that holds for tables holds for keys:
- *  roads, exactness, checkpoints. Processes in different languages share one store when they create stores of the same type in
+ *  transports, exactness, checkpoints. Processes in different languages share one store when they create stores of the same type in
  *  the same order; the number 3 and the name "3" are the same key.
  *
  *  What happens in one process to one key happens in the order of its calls. A value that was pushed is a snapshot: changing

@@ -128,7 +128,7 @@ typedef struct mv_init_options {
   const char *master;           /**< "host:port" where rank 0 listens and the others call; no default for nodes > 1 */
   const char *bind;             /**< "host" or "host:port" to listen on; default: loopback, port 0 = any free one */
   const char *secret;           /**< shared by the cluster; needed beyond loopback, and between users. It authenticates, it does not encrypt */
-  const char *io;               /**< which roads may be used: "auto" (default; shared memory within a machine, TCP beyond), "tcp" or "inproc" */
+  const char *transport;        /**< which transports may be used: "auto" (default; shared memory within a machine, TCP beyond), "tcp" or "inproc" */
   const char *faults;           /**< for tests: "drop=0.01 duplicate=0.01 delay_ms=5 seed=7" on all messages; default none */
   int64_t timeout_ms;           /**< one request to one server; default 60,000 */
   int64_t gate_timeout_ms;      /**< barriers, table creation, sync mode's gets and adds; default 600,000 */
@@ -205,7 +205,7 @@ enum mv_doctor_flag {
 
 /** Explains what was detected, and what to do about what doesn't work. Without a running node (node = 0): which settings mv_init()
  *  would take, and from where; what this machine offers, tried out; whether the master can be reached, step by step. With one: the
- *  road to each peer, why it is not a better one, and how fast it answers. docs/operations.md has the JSON's fields.
+ *  transport to each peer, why it is not a better one, and how fast it answers. docs/operations.md has the JSON's fields.
  *  With MV_TUNE the text is what the setting `collective_costs` should be, by which groups choose their algorithms: docs/allreduce.md.
  *  MV_ESTATE without a node, or with one worker only; MV_ECANCELED after a signal; MV_EPEERLOST.
  *  @param flags   mv_text_flag and mv_doctor_flag
@@ -466,7 +466,7 @@ MV_API mv_status mv_table_set_updater(mv_table table, const char *updater, const
 
 /* -------------------------------------------------------------- how it stands */
 
-/** How the cluster stands: who is there, by which roads, with what traffic, what the workers have made of the tables, and who waits for
+/** How the cluster stands: who is there, by which transports, with what traffic, what the workers have made of the tables, and who waits for
  *  whom since when. Any member may ask, in the middle of whatever it does: it waits behind nothing, and answers within four seconds
  *  though others are stopped, silent or lost, who are shown so. What has waited for 10 s (`stuck_after_ms`) in a sync round, a get
  *  of a stale-synchronous table, a barrier or a table's creation puts this text into the log by itself, once.
@@ -485,7 +485,7 @@ MV_API mv_status mv_cluster_status_text(const char *settings, uint32_t flags, ch
 /* ------------------------------------------------------------- observation */
 
 /** What this process has counted, in Prometheus's text format: names begin with "polyverso_" (and the usual "process_"), units are seconds
- *  and bytes, labels are peers' ranks, tables, roads and kinds, never keys. docs/operations.md has the list.
+ *  and bytes, labels are peers' ranks, tables, transports and kinds, never keys. docs/operations.md has the list.
  *  @param text, capacity, length  as in mv_table_list(). It is counted afresh by each call, and may be longer than the last time */
 MV_API mv_status mv_metrics_text(mv_node node, char *text, uint64_t capacity, uint64_t *length);
 /** The last messages, calls and waits of this process as JSON in Chrome's trace event format, for ui.perfetto.dev or chrome://tracing: one

@@ -53,12 +53,12 @@ void LocalSgd::gather(uint64_t number) {
                    fragment(outer_.arrays(), number), fragment(moved_.arrays(), number));
 }
 
-LocalSgd::Part LocalSgd::part(uint64_t number) const {
+LocalSgd::Fragment LocalSgd::part(uint64_t number) const {
   return {fragment(parameters_, number), fragment(outer_.arrays(), number), fragment(velocity_.arrays(), number), fragment(moved_.arrays(), number)};
 }
 
 /// The outer step by what all have moved on average: the outer parameters have the same bits on all ranks.
-void LocalSgd::step_outside(const Part& part, After after) {
+void LocalSgd::step_outside(const Fragment& part, After after) {
   const double mixing = after == After::kMix ? settings_.mixing : 0;
   const auto step = [&]<typename T>(T& p, T& outer, T& velocity, T& moved) {
     const auto momentum = static_cast<T>(settings_.outer_momentum);

@@ -34,13 +34,13 @@ class LocalSgd {
   Arrays fragment(const Arrays& arrays, uint64_t number) const;
   bool is_due() const;
   void gather(uint64_t number);
-  struct Part {
+  struct Fragment {
     Arrays parameters, outer, velocity, moved;
   };
-  Part part(uint64_t number) const;
+  Fragment part(uint64_t number) const;
   /// What becomes of the parameters in an outer step: the outer ones; a mixture with them; or they move by as much.
   enum class After { kReplace, kMix, kFollow };
-  void step_outside(const Part& part, After after);
+  void step_outside(const Fragment& part, After after);
   base::Status exchange_due();
   base::Status finish_overlapped();
   base::Status drain();

@@ -34,10 +34,10 @@ base::Result<std::unique_ptr<GossipNode>> GossipNode::open(gossip::Config config
 
 base::Status GossipNode::set_up(gossip::Node self) {
   const base::Peer life = runtime::random_peer();
-  runtime::Settings settings;  // no cluster's: only what the roads want to know
+  runtime::Settings settings;  // no cluster's: only what the transports want to know
   settings.nodes = 0;
   settings.secret = config_.secret;
-  if (config_.tcp_only) settings.io = "tcp";
+  if (config_.tcp_only) settings.transport = "tcp";
   auto router = runtime::Router::make(loop_, settings, life, trace_, runtime::Router::Fencing::kClosed);
   if (!router.ok()) return router.status();
   router_ = std::move(router).value();
@@ -76,7 +76,7 @@ void GossipNode::set_up_engine(base::Peer life) {
   hooks.on_done = [this] { done_ = true; };
   hooks.mapped = [this](base::Peer peer) { return mapped(peer); };
   hooks.on_more = [this] { loop_.post([this] { engine_->go_on(); }); };
-  hooks.standing = [this](bool json) { return json ? standing_json(standing()) : standing_text(standing()); };
+  hooks.state_text = [this](bool json) { return json ? json_of(state_now()) : text_of(state_now()); };
   engine_ = std::make_unique<gossip::Gossip>(loop_, *router_, config_, self_, seed, publisher_, std::move(hooks));
 }
 
@@ -158,7 +158,7 @@ base::Status GossipNode::on_loop(const std::function<base::Status()>& work) {
 
 // ------------------------------------------------------------ the model
 
-base::Status GossipNode::add(const void* data, const gossip::Part& part) {
+base::Status GossipNode::add(const void* data, const gossip::ArraySpec& part) {
   const Lock lock(model_);
   const base::Status status = outer_ ? outer_->add(publisher_, added_, data, part) : publisher_.add(data, part);
   if (!status.ok()) {
@@ -285,10 +285,10 @@ base::Result<double> GossipNode::factor_of(const gossip::Description& peer) cons
 base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
   if (!result_) return base::Status(MV_ESTATE, "nothing was fetched");
   if (next_part_ == caught_parts_.size()) return base::error(MV_ESTATE, "all {} arrays that were fetched have been taken", next_array_);
-  const gossip::Part& part = caught_parts_[next_part_];
+  const gossip::ArraySpec& part = caught_parts_[next_part_];
   if (!part.fits({count, dtype}))
     return base::error(MV_ESHAPE, "{} was fetched as array {}, {} is given", gossip::describe_parts({&part, 1}), next_array_,
-                       gossip::describe_parts(std::array{gossip::Part{count, dtype}}));
+                       gossip::describe_parts(std::array{gossip::ArraySpec{count, dtype}}));
   const size_t number = next_part_;
   next_part_ += outer_ && gossip::OuterSteps::is_slow(dtype) ? 2 : 1;
   ++next_array_;
@@ -352,13 +352,13 @@ base::Status GossipNode::remove_peer(const std::string& name) {
 
 /// The peer's memory, if it is mapped; asks for it where it could be.
 std::shared_ptr<gossip::SnapshotReader> GossipNode::mapped(base::Peer peer) {
-  transport::ShmRoad* const road = router_->shm();
-  if (road == nullptr || !road->reaches(peer)) return nullptr;
+  transport::ShmTransport* const transport = router_->shm();
+  if (transport == nullptr || !transport->reaches(peer)) return nullptr;
   Mapping& mapping = mappings_[peer];
   if (mapping.reader != nullptr && !mapping.reader->retired()) return mapping.reader;
   mapping.reader.reset();
   if (std::exchange(mapping.asked, true)) return nullptr;
-  road->ask(peer, kSnapshots, [this, peer](std::shared_ptr<base::SharedMemory> memory) {
+  transport->ask(peer, kSnapshots, [this, peer](std::shared_ptr<base::SharedMemory> memory) {
     const auto found = mappings_.find(peer);
     if (found == mappings_.end()) return;
     found->second.asked = false;
@@ -370,32 +370,32 @@ std::shared_ptr<gossip::SnapshotReader> GossipNode::mapped(base::Peer peer) {
   return nullptr;
 }
 
-std::string GossipNode::road_to(base::Peer peer) const {
-  const auto reach = peer != base::kNobody ? router_->reach(peer) : std::nullopt;
-  if (!reach) return "";
-  return reach->by == base::RoadKind::kShm ? "shared memory" : "tcp";
+std::string GossipNode::transport_to(base::Peer peer) const {
+  const auto path = peer != base::kNobody ? router_->path_to(peer) : std::nullopt;
+  if (!path) return "";
+  return path->by == base::TransportKind::kShm ? "shared memory" : "tcp";
 }
 
-gossip::Standing GossipNode::standing() {
-  gossip::Standing standing;
+gossip::GossipState GossipNode::state_now() {
+  gossip::GossipState state;
   {
     const Lock lock(figures_);
-    standing = told_;
+    state = told_;
   }
-  standing.served_versions = engine_->serving().served_versions();
-  standing.served_bytes = engine_->serving().served_bytes();
-  standing.fetched_bytes = engine_->fetched_bytes();
-  if (config_.exchange == gossip::Exchange::kSymmetric) standing.exchanges = engine_->exchanges();
+  state.served_versions = engine_->serving().served_versions();
+  state.served_bytes = engine_->serving().served_bytes();
+  state.fetched_bytes = engine_->fetched_bytes();
+  if (config_.exchange == gossip::Exchange::kSymmetric) state.exchanges = engine_->exchanges();
   for (const auto& [name, peer] : engine_->peers().all())
-    standing.peers.push_back({name, peer.node.address(), road_to(peer.life), peer.score.at(engine_->now()), peer.fetched, peer.failed,
+    state.peers.push_back({name, peer.node.address(), transport_to(peer.life), peer.score.at(engine_->now()), peer.fetched, peer.failed,
                               peer.clock, peer.loss, peer.disagreement, engine_->is_waiting(peer), peer.problem});
-  return standing;
+  return state;
 }
 
-base::Result<gossip::Standing> GossipNode::state() {
-  gossip::Standing found;
+base::Result<gossip::GossipState> GossipNode::state() {
+  gossip::GossipState found;
   const auto status = on_loop([&] {
-    found = standing();
+    found = state_now();
     return base::Status();
   });
   if (!status.ok()) return status;
@@ -405,13 +405,13 @@ base::Result<gossip::Standing> GossipNode::state() {
 base::Result<std::string> GossipNode::state_text(bool json) {
   const auto found = state();
   if (!found.ok()) return found.status();
-  return json ? standing_json(found.value()) : standing_text(found.value());
+  return json ? json_of(found.value()) : text_of(found.value());
 }
 
 base::Result<std::string> GossipNode::metrics() {
   std::string text;
   const auto status = on_loop([&] {
-    text = standing_metrics(standing());
+    text = metrics_of(state_now());
     return base::Status();
   });
   if (!status.ok()) return status;

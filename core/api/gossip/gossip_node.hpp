@@ -12,7 +12,7 @@
 #include "base/trace.hpp"
 #include "engine/gossip/gossip.hpp"
 #include "engine/gossip/noloco.hpp"
-#include "engine/gossip/standing.hpp"
+#include "engine/gossip/state.hpp"
 #include "runtime/router.hpp"
 #include "transport/http/http.hpp"
 #include "transport/loop/loop.hpp"
@@ -26,7 +26,7 @@ struct GossipFetched {
   std::string why;   ///< then
   double clock = 0, loss = 0;
   double factor = 0;
-  std::vector<gossip::Part> parts;
+  std::vector<gossip::ArraySpec> parts;
 };
 
 /// Any thread. Calls that work on the model (all but state(), add_peer(), remove_peer() and close()) run one after the other.
@@ -36,7 +36,7 @@ class GossipNode final : private transport::Flusher {
   static base::Result<std::unique_ptr<GossipNode>> open(gossip::Config config, const std::string& name);
   ~GossipNode();
 
-  base::Status add(const void* data, const gossip::Part& part);
+  base::Status add(const void* data, const gossip::ArraySpec& part);
   base::Status publish(double loss);
   /// Whether a fetch began: fetch_probability decides.
   base::Result<bool> fetch_start();
@@ -48,7 +48,7 @@ class GossipNode final : private transport::Flusher {
 
   base::Status set_clock(double clock);
 
-  base::Result<gossip::Standing> state();
+  base::Result<gossip::GossipState> state();
   base::Result<std::string> state_text(bool json);
   /// Prometheus's text.
   base::Result<std::string> metrics();
@@ -74,8 +74,8 @@ class GossipNode final : private transport::Flusher {
   base::Status ended() const;
   base::Status on_loop(const std::function<base::Status()>& work);
   std::shared_ptr<gossip::SnapshotReader> mapped(base::Peer peer);
-  gossip::Standing standing();
-  std::string road_to(base::Peer peer) const;
+  gossip::GossipState state_now();
+  std::string transport_to(base::Peer peer) const;
   base::Result<size_t> next_part(uint64_t count, mv_dtype dtype);
   base::Status catch_peer(GossipFetched& fetched);
   base::Result<double> factor_of(const gossip::Description& peer) const;
@@ -105,7 +105,7 @@ class GossipNode final : private transport::Flusher {
   double clock_ = 0;
   double loss_ = 0;
   uint64_t updates_ = 0;
-  std::vector<gossip::Part> adding_, published_;
+  std::vector<gossip::ArraySpec> adding_, published_;
   gossip::Rng rng_{0};
   bool started_ = false;  ///< a fetch, which was not waited for
   bool result_ = false;   ///< there is something to average with
@@ -113,7 +113,7 @@ class GossipNode final : private transport::Flusher {
   size_t next_part_ = 0, next_array_ = 0;
   double factor_ = 0;
   std::string caught_from_;
-  std::vector<gossip::Part> caught_parts_;
+  std::vector<gossip::ArraySpec> caught_parts_;
   std::shared_ptr<gossip::SnapshotReader> own_;  ///< holds what this node had published when the fetch began
   uint64_t own_version_ = 0;
   std::vector<uint64_t> own_starts_;
@@ -123,7 +123,7 @@ class GossipNode final : private transport::Flusher {
   uint64_t compared_ = 0;                        ///< elements of these
 
   std::mutex figures_;  // guards what state() tells of the model, without waiting for a fetch:
-  gossip::Standing told_;
+  gossip::GossipState told_;
 
   std::unique_ptr<transport::HttpServer> http_;
 };

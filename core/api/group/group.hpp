@@ -15,7 +15,7 @@ using GroupRef = std::shared_ptr<Group>;
 
 struct GroupInfo {
   int64_t rank = 0, size = 1, hosts = 1;
-  std::string road;  ///< "shm" or "messages"
+  std::string transport;  ///< "shm" or "messages"
   uint64_t sent = 0, received = 0;  ///< bytes of payload
   uint64_t operations = 0;          ///< that this rank has begun
   base::Status broken;              ///< why the group can't go on; ok while it can

@@ -102,13 +102,13 @@ GroupInfo MessageGroup::info() {
   info.rank = setting.rank;
   info.size = setting.size;
   info.hosts = static_cast<int64_t>(std::set<int32_t>(setting.layout.hosts.begin(), setting.layout.hosts.end()).size());
-  info.road = "messages";
+  info.transport = "messages";
   calls_.read_on_loop([&] {
-    const collective::Standing standing = group_->standing();
-    info.sent = standing.sent - before_.sent;
-    info.received = standing.received - before_.received;
-    info.operations = standing.operations - before_.operations;
-    info.broken = standing.broken;
+    const collective::GroupCounters state = group_->counters();
+    info.sent = state.sent - before_.sent;
+    info.received = state.received - before_.received;
+    info.operations = state.operations - before_.operations;
+    info.broken = state.broken;
   });
   return info;
 }

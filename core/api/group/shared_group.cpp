@@ -67,7 +67,7 @@ base::Result<GroupRef> SharedGroup::over(Calls& calls, const std::shared_ptr<Mes
   const auto rank = static_cast<size_t>(messages->engine()->setting().rank);
   if (ranks < 2 || ranks > intranode::kMostRanks) return GroupRef(messages);
   intranode::Memory mine;
-  if (calls.settings().io != "tcp" && calls.settings().faults.empty()) {
+  if (calls.settings().transport != "tcp" && calls.settings().faults.empty()) {
     auto made = base::SharedMemory::make("polyverso-group", intranode::SharedRegion::bytes(ranks));
     if (made.ok()) mine = std::move(made).value();
   }
@@ -119,7 +119,7 @@ SharedGroup::~SharedGroup() {
 
 GroupInfo SharedGroup::info() {
   GroupInfo info = messages_->info();
-  info.road = "shm";
+  info.transport = "shm";
   info.operations = context_->operations();
   if (info.broken.ok()) info.broken = context_->broken();
   return info;

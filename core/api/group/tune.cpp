@@ -1,4 +1,4 @@
-// Messages of groups, timed: what each road costs, and whether the model holds.
+// Messages of groups, timed: what each transport costs, and whether the model holds.
 
 #include <algorithm>
 #include <charconv>
@@ -28,8 +28,8 @@ using Times = std::array<double, std::size(kSizes)>;
 /// An all-reduce carries the number of its contributors, too.
 constexpr uint64_t kBeside = sizeof(int64_t);
 /// A way through shared memory is there a moment after the connection.
-constexpr auto kUntilRoadsAreThere = std::chrono::milliseconds(100);
-constexpr uint8_t kNoRoad = 255;
+constexpr auto kUntilTransportsAreThere = std::chrono::milliseconds(100);
+constexpr uint8_t kNoTransport = 255;
 
 double seconds_since(Watch::time_point begun) { return std::chrono::duration<double>(Watch::now() - begun).count(); }
 
@@ -50,13 +50,13 @@ double rounded(double cost) {
 /// What makes two ranks take the one algorithm or the other, whatever the size.
 Basis few_messages() {
   Basis basis;
-  basis.costs.roads.fill({1, 0});
+  basis.costs.transports.fill({1, 0});
   basis.costs.gamma = 0;
   return basis;
 }
 Basis few_bytes() {
   Basis basis;
-  basis.costs.roads.fill({0, 0});
+  basis.costs.transports.fill({0, 0});
   basis.costs.gamma = 1;
   return basis;
 }
@@ -104,10 +104,10 @@ class Tuner {
     const auto& setting = all_->engine()->setting();
     tuning.workers = setting.size;
     tuning.hosts = all_->info().hosts;
-    if (base::Status status = find_roads(tuning); !status.ok()) return status;
+    if (base::Status status = find_transports(tuning); !status.ok()) return status;
     if (base::Status status = measure_reduction(tuning); !status.ok()) return status;
-    for (RoadTuning& road : tuning.roads)
-      if (base::Status status = measure_road(road, tuning); !status.ok()) return status;
+    for (TransportTuning& transport : tuning.transports)
+      if (base::Status status = measure_transport(transport, tuning); !status.ok()) return status;
     return try_out(tuning);
   }
 
@@ -137,43 +137,43 @@ class Tuner {
     return all_->run(std::move(operation), {}).status;
   }
 
-  std::optional<base::RoadKind> road_to(size_t worker, std::string* why_not_shm) {
-    std::optional<base::RoadKind> road;
+  std::optional<base::TransportKind> transport_to(size_t worker, std::string* why_not_shm) {
+    std::optional<base::TransportKind> transport;
     calls_.on_loop([&] {
       const auto way = calls_.runtime().way_by(all_->engine()->members().peers[worker]);
       if (!way) return;
-      road = way->by;
+      transport = way->by;
       *why_not_shm = way->why_not_shm;
     });
-    return road;
+    return transport;
   }
 
   /// Everybody finds the same pairs: what each sees of all others is told to all.
-  base::Status find_roads(Tuning& tuning) {
+  base::Status find_transports(Tuning& tuning) {
     if (base::Status status = barrier(); !status.ok()) return status;
-    std::this_thread::sleep_for(kUntilRoadsAreThere);
+    std::this_thread::sleep_for(kUntilTransportsAreThere);
     const auto& setting = all_->engine()->setting();
     const auto workers = static_cast<size_t>(setting.size), self = static_cast<size_t>(setting.rank);
-    std::vector<uint8_t> own(workers, kNoRoad), everybodys;
+    std::vector<uint8_t> own(workers, kNoTransport), everybodys;
     std::vector<std::string> why(workers);
     for (size_t worker = 0; worker < workers; ++worker)
-      if (const auto road = worker == self ? std::nullopt : road_to(worker, &why[worker])) own[worker] = static_cast<uint8_t>(*road);
+      if (const auto transport = worker == self ? std::nullopt : transport_to(worker, &why[worker])) own[worker] = static_cast<uint8_t>(*transport);
     if (base::Status status = gather(own, everybodys); !status.ok()) return status;
     for (size_t a = 0; a < workers; ++a)
       for (size_t b = a + 1; b < workers; ++b) {
         const uint8_t seen = everybodys[a * workers + b];
-        if (seen >= base::kRoadNames.size()) continue;
-        RoadTuning road;
-        road.road = static_cast<base::RoadKind>(seen);
-        const bool known = std::any_of(tuning.roads.begin(), tuning.roads.end(), [&](const RoadTuning& other) { return other.road == road.road; });
-        road.beside = setting.layout.hosts[a] == setting.layout.hosts[b];
-        if (road.beside) tuning.basis.beside = road.road;
+        if (seen >= base::kTransportNames.size()) continue;
+        TransportTuning transport;
+        transport.transport = static_cast<base::TransportKind>(seen);
+        const bool known = std::any_of(tuning.transports.begin(), tuning.transports.end(), [&](const TransportTuning& other) { return other.transport == transport.transport; });
+        transport.beside = setting.layout.hosts[a] == setting.layout.hosts[b];
+        if (transport.beside) tuning.basis.beside = transport.transport;
         if (known) continue;
-        road.workers = {static_cast<int64_t>(a), static_cast<int64_t>(b)};
-        if (a == self && road.beside) road.why_not_shm = why[b];
-        tuning.roads.push_back(std::move(road));
+        transport.workers = {static_cast<int64_t>(a), static_cast<int64_t>(b)};
+        if (a == self && transport.beside) transport.why_not_shm = why[b];
+        tuning.transports.push_back(std::move(transport));
       }
-    tuning.between = tuning.hosts > 1 ? base::RoadKind::kTcp : tuning.basis.beside;
+    tuning.between = tuning.hosts > 1 ? base::TransportKind::kTcp : tuning.basis.beside;
     return {};
   }
 
@@ -187,26 +187,26 @@ class Tuner {
   }
 
   /// By its two workers, while the others wait for them.
-  base::Status measure_road(RoadTuning& road, Tuning& tuning) {
+  base::Status measure_transport(TransportTuning& transport, Tuning& tuning) {
     const int64_t self = calls_.identity().worker_id;
     std::array<double, 3> found{};
-    if (self == road.workers[0] || self == road.workers[1]) {
-      auto fit = fit_road(road, tuning.basis.costs.gamma);
+    if (self == transport.workers[0] || self == transport.workers[1]) {
+      auto fit = fit_transport(transport, tuning.basis.costs.gamma);
       if (!fit.ok()) return fit.status();
       found = {fit.value().cost.alpha, fit.value().cost.beta, fit.value().error};
     }
-    if (base::Status status = tell_all(road.workers[0], found); !status.ok()) return status;
-    road.fit = {{rounded(found[0]), rounded(found[1])}, found[2]};
-    tuning.basis.costs.roads[static_cast<size_t>(road.road)] = road.fit.cost;
-    base::log_info("tuning: {} between workers {} and {}: a message {:.3g} us, a byte {:.3g} ns", base::kRoadNames[static_cast<size_t>(road.road)],
-                   road.workers[0], road.workers[1], found[0] * 1e6, found[1] * 1e9);
+    if (base::Status status = tell_all(transport.workers[0], found); !status.ok()) return status;
+    transport.fit = {{rounded(found[0]), rounded(found[1])}, found[2]};
+    tuning.basis.costs.transports[static_cast<size_t>(transport.transport)] = transport.fit.cost;
+    base::log_info("tuning: {} between workers {} and {}: a message {:.3g} us, a byte {:.3g} ns", base::kTransportNames[static_cast<size_t>(transport.transport)],
+                   transport.workers[0], transport.workers[1], found[0] * 1e6, found[1] * 1e9);
     return {};
   }
 
-  base::Result<collective::Fit> fit_road(const RoadTuning& road, double gamma) {
+  base::Result<collective::Fit> fit_transport(const TransportTuning& transport, double gamma) {
     std::vector<Messages> pairs;
     for (const Basis& basis : {few_messages(), few_bytes()}) {
-      auto pair = open({road.workers[0], road.workers[1]}, basis);
+      auto pair = open({transport.workers[0], transport.workers[1]}, basis);
       if (!pair.ok()) return pair.status();
       pairs.push_back(pair.value());
     }
@@ -218,7 +218,7 @@ class Tuner {
         const double messages = pair == 0 ? 1 : 2, seconds = times.value()[pair][size];
         const auto bytes = static_cast<double>(kSizes[size] + kBeside);
         samples.push_back({messages, bytes, seconds - gamma * bytes / messages});
-        base::log_debug("tuning: {}, {} bytes, {} messages in a row: {:.1f} us", base::kRoadNames[static_cast<size_t>(road.road)], kSizes[size], messages,
+        base::log_debug("tuning: {}, {} bytes, {} messages in a row: {:.1f} us", base::kTransportNames[static_cast<size_t>(transport.transport)], kSizes[size], messages,
                         seconds * 1e6);
       }
     return collective::fit(samples);

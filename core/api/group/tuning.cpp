@@ -1,6 +1,6 @@
 #include "api/group/tuning.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "engine/collective/cost_text.hpp"
 
@@ -8,7 +8,7 @@ namespace mv::api {
 
 std::string Tuning::setting() const {
   std::string line;
-  for (const RoadTuning& road : roads) line += collective::write_cost(road.road, road.fit.cost) + " ";
+  for (const TransportTuning& transport : transports) line += collective::write_cost(transport.transport, transport.fit.cost) + " ";
   return line + fmt::format("reduce={}", basis.costs.gamma);
 }
 

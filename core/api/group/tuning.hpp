@@ -14,9 +14,9 @@ namespace mv::api {
 
 class Calls;
 
-/// One road, as the first two workers find it who reach each other by it.
-struct RoadTuning {
-  base::RoadKind road = base::RoadKind::kTcp;
+/// One transport, as the first two workers find it who reach each other by it.
+struct TransportTuning {
+  base::TransportKind transport = base::TransportKind::kTcp;
   std::array<int64_t, 2> workers{};
   bool beside = false;      ///< both are on one machine
   std::string why_not_shm;  ///< where they are, and it is TCP; as far as this process knows
@@ -32,9 +32,9 @@ struct Trial {
 
 struct Tuning {
   int64_t workers = 0, hosts = 0;
-  std::vector<RoadTuning> roads;
-  collective::Basis basis;    ///< the new costs; of roads that nobody takes the defaults
-  base::RoadKind between{};   ///< the road between most ranks: what the trials went by
+  std::vector<TransportTuning> transports;
+  collective::Basis basis;    ///< the new costs; of transports that nobody takes the defaults
+  base::TransportKind between{};   ///< the transport between most ranks: what the trials went by
   std::vector<Trial> trials;
 
   /// The setting collective_costs: what was measured, and nothing else.

@@ -1,4 +1,4 @@
-// Stores whose pushes are compressed: on their way to the servers, or from this process's devices to their sum.
+// Stores whose pushes are compressed: on their path to the servers, or from this process's devices to their sum.
 
 #include "api/kvstore/compression.hpp"
 
@@ -68,7 +68,7 @@ Compression Store::compression() {
 }
 
 /// What all devices send, summed up, through the codec to the servers; what it leaves out stays with this worker.
-base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const Way& way) {
+base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const PushPath& path) {
   const uint64_t count = entry.shape.count();
   const size_t left_bytes = count * tensor::dtype_bytes(tensor::storage_dtype(entry.dtype));
   std::lock_guard lock(entry.merging);
@@ -79,11 +79,11 @@ base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, c
     sum_devices(values, entry.merged.data());
     gradient = entry.merged.data();
   }
-  return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, left_bytes), codec, way.options).status;
+  return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, left_bytes), codec, path.options).status;
 }
 
 /// Each device's value through the codec, with a residual of its own, and their sum into the key.
-base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const Way& way) {
+base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const PushPath& path) {
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   const size_t left_bytes = count * tensor::dtype_bytes(storage);
@@ -100,7 +100,7 @@ base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> valu
   }
   if (storage != entry.dtype) round_to(entry.dtype, entry.merged, &rounded, count);
   const std::byte* const sum = storage != entry.dtype ? rounded.data() : entry.merged.data();
-  return give(entry, sum, way);
+  return give(entry, sum, path);
 }
 
 bool Store::has_rest(Entry& entry) {
@@ -110,7 +110,7 @@ bool Store::has_rest(Entry& entry) {
 }
 
 /// The first push after a codec was switched off: what it had left goes with it.
-base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values, const Way& way) {
+base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values, const PushPath& path) {
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
   std::lock_guard lock(entry.merging);
@@ -121,7 +121,7 @@ base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values,
     if (left.size() == sum.size()) math::add_bytes(storage, sum.data(), left.data(), count);
   if (storage != entry.dtype) round_to(entry.dtype, sum, &rounded, count);
   const std::byte* const all = storage != entry.dtype ? rounded.data() : sum.data();
-  base::Status status = give(entry, all, way);
+  base::Status status = give(entry, all, path);
   if (status.ok()) entry.residuals.clear();
   return status;
 }

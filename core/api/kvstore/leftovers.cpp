@@ -161,7 +161,7 @@ base::Status Store::look_into_mailbox() {
 /// A barrier in which this worker hears what is wanted of it.
 base::Status Store::attentive_barrier(api::CallOptions options) {
   options.mode = api::Mode::kAsync;
-  const api::Started started = node_.barrier(options, api::Fence::kNone);
+  const api::Started started = node_.barrier(options, api::Flush::kNone);
   if (!started.status.ok()) return started.status;
   bool alive = true;
   base::Status status;

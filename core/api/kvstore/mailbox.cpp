@@ -1,6 +1,6 @@
 #include "api/kvstore/mailbox.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

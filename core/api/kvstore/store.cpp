@@ -1,6 +1,6 @@
 #include "api/kvstore/store.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
@@ -265,46 +265,46 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
   if (type_.dist && !type_.sync)
     for (const EntryRef& entry : entries)
       if (const base::Status wrong = need_optimizer(*entry); !wrong.ok()) return wrong;
-  Way way;
-  way.codec = compression().push;
-  way.options.timeout = how.timeout;
-  way.options.priority = how.priority;
-  way.options.mode = type_.dist ? api::Mode::kOneWay : api::Mode::kBlocking;
+  PushPath path;
+  path.codec = compression().push;
+  path.options.timeout = how.timeout;
+  path.options.priority = how.priority;
+  path.options.mode = type_.dist ? api::Mode::kOneWay : api::Mode::kBlocking;
   Updates::Pushing pushing;
   if (updates_.is_on()) {
     if (const base::Status wrong = updates_.begin(entries, how.wait, how.timeout, &pushing); !wrong.ok()) return wrong;
-    way.updater = &pushing;
+    path.updater = &pushing;
   }
   base::Status failed;
   std::vector<api::ManyAdd> many;
   many.reserve(values.size());
   for (size_t i = 0; i < values.size() && failed.ok(); ++i) {
     look_ahead(entries, i);
-    if (values.size() > 1 && joins_many(*entries[i], values[i], way)) {
+    if (values.size() > 1 && joins_many(*entries[i], values[i], path)) {
       if (!entries[i]->pushed.load(std::memory_order_relaxed)) entries[i]->pushed = true;
       many.push_back({entries[i]->table.get(), values[i].front().data});
       continue;
     }
     base::Status status;
     do {
-      status = push_one(*entries[i], values[i], way);
+      status = push_one(*entries[i], values[i], path);
     } while (status.code() == MV_EINTR && i > 0);  // what a signal interrupts has not begun, but the keys before it have
     if (!status.ok()) failed = base::error(status.code(), "key \"{}\": {}", keys.names[i], status.text());
   }
   while (failed.ok() && !many.empty()) {
-    failed = naming_key(node_.add_many(many, way.options));
+    failed = naming_key(node_.add_many(many, path.options));
     if (failed.code() != MV_EINTR || many.size() == values.size()) break;
     failed = {};
   }
-  if (way.updater == nullptr) return failed;
+  if (path.updater == nullptr) return failed;
   const base::Status updated = updates_.finish(pushing);
   return failed.ok() ? updated : failed;
 }
 
 /// Whether a push may go with others in one message: nothing is to be done to its value here.
-bool Store::joins_many(Entry& entry, std::span<const Tensor> values, const Way& way) const {
-  return type_.dist && way.updater == nullptr && way.options.priority == 0 && values.size() == 1 && entry.table->joins_many() &&
-         !goes_by_rows(entry, values) && (way.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
+bool Store::joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
+  return type_.dist && path.updater == nullptr && path.options.priority == 0 && values.size() == 1 && entry.table->joins_many() &&
+         !goes_by_rows(entry, values) && (path.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
 }
 
 /// In an asynchronous store a value that replaces another one would be whoever's came last: MXNet refuses that too.
@@ -318,43 +318,43 @@ base::Status Store::need_optimizer(Entry& entry) {
   return {};
 }
 
-base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, const Way& way) {
-  if (way.updater != nullptr) {
+base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, const PushPath& path) {
+  if (path.updater != nullptr) {
     auto merged = merge_rows(heap_, entry, values);
-    return merged.ok() ? updates_.add(*way.updater, entry.shared_from_this(), std::move(merged).value()) : merged.status();
+    return merged.ok() ? updates_.add(*path.updater, entry.shared_from_this(), std::move(merged).value()) : merged.status();
   }
   const auto rows = rows_of(entry, values);
   if (!rows.ok()) return rows.status();
   const std::vector<int64_t>& ids = rows.value().ids;
-  return entry.table->add({ids.data(), ids.size(), false}, {rows.value().values, ids.size() * entry.spec->cols, entry.dtype}, way.options).status;
+  return entry.table->add({ids.data(), ids.size(), false}, {rows.value().values, ids.size() * entry.spec->cols, entry.dtype}, path.options).status;
 }
 
-base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const Way& way) {
-  if (goes_by_rows(entry, values)) return push_rows(entry, values, way);  // which no codec knows
+base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const PushPath& path) {
+  if (goes_by_rows(entry, values)) return push_rows(entry, values, path);  // which no codec knows
   if (!entry.pushed.load(std::memory_order_relaxed)) entry.pushed = true;
-  if (way.codec != nullptr && entry.can_compress())
-    return type_.dist ? push_encoded(entry, values, way.codec, way) : push_from_devices(entry, values, *way.codec, way);
-  if (has_rest(entry)) return push_with_rest(entry, values, way);
-  if (values.size() == 1) return give(entry, values.front().data, way);
-  if (way.updater == nullptr) {
+  if (path.codec != nullptr && entry.can_compress())
+    return type_.dist ? push_encoded(entry, values, path.codec, path) : push_from_devices(entry, values, *path.codec, path);
+  if (has_rest(entry)) return push_with_rest(entry, values, path);
+  if (values.size() == 1) return give(entry, values.front().data, path);
+  if (path.updater == nullptr) {
     const auto sum = [values](uint64_t first, uint64_t count, std::byte* out) { sum_devices(values, first, count, out); };
     if (base::Status status; entry.table->add_here(sum, &status)) return status;
   }
   std::lock_guard lock(entry.merging);
   entry.merged.resize(entry.shape.count() * tensor::dtype_bytes(entry.dtype));
   sum_devices(values, entry.merged.data());
-  return give(entry, entry.merged.data(), way);
+  return give(entry, entry.merged.data(), path);
 }
 
-/// What a push comes to in this process, on its way into the key.
-base::Status Store::give(Entry& entry, const std::byte* merged, const Way& way) {
-  if (way.updater == nullptr)
+/// What a push comes to in this process, on its path into the key.
+base::Status Store::give(Entry& entry, const std::byte* merged, const PushPath& path) {
+  if (path.updater == nullptr)
     if (base::Status status; entry.table->add_here(merged, &status)) return status;
-  if (way.updater == nullptr) return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, way.options).status;
+  if (path.updater == nullptr) return entry.table->add({}, {merged, entry.shape.count(), entry.dtype}, path.options).status;
   auto copy = tensor::make_dense(heap_, entry.dtype, entry.shape, tensor::Heap::Content::kAnything);
   if (!copy.ok()) return copy.status();
   std::memcpy(copy.value().data, merged, copy.value().stored_bytes());
-  return updates_.add(*way.updater, entry.shared_from_this(), std::move(copy).value());
+  return updates_.add(*path.updater, entry.shared_from_this(), std::move(copy).value());
 }
 
 api::Started Store::pull(const Keys& keys, const Outs& outs, Sparse sparse, const api::CallOptions& options) {
@@ -436,7 +436,7 @@ base::Status Store::barrier(base::Nanos timeout) {
     std::lock_guard lock(mutex_);
     compresses = compression_.push != nullptr && mailbox_ != nullptr;
   }
-  return compresses ? attentive_barrier(options) : node_.barrier(options, api::Fence::kNone).status;
+  return compresses ? attentive_barrier(options) : node_.barrier(options, api::Flush::kNone).status;
 }
 
 base::Status Store::leave() {

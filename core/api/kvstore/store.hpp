@@ -91,18 +91,18 @@ class Store {
   Entries all_entries();
   base::Status check_optimizer(const Entry& entry, const shard::UpdaterSpec& optimizer) const;
   /// How a push goes into its key: by way of the table, or of the updater callback.
-  struct Way {
+  struct PushPath {
     api::CallOptions options;
     Updates::Pushing* updater = nullptr;
     codec::CodecRef codec;
   };
-  bool joins_many(Entry& entry, std::span<const Tensor> values, const Way& way) const;
-  base::Status push_one(Entry& entry, std::span<const Tensor> values, const Way& way);
-  base::Status push_rows(Entry& entry, std::span<const Tensor> values, const Way& way);
-  base::Status give(Entry& entry, const std::byte* merged, const Way& way);
+  bool joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const;
+  base::Status push_one(Entry& entry, std::span<const Tensor> values, const PushPath& path);
+  base::Status push_rows(Entry& entry, std::span<const Tensor> values, const PushPath& path);
+  base::Status give(Entry& entry, const std::byte* merged, const PushPath& path);
   Compression compression();
-  base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const Way& way);
-  base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const Way& way);
+  base::Status push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const PushPath& path);
+  base::Status push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const PushPath& path);
   std::map<std::string, Senders> own_leftovers();
   base::Result<std::map<std::string, Senders>> gather_leftovers();
   base::Status hand_out_leftovers(const std::map<std::string, Senders>& all);
@@ -113,7 +113,7 @@ class Store {
   base::Status open_mailbox();
   base::Status enrol();
   static bool has_rest(Entry& entry);
-  base::Status push_with_rest(Entry& entry, std::span<const Tensor> values, const Way& way);
+  base::Status push_with_rest(Entry& entry, std::span<const Tensor> values, const PushPath& path);
 
   api::Node& node_;
   tensor::Heap& heap_;

@@ -1,6 +1,6 @@
 #include "api/kvstore/type.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

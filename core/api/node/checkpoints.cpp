@@ -27,8 +27,8 @@ Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep,
   if (!path.ok()) return {path.status(), nullptr};
   const CallRef call = calls_.make_call(options, true);
   const auto saving = std::make_shared<std::atomic<bool>>(false);
-  checkpoint::Client::Wish wish{false, path.value(), keep, call, [saving] { *saving = true; }};
-  transport::Task begin = [this, wish] { runtime_.member().checkpoints().begin(wish); };
+  checkpoint::Client::Request request{false, path.value(), keep, call, [saving] { *saving = true; }};
+  transport::Task begin = [this, request] { runtime_.member().checkpoints().begin(request); };
   if (options.mode == Mode::kBlocking) return calls_.start(call, options, std::move(begin));
   // What this worker does next must not get into it: waits until the servers have their snapshots.
   const auto driven = runtime_.loop().drive_until([&] { return saving->load() || call->done(); }, base::kNever, std::move(begin));
@@ -44,8 +44,8 @@ Started MemberNode::load_checkpoint(const std::string& path, const CallOptions& 
   const auto whole = absolute(path);
   if (!whole.ok()) return {whole.status(), nullptr};
   const CallRef call = calls_.make_call(options, true);
-  checkpoint::Client::Wish wish{true, whole.value(), 0, call, nullptr};
-  return calls_.start(call, options, [this, wish] { runtime_.member().checkpoints().begin(wish); });
+  checkpoint::Client::Request request{true, whole.value(), 0, call, nullptr};
+  return calls_.start(call, options, [this, request] { runtime_.member().checkpoints().begin(request); });
 }
 
 void MemberNode::save_by_clock() {

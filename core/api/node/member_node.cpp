@@ -25,10 +25,10 @@ void MemberNode::abandon_after_fork() noexcept {
   calls_.abandon_after_fork();
 }
 
-Started MemberNode::barrier(const CallOptions& options, Fence fence) {
+Started MemberNode::barrier(const CallOptions& options, Flush flush) {
   if (identity().worker_id < 0) return {base::Status(MV_ESTATE, "barrier: this process is only a server"), nullptr};
   const CallRef call = calls_.make_call(options, true);
-  return calls_.start(call, options, [this, call, fence] { runtime_.member().barrier(call, fence == Fence::kChanges); });
+  return calls_.start(call, options, [this, call, flush] { runtime_.member().barrier(call, flush == Flush::kChanges); });
 }
 
 base::Result<GroupRef> MemberNode::open_group(std::vector<int64_t> workers, const CallOptions& options) {

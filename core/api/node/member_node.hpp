@@ -30,7 +30,7 @@ class MemberNode final : public Node {
   base::Result<std::vector<PeerReport>> examine_peers() override;
   base::Result<Tuning> tune() override;
 
-  Started barrier(const CallOptions& options, Fence fence) override;
+  Started barrier(const CallOptions& options, Flush flush) override;
   base::Result<std::vector<TableRef>> create_tables(std::vector<NewTable> tables) override { return tables_.create(std::move(tables)); }
   base::Result<TableRef> create_table(TableSpec spec, ConstData initial) override { return tables_.create(std::move(spec), initial); }
   base::Result<TableRef> open_table(const std::string& name) override { return tables_.open(name); }

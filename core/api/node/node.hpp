@@ -1,5 +1,5 @@
 #pragma once
-// One member of a cluster: engines, roads and loop wired together, and the calls that capi/ offers.
+// One member of a cluster: engines, transports and loop wired together, and the calls that capi/ offers.
 
 #include <polyverso/polyverso.h>
 
@@ -25,7 +25,7 @@ using GroupRef = std::shared_ptr<Group>;
 struct Tuning;  // api/group/tuning.hpp
 
 /// What a barrier does first: it waits until this worker's changes are acknowledged, or nothing.
-enum class Fence { kChanges, kNone };
+enum class Flush { kChanges, kNone };
 
 /// Another member of the cluster, and the way to it from here.
 struct PeerReport {
@@ -37,7 +37,7 @@ struct PeerReport {
   State state = State::kHere;
   std::string why_lost;
   bool needed = true;  ///< these two have something to say to each other
-  std::optional<base::RoadKind> road;  ///< nothing: there is no connection
+  std::optional<base::TransportKind> transport;  ///< nothing: there is no connection
   bool same_host = false;   ///< by its name
   std::string why_not_shm;  ///< for TCP, as far as it is known
   base::Nanos round_trip = base::kNever;  ///< the shortest of some; kNever: it does not answer
@@ -77,7 +77,7 @@ class Node {
   virtual base::Result<std::string> metrics_text() = 0;
   virtual base::Result<std::string> trace_text() = 0;
 
-  virtual Started barrier(const CallOptions& options, Fence fence = Fence::kChanges) = 0;
+  virtual Started barrier(const CallOptions& options, Flush flush = Flush::kChanges) = 0;
   /// Collective, all of them or none: the first error is that of one table. MV_EINTR after a signal: to be called again.
   virtual base::Result<std::vector<TableRef>> create_tables(std::vector<NewTable> tables) = 0;
   virtual base::Result<TableRef> create_table(TableSpec spec, ConstData initial) = 0;

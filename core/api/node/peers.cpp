@@ -1,4 +1,4 @@
-// Who else is in the cluster, by which road each is reached, and how fast it answers.
+// Who else is in the cluster, by which transport each is reached, and how fast it answers.
 
 #include <algorithm>
 
@@ -72,7 +72,7 @@ PeerReport MemberNode::report_on(const cluster::Member& member) {
   report.needed = member.rank == 0 || self.rank == 0 || view.need_each_other(self, member);
   const auto reach = runtime_.way_by(member.peer);
   if (!reach) return report;
-  report.road = reach->by;
+  report.transport = reach->by;
   report.why_not_shm = reach->why_not_shm;
   return report;
 }

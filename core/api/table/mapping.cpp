@@ -6,11 +6,11 @@
 
 namespace mv::api {
 
-Mapping::Mapping(transport::Loop& loop, transport::ShmRoad& road, table::TableViewRef table, size_t own)
-    : loop_(loop), road_(road), table_(std::move(table)), own_(own), parts_(table_->servers.size()) {}
+Mapping::Mapping(transport::Loop& loop, transport::ShmTransport& transport, table::TableViewRef table, size_t own)
+    : loop_(loop), transport_(transport), table_(std::move(table)), own_(own), parts_(table_->servers.size()) {}
 
 const shard::SegmentReader* Mapping::reader(size_t server) {
-  Part& part = parts_[server];
+  MappedShard& part = parts_[server];
   const shard::SegmentReader* reader = part.reader.load();
   if (reader == nullptr || reader->is_closed()) return nullptr;
   if (!part.populated.load(std::memory_order_relaxed) && !part.populated.exchange(true)) reader->populate();
@@ -26,12 +26,12 @@ void Mapping::ask() {
 void Mapping::ask_on_loop() {
   drop_destroyed();
   for (size_t server = 0; server < parts_.size(); ++server) {
-    Part& part = parts_[server];
+    MappedShard& part = parts_[server];
     const bool needed =
         server != own_ && shard::has_part(table_->spec, parts_.size(), server) && part.reader.load() == nullptr;
-    if (!needed || part.asked || !road_.reaches(table_->servers[server])) continue;
+    if (!needed || part.asked || !transport_.reaches(table_->servers[server])) continue;
     part.asked = true;
-    road_.ask(table_->servers[server], table_->numbers[server],
+    transport_.ask(table_->servers[server], table_->numbers[server],
               [weak = weak_from_this(), server](std::shared_ptr<base::SharedMemory> memory) {
                 if (const MappingRef self = weak.lock()) self->take(server, std::move(memory));
               });
@@ -39,7 +39,7 @@ void Mapping::ask_on_loop() {
 }
 
 void Mapping::take(size_t server, std::shared_ptr<base::SharedMemory> memory) {
-  Part& part = parts_[server];
+  MappedShard& part = parts_[server];
   part.asked = false;
   if (memory == nullptr) return;
   const uint64_t rows = shard::part_of(table_->spec, parts_.size(), server).count;
@@ -59,12 +59,12 @@ void Mapping::drop(base::Peer server) {
 }
 
 void Mapping::drop_destroyed() {
-  for (Part& part : parts_)
+  for (MappedShard& part : parts_)
     if (part.kept != nullptr && part.kept->destroyed()) drop(part);
   unmap_dropped();
 }
 
-void Mapping::drop(Part& part) {
+void Mapping::drop(MappedShard& part) {
   if (part.kept == nullptr) return;
   part.reader.store(nullptr);
   part.dropped.push_back(std::move(part.kept));
@@ -76,7 +76,7 @@ void Mapping::drop(Part& part) {
 void Mapping::unmap_dropped() {
   if (!has_dropped_ || users_ != 0) return;
   has_dropped_ = false;
-  for (Part& part : parts_) part.dropped.clear();
+  for (MappedShard& part : parts_) part.dropped.clear();
 }
 
 void Mapping::unmap_later() {

@@ -20,7 +20,7 @@ namespace mv::api {
 class Mapping : public std::enable_shared_from_this<Mapping> {
  public:
   /// @param own   a server whose part needs no mapping, or SIZE_MAX
-  Mapping(transport::Loop& loop, transport::ShmRoad& road, table::TableViewRef table, size_t own);
+  Mapping(transport::Loop& loop, transport::ShmTransport& transport, table::TableViewRef table, size_t own);
 
   /// What reader() gives stays while its caller has one of these. Any thread.
   class Use {
@@ -46,7 +46,7 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
   void drop_destroyed();
 
  private:
-  struct Part {
+  struct MappedShard {
     std::atomic<const shard::SegmentReader*> reader{nullptr};
     std::atomic<bool> populated{false};  // by the first who reads, which would be long for the loop
     std::shared_ptr<shard::SegmentReader> kept;                  // the loop's
@@ -54,16 +54,16 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
     bool asked = false;                                          // the loop's
   };
   void ask_on_loop();
-  void drop(Part& part);
+  void drop(MappedShard& part);
   void unmap_dropped();
   void unmap_later();
   void take(size_t server, std::shared_ptr<base::SharedMemory> memory);
 
   transport::Loop& loop_;
-  transport::ShmRoad& road_;
+  transport::ShmTransport& transport_;
   const table::TableViewRef table_;
   const size_t own_;
-  std::vector<Part> parts_;
+  std::vector<MappedShard> parts_;
   std::atomic<uint64_t> asks_{0};
   std::atomic<uint32_t> users_{0};
   std::atomic<bool> has_dropped_{false};

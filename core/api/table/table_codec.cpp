@@ -12,25 +12,25 @@ base::Status TableHandle::check_encoded() const {
   return base::error(MV_EINVAL, "table \"{}\" is {}: only dense floating-point values are compressed", spec_.name, spec_.describe());
 }
 
-void TableHandle::encode(std::span<const table::Piece> pieces, const std::byte* gradient, std::byte* residual, const codec::Codec& codec,
+void TableHandle::encode(std::span<const table::ChunkRange> pieces, const std::byte* gradient, std::byte* residual, const codec::Codec& codec,
                          std::byte* out) const {
   const size_t left_bytes = tensor::dtype_bytes(tensor::storage_dtype(spec_.dtype));
-  for (const table::Piece& piece : pieces)
+  for (const table::ChunkRange& piece : pieces)
     codec::encode_values(codec, spec_.dtype, gradient + piece.offset * spec_.element_bytes(), residual + piece.offset * left_bytes,
                          piece.count, out + piece.encoded_at);
 }
 
 /// What of it lies in this process goes through the codec all the same: where a key lies changes nothing.
 void TableHandle::change_own_encoded(const std::byte* gradient, std::byte* residual, const codec::Codec& codec) {
-  std::vector<table::Piece> pieces = table::plan_all(spec_, table_->servers.size());
-  std::erase_if(pieces, [own = own_server()](const table::Piece& piece) { return piece.server != own; });
+  std::vector<table::ChunkRange> pieces = table::plan_all(spec_, table_->servers.size());
+  std::erase_if(pieces, [own = own_server()](const table::ChunkRange& piece) { return piece.server != own; });
   std::vector<std::byte> encoded(table::place_encoded(pieces, codec)), values;
   encode(pieces, gradient, residual, codec, encoded.data());
-  for (const table::Piece& piece : pieces) {
+  for (const table::ChunkRange& piece : pieces) {
     values.resize(piece.count * spec_.element_bytes());
     codec::decode_values(codec, spec_.dtype, encoded.data() + piece.encoded_at, values.data(), piece.count);
     own_->change(wire::Write::Add, calls_.identity().worker_id, piece.first, piece.count, values.data(),
-                 piece.number == 0 ? shard::Piece::kFirst : shard::Piece::kFurther);
+                 piece.number == 0 ? shard::ChangePart::kFirst : shard::ChangePart::kFurther);
   }
 }
 
@@ -39,14 +39,14 @@ Started TableHandle::add_encoded(const ConstData& gradient, std::byte* residual,
   if (const base::Status wrong = check_change({}, gradient); !wrong.ok()) return {wrong, nullptr};
   const auto* const values = static_cast<const std::byte*>(gradient.values);
   if (all_own_ && changes_own_) {
-    count(table::Use::kAdd, table::Way::kHere, {});
+    count(table::Use::kAdd, table::Path::kHere, {});
     change_own_encoded(values, residual, *codec);
     return finished_here(options);
   }
-  count(table::Use::kAdd, table::Way::kMessage, {});
+  count(table::Use::kAdd, table::Path::kMessage, {});
   table::Request request = change_request(wire::Write::Add, options);
   request.codec = codec;
-  std::vector<table::Piece> pieces = table::plan_all(spec_, table_->servers.size(), request.skip);
+  std::vector<table::ChunkRange> pieces = table::plan_all(spec_, table_->servers.size(), request.skip);
   const uint64_t bytes = table::place_encoded(pieces, *codec);
   if (options.mode != Mode::kBlocking) {
     const auto token = calls_.reserve(bytes, options);
@@ -58,7 +58,7 @@ Started TableHandle::add_encoded(const ConstData& gradient, std::byte* residual,
   encode(pieces, values, residual, *codec, encoded.get());
   request.source = base::Payload::kept({encoded.get(), bytes}, encoded);
   uint64_t elements = 0;
-  for (const table::Piece& piece : pieces) elements += piece.count;
+  for (const table::ChunkRange& piece : pieces) elements += piece.count;
   uses_.count_encoded(elements * spec_.element_bytes(), bytes);
   std::function<void()> own_work;
   if (changes_own_) own_work = [&] { change_own_encoded(values, residual, *codec); };

@@ -109,7 +109,7 @@ bool TableHandle::adds_here(base::Status* status) {
   if (own_->destroyed)
     *status = usable();
   else
-    count(table::Use::kAdd, table::Way::kHere, {});
+    count(table::Use::kAdd, table::Path::kHere, {});
   return true;
 }
 bool TableHandle::add_here(const shard::Shard::Make& make, base::Status* status) {
@@ -124,7 +124,7 @@ bool TableHandle::add_here(const std::byte* values, base::Status* status) {
 }
 base::Status TableHandle::join_many(table::Use use) {
   base::Status status = usable();
-  if (status.ok()) count(use, table::Way::kMessage, {});
+  if (status.ok()) count(use, table::Path::kMessage, {});
   return status;
 }
 void TableHandle::expect(bool soon) const {
@@ -136,7 +136,7 @@ void TableHandle::expect(bool soon) const {
 }
 bool TableHandle::get_here(std::span<std::byte* const> outs, base::Status* status) {
   if (is_simple_ && !own_->destroyed) {
-    count(table::Use::kGet, table::Way::kHere, {});
+    count(table::Use::kGet, table::Path::kHere, {});
     own_->read_each(calls_.identity().worker_id, outs);
     return true;
   }
@@ -145,14 +145,14 @@ bool TableHandle::get_here(std::span<std::byte* const> outs, base::Status* statu
   if (!status->ok()) return true;
   const uint64_t needed = clock_needed(true);
   if (all_own_ && own_is_open(needed)) {
-    count(table::Use::kGet, table::Way::kHere, {});
+    count(table::Use::kGet, table::Path::kHere, {});
     own_->read_each(calls_.identity().worker_id, outs);
     return true;
   }
   CallOptions at_once;
   at_once.mode = Mode::kAsync;
   if (!fetch_mapped(needed, {}, outs.front(), at_once, status)) return false;
-  count(table::Use::kGet, table::Way::kMapped, {});
+  count(table::Use::kGet, table::Path::kMapped, {});
   for (std::byte* const out : outs.subspan(1)) std::memcpy(out, outs.front(), spec_.bytes());
   return true;
 }
@@ -208,13 +208,13 @@ Started TableHandle::erase(const Rows& rows, const CallOptions& options) {
 Started TableHandle::change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options) {
   const auto use = static_cast<table::Use>(write);
   if (all_own_ && changes_own_) {
-    count(use, table::Way::kHere, rows);
+    count(use, table::Path::kHere, rows);
     const auto call = options.mode == Mode::kAsync ? calls_.make_call(options, false) : nullptr;
     change_own(write, rows, values.bytes);
     if (call != nullptr) call->complete({});
     return {{}, call};
   }
-  count(use, table::Way::kMessage, rows);
+  count(use, table::Path::kMessage, rows);
   if (options.mode == Mode::kOneWay && options.priority == 0 && values.size <= kSmallBytes) {
     base::Status status;
     if (forget_small(rows, values, write, options, &status)) return {status, nullptr};
@@ -338,7 +338,7 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
 
 /// By messages, but for what lies in this process and is open to its callers; what is to be encoded all by messages.
 Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options) {
-  count(gated ? table::Use::kGet : table::Use::kPeek, table::Way::kMessage, rows);
+  count(gated ? table::Use::kGet : table::Use::kPeek, table::Path::kMessage, rows);
   const bool own_open = codec == nullptr && own_is_open(clock_needed(gated));
   table::Request request;
   request.table = table_;
@@ -371,12 +371,12 @@ base::Status TableHandle::wait_for_turn(const CallOptions& options) {
 bool TableHandle::fetch_here(table::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status) {
   const uint64_t needed = clock_needed(use == table::Use::kGet);
   if (all_own_ && own_is_open(needed)) {
-    count(use, table::Way::kHere, rows);
+    count(use, table::Path::kHere, rows);
     read_own(rows, out);
     return true;
   }
   if (!fetch_mapped(needed, rows, out, options, status)) return false;
-  count(use, table::Way::kMapped, rows);
+  count(use, table::Path::kMapped, rows);
   return true;
 }
 
@@ -478,7 +478,7 @@ void TableHandle::change_own_part(wire::Write write, const Rows& rows, const std
   if (write == wire::Write::Erase) return own_->change_rows(write, worker, ids, nullptr);
   for (size_t i = 0; i < ids.size(); ++i)
     own_->change_rows(write, worker, {&ids[i], 1}, values + from[i] * spec_.row_bytes(),
-                      i == 0 ? shard::Piece::kFirst : shard::Piece::kFurther);
+                      i == 0 ? shard::ChangePart::kFirst : shard::ChangePart::kFurther);
 }
 
 void TableHandle::read_own(const Rows& rows, std::byte* out) const {

@@ -67,12 +67,12 @@ class TableHandle final : public Table {
   Started change(wire::Write write, const Rows& rows, const ConstData& data, const CallOptions& options);
   base::Status check_change(const Rows& rows, const ConstData& data);
   base::Status check_encoded() const;
-  void encode(std::span<const table::Piece> pieces, const std::byte* gradient, std::byte* residual, const codec::Codec& codec, std::byte* out) const;
+  void encode(std::span<const table::ChunkRange> pieces, const std::byte* gradient, std::byte* residual, const codec::Codec& codec, std::byte* out) const;
   void change_own_encoded(const std::byte* gradient, std::byte* residual, const codec::Codec& codec);
   table::Request change_request(wire::Write write, const CallOptions& options);
   Started start_change(table::Request request, const CallOptions& options, const std::function<void()>& own_work);
   Started change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options);
-  void count(table::Use use, table::Way way, const Rows& rows) { uses_.count(use, way, rows.all, rows.count); }
+  void count(table::Use use, table::Path path, const Rows& rows) { uses_.count(use, path, rows.all, rows.count); }
   Started fetch(bool gated, const Rows& rows, const MutableData& data, const CallOptions& options);
   Started ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options);
   base::Status check_rows(const Rows& rows) const;

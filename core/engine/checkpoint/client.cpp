@@ -17,10 +17,10 @@ constexpr base::Nanos kLongestPoll = 100ms;
 constexpr base::Nanos kLastAnswer = 1s;
 }  // namespace
 
-/// A call on its way: the fence; the question to server 0; for a save, how far it is, again and again.
+/// A call on its way: the flush; the question to server 0; for a save, how far it is, again and again.
 class Client::Call final : public rpc::Pending, public base::Work, public std::enable_shared_from_this<Call> {
  public:
-  Call(Client& owner, Wish wish, bool alone)
+  Call(Client& owner, Request wish, bool alone)
       : wish(std::move(wish)), alone(alone), until(this->wish.operation != nullptr ? this->wish.operation->deadline() : base::kNever), owner_(owner) {}
   void withdraw(mv_status code) override { owner_.withdraw(shared_from_this(), code); }
   base::SinkRef place(const wire::Message&, size_t bytes) override {
@@ -32,11 +32,11 @@ class Client::Call final : public rpc::Pending, public base::Work, public std::e
   }
   const char* what() const { return wish.loads ? "loading a checkpoint" : "saving a checkpoint"; }
 
-  Wish wish;
+  Request wish;
   const bool alone;  ///< the others take no part
   base::Nanos until;
-  base::Status fence_error;
-  /// The fence; server 0 has a question of this call; the deadline passed, it was asked who is missing; between two questions how far the
+  base::Status flush_error;
+  /// The flush; server 0 has a question of this call; the deadline passed, it was asked who is missing; between two questions how far the
   /// save is.
   enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kWaiting, kOver };
   Stage stage = Stage::kFencing;
@@ -50,13 +50,13 @@ class Client::Call final : public rpc::Pending, public base::Work, public std::e
   Client& owner_;
 };
 
-void Client::begin(Wish wish) {
+void Client::begin(Request wish) {
   const auto call = std::make_shared<Call>(*this, std::move(wish), false);
   calls_.push_back(call);
   call->wish.operation->begin(call);
-  tables_.fence([this, call](const base::Status& status) {
+  tables_.flush([this, call](const base::Status& status) {
     if (call->over()) return;
-    call->fence_error = status;
+    call->flush_error = status;
     ask(call);
   });
 }
@@ -103,7 +103,7 @@ void Client::heard(const CallRef& call, const base::Status& status, const wire::
     if (!clocks) return end(call, base::error(MV_EPROTOCOL, "{}: {} told a damaged list of clocks", call->what(), view_->name(server())));
     for (const auto& [name, clock] : *clocks) tables_.set_clock(name, clock);  // all workers stand where the checkpoint stood
   }
-  end(call, call->fence_error);
+  end(call, call->flush_error);
 }
 
 void Client::end(const CallRef& call, const base::Status& status) {
@@ -157,7 +157,7 @@ void Client::save_every(base::Nanos span, std::string directory, uint64_t keep) 
 
 void Client::save_by_clock() {
   next_by_clock_ = base::after(clock_.now(), every_);
-  Wish wish;
+  Request wish;
   wish.path = directory_;
   wish.keep = keep_;
   const auto call = std::make_shared<Call>(*this, std::move(wish), true);

@@ -21,15 +21,15 @@ class Client {
 
   void start(const cluster::View& view) { view_ = &view; }
 
-  struct Wish {
+  struct Request {
     bool loads = false;
     std::string path;  ///< the directory to save to; the checkpoint to load, or a directory of them
     uint64_t keep = 0;
     base::OperationRef operation;
     std::function<void()> saving;  ///< a save: training may go on. Not called where the call ends before
   };
-  /// Fence, then server 0. A save is over with the checkpoint, a load with the values.
-  void begin(Wish wish);
+  /// Flush, then server 0. A save is over with the checkpoint, a load with the values.
+  void begin(Request wish);
 
   /// From now on, and until finish(): a checkpoint every so often, without the other workers' taking part.
   void save_every(base::Nanos span, std::string directory, uint64_t keep);

@@ -48,7 +48,7 @@ void Coordinator::on_request(const rpc::Asked& asked, const wire::Message& reque
                base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
 }
 
-void Coordinator::ask_for(Wish wish, bool alone) {
+void Coordinator::ask_for(Request wish, bool alone) {
   const base::Peer worker = wish.asked.client;
   const cluster::Member* member = view_->find(worker);
   if (member == nullptr || !member->is_worker() || !is_here(*member))
@@ -72,7 +72,7 @@ void Coordinator::ask_for(Wish wish, bool alone) {
 
 bool Coordinator::on_cancel(const rpc::Asked& asked) {
   auto& mine = waiting_[asked.client];
-  const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Wish& wish) { return wish.asked == asked; });
+  const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Request& wish) { return wish.asked == asked; });
   if (waits != mine.end()) {
     const bool loads = waits->loads;
     mine.erase(waits);
@@ -113,7 +113,7 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
     if (!is_here(*other)) continue;
     auto& theirs = waiting_[other->peer];
     if (theirs.empty()) untold_[other->peer].push_back(status);
-    for (const Wish& wish : std::exchange(theirs, {})) server_.fail(wish.asked, status);
+    for (const Request& wish : std::exchange(theirs, {})) server_.fail(wish.asked, status);
   }
 }
 
@@ -121,7 +121,7 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
 void Coordinator::settle() {
   while (job_ == nullptr) {
     if (!alone_.empty()) {
-      std::vector<Wish> wishes{std::move(alone_.front())};
+      std::vector<Request> wishes{std::move(alone_.front())};
       alone_.pop_front();
       begin(std::move(wishes));
       continue;
@@ -129,7 +129,7 @@ void Coordinator::settle() {
     const auto workers = view_->workers();
     const bool all = std::all_of(workers.begin(), workers.end(),
                                  [&](const auto* w) { return !is_here(*w) || !waiting_[w->peer].empty(); });
-    std::vector<Wish> wishes;
+    std::vector<Request> wishes;
     for (const cluster::Member* worker : workers) {
       auto& theirs = waiting_[worker->peer];
       if (!all || theirs.empty()) continue;
@@ -144,23 +144,23 @@ void Coordinator::settle() {
   if (!waits) waits_since_ = base::kNever;
 }
 
-void Coordinator::begin(std::vector<Wish> wishes) {
-  const Wish& first = wishes.front();
-  const auto other = std::find_if(wishes.begin(), wishes.end(), [&](const Wish& wish) { return !wish.same_as(first); });
+void Coordinator::begin(std::vector<Request> wishes) {
+  const Request& first = wishes.front();
+  const auto other = std::find_if(wishes.begin(), wishes.end(), [&](const Request& wish) { return !wish.same_as(first); });
   if (other != wishes.end()) {
-    const auto tell = [&](const Wish& wish) {
+    const auto tell = [&](const Request& wish) {
       return fmt::format("{} wants to {} {} (keep {})", view_->name(wish.asked.client), wish.loads ? "load" : "save to",
                          wish.path, wish.keep);
     };
     const base::Status disagree = base::error(MV_EDISAGREE, "checkpoint: {}, {}", tell(first), tell(*other));
-    for (const Wish& wish : wishes) server_.fail(wish.asked, disagree);
+    for (const Request& wish : wishes) server_.fail(wish.asked, disagree);
     return;
   }
   const auto job = job_ = std::make_shared<Job>();
   job->id = ++jobs_;
   job->path = first.path;
   job->keep = first.keep;
-  for (const Wish& wish : wishes) {
+  for (const Request& wish : wishes) {
     job->askers.push_back(wish.asked);
     job->workers.push_back(wish.asked.client);
     for (const auto& [name, clock] : wish.clocks) {
@@ -177,7 +177,7 @@ void Coordinator::begin(std::vector<Wish> wishes) {
     storage_->find(first.path, [this](base::Result<Storage::Found> found) { check(std::move(found)); });
   else
     storage_->begin(first.path,
-                    [this](base::Result<checkpoint::Place> place) { take_snapshots(std::move(place)); });
+                    [this](base::Result<checkpoint::CheckpointPath> place) { take_snapshots(std::move(place)); });
 }
 
 // ---- what the servers do
@@ -189,7 +189,7 @@ void Coordinator::set_phase(Phase phase) {
 }
 
 void Coordinator::ask(size_t server, const Question& question, Heard heard) {
-  Part& part = job_->parts[server];
+  ServerPart& part = job_->parts[server];
   part.asked = true;
   const auto pending = std::make_shared<Answer>(
       [this, job = job_, server, heard](const base::Status& status, const wire::Message* answer) {
@@ -213,7 +213,7 @@ void Coordinator::ask_all(const Question& question, void (Coordinator::*next)())
 
 /// This server has nothing more to do; the first of such errors is what the job comes to.
 void Coordinator::note_failure(size_t server, const base::Status& status) {
-  Part& part = job_->parts[server];
+  ServerPart& part = job_->parts[server];
   part.over = true;
   if (!job_->error.ok()) return;
   const bool named = status.code() == MV_EPEERLOST;  // cluster's sentence names it
@@ -242,7 +242,7 @@ std::string Coordinator::missing_workers() const {
 
 std::vector<base::Peer> Coordinator::awaited_servers() const {
   std::vector<base::Peer> awaited;
-  for (const Part& part : job_->parts)
+  for (const ServerPart& part : job_->parts)
     if (part.asked || (job_->phase == Phase::kWriting && !part.over)) awaited.push_back(part.server);
   return awaited.empty() ? std::vector{job_->parts.front().server} : awaited;
 }
@@ -256,7 +256,7 @@ std::vector<cluster::Wait> Coordinator::waits() const {
     for (const base::Peer peer : awaited) waits.back().awaited.push_back({peer, what});
   };
   for (const auto& [worker, wishes] : waiting_)
-    for (const Wish& wish : wishes) add(worker, wish.since, awaited_workers(), "has not asked for it");
+    for (const Request& wish : wishes) add(worker, wish.since, awaited_workers(), "has not asked for it");
   if (job_ == nullptr || job_->parts.empty()) return waits;
   for (const rpc::Asked& asked : job_->askers) add(asked.client, phase_since_, awaited_servers(), "has not done its part");
   return waits;
@@ -264,7 +264,7 @@ std::vector<cluster::Wait> Coordinator::waits() const {
 
 // ---- a save
 
-void Coordinator::take_snapshots(base::Result<checkpoint::Place> place) {
+void Coordinator::take_snapshots(base::Result<checkpoint::CheckpointPath> place) {
   if (!place.ok()) return save_over(place.status());
   job_->path = place.value().path;
   job_->number = place.value().number;
@@ -326,7 +326,7 @@ void Coordinator::poll() {
 }
 
 void Coordinator::heard_of_file(size_t server, const base::Status& status, const wire::Message* answer) {
-  Part& part = job_->parts[server];
+  ServerPart& part = job_->parts[server];
   const auto* file = answer != nullptr ? answer->body_as_SavedFile() : nullptr;
   if (!status.ok()) {
     note_failure(server, status);
@@ -340,7 +340,7 @@ void Coordinator::heard_of_file(size_t server, const base::Status& status, const
 }
 
 void Coordinator::end_save_if_over() {
-  if (std::all_of(job_->parts.begin(), job_->parts.end(), [](const Part& part) { return part.over; })) end_save();
+  if (std::all_of(job_->parts.begin(), job_->parts.end(), [](const ServerPart& part) { return part.over; })) end_save();
 }
 
 void Coordinator::end_save() {
@@ -356,7 +356,7 @@ void Coordinator::end_save() {
   checkpoint::Manifest manifest;
   manifest.number = job_->number;
   manifest.tables = job_->tables;
-  for (const Part& part : job_->parts) manifest.files.push_back(part.file);
+  for (const ServerPart& part : job_->parts) manifest.files.push_back(part.file);
   storage_->complete(job_->path, std::move(manifest), job_->keep, [this](const base::Status& failed) {
     if (failed.ok()) return save_over({});
     job_->error = failed;
@@ -371,7 +371,7 @@ void Coordinator::save_over(const base::Status& status) {
     fail_askers(status);
   } else {
     uint64_t bytes = 0;
-    for (const Part& part : job->parts) bytes += part.file.bytes;
+    for (const ServerPart& part : job->parts) bytes += part.file.bytes;
     base::log_info("checkpoint {}: complete, {} tables in {} bytes", job->path, job->tables.size(), bytes);
   }
   if (const auto ending = endings_.find(job->id); ending != endings_.end()) {

@@ -49,16 +49,16 @@ class Coordinator {
 
  private:
   /// What a worker wants.
-  struct Wish {
+  struct Request {
     rpc::Asked asked;
     bool loads = false;
     std::string path;  ///< of the directory, or what is to be loaded
     uint64_t keep = 0;
     Clocks clocks;
     base::Nanos since{0};
-    bool same_as(const Wish& other) const { return loads == other.loads && path == other.path && keep == other.keep; }
+    bool same_as(const Request& other) const { return loads == other.loads && path == other.path && keep == other.keep; }
   };
-  struct Part {
+  struct ServerPart {
     base::Peer server = base::kNobody;
     bool over = false;   ///< it has nothing more to do
     bool asked = false;  ///< an answer is awaited
@@ -75,7 +75,7 @@ class Coordinator {
     Clocks clocks;
     base::PayloadRef written_clocks;  ///< of a load: what the workers are told
     std::vector<checkpoint::TableEntry> tables;
-    std::vector<Part> parts;
+    std::vector<ServerPart> parts;
     base::Status error;  ///< the first one
   };
   /// What became of a save, for those who still have to ask.
@@ -88,10 +88,10 @@ class Coordinator {
   using Heard = std::function<void(size_t server, const base::Status&, const wire::Message*)>;
   using Question = std::function<base::Frame(wire::FrameBuilder&)>;
 
-  void ask_for(Wish wish, bool alone);
+  void ask_for(Request wish, bool alone);
   void saved(const rpc::Asked& asked, const wire::Saved& request);
   void settle();
-  void begin(std::vector<Wish> wishes);
+  void begin(std::vector<Request> wishes);
   void set_phase(Phase phase);
   void ask(size_t server, const Question& question, Heard heard);
   void ask_all(const Question& question, void (Coordinator::*next)());
@@ -103,7 +103,7 @@ class Coordinator {
   std::string missing_servers() const { return view_->names(awaited_servers()); }
   bool is_here(const cluster::Member& worker) const { return worker.state == cluster::State::kHere; }
   // a save
-  void take_snapshots(base::Result<checkpoint::Place> place);
+  void take_snapshots(base::Result<checkpoint::CheckpointPath> place);
   void snapshots_taken();
   void poll();
   void heard_of_file(size_t server, const base::Status& status, const wire::Message* answer);
@@ -124,9 +124,9 @@ class Coordinator {
   Storage* const storage_;
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
-  std::map<base::Peer, std::deque<Wish>> waiting_;         ///< a worker with several threads may wait several times
+  std::map<base::Peer, std::deque<Request>> waiting_;         ///< a worker with several threads may wait several times
   std::map<base::Peer, std::deque<base::Status>> untold_;  ///< a loss for each call that is to fail
-  std::deque<Wish> alone_;                                 ///< wishes that no other worker takes part in
+  std::deque<Request> alone_;                                 ///< wishes that no other worker takes part in
   std::shared_ptr<Job> job_;
   uint64_t jobs_ = 0;
   std::map<uint64_t, Ending> endings_;

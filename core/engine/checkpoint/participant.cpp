@@ -46,7 +46,7 @@ void Participant::snapshot(const rpc::Asked& asked, const wire::Snapshot& reques
   writing->by = asked.client;
   writing_ = writing;
   rpc_.answer(asked, builder_.answer({}));
-  Storage::Part part{wire::text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
+  Storage::NewFile part{wire::text_of(request.path()), request.number(), tables_.index(), tables_.servers(),
                      std::move(tables).value()};
   storage_->write(std::move(part), writing->given_up, [this, writing, begun = clock_.now()](base::Result<checkpoint::FileEntry> file) {
     note(file, clock_.now() - begun);

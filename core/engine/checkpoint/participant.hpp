@@ -45,11 +45,11 @@ class Participant {
     std::string path;
     base::Peer by = base::kNobody;
     checkpoint::Manifest manifest;
-    struct Part {
+    struct RestoredShard {
       std::shared_ptr<shard::Shard> shard;  ///< what was read; from restore() on, the part of the table that takes it
       bool exists = false;                  ///< there is such a table; else `shard` becomes its part
     };
-    std::vector<Part> parts;  ///< by table
+    std::vector<RestoredShard> parts;  ///< by table
     std::vector<Storage::Target> targets() const;
   };
 

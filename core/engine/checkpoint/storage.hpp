@@ -25,7 +25,7 @@ class Storage {
   using GivenUp = std::shared_ptr<std::atomic<bool>>;
 
   /// One server's file to be.
-  struct Part {
+  struct NewFile {
     std::string path;  ///< of the checkpoint
     uint64_t number = 0, server = 0, servers = 1;
     std::vector<checkpoint::SavedTable> tables;
@@ -48,7 +48,7 @@ class Storage {
   // ---- for server 0
 
   /// Makes the place of a new checkpoint.
-  virtual void begin(const std::string& directory, Told<checkpoint::Place> told) = 0;
+  virtual void begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) = 0;
   /// All files are there: from here on it counts, and older ones may go. The manifest's time is filled in.
   virtual void complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) = 0;
   /// Removes what there is of it.
@@ -58,7 +58,7 @@ class Storage {
 
   // ---- for every server
 
-  virtual void write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) = 0;
+  virtual void write(NewFile part, GivenUp given_up, Told<checkpoint::FileEntry> told) = 0;
   /// Whether it is sound; the data of this share of the files is read.
   virtual void check(const std::string& path, checkpoint::Share share,
                      Told<checkpoint::Manifest> told) = 0;

@@ -18,7 +18,7 @@ void Barrier::enter(const rpc::Asked& asked, base::Nanos now) {
 
 bool Barrier::withdraw(const rpc::Asked& asked) {
   auto& mine = waiting_[asked.client];
-  const auto found = std::find_if(mine.begin(), mine.end(), [&](const Waiting& w) { return w.asked == asked; });
+  const auto found = std::find_if(mine.begin(), mine.end(), [&](const Arrival& w) { return w.asked == asked; });
   if (found == mine.end()) return false;
   mine.erase(found);
   rpc_.fail(asked, base::error(MV_ETIMEOUT, "barrier: still waiting for {}", view_.names(awaited())));
@@ -38,7 +38,7 @@ void Barrier::lost(base::Peer peer, const base::Status& why) {
     if (worker->state != State::kHere) continue;
     auto& theirs = waiting_[worker->peer];
     if (theirs.empty()) untold_[worker->peer].push_back(why);
-    for (const Waiting& waiting : std::exchange(theirs, {})) rpc_.fail(waiting.asked, why);
+    for (const Arrival& waiting : std::exchange(theirs, {})) rpc_.fail(waiting.asked, why);
   }
 }
 
@@ -64,7 +64,7 @@ std::vector<Wait> Barrier::waits(base::Nanos now) const {
   for (const base::Peer peer : awaited()) missing.push_back({peer, "has not come to it"});
   std::vector<Wait> waits;
   for (const auto& [peer, theirs] : waiting_)
-    for (const Waiting& waiting : theirs) waits.push_back({WaitKind::kBarrier, peer, "", 0, now - waiting.since, now - waiting.since, missing});
+    for (const Arrival& waiting : theirs) waits.push_back({WaitKind::kBarrier, peer, "", 0, now - waiting.since, now - waiting.since, missing});
   return waits;
 }
 

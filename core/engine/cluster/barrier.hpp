@@ -30,7 +30,7 @@ class Barrier {
   std::vector<Wait> waits(base::Nanos now) const;
 
  private:
-  struct Waiting {
+  struct Arrival {
     rpc::Asked asked;
     base::Nanos since;
   };
@@ -40,7 +40,7 @@ class Barrier {
   rpc::Server& rpc_;
   const View& view_;
   wire::FrameBuilder builder_;
-  std::map<base::Peer, std::deque<Waiting>> waiting_;  ///< a worker with several threads may wait several times
+  std::map<base::Peer, std::deque<Arrival>> waiting_;  ///< a worker with several threads may wait several times
   std::map<base::Peer, std::deque<base::Status>> untold_;  ///< a loss for each barrier that is to fail
 };
 

@@ -129,7 +129,7 @@ class Cluster {
   };
   struct Contact {
     bool connected = false;
-    std::string address;  ///< where it is, by the road's account
+    std::string address;  ///< where it is, by the transport's account
     uint64_t epoch = 0;  ///< of the view that it knows
     bool spoke = false;     ///< since the last beat
     base::Nanos heard{0};

@@ -48,15 +48,15 @@ constexpr Algorithm kAlgorithms[] = {Algorithm::kRecursiveDoubling, Algorithm::k
 
 }  // namespace
 
-double cost_of_reduce(uint64_t bytes, int32_t ranks, const RoadCost& road, double gamma, const Tree& tree) {
-  return ranks < 2 ? 0 : through_levels(bytes, ranks, road.alpha, road.beta + gamma, tree);
+double cost_of_reduce(uint64_t bytes, int32_t ranks, const TransportCost& transport, double gamma, const Tree& tree) {
+  return ranks < 2 ? 0 : through_levels(bytes, ranks, transport.alpha, transport.beta + gamma, tree);
 }
 
-double cost_of_broadcast(uint64_t bytes, int32_t ranks, const RoadCost& road, const Tree& tree) {
-  return ranks < 2 ? 0 : through_levels(bytes, ranks, road.alpha, road.beta, tree);
+double cost_of_broadcast(uint64_t bytes, int32_t ranks, const TransportCost& transport, const Tree& tree) {
+  return ranks < 2 ? 0 : through_levels(bytes, ranks, transport.alpha, transport.beta, tree);
 }
 
-double cost_of(Algorithm algorithm, uint64_t bytes, int32_t ranks, const RoadCost& road, double gamma, const Tree& tree) {
+double cost_of(Algorithm algorithm, uint64_t bytes, int32_t ranks, const TransportCost& transport, double gamma, const Tree& tree) {
   if (ranks < 2) return 0;
   const auto all = static_cast<double>(bytes);
   const double n = ranks;
@@ -67,16 +67,16 @@ double cost_of(Algorithm algorithm, uint64_t bytes, int32_t ranks, const RoadCos
   const bool folds = fold.ranks() != ranks;
   switch (algorithm) {
     case Algorithm::kTree:
-      return cost_of_reduce(bytes, ranks, road, gamma, tree) + cost_of_broadcast(bytes, ranks, road, tree);
+      return cost_of_reduce(bytes, ranks, transport, gamma, tree) + cost_of_broadcast(bytes, ranks, transport, tree);
     case Algorithm::kRecursiveDoubling: {
-      const double folding = folds ? 2 * road.alpha + (2 * road.beta + gamma) * all : 0;
-      return rounds * (road.alpha + (road.beta + gamma) * all) + folding;
+      const double folding = folds ? 2 * transport.alpha + (2 * transport.beta + gamma) * all : 0;
+      return rounds * (transport.alpha + (transport.beta + gamma) * all) + folding;
     }
-    case Algorithm::kRing: return 2 * (n - 1) * road.alpha + share * (2 * road.beta + gamma) * all;
+    case Algorithm::kRing: return 2 * (n - 1) * transport.alpha + share * (2 * transport.beta + gamma) * all;
     case Algorithm::kRabenseifner: break;
   }
-  const double folding = folds ? 3 * road.alpha + (2 * road.beta + gamma / 2) * all : 0;
-  return 2 * rounds * road.alpha + doubling_share * (2 * road.beta + gamma) * all + folding;
+  const double folding = folds ? 3 * transport.alpha + (2 * transport.beta + gamma / 2) * all : 0;
+  return 2 * rounds * transport.alpha + doubling_share * (2 * transport.beta + gamma) * all + folding;
 }
 
 Choice choose_allreduce(uint64_t bytes, const Layout& layout, const Costs& costs) {
@@ -88,13 +88,13 @@ Choice choose_allreduce(uint64_t bytes, const Layout& layout, const Costs& costs
     if (seconds < best.seconds) best = {algorithm, by_host, seconds};
   };
   for (const Algorithm algorithm : kAlgorithms) {
-    RoadCost road = costs.of(one_host ? layout.beside : layout.between);
+    TransportCost transport = costs.of(one_host ? layout.beside : layout.between);
     // In a ring one rank of a host speaks with another host at a time; elsewhere all do, and share what connects the hosts.
-    if (!one_host && algorithm != Algorithm::kRing) road.beta *= counted.on_fullest;
-    consider(algorithm, false, cost_of(algorithm, bytes, ranks, road, costs.gamma));
+    if (!one_host && algorithm != Algorithm::kRing) transport.beta *= counted.on_fullest;
+    consider(algorithm, false, cost_of(algorithm, bytes, ranks, transport, costs.gamma));
   }
   if (one_host || counted.hosts == ranks) return best;
-  const RoadCost& beside = costs.of(layout.beside);
+  const TransportCost& beside = costs.of(layout.beside);
   const double inside =
       cost_of_reduce(bytes, counted.on_fullest, beside, costs.gamma) + cost_of_broadcast(bytes, counted.on_fullest, beside);
   for (const Algorithm algorithm : kAlgorithms) {
@@ -105,13 +105,13 @@ Choice choose_allreduce(uint64_t bytes, const Layout& layout, const Costs& costs
 
 Tree choose_tree(uint64_t bytes, const Layout& layout, const Costs& costs) {
   const auto ranks = static_cast<int32_t>(layout.hosts.size());
-  const RoadCost& road = costs.of(count_ranks(layout).hosts <= 1 ? layout.beside : layout.between);
+  const TransportCost& transport = costs.of(count_ranks(layout).hosts <= 1 ? layout.beside : layout.between);
   Tree best;
   double least = INFINITY;
   for (const int32_t arity : {2, 1, 4, std::max(1, ranks - 1)})
     for (const uint64_t segment : kSegments) {
       const Tree tree{arity, 0, segment};
-      const double seconds = cost_of_reduce(bytes, ranks, road, costs.gamma, tree);
+      const double seconds = cost_of_reduce(bytes, ranks, transport, costs.gamma, tree);
       if (seconds < least) {
         least = seconds;
         best = tree;

@@ -1,5 +1,5 @@
 #pragma once
-// What an all-reduce costs, and so which algorithm to take. Latency alpha of a message, beta for each byte on a road, gamma for each byte
+// What an all-reduce costs, and so which algorithm to take. Latency alpha of a message, beta for each byte on a transport, gamma for each byte
 // that is reduced; docs/allreduce.md has the table. All ranks of a group must choose alike: they go by what its lowest rank says when it is
 // opened.
 
@@ -15,38 +15,38 @@ namespace mv::collective {
 /// Seconds: no alpha, beta or gamma is larger.
 constexpr double kMostCost = 10;
 
-struct RoadCost {
+struct TransportCost {
   double alpha = 0;  ///< seconds from a rank's sending a message to another's having begun with it
   double beta = 0;   ///< seconds a byte
-  bool operator==(const RoadCost&) const = default;
+  bool operator==(const TransportCost&) const = default;
 };
 
 /// The defaults are of two cores of a machine of 2021 and a network of 10 Gbit/s.
 struct Costs {
-  std::array<RoadCost, base::kRoadNames.size()> roads = {{{3e-6, 0.1e-9}, {5e-6, 0.25e-9}, {25e-6, 0.9e-9}}};  ///< by base::RoadKind
+  std::array<TransportCost, base::kTransportNames.size()> transports = {{{3e-6, 0.1e-9}, {5e-6, 0.25e-9}, {25e-6, 0.9e-9}}};  ///< by base::TransportKind
   double gamma = 0.1e-9;                                                                                       ///< seconds a byte
 
-  const RoadCost& of(base::RoadKind road) const { return roads[static_cast<size_t>(road)]; }
+  const TransportCost& of(base::TransportKind transport) const { return transports[static_cast<size_t>(transport)]; }
   bool operator==(const Costs&) const = default;
 };
 
 /// Seconds. What folding costs where `ranks` is no power of two is in it.
-double cost_of(Algorithm algorithm, uint64_t bytes, int32_t ranks, const RoadCost& road, double gamma, const Tree& tree = {});
+double cost_of(Algorithm algorithm, uint64_t bytes, int32_t ranks, const TransportCost& transport, double gamma, const Tree& tree = {});
 /// `tree.segment` in bytes.
-double cost_of_reduce(uint64_t bytes, int32_t ranks, const RoadCost& road, double gamma, const Tree& tree = {});
-double cost_of_broadcast(uint64_t bytes, int32_t ranks, const RoadCost& road, const Tree& tree = {});
+double cost_of_reduce(uint64_t bytes, int32_t ranks, const TransportCost& transport, double gamma, const Tree& tree = {});
+double cost_of_broadcast(uint64_t bytes, int32_t ranks, const TransportCost& transport, const Tree& tree = {});
 
-/// Where the ranks of a group are, and by which roads they reach each other.
+/// Where the ranks of a group are, and by which transports they reach each other.
 struct Layout {
   std::vector<int32_t> hosts;  ///< of each rank, as hierarchical_allreduce() has them
-  base::RoadKind beside = base::RoadKind::kShm;
-  base::RoadKind between = base::RoadKind::kTcp;
+  base::TransportKind beside = base::TransportKind::kShm;
+  base::TransportKind between = base::TransportKind::kTcp;
 };
 
 /// What a rank would choose by. The setting collective_costs has the costs, see cost_text.hpp.
 struct Basis {
   Costs costs;
-  base::RoadKind beside = base::RoadKind::kShm;  ///< the road between ranks of one host
+  base::TransportKind beside = base::TransportKind::kShm;  ///< the transport between ranks of one host
   bool operator==(const Basis&) const = default;
 };
 

@@ -28,10 +28,10 @@ Sums add_up(std::span<const Sample> samples) {
 /// x with a x = b; 0 where nothing depends on it.
 double solve(double a, double b) { return a > 0 ? b / a : 0; }
 
-RoadCost solve(const Sums& sums) {
+TransportCost solve(const Sums& sums) {
   const double determinant = sums.messages2 * sums.bytes2 - sums.both * sums.both;
   if (determinant > 1e-12 * sums.messages2 * sums.bytes2) {
-    const RoadCost cost{(sums.messages * sums.bytes2 - sums.bytes * sums.both) / determinant,
+    const TransportCost cost{(sums.messages * sums.bytes2 - sums.bytes * sums.both) / determinant,
                         (sums.bytes * sums.messages2 - sums.messages * sums.both) / determinant};
     if (cost.alpha >= 0 && cost.beta >= 0) return cost;
     if (cost.beta < 0) return {solve(sums.messages2, sums.messages), 0};

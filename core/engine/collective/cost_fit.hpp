@@ -1,5 +1,5 @@
 #pragma once
-// From how long operations took to what a road costs.
+// From how long operations took to what a transport costs.
 
 #include <span>
 
@@ -13,7 +13,7 @@ struct Sample {
 };
 
 struct Fit {
-  RoadCost cost;
+  TransportCost cost;
   double error = 0;  ///< how far the samples are from it: the root of the mean square, as a part of their times
 };
 

@@ -21,15 +21,15 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-std::optional<size_t> road_named(std::string_view name) {
-  for (size_t road = 0; road < base::kRoadNames.size(); ++road)
-    if (name == base::kRoadNames[road]) return road;
+std::optional<size_t> transport_named(std::string_view name) {
+  for (size_t transport = 0; transport < base::kTransportNames.size(); ++transport)
+    if (name == base::kTransportNames[transport]) return transport;
   return std::nullopt;
 }
 
 std::string known_names() {
   std::string names;
-  for (const char* road : base::kRoadNames) names += std::string(road) + ", ";
+  for (const char* transport : base::kTransportNames) names += std::string(transport) + ", ";
   return names + std::string(kReduce);
 }
 
@@ -41,8 +41,8 @@ base::Result<double> read_seconds(std::string_view word, std::string_view text, 
   return seconds;
 }
 
-/// "5e-06,2.5e-10" behind the road's name.
-base::Result<RoadCost> read_road(std::string_view word, std::string_view values) {
+/// "5e-06,2.5e-10" behind the transport's name.
+base::Result<TransportCost> read_transport(std::string_view word, std::string_view values) {
   const size_t comma = values.find(',');
   if (comma == std::string_view::npos)
     return base::error(MV_EINVAL, "{}: two numbers are expected, ALPHA,BETA: seconds a message and seconds a byte", word);
@@ -50,18 +50,18 @@ base::Result<RoadCost> read_road(std::string_view word, std::string_view values)
   if (!alpha.ok()) return alpha.status();
   const auto beta = read_seconds(word, values.substr(comma + 1), "beta");
   if (!beta.ok()) return beta.status();
-  return RoadCost{alpha.value(), beta.value()};
+  return TransportCost{alpha.value(), beta.value()};
 }
 
 }  // namespace
 
-std::string write_cost(base::RoadKind road, const RoadCost& cost) {
-  return fmt::format("{}={},{}", base::kRoadNames[static_cast<size_t>(road)], cost.alpha, cost.beta);
+std::string write_cost(base::TransportKind transport, const TransportCost& cost) {
+  return fmt::format("{}={},{}", base::kTransportNames[static_cast<size_t>(transport)], cost.alpha, cost.beta);
 }
 
 std::string write_costs(const Costs& costs) {
   std::string line;
-  for (size_t road = 0; road < costs.roads.size(); ++road) line += write_cost(static_cast<base::RoadKind>(road), costs.roads[road]) + " ";
+  for (size_t transport = 0; transport < costs.transports.size(); ++transport) line += write_cost(static_cast<base::TransportKind>(transport), costs.transports[transport]) + " ";
   return line + fmt::format("{}={}", kReduce, costs.gamma);
 }
 
@@ -71,15 +71,15 @@ base::Result<Costs> read_costs(std::string_view line, const Costs& otherwise) {
   for (const std::string_view word : words_of(line)) {
     const size_t equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
-    const auto road = road_named(name);
-    if (!road && name != kReduce) return base::error(MV_EINVAL, "\"{}\" has no cost: known are {}", name, known_names());
-    if (equals == std::string_view::npos) return base::error(MV_EINVAL, "{} lacks its numbers: write {}", name, road ? fmt::format("{}=ALPHA,BETA", name) : "reduce=GAMMA");
+    const auto transport = transport_named(name);
+    if (!transport && name != kReduce) return base::error(MV_EINVAL, "\"{}\" has no cost: known are {}", name, known_names());
+    if (equals == std::string_view::npos) return base::error(MV_EINVAL, "{} lacks its numbers: write {}", name, transport ? fmt::format("{}=ALPHA,BETA", name) : "reduce=GAMMA");
     if (!said.insert(name).second) return base::error(MV_EINVAL, "{} is there twice", name);
     const std::string_view values = word.substr(equals + 1);
-    if (road) {
-      const auto cost = read_road(word, values);
+    if (transport) {
+      const auto cost = read_transport(word, values);
       if (!cost.ok()) return cost.status();
-      costs.roads[*road] = cost.value();
+      costs.transports[*transport] = cost.value();
     } else {
       const auto gamma = read_seconds(word, values, "gamma");
       if (!gamma.ok()) return gamma.status();

@@ -9,7 +9,7 @@ namespace {
 /// Bytes that may be under way from an operation of one rank, before others have taken them.
 constexpr size_t kWindow = 4 << 20;
 
-/// The road goes on with it: a stream that has begun with a message ends it.
+/// The transport goes on with it: a stream that has begun with a message ends it.
 void divert(base::Sink& sink) {
   const size_t bytes = sink.memory().size();
   const std::shared_ptr<std::byte[]> aside(new std::byte[bytes]);
@@ -164,14 +164,14 @@ void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
 
 void Execution::received(int32_t from, Chunk chunk) {
   const bool now = receiving_ < schedule_.size() && schedule_[receiving_].from == from && waiting_[from].empty() && !handed_;
-  if (!now) chunk.keep();  // else it is used before this returns to the road
+  if (!now) chunk.keep();  // else it is used before this returns to the transport
   waiting_[from].push_back(std::move(chunk));
 }
 
 void Execution::sent(uint64_t number) {
   const auto found = std::find_if(lent_.begin(), lent_.end(), [&](const Sent& sent) { return sent.number == number; });
   if (found == lent_.end()) return;
-  if (found->payload.use_count() > 1) found->payload->make_owned();  // a road may still be at a repetition of it
+  if (found->payload.use_count() > 1) found->payload->make_owned();  // a transport may still be at a repetition of it
   under_way_ -= found->bytes;
   lent_.erase(found);
   ++moves_;

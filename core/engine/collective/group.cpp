@@ -495,7 +495,7 @@ void Group::close(const base::Status& gave_up) {
 
 // ---- how it stands
 
-GroupStanding Group::report() const {
+GroupState Group::report() const {
   const bool by_messages = !watcher_.look;
   return {members_.id, members_.peers, static_cast<uint32_t>(setting_.rank), by_messages ? "messages" : "shm",
           by_messages ? begun_ : watcher_.look().operations, broken_.text()};

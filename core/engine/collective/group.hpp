@@ -14,9 +14,9 @@
 #include "base/pool.hpp"
 #include "engine/cluster/wait.hpp"
 #include "engine/collective/agreement.hpp"
+#include "engine/collective/group_state.hpp"
 #include "engine/collective/running.hpp"
 #include "engine/collective/sender.hpp"
-#include "engine/collective/standing.hpp"
 #include "engine/rpc/server.hpp"
 
 namespace mv::collective {
@@ -31,7 +31,7 @@ struct Members {
   std::vector<std::string> names;  ///< as they were when the group was opened: another process may have the place by now
 };
 
-struct Standing {
+struct GroupCounters {
   uint64_t sent = 0, received = 0, operations = 0;
   base::Status broken;
 };
@@ -52,7 +52,7 @@ class Group {
 
   const Members& members() const { return members_; }
   const Setting& setting() const { return setting_; }
-  Standing standing() const { return {sent_, received_, begun_, broken_}; }
+  GroupCounters counters() const { return {sent_, received_, begun_, broken_}; }
   Agreement& agreement() { return agreement_; }
   /// What Groups remembers of shrinkings.
   struct Lineage {
@@ -100,7 +100,7 @@ class Group {
   /// The node ends: drops everything without a word.
   void forget();
 
-  GroupStanding report() const;
+  GroupState report() const;
   /// What this rank is in, and for whom it waits there.
   std::vector<cluster::Wait> waits() const;
   base::Nanos made() const { return made_; }

@@ -43,13 +43,13 @@ base::Result<Basis> basis_of(const wire::GroupNote& note) {
   Basis basis;
   if (note.costs() == nullptr) return basis;
   const auto is_cost = [](double cost) { return cost >= 0 && cost <= kMostCost; };
-  const bool fits = note.costs()->size() == 2 * basis.costs.roads.size() + 1 && note.beside() < basis.costs.roads.size();
+  const bool fits = note.costs()->size() == 2 * basis.costs.transports.size() + 1 && note.beside() < basis.costs.transports.size();
   if (!fits || !std::all_of(note.costs()->begin(), note.costs()->end(), is_cost))
     return base::Status(MV_EPROTOCOL, "a group's opening came with costs that are none");
-  for (uint32_t road = 0; road < basis.costs.roads.size(); ++road)
-    basis.costs.roads[road] = {note.costs()->Get(2 * road), note.costs()->Get(2 * road + 1)};
+  for (uint32_t transport = 0; transport < basis.costs.transports.size(); ++transport)
+    basis.costs.transports[transport] = {note.costs()->Get(2 * transport), note.costs()->Get(2 * transport + 1)};
   basis.costs.gamma = note.costs()->Get(note.costs()->size() - 1);
-  basis.beside = static_cast<base::RoadKind>(note.beside());
+  basis.beside = static_cast<base::TransportKind>(note.beside());
   return basis;
 }
 }  // namespace
@@ -72,7 +72,7 @@ void Groups::tell_opened(base::Peer to, uint64_t id, uint32_t rank) {
   note.group = id;
   note.word = wire::GroupWord::Opened;
   note.from = rank;
-  for (const RoadCost& road : basis_.costs.roads) note.costs.insert(note.costs.end(), {road.alpha, road.beta});
+  for (const TransportCost& transport : basis_.costs.transports) note.costs.insert(note.costs.end(), {transport.alpha, transport.beta});
   note.costs.push_back(basis_.costs.gamma);
   note.beside = static_cast<uint8_t>(basis_.beside);
   sender_.send(to, builder.finish(wire::Body::GroupNote, wire::CreateGroupNote(builder.fbb(), &note)));
@@ -116,7 +116,7 @@ void Groups::check_opened(uint64_t id) {
   if (found == openings_.end()) return;
   const GroupRef group = found->second.group;
   const auto& peers = group->members().peers;
-  if (const base::Status broken = group->standing().broken; !broken.ok()) {
+  if (const base::Status broken = group->counters().broken; !broken.ok()) {
     const bool all_here = group->agreement().all_here();  // then it is because one of them has given up
     return all_here && found->second.shrunk == nullptr ? reopen(id) : fail_opening(id, broken);
   }
@@ -190,7 +190,7 @@ void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ra
   if (openings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
   if (const auto known = groups_.find(id); known != groups_.end()) {
     const GroupRef next = known->second;
-    if (!next->standing().broken.ok()) return shrink(caller.call, next, opened);
+    if (!next->counters().broken.ok()) return shrink(caller.call, next, opened);
     return opened(base::Status(MV_ESTATE, "this group has been shrunk already, and the group of its survivors is open"));
   }
   if (group->lineage().was_shrunk) return opened(base::Status(MV_ESTATE, "this rank has closed the group of this one's survivors"));
@@ -316,8 +316,8 @@ base::SinkRef Groups::place(const wire::Collect& collect, size_t bytes) {
 
 // ---- how they stand
 
-std::vector<GroupStanding> Groups::reports() const {
-  std::vector<GroupStanding> reports;
+std::vector<GroupState> Groups::reports() const {
+  std::vector<GroupState> reports;
   for (const auto& [id, group] : groups_) reports.push_back(group->report());
   return reports;
 }

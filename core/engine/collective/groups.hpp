@@ -53,7 +53,7 @@ class Groups {
   void lost(base::Peer peer, const base::Status& why);
 
   /// Of those that this node is in, or is opening.
-  std::vector<GroupStanding> reports() const;
+  std::vector<GroupState> reports() const;
   std::vector<cluster::Wait> waits() const;
 
   base::Nanos next_deadline() const;

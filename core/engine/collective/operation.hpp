@@ -1,5 +1,5 @@
 #pragma once
-// What callers ask a group for, on whatever road it is carried out.
+// What callers ask a group for, on whatever transport it is carried out.
 
 #include <polyverso/polyverso.h>
 

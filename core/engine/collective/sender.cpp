@@ -38,7 +38,7 @@ void Sender::send(base::Peer to, base::Frame frame, std::function<void()> taken)
   call.frame = std::move(frame);
   call.pending = std::make_shared<Outgoing>(*this, to, bytes, std::move(taken));
   call.wants_answer = false;
-  call.lane = kLane;
+  call.queue = kLane;
   call.priority = INT64_MAX;
   client_.call(to, std::move(call));
 }

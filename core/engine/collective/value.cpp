@@ -38,7 +38,7 @@ void Value::add(const Array& array, math::Reduction reduction, const std::byte* 
 }
 
 size_t Value::piece_at(uint64_t element) const {
-  const auto behind = std::upper_bound(pieces_.begin(), pieces_.end(), element, [](uint64_t at, const Piece& piece) { return at < piece.first; });
+  const auto behind = std::upper_bound(pieces_.begin(), pieces_.end(), element, [](uint64_t at, const ValueArray& piece) { return at < piece.first; });
   return static_cast<size_t>(behind - pieces_.begin()) - 1;
 }
 
@@ -47,7 +47,7 @@ void Value::each(const Range& range, Work work) const {
   const uint64_t end = range.first + range.count;
   size_t before = 0;
   for (size_t i = range.count > 0 ? piece_at(range.first) : pieces_.size(); i < pieces_.size() && pieces_[i].first < end; ++i) {
-    const Piece& piece = pieces_[i];
+    const ValueArray& piece = pieces_[i];
     const uint64_t from = std::max(range.first, piece.first), to = std::min(end, piece.first + piece.array.count);
     if (!work(piece, from - piece.first, to - from, before)) return;
     before += (to - from) * tensor::dtype_bytes(piece.array.dtype);
@@ -56,7 +56,7 @@ void Value::each(const Range& range, Work work) const {
 
 template <typename Work>
 void Value::change(const Range& range, Work work) {
-  each(range, [&](const Piece& piece, uint64_t first, uint64_t count, size_t before) {
+  each(range, [&](const ValueArray& piece, uint64_t first, uint64_t count, size_t before) {
     work(pieces_[static_cast<size_t>(&piece - pieces_.data())], first, count, before);
     return true;
   });
@@ -64,7 +64,7 @@ void Value::change(const Range& range, Work work) {
 
 uint64_t Value::chunk(const Range& range) const {
   uint64_t taken = 0;
-  each(range, [&](const Piece& piece, uint64_t, uint64_t count, size_t before) {
+  each(range, [&](const ValueArray& piece, uint64_t, uint64_t count, size_t before) {
     const size_t element = tensor::dtype_bytes(piece.array.dtype), bytes = count * element;
     if (bytes >= kSmallArray) {
       if (taken == 0) taken = std::min<uint64_t>(count, kChunkBytes / element);
@@ -79,7 +79,7 @@ uint64_t Value::chunk(const Range& range) const {
 
 size_t Value::bytes(const Range& range) const {
   size_t bytes = 0;
-  each(range, [&](const Piece& piece, uint64_t, uint64_t count, size_t) {
+  each(range, [&](const ValueArray& piece, uint64_t, uint64_t count, size_t) {
     bytes += count * tensor::dtype_bytes(piece.array.dtype);
     return true;
   });
@@ -88,7 +88,7 @@ size_t Value::bytes(const Range& range) const {
 
 std::span<std::byte> Value::contiguous(const Range& range) const {
   std::span<std::byte> memory;
-  each(range, [&](const Piece& piece, uint64_t first, uint64_t count, size_t) {
+  each(range, [&](const ValueArray& piece, uint64_t first, uint64_t count, size_t) {
     const size_t element = tensor::dtype_bytes(piece.array.dtype);
     if (count == range.count) memory = {piece.array.data + first * element, count * element};
     return false;
@@ -98,7 +98,7 @@ std::span<std::byte> Value::contiguous(const Range& range) const {
 
 std::span<std::byte> Value::present(const Range& range) {
   std::span<std::byte> memory = contiguous(range);
-  change(range, [&](Piece& piece, uint64_t first, uint64_t count, size_t) {
+  change(range, [&](ValueArray& piece, uint64_t first, uint64_t count, size_t) {
     if (memory.empty() || piece.from == nullptr || piece.written.covers(first, first + count)) return;
     if (piece.written.touches(first, first + count)) return bring(piece, first, first + count);
     memory = {const_cast<std::byte*>(piece.from) + first * piece.element(), memory.size()};  // to be sent: nobody writes there
@@ -107,27 +107,27 @@ std::span<std::byte> Value::present(const Range& range) {
 }
 
 void Value::gather(const Range& range, std::byte* to) {
-  change(range, [&](Piece& piece, uint64_t first, uint64_t count, size_t before) {
+  change(range, [&](ValueArray& piece, uint64_t first, uint64_t count, size_t before) {
     bring(piece, first, first + count);
     std::memcpy(to + before, piece.array.data + first * piece.element(), count * piece.element());
   });
 }
 
 void Value::scatter(const Range& range, const std::byte* from) {
-  change(range, [&](Piece& piece, uint64_t first, uint64_t count, size_t before) {
+  change(range, [&](ValueArray& piece, uint64_t first, uint64_t count, size_t before) {
     std::memcpy(piece.array.data + first * piece.element(), from + before, count * piece.element());
   });
   written(range);
 }
 
 void Value::written(const Range& range) {
-  change(range, [](Piece& piece, uint64_t first, uint64_t count, size_t) {
+  change(range, [](ValueArray& piece, uint64_t first, uint64_t count, size_t) {
     if (piece.from != nullptr) piece.written.add(first, first + count);
   });
 }
 
 void Value::reduce(const Range& range, const std::byte* theirs, math::Operand mine_is) {
-  change(range, [&](Piece& piece, uint64_t first, uint64_t count, size_t before) {
+  change(range, [&](ValueArray& piece, uint64_t first, uint64_t count, size_t before) {
     std::byte* const here = piece.array.data + first * piece.element();
     if (piece.from == nullptr || piece.written.touches(first, first + count)) {
       bring(piece, first, first + count);
@@ -142,10 +142,10 @@ void Value::reduce(const Range& range, const std::byte* theirs, math::Operand mi
 }
 
 void Value::bring() {
-  for (Piece& piece : pieces_) bring(piece, 0, piece.array.count);
+  for (ValueArray& piece : pieces_) bring(piece, 0, piece.array.count);
 }
 
-void Value::bring(Piece& piece, uint64_t first, uint64_t end) {
+void Value::bring(ValueArray& piece, uint64_t first, uint64_t end) {
   if (piece.from == nullptr) return;
   const size_t element = piece.element();
   piece.written.gaps(first, end, [&](uint64_t from, uint64_t to) {

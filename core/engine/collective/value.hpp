@@ -52,7 +52,7 @@ class Value {
    private:
     std::map<uint64_t, uint64_t> ends_;  ///< by their beginnings; they neither overlap nor touch
   };
-  struct Piece {
+  struct ValueArray {
     uint64_t first;
     Array array;
     math::Reduction reduction;
@@ -60,16 +60,16 @@ class Value {
     Ranges written;
     size_t element() const { return tensor::dtype_bytes(array.dtype); }
   };
-  static void bring(Piece& piece, uint64_t first, uint64_t end);
+  static void bring(ValueArray& piece, uint64_t first, uint64_t end);
   /// work(piece, first element within it, elements, bytes before them in the range)
   template <typename Work>
   void each(const Range& range, Work work) const;
-  /// The same with a Piece that may be changed, for all of them.
+  /// The same with a ValueArray that may be changed, for all of them.
   template <typename Work>
   void change(const Range& range, Work work);
   size_t piece_at(uint64_t element) const;
 
-  std::vector<Piece> pieces_;
+  std::vector<ValueArray> pieces_;
   uint64_t count_ = 0;
 };
 

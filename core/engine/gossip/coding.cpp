@@ -19,11 +19,11 @@ bool shortens(const codec::Codec& codec, mv_dtype dtype) {
 
 size_t Coding::Run::raw_bytes() const { return count * tensor::dtype_bytes(dtype); }
 
-std::vector<Coding::Run> Coding::runs(std::span<const Part> parts, uint64_t first, uint64_t count) const {
+std::vector<Coding::Run> Coding::runs(std::span<const ArraySpec> parts, uint64_t first, uint64_t count) const {
   std::vector<Run> found;
   const uint64_t end = first + count;
   uint64_t start = 0;
-  for (const Part& part : parts) {
+  for (const ArraySpec& part : parts) {
     start = aligned_part(start);
     const uint64_t from = std::max(first, start), to = std::min(end, start + part.bytes());
     // Chunks begin and end on multiples of every element.
@@ -38,7 +38,7 @@ std::vector<Coding::Run> Coding::runs(std::span<const Part> parts, uint64_t firs
 
 size_t Coding::coded_bytes(const Run& run) const { return run.coded ? codec_->encoded_bytes(run.count) : run.raw_bytes(); }
 
-uint64_t Coding::encoded_bytes(std::span<const Part> parts, uint64_t first, uint64_t count) const {
+uint64_t Coding::encoded_bytes(std::span<const ArraySpec> parts, uint64_t first, uint64_t count) const {
   if (codec_ == nullptr) return count;
   uint64_t bytes = 0;
   for (const Run& run : runs(parts, first, count)) bytes += coded_bytes(run);
@@ -50,7 +50,7 @@ void Coding::encode_run(const Run& run, const std::byte* raw, std::byte* out) {
   codec::encode_values(*codec_, run.dtype, raw, left_out_.data(), run.count, out);
 }
 
-std::vector<std::byte> Coding::encode(std::span<const Part> parts, uint64_t first, std::span<const std::byte> raw) {
+std::vector<std::byte> Coding::encode(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> raw) {
   std::vector<std::byte> encoded(encoded_bytes(parts, first, raw.size()));
   std::byte* out = encoded.data();
   for (const Run& run : runs(parts, first, raw.size())) {
@@ -61,7 +61,7 @@ std::vector<std::byte> Coding::encode(std::span<const Part> parts, uint64_t firs
   return encoded;
 }
 
-base::Status Coding::decode(std::span<const Part> parts, uint64_t first, std::span<const std::byte> encoded, std::span<std::byte> raw) {
+base::Status Coding::decode(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> encoded, std::span<std::byte> raw) {
   for (const Run& run : runs(parts, first, raw.size())) {
     const auto code = encoded.first(coded_bytes(run));
     encoded = encoded.subspan(code.size());
@@ -75,7 +75,7 @@ base::Status Coding::decode(std::span<const Part> parts, uint64_t first, std::sp
   return {};
 }
 
-void Coding::correct(std::span<const Part> parts, uint64_t first, std::span<const std::byte> own, std::span<std::byte> values) {
+void Coding::correct(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> own, std::span<std::byte> values) {
   std::vector<std::byte> code, decoded;
   for (const Run& run : runs(parts, first, own.size())) {
     if (!run.coded) continue;

@@ -19,14 +19,14 @@ class Coding {
 
   const codec::Codec* codec() const { return codec_.get(); }
   /// What bytes first .. first + count - 1 of a snapshot with these arrays are encoded to.
-  uint64_t encoded_bytes(std::span<const Part> parts, uint64_t first, uint64_t count) const;
+  uint64_t encoded_bytes(std::span<const ArraySpec> parts, uint64_t first, uint64_t count) const;
   /// `raw` are these bytes.
-  std::vector<std::byte> encode(std::span<const Part> parts, uint64_t first, std::span<const std::byte> raw);
+  std::vector<std::byte> encode(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> raw);
   /// `encoded` has encoded_bytes(). MV_EPROTOCOL for what is no code.
-  base::Status decode(std::span<const Part> parts, uint64_t first, std::span<const std::byte> encoded, std::span<std::byte> raw);
+  base::Status decode(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> encoded, std::span<std::byte> raw);
   /// values += own - what `own` comes to once it has been encoded and decoded: the same bytes of this node's snapshot as `values` are of a
   /// peer's, encoded too. Two that do so to each other are apart what their codes say on both sides.
-  void correct(std::span<const Part> parts, uint64_t first, std::span<const std::byte> own, std::span<std::byte> values);
+  void correct(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> own, std::span<std::byte> values);
 
  private:
   /// What of an array lies in a range: where it begins there, in bytes, and how many elements.
@@ -36,7 +36,7 @@ class Coding {
     bool coded;
     size_t raw_bytes() const;
   };
-  std::vector<Run> runs(std::span<const Part> parts, uint64_t first, uint64_t count) const;
+  std::vector<Run> runs(std::span<const ArraySpec> parts, uint64_t first, uint64_t count) const;
   size_t coded_bytes(const Run& run) const;
   void encode_run(const Run& run, const std::byte* raw, std::byte* out);
 

@@ -227,7 +227,7 @@ class Reader {
     config_.compression = std::move(spec).value();
     return {};
   }
-  base::Status read_io(const Yaml& value) {
+  base::Status read_transport(const Yaml& value) {
     const std::string& name = value.text;
     if (name != "auto" && name != "tcp") return bad("\"{}\" is none of auto, tcp", shown(name));
     config_.tcp_only = name == "tcp";
@@ -295,7 +295,7 @@ const Reader::Key Reader::kKeys[] = {{"nodes", &Reader::read_nodes},
                                      {"weighting", &Reader::read_weighting},
                                      {"exchange", &Reader::read_exchange},
                                      {"compression", &Reader::read_compression},
-                                     {"io", &Reader::read_io},
+                                     {"transport", &Reader::read_transport},
                                      {"seed", &Reader::read_seed},
                                      {"topology", &Reader::read_topology},
                                      {"secret", &Reader::read_secret}};

@@ -44,7 +44,7 @@ void Gossip::note_disagreement(const std::string& peer, double disagreement) {
 
 // ------------------------------------------------------------ one fetch
 
-void Gossip::fetch(uint64_t round, std::vector<Part> own) {
+void Gossip::fetch(uint64_t round, std::vector<ArraySpec> own) {
   fetching_ = true;
   round_ = round;
   own_parts_ = std::move(own);
@@ -70,7 +70,7 @@ void Gossip::try_next() {
   tried.insert(attempt_->peer);
   attempt_->last = !peers_.has_next(round_, tried);
   if (peer->life != base::kNobody) {
-    // A machine that dies without a word leaves its connections standing; a new process there is found by dialing only.
+    // A machine that dies without a word leaves its connections state; a new process there is found by dialing only.
     if (std::exchange(peer->doubted, false)) link_.dial(peer->node.address());
     return begin_asking(*peer);
   }
@@ -186,7 +186,7 @@ void Gossip::piece_checked(uint64_t count, const base::Status& status) {
     if (attempt_->mapping == nullptr) ask_more(attempted()->life);
     return;
   }
-  if (attempt_->pact) return have_whole();
+  if (attempt_->exchange) return have_whole();
   succeed();
 }
 
@@ -264,7 +264,7 @@ base::SinkRef Gossip::place(base::Peer from, const wire::Fetched& fetched, size_
   if (peer == nullptr || peer->life != from) return nullptr;
   const auto found = attempt_->pieces.find(fetched.number());
   if (found == attempt_->pieces.end() || found->second.sink != nullptr) return nullptr;
-  Piece& piece = found->second;
+  Request& piece = found->second;
   if (!attempt_->described) {
     if (piece.first != 0 || fetched.first() != 0 || (attempt_->version != 0 && fetched.version() != attempt_->version)) return nullptr;
     Description description{fetched.version(), fetched.clock(), fetched.loss(), fetched.bytes(), {}};
@@ -300,7 +300,7 @@ void Gossip::take_absence(base::Peer from, const wire::Fetched& fetched) {
 void Gossip::on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload) {
   if (message.body_type() == wire::Body::Fetch) {
     // A partner that still fetches is not silent.
-    if (attempt_ && attempt_->pact && attempt_->pact->stage == Pact::Stage::kWhole && attempt_->pact->life == from) attempt_->silent_since = clock_.now();
+    if (attempt_ && attempt_->exchange && attempt_->exchange->stage == PairExchange::Stage::kWhole && attempt_->exchange->life == from) attempt_->silent_since = clock_.now();
     return serving_.on_fetch(from, *message.body_as_Fetch());
   }
   if (message.body_type() == wire::Body::Inquire) return answer_inquire(from, *message.body_as_Inquire());
@@ -316,8 +316,8 @@ void Gossip::on_message(base::Peer from, const wire::Message& message, std::span
 
 /// `polyverso status`.
 void Gossip::answer_inquire(base::Peer to, const wire::Inquire& inquire) {
-  if (!hooks_.standing) return;
-  const std::string text = hooks_.standing(inquire.json());
+  if (!hooks_.state_text) return;
+  const std::string text = hooks_.state_text(inquire.json());
   const auto payload = base::Payload::copy(std::as_bytes(std::span(text)));
   link_.send(to, builder_.finish(Body::Overview, wire::CreateOverview(builder_.fbb(), inquire.number()), payload));
 }
@@ -333,7 +333,7 @@ void Gossip::on_payload(base::Peer, const wire::Message& message, base::Sink& si
   const wire::Fetched& fetched = *message.body_as_Fetched();
   const auto found = attempt_->pieces.find(fetched.number());
   if (found == attempt_->pieces.end() || found->second.sink.get() != &sink) return;
-  const Piece piece = found->second;
+  const Request piece = found->second;
   attempt_->pieces.erase(found);
   coded_piece_arrived(piece.first, piece.count, sink.memory());
 }
@@ -343,7 +343,7 @@ void Gossip::on_payload(base::Peer, const wire::Message& message, base::Sink& si
 void Gossip::on_connected(base::Peer life, const std::string& address) {
   PeerEntry* const peer = peers_.connected(life, address, clock_.now());
   if (peer == nullptr || !attempt_ || attempt_->peer != peer->node.name || attempt_->mapping != nullptr) return;
-  if (attempt_->pact) return pact_again(*peer);
+  if (attempt_->exchange) return exchange_again(*peer);
   // What was under way may have been lost, or be overtaken by what now comes another way.
   drop_pieces();
   attempt_->described = false;
@@ -375,8 +375,8 @@ void Gossip::on_lost(base::Peer life, const base::Status& why) {
 base::Nanos Gossip::next_deadline() const {
   if (!attempt_) return serving_.next_deadline();
   const base::Nanos silent = std::min({deadline_, silence_ends(), serving_.next_deadline()});
-  const bool urges = attempt_->pact && attempt_->pact->awaits_word();
-  return urges ? std::min(silent, attempt_->pact->said_ready + config_.timeout / kUrges) : silent;
+  const bool urges = attempt_->exchange && attempt_->exchange->awaits_word();
+  return urges ? std::min(silent, attempt_->exchange->said_ready + config_.timeout / kUrges) : silent;
 }
 
 void Gossip::tick() {
@@ -390,11 +390,11 @@ void Gossip::tick() {
       attempt_->silent_since = now;
       return;
     }
-    if (attempt_->pact && attempt_->pact->stage == Pact::Stage::kNoted) return skip(fmt::format("\"{}\" began no exchange of its own for {} ms", attempt_->peer, silence));
+    if (attempt_->exchange && attempt_->exchange->stage == PairExchange::Stage::kNoted) return skip(fmt::format("\"{}\" began no exchange of its own for {} ms", attempt_->peer, silence));
     return fail(fmt::format("\"{}\" was silent for {} ms", attempt_->peer, silence), Fault::kSilent);
   }
-  attempt_->pact->said_ready = now;
-  say(attempt_->pact->life, attempt_->pact->number, wire::Word::Ready, false);
+  attempt_->exchange->said_ready = now;
+  say(attempt_->exchange->life, attempt_->exchange->number, wire::Word::Ready, false);
 }
 
 /// When the peer counts as silent, if it goes on like this.
@@ -414,7 +414,7 @@ void Gossip::run_out() {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout).count();
   const std::string why = fmt::format("no whole snapshot within {} ms, \"{}\" was the last to be asked", milliseconds, attempt_->peer);
   PeerEntry* const peer = attempted();
-  if (peer != nullptr && !(attempt_->pact && attempt_->pact->stage == Pact::Stage::kNoted)) {
+  if (peer != nullptr && !(attempt_->exchange && attempt_->exchange->stage == PairExchange::Stage::kNoted)) {
     somebody_failed_ = true;
     peer->score.failed(clock_.now());
     ++peer->failed;

@@ -4,7 +4,7 @@
 //
 // A fetch tries one peer after the other until one has answered whole, all have failed, or Config::timeout is used up. One that
 // says nothing for a third of it is given up, so that there is time for another; where there is no other, or not that much left, it may take
-// the rest. With Exchange::kSymmetric both sides fetch, by a pact: see pact.hpp.
+// the rest. With Exchange::kSymmetric both sides fetch, as a pair exchange: see exchange.hpp.
 
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@
 #include "base/link.hpp"
 #include "engine/gossip/coding.hpp"
 #include "engine/gossip/config.hpp"
-#include "engine/gossip/pact.hpp"
+#include "engine/gossip/pair_exchange.hpp"
 #include "engine/gossip/peers.hpp"
 #include "engine/gossip/receive_buffer.hpp"
 #include "engine/gossip/serving.hpp"
@@ -47,7 +47,7 @@ class Gossip final : public base::LinkEvents {
     /// go_on() is wanted, soon, after whatever else there is to do.
     std::function<void()> on_more;
     /// How the node stands, for whoever asks: as text, or as JSON. May be empty.
-    std::function<std::string(bool)> standing;
+    std::function<std::string(bool)> state_text;
   };
   Gossip(const base::Clock& clock, base::Link& link, const Config& config, Node self, uint64_t seed, Publisher& own, Hooks hooks);
 
@@ -66,7 +66,7 @@ class Gossip final : public base::LinkEvents {
   void note_disagreement(const std::string& peer, double disagreement);
 
   /// Begins a fetch; there is none under way. `round` counts this node's updates; `own` are the arrays that it has published.
-  void fetch(uint64_t round, std::vector<Part> own);
+  void fetch(uint64_t round, std::vector<ArraySpec> own);
   bool fetching() const { return fetching_; }
   const FetchResult& result() const { return result_; }
   ReceiveBuffer& receive_buffer() { return receive_buffer_; }
@@ -85,7 +85,7 @@ class Gossip final : public base::LinkEvents {
 
  private:
   using Body = wire::Body;
-  struct Piece {
+  struct Request {
     uint64_t first, count;
     base::SinkRef sink;  ///< once its header has come
   };
@@ -98,10 +98,10 @@ class Gossip final : public base::LinkEvents {
     uint64_t asked = 0;      ///< bytes, of the version that the receive_buffer is for
     int restarts = 0;
     uint64_t version = 0;                     ///< the only one that is wanted; 0: the newest
-    std::map<uint64_t, Piece> pieces;         ///< by the number of the question
+    std::map<uint64_t, Request> pieces;         ///< by the number of the question
     uint64_t heard = 0;                       ///< bytes of pieces that were under way, when they were looked at last
     std::shared_ptr<SnapshotReader> mapping;  ///< instead of questions
-    std::optional<Pact> pact;                 ///< of a symmetric exchange
+    std::optional<PairExchange> exchange;                 ///< of a symmetric exchange
   };
   enum class Fault { kSilent, kRefused };
 
@@ -129,7 +129,7 @@ class Gossip final : public base::LinkEvents {
   void run_out();
   base::Nanos silence_ends() const;
   bool hears_more();
-  // Symmetric exchanges: pact.cpp.
+  // Symmetric exchanges: exchange.cpp.
   bool symmetric() const { return config_.exchange == Exchange::kSymmetric; }
   void propose(PeerEntry& peer);
   bool accept_held();
@@ -140,8 +140,8 @@ class Gossip final : public base::LinkEvents {
   void withdraw();
   void have_whole();
   void commit();
-  void pact_again(PeerEntry& peer);
-  Pact* pact_with(base::Peer from, const wire::Exchange& said);
+  void exchange_again(PeerEntry& peer);
+  PairExchange* exchange_with(base::Peer from, const wire::Exchange& said);
   void on_exchange(base::Peer from, const wire::Exchange& said);
   void on_propose(base::Peer from, const wire::Exchange& said);
   void on_agree(base::Peer from, const wire::Exchange& said);
@@ -165,7 +165,7 @@ class Gossip final : public base::LinkEvents {
   bool fetching_ = false;
   base::Nanos deadline_ = base::kNever;
   uint64_t round_ = 0;
-  std::vector<Part> own_parts_;
+  std::vector<ArraySpec> own_parts_;
   std::set<std::string> tried_;
   std::string last_failure_;
   std::optional<Attempt> attempt_;

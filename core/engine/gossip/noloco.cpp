@@ -7,7 +7,7 @@
 
 namespace mv::gossip {
 
-base::Status OuterSteps::add(Publisher& to, size_t number, const void* data, const Part& part) {
+base::Status OuterSteps::add(Publisher& to, size_t number, const void* data, const ArraySpec& part) {
   const auto [count, dtype, shape] = part;
   if (dtype == MV_F16 || dtype == MV_BF16 || dtype == MV_RAW)
     return base::error(MV_EDTYPE, "array {} is {}: NoLoCo's slow models are f32 or f64", number, tensor::dtype_name(dtype));

@@ -32,14 +32,14 @@ class OuterSteps {
   static bool is_slow(mv_dtype dtype) { return dtype == MV_F32 || dtype == MV_F64; }
   /// Adds array `number` to the snapshot under way: two parts, or one that is only averaged. MV_EDTYPE for halves and bytes, MV_ESHAPE for an
   /// array that was another before, and what Publisher::add() says.
-  base::Status add(Publisher& to, size_t number, const void* data, const Part& part);
+  base::Status add(Publisher& to, size_t number, const void* data, const ArraySpec& part);
   /// The step of an array with is_slow(). `own` and `peer` are its parts of what was published; one and the same for a step alone. Gives the
   /// sum of the squares of what the models are apart.
   double step(size_t number, std::byte* model, const math::SlowModel& own, const math::SlowModel& peer);
 
  private:
   struct Array {
-    Part part;
+    ArraySpec part;
     std::vector<std::byte> slow, momentum;
   };
   const math::OuterFactors factors_;

@@ -54,12 +54,12 @@ PeerEntry* PeerBook::connected(base::Peer life, const std::string& address, base
   return peer;
 }
 
-PeerEntry* PeerBook::choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& standing, const std::set<std::string>& tried,
+PeerEntry* PeerBook::choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& members, const std::set<std::string>& tried,
                                   base::Nanos now, Rng& rng) {
   std::vector<PeerEntry*> open;
   std::vector<double> scores;
   for (const size_t place : places) {
-    PeerEntry* const peer = standing[place];
+    PeerEntry* const peer = members[place];
     if (tried.contains(peer->node.name)) continue;
     open.push_back(peer);
     scores.push_back(peer->score.at(now));
@@ -67,7 +67,7 @@ PeerEntry* PeerBook::choose_among(const std::vector<size_t>& places, const std::
   return open.empty() ? nullptr : open[choose(scores, rng)];
 }
 
-std::vector<PeerEntry*> PeerBook::standing() {
+std::vector<PeerEntry*> PeerBook::members() {
   std::vector<PeerEntry*> all;
   ptrdiff_t self = 0;
   for (auto& [name, peer] : peers_) {
@@ -78,20 +78,20 @@ std::vector<PeerEntry*> PeerBook::standing() {
   return all;
 }
 
-Neighbours PeerBook::places(uint64_t round, const std::vector<PeerEntry*>& standing) const {
-  const auto self = static_cast<size_t>(std::ranges::find(standing, nullptr) - standing.begin());
-  return neighbours(topology_, self, standing.size(), round, seed_);
+Neighbours PeerBook::places(uint64_t round, const std::vector<PeerEntry*>& members) const {
+  const auto self = static_cast<size_t>(std::ranges::find(members, nullptr) - members.begin());
+  return neighbours(topology_, self, members.size(), round, seed_);
 }
 
 PeerEntry* PeerBook::choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Rng& rng) {
-  const auto all = standing();
+  const auto all = members();
   const Neighbours near = places(round, all);
   PeerEntry* const first = choose_among(near.first, all, tried, now, rng);
   return first != nullptr ? first : choose_among(near.rest, all, tried, now, rng);
 }
 
 bool PeerBook::has_next(uint64_t round, const std::set<std::string>& tried) {
-  const auto all = standing();
+  const auto all = members();
   const Neighbours near = places(round, all);
   const auto open = [&](size_t place) { return !tried.contains(all[place]->node.name); };
   return std::ranges::any_of(near.first, open) || std::ranges::any_of(near.rest, open);

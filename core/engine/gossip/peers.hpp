@@ -56,9 +56,9 @@ class PeerBook {
 
  private:
   /// By their places; this node as null among them.
-  std::vector<PeerEntry*> standing();
-  Neighbours places(uint64_t round, const std::vector<PeerEntry*>& standing) const;
-  PeerEntry* choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& standing, const std::set<std::string>& tried,
+  std::vector<PeerEntry*> members();
+  Neighbours places(uint64_t round, const std::vector<PeerEntry*>& members) const;
+  PeerEntry* choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& members, const std::set<std::string>& tried,
                           base::Nanos now, Rng& rng);
 
   const Node self_;

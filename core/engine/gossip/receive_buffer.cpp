@@ -14,17 +14,17 @@ namespace {
 /// What averages with a larger snapshot finds none of it in a cache.
 constexpr uint64_t kLargeSnapshot = 16 << 20;
 
-bool is_bytes(std::span<const Part> parts) { return parts.size() == 1 && parts.front().dtype == MV_RAW; }
+bool is_bytes(std::span<const ArraySpec> parts) { return parts.size() == 1 && parts.front().dtype == MV_RAW; }
 }  // namespace
 
-base::Status ReceiveBuffer::begin(Description description, std::span<const Part> own) {
+base::Status ReceiveBuffer::begin(Description description, std::span<const ArraySpec> own) {
   const auto& parts = description.parts;
   const auto bytes = layout_bytes(parts);
   if (!bytes.ok()) return bytes.status();
   if (bytes.value() != description.bytes)
     return base::error(MV_EPROTOCOL, "a snapshot of {} bytes, though its arrays take {}", description.bytes, bytes.value());
   if (!parts_fit(parts, own) && !(is_bytes(parts) && is_bytes(own))) {
-    const auto [theirs, mine] = std::ranges::mismatch(parts, own, [](const Part& one, const Part& other) { return one.fits(other); });
+    const auto [theirs, mine] = std::ranges::mismatch(parts, own, [](const ArraySpec& one, const ArraySpec& other) { return one.fits(other); });
     const bool only_shape = theirs != parts.end() && mine != own.end() && theirs->count == mine->count && theirs->dtype == mine->dtype;
     return base::error(MV_ESHAPE, "it has {}, this node {}{}", describe_parts(parts), describe_parts(own),
                        only_shape ? fmt::format(": the dimensions of array {} are others", theirs - parts.begin()) : "");
@@ -50,7 +50,7 @@ base::Status ReceiveBuffer::each_part(uint64_t first, uint64_t count, const Work
   // The first part that reaches beyond `first`; parts lie on multiples of 64, and pieces end there or with the snapshot.
   auto start = std::ranges::upper_bound(starts_, first);
   for (size_t i = start == starts_.begin() ? 0 : static_cast<size_t>(start - starts_.begin()) - 1; i < starts_.size() && starts_[i] < end; ++i) {
-    const Part& part = description_.parts[i];
+    const ArraySpec& part = description_.parts[i];
     const uint64_t from = std::max(first, starts_[i]), to = std::min(end, starts_[i] + part.bytes());
     if (from < to && !is_finite(part.dtype, from, (to - from) / tensor::dtype_bytes(part.dtype)))
       return base::error(MV_ENONFINITE, "array {} holds NaN or infinity", i);

@@ -14,7 +14,7 @@ class ReceiveBuffer {
  public:
   /// Room for a version with this description, if its arrays fit those of `own`, or both are bytes of whatever length.
   /// MV_ESHAPE, MV_EPROTOCOL, MV_ENONFINITE, MV_ENOMEM: nothing was begun.
-  base::Status begin(Description description, std::span<const Part> own);
+  base::Status begin(Description description, std::span<const ArraySpec> own);
   const Description& description() const { return description_; }
 
   /// Where bytes first .. first + count - 1 go.

@@ -72,12 +72,12 @@ void Serving::answer_absent(base::Peer to, uint64_t number, wire::Absence absenc
   link_.send(to, builder_.finish(wire::Body::Fetched, body.Finish()));
 }
 
-/// Bytes that count as under way to this peer for as long as a road keeps them.
+/// Bytes that count as under way to this peer for as long as a transport keeps them.
 base::PayloadRef Serving::counted(base::Peer to, std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
   auto& count = under_way_[to];
   if (count == nullptr) count = std::make_shared<size_t>(0);
   ++*count;
-  // Roads drop payloads on the loop, once they are sent or given up.
+  // Transports drop payloads on the loop, once they are sent or given up.
   const void* const held = keep.get();
   return base::Payload::kept(bytes, std::shared_ptr<const void>(held, [count, keep = std::move(keep)](const void*) { --*count; }));
 }
@@ -116,7 +116,7 @@ void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<wire::SnapshotPart>>> parts;
   if (fetch.first() == 0) {
     std::vector<flatbuffers::Offset<wire::SnapshotPart>> list;
-    for (const Part& part : known->parts) list.push_back(wire::CreateSnapshotPart(fbb, static_cast<wire::DType>(part.dtype), part.count, part.shape));
+    for (const ArraySpec& part : known->parts) list.push_back(wire::CreateSnapshotPart(fbb, static_cast<wire::DType>(part.dtype), part.count, part.shape));
     parts = fbb.CreateVector(list);
   }
   wire::FetchedBuilder body(fbb);

@@ -20,14 +20,14 @@ uint64_t memory_bytes(uint64_t slot_bytes) { return kValuesAt + kVersions * slot
 constexpr uint64_t kLargeArray = 1 << 20;
 }  // namespace
 
-uint64_t Part::bytes() const { return count * tensor::dtype_bytes(dtype); }
+uint64_t ArraySpec::bytes() const { return count * tensor::dtype_bytes(dtype); }
 
-bool Part::fits(const Part& other) const {
+bool ArraySpec::fits(const ArraySpec& other) const {
   return count == other.count && dtype == other.dtype && (shape == 0 || other.shape == 0 || shape == other.shape);
 }
 
-bool parts_fit(std::span<const Part> some, std::span<const Part> others) {
-  return std::ranges::equal(some, others, [](const Part& one, const Part& other) { return one.fits(other); });
+bool parts_fit(std::span<const ArraySpec> some, std::span<const ArraySpec> others) {
+  return std::ranges::equal(some, others, [](const ArraySpec& one, const ArraySpec& other) { return one.fits(other); });
 }
 
 uint32_t shape_number(std::span<const int64_t> lengths) {
@@ -38,10 +38,10 @@ uint32_t shape_number(std::span<const int64_t> lengths) {
   return std::max<uint32_t>(number, 1);
 }
 
-base::Result<uint64_t> layout_bytes(std::span<const Part> parts) {
+base::Result<uint64_t> layout_bytes(std::span<const ArraySpec> parts) {
   if (parts.size() > kMostParts) return base::error(MV_EPROTOCOL, "a snapshot of {} arrays; {} is the most", parts.size(), kMostParts);
   uint64_t bytes = 0;
-  for (const Part& part : parts) {
+  for (const ArraySpec& part : parts) {
     if (tensor::dtype_bytes(part.dtype) == 0) return base::error(MV_EPROTOCOL, "a snapshot with an array of the unknown dtype {}", part.dtype);
     if (part.count > kMostBytes) return base::error(MV_EPROTOCOL, "a snapshot with an array of {} elements", part.count);
     bytes = aligned_part(bytes) + part.bytes();
@@ -50,7 +50,7 @@ base::Result<uint64_t> layout_bytes(std::span<const Part> parts) {
   return bytes;
 }
 
-std::string describe_parts(std::span<const Part> parts) {
+std::string describe_parts(std::span<const ArraySpec> parts) {
   constexpr size_t kShown = 4;
   std::string text;
   for (size_t i = 0; i < std::min(parts.size(), kShown); ++i)
@@ -58,10 +58,10 @@ std::string describe_parts(std::span<const Part> parts) {
   return fmt::format("{} array{} ({}{})", parts.size(), parts.size() == 1 ? "" : "s", text, parts.size() > kShown ? ", …" : "");
 }
 
-std::vector<uint64_t> part_starts(std::span<const Part> parts) {
+std::vector<uint64_t> part_starts(std::span<const ArraySpec> parts) {
   std::vector<uint64_t> starts;
   uint64_t at = 0;
-  for (const Part& part : parts) {
+  for (const ArraySpec& part : parts) {
     starts.push_back(aligned_part(at));
     at = starts.back() + part.bytes();
   }
@@ -98,11 +98,11 @@ std::optional<Description> SnapshotReader::describe(uint64_t version) const {
   if (number == kVersions) return std::nullopt;
   const SlotHead& from = slot(number);
   const uint64_t bytes = from.bytes.load(std::memory_order_relaxed), parts = from.parts.load(std::memory_order_relaxed);
-  if (bytes > slot_bytes_ || parts > kMostParts || aligned_part(bytes) + parts * sizeof(Part) > slot_bytes_) return std::nullopt;
-  Description found{version, from.clock.load(std::memory_order_relaxed), from.loss.load(std::memory_order_relaxed), bytes, std::vector<Part>(parts)};
+  if (bytes > slot_bytes_ || parts > kMostParts || aligned_part(bytes) + parts * sizeof(ArraySpec) > slot_bytes_) return std::nullopt;
+  Description found{version, from.clock.load(std::memory_order_relaxed), from.loss.load(std::memory_order_relaxed), bytes, std::vector<ArraySpec>(parts)};
   {
     [[maybe_unused]] const base::RacyReads racy;
-    if (parts > 0) std::memcpy(found.parts.data(), values(number) + aligned_part(bytes), parts * sizeof(Part));
+    if (parts > 0) std::memcpy(found.parts.data(), values(number) + aligned_part(bytes), parts * sizeof(ArraySpec));
   }
   base::sequence_fence();
   if (from.sequence.load(std::memory_order_relaxed) != 2 * version) return std::nullopt;
@@ -141,7 +141,7 @@ bool Publisher::hold(uint64_t version) {
 
 /// Room for so many bytes of values, and the list of one part more than there are.
 base::Status Publisher::make_room(uint64_t bytes) {
-  const uint64_t needed = aligned_part(bytes) + aligned_part((parts_.size() + 1) * sizeof(Part));
+  const uint64_t needed = aligned_part(bytes) + aligned_part((parts_.size() + 1) * sizeof(ArraySpec));
   if (building_ != nullptr && needed <= slot_bytes_) return {};
   // Half as much again, so that arrays that come one by one are not copied each time. Pages that are never touched cost nothing.
   const uint64_t larger = aligned_part(std::max(needed, bytes_ > 0 ? needed + needed / 2 : needed) + 4096);
@@ -165,9 +165,9 @@ void Publisher::begin() {
   base::sequence_fence();
 }
 
-base::Status Publisher::add(const void* data, const Part& part) {
+base::Status Publisher::add(const void* data, const ArraySpec& part) {
   const auto [count, dtype, shape] = part;
-  std::vector<Part> all = {Part{bytes_, MV_RAW}, part};
+  std::vector<ArraySpec> all = {ArraySpec{bytes_, MV_RAW}, part};
   if (tensor::dtype_bytes(dtype) == 0) return base::error(MV_EDTYPE, "{} is no dtype", dtype);
   if (parts_.size() == kMostParts) return base::error(MV_EINVAL, "{} arrays are the most that a snapshot can hold", kMostParts);
   if (count > kMostBytes || !layout_bytes(all).ok())
@@ -186,7 +186,7 @@ base::Status Publisher::add(const void* data, const Part& part) {
 base::Status Publisher::publish(double clock, double loss) {
   if (auto status = make_room(bytes_); !status.ok()) return status;
   begin();
-  if (!parts_.empty()) std::memcpy(values() + aligned_part(bytes_), parts_.data(), parts_.size() * sizeof(Part));
+  if (!parts_.empty()) std::memcpy(values() + aligned_part(bytes_), parts_.data(), parts_.size() * sizeof(ArraySpec));
   SlotHead& to = slot(slot_);
   to.clock.store(clock, std::memory_order_relaxed);
   to.loss.store(loss, std::memory_order_relaxed);

@@ -29,35 +29,35 @@
 namespace mv::gossip {
 
 /// An array of a snapshot.
-struct Part {
+struct ArraySpec {
   uint64_t count = 0;  ///< elements; bytes of MV_RAW
   mv_dtype dtype = MV_F32;
   uint32_t shape = 0;  ///< see shape_number(); 0: unknown, which goes with any
   uint64_t bytes() const;
   /// Whether values of one can be averaged with values of the other.
-  bool fits(const Part& other) const;
+  bool fits(const ArraySpec& other) const;
 };
 /// Of two or more dimensions a number that others hardly share, the same on every machine; 0 of fewer.
 uint32_t shape_number(std::span<const int64_t> lengths);
 /// Whether they are as many, and fit one by one.
-bool parts_fit(std::span<const Part> some, std::span<const Part> others);
+bool parts_fit(std::span<const ArraySpec> some, std::span<const ArraySpec> others);
 inline constexpr size_t kPartAlignment = 64;
 /// Larger ones than any machine's memory are refused before anything is added up.
 inline constexpr uint64_t kMostBytes = uint64_t{1} << 42;
 inline constexpr uint64_t kMostParts = 1 << 16;
 constexpr uint64_t aligned_part(uint64_t bytes) { return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment; }
 /// The bytes that these parts take in a snapshot. MV_EPROTOCOL for parts that nobody can have published.
-base::Result<uint64_t> layout_bytes(std::span<const Part> parts);
+base::Result<uint64_t> layout_bytes(std::span<const ArraySpec> parts);
 /// Where each of them begins.
-std::vector<uint64_t> part_starts(std::span<const Part> parts);
+std::vector<uint64_t> part_starts(std::span<const ArraySpec> parts);
 /// "3 arrays of 1024 bytes: f32 x 200, …"
-std::string describe_parts(std::span<const Part> parts);
+std::string describe_parts(std::span<const ArraySpec> parts);
 
 struct Description {
   uint64_t version = 0;
   double clock = 0, loss = 0;
   uint64_t bytes = 0;
-  std::vector<Part> parts;
+  std::vector<ArraySpec> parts;
 };
 
 inline constexpr uint64_t kVersions = 3;
@@ -124,8 +124,8 @@ bool SnapshotReader::read(uint64_t version, uint64_t first, uint64_t count, cons
 class Publisher {
  public:
   /// Copies the next array of the version under way. MV_ENONFINITE, MV_EDTYPE, MV_ENOMEM: it is not in it.
-  base::Status add(const void* data, const Part& part);
-  base::Status add(const void* data, uint64_t count, mv_dtype dtype) { return add(data, Part{count, dtype}); }
+  base::Status add(const void* data, const ArraySpec& part);
+  base::Status add(const void* data, uint64_t count, mv_dtype dtype) { return add(data, ArraySpec{count, dtype}); }
   /// Completes that version, and begins the next.
   base::Status publish(double clock, double loss);
   /// Forgets what was added since the last publish().
@@ -153,7 +153,7 @@ class Publisher {
   bool begun_ = false;
   size_t slot_ = 0;                               ///< where it is written, once it has begun
   uint64_t bytes_ = 0;
-  std::vector<Part> parts_;
+  std::vector<ArraySpec> parts_;
 
   mutable std::mutex mutex_;  // guards:
   std::shared_ptr<base::SharedMemory> served_;

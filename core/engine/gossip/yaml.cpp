@@ -121,15 +121,15 @@ class YamlReader {
         if (auto status = charge(1, scalar.length, out.line); !status.ok()) return status;
         const std::string_view text(text_of(scalar.value).data(), scalar.length);
         const bool is_null = scalar.style == YAML_PLAIN_SCALAR_STYLE && is_null_word(text);
-        out.kind = is_null ? Yaml::Kind::kNull : Yaml::Kind::kScalar;
+        out.kind = is_null ? Yaml::NodeKind::kNull : Yaml::NodeKind::kScalar;
         if (!is_null) out.text = text;
         return anchor(std::string(text_of(scalar.anchor)), out, depth);
       }
       case YAML_SEQUENCE_START_EVENT:
-        out.kind = Yaml::Kind::kList;
+        out.kind = Yaml::NodeKind::kList;
         return take_items(out, std::string(text_of(event_->data.sequence_start.anchor)), YAML_SEQUENCE_END_EVENT, depth);
       case YAML_MAPPING_START_EVENT:
-        out.kind = Yaml::Kind::kMap;
+        out.kind = Yaml::NodeKind::kMap;
         return take_items(out, std::string(text_of(event_->data.mapping_start.anchor)), YAML_MAPPING_END_EVENT, depth);
       default:
         return wrong(out.line, "no YAML");

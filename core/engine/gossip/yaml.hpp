@@ -11,17 +11,17 @@
 namespace mv::gossip {
 
 struct Yaml {
-  enum class Kind { kNull, kScalar, kList, kMap };
+  enum class NodeKind { kNull, kScalar, kList, kMap };
 
-  Kind kind = Kind::kNull;
+  NodeKind kind = NodeKind::kNull;
   int line = 1;
   std::string text;         ///< of a scalar; empty for all other kinds
   std::vector<Yaml> items;  ///< of a list; of a map: key, value, key, value, in the order of the text; keys are scalars or null
 
-  bool is_null() const { return kind == Kind::kNull; }
-  bool is_scalar() const { return kind == Kind::kScalar; }
-  bool is_list() const { return kind == Kind::kList; }
-  bool is_map() const { return kind == Kind::kMap; }
+  bool is_null() const { return kind == NodeKind::kNull; }
+  bool is_scalar() const { return kind == NodeKind::kScalar; }
+  bool is_list() const { return kind == NodeKind::kList; }
+  bool is_map() const { return kind == NodeKind::kMap; }
   /// The value of the first such key of a map, or null.
   const Yaml* find(std::string_view key) const;
 };

@@ -5,34 +5,34 @@
 
 namespace mv::rpc {
 
-Backlog::Turn Backlog::turn_of(uint64_t number, const Lane& lane) {
-  const Waiting& first = lane.calls.front();
-  const Kind kind = !first.call.wants_answer ? Kind::kChange : lane.changes > 0 ? Kind::kGetBeforeChange : Kind::kGet;
+Backlog::Turn Backlog::turn_of(uint64_t number, const Queue& queue) {
+  const QueuedCall& first = queue.calls.front();
+  const CallKind kind = !first.call.wants_answer ? CallKind::kChange : queue.changes > 0 ? CallKind::kGetBeforeChange : CallKind::kGet;
   return {kind, -first.call.priority, first.number, number};
 }
 
 void Backlog::push(Call call) {
   if (call.overtakes) return urgent_.push_front(std::move(call));
-  if (call.lane == 0 || !rest_.empty())
+  if (call.queue == 0 || !rest_.empty())
     rest_.push_back(std::move(call));
   else
     add(std::move(call));
 }
 
 void Backlog::add(Call call) {
-  const uint64_t number = call.lane;
-  Lane& lane = lanes_[number];
-  if (!lane.calls.empty()) turns_.erase(turn_of(number, lane));
-  lane.changes += call.wants_answer ? 0 : 1;
-  lane.calls.push_back({next_number_++, std::move(call)});
-  turns_.insert(turn_of(number, lane));
+  const uint64_t number = call.queue;
+  Queue& queue = queues_[number];
+  if (!queue.calls.empty()) turns_.erase(turn_of(number, queue));
+  queue.changes += call.wants_answer ? 0 : 1;
+  queue.calls.push_back({next_number_++, std::move(call)});
+  turns_.insert(turn_of(number, queue));
 }
 
 /// Of one kind the first, which is the most urgent: where that has no room, the others do without.
-std::optional<Backlog::Turn> Backlog::next(Kind kind, const std::function<bool(const Call&)>& has_room) const {
+std::optional<Backlog::Turn> Backlog::next(CallKind kind, const std::function<bool(const Call&)>& has_room) const {
   const auto first = turns_.lower_bound(Turn{kind, INT64_MIN, 0, 0});
   if (first == turns_.end() || first->kind != kind) return std::nullopt;
-  if (kind != Kind::kGetBeforeChange && !has_room(lanes_.at(first->lane).calls.front().call)) return std::nullopt;
+  if (kind != CallKind::kGetBeforeChange && !has_room(queues_.at(first->queue).calls.front().call)) return std::nullopt;
   return *first;
 }
 
@@ -43,11 +43,11 @@ std::optional<Call> Backlog::take(const std::function<bool(const Call&)>& has_ro
     return call;
   }
   std::optional<Turn> best;
-  for (const Kind kind : {Kind::kChange, Kind::kGet, Kind::kGetBeforeChange}) {
+  for (const CallKind kind : {CallKind::kChange, CallKind::kGet, CallKind::kGetBeforeChange}) {
     const auto one = next(kind, has_room);
     if (one && (!best || std::pair(one->urgency, one->number) < std::pair(best->urgency, best->number))) best = one;
   }
-  if (best) return remove(best->lane, lanes_.at(best->lane).calls.begin());
+  if (best) return remove(best->queue, queues_.at(best->queue).calls.begin());
   if (!turns_.empty() || rest_.empty() || !has_room(rest_.front())) return std::nullopt;
   Call call = std::move(rest_.front());
   rest_.pop_front();
@@ -55,25 +55,25 @@ std::optional<Call> Backlog::take(const std::function<bool(const Call&)>& has_ro
   return call;
 }
 
-/// Whatever stood behind a request of lane 0 that has left, up to the next one.
+/// Whatever stood behind a request of queue 0 that has left, up to the next one.
 void Backlog::refill() {
-  while (!rest_.empty() && rest_.front().lane != 0) {
+  while (!rest_.empty() && rest_.front().queue != 0) {
     add(std::move(rest_.front()));
     rest_.pop_front();
   }
 }
 
-Call Backlog::remove(uint64_t number, std::deque<Waiting>::iterator which) {
-  const auto found = lanes_.find(number);
-  Lane& lane = found->second;
-  turns_.erase(turn_of(number, lane));
+Call Backlog::remove(uint64_t number, std::deque<QueuedCall>::iterator which) {
+  const auto found = queues_.find(number);
+  Queue& queue = found->second;
+  turns_.erase(turn_of(number, queue));
   Call call = std::move(which->call);
-  lane.calls.erase(which);
-  lane.changes -= call.wants_answer ? 0 : 1;
-  if (lane.calls.empty())
-    lanes_.erase(found);
+  queue.calls.erase(which);
+  queue.changes -= call.wants_answer ? 0 : 1;
+  if (queue.calls.empty())
+    queues_.erase(found);
   else
-    turns_.insert(turn_of(number, lane));
+    turns_.insert(turn_of(number, queue));
   return call;
 }
 
@@ -88,20 +88,20 @@ PendingRef Backlog::erase(const Pending* pending) {
     if (opens) refill();
     return ended;
   }
-  for (auto& [number, lane] : lanes_) {
-    const auto found = std::ranges::find_if(lane.calls, [&](const Waiting& waiting) { return is_it(waiting.call); });
-    if (found != lane.calls.end()) return remove(number, found).pending;
+  for (auto& [number, queue] : queues_) {
+    const auto found = std::ranges::find_if(queue.calls, [&](const QueuedCall& waiting) { return is_it(waiting.call); });
+    if (found != queue.calls.end()) return remove(number, found).pending;
   }
   return nullptr;
 }
 
 std::vector<PendingRef> Backlog::clear() {
-  std::vector<Waiting> waiting;
-  for (auto& [number, lane] : lanes_) std::ranges::move(lane.calls, std::back_inserter(waiting));
-  std::ranges::sort(waiting, {}, &Waiting::number);
+  std::vector<QueuedCall> waiting;
+  for (auto& [number, queue] : queues_) std::ranges::move(queue.calls, std::back_inserter(waiting));
+  std::ranges::sort(waiting, {}, &QueuedCall::number);
   std::vector<PendingRef> ended;
   for (Call& call : urgent_) ended.push_back(std::move(call.pending));
-  for (Waiting& one : waiting) ended.push_back(std::move(one.call.pending));
+  for (QueuedCall& one : waiting) ended.push_back(std::move(one.call.pending));
   for (Call& call : rest_) ended.push_back(std::move(call.pending));
   *this = Backlog();
   return ended;

@@ -13,11 +13,11 @@
 
 namespace mv::rpc {
 
-/// Says which request is sent next: the most urgent one, of several the earliest, but those of one lane in their order, and nothing past
-/// one of lane 0. Numbers are given when requests leave, so the server sees nothing of this.
+/// Says which request is sent next: the most urgent one, of several the earliest, but those of one queue in their order, and nothing past
+/// one of queue 0. Numbers are given when requests leave, so the server sees nothing of this.
 ///
 /// A get may wait at the server for another worker's changes, and these behind gets that wait there for changes of ours. So what has no
-/// room holds up its own lane only, and a get that changes wait behind needs no room: every change is sent in the end.
+/// room holds up its own queue only, and a get that changes wait behind needs no room: every change is sent in the end.
 class Backlog {
  public:
   bool empty() const { return urgent_.empty() && turns_.empty() && rest_.empty(); }
@@ -29,34 +29,34 @@ class Backlog {
   std::vector<PendingRef> clear();
 
  private:
-  struct Waiting {
+  struct QueuedCall {
     uint64_t number;  ///< in the order of arrival
     Call call;
   };
-  struct Lane {
-    std::deque<Waiting> calls;
+  struct Queue {
+    std::deque<QueuedCall> calls;
     size_t changes = 0;  ///< of them
   };
-  enum class Kind { kChange, kGet, kGetBeforeChange };
-  /// The first request of a lane.
+  enum class CallKind { kChange, kGet, kGetBeforeChange };
+  /// The first request of a queue.
   struct Turn {
-    Kind kind;
+    CallKind kind;
     int64_t urgency;  ///< the priority's negative
     uint64_t number;
-    uint64_t lane;
+    uint64_t queue;
     auto operator<=>(const Turn&) const = default;
   };
 
-  static Turn turn_of(uint64_t number, const Lane& lane);
+  static Turn turn_of(uint64_t number, const Queue& queue);
   void add(Call call);
-  std::optional<Turn> next(Kind kind, const std::function<bool(const Call&)>& has_room) const;
-  Call remove(uint64_t lane, std::deque<Waiting>::iterator which);
+  std::optional<Turn> next(CallKind kind, const std::function<bool(const Call&)>& has_room) const;
+  Call remove(uint64_t queue, std::deque<QueuedCall>::iterator which);
   void refill();
 
   std::deque<Call> urgent_;  ///< those that overtake
-  std::unordered_map<uint64_t, Lane> lanes_;  ///< none of them empty
-  std::set<Turn> turns_;                      ///< of each lane
-  std::deque<Call> rest_;                     ///< begins with a request of lane 0, or is empty
+  std::unordered_map<uint64_t, Queue> queues_;  ///< none of them empty
+  std::set<Turn> turns_;                      ///< of each queue
+  std::deque<Call> rest_;                     ///< begins with a request of queue 0, or is empty
   uint64_t next_number_ = 0;
 };
 

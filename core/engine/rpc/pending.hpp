@@ -35,8 +35,8 @@ struct Call {
   bool overtakes = false;     ///< does not wait behind calls for which there is no room
   /// Makes the frame just before it is sent for the first time, so that what waits for its turn takes no memory and no time.
   std::function<base::Frame()> make = nullptr;
-  uint64_t lane = 0;          ///< calls of one lane keep their order; nothing overtakes those of lane 0
-  int64_t priority = 0;       ///< of calls that wait, the higher ones of other lanes are sent first
+  uint64_t queue = 0;          ///< calls of one queue keep their order; nothing overtakes those of queue 0
+  int64_t priority = 0;       ///< of calls that wait, the higher ones of other queues are sent first
   size_t window_bytes = 0;    ///< room for what is under way with it, if that is less than usual; 0: as usual
 };
 

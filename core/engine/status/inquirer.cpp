@@ -179,22 +179,22 @@ std::vector<cluster::Wait> Inquirer::waits() const {
   return waits;
 }
 
-std::vector<PeerStanding> Inquirer::peers() const {
-  std::vector<PeerStanding> peers;
-  if (!ways_) return peers;
+std::vector<PeerState> Inquirer::peers() const {
+  std::vector<PeerState> peers;
+  if (!paths_) return peers;
   const base::Nanos now = clock_.now();
   for (const cluster::Member& member : cluster_.view().members) {
     const auto silence = cluster_.silence(member.peer);
     if (!silence) continue;
-    PeerStanding standing{member.peer, ways_(member.peer), 0, 0, *silence};
+    PeerState state{member.peer, paths_(member.peer), 0, 0, *silence};
     const auto oldest = std::find_if(samples_.begin(), samples_.end(),
-                                     [&](const Sample& sample) { return sample.ways.contains(member.peer); });
+                                     [&](const Sample& sample) { return sample.paths.contains(member.peer); });
     if (oldest != samples_.end()) {
-      const Way& before = oldest->ways.at(member.peer);
-      standing.send_rate = rate(before.sent, standing.way.sent, now - oldest->at);
-      standing.receive_rate = rate(before.received, standing.way.received, now - oldest->at);
+      const Path& before = oldest->paths.at(member.peer);
+      state.send_rate = rate(before.sent, state.path.sent, now - oldest->at);
+      state.receive_rate = rate(before.received, state.path.received, now - oldest->at);
     }
-    peers.push_back(std::move(standing));
+    peers.push_back(std::move(state));
   }
   return peers;
 }
@@ -206,11 +206,11 @@ Report Inquirer::report() const {
   report.metrics = metrics_;
   report.in_flight = client_.in_flight();
   report.peers = peers();
-  report.held = server_.standings();
+  report.held = server_.states();
   report.waits = waits();
   const base::Peer self = cluster_.self().peer;
   if (const int64_t worker = cluster_.view().worker_id(self); worker >= 0) {
-    report.own = client_.standings(static_cast<uint32_t>(worker));
+    report.own = client_.states(static_cast<uint32_t>(worker));
     const auto calls = client_.waits(self);
     report.waits.insert(report.waits.end(), calls.begin(), calls.end());
     report.groups = groups_.reports();
@@ -261,10 +261,10 @@ void Inquirer::look() {
   const base::Nanos now = clock_.now();
   next_look_ = now + std::clamp(cluster_.self().stuck_after / 2, kLeastLook, kLook);
   cluster_.note_silence();
-  if (ways_) {
+  if (paths_) {
     Sample sample{now, {}};
     for (const cluster::Member& member : cluster_.view().members)
-      if (cluster_.silence(member.peer)) sample.ways.emplace(member.peer, ways_(member.peer));
+      if (cluster_.silence(member.peer)) sample.paths.emplace(member.peer, paths_(member.peer));
     samples_.push_back(std::move(sample));
     if (samples_.size() > kSamples) samples_.pop_front();
   }

@@ -30,7 +30,7 @@ namespace mv::status {
 class Inquirer {
  public:
   using Told = std::function<void(const std::string& text)>;
-  using Ways = std::function<Way(base::Peer)>;
+  using Paths = std::function<Path(base::Peer)>;
 
   Inquirer(const base::Clock& clock, base::Link& link, cluster::Cluster& cluster, const table::Client& client,
            const table::Server& server, const checkpoint::Coordinator& coordinator, const table::Commands& commands,
@@ -45,8 +45,8 @@ class Inquirer {
         groups_(groups) {}
 
   void start();
-  /// What is known of the ways to peers; without it reports tell nothing of them.
-  void set_ways(Ways ways) { ways_ = std::move(ways); }
+  /// What is known of the paths to peers; without it reports tell nothing of them.
+  void set_paths(Paths paths) { paths_ = std::move(paths); }
   /// Where this node serves its metrics over HTTP.
   void set_metrics(std::string address) { metrics_ = std::move(address); }
 
@@ -92,7 +92,7 @@ class Inquirer {
   };
   struct Sample {
     base::Nanos at;
-    std::map<base::Peer, Way> ways;
+    std::map<base::Peer, Path> paths;
   };
 
   bool master_answers() const;
@@ -105,7 +105,7 @@ class Inquirer {
   void relay_over(uint64_t number);
   Report report() const;
   std::vector<cluster::Wait> waits() const;
-  std::vector<PeerStanding> peers() const;
+  std::vector<PeerState> peers() const;
 
   void look();
   std::set<std::string> stuck() const;
@@ -120,7 +120,7 @@ class Inquirer {
   const checkpoint::Coordinator& coordinator_;
   const table::Commands& commands_;
   const collective::Groups& groups_;
-  Ways ways_;
+  Paths paths_;
   std::string metrics_;
   wire::FrameBuilder builder_;
   uint64_t numbers_ = 0;

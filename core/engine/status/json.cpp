@@ -39,11 +39,11 @@ std::optional<double> silence_of(const Overview& overview, base::Peer peer) {
   return silence != overview.silence.end() ? std::optional(seconds(silence->second)) : std::nullopt;
 }
 
-void write_traffic(JsonWriter& json, const PeerStanding& standing) {
-  json.field("sent_bytes", standing.way.sent);
-  json.field("received_bytes", standing.way.received);
-  json.field("sent_bytes_per_second", standing.send_rate);
-  json.field("received_bytes_per_second", standing.receive_rate);
+void write_traffic(JsonWriter& json, const PeerState& state) {
+  json.field("sent_bytes", state.path.sent);
+  json.field("received_bytes", state.path.received);
+  json.field("sent_bytes_per_second", state.send_rate);
+  json.field("received_bytes_per_second", state.receive_rate);
 }
 
 void write_report(JsonWriter& json, const Ranks& ranks, const Report& report) {
@@ -54,10 +54,10 @@ void write_report(JsonWriter& json, const Ranks& ranks, const Report& report) {
   write_traffic(json, total_of(report));
   json.field("left_out", report.left_out);
   json.array("peers", [&] {
-    for (const PeerStanding& each : report.peers)
+    for (const PeerState& each : report.peers)
       json.object([&] {
         json.field("rank", ranks.of(each.peer));
-        json.field("road", each.way.road);
+        json.field("transport", each.path.transport);
         write_traffic(json, each);
         json.field("silence_seconds", seconds(each.silence));
       });
@@ -82,15 +82,15 @@ void write_member(JsonWriter& json, const Overview& overview, const Ranks& ranks
 }
 
 void write_table(JsonWriter& json, const TableOverview& table) {
-  const table::TableStanding& standing = table.standing;
-  json.field("name", standing.name);
-  json.field("what", standing.what);
-  json.field("pace", kPaceNames[static_cast<size_t>(standing.consistency)]);
-  json.field("complete", standing.complete);
+  const table::TableState& state = table.state;
+  json.field("name", state.name);
+  json.field("what", state.what);
+  json.field("pace", kPaceNames[static_cast<size_t>(state.consistency)]);
+  json.field("complete", state.complete);
   json.array("workers", [&] {
-    for (size_t i = 0; i < standing.tallies.size(); ++i)
+    for (size_t i = 0; i < state.tallies.size(); ++i)
       json.object([&] {
-        const table::Tally& tally = standing.tallies[i];
+        const table::Tally& tally = state.tallies[i];
         json.field("worker", tally.worker);
         json.field("adds", tally.adds);
         json.field("gets", tally.gets);
@@ -101,7 +101,7 @@ void write_table(JsonWriter& json, const TableOverview& table) {
 }
 
 void write_group(JsonWriter& json, const Ranks& ranks, const GroupOverview& group) {
-  json.field("road", group.road);
+  json.field("transport", group.transport);
   json.field("broken", text_or_null(group.broken));
   json.array("ranks", [&] {
     for (const base::Peer peer : group.ranks)

@@ -13,7 +13,7 @@ namespace {
 /// Answers take a moment: what has not come by then is worth a line.
 constexpr base::Nanos kSlowAnswer = 1s;
 
-void merge(table::TableStanding& into, const table::TableStanding& from) {
+void merge(table::TableState& into, const table::TableState& from) {
   for (const table::Tally& tally : from.tallies) {
     const auto same = std::find_if(into.tallies.begin(), into.tallies.end(),
                                    [&](const table::Tally& t) { return t.worker == tally.worker; });
@@ -28,8 +28,8 @@ void merge(table::TableStanding& into, const table::TableStanding& from) {
   into.complete = into.complete && from.complete;
 }
 
-void note_own_words(TableOverview& table, const table::TableStanding& own) {
-  auto& tallies = table.standing.tallies;
+void note_own_words(TableOverview& table, const table::TableState& own) {
+  auto& tallies = table.state.tallies;
   for (const table::Tally& tally : own.tallies) {
     const auto same =
         std::find_if(tallies.begin(), tallies.end(), [&](const table::Tally& t) { return t.worker == tally.worker; });
@@ -57,12 +57,12 @@ void merge(cluster::Wait& into, const cluster::Wait& from) {
 std::vector<TableOverview> tables_of(const Overview& overview) {
   std::map<std::string, TableOverview> tables;
   for (const auto& [peer, report] : overview.reports)
-    for (const table::TableStanding& held : report.held) {
+    for (const table::TableState& held : report.held) {
       const auto [known, is_new] = tables.try_emplace(held.name, TableOverview{held, {}});
-      if (!is_new) merge(known->second.standing, held);
+      if (!is_new) merge(known->second.state, held);
     }
   for (const auto& [peer, report] : overview.reports)
-    for (const table::TableStanding& own : report.own) {
+    for (const table::TableState& own : report.own) {
       auto known = tables.find(own.name);
       if (known == tables.end())
         known = tables.emplace(own.name, TableOverview{{own.name, own.what, own.consistency, true, {}}, {}}).first;
@@ -70,7 +70,7 @@ std::vector<TableOverview> tables_of(const Overview& overview) {
     }
   std::vector<TableOverview> list;
   for (auto& [name, table] : tables) {
-    table.own_word.resize(table.standing.tallies.size());
+    table.own_word.resize(table.state.tallies.size());
     list.push_back(std::move(table));
   }
   return list;
@@ -79,9 +79,9 @@ std::vector<TableOverview> tables_of(const Overview& overview) {
 std::vector<GroupOverview> groups_of(const Overview& overview) {
   std::map<uint64_t, GroupOverview> groups;
   for (const auto& [peer, report] : overview.reports)
-    for (const collective::GroupStanding& told : report.groups) {
+    for (const collective::GroupState& told : report.groups) {
       GroupOverview& group =
-          groups.try_emplace(told.id, GroupOverview{told.id, told.ranks, told.road, {}, {}}).first->second;
+          groups.try_emplace(told.id, GroupOverview{told.id, told.ranks, told.transport, {}, {}}).first->second;
       group.operations[peer] = told.operations;
       if (group.broken.empty()) group.broken = told.broken;
     }
@@ -108,11 +108,11 @@ std::vector<cluster::Wait> waits_of(const Overview& overview) {
   return waits;
 }
 
-PeerStanding total_of(const Report& report) {
-  PeerStanding total;
-  for (const PeerStanding& each : report.peers) {
-    total.way.sent += each.way.sent;
-    total.way.received += each.way.received;
+PeerState total_of(const Report& report) {
+  PeerState total;
+  for (const PeerState& each : report.peers) {
+    total.path.sent += each.path.sent;
+    total.path.received += each.path.received;
     total.send_rate += each.send_rate;
     total.receive_rate += each.receive_rate;
   }

@@ -23,7 +23,7 @@ struct Overview {
 
 /// What workers have made of a table by all accounts: a worker's own word first, else the most that a server holds of it.
 struct TableOverview {
-  table::TableStanding standing;  ///< tallies by worker
+  table::TableState state;  ///< tallies by worker
   std::vector<bool> own_word;  ///< by tally
 };
 std::vector<TableOverview> tables_of(const Overview& overview);
@@ -35,14 +35,14 @@ std::vector<cluster::Wait> waits_of(const Overview& overview);
 struct GroupOverview {
   uint64_t id = 0;
   std::vector<base::Peer> ranks;
-  std::string road;
+  std::string transport;
   std::map<base::Peer, uint64_t> operations;  ///< of those that answered how many each has begun
   std::string broken;                         ///< as the first of them tells; empty: it goes on
 };
 std::vector<GroupOverview> groups_of(const Overview& overview);
 
 /// A member's traffic with all others.
-PeerStanding total_of(const Report& report);
+PeerState total_of(const Report& report);
 
 /// A table with a row a rank, one of the tables, and a line for each wait.
 std::string to_text(const Overview& overview);

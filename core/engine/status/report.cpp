@@ -38,17 +38,17 @@ double finite(double rate) { return std::isfinite(rate) ? rate : 0; }
 std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str().substr(0, kMostText) : ""; }
 flatbuffers::Offset<flatbuffers::String> write_text(Builder& fbb, const std::string& text) { return fbb.CreateString(text.substr(0, kMostText)); }
 
-Offsets<wire::TableStanding> write_tables(Builder& fbb, const std::vector<table::TableStanding>& tables, Room& room, size_t& tallies_room) {
-  Offsets<wire::TableStanding> written;
+Offsets<wire::TableState> write_tables(Builder& fbb, const std::vector<table::TableState>& tables, Room& room, size_t& tallies_room) {
+  Offsets<wire::TableState> written;
   size_t tables_room = kMostTables;
   const size_t taken = room.take(tables.size(), tables_room);
-  for (const table::TableStanding& table : std::span(tables).first(taken)) {
+  for (const table::TableState& table : std::span(tables).first(taken)) {
     Offsets<wire::Tally> tallies;
     for (const table::Tally& tally : std::span(table.tallies).first(room.take(table.tallies.size(), tallies_room)))
       tallies.push_back(wire::CreateTally(fbb, tally.worker, tally.adds, tally.gets, tally.clock));
     const auto name = write_text(fbb, table.name), what = write_text(fbb, table.what);
     const auto list = fbb.CreateVector(tallies);
-    written.push_back(wire::CreateTableStanding(fbb, name, what, static_cast<uint8_t>(table.consistency), table.complete, list));
+    written.push_back(wire::CreateTableState(fbb, name, what, static_cast<uint8_t>(table.consistency), table.complete, list));
   }
   return written;
 }
@@ -67,38 +67,38 @@ Offsets<wire::Wait> write_waits(Builder& fbb, const std::vector<cluster::Wait>& 
   return written;
 }
 
-Offsets<wire::GroupStanding> write_groups(Builder& fbb, const std::vector<collective::GroupStanding>& groups, Room& room) {
-  Offsets<wire::GroupStanding> written;
+Offsets<wire::GroupState> write_groups(Builder& fbb, const std::vector<collective::GroupState>& groups, Room& room) {
+  Offsets<wire::GroupState> written;
   size_t groups_room = kMostGroups, ranks_room = kMostRanks;
-  for (const collective::GroupStanding& group : std::span(groups).first(room.take(groups.size(), groups_room))) {
+  for (const collective::GroupState& group : std::span(groups).first(room.take(groups.size(), groups_room))) {
     const auto ranks = fbb.CreateVector(group.ranks.data(), room.take(group.ranks.size(), ranks_room));
-    const auto road = write_text(fbb, group.road), broken = write_text(fbb, group.broken);
-    written.push_back(wire::CreateGroupStanding(fbb, group.id, ranks, group.rank, road, group.operations, broken));
+    const auto transport = write_text(fbb, group.transport), broken = write_text(fbb, group.broken);
+    written.push_back(wire::CreateGroupState(fbb, group.id, ranks, group.rank, transport, group.operations, broken));
   }
   return written;
 }
 
-std::vector<collective::GroupStanding> read_groups(const flatbuffers::Vector<flatbuffers::Offset<wire::GroupStanding>>* groups) {
-  std::vector<collective::GroupStanding> read;
+std::vector<collective::GroupState> read_groups(const flatbuffers::Vector<flatbuffers::Offset<wire::GroupState>>* groups) {
+  std::vector<collective::GroupState> read;
   if (groups == nullptr) return read;
-  for (const wire::GroupStanding* group : *groups) {
-    read.push_back({group->id(), {}, group->rank(), text(group->road()), group->operations(), text(group->broken())});
+  for (const wire::GroupState* group : *groups) {
+    read.push_back({group->id(), {}, group->rank(), text(group->transport()), group->operations(), text(group->broken())});
     if (group->ranks() != nullptr) read.back().ranks.assign(group->ranks()->begin(), group->ranks()->end());
   }
   return read;
 }
 
-std::vector<table::TableStanding> read_tables(const flatbuffers::Vector<flatbuffers::Offset<wire::TableStanding>>* tables) {
-  std::vector<table::TableStanding> read;
+std::vector<table::TableState> read_tables(const flatbuffers::Vector<flatbuffers::Offset<wire::TableState>>* tables) {
+  std::vector<table::TableState> read;
   if (tables == nullptr) return read;
-  for (const wire::TableStanding* table : *tables) {
-    table::TableStanding& standing = read.emplace_back();
-    standing.name = text(table->name());
-    standing.what = text(table->what());
-    standing.consistency = static_cast<shard::Consistency>(std::min<uint8_t>(table->consistency(), static_cast<uint8_t>(shard::Consistency::kMerge)));
-    standing.complete = table->complete();
+  for (const wire::TableState* table : *tables) {
+    table::TableState& state = read.emplace_back();
+    state.name = text(table->name());
+    state.what = text(table->what());
+    state.consistency = static_cast<shard::Consistency>(std::min<uint8_t>(table->consistency(), static_cast<uint8_t>(shard::Consistency::kMerge)));
+    state.complete = table->complete();
     if (table->tallies() == nullptr) continue;
-    for (const wire::Tally* tally : *table->tallies()) standing.tallies.push_back({tally->worker(), tally->adds(), tally->gets(), tally->clock()});
+    for (const wire::Tally* tally : *table->tallies()) state.tallies.push_back({tally->worker(), tally->adds(), tally->gets(), tally->clock()});
   }
   return read;
 }
@@ -122,10 +122,10 @@ flatbuffers::Offset<wire::Report> write_report(Builder& fbb, uint64_t number, co
   uint32_t left_out = report.left_out;
   Room room(&left_out);
   size_t peers_room = kMostPeers, tallies_room = kMostTallies;
-  Offsets<wire::PeerStanding> peers;
-  for (const PeerStanding& each : std::span(report.peers).first(room.take(report.peers.size(), peers_room))) {
-    const auto road = write_text(fbb, each.way.road);
-    peers.push_back(wire::CreatePeerStanding(fbb, each.peer, road, each.way.sent, each.way.received, each.send_rate, each.receive_rate, count(each.silence)));
+  Offsets<wire::PeerState> peers;
+  for (const PeerState& each : std::span(report.peers).first(room.take(report.peers.size(), peers_room))) {
+    const auto transport = write_text(fbb, each.path.transport);
+    peers.push_back(wire::CreatePeerState(fbb, each.peer, transport, each.path.sent, each.path.received, each.send_rate, each.receive_rate, count(each.silence)));
   }
   const auto own = fbb.CreateVector(write_tables(fbb, report.own, room, tallies_room));
   const auto held = fbb.CreateVector(write_tables(fbb, report.held, room, tallies_room));
@@ -143,8 +143,8 @@ Report read_report(const wire::Report& wire) {
   report.uptime = span(wire.uptime_ns());
   report.in_flight = wire.in_flight();
   if (wire.peers() != nullptr)
-    for (const wire::PeerStanding* each : *wire.peers())
-      report.peers.push_back({each->peer(), {text(each->road()), each->sent(), each->received()}, finite(each->send_rate()), finite(each->receive_rate()), span(each->silence_ns())});
+    for (const wire::PeerState* each : *wire.peers())
+      report.peers.push_back({each->peer(), {text(each->transport()), each->sent(), each->received()}, finite(each->send_rate()), finite(each->receive_rate()), span(each->silence_ns())});
   report.own = read_tables(wire.own());
   report.held = read_tables(wire.held());
   report.waits = read_waits(wire.waits());

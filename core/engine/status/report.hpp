@@ -7,21 +7,21 @@
 
 #include "base/clock.hpp"
 #include "engine/cluster/wait.hpp"
-#include "engine/collective/standing.hpp"
-#include "engine/table/standing.hpp"
+#include "engine/collective/group_state.hpp"
+#include "engine/table/state.hpp"
 #include "wire/frame.hpp"
 
 namespace mv::status {
 
 /// What a node knows of its way to a peer.
-struct Way {
-  std::string road;                 ///< "shm", "tcp", …; empty if there is none
+struct Path {
+  std::string transport;                 ///< "shm", "tcp", …; empty if there is none
   uint64_t sent = 0, received = 0;  ///< bytes
 };
 
-struct PeerStanding {
+struct PeerState {
   base::Peer peer = base::kNobody;
-  Way way;
+  Path path;
   double send_rate = 0, receive_rate = 0;  ///< bytes a second, over the last seconds
   base::Nanos silence{0};
 };
@@ -31,11 +31,11 @@ struct Report {
   base::Nanos uptime{0};
   std::string metrics;     ///< where it serves them over HTTP; empty if it does not
   uint64_t in_flight = 0;  ///< bytes of asynchronous calls that are not finished
-  std::vector<PeerStanding> peers;
-  std::vector<table::TableStanding> own;   ///< what it does itself on tables
-  std::vector<table::TableStanding> held;  ///< what it holds as a server
+  std::vector<PeerState> peers;
+  std::vector<table::TableState> own;   ///< what it does itself on tables
+  std::vector<table::TableState> held;  ///< what it holds as a server
   std::vector<cluster::Wait> waits;
-  std::vector<collective::GroupStanding> groups;  ///< that it is in
+  std::vector<collective::GroupState> groups;  ///< that it is in
   uint32_t left_out = 0;                          ///< entries of the lists for which a message had no room
 };
 

@@ -66,30 +66,30 @@ std::string state_of(const Overview& overview, const cluster::Member& member) {
 }
 
 /// "shm 2, tcp 1"
-std::string roads_of(const Report& report) {
+std::string transports_of(const Report& report) {
   std::map<std::string, size_t> counts;
-  for (const PeerStanding& each : report.peers)
-    if (!each.way.road.empty()) ++counts[each.way.road];
-  std::string roads;
-  for (const auto& [road, count] : counts)
-    roads += fmt::format("{}{} {}", roads.empty() ? "" : ", ", clean(road), count);
-  return roads;
+  for (const PeerState& each : report.peers)
+    if (!each.path.transport.empty()) ++counts[each.path.transport];
+  std::string transports;
+  for (const auto& [transport, count] : counts)
+    transports += fmt::format("{}{} {}", transports.empty() ? "" : ", ", clean(transport), count);
+  return transports;
 }
 
 void append_members(std::string& text, const Overview& overview) {
   std::vector<Row> rows{
-      {"rank", "who", "process", "state", "up", "sent", "received", "sent/s", "received/s", "under way", "roads"}};
+      {"rank", "who", "process", "state", "up", "sent", "received", "sent/s", "received/s", "under way", "transports"}};
   for (const cluster::Member& member : overview.view.members) {
     Row row{fmt::format("{}", member.rank), roles_of(overview.view, member),
             clean(fmt::format("{} on {}", member.pid, member.host)), state_of(overview, member)};
     const auto found = overview.reports.find(member.peer);
     if (found != overview.reports.end()) {
       const Report& report = found->second;
-      const PeerStanding total = total_of(report);
+      const PeerState total = total_of(report);
       for (std::string cell :
-           {in_seconds(report.uptime), readable(static_cast<double>(total.way.sent)),
-            readable(static_cast<double>(total.way.received)), readable(total.send_rate), readable(total.receive_rate),
-            readable(static_cast<double>(report.in_flight)), roads_of(report)})
+           {in_seconds(report.uptime), readable(static_cast<double>(total.path.sent)),
+            readable(static_cast<double>(total.path.received)), readable(total.send_rate), readable(total.receive_rate),
+            readable(static_cast<double>(report.in_flight)), transports_of(report)})
         row.push_back(std::move(cell));
     }
     row.resize(rows.front().size());
@@ -128,7 +128,7 @@ void append_groups(std::string& text, const Overview& overview) {
   constexpr size_t kGroupsShown = 16, kRanksShown = 8;
   const auto groups = groups_of(overview);
   if (groups.empty()) return;
-  std::vector<Row> rows{{"group", "ranks", "road", "operations", "state"}};
+  std::vector<Row> rows{{"group", "ranks", "transport", "operations", "state"}};
   for (const GroupOverview& group : std::span(groups).first(std::min(groups.size(), kGroupsShown))) {
     std::string members, operations;
     const bool all = group.ranks.size() <= kRanksShown;
@@ -137,7 +137,7 @@ void append_groups(std::string& text, const Overview& overview) {
       members += fmt::format("{}{}", members.empty() ? "" : ", ", overview.view.short_name(peer));
       operations += fmt::format("{}{}", operations.empty() ? "" : ", ", told != group.operations.end() ? fmt::format("{}", told->second) : "?");
     }
-    rows.push_back({members + (all ? "" : ", …"), fmt::format("{}", group.ranks.size()), clean(group.road), operations + (all ? "" : ", …"),
+    rows.push_back({members + (all ? "" : ", …"), fmt::format("{}", group.ranks.size()), clean(group.transport), operations + (all ? "" : ", …"),
                     group.broken.empty() ? "works" : "broken: " + clean(group.broken)});
   }
   text += "\n";

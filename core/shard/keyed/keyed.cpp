@@ -25,9 +25,9 @@ constexpr size_t kBatch = 1024;
 /// Rows whose records should be fetched at the same time, and parts that may be locked for it.
 constexpr size_t kInFlight = 64, kMostLocked = 8;
 
-uint64_t share_of(const Spec& spec, const Place& place) { return (spec.capacity + place.servers - 1) / place.servers; }
+uint64_t share_of(const Spec& spec, const Position& place) { return (spec.capacity + place.servers - 1) / place.servers; }
 
-unsigned part_bits_for(const Spec& spec, const Place& place) {
+unsigned part_bits_for(const Spec& spec, const Position& place) {
   if (spec.capacity == 0) return kPartBits;
   const uint64_t parts = std::max<uint64_t>(1, share_of(spec, place) / kPartRows);
   return std::min<unsigned>(kPartBits, static_cast<unsigned>(std::bit_width(parts)) - 1);
@@ -45,13 +45,13 @@ void add_one(std::byte* stored, const std::byte* added) {
 
 }  // namespace
 
-base::Result<std::shared_ptr<Shard>> KeyedShard::make(SpecRef spec, const Place& place) {
+base::Result<std::shared_ptr<Shard>> KeyedShard::make(SpecRef spec, const Position& place) {
   std::shared_ptr<KeyedShard> shard(new KeyedShard(std::move(spec), place));
   if (auto status = shard->set_updater(shard->spec().updater); !status.ok()) return status;
   return std::shared_ptr<Shard>(std::move(shard));
 }
 
-KeyedShard::KeyedShard(SpecRef spec, const Place& place)
+KeyedShard::KeyedShard(SpecRef spec, const Position& place)
     : Shard(std::move(spec), Range()),
       servers_(place.servers),
       server_(place.index),
@@ -63,7 +63,7 @@ KeyedShard::KeyedShard(SpecRef spec, const Place& place)
   const auto pool = Slab::make_pool(layout.stride);
   const size_t parts = size_t{1} << part_bits_;
   const auto indexes = std::make_shared<IndexPool>(parts);
-  for (size_t i = 0; i < parts; ++i) parts_.push_back(std::make_unique<Part>(i, layout, part_bits_, indexes, pool));
+  for (size_t i = 0; i < parts; ++i) parts_.push_back(std::make_unique<Partition>(i, layout, part_bits_, indexes, pool));
 }
 
 // ------------------------------------------------------------ batches
@@ -90,12 +90,12 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
       std::array<std::unique_lock<std::mutex>, kMostLocked> locks;
       size_t end = begin;
       for (size_t locked = 0; locked < kMostLocked && end < some.size() && end - begin < kInFlight; ++locked) {
-        Part& part = *parts_[part_of(hashes[sorted[end]])];
+        Partition& part = *parts_[part_of(hashes[sorted[end]])];
         locks[locked] = std::unique_lock(part.mutex);
         for (; end < ends[part.index]; ++end) part.records.prefetch_record(hashes[sorted[end]]);
       }
       while (begin < end) {
-        Part& part = *parts_[part_of(hashes[sorted[begin]])];
+        Partition& part = *parts_[part_of(hashes[sorted[begin]])];
         work(part, Batch{some, hashes.data(), std::span(sorted).subspan(begin, ends[part.index] - begin), first});
         begin = ends[part.index];
       }
@@ -105,7 +105,7 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
 
 // ------------------------------------------------------------ changes
 
-uint32_t KeyedShard::reach(Part& part, int64_t id, uint64_t hash, bool* is_new) {
+uint32_t KeyedShard::reach(Partition& part, int64_t id, uint64_t hash, bool* is_new) {
   Records& records = part.records;
   const uint32_t slot = records.find(id, hash);
   *is_new = slot == Records::kNone;
@@ -126,7 +126,7 @@ uint32_t KeyedShard::reach(Part& part, int64_t id, uint64_t hash, bool* is_new) 
   return made;
 }
 
-void KeyedShard::add(Part& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values) {
+void KeyedShard::add(Partition& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values) {
   Records& records = part.records;
   std::byte* const stored = records.values(slot);
   if (part.model->adds) {
@@ -149,15 +149,15 @@ void KeyedShard::add(Part& part, const Step* step, Worker worker, uint32_t slot,
 }
 
 void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
-                             Piece piece) {
+                             ChangePart piece) {
   const uint64_t row_bytes = spec_.row_bytes();
-  Steps<ModelRef> steps(piece == Piece::kFirst);
+  Steps<ModelRef> steps(piece == ChangePart::kFirst);
   if (rows.empty() && write == Write::Add) {
     std::lock_guard lock(mutex_);
     steps.of(model_);
   }
   bool any = false;
-  const auto change_batch = [&](Part& part, const Batch& batch) {
+  const auto change_batch = [&](Partition& part, const Batch& batch) {
     before_change(part);
     for (const uint16_t place : batch.places) {
       const int64_t id = batch.rows[place];
@@ -187,12 +187,12 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
 }
 
 // Without a number for each element there is nothing to change or to read by numbers: the engine asks for rows.
-void KeyedShard::change(Write, Worker, uint64_t, uint64_t, const std::byte*, Piece) { assert(false); }
+void KeyedShard::change(Write, Worker, uint64_t, uint64_t, const std::byte*, ChangePart) { assert(false); }
 void KeyedShard::read(Worker, uint64_t, uint64_t, std::byte*) { assert(false); }
 
 // ------------------------------------------------------------ reading
 
-void KeyedShard::get(Part& part, Worker worker, int64_t id, uint64_t hash, std::byte* out) {
+void KeyedShard::get(Partition& part, Worker worker, int64_t id, uint64_t hash, std::byte* out) {
   Records& records = part.records;
   const uint32_t slot = records.find(id, hash);
   const bool backs_up = worker != kNoWorker && part.model->updater->keeps_backups();
@@ -209,7 +209,7 @@ void KeyedShard::get(Part& part, Worker worker, int64_t id, uint64_t hash, std::
 
 void KeyedShard::read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) {
   const uint64_t row_bytes = spec_.row_bytes();
-  for_parts(rows, [&](Part& part, const Batch& batch) {
+  for_parts(rows, [&](Partition& part, const Batch& batch) {
     for (const uint16_t place : batch.places)
       get(part, worker, batch.rows[place], batch.hashes[place], out + (batch.first + place) * row_bytes);
   });
@@ -228,7 +228,7 @@ base::Status KeyedShard::restore(const Restored& rows) {
   if (!fits)
     return base::error(MV_EINVAL, "table \"{}\": {} bytes of values for {} rows", spec_.name, rows.values.size(),
                        rows.ids.size());
-  for_parts(rows.ids, [&](Part& part, const Batch& batch) {
+  for_parts(rows.ids, [&](Partition& part, const Batch& batch) {
     before_change(part);
     for (const uint16_t place : batch.places) {
       const int64_t id = batch.rows[place];

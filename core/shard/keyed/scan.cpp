@@ -46,7 +46,7 @@ base::Result<Scanned> KeyedShard::scan(int64_t cursor, size_t most, bool with_va
   Scanned out;
   auto from = static_cast<uint64_t>(cursor);
   for (size_t i = from >> (kCursorBits - part_bits_); i < parts_.size(); ++i) {
-    Part& part = *parts_[i];
+    Partition& part = *parts_[i];
     std::lock_guard lock(part.mutex);
     const size_t room = most - out.rows.size();
     const Found found = find_from(part.records, std::max<uint64_t>(from, i << (kCursorBits - part_bits_)), room);

@@ -12,7 +12,7 @@ constexpr size_t kPieceBytes = kStripeBytes / 4;
 constexpr size_t kAhead = 16;
 }  // namespace
 
-void KeyedShard::before_change(Part& part) {
+void KeyedShard::before_change(Partition& part) {
   if (part.unread == nullptr) return;
   part.unread->set_aside(part);
   part.unread = nullptr;
@@ -43,7 +43,7 @@ KeyedSnapshot::~KeyedSnapshot() {
   shard_->snapshot_taken_ = false;
 }
 
-KeyedSnapshot::Copied KeyedSnapshot::copy(const KeyedShard::Part& part, size_t most) {
+KeyedSnapshot::Copied KeyedSnapshot::copy(const KeyedShard::Partition& part, size_t most) {
   const Records& records = part.records;
   const Index& index = records.index();
   const size_t row_bytes = records.layout().row_bytes;
@@ -71,7 +71,7 @@ KeyedSnapshot::Copied KeyedSnapshot::copy(const KeyedShard::Part& part, size_t m
   return copied;
 }
 
-void KeyedSnapshot::set_aside(const KeyedShard::Part& part) {
+void KeyedSnapshot::set_aside(const KeyedShard::Partition& part) {
   progress_[part.index].aside = copy(part, std::numeric_limits<size_t>::max());
 }
 
@@ -80,7 +80,7 @@ Rows KeyedSnapshot::next() {
   const size_t most = std::max<size_t>(1, kPieceBytes / (sizeof(int64_t) + (1 + states_) * row_bytes));
   out_ = {};
   while (part_ < progress_.size() && out_.ids.empty()) {
-    KeyedShard::Part& part = *shard_->parts_[part_];
+    KeyedShard::Partition& part = *shard_->parts_[part_];
     std::lock_guard lock(part.mutex);
     if (part.unread == this) {
       out_ = copy(part, most);

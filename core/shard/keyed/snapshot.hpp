@@ -20,7 +20,7 @@ class KeyedSnapshot final : public Snapshot {
   Rows next() override;
 
   /// Keeps what is unread of a part; under its lock.
-  void set_aside(const KeyedShard::Part& part);
+  void set_aside(const KeyedShard::Partition& part);
 
  private:
   struct Copied {
@@ -33,7 +33,7 @@ class KeyedSnapshot final : public Snapshot {
     Copied aside;
   };
   /// Rows from the part's position on, `most` or a few more; moves the position.
-  Copied copy(const KeyedShard::Part& part, size_t most);
+  Copied copy(const KeyedShard::Partition& part, size_t most);
 
   const std::shared_ptr<KeyedShard> shard_;
   const size_t states_;

@@ -2,7 +2,7 @@
 
 #include "shard/updater/registry.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // How specs of updaters are read, checked and written.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

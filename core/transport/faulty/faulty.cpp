@@ -4,29 +4,29 @@
 
 namespace mv::transport {
 
-FaultyRoad::FaultyRoad(Loop& loop, std::unique_ptr<Road> road, const Faults& faults)
-    : loop_(loop), road_(std::move(road)), faults_(faults), dice_(faults.seed), timer_(loop, [this] { send_due(); }) {}
+FaultyTransport::FaultyTransport(Loop& loop, std::unique_ptr<Transport> transport, const Faults& faults)
+    : loop_(loop), transport_(std::move(transport)), faults_(faults), dice_(faults.seed), timer_(loop, [this] { send_due(); }) {}
 
 /// splitmix64: the same throws on every machine.
-uint64_t FaultyRoad::roll() {
+uint64_t FaultyTransport::roll() {
   uint64_t z = (dice_ += 0x9e37'79b9'7f4a'7c15);
   z = (z ^ (z >> 30)) * 0xbf58'476d'1ce4'e5b9;
   z = (z ^ (z >> 27)) * 0x94d0'49bb'1331'11eb;
   return z ^ (z >> 31);
 }
 
-bool FaultyRoad::happens(double probability) { return static_cast<double>(roll() >> 11) * 0x1p-53 < probability; }
+bool FaultyTransport::happens(double probability) { return static_cast<double>(roll() >> 11) * 0x1p-53 < probability; }
 
-void FaultyRoad::send(base::Peer to, const base::Frame& frame) {
+void FaultyTransport::send(base::Peer to, const base::Frame& frame) {
   // Always the same number of throws a message, so that one fault's setting does not change when the others happen.
   const bool cut = happens(faults_.cut), drop = happens(faults_.drop), twice = happens(faults_.duplicate);
-  if (cut) road_->cut(to);
+  if (cut) transport_->cut(to);
   if (!drop) pass_on(to, frame);
   if (!drop && twice) pass_on(to, frame);
 }
 
 /// How long it takes until the line, behind all that it was given before, has sent it.
-base::Nanos FaultyRoad::time_on_line(const base::Frame& frame) {
+base::Nanos FaultyTransport::time_on_line(const base::Frame& frame) {
   if (faults_.rate <= 0) return {};
   const size_t bytes = frame.head.size() + (frame.tail != nullptr ? frame.tail->size() : 0);
   const std::chrono::duration<double> takes(static_cast<double>(bytes) / faults_.rate);
@@ -34,33 +34,33 @@ base::Nanos FaultyRoad::time_on_line(const base::Frame& frame) {
   return line_free_ - loop_.now();
 }
 
-void FaultyRoad::pass_on(base::Peer to, const base::Frame& frame) {
-  if (faults_.delay == base::Nanos{0} && faults_.rate <= 0) return road_->send(to, frame);
+void FaultyTransport::pass_on(base::Peer to, const base::Frame& frame) {
+  if (faults_.delay == base::Nanos{0} && faults_.rate <= 0) return transport_->send(to, frame);
   const base::Nanos later(static_cast<int64_t>(roll() % static_cast<uint64_t>(faults_.delay.count() + 1)));
   const base::Nanos wait = time_on_line(frame) + later;
   const auto placed = delayed_.emplace(loop_.now() + wait, std::pair(to, frame));
   if (placed == delayed_.begin()) timer_.start(wait);
 }
 
-void FaultyRoad::send_due() {
+void FaultyTransport::send_due() {
   const base::Nanos now = loop_.now();
   while (!delayed_.empty() && delayed_.begin()->first <= now) {
     const auto [to, frame] = std::move(delayed_.begin()->second);
     delayed_.erase(delayed_.begin());
-    road_->send(to, frame);
+    transport_->send(to, frame);
   }
   if (!delayed_.empty()) timer_.start(delayed_.begin()->first - now);
 }
 
-void FaultyRoad::close(base::Peer peer) {
+void FaultyTransport::close(base::Peer peer) {
   std::erase_if(delayed_, [peer](const auto& item) { return item.second.first == peer; });
-  road_->close(peer);
+  transport_->close(peer);
 }
 
-void FaultyRoad::stop(std::function<void()> stopped) {
+void FaultyTransport::stop(std::function<void()> stopped) {
   delayed_.clear();
   timer_.stop();
-  road_->stop(std::move(stopped));
+  transport_->stop(std::move(stopped));
 }
 
 }  // namespace mv::transport

@@ -1,5 +1,5 @@
 #pragma once
-// Wraps a road and makes bad weather on it, by seeded dice: what arrives is still what LinkEvents promises.
+// Wraps a transport and makes bad weather on it, by seeded dice: what arrives is still what LinkEvents promises.
 
 #include <map>
 #include <memory>
@@ -8,23 +8,23 @@
 
 #include "transport/faulty/faults.hpp"
 #include "transport/loop/handles.hpp"
-#include "transport/road.hpp"
+#include "transport/transport.hpp"
 
 namespace mv::transport {
 
-class FaultyRoad final : public Road {
+class FaultyTransport final : public Transport {
  public:
-  FaultyRoad(Loop& loop, std::unique_ptr<Road> road, const Faults& faults);
+  FaultyTransport(Loop& loop, std::unique_ptr<Transport> transport, const Faults& faults);
 
-  void attach(base::LinkEvents& events) override { road_->attach(events); }
-  base::Result<std::string> listen(const std::string& address) override { return road_->listen(address); }
-  base::Result<std::string> adopt(int listening_fd) override { return road_->adopt(listening_fd); }
-  void dial(const std::string& address) override { road_->dial(address); }
+  void attach(base::LinkEvents& events) override { transport_->attach(events); }
+  base::Result<std::string> listen(const std::string& address) override { return transport_->listen(address); }
+  base::Result<std::string> adopt(int listening_fd) override { return transport_->adopt(listening_fd); }
+  void dial(const std::string& address) override { transport_->dial(address); }
   void send(base::Peer to, const base::Frame& frame) override;
   void close(base::Peer peer) override;
-  void flush() override { road_->flush(); }
+  void flush() override { transport_->flush(); }
   void stop(std::function<void()> stopped) override;
-  void cut(base::Peer peer) override { road_->cut(peer); }
+  void cut(base::Peer peer) override { transport_->cut(peer); }
 
  private:
   void pass_on(base::Peer to, const base::Frame& frame);
@@ -34,7 +34,7 @@ class FaultyRoad final : public Road {
   uint64_t roll();
 
   Loop& loop_;
-  const std::unique_ptr<Road> road_;
+  const std::unique_ptr<Transport> transport_;
   const Faults faults_;
   uint64_t dice_;
   base::Nanos line_free_{0};  ///< when the line will have sent all that it was given

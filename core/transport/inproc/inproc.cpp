@@ -51,15 +51,15 @@ std::shared_ptr<InprocHub::Endpoint> InprocHub::find(const std::string& name) {
 
 // ------------------------------------------------------------ connecting
 
-InprocRoad::InprocRoad(Loop& loop, base::Peer self, InprocHub& hub)
+InprocTransport::InprocTransport(Loop& loop, base::Peer self, InprocHub& hub)
     : hub_(hub), self_(self), endpoint_(std::make_shared<Endpoint>(loop, *this, self)) {}
 
-InprocRoad::~InprocRoad() {
+InprocTransport::~InprocTransport() {
   leave();
   endpoint_->shut();
 }
 
-base::Result<std::string> InprocRoad::listen(const std::string& address) {
+base::Result<std::string> InprocTransport::listen(const std::string& address) {
   const auto name = name_of(address);
   if (!name)
     return base::error(MV_EINVAL, "\"{}\" is not an address within a process; expected \"inproc:name\"", address);
@@ -69,33 +69,33 @@ base::Result<std::string> InprocRoad::listen(const std::string& address) {
   return address;
 }
 
-base::Result<std::string> InprocRoad::adopt(int) {
-  return base::error(MV_ENOSYS, "the road within a process takes no sockets");
+base::Result<std::string> InprocTransport::adopt(int) {
+  return base::error(MV_ENOSYS, "the transport within a process takes no sockets");
 }
 
-void InprocRoad::dial(const std::string& address) {
+void InprocTransport::dial(const std::string& address) {
   const auto name = name_of(address);
   const DoorRef endpoint = name ? hub_.find(*name) : nullptr;
   const std::string own = names_.empty() ? std::string(kScheme) : std::string(kScheme) + names_.front();
-  if (endpoint && endpoint->post(endpoint, [me = endpoint_, own, address](InprocRoad& there) { there.take_dial(me, own, address); }))
+  if (endpoint && endpoint->post(endpoint, [me = endpoint_, own, address](InprocTransport& there) { there.take_dial(me, own, address); }))
     return;
-  endpoint_->post(endpoint_, [address](InprocRoad& here) {
+  endpoint_->post(endpoint_, [address](InprocTransport& here) {
     if (!here.stopping_)
       here.events_->on_dial_failed(address,
                                    base::error(MV_EUNREACHABLE, "no node of this process is called \"{}\"", address));
   });
 }
 
-void InprocRoad::take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed) {
+void InprocTransport::take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed) {
   const bool accepted = !stopping_ && !gone_.contains(from->who);
-  from->post(from, [me = endpoint_, dialed, accepted](InprocRoad& there) { there.take_answer(me, dialed, accepted); });
+  from->post(from, [me = endpoint_, dialed, accepted](InprocTransport& there) { there.take_answer(me, dialed, accepted); });
   if (accepted && from->who != self_ && connect(from, from_address)) events_->on_connected(from->who, from_address);
 }
 
-void InprocRoad::take_answer(const DoorRef& from, const std::string& dialed, bool accepted) {
+void InprocTransport::take_answer(const DoorRef& from, const std::string& dialed, bool accepted) {
   if (stopping_) return;
   if (!accepted || gone_.contains(from->who)) {
-    if (accepted) from->post(from, [who = self_](InprocRoad& there) { there.take_end(who, "closed the connection"); });
+    if (accepted) from->post(from, [who = self_](InprocTransport& there) { there.take_end(who, "closed the connection"); });
     return events_->on_dial_failed(dialed, base::error(MV_EPEERLOST, "{} and this node have parted for good", dialed));
   }
   connect(from, dialed);
@@ -103,27 +103,27 @@ void InprocRoad::take_answer(const DoorRef& from, const std::string& dialed, boo
 }
 
 /// True if it is new.
-bool InprocRoad::connect(const DoorRef& endpoint, const std::string& address) {
+bool InprocTransport::connect(const DoorRef& endpoint, const std::string& address) {
   return peers_.try_emplace(endpoint->who, Known{endpoint, address}).second;
 }
 
 // ------------------------------------------------------------ traffic
 
-void InprocRoad::send(base::Peer to, const base::Frame& frame) {
+void InprocTransport::send(base::Peer to, const base::Frame& frame) {
   if (stopping_) return;
   if (to == self_) {
     if (gone_.contains(self_)) return;
-    endpoint_->post(endpoint_, [frame](InprocRoad& here) { here.take_frame(here.self_, frame); });
+    endpoint_->post(endpoint_, [frame](InprocTransport& here) { here.take_frame(here.self_, frame); });
     return;
   }
   const auto known = peers_.find(to);
   if (known == peers_.end()) return;
   base::Frame own{frame.head, frame.tail ? base::Payload::copy(frame.tail->bytes()) : nullptr};
   known->second.endpoint->post(known->second.endpoint,
-                            [from = self_, own = std::move(own)](InprocRoad& there) { there.take_frame(from, own); });
+                            [from = self_, own = std::move(own)](InprocTransport& there) { there.take_frame(from, own); });
 }
 
-void InprocRoad::take_frame(base::Peer from, const base::Frame& frame) {
+void InprocTransport::take_frame(base::Peer from, const base::Frame& frame) {
   if (stopping_ || gone_.contains(from) || (from != self_ && !peers_.contains(from))) return;
   const std::span<const std::byte> head(frame.head);
   const auto prefix = wire::read_prefix(head);
@@ -144,15 +144,15 @@ void InprocRoad::take_frame(base::Peer from, const base::Frame& frame) {
 
 // ------------------------------------------------------------ ends
 
-void InprocRoad::part(base::Peer peer, const char* how) {
+void InprocTransport::part(base::Peer peer, const char* how) {
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
   const DoorRef endpoint = std::move(known->second.endpoint);
   peers_.erase(known);
-  endpoint->post(endpoint, [from = self_, how](InprocRoad& there) { there.take_end(from, how); });
+  endpoint->post(endpoint, [from = self_, how](InprocTransport& there) { there.take_end(from, how); });
 }
 
-void InprocRoad::take_end(base::Peer from, const std::string& how) {
+void InprocTransport::take_end(base::Peer from, const std::string& how) {
   const auto known = peers_.find(from);
   if (known == peers_.end()) return;
   const std::string address = known->second.address;
@@ -161,32 +161,32 @@ void InprocRoad::take_end(base::Peer from, const std::string& how) {
   if (!stopping_) events_->on_lost(from, base::error(MV_EPEERLOST, "{} {}", address, how));
 }
 
-void InprocRoad::close(base::Peer peer) {
+void InprocTransport::close(base::Peer peer) {
   gone_.insert(peer);
   part(peer, "closed the connection");
 }
 
-void InprocRoad::cut(base::Peer peer) {
+void InprocTransport::cut(base::Peer peer) {
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
   const std::string address = known->second.address;
   part(peer, "was cut off");
   gone_.insert(peer);
-  endpoint_->post(endpoint_, [peer, address](InprocRoad& here) {
+  endpoint_->post(endpoint_, [peer, address](InprocTransport& here) {
     if (!here.stopping_) here.events_->on_lost(peer, base::error(MV_EPEERLOST, "{} was cut off", address));
   });
 }
 
-void InprocRoad::leave() {
+void InprocTransport::leave() {
   for (const std::string& name : names_) hub_.remove(name);
   names_.clear();
   while (!peers_.empty()) part(peers_.begin()->first, "closed the connection");
 }
 
-void InprocRoad::stop(std::function<void()> stopped) {
+void InprocTransport::stop(std::function<void()> stopped) {
   stopping_ = true;
   leave();
-  endpoint_->post(endpoint_, [stopped = std::move(stopped)](InprocRoad&) { stopped(); });
+  endpoint_->post(endpoint_, [stopped = std::move(stopped)](InprocTransport&) { stopped(); });
 }
 
 }  // namespace mv::transport

@@ -1,5 +1,5 @@
 #pragma once
-// The road between nodes of one process, which know each other by name ("inproc:name"), and from a node to itself.
+// The transport between nodes of one process, which know each other by name ("inproc:name"), and from a node to itself.
 //
 // To itself a message goes by reference, in the next turn of the loop. To another node it crosses to that node's loop, and takes
 // a copy of its payload with it: a lender may move or withdraw the original at any moment, on its own loop.
@@ -11,46 +11,46 @@
 #include <unordered_set>
 #include <vector>
 
-#include "transport/road.hpp"
+#include "transport/transport.hpp"
 
 namespace mv::transport {
 
-class InprocRoad;
+class InprocTransport;
 
 /// The names of one process, as ports are of one machine. Any thread.
 class InprocHub {
  public:
-  /// How other nodes reach one: its road, as long as there is one.
+  /// How other nodes reach one: its transport, as long as there is one.
   class Endpoint {
    public:
-    Endpoint(Loop& loop, InprocRoad& road, base::Peer who) : who(who), loop_(&loop), road_(&road) {}
-    /// Runs `fn(InprocRoad&)` on the road's loop, unless it is gone by then. False if it is gone already.
+    Endpoint(Loop& loop, InprocTransport& transport, base::Peer who) : who(who), loop_(&loop), transport_(&transport) {}
+    /// Runs `fn(InprocTransport&)` on the transport's loop, unless it is gone by then. False if it is gone already.
     template <typename Fn>
     bool post(std::shared_ptr<Endpoint> self, Fn fn) {
       std::lock_guard lock(mutex_);
       if (loop_ == nullptr) return false;
       loop_->post([self = std::move(self), fn = std::move(fn)]() mutable {
-        if (self->road_ != nullptr) fn(*self->road_);
+        if (self->transport_ != nullptr) fn(*self->transport_);
       });
       return true;
     }
-    /// On the road's loop.
+    /// On the transport's loop.
     void shut() {
       std::lock_guard lock(mutex_);
       loop_ = nullptr;
-      road_ = nullptr;
+      transport_ = nullptr;
     }
     const base::Peer who;
 
    private:
     std::mutex mutex_;
     Loop* loop_;        // under mutex_
-    InprocRoad* road_;  // changed on its loop, under mutex_; read there
+    InprocTransport* transport_;  // changed on its loop, under mutex_; read there
   };
 
   /// The one that nodes use unless told otherwise.
   static InprocHub& process();
-  /// Round a fork(): no other thread is in the midst of a change. A child finds none of its parent's roads, whose loops don't run there.
+  /// Round a fork(): no other thread is in the midst of a change. A child finds none of its parent's transports, whose loops don't run there.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork() noexcept { mutex_.unlock(); }
   void after_fork_in_child() noexcept;
@@ -64,10 +64,10 @@ class InprocHub {
   std::unordered_map<std::string, std::shared_ptr<Endpoint>> endpoints_;
 };
 
-class InprocRoad final : public Road {
+class InprocTransport final : public Transport {
  public:
-  InprocRoad(Loop& loop, base::Peer self, InprocHub& hub = InprocHub::process());
-  ~InprocRoad() override;
+  InprocTransport(Loop& loop, base::Peer self, InprocHub& hub = InprocHub::process());
+  ~InprocTransport() override;
 
   void attach(base::LinkEvents& events) override { events_ = &events; }
   /// "inproc:name".
@@ -90,7 +90,7 @@ class InprocRoad final : public Road {
     std::string address;
   };
 
-  // What other roads ask of this one, on this loop.
+  // What other transports ask of this one, on this loop.
   void take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed);
   void take_answer(const DoorRef& from, const std::string& dialed, bool accepted);
   void take_frame(base::Peer from, const base::Frame& frame);

@@ -576,7 +576,7 @@ bool Loop::spin() {
     for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
       if (look()) {
         ++looks_;
-        spin_.paid();
+        spin_.hit();
         return true;
       }
       if (news_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;

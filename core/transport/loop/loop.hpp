@@ -20,7 +20,7 @@
 // driver if asleep_ is set. So either the driver sees done(), or it does not sleep, or it is woken. tests/models/baton.pml is the model of it.
 //
 // Exceptions: nothing that runs on the loop may throw into libuv or into the caller that happens to drive. Every task, callback and
-// flusher runs inside guard(). What it throws breaks the loop down: engines and roads may be halfway through a change, so none of them
+// flusher runs inside guard(). What it throws breaks the loop down: engines and transports may be halfway through a change, so none of them
 // runs again. Every wait ends with Driven::kBroken, defect() tells why, and stop() works.
 
 #include <uv.h>
@@ -152,7 +152,7 @@ class Loop final : public base::Clock {
   /// Ends all connections and stops listening, but leaves the descriptors open, with their owners. Any thread; allocates nothing.
   void shut_down_sockets() noexcept;
   /// In a forked child: closes all descriptors, without a word to the kernel's epoll, which the parent shares.
-  /// Async-signal-safe; nothing but leaking the loop and its roads may follow.
+  /// Async-signal-safe; nothing but leaking the loop and its transports may follow.
   void abandon_after_fork() noexcept { descriptors_.close_all(); }
 
  private:

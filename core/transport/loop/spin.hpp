@@ -2,7 +2,7 @@
 // Whether it is worth while to look for news before sleeping, and how long.
 //
 // Waking a processor costs some 50 microseconds, an answer through shared memory one or two. So who waits looks for a while;
-// but only where that has paid, and only while nobody else needs the processor.
+// but only where that has hit, and only while nobody else needs the processor.
 
 #include "base/clock.hpp"
 
@@ -18,7 +18,7 @@ class Spin {
   /// How long to look now; 0: sleep at once.
   base::Nanos budget(base::Nanos now);
   /// What came of it.
-  void paid() { failures_ = 0; }
+  void hit() { failures_ = 0; }
   void failed();
 
  private:

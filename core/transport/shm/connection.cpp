@@ -103,7 +103,7 @@ base::Status ShmConnection::make_offer() {
   page.magic = Control::kMagic;
   if (loop_.bell() < 0) return base::error(MV_ESYSTEM, "no eventfd was to be had: out of descriptors?");
   Note note;
-  note.kind = Note::Kind::kOffer;
+  note.kind = Note::Type::kOffer;
   note.bytes = own_->bytes();
   const int descriptors[] = {own_->fd(), loop_.bell()};
   if (send_note(fd_.get(), note, descriptors)) return {};
@@ -112,7 +112,7 @@ base::Status ShmConnection::make_offer() {
 }
 
 base::Status ShmConnection::take_offer(const Note& note, std::array<Fd, kNoteFds>& fds) {
-  if (note.kind != Note::Kind::kOffer || !fds[0] || !fds[1])
+  if (note.kind != Note::Type::kOffer || !fds[0] || !fds[1])
     return base::error(MV_EPROTOCOL, "{} offers no shared memory where it should", address_);
   if (!is_bell(fds[1].get())) return base::error(MV_EPROTOCOL, "{} passed a bell that is none", address_);
   peer_bell_ = std::move(fds[1]);
@@ -170,7 +170,7 @@ void ShmConnection::flush() {
 }
 
 /// Wakes the peer if it sleeps. After something that it may be waiting for was stored, and a fence: the waker's half of Dekker's pattern
-/// (base/fence.hpp), of which ShmRoad::before_sleep() is the sleeper's. Modelled in tests/models/shm_bell.pml.
+/// (base/fence.hpp), of which ShmTransport::before_sleep() is the sleeper's. Modelled in tests/models/shm_bell.pml.
 void ShmConnection::ring_bell() {
   const uint64_t nap = peer_page().naps.load(std::memory_order_relaxed);
   if (nap % 2 == 0 || nap == rung_for_) return;
@@ -329,11 +329,11 @@ void ShmConnection::take_note(const Note& note, std::array<Fd, kNoteFds>& fds) {
     return owner_.on_standing(*this);
   }
   switch (note.kind) {
-    case Note::Kind::kSegment:
+    case Note::Type::kSegment:
       return take_segment(note, std::move(fds[0]));
-    case Note::Kind::kAsk:
+    case Note::Type::kAsk:
       return answer(note);
-    case Note::Kind::kAnswer: {
+    case Note::Type::kAnswer: {
       if (asked_.empty()) break;
       const Given given = std::move(asked_.front());
       asked_.pop_front();
@@ -341,7 +341,7 @@ void ShmConnection::take_note(const Note& note, std::array<Fd, kNoteFds>& fds) {
                            : base::Result<std::shared_ptr<base::SharedMemory>>(nullptr);
       return given(memory.ok() ? std::move(memory).value() : nullptr);
     }
-    case Note::Kind::kOffer:
+    case Note::Type::kOffer:
       break;
   }
   end_or_fail(base::error(MV_EPROTOCOL, "{} sent a note ({}) that makes no sense here", address_,
@@ -362,7 +362,7 @@ std::optional<uint64_t> ShmConnection::introduce(const std::shared_ptr<base::Sha
   }
   if (introduced_.size() >= kMostSegments) return std::nullopt;
   Note note;
-  note.kind = Note::Kind::kSegment;
+  note.kind = Note::Type::kSegment;
   note.number = next_number_;
   note.bytes = memory->bytes();
   const int descriptors[] = {memory->fd()};
@@ -391,7 +391,7 @@ std::shared_ptr<base::SharedMemory> ShmConnection::find(uint64_t number) {
 
 void ShmConnection::ask(uint64_t number, Given given) {
   Note note;
-  note.kind = Note::Kind::kAsk;
+  note.kind = Note::Type::kAsk;
   note.number = number;
   if (state_ != State::kOpen || !send_note(fd_.get(), note, {})) return given(nullptr);
   asked_.push_back(std::move(given));
@@ -400,7 +400,7 @@ void ShmConnection::ask(uint64_t number, Given given) {
 void ShmConnection::answer(const Note& note) {
   const auto memory = owner_.on_asked(*this, note.number);
   Note reply;
-  reply.kind = Note::Kind::kAnswer;
+  reply.kind = Note::Type::kAnswer;
   reply.number = note.number;
   reply.bytes = memory ? memory->bytes() : 0;
   const int descriptors[] = {memory ? memory->fd() : -1};

@@ -1,5 +1,5 @@
 #pragma once
-// One connection of the shared-memory road: a unix socket, on which the two sides prove themselves (wire/hello.hpp) and
+// One connection of the shared-memory transport: a unix socket, on which the two sides prove themselves (wire/hello.hpp) and
 // pass their descriptors, then two rings. The socket stays for its end, which tells of the peer's, and for further
 // descriptors.
 //

@@ -1,5 +1,5 @@
 #pragma once
-// What the two ends of a connection of the shared-memory road say to each other beside the rings, with descriptors.
+// What the two ends of a connection of the shared-memory transport say to each other beside the rings, with descriptors.
 
 #include <array>
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace mv::transport {
 /// Of fixed size.
 struct Note {
   static constexpr uint32_t kMagic = 0x4d56'4e01;
-  enum class Kind : uint32_t {
+  enum class Type : uint32_t {
     kOffer = 1,    ///< this side's segment and its bell
     kSegment = 2,  ///< memory in which payloads of this side lie, numbered `number`
     kAsk = 3,      ///< for the memory of table `number`
     kAnswer = 4,   ///< to the oldest kAsk, with a descriptor if there is such memory
   };
   uint32_t magic = kMagic;
-  Kind kind{};
+  Type kind{};
   uint64_t number = 0;
   uint64_t bytes = 0;
 };

@@ -158,11 +158,11 @@ base::Status ShmReceiver::take_place(const RingReader::Record& record) {
   const auto prefix = read_mark(record, 0);
   if (!prefix.ok()) return prefix.status();
   const size_t place_at = record_bytes(wire::kPrefixBytes + wire::padded(prefix.value().header_bytes));
-  if (place_at + sizeof(Place) > record.bytes.size()) return wrong_size(record.mark);
+  if (place_at + sizeof(PayloadLocation) > record.bytes.size()) return wrong_size(record.mark);
   const auto message = copy_header(record, prefix.value());
   if (!message.ok()) return message.status();
 
-  const auto& place = *reinterpret_cast<const Place*>(record.bytes.data() + place_at);
+  const auto& place = *reinterpret_cast<const PayloadLocation*>(record.bytes.data() + place_at);
   const uint64_t number = place.segment.load(std::memory_order_relaxed);
   const uint64_t offset = place.offset.load(std::memory_order_relaxed);
   const uint64_t bytes = prefix.value().payload_bytes;
@@ -179,13 +179,13 @@ base::Status ShmReceiver::take_place(const RingReader::Record& record) {
       events_.on_message(from_, *message.value(), payload);
     }
   }
-  ring_.consume(place_at + sizeof(Place));
+  ring_.consume(place_at + sizeof(PayloadLocation));
   tell_read();
   return {};
 }
 
-/// Copies, and discards the copy if the sender has revoked the payload meanwhile: see Place.
-void ShmReceiver::take_lent(const wire::Message& message, std::span<const std::byte> bytes, const Place& place) {
+/// Copies, and discards the copy if the sender has revoked the payload meanwhile: see PayloadLocation.
+void ShmReceiver::take_lent(const wire::Message& message, std::span<const std::byte> bytes, const PayloadLocation& place) {
   payload_bytes_ = bytes.size();
   sink_ = events_.on_header(from_, message, payload_bytes_);
   const auto is_revoked = [&] { return place.revoked.load(std::memory_order_relaxed) != 0; };

@@ -42,7 +42,7 @@ class ShmReceiver {
   base::Status take_start(const RingReader::Record& record);
   base::Status take_part(const RingReader::Record& record);
   base::Status take_place(const RingReader::Record& record);
-  void take_lent(const wire::Message& message, std::span<const std::byte> bytes, const Place& place);
+  void take_lent(const wire::Message& message, std::span<const std::byte> bytes, const PayloadLocation& place);
   /// Copies the header out of the ring, and verifies the copy.
   base::Result<const wire::Message*> copy_header(const RingReader::Record& record, const wire::Prefix& prefix);
   base::Result<wire::Prefix> read_mark(const RingReader::Record& record, size_t behind_header);

@@ -1,5 +1,5 @@
 #pragma once
-// One direction of the shared-memory road: a ring of records in memory that its sender made and its receiver can only
+// One direction of the shared-memory transport: a ring of records in memory that its sender made and its receiver can only
 // read.
 //
 // Each side of a connection makes one segment: a control page, which tells the other how far this side has written its
@@ -54,7 +54,7 @@ enum class RecordKind : uint32_t {
   kSkip = 0x4d56'5002,         ///< go on at the beginning of the ring
   kStart = 0x4d56'5003,        ///< a frame without its payload, which comes in parts
   kPart = 0x4d56'5004,         ///< `first` bytes of it
-  kPlace = 0x4d56'5005,        ///< a frame without its payload, and the Place where that lies
+  kPlace = 0x4d56'5005,        ///< a frame without its payload, and the PayloadLocation where that lies
   kOneWay = 0x4d56'5006,       ///< segment number `first` is not needed any more
   kGoodbye = 0x4d56'5007,
 };
@@ -64,13 +64,13 @@ enum class RecordKind : uint32_t {
 /// A lent payload's memory belongs to a caller who may want it back at any time. The sender then sets `revoked`, sends the payload again from a
 /// copy, and returns the memory at once, whatever the receiver is doing: it waits for nobody. So the receiver copies a lent payload before it
 /// looks at it, and throws the copy away if the payload was revoked meanwhile: a sequence lock with one write.
-struct Place {
+struct PayloadLocation {
   std::atomic<uint64_t> segment;  ///< its number in this connection
   std::atomic<uint64_t> offset;
   std::atomic<uint64_t> revoked;  ///< set by the sender: what was copied is void, and comes again
   std::atomic<uint64_t> is_lent;  ///< the payload may be revoked
 };
-static_assert(sizeof(Place) == 32);
+static_assert(sizeof(PayloadLocation) == 32);
 
 /// The sender's side of a ring.
 class RingWriter {

@@ -20,7 +20,7 @@ void set_magic(std::byte* record, RecordKind kind) { std::memcpy(record, &kind, 
 
 void Sender::push(const base::Frame& frame) {
   if (waiting_.empty() && !frame.tail && put_whole(frame)) return;  // most: without a copy of their own
-  Waiting next{frame};
+  QueuedFrame next{frame};
   if (!waiting_.empty() || !put(next)) waiting_.push_back(std::move(next));
 }
 
@@ -28,7 +28,7 @@ void Sender::push_mark(RecordKind kind, uint32_t number) {
   if (!waiting_.empty() || !put_mark(kind, number)) waiting_.push_back({{}, kind, number});
 }
 
-bool Sender::put(Waiting& next) {
+bool Sender::put(QueuedFrame& next) {
   if (next.mark != RecordKind::kFrame) return put_mark(next.mark, next.number);
   if (!next.started) {
     if (const auto placed = put_place(next.frame)) return *placed;
@@ -56,7 +56,7 @@ bool Sender::put_whole(const base::Frame& frame) {
   return true;
 }
 
-bool Sender::put_parts(Waiting& next) {
+bool Sender::put_parts(QueuedFrame& next) {
   const base::Frame& frame = next.frame;
   if (!next.started) {
     std::byte* record = ring_.reserve(record_bytes(frame.head.size()));
@@ -91,7 +91,7 @@ std::optional<bool> Sender::put_place(const base::Frame& frame) {
   const auto number = introduce_(memory);
   if (!number || !frame.tail->borrow(*this)) return std::nullopt;
 
-  const size_t bytes = record_bytes(frame.head.size()) + sizeof(Place);
+  const size_t bytes = record_bytes(frame.head.size()) + sizeof(PayloadLocation);
   std::byte* record = ring_.reserve(bytes);
   if (record == nullptr) {
     if (std::none_of(placed_.begin(), placed_.end(), [&](const Placed& p) { return p.frame.tail == frame.tail; }))
@@ -100,13 +100,13 @@ std::optional<bool> Sender::put_place(const base::Frame& frame) {
   }
   append(record, frame.head);
   set_magic(record, RecordKind::kPlace);
-  auto* place = new (record + record_bytes(frame.head.size())) Place{{*number}, {offset}, {0}, {frame.tail->is_lent() ? 1U : 0U}};
+  auto* place = new (record + record_bytes(frame.head.size())) PayloadLocation{{*number}, {offset}, {0}, {frame.tail->is_lent() ? 1U : 0U}};
   ring_.commit(bytes);
   placed_.push_back({ring_.position(), frame, std::move(memory), place});
   return true;
 }
 
-/// The owner of a payload wants its memory back. A peer that is reading it finds out afterwards that its copy is void: see Place. The payload
+/// The owner of a payload wants its memory back. A peer that is reading it finds out afterwards that its copy is void: see PayloadLocation. The payload
 /// is sent again, and rpc takes each request once.
 void Sender::give_back(base::Payload& payload) {
   std::vector<base::Frame> again;

@@ -52,7 +52,7 @@ class Sender final : private base::Borrower {
   void let_go();
 
  private:
-  struct Waiting {
+  struct QueuedFrame {
     base::Frame frame;
     RecordKind mark = RecordKind::kFrame;  // another one: no frame, a mark alone
     uint32_t number = 0;
@@ -63,12 +63,12 @@ class Sender final : private base::Borrower {
     uint64_t end;  // position behind the record
     base::Frame frame;
     std::shared_ptr<base::SharedMemory> memory;
-    Place* place;
+    PayloadLocation* place;
   };
 
-  bool put(Waiting& next);
+  bool put(QueuedFrame& next);
   bool put_whole(const base::Frame& frame);
-  bool put_parts(Waiting& next);
+  bool put_parts(QueuedFrame& next);
   bool put_mark(RecordKind kind, uint32_t number);
   /// Nothing: this payload has to be copied.
   std::optional<bool> put_place(const base::Frame& frame);
@@ -79,7 +79,7 @@ class Sender final : private base::Borrower {
   const Introduce introduce_;
   RingWriter ring_;
   uint64_t published_ = 0;
-  std::deque<Waiting> waiting_;
+  std::deque<QueuedFrame> waiting_;
   std::deque<Placed> placed_;
 };
 

@@ -30,23 +30,23 @@ std::optional<std::string> name_of(const std::string& address) {
 
 }  // namespace
 
-ShmRoad::ShmRoad(Loop& loop, ShmOptions options)
+ShmTransport::ShmTransport(Loop& loop, ShmOptions options)
     : loop_(loop), options_(std::move(options)), timer_(loop, [this] { tick(); }) {
   [[maybe_unused]] const int ready = sodium_init();
   loop_.add_flusher(*this);
   loop_.add_watched(*this);
 }
 
-ShmRoad::~ShmRoad() {
+ShmTransport::~ShmTransport() {
   loop_.remove_watched(*this);
   loop_.remove_flusher(*this);
 }
 
-std::string ShmRoad::address_of(base::Peer peer) { return fmt::format("{}{:016x}", kScheme, peer); }
+std::string ShmTransport::address_of(base::Peer peer) { return fmt::format("{}{:016x}", kScheme, peer); }
 
 // ------------------------------------------------------------ listening and dialing
 
-base::Result<std::string> ShmRoad::listen(const std::string& address) {
+base::Result<std::string> ShmTransport::listen(const std::string& address) {
   const auto name = name_of(address);
   if (!name)
     return base::error(MV_EINVAL, "\"{}\" is not an address for shared memory; expected \"shm:name\"", address);
@@ -59,12 +59,12 @@ base::Result<std::string> ShmRoad::listen(const std::string& address) {
   return address;
 }
 
-base::Result<std::string> ShmRoad::adopt(int listening_fd) {
+base::Result<std::string> ShmTransport::adopt(int listening_fd) {
   const Fd fd(listening_fd);
-  return base::error(MV_ENOSYS, "the road through shared memory takes no sockets");
+  return base::error(MV_ENOSYS, "the transport through shared memory takes no sockets");
 }
 
-void ShmRoad::on_accept(Fd fd) {
+void ShmTransport::on_accept(Fd fd) {
   if (!is_same_user(fd.get())) return base::log_debug("turned away: a process of another user");
   if (strangers_ >= options_.max_strangers) return;  // closed: it may come again
   Entry& entry = add_connection("a process of this machine", std::move(fd), /*dialed=*/false);
@@ -73,12 +73,12 @@ void ShmRoad::on_accept(Fd fd) {
   entry.connection->greet(make_handshake(Handshake::Side::kListener));
 }
 
-void ShmRoad::dial(const std::string& address) {
+void ShmTransport::dial(const std::string& address) {
   to_dial_.push_back(address);
   loop_.post([] {});  // one more turn: this may come from within flush(), where another dial has just failed
 }
 
-void ShmRoad::start_dial(const std::string& address) {
+void ShmTransport::start_dial(const std::string& address) {
   const auto name = name_of(address);
   auto fd = name ? connect_abstract(*name)
                  : base::error(MV_EINVAL, "\"{}\" is not an address for shared memory; expected \"shm:name\"", address);
@@ -88,7 +88,7 @@ void ShmRoad::start_dial(const std::string& address) {
       .connection->greet(make_handshake(Handshake::Side::kDialer));
 }
 
-ShmRoad::Entry& ShmRoad::add_connection(const std::string& address, Fd fd, bool dialed) {
+ShmTransport::Entry& ShmTransport::add_connection(const std::string& address, Fd fd, bool dialed) {
   auto connection =
       std::make_unique<ShmConnection>(loop_, as_owner(), address, std::move(fd), connections_.size() < kPopulated);
   const ShmConnection* key = connection.get();
@@ -101,7 +101,7 @@ ShmRoad::Entry& ShmRoad::add_connection(const std::string& address, Fd fd, bool 
 }
 
 /// Forgets a connection that has ended.
-void ShmRoad::bury(ShmConnection& connection) {
+void ShmTransport::bury(ShmConnection& connection) {
   const auto found = connections_.find(&connection);
   if (found == connections_.end()) return;
   connection.kill();
@@ -113,7 +113,7 @@ void ShmRoad::bury(ShmConnection& connection) {
 
 // ------------------------------------------------------------ hellos
 
-Handshake ShmRoad::make_handshake(Handshake::Side side) const {
+Handshake ShmTransport::make_handshake(Handshake::Side side) const {
   wire::Introduction self;
   self.incarnation = options_.self;
   self.version_min = options_.version_min;
@@ -125,14 +125,14 @@ Handshake ShmRoad::make_handshake(Handshake::Side side) const {
   return Handshake(side, std::move(self), randomness);
 }
 
-void ShmRoad::on_deciding(ShmConnection& connection) {
+void ShmTransport::on_deciding(ShmConnection& connection) {
   Entry& entry = entry_of(connection);
   if (entry.dialed || connection.handshake().state() == Handshake::State::kDeciding) return decide(entry);
   connection.handshake().prove(options_.secret);  // a process of this user: no need to count what it makes this one compute
   connection.continue_greeting();
 }
 
-void ShmRoad::decide(Entry& entry) {
+void ShmTransport::decide(Entry& entry) {
   ShmConnection& connection = *entry.connection;
   const base::Peer peer = connection.handshake().peer().incarnation;
   // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the
@@ -156,7 +156,7 @@ void ShmRoad::decide(Entry& entry) {
 }
 
 /// Our own dial to `peer` has come to its end, one way or the other.
-void ShmRoad::settle_held(base::Peer peer) {
+void ShmTransport::settle_held(base::Peer peer) {
   for (auto& [key, entry] : connections_) {
     if (!entry.held || entry.peer != peer) continue;
     entry.held = false;
@@ -164,7 +164,7 @@ void ShmRoad::settle_held(base::Peer peer) {
   }
 }
 
-void ShmRoad::on_standing(ShmConnection& connection) {
+void ShmTransport::on_standing(ShmConnection& connection) {
   Entry& entry = entry_of(connection);
   const base::Peer peer = entry.peer;
   if (std::exchange(entry.stranger, false)) --strangers_;
@@ -182,7 +182,7 @@ void ShmRoad::on_standing(ShmConnection& connection) {
   settle_held(peer);
 }
 
-void ShmRoad::on_failed(ShmConnection& connection, const base::Status& why) {
+void ShmTransport::on_failed(ShmConnection& connection, const base::Status& why) {
   Entry& entry = entry_of(connection);
   const bool dialed = entry.dialed;
   const Refusal refusal = connection.handshake().refusal();
@@ -201,7 +201,7 @@ void ShmRoad::on_failed(ShmConnection& connection, const base::Status& why) {
 }
 
 /// A dial gave way to a connection that the peer has made, or is making.
-void ShmRoad::deduplicated(const std::string& address, base::Peer peer) {
+void ShmTransport::deduplicated(const std::string& address, base::Peer peer) {
   if (peers_.contains(peer)) return events_->on_connected(peer, address);
   awaited_[peer] = {address, loop_.now() + options_.hello_timeout};
   if (!timer_.active()) timer_.start(kTick, kTick);
@@ -209,16 +209,16 @@ void ShmRoad::deduplicated(const std::string& address, base::Peer peer) {
 
 // ------------------------------------------------------------ traffic
 
-ShmConnection* ShmRoad::find(base::Peer peer) const {
+ShmConnection* ShmTransport::find(base::Peer peer) const {
   const auto known = peers_.find(peer);
   return known == peers_.end() ? nullptr : known->second;
 }
 
-void ShmRoad::send(base::Peer to, const base::Frame& frame) {
+void ShmTransport::send(base::Peer to, const base::Frame& frame) {
   if (ShmConnection* connection = find(to)) connection->send(frame);
 }
 
-void ShmRoad::flush() {
+void ShmTransport::flush() {
   dead_.clear();
   for (const std::string& address : std::exchange(to_dial_, {})) {
     if (!stopping_) start_dial(address);
@@ -227,14 +227,14 @@ void ShmRoad::flush() {
   if (stopping_ && stopped_ && connections_.empty()) std::exchange(stopped_, nullptr)();
 }
 
-bool ShmRoad::look() {
+bool ShmTransport::look() {
   bool any = false;
   // By index: what is heard may open and end connections.
   for (size_t i = 0; i < open_.size(); ++i) any |= open_[i]->look();
   return any;
 }
 
-bool ShmRoad::before_sleep() {
+bool ShmTransport::before_sleep() {
   for (ShmConnection* connection : open_) connection->say_asleep();
   base::full_fence();
   if (std::all_of(open_.begin(), open_.end(), [](const ShmConnection* c) { return c->is_quiet(); })) return true;
@@ -242,11 +242,11 @@ bool ShmRoad::before_sleep() {
   return false;
 }
 
-void ShmRoad::after_sleep() {
+void ShmTransport::after_sleep() {
   for (ShmConnection* connection : open_) connection->say_awake();
 }
 
-Watched::Writers ShmRoad::writers() const {
+Watched::Writers ShmTransport::writers() const {
   if (open_.empty()) return Writers::kNone;
   const auto here = static_cast<uint32_t>(sched_getcpu());
   const bool elsewhere =
@@ -254,22 +254,22 @@ Watched::Writers ShmRoad::writers() const {
   return elsewhere ? Writers::kElsewhere : Writers::kHere;
 }
 
-std::shared_ptr<base::SharedMemory> ShmRoad::on_asked(ShmConnection& connection, uint64_t table) {
+std::shared_ptr<base::SharedMemory> ShmTransport::on_asked(ShmConnection& connection, uint64_t table) {
   return source_ ? source_(entry_of(connection).peer, table) : nullptr;
 }
 
-void ShmRoad::drain(base::Peer peer) {
+void ShmTransport::drain(base::Peer peer) {
   if (ShmConnection* connection = find(peer)) connection->look();
 }
 
-void ShmRoad::ask(base::Peer peer, uint64_t table, ShmConnection::Given given) {
+void ShmTransport::ask(base::Peer peer, uint64_t table, ShmConnection::Given given) {
   ShmConnection* connection = find(peer);
   connection != nullptr ? connection->ask(table, std::move(given)) : given(nullptr);
 }
 
 // ------------------------------------------------------------ ends
 
-void ShmRoad::close(base::Peer peer) {
+void ShmTransport::close(base::Peer peer) {
   gone_.add(peer);
   awaited_.erase(peer);
   ShmConnection* connection = find(peer);
@@ -280,11 +280,11 @@ void ShmRoad::close(base::Peer peer) {
   if (!timer_.active()) timer_.start(kTick, kTick);
 }
 
-void ShmRoad::cut(base::Peer peer) {
+void ShmTransport::cut(base::Peer peer) {
   if (ShmConnection* connection = find(peer)) connection->cut();
 }
 
-void ShmRoad::stop(std::function<void()> stopped) {
+void ShmTransport::stop(std::function<void()> stopped) {
   stopping_ = true;
   stopped_ = std::move(stopped);
   listeners_.clear();
@@ -300,7 +300,7 @@ void ShmRoad::stop(std::function<void()> stopped) {
   if (!timer_.active()) timer_.start(kTick, kTick);
 }
 
-void ShmRoad::on_ended(ShmConnection& connection, End how, const base::Status& why) {
+void ShmTransport::on_ended(ShmConnection& connection, End how, const base::Status& why) {
   const base::Peer peer = entry_of(connection).peer;
   bury(connection);
   if (stopping_ || how == End::kClosed) return;
@@ -312,7 +312,7 @@ void ShmRoad::on_ended(ShmConnection& connection, End how, const base::Status& w
   events_->on_lost(peer, why);
 }
 
-void ShmRoad::tick() {
+void ShmTransport::tick() {
   const Nanos now = loop_.now();
   std::vector<ShmConnection*> late;
   for (auto& [key, entry] : connections_) {

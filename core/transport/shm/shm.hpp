@@ -1,10 +1,10 @@
 #pragma once
-// The road between processes of one machine that run as the same user: messages through shared memory, without a system
+// The transport between processes of one machine that run as the same user: messages through shared memory, without a system
 // call while both sides are awake. Addresses are "shm:name", in the kernel's table of abstract socket names, which a
 // network namespace has its own of: who answers there can be passed descriptors, and so shares this machine's memory.
 //
-// It mends nothing: a connection that breaks is lost, as far as this road is concerned, with MV_EUNREACHABLE. A goodbye
-// is MV_EPEERLOST, as on every road. When two nodes dial each other at once, the dial of the larger incarnation is the
+// It mends nothing: a connection that breaks is lost, as far as this transport is concerned, with MV_EUNREACHABLE. A goodbye
+// is MV_EPEERLOST, as on every transport. When two nodes dial each other at once, the dial of the larger incarnation is the
 // one that stays.
 
 #include <functional>
@@ -14,10 +14,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fence.hpp"
+#include "transport/fenced_peers.hpp"
 #include "transport/listener.hpp"
-#include "transport/road.hpp"
 #include "transport/shm/connection.hpp"
+#include "transport/transport.hpp"
 
 namespace mv::transport {
 
@@ -29,10 +29,10 @@ struct ShmOptions {
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
 };
 
-class ShmRoad final : public Road, private ShmEvents, private Watched {
+class ShmTransport final : public Transport, private ShmEvents, private Watched {
  public:
-  ShmRoad(Loop& loop, ShmOptions options);
-  ~ShmRoad() override;
+  ShmTransport(Loop& loop, ShmOptions options);
+  ~ShmTransport() override;
 
   /// The address that the node of this incarnation listens at, by custom.
   static std::string address_of(base::Peer peer);
@@ -105,7 +105,7 @@ class ShmRoad final : public Road, private ShmEvents, private Watched {
   std::unordered_map<base::Peer, ShmConnection*> peers_;  // open ones
   std::vector<ShmConnection*> open_;                      // those of peers_ and those that are being closed, for look()
   std::vector<std::unique_ptr<ShmConnection>> dead_;      // freed when no callback of theirs can be on the stack
-  Fence gone_;                                            // closed
+  FencedPeers gone_;                                            // closed
   std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
   std::vector<std::string> to_dial_;                             // started by flush(): a dial may fail at once
   size_t strangers_ = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Addresses and sockets, as far as the TCP road needs them.
+// Addresses and sockets, as far as the TCP transport needs them.
 
 #include <netinet/in.h>
 #include <sys/socket.h>

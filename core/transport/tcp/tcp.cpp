@@ -14,14 +14,14 @@ namespace mv::transport {
 using wire::Handshake;
 using wire::Refusal;
 
-/// A name that is being looked up, by one of libuv's threads. Outlives the road if need be.
-struct TcpRoad::Lookup {
+/// A name that is being looked up, by one of libuv's threads. Outlives the transport if need be.
+struct TcpTransport::Lookup {
   uv_getaddrinfo_t request{};
-  TcpRoad* road;
+  TcpTransport* transport;
   std::string address;
 };
 
-TcpRoad::TcpRoad(Loop& loop, TcpOptions options)
+TcpTransport::TcpTransport(Loop& loop, TcpOptions options)
     : loop_(loop), options_(std::move(options)), ration_{options_.failures}, timer_(loop, [this] { tick(); }) {
   [[maybe_unused]] const int ready = sodium_init();
   token_.resize(kTokenBytes);
@@ -29,17 +29,17 @@ TcpRoad::TcpRoad(Loop& loop, TcpOptions options)
   loop_.add_flusher(*this);
 }
 
-TcpRoad::~TcpRoad() {
+TcpTransport::~TcpTransport() {
   loop_.remove_flusher(*this);
   for (Lookup* lookup : lookups_) {
-    lookup->road = nullptr;
+    lookup->transport = nullptr;
     uv_cancel(reinterpret_cast<uv_req_t*>(&lookup->request));
   }
 }
 
 // ------------------------------------------------------------ listening
 
-base::Result<std::string> TcpRoad::listen(const std::string& address) {
+base::Result<std::string> TcpTransport::listen(const std::string& address) {
   const auto parsed = parse_address(address);
   if (!parsed.ok()) return parsed.status();
   const auto endpoints = resolve(parsed.value(), /*numeric_only=*/false, /*to_listen=*/true);
@@ -55,7 +55,7 @@ base::Result<std::string> TcpRoad::listen(const std::string& address) {
   return add_listener(std::move(fd).value());
 }
 
-base::Result<std::string> TcpRoad::adopt(int listening_fd) {
+base::Result<std::string> TcpTransport::adopt(int listening_fd) {
   Fd fd(listening_fd);
   const Endpoint endpoint = local_endpoint(fd.get());
   const int family = endpoint.storage.ss_family;
@@ -67,7 +67,7 @@ base::Result<std::string> TcpRoad::adopt(int listening_fd) {
   return add_listener(std::move(fd));
 }
 
-base::Result<std::string> TcpRoad::add_listener(Fd fd) {
+base::Result<std::string> TcpTransport::add_listener(Fd fd) {
   const std::string address = to_text(host_port(local_endpoint(fd.get())));
   auto listener =
       std::make_unique<Listener>(loop_, std::move(fd), [this](Fd accepted) { on_accept(std::move(accepted)); });
@@ -82,7 +82,7 @@ base::Result<std::string> TcpRoad::add_listener(Fd fd) {
   return address;
 }
 
-void TcpRoad::on_accept(Fd fd) {
+void TcpTransport::on_accept(Fd fd) {
   if (strangers_ >= options_.max_strangers) make_room();
   const HostPort from = host_port(remote_endpoint(fd.get()));
   Entry& entry = add_connection(std::make_unique<Connection>(loop_, as_owner(), to_text(from), std::move(fd)), Purpose::kAccepted,
@@ -95,21 +95,21 @@ void TcpRoad::on_accept(Fd fd) {
   entry.connection->greet(make_handshake(Handshake::Side::kListener, /*resumes=*/false));
 }
 
-void TcpRoad::no_stranger(Entry& entry) {
+void TcpTransport::no_stranger(Entry& entry) {
   if (!std::exchange(entry.stranger, false)) return;
   --strangers_;
   if (const auto crowd = crowds_.find(entry.host); --crowd->second == 0) crowds_.erase(crowd);
 }
 
 /// The peer whose connection it says to mend, if it comes from where that is: strangers elsewhere can't.
-TcpRoad::Known* TcpRoad::expected(const Entry& entry) {
+TcpTransport::Known* TcpTransport::expected(const Entry& entry) {
   const wire::Introduction& said = entry.connection->handshake().peer();
   const auto known = peers_.find(said.incarnation);
   return said.resumes && known != peers_.end() && known->second.host == entry.host ? &known->second : nullptr;
 }
 
 /// Ends one stranger's connection for the sake of the next. Who has said most counts for nothing: anybody can say half a hello.
-void TcpRoad::make_room() {
+void TcpTransport::make_room() {
   Entry* least = nullptr;
   const auto worth = [&](const Entry& entry) {
     const bool proved = entry.connection->handshake().state() == Handshake::State::kDeciding;
@@ -125,12 +125,12 @@ void TcpRoad::make_room() {
 
 // ------------------------------------------------------------ dialing
 
-void TcpRoad::dial(const std::string& address) {
+void TcpTransport::dial(const std::string& address) {
   to_dial_.push_back(address);
   loop_.post([] {});  // one more turn: this may come from within flush(), where another dial has just failed
 }
 
-void TcpRoad::start_dial(const std::string& address) {
+void TcpTransport::start_dial(const std::string& address) {
   const auto parsed = parse_address(address);
   if (!parsed.ok()) return fail_dial(address, parsed.status());
   auto endpoints = resolve(parsed.value(), /*numeric_only=*/true, /*to_listen=*/false);
@@ -150,11 +150,11 @@ void TcpRoad::start_dial(const std::string& address) {
       endpoint.length = info->ai_addrlen;
     }
     uv_freeaddrinfo(found);
-    TcpRoad* road = lookup->road;
-    if (road == nullptr) return;
-    std::erase(road->lookups_, lookup.get());
-    if (status == 0) return road->dial_endpoints(lookup->address, std::move(endpoints));
-    road->fail_dial(lookup->address,
+    TcpTransport* transport = lookup->transport;
+    if (transport == nullptr) return;
+    std::erase(transport->lookups_, lookup.get());
+    if (status == 0) return transport->dial_endpoints(lookup->address, std::move(endpoints));
+    transport->fail_dial(lookup->address,
                     base::error(MV_EUNREACHABLE, "can't reach {}: {}", lookup->address, uv_strerror(status)));
   };
   const auto& [host, port] = parsed.value();
@@ -166,18 +166,18 @@ void TcpRoad::start_dial(const std::string& address) {
   lookups_.push_back(lookup);
 }
 
-void TcpRoad::dial_endpoints(const std::string& address, std::vector<Endpoint> endpoints) {
+void TcpTransport::dial_endpoints(const std::string& address, std::vector<Endpoint> endpoints) {
   if (stopping_) return;
   add_connection(std::make_unique<Connection>(loop_, as_owner(), address, std::move(endpoints)), Purpose::kDial,
                  loop_.now() + options_.hello_timeout)
       .connection->connect();
 }
 
-void TcpRoad::fail_dial(const std::string& address, const base::Status& why) {
+void TcpTransport::fail_dial(const std::string& address, const base::Status& why) {
   if (!stopping_) events_->on_dial_failed(address, why);
 }
 
-TcpRoad::Entry& TcpRoad::add_connection(std::unique_ptr<Connection> connection, Purpose purpose, Nanos deadline) {
+TcpTransport::Entry& TcpTransport::add_connection(std::unique_ptr<Connection> connection, Purpose purpose, Nanos deadline) {
   const Connection* key = connection.get();
   Entry& entry = connections_[key];
   entry.connection = std::move(connection);
@@ -188,7 +188,7 @@ TcpRoad::Entry& TcpRoad::add_connection(std::unique_ptr<Connection> connection, 
 }
 
 /// Forgets a connection that has ended.
-void TcpRoad::bury(Connection& connection) {
+void TcpTransport::bury(Connection& connection) {
   const auto found = connections_.find(&connection);
   if (found == connections_.end()) return;
   connection.kill();
@@ -201,7 +201,7 @@ void TcpRoad::bury(Connection& connection) {
 
 // ------------------------------------------------------------ hellos
 
-Handshake TcpRoad::make_handshake(Handshake::Side side, bool resumes) const {
+Handshake TcpTransport::make_handshake(Handshake::Side side, bool resumes) const {
   wire::Introduction self;
   self.incarnation = options_.self;
   self.capabilities = options_.observes ? wire::kObserves : 0;
@@ -215,7 +215,7 @@ Handshake TcpRoad::make_handshake(Handshake::Side side, bool resumes) const {
   return Handshake(side, std::move(self), randomness);
 }
 
-void TcpRoad::on_stream(Connection& connection) {
+void TcpTransport::on_stream(Connection& connection) {
   Entry& entry = entry_of(connection);
   if (entry.purpose == Purpose::kProbe) {  // alive: it may yet come back by itself
     if (const auto known = peers_.find(entry.peer); known != peers_.end()) known->second.trying = false;
@@ -224,13 +224,13 @@ void TcpRoad::on_stream(Connection& connection) {
   connection.greet(make_handshake(Handshake::Side::kDialer, entry.purpose == Purpose::kRedial));
 }
 
-void TcpRoad::on_deciding(Connection& connection) {
+void TcpTransport::on_deciding(Connection& connection) {
   Entry& entry = entry_of(connection);
   if (connection.handshake().side() == Handshake::Side::kDialer) return decide_as_dialer(entry);
   connection.handshake().state() == Handshake::State::kDeciding ? decide_as_listener(entry) : prove_as_listener(entry);
 }
 
-bool TcpRoad::Ration::take(Nanos now, double most, double per_second) {
+bool TcpTransport::Ration::take(Nanos now, double most, double per_second) {
   left = std::min(most, left + per_second * std::chrono::duration<double>(now - at).count());
   at = now;
   if (left < 1) return false;
@@ -239,7 +239,7 @@ bool TcpRoad::Ration::take(Nanos now, double most, double per_second) {
 }
 
 /// Not before there is leave to: see TcpOptions::failures.
-void TcpRoad::prove_as_listener(Entry& entry) {
+void TcpTransport::prove_as_listener(Entry& entry) {
   const Nanos now = loop_.now();
   Known* const member = expected(entry);
   const bool as_member = member != nullptr && member->ration.take(now, options_.member_failures, options_.member_failures_per_second);
@@ -253,7 +253,7 @@ void TcpRoad::prove_as_listener(Entry& entry) {
 }
 
 /// What the other side's secret would be.
-void TcpRoad::ask_for_token(Entry& entry) {
+void TcpTransport::ask_for_token(Entry& entry) {
   Connection& connection = *entry.connection;
   const Endpoint remote = remote_endpoint(connection.fd());
   if (!is_loopback(remote))
@@ -269,7 +269,7 @@ void TcpRoad::ask_for_token(Entry& entry) {
   entry.query->ask();
 }
 
-void TcpRoad::got_token(Entry& entry, const base::Result<std::string>& token) {
+void TcpTransport::got_token(Entry& entry, const base::Result<std::string>& token) {
   Connection& connection = *entry.connection;
   if (connection.handshake().state() != Handshake::State::kSecret) return;
   if (token.ok()) {
@@ -281,7 +281,7 @@ void TcpRoad::got_token(Entry& entry, const base::Result<std::string>& token) {
   connection.continue_greeting();
 }
 
-void TcpRoad::decide_as_dialer(Entry& entry) {
+void TcpTransport::decide_as_dialer(Entry& entry) {
   const base::Peer peer = entry.connection->handshake().peer().incarnation;
   if (entry.purpose == Purpose::kRedial && peer != entry.peer) return refuse(entry, Refusal::kStranger);
   if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
@@ -293,7 +293,7 @@ void TcpRoad::decide_as_dialer(Entry& entry) {
   entry.connection->continue_greeting();
 }
 
-void TcpRoad::decide_as_listener(Entry& entry) {
+void TcpTransport::decide_as_listener(Entry& entry) {
   const wire::Introduction& introduction = entry.connection->handshake().peer();
   const base::Peer peer = introduction.incarnation;
   if (gone_.contains(peer)) return refuse(entry, Refusal::kFenced);
@@ -316,14 +316,14 @@ void TcpRoad::decide_as_listener(Entry& entry) {
   entry.connection->continue_greeting();
 }
 
-void TcpRoad::refuse(Entry& entry, Refusal why) {
+void TcpTransport::refuse(Entry& entry, Refusal why) {
   Connection& connection = *entry.connection;
   connection.handshake().refuse(why);
   connection.continue_greeting();
 }
 
 /// Our own dial to `peer` has come to its end, one way or the other.
-void TcpRoad::settle_held(base::Peer peer) {
+void TcpTransport::settle_held(base::Peer peer) {
   for (auto& [key, entry] : connections_) {
     if (!entry.held || entry.peer != peer) continue;
     entry.held = false;
@@ -331,7 +331,7 @@ void TcpRoad::settle_held(base::Peer peer) {
   }
 }
 
-void TcpRoad::on_greeted(Connection& connection) {
+void TcpTransport::on_greeted(Connection& connection) {
   Entry& entry = entry_of(connection);
   const base::Peer peer = connection.handshake().peer().incarnation;
   const bool dialed = entry.purpose != Purpose::kAccepted;
@@ -374,7 +374,7 @@ void TcpRoad::on_greeted(Connection& connection) {
 
 /// Where an accepted peer listens, or, if it does not, came from. Of a peer on another machine that says it listens on loopback, or on
 /// all interfaces, the host is the one it came from.
-std::string TcpRoad::peer_address(const Entry& entry) const {
+std::string TcpTransport::peer_address(const Entry& entry) const {
   const std::string& said = entry.connection->handshake().peer().address;
   const auto parsed = parse_address(said);
   if (said.empty() || !parsed.ok()) return entry.connection->address();
@@ -384,7 +384,7 @@ std::string TcpRoad::peer_address(const Entry& entry) const {
   return useless ? to_text({from, parsed.value().port}) : said;
 }
 
-void TcpRoad::on_failed(Connection& connection, const base::Status& reason, bool refused) {
+void TcpTransport::on_failed(Connection& connection, const base::Status& reason, bool refused) {
   Entry& entry = entry_of(connection);
   const base::Status why = entry.why.ok() ? reason : entry.why;
   const Purpose purpose = entry.purpose;
@@ -424,7 +424,7 @@ void TcpRoad::on_failed(Connection& connection, const base::Status& reason, bool
 }
 
 /// A dial gave way to a connection that the peer has made, or is making.
-void TcpRoad::deduplicated(const std::string& address, base::Peer peer) {
+void TcpTransport::deduplicated(const std::string& address, base::Peer peer) {
   if (const auto known = peers_.find(peer); known != peers_.end() && known->second.connection != nullptr) {
     events_->on_connected(peer, address);
   } else {
@@ -433,7 +433,7 @@ void TcpRoad::deduplicated(const std::string& address, base::Peer peer) {
   }
 }
 
-void TcpRoad::log_stranger(const base::Status& why) {
+void TcpTransport::log_stranger(const base::Status& why) {
   ++turned_away_;
   if (!base::logs(MV_LOG_DEBUG)) return;
   if (loop_.now() - log_window_ > std::chrono::seconds(1)) {
@@ -445,7 +445,7 @@ void TcpRoad::log_stranger(const base::Status& why) {
 
 // ------------------------------------------------------------ traffic
 
-void TcpRoad::send(base::Peer to, const base::Frame& frame) {
+void TcpTransport::send(base::Peer to, const base::Frame& frame) {
   constexpr size_t kWriteEarly = 512 << 10;  // keeps the sockets busy while a long batch is queued
   constexpr size_t kObserverBytes = 4 << 20;  // an observer that does not read gets no more
   const auto known = peers_.find(to);
@@ -456,7 +456,7 @@ void TcpRoad::send(base::Peer to, const base::Frame& frame) {
   if (connection.queued() > kWriteEarly) connection.flush();
 }
 
-void TcpRoad::flush() {
+void TcpTransport::flush() {
   dead_queries_.clear();
   dead_.clear();
   for (const std::string& address : std::exchange(to_dial_, {})) {
@@ -469,7 +469,7 @@ void TcpRoad::flush() {
 
 // ------------------------------------------------------------ ends and breaks
 
-void TcpRoad::close(base::Peer peer) {
+void TcpTransport::close(base::Peer peer) {
   gone_.add(peer);
   awaited_.erase(peer);
   const auto known = peers_.find(peer);
@@ -483,12 +483,12 @@ void TcpRoad::close(base::Peer peer) {
   need_tick();
 }
 
-void TcpRoad::cut(base::Peer peer) {
+void TcpTransport::cut(base::Peer peer) {
   const auto known = peers_.find(peer);
   if (known != peers_.end() && known->second.connection != nullptr) known->second.connection->cut();
 }
 
-void TcpRoad::stop(std::function<void()> stopped) {
+void TcpTransport::stop(std::function<void()> stopped) {
   stopping_ = true;
   stopped_ = std::move(stopped);
   listeners_.clear();
@@ -505,7 +505,7 @@ void TcpRoad::stop(std::function<void()> stopped) {
   need_tick();
 }
 
-void TcpRoad::on_ended(Connection& connection, End how, const base::Status& why) {
+void TcpTransport::on_ended(Connection& connection, End how, const base::Status& why) {
   const base::Peer peer = entry_of(connection).peer;
   bury(connection);
   if (stopping_ || how == End::kClosed) return;
@@ -515,7 +515,7 @@ void TcpRoad::on_ended(Connection& connection, End how, const base::Status& why)
   how == End::kBroken && !known->second.observer ? broke(peer, known->second, why) : lose(peer, why);
 }
 
-void TcpRoad::broke(base::Peer peer, Known& known, const base::Status& why) {
+void TcpTransport::broke(base::Peer peer, Known& known, const base::Status& why) {
   base::log_debug("{}", why.text());
   known.why = why.text();
   known.give_up_at = loop_.now() + options_.reconnect_grace;
@@ -523,7 +523,7 @@ void TcpRoad::broke(base::Peer peer, Known& known, const base::Status& why) {
   try_to_mend(peer, known);
 }
 
-void TcpRoad::try_to_mend(base::Peer peer, Known& known) {
+void TcpTransport::try_to_mend(base::Peer peer, Known& known) {
   if (known.endpoints.empty()) return;
   known.trying = true;
   const Purpose purpose = known.dialed ? Purpose::kRedial : Purpose::kProbe;
@@ -533,7 +533,7 @@ void TcpRoad::try_to_mend(base::Peer peer, Known& known) {
   entry.connection->connect();
 }
 
-void TcpRoad::mend_failed(base::Peer peer, const base::Status& why, bool gone) {
+void TcpTransport::mend_failed(base::Peer peer, const base::Status& why, bool gone) {
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
   known->second.trying = false;
@@ -541,7 +541,7 @@ void TcpRoad::mend_failed(base::Peer peer, const base::Status& why, bool gone) {
 }
 
 /// Ends what was under way to mend the connection to `peer`.
-void TcpRoad::end_attempts(base::Peer peer, const Connection* but) {
+void TcpTransport::end_attempts(base::Peer peer, const Connection* but) {
   std::vector<Connection*> attempts;
   for (auto& [key, entry] : connections_) {
     if (entry.peer == peer && key != but && (entry.purpose == Purpose::kRedial || entry.purpose == Purpose::kProbe) &&
@@ -552,7 +552,7 @@ void TcpRoad::end_attempts(base::Peer peer, const Connection* but) {
   for (Connection* attempt : attempts) bury(*attempt);
 }
 
-void TcpRoad::lose(base::Peer peer, const base::Status& why) {
+void TcpTransport::lose(base::Peer peer, const base::Status& why) {
   const auto known = peers_.find(peer);
   const bool observer = known != peers_.end() && known->second.observer;
   if (known != peers_.end()) peers_.erase(known);
@@ -564,18 +564,18 @@ void TcpRoad::lose(base::Peer peer, const base::Status& why) {
 
 // ------------------------------------------------------------ time
 
-void TcpRoad::need_tick() {
+void TcpTransport::need_tick() {
   if (!timer_.active()) timer_.start(options_.retry, options_.retry);
 }
 
-void TcpRoad::tick() {
+void TcpTransport::tick() {
   tick_connections();
   tick_proofs();
   tick_peers();
   if (nothing_to_watch()) timer_.stop();
 }
 
-bool TcpRoad::nothing_to_watch() const {
+bool TcpTransport::nothing_to_watch() const {
   return awaited_.empty() &&
          std::none_of(connections_.begin(), connections_.end(),
                       [](const auto& item) { return item.second.deadline != base::kNever; }) &&
@@ -583,7 +583,7 @@ bool TcpRoad::nothing_to_watch() const {
                       [](const auto& item) { return item.second.connection == nullptr; });
 }
 
-void TcpRoad::tick_connections() {
+void TcpTransport::tick_connections() {
   const Nanos now = loop_.now();
   std::vector<Connection*> late;
   for (auto& [key, entry] : connections_) {
@@ -605,7 +605,7 @@ void TcpRoad::tick_connections() {
 }
 
 /// Goes on with proofs that were put off, and with questions that nobody had time for.
-void TcpRoad::tick_proofs() {
+void TcpTransport::tick_proofs() {
   std::vector<const Connection*> due;
   for (const auto& [key, entry] : connections_)
     if (entry.waits || entry.query) due.push_back(key);
@@ -617,7 +617,7 @@ void TcpRoad::tick_proofs() {
   }
 }
 
-void TcpRoad::tick_peers() {
+void TcpTransport::tick_peers() {
   const Nanos now = loop_.now();
   std::vector<base::Peer> broken;
   for (const auto& [peer, known] : peers_) {

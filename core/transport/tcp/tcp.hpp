@@ -1,5 +1,5 @@
 #pragma once
-// The road over TCP: any number of peers, each with one authenticated connection (wire/hello.hpp).
+// The transport over TCP: any number of peers, each with one authenticated connection (wire/hello.hpp).
 //
 // When a connection breaks without a goodbye, the side that dialed dials again at once and then every `retry`; the side that
 // listened waits, and looks meanwhile whether the peer's own port still answers. A refused connection proves that the
@@ -22,11 +22,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fence.hpp"
+#include "transport/fenced_peers.hpp"
 #include "transport/listener.hpp"
-#include "transport/road.hpp"
 #include "transport/tcp/connection.hpp"
 #include "transport/token.hpp"
+#include "transport/transport.hpp"
 
 namespace mv::transport {
 
@@ -42,16 +42,16 @@ struct TcpOptions {
   double failures = 1024, failures_per_second = 256;
   /// The same for each peer that is known, of hellos that come from where it is and say that they mend its connection.
   double member_failures = 16, member_failures_per_second = 4;
-  size_t most_fenced = Fence::kMost;  ///< the lives that never come back: the newest ones
+  size_t most_fenced = FencedPeers::kMost;  ///< the lives that never come back: the newest ones
   bool fences_lost = true;  ///< a peer that was lost never comes back in that life; else only one that was closed
   bool observes = false;            ///< this node is no member: see wire::kObserves
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
 };
 
-class TcpRoad final : public Road, private ConnectionEvents {
+class TcpTransport final : public Transport, private ConnectionEvents {
  public:
-  TcpRoad(Loop& loop, TcpOptions options);
-  ~TcpRoad() override;
+  TcpTransport(Loop& loop, TcpOptions options);
+  ~TcpTransport() override;
 
   void attach(base::LinkEvents& events) override { events_ = &events; }
   base::Result<std::string> listen(const std::string& address) override;
@@ -162,7 +162,7 @@ class TcpRoad final : public Road, private ConnectionEvents {
   std::vector<std::unique_ptr<Connection>> dead_;  // freed when no callback of theirs can be on the stack
   std::vector<std::unique_ptr<TokenQuery>> dead_queries_;  // the same
   std::unordered_map<base::Peer, Known> peers_;
-  Fence gone_{options_.most_fenced};                             // lost or closed
+  FencedPeers gone_{options_.most_fenced};                             // lost or closed
   std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
   std::vector<std::string>
       to_dial_;  // started by flush(): a dial may fail at once, and must not report from within dial()

@@ -57,7 +57,7 @@ sub of_host { my ($class, $node) = @_; return $class->from_handle(Polyverso::CAP
 sub rank   { $_[0]{rank} }
 sub size   { $_[0]{size} }
 
-# A hash of rank, ranks, hosts, road, bytes_sent, bytes_received, operations, and what broke the group, if anything did.
+# A hash of rank, ranks, hosts, transport, bytes_sent, bytes_received, operations, and what broke the group, if anything did.
 sub info { return Polyverso::CAPI::mv_group_describe($_[0]{handle}) }
 
 sub members {
@@ -260,7 +260,7 @@ A group of these workers, by their ids, of all, or of those of this machine. All
 
 =head2 rank, size, members, info, handle
 
-This process's rank, how many there are, the worker ids of all ranks. C<info> is a hash of rank, ranks, hosts, road, bytes_sent, bytes_received,
+This process's rank, how many there are, the worker ids of all ranks. C<info> is a hash of rank, ranks, hosts, transport, bytes_sent, bytes_received,
 operations, and what broke the group, if anything did.
 
 =head2 allreduce($array, op => 'sum' | 'prod' | 'min' | 'max' | 'avg')

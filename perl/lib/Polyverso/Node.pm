@@ -181,7 +181,7 @@ A table that exists already.
 
 =head2 doctor
 
-As C<< Polyverso->doctor >>, of this node: the road to each peer, why it is not a better one, how fast it answers.
+As C<< Polyverso->doctor >>, of this node: the transport to each peer, why it is not a better one, how fast it answers.
 
 =head2 tables
 

@@ -31,7 +31,7 @@ std::string doctor(uint32_t flags) {
 /// What is said of one peer, as text.
 std::string told_of(const PeerReport& peer) {
   fake::script.peers = {peer};
-  expect_ok(mv_init_text("nodes=2 rank=0 master=m io=inproc"));
+  expect_ok(mv_init_text("nodes=2 rank=0 master=m transport=inproc"));
   const std::string text = doctor(0);
   expect_ok(mv_shutdown(0));
   const size_t begin = text.find("\npeers\n"), end = text.find("\nbuild\n");
@@ -49,7 +49,7 @@ PeerReport neighbour() {
   peer.address = "10.0.0.7:4000";
   peer.pid = 4711;
   peer.same_host = true;
-  peer.road = mv::base::RoadKind::kShm;
+  peer.transport = mv::base::TransportKind::kShm;
   peer.round_trip = 20us;
   return peer;
 }
@@ -62,14 +62,14 @@ void a_good_way_is_ok(void**) {
 
 void tcp_within_a_machine_says_why(void**) {
   PeerReport peer = neighbour();
-  peer.road = mv::base::RoadKind::kTcp;
+  peer.transport = mv::base::TransportKind::kTcp;
   peer.why_not_shm = "can't reach it: Connection refused";
   expect_part(told_of(peer),
               "note     rank 1               all, pid 4711 on node7: by tcp, 20 us there and back; not through shared "
               "memory: can't reach it");
   expect_part(told_of(peer), "-> start both as the same user and in one network namespace");
-  peer.why_not_shm = "io=tcp";
-  expect_part(told_of(peer), "-> leave io (POLYVERSO_IO) unset");
+  peer.why_not_shm = "transport=tcp";
+  expect_part(told_of(peer), "-> leave transport (POLYVERSO_TRANSPORT) unset");
   peer.same_host = false;
   expect_part(told_of(peer), "ok       rank 1               all, pid 4711 on node7: by tcp");
   assert_string_equal(mv::doctor::why_not_shm(peer).c_str(), "it is on another machine, node7");
@@ -88,7 +88,7 @@ void who_does_not_answer_is_a_problem(void**) {
   expect_part(told_of(peer),
               "problem  rank 1               all, pid 4711 on node7: does not answer within a second, by shm");
   expect_part(told_of(peer), "-> see whether pid 4711 on node7 is stopped");
-  expect_ok(mv_init_text("nodes=2 rank=0 master=m io=inproc"));
+  expect_ok(mv_init_text("nodes=2 rank=0 master=m transport=inproc"));
   expect_part(doctor(0), "\nthere are problems: see the lines with ->\n");
   expect_part(doctor(MV_JSON), "\"round_trip_us\": null");
   expect_ok(mv_shutdown(0));
@@ -96,7 +96,7 @@ void who_does_not_answer_is_a_problem(void**) {
 
 void a_missing_connection_is_one_only_where_it_is_needed(void**) {
   PeerReport peer = neighbour();
-  peer.road.reset();
+  peer.transport.reset();
   peer.round_trip = mv::base::kNever;
   expect_part(told_of(peer),
               "problem  rank 1               all, pid 4711 on node7: no connection with it, at 10.0.0.7:4000");

@@ -102,7 +102,7 @@ class Node final : public api::Node {
   }
   void abandon_after_fork() noexcept override { ++seen.abandoned; }
 
-  api::Started barrier(const api::CallOptions& options, api::Fence) override { return run(options); }
+  api::Started barrier(const api::CallOptions& options, api::Flush) override { return run(options); }
   api::Started save_checkpoint(const std::string&, uint64_t, const api::CallOptions& options) override {
     return run(options);
   }

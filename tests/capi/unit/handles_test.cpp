@@ -14,24 +14,24 @@ namespace {
 
 using mv::capi::Fate;
 using mv::capi::HandleTable;
-using mv::capi::Kind;
+using mv::capi::HandleKind;
 
 using Table = HandleTable<std::shared_ptr<int>>;
 
 void handles_fit_a_double_and_say_their_kind(void**) {
-  static_assert(mv::capi::join_handle({static_cast<Kind>(mv::capi::kLastKind), mv::capi::kLastGeneration, (1u << mv::capi::kIndexBits) - 1}) <
+  static_assert(mv::capi::join_handle({static_cast<HandleKind>(mv::capi::kLastKind), mv::capi::kLastGeneration, (1u << mv::capi::kIndexBits) - 1}) <
                 int64_t{1} << 53);
-  Table table(Kind::kTable, 1);
+  Table table(HandleKind::kTable, 1);
   const int64_t handle = table.insert(std::make_shared<int>(7));
   mv::capi::HandleParts parts;
   assert_true(mv::capi::split_handle(handle, &parts));
-  assert_true(parts.kind == Kind::kTable);
+  assert_true(parts.kind == HandleKind::kTable);
   assert_int_equal(**table.pin(handle), 7);
   assert_int_equal(static_cast<int64_t>(static_cast<double>(handle)), handle);
 }
 
 void a_closed_handle_never_finds_the_slots_next_object(void**) {
-  Table table(Kind::kTable, 1);
+  Table table(HandleKind::kTable, 1);
   std::vector<int64_t> old;
   for (int i = 0; i < 1000; ++i) {
     old.push_back(table.insert(std::make_shared<int>(i)));
@@ -47,7 +47,7 @@ void a_closed_handle_never_finds_the_slots_next_object(void**) {
 }
 
 void hostile_integers_find_nothing(void**) {
-  Table table(Kind::kTable, 1);
+  Table table(HandleKind::kTable, 1);
   const int64_t handle = table.insert(std::make_shared<int>(1));
   for (const int64_t bad :
        {int64_t{0}, int64_t{-1}, int64_t{1}, handle + 1, handle - 1, -handle, handle | int64_t{1} << 60, INT64_MIN,
@@ -58,7 +58,7 @@ void hostile_integers_find_nothing(void**) {
 }
 
 void a_pin_outlives_the_closing(void**) {
-  Table table(Kind::kTable, 1);
+  Table table(HandleKind::kTable, 1);
   auto object = std::make_shared<int>(5);
   const int64_t handle = table.insert(object);
   {
@@ -73,7 +73,7 @@ void a_pin_outlives_the_closing(void**) {
 }
 
 void a_reserved_handle_is_nobodys_until_published(void**) {
-  Table table(Kind::kRequest, 1);
+  Table table(HandleKind::kRequest, 1);
   const int64_t handle = table.reserve();
   assert_true(table.fate(handle) == Fate::kReserved);
   assert_false(static_cast<bool>(table.pin(handle)));
@@ -85,7 +85,7 @@ void a_reserved_handle_is_nobodys_until_published(void**) {
 }
 
 void closing_can_be_taken_back(void**) {
-  Table table(Kind::kTable, 1);
+  Table table(HandleKind::kTable, 1);
   const int64_t handle = table.insert(std::make_shared<int>(1));
   auto pin = table.pin(handle);
   assert_true(table.begin_close(pin));
@@ -96,13 +96,13 @@ void closing_can_be_taken_back(void**) {
 }
 
 void a_later_life_does_not_know_the_handles_of_the_former(void**) {
-  Table before(Kind::kTable, 1);
+  Table before(HandleKind::kTable, 1);
   int64_t last = 0;
   for (int i = 0; i < 100; ++i) {
     last = before.insert(std::make_shared<int>(i));
     before.close(before.pin(last));
   }
-  Table after(Kind::kTable, before.newest_generation() + 1);
+  Table after(HandleKind::kTable, before.newest_generation() + 1);
   const int64_t fresh = after.insert(std::make_shared<int>(0));
   assert_true(after.fate(last) == Fate::kClosed);
   assert_false(static_cast<bool>(after.pin(last)));
@@ -110,7 +110,7 @@ void a_later_life_does_not_know_the_handles_of_the_former(void**) {
 }
 
 void a_worn_out_slot_is_not_used_again(void**) {
-  Table table(Kind::kTable, mv::capi::kLastGeneration);
+  Table table(HandleKind::kTable, mv::capi::kLastGeneration);
   const int64_t last = table.insert(std::make_shared<int>(1));
   table.close(table.pin(last));
   assert_true(table.fate(last) == Fate::kClosed);
@@ -119,7 +119,7 @@ void a_worn_out_slot_is_not_used_again(void**) {
 }
 
 void many_handles_live_at_once(void**) {
-  Table table(Kind::kRequest, 1);
+  Table table(HandleKind::kRequest, 1);
   std::set<int64_t> handles;
   for (int i = 0; i < 10'000; ++i) handles.insert(table.insert(std::make_shared<int>(i)));
   assert_int_equal(handles.size(), 10'000);
@@ -128,7 +128,7 @@ void many_handles_live_at_once(void**) {
 
 void threads_that_race_to_close_have_one_winner(void**) {
   constexpr int kThreads = 4, kRounds = 2000;
-  Table table(Kind::kTable, 1);
+  Table table(HandleKind::kTable, 1);
   std::atomic<int64_t> handle{0};
   std::atomic<int> winners{0}, arrived{0};
   auto object = std::make_shared<int>(9);

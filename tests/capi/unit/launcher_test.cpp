@@ -12,7 +12,7 @@
 namespace {
 
 using mv::capi::Detected;
-using mv::capi::Place;
+using mv::capi::Assignment;
 using Variables = std::map<std::string, std::string>;
 
 mv::capi::Environment environment(const Variables& variables) {
@@ -26,7 +26,7 @@ mv::base::Result<Detected> detect(const Variables& variables, const char* wish =
   return mv::capi::detect_launcher(wish, environment(variables));
 }
 
-Place place_of(const Variables& variables, const char* wish = "auto") {
+Assignment place_of(const Variables& variables, const char* wish = "auto") {
   const auto detected = detect(variables, wish);
   if (!detected.ok()) fail_msg("%s", detected.status().text().c_str());
   if (!detected.value().place) fail_msg("no launcher was found");
@@ -91,7 +91,7 @@ void nothing_set_is_no_launcher(void**) {
 }
 
 void open_mpi_on_one_machine_meets_under_the_jobs_name(void**) {
-  const Place place = place_of(kOpenMpi);
+  const Assignment place = place_of(kOpenMpi);
   assert_string_equal(place.launcher.c_str(), "Open MPI");
   assert_found(place.rank, "2");
   assert_found(place.nodes, "4");
@@ -101,7 +101,7 @@ void open_mpi_on_one_machine_meets_under_the_jobs_name(void**) {
 }
 
 void open_mpi_across_machines_wants_a_master(void**) {
-  const Place place = place_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
+  const Assignment place = place_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
   assert_false(place.rendezvous.has_value());
   assert_non_null(strstr(place.missing.c_str(), "POLYVERSO_MASTER=host:port"));
   assert_non_null(strstr(place_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}).missing.c_str(),
@@ -132,7 +132,7 @@ void launchers_that_are_not_read_are_an_error_too(void**) {
 }
 
 void torchrun_on_one_machine_needs_no_port(void**) {
-  const Place place = place_of(kTorchrun);
+  const Assignment place = place_of(kTorchrun);
   assert_found(place.rank, "1");
   assert_found(place.nodes, "2");
   assert_found(place.rendezvous, "torchrun.none.29500.0");
@@ -140,11 +140,11 @@ void torchrun_on_one_machine_needs_no_port(void**) {
 }
 
 void torchrun_across_machines_takes_the_port_after_its_stores(void**) {
-  const Place place = place_of(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "1"}}));
+  const Assignment place = place_of(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "1"}}));
   assert_found(place.master, "node7:29501");
   assert_found(place.bind, "0.0.0.0");
   assert_string_equal(place.master->from.c_str(), "MASTER_ADDR=node7 MASTER_PORT=29500");
-  const Place last =
+  const Assignment last =
       place_of(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "1"}, {"MASTER_PORT", "65535"}, {"MASTER_ADDR", "fd00::7"}}));
   assert_found(last.master, "[fd00::7]:65534");
   assert_found(last.bind, "::");
@@ -154,7 +154,7 @@ void torchrun_across_machines_takes_the_port_after_its_stores(void**) {
 }
 
 void slurm_puts_rank_0_on_the_first_machine(void**) {
-  const Place place = place_of(kSlurm);
+  const Assignment place = place_of(kSlurm);
   assert_found(place.rank, "3");
   assert_found(place.nodes, "4");
   assert_found(place.master, "gpu08:61294");  // 61000 + 42 * 7
@@ -168,7 +168,7 @@ void slurm_puts_rank_0_on_the_first_machine(void**) {
 }
 
 void slurm_on_one_machine_meets_under_the_steps_name(void**) {
-  const Place place = place_of(with(kSlurm, {{"SLURM_STEP_NUM_NODES", "1"}}));
+  const Assignment place = place_of(with(kSlurm, {{"SLURM_STEP_NUM_NODES", "1"}}));
   assert_found(place.rendezvous, "slurm.42.0.0");
   assert_false(place.master.has_value());
 }
@@ -194,12 +194,12 @@ void pmi_needs_a_name_of_the_job(void**) {
 }
 
 void dmlc_has_three_roles(void**) {
-  const Place worker = place_of(kDmlc);
+  const Assignment worker = place_of(kDmlc);
   assert_found(worker.role, "worker");
   assert_found(worker.nodes, "4");
   assert_found(worker.master, "127.0.0.1:9091");
   assert_false(worker.rank.has_value() || worker.bind.has_value());
-  const Place scheduler = place_of(with(kDmlc, {{"DMLC_ROLE", "scheduler"}}));
+  const Assignment scheduler = place_of(with(kDmlc, {{"DMLC_ROLE", "scheduler"}}));
   assert_found(scheduler.role, "scheduler");
   assert_found(scheduler.rank, "0");
   assert_found(place_of(with(kDmlc, {{"DMLC_ROLE", "server"}})).role, "server");
@@ -211,7 +211,7 @@ void dmlc_has_three_roles(void**) {
 void dmlc_says_where_a_process_listens(void**) {
   assert_found(place_of(with(kDmlc, {{"DMLC_PS_ROOT_URI", "10.0.0.1"}})).bind, "0.0.0.0");
   assert_found(place_of(with(kDmlc, {{"DMLC_INTERFACE", "ib0"}})).bind, "ib0");
-  const Place place = place_of(with(kDmlc, {{"DMLC_INTERFACE", "ib0"}, {"DMLC_NODE_HOST", "10.0.0.7"}}));
+  const Assignment place = place_of(with(kDmlc, {{"DMLC_INTERFACE", "ib0"}, {"DMLC_NODE_HOST", "10.0.0.7"}}));
   assert_found(place.bind, "10.0.0.7");
   assert_found(place.advertise, "10.0.0.7");
 }

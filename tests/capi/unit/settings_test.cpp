@@ -52,7 +52,7 @@ void nothing_said_means_the_defaults(void**) {
   const Settings &got = fake::seen.settings, standard;
   assert_true(got.sync == standard.sync && got.role == standard.role && got.rank == standard.rank &&
               got.nodes == standard.nodes);
-  assert_true(got.bind == standard.bind && got.io == standard.io && got.inflight_bytes == standard.inflight_bytes);
+  assert_true(got.bind == standard.bind && got.transport == standard.transport && got.inflight_bytes == standard.inflight_bytes);
   assert_true(got.timeout == standard.timeout && got.gate_timeout == standard.gate_timeout);
   assert_true(got.init_timeout == standard.init_timeout && got.heartbeat_timeout == standard.heartbeat_timeout &&
               got.listen_fd == -1);
@@ -93,8 +93,8 @@ void bad_text_is_told_by_name(void**) {
   refuse("timeout_ms=-2", "at least 1 ms");
   refuse("inflight_bytes=9000000000GiB", "bytes such as");
   refuse("inflight_bytes=0", "less than 1");
-  refuse("io=udp", "io=udp in the text is not one of auto|tcp|inproc");
-  refuse("io=1", "io=1 in the text is not one of");
+  refuse("transport=udp", "transport=udp in the text is not one of auto|tcp|inproc");
+  refuse("transport=1", "transport=1 in the text is not one of");
   refuse("role=boss", "worker|server|all");
   refuse("role=none", "worker|server|all");
   refuse("log_level=6", "trace|debug|info|warn|error|off");
@@ -125,7 +125,7 @@ void settings_must_make_sense_together(void**) {
   refuse("nodes=2 master=10.0.0.1:7000", "master=10.0.0.1:7000 reaches beyond");
   refuse("nodes=2 master=127.evil.example:7000", "reaches beyond");
   settings_of("nodes=2 master=10.0.0.1:7000 bind=0.0.0.0 secret=s");
-  settings_of("nodes=2 master=anything io=inproc");
+  settings_of("nodes=2 master=anything transport=inproc");
 }
 
 void the_struct_says_the_same_as_text(void**) {
@@ -137,7 +137,7 @@ void the_struct_says_the_same_as_text(void**) {
   options.master = "localhost:7000";
   options.bind = "127.0.0.1:0";
   options.secret = "s";
-  options.io = "tcp";
+  options.transport = "tcp";
   options.faults = "drop=0.1";
   options.timeout_ms = 1;
   options.gate_timeout_ms = 2;
@@ -154,7 +154,7 @@ void the_struct_says_the_same_as_text(void**) {
   const Settings& got = fake::seen.settings;
   assert_true(got.sync && got.role == MV_ROLE_SERVER && got.rank == 1 && got.nodes == 2 &&
               got.master == "localhost:7000");
-  assert_true(got.bind == "127.0.0.1:0" && got.secret == "s" && got.io == "tcp" && got.faults == "drop=0.1");
+  assert_true(got.bind == "127.0.0.1:0" && got.secret == "s" && got.transport == "tcp" && got.faults == "drop=0.1");
   assert_true(got.timeout == 1ms && got.gate_timeout == 2ms && got.init_timeout == mv::base::kNever);
   assert_true(got.heartbeat_timeout == 4ms && got.inflight_bytes == 5);
   assert_true(got.spin_us == 0 && got.checkpoint == "/a path" && got.checkpoint_every == 6ms &&
@@ -227,7 +227,7 @@ void the_environments_place_is_only_for_its_own_cluster(void**) {
               got.listen_fd == 9);
   got = settings_of("nodes=1");
   assert_true(got.nodes == 1 && got.rank == -1 && got.role == MV_ROLE_ALL && got.listen_fd == -1);
-  got = settings_of("nodes=2 io=inproc master=mine");
+  got = settings_of("nodes=2 transport=inproc master=mine");
   assert_true(got.nodes == 2 && got.rank == -1 && got.role == MV_ROLE_ALL && got.listen_fd == -1);
 }
 
@@ -266,7 +266,7 @@ void a_launcher_can_be_switched_off_or_chosen(void**) {
   assert_true(settings_of("launcher=torchrun").nodes == 2);
   refuse("launcher=slurm", "launcher=slurm, but none of its variables");
   refuse("launcher=fork", "is not one of auto|none|openmpi");
-  const Settings other = settings_of("nodes=3 io=inproc master=m launcher=auto");  // another cluster than torchrun's
+  const Settings other = settings_of("nodes=3 transport=inproc master=m launcher=auto");  // another cluster than torchrun's
   assert_true(other.nodes == 3 && other.rank == -1 && other.rendezvous.empty());
 }
 
@@ -302,7 +302,7 @@ void the_environments_log_level_gives_way_to_a_choice(void**) {
 void arguments_are_used_and_removed(void**) {
   std::vector<std::string> words = {"train",           "--epochs=3",       "-sync",          "data.csv",
                                     "--timeout_ms=90", "-ps_role=default", "-log_level=off", "-nodes",
-                                    "-unknown=1",      "--io=inproc",      "sync=0",         "-"};
+                                    "-unknown=1",      "--transport=inproc",      "sync=0",         "-"};
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -312,7 +312,7 @@ void arguments_are_used_and_removed(void**) {
   assert_int_equal(argc, kept.size());
   for (size_t i = 0; i < kept.size(); ++i) assert_string_equal(argv[i], kept[i].c_str());
   assert_null(argv[kept.size()]);
-  assert_true(fake::seen.settings.sync && fake::seen.settings.timeout == 90ms && fake::seen.settings.io == "inproc");
+  assert_true(fake::seen.settings.sync && fake::seen.settings.timeout == 90ms && fake::seen.settings.transport == "inproc");
   expect_ok(mv_log_level_set(MV_LOG_WARN));
 }
 
@@ -333,7 +333,7 @@ void arguments_that_fail_stay(void**) {
 }
 
 void a_further_init_must_agree_with_the_running_node(void**) {
-  expect_ok(mv_init_text("sync=1 nodes=2 master=m io=inproc timeout_ms=500"));
+  expect_ok(mv_init_text("sync=1 nodes=2 master=m transport=inproc timeout_ms=500"));
   expect_error(mv_init_text("sync=0"), MV_EDISAGREE,
                "sync=0 in the text disagrees with the running node, which has sync=1");
   expect_error(mv_init_text("timeout_ms=501"), MV_EDISAGREE, "timeout_ms=500");

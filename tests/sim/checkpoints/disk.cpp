@@ -36,12 +36,12 @@ base::Status DiskInMemory::failure(const char* doing) {
                                             : base::Status();
 }
 
-void DiskInMemory::begin(const std::string& directory, Told<checkpoint::Place> told) {
+void DiskInMemory::begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) {
   soon([this, directory, told] {
     if (auto failed = failure("beginning"); !failed.ok()) return told(failed);
     const uint64_t number = disk_.checkpoints.empty() ? 1 : disk_.checkpoints.rbegin()->first + 1;
     disk_.checkpoints[number];
-    told(checkpoint::Place{number, fmt::format("{}/checkpoint-{}", directory, number), false});
+    told(checkpoint::CheckpointPath{number, fmt::format("{}/checkpoint-{}", directory, number), false});
   });
 }
 
@@ -74,14 +74,14 @@ void DiskInMemory::find(const std::string& path, Told<Found> told) {
 // ---- files
 
 struct DiskInMemory::Writing {
-  Part part;
+  NewFile part;
   GivenUp given_up;
   Told<checkpoint::FileEntry> told;
   std::vector<Disk::Table> tables;
   size_t at = 0;
 };
 
-void DiskInMemory::write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
+void DiskInMemory::write(NewFile part, GivenUp given_up, Told<checkpoint::FileEntry> told) {
   const auto writing = std::make_shared<Writing>(Writing{std::move(part), std::move(given_up), std::move(told), {}, 0});
   for (const auto& table : writing->part.tables) writing->tables.push_back({table.entry, {}});
   soon([this, writing] { write_on(writing); });

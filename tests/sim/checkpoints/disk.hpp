@@ -48,11 +48,11 @@ class DiskInMemory final : public checkpoint::Storage {
   DiskInMemory(Disk& disk, std::function<void(Nanos, std::function<void()>)> later)
       : disk_(disk), later_(std::move(later)) {}
 
-  void begin(const std::string& directory, Told<checkpoint::Place> told) override;
+  void begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) override;
   void complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) override;
   void discard(const std::string& path, Done done) override;
   void find(const std::string& path, Told<Found> told) override;
-  void write(Part part, GivenUp given_up, Told<checkpoint::FileEntry> told) override;
+  void write(NewFile part, GivenUp given_up, Told<checkpoint::FileEntry> told) override;
   void check(const std::string& path, checkpoint::Share share, Told<checkpoint::Manifest> told) override;
   void restore(const std::string& path, std::vector<Target> targets, Done done) override;
   void move(std::vector<Move> moves, Done done) override;

@@ -123,21 +123,21 @@ void Worker::save() {
   state(
       fmt::format("saves for the {}. time{}{}", round_ + 1, hasty ? ", in haste" : "", behind ? ", and goes on" : ""));
   around_.promises().at_save[id_].push_back(begun_);
-  checkpoint::Client::Wish wish;
-  wish.path = "disk";
+  checkpoint::Client::Request request;
+  request.path = "disk";
   const auto went_on = std::make_shared<bool>(false);
   if (behind)
-    wish.saving = [weak = weak_from_this(), went_on] {
+    request.saving = [weak = weak_from_this(), went_on] {
       *went_on = true;
       if (const auto self = weak.lock(); self != nullptr && !self->leaving_) self->next_round();
     };
-  wish.operation = on_end([this, hasty, went_on](const base::Status& status) {
+  request.operation = on_end([this, hasty, went_on](const base::Status& status) {
     if (!*went_on) return save_over(status);
     const bool late = hasty && status.code() == MV_ETIMEOUT;
     if (!late) bearable(status, "a save behind its back");
   });
-  if (hasty) wish.operation->set_deadline(around_.timeline().now() + Nanos(random_.between(0, 60'000'000)));
-  member_.checkpoints().begin(std::move(wish));
+  if (hasty) request.operation->set_deadline(around_.timeline().now() + Nanos(random_.between(0, 60'000'000)));
+  member_.checkpoints().begin(std::move(request));
   around_.touched(member_.self());
 }
 
@@ -179,11 +179,11 @@ void Worker::load() {
   const Disk::Checkpoint* newest = around_.disk().newest();
   has_wanted_ = newest != nullptr;
   if (has_wanted_) wanted_ = content_of(*newest);
-  checkpoint::Client::Wish wish;
-  wish.loads = true;
-  wish.path = "disk";
-  wish.operation = on_end([this](const base::Status& status) { loaded(status); });
-  member_.checkpoints().begin(std::move(wish));
+  checkpoint::Client::Request request;
+  request.loads = true;
+  request.path = "disk";
+  request.operation = on_end([this](const base::Status& status) { loaded(status); });
+  member_.checkpoints().begin(std::move(request));
   around_.touched(member_.self());
 }
 

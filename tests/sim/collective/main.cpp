@@ -98,7 +98,7 @@ class Swarm {
   /// By their own, ranks would choose differently: the lowest one's word counts.
   static collective::Basis basis_of(size_t i) {
     collective::Basis basis;
-    basis.costs.roads.fill({i % 2 == 0 ? 1.0 : 0.0, 0});
+    basis.costs.transports.fill({i % 2 == 0 ? 1.0 : 0.0, 0});
     basis.costs.gamma = i % 2 == 0 ? 0 : 1;
     return basis;
   }

@@ -1,6 +1,6 @@
 #include "collective/work.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

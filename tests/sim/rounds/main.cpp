@@ -367,7 +367,7 @@ class Rounds {
   void encode(std::span<const double> values, table::Request& request) const {
     auto pieces = table::plan_all(model_->spec(), count(MV_ROLE_SERVER));
     std::vector<std::byte> encoded(table::place_encoded(pieces, *whole_codec()));
-    for (const table::Piece& piece : pieces) {
+    for (const table::ChunkRange& piece : pieces) {
       std::vector<double> nothing(piece.count);
       codec::encode_values(*whole_codec(), MV_F64, std::as_bytes(values.subspan(piece.offset)).data(), std::as_writable_bytes(std::span(nothing)).data(),
                            piece.count, encoded.data() + piece.encoded_at);

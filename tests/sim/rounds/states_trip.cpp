@@ -1,6 +1,6 @@
 #include "rounds/states_trip.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -13,7 +13,7 @@ namespace mv::table {
 
 void Client::know(TableView& table) const {
   table.consistency = table.spec.consistency(view_->sync, view_->workers().size());
-  if (shard::is_small_key(table.spec)) table.lane = std::hash<std::string_view>()(table.spec.store()) | uint64_t{1} << 63;
+  if (shard::is_small_key(table.spec)) table.queue = std::hash<std::string_view>()(table.spec.store()) | uint64_t{1} << 63;
 }
 
 /// In the place of one of its name that the servers have destroyed.

@@ -21,7 +21,7 @@ struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableC
   const base::Nanos begun;
   size_t open = 0;          ///< chunks that are not finished
   base::Status error;       ///< the first one
-  uint64_t change_id = 0;   ///< changes: for fences
+  uint64_t change_id = 0;   ///< changes: for flushes
   bool gated = false;       ///< it may have to wait for other workers
   Counting counting = Counting::kNone;
   uint64_t round = 0, index = 0;
@@ -44,7 +44,7 @@ inline uint64_t many_bytes(std::span<const ManyPart> many) {
 /// One message of a call, waiting for its acknowledgement or answer.
 class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_this<Chunk> {
  public:
-  Chunk(Client& client, TableCallRef op, Piece piece) : op(std::move(op)), piece(std::move(piece)), client_(client) {}
+  Chunk(Client& client, TableCallRef op, ChunkRange piece) : op(std::move(op)), piece(std::move(piece)), client_(client) {}
 
   base::SinkRef place(const wire::Message& answer, size_t bytes) override;
   void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override;
@@ -60,7 +60,7 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
   uint64_t wire_bytes() const { return op->request.codec != nullptr ? op->request.codec->encoded_bytes(piece.count) : bytes(); }
 
   const TableCallRef op;
-  const Piece piece;
+  const ChunkRange piece;
   base::PayloadRef payload;  ///< changes: what is sent
   bool makes_payload = false;  ///< it is gathered when the message leaves
   bool over = false;

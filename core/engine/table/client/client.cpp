@@ -124,11 +124,11 @@ void Client::begin(Request request) {
   }
 
   const bool replaces = change && want.write == wire::Write::Add && table.spec.updater.name == shard::kReplacing;
-  std::vector<Piece> pieces = !want.many.empty() ? std::vector<Piece>{{.server = want.server, .count = 1, .ids = {}, .from = {}}}
+  std::vector<ChunkRange> pieces = !want.many.empty() ? std::vector<ChunkRange>{{.server = want.server, .count = 1, .ids = {}, .from = {}}}
                               : want.all ? plan_all(table.spec, servers_.size(), want.skip)
                                        : plan_rows(table.spec, servers_.size(), want.rows, want.skip, replaces && !op->merged());
   // Only counts need to be told to servers that own none of the rows, and what becomes of the others' rows.
-  if (!op->counted() && !op->merged() && !want.waits_only && !replaces) std::erase_if(pieces, [](const Piece& piece) { return piece.count == 0 && piece.ids.empty(); });
+  if (!op->counted() && !op->merged() && !want.waits_only && !replaces) std::erase_if(pieces, [](const ChunkRange& piece) { return piece.count == 0 && piece.ids.empty(); });
   if (change && want.codec != nullptr) place_encoded(pieces, *want.codec);
   op->open = pieces.size();
   if (pieces.empty()) return settle(op);
@@ -140,7 +140,7 @@ void Client::begin(Request request) {
   }
   op->chunks.reserve(pieces.size());
   std::vector<std::shared_ptr<Chunk>> chunks;
-  for (Piece& piece : pieces) {
+  for (ChunkRange& piece : pieces) {
     chunks.push_back(std::make_shared<Chunk>(*this, op, std::move(piece)));
     op->chunks.push_back(chunks.back());
   }
@@ -149,7 +149,7 @@ void Client::begin(Request request) {
   if (op->open > 0 && !op->error.ok()) tell_loss(op);
 }
 
-/// A fire-and-forget change of one message: nobody waits for it, fences count it.
+/// A fire-and-forget change of one message: nobody waits for it, flushes count it.
 class Client::SmallChange final : public rpc::Pending {
  public:
   SmallChange(Client& client, TableViewRef table, uint64_t id, uint64_t reserved)
@@ -170,7 +170,7 @@ class Client::SmallChange final : public rpc::Pending {
 /// workers', so that all of them leave in the order of the program, which is that of the other workers.
 void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
   if (table.consistency == shard::Consistency::kSync) return;
-  call.lane = table.lane != 0 ? table.lane : uint64_t{table.numbers[server]} + 1;
+  call.queue = table.queue != 0 ? table.queue : uint64_t{table.numbers[server]} + 1;
   call.priority = priority;
 }
 
@@ -245,7 +245,7 @@ void Client::tell_later(TableView* table, const base::Status& error) {
   if (untold_.ok()) untold_ = error;
 }
 
-base::PayloadRef Client::payload_of(const TableCall& op, const Piece& piece) {
+base::PayloadRef Client::payload_of(const TableCall& op, const ChunkRange& piece) {
   const shard::Spec& spec = op.request.table->spec;
   const base::PayloadRef& source = op.request.source;
   if (piece.ids.empty()) {
@@ -266,7 +266,7 @@ base::PayloadRef Client::payload_of(const TableCall& op, const Piece& piece) {
 
 void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk, bool again) {
   const Request& want = op->request;
-  const Piece& piece = chunk->piece;
+  const ChunkRange& piece = chunk->piece;
   const bool offer = op->counted() && want.source->size() > kEagerBytes && chunk->bytes() > 0;
   rpc::Call call;
   call.pending = chunk;
@@ -293,7 +293,7 @@ void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& c
 
 base::Frame Client::change_frame(const Chunk& chunk, bool offer) {
   const TableCall& op = *chunk.op;
-  const Piece& piece = chunk.piece;
+  const ChunkRange& piece = chunk.piece;
   const uint64_t offered = offer ? chunk.payload->size() : 0;
   const auto body = wire::CreateChange(builder_.fbb(), op.request.table->numbers[piece.server], op.request.write, piece.first,
                                        piece.count, piece.ids.size(), op.round, op.index, piece.of, offered, piece.number,
@@ -320,7 +320,7 @@ base::Frame Client::many_frame(const TableCall& op) {
 
 void Client::send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk) {
   const Request& want = op->request;
-  const Piece& piece = chunk->piece;
+  const ChunkRange& piece = chunk->piece;
   if (!want.many.empty()) {
     rpc::Call call;
     call.frame = many_frame(*op);
@@ -464,15 +464,15 @@ void Client::change_over(uint64_t id) {
   pass_fences();
 }
 
-void Client::fence(std::function<void(const base::Status&)> passed) {
-  fences_.push_back({next_change_, std::move(passed)});
+void Client::flush(std::function<void(const base::Status&)> passed) {
+  flushes_.push_back({next_change_, std::move(passed)});
   pass_fences();
 }
 
 void Client::pass_fences() {
-  while (!fences_.empty() && first_change_ >= fences_.front().before) {
-    const auto passed = std::move(fences_.front().passed);
-    fences_.pop_front();
+  while (!flushes_.empty() && first_change_ >= flushes_.front().before) {
+    const auto passed = std::move(flushes_.front().passed);
+    flushes_.pop_front();
     const base::Status untold = std::exchange(untold_, {});
     if (std::exchange(any_untold_, false))
       for (const auto& [name, table] : tables_) {

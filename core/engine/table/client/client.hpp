@@ -19,7 +19,7 @@
 #include "engine/rpc/client.hpp"
 #include "engine/table/client/operation.hpp"
 #include "engine/table/client/plan.hpp"
-#include "engine/table/standing.hpp"
+#include "engine/table/state.hpp"
 
 namespace mv::table {
 
@@ -68,7 +68,7 @@ class Client {
   void list(base::Nanos deadline, std::function<void(base::Result<std::vector<shard::Spec>>)> listed);
   void destroy(const TableViewRef& table, base::OperationRef operation);
 
-  /// This worker has begun its clock-th iteration. Ordered like a change; fences wait for it. Errors are told like those of
+  /// This worker has begun its clock-th iteration. Ordered like a change; flushes wait for it. Errors are told like those of
   /// fire-and-forget adds.
   void clock(const TableViewRef& table, uint64_t clock);
   /// This worker's iterations on every table that it has, and where a checkpoint puts them.
@@ -105,7 +105,7 @@ class Client {
   void command(int64_t head, const std::string& body, base::OperationRef operation);
 
   /// Calls `passed` once all changes begun so far are applied (or have failed), with the first error that nobody was told.
-  void fence(std::function<void(const base::Status&)> passed);
+  void flush(std::function<void(const base::Status&)> passed);
   /// The first untold error of this table's fire-and-forget adds.
   base::Status take_untold(TableView& table);
   /// An error whose call its caller has released: told as that of a fire-and-forget add. `table` is null where it was on none.
@@ -114,7 +114,7 @@ class Client {
   /// Calls for which somebody waits, and the servers that have not answered.
   std::vector<cluster::Wait> waits(base::Peer self) const;
   /// This worker's own calls on its tables.
-  std::vector<TableStanding> standings(uint32_t worker) const;
+  std::vector<TableState> states(uint32_t worker) const;
 
   base::Nanos next_deadline() const { return deadlines_.empty() ? base::kNever : deadlines_.begin()->first; }
   void tick();
@@ -128,7 +128,7 @@ class Client {
   class Round;
   class Creation;
   using TableCallRef = std::shared_ptr<TableCall>;
-  struct Fence {
+  struct Flush {
     uint64_t before;
     std::function<void(const base::Status&)> passed;
   };
@@ -140,7 +140,7 @@ class Client {
   void send_get(const TableCallRef& op, const std::shared_ptr<Chunk>& chunk);
   base::Frame many_frame(const TableCall& op);
   base::Frame change_frame(const Chunk& chunk, bool offer);
-  base::PayloadRef payload_of(const TableCall& op, const Piece& piece);
+  base::PayloadRef payload_of(const TableCall& op, const ChunkRange& piece);
   static void set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority = 0);
   void chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status& status);
   void settle(const TableCallRef& op);
@@ -177,9 +177,9 @@ class Client {
   std::multimap<base::Nanos, std::function<void()>> deadlines_;
   uint64_t next_change_ = 0, first_change_ = 0;  ///< changes are numbered as they begin
   std::deque<bool> changes_over_;                ///< of first_change_ and those after it
-  std::deque<Fence> fences_;
+  std::deque<Flush> flushes_;
   base::Status untold_;
-  bool any_untold_ = false;  ///< since the last fence
+  bool any_untold_ = false;  ///< since the last flush
   std::atomic<uint64_t> in_flight_{0};
   std::array<base::Histogram, kUseNames.size()> call_times_;
   base::TraceRing* trace_ = nullptr;  ///< null: no times are taken

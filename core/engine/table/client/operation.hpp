@@ -35,7 +35,7 @@ struct TableView {
   const shard::Spec& spec;
   const std::shared_ptr<const std::vector<base::Peer>> shared_servers;
   const std::vector<base::Peer>& servers;  ///< by server id
-  uint64_t lane = 0;                ///< small keys of one store keep the order of their calls among all of them; 0: each table by itself
+  uint64_t queue = 0;                ///< small keys of one store keep the order of their calls among all of them; 0: each table by itself
   uint64_t round = 0;               ///< sync: gets of this worker so far
   uint64_t index = 0;               ///< sync: adds of this worker so far
   base::Status untold;              ///< of a fire-and-forget add that failed; taken by Client::take_untold()

@@ -9,7 +9,7 @@ namespace mv::table {
 namespace {
 
 /// Elements first .. first + count - 1 of a part, cut at its stripes.
-void add_elements(std::vector<Piece>& pieces, const shard::Spec& spec, size_t server, uint64_t first, uint64_t count, uint64_t offset) {
+void add_elements(std::vector<ChunkRange>& pieces, const shard::Spec& spec, size_t server, uint64_t first, uint64_t count, uint64_t offset) {
   const uint64_t stripe = shard::stripe_elements(spec);
   for (uint64_t done = 0; done < count;) {
     const uint64_t from = first + done;
@@ -20,8 +20,8 @@ void add_elements(std::vector<Piece>& pieces, const shard::Spec& spec, size_t se
 }
 
 /// The pieces of this server, which come last so far, learn their numbers, and how many they are.
-void count_pieces(std::vector<Piece>& pieces, size_t server) {
-  const auto mine = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& piece) { return piece.server == server; });
+void count_pieces(std::vector<ChunkRange>& pieces, size_t server) {
+  const auto mine = std::find_if(pieces.begin(), pieces.end(), [&](const ChunkRange& piece) { return piece.server == server; });
   for (auto piece = mine; piece != pieces.end(); ++piece) {
     piece->of = static_cast<uint32_t>(pieces.end() - mine);
     piece->number = static_cast<uint32_t>(piece - mine);
@@ -30,8 +30,8 @@ void count_pieces(std::vector<Piece>& pieces, size_t server) {
 
 }  // namespace
 
-std::vector<Piece> plan_all(const shard::Spec& spec, size_t servers, size_t skip) {
-  std::vector<Piece> pieces;
+std::vector<ChunkRange> plan_all(const shard::Spec& spec, size_t servers, size_t skip) {
+  std::vector<ChunkRange> pieces;
   for (size_t server = 0; server < servers; ++server) {
     const shard::Range part = shard::part_of(spec, servers, server);
     if (server == skip || part.count == 0) continue;
@@ -41,22 +41,22 @@ std::vector<Piece> plan_all(const shard::Spec& spec, size_t servers, size_t skip
   return pieces;
 }
 
-uint64_t place_encoded(std::span<Piece> pieces, const codec::Codec& codec) {
+uint64_t place_encoded(std::span<ChunkRange> pieces, const codec::Codec& codec) {
   uint64_t end = 0;
-  for (Piece& piece : pieces) {
+  for (ChunkRange& piece : pieces) {
     piece.encoded_at = end;
     end += codec.encoded_bytes(piece.count);
   }
   return end;
 }
 
-std::vector<Piece> plan_rows(const shard::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip, bool replaces) {
+std::vector<ChunkRange> plan_rows(const shard::Spec& spec, size_t servers, std::span<const int64_t> rows, size_t skip, bool replaces) {
   std::vector<std::vector<uint64_t>> of_server(servers);
   for (uint64_t i = 0; i < rows.size(); ++i) of_server[shard::server_of(spec, servers, rows[i])].push_back(i);
 
   const bool rows_fit = spec.row_bytes() <= shard::stripe_bytes(spec);
   const size_t most = std::max<uint64_t>(1, shard::stripe_bytes(spec) / (spec.row_bytes() + sizeof(int64_t)));
-  std::vector<Piece> pieces;
+  std::vector<ChunkRange> pieces;
   for (size_t server = 0; server < servers; ++server) {
     if (server == skip || !shard::has_part(spec, servers, server)) continue;
     const int64_t first_row = shard::first_row(spec, servers, server);
@@ -70,7 +70,7 @@ std::vector<Piece> plan_rows(const shard::Spec& spec, size_t servers, std::span<
         ++begin;
         continue;
       }
-      Piece piece{server, 0, 0, 0, {}, {}, 1};
+      ChunkRange piece{server, 0, 0, 0, {}, {}, 1};
       const size_t end = std::min(mine.size(), begin + most);
       for (; begin < end; ++begin) {
         piece.ids.push_back(rows[mine[begin]] - first_row);

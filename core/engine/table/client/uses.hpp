@@ -1,5 +1,5 @@
 #pragma once
-// How often a table was used, and by which way its values went.
+// How often a table was used, and by which path its values went.
 
 #include <array>
 #include <atomic>
@@ -19,15 +19,15 @@ inline constexpr std::array<const char*, 5> kUseNames = {"add", "set", "erase", 
 
 /// kHere: the caller's thread worked on the shard itself. kMapped: it read a server's shard in shared memory. kMessage: at least one
 /// part of the table took a message.
-enum class Way : uint8_t { kHere, kMapped, kMessage };
-inline constexpr std::array<const char*, 3> kWayNames = {"local", "mapped", "message"};
+enum class Path : uint8_t { kHere, kMapped, kMessage };
+inline constexpr std::array<const char*, 3> kPathNames = {"local", "mapped", "message"};
 
 /// Calls, and the bytes of their values.
 struct Used {
   struct Of {
     uint64_t calls = 0, bytes = 0;
   };
-  std::array<std::array<Of, kWayNames.size()>, kUseNames.size()> by;
+  std::array<std::array<Of, kPathNames.size()>, kUseNames.size()> by;
   uint64_t encoded_from = 0, encoded_to = 0;  ///< bytes of adds before and after a codec, of those that took messages
 
   uint64_t calls(Use use) const {
@@ -39,9 +39,9 @@ struct Used {
     encoded_from += other.encoded_from;
     encoded_to += other.encoded_to;
     for (size_t use = 0; use < by.size(); ++use)
-      for (size_t way = 0; way < by[use].size(); ++way) {
-        by[use][way].calls += other.by[use][way].calls;
-        by[use][way].bytes += other.by[use][way].bytes;
+      for (size_t path = 0; path < by[use].size(); ++path) {
+        by[use][path].calls += other.by[use][path].calls;
+        by[use][path].bytes += other.by[use][path].bytes;
       }
   }
 };
@@ -56,12 +56,12 @@ class Uses {
   Uses& operator=(const Uses&) = delete;
   ~Uses() { delete partial_.load(std::memory_order_acquire); }
 
-  void count(Use use, Way way, bool all, uint64_t rows) {
-    if (all) return add(whole_[at(use, way)], 1);
+  void count(Use use, Path path, bool all, uint64_t rows) {
+    if (all) return add(whole_[at(use, path)], 1);
     Partial* const partial = this->partial();
     if (partial == nullptr) return;
-    add(partial->calls[at(use, way)], 1);
-    add(partial->rows[at(use, way)], rows);
+    add(partial->calls[at(use, path)], 1);
+    add(partial->rows[at(use, path)], rows);
   }
   void count_encoded(uint64_t from, uint64_t to) {
     Partial* const partial = this->partial();
@@ -85,23 +85,23 @@ class Uses {
     if (partial != nullptr) used.encoded_from = partial->encoded_from.load(std::memory_order_relaxed);
     if (partial != nullptr) used.encoded_to = partial->encoded_to.load(std::memory_order_relaxed);
     for (size_t i = 0; i < kCounts; ++i) {
-      Used::Of& of = used.by[i / kWayNames.size()][i % kWayNames.size()];
+      Used::Of& of = used.by[i / kPathNames.size()][i % kPathNames.size()];
       const uint64_t whole = whole_[i].load(std::memory_order_relaxed);
       of.calls = whole + (partial != nullptr ? partial->calls[i].load(std::memory_order_relaxed) : 0);
-      if (i / kWayNames.size() == static_cast<size_t>(Use::kErase)) continue;  // no values go anywhere
+      if (i / kPathNames.size() == static_cast<size_t>(Use::kErase)) continue;  // no values go anywhere
       of.bytes = whole * spec.bytes() + (partial != nullptr ? partial->rows[i].load(std::memory_order_relaxed) * spec.row_bytes() : 0);
     }
     return used;
   }
 
  private:
-  static constexpr size_t kCounts = kUseNames.size() * kWayNames.size();
+  static constexpr size_t kCounts = kUseNames.size() * kPathNames.size();
   using Counts = std::array<std::atomic<uint64_t>, kCounts>;
   struct Partial {
     Counts calls{}, rows{};
     std::atomic<uint64_t> encoded_from{0}, encoded_to{0};
   };
-  static size_t at(Use use, Way way) { return static_cast<size_t>(use) * kWayNames.size() + static_cast<size_t>(way); }
+  static size_t at(Use use, Path path) { return static_cast<size_t>(use) * kPathNames.size() + static_cast<size_t>(path); }
   static void add(std::atomic<uint64_t>& count, uint64_t more) { count.fetch_add(more, std::memory_order_relaxed); }
   /// Null if there is no memory for it.
   Partial* partial() {

@@ -25,23 +25,23 @@ MergeGate::Round& MergeGate::round_at(uint64_t number) {
   return rounds_[number - merged_];
 }
 
-void MergeGate::change(size_t worker, const rpc::Asked& asked, uint64_t number, uint64_t lane, uint32_t of) {
+void MergeGate::change(size_t worker, const rpc::Asked& asked, uint64_t number, uint64_t stripe, uint32_t of) {
   if (number < merged_ || number - merged_ > kMostAhead)
     return owner_.fail_gated(asked, base::error(MV_EPROTOCOL, "table \"{}\": {} adds to round {}, round {} is open", table_,
                                                 (*names_)[worker], number, merged_));
   Round& round = round_at(number);
   Share& share = round.shares[worker];
-  const bool by_row = lane == kRows;
+  const bool by_row = stripe == kRows;
   if (share.here > 0 && (share.of != of || share.by_row != by_row || share.whole()))
     return owner_.fail_gated(asked, base::error(MV_EPROTOCOL, "table \"{}\": the parts of {}'s add to round {} do not fit together",
                                                 table_, (*names_)[worker], number));
   ++share.here;
   share.of = of;
   share.by_row = by_row;
-  auto found = std::ranges::lower_bound(round.lanes, lane, {}, &Lane::number);
-  if (found == round.lanes.end() || found->number != lane) found = round.lanes.insert(found, {lane, {}});
-  std::vector<Part>& parts = found->parts;
-  const auto behind = std::find_if(parts.begin(), parts.end(), [&](const Part& part) { return part.worker > worker; });
+  auto found = std::ranges::lower_bound(round.stripes, stripe, {}, &Stripe::number);
+  if (found == round.stripes.end() || found->number != stripe) found = round.stripes.insert(found, {stripe, {}});
+  std::vector<Contribution>& parts = found->parts;
+  const auto behind = std::find_if(parts.begin(), parts.end(), [&](const Contribution& part) { return part.worker > worker; });
   parts.insert(behind, {worker, asked});
   if (number == merged_) owner_.accept(asked);
   advance();
@@ -83,8 +83,8 @@ void MergeGate::restart(uint64_t round) {
   const base::Status gone = base::error(MV_ECANCELED, "table \"{}\": a checkpoint was loaded", table_);
   open_ = 0;
   for (const Round& open : std::exchange(rounds_, {}))
-    for (const Lane& lane : open.lanes)
-      for (const Part& part : lane.parts) owner_.fail_gated(part.asked, gone);
+    for (const Stripe& stripe : open.stripes)
+      for (const Contribution& part : stripe.parts) owner_.fail_gated(part.asked, gone);
   merged_ = round;
   for (uint64_t& first : first_)
     if (first != UINT64_MAX) first = round;
@@ -99,19 +99,19 @@ uint64_t MergeGate::next_round(size_t worker) const {
   return first == UINT64_MAX ? next : std::max(first, next);
 }
 
-/// Whether everyone who is waited for has given its part of the lane, or will give none.
-bool MergeGate::is_ready(const Round& round, const Lane& lane) const {
+/// Whether everyone who is waited for has given its part of the stripe, or will give none.
+bool MergeGate::is_ready(const Round& round, const Stripe& stripe) const {
   for (size_t worker = 0; worker < first_.size(); ++worker) {
     const Share& share = round.shares[worker];
     if (!awaits(worker) && share.here == 0) continue;
     const bool left = !awaits(worker);  // what of it is missing never comes
-    if (lane.number == kRows) {
+    if (stripe.number == kRows) {
       if (share.by_row ? !share.whole() && !left : share.here == 0) return false;
       continue;
     }
     if (share.here == 0) return false;
     if (share.by_row || left || share.whole()) continue;
-    if (std::none_of(lane.parts.begin(), lane.parts.end(), [&](const Part& part) { return part.worker == worker; })) return false;
+    if (std::none_of(stripe.parts.begin(), stripe.parts.end(), [&](const Contribution& part) { return part.worker == worker; })) return false;
   }
   return true;
 }
@@ -126,27 +126,27 @@ bool MergeGate::is_whole(const Round& round) const {
 }
 
 namespace {
-/// Room of the loop's thread, for the parts of a lane.
+/// Room of the loop's thread, for the parts of a stripe.
 std::vector<rpc::Asked>& parts_room() { return base::per_thread<std::vector<rpc::Asked>>(); }
 }  // namespace
 
-void MergeGate::merge_lane(Lane& lane) {
+void MergeGate::merge_stripe(Stripe& stripe) {
   std::vector<rpc::Asked> parts = std::move(parts_room());  // an owner's work may merge another table's
   parts.clear();
-  for (const Part& part : lane.parts) parts.push_back(part.asked);
-  lane.parts.clear();
+  for (const Contribution& part : stripe.parts) parts.push_back(part.asked);
+  stripe.parts.clear();
   owner_.merge(parts);
   parts_room() = std::move(parts);
 }
 
-/// Those of the oldest round that are ready. What an owner does may bring new lanes.
-void MergeGate::merge_lanes() {
-  for (size_t at = 0; at < oldest().lanes.size(); ++at) {
-    Lane& lane = oldest().lanes[at];
-    if (lane.parts.empty() || !is_ready(oldest(), lane)) continue;
-    const uint64_t number = lane.number;
-    merge_lane(lane);
-    while (oldest().lanes[at].number != number) ++at;
+/// Those of the oldest round that are ready. What an owner does may bring new stripes.
+void MergeGate::merge_stripes() {
+  for (size_t at = 0; at < oldest().stripes.size(); ++at) {
+    Stripe& stripe = oldest().stripes[at];
+    if (stripe.parts.empty() || !is_ready(oldest(), stripe)) continue;
+    const uint64_t number = stripe.number;
+    merge_stripe(stripe);
+    while (oldest().stripes[at].number != number) ++at;
   }
 }
 
@@ -159,15 +159,15 @@ void MergeGate::forget_oldest() {
 
 void MergeGate::accept_oldest() {
   std::vector<rpc::Asked> parts;
-  for (const Lane& lane : oldest().lanes)
-    for (const Part& part : lane.parts) parts.push_back(part.asked);
+  for (const Stripe& stripe : oldest().stripes)
+    for (const Contribution& part : stripe.parts) parts.push_back(part.asked);
   for (const rpc::Asked& asked : parts) owner_.accept(asked);
 }
 
 void MergeGate::advance() {
   if (std::exchange(advancing_, true)) return;  // what an owner does may lead back here
   while (open_ > 0) {
-    merge_lanes();
+    merge_stripes();
     if (!oldest().is_merged() || !is_whole(oldest())) break;
     forget_oldest();
     owner_.on_merged();

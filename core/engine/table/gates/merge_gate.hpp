@@ -11,7 +11,7 @@
 #include "base/result.hpp"
 #include "engine/rpc/pending.hpp"
 #include "engine/table/gates/waiting_gets.hpp"
-#include "engine/table/standing.hpp"
+#include "engine/table/state.hpp"
 
 namespace mv::table {
 
@@ -20,8 +20,8 @@ namespace mv::table {
 /// n rounds are merged: so it holds its own adds and all that belongs to their rounds, and nothing of a round that is still open.
 /// (MXNet counts pushes, whoever makes them; two of one worker there pass for one of each of two.)
 ///
-/// A large add is several messages; each is of one lane, a stripe of the table, and a lane is merged as soon as it has all
-/// workers' parts. Rows are a lane together, whatever rows they are. Only the oldest round is merged; parts of later ones
+/// A large add is several messages; each is of one stripe, a stripe of the table, and a stripe is merged as soon as it has all
+/// workers' parts. Rows are a stripe together, whatever rows they are. Only the oldest round is merged; parts of later ones
 /// wait, and are not acknowledged before theirs is the oldest: so a worker that runs ahead fills its own window, not this server.
 ///
 /// Who has left is waited for no more, and what it left behind still counts. Holds tokens, not data. Loop thread only.
@@ -30,7 +30,7 @@ class MergeGate {
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// All parts of a lane, in the order of ranks, then of arrival.
+    /// All parts of a stripe, in the order of ranks, then of arrival.
     virtual void merge(std::span<const rpc::Asked> parts) = 0;
     /// The add may be acknowledged: it is here, and its round is the oldest.
     virtual void accept(const rpc::Asked& asked) = 0;
@@ -39,7 +39,7 @@ class MergeGate {
     /// merged() has grown.
     virtual void on_merged() = 0;
   };
-  static constexpr uint64_t kRows = UINT64_MAX;  ///< the lane of adds by row
+  static constexpr uint64_t kRows = UINT64_MAX;  ///< the stripe of adds by row
 
   /// @param table  its name, which the owner keeps
   MergeGate(Owner& owner, std::string_view table) : owner_(owner), table_(table) {}
@@ -49,7 +49,7 @@ class MergeGate {
 
   /// One of the `of` messages of a worker's add number `round`. An add by row is in kRows with all of its messages, any other in none
   /// of them there.
-  void change(size_t worker, const rpc::Asked& asked, uint64_t round, uint64_t lane, uint32_t of);
+  void change(size_t worker, const rpc::Asked& asked, uint64_t round, uint64_t stripe, uint32_t of);
   /// A get of a worker that has made `adds` adds: served now or later.
   void get(const rpc::Asked& asked, uint64_t adds);
   /// The worker gives up a get. True: it is withdrawn, and `missing` says whom it waited for. False: it does not wait here.
@@ -79,9 +79,9 @@ class MergeGate {
     const Round& round = rounds_.front();
     if (level == 1) {
       __builtin_prefetch(round.shares.data(), 1);
-      return __builtin_prefetch(round.lanes.data(), 1);
+      return __builtin_prefetch(round.stripes.data(), 1);
     }
-    if (!round.lanes.empty()) __builtin_prefetch(round.lanes.front().parts.data(), 1);
+    if (!round.stripes.empty()) __builtin_prefetch(round.stripes.front().parts.data(), 1);
   }
 
   /// Rounds that are merged whole.
@@ -90,7 +90,7 @@ class MergeGate {
   std::vector<GateWait> waits() const;
 
  private:
-  struct Part {
+  struct Contribution {
     size_t worker;
     rpc::Asked asked;
   };
@@ -100,25 +100,25 @@ class MergeGate {
     bool by_row = false;
     bool whole() const { return of > 0 && here == of; }
   };
-  struct Lane {
+  struct Stripe {
     uint64_t number;
-    std::vector<Part> parts;  ///< in the order of ranks, then of arrival; none: it is merged, or nothing has come
+    std::vector<Contribution> parts;  ///< in the order of ranks, then of arrival; none: it is merged, or nothing has come
   };
   struct Round {
     std::vector<Share> shares;  ///< by worker
-    std::vector<Lane> lanes;    ///< ascending
+    std::vector<Stripe> stripes;    ///< ascending
     bool is_merged() const {
-      return std::ranges::all_of(lanes, [](const Lane& lane) { return lane.parts.empty(); });
+      return std::ranges::all_of(stripes, [](const Stripe& stripe) { return stripe.parts.empty(); });
     }
   };
 
   Round& round_at(uint64_t number);
   Round& oldest() { return rounds_.front(); }
   bool awaits(size_t worker) const { return first_[worker] <= merged_; }
-  bool is_ready(const Round& round, const Lane& lane) const;
+  bool is_ready(const Round& round, const Stripe& stripe) const;
   bool is_whole(const Round& round) const;
-  void merge_lanes();
-  void merge_lane(Lane& lane);
+  void merge_stripes();
+  void merge_stripe(Stripe& stripe);
   void forget_oldest();
   void accept_oldest();
   void advance();

@@ -9,7 +9,7 @@
 #include "base/result.hpp"
 #include "engine/rpc/pending.hpp"
 #include "engine/table/gates/waiting_gets.hpp"
-#include "engine/table/standing.hpp"
+#include "engine/table/state.hpp"
 
 namespace mv::table {
 

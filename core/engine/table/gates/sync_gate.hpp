@@ -10,7 +10,7 @@
 
 #include "base/result.hpp"
 #include "engine/rpc/pending.hpp"
-#include "engine/table/standing.hpp"
+#include "engine/table/state.hpp"
 
 namespace mv::table {
 

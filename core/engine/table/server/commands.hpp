@@ -45,7 +45,7 @@ class Commands {
   std::vector<cluster::Wait> waits() const;
 
  private:
-  struct Waiting {
+  struct WaitingWorker {
     rpc::Asked asked;
     Command command;
     base::Nanos since{0};
@@ -65,7 +65,7 @@ class Commands {
   std::string self_;
   Controller controller_ = Controller::kNone;
   std::function<void(int64_t)> waiting_changed_;
-  std::deque<Waiting> waiting_;
+  std::deque<WaitingWorker> waiting_;
   std::map<uint64_t, Taken> taken_;
   uint64_t next_ = 1;
 };

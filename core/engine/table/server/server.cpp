@@ -454,7 +454,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
     wrong = base::error(MV_EPROTOCOL, "table \"{}\": only adds are encoded", table->spec.name);
   if (!wrong.ok()) return rpc_.fail(asked, wrong);
 
-  const auto piece = request.number() == 0 ? shard::Piece::kFirst : shard::Piece::kFurther;
+  const auto piece = request.number() == 0 ? shard::ChangePart::kFirst : shard::ChangePart::kFurther;
   Held held{request.first(), request.count(), request.rows(), payload, staged, request.write(), piece};
   held.codec = codec.value();
   const uint64_t bytes = table->bytes_of(held);

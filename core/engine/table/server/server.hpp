@@ -22,7 +22,7 @@
 #include "engine/table/gates/stale_gate.hpp"
 #include "engine/table/gates/sync_gate.hpp"
 #include "engine/table/spec_wire.hpp"
-#include "engine/table/standing.hpp"
+#include "engine/table/state.hpp"
 #include "shard/shard.hpp"
 
 namespace mv::table {
@@ -48,7 +48,7 @@ class Server {
 
   /// Whose requests wait here, and for whom.
   std::vector<cluster::Wait> waits() const;
-  std::vector<TableStanding> standings() const;
+  std::vector<TableState> states() const;
 
   /// This server's part of a table, for the callers' threads of the same process.
   std::shared_ptr<shard::Shard> shard(uint32_t number) const;
@@ -87,7 +87,7 @@ class Server {
     std::span<const std::byte> payload;
     std::shared_ptr<const void> keep;                ///< the payload's memory, where it outlives the call
     wire::Write write = wire::Write::Add;
-    shard::Piece piece = shard::Piece::kFirst;
+    shard::ChangePart piece = shard::ChangePart::kFirst;
     std::shared_ptr<const shard::UpdaterSpec> updater = {};  ///< instead of values
     codec::CodecRef codec = {};                      ///< what the payload is encoded by, if it is
     base::Nanos since{0};                            ///< of those that wait in held_
@@ -230,7 +230,7 @@ class Server {
   void hold(Held& held, std::span<const std::byte> payload, const std::shared_ptr<const void>& staged);
   base::Status apply_encoded(const Table& table, shard::Worker worker, const Held& held);
   base::Status sum_up(const Table& table, std::span<const Held* const> parts, uint64_t first, uint64_t count, base::Pool::Block* sum);
-  base::Status add_sum(Table& table, std::span<const Held* const> parts, shard::Range elements, shard::Piece piece);
+  base::Status add_sum(Table& table, std::span<const Held* const> parts, shard::Range elements, shard::ChangePart piece);
   base::Status apply_elements(Table& table, std::span<const Held* const> parts);
   void reply_values(const rpc::Asked& asked, Table& table, const Wanted& wanted);
   base::Pool::Block encode_values(const Table& table, const Wanted& wanted, const base::Pool::Block& values);

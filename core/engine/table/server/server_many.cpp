@@ -68,7 +68,7 @@ void Server::change_many(const rpc::Asked& asked, const wire::ChangeMany& reques
       rpc_.fail(part, base::error(MV_EPROTOCOL, "table \"{}\": an add of {} bytes among others", table->spec.name, values.size()));
       continue;
     }
-    Held held{0, elements, 0, values, staged, wire::Write::Add, shard::Piece::kFirst};
+    Held held{0, elements, 0, values, staged, wire::Write::Add, shard::ChangePart::kFirst};
     if (table->consistency == shard::Consistency::kMerge && worker >= 0)
       change_merged(part, *table, static_cast<size_t>(worker), request.indexes()->Get(i), 1, std::move(held));
     else

@@ -23,15 +23,15 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
     const auto rows = take_rows(table, held.payload, held.rows);
     if (!rows.ok()) return rpc_.fail(asked, rows.status());
   }
-  const uint64_t stripe = shard::stripe_elements(table.spec);
-  if (held.count > 0 && held.first / stripe != (held.first + held.count - 1) / stripe)
+  const uint64_t each = shard::stripe_elements(table.spec);
+  if (held.count > 0 && held.first / each != (held.first + held.count - 1) / each)
     return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a part of an add that is not of one stripe", table.spec.name));
-  // Rows that are longer than a stripe come as elements, each cut by itself: a lane together, like other rows.
-  const bool is_lane = held.count > 0 && table.spec.row_bytes() <= shard::stripe_bytes(table.spec);
-  const uint64_t lane = is_lane ? held.first / stripe : MergeGate::kRows;
-  // The last part of a lane is added where it lies; what waits for others needs memory of its own.
+  // Rows that are longer than a stripe come as elements, each cut by itself: a stripe together, like other rows.
+  const bool in_stripes = held.count > 0 && table.spec.row_bytes() <= shard::stripe_bytes(table.spec);
+  const uint64_t stripe = in_stripes ? held.first / each : MergeGate::kRows;
+  // The last part of a stripe is added where it lies; what waits for others needs memory of its own.
   held_back(table, asked, held);
-  table.merge_gate.change(worker, asked, index, lane, chunks);
+  table.merge_gate.change(worker, asked, index, stripe, chunks);
   if (Held* const waiting = held_.find(asked)) hold(*waiting, held.payload, held.keep);
 }
 
@@ -76,7 +76,7 @@ base::Status Server::sum_up(const Table& table, std::span<const Held* const> par
 }
 
 /// Adds the sum of parts that have all of these elements to the shard; of no parts it is zero.
-base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, shard::Range elements, shard::Piece piece) {
+base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, shard::Range elements, shard::ChangePart piece) {
   const shard::Spec& spec = table.spec;
   const mv_dtype storage = tensor::storage_dtype(spec.dtype);
   const auto [begin, count] = elements;
@@ -119,14 +119,14 @@ base::Status Server::apply_elements(Table& table, std::span<const Held* const> p
   const bool is_all = spec.row_bytes() > shard::stripe_bytes(spec);  // of this round
   const bool replaces = is_all && table.shard->updater().name == shard::kReplacing;
   if (replaces) ends.insert({0, table.shard->elements()});
-  shard::Piece piece = is_all ? shard::Piece::kFirst : parts.front()->piece;
+  shard::ChangePart piece = is_all ? shard::ChangePart::kFirst : parts.front()->piece;
   for (auto end = std::next(ends.begin()); end != ends.end(); ++end) {
     const uint64_t first = *std::prev(end), count = *end - first;
     std::vector<const Held*> some;
     std::ranges::copy_if(parts, std::back_inserter(some), [&](const Held* part) { return part->first <= first && *end <= part->first + part->count; });
     if (some.empty() && !replaces) continue;
     if (base::Status wrong = add_sum(table, some, {first, count}, piece); !wrong.ok()) return wrong;
-    piece = shard::Piece::kFurther;
+    piece = shard::ChangePart::kFurther;
   }
   return {};
 }

@@ -1,7 +1,7 @@
 // The parameters that all optimizers have, their schedules, and the numbers of a step. Names, defaults and meaning are
 // MXNet's.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

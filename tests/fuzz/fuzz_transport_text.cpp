@@ -1,4 +1,4 @@
-// What users write for roads: faults and addresses. Nothing is refused without a word.
+// What users write for transports: faults and addresses. Nothing is refused without a word.
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-/* How two gossiping nodes agree on a symmetric exchange: core/engine/gossip/pact.cpp; pact.hpp has the protocol.
+/* How two gossiping nodes agree on a symmetric exchange: core/engine/gossip/pair_exchange.cpp; exchange.hpp has the protocol.
  *
  * Each node begins a fetch (ATTEMPTS times), proposes or accepts, reads the other one's version, and either both take it or neither does. At any
  * moment the connection may break and come back, which loses all messages on their way, and a node's time may be up. Where that happens to an
@@ -26,7 +26,7 @@ chan to[2] = [16] of { mtype, byte, bool };  /* word, number, Exchange::proposer
 
 bool fetching[2];                            /* Gossip::attempt_ */
 byte begun[2], questions[2];
-bool has[2];                                 /* attempt_->pact, and its fields: */
+bool has[2];                                 /* attempt_->exchange, and its fields: */
 byte number[2];
 bool proposer[2], agreed[2], noted[2], ready[2], whole[2];
 byte held[2];                                /* held_: the partner's proposal that waits; 0: none */
@@ -41,7 +41,7 @@ bit greater;                                 /* whose proposals have the greater
 inline say(word, which, by_proposer) { assert(nfull(to[other])); to[other]!word, which, by_proposer }
 inline drop() { has[me] = false; number[me] = 0; proposer[me] = false; agreed[me] = false; noted[me] = false; ready[me] = false; whole[me] = false }
 inline finish() { drop(); fetching[me] = false }
-#define is_ours(which, by_proposer) (has[me] && number[me] == which && proposer[me] != by_proposer)  /* pact_with() */
+#define is_ours(which, by_proposer) (has[me] && number[me] == which && proposer[me] != by_proposer)  /* exchange_with() */
 
 inline propose() {
   if
@@ -139,7 +139,7 @@ inline on_withdraw(which, by_proposer) {
   fi
 }
 
-/* Gossip::pact_again() */
+/* Gossip::exchange_again() */
 inline connected() {
   if
   :: has[me] && !agreed[me] -> propose()

@@ -47,20 +47,20 @@ std::vector<cluster::Wait> Server::waits() const {
   return waits;
 }
 
-std::vector<TableStanding> Server::standings() const {
-  std::vector<TableStanding> standings;
+std::vector<TableState> Server::states() const {
+  std::vector<TableState> states;
   for (const auto& table : tables_) {
     if (table == nullptr) continue;
-    TableStanding standing{table->spec.name, table->spec.describe(), table->consistency, table->complete, {}};
+    TableState state{table->spec.name, table->spec.describe(), table->consistency, table->complete, {}};
     for (size_t worker = 0; worker < workers_.size() && table->consistency != shard::Consistency::kAsync; ++worker) {
       Tally tally = table->consistency == shard::Consistency::kSync ? table->gate->tally(worker) : Tally{static_cast<uint32_t>(worker), 0, 0, 0};
       tally.clock = table->clock_of(worker);
-      standing.tallies.push_back(tally);
+      state.tallies.push_back(tally);
     }
-    standings.push_back(std::move(standing));
+    states.push_back(std::move(state));
   }
-  std::ranges::sort(standings, {}, &TableStanding::name);  // as clients have them: where a report has no room for all, these are the same
-  return standings;
+  std::ranges::sort(states, {}, &TableState::name);  // as clients have them: where a report has no room for all, these are the same
+  return states;
 }
 
 /// By name.

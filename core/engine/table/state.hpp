@@ -19,7 +19,7 @@ struct Tally {
 };
 
 /// A worker tells of its own calls; a server, where a gate counts them, what it holds of each worker's.
-struct TableStanding {
+struct TableState {
   std::string name;
   std::string what;  ///< as shard::Spec::describe()
   shard::Consistency consistency = shard::Consistency::kAsync;

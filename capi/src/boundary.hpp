@@ -50,7 +50,7 @@ mv_status guarded(const char* function, Body&& body) {
 
 /// The same for body(State&), which a forked child does not reach before its own mv_init().
 template <typename Body>
-mv_status fence(const char* function, Body&& body) {
+mv_status boundary(const char* function, Body&& body) {
   State* state = current_state();
   if (state == nullptr) {
     return fail(MV_EFORK, function,

@@ -9,11 +9,11 @@
 
 namespace mv::collective {
 
-struct GroupStanding {
+struct GroupState {
   uint64_t id = 0;
   std::vector<base::Peer> ranks;
   uint32_t rank = 0;        ///< the member's own
-  std::string road;         ///< "shm" or "messages"
+  std::string transport;         ///< "shm" or "messages"
   uint64_t operations = 0;  ///< that it has begun
   std::string broken;       ///< why the group goes on no more; empty while it does
 };

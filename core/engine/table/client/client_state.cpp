@@ -24,18 +24,18 @@ std::vector<cluster::Wait> Client::waits(base::Peer self) const {
   return waits;
 }
 
-std::vector<TableStanding> Client::standings(uint32_t worker) const {
-  std::vector<TableStanding> standings;
+std::vector<TableState> Client::states(uint32_t worker) const {
+  std::vector<TableState> states;
   for (const auto& [name, table] : tables_) {
     const Used used = table->uses.total(table->spec);
-    standings.push_back({table->spec.name,
+    states.push_back({table->spec.name,
                          table->spec.describe(),
                          table->consistency,
                          true,
                          {{worker, used.calls(Use::kAdd), used.calls(Use::kGet), table->clock}}});
   }
-  std::ranges::sort(standings, {}, &TableStanding::name);
-  return standings;
+  std::ranges::sort(states, {}, &TableState::name);
+  return states;
 }
 
 }  // namespace mv::table

@@ -46,11 +46,11 @@ shard::Spec spec_of(const std::string& name, uint64_t rows = 4) {
 /// A disk that does its work when the test says so.
 class SlowDisk final : public checkpoint::Storage {
  public:
-  void begin(const std::string&, Told<checkpoint::Place>) override {}
+  void begin(const std::string&, Told<checkpoint::CheckpointPath>) override {}
   void complete(const std::string&, checkpoint::Manifest, uint64_t, Done) override {}
   void discard(const std::string&, Done) override {}
   void find(const std::string&, Told<Found>) override {}
-  void write(Part, GivenUp, Told<checkpoint::FileEntry>) override {}
+  void write(NewFile, GivenUp, Told<checkpoint::FileEntry>) override {}
   void check(const std::string&, checkpoint::Share, Told<checkpoint::Manifest> told) override {
     later.push_back([this, told] { told(manifest); });
   }

@@ -1,6 +1,6 @@
-// Gossip's symmetric exchanges: see pact.hpp.
+// Gossip's symmetric exchanges: see exchange.hpp.
 
-#include "engine/gossip/pact.hpp"
+#include "engine/gossip/pair_exchange.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -33,20 +33,20 @@ void Gossip::decline(base::Peer to, uint64_t number, bool unfit, const std::stri
 }
 
 void Gossip::propose(PeerEntry& peer) {
-  if (!attempt_->pact) {
-    attempt_->pact.emplace();
-    attempt_->pact->number = ++questions_;
-    attempt_->pact->priority = rng_.next();
-    attempt_->pact->proposer = true;
+  if (!attempt_->exchange) {
+    attempt_->exchange.emplace();
+    attempt_->exchange->number = ++questions_;
+    attempt_->exchange->priority = rng_.next();
+    attempt_->exchange->proposer = true;
   }
-  attempt_->pact->life = peer.life;
+  attempt_->exchange->life = peer.life;
   const auto codec = codec::to_wire(builder_.fbb(), coding_.codec());
   wire::ExchangeBuilder body(builder_.fbb());
-  body.add_number(attempt_->pact->number);
+  body.add_number(attempt_->exchange->number);
   body.add_word(Word::Propose);
   body.add_proposer(true);
   body.add_version(own_version_);
-  body.add_priority(attempt_->pact->priority);
+  body.add_priority(attempt_->exchange->priority);
   if (!codec.IsNull()) body.add_codec(codec);
   link_.send(peer.life, builder_.finish(Body::Exchange, body.Finish()));
 }
@@ -71,7 +71,7 @@ void Gossip::accept(PeerEntry& peer, base::Peer life, const Proposal& proposal) 
   attempt_->silent_since = clock_.now();
   attempt_->heard = fetched_bytes_;
   attempt_->version = proposal.version;
-  attempt_->pact = Pact{.life = life, .number = proposal.number, .priority = proposal.priority, .stage = Pact::Stage::kAgreed};
+  attempt_->exchange = PairExchange{.life = life, .number = proposal.number, .priority = proposal.priority, .stage = PairExchange::Stage::kAgreed};
   say(life, proposal.number, Word::Agree, false);
   begin_reading(peer);
 }
@@ -96,11 +96,11 @@ void Gossip::settle_proposal(base::Peer from) {
   const Proposal proposal = held_.at(from);
   if (!fetching_) return say(from, proposal.number, Word::Wait, false);
   held_.erase(from);
-  if (attempt_ && attempt_->pact) {
-    const Pact& own = *attempt_->pact;
+  if (attempt_ && attempt_->exchange) {
+    const PairExchange& own = *attempt_->exchange;
     if (own.life == from && !own.proposer && own.number == proposal.number) return say(from, own.number, Word::Agree, false);  // it did not hear
     const bool greater = proposal.priority != own.priority ? proposal.priority > own.priority : peers_.of_life(from)->node.name > peers_.self().name;
-    const bool yields = !own.is_agreed() && (own.stage == Pact::Stage::kNoted || greater);
+    const bool yields = !own.is_agreed() && (own.stage == PairExchange::Stage::kNoted || greater);
     if (!yields && !own.is_agreed() && own.life == from) return;  // it has this node's, which counts
     if (!yields) return decline(from, proposal.number, false, fmt::format("\"{}\" is in another exchange", peers_.self().name));
     withdraw();
@@ -111,11 +111,11 @@ void Gossip::settle_proposal(base::Peer from) {
 
 // ------------------------------------------------------------ until it is valid
 
-/// The pact that a message of the partner's is about.
-Pact* Gossip::pact_with(base::Peer from, const wire::Exchange& said) {
-  if (!attempt_ || !attempt_->pact) return nullptr;
-  Pact& pact = *attempt_->pact;
-  return pact.life == from && pact.number == said.number() && pact.proposer != said.proposer() ? &pact : nullptr;
+/// The exchange that a message of the partner's is about.
+PairExchange* Gossip::exchange_with(base::Peer from, const wire::Exchange& said) {
+  if (!attempt_ || !attempt_->exchange) return nullptr;
+  PairExchange& exchange = *attempt_->exchange;
+  return exchange.life == from && exchange.number == said.number() && exchange.proposer != said.proposer() ? &exchange : nullptr;
 }
 
 void Gossip::on_exchange(base::Peer from, const wire::Exchange& said) {
@@ -123,17 +123,17 @@ void Gossip::on_exchange(base::Peer from, const wire::Exchange& said) {
     case Word::Propose:
       return on_propose(from, said);
     case Word::Wait:
-      if (Pact* const pact = pact_with(from, said)) {
-        if (!pact->is_agreed()) pact->stage = Pact::Stage::kNoted;
+      if (PairExchange* const exchange = exchange_with(from, said)) {
+        if (!exchange->is_agreed()) exchange->stage = PairExchange::Stage::kNoted;
         attempt_->silent_since = clock_.now();
       }
       return;
     case Word::Agree:
       return on_agree(from, said);
     case Word::Decline:
-      if (Pact* const pact = pact_with(from, said); pact != nullptr && !pact->is_agreed()) {
+      if (PairExchange* const exchange = exchange_with(from, said); exchange != nullptr && !exchange->is_agreed()) {
         const std::string why = said.why() != nullptr ? said.why()->str() : std::string();
-        attempt_->pact.reset();
+        attempt_->exchange.reset();
         return said.unfit() ? fail(why, Fault::kRefused) : skip(why);
       }
       return;
@@ -147,10 +147,10 @@ void Gossip::on_exchange(base::Peer from, const wire::Exchange& said) {
 }
 
 void Gossip::on_agree(base::Peer from, const wire::Exchange& said) {
-  Pact* const pact = pact_with(from, said);
-  if (pact == nullptr) return say(from, said.number(), Word::Withdraw, true);
-  if (pact->is_agreed()) return;
-  pact->stage = Pact::Stage::kAgreed;
+  PairExchange* const exchange = exchange_with(from, said);
+  if (exchange == nullptr) return say(from, said.number(), Word::Withdraw, true);
+  if (exchange->is_agreed()) return;
+  exchange->stage = PairExchange::Stage::kAgreed;
   attempt_->version = said.version();
   attempt_->silent_since = clock_.now();
   begin_reading(*attempted());
@@ -158,19 +158,19 @@ void Gossip::on_agree(base::Peer from, const wire::Exchange& said) {
 
 /// All of the partner's version is here.
 void Gossip::have_whole() {
-  Pact& pact = *attempt_->pact;
-  const bool theirs = std::exchange(pact.stage, Pact::Stage::kWhole) == Pact::Stage::kOnlyTheirs;
+  PairExchange& exchange = *attempt_->exchange;
+  const bool theirs = std::exchange(exchange.stage, PairExchange::Stage::kWhole) == PairExchange::Stage::kOnlyTheirs;
   if (theirs) return commit();
-  if (pact.proposer) return;
-  pact.said_ready = clock_.now();
-  say(pact.life, pact.number, Word::Ready, false);
+  if (exchange.proposer) return;
+  exchange.said_ready = clock_.now();
+  say(exchange.life, exchange.number, Word::Ready, false);
 }
 
 void Gossip::on_ready(base::Peer from, const wire::Exchange& said) {
-  if (Pact* const pact = pact_with(from, said)) {
-    if (!pact->proposer || !pact->is_agreed()) return;  // it says so again
-    if (pact->stage == Pact::Stage::kWhole) return commit();
-    pact->stage = Pact::Stage::kOnlyTheirs;
+  if (PairExchange* const exchange = exchange_with(from, said)) {
+    if (!exchange->proposer || !exchange->is_agreed()) return;  // it says so again
+    if (exchange->stage == PairExchange::Stage::kWhole) return commit();
+    exchange->stage = PairExchange::Stage::kOnlyTheirs;
     return;
   }
   const auto before = committed_.find(from);
@@ -179,16 +179,16 @@ void Gossip::on_ready(base::Peer from, const wire::Exchange& said) {
 }
 
 void Gossip::commit() {
-  const Pact pact = *attempt_->pact;
-  committed_[pact.life] = pact.number;
-  say(pact.life, pact.number, Word::Commit, true);
+  const PairExchange exchange = *attempt_->exchange;
+  committed_[exchange.life] = exchange.number;
+  say(exchange.life, exchange.number, Word::Commit, true);
   ++tally_.valid;
   succeed();
 }
 
 void Gossip::on_commit(base::Peer from, const wire::Exchange& said) {
-  if (const Pact* const pact = pact_with(from, said); pact != nullptr && pact->awaits_word()) {
-    accepted_[from] = pact->number;
+  if (const PairExchange* const exchange = exchange_with(from, said); exchange != nullptr && exchange->awaits_word()) {
+    accepted_[from] = exchange->number;
     ++tally_.valid;
     return succeed();
   }
@@ -200,18 +200,18 @@ void Gossip::on_commit(base::Peer from, const wire::Exchange& said) {
 
 /// Tells the partner of the attempt, which ends.
 void Gossip::withdraw() {
-  if (!attempt_ || !attempt_->pact) return;
-  const Pact pact = *attempt_->pact;
-  attempt_->pact.reset();
-  if (pact.awaits_word()) ++tally_.unsettled;
-  say(pact.life, pact.number, Word::Withdraw, pact.proposer);
+  if (!attempt_ || !attempt_->exchange) return;
+  const PairExchange exchange = *attempt_->exchange;
+  attempt_->exchange.reset();
+  if (exchange.awaits_word()) ++tally_.unsettled;
+  say(exchange.life, exchange.number, Word::Withdraw, exchange.proposer);
 }
 
 void Gossip::on_withdraw(base::Peer from, const wire::Exchange& said) {
   const auto held = held_.find(from);
   if (said.proposer() && held != held_.end() && held->second.number == said.number()) held_.erase(held);
-  if (pact_with(from, said) != nullptr) {
-    attempt_->pact.reset();
+  if (exchange_with(from, said) != nullptr) {
+    attempt_->exchange.reset();
     return skip(fmt::format("\"{}\" withdrew from the exchange", attempt_->peer));
   }
   const auto valid = committed_.find(from);
@@ -225,22 +225,22 @@ void Gossip::on_withdraw(base::Peer from, const wire::Exchange& said) {
 }
 
 /// The way to the partner is mended, or another: what was said meanwhile may be lost.
-void Gossip::pact_again(PeerEntry& peer) {
-  Pact& pact = *attempt_->pact;
-  if (pact.life != peer.life) {
-    if (!pact.awaits_word()) {
-      attempt_->pact.reset();
+void Gossip::exchange_again(PeerEntry& peer) {
+  PairExchange& exchange = *attempt_->exchange;
+  if (exchange.life != peer.life) {
+    if (!exchange.awaits_word()) {
+      attempt_->exchange.reset();
       return skip(fmt::format("\"{}\" was restarted", attempt_->peer));
     }
     return skip(fmt::format("\"{}\" was restarted before it said whether the exchange is valid", attempt_->peer));
   }
-  if (!pact.is_agreed()) return propose(peer);
-  if (pact.stage != Pact::Stage::kWhole) {
+  if (!exchange.is_agreed()) return propose(peer);
+  if (exchange.stage != PairExchange::Stage::kWhole) {
     drop_pieces();
     attempt_->described = false;
     begin_reading(peer);
-  } else if (!pact.proposer) {
-    say(pact.life, pact.number, Word::Ready, false);
+  } else if (!exchange.proposer) {
+    say(exchange.life, exchange.number, Word::Ready, false);
   }
 }
 

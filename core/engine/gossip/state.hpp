@@ -9,8 +9,8 @@
 
 namespace mv::gossip {
 
-struct PeerStanding {
-  std::string name, address, road;  ///< road: "shared memory", "tcp", or empty where there is no connection
+struct PeerState {
+  std::string name, address, transport;  ///< transport: "shared memory", "tcp", or empty where there is no connection
   double score = 0;
   uint64_t fetched = 0, failed = 0;
   double clock = 0, loss = 0;  ///< of what was fetched from it last
@@ -19,7 +19,7 @@ struct PeerStanding {
   std::string problem;
 };
 
-struct Standing {
+struct GossipState {
   std::string name, address;
   std::string metrics;  ///< where it serves them over HTTP; empty: it does not
   double clock = 0, loss = 0;
@@ -29,12 +29,12 @@ struct Standing {
   double disagreement = 0;  ///< with the last peer
   std::optional<ExchangeTally> exchanges;  ///< where they are symmetric
   std::string last;   ///< whom the last fetch got something from, or why from nobody
-  std::vector<PeerStanding> peers;
+  std::vector<PeerState> peers;
 };
 
-std::string standing_text(const Standing& standing);
-std::string standing_json(const Standing& standing);
+std::string text_of(const GossipState& state);
+std::string json_of(const GossipState& state);
 /// For Prometheus.
-std::string standing_metrics(const Standing& standing);
+std::string metrics_of(const GossipState& state);
 
 }  // namespace mv::gossip

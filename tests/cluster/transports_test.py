@@ -23,7 +23,7 @@ node.shutdown()
 
 
 def rings(node):
-    """How many rings of the shared-memory road a process has mapped."""
+    """How many rings of the shared-memory transport a process has mapped."""
     return pathlib.Path(f"/proc/{node.process.pid}/maps").read_text(encoding="utf-8").count("memfd:polyverso-ring")
 
 
@@ -41,17 +41,17 @@ def train(cluster, **settings):
 
 
 def test_the_same_bits_come_by_shared_memory_and_by_tcp(cluster):
-    by_memory, mapped = train(cluster, io="auto", sync=1)
+    by_memory, mapped = train(cluster, transport="auto", sync=1)
     assert all(count >= 2 for count in mapped), mapped  # a pair for each connection
-    by_tcp, unmapped = train(cluster, io="tcp", sync=1)
+    by_tcp, unmapped = train(cluster, transport="tcp", sync=1)
     assert unmapped == [0, 0, 0, 0]
     assert by_memory == by_tcp
     assert by_memory[0] == by_memory[1]  # sync mode
 
 
-@pytest.mark.parametrize("io", ["auto", "tcp"])
-def test_a_worker_sees_its_own_adds(cluster, io):
-    job = cluster(1, 1, io=io)
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_a_worker_sees_its_own_adds(cluster, transport):
+    job = cluster(1, 1, transport=transport)
     worker = job.python(0, """
 node = pv.init()
 table = node.array(100000, name="sum")

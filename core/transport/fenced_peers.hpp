@@ -1,5 +1,5 @@
 #pragma once
-// Lives of peers that are over: a road refuses their connections.
+// Lives of peers that are over: a transport refuses their connections.
 
 #include <cstddef>
 #include <deque>
@@ -11,9 +11,9 @@ namespace mv::transport {
 
 /// Holds the newest `most` lives. Anybody who passes the hello can come and go as often as he likes; without a limit, each time would cost
 /// memory for as long as this node lives.
-class Fence {
+class FencedPeers {
  public:
-  explicit Fence(size_t most = kMost) : most_(most) {}
+  explicit FencedPeers(size_t most = kMost) : most_(most) {}
 
   void add(base::Peer life) {
     if (!lives_.insert(life).second) return;

@@ -29,7 +29,7 @@ struct Proposal {
 };
 
 /// This node's part in an exchange that is not over.
-struct Pact {
+struct PairExchange {
   enum class Stage : uint8_t {
     kProposed,
     kNoted,      ///< the partner has said Wait

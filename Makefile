@@ -9,7 +9,7 @@ export JOBS CMAKE_FLAGS
 tree = tools/make/tree.sh
 
 .DEFAULT_GOAL := build
-.PHONY: help build deps demo lm logreg kvstore test test-quick test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean
+.PHONY: help build deps demo lm logreg kvstore test check test-frameworks asan tsan fuzz bench nightly fresh install abi-update format lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,13 +37,13 @@ kvstore: deps ## Trains a network through a key-value store in three languages; 
 	@$(tree) release shipped
 	@. build/activate && python3 examples/kvstore/demo.py
 
-test: deps ## Runs every test of every language, then the core under ASan+UBSan and TSan
-	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
-	@tools/make/test.sh release asan tsan
-
-test-quick: deps ## Runs the tests of the release tree only
+test: deps ## Runs every test of every language, in the release tree
 	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
 	@tools/make/test.sh release
+
+check: deps ## Runs what `make test` does, then the core's and the C tests under ASan+UBSan and under TSan
+	@tools/make/deps.sh ffi || echo "test: goes on without these; tests/ffi reports them as skipped"
+	@tools/make/test.sh release asan tsan
 
 test-frameworks: deps ## Runs the adapters' tests with the real PyTorch and Keras; TORCH=2.6: with PyPI's PyTorch of that version
 	@tools/make/deps.sh frameworks || echo "test-frameworks: goes on without these; PyPI has them, too"

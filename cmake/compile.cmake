@@ -27,6 +27,9 @@ foreach(language C CXX)
 endforeach()
 
 add_compile_options(-Wall -Wextra)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
+endif()
 # Equal inputs give equal bits on every machine: a multiply and an add stay two roundings.
 add_compile_options(-ffp-contract=off)
 
@@ -52,6 +55,7 @@ find_program(CCACHE ccache)
 mark_as_advanced(CCACHE)
 foreach(language C CXX)
   if(CCACHE AND NOT CMAKE_${language}_COMPILER_LAUNCHER)
-    set(CMAKE_${language}_COMPILER_LAUNCHER ${CCACHE})
+    # Without this ccache passes everything on that uses a precompiled header.
+    set(CMAKE_${language}_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   endif()
 endforeach()

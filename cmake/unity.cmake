@@ -1,7 +1,7 @@
 # Most of the time a file takes to compile goes into the headers that it shares with its neighbours, so the sources of a folder are
 # compiled as one. Anonymous namespaces of a folder are one, too, then; the preset `debug` compiles file by file, and so shows an
 # include that is missing.
-option(POLYVERSO_UNITY "Compile the sources of each folder together" ON)
+option(POLYVERSO_UNITY "Compile the sources of each folder together, and precompile headers" ON)
 
 # polyverso_unite(target source...): Highway's files stay alone, as each is compiled many times over already; so does what has options of
 # its own.
@@ -19,4 +19,17 @@ function(polyverso_unite target)
     endif()
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# polyverso_precompile(target [REUSE_FROM other]): for C++ only. Programs can't reuse a library's, which is compiled for another kind of
+# position independence.
+function(polyverso_precompile target)
+  if(NOT POLYVERSO_UNITY)
+    return()
+  endif()
+  if(ARGC GREATER 1)
+    target_precompile_headers(${target} ${ARGN})
+  else()
+    target_precompile_headers(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/cmake/precompiled.hpp>)
+  endif()
 endfunction()

@@ -1,5 +1,6 @@
 #include "base/log.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/details/console_globals.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -30,10 +31,12 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void write_log(int level, std::string_view line) noexcept {
+void write_log(int level, fmt::string_view format, fmt::format_args args) noexcept {
   try {
+    fmt::memory_buffer line;
+    fmt::vformat_to(std::back_inserter(line), format, args);
     logger().log(static_cast<spdlog::level::level_enum>(level), spdlog::string_view_t(line.data(), line.size()));
-  } catch (...) {  // as in log_at()
+  } catch (...) {  // no memory for a log line: the line is what we can do without
   }
 }
 

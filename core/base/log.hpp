@@ -4,27 +4,22 @@
 
 #include <polyverso/polyverso.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
-#include <string_view>
 #include <utility>
 
 namespace mv::base {
 
 namespace detail {
 extern std::atomic<int> log_level;
-void write_log(int level, std::string_view line) noexcept;
+/// Formats here, not in each caller: the formatter is large, and every file that logs would have its own copy. Without memory for the line
+/// nothing is written.
+void write_log(int level, fmt::string_view format, fmt::format_args args) noexcept;
 
 template <typename... Args>
 void log_at(int level, fmt::format_string<Args...> format, Args&&... args) noexcept {
-  if (level < log_level.load(std::memory_order_relaxed)) return;
-  try {
-    fmt::memory_buffer line;
-    fmt::format_to(std::back_inserter(line), format, std::forward<Args>(args)...);
-    write_log(level, {line.data(), line.size()});
-  } catch (...) {  // no memory for a log line: the line is what we can do without
-  }
+  if (level >= log_level.load(std::memory_order_relaxed)) write_log(level, format, fmt::make_format_args(args...));
 }
 }  // namespace detail
 
@@ -38,23 +33,23 @@ inline bool logs(int level) noexcept { return level >= log_level(); }
 
 template <typename... Args>
 void log_trace(fmt::format_string<Args...> format, Args&&... args) noexcept {
-  detail::log_at(MV_LOG_TRACE, format, std::forward<Args>(args)...);
+  detail::log_at<Args...>(MV_LOG_TRACE, format, std::forward<Args>(args)...);
 }
 template <typename... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) noexcept {
-  detail::log_at(MV_LOG_DEBUG, format, std::forward<Args>(args)...);
+  detail::log_at<Args...>(MV_LOG_DEBUG, format, std::forward<Args>(args)...);
 }
 template <typename... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) noexcept {
-  detail::log_at(MV_LOG_INFO, format, std::forward<Args>(args)...);
+  detail::log_at<Args...>(MV_LOG_INFO, format, std::forward<Args>(args)...);
 }
 template <typename... Args>
 void log_warn(fmt::format_string<Args...> format, Args&&... args) noexcept {
-  detail::log_at(MV_LOG_WARN, format, std::forward<Args>(args)...);
+  detail::log_at<Args...>(MV_LOG_WARN, format, std::forward<Args>(args)...);
 }
 template <typename... Args>
 void log_error(fmt::format_string<Args...> format, Args&&... args) noexcept {
-  detail::log_at(MV_LOG_ERROR, format, std::forward<Args>(args)...);
+  detail::log_at<Args...>(MV_LOG_ERROR, format, std::forward<Args>(args)...);
 }
 
 }  // namespace mv::base

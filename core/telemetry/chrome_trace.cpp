@@ -1,8 +1,6 @@
 #include "telemetry/chrome_trace.hpp"
 
-#include <fmt/format.h>
-
-#include <iterator>
+#include <fmt/core.h>
 
 #include "base/json_writer.hpp"
 
@@ -32,7 +30,7 @@ void ChromeTrace::begin_event() {
 
 void ChromeTrace::metadata(std::string_view what, uint64_t track, std::string_view argument) {
   begin_event();
-  fmt::format_to(std::back_inserter(text_), R"({{"ph": "M", "pid": {}, "tid": {}, "name": "{}", "args": {{{}}}}})", rank_, track, what, argument);
+  text_ += fmt::format(R"({{"ph": "M", "pid": {}, "tid": {}, "name": "{}", "args": {{{}}}}})", rank_, track, what, argument);
 }
 
 void ChromeTrace::track(uint64_t track, std::string_view name) {
@@ -42,20 +40,20 @@ void ChromeTrace::track(uint64_t track, std::string_view name) {
 
 void ChromeTrace::slice(uint64_t track, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments) {
   begin_event();
-  fmt::format_to(std::back_inserter(text_), R"({{"ph": "X", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "name": "{}", "args": {{{}}}}})", rank_, track,
+  text_ += fmt::format(R"({{"ph": "X", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "name": "{}", "args": {{{}}}}})", rank_, track,
                  micros(begin - origin_), micros(end - begin), name, arguments);
 }
 
 void ChromeTrace::flow_end(char phase, uint64_t track, uint64_t flow, base::Nanos at) {
   begin_event();
-  fmt::format_to(std::back_inserter(text_), R"({{"ph": "{}", "pid": {}, "tid": {}, "ts": {}, "cat": "message", "name": "message", "id": "{:x}"{}}})",
+  text_ += fmt::format(R"({{"ph": "{}", "pid": {}, "tid": {}, "ts": {}, "cat": "message", "name": "message", "id": "{:x}"{}}})",
                  phase, rank_, track, micros(at - origin_), flow, phase == 'f' ? R"(, "bp": "e")" : "");
 }
 
 void ChromeTrace::span(std::string_view category, uint64_t id, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments) {
   for (const bool begins : {true, false}) {
     begin_event();
-    fmt::format_to(std::back_inserter(text_), R"({{"ph": "{}", "pid": {}, "tid": 0, "ts": {}, "cat": "{}", "id": "{}.{}", "name": "{}", "args": {{{}}}}})",
+    text_ += fmt::format(R"({{"ph": "{}", "pid": {}, "tid": 0, "ts": {}, "cat": "{}", "id": "{}.{}", "name": "{}", "args": {{{}}}}})",
                    begins ? 'b' : 'e', rank_, micros((begins ? begin : end) - origin_), category, rank_, id, name, begins ? arguments : "");
   }
 }

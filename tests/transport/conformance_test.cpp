@@ -1,6 +1,8 @@
-// What every road promises (base/link.hpp, transport/road.hpp). Built once for each: ROAD is kTcp, kShm, kInproc or kFaulty.
+// What every transport promises (base/link.hpp, transport/transport.hpp). The argument says which one: tcp, shm, inproc or faulty.
 
 #include <cstring>
+#include <map>
+#include <string>
 #include <thread>
 
 #include "cmocka.hpp"
@@ -13,7 +15,7 @@ using namespace mv::test;
 namespace base = mv::base;
 namespace transport = mv::transport;
 
-constexpr Kind kRoad = Kind::ROAD;
+Kind transport_kind = Kind::kTcp;
 
 transport::TcpOptions options_of(Peer self) {
   transport::TcpOptions options;
@@ -30,14 +32,14 @@ void assert_no_violations(Pair& pair) {
 }
 
 void a_dial_connects_both_sides(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   assert_true(pair.connected);
   assert_string_equal(pair.b->record().connected[0].second.c_str(), pair.address.c_str());
   assert_no_violations(pair);
 }
 
 void messages_arrive_in_order_in_both_directions(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   constexpr uint64_t kCount = 500;
   for (uint64_t seq = 1; seq <= kCount; ++seq) {
     pair.b->send(11, seq, seq % 97);
@@ -55,7 +57,7 @@ void messages_arrive_in_order_in_both_directions(void**) {
 }
 
 void payloads_of_every_size_arrive_whole(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   std::vector<size_t> sizes;
   for (size_t edge : {size_t{0}, size_t{8}, size_t{4096}, transport::Receiver::kInPlaceBytes, transport::Receiver::kBufferBytes,
                       size_t{1} << 20, size_t{4} << 20, size_t{9} << 20}) {
@@ -77,7 +79,7 @@ void payloads_of_every_size_arrive_whole(void**) {
 }
 
 void a_payload_may_move_while_it_is_being_sent(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   constexpr size_t kBytes = 12 << 20;  // more than sockets hold
   auto lenders = std::make_unique<std::vector<std::byte>>(pattern(1, kBytes));
   const auto payload = base::Payload::lent(*lenders);
@@ -97,7 +99,7 @@ void a_payload_may_move_while_it_is_being_sent(void**) {
 }
 
 void a_sink_may_be_discarded_half_way(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   constexpr size_t kBytes = 12 << 20;
   std::shared_ptr<std::vector<std::byte>> memory;
   const auto sink_for = [&](uint64_t seq, size_t bytes) {
@@ -124,11 +126,11 @@ void a_sink_may_be_discarded_half_way(void**) {
 void many_peers_are_kept_apart(void**) {
   constexpr Peer kPeers = 24;
   constexpr uint64_t kEach = 40;
-  Node hub(kRoad, options_of(1));
+  Node hub(transport_kind, options_of(1));
   const std::string address = hub.listen();
   std::vector<std::unique_ptr<Node>> peers;
   for (Peer i = 0; i < kPeers; ++i) {
-    peers.push_back(std::make_unique<Node>(kRoad, options_of(100 + i)));
+    peers.push_back(std::make_unique<Node>(transport_kind, options_of(100 + i)));
     peers.back()->dial(address);
   }
   for (auto& peer : peers) assert_true(peer->wait([](const Record& record) { return record.connections_of(1) == 1; }));
@@ -145,7 +147,7 @@ void many_peers_are_kept_apart(void**) {
 }
 
 void close_sends_what_was_queued_and_is_heard_at_once(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   constexpr uint64_t kCount = 200;
   const Nanos before = pair.a->loop().now();
   pair.b->run([] {});
@@ -163,7 +165,7 @@ void close_sends_what_was_queued_and_is_heard_at_once(void**) {
 }
 
 void a_closed_peer_is_never_heard_again(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   pair.a->close(22);
   assert_true(pair.b->wait([](const Record& record) { return record.has_lost(11); }));
   pair.b->dial(pair.address);
@@ -177,7 +179,7 @@ void a_closed_peer_is_never_heard_again(void**) {
 }
 
 void nothing_is_heard_of_a_peer_once_close_has_returned(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   for (uint64_t seq = 1; seq <= 50; ++seq) pair.b->send(11, seq, 100000);
   pair.a->close(22);
   const size_t heard = pair.a->record().messages.size();
@@ -187,7 +189,7 @@ void nothing_is_heard_of_a_peer_once_close_has_returned(void**) {
 }
 
 void stop_says_goodbye_to_everybody(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   pair.b->send(11, 1, 3 << 20);
   assert_true(pair.b->stop());
   assert_true(pair.a->wait([](const Record& record) { return record.has_lost(22); }));
@@ -197,10 +199,10 @@ void stop_says_goodbye_to_everybody(void**) {
 }
 
 void a_dial_to_nobody_says_so(void**) {
-  Node node(kRoad, options_of(5));
+  Node node(transport_kind, options_of(5));
   std::string address;
   {
-    Node other(kRoad, options_of(6));
+    Node other(transport_kind, options_of(6));
     address = other.listen();
   }
   node.dial(address);
@@ -208,20 +210,20 @@ void a_dial_to_nobody_says_so(void**) {
   const Ended failed = node.record().dial_failed[0];
   assert_int_equal(failed.code, MV_EUNREACHABLE);
   assert_string_equal(failed.address.c_str(), address.c_str());
-  assert_non_null(strstr(failed.text.c_str(), address.c_str() + (kRoad == Kind::kInproc ? 7 : 0)));
+  assert_non_null(strstr(failed.text.c_str(), address.c_str() + (transport_kind == Kind::kInproc ? 7 : 0)));
   assert_no_violations(node);
 }
 
 void a_failed_dial_may_be_repeated_at_once(void**) {
-  Node node(kRoad, options_of(5));
+  Node node(transport_kind, options_of(5));
   std::string address;
   {
-    Node other(kRoad, options_of(6));
+    Node other(transport_kind, options_of(6));
     address = other.listen();
   }
   int left = 20;
   node.after_failed_dial = [&](const std::string& failed) {
-    if (--left > 0) node.road().dial(failed);
+    if (--left > 0) node.transport().dial(failed);
   };
   node.dial(address);
   assert_true(node.wait([](const Record& record) { return record.dial_failed.size() == 20; }));
@@ -229,7 +231,7 @@ void a_failed_dial_may_be_repeated_at_once(void**) {
 }
 
 void an_address_is_listened_on_once(void**) {
-  Node first(kRoad, options_of(5)), second(kRoad, options_of(6));
+  Node first(transport_kind, options_of(5)), second(transport_kind, options_of(6));
   const std::string address = first.listen();
   const auto taken = second.listen(address);
   assert_false(taken.ok());
@@ -238,7 +240,7 @@ void an_address_is_listened_on_once(void**) {
 }
 
 void a_nonsense_address_is_refused(void**) {
-  Node node(kRoad, options_of(5));
+  Node node(transport_kind, options_of(5));
   for (const char* address : {"", "nonsense", "inproc:", ":", "127.0.0.1:99999", "127.0.0.1:-1", "::1:80"}) {
     assert_false(node.listen(address).ok());
     assert_int_equal(node.listen(address).status().code(), MV_EINVAL);
@@ -251,10 +253,10 @@ void a_nonsense_address_is_refused(void**) {
 void two_dials_at_once_leave_one_connection(void**) {
   for (int round = 0; round < 40; ++round) {
     const Peer small = 2 * static_cast<Peer>(round) + 1000, large = small + 1;
-    Node a(kRoad, options_of(round % 2 ? small : large)), b(kRoad, options_of(round % 2 ? large : small));
+    Node a(transport_kind, options_of(round % 2 ? small : large)), b(transport_kind, options_of(round % 2 ? large : small));
     const std::string address_a = a.listen(), address_b = b.listen();
-    a.loop().post([&] { a.road().dial(address_b); });
-    b.loop().post([&] { b.road().dial(address_a); });
+    a.loop().post([&] { a.transport().dial(address_b); });
+    b.loop().post([&] { b.transport().dial(address_a); });
     assert_true(a.wait([&](const Record& record) { return record.connections_of(b.self()) >= 1; }));
     assert_true(b.wait([&](const Record& record) { return record.connections_of(a.self()) >= 1; }));
     for (uint64_t seq = 1; seq <= 20; ++seq) {
@@ -273,7 +275,7 @@ void two_dials_at_once_leave_one_connection(void**) {
 }
 
 void a_second_dial_to_a_peer_is_the_same_connection(void**) {
-  Pair pair(kRoad);
+  Pair pair(transport_kind);
   pair.b->dial(pair.address);
   assert_true(pair.b->wait([](const Record& record) { return record.connections_of(11) == 2; }));
   pair.b->send(11, 1, 10);
@@ -283,7 +285,7 @@ void a_second_dial_to_a_peer_is_the_same_connection(void**) {
 }
 
 void sending_to_a_stranger_is_harmless(void**) {
-  Node node(kRoad, options_of(5));
+  Node node(transport_kind, options_of(5));
   node.send(77, 1, 10);
   node.close(77);
   node.cut(77);
@@ -293,7 +295,11 @@ void sending_to_a_stranger_is_harmless(void**) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  static const std::map<std::string, Kind> kKinds = {{"tcp", Kind::kTcp}, {"shm", Kind::kShm}, {"inproc", Kind::kInproc}, {"faulty", Kind::kFaulty}};
+  const auto kind = kKinds.find(argc == 2 ? argv[1] : "");
+  if (kind == kKinds.end()) return 2;
+  transport_kind = kind->second;
   const CMUnitTest tests[] = {
       cmocka_unit_test(a_dial_connects_both_sides),
       cmocka_unit_test(messages_arrive_in_order_in_both_directions),

@@ -87,7 +87,7 @@ static void compressed_exchanges_conserve_the_mean_and_are_metered(void** state)
   };
   for (size_t code = 0; code < COUNT_OF(kCodes); ++code) {
     char settings[256];
-    snprintf(settings, sizeof settings, "exchange: symmetric\ncompression: %s\ntimeout_ms: 20000\nio: tcp", kCodes[code].name);
+    snprintf(settings, sizeof settings, "exchange: symmetric\ncompression: %s\ntimeout_ms: 20000\ntransport: tcp", kCodes[code].name);
     swarm two;
     open_swarm(&two, 2, kCount, settings);
     for (int turn = 1; turn <= 2; ++turn) {

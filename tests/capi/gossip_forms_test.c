@@ -58,7 +58,7 @@ static void pulls_shrink_the_variance_as_computed(void** state) {
   (void)state;
   for (int n = 4; n <= 16; n *= 2) {
     swarm all;
-    open_swarm(&all, n, kElements, "seed: 42\nio: tcp\ntimeout_ms: 60000");
+    open_swarm(&all, n, kElements, "seed: 42\ntransport: tcp\ntimeout_ms: 60000");
     samples round_new = {0, 0, 0}, round_old = {0, 0, 0};
     double means[kElements];
     for (int r = 0; r < 800 / n; ++r) {
@@ -92,7 +92,7 @@ static void one_pair_shrinks_it_by_one_part_in_n_minus_one(void** state) {
   (void)state;
   for (int n = 4; n <= 16; n *= 2) {
     swarm all;
-    open_swarm(&all, n, kElements, "exchange: symmetric\nseed: 43\nio: tcp\ntimeout_ms: 60000");
+    open_swarm(&all, n, kElements, "exchange: symmetric\nseed: 43\ntransport: tcp\ntimeout_ms: 60000");
     samples ratio = {0, 0, 0};
     double means[kElements];
     for (int r = 0; r < 100; ++r) {
@@ -118,7 +118,7 @@ static void matched_pairs_shrink_it_as_computed(void** state) {
   (void)state;
   for (int n = 4; n <= 16; n *= 2) {
     swarm all;
-    open_swarm(&all, n, kElements, "exchange: symmetric\ntopology: matching\nseed: 44\nio: tcp\ntimeout_ms: 60000");
+    open_swarm(&all, n, kElements, "exchange: symmetric\ntopology: matching\nseed: 44\ntransport: tcp\ntimeout_ms: 60000");
     samples ratio = {0, 0, 0};
     double means[kElements];
     for (int r = 0; r < 400 / n; ++r) {
@@ -140,7 +140,7 @@ static void powers_of_two_reach_the_exact_mean(void** state) {
   for (size_t way = 0; way < COUNT_OF(kWays); ++way) {
     for (int n = 2; n <= 16; n *= 2) {
       swarm all;
-      snprintf(settings, sizeof settings, "%s\nio: tcp\ntimeout_ms: 60000", kWays[way]);
+      snprintf(settings, sizeof settings, "%s\ntransport: tcp\ntimeout_ms: 60000", kWays[way]);
       open_swarm(&all, n, kElements, settings);
       for (int i = 0; i < n; ++i)
         for (size_t e = 0; e < kElements; ++e) all.models[i][e] = i;
@@ -158,7 +158,7 @@ static void powers_of_two_reach_the_exact_mean(void** state) {
  *  variance of as many throws. */
 static void a_peer_with_a_deficit_is_asked_as_often_as_computed(void** state) {
   (void)state;
-  mv_gossip a = open_with("a", "seed: 45\nio: tcp\ntimeout_ms: 60000"), good = open_with("good", "transport: tcp"), useless = open_with("useless", "transport: tcp");
+  mv_gossip a = open_with("a", "seed: 45\ntransport: tcp\ntimeout_ms: 60000"), good = open_with("good", "transport: tcp"), useless = open_with("useless", "transport: tcp");
   introduce(a, good, "good");
   introduce(a, useless, "useless");
   double model[2] = {1, 2};

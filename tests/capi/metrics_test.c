@@ -39,16 +39,16 @@ static void local_calls_are_counted_by_kind_and_way(void** state) {
   expect_ok(mv_table_peek(table, values, 4, MV_F32, NULL));
   expect_ok(mv_table_set(table, ones, 4, MV_F32, NULL));
   expect_error(mv_table_add(table, ones, 3, MV_F32, NULL), MV_ESHAPE, "");
-  expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"add\",way=\"local\"} 4\n");
-  expect_in(mv_metrics_text, 0, "polyverso_table_call_bytes_total{table=\"w\",call=\"add\",way=\"local\"} 52\n");
-  expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"peek\",way=\"local\"} 1\n");
-  expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"set\",way=\"local\"} 1\n");
+  expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"add\",path=\"local\"} 4\n");
+  expect_in(mv_metrics_text, 0, "polyverso_table_call_bytes_total{table=\"w\",call=\"add\",path=\"local\"} 52\n");
+  expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"peek\",path=\"local\"} 1\n");
+  expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"set\",path=\"local\"} 1\n");
   expect_in(mv_metrics_text, 0, "polyverso_table_stored_rows{table=\"w\"} 4\n");
   expect_ok(mv_table_close(table)); /* what a handle did stays counted */
   mv_table again = 0;
   expect_ok(mv_table_open(0, "w", &again));
   expect_ok(mv_table_get(again, values, 4, MV_F32, NULL));
-  expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"get\",way=\"local\"} 2\n");
+  expect_in(mv_metrics_text, 0, "polyverso_table_calls_total{table=\"w\",call=\"get\",path=\"local\"} 2\n");
 }
 
 static void a_cut_text_says_how_long_it_is(void** state) {
@@ -89,7 +89,7 @@ static void use_and_look(struct member* self) {
     expect_ok(mv_table_get(table, values, 8, MV_F32, NULL));
   }
   expect_ok(mv_barrier(self->node, NULL));
-  expect_in(mv_metrics_text, self->node, "polyverso_table_calls_total{table=\"shared\",call=\"get\",way=\"message\"} 5\n");
+  expect_in(mv_metrics_text, self->node, "polyverso_table_calls_total{table=\"shared\",call=\"get\",path=\"message\"} 5\n");
   expect_in(mv_metrics_text, self->node, "polyverso_call_seconds_count{call=\"get\"} 5\n");
   expect_in(mv_metrics_text, self->node, "polyverso_gate_wait_seconds_count{request=\"get\"} 10\n");
   expect_in(mv_metrics_text, self->node, "polyverso_members{state=\"here\"} 2\n");

@@ -157,7 +157,7 @@ void groups_are_shown_with_their_ranks_and_who_waits_there(void**) {
   overview.reports[2].waits.push_back({WaitKind::kCollective, 2, "allreduce", 41, 3s, 3s, {{3, "has not come to it"}}});
   overview.reports.erase(3);
   const std::string text = status::to_text(overview);
-  assert_true(has(text, "worker 0, worker 1, worker 2      3  shm       41, 41, ?   works"));
+  assert_true(has(text, "worker 0, worker 1, worker 2      3  shm        41, 41, ?   works"));
   assert_true(has(text, "broken: worker 2 is lost"));
   assert_true(
       has(text, "worker 1 waits 3.0 s in allreduce, operation 41 of a group, for worker 2 (has not come to it"));

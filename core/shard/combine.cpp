@@ -13,7 +13,7 @@ namespace mv::shard {
 
 namespace {
 
-/// Scratch of a thread that is kept for its next call.
+/// The most scratch memory, in bytes, that a thread keeps for its next call.
 constexpr size_t kMostKept = 4 << 20;
 
 template <typename Word>
@@ -22,8 +22,8 @@ class Numbering;
 template <typename Word>
 std::vector<Word>& scratch() { return base::per_thread<std::vector<Word>, Numbering<Word>>(); }
 
-/// Numbers ids in the order of their first appearance: an open-addressing table whose words hold a number, plus one,
-/// and above it what bits are left of the hash, so that hardly any comparison is in vain.
+/// Numbers ids in the order of their first appearance, with an open-addressing hash table. A word holds a number plus
+/// one and, in the bits above it, a part of the hash, so that few comparisons of ids fail.
 template <typename Word>
 class Numbering {
  public:
@@ -35,7 +35,7 @@ class Numbering {
     if (words_.size() * sizeof(Word) > kMostKept) words_ = {};
   }
 
-  /// The i-th row's number; `next` if it was not there before, and `first` of that number is then i.
+  /// The number of the i-th row's id. A new id gets the number `next`.
   size_t number(size_t i, size_t next, const std::vector<int64_t>& unique) {
     const uint64_t hash = base::mix(static_cast<uint64_t>(rows_[i]));
     const size_t mask = words_.size() - 1;
@@ -52,7 +52,7 @@ class Numbering {
   }
 
  private:
-  /// While nothing has repeated, the numbers are places among the rows.
+  /// Before the first repeat, `unique` is empty and a number is an index into the rows.
   int64_t id_of(size_t number, const std::vector<int64_t>& unique) const {
     return unique.empty() ? rows_[number] : unique[number];
   }
@@ -82,7 +82,7 @@ bool number_rows(std::span<const int64_t> rows, std::vector<int64_t>* unique, st
   return true;
 }
 
-/// What adding to it leaves every value as it is, the sign of zero too.
+/// Fills `sums` with the neutral element of addition: for floats -0.0, which preserves the sign of a zero.
 void fill_with_neutral(mv_dtype storage, std::vector<std::byte>& sums) {
   std::ranges::fill(sums, std::byte{0});
   if (!tensor::is_floating(storage)) return;

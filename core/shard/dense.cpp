@@ -46,12 +46,12 @@ DenseShard::DenseShard(SpecRef spec, Range rows, base::Memory memory, std::uniqu
 
 namespace {
 
-/// Elements that are still in a cache when they are used once more.
+/// Elements that are processed at a time, so that their second use finds them in a cache.
 constexpr uint64_t kPiece = 8192;
 /// Rows that are sorted by stripe at a time.
 constexpr size_t kSorted = 1 << 14;
 
-/// Scratch of a thread.
+/// A thread's scratch memory for sorting.
 struct Sorting {
   std::vector<uint32_t> ends, stripes, places;
   std::vector<int64_t> rows;
@@ -59,7 +59,7 @@ struct Sorting {
 
 Sorting& sorting() { return base::per_thread<Sorting>(); }
 
-/// Sorts rows by stripe, stably: a lock for each row costs more than the row. False if that is not worth while.
+/// Sorts rows by stripe, stably, because a lock for each row costs more than the row. False if sorting does not pay.
 bool sort_by_stripe(std::span<const int64_t> rows, uint64_t stripe_rows, size_t stripe_count, Sorting& out) {
   if (rows.size() < 64 || stripe_count > 4 * rows.size()) return false;
   out.stripes.resize(rows.size());
@@ -147,7 +147,7 @@ void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t cou
     if (write == Write::Set || copies_.load(std::memory_order_relaxed)) return math::store_bytes(spec_.dtype, at(values_, from), source, share);
     apply(*stripe.model, steps.of(stripe.model), worker, from, share, source);
   });
-  // Behind what it tells of, so that a replacement which comes meanwhile is not misled.
+  // After the writes: if it were cleared before them, a concurrent replacement could set it again and miss them.
   if (only_held_.load(std::memory_order_relaxed)) only_held_.store(false, std::memory_order_relaxed);
 }
 
@@ -209,7 +209,7 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
   });
 }
 
-/// The rows that are about to be written are all that there is afterwards, with those of the same add's earlier pieces.
+/// Before an add that replaces the table: clears the other rows. Rows of the same add's earlier pieces stay.
 void DenseShard::replace_rows(std::span<const int64_t> rows, ChangePart piece) {
   std::lock_guard lock(replacing_);
   if (piece == ChangePart::kFirst) {
@@ -237,9 +237,9 @@ void DenseShard::zero_rows(std::span<const int64_t> rows) {
     });
 }
 
-// ---- of updaters that want the whole tensor
+// ---- updaters that need the whole tensor
 
-/// A gradient of all rows: these, and zeros for the others.
+/// A gradient of all rows: the rows of the run, and zeros for the others.
 std::vector<std::byte> DenseShard::spread(const Run& run, const std::byte* values) const {
   const uint64_t row_bytes = spec_.row_bytes();
   std::vector<std::byte> gradient(elements() * spec_.element_bytes());
@@ -249,14 +249,15 @@ std::vector<std::byte> DenseShard::spread(const Run& run, const std::byte* value
   return gradient;
 }
 
-/// The rows of a call, where the tensor is one stripe.
+/// Applies the rows of a call to a tensor of one stripe.
 void DenseShard::change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run,
                               const std::byte* values) {
   before_change(stripe, 0, elements());
   apply(*stripe.model, step, worker, 0, elements(), spread(run, values).data());
 }
 
-/// All stripes stand still: their norms are measured before any of them changes, and no updater comes in between.
+/// Applies a gradient of all rows under all locks: norms are measured before any stripe changes, and set_updater()
+/// cannot intervene.
 void DenseShard::add_whole(Worker worker, const std::byte* gradient) {
   std::lock_guard lock(mutex_);
   std::vector<std::unique_lock<std::mutex>> locks;
@@ -272,8 +273,8 @@ void DenseShard::add_whole(Worker worker, const std::byte* gradient) {
   apply(*model_, steps.of(model_), worker, 0, elements(), gradient);
 }
 
-/// What comes in pieces waits until all of it is there. Pieces are stripes, as messages bring them; a worker's next add may begin
-/// before the last piece of this one is there.
+/// Collects the pieces of an add and applies them when all have arrived. Pieces are stripes, as in messages. A worker's
+/// next add can begin before the last piece of this one arrives.
 void DenseShard::gather(Worker worker, uint64_t first, uint64_t count, const Make& make) {
   const size_t each = spec_.element_bytes();
   std::lock_guard lock(gathering_);
@@ -362,7 +363,7 @@ base::Result<Scanned> DenseShard::scan(int64_t, size_t, bool) {
 
 // ------------------------------------------------------------ the updater
 
-/// Models of updaters that have no parameters and remember nothing. Any thread.
+/// Shared models of updaters without parameters and without state. Any thread.
 class PlainModels {
  public:
   DenseShard::ModelRef find(const UpdaterSpec& updater, mv_dtype dtype) {
@@ -443,7 +444,7 @@ base::Status DenseShard::set_updater(const UpdaterSpec& updater) {
     segment_->head().counts_gets.store(keeps_backups(updater) ? 1 : 0, std::memory_order_release);
   for (Stripe& stripe : stripes_) {
     std::lock_guard stripe_lock(stripe.mutex);
-    stripe.model = model_;  // nothing changes for a snapshot, which keeps the states that it knows
+    stripe.model = model_;  // a snapshot is not affected: it keeps its own model and states
   }
   return {};
 }
@@ -474,7 +475,7 @@ Usage DenseShard::usage() const {
           .updates = model_->progress != nullptr ? model_->progress->mark().updates : 0};
 }
 
-// ------------------------------------------------------------ what other processes see
+// ------------------------------------------------------------ shared memory
 
 std::shared_ptr<base::SharedMemory> DenseShard::shared() const {
   return segment_ != nullptr ? segment_->memory() : nullptr;

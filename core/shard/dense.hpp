@@ -1,8 +1,8 @@
 #pragma once
-// A server's part of an array or a matrix: contiguous rows, whether they were ever changed or not.
+// A shard of an array or a matrix: contiguous rows, all of which are stored.
 //
-// Memory per element: the storage dtype's bytes, as many again for each state of the updater, and for each worker that
-// gets from a table whose updater keeps backups. Pages that nobody wrote take none.
+// Memory per element: the storage dtype's bytes, the same again for each state of the updater, and, if the updater
+// keeps backups, for each worker that gets from the table. Pages that were never written take no memory.
 
 #include <algorithm>
 #include <atomic>
@@ -55,31 +55,30 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   friend class DenseSnapshot;
   friend class PlainModels;
 
-  /// What lies beside the values, as large as they are, each element at the same place.
+  /// Arrays that accompany the values: each has their size, with each element at the same index.
   struct Beside {
     std::vector<base::Memory> states;
     std::mutex mutex;
     std::map<Worker, base::Memory> backups;
   };
-  /// An updater at work.
+  /// An updater in use, with its arrays and its progress.
   struct Model {
     UpdaterSpec spec;
     std::unique_ptr<Updater> updater;
-    bool adds;  ///< "add", for which there are shorter ways
+    bool adds;  ///< "add", which has fast paths
     std::shared_ptr<Beside> beside;
-    std::shared_ptr<Progress> progress;  ///< of one that counts
+    std::shared_ptr<Progress> progress;  ///< of an updater that counts
   };
   using ModelRef = std::shared_ptr<const Model>;
-  /// The unit of locking. Its model is the shard's, but for the moment in which another one makes its way through the
-  /// stripes.
+  /// The unit of locking. Its model is the shard's, except while set_updater() replaces the model stripe by stripe.
   struct Stripe {
     std::mutex mutex;
     ModelRef model;
-    DenseSnapshot* unread = nullptr;  ///< a snapshot that wants its contents as they are
-    uint64_t kept = 0;                ///< which of its 64 pieces that snapshot has set aside
+    DenseSnapshot* unread = nullptr;  ///< a snapshot that has not read all of the stripe
+    uint64_t kept = 0;                ///< bit mask of the 64 pieces that were copied for the snapshot
   };
 
-  /// An add whose pieces are not all there.
+  /// An add of which some pieces have not arrived.
   struct Gathered {
     std::vector<std::byte> gradient;
     std::vector<bool> has;  ///< by stripe
@@ -91,30 +90,31 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   std::shared_ptr<Progress> make_progress(const std::string& name, const Updater& updater) const;
 
   std::byte* at(std::byte* array, uint64_t element) const { return array + element * stored_bytes_; }
-  /// The worker's backups, made if `wanted`; null where there are none.
+  /// The worker's backups, made if `wanted`; null if there are none.
   std::byte* backup(const Model& model, Worker worker, bool wanted) const;
 
-  /// work(stripe, first element, how many of them, how many elements of the call came before), under its lock.
+  /// work(stripe, first element, count, elements of the call before them) for each stripe, under its lock.
   template <typename Work>
   void for_stripes(uint64_t first, uint64_t count, Work work);
-  /// Rows of a call that lie in one stripe, and their places in the call: first + places[i], or first + i where that is
-  /// null.
+  /// Rows of a call that are in one stripe. The index of the i-th one in the call is first + places[i], or first + i if
+  /// places is null.
   struct Run {
     std::span<const int64_t> rows;
     size_t first;
     const uint32_t* places;
     size_t place(size_t i) const { return first + (places != nullptr ? places[i] : i); }
   };
-  /// work(stripe, run) for all rows, under the stripe's lock. Rows of one stripe stay in their order.
+  /// work(stripe, run) for all rows, under the stripe's lock. Rows of one stripe keep their order.
   template <typename Work>
   void for_row_runs(std::span<const int64_t> rows, const Work& work);
   template <typename Work>
   void for_neighbours(const Run& some, const Work& work);
-  /// work(stripe, first element, elements, where they begin in the bytes of `rows`), under its lock, for those that are this shard's.
+  /// work(stripe, first element, count, their byte offset in the arrays of `rows`) for the rows of this shard, under
+  /// the stripe's lock.
   template <typename Work>
   void for_restored(const Restored& rows, const Work& work);
   void restore_states(const Stripe& stripe, const Restored& rows, uint64_t from, size_t source, size_t length) const;
-  /// To be called under the stripe's lock before these elements of it change.
+  /// Call this under the stripe's lock before these elements change: copies them for a snapshot.
   void before_change(Stripe& stripe, uint64_t first, uint64_t count);
   size_t index_of(const Stripe& stripe) const { return static_cast<size_t>(&stripe - stripes_.data()); }
 
@@ -130,27 +130,27 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
 
   const size_t stored_bytes_;  ///< of an element
   const uint64_t stripe_elements_;
-  const base::Memory memory_;  ///< of values that nobody else maps
+  const base::Memory memory_;  ///< the values, if there is no segment
   const std::unique_ptr<Segment> segment_;
   std::byte* const values_;
   const std::shared_ptr<Families> families_;
   const std::shared_ptr<PlainModels> plain_models_;
   std::vector<Stripe> stripes_;
 
-  mutable std::mutex mutex_;  ///< before any stripe's
+  mutable std::mutex mutex_;  ///< lock order: before any stripe's
   ModelRef model_;
   bool snapshot_taken_ = false;
 
-  // What the updater does, for those who need not know more of it. It may be on its way through the stripes still.
-  std::atomic<bool> copies_{false};   ///< what is added is what is stored
+  // Properties of the updater, readable without a lock. The stripes may not have the new model yet.
+  std::atomic<bool> copies_{false};   ///< an add only stores its values
   std::atomic<bool> backs_up_{false};
-  std::atomic<bool> wants_whole_{false};  ///< norms of a tensor of several stripes, which are changed at once
-  std::mutex gathering_;                  ///< before mutex_
+  std::atomic<bool> wants_whole_{false};  ///< needs norms of a tensor of several stripes, so all change at once
+  std::mutex gathering_;                  ///< lock order: before mutex_
   std::map<Worker, std::deque<Gathered>> gathered_;
-  // Of an updater that replaces rows: which they are, so that the next ones need not clear everything.
+  // For an updater that replaces rows: the rows that are not zeros, so that the next add need not clear all.
   std::atomic<bool> replaces_{false};
-  std::mutex replacing_;               ///< before any stripe's
-  std::vector<int64_t> held_;          ///< if only_held_: all other rows are zeros
+  std::mutex replacing_;               ///< lock order: before any stripe's
+  std::vector<int64_t> held_;          ///< if only_held_, all other rows are zeros
   std::atomic<bool> only_held_{true};
 };
 

@@ -6,7 +6,7 @@
 namespace mv::shard {
 
 namespace {
-/// What is set aside at once is a 64th of a stripe, 16 KiB or so: whoever adds to a few rows waits for no more.
+/// The unit of copy-on-write is a 64th of a stripe, about 16 KiB, so that an add to a few rows copies little.
 constexpr uint64_t kPieces = 64;
 uint64_t piece_elements(uint64_t stripe_elements) { return (stripe_elements + kPieces - 1) / kPieces; }
 }  // namespace
@@ -14,7 +14,7 @@ uint64_t piece_elements(uint64_t stripe_elements) { return (stripe_elements + kP
 void DenseShard::before_change(Stripe& stripe, uint64_t first, uint64_t count) {
   if (stripe.unread == nullptr || count == 0) return;
   const uint64_t begin = index_of(stripe) * stripe_elements_, end = std::min(begin + stripe_elements_, elements());
-  if (stripe.kept == 0 && first == begin && first + count == end) {  // a whole one, and more of them may follow
+  if (stripe.kept == 0 && first == begin && first + count == end) {  // a whole stripe, and more may follow
     stripe.unread->expect(begin, end);
     stripe.unread->set_aside(begin, end);
     stripe.kept = ~uint64_t{0};
@@ -77,7 +77,7 @@ void DenseSnapshot::set_aside(uint64_t first, uint64_t end) {
   for (size_t i = 0; i < arrays_.size(); ++i) std::memcpy(aside_[i].data() + begin, arrays_[i] + begin, bytes);
 }
 
-/// Elements first .. end - 1, all of one stripe, to element `to` of out_.
+/// Copies elements first .. end - 1, all of one stripe, to element `to` of out_.
 void DenseSnapshot::copy(uint64_t first, uint64_t end, uint64_t to) {
   const size_t each = shard_->stored_bytes_, index = first / shard_->stripe_elements_;
   const uint64_t begin = index * shard_->stripe_elements_, piece = piece_elements(shard_->stripe_elements_);
@@ -97,7 +97,7 @@ void DenseSnapshot::copy(uint64_t first, uint64_t end, uint64_t to) {
 
 Rows DenseSnapshot::next() {
   const uint64_t cols = shard_->spec().cols, per_stripe = shard_->stripe_elements_;
-  // Whole rows: a stripe's, or one that lies in several stripes.
+  // Whole rows: as many as fit into a stripe, or one that spans several stripes.
   const uint64_t count = std::min(std::max<uint64_t>(1, per_stripe / cols), shard_->rows().count - row_);
   const uint64_t first = row_ * cols, end = (row_ + count) * cols;
   for (auto& array : out_) array.resize(count * cols * shard_->stored_bytes_);

@@ -1,5 +1,5 @@
 #pragma once
-// A dense shard as it was: stripes that change before they are read are copied first.
+// A snapshot of a dense shard, by copy-on-write of pieces of stripes.
 
 #include <memory>
 #include <vector>
@@ -11,7 +11,7 @@ namespace mv::shard {
 
 class DenseSnapshot final : public Snapshot {
  public:
-  /// Every stripe learns of it, one after the other.
+  /// Registers with the stripes one after the other, under the lock of each.
   DenseSnapshot(std::shared_ptr<DenseShard> shard, DenseShard::ModelRef model, std::vector<base::Memory> aside);
   ~DenseSnapshot() override;
 
@@ -19,7 +19,7 @@ class DenseSnapshot final : public Snapshot {
   size_t states() const override { return arrays_.size() - 1; }
   Rows next() override;
 
-  /// Keeps elements first .. end - 1, of one stripe; under its lock. Many of them are worth an expect() before.
+  /// Copies elements first .. end - 1 of one stripe, under its lock. For many elements, call expect() first.
   void set_aside(uint64_t first, uint64_t end);
   void expect(uint64_t first, uint64_t end);
 
@@ -28,10 +28,10 @@ class DenseSnapshot final : public Snapshot {
   void copy(uint64_t first, uint64_t end, uint64_t to);
 
   const std::shared_ptr<DenseShard> shard_;
-  const DenseShard::ModelRef model_;      ///< keeps the states
+  const DenseShard::ModelRef model_;      ///< owns the states
   std::vector<const std::byte*> arrays_;  ///< values, then states
-  const std::vector<base::Memory> aside_;  ///< by array: as large as it is, but only what was set aside takes memory
-  std::vector<std::vector<std::byte>> out_;  ///< by array: what next() gives
+  const std::vector<base::Memory> aside_;  ///< one for each array, of the same size; only copied pages take memory
+  std::vector<std::vector<std::byte>> out_;  ///< one for each array: the rows of next()
   uint64_t row_ = 0;
 };
 

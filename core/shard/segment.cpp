@@ -10,9 +10,9 @@ namespace mv::shard {
 
 namespace {
 
-/// How long a reader waits for the end of one write before it counts as a try: longer than a stripe takes.
+/// How often a reader polls for the end of one write before the attempt fails: longer than the write of a stripe takes.
 constexpr int kLooks = 4096;
-/// Rows that are fetched ahead.
+/// How many rows ahead the reader prefetches.
 constexpr size_t kAhead = 12;
 
 size_t aligned(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
@@ -80,12 +80,12 @@ SegmentReader::SegmentReader(const Spec& spec, SegmentLayout layout, std::shared
       values_(memory_->data() + layout_.values_at) {}
 
 void SegmentReader::populate() const {
-#ifdef MADV_POPULATE_READ  // Linux 5.14; elsewhere, and where it fails, the reads do it
+#ifdef MADV_POPULATE_READ  // since Linux 5.14; without it, or if it fails, the reads fault the pages in
   madvise(memory_->data(), layout_.bytes, MADV_POPULATE_READ);
 #endif
 }
 
-/// Runs `copy` until no write fell into it.
+/// Runs `copy` until no write overlapped it, at most kTries times. False if all attempts failed.
 template <typename Copy>
 bool SegmentReader::guarded(uint64_t stripe, Copy copy) const {
   const std::atomic<uint64_t>& sequence = guards_[stripe].sequence;
@@ -123,7 +123,7 @@ bool SegmentReader::read(uint64_t first, uint64_t count, std::byte* out) const {
 bool SegmentReader::read_rows(std::span<const int64_t> ids, int64_t first_row, std::byte* out) const {
   const uint64_t row_bytes = cols_ * out_bytes_, stored_row_bytes = cols_ * layout_.element_bytes;
   const auto row_of = [&](size_t i) { return static_cast<uint64_t>(ids[i] - first_row); };
-  const bool cut = cols_ > layout_.stripe_elements;  // a row lies in several stripes
+  const bool cut = cols_ > layout_.stripe_elements;  // a row spans several stripes
   const uint64_t stripe_rows = cut ? 1 : layout_.stripe_elements / cols_;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (i + kAhead < ids.size()) {

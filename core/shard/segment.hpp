@@ -1,14 +1,15 @@
 #pragma once
-// The layout of a dense shard's shared memory, which other processes of the machine map and read without asking:
+// The shared memory of a dense shard, which other processes of the machine map and read without a message. Its layout:
 //
-//   SegmentHead    sizes, the clock of stale-synchronous tables, whether the table is gone
-//   StripeGuard    one for each stripe: odd while the server writes in it, another even number afterwards
+//   SegmentHead    sizes, the clock of stale-synchronous tables, whether the table is destroyed
+//   StripeGuard    one sequence lock for each stripe: odd while the server writes, the next even number afterwards
 //   values         of the storage dtype (tensor::storage_dtype), from the next multiple of kValuesAlignment
 //
-// The server writes under its stripe locks and never looks at readers; a reader copies, and copies again if the guard moved.
+// The server writes under its stripe locks and never waits for readers. A reader copies, and repeats the copy if the
+// guard has changed.
 //
-// A reader trusts no word of the segment, which is another process's: sizes come from the table's spec and are only compared with what the head
-// says, each word of it loaded once; values and the clock are data.
+// A reader does not trust the segment, because another process writes it. Sizes come from the table's spec and are only
+// compared with the head, of which each word is loaded once. Values and the clock are only data.
 
 #include <atomic>
 #include <cstddef>
@@ -22,8 +23,9 @@
 
 namespace mv::shard {
 
-/// Whether servers lay the table's values into memory that others may map. Not those of small keys: there may be very many of them, each
-/// would take a descriptor and two pages, and most pulls follow a push, behind which they go as messages.
+/// Whether servers keep the table's values in memory that other processes can map. Small keys are excluded: there can
+/// be very many, each would take a descriptor and two pages, and most of their pulls follow a push and therefore are
+/// sent as messages, after it.
 inline bool is_mapped(const Spec& spec) { return !spec.is_keyed() && !is_small_key(spec); }
 
 struct SegmentHead {
@@ -34,14 +36,14 @@ struct SegmentHead {
   std::atomic<uint64_t> stripe_elements;  ///< shard::stripe_elements(spec)
   alignas(64) std::atomic<uint64_t> clock;  ///< all workers' adds below it are applied; see Shard::publish_clock()
   std::atomic<uint32_t> destroyed;
-  std::atomic<uint32_t> counts_gets;  ///< the updater wants to know of gets, which therefore have to reach the server
+  std::atomic<uint32_t> counts_gets;  ///< the updater keeps backups, so gets must reach the server
 };
 struct alignas(64) StripeGuard {
   std::atomic<uint64_t> sequence;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
-/// Where things lie in the segment of a shard with `elements` elements of `spec`.
+/// Sizes and offsets in the segment of a shard with `elements` elements of `spec`.
 struct SegmentLayout {
   static constexpr size_t kValuesAlignment = 4096;
   SegmentLayout(const Spec& spec, uint64_t elements);
@@ -49,7 +51,7 @@ struct SegmentLayout {
   size_t guards_at, values_at, bytes;
 };
 
-/// The server's side.
+/// The server's side of a segment.
 class Segment {
  public:
   /// All zeros. Pages are touched when first written. MV_ENOMEM, MV_ESYSTEM.
@@ -59,7 +61,8 @@ class Segment {
   const std::shared_ptr<base::SharedMemory>& memory() const { return memory_; }
   SegmentHead& head() const { return *reinterpret_cast<SegmentHead*>(memory_->data()); }
 
-  /// Around every write to a stripe's values; under its lock. Non-temporal stores are to be fenced by whoever makes them.
+  /// Call these around every write to a stripe's values, under the stripe's lock. Code that makes non-temporal stores
+  /// must fence them itself.
   void begin_write(uint64_t stripe) const;
   void end_write(uint64_t stripe) const;
 
@@ -72,10 +75,10 @@ class Segment {
   const std::shared_ptr<base::SharedMemory> memory_;
 };
 
-/// Holds a stripe open for writing.
+/// Scope guard of a write to a stripe: calls begin_write() and end_write().
 class StripeWrite {
  public:
-  /// Nothing for a null segment, which is a shard that nobody maps.
+  /// Does nothing for a null segment, which means that the shard is not shared.
   StripeWrite(const Segment* segment, uint64_t stripe) : segment_(segment), stripe_(stripe) {
     if (segment_ != nullptr) segment_->begin_write(stripe_);
   }
@@ -90,25 +93,25 @@ class StripeWrite {
   const uint64_t stripe_;
 };
 
-/// A client's side: somebody else's segment, mapped read-only. Values come out in the table's dtype. Any thread.
+/// The client's side: another process's segment, mapped read-only. Returns values in the table's dtype. Any thread.
 class SegmentReader {
  public:
   /// MV_EPROTOCOL unless the memory is a segment with exactly this layout.
   static base::Result<std::shared_ptr<SegmentReader>> open(std::shared_ptr<base::SharedMemory> memory, const Spec& spec,
                                                            uint64_t elements);
 
-  /// Elements and rows are numbered from 0 here; callers have checked them. False if the server wrote all the while, kTries
-  /// times: what `out` then holds is good for nothing. True: every stripe (of rows: every row that fits into one) is as it
-  /// was between two writes.
+  /// Elements and rows are numbered from 0 here; callers have checked them. False if the server wrote during each of
+  /// kTries attempts; `out` then holds garbage. True: every stripe (for rows: every row that fits into a stripe) is as
+  /// it was between two writes.
   bool read(uint64_t first, uint64_t count, std::byte* out) const;
   /// `first_row` is subtracted from each id.
   bool read_rows(std::span<const int64_t> ids, int64_t first_row, std::byte* out) const;
 
-  /// Maps the pages now, which the first reads would do one after the other.
+  /// Prefaults all pages at once. Otherwise the first reads take a page fault for each.
   void populate() const;
   uint64_t clock() const { return head().clock.load(std::memory_order_acquire); }
   bool destroyed() const { return head().destroyed.load(std::memory_order_acquire) != 0; }
-  /// Gets have to ask the server.
+  /// Gets must be sent to the server.
   bool is_closed() const { return destroyed() || head().counts_gets.load(std::memory_order_acquire) != 0; }
 
   static constexpr int kTries = 3;

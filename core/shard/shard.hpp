@@ -1,5 +1,5 @@
 #pragma once
-// One server's part of a table, whatever kind of table it is.
+// A shard: one server's part of a table. The interface of all kinds of tables.
 
 #include <atomic>
 #include <cstddef>
@@ -21,52 +21,53 @@ namespace mv::shard {
 
 using wire::Write;
 
-/// Who reads or changes: a worker's number, for updaters that keep a backup for each.
+/// The number of the worker that reads or changes. Updaters that keep backups keep one for each worker.
 using Worker = int64_t;
 inline constexpr Worker kNoWorker = -1;
 
-/// What tables share whose updaters remember nothing.
+/// The updater models that tables with stateless updaters share.
 class PlainModels;
 std::shared_ptr<PlainModels> make_plain_models();
 
-/// Where a shard stands.
+/// What a shard needs to know about its server.
 struct Position {
   size_t servers = 1;
   size_t index = 0;          ///< of this server
-  bool shared = false;       ///< other processes of this machine may map it
-  std::shared_ptr<Families> families = nullptr;  ///< the server's; null: what keys of a store share is each one's own
-  std::shared_ptr<PlainModels> models = nullptr;  ///< the server's; null: each shard's own
+  bool shared = false;       ///< other processes of this machine can map the shard
+  std::shared_ptr<Families> families = nullptr;  ///< the server's; null: the keys of a store share nothing
+  std::shared_ptr<PlainModels> models = nullptr;  ///< the server's; null: each shard makes its own
 };
 
-/// What a shard takes.
+/// The size of a shard, for statistics.
 struct Usage {
   uint64_t stored = 0;        ///< rows or keys
   uint64_t memory_bytes = 0;  ///< values, states, backups and indexes
   uint64_t state_bytes = 0;   ///< states and backups
-  uint64_t updates = 0;       ///< adds that an updater which counts them has made
+  uint64_t updates = 0;       ///< adds that a counting updater has applied
 };
 
-/// A worker's call may reach a shard in several pieces, one after the other: updaters count the first ones.
+/// A worker's call can reach a shard in several pieces, one after the other. Updaters count only first pieces.
 enum class ChangePart { kFirst, kFurther };
 
-/// A chunk of what a keyed shard stores.
+/// A chunk of the rows that a keyed shard stores.
 struct Scanned {
   std::vector<int64_t> rows;
   std::vector<std::byte> values;  ///< of the table's dtype, row after row
-  int64_t next = -1;              ///< where to go on; -1: that was all
+  int64_t next = -1;              ///< the cursor of the next chunk; -1: this was the last one
 };
 
-/// Memory ran out in the middle of a change, part of which was made: nobody can say what the table holds.
+/// Memory ran out in the middle of a change. Part of it was made, so the content of the table is unknown.
 struct Halfway final : std::bad_alloc {
   const char* what() const noexcept override { return "out of memory in the middle of a change"; }
 };
 
-/// Values in and out are of the table's dtype; inside, halves are floats. Dense shards number their elements and rows from 0,
-/// keyed ones use the table's own ids. Any thread; every call is atomic per stripe, and per row where rows fit into stripes. Callers
-/// have checked ranges and ids, and summed up repeated ids of adds.
+/// One server's part of a table. Values in and out have the table's dtype; inside, 16-bit floats are stored as float32.
+/// Dense shards number their elements and rows from 0, keyed shards use the table's own ids. Any thread. Each call is
+/// atomic per stripe, and per row where a row fits into a stripe. Callers have checked ranges and ids, and have
+/// combined repeated ids of adds.
 class Shard {
  public:
-  /// MV_ENOMEM if the memory is not to be had. Dense: all zeros; pages are touched when first written.
+  /// MV_ENOMEM if memory runs out. A dense shard begins with zeros; its pages are touched when first written.
   static base::Result<std::shared_ptr<Shard>> make(SpecRef spec, const Position& place);
   static base::Result<std::shared_ptr<Shard>> make(const Spec& spec, const Position& place) { return make(std::make_shared<const Spec>(spec), place); }
   virtual ~Shard() = default;
@@ -74,58 +75,62 @@ class Shard {
   Shard& operator=(const Shard&) = delete;
 
   const Spec& spec() const { return spec_; }
-  /// Dense: which of the table's rows these are. Keyed: none.
+  /// Dense: the table's rows that this shard holds. Keyed: empty.
   const Range& rows() const { return rows_; }
   uint64_t elements() const { return rows_.count * spec_.cols; }
 
-  /// Elements of a dense shard. Write::Add goes through the updater, Write::Set past it.
+  /// Changes elements of a dense shard. Write::Add uses the updater, Write::Set bypasses it.
   virtual void change(Write write, Worker worker, uint64_t first, uint64_t count, const std::byte* values,
                       ChangePart piece = ChangePart::kFirst) = 0;
   virtual void read(Worker worker, uint64_t first, uint64_t count, std::byte* out) = 0;
-  /// make(first, count, out) of such elements, of the table's dtype.
+  /// make(first, count, out) writes these elements to `out`, in the table's dtype.
   using Make = std::function<void(uint64_t first, uint64_t count, std::byte* out)>;
-  /// change(Write::Add) of elements that are made some at a time, as they are needed; `make` counts them as the shard does.
+  /// change(Write::Add) of elements that `make` produces in pieces, on demand. `make` numbers elements as the shard
+  /// does.
   virtual void add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, ChangePart piece = ChangePart::kFirst);
-  /// read() of all elements of a dense shard, into each of these places.
+  /// read() of all elements of a dense shard, into each of `outs`.
   virtual void read_each(Worker worker, std::span<std::byte* const> outs);
-  /// The worker is lost: the rest of an add of which some pieces are here will not come.
+  /// The worker is lost: discards the pieces of its incomplete adds.
   virtual void forget_pieces(Worker) {}
-  /// Rows, of any shard, perhaps none, only to be counted. Write::Erase only of keyed ones, with null values. Of repeated rows in a
-  /// Write::Set the last one stays.
+  /// Changes rows of any shard. An add of no rows is only counted. Write::Erase is for keyed shards, with null values.
+  /// If a Write::Set repeats a row, the last one wins.
   virtual void change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
                            ChangePart piece = ChangePart::kFirst) = 0;
   virtual void read_rows(Worker worker, std::span<const int64_t> rows, std::byte* out) = 0;
-  /// Keyed: what is stored, from `cursor` (0, then Scanned::next), about `most` rows and never more. MV_EINVAL for a cursor that was never given.
+  /// Keyed: the stored rows from `cursor` on (0, then Scanned::next), about `most` of them and never more. MV_EINVAL
+  /// for a number that is no cursor, and if `most` is too small for rows that must stay together.
   virtual base::Result<Scanned> scan(int64_t cursor, size_t most, bool with_values) = 0;
 
-  /// The same updater with other parameters keeps its states, another one begins with zeros. MV_ENOMEM.
+  /// The same updater with other parameters keeps its states; a different updater begins with zeros. MV_ENOMEM.
   virtual base::Status set_updater(const UpdaterSpec& updater) = 0;
   virtual UpdaterSpec updater() const = 0;
-  /// How far the updater has come, for checkpoints.
+  /// The progress of the updater, for checkpoints.
   virtual Mark mark() const = 0;
   virtual void set_mark(const Mark& mark) = 0;
   virtual Usage usage() const = 0;
 
-  /// It will be used in a moment: what a call looks at first is fetched into the caches.
+  /// A call will follow soon: prefetches the memory that it accesses first.
   virtual void expect() const {}
 
-  /// The memory that other processes may map, laid out as shard/segment.hpp says; null where there is none.
+  /// The memory that other processes can map, with the layout of shard/segment.hpp; null if there is none.
   virtual std::shared_ptr<base::SharedMemory> shared() const { return nullptr; }
   /// For readers of shared(): all workers' adds below this clock are applied (stale-synchronous tables).
   virtual void publish_clock(uint64_t) {}
-  /// The table is gone: for readers of shared(), and for the callers' threads of this process.
+  /// Marks the table as destroyed, for readers of shared() and for callers' threads of this process.
   virtual void destroy() { destroyed = true; }
 
-  /// The shard as it is now, to be written down by another thread while it changes. One at a time.
+  /// The shard as it is now. Another thread can save it while the shard changes. One snapshot at a time.
   virtual base::Result<std::unique_ptr<Snapshot>> snapshot() = 0;
-  /// Takes rows of a snapshot, perhaps of another number of servers; what is not this server's is skipped.
+  /// Restores rows of a snapshot, which can be from a cluster with another number of servers. Skips the rows of other
+  /// servers.
   virtual base::Status restore(const Restored& rows) = 0;
-  /// The same of their states only, dense. MV_EDISAGREE where the updater keeps another number of them.
+  /// Like restore(), but restores only states; dense only. MV_EDISAGREE if the updater keeps another number of states.
   virtual base::Status restore_states(const Restored& rows) = 0;
 
-  /// Stale-synchronous tables: every worker that has not finished has begun this iteration, and its adds from before are applied.
+  /// Stale-synchronous tables: every worker that has not finished has begun this iteration, and all its earlier adds
+  /// are applied.
   std::atomic<uint64_t> least_clock{0};
-  /// True once the table was destroyed; those who still hold the shard must not use it as a table any more.
+  /// True once the table was destroyed. Holders of the shard must then no longer use it as a table.
   std::atomic<bool> destroyed{false};
 
  protected:

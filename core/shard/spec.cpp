@@ -7,7 +7,7 @@
 namespace mv::shard {
 
 Consistency Spec::consistency(bool node_is_sync, size_t workers) const {
-  if (workers < 2) return Consistency::kAsync;  // nobody to wait for
+  if (workers < 2) return Consistency::kAsync;  // no other worker to wait for
   if (merges()) return Consistency::kMerge;
   if (staleness > 0) return Consistency::kStale;
   return staleness == 0 || node_is_sync ? Consistency::kSync : Consistency::kAsync;

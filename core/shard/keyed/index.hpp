@@ -1,5 +1,5 @@
 #pragma once
-// Where the records of a segment are, by the hashes of their ids.
+// The hash index of a partition: finds records by the hashes of their ids.
 
 #include <algorithm>
 #include <array>
@@ -16,12 +16,12 @@
 
 namespace mv::shard {
 
-/// Memory for the indexes of a shard: those of one size share a region, which may have huge pages however small each of
-/// them is. They all grow at about the same time; a region goes when the last one has left it. Any thread.
+/// Memory for the indexes of a shard. Indexes of one size share a region, so that even small ones can have huge pages.
+/// All indexes grow at about the same time. A region is freed when its last index has left it. Any thread.
 class IndexPool {
  public:
   explicit IndexPool(size_t users) : users_(users) {}
-  /// Zeros for 2^bits words of user `user`, who has no others of this size. Throws std::bad_alloc.
+  /// 2^bits zero words for user `user`, which must have no others of this size. Throws std::bad_alloc.
   std::shared_ptr<uint32_t> take(unsigned bits, size_t user);
   size_t users() const { return users_; }
 
@@ -31,15 +31,16 @@ class IndexPool {
   std::array<std::weak_ptr<base::Memory>, 32> regions_;
 };
 
-/// An open-addressing table with linear probing. A word of 32 bits holds the number of a record and above it, as a tag,
-/// as many bits of the hash as are left, so that a search hardly ever looks at another id's record. An entry's home is
-/// given by the upper bits of its hash (below those that chose the part): entries come in the order of their hashes,
-/// give or take a few places, however often the table grows. Load is at most 0.7 to 0.85, so that not all indexes of a
-/// shard grow within one call: 5 to 11 bytes an entry, 7.5 on average.
-/// Its owner locks, but prefetch() is for any thread.
+/// A hash table with open addressing and linear probing. A 32-bit word holds the number of a record in its low bits.
+/// The remaining bits are a tag from the hash, so that a search rarely reads the record of another id. The upper bits
+/// of the hash (below those that choose the partition) give an entry's home position. Entries are therefore ordered by
+/// hash, except for a few positions, however often the table grows. The maximal load varies by index from 0.7 to 0.85,
+/// so that the indexes of a shard do not all grow within one call: 5 to 11 bytes an entry, 7.5 on average. The owner
+/// locks, but any thread may call prefetch().
 class Index {
  public:
-  /// `skipped`: upper bits of a hash that all of its hashes share. `user`: its number in the pool.
+  /// `skipped`: the number of upper bits that all hashes of this index share. `user`: the number of this index in the
+  /// pool.
   Index(unsigned skipped, std::shared_ptr<IndexPool> pool, size_t user)
       : skipped_(skipped), pool_(std::move(pool)), user_(user) {}
 
@@ -64,7 +65,7 @@ class Index {
       __builtin_prefetch(reinterpret_cast<const uint32_t*>(seen - bits) + ((hash << skipped_) >> (64 - bits)));
   }
 
-  /// The position of the entry with this hash for whose slot is_it(slot) holds, or capacity() if there is none.
+  /// The position of the entry with this hash for which is_it(slot) is true, or capacity() if there is none.
   template <typename IsIt>
   size_t find(uint64_t hash, const IsIt& is_it) const {
     if (words_ == nullptr) return 0;
@@ -75,7 +76,7 @@ class Index {
       if ((word & ~low) == tag && word != kDead && is_it((word & low) - 1)) return at;
     }
   }
-  /// The slot of the first entry that looks like it has this hash, or kNone: for fetching ahead.
+  /// The slot of the first entry whose tag fits this hash, or kNone: for prefetching.
   uint32_t likely(uint64_t hash) const {
     if (words_ == nullptr) return kNone;
     const uint32_t low = mask(), tag = static_cast<uint32_t>(hash) & ~low;
@@ -85,7 +86,7 @@ class Index {
       if ((word & ~low) == tag && word != kDead) return (word & low) - 1;
     }
   }
-  /// Adds an entry that is not there yet. hash_of(slot) is asked for all others where the table has to grow.
+  /// Inserts a new entry. If the table has to grow, it calls hash_of(slot) for all others.
   template <typename HashOf>
   void insert(uint64_t hash, uint32_t slot, const HashOf& hash_of) {
     if (used_ + dead_ >= most_) rebuild(hash_of);
@@ -102,7 +103,7 @@ class Index {
  private:
   static constexpr uint32_t kEmpty = 0, kDead = UINT32_MAX;
   static constexpr unsigned kLeastBits = 5;
-  static constexpr size_t kAlignment = 64;  ///< of words_: their address and bits_ fit into one word
+  static constexpr size_t kAlignment = 64;  ///< of words_, so that their address and bits_ fit into one word
 
   uint32_t mask() const { return (uint32_t{1} << bits_) - 1; }
   void put(uint64_t hash, uint32_t slot) {
@@ -111,7 +112,7 @@ class Index {
     if (words_[at] == kDead) --dead_;
     words_[at] = (static_cast<uint32_t>(hash) & ~mask()) | (slot + 1);
   }
-  /// Larger, or only without what was erased.
+  /// Rebuilds the table without tombstones, larger if needed.
   template <typename HashOf>
   void rebuild(const HashOf& hash_of) {
     std::vector<uint32_t> slots;
@@ -119,16 +120,16 @@ class Index {
     for (size_t i = 0; i < capacity(); ++i) {
       if (const uint32_t found = slot(i); found != kNone) slots.push_back(found);
     }
-    const bool grows = used_ >= most_ / 4 * 3;  // else there is much to clear away
+    const bool grows = used_ >= most_ / 4 * 3;  // otherwise there are many tombstones
     clear(words_ == nullptr ? kLeastBits : bits_ + (grows ? 1 : 0));
-    std::array<uint64_t, 64> hashes;  // of several at a time: they come from records that are far apart
+    std::array<uint64_t, 64> hashes;  // several at a time: their records are far apart in memory
     for (size_t first = 0; first < slots.size(); first += hashes.size()) {
       const auto some = std::span(slots).subspan(first, std::min(hashes.size(), slots.size() - first));
       for (size_t i = 0; i < some.size(); ++i) hashes[i] = hash_of(some[i]);
       for (size_t i = 0; i < some.size(); ++i) put(hashes[i], some[i]);
     }
   }
-  /// Empty words, perhaps more of them.
+  /// Makes all words empty, and changes their number to 2^bits.
   void clear(unsigned bits);
 
   const unsigned skipped_;

@@ -17,7 +17,7 @@ T converted(double value) {
   if constexpr (std::is_integral_v<T>) {
     if (std::isnan(value)) return 0;
     const double rounded = std::nearbyint(value);
-    // The largest i64 is no double: the next double above it is out of range already.
+    // The largest i64 is not a double: it is rounded up to a double that is out of range.
     if (rounded >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
     if (rounded <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
     return static_cast<T>(rounded);

@@ -1,5 +1,5 @@
 #pragma once
-// What a sparse or key-value table holds where nothing is stored.
+// The values of rows that a sparse or key-value table does not store.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace mv::shard {
 
-/// spec.initial everywhere; or, with a range, uniformly random in initial +- range, a function of seed, id and column:
+/// spec.initial everywhere; with a range, uniform in initial +- range, as a function of seed, id and column:
 ///
-///   r = base::mix(base::mix(base::mix(seed) + id) + column)       base::mix(); sums modulo 2^64, ids as two's complement
+///   r = base::mix(base::mix(base::mix(seed) + id) + column)       sums modulo 2^64, ids as two's complement
 ///   u = (r >> 11) * 2^-52 - 1                   in [-1, 1), exact
-///   value = initial + initial_range * u         in double, then rounded once to what is stored
+///   value = initial + initial_range * u         in double, then rounded once to the storage dtype
 ///
-/// Integers are rounded to the nearest one that the dtype has.
+/// Integers are rounded to the nearest one of the dtype.
 class InitialValues {
  public:
   explicit InitialValues(const Spec& spec);
@@ -33,7 +33,7 @@ class InitialValues {
   const uint64_t cols_;
   const double initial_, range_;
   const uint64_t seed_;
-  std::vector<std::byte> stored_row_, out_row_;  ///< where all rows are the same
+  std::vector<std::byte> stored_row_, out_row_;  ///< only without a range: all rows are equal
 };
 
 }  // namespace mv::shard

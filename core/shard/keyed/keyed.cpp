@@ -15,14 +15,14 @@ namespace mv::shard {
 
 namespace {
 
-/// 64 parts where there is no limit on the rows: of 10 million keys one grows in 5 to 10 ms, on whoever adds to it. (Growing
-/// bit by bit cost every add 2 to 10 %.) Where there is a
-/// limit, as many as leave each part so many rows that its own order of use is about that of all.
+/// Without a capacity, a shard has 64 partitions: with 10 million keys, a partition grows in 5 to 10 ms, on the thread
+/// that adds to it. (Incremental growth cost every add 2 to 10 %.) With a capacity, a shard has only as many partitions
+/// as leave each at least kPartRows rows, so that its order of use is close to that of the whole shard.
 constexpr unsigned kPartBits = 6;
 constexpr uint64_t kPartRows = 1 << 16;
-/// Rows that are sorted by part at a time.
+/// Rows that are sorted by partition at a time.
 constexpr size_t kBatch = 1024;
-/// Rows whose records should be fetched at the same time, and parts that may be locked for it.
+/// Rows whose records should be prefetched at the same time, and partitions that may be locked for that.
 constexpr size_t kInFlight = 64, kMostLocked = 8;
 
 uint64_t share_of(const Spec& spec, const Position& place) { return (spec.capacity + place.servers - 1) / place.servers; }
@@ -33,7 +33,7 @@ unsigned part_bits_for(const Spec& spec, const Position& place) {
   return std::min<unsigned>(kPartBits, static_cast<unsigned>(std::bit_width(parts)) - 1);
 }
 
-/// math::add_bytes() of one element without its call.
+/// math::add_bytes() of one element, inline.
 template <typename T>
 void add_one(std::byte* stored, const std::byte* added) {
   T sum, addend;
@@ -84,8 +84,8 @@ void KeyedShard::for_parts(std::span<const int64_t> rows, const Work& work) {
     }
     for (size_t part = 1; part < ends.size(); ++part) ends[part] += ends[part - 1];
     for (size_t i = 0; i < some.size(); ++i) sorted[ends[part_of(hashes[i])]++] = static_cast<uint16_t>(i);
-    // ends[part] is now the end of the part's places. Parts are locked some at a time, in order, so that the records of
-    // many rows are on their way from memory at once: one part's share of a batch is too small for that.
+    // ends[part] is now the end of the partition's rows in `sorted`. Several partitions are locked at a time, in order,
+    // so that the records of many rows are prefetched at once: the rows of one partition are too few for that.
     for (size_t begin = 0; begin < some.size();) {
       std::array<std::unique_lock<std::mutex>, kMostLocked> locks;
       size_t end = begin;
@@ -186,7 +186,7 @@ void KeyedShard::change_rows(Write write, Worker worker, std::span<const int64_t
   }
 }
 
-// Without a number for each element there is nothing to change or to read by numbers: the engine asks for rows.
+// Elements of keyed shards have no numbers: the engine uses change_rows() and read_rows().
 void KeyedShard::change(Write, Worker, uint64_t, uint64_t, const std::byte*, ChangePart) { assert(false); }
 void KeyedShard::read(Worker, uint64_t, uint64_t, std::byte*) { assert(false); }
 

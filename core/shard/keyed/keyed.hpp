@@ -1,9 +1,9 @@
 #pragma once
-// A server's part of a sparse or key-value table: only rows that were ever changed are stored, by their ids.
+// A shard of a sparse or key-value table: it stores only rows that were changed, by id.
 //
-// Ids are spread by their hashes over parts with a lock each, so that threads rarely meet and growth moves one part at
-// a time. Memory per entry: see records.hpp. With a capacity, each part forgets its least recently used row when it is
-// full; few rows make one part, and the order is exact.
+// The hashes of the ids spread them over partitions with a lock each, so that threads rarely contend and growth moves
+// one partition at a time. Memory per entry: see records.hpp. With a capacity, a full partition evicts its least
+// recently used row. A shard of few rows has one partition, so its order of use is exact.
 
 #include <memory>
 #include <mutex>
@@ -43,15 +43,16 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
  private:
   friend class KeyedSnapshot;
 
-  /// An updater at work.
+  /// An updater in use, with its progress.
   struct Model {
     UpdaterSpec spec;
     std::unique_ptr<Updater> updater;
-    bool adds;                           ///< "add", for which there are shorter ways
-    std::shared_ptr<Progress> progress;  ///< of one that counts
+    bool adds;                           ///< "add", which has fast paths
+    std::shared_ptr<Progress> progress;  ///< of an updater that counts
   };
   using ModelRef = std::shared_ptr<const Model>;
-  /// Its model is the shard's, but for the moment in which another one makes its way through the parts.
+  /// The unit of locking. Its model is the shard's, except while set_updater() replaces the model one partition at a
+  /// time.
   struct alignas(64) Partition {
     Partition(size_t index, const RecordLayout& layout, unsigned skipped_bits, std::shared_ptr<IndexPool> indexes,
          std::shared_ptr<ChunkPool> pool)
@@ -60,26 +61,26 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
     std::mutex mutex;
     Records records;
     ModelRef model;
-    KeyedSnapshot* unread = nullptr;  ///< a snapshot that wants its contents as they are
+    KeyedSnapshot* unread = nullptr;  ///< a snapshot that has not read all of the partition
   };
-  /// Some of a call's rows, all of one part.
+  /// Some rows of a call, all of one partition.
   struct Batch {
     std::span<const int64_t> rows;
     const uint64_t* hashes;
-    std::span<const uint16_t> places;  ///< which of the rows
-    size_t first;                      ///< the place of rows[0] in the call
+    std::span<const uint16_t> places;  ///< their indices in rows and hashes
+    size_t first;                      ///< the index of rows[0] in the call
   };
 
   KeyedShard(SpecRef spec, const Position& place);
   size_t part_of(uint64_t hash) const { return static_cast<size_t>((hash >> 1) >> (63 - part_bits_)); }
 
-  /// work(part, batch) for all rows, under the part's lock, in their order within a part.
+  /// work(part, batch) for all rows, under the partition's lock, in their order within a partition.
   template <typename Work>
   void for_parts(std::span<const int64_t> rows, const Work& work);
-  /// To be called under the part's lock before anything in it changes.
+  /// Call this under the partition's lock before anything in it changes: copies its unread rows for a snapshot.
   void before_change(Partition& part);
 
-  /// The row's record, which is made if there is none; *is_new tells. Forgets another one where the part is full.
+  /// The row's record, made if there is none; sets *is_new. Evicts another record if the partition is full.
   uint32_t reach(Partition& part, int64_t id, uint64_t hash, bool* is_new);
   void add(Partition& part, const Step* step, Worker worker, uint32_t slot, int64_t id, const std::byte* values);
   void get(Partition& part, Worker worker, int64_t id, uint64_t hash, std::byte* out);
@@ -89,12 +90,12 @@ class KeyedShard final : public Shard, public std::enable_shared_from_this<Keyed
 
   const size_t servers_, server_;
   const size_t stored_bytes_;  ///< of an element
-  const uint64_t most_rows_;   ///< in a part; 0: no limit
+  const uint64_t most_rows_;   ///< of a partition; 0: no limit
   const unsigned part_bits_;
   const InitialValues initial_;
   std::vector<std::unique_ptr<Partition>> parts_;
 
-  mutable std::mutex mutex_;  ///< before any part's
+  mutable std::mutex mutex_;  ///< lock order: before any partition's
   ModelRef model_;
   bool snapshot_taken_ = false;
 };

@@ -91,7 +91,7 @@ void Records::touch(uint32_t slot) {
   link_newest(slot);
 }
 
-// ------------------------------------------------------------ what lies beside the values
+// ------------------------------------------------------------ states and backups
 
 void Records::relayout(const RecordLayout& layout, std::shared_ptr<ChunkPool> pool) {
   Slab slab(std::move(pool), layout.stride);

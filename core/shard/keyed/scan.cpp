@@ -1,5 +1,5 @@
-// What a keyed shard stores, in the order of the hashes of its ids, which no growth changes. A cursor is the upper 40
-// bits of a hash.
+// Scans the rows of a keyed shard in the order of the hashes of their ids, which does not change when the shard grows.
+// A cursor is the upper 40 bits of a hash.
 
 #include <algorithm>
 #include <utility>
@@ -14,14 +14,14 @@ namespace {
 constexpr unsigned kCursorBits = 40;
 }
 
-/// The entries of a part whose prefix is at least `from`, in order: all of them, or more than `room` with none left out
-/// before the last one's place.
+/// The entries of a partition with a hash prefix of at least `from`, in order. Returns all of them, or more than `room`
+/// without gaps.
 KeyedShard::Found KeyedShard::find_from(const Records& records, uint64_t from, size_t room) const {
   Found found;
   const Index& index = records.index();
   const size_t capacity = index.capacity();
   if (capacity == 0) return found;
-  // Entries lie at home or in the unbroken run of places after it, perhaps beyond the end, from the beginning on.
+  // An entry is at its home or in the run of used positions after it. A run can wrap around the end of the table.
   for (size_t at = index.home(from << (64 - kCursorBits)); at < 2 * capacity; ++at) {
     const size_t position = at % capacity;
     if (index.is_empty(position)) {
@@ -51,7 +51,7 @@ base::Result<Scanned> KeyedShard::scan(int64_t cursor, size_t most, bool with_va
     const size_t room = most - out.rows.size();
     const Found found = find_from(part.records, std::max<uint64_t>(from, i << (kCursorBits - part_bits_)), room);
     size_t count = std::min(found.size(), room);
-    if (count < found.size())  // those with one prefix stay together, since a cursor can't come between them
+    if (count < found.size())  // entries with one prefix stay together, because a cursor cannot separate them
       while (count > 0 && found[count - 1].first == found[count].first) --count;
     for (const auto& [prefix, slot] : std::span(found).first(count)) {
       out.rows.push_back(part.records.id(slot));

@@ -7,9 +7,9 @@
 namespace mv::shard {
 
 namespace {
-/// About the size of a chunk: what a slab wastes at its end.
+/// The approximate size of a chunk, and the most that a slab wastes at its end.
 constexpr size_t kChunkBytes = 16 << 10;
-/// Blocks double up to this size, so that small tables stay small and large ones get huge pages.
+/// Blocks double in size between these limits, so that small tables stay small and large ones get huge pages.
 constexpr size_t kLeastBlock = 64 << 10, kMostBlock = 8 << 20;
 }  // namespace
 

@@ -1,5 +1,5 @@
 #pragma once
-// Equally large pieces of memory, numbered from 0, that never move.
+// A slab allocator: pieces of memory of one size, numbered from 0, that never move.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace mv::shard {
 
-/// Chunks of one size, for all slabs of a shard: carved from large blocks, which may have huge pages. Chunks live as
-/// long as the pool. Any thread.
+/// Chunks of one size, for all slabs of a shard. They are cut from large blocks, which can have huge pages. Chunks live
+/// as long as the pool. Any thread.
 class ChunkPool {
  public:
   explicit ChunkPool(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
   size_t chunk_bytes() const { return chunk_bytes_; }
-  /// Zeros. Throws std::bad_alloc.
+  /// A chunk of zeros. Throws std::bad_alloc.
   std::byte* take();
 
  private:
@@ -27,10 +27,10 @@ class ChunkPool {
   size_t used_ = 0;  ///< of the last block
 };
 
-/// Pieces of `stride` bytes. Its owner locks.
+/// Pieces of `stride` bytes. The owner locks.
 class Slab {
  public:
-  /// Pieces of a chunk, a power of two, so that finding one needs no division.
+  /// The binary logarithm of the pieces of a chunk: a power of two, so that finding a piece needs no division.
   static unsigned shift_for(size_t stride);
   static std::shared_ptr<ChunkPool> make_pool(size_t stride) {
     return std::make_shared<ChunkPool>(stride << shift_for(stride));
@@ -41,7 +41,7 @@ class Slab {
 
   std::byte* at(uint32_t slot) const { return chunks_[slot >> shift_] + (slot & ((1u << shift_) - 1)) * stride_; }
   bool has(uint32_t slot) const { return (slot >> shift_) < chunks_.size(); }
-  /// Makes slots 0 .. slot usable; new ones hold zeros.
+  /// Makes slots 0 .. slot usable; new slots hold zeros.
   void reach(uint32_t slot) {
     while (!has(slot)) chunks_.push_back(pool_->take());
   }

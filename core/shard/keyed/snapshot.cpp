@@ -7,7 +7,7 @@
 namespace mv::shard {
 
 namespace {
-/// About as much as next() copies under a part's lock.
+/// The approximate amount that next() copies under a partition's lock.
 constexpr size_t kPieceBytes = kStripeBytes / 4;
 constexpr size_t kAhead = 16;
 }  // namespace

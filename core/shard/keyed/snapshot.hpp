@@ -1,5 +1,5 @@
 #pragma once
-// A keyed shard as it was: parts that change before they are read are copied first.
+// A snapshot of a keyed shard, by copy-on-write of partitions.
 
 #include <memory>
 #include <vector>
@@ -11,7 +11,7 @@ namespace mv::shard {
 
 class KeyedSnapshot final : public Snapshot {
  public:
-  /// Every part learns of it, one after the other.
+  /// Registers with the partitions one after the other, under the lock of each.
   KeyedSnapshot(std::shared_ptr<KeyedShard> shard, size_t states);
   ~KeyedSnapshot() override;
 
@@ -19,7 +19,7 @@ class KeyedSnapshot final : public Snapshot {
   size_t states() const override { return states_; }
   Rows next() override;
 
-  /// Keeps what is unread of a part; under its lock.
+  /// Copies the unread rows of a partition, under its lock.
   void set_aside(const KeyedShard::Partition& part);
 
  private:
@@ -29,18 +29,18 @@ class KeyedSnapshot final : public Snapshot {
     std::vector<std::vector<std::byte>> states;
   };
   struct Progress {
-    size_t position = 0;  ///< in the part's index: what comes before it was read
+    size_t position = 0;  ///< in the partition's index: everything before it was read
     Copied aside;
   };
-  /// Rows from the part's position on, `most` or a few more; moves the position.
+  /// Copies up to `most` rows from the partition's position on, and advances the position.
   Copied copy(const KeyedShard::Partition& part, size_t most);
 
   const std::shared_ptr<KeyedShard> shard_;
   const size_t states_;
   uint64_t rows_ = 0;
-  std::vector<Progress> progress_;  ///< of the parts, under their locks
-  size_t part_ = 0;                 ///< that is being read
-  Copied out_;                      ///< what next() gives
+  std::vector<Progress> progress_;  ///< one for each partition, under its lock
+  size_t part_ = 0;                 ///< the partition that is being read
+  Copied out_;                      ///< the rows of next()
 };
 
 }  // namespace mv::shard

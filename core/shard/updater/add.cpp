@@ -1,4 +1,4 @@
-// w += g, and w = g: of all dtypes. They differ in what becomes of rows that an add does not name.
+// add: w += g.  assign, replace: w = g; they differ in the rows that an add does not name. For all dtypes.
 
 #include <cstring>
 

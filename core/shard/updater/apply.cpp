@@ -9,13 +9,13 @@
 namespace mv::shard {
 
 namespace {
-/// Halves that are widened at a time: they stay in the first cache.
+/// 16-bit floats that are widened at a time: they stay in the L1 cache.
 constexpr size_t kPiece = 1024;
 }  // namespace
 
 namespace {
 
-/// work(piece) for pieces of the block, with what is added widened.
+/// work(piece) for pieces of the block, with the added values widened to the storage dtype.
 template <typename Work>
 void for_widened(mv_dtype dtype, const Block& block, size_t states, const std::byte* added, const Work& work) {
   Block piece = block;

@@ -1,6 +1,6 @@
-// Delay-compensated asynchronous SGD (Zheng et al., ICML 2017): w -= rate (g + lambda g^2 (w - b)), b what the adding
-// worker last got. With mean_square = m > 0 lambda is divided by sqrt(M + epsilon), where M = m M + (1 - m) g^2. What
-// it never got it can't be late for.
+// Delay-compensated asynchronous SGD (Zheng et al., ICML 2017): w -= rate (g + lambda g^2 (w - b)), where b is the
+// value that the adding worker last got. With mean_square = m > 0, lambda is divided by sqrt(M + epsilon), where
+// M = m M + (1 - m) g^2. Values that the worker never got are not compensated.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/dcasgd.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h

@@ -1,6 +1,6 @@
-// Updaters' formulas over vectors: included again for each instruction set, as lanes-inl.hpp says. Square roots and
-// divisions are exact in IEEE 754, so that these formulas, operation by operation, give the bits of a plain loop on
-// every machine.
+// What updaters' formulas over SIMD vectors share. Included again for each instruction set, see lanes-inl.hpp. IEEE 754
+// rounds square roots and divisions correctly, so on every machine these formulas give the same bits as a scalar loop
+// with the same operations.
 #if defined(MV_TABLE_UPDATER_FORMULA_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MV_TABLE_UPDATER_FORMULA_INL_HPP
 #undef MV_TABLE_UPDATER_FORMULA_INL_HPP
@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using math::HWY_NAMESPACE::load;
 using math::HWY_NAMESPACE::store;
 
-/// A block's arrays as numbers.
+/// A block's arrays as arrays of T.
 template <typename T>
 struct Arrays {
   explicit Arrays(const Block& block)
@@ -31,7 +31,7 @@ struct Arrays {
   const Block& block;
 };
 
-/// formula(tag, i) for all elements of the block, some at a time: those from i on.
+/// formula(tag, i) for all elements of the block: each call handles one vector of elements, from element i on.
 template <typename T, typename Formula>
 HWY_INLINE void each(const Block& block, const Formula& formula) {
   math::HWY_NAMESPACE::over_lanes_of<T>(block.values, block.count, formula);

@@ -1,5 +1,5 @@
 #pragma once
-// How an updater's file describes it: its name, its parameters, and its formula for any number of elements.
+// Kind: the description of an updater, with its name, its parameters and its formula. Each updater's file defines one.
 
 #include <cmath>
 #include <limits>
@@ -10,22 +10,22 @@
 
 namespace mv::shard {
 
-/// The one place where a parameter's name, default and range are written.
+/// A parameter of an updater: the only place that defines its name, default and range.
 struct Parameter {
   const char* name;
   double fallback;
   double least;  ///< inclusive, as is `most`
   double most;
   const char* help;
-  std::span<const char* const> choices = {};  ///< words for 0, 1, ...
+  std::span<const char* const> choices = {};  ///< names of the values 0, 1, ...
   bool is_whole = false;                      ///< a whole number
   const char* alias = nullptr;                ///< another spelling
 };
 
 inline constexpr double kAnySize = std::numeric_limits<double>::max();  ///< finite
-/// The least of a parameter that must be above zero, and stay there as a float.
+/// The minimum of a parameter that must be above zero, also when rounded to a float.
 inline constexpr double kAboveZero = 1e-30;
-/// The most of a parameter that must be below one, and stay there as a float.
+/// The maximum of a parameter that must be below one, also when rounded to a float.
 inline constexpr double kBelowOne = 1 - 1e-7;
 
 namespace optimizer {
@@ -35,19 +35,20 @@ struct Traits;
 struct Kind {
   const char* name;
   std::span<const Parameter> parameters;
-  bool floating_only;  ///< wants a floating-point dtype
+  bool floating_only;  ///< needs a floating-point dtype
   bool keeps_backups;
   size_t (*states)(std::span<const double> parameters);
-  /// storage: a storage dtype, floating if floating_only. An optimizer's gets a Step's numbers instead of parameters.
+  /// `storage` is a storage dtype, floating-point if floating_only. An optimizer gets a Step's numbers, not parameters.
   void (*apply)(std::span<const double> parameters, mv_dtype storage, const Block& block);
-  const optimizer::Traits* optimizer = nullptr;  ///< for those that have the common parameters, and count
+  const optimizer::Traits* optimizer = nullptr;  ///< optimizers only: they have the common parameters and count updates
   bool replaces = false;
 };
 
 extern const Kind kAdd, kAssign, kReplace, kSgd, kMomentum, kAdagrad, kFtrl, kDcasgd;
 
-/// What makes a formula, a template `name<T>(const double* parameters, const Block&)`, into a Kind's `apply`: first, for each
-/// instruction set, its two types behind plain names; then, once, the choice among them.
+/// Make a formula, a template `name<T>(const double* parameters, const Block&)`, into a Kind's `apply`. The first
+/// macro, in the code of each instruction set, instantiates both types. The second one, used once, dispatches to them
+/// at run time.
 #define MV_INSTANTIATE_FORMULA(name)                                                                \
   void name##_f32(const double* parameters, const Block& block) { name<float>(parameters, block); } \
   void name##_f64(const double* parameters, const Block& block) { name<double>(parameters, block); }

@@ -1,4 +1,4 @@
-// Gradient descent with momentum (Polyak 1964; Nesterov's variant as Sutskever et al., ICML 2013, write it):
+// Gradient descent with momentum (Polyak 1964; Nesterov's variant in the form of Sutskever et al., ICML 2013):
 //   g' = g + decay w;  v = momentum v + (1 - dampening) g';  w -= rate v, or rate (g' + momentum v) with nesterov
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/momentum.cpp"

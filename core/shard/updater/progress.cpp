@@ -31,7 +31,7 @@ std::shared_ptr<Family> Families::of(std::string_view store, std::string_view na
 
 Step Progress::step(const Updater& updater, bool begins) {
   std::lock_guard lock(mutex_);
-  begins |= updates_ == 0;  // whose first piece went to another updater
+  begins |= updates_ == 0;  // the first piece went to the previous updater
   updates_ += begins ? 1 : 0;
   pieces_ = begins ? 0 : pieces_ + 1;
   const Turn turn{.count = updates_, .latest = updates_, .before = updates_ - 1, .stream = base::mix(updates_) + pieces_};
@@ -47,7 +47,7 @@ Mark Progress::mark() const {
 void Progress::set(const Mark& mark) {
   std::lock_guard lock(mutex_);
   updates_ = mark.updates;
-  pieces_ = std::numeric_limits<uint32_t>::max();  // nobody knows how many there were
+  pieces_ = std::numeric_limits<uint32_t>::max();  // unknown: above any real count
   family_->set(mark.shared);
   shared_ = family_->shared();
 }

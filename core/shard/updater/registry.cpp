@@ -1,4 +1,4 @@
-// The updaters that there are, and what is made of a spec.
+// The list of all updaters, and how one is made from a spec.
 
 #include "shard/updater/registry.hpp"
 
@@ -39,7 +39,7 @@ const Kind* const kKinds[] = {&kAdd,
                               &optimizer::kLamb,
                               &optimizer::kLion};
 
-/// One that does what its kind says.
+/// An updater that is no optimizer: its kind's formula and its parameters.
 class KindUpdater final : public Updater {
  public:
   KindUpdater(const Kind& kind, std::vector<double> parameters, mv_dtype storage)
@@ -55,7 +55,7 @@ class KindUpdater final : public Updater {
   const mv_dtype storage_;
 };
 
-/// The same, for optimizers: formulas of a step's numbers.
+/// An optimizer: its formula takes the numbers of a Step.
 class Optimizer final : public Updater {
  public:
   Optimizer(const Kind& kind, std::vector<double> parameters, mv_dtype storage)

@@ -1,11 +1,11 @@
 #pragma once
-// The list of updaters, for those who read and write specs.
+// Lookup of updaters by name, for code that reads and writes specs.
 
 #include "shard/updater/kind.hpp"
 
 namespace mv::shard {
 
-/// Null if there is none of this name.
+/// The updater with this name, or null.
 const Kind* find_kind(std::string_view name);
 base::Status unknown_updater(std::string_view name);
 

@@ -1,4 +1,4 @@
-// How specs of updaters are read, checked and written.
+// Parses, checks and prints the specs of updaters.
 
 #include <fmt/core.h>
 
@@ -49,7 +49,7 @@ std::string list_parameters(const Kind& kind) {
 
 base::Status check_value(const Kind& kind, const Parameter& parameter, double value) {
   const bool is_whole = !parameter.is_whole && parameter.choices.empty() ? true : value == std::floor(value);
-  if (value >= parameter.least && value <= parameter.most && is_whole) return {};  // a NaN is neither
+  if (value >= parameter.least && value <= parameter.most && is_whole) return {};  // false for a NaN
   const std::string_view number = parameter.is_whole ? "whole number" : "finite number";
   std::string range = fmt::format("between {} and {}", parameter.least, parameter.most);
   if (parameter.is_whole) range = fmt::format("a whole number, at least {}", parameter.least);
@@ -77,7 +77,7 @@ bool parse_steps(std::string_view text, std::vector<double>* steps) {
   return true;
 }
 
-/// Fills in a spec from text.
+/// Builds a spec from the parameters of a text.
 class Reader {
  public:
   explicit Reader(const Kind& kind) : kind_(kind), parameters_(parameters_of(kind)), said_(parameters_.size()) {
@@ -113,7 +113,7 @@ class Reader {
 
   base::Result<UpdaterSpec> finish() {
     if (kind_.optimizer == nullptr) return spec_;
-    // Where only one of them is said, the schedule begins at the rate that was meant.
+    // If only one of learning_rate and base_lr is given, the other takes its value.
     const size_t base_lr = kind_.parameters.size() + optimizer::kBaseLr;
     if (!said_[base_lr]) spec_.parameters[base_lr] = spec_.parameters[0];
     if (said_[base_lr] && !said_[0]) spec_.parameters[0] = spec_.parameters[base_lr];
@@ -194,7 +194,7 @@ std::string to_text(const UpdaterSpec& spec) {
   const auto is_common = [&](size_t i) { return i >= kind->parameters.size(); };
   std::string text = spec.name;
   for (size_t i = 0; i < std::min(spec.parameters.size(), parameters.size()); ++i) {
-    // Where base_lr is left out it is read as learning_rate.
+    // An omitted base_lr is read as learning_rate.
     const bool is_base = is_common(i) && i - kind->parameters.size() == optimizer::kBaseLr;
     const double usual = is_base ? spec.parameters[0] : parameters[i]->fallback;
     if (is_common(i) && spec.parameters[i] == usual) continue;

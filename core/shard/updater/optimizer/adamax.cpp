@@ -1,5 +1,5 @@
 // AdaMax (Kingma and Ba, ICLR 2015, section 7): g' = clip(rescale_grad g + wd w);  m = beta1 m + (1 - beta1) g';
-// u = max(beta2 u, |g'|);  w -= lr / (1 - beta1^t) m / u, and stays where u is still zero
+// u = max(beta2 u, |g'|);  w -= lr / (1 - beta1^t) m / u, unchanged while u is zero
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/optimizer/adamax.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h

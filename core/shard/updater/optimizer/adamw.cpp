@@ -1,4 +1,4 @@
-// AdamW (Loshchilov and Hutter, ICLR 2019), as PyTorch has it: g' = clip(rescale_grad g);  w *= 1 - lr wd;
+// AdamW (Loshchilov and Hutter, ICLR 2019), as in PyTorch: g' = clip(rescale_grad g);  w *= 1 - lr wd;
 // m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2;
 // w -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
 #undef HWY_TARGET_INCLUDE
@@ -10,7 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::shard::optimizer {
 namespace HWY_NAMESPACE {
 
-/// Corrections behind the own parameters: 1 - lr wd, and 1 / sqrt(1 - beta2^t).
+/// Corrections after the own parameters: 1 - lr wd, and 1 / sqrt(1 - beta2^t).
 enum : size_t { kLeft = kOwn + 3, kRoot };
 
 template <typename T>

@@ -1,4 +1,4 @@
-// The parameters that all optimizers have, their schedules, and the numbers of a step. Names, defaults and meaning are
+// The parameters that all optimizers share, the schedules, and the numbers of a step. Names, defaults and meaning are
 // MXNet's.
 
 #include <fmt/core.h>
@@ -61,7 +61,7 @@ double scheduled_rate(const View& view, uint64_t updates) {
   }
   if (scheduler == kFactorScheduler) {
     const double times =
-        now > 0 ? std::ceil(now / view.steps[0]) - 1 : 0;  // a step's own update is still at the old rate
+        now > 0 ? std::ceil(now / view.steps[0]) - 1 : 0;  // the update at a step still has the old rate
     return times > 0 ? std::max(rate * std::pow(common[kFactor], times), common[kStopFactorLr]) : rate;
   }
   if (scheduler == kMultiFactorScheduler) {

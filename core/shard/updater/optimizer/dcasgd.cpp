@@ -1,6 +1,6 @@
-// DC-ASGD (Zheng et al., ICML 2017) as MXNet has it, with the value before the last update for what a worker saw:
+// DC-ASGD (Zheng et al., ICML 2017) as in MXNet, which uses the value before the last update instead of the worker's:
 // g' = clip(rescale_grad g);  m = momentum m - lr (g' + wd w + lamda g'^2 (w - previous));  w += m
-// The state holds w - previous, what the last update changed: zero at first.
+// The state holds w - previous, the change by the last update: zero at first.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/optimizer/dcasgd.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h

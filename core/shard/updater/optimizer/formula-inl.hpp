@@ -1,4 +1,4 @@
-// What the optimizers' formulas have in common: included again for each instruction set, as lanes-inl.hpp says.
+// What the optimizers' formulas share. Included again for each instruction set, see lanes-inl.hpp.
 #if defined(MV_TABLE_UPDATER_OPTIMIZER_FORMULA_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MV_TABLE_UPDATER_OPTIMIZER_FORMULA_INL_HPP
 #undef MV_TABLE_UPDATER_OPTIMIZER_FORMULA_INL_HPP
@@ -25,13 +25,13 @@ using shard::HWY_NAMESPACE::each;
 using shard::HWY_NAMESPACE::load;
 using shard::HWY_NAMESPACE::store;
 
-/// A vector of one number.
+/// A vector with `number` in every lane.
 template <class D>
 HWY_INLINE hn::Vec<D> all(D tag, hn::TFromD<D> number) {
   return hn::Set(tag, number);
 }
 
-/// -most .. most; a NaN stays one.
+/// Clips to -most .. most; a NaN stays a NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> clipped(D tag, hn::Vec<D> value, hn::TFromD<D> most) {
   const auto bound = hn::Set(tag, most);
@@ -39,7 +39,7 @@ HWY_INLINE hn::Vec<D> clipped(D tag, hn::Vec<D> value, hn::TFromD<D> most) {
   return hn::IfThenElse(hn::Lt(cut, hn::Neg(bound)), hn::Neg(bound), cut);
 }
 
-/// What a gradient goes through first.
+/// The preparation of a gradient: rescale_grad, clip_gradient and weight decay.
 template <typename T>
 struct Gradient {
   explicit Gradient(const double* n)
@@ -67,7 +67,7 @@ struct Gradient {
   const T rescale, decay, most;
 };
 
-/// A mean that keeps so much of itself: keep old + (1 - keep) fresh, 1 - keep being taken in the type's own precision.
+/// An exponential moving average: keep old + (1 - keep) fresh. 1 - keep is computed in T's precision.
 template <typename T>
 struct Mean {
   explicit Mean(double keep) : keep(static_cast<T>(keep)), take(T(1) - static_cast<T>(keep)) {}
@@ -78,10 +78,10 @@ struct Mean {
   const T keep, take;
 };
 
-/// Elements that are worked on at a time where something is made of them first: they stay in the first cache.
+/// Elements of a temporary array that is processed at a time: it stays in the L1 cache.
 inline constexpr size_t kAtOnce = 1024;
 
-/// load() of floats or doubles as the tag's type, which is no narrower.
+/// load() of floats or doubles as the tag's type, which must not be narrower.
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> load_as(D tag, const T* from) {
   if constexpr (sizeof(hn::TFromD<D>) == sizeof(T))
@@ -90,10 +90,11 @@ HWY_INLINE hn::Vec<D> load_as(D tag, const T* from) {
     return hn::PromoteTo(tag, load(hn::Rebind<T, D>(), from));
 }
 
-/// The sum of squares, in an order that depends on no instruction set: of every 16th element, then of these sums.
+/// The sum of squares, in an order that does not depend on the instruction set: 16 sums of every 16th element each,
+/// then the sum of these.
 class Squares {
  public:
-  /// `values` are in the first cache: they are gone through several times.
+  /// `values` should be in the L1 cache, because they are read several times.
   template <typename T>
   HWY_INLINE void add(const T* values, size_t count) {
     const size_t whole = count / kLanes * kLanes;

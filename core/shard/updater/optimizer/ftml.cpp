@@ -1,5 +1,6 @@
 // FTML (Zheng and Kwok, ICML 2017): g' = clip(rescale_grad g + wd w);  v = beta2 v + (1 - beta2) g'^2;
-// d' = (1 - beta1^t) / lr (sqrt(v / (1 - beta2^t)) + epsilon);  z = beta1 z + (1 - beta1) g' - (d' - beta1 d) w;  w = -z / d'
+// d' = (1 - beta1^t) / lr (sqrt(v / (1 - beta2^t)) + epsilon);  z = beta1 z + (1 - beta1) g' - (d' - beta1 d) w;
+// w = -z / d'
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/optimizer/ftml.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -9,7 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::shard::optimizer {
 namespace HWY_NAMESPACE {
 
-/// Corrections behind the own parameters: (1 - beta1^t) / lr, and 1 / (1 - beta2^t).
+/// Corrections after the own parameters: (1 - beta1^t) / lr, and 1 / (1 - beta2^t).
 enum : size_t { kPerRate = kOwn + 3, kGrow };
 
 template <typename T>

@@ -1,6 +1,7 @@
-// LAMB (You et al., ICLR 2020): g' = clip(rescale_grad g);  m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2;
-// step = m^ / (sqrt(v^) + epsilon) + wd w, where m^ = m / (1 - beta1^t) and v^ = v / (1 - beta2^t), or m and v without
-// bias_correction;  w -= lr |w| / |step| step, |w| kept within lower_bound and upper_bound; lr alone where a norm is zero
+// LAMB (You et al., ICLR 2020): g' = clip(rescale_grad g);  m = beta1 m + (1 - beta1) g';
+// v = beta2 v + (1 - beta2) g'^2;  step = m^ / (sqrt(v^) + epsilon) + wd w, where m^ = m / (1 - beta1^t) and
+// v^ = v / (1 - beta2^t), or m and v without bias_correction;  w -= lr |w| / |step| step, with |w| clipped to
+// lower_bound .. upper_bound, or w -= lr step if a norm is zero
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/optimizer/lamb.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -10,10 +11,10 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::shard::optimizer {
 namespace HWY_NAMESPACE {
 
-/// Corrections behind the own parameters: 1 / (1 - beta1^t) and 1 / (1 - beta2^t).
+/// Corrections after the own parameters: 1 / (1 - beta1^t) and 1 / (1 - beta2^t).
 enum : size_t { kGrow1 = kOwn + 6, kGrow2 };
 
-/// The step before it is scaled.
+/// The step before scaling.
 template <typename T>
 struct LambStep {
   explicit LambStep(const double* n)

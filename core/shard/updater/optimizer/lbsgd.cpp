@@ -1,6 +1,6 @@
-// LBSGD: gradients are summed over batch_scale updates, then SGD steps with their mean and a larger rate, lr f. After
-// warmup_epochs updates_per_epoch updates f is batch_scale; until then it grows by warmup_strategy (linear, power2, sqrt).
-// lars (You, Gitman and Ginsburg 2017): f = |w| / sqrt(|g|^2 + wd |w|^2), kept within 0.01 .. 100.
+// LBSGD: sums gradients over batch_scale updates, then makes an SGD step with their mean and a larger rate, lr f. After
+// warmup_epochs * updates_per_epoch updates f is batch_scale; until then it grows by warmup_strategy (linear, power2,
+// sqrt). lars (You, Gitman and Ginsburg 2017): f = |w| / sqrt(|g|^2 + wd |w|^2), clipped to 0.01 .. 100.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/optimizer/lbsgd.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -10,12 +10,12 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::shard::optimizer {
 namespace HWY_NAMESPACE {
 
-/// warmup_strategy's words.
+/// Values of warmup_strategy.
 constexpr double kLinear = 0, kPower2 = 1, kLars = 3;
-/// Own parameters, and corrections behind them: whether this update steps, and the factor of its rate.
+/// Own parameters, and corrections after them: whether this update makes a step, and the factor of its rate.
 enum : size_t { kStrategy = kOwn + 2, kScale = kOwn + 4, kActs = kOwn + 8, kFactorNow };
 
-/// Arrays, and the mean of the gradients that were summed, this update's among them.
+/// The arrays, and the mean of the summed gradients, including this update's.
 template <typename T>
 struct LbsgdState {
   LbsgdState(const double* n, const Block& block)

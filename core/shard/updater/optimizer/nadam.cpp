@@ -1,4 +1,4 @@
-// Nadam (Dozat 2015) as MXNet has it: g' = clip(rescale_grad g + wd w);  s(t) = beta1 (1 - 0.96^(t schedule_decay) / 2);
+// Nadam (Dozat 2015) as in MXNet: g' = clip(rescale_grad g + wd w);  s(t) = beta1 (1 - 0.96^(t schedule_decay) / 2);
 // P, which all tensors share, *= s(t);  m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2;
 // w -= lr ((1 - s(t)) g' / (1 - P) + s(t + 1) m / (1 - P s(t + 1))) / (sqrt(v / (1 - beta2^t)) + epsilon)
 #undef HWY_TARGET_INCLUDE
@@ -10,7 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::shard::optimizer {
 namespace HWY_NAMESPACE {
 
-/// Corrections behind the own parameters: what g' and m are multiplied with, and 1 / (1 - beta2^t).
+/// Corrections after the own parameters: the factors of g' and m, and 1 / (1 - beta2^t).
 enum : size_t { kOfGradient = kOwn + 4, kOfMean, kGrow };
 
 template <typename T>

@@ -1,7 +1,7 @@
 // RMSProp: g' = clip(rescale_grad g + wd w);  n = gamma1 n + (1 - gamma1) g'^2
 //   plain (Tieleman and Hinton 2012): w -= lr g' / sqrt(n + epsilon)
 //   centered (Graves 2013): a = gamma1 a + (1 - gamma1) g';  d = gamma2 d - lr g' / sqrt(n - a^2 + epsilon);  w += d
-// and w is cut to +- clip_weights. n - a^2 is a variance: where rounding makes it negative it is zero.
+// Then w is clipped to +- clip_weights. n - a^2 is a variance: if rounding makes it negative, it is set to zero.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/optimizer/rmsprop.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h

@@ -1,5 +1,6 @@
 // Stochastic gradient Langevin dynamics (Welling and Teh, ICML 2011): g' = clip(rescale_grad g);
-// w += sqrt(lr) N - lr / 2 (g' + wd w), where N is normal: a function of seed, update and element number only.
+// w += sqrt(lr) N - lr / 2 (g' + wd w), where N is normally distributed, a function of seed, Turn::stream and element
+// number only.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shard/updater/optimizer/sgld.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -21,16 +22,17 @@ HWY_INLINE hn::Vec<D> polynomial(D tag, hn::Vec<D> x, float first, Rest... rest)
     return hn::Add(hn::Mul(polynomial(tag, x, rest...), x), hn::Set(tag, first));
 }
 
-/// Normal numbers by their places: element e is in batch e / 32, whose first 16 are the cosines and the last 16 the sines
-/// of Box and Muller's transform (1958). Multiplications, additions, divisions and roots alone: all instruction sets give
-/// the same bits. The polynomials are minimax ones, to within 1e-6.
+/// Normally distributed numbers as a function of the element number. Element e is in batch e / 32, of which the first
+/// 16 are the cosines and the last 16 the sines of the Box-Muller transform (1958). It uses only multiplications,
+/// additions, divisions and square roots, so that all instruction sets give the same bits. The polynomials are minimax
+/// approximations with an error below 1e-6.
 class Noise {
  public:
   explicit Noise(uint64_t key) : key0_(static_cast<uint32_t>(base::mix(key))), key1_(static_cast<uint32_t>(base::mix(key) >> 32)) {}
 
-  /// Of so many batches, the first of which begins with this element. Step by step for all of them: what a step of one batch has to wait for,
-  /// a processor fills with the same step of the next ones.
-  /// before(i) and after(i) are called on the way, with each batch's place.
+  /// Writes the numbers of `batches` batches, of which the first begins with element `first`. Each step is done for all
+  /// batches before the next step, so that the processor overlaps the latencies of different batches. Calls before(i)
+  /// and after(i) for each batch, where i is its offset in `out`.
   template <typename Before, typename After>
   HWY_INLINE void fill(uint64_t first, size_t batches, float* out, const Before& before, const After& after) const {
     const size_t count = batches * kBatch;
@@ -46,11 +48,11 @@ class Noise {
   }
 
  private:
-  /// Above 0 and up to 1, for the radius; and half the angle, from -pi/2 to pi/2.
+  /// Uniform numbers above 0 and up to 1, for the radius, and half the angle, from -pi/2 to pi/2.
   HWY_INLINE void draw(uint64_t first, float* out) const {
     const hn::CappedTag<float, kSide> tag;
     const hn::RebindToUnsigned<decltype(tag)> bits;
-    // Elements 2^32 apart in one tensor would share their numbers, but for this.
+    // Without this, elements of a tensor that are 2^32 apart would have the same numbers.
     const uint32_t key = key0_ ^ (first >> 32 == 0 ? kLowest : static_cast<uint32_t>(base::mix(first >> 32)));
     for (size_t i = 0; i < kSide; i += hn::Lanes(tag)) {
       const auto places = hn::Iota(bits, static_cast<uint32_t>(first + i));
@@ -83,8 +85,8 @@ class Noise {
   static HWY_INLINE V shifted(V x) {
     return hn::Xor(x, hn::ShiftRight<kBits>(x));
   }
-  /// A bijection of 32 bits whose upper ones leave no trace of its argument: two rounds of xor-shift and multiply, with the constants of
-  /// Wellons's "triple32" (the angle's multiplication is the third).
+  /// A bijection of 32 bits of which the upper bits look random: two rounds of xor-shift and multiply, with the
+  /// constants of Wellons's "triple32" (the angle's multiplication is the third round).
   template <class B>
   static HWY_INLINE hn::Vec<B> hashed(B bits, hn::Vec<B> x) {
     x = hn::Mul(shifted<17>(x), hn::Set(bits, 0xed5ad4bb));
@@ -101,7 +103,7 @@ class Noise {
   static HWY_INLINE hn::Vec<D> minus_two_logarithms(D tag, hn::Vec<D> x) {
     const hn::RebindToUnsigned<D> bits;
     const hn::RebindToSigned<D> numbers;
-    const auto from_root = hn::Sub(hn::BitCast(bits, x), hn::Set(bits, 0x3f3504f3));  // the root of 1/2
+    const auto from_root = hn::Sub(hn::BitCast(bits, x), hn::Set(bits, 0x3f3504f3));  // the square root of 1/2
     const auto exponent = hn::ShiftRight<23>(hn::BitCast(numbers, from_root));
     const auto mantissa =
         hn::BitCast(tag, hn::Add(hn::And(from_root, hn::Set(bits, 0x007fffff)), hn::Set(bits, 0x3f3504f3)));
@@ -113,7 +115,7 @@ class Noise {
   const uint32_t key0_, key1_, kLowest = static_cast<uint32_t>(base::mix(0));
 };
 
-/// Memory works while numbers are drawn: a batch of elements further on, where there are so many.
+/// Prefetches a batch of elements kAtOnce ahead, if the block has them, so that memory works while numbers are drawn.
 template <bool kWrite, typename T>
 HWY_INLINE void ask_for(const T* elements, size_t count) {
   constexpr size_t kLine = 64 / sizeof(T);

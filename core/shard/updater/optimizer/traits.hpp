@@ -1,8 +1,8 @@
 #pragma once
-// What an optimizer's file tells besides its Kind, and the parameters that all of them have.
+// Traits: what an optimizer's file defines in addition to its Kind; and the parameters that all optimizers share.
 //
-// Their parameters in a spec: their own, the first of which is learning_rate; then the common ones; then, for as many
-// numbers as there are, the steps of a schedule.
+// A spec has an optimizer's own parameters, of which the first is learning_rate; then the common parameters; then the
+// steps of a schedule, any number of them.
 
 #include "shard/updater/kind.hpp"
 
@@ -26,13 +26,13 @@ enum Common : size_t {
   kWarmupSteps,
   kWarmupBeginLr,
   kWarmupMode,
-  kCommon  ///< how many they are
+  kCommon  ///< the number of common parameters
 };
 extern const std::span<const Parameter> kCommonParameters;
-/// The name of what comes behind them: one number or several, divided by colons.
+/// The parameter after them, the steps of a schedule: one or more numbers, separated by colons.
 inline constexpr const char* kSteps = "step";
 
-/// A spec's parameters, as an optimizer sees them.
+/// A spec's parameters, split into an optimizer's groups.
 struct View {
   std::span<const double> own;  ///< from learning_rate on
   std::span<const double> common;
@@ -40,23 +40,23 @@ struct View {
 };
 View view(const Kind& kind, std::span<const double> parameters);
 
-/// The rate that the spec's schedule gives after so many updates, without lr_mult.
+/// The schedule's rate after `updates` updates, without lr_mult.
 double scheduled_rate(const View& view, uint64_t updates);
-/// Whether the schedule makes sense.
+/// Checks that the schedule is complete and consistent.
 base::Status check_schedule(const Kind& kind, std::span<const double> parameters);
 
-/// Where things are in Step::numbers.
+/// Indices in Step::numbers.
 enum Number : size_t {
   kRate,     ///< scheduled, times lr_mult
   kDecay,    ///< wd times wd_mult
   kRescale,  ///< rescale_grad
   kClip,     ///< clip_gradient; 0: none
-  kOwn       ///< the own parameters behind learning_rate, in their order; a correction may put more behind them
+  kOwn       ///< the own parameters after learning_rate, in order; correct() can add numbers after them
 };
 
-/// What an optimizer tells besides its Kind. Null functions: nothing to do.
+/// The functions of an optimizer in addition to its Kind's. Null: nothing to do.
 struct Traits {
-  /// Corrects a step's numbers, which hold what the spec says. `count` is the update's number, from 1.
+  /// Corrects a step's numbers, which hold the spec's values. `count` is the number of the update, from 1.
   void (*correct)(double* numbers, uint64_t count, std::span<const double> shared) = nullptr;
   std::span<const double> shared = {};  ///< Updater::shared()
   void (*advance)(const double* numbers, uint64_t count, std::span<double> shared) = nullptr;
@@ -73,8 +73,8 @@ void advance(const Kind& kind, std::span<const double> parameters, const Turn& t
 extern const Kind kSgd, kSignum, kFtml, kLbsgd, kDcasgd, kNag, kSgld, kAdam, kAdagrad, kRmsprop, kAdadelta, kTest,
     kFtrl, kAdamax, kNadam, kAdamw, kLamb, kLion;
 
-/// As MV_INSTANTIATE_FORMULA and MV_DISPATCH_FORMULA, for a template `name<T>(const double* numbers, const Block&, double* sums)`
-/// that becomes a Traits' `measure`.
+/// Like MV_INSTANTIATE_FORMULA and MV_DISPATCH_FORMULA, but make a template
+/// `name<T>(const double* numbers, const Block&, double* sums)` into a Traits' `measure`.
 #define MV_INSTANTIATE_MEASURE(name)                                                                              \
   void name##_f32(const double* numbers, const Block& block, double* sums) { name<float>(numbers, block, sums); } \
   void name##_f64(const double* numbers, const Block& block, double* sums) { name<double>(numbers, block, sums); }

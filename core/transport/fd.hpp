@@ -1,5 +1,5 @@
 #pragma once
-// Descriptors with an owner.
+// Ownership of file descriptors.
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 
 namespace mv::transport {
 
-/// Owns a descriptor.
+/// Owns a descriptor and closes it. Movable, not copyable.
 class Fd {
  public:
   Fd() = default;

@@ -1,5 +1,5 @@
 #pragma once
-// Lives of peers that are over: a transport refuses their connections.
+// The fenced lives of peers: a transport refuses their connections.
 
 #include <cstddef>
 #include <deque>
@@ -9,8 +9,8 @@
 
 namespace mv::transport {
 
-/// Holds the newest `most` lives. Anybody who passes the hello can come and go as often as he likes; without a limit, each time would cost
-/// memory for as long as this node lives.
+/// A set of the newest `most` fenced lives. It is bounded because a process that passes the hello can connect and leave
+/// any number of times; without a limit, each time would cost memory until this node ends.
 class FencedPeers {
  public:
   explicit FencedPeers(size_t most = kMost) : most_(most) {}
@@ -29,7 +29,7 @@ class FencedPeers {
  private:
   const size_t most_;
   std::unordered_set<base::Peer> lives_;
-  std::deque<base::Peer> order_;  ///< the oldest first
+  std::deque<base::Peer> order_;  ///< oldest first
 };
 
 }  // namespace mv::transport

@@ -1,5 +1,5 @@
 #pragma once
-// A socket that listens. Out of descriptors it stops to accept for a moment.
+// A listening socket on the loop. It stops accepting for a moment when the process runs out of descriptors.
 
 #include <functional>
 #include <memory>
@@ -11,7 +11,7 @@ namespace mv::transport {
 
 class Listener {
  public:
-  /// `accepted` gets each new connection, on the loop.
+  /// `accepted` receives each new connection, on the loop.
   Listener(Loop& loop, Fd fd, std::function<void(Fd)> accepted);
   /// False if the kernel refuses to watch it.
   bool ok() const { return poll_ != nullptr; }
@@ -21,9 +21,9 @@ class Listener {
   void resume();
   Fd fd_;
   std::function<void(Fd)> accepted_;
-  bool has_warned_ = false;  // since a connection was accepted
-  Timer again_;  // out of descriptors: when to accept again
-  std::unique_ptr<Poll> poll_;  // ends before fd_
+  bool has_warned_ = false;  // since the last accepted connection
+  Timer again_;  // resumes accepting after a shortage of descriptors
+  std::unique_ptr<Poll> poll_;  // destroyed before fd_
 };
 
 }  // namespace mv::transport

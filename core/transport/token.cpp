@@ -21,7 +21,7 @@ base::Status belongs_to_another_user(const std::string& address) {
                      address);
 }
 
-/// Connects to the token's socket. `*busy`: in vain for now.
+/// Connects to the token's socket. Sets `*busy` if the listener's backlog is full for now.
 base::Result<Fd> connect_to_desk(const std::string& name, const std::string& address, bool* busy) {
   auto fd = connect_abstract(name, busy);
   if (fd.ok() && !is_same_user(fd.value().get())) return belongs_to_another_user(address);
@@ -34,7 +34,7 @@ base::Result<Fd> connect_to_desk(const std::string& name, const std::string& add
 
 enum class Got { kMore, kAll, kEnd };
 
-/// Reads what has come of the token.
+/// Reads the part of the token that has arrived.
 Got read_token(int fd, std::string& token) {
   std::array<char, kTokenBytes> bytes;
   while (token.size() < kTokenBytes) {
@@ -64,7 +64,7 @@ base::Result<std::unique_ptr<TokenDesk>> TokenDesk::make(Loop& loop, base::Peer 
   return desk;
 }
 
-/// Whoever asks is answered at once or not at all, so that strangers cost nothing.
+/// Answers at once or not at all, so that strangers cost nothing.
 void TokenDesk::answer(const Fd& asker) const {
   if (!is_same_user(asker.get())) return base::log_debug("a process of another user wants to come in without a secret: not answered");
   static_cast<void>(::send(asker.get(), token_.data(), token_.size(), MSG_DONTWAIT | MSG_NOSIGNAL));  // a new socket has room

@@ -1,11 +1,11 @@
 #pragma once
-// How processes of one user on one machine prove themselves to each other where no secret is set: whoever listens on loopback has
-// a random token, which it hands to processes of its own user over a socket in the abstract namespace. The kernel tells both ends
-// of such a socket as which user the other runs, and the socket reaches exactly as far as loopback does. The token then takes the
-// secret's place in the hello.
+// Authentication without a secret, between processes of one user on one machine. A node that listens on loopback has a
+// random token, which it sends to processes of its own user over a socket in the abstract namespace. The kernel reports
+// to each end of such a socket the user of the other end, and the socket has the same reach as loopback. The token then
+// takes the secret's place in the hello.
 //
-// The socket is named after the listener's incarnation, a random number that nobody knows before it listens, so that another user
-// can't take the name first.
+// The socket's name contains the listener's incarnation, a random number that is unknown until the node listens.
+// Another user therefore cannot take the name first.
 
 #include <functional>
 #include <memory>
@@ -20,13 +20,13 @@
 
 namespace mv::transport {
 
-/// Random bytes.
+/// The length of a token, which is random.
 inline constexpr size_t kTokenBytes = 32;
 
-/// Hands the token out.
+/// The listener's side: sends the token to processes of the same user.
 class TokenDesk {
  public:
-  /// For what node `self` listens on at `address`.
+  /// Serves the token of node `self`, which listens at `address`.
   static base::Result<std::unique_ptr<TokenDesk>> make(Loop& loop, base::Peer self, const std::string& address, std::string token);
 
  private:
@@ -37,14 +37,14 @@ class TokenDesk {
   std::unique_ptr<Listener> listener_;
 };
 
-/// Asks for the token of node `listener`, which listens at `address`. On the loop.
+/// The dialer's side: requests the token of node `listener`, which listens at `address`. On the loop.
 class TokenQuery {
  public:
-  /// MV_EAUTH: the listener is another user's, or on another machine; a sentence about it that says what to do.
+  /// MV_EAUTH: the listener belongs to another user, or is on another machine. The message says what to do.
   using Told = std::function<void(base::Result<std::string> token)>;
   TokenQuery(Loop& loop, base::Peer listener, const std::string& address, Told told);
-  /// Asks, or does nothing if it has asked already: to be called again from time to time, for the desk may be crowded. `told` is
-  /// called once, possibly within this call; this has to outlive that.
+  /// Sends the request, or does nothing if it is sent already. The caller repeats ask() from time to time, because the
+  /// desk may be busy. `told` is called once, possibly within this call; this object must outlive that call.
   void ask();
 
  private:
@@ -56,10 +56,10 @@ class TokenQuery {
   Told told_;
   std::string token_;
   Fd fd_;
-  std::unique_ptr<Poll> poll_;  // ends before fd_
+  std::unique_ptr<Poll> poll_;  // destroyed before fd_
 };
 
-/// The same without a loop: waits for as long as `patience`.
+/// Like TokenQuery, without a loop: blocks for up to `patience`. MV_EUNREACHABLE after that.
 base::Result<std::string> ask_for_token(base::Peer listener, const std::string& address, base::Nanos patience);
 
 }  // namespace mv::transport

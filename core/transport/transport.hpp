@@ -1,10 +1,11 @@
 #pragma once
-// What every transport is: a Link that can also listen. Inproc, TCP and further ones implement this and nothing else.
+// The interface of all transports: a Link that can also listen. Inproc, shared memory, TCP and Faulty implement it.
 //
-// Threads: everything on the loop that the transport was made with (see loop/loop.hpp); a transport takes no locks for it and calls
-// LinkEvents there, never from within a call of its own.
-// Ownership: the loop and the LinkEvents are the maker's and outlive the transport. A transport owns its connections and their
-// descriptors, registers these with Loop::descriptors() (for a forked child), and closes them when it ends.
+// Threads: all calls are made on the loop that the transport was created with (see loop/loop.hpp). A transport
+// therefore needs no locks. It calls LinkEvents on that loop, and never from within a call to the transport.
+// Ownership: the creator owns the loop and the LinkEvents, which outlive the transport. A transport owns its
+// connections and their descriptors. It registers the descriptors with Loop::descriptors(), for a forked child, and
+// closes them when it ends.
 
 #include <functional>
 #include <string>
@@ -17,23 +18,26 @@ namespace mv::transport {
 
 class Transport : public base::Link, public Flusher {
  public:
-  /// Who hears of everything. Before any other call.
+  /// Sets the receiver of all events. Before any other call.
   virtual void attach(base::LinkEvents& events) = 0;
 
-  /// Waits for dials at `address`; gives the address to dial, with port 0 resolved. Blocks for a name lookup at most.
+  /// Accepts dials at `address`. Returns the address to dial, with port 0 resolved. Blocks at most for a name lookup.
   /// MV_EADDRINUSE, MV_EINVAL for an address that this transport does not understand, MV_ESYSTEM.
   virtual base::Result<std::string> listen(const std::string& address) = 0;
-  /// As listen(), on a socket that listens already; owned from now on, also on an error. MV_ENOSYS where a transport has none.
+  /// Like listen(), on a socket that is listening already. Takes ownership of it, also on an error. MV_ENOSYS if the
+  /// transport does not support this.
   virtual base::Result<std::string> adopt(int listening_fd) = 0;
 
-  /// Hands what send() queued to the kernel. The loop calls it whenever it is about to block.
+  /// Writes everything that send() has queued. The loop calls it whenever it is about to block.
   void flush() override = 0;
 
-  /// Says goodbye to every peer, sends what is queued, hears nothing any more, and calls `stopped` (on the loop) when all
-  /// connections are closed, or after kLinger at the latest. Once. The destructor closes at once and tells nobody.
+  /// Sends a goodbye to every peer after the queued messages, and ignores everything that arrives from now on. Calls
+  /// `stopped` (on the loop) when all connections are closed, or after kLinger at the latest. To be called once. The
+  /// destructor closes all connections at once, without a goodbye.
   virtual void stop(std::function<void()> stopped) = 0;
 
-  /// Cuts the connection to `peer` as a failing network would: both sides notice, and try to mend it. For tests and Faulty.
+  /// Breaks the connection to `peer` as a failing network would: both sides notice, and try to reconnect where the
+  /// transport does that. For tests and Faulty.
   virtual void cut(base::Peer peer) = 0;
 
   static constexpr base::Nanos kLinger = std::chrono::seconds(1);

@@ -29,10 +29,10 @@ Address abstract_address(const std::string& name) {
   return address;
 }
 
-/// What the kernel calls users that have no number in this process's user namespace.
+/// The kernel's number for users that have none in this process's user namespace.
 constexpr uid_t kNobodysUser = 65534;
 
-/// False in a user namespace in which several users may look like one.
+/// False in a user namespace where several users may have the same number.
 bool sees_all_users() {
   std::ifstream map("/proc/self/uid_map");
   uint64_t inside = 0, outside = 0, count = 0;

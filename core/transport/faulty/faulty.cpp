@@ -7,7 +7,7 @@ namespace mv::transport {
 FaultyTransport::FaultyTransport(Loop& loop, std::unique_ptr<Transport> transport, const Faults& faults)
     : loop_(loop), transport_(std::move(transport)), faults_(faults), dice_(faults.seed), timer_(loop, [this] { send_due(); }) {}
 
-/// splitmix64: the same throws on every machine.
+/// splitmix64: the same numbers on every machine.
 uint64_t FaultyTransport::roll() {
   uint64_t z = (dice_ += 0x9e37'79b9'7f4a'7c15);
   z = (z ^ (z >> 30)) * 0xbf58'476d'1ce4'e5b9;
@@ -18,14 +18,14 @@ uint64_t FaultyTransport::roll() {
 bool FaultyTransport::happens(double probability) { return static_cast<double>(roll() >> 11) * 0x1p-53 < probability; }
 
 void FaultyTransport::send(base::Peer to, const base::Frame& frame) {
-  // Always the same number of throws a message, so that one fault's setting does not change when the others happen.
+  // Always the same number of random numbers per message, so that the setting of one fault does not change the others.
   const bool cut = happens(faults_.cut), drop = happens(faults_.drop), twice = happens(faults_.duplicate);
   if (cut) transport_->cut(to);
   if (!drop) pass_on(to, frame);
   if (!drop && twice) pass_on(to, frame);
 }
 
-/// How long it takes until the line, behind all that it was given before, has sent it.
+/// The time until the line has sent this message, after all earlier ones.
 base::Nanos FaultyTransport::time_on_line(const base::Frame& frame) {
   if (faults_.rate <= 0) return {};
   const size_t bytes = frame.head.size() + (frame.tail != nullptr ? frame.tail->size() : 0);

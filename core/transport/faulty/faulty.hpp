@@ -1,5 +1,6 @@
 #pragma once
-// Wraps a transport and makes bad weather on it, by seeded dice: what arrives is still what LinkEvents promises.
+// A transport that wraps another one and injects faults into it, by seeded random numbers. The messages that arrive
+// still satisfy the contract of LinkEvents.
 
 #include <map>
 #include <memory>
@@ -37,8 +38,8 @@ class FaultyTransport final : public Transport {
   const std::unique_ptr<Transport> transport_;
   const Faults faults_;
   uint64_t dice_;
-  base::Nanos line_free_{0};  ///< when the line will have sent all that it was given
-  std::multimap<base::Nanos, std::pair<base::Peer, base::Frame>> delayed_;  // by when they are due
+  base::Nanos line_free_{0};  ///< when the line will have sent all its messages
+  std::multimap<base::Nanos, std::pair<base::Peer, base::Frame>> delayed_;  // by due time
   Timer timer_;
 };
 

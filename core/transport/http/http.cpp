@@ -10,7 +10,7 @@ namespace mv::transport {
 
 namespace {
 
-/// In the folder of the library that this code is in, else wherever libraries are looked for.
+/// Loads the module from the folder of this library, or else from the loader's search path.
 base::Result<StartHttp> load_module() {
   Dl_info here{};
   std::string beside;
@@ -27,12 +27,12 @@ base::Result<StartHttp> load_module() {
     return base::error(MV_ENOSYS, "metrics: the module {} can't be loaded; install it beside the library, or leave the setting out: {}", kHttpModuleFile,
                        !why.empty() ? why.c_str() : last != nullptr ? last : "unknown");
   }
-  void* const start = dlsym(module, kHttpModuleEntry);  // it stays loaded: it may have threads
+  void* const start = dlsym(module, kHttpModuleEntry);  // the module stays loaded: it may have threads
   if (start == nullptr) return base::error(MV_ENOSYS, "metrics: {} is no module of this library", kHttpModuleFile);
   return reinterpret_cast<StartHttp>(start);
 }
 
-/// "port" or "host:port", the host in brackets if it has colons of its own.
+/// Parses "port" or "host:port"; a host that contains colons is in brackets.
 base::Status parse_address(std::string_view address, std::string& host, int& port) {
   const size_t colon = address.rfind(':');
   const std::string_view digits = colon == std::string_view::npos ? address : address.substr(colon + 1);

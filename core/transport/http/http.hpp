@@ -1,5 +1,5 @@
 #pragma once
-// A small HTTP server for whoever watches a node, on a thread of its own. Nothing that tables do passes through here.
+// A small HTTP server for monitoring a node, on a thread of its own. Table traffic never passes through it.
 
 #include <functional>
 #include <memory>
@@ -9,30 +9,30 @@
 
 namespace mv::transport {
 
-/// What is answered to a GET.
+/// The answer to a GET.
 struct HttpAnswer {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string text;
 };
-/// By path, on the server's thread; 404 is the handler's to say.
+/// Answers a path, on the server's thread. The handler also returns 404 for unknown paths.
 using HttpHandler = std::function<HttpAnswer(const std::string& path)>;
 
 class HttpServer {
  public:
-  virtual ~HttpServer() = default;  ///< as stop()
-  /// Where it listens, "127.0.0.1:43211".
+  virtual ~HttpServer() = default;  ///< like stop()
+  /// The address at which it listens, for example "127.0.0.1:43211".
   virtual const std::string& address() const = 0;
-  /// Ends the thread, after the request that it is at, at most a second later. Idempotent.
+  /// Ends the thread after its current request, at most a second later. Idempotent.
   virtual void stop() = 0;
-  /// In a forked child: closes the descriptors. Async-signal-safe; nothing but leaking the object may follow.
+  /// In a forked child: closes the descriptors. Async-signal-safe. Afterwards the child must leak the object.
   virtual void abandon_after_fork() noexcept = 0;
 };
 
-/// Listens at once. cpp-httplib, and OpenSSL with it, is in a module of its own beside the library (transport/http/module.cpp), which is loaded by the
-/// first call: who does not ask for this pays nothing.
-/// @param address "port", which is on loopback, or "host:port"; port 0: any free one
-/// MV_EINVAL for another address, MV_EADDRINUSE, MV_ENOSYS where the module is missing, MV_ESYSTEM.
+/// Starts a server, which listens at once. cpp-httplib, with OpenSSL, is in a separate module next to the library
+/// (transport/http/module.cpp). The first call loads it, so processes without a server pay nothing.
+/// @param address "port", on loopback, or "host:port"; port 0: any free one
+/// MV_EINVAL for another form of address, MV_EADDRINUSE, MV_ENOSYS if the module is missing, MV_ESYSTEM.
 base::Result<std::unique_ptr<HttpServer>> serve_http(const std::string& address, HttpHandler handler);
 
 }  // namespace mv::transport

@@ -1,4 +1,4 @@
-// cpp-httplib behind transport/http/http.hpp. A module of its own: see there.
+// The implementation of transport/http/http.hpp by cpp-httplib, in a module of its own: see there.
 
 #include "transport/http/module.hpp"
 
@@ -28,16 +28,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// What one connection may take: whoever needs more is hung up on.
+/// The limits of one connection, which is closed when it exceeds them.
 constexpr auto kMostTime = 5s;
-constexpr size_t kMostRequestBytes = 4 << 10;  // cpp-httplib matches parts of it by regular expressions, whose stack grows with them
-/// Of what comes behind a request, so many times 4 KiB are read and thrown away.
+constexpr size_t kMostRequestBytes = 4 << 10;  // cpp-httplib uses regular expressions, whose stack grows with it
+/// Bytes after a request are read and discarded, up to this many times 4 KiB.
 constexpr size_t kMostRests = 64;
-/// How often a wait looks whether the server stops.
+/// How often a wait checks whether the server stops.
 constexpr auto kGlance = 200ms;
 
-/// A connection that ends when its time or its bytes are used up, however slowly or much the other side sends or reads. cpp-httplib by
-/// itself limits each line and each read, but not their number.
+/// A connection with limits on its total time and bytes, however slowly or much the other side sends or reads.
+/// cpp-httplib itself limits each line and each read, but not their number.
 class LimitedStream final : public httplib::Stream {
  public:
   LimitedStream(int fd, const std::atomic<bool>& stopping) : fd_(fd), stopping_(stopping) {}
@@ -85,12 +85,12 @@ class LimitedStream final : public httplib::Stream {
   const std::atomic<bool>& stopping_;
   const Clock::time_point until_ = Clock::now() + kMostTime;
   size_t left_ = kMostRequestBytes;
-  std::array<char, 2048> buffer_{};  // requests are read by single characters
+  std::array<char, 2048> buffer_{};  // cpp-httplib reads requests by single characters
   size_t at_ = 0, have_ = 0;
 };
 
-/// Serves one connection after the other, on the thread that accepts them; the next ones wait in the kernel's short queue. Ends the server on
-/// that same thread, so that no descriptor is closed under its feet.
+/// A task queue that serves one connection after another, on the thread that accepts them; others wait in the kernel's
+/// short backlog. It stops the server on that same thread, so that no other thread closes a descriptor that is in use.
 class OneByOne final : public httplib::TaskQueue {
  public:
   OneByOne(httplib::Server& server, const std::atomic<bool>& stopping) : server_(server), stopping_(stopping) {}
@@ -114,7 +114,7 @@ class LimitedServer final : public httplib::Server {
     new_task_queue = [this] { return new OneByOne(*this, stopping_); };
     set_idle_interval(kGlance);
     set_socket_options([this](socket_t fd) {
-      const int yes = 1;  // and no SO_REUSEPORT, cpp-httplib's default: two servers would share a port without a word
+      const int yes = 1;  // but not SO_REUSEPORT, cpp-httplib's default: two servers would silently share a port
       ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
       ::fcntl(fd, F_SETFD, FD_CLOEXEC);
       listening_ = fd;
@@ -127,16 +127,16 @@ class LimitedServer final : public httplib::Server {
       return HandlerResponse::Handled;
     });
   }
-  /// The thread leaves what it is at, and ends. Any thread.
+  /// Makes the thread abandon its current connection and end. Any thread.
   void hurry() {
     stopping_ = true;
-    sockaddr_storage own{};  // a dial to itself: it may be asleep in accept(2)
+    sockaddr_storage own{};  // the address to dial: the thread may be asleep in accept(2)
     socklen_t length = sizeof own;
     if (::getsockname(listening_, reinterpret_cast<sockaddr*>(&own), &length) != 0) return;
     const Fd dial(::socket(own.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (dial) [[maybe_unused]] const int under_way = ::connect(dial.get(), reinterpret_cast<sockaddr*>(&own), length);
   }
-  /// Once the thread has ended.
+  /// To be called once the thread has ended.
   void forget_descriptors() { listening_ = -1; }
   void close_descriptors() noexcept {
     for (const int fd : {listening_.load(), serving_.load()})
@@ -152,7 +152,7 @@ class LimitedServer final : public httplib::Server {
     const bool well = process_request(stream, /*close_connection=*/true, closed, nullptr);
     serving_ = -1;
     ::shutdown(fd, SHUT_WR);
-    std::array<char, 4096> rest;  // a close with something unread would take back the answer
+    std::array<char, 4096> rest;  // a close with unread bytes would reset the connection and lose the answer
     for (size_t i = 0; i < kMostRests && ::recv(fd, rest.data(), rest.size(), MSG_DONTWAIT) > 0; ++i) {
     }
     ::close(fd);
@@ -178,7 +178,7 @@ class ModuleServer final : public HttpServer {
     address_ = host.find(':') == std::string::npos ? fmt::format("{}:{}", host, bound) : fmt::format("[{}]:{}", host, bound);
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // for the new thread to inherit
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits the mask
     base::Status status;
     try {
       thread_ = std::thread([this] {
@@ -190,7 +190,7 @@ class ModuleServer final : public HttpServer {
       status = base::error(MV_ESYSTEM, "metrics: can't start a thread: {}", failed.what());
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    while (status.ok() && !server_.is_running() && !over_) std::this_thread::yield();  // only then it can be stopped
+    while (status.ok() && !server_.is_running() && !over_) std::this_thread::yield();  // can be stopped from then on
     return status;
   }
 
@@ -217,7 +217,7 @@ class ModuleServer final : public HttpServer {
 
 namespace mv::transport {
 
-/// kHttpModuleEntry, a StartHttp.
+/// The function kHttpModuleEntry, of type StartHttp.
 extern "C" __attribute__((visibility("default"))) void polyverso_start_http(const std::string& host, int port, HttpHandler handler,
                                                                             base::Result<std::unique_ptr<HttpServer>>& started) {
   auto server = std::make_unique<ModuleServer>(std::move(handler));

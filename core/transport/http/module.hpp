@@ -1,11 +1,12 @@
 #pragma once
-// The one door of the module that has cpp-httplib in it, see http.hpp.
+// The entry point of the module that contains cpp-httplib, see http.hpp.
 
 #include "transport/http/http.hpp"
 
 namespace mv::transport {
 
-/// The module's function kHttpModuleEntry: listens, and writes the server or why there is none. Both sides are of one build.
+/// The type of the module's function kHttpModuleEntry: listens, and sets `started` to the server or to the error.
+/// Module and library must be of one build.
 using StartHttp = void (*)(const std::string& host, int port, HttpHandler handler, base::Result<std::unique_ptr<HttpServer>>& started);
 inline constexpr const char* kHttpModuleEntry = "polyverso_start_http";
 inline constexpr const char* kHttpModuleFile = "libpolyverso-http.so";

@@ -24,12 +24,12 @@ bool is_aligned(const std::byte* data) { return reinterpret_cast<uintptr_t>(data
 // ------------------------------------------------------------ the hub
 
 InprocHub& InprocHub::process() {
-  static auto* const kHub = new InprocHub;  // never destroyed: nodes may end while static objects go away
+  static auto* const kHub = new InprocHub;  // never destroyed: nodes may end during the destruction of static objects
   return *kHub;
 }
 
 void InprocHub::after_fork_in_child() noexcept {
-  endpoints_.clear();  // takes no lock of theirs, which other threads of the parent may have held
+  endpoints_.clear();  // takes no endpoint's lock, which another thread of the parent may have held
   mutex_.unlock();
 }
 
@@ -102,7 +102,7 @@ void InprocTransport::take_answer(const DoorRef& from, const std::string& dialed
   events_->on_connected(from->who, dialed);
 }
 
-/// True if it is new.
+/// True if the peer is new.
 bool InprocTransport::connect(const DoorRef& endpoint, const std::string& address) {
   return peers_.try_emplace(endpoint->who, Known{endpoint, address}).second;
 }
@@ -127,7 +127,7 @@ void InprocTransport::take_frame(base::Peer from, const base::Frame& frame) {
   if (stopping_ || gone_.contains(from) || (from != self_ && !peers_.contains(from))) return;
   const std::span<const std::byte> head(frame.head);
   const auto prefix = wire::read_prefix(head);
-  if (!prefix.ok()) return;  // a defect of an engine: TCP's receiver would tell
+  if (!prefix.ok()) return;  // a bug in an engine: TCP's receiver would report it
   const auto& [header_bytes, payload_bytes] = prefix.value();
   events_->on_arrived(from, prefix.value().frame_bytes());
   const auto& message = *flatbuffers::GetRoot<wire::Message>(head.data() + wire::kPrefixBytes);

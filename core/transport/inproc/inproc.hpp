@@ -1,8 +1,8 @@
 #pragma once
-// The transport between nodes of one process, which know each other by name ("inproc:name"), and from a node to itself.
+// The transport between nodes of one process, which dial each other by name ("inproc:name"), and from a node to itself.
 //
-// To itself a message goes by reference, in the next turn of the loop. To another node it crosses to that node's loop, and takes
-// a copy of its payload with it: a lender may move or withdraw the original at any moment, on its own loop.
+// A node delivers messages to itself by reference, in the next turn of its loop. A message to another node is posted to
+// that node's loop with a copy of its payload: a lender may move or revoke the original at any time, on its own loop.
 
 #include <memory>
 #include <mutex>
@@ -17,14 +17,15 @@ namespace mv::transport {
 
 class InprocTransport;
 
-/// The names of one process, as ports are of one machine. Any thread.
+/// The registry of the inproc names of one process, like the ports of a machine. Any thread.
 class InprocHub {
  public:
-  /// How other nodes reach one: its transport, as long as there is one.
+  /// The shared reference to a node's transport, which the transport clears when it ends.
   class Endpoint {
    public:
     Endpoint(Loop& loop, InprocTransport& transport, base::Peer who) : who(who), loop_(&loop), transport_(&transport) {}
-    /// Runs `fn(InprocTransport&)` on the transport's loop, unless it is gone by then. False if it is gone already.
+    /// Runs `fn(InprocTransport&)` on the transport's loop, unless the transport has ended by then. False if it has
+    /// ended already.
     template <typename Fn>
     bool post(std::shared_ptr<Endpoint> self, Fn fn) {
       std::lock_guard lock(mutex_);
@@ -34,7 +35,7 @@ class InprocHub {
       });
       return true;
     }
-    /// On the transport's loop.
+    /// Clears the reference. On the transport's loop.
     void shut() {
       std::lock_guard lock(mutex_);
       loop_ = nullptr;
@@ -45,12 +46,13 @@ class InprocHub {
    private:
     std::mutex mutex_;
     Loop* loop_;        // under mutex_
-    InprocTransport* transport_;  // changed on its loop, under mutex_; read there
+    InprocTransport* transport_;  // written on its loop, under mutex_; read on its loop
   };
 
-  /// The one that nodes use unless told otherwise.
+  /// The default hub of the process.
   static InprocHub& process();
-  /// Round a fork(): no other thread is in the midst of a change. A child finds none of its parent's transports, whose loops don't run there.
+  /// To be called around a fork(), so that no other thread is in the middle of a change. The child forgets its parent's
+  /// transports, because their loops do not run in the child.
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork() noexcept { mutex_.unlock(); }
   void after_fork_in_child() noexcept;
@@ -70,7 +72,7 @@ class InprocTransport final : public Transport {
   ~InprocTransport() override;
 
   void attach(base::LinkEvents& events) override { events_ = &events; }
-  /// "inproc:name".
+  /// `address` is "inproc:name".
   base::Result<std::string> listen(const std::string& address) override;
   base::Result<std::string> adopt(int listening_fd) override;
   void dial(const std::string& address) override;
@@ -79,7 +81,7 @@ class InprocTransport final : public Transport {
   void close(base::Peer peer) override;
   void flush() override {}
   void stop(std::function<void()> stopped) override;
-  /// A connection within a process has nothing that could fail and be mended: cut loses it for good on both sides.
+  /// Both sides lose the connection for good, because a connection within a process cannot fail and be restored.
   void cut(base::Peer peer) override;
 
  private:
@@ -90,7 +92,7 @@ class InprocTransport final : public Transport {
     std::string address;
   };
 
-  // What other transports ask of this one, on this loop.
+  // Requests of other transports, on this loop.
   void take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed);
   void take_answer(const DoorRef& from, const std::string& dialed, bool accepted);
   void take_frame(base::Peer from, const base::Frame& frame);

@@ -43,7 +43,7 @@ void Poll::watch(int events) {
   uv_poll_start(handle_, events, [](uv_poll_t* handle, int status, int ready) {
     auto* self = static_cast<Poll*>(handle->data);
     if (self == nullptr) return;
-    if (status < 0) {  // libuv has stopped watching: the reader or writer finds out what it is
+    if (status < 0) {  // libuv has stopped watching; the next read or write returns the error
       self->watched_ = 0;
       ready = UV_READABLE | UV_WRITABLE;
     }

@@ -1,6 +1,6 @@
 #pragma once
-// libuv's handles with a C++ end of life: the handle itself lives on until libuv has closed it, its callback does not.
-// Everything here on the loop.
+// RAII wrappers of libuv's handles. After the destructor the callback is never called again; the handle itself lives
+// until libuv has closed it. All calls on the loop.
 
 #include <uv.h>
 
@@ -12,10 +12,11 @@
 
 namespace mv::transport {
 
-/// Watches a descriptor, which is registered with the loop's Descriptors but stays the caller's: close it after the Poll.
+/// Watches a descriptor and registers it with the loop's Descriptors. The caller owns the descriptor, and closes it
+/// after the Poll.
 class Poll {
  public:
-  /// `events`: UV_READABLE, UV_WRITABLE or both. After an error on the descriptor both are set, once.
+  /// `events`: UV_READABLE, UV_WRITABLE or both. An error on the descriptor sets both, once.
   using Fn = std::function<void(int events)>;
   /// Null if the kernel refuses to watch `fd`.
   static std::unique_ptr<Poll> make(Loop& loop, int fd, Fn fn);
@@ -23,7 +24,7 @@ class Poll {
   Poll(const Poll&) = delete;
   Poll& operator=(const Poll&) = delete;
 
-  /// 0 stops watching.
+  /// Sets the events to watch; 0 stops watching.
   void watch(int events);
 
  private:
@@ -42,7 +43,7 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  /// Calls after `delay`, and then every `repeat` unless that is 0. Whole milliseconds.
+  /// Calls `fn` after `delay`, and then every `repeat` unless that is 0. Rounds up to whole milliseconds.
   void start(base::Nanos delay, base::Nanos repeat = base::Nanos{0});
   void stop();
   bool active() const;

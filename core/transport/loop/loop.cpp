@@ -24,7 +24,7 @@ namespace mv::transport {
 using base::kNever;
 using base::Nanos;
 
-/// What may end a sleep besides what it waits for: signals, and pthread_cancel().
+/// The interruptions that may end a sleep early: signals, and pthread_cancel().
 struct Interruptions {
   sigset_t signals;
   int cancel = PTHREAD_CANCEL_DISABLE;
@@ -43,7 +43,7 @@ class Driving {
   const Loop* before_;
 };
 
-/// Every signal but those that a thread raises by its own fault.
+/// Every signal except those that a thread raises by a fault of its own.
 sigset_t asynchronous_signals() {
   sigset_t set;
   sigfillset(&set);
@@ -51,8 +51,8 @@ sigset_t asynchronous_signals() {
   return set;
 }
 
-/// Holds both back but for the time inside ppoll(2): no handler runs, and no thread is cancelled, in the middle of an engine; and what
-/// comes just before the sleep still ends it.
+/// Blocks signals and cancellation outside ppoll(2): no handler runs, and no thread is cancelled, in the middle of an
+/// engine. An interruption that arrives just before the sleep still ends it.
 class InterruptionGate {
  public:
   InterruptionGate() {
@@ -72,28 +72,28 @@ class InterruptionGate {
   Interruptions open_{};
 };
 
-/// Room for the sentence about an exception; it is written in place.
+/// Space for an exception's message, which is written in place.
 constexpr size_t kLongestDefect = 300;
 
-/// libuv calls abort() where its table of watchers can't grow. Watching a high descriptor once makes the table large enough for most
-/// processes, here, where nothing is under way yet.
+/// Makes libuv's table of watchers large enough for most processes, by watching a high descriptor once. libuv calls
+/// abort() if the table can't grow; here nothing is under way yet.
 void reserve_watchers(uv_loop_t& uv) {
   constexpr int kWatchers = 1000;
   const int low = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const int high = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, kWatchers);
   if (low >= 0) ::close(low);
-  if (high < 0) return;  // few descriptors are allowed: a small table is all that is needed
+  if (high < 0) return;  // few descriptors are allowed, so a small table is enough
   uv_poll_t watched;
   if (uv_poll_init(&uv, &watched, high) == 0) {
     uv_poll_start(&watched, UV_READABLE, [](uv_poll_t*, int, int) {});
     uv_close(reinterpret_cast<uv_handle_t*>(&watched), nullptr);
-    uv_run(&uv, UV_RUN_NOWAIT);  // until it is closed
+    uv_run(&uv, UV_RUN_NOWAIT);  // completes the close
   }
   ::close(high);
 }
 
-/// libuv's own descriptors, which it keeps in private fields, more of them in each release: what its epoll watches before anything of
-/// ours is watched. The kernel lists it.
+/// Registers libuv's own descriptors. libuv keeps them in private fields, more of them in each release. They are the
+/// descriptors that its epoll watches before we add any; the kernel lists them.
 void add_watched_by(int epoll, base::Descriptors& descriptors) {
   const std::unique_ptr<FILE, int (*)(FILE*)> list(fopen(fmt::format("/proc/self/fdinfo/{}", epoll).c_str(), "re"), fclose);
   if (list == nullptr) return;
@@ -103,14 +103,14 @@ void add_watched_by(int epoll, base::Descriptors& descriptors) {
     if (sscanf(line, "tfd: %d", &fd) == 1) descriptors.add(fd);
 }
 
-/// So often in a row something is found in shared memory before libuv and signals have their turn.
+/// The number of successful looks at shared memory in a row before libuv and signals get their turn.
 constexpr int kMostLooks = 32;
 
 enum class Woke { kReady, kBell, kTimeout, kSignal };
 
-/// kBell: nothing but `bell` (if there is one); it is silent again.
+/// kBell: only `bell` was ready, if there is one; it has been reset.
 Woke sleep_on(int fd, int bell, Nanos limit, const Interruptions& open) {
-  pollfd watched[2] = {{fd, POLLIN, 0}, {bell, POLLIN, 0}};  // a negative one is passed over
+  pollfd watched[2] = {{fd, POLLIN, 0}, {bell, POLLIN, 0}};  // poll ignores a negative one
   timespec span{};
   if (limit != kNever) {
     span.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
@@ -164,7 +164,7 @@ base::Status Loop::start() {
   if (!ready_.ok()) return ready_;
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // for the new thread to inherit
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits the mask
   base::Status status;
   try {
     background_ = std::thread([this] { run_background(); });
@@ -203,7 +203,7 @@ void Loop::post(Task task) {
   Lock lock(mutex_);
   if (stopping_ || defect() != nullptr) {
     lock.unlock();
-    return;  // task is dropped without the lock
+    return;  // the task is destroyed outside the lock
   }
   const bool was_empty = queue_.empty();
   queue(std::move(task));
@@ -231,7 +231,7 @@ void Loop::queue(Task task) {
 }
 
 void Loop::shut_down_sockets() noexcept {
-  descriptors_.visit_all([](int fd) { ::shutdown(fd, SHUT_RDWR); });  // what is no socket stays as it is
+  descriptors_.visit_all([](int fd) { ::shutdown(fd, SHUT_RDWR); });  // has no effect on other descriptors
 }
 
 void Loop::break_down(const std::exception* thrown) noexcept {
@@ -256,7 +256,7 @@ void Loop::break_down(const std::exception* thrown) noexcept {
 
 void Loop::run_background() {
   const Driving driving(this);
-  Interruptions none;  // all signals are blocked here, asleep or not
+  Interruptions none;  // this thread blocks all signals, asleep or not
   sigfillset(&none.signals);
   Lock lock(mutex_);
   while (!stopping_) {
@@ -290,8 +290,8 @@ void Loop::run_background() {
   if (baton_ == Baton::kFree) hand_on();
 }
 
-/// Leaves the loop to callers: looks again after patience_, or, when one and the same call lasts longer than that, once it ends.
-/// So a burst of short calls pays little for waking this thread, and a long one pays once.
+/// Leaves the loop to callers. Checks again after patience_, or at the end of the call if a single call lasts longer
+/// than that. Waking this thread therefore costs a burst of short calls little, and a long call only once.
 void Loop::step_back(Lock& lock) {
   if (baton_ == Baton::kCaller && drives_ == seen_drives_) {
     resting_ = true;
@@ -324,10 +324,10 @@ class Loop::Caller {
   Loop& loop_;
 };
 
-/// The baton in a caller's hand; also given back when the caller's thread is cancelled in its sleep.
+/// A caller's hold of the baton. Also returns the baton if the caller's thread is cancelled while it sleeps.
 class Loop::BatonHold {
  public:
-  /// Under mutex_, which is free until the end.
+  /// Under mutex_, which is unlocked until the destructor.
   BatonHold(Loop& loop, Lock& lock) : loop_(loop), lock_(lock) {
     loop_.baton_ = Baton::kCaller;
     ++loop_.drives_;
@@ -358,7 +358,7 @@ Driven Loop::drive_until(const std::function<bool()>& done, Nanos deadline, Task
 
 Driven Loop::drive_in_turn(Lock& lock, const std::function<bool()>& done, Nanos deadline, const Interruptions& open) {
   for (;;) {
-    // Not before the baton is free: until then a driver may be running a task that refers to what this caller owns.
+    // Ends only when the baton is free: until then a driver may be running a task that refers to this caller's memory.
     if (baton_ == Baton::kFree) {
       if (stopping_) return done() ? Driven::kDone : Driven::kStopped;
       if (defect() != nullptr) return done() ? Driven::kDone : Driven::kBroken;
@@ -366,7 +366,7 @@ Driven Loop::drive_in_turn(Lock& lock, const std::function<bool()>& done, Nanos 
       return drive(done, deadline, open);
     }
     if (const auto how = wait_in_line(lock, done, deadline, open)) {
-      if (baton_ == Baton::kFree) hand_on();  // it may have been offered to us just now
+      if (baton_ == Baton::kFree) hand_on();  // it may just have been offered to us
       return *how;
     }
   }
@@ -394,12 +394,12 @@ Driven Loop::drive(const std::function<bool()>& done, Nanos deadline, const Inte
   }
 }
 
-/// Until something comes, or `most` is over; takes what has come. False if it was a signal.
+/// Sleeps until something arrives, or for `most`, and processes what has arrived. False if a signal ended the sleep.
 bool Loop::sleep(Nanos most, const Interruptions& open) {
   Nanos limit{0};
   if (!is_quiet()) {
     if (++looks_ < kMostLooks) return look(), true;
-    looks_ = 0;  // libuv and signals have their turn
+    looks_ = 0;  // libuv and signals get their turn
   } else if (may_sleep()) {
     uv_update_time(&uv_);
     const int timers = uv_backend_timeout(&uv_);
@@ -411,13 +411,13 @@ bool Loop::sleep(Nanos most, const Interruptions& open) {
   after_sleep();
   if (woke == Woke::kSignal) return false;
   if (woke == Woke::kBell && limit != Nanos{0})
-    look();  // libuv has nothing
+    look();  // libuv has no events
   else
     poll_now();
   return true;
 }
 
-/// Waits while others drive. Nothing if the baton may be free now. Keeps the lock but for the wait itself.
+/// Waits while another thread drives. Empty if the baton may be free now. Holds the lock except during the wait itself.
 std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>& done, Nanos deadline,
                                          const Interruptions& open) {
   Waiter me{&done, take_wake_fd()};
@@ -432,7 +432,7 @@ std::optional<Driven> Loop::wait_in_line(Lock& lock, const std::function<bool()>
   if (!done()) {
     Nanos limit = deadline == kNever ? kNever : std::max(Nanos{0}, deadline - now());
     if (me.wake_fd < 0)
-      limit = std::min(limit, Nanos(std::chrono::milliseconds(1)));  // out of descriptors: look again and again
+      limit = std::min(limit, Nanos(std::chrono::milliseconds(1)));  // out of descriptors: polls
     const Woke woke = sleep_on(me.wake_fd, -1, limit, open);
     if (woke == Woke::kSignal) how = Driven::kInterrupted;
     if (woke == Woke::kTimeout && now() >= deadline) how = Driven::kTimeout;
@@ -460,8 +460,8 @@ void Loop::leave_baton() {
   hand_on();
 }
 
-/// The baton is free: offers it to the first in line, or tells the background thread if it has to know. At the end there is
-/// nothing left to drive, and all in line hear of it. Under mutex_.
+/// Offers the free baton to the first waiter in line, or wakes the background thread if that has work. After a stop or
+/// a breakdown no thread drives any more, and all waiters are woken. Under mutex_.
 void Loop::hand_on() {
   if (stopping_ || defect() != nullptr) {
     wake_line(/*all=*/true);
@@ -478,16 +478,17 @@ void Loop::hand_on() {
 
 void Loop::wake_waiters() noexcept {
   const bool off_the_loop = !driven_by_me();
-  // A read-modify-write, so that either it follows the waiter's own and sees it, or the waiter sees what was done before.
+  // A read-modify-write: either it follows the waiter's own and sees it, or the waiter sees all that was done before.
   if (waiting_.fetch_add(0, std::memory_order_acq_rel) == 0 && !off_the_loop) return;
   Lock lock(mutex_);
   wake_line(/*all=*/false);
   if (!off_the_loop || baton_ != Baton::kCaller) return;
-  news_.store(true, std::memory_order_relaxed);  // the driver may have asked done() before it was, and not be asleep yet
+  news_.store(true, std::memory_order_relaxed);  // the driver may have checked done() too early, and not be asleep yet
   if (std::exchange(asleep_, false)) uv_async_send(&wake_up_);
 }
 
-/// Wakes those in line who are done. They leave the line here, so that the background thread steps back at once.
+/// Wakes the waiters that are done, or all. Removes them from the line here, so that the background thread steps back
+/// at once.
 void Loop::wake_line(bool all) noexcept {
   int left = 0;
   for (Waiter* next = line_.empty() ? nullptr : &line_.first(); next != nullptr;) {
@@ -506,7 +507,7 @@ void Loop::wake_line(bool all) noexcept {
 int Loop::take_wake_fd() {
   if (spare_wake_fd_count_ > 0) return spare_wake_fds_[--spare_wake_fd_count_];
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd >= 0 && !descriptors_.try_add(fd)) return ::close(fd), -1;  // the caller looks again and again instead
+  if (fd >= 0 && !descriptors_.try_add(fd)) return ::close(fd), -1;  // the caller polls instead
   return fd;
 }
 
@@ -519,7 +520,7 @@ void Loop::keep_wake_fd(int fd) {
   ::close(fd);
 }
 
-// ------------------------------------------------------------ by whoever drives
+// ------------------------------------------------------------ the driver
 
 void Loop::run_tasks() {
   {
@@ -533,13 +534,13 @@ void Loop::run_tasks() {
   for (Task& task : running_) {
     guard([&] {
       task();
-      task = Task();  // its captures end with it, not with the batch
+      task = Task();  // destroys its captures now, not at the end of the batch
     });
   }
   running_.clear();
 }
 
-/// Takes what has arrived, and answers it.
+/// Processes all events that have arrived, and sends the answers.
 void Loop::poll_now() {
   watchers_changed_ = false;
   poll_by_ = now() + kLongestUnpolled;
@@ -559,9 +560,9 @@ bool Loop::look() {
   return any;
 }
 
-/// Looks for news as long as that is worth while. True if there are any; then libuv has its turn later, but has it.
+/// Spins for as long as the policy allows. True if there is news; libuv then gets its turn later, but is not starved.
 bool Loop::spin() {
-  constexpr int kLooksPerGlance = 16;  // at the clock
+  constexpr int kLooksPerGlance = 16;  // looks between two reads of the clock
   if (watched_.empty() || watchers_changed_ || looks_ >= kMostLooks) {
     looks_ = 0;
     return false;
@@ -571,7 +572,7 @@ bool Loop::spin() {
   if (writers == Watched::Writers::kNone) return false;
   const Nanos begin = now(), budget = spin_.budget(begin);
   if (budget == Nanos{0}) return false;
-  const bool yields = writers == Watched::Writers::kHere;  // they can't go on while we look
+  const bool yields = writers == Watched::Writers::kHere;  // they can't run while we spin
   do {
     for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
       if (look()) {
@@ -588,7 +589,7 @@ bool Loop::spin() {
   return false;
 }
 
-/// Nothing came before peers knew that they have to ring from now on.
+/// True if nothing arrived before the peers could know that they must ring from now on.
 bool Loop::is_quiet() {
   for (size_t i = 0; i < watched_.size(); ++i) {
     if (watched_[i]->before_sleep()) continue;
@@ -624,7 +625,7 @@ void Loop::set_timer(Nanos at, Task fn) {
 }
 
 void Loop::on_timer() {
-  if (const Nanos at = timer_at_; now() < at) {  // libuv's clock runs up to a millisecond behind ours
+  if (const Nanos at = timer_at_; now() < at) {  // libuv's clock is up to a millisecond behind ours
     timer_at_ = kNever;
     set_timer(at, std::move(timer_fn_));
     return;

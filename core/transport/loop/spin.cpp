@@ -12,9 +12,9 @@ namespace mv::transport {
 
 namespace {
 
-/// How often the machine's load is looked up: it costs some 10 microseconds.
+/// How often the machine's load is read, which takes about 10 microseconds.
 constexpr base::Nanos kLoadEvery = std::chrono::milliseconds(10);
-/// After failures in a row this many sleeps go without a try, at most.
+/// The largest number of sleeps without a spin, after failures in a row.
 constexpr int kMostSkipped = 256;
 constexpr int kFreeFailures = 4;
 
@@ -49,7 +49,7 @@ void Spin::failed() {
   skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));
 }
 
-/// Whether more threads want to run than the machine has processors: looking would take the time of those that work.
+/// Whether runnable threads outnumber processors: spinning would then take processor time from threads that have work.
 bool Spin::is_crowded(base::Nanos now) {
   if (now < look_again_) return crowded_;
   static const long processors = sysconf(_SC_NPROCESSORS_ONLN);

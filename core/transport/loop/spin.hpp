@@ -1,23 +1,23 @@
 #pragma once
-// Whether it is worth while to look for news before sleeping, and how long.
+// The policy for spinning: whether a waiter polls before it sleeps, and for how long.
 //
-// Waking a processor costs some 50 microseconds, an answer through shared memory one or two. So who waits looks for a while;
-// but only where that has hit, and only while nobody else needs the processor.
+// Waking a processor takes about 50 microseconds, an answer through shared memory one or two. A waiter therefore spins
+// for a while, but less often when spinning rarely succeeds, and never while other threads need the processor.
 
 #include "base/clock.hpp"
 
 namespace mv::transport {
 
-/// Threads that run or want to, on the whole machine; 0 if the kernel does not say.
+/// The number of runnable threads on the whole machine; 0 if the kernel does not report it.
 int runnable_threads();
 
 class Spin {
  public:
   explicit Spin(base::Nanos limit) : limit_(limit) {}
 
-  /// How long to look now; 0: sleep at once.
+  /// How long to spin now; 0: sleep at once.
   base::Nanos budget(base::Nanos now);
-  /// What came of it.
+  /// The result of a spin.
   void hit() { failures_ = 0; }
   void failed();
 
@@ -26,7 +26,7 @@ class Spin {
 
   base::Nanos limit_;
   int failures_ = 0;  ///< in a row
-  int skip_ = 0;      ///< sleeps until the next try
+  int skip_ = 0;      ///< sleeps left until the next spin
   base::Nanos look_again_{0};
   bool crowded_ = false;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Work handed to the loop: a move-only function that fits most captures without touching the heap.
+// A unit of work for the loop: a move-only function object that stores most captures without a heap allocation.
 
 #include <cstddef>
 #include <new>
@@ -10,7 +10,7 @@ namespace mv::transport {
 
 class Task {
  public:
-  /// Captures up to this size, that move without throwing, live inside the Task.
+  /// Captures up to this size that move without throwing are stored inside the Task.
   static constexpr size_t kInlineBytes = 72;
 
   Task() = default;
@@ -41,7 +41,7 @@ class Task {
  private:
   struct Calls {
     void (*run)(void*);
-    void (*move)(void* to, void* from);  // and destroys `from`
+    void (*move)(void* to, void* from);  // also destroys `from`
     void (*destroy)(void*);
   };
   template <typename Fn>

@@ -22,13 +22,13 @@ namespace {
 /// Per turn of the loop and connection, so that one busy peer does not starve the others.
 constexpr size_t kTakeBudget = 2 << 20;
 constexpr size_t kLeastRingBytes = 64 << 10, kMostRingBytes = 64 << 20;
-/// Segments of payloads that one peer may have introduced at a time.
+/// The largest number of segments of payloads that one peer may have introduced at a time.
 constexpr size_t kMostSegments = 1024;
 
 static_assert(record_bytes(Sender::kWholeBytes) < kRecordLimit &&
               record_bytes(wire::kMaxHeaderBytes + (8 << 10)) < kRecordLimit);
 
-/// A peer's bell is written to, so it must be what it says, and never block.
+/// Whether a descriptor is a non-blocking eventfd. This side writes to a peer's bell, so the write must never block.
 bool is_bell(int fd) {
   char link[64], target[64] = {};
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -107,7 +107,7 @@ base::Status ShmConnection::make_offer() {
   note.bytes = own_->bytes();
   const int descriptors[] = {own_->fd(), loop_.bell()};
   if (send_note(fd_.get(), note, descriptors)) return {};
-  const bool ended = errno == EPIPE || errno == ECONNRESET;  // a process that has just closed: nothing to worry about
+  const bool ended = errno == EPIPE || errno == ECONNRESET;  // the peer has just closed: not a system error
   return base::error(ended ? MV_EUNREACHABLE : MV_ESYSTEM, "can't pass descriptors to {}: {}", address_, std::strerror(errno));
 }
 
@@ -154,7 +154,7 @@ void ShmConnection::open(base::LinkEvents& events, base::Peer peer) {
       [this](uint64_t number) {
         segments_.erase(number);
       });
-  set_state(State::kOpen);  // last: without memory for the above the loop still asks every open connection whether it may sleep
+  set_state(State::kOpen);  // last: if memory runs out above, the loop must not call this connection as an open one
 }
 
 void ShmConnection::send(const base::Frame& frame) {
@@ -169,14 +169,15 @@ void ShmConnection::flush() {
   ring_bell();
 }
 
-/// Wakes the peer if it sleeps. After something that it may be waiting for was stored, and a fence: the waker's half of Dekker's pattern
-/// (base/fence.hpp), of which ShmTransport::before_sleep() is the sleeper's. Modelled in tests/models/shm_bell.pml.
+/// Wakes the peer if it sleeps. To be called after a store that the peer may be waiting for, and a fence: this is the
+/// waker's half of Dekker's pattern (base/fence.hpp); ShmTransport::before_sleep() is the sleeper's half.
+/// tests/models/shm_bell.pml is the model.
 void ShmConnection::ring_bell() {
   const uint64_t nap = peer_page().naps.load(std::memory_order_relaxed);
   if (nap % 2 == 0 || nap == rung_for_) return;
   rung_for_ = nap;
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(peer_bell_.get(), &one, sizeof one);  // full: it rings already
+  [[maybe_unused]] const ssize_t written = ::write(peer_bell_.get(), &one, sizeof one);  // full: it is ringing already
 }
 
 bool ShmConnection::look() {
@@ -207,13 +208,13 @@ void ShmConnection::take(size_t budget) {
   inside_take_ = true;
   const base::Status status = receiver_->take(budget);
   inside_take_ = false;
-  if (state_ != State::kOpen) return;  // closed by what it heard
+  if (state_ != State::kOpen) return;  // closed by a callback
   if (!status.ok()) return garbage(status);
   if (receiver_->goodbye()) return end(End::kGoodbye, base::error(MV_EPEERLOST, "{} closed the connection", address_));
   tell_room();
 }
 
-/// After records were read: the peer may wait for room.
+/// Wakes the peer if it waits for room, after records were read.
 void ShmConnection::tell_room() {
   base::full_fence();
   if (peer_page().wants_read.load(std::memory_order_relaxed) <= own_page().read.load(std::memory_order_relaxed))
@@ -269,7 +270,7 @@ void ShmConnection::kill() {
   if (receiver_) receiver_->stop();
   if (sender_) sender_->let_go();
   if (own_ != nullptr) say_awake();
-  if (poll_) poll_->watch(0);  // it stays until the owner frees us: we may be inside its callback
+  if (poll_) poll_->watch(0);  // lives until the owner frees this object: this may run inside its callback
   if (fd_) shutdown(fd_.get(), SHUT_RDWR);
   if (peer_bell_) loop_.descriptors().remove(peer_bell_.get());
   peer_bell_.reset();
@@ -292,7 +293,7 @@ void ShmConnection::end_of_stream() {
     case State::kStanding:
       return fail(base::error(MV_EPROTOCOL, "{} closed its socket before shared memory stood", address_));
     case State::kOpen:
-      take(peer_ring_bytes_);  // what it sent before
+      take(peer_ring_bytes_);  // everything sent before the end
       if (state_ != State::kOpen) return;
       return end(End::kBroken, base::error(MV_EUNREACHABLE, "the shared memory of {} is no longer attended", address_));
     case State::kClosing:
@@ -382,7 +383,7 @@ void ShmConnection::take_segment(const Note& note, Fd fd) {
 std::shared_ptr<base::SharedMemory> ShmConnection::find(uint64_t number) {
   auto known = segments_.find(number);
   if (known == segments_.end() &&
-      state_ == State::kOpen) {  // introduced before the record was written: it is in the socket
+      state_ == State::kOpen) {  // introduced before the record was written: its note is in the socket
     read_notes();
     known = segments_.find(number);
   }
@@ -405,7 +406,7 @@ void ShmConnection::answer(const Note& note) {
   reply.bytes = memory ? memory->bytes() : 0;
   const int descriptors[] = {memory ? memory->fd() : -1};
   if (send_note(fd_.get(), reply, std::span(descriptors).first(memory ? 1 : 0))) return;
-  if (memory && send_note(fd_.get(), reply, {})) return;  // too many descriptors on their way: no memory, then
+  if (memory && send_note(fd_.get(), reply, {})) return;  // too many descriptors in flight: answer without memory
   end(End::kBroken, base::error(MV_EUNREACHABLE, "{} does not read its socket", address_));
 }
 

@@ -1,11 +1,11 @@
 #pragma once
-// One connection of the shared-memory transport: a unix socket, on which the two sides prove themselves (wire/hello.hpp) and
-// pass their descriptors, then two rings. The socket stays for its end, which tells of the peer's, and for further
-// descriptors.
+// One connection of the shared-memory transport: a unix socket and two rings. On the socket the two sides authenticate
+// each other (wire/hello.hpp) and pass their descriptors. The socket stays open: its end of stream reveals the end of
+// the peer, and it carries further descriptors.
 //
-// A bell is an eventfd, one for each loop, which sleeps on it; whoever has something for it rings, but only if it says
-// that it sleeps. (Its flags are the peer's to change, and could be turned against a ringer; but that takes a process
-// of the same user that knows the secret, which needs no such trick.)
+// A bell is an eventfd on which a loop sleeps, one for each loop. A peer that has something for the loop rings it, but
+// only if the loop has announced that it sleeps. (A peer can change the flags of its bell, and thereby block a process
+// that rings it. That takes a process of the same user that knows the secret, which has simpler ways to do harm.)
 
 #include <deque>
 #include <functional>
@@ -29,19 +29,19 @@ namespace mv::transport {
 
 class ShmConnection;
 
-/// All on the loop. A connection must outlive the call in which it reports.
+/// The events of a connection. All calls on the loop. The connection must outlive the call in which it reports.
 class ShmEvents {
  public:
-  /// The handshake is undecided: handshake().prove(), accept() or refuse(), and continue_greeting(), now or later.
+  /// The handshake needs a decision: handshake().prove(), accept() or refuse(), then continue_greeting(), now or later.
   virtual void on_deciding(ShmConnection& connection) = 0;
-  /// Both rings stand: open() is due.
+  /// Both rings are mapped. The owner calls open().
   virtual void on_standing(ShmConnection& connection) = 0;
-  /// It came to nothing before that.
+  /// The connection failed before that.
   virtual void on_failed(ShmConnection& connection, const base::Status& why) = 0;
   enum class End { kBroken, kGoodbye, kGarbage, kClosed };
   /// An open connection has ended; kClosed after say_goodbye().
   virtual void on_ended(ShmConnection& connection, End how, const base::Status& why) = 0;
-  /// The peer wants to map table `number`; null if there is no such memory, or not for this peer.
+  /// The peer asks to map table `number`. Returns null if there is no such memory, or if the peer may not have it.
   virtual std::shared_ptr<base::SharedMemory> on_asked(ShmConnection& connection, uint64_t number) = 0;
 
  protected:
@@ -53,7 +53,7 @@ class ShmConnection {
   enum class State { kGreeting, kOffering, kStanding, kOpen, kClosing, kDead };
   using Given = std::function<void(std::shared_ptr<base::SharedMemory>)>;
 
-  /// `fd` is connected. `address` is what messages call it. `populate`: touches all of the rings' memory now.
+  /// `fd` is connected. `address` names it in messages. `populate`: allocates all of the rings' memory now.
   ShmConnection(Loop& loop, ShmEvents& owner, std::string address, Fd fd, bool populate);
   ~ShmConnection();
   ShmConnection(const ShmConnection&) = delete;
@@ -64,32 +64,32 @@ class ShmConnection {
 
   void greet(wire::Handshake handshake);
   wire::Handshake& handshake() { return *handshake_; }
-  /// After a decision.
+  /// Continues the hello after a decision.
   void continue_greeting();
-  /// Frames flow from now on.
+  /// Starts the exchange of frames.
   void open(base::LinkEvents& events, base::Peer peer);
 
   void send(const base::Frame& frame);
-  /// Shows the peer what was sent, and wakes it if it sleeps.
+  /// Publishes the sent records to the peer, and wakes it if it sleeps.
   void flush();
-  /// Takes what has come, as much as is good for one turn; true if there was anything.
+  /// Processes what has arrived, within the budget of one turn; true if there was anything.
   bool look();
-  /// The peer rings from now on. In two steps, so that one fence serves all connections: say_asleep(), full_fence(),
-  /// is_quiet().
+  /// Announces sleep, so that the peer rings from now on. In two steps, so that one fence serves all connections:
+  /// say_asleep(), full_fence(), is_quiet().
   void say_asleep();
   bool is_quiet() const;
   void say_awake();
-  /// Whether the peer was last seen on another processor than this.
+  /// Whether the peer last ran on another processor than `processor`.
   bool is_elsewhere(uint32_t processor) const;
 
-  /// Asks for the memory of a table of the peer; `given` gets null if there is none, or the connection ends.
+  /// Requests the memory of a table of the peer; `given` receives null if there is none, or if the connection ends.
   void ask(uint64_t number, Given given);
 
-  /// Says goodbye after what is queued, hears nothing more, and ends with kClosed when the peer has ended too.
+  /// Sends a goodbye after the queued frames, ignores further input, and ends with kClosed once the peer has closed.
   void say_goodbye();
-  /// As a failure of the socket would.
+  /// Breaks the connection as a failure of the socket would.
   void cut();
-  /// Without a word, and without a report.
+  /// Closes the connection without a goodbye and without a report.
   void kill();
 
  private:
@@ -124,7 +124,7 @@ class ShmConnection {
   State state_ = State::kGreeting;
   Fd fd_;
   Fd peer_bell_;
-  std::unique_ptr<Poll> poll_;  // ends before fd_
+  std::unique_ptr<Poll> poll_;  // destroyed before fd_
   std::optional<wire::Handshake> handshake_;
   NoteReader notes_;
   bool inside_take_ = false;
@@ -134,10 +134,10 @@ class ShmConnection {
   size_t peer_ring_bytes_ = 0;
   std::optional<Sender> sender_;
   std::optional<ShmReceiver> receiver_;
-  uint64_t rung_for_ = 0;  // the nap of the peer that was ended by a ring of ours
+  uint64_t rung_for_ = 0;  // the last nap of the peer for which this side rang
   std::deque<Given> asked_;
 
-  // Payloads in shared memory: ours that the peer knows, the peer's that we have mapped.
+  // Segments of payloads: ours that the peer knows, and the peer's that we have mapped.
   struct Known {
     uint64_t number;
     std::weak_ptr<base::SharedMemory> memory;

@@ -1,5 +1,5 @@
 #pragma once
-// What the two ends of a connection of the shared-memory transport say to each other beside the rings, with descriptors.
+// Notes: the control messages of a shared-memory connection, which pass descriptors over its unix socket.
 
 #include <array>
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace mv::transport {
 
-/// Of fixed size.
+/// A control message of fixed size.
 struct Note {
   static constexpr uint32_t kMagic = 0x4d56'4e01;
   enum class Type : uint32_t {
-    kOffer = 1,    ///< this side's segment and its bell
-    kSegment = 2,  ///< memory in which payloads of this side lie, numbered `number`
-    kAsk = 3,      ///< for the memory of table `number`
-    kAnswer = 4,   ///< to the oldest kAsk, with a descriptor if there is such memory
+    kOffer = 1,    ///< passes this side's segment and its bell
+    kSegment = 2,  ///< passes memory that holds payloads of this side, as segment `number`
+    kAsk = 3,      ///< requests the memory of table `number`
+    kAnswer = 4,   ///< answers the oldest kAsk, with a descriptor if there is such memory
   };
   uint32_t magic = kMagic;
   Type kind{};
@@ -26,14 +26,15 @@ struct Note {
 };
 inline constexpr size_t kNoteFds = 2;
 
-/// False if it can't be sent now, wholly: the descriptors stay the caller's in any case.
+/// False if the whole note can't be sent now. The caller keeps the descriptors in any case.
 bool send_note(int fd, const Note& note, std::span<const int> descriptors);
 
-/// Notes as they come. Never blocks.
+/// Reads notes from the socket. Never blocks.
 class NoteReader {
  public:
   enum class Read { kNote, kNothingYet, kEnd };
-  /// kNote: the note and its descriptors, owned from now on. kEnd: the other side has closed, or broken, the socket.
+  /// kNote: returns a note and its descriptors, which the caller then owns. kEnd: the other side has closed the socket,
+  /// or it is broken.
   Read read(int fd, Note* note, std::array<Fd, kNoteFds>* descriptors);
 
  private:

@@ -10,9 +10,9 @@ namespace mv::transport {
 
 namespace {
 
-/// The peer learns this often, at least, that there is room again.
+/// The read position is published at least this often, in bytes, to give the peer room.
 constexpr uint64_t kTellEvery = 64 << 10;
-/// Of a lent payload, between two looks whether it was revoked.
+/// Bytes of a lent payload to copy between two checks whether it was revoked.
 constexpr size_t kCopyAtOnce = 256 << 10;
 
 base::Status wrong_size(const Mark& mark) {
@@ -88,7 +88,8 @@ base::Status ShmReceiver::take_record(const RingReader::Record& record) {
   return base::error(MV_EPROTOCOL, "a record starts with {:#010x}", record.mark.magic);
 }
 
-/// The sizes of a frame's prefix, and that the record with `behind_header` more bytes lies within what was written.
+/// Reads the sizes in a frame's prefix, and checks that the record, with `behind_header` more bytes, is within the
+/// written part of the ring.
 base::Result<wire::Prefix> ShmReceiver::read_mark(const RingReader::Record& record, size_t behind_header) {
   Mark mark = record.mark;
   mark.magic = wire::kFrameMagic;
@@ -184,7 +185,7 @@ base::Status ShmReceiver::take_place(const RingReader::Record& record) {
   return {};
 }
 
-/// Copies, and discards the copy if the sender has revoked the payload meanwhile: see PayloadLocation.
+/// Copies a lent payload, and discards the copy if the sender has revoked the payload meanwhile: see PayloadLocation.
 void ShmReceiver::take_lent(const wire::Message& message, std::span<const std::byte> bytes, const PayloadLocation& place) {
   payload_bytes_ = bytes.size();
   sink_ = events_.on_header(from_, message, payload_bytes_);

@@ -1,5 +1,5 @@
 #pragma once
-// What arrives by one connection: records of the peer's ring, checked, and shown to the engines.
+// The input of one connection: reads the records of the peer's ring, checks them, and delivers them to the engines.
 
 #include <cstddef>
 #include <functional>
@@ -15,25 +15,26 @@ namespace mv::transport {
 
 class ShmReceiver {
  public:
-  /// The peer's segment of this number, if it was introduced; see forget.
+  /// Returns the peer's segment of this number, or null if the peer has not introduced it. Forget releases a segment.
   using Find = std::function<std::shared_ptr<base::SharedMemory>(uint64_t number)>;
   using Forget = std::function<void(uint64_t number)>;
 
-  /// @param peer the control page in front of `ring`  @param own this side's, which tells how far it has read
+  /// @param peer the control page in front of `ring`
+  /// @param own  this side's control page, which publishes its read position
   ShmReceiver(base::LinkEvents& events, base::Peer from, const Control& peer, const std::byte* ring, size_t bytes,
               Control& own, Find find, Forget forget);
 
-  /// True if there is something to take.
+  /// True if there are records to take.
   bool ready() const { return !stopped_ && has_more(); }
-  /// True if there is something to take, or to pass over.
+  /// True if there are records to take, or to pass over.
   bool has_more() const { return !spoiled_ && peer_.written.load(std::memory_order_acquire) != ring_.position(); }
   /// Calls LinkEvents for about `budget` bytes of records. MV_EPROTOCOL ends the connection.
   base::Status take(size_t budget);
-  /// Throws away what is there, so that the peer can go on; true if there was anything.
+  /// Discards the records that are there, so that the peer gets room to continue; true if there were any.
   bool pass_over();
-  /// Calls LinkEvents no more: from within one of its calls, or after.
+  /// Makes no further calls to LinkEvents. May be called from within such a call.
   void stop() { stopped_ = true; }
-  /// The peer said goodbye; what it sent before has been shown.
+  /// The peer has sent a goodbye; everything before it has been delivered.
   bool goodbye() const { return goodbye_; }
 
  private:
@@ -56,12 +57,12 @@ class ShmReceiver {
   const Find find_;
   const Forget forget_;
   RingReader ring_;
-  uint64_t told_ = 0;  // our read position as the peer knows it
+  uint64_t told_ = 0;  // the read position that the peer knows
   bool stopped_ = false;
-  bool spoiled_ = false;  // the peer's write position makes no sense, and nobody is to hear of it
+  bool spoiled_ = false;  // the peer's write position is invalid, and not to be reported
   bool goodbye_ = false;
   std::vector<std::byte> header_;
-  // A frame that comes in parts.
+  // A frame that arrives in parts.
   base::SinkRef sink_;
   size_t payload_bytes_ = 0, payload_got_ = 0;
 };

@@ -19,7 +19,7 @@ void set_magic(std::byte* record, RecordKind kind) { std::memcpy(record, &kind, 
 }  // namespace
 
 void Sender::push(const base::Frame& frame) {
-  if (waiting_.empty() && !frame.tail && put_whole(frame)) return;  // most: without a copy of their own
+  if (waiting_.empty() && !frame.tail && put_whole(frame)) return;  // most frames: without a copy in the queue
   QueuedFrame next{frame};
   if (!waiting_.empty() || !put(next)) waiting_.push_back(std::move(next));
 }
@@ -72,10 +72,10 @@ bool Sender::put_parts(QueuedFrame& next) {
     if (record == nullptr) return false;
     const Mark mark{static_cast<uint32_t>(RecordKind::kPart), static_cast<uint32_t>(part), 0};
     std::memcpy(record, &mark, sizeof mark);
-    append(record + sizeof mark, frame.tail->bytes().subspan(next.sent, part));  // where it lies at this moment
+    append(record + sizeof mark, frame.tail->bytes().subspan(next.sent, part));  // at its current address
     ring_.commit(bytes);
     next.sent += part;
-    own_.written.store(ring_.position(), std::memory_order_release);  // the peer copies while we do
+    own_.written.store(ring_.position(), std::memory_order_release);  // the peer copies at the same time
   }
   return true;
 }
@@ -106,8 +106,8 @@ std::optional<bool> Sender::put_place(const base::Frame& frame) {
   return true;
 }
 
-/// The owner of a payload wants its memory back. A peer that is reading it finds out afterwards that its copy is void: see PayloadLocation. The payload
-/// is sent again, and rpc takes each request once.
+/// Revokes a payload whose owner needs its memory back. A peer that is reading it detects afterwards that its copy is
+/// void: see PayloadLocation. The payload is sent again, and rpc deduplicates the requests.
 void Sender::give_back(base::Payload& payload) {
   std::vector<base::Frame> again;
   for (Placed& placed : placed_) {
@@ -115,7 +115,7 @@ void Sender::give_back(base::Payload& payload) {
     placed.place->revoked.store(1, std::memory_order_relaxed);
     again.push_back(placed.frame);
   }
-  base::sequence_fence();  // before anything that the owner writes there
+  base::sequence_fence();  // before any write of the owner there
   std::erase_if(placed_, [&](const Placed& placed) { return placed.frame.tail.get() == &payload; });
   for (base::Frame& frame : again) waiting_.push_back({std::move(frame)});
 }
@@ -157,7 +157,7 @@ bool Sender::publish() {
 
 uint64_t Sender::wish(bool to_the_end) const {
   if (waiting_.empty()) return to_the_end && !ring_.all_read() ? ring_.position() : kNoWish;
-  // Half of what lies there, so that the two sides do not wake each other for every record.
+  // Half of the unread bytes, so that the two sides do not wake each other for every record.
   const uint64_t unread = ring_.position() - ring_.read();
   return ring_.read() + std::max<uint64_t>(kRecordUnit, unread / 2 / kRecordUnit * kRecordUnit);
 }

@@ -18,8 +18,8 @@ namespace {
 constexpr std::string_view kScheme = "shm:";
 constexpr base::Nanos kTick = std::chrono::milliseconds(50);
 constexpr size_t kMostName = 100;
-/// So many connections have their rings' memory from the beginning; further ones as they use it, for most of them never
-/// do.
+/// This many connections get all of their rings' memory at the start. Further ones get it page by page on use, because
+/// most of them never use it.
 constexpr size_t kPopulated = 8;
 
 std::optional<std::string> name_of(const std::string& address) {
@@ -66,7 +66,7 @@ base::Result<std::string> ShmTransport::adopt(int listening_fd) {
 
 void ShmTransport::on_accept(Fd fd) {
   if (!is_same_user(fd.get())) return base::log_debug("turned away: a process of another user");
-  if (strangers_ >= options_.max_strangers) return;  // closed: it may come again
+  if (strangers_ >= options_.max_strangers) return;  // closed: the peer may dial again
   Entry& entry = add_connection("a process of this machine", std::move(fd), /*dialed=*/false);
   entry.stranger = true;
   ++strangers_;
@@ -75,7 +75,7 @@ void ShmTransport::on_accept(Fd fd) {
 
 void ShmTransport::dial(const std::string& address) {
   to_dial_.push_back(address);
-  loop_.post([] {});  // one more turn: this may come from within flush(), where another dial has just failed
+  loop_.post([] {});  // one more turn: flush() may be the caller, after another dial has failed
 }
 
 void ShmTransport::start_dial(const std::string& address) {
@@ -128,15 +128,15 @@ Handshake ShmTransport::make_handshake(Handshake::Side side) const {
 void ShmTransport::on_deciding(ShmConnection& connection) {
   Entry& entry = entry_of(connection);
   if (entry.dialed || connection.handshake().state() == Handshake::State::kDeciding) return decide(entry);
-  connection.handshake().prove(options_.secret);  // a process of this user: no need to count what it makes this one compute
+  connection.handshake().prove(options_.secret);  // a process of this user: the work that it causes needs no limit
   connection.continue_greeting();
 }
 
 void ShmTransport::decide(Entry& entry) {
   ShmConnection& connection = *entry.connection;
   const base::Peer peer = connection.handshake().peer().incarnation;
-  // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the
-  // outcome of its own, which the larger may have accepted before it knew better.
+  // Our own dial to the same peer may have progressed as far as this one. The dial of the larger incarnation wins. The
+  // smaller one waits for the result of its own dial, which the larger one may have accepted before it dialed.
   const bool dialing = !entry.dialed && std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
     const Entry& other = item.second;
     return other.dialed && other.peer == peer && other.connection->state() < ShmConnection::State::kOpen;
@@ -155,7 +155,7 @@ void ShmTransport::decide(Entry& entry) {
   connection.continue_greeting();
 }
 
-/// Our own dial to `peer` has come to its end, one way or the other.
+/// Decides about a held connection of `peer`: our own dial to it has ended, or it is admitted.
 void ShmTransport::settle_held(base::Peer peer) {
   for (auto& [key, entry] : connections_) {
     if (!entry.held || entry.peer != peer) continue;
@@ -200,7 +200,7 @@ void ShmTransport::on_failed(ShmConnection& connection, const base::Status& why)
   settle_held(met);
 }
 
-/// A dial gave way to a connection that the peer has made, or is making.
+/// A dial has yielded to a connection that the peer has made, or is making.
 void ShmTransport::deduplicated(const std::string& address, base::Peer peer) {
   if (peers_.contains(peer)) return events_->on_connected(peer, address);
   awaited_[peer] = {address, loop_.now() + options_.hello_timeout};
@@ -229,7 +229,7 @@ void ShmTransport::flush() {
 
 bool ShmTransport::look() {
   bool any = false;
-  // By index: what is heard may open and end connections.
+  // By index: a message may open and end connections.
   for (size_t i = 0; i < open_.size(); ++i) any |= open_[i]->look();
   return any;
 }

@@ -1,11 +1,11 @@
 #pragma once
-// The transport between processes of one machine that run as the same user: messages through shared memory, without a system
-// call while both sides are awake. Addresses are "shm:name", in the kernel's table of abstract socket names, which a
-// network namespace has its own of: who answers there can be passed descriptors, and so shares this machine's memory.
+// The transport between processes of one user on one machine: messages through shared memory, without a system call
+// while both sides are awake. Addresses are "shm:name", in the kernel's table of abstract socket names, of which each
+// network namespace has its own. A process that answers there can receive descriptors, and therefore shares this
+// machine's memory.
 //
-// It mends nothing: a connection that breaks is lost, as far as this transport is concerned, with MV_EUNREACHABLE. A goodbye
-// is MV_EPEERLOST, as on every transport. When two nodes dial each other at once, the dial of the larger incarnation is the
-// one that stays.
+// It does not reconnect: this transport reports a broken connection as lost, with MV_EUNREACHABLE. A goodbye is
+// MV_EPEERLOST, as on every transport. When two nodes dial each other at once, the dial of the larger incarnation wins.
 
 #include <functional>
 #include <map>
@@ -23,7 +23,7 @@ namespace mv::transport {
 
 struct ShmOptions {
   base::Peer self = base::kNobody;  ///< this node's incarnation
-  std::string secret;               ///< empty: every process of this user that has none either
+  std::string secret;               ///< empty: accepts processes of this user that have none either
   base::Nanos hello_timeout = std::chrono::seconds(5);
   size_t max_strangers = 256;  ///< accepted connections that have not finished their hello
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
@@ -34,7 +34,7 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   ShmTransport(Loop& loop, ShmOptions options);
   ~ShmTransport() override;
 
-  /// The address that the node of this incarnation listens at, by custom.
+  /// The address at which the node of this incarnation listens by convention.
   static std::string address_of(base::Peer peer);
 
   void attach(base::LinkEvents& events) override { events_ = &events; }
@@ -47,17 +47,17 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   void stop(std::function<void()> stopped) override;
   void cut(base::Peer peer) override;
 
-  /// Asked before a peer is let in; without it everybody is who knows the secret. Who is not waits for admit(), as long
-  /// as a hello may take.
+  /// Sets the check that admits a peer; without it every peer that knows the secret is admitted. A peer that is not
+  /// admitted waits for admit(), for at most the time-out of the hello.
   void set_admission(std::function<bool(base::Peer)> admission) { admission_ = std::move(admission); }
   void admit(base::Peer peer) { settle_held(peer); }
   bool reaches(base::Peer peer) const { return peers_.contains(peer); }
-  /// Takes what this peer has sent up to now.
+  /// Processes what this peer has sent so far, within the budget of one turn.
   void drain(base::Peer peer);
-  /// Where the memory of a table comes from that a peer asks to map, null if there is none for it; on the loop.
+  /// Returns the memory of a table that a peer asks to map, or null if it may have none. Called on the loop.
   using Source = std::function<std::shared_ptr<base::SharedMemory>(base::Peer peer, uint64_t table)>;
   void serve(Source source) { source_ = std::move(source); }
-  /// Asks `peer` for the memory of its table; `given` hears of it later, or at once that there is no way: null.
+  /// Requests the memory of a table of `peer`. `given` receives it later, or null; null at once without a connection.
   void ask(base::Peer peer, uint64_t table, ShmConnection::Given given);
 
  private:
@@ -65,9 +65,9 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   struct Entry {
     std::unique_ptr<ShmConnection> connection;
     bool dialed = false;
-    base::Peer peer = base::kNobody;  // once it is decided
+    base::Peer peer = base::kNobody;  // set by the decision about the hello
     Nanos deadline = base::kNever;
-    bool held = false;      // accepted: decided when our own dial to the same peer is, or when it is admitted
+    bool held = false;      // accepted: waits for the result of our own dial to that peer, or for admit()
     bool stranger = false;  // counted in strangers_
   };
 
@@ -102,11 +102,11 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   std::function<bool(base::Peer)> admission_;
   std::map<std::string, std::unique_ptr<Listener>> listeners_;
   std::unordered_map<const ShmConnection*, Entry> connections_;
-  std::unordered_map<base::Peer, ShmConnection*> peers_;  // open ones
-  std::vector<ShmConnection*> open_;                      // those of peers_ and those that are being closed, for look()
-  std::vector<std::unique_ptr<ShmConnection>> dead_;      // freed when no callback of theirs can be on the stack
-  FencedPeers gone_;                                            // closed
-  std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
+  std::unordered_map<base::Peer, ShmConnection*> peers_;  // the open ones
+  std::vector<ShmConnection*> open_;                      // those of peers_ and those that are closing, for look()
+  std::vector<std::unique_ptr<ShmConnection>> dead_;      // freed when none of their callbacks can be on the stack
+  FencedPeers gone_;                                            // closed or lost
+  std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial yielded to the peer's: address, deadline
   std::vector<std::string> to_dial_;                             // started by flush(): a dial may fail at once
   size_t strangers_ = 0;
   Timer timer_;

@@ -16,7 +16,7 @@ namespace {
 /// Per turn of the loop and connection, so that one busy peer does not starve the others.
 constexpr size_t kReadBudget = 2 << 20;
 constexpr size_t kWriteBudget = 2 << 20;
-/// What is read and thrown away, at most, while waiting for the end of a connection that was refused or closed.
+/// The limit of bytes to read and discard while waiting for the end of a connection that was refused or closed.
 constexpr size_t kDrainLimit = 64 << 20;
 constexpr size_t kPieces = 64;
 
@@ -109,7 +109,7 @@ void Connection::read_hello() {
 
 void Connection::fail_greeting() {
   const base::Status why = handshake_->why(address_);
-  // The refusal must arrive: closing with unread bytes would take it back. The owner's time limit ends the wait.
+  // A close with unread bytes would reset the connection, and the refusal be lost. The owner's deadline ends the wait.
   set_state(State::kClosing);
   finish_writing();
   owner_.on_failed(*this, why, /*refused=*/false);
@@ -137,7 +137,7 @@ bool Connection::send(const base::Frame& frame) {
 void Connection::flush() {
   size_t budget = kWriteBudget;
   while (!outbox_.empty() && !full_ && write_error_ == 0 && fd_) {
-    if (budget == 0) {  // go on in the next turn: the socket is writable
+    if (budget == 0) {  // continue in the next turn: the socket is writable
       full_ = true;
       break;
     }
@@ -154,10 +154,10 @@ void Connection::flush() {
       budget -= std::min(budget, static_cast<size_t>(sent));
     } else if (errno == EAGAIN) {
       full_ = true;
-    } else if (errno != EINTR) {  // reported once reading has given what arrived before
+    } else if (errno != EINTR) {  // reported after reading the data that arrived before
       write_error_ = errno;
       outbox_.clear();
-      shutdown(fd_.get(), SHUT_RDWR);  // where the kernel had no memory, nothing else would end the connection
+      shutdown(fd_.get(), SHUT_RDWR);  // if the kernel was out of memory, nothing else would end the connection
     }
   }
   if (state_ == State::kClosing) finish_writing();
@@ -190,7 +190,8 @@ void Connection::kill() {
   if (receiver_) receiver_->stop();
   outbox_.clear();
   if (poll_) poll_->watch(0);
-  // The Poll itself stays until the owner frees us: we may be inside its callback. The kernel needs the descriptor closed now.
+  // The Poll and the descriptor live until the owner frees this object, because this may run inside the Poll's
+  // callback. shutdown() ends the connection now.
   if (fd_) shutdown(fd_.get(), SHUT_RDWR);
 }
 
@@ -256,7 +257,7 @@ void Connection::read_frames() {
       return end(End::kBroken, base::error(MV_EPEERLOST, "the connection to {} broke: {}", address_, reason));
     }
     const base::Status status = receiver_->received(static_cast<size_t>(got));
-    if (state_ != State::kOpen) return;  // closed by what it heard
+    if (state_ != State::kOpen) return;  // closed by a callback
     if (!status.ok()) return end(End::kGarbage, base::error(status.code(), "{}: {}", address_, status.text()));
     if (receiver_->goodbye())
       return end(End::kGoodbye, base::error(MV_EPEERLOST, "{} closed the connection", address_));
@@ -265,7 +266,7 @@ void Connection::read_frames() {
   }
 }
 
-/// Waits for the peer's end of stream, so that what we wrote last is not lost to a reset.
+/// Discards input until the peer's end of stream, so that a reset cannot destroy our last message.
 void Connection::drain() {
   static thread_local std::array<std::byte, 64 << 10> scratch;
   for (int i = 0; i < 16; ++i) {

@@ -1,6 +1,6 @@
 #pragma once
-// One socket, from its connect() or accept() to its close: the hello, then frames, then a goodbye or a break.
-// It knows nothing of other connections; what its end means is decided by its owner (tcp.hpp).
+// One TCP connection, from its connect() or accept() to its close: the hello, then frames, then a goodbye or a break.
+// It does not know other connections; its owner (tcp.hpp) decides what to do when it ends.
 
 #include <memory>
 #include <optional>
@@ -18,16 +18,16 @@ namespace mv::transport {
 
 class Connection;
 
-/// All on the loop. A connection must outlive the call in which it reports.
+/// The events of a connection. All calls on the loop. The connection must outlive the call in which it reports.
 class ConnectionEvents {
  public:
-  /// Dialed, and connected: greet() is due, or the end of a probe.
+  /// A dialed socket is connected. The owner calls greet(), or ends the connection if it was a probe.
   virtual void on_stream(Connection& connection) = 0;
-  /// The handshake is undecided: handshake().prove(), accept() or refuse(), and continue_greeting(), now or later.
+  /// The handshake needs a decision: handshake().prove(), accept() or refuse(), then continue_greeting(), now or later.
   virtual void on_deciding(Connection& connection) = 0;
-  /// The hello is complete: open() is due.
+  /// The hello is complete. The owner calls open().
   virtual void on_greeted(Connection& connection) = 0;
-  /// It came to nothing before that. `refused`: nobody listens there.
+  /// The connection failed before that. `refused`: no process listens there.
   virtual void on_failed(Connection& connection, const base::Status& why, bool refused) = 0;
   enum class End { kBroken, kGoodbye, kGarbage, kClosed };
   /// An open connection has ended; kClosed after say_goodbye().
@@ -41,9 +41,9 @@ class Connection {
  public:
   enum class State { kConnecting, kGreeting, kOpen, kClosing, kDead };
 
-  /// To dial: tries `endpoints` in turn. `address` is what messages call it.
+  /// A connection to dial: tries `endpoints` in turn. `address` names it in messages.
   Connection(Loop& loop, ConnectionEvents& owner, std::string address, std::vector<Endpoint> endpoints);
-  /// Accepted.
+  /// An accepted connection.
   Connection(Loop& loop, ConnectionEvents& owner, std::string address, Fd fd);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -52,28 +52,28 @@ class Connection {
   const std::string& address() const { return address_; }
   int fd() const { return fd_.get(); }
 
-  /// Begins to dial; a failure is reported by on_failed(), possibly within this call.
+  /// Starts to dial. on_failed() reports a failure, possibly within this call.
   void connect();
   void greet(wire::Handshake handshake);
   bool greeting() const { return handshake_.has_value(); }
   wire::Handshake& handshake() { return *handshake_; }
-  /// When the other side's last whole record of the hello came, or the connection.
+  /// The arrival time of the other side's last complete record of the hello, or of the connection if none has come.
   base::Nanos last_step() const { return last_step_; }
-  /// After a decision.
+  /// Continues the hello after a decision.
   void continue_greeting();
-  /// Frames flow from now on.
+  /// Starts the exchange of frames.
   void open(base::LinkEvents& events, base::Peer peer);
 
-  /// Queues; flush() writes. True if there was nothing queued before.
+  /// Queues a frame, which flush() writes. True if the queue was empty before.
   bool send(const base::Frame& frame);
-  /// Writes as much as the kernel takes.
+  /// Writes as much as the kernel takes, within the budget of one turn.
   void flush();
   size_t queued() const { return outbox_.bytes(); }
-  /// Says goodbye after what is queued, hears nothing more, and ends with kClosed when the peer has ended too.
+  /// Sends a goodbye after the queued frames, ignores further input, and ends with kClosed once the peer has closed.
   void say_goodbye();
-  /// As a failing network would.
+  /// Breaks the connection as a failing network would.
   void cut();
-  /// Without a word, and without a report.
+  /// Closes the connection without a goodbye and without a report.
   void kill();
 
  private:
@@ -98,14 +98,14 @@ class Connection {
   std::vector<Endpoint> endpoints_;
   size_t next_endpoint_ = 0;
   Fd fd_;
-  std::unique_ptr<Poll> poll_;  // ends before fd_
+  std::unique_ptr<Poll> poll_;  // destroyed before fd_
   std::optional<wire::Handshake> handshake_;
   base::Nanos last_step_{0};
   std::optional<Receiver> receiver_;
   Outbox outbox_;
-  bool full_ = false;  // the kernel's buffer: wait for UV_WRITABLE
+  bool full_ = false;  // the kernel's buffer is full: wait for UV_WRITABLE
   bool half_closed_ = false;
-  int write_error_ = 0;  // of the write that failed: reading tells of the end
+  int write_error_ = 0;  // of the failed write; the next read reports the end
   size_t drained_ = 0;
 };
 

@@ -11,7 +11,7 @@ namespace mv::transport {
 
 namespace {
 
-/// The first address of an interface that suits, of one family.
+/// The first address of the given family, on an interface that `suits`.
 std::optional<std::string> find_address(int family, const std::function<bool(const ifaddrs&)>& suits) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return std::nullopt;
@@ -22,7 +22,7 @@ std::optional<std::string> find_address(int family, const std::function<bool(con
     endpoint.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     std::memcpy(&endpoint.storage, one->ifa_addr, endpoint.length);
     const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&endpoint.storage);
-    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr)) continue;  // means nothing without the interface
+    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr)) continue;  // meaningless without the interface
     return host_port(endpoint).host;
   }
   return std::nullopt;

@@ -18,7 +18,7 @@ Receiver::Room Receiver::room() {
   const std::span<std::byte> buffer(buffer_.get(), kBufferBytes);
   if (state_ == State::kFrames) {
     if (begin_ != 0 &&
-        skip_ == 0) {  // a part of a frame that is shown in place: never more than kInPlaceBytes, or a header
+        skip_ == 0) {  // a part of a frame: at most kInPlaceBytes, or a header
       std::memmove(buffer.data(), buffer.data() + begin_, end_ - begin_);
       end_ -= begin_;
       begin_ = 0;
@@ -28,7 +28,7 @@ Receiver::Room Receiver::room() {
   if (state_ == State::kHeader) return {std::span(header_).subspan(header_got_), buffer};
   if (sink_->discards())
     return {buffer.first(std::min(kBufferBytes, wire::padded(prefix_.payload_bytes) - payload_got_)), {}};
-  // Padding and what follows go to the buffer, so placed that the next frame starts on a multiple of 8.
+  // Padding and the bytes after it go to the buffer, at an offset such that the next frame starts on a multiple of 8.
   return {sink_->room(payload_got_), buffer.subspan(prefix_.payload_bytes % 8, kAheadBytes)};
 }
 
@@ -59,7 +59,7 @@ base::Status Receiver::take_frames() {
   return {};
 }
 
-/// Shows the frame at begin_ if it is whole, or starts to lead its payload elsewhere if it is large.
+/// Delivers the frame at begin_ if it is complete, or starts to read its payload into a sink if it is large.
 base::Status Receiver::take_frame(const wire::Prefix& prefix, size_t available, bool& taken) {
   const size_t frame_bytes = prefix.frame_bytes();
   const size_t body_at = wire::kPrefixBytes + wire::padded(prefix.header_bytes);
@@ -114,7 +114,7 @@ base::Status Receiver::take_header(size_t bytes) {
   return {};
 }
 
-/// `arrived` is the start of the payload, less than the whole of it with its padding.
+/// `arrived` is the beginning of the payload, and shorter than the payload with its padding.
 void Receiver::begin_payload(const wire::Prefix& prefix, std::span<const std::byte> arrived) {
   prefix_ = prefix;
   sink_ = events_.on_header(from_, *flatbuffers::GetRoot<wire::Message>(header_.data()), prefix.payload_bytes);

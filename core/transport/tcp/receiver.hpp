@@ -1,6 +1,6 @@
 #pragma once
-// Turns a stream of bytes into messages. It owns no socket: whoever has bytes asks where they go, puts them there and tells how
-// many came, so that large payloads are read straight into their destination.
+// The parser that turns a stream of bytes into messages. It owns no socket: its user asks where the next bytes go,
+// reads them to that place and reports their number. Large payloads are read directly into their destination that way.
 
 #include <cstddef>
 #include <memory>
@@ -14,30 +14,31 @@ namespace mv::transport {
 
 class Receiver {
  public:
-  /// The buffer in which frames are verified and shown in place.
+  /// Size of the buffer, in which frames are verified and delivered in place.
   static constexpr size_t kBufferBytes = 256 << 10;
-  /// Frames up to this size are always waited for there; larger ones go to a sink when they are not whole.
+  /// Frames up to this size are always completed in the buffer; larger ones go to a sink if they are incomplete.
   static constexpr size_t kInPlaceBytes = 16 << 10;
-  /// What is read ahead behind a payload: another large one is likely to follow, and what came of it with its header is copied.
+  /// Bytes to read ahead behind a payload. The limit is small because another large payload is likely to follow, and
+  /// the part of it that arrives with its header must be copied.
   static constexpr size_t kAheadBytes = 4 << 10;
 
   Receiver(base::LinkEvents& events, base::Peer from);
 
-  /// Where the next bytes go: fill `first`, then `second`. `first` is never empty; `second` may be.
+  /// The place for the next bytes: fill `first`, then `second`. `first` is never empty; `second` may be.
   struct Room {
     std::span<std::byte> first, second;
     size_t bytes() const { return first.size() + second.size(); }
   };
   Room room();
-  /// `bytes` have been put there, at least 1. Calls LinkEvents for what became whole. MV_EPROTOCOL ends the stream.
+  /// `bytes`, at least 1, are now in room(). Calls LinkEvents for completed messages. MV_EPROTOCOL ends the stream.
   base::Status received(size_t bytes);
 
-  /// Calls LinkEvents no more: from within one of its calls, or after.
+  /// Makes no further calls to LinkEvents. May be called from within such a call.
   void stop() { stopped_ = true; }
   bool stopped() const { return stopped_; }
-  /// The peer said goodbye; what it sent before has been shown.
+  /// The peer has sent a goodbye; everything before it has been delivered.
   bool goodbye() const { return goodbye_; }
-  /// In the middle of a frame.
+  /// Whether the stream is in the middle of a frame.
   bool inside_a_frame() const { return state_ != State::kFrames || begin_ != end_; }
 
  private:
@@ -61,12 +62,12 @@ class Receiver {
   std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0, end_ = 0, skip_ = 0;
 
-  // kHeader, kPayload: one frame that is not whole.
+  // kHeader, kPayload: one incomplete frame.
   wire::Prefix prefix_;
   std::vector<std::byte> header_;  // padded
   size_t header_got_ = 0;
   base::SinkRef sink_;
-  size_t payload_got_ = 0;  // discarding: padding too
+  size_t payload_got_ = 0;  // if the payload is discarded, includes padding
 };
 
 }  // namespace mv::transport

@@ -107,7 +107,7 @@ base::Result<Fd> listen_on(const Endpoint& endpoint) {
   };
   if (!fd) return failed(errno);
   const int on = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // past connections of a process that has just ended
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // despite connections of an ended process
   if (bind(fd.get(), endpoint.get(), endpoint.length) != 0) return failed(errno);
   if (listen(fd.get(), SOMAXCONN) != 0) return failed(errno);
   return fd;
@@ -131,7 +131,7 @@ Fd start_connect(const Endpoint& endpoint, int* failure) {
 void prepare_stream(int fd, const Endpoint& remote) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  // Where bbr is the default it paces even what never leaves the machine, to a half of its speed.
+  // If bbr is the default, it paces even traffic within the machine, to half of its speed.
   constexpr char kNoPacing[] = "cubic";
   if (is_loopback(remote)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kNoPacing, sizeof kNoPacing - 1);
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);

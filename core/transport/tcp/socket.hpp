@@ -1,5 +1,5 @@
 #pragma once
-// Addresses and sockets, as far as the TCP transport needs them.
+// Addresses and sockets for the TCP transport.
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -16,12 +16,12 @@ namespace mv::transport {
 struct HostPort {
   std::string host, port;
 };
-/// MV_EINVAL, with what was expected.
+/// MV_EINVAL; the message names the expected form.
 base::Result<HostPort> parse_address(const std::string& address);
 std::string to_text(const HostPort& address);
 bool is_wildcard(const std::string& host);
 
-/// A socket address, in one of the two families.
+/// A socket address, IPv4 or IPv6.
 struct Endpoint {
   sockaddr_storage storage{};
   socklen_t length = 0;
@@ -33,19 +33,19 @@ HostPort host_port(const Endpoint& endpoint);
 Endpoint local_endpoint(int fd);
 Endpoint remote_endpoint(int fd);
 
-/// Both ends of a connected socket, the dialer's first: the same text at either end unless something in between relays.
+/// Both addresses of a connected socket, the dialer's first. Both ends compute the same text unless a relay intervenes.
 std::string ends_of(int fd, bool dialed);
 
-/// Looks `address` up; with `numeric_only` it never asks a name server and may come back empty.
+/// Resolves `address`. With `numeric_only` it never asks a name server, and may return an empty list.
 base::Result<std::vector<Endpoint>> resolve(const HostPort& address, bool numeric_only, bool to_listen);
 
-/// A socket that listens, non-blocking. MV_EADDRINUSE, MV_ESYSTEM.
+/// A listening, non-blocking socket. MV_EADDRINUSE, MV_ESYSTEM.
 base::Result<Fd> listen_on(const Endpoint& endpoint);
-/// Starts a connection, non-blocking; `*failure` is the errno if it failed at once.
+/// Starts a non-blocking connect; `*failure` is the errno if it failed at once, else 0.
 Fd start_connect(const Endpoint& endpoint, int* failure);
-/// Non-blocking, close-on-exec, without Nagle's delay; within this machine also without pacing.
+/// Makes a socket non-blocking and close-on-exec, and disables Nagle's algorithm; within this machine also pacing.
 void prepare_stream(int fd, const Endpoint& remote);
-/// The error that a connection attempt ended with; 0 if it stands.
+/// The errno of a finished connection attempt; 0 if it succeeded.
 int connect_result(int fd);
 
 }  // namespace mv::transport

@@ -14,7 +14,7 @@ namespace mv::transport {
 using wire::Handshake;
 using wire::Refusal;
 
-/// A name that is being looked up, by one of libuv's threads. Outlives the transport if need be.
+/// A name lookup on one of libuv's threads. May outlive the transport.
 struct TcpTransport::Lookup {
   uv_getaddrinfo_t request{};
   TcpTransport* transport;
@@ -101,14 +101,16 @@ void TcpTransport::no_stranger(Entry& entry) {
   if (const auto crowd = crowds_.find(entry.host); --crowd->second == 0) crowds_.erase(crowd);
 }
 
-/// The peer whose connection it says to mend, if it comes from where that is: strangers elsewhere can't.
+/// The known peer whose connection this stranger claims to resume, if it comes from that peer's host, which strangers
+/// elsewhere cannot; else null.
 TcpTransport::Known* TcpTransport::expected(const Entry& entry) {
   const wire::Introduction& said = entry.connection->handshake().peer();
   const auto known = peers_.find(said.incarnation);
   return said.resumes && known != peers_.end() && known->second.host == entry.host ? &known->second : nullptr;
 }
 
-/// Ends one stranger's connection for the sake of the next. Who has said most counts for nothing: anybody can say half a hello.
+/// Drops one stranger's connection to make room for the next. Partial progress in the hello gives no protection,
+/// because any process can send half a hello.
 void TcpTransport::make_room() {
   Entry* least = nullptr;
   const auto worth = [&](const Entry& entry) {
@@ -127,7 +129,7 @@ void TcpTransport::make_room() {
 
 void TcpTransport::dial(const std::string& address) {
   to_dial_.push_back(address);
-  loop_.post([] {});  // one more turn: this may come from within flush(), where another dial has just failed
+  loop_.post([] {});  // one more turn: flush() may be the caller, after another dial has failed
 }
 
 void TcpTransport::start_dial(const std::string& address) {
@@ -217,7 +219,7 @@ Handshake TcpTransport::make_handshake(Handshake::Side side, bool resumes) const
 
 void TcpTransport::on_stream(Connection& connection) {
   Entry& entry = entry_of(connection);
-  if (entry.purpose == Purpose::kProbe) {  // alive: it may yet come back by itself
+  if (entry.purpose == Purpose::kProbe) {  // alive: it may still reconnect by itself
     if (const auto known = peers_.find(entry.peer); known != peers_.end()) known->second.trying = false;
     return bury(connection);
   }
@@ -238,7 +240,7 @@ bool TcpTransport::Ration::take(Nanos now, double most, double per_second) {
   return true;
 }
 
-/// Not before there is leave to: see TcpOptions::failures.
+/// Proves the secret, or postpones that until the ration allows it: see TcpOptions::failures.
 void TcpTransport::prove_as_listener(Entry& entry) {
   const Nanos now = loop_.now();
   Known* const member = expected(entry);
@@ -252,7 +254,7 @@ void TcpTransport::prove_as_listener(Entry& entry) {
   connection.continue_greeting();
 }
 
-/// What the other side's secret would be.
+/// Requests the token that takes the place of the secret.
 void TcpTransport::ask_for_token(Entry& entry) {
   Connection& connection = *entry.connection;
   const Endpoint remote = remote_endpoint(connection.fd());
@@ -301,8 +303,8 @@ void TcpTransport::decide_as_listener(Entry& entry) {
   const bool connected = known != peers_.end() && known->second.connection != nullptr;
   const bool observes = (introduction.capabilities & wire::kObserves) != 0;
   if (connected && (!introduction.resumes || observes)) return refuse(entry, Refusal::kDuplicate);
-  // Our own dial to the same peer may be as far as this one. The larger incarnation's stays; the smaller waits for the
-  // outcome of its own, which the larger may have accepted before it knew better.
+  // Our own dial to the same peer may have progressed as far as this one. The dial of the larger incarnation wins. The
+  // smaller one waits for the result of its own dial, which the larger one may have accepted before it dialed.
   const bool dialing = std::any_of(connections_.begin(), connections_.end(), [&](const auto& item) {
     const Entry& other = item.second;
     return other.peer == peer && (other.purpose == Purpose::kDial || other.purpose == Purpose::kRedial) &&
@@ -322,7 +324,7 @@ void TcpTransport::refuse(Entry& entry, Refusal why) {
   connection.continue_greeting();
 }
 
-/// Our own dial to `peer` has come to its end, one way or the other.
+/// Decides about a held connection of `peer`: our own dial to it has succeeded or failed.
 void TcpTransport::settle_held(base::Peer peer) {
   for (auto& [key, entry] : connections_) {
     if (!entry.held || entry.peer != peer) continue;
@@ -343,7 +345,7 @@ void TcpTransport::on_greeted(Connection& connection) {
 
   Known& known = peers_[peer];
   if (known.connection != nullptr && known.connection != &connection)
-    bury(*known.connection);  // it broke, and the peer knew first
+    bury(*known.connection);  // it is broken, and the peer noticed first
   known.connection = &connection;
   known.give_up_at = base::kNever;
   known.trying = false;
@@ -372,8 +374,8 @@ void TcpTransport::on_greeted(Connection& connection) {
   settle_held(peer);
 }
 
-/// Where an accepted peer listens, or, if it does not, came from. Of a peer on another machine that says it listens on loopback, or on
-/// all interfaces, the host is the one it came from.
+/// The address where an accepted peer listens, or, if it does not listen, its remote address. If a peer on another
+/// machine claims to listen on loopback, or on all interfaces, the result has the remote host.
 std::string TcpTransport::peer_address(const Entry& entry) const {
   const std::string& said = entry.connection->handshake().peer().address;
   const auto parsed = parse_address(said);
@@ -423,7 +425,7 @@ void TcpTransport::on_failed(Connection& connection, const base::Status& reason,
   settle_held(met);
 }
 
-/// A dial gave way to a connection that the peer has made, or is making.
+/// A dial has yielded to a connection that the peer has made, or is making.
 void TcpTransport::deduplicated(const std::string& address, base::Peer peer) {
   if (const auto known = peers_.find(peer); known != peers_.end() && known->second.connection != nullptr) {
     events_->on_connected(peer, address);
@@ -540,7 +542,7 @@ void TcpTransport::mend_failed(base::Peer peer, const base::Status& why, bool go
   if (gone) lose(peer, base::error(MV_EPEERLOST, "{}, and it is not coming back: {}", known->second.why, why.text()));
 }
 
-/// Ends what was under way to mend the connection to `peer`.
+/// Ends all attempts to restore the connection to `peer`, except `but`.
 void TcpTransport::end_attempts(base::Peer peer, const Connection* but) {
   std::vector<Connection*> attempts;
   for (auto& [key, entry] : connections_) {
@@ -556,7 +558,7 @@ void TcpTransport::lose(base::Peer peer, const base::Status& why) {
   const auto known = peers_.find(peer);
   const bool observer = known != peers_.end() && known->second.observer;
   if (known != peers_.end()) peers_.erase(known);
-  if (!observer && options_.fences_lost) gone_.add(peer);  // of observers there may come any number
+  if (!observer && options_.fences_lost) gone_.add(peer);  // observers are unlimited in number
   end_attempts(peer, nullptr);
   base::log_debug("lost {:016x}: {}", peer, why.text());
   events_->on_lost(peer, why);
@@ -604,13 +606,13 @@ void TcpTransport::tick_connections() {
   }
 }
 
-/// Goes on with proofs that were put off, and with questions that nobody had time for.
+/// Retries postponed proofs, and token queries that found the desk busy.
 void TcpTransport::tick_proofs() {
   std::vector<const Connection*> due;
   for (const auto& [key, entry] : connections_)
     if (entry.waits || entry.query) due.push_back(key);
   for (const Connection* connection : due) {
-    const auto found = connections_.find(connection);  // what happens to one may end another
+    const auto found = connections_.find(connection);  // one proof may end another connection
     if (found == connections_.end()) continue;
     if (found->second.waits) prove_as_listener(found->second);
     else if (found->second.query) found->second.query->ask();

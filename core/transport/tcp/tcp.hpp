@@ -1,20 +1,23 @@
 #pragma once
 // The transport over TCP: any number of peers, each with one authenticated connection (wire/hello.hpp).
 //
-// When a connection breaks without a goodbye, the side that dialed dials again at once and then every `retry`; the side that
-// listened waits, and looks meanwhile whether the peer's own port still answers. A refused connection proves that the
-// process is gone. Either side gives up after `reconnect_grace`. A peer that is lost (see TcpOptions::fences_lost) or closed
-// never comes back in that life, unless many others have gone since (TcpOptions::most_fenced).
+// When a connection breaks without a goodbye, the side that dialed reconnects at once and then every `retry`. The side
+// that listened waits, and probes meanwhile whether the peer's own port still answers. A refused connection proves that
+// the process has ended. Either side gives up after `reconnect_grace`. A peer that is lost (see
+// TcpOptions::fences_lost) or closed never returns in that life, unless many others have been fenced since
+// (TcpOptions::most_fenced).
 //
-// Without a secret, only loopback is listened on and dialed, and processes of the same user prove that they are by a token
-// (transport/token.hpp); the hello is then bound to the two ends of the connection, so that nobody else can relay it.
+// Without a secret, the transport listens on loopback and dials loopback only. Processes prove with a token that they
+// belong to the same user (transport/token.hpp). The hello is then bound to both addresses of the connection, so a
+// third process cannot relay it.
 //
-// Strangers, accepted connections that have not finished their hello, are bounded in number, and so is what they can make this
-// node compute. Where there is no room for another one, one from the address that most come from goes, of those the one that has
-// made no step for longest: a crowd pushes itself out. Whoever says that it mends a connection of a peer that this node knows, and
-// comes from where that is, goes last, and does not have to wait for others' proofs.
+// Strangers are accepted connections that have not finished their hello. Their number is bounded, and so is the
+// computation that they can cause. If a new stranger finds no room, one stranger is dropped: from the host with the
+// most strangers, the one whose hello has made no progress for the longest time. A crowd therefore displaces its own
+// members. A stranger that claims to resume the connection of a known peer, and comes from that peer's host, is dropped
+// last, and its proof does not wait for those of others.
 //
-// When two nodes dial each other at once, the dial of the larger incarnation is the one that stays.
+// When two nodes dial each other at once, the dial of the larger incarnation wins.
 
 #include <map>
 #include <memory>
@@ -32,19 +35,19 @@ namespace mv::transport {
 
 struct TcpOptions {
   base::Peer self = base::kNobody;  ///< this node's incarnation
-  std::string secret;               ///< empty: every process of this user on this machine that has none either
+  std::string secret;               ///< empty: accepts processes of this user on this machine that have none either
   base::Nanos hello_timeout = std::chrono::seconds(5);
   base::Nanos reconnect_grace = std::chrono::seconds(1);
   base::Nanos retry = std::chrono::milliseconds(50);
   size_t max_strangers = 512;  ///< accepted connections that have not finished their hello
-  /// So many hellos may fail in a row, and afterwards a second, before those of peers that are not known yet have to wait: each costs
-  /// about 150 µs of computing, and is one guess at the secret. Those that succeed don't count.
+  /// The token bucket for failing hellos: a burst, and a rate. When it is empty, hellos of unknown peers wait. Each
+  /// hello costs about 150 µs of computation, and is one guess at the secret. Hellos that succeed do not count.
   double failures = 1024, failures_per_second = 256;
-  /// The same for each peer that is known, of hellos that come from where it is and say that they mend its connection.
+  /// The same for each known peer, for hellos that come from its host and claim to resume its connection.
   double member_failures = 16, member_failures_per_second = 4;
-  size_t most_fenced = FencedPeers::kMost;  ///< the lives that never come back: the newest ones
-  bool fences_lost = true;  ///< a peer that was lost never comes back in that life; else only one that was closed
-  bool observes = false;            ///< this node is no member: see wire::kObserves
+  size_t most_fenced = FencedPeers::kMost;  ///< number of fenced lives to remember, the newest ones
+  bool fences_lost = true;  ///< fences lost peers for that life; otherwise only closed ones
+  bool observes = false;            ///< this node is not a member: see wire::kObserves
   uint16_t version_min = wire::kVersionMin, version_max = wire::kVersionMax;
 };
 
@@ -56,9 +59,9 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   void attach(base::LinkEvents& events) override { events_ = &events; }
   base::Result<std::string> listen(const std::string& address) override;
   base::Result<std::string> adopt(int listening_fd) override;
-  /// What peers are told about where this node listens, instead of the first address of listen().
+  /// The address that this node announces to peers, instead of the first address of listen().
   void introduce_as(const std::string& address) { own_address_ = address; }
-  /// Connections that did not prove to be of this cluster, so far.
+  /// The number of connections so far that did not prove that they belong to this cluster.
   uint64_t turned_away() const { return turned_away_; }
   void dial(const std::string& address) override;
   void send(base::Peer to, const base::Frame& frame) override;
@@ -70,39 +73,39 @@ class TcpTransport final : public Transport, private ConnectionEvents {
  private:
   using Nanos = base::Nanos;
   enum class Purpose { kAccepted, kDial, kRedial, kProbe };
-  /// How many proofs may still fail.
+  /// A token bucket: how many proofs may still fail.
   struct Ration {
     double left;
     Nanos at{0};
     bool take(Nanos now, double most, double per_second);
   };
-  /// A connection and what it is for.
+  /// A connection and its purpose.
   struct Entry {
     std::unique_ptr<Connection> connection;
     Purpose purpose;
-    base::Peer peer = base::kNobody;  // kRedial, kProbe: whose; else once it is open
+    base::Peer peer = base::kNobody;  // kRedial, kProbe: set from the start; else by the hello
     Nanos deadline = base::kNever;
-    bool held = false;      // kAccepted: decided when our own dial to the same peer is
+    bool held = false;      // kAccepted: waits for the result of our own dial to that peer
     bool stranger = false;  // counted in strangers_
-    uint64_t number = 0;    // of a stranger, in the order of arrival
-    std::string host;       // of a stranger, counted in crowds_
-    bool waits = false;     // kAccepted: its proof is put off
-    bool charged = false;   // its proof is counted as one that may fail
+    uint64_t number = 0;    // of a stranger: its order of arrival
+    std::string host;       // of a stranger: its key in crowds_
+    bool waits = false;     // kAccepted: its proof is postponed
+    bool charged = false;   // its proof is charged to ration_, and refunded on success
     std::unique_ptr<TokenQuery> query;
-    base::Status why;       // of its failure, where the handshake can't know
+    base::Status why;       // of its failure, if the handshake can't know the reason
   };
-  /// A peer that is connected, or whose broken connection is being mended.
+  /// A peer that is connected, or is expected to reconnect.
   struct Known {
-    std::string address;              // where it listens, else where it came from
+    std::string address;              // where it listens, or else its remote address
     bool dialed = false;              // by us, at `address`
     std::vector<Endpoint> endpoints;  // to dial or probe; empty: it does not listen
     Connection* connection = nullptr;
-    Nanos give_up_at = base::kNever;  // while broken
+    Nanos give_up_at = base::kNever;  // deadline while the connection is broken
     bool trying = false;              // a kRedial or kProbe is under way
-    bool observer = false;            // it has called us, and is not called back
-    std::string host;                 // where its connection comes from
-    Ration ration{0};                 // of proofs in its name
-    std::string why;                  // of the break
+    bool observer = false;            // it has dialed us, and is never dialed
+    std::string host;                 // the remote host of its connection
+    Ration ration{0};                 // for proofs that claim to be from it
+    std::string why;                  // the reason of the break
   };
   struct Lookup;
 
@@ -155,23 +158,23 @@ class TcpTransport final : public Transport, private ConnectionEvents {
   const TcpOptions options_;
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<Listener>> listeners_;
-  std::vector<std::unique_ptr<TokenDesk>> desks_;  // of each listener, without a secret
+  std::vector<std::unique_ptr<TokenDesk>> desks_;  // one for each listener, without a secret
   std::string token_;
   std::string own_address_;
   std::unordered_map<const Connection*, Entry> connections_;
-  std::vector<std::unique_ptr<Connection>> dead_;  // freed when no callback of theirs can be on the stack
-  std::vector<std::unique_ptr<TokenQuery>> dead_queries_;  // the same
+  std::vector<std::unique_ptr<Connection>> dead_;  // freed when none of their callbacks can be on the stack
+  std::vector<std::unique_ptr<TokenQuery>> dead_queries_;  // likewise
   std::unordered_map<base::Peer, Known> peers_;
   FencedPeers gone_{options_.most_fenced};                             // lost or closed
-  std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial gave way to the peer's: address, until when
+  std::map<base::Peer, std::pair<std::string, Nanos>> awaited_;  // our dial yielded to the peer's: address, deadline
   std::vector<std::string>
       to_dial_;  // started by flush(): a dial may fail at once, and must not report from within dial()
   std::vector<Connection*> unflushed_;
   std::vector<Lookup*> lookups_;
   size_t strangers_ = 0;
   uint64_t arrivals_ = 0;
-  std::unordered_map<std::string, size_t> crowds_;  // of strangers, by where they come from
-  Ration ration_;                                   // of strangers' proofs
+  std::unordered_map<std::string, size_t> crowds_;  // number of strangers, by host
+  Ration ration_;                                   // for strangers' proofs
   Timer timer_;
   bool stopping_ = false;
   std::function<void()> stopped_;

@@ -268,7 +268,7 @@ void Router::shm_connected(base::Peer peer) {
   if (path == paths_.end()) return shm_->close(peer);
   path->second.shm = true;
   base::log_debug("{} ({:016x}) is on this machine: messages go through shared memory", path->second.address, peer);
-  // Whatever is under path over TCP may now be overtaken: the engines ask what the peer has.
+  // Whatever is still under way over TCP may now be overtaken: the engines ask what the peer has.
   events_->on_connected(peer, path->second.address);
 }
 

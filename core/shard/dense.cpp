@@ -147,8 +147,7 @@ void DenseShard::change(Write write, Worker worker, uint64_t first, uint64_t cou
     if (write == Write::Set || copies_.load(std::memory_order_relaxed)) return math::store_bytes(spec_.dtype, at(values_, from), source, share);
     apply(*stripe.model, steps.of(stripe.model), worker, from, share, source);
   });
-  // After the writes: if it were cleared before them, a concurrent replacement could set it again and miss them.
-  if (only_held_.load(std::memory_order_relaxed)) only_held_.store(false, std::memory_order_relaxed);
+  holds_more();
 }
 
 void DenseShard::add_made(Worker worker, uint64_t first, uint64_t count, const Make& make, ChangePart piece) {
@@ -169,7 +168,7 @@ void DenseShard::add_made(Worker worker, uint64_t first, uint64_t count, const M
       apply(*stripe.model, step, worker, from + done, some, room.data());
     }
   });
-  if (only_held_.load(std::memory_order_relaxed)) only_held_.store(false, std::memory_order_relaxed);
+  holds_more();
 }
 
 void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t> rows, const std::byte* values,
@@ -180,10 +179,8 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
     std::lock_guard lock(mutex_);
     steps.of(model_);
   }
-  if (write == Write::Add && replaces_.load(std::memory_order_relaxed))
-    replace_rows(rows, piece);
-  else if (only_held_.load(std::memory_order_relaxed))
-    only_held_.store(false, std::memory_order_relaxed);
+  const bool replaces = write == Write::Add && replaces_.load(std::memory_order_relaxed);
+  if (replaces) replace_rows(rows, piece);
   if (write == Write::Add && !rows.empty() && wants_whole_.load(std::memory_order_relaxed))
     return add_whole(worker, spread({rows, 0, nullptr}, values).data());
   if (cols > stripe_elements_) {
@@ -207,6 +204,13 @@ void DenseShard::change_rows(Write write, Worker worker, std::span<const int64_t
       apply(*stripe.model, step, worker, static_cast<uint64_t>(run.rows[i]) * cols, cols,
             values + run.place(i) * row_bytes);
   });
+  if (!replaces) holds_more();
+}
+
+/// After a change that is no replacement. After its writes: if the flag were cleared before them, a concurrent replacement could set it
+/// again and miss them.
+void DenseShard::holds_more() {
+  if (only_held_.load(std::memory_order_relaxed)) only_held_.store(false, std::memory_order_relaxed);
 }
 
 /// Before an add that replaces the table: clears the other rows. Rows of the same add's earlier pieces stay.
@@ -271,6 +275,7 @@ void DenseShard::add_whole(Worker worker, const std::byte* gradient) {
   }
   Steps<ModelRef> steps(true);
   apply(*model_, steps.of(model_), worker, 0, elements(), gradient);
+  holds_more();
 }
 
 /// Collects the pieces of an add and applies them when all have arrived. Pieces are stripes, as in messages. A worker's

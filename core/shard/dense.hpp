@@ -121,6 +121,7 @@ class DenseShard final : public Shard, public std::enable_shared_from_this<Dense
   void apply(const Model& model, const Step* step, Worker worker, uint64_t first, uint64_t count,
              const std::byte* values) const;
   void replace_rows(std::span<const int64_t> rows, ChangePart piece);
+  void holds_more();
   void zero_rows(std::span<const int64_t> rows);
   std::vector<std::byte> spread(const Run& run, const std::byte* values) const;
   void change_whole(Stripe& stripe, const Step* step, Worker worker, const Run& run, const std::byte* values);

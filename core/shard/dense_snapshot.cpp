@@ -132,7 +132,6 @@ void DenseShard::restore_states(const Stripe& stripe, const Restored& rows, uint
 }
 
 base::Status DenseShard::restore(const Restored& rows) {
-  only_held_.store(false, std::memory_order_relaxed);
   const size_t bytes = rows.count * spec_.cols * stored_bytes_;
   const bool fits = rows.values.size() == bytes &&
                     std::ranges::all_of(rows.states, [&](auto state) { return state.size() == bytes; });
@@ -144,6 +143,7 @@ base::Status DenseShard::restore(const Restored& rows) {
     std::memcpy(at(values_, from), rows.values.data() + source, share * stored_bytes_);
     restore_states(stripe, rows, from, source, share * stored_bytes_);
   });
+  holds_more();
   return {};
 }
 

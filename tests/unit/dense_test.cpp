@@ -451,6 +451,36 @@ void replacing_rows_leaves_zeros(void**) {
   }
 }
 
+/// Rows that were set while others replaced the table, or that another updater made, are gone after the next replacement.
+void a_replacement_clears_what_it_did_not_write(void**) {
+  constexpr uint64_t kRows = 64, kCols = 3;
+  const auto shard = make(matrix(MV_F32, kRows, kCols, "replace"));
+  const std::vector<float> ones(kCols, 1);
+  const std::vector<int64_t> replaced{1}, set{5}, last{2};
+  for (int round = 0; round < 3000; ++round) {
+    std::atomic<int> ready{0};
+    const auto together = [&] {
+      for (++ready; ready < 2;) {}
+    };
+    std::thread other([&] {
+      together();
+      shard->change_rows(Write::Set, kNoWorker, set, in(ones));
+    });
+    together();
+    shard->change_rows(Write::Add, kNoWorker, replaced, in(ones));
+    other.join();
+    shard->change_rows(Write::Add, kNoWorker, last, in(ones));
+    const std::vector<float> now = read<float>(*shard, 0, kRows * kCols);
+    for (uint64_t i = 0; i < now.size(); ++i) assert_true(now[i] == (i / kCols == 2 ? 1 : 0));
+  }
+  assert_true(shard->set_updater(parse_updater("mx.lamb").value()).ok());
+  shard->change(Write::Add, kNoWorker, 0, kRows * kCols, in(std::vector<float>(kRows * kCols, 1)));
+  assert_true(shard->set_updater(parse_updater("replace").value()).ok());
+  shard->change_rows(Write::Add, kNoWorker, last, in(ones));
+  const std::vector<float> now = read<float>(*shard, 0, kRows * kCols);
+  for (uint64_t i = 0; i < now.size(); ++i) assert_true(now[i] == (i / kCols == 2 ? 1 : 0));
+}
+
 }  // namespace
 
 int main() {
@@ -469,6 +499,7 @@ int main() {
       cmocka_unit_test(another_updater_does_not_disturb_a_snapshot),
       cmocka_unit_test(rows_are_restored_from_another_number_of_servers),
       cmocka_unit_test(replacing_rows_leaves_zeros),
+      cmocka_unit_test(a_replacement_clears_what_it_did_not_write),
       cmocka_unit_test(threads_add_at_once),
   };
   return cmocka_run_group_tests_name("shard/dense", tests, nullptr, nullptr);

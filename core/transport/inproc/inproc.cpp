@@ -75,7 +75,7 @@ base::Result<std::string> InprocTransport::adopt(int) {
 
 void InprocTransport::dial(const std::string& address) {
   const auto name = name_of(address);
-  const DoorRef endpoint = name ? hub_.find(*name) : nullptr;
+  const EndpointRef endpoint = name ? hub_.find(*name) : nullptr;
   const std::string own = names_.empty() ? std::string(kScheme) : std::string(kScheme) + names_.front();
   if (endpoint && endpoint->post(endpoint, [me = endpoint_, own, address](InprocTransport& there) { there.take_dial(me, own, address); }))
     return;
@@ -86,13 +86,13 @@ void InprocTransport::dial(const std::string& address) {
   });
 }
 
-void InprocTransport::take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed) {
+void InprocTransport::take_dial(const EndpointRef& from, const std::string& from_address, const std::string& dialed) {
   const bool accepted = !stopping_ && !gone_.contains(from->who);
   from->post(from, [me = endpoint_, dialed, accepted](InprocTransport& there) { there.take_answer(me, dialed, accepted); });
   if (accepted && from->who != self_ && connect(from, from_address)) events_->on_connected(from->who, from_address);
 }
 
-void InprocTransport::take_answer(const DoorRef& from, const std::string& dialed, bool accepted) {
+void InprocTransport::take_answer(const EndpointRef& from, const std::string& dialed, bool accepted) {
   if (stopping_) return;
   if (!accepted || gone_.contains(from->who)) {
     if (accepted) from->post(from, [who = self_](InprocTransport& there) { there.take_end(who, "closed the connection"); });
@@ -103,7 +103,7 @@ void InprocTransport::take_answer(const DoorRef& from, const std::string& dialed
 }
 
 /// True if the peer is new.
-bool InprocTransport::connect(const DoorRef& endpoint, const std::string& address) {
+bool InprocTransport::connect(const EndpointRef& endpoint, const std::string& address) {
   return peers_.try_emplace(endpoint->who, Known{endpoint, address}).second;
 }
 
@@ -147,7 +147,7 @@ void InprocTransport::take_frame(base::Peer from, const base::Frame& frame) {
 void InprocTransport::part(base::Peer peer, const char* how) {
   const auto known = peers_.find(peer);
   if (known == peers_.end()) return;
-  const DoorRef endpoint = std::move(known->second.endpoint);
+  const EndpointRef endpoint = std::move(known->second.endpoint);
   peers_.erase(known);
   endpoint->post(endpoint, [from = self_, how](InprocTransport& there) { there.take_end(from, how); });
 }
@@ -157,12 +157,12 @@ void InprocTransport::take_end(base::Peer from, const std::string& how) {
   if (known == peers_.end()) return;
   const std::string address = known->second.address;
   peers_.erase(known);
-  gone_.insert(from);
+  gone_.add(from);
   if (!stopping_) events_->on_lost(from, base::error(MV_EPEERLOST, "{} {}", address, how));
 }
 
 void InprocTransport::close(base::Peer peer) {
-  gone_.insert(peer);
+  gone_.add(peer);
   part(peer, "closed the connection");
 }
 
@@ -171,7 +171,7 @@ void InprocTransport::cut(base::Peer peer) {
   if (known == peers_.end()) return;
   const std::string address = known->second.address;
   part(peer, "was cut off");
-  gone_.insert(peer);
+  gone_.add(peer);
   endpoint_->post(endpoint_, [peer, address](InprocTransport& here) {
     if (!here.stopping_) here.events_->on_lost(peer, base::error(MV_EPEERLOST, "{} was cut off", address));
   });

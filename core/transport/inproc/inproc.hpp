@@ -8,9 +8,9 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "transport/fenced_peers.hpp"
 #include "transport/transport.hpp"
 
 namespace mv::transport {
@@ -86,29 +86,29 @@ class InprocTransport final : public Transport {
 
  private:
   using Endpoint = InprocHub::Endpoint;
-  using DoorRef = std::shared_ptr<Endpoint>;
+  using EndpointRef = std::shared_ptr<Endpoint>;
   struct Known {
-    DoorRef endpoint;
+    EndpointRef endpoint;
     std::string address;
   };
 
   // Requests of other transports, on this loop.
-  void take_dial(const DoorRef& from, const std::string& from_address, const std::string& dialed);
-  void take_answer(const DoorRef& from, const std::string& dialed, bool accepted);
+  void take_dial(const EndpointRef& from, const std::string& from_address, const std::string& dialed);
+  void take_answer(const EndpointRef& from, const std::string& dialed, bool accepted);
   void take_frame(base::Peer from, const base::Frame& frame);
   void take_end(base::Peer from, const std::string& how);
 
-  bool connect(const DoorRef& endpoint, const std::string& address);
+  bool connect(const EndpointRef& endpoint, const std::string& address);
   void part(base::Peer peer, const char* how);
   void leave();
 
   InprocHub& hub_;
   const base::Peer self_;
   base::LinkEvents* events_ = nullptr;
-  DoorRef endpoint_;
+  EndpointRef endpoint_;
   std::vector<std::string> names_;  // without "inproc:"
   std::unordered_map<base::Peer, Known> peers_;
-  std::unordered_set<base::Peer> gone_;
+  FencedPeers gone_;
   bool stopping_ = false;
 };
 

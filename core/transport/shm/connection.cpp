@@ -204,6 +204,10 @@ bool ShmConnection::look() {
   return any;
 }
 
+void ShmConnection::drain() {
+  if (state_ == State::kOpen) take(peer_ring_bytes_);
+}
+
 void ShmConnection::take(size_t budget) {
   inside_take_ = true;
   const base::Status status = receiver_->take(budget);
@@ -225,7 +229,7 @@ void ShmConnection::say_asleep() {
   if (state_ != State::kOpen && state_ != State::kClosing) return;
   std::erase_if(introduced_, [&](const auto& known) {
     if (!known.second.memory.expired()) return false;
-    sender_->push_mark(RecordKind::kOneWay, static_cast<uint32_t>(known.second.number));
+    sender_->push_mark(RecordKind::kForget, static_cast<uint32_t>(known.second.number));
     return true;
   });
   flush();
@@ -293,7 +297,7 @@ void ShmConnection::end_of_stream() {
     case State::kStanding:
       return fail(base::error(MV_EPROTOCOL, "{} closed its socket before shared memory stood", address_));
     case State::kOpen:
-      take(peer_ring_bytes_);  // everything sent before the end
+      drain();  // everything sent before the end
       if (state_ != State::kOpen) return;
       return end(End::kBroken, base::error(MV_EUNREACHABLE, "the shared memory of {} is no longer attended", address_));
     case State::kClosing:
@@ -358,7 +362,7 @@ void ShmConnection::end_or_fail(const base::Status& why) {
 std::optional<uint64_t> ShmConnection::introduce(const std::shared_ptr<base::SharedMemory>& memory) {
   if (const auto known = introduced_.find(memory.get()); known != introduced_.end()) {
     if (known->second.memory.lock() == memory) return known->second.number;
-    sender_->push_mark(RecordKind::kOneWay, static_cast<uint32_t>(known->second.number));
+    sender_->push_mark(RecordKind::kForget, static_cast<uint32_t>(known->second.number));
     introduced_.erase(known);
   }
   if (introduced_.size() >= kMostSegments) return std::nullopt;

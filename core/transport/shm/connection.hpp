@@ -74,6 +74,8 @@ class ShmConnection {
   void flush();
   /// Processes what has arrived, within the budget of one turn; true if there was anything.
   bool look();
+  /// Processes all that has arrived.
+  void drain();
   /// Announces sleep, so that the peer rings from now on. In two steps, so that one fence serves all connections:
   /// say_asleep(), full_fence(), is_quiet().
   void say_asleep();

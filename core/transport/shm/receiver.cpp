@@ -74,7 +74,7 @@ base::Status ShmReceiver::take_record(const RingReader::Record& record) {
       return take_part(record);
     case RecordKind::kPlace:
       return take_place(record);
-    case RecordKind::kOneWay:
+    case RecordKind::kForget:
       forget_(record.mark.first);
       ring_.consume(sizeof(Mark));
       return {};

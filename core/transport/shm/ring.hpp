@@ -56,7 +56,7 @@ enum class RecordKind : uint32_t {
   kStart = 0x4d56'5003,        ///< a frame without its payload, which follows in parts
   kPart = 0x4d56'5004,         ///< `first` bytes of that payload
   kPlace = 0x4d56'5005,        ///< a frame without its payload, then the payload's PayloadLocation
-  kOneWay = 0x4d56'5006,       ///< the receiver may unmap segment `first`
+  kForget = 0x4d56'5006,       ///< the receiver may unmap segment `first`
   kGoodbye = 0x4d56'5007,
 };
 

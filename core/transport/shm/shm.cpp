@@ -259,7 +259,7 @@ std::shared_ptr<base::SharedMemory> ShmTransport::on_asked(ShmConnection& connec
 }
 
 void ShmTransport::drain(base::Peer peer) {
-  if (ShmConnection* connection = find(peer)) connection->look();
+  if (ShmConnection* connection = find(peer)) connection->drain();
 }
 
 void ShmTransport::ask(base::Peer peer, uint64_t table, ShmConnection::Given given) {

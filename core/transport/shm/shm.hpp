@@ -52,7 +52,7 @@ class ShmTransport final : public Transport, private ShmEvents, private Watched 
   void set_admission(std::function<bool(base::Peer)> admission) { admission_ = std::move(admission); }
   void admit(base::Peer peer) { settle_held(peer); }
   bool reaches(base::Peer peer) const { return peers_.contains(peer); }
-  /// Processes what this peer has sent so far, within the budget of one turn.
+  /// Processes all that this peer has sent so far.
   void drain(base::Peer peer);
   /// Returns the memory of a table that a peer asks to map, or null if it may have none. Called on the loop.
   using Source = std::function<std::shared_ptr<base::SharedMemory>(base::Peer peer, uint64_t table)>;

@@ -1,5 +1,5 @@
 #pragma once
-// Time as the engines see it. libuv's loop and the simulator each bring their own.
+// The interface from which engines read the time. libuv's loop and the simulator implement it.
 
 #include <chrono>
 #include <cstdint>

@@ -9,7 +9,7 @@ bool separates(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v' || c == ',' || c == ';';
 }
 
-/// Reads a quoted value whose opening quote is at `at`; leaves `at` behind the closing one.
+/// Reads a quoted value whose opening quote is at `at`; leaves `at` after the closing one.
 Result<std::string> quoted(std::string_view text, size_t& at, std::string_view key) {
   std::string value;
   for (++at; at < text.size(); ++at) {

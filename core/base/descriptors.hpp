@@ -1,6 +1,6 @@
 #pragma once
-// Descriptors that a forked child is to close: it can do so without a lock or an allocation, whatever the parent's
-// threads were doing at the fork.
+// A lock-free set of the file descriptors that a forked child closes. The child needs neither a lock nor an allocation,
+// whatever the parent's threads were doing at the fork.
 
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ class Descriptors {
   void add(int fd) {
     if (!try_add(fd)) throw std::bad_alloc();
   }
-  /// False without memory.
+  /// False if memory runs out.
   bool try_add(int fd) noexcept {
     for (Block* block = &first_; block != nullptr; block = next_of(*block)) {
       for (auto& slot : block->slots) {
@@ -51,7 +51,7 @@ class Descriptors {
       if (const int held = slot.exchange(0); held != 0) ::close(held - 1);
     });
   }
-  /// visit(fd) for each. Any thread; allocates nothing.
+  /// Calls visit(fd) for each. Any thread; allocates nothing.
   template <typename Visit>
   void visit_all(Visit visit) noexcept {
     for_each([&](std::atomic<int>& slot) {

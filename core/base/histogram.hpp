@@ -1,5 +1,5 @@
 #pragma once
-// How long things took, in a fixed number of classes.
+// A histogram of durations with a fixed number of buckets.
 
 #include <array>
 #include <bit>
@@ -10,9 +10,10 @@
 
 namespace mv::base {
 
-/// Class i holds spans of up to 2^i microseconds that are longer than those of class i - 1; the last one, all longer ones. Of one thread.
+/// Bucket i counts the durations of up to 2^i microseconds that exceed the limit of bucket i - 1; the last bucket
+/// counts all longer ones. For one thread.
 struct Histogram {
-  static constexpr size_t kClasses = 30;  ///< with a limit: up to 2^29 µs, nine minutes
+  static constexpr size_t kClasses = 30;  ///< buckets with a limit: up to 2^29 µs, nine minutes
 
   std::array<uint64_t, kClasses + 1> counts{};
   Nanos sum{0};
@@ -24,7 +25,7 @@ struct Histogram {
     ++counts[index < kClasses ? index : kClasses];
     sum += Nanos(static_cast<int64_t>(nanos));
   }
-  /// In seconds; of the classes that have a limit.
+  /// The upper limit of a bucket, in seconds; index < kClasses.
   static double limit(size_t index) { return static_cast<double>(uint64_t{1} << index) * 1e-6; }
   uint64_t count() const {
     uint64_t all = 0;

@@ -6,7 +6,7 @@
 
 namespace mv::base {
 
-/// Takes what nlohmann's parser sees. Its values are not used: their destructors allocate.
+/// Receives the SAX events of nlohmann's parser. Its own value type is not used, because its destructor allocates.
 class JsonDocument::Builder {
  public:
   explicit Builder(JsonDocument& document) : document_(document) {}
@@ -68,7 +68,7 @@ class JsonDocument::Builder {
 };
 
 std::optional<JsonDocument> JsonDocument::parse(std::string_view text) {
-  if (text.size() >= std::numeric_limits<uint32_t>::max()) return std::nullopt;  // places are 32 bits; no text has more values than bytes
+  if (text.size() >= std::numeric_limits<uint32_t>::max()) return std::nullopt;  // indices are 32 bits; no text has more values than bytes
   JsonDocument document;
   document.texts_.reserve(text.size());
   Builder builder(document);

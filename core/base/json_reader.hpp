@@ -1,5 +1,5 @@
 #pragma once
-// Reads JSON that anybody may have written.
+// A JSON parser for untrusted input.
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@ namespace mv::base {
 
 class JsonDocument;
 
-/// A value of a document, which has to outlive it. A copy is two words.
+/// A view of one value of a document. The document must outlive it. Two words, cheap to copy.
 class JsonValue {
  public:
   bool is_object() const;
@@ -19,20 +19,20 @@ class JsonValue {
   std::optional<std::string_view> text() const;
   std::optional<uint64_t> count() const;
   std::optional<int64_t> integer() const;
-  /// Any number; null is NaN, which JSON has no other way to say.
+  /// Any number. null is read as NaN, because JSON cannot express NaN.
   std::optional<double> real() const;
 
-  /// Of an array or an object.
+  /// Iterates over the elements of an array or the members of an object.
   class Iterator;
   Iterator begin() const;
   Iterator end() const;
   size_t size() const;
   /// The name of a member of an object.
   std::string_view key() const;
-  /// The first member of this name of an object; none if it is not there, or this is no object.
+  /// The first member of an object with this name; empty if there is none, or if this is not an object.
   std::optional<JsonValue> find(std::string_view key) const;
 
-  // What a member of an object holds, if it is there and of this kind.
+  // The value of an object's member, if it exists and has this type.
   std::optional<std::string_view> find_text(std::string_view key) const;
   std::optional<uint64_t> find_count(std::string_view key) const;
   std::optional<int64_t> find_integer(std::string_view key) const;
@@ -40,7 +40,7 @@ class JsonValue {
   std::optional<JsonValue> find_array(std::string_view key) const;
   std::optional<JsonValue> find_object(std::string_view key) const;
 
-  /// Of an array, if all of its elements are such numbers.
+  /// The elements of an array, if all of them are such numbers.
   std::optional<std::vector<uint64_t>> counts() const;
   std::optional<std::vector<double>> reals() const;
 
@@ -51,11 +51,12 @@ class JsonValue {
   uint32_t at_;
 };
 
-/// All values of a text in one array, each before its members: nothing is freed value by value, and no destructor allocates or recurses.
+/// A parsed text. All values are in one array, each before its members. They are therefore freed together, and no
+/// destructor allocates or recurses.
 class JsonDocument {
  public:
-  static constexpr size_t kDeepest = 64;  ///< objects and arrays in one another
-  /// None if the text is not JSON, or is nested deeper. Limits on its length are the caller's.
+  static constexpr size_t kDeepest = 64;  ///< nesting of objects and arrays
+  /// Empty if the text is not JSON, or is nested deeper than kDeepest. The caller limits its length.
   static std::optional<JsonDocument> parse(std::string_view text);
   JsonValue root() const { return {*this, 0}; }
 
@@ -68,10 +69,10 @@ class JsonDocument {
   };
   struct Node {
     NodeKind kind = NodeKind::kNull;
-    uint32_t end = 0;  ///< behind the last of its members
+    uint32_t end = 0;  ///< the index after its last member
     TextSpan key = {};
     union {
-      uint64_t number = 0;  ///< the negative ones, too
+      uint64_t number = 0;  ///< negative ones in two's complement
       double real;
       TextSpan text;
     };

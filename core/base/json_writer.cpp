@@ -8,7 +8,8 @@ namespace mv::base {
 
 namespace {
 
-/// How many bytes the UTF-8 sequence at the begin of `text` has; 0 if there is none. RFC 3629: no overlong forms, no surrogates.
+/// The length in bytes of the UTF-8 sequence that `text` begins with; 0 if it is invalid. RFC 3629: no overlong forms,
+/// no surrogates.
 size_t sequence_length(std::string_view text) {
   const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
   const unsigned lead = byte(0), second = byte(1);
@@ -84,7 +85,7 @@ void JsonWriter::value(std::string_view text) {
   quote(text);
 }
 
-/// The shortest digits that are read as the same number, and always as no integer.
+/// Writes the shortest digits that parse to the same number, and never in the form of an integer.
 void JsonWriter::value(double number) {
   if (!std::isfinite(number)) return value(nullptr);
   std::array<char, 32> digits;

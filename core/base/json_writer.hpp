@@ -1,5 +1,5 @@
 #pragma once
-// Writes JSON into a string. Values are written as they come: there is no tree in memory, and nothing allocates but the string.
+// A streaming JSON writer. It appends each value to a string at once: it builds no tree, and only the string allocates.
 
 #include <concepts>
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace mv::base {
 
-/// Texts may hold any bytes: what is not UTF-8 becomes U+FFFD. NaN and infinity become null.
+/// Texts may contain any bytes: invalid UTF-8 becomes U+FFFD. NaN and infinity become null.
 ///
 ///     JsonWriter json;
 ///     json.object([&] {
@@ -48,7 +48,7 @@ class JsonWriter {
     else
       raw(std::to_string(number));
   }
-  /// None is null.
+  /// An empty optional is null.
   template <typename Value>
   void value(const std::optional<Value>& one) { one ? value(*one) : value(nullptr); }
   template <std::ranges::input_range List>
@@ -84,8 +84,8 @@ class JsonWriter {
   const bool indented_;
   std::string text_;
   size_t depth_ = 0;
-  bool empty_ = true;      ///< nothing is in the innermost object or array yet
-  bool has_key_ = false;   ///< the next value belongs to it
+  bool empty_ = true;      ///< the innermost object or array has no member yet
+  bool has_key_ = false;   ///< a key is written, its value follows
 };
 
 /// A text as a JSON string, with its quotation marks.

@@ -1,6 +1,6 @@
 #pragma once
-// What engines see of the network, and what the network sees of engines. The transports in transport/ and the simulator's network
-// implement Link; engines implement LinkEvents. Neither knows the other.
+// The interfaces between engines and the network. The transports in transport/ and the simulator's network implement
+// Link; engines implement LinkEvents. Neither side knows the other.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,48 +21,50 @@ namespace mv::base {
 using Peer = uint64_t;
 inline constexpr Peer kNobody = 0;
 
-/// A message on its way out, laid out as it travels: see wire/frame.hpp.
+/// An outgoing message in its wire layout: see wire/frame.hpp.
 struct Frame {
   std::vector<std::byte> head;  ///< prefix, FlatBuffers header, padding, and a small payload with its padding
   PayloadRef tail;              ///< a large payload, or null
   size_t bytes() const { return head.size() + (tail ? tail->size() : 0); }
 };
 
-/// All methods on the loop thread. Calls never re-enter LinkEvents: what they cause is reported later.
+/// All methods run on the loop thread. They never re-enter LinkEvents: events that they cause are reported later.
 class Link {
  public:
   virtual ~Link() = default;
-  /// Connects to whoever listens at `address` ("host:port", "inproc:name"), once; reports on_connected or on_dial_failed.
+  /// Connects to the listener at `address` ("host:port", "inproc:name"), in one attempt; reports on_connected or
+  /// on_dial_failed.
   virtual void dial(const std::string& address) = 0;
-  /// Queues a message; messages to one peer leave in this order. The head is copied into the transport's own block, the tail is
-  /// referred to. Silently dropped when there is no connection: rpc retries.
+  /// Queues a message; messages to one peer leave in this order. The transport copies the head and keeps a reference to
+  /// the tail. Without a connection, the message is dropped silently: rpc retries.
   virtual void send(Peer to, const Frame& frame) = 0;
-  /// Ends the connection for good and fences this life of the peer: nothing of it is heard again. on_lost is not reported.
+  /// Ends the connection for good and fences this incarnation of the peer: nothing from it is delivered again. Does not
+  /// report on_lost.
   virtual void close(Peer peer) = 0;
 };
 
 class LinkEvents {
  public:
   virtual ~LinkEvents() = default;
-  /// A connection stands, authenticated in both directions; also after a break was mended. Messages in flight at the
-  /// break may or may not have arrived.
+  /// A connection is open and authenticated in both directions; also reported after a reconnection. Messages in flight
+  /// when the connection broke may or may not have arrived.
   virtual void on_connected(Peer peer, const std::string& address) = 0;
-  /// As on_connected(), of somebody who only wants to know how the cluster stands. Its end is told by on_lost().
+  /// Like on_connected(), for an observer, which only queries the status of the cluster. on_lost() reports its end.
   virtual void on_observer(Peer) {}
-  /// A dial() that came to nothing: MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL.
+  /// A dial() has failed: MV_EUNREACHABLE, MV_EAUTH, MV_EVERSION, MV_EPROTOCOL.
   virtual void on_dial_failed(const std::string& address, const Status& why) = 0;
-  /// The peer is gone for good: its process ended, or the way to it stayed broken.
+  /// The peer is lost for good: its process has ended, or the connection could not be restored.
   virtual void on_lost(Peer peer, const Status& why) = 0;
 
-  /// So many bytes, headers and padding included, have come: of the message that on_message() or on_payload() now tells of.
+  /// The size in bytes of an arrived message, with headers and padding. on_message() or on_payload() of it follows.
   virtual void on_arrived(Peer, size_t) {}
   /// A whole message. `payload` is aligned to 8 bytes and valid during the call.
   virtual void on_message(Peer from, const wire::Message& message, std::span<const std::byte> payload) = 0;
-  /// The verified header of a message whose payload is still arriving: says where it shall go. Never null; a sink that does
-  /// not discard has exactly `bytes` of room.
+  /// The verified header of a message whose payload is still arriving. Returns the place for the payload: never null; a
+  /// sink that does not discard has exactly `bytes` of room.
   virtual SinkRef on_header(Peer from, const wire::Message& message, size_t bytes) = 0;
-  /// That payload is complete, never partial. If the sink was discarded meanwhile this is called all the same. A transport may discard it, too: the
-  /// sender took the payload back while it was read, and sends the message again.
+  /// The payload for that sink is complete, never partial. Also called if the sink was discarded meanwhile. The
+  /// transport itself discards it if the sender revoked the payload during the read; the sender then sends it again.
   virtual void on_payload(Peer from, const wire::Message& message, Sink& sink) = 0;
 };
 

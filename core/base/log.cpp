@@ -17,11 +17,11 @@ namespace {
 static_assert(MV_LOG_TRACE == static_cast<int>(spdlog::level::trace) &&
               MV_LOG_ERROR == static_cast<int>(spdlog::level::err));
 
-/// Never destroyed: threads may log while static objects go away.
+/// Never destroyed: threads may log while static objects are destroyed.
 spdlog::logger& logger() {
   static auto* const kLogger = [] {
     auto* made = new spdlog::logger("polyverso", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-    made->set_level(spdlog::level::trace);  // log_at() has filtered already
+    made->set_level(spdlog::level::trace);  // log_at() has already filtered
     made->set_pattern("%H:%M:%S.%e %P %n %^%l%$: %v");
     made->set_error_handler([](const std::string&) {});
     return made;
@@ -36,7 +36,7 @@ void write_log(int level, fmt::string_view format, fmt::format_args args) noexce
     fmt::memory_buffer line;
     fmt::vformat_to(std::back_inserter(line), format, args);
     logger().log(static_cast<spdlog::level::level_enum>(level), spdlog::string_view_t(line.data(), line.size()));
-  } catch (...) {  // no memory for a log line: the line is what we can do without
+  } catch (...) {  // no memory for a log line: the line is dropped
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the library tells on standard error. One level for the process; nothing is registered with spdlog, whose registry
-// belongs to the program that embeds us.
+// The library's log on standard error. The process has one level. Nothing is registered with spdlog: its registry
+// belongs to the embedding program.
 
 #include <polyverso/polyverso.h>
 
@@ -13,8 +13,8 @@ namespace mv::base {
 
 namespace detail {
 extern std::atomic<int> log_level;
-/// Formats here, not in each caller: the formatter is large, and every file that logs would have its own copy. Without memory for the line
-/// nothing is written.
+/// Formats out of line: the formatter is large, and every file that logs would have its own copy. If memory runs out,
+/// the line is dropped.
 void write_log(int level, fmt::string_view format, fmt::format_args args) noexcept;
 
 template <typename... Args>
@@ -25,7 +25,7 @@ void log_at(int level, fmt::format_string<Args...> format, Args&&... args) noexc
 
 /// Sets the least mv_log_level that is written.
 void set_log_level(int level) noexcept;
-/// Round a fork, so that no other thread is writing a line meanwhile: a child could never write one.
+/// Hold the log's lock across a fork. A child that inherited the lock from a writing thread could never log.
 void hold_log() noexcept;
 void release_log() noexcept;
 inline int log_level() noexcept { return detail::log_level.load(std::memory_order_relaxed); }

@@ -12,8 +12,8 @@ namespace mv::base {
 
 namespace {
 constexpr size_t kHugePage = 2 << 20;
-/// Below this pages of its own are not worth it: thousands of small tables would all begin at the same place of a page, which are the
-/// same few sets of a cache.
+/// Smaller blocks get no pages of their own: thousands of small tables would all begin at the same offset of a page and
+/// so share a few sets of the cache.
 constexpr size_t kPaged = 64 << 10;
 constexpr std::align_val_t kLine{64};
 const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -29,7 +29,7 @@ Result<Memory> Memory::make(size_t bytes, Pages pages) {
     memory.bytes_ = bytes;
     return memory;
   }
-  // One huge page more, so that there is a place in it where whole ones begin.
+  // One extra huge page, so that the data can begin at a huge-page boundary.
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
@@ -42,7 +42,7 @@ Result<Memory> Memory::make(size_t bytes, Pages pages) {
     if (slack > before) munmap(data + before + whole, slack - before);
     data += before;
   }
-  // First touch of huge ones is 7 times as fast; a refusal changes nothing else.
+  // The first touch of huge pages is 7 times as fast. A refusal is harmless.
   madvise(data, bytes, pages == kHugePages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   memory.data_ = data;
   memory.bytes_ = bytes;
@@ -50,7 +50,7 @@ Result<Memory> Memory::make(size_t bytes, Pages pages) {
 }
 
 void Memory::expect(size_t begin, size_t bytes) const {
-  // Whole huge pages around it: advice for a part of one does nothing.
+  // Extends the range to whole huge pages: advice for a part of one has no effect.
   const size_t first = begin / kHugePage * kHugePage, end = (begin + bytes + kHugePage - 1) / kHugePage * kHugePage;
   if (end <= bytes_) madvise(data_ + first, end - first, MADV_HUGEPAGE);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Memory of one process for large arrays.
+// Private memory for large arrays.
 
 #include <cstddef>
 #include <utility>
@@ -8,12 +8,12 @@
 
 namespace mv::base {
 
-/// Zeros, in huge pages where the kernel has them. Pages are touched when first used: what nobody writes takes no
-/// memory. Only small ones are not pages.
+/// Zeroed memory, in huge pages where the kernel has them. Pages are touched at first use: unwritten ones take no
+/// memory. Small amounts come from operator new instead.
 class Memory {
  public:
   enum Pages { kHugePages, kSmallPages };
-  /// MV_ENOMEM; nothing for no bytes. Small pages: for what is touched here and there.
+  /// MV_ENOMEM. Zero bytes give an empty object. Small pages are for sparse access.
   static Result<Memory> make(size_t bytes, Pages pages = kHugePages);
   Memory() = default;
   Memory(Memory&& other) noexcept
@@ -25,7 +25,7 @@ class Memory {
   }
   ~Memory();
 
-  /// These bytes are about to be written, all of them: small pages or not, here huge ones are worth it.
+  /// Advises huge pages for these bytes, even in memory of small pages, because all of them are about to be written.
   void expect(size_t begin, size_t bytes) const;
 
   std::byte* data() const { return data_; }

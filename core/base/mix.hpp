@@ -5,7 +5,7 @@
 
 namespace mv::base {
 
-/// A well-mixed function of a key (the finalizer of SplitMix64: Steele et al., OOPSLA 2014): where it is stored.
+/// A well-mixed hash of a key: the finalizer of SplitMix64 (Steele et al., OOPSLA 2014).
 constexpr uint64_t mix(uint64_t key) {
   key += 0x9e3779b97f4a7c15;
   key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9;

@@ -1,5 +1,5 @@
 #pragma once
-// What a caller asks for, from its beginning to its end: one object, whatever engine carries it out.
+// A caller's operation from start to end: one object, whichever engine runs it.
 
 #include <polyverso/polyverso.h>
 
@@ -14,18 +14,18 @@
 
 namespace mv::base {
 
-/// What an engine keeps of an operation while it carries it out. The engine holds it until the end.
+/// An engine's record of a running operation. The engine owns it until the end.
 class Work {
  public:
   virtual ~Work() = default;
-  /// The caller stops waiting. When this returns, the operation is over, with `code` and a text that says what became of it, and the
-  /// caller's memory is free. On the engine's thread.
+  /// The caller gives up. When this returns, the operation is over, with `code` and a text that says what became of it,
+  /// and the engine no longer uses the caller's memory. On the engine's thread.
   virtual void withdraw(mv_status code) = 0;
-  /// Whether the engine's thread is the loop's; else any thread is.
+  /// Whether withdraw() must run on the loop; if not, any thread may call it.
   virtual bool is_on_loop() const { return true; }
 };
 
-/// Work that is known by what ends it.
+/// Work that consists of a function that withdraws it.
 class WithdrawnBy final : public Work {
  public:
   enum class On { kLoop, kAnyThread };
@@ -38,8 +38,8 @@ class WithdrawnBy final : public Work {
   const On on_;
 };
 
-/// Held by the caller, for whom it is what a request's handle stands for, and by the engine until it is over. So neither can end while
-/// the other still needs it; and what there is to withdraw is asked of the operation, not of every engine.
+/// One call of a caller, shared by the caller (through a request's handle) and, until it is over, by the engine. Each
+/// side keeps it alive for the other. A withdrawal goes through the operation, without a search in the engines.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   enum class State : uint8_t { kNew, kRunning, kOver };
@@ -49,42 +49,43 @@ class Operation : public std::enable_shared_from_this<Operation> {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  /// By the base clock; before it begins. The engine ends the operation with MV_ETIMEOUT by then, or soon after.
+  /// In time of base::Clock, before begin(). The engine ends the operation with MV_ETIMEOUT then, or soon after.
   void set_deadline(Nanos deadline) { deadline_ = deadline; }
   Nanos deadline() const { return deadline_; }
 
-  /// The engine begins. On the engine's thread, or before others know of the operation.
+  /// The engine starts the operation. On the engine's thread, or before other threads know the operation.
   void begin(const std::shared_ptr<Work>& work) {
     work_ = work;
     set_state(State::kRunning);
   }
-  /// On the thread that the work asks for. What has not begun, is over, or is nobody's to withdraw goes on.
+  /// On the thread that the work requires. No effect on an operation that has not begun, is over, or has no work left.
   void withdraw(mv_status code) {
     if (const auto work = this->work(); work != nullptr && !done()) work->withdraw(code);
   }
-  /// Who carries it out; null before and after. Any thread: the state is set after it.
+  /// The engine's record; null before begin() and after the end. Any thread: begin() publishes it with the state.
   std::shared_ptr<Work> work() const { return state() == State::kNew ? nullptr : work_.lock(); }
 
-  /// The end, once. Any thread. Without memory for the status' text its code alone is kept; throws what the one who hears of it throws.
+  /// Ends the operation, once. Any thread. If memory for the text runs out, only the code is kept. Throws what ended()
+  /// throws.
   void complete(const Status& status);
 
-  /// The operation that this one is a part of, or itself. Where one part has lost its server, the others end, too.
+  /// The operation that this one is a part of, or itself. If one part has lost its server, the other parts end, too.
   virtual const Operation* whole() const { return this; }
-  /// Whether it is a part of an operation that has failed already.
+  /// Whether it is part of an operation that has already failed.
   virtual bool is_pointless() const { return false; }
 
   State state() const { return state_.load(std::memory_order_acquire); }
   bool done() const { return state() == State::kOver; }
-  /// Once done().
+  /// Valid once done().
   const Status& status() const { return status_; }
 
  private:
-  /// Hears that it is over, and wakes who waits for it. The operation lives until this returns.
+  /// Called at the end; wakes the waiter. The operation lives until this returns.
   virtual void ended(const Status& status) = 0;
   void set_state(State next);
 
   Nanos deadline_ = kNever;
-  std::weak_ptr<Work> work_;  ///< weak: the engine's part holds the operation
+  std::weak_ptr<Work> work_;  ///< weak, because the engine's record owns the operation
   Status status_;
   std::atomic<State> state_{State::kNew};
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Where the bytes of a message come from and go to, without copying them on the way.
+// The source and the destination of a message's payload. Both avoid copies.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace mv::base {
 
 class Payload;
 
-/// A transport that shows a peer where bytes lie, instead of sending them.
+/// A transport that sends a peer the location of bytes instead of the bytes.
 class Borrower {
  public:
-  /// Their lender wants them back. A peer that still reads them will find out that what it read is void. Waits for nobody.
+  /// Revokes the bytes for their lender. A peer that still reads them detects this and discards them. Never blocks.
   virtual void give_back(Payload& payload) = 0;
 
  protected:
   ~Borrower() = default;
 };
 
-/// Bytes to send: lent by a caller, held by somebody else, or owned.
-/// Transports read bytes() afresh at every write, on the loop, so that make_owned() may move a lent payload aside while it is
-/// being sent: that is how a call that times out gives its caller's memory back.
-/// Loop thread only, once handed to a Link.
+/// Bytes to send: lent by a caller, kept alive by a reference, or owned.
+/// Transports call bytes() again for every write, on the loop. make_owned() can therefore copy a lent payload while it
+/// is being sent: a call that times out returns its caller's memory this way.
+/// Loop thread only, once passed to a Link.
 class Payload {
  public:
-  /// Somebody else's memory, which stays valid until make_owned() or the end of this object.
+  /// The caller's memory. It must stay valid until make_owned() or the end of this object.
   static std::shared_ptr<Payload> lent(std::span<const std::byte> bytes) { return std::make_shared<Payload>(bytes, nullptr); }
   /// Memory that `keep` keeps alive.
   static std::shared_ptr<Payload> kept(std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
@@ -47,10 +47,11 @@ class Payload {
   std::span<const std::byte> bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool is_lent() const { return keep_ == nullptr; }
-  /// The shared memory that the bytes lie in, or null: a transport within the machine may then send their place instead of them.
+  /// The shared memory that contains the bytes, or null. A transport within the machine may send their location instead
+  /// of them.
   std::shared_ptr<SharedMemory> shared() const { return SharedMemory::find(bytes_); }
 
-  /// From now on make_owned() asks `borrower` first. False if somebody else has borrowed them.
+  /// From now on make_owned() calls `borrower` first. False if another borrower has the bytes.
   bool borrow(Borrower& borrower) {
     if (borrower_ != nullptr && borrower_ != &borrower) return false;
     borrower_ = &borrower;
@@ -58,7 +59,7 @@ class Payload {
   }
   void returned() { borrower_ = nullptr; }
 
-  /// Copies lent bytes; nothing refers to the lender's memory afterwards.
+  /// Copies lent bytes. Afterwards, nothing refers to the lender's memory.
   void make_owned() {
     if (keep_ != nullptr || bytes_.empty()) return;
     if (Borrower* borrower = std::exchange(borrower_, nullptr)) borrower->give_back(*this);
@@ -75,9 +76,9 @@ class Payload {
 };
 using PayloadRef = std::shared_ptr<Payload>;
 
-/// Where an incoming payload goes: straight into a reader's memory, into pooled staging, or nowhere.
-/// Transports ask for room() afresh at every read, on the loop, so that discard() may take the memory away half way, and received() tells how far
-/// they are.
+/// The destination of an incoming payload: the reader's own memory, a staging block of a pool, or nowhere.
+/// Transports call room() again for every read, on the loop. discard() can therefore take the memory away half way, and
+/// received() returns their progress.
 class Sink {
  public:
   static std::shared_ptr<Sink> into(std::span<std::byte> memory, std::shared_ptr<void> keep = nullptr) {
@@ -90,7 +91,7 @@ class Sink {
   bool discards() const { return memory_.data() == nullptr; }
   /// The whole destination; empty when discarding.
   std::span<std::byte> memory() const { return memory_; }
-  /// What is left after `received` bytes; empty when discarding.
+  /// The rest of the destination after `received` bytes; empty when discarding.
   std::span<std::byte> room(size_t received) {
     received_ = received;
     return discards() ? memory_ : memory_.subspan(received);
@@ -98,7 +99,8 @@ class Sink {
   /// As of the last call of room().
   size_t received() const { return received_; }
   const std::shared_ptr<void>& keep() const { return keep_; }
-  /// The rest goes elsewhere, where there is as much room, because the memory is wanted back; what has come is not looked at.
+  /// Redirects the payload to memory of the same size, because its owner needs the old memory. The bytes already
+  /// received are not copied: the caller ignores them.
   void divert(std::span<std::byte> memory, std::shared_ptr<void> keep) {
     memory_ = memory;
     keep_ = std::move(keep);

@@ -1,6 +1,7 @@
 #pragma once
-// An object for each thread that asks for one, made at its first use and destroyed at the thread's end. A thread_local with a destructor
-// is no choice here: where there is no memory to register the destructor, the C library ends the process.
+// A thread-local object, constructed at its first use in a thread and destroyed at the thread's end. Unlike a
+// thread_local with a destructor, it survives a lack of memory: if the destructor cannot be registered, the C library
+// ends the process.
 
 #include <pthread.h>
 
@@ -8,7 +9,7 @@
 
 namespace mv::base {
 
-/// One for each T and Tag. Throws std::bad_alloc where the object can't be made or kept.
+/// One object for each T and Tag. Throws std::bad_alloc if the object can't be made or registered.
 template <typename T, typename Tag = T>
 T& per_thread() {
   static thread_local T* here = nullptr;  // trivial: nothing is registered

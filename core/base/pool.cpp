@@ -6,7 +6,7 @@ namespace mv::base {
 
 namespace {
 constexpr std::align_val_t kAlignment{64};
-/// Up to here malloc is as good, and a whole block would be a waste.
+/// Up to this size malloc is as fast, and a whole block would waste memory.
 constexpr size_t kSmallBytes = 16 << 10;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Blocks of memory that are used again: receiving into fresh memory costs five times the copy itself.
+// A pool of reusable memory blocks: receiving into fresh memory costs five times the copy itself.
 
 #include <cstddef>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace mv::base {
 
-/// Hands out blocks of one size; a block returns when its last reference goes, on whatever thread. Much smaller and
+/// Hands out blocks of one size. A block returns to the pool with its last reference, on any thread. Much smaller and
 /// larger requests are plain allocations. Any thread.
 class Pool {
  public:
@@ -28,7 +28,7 @@ class Pool {
     void operator()(std::byte* memory) const;
   };
   using Owned = std::unique_ptr<std::byte, Free>;
-  /// Outlives the pool as long as blocks are out.
+  /// Lives until the pool and all blocks in use are gone.
   struct Shelf {
     explicit Shelf(size_t keep) : keep(keep) {}
     std::mutex mutex;

@@ -1,9 +1,9 @@
 #pragma once
-// For loops that wait for memory to change.
+// A hint for spin loops.
 
 namespace mv::base {
 
-/// A hint to the processor that this is such a loop.
+/// Tells the processor that the caller spins: PAUSE on x86, YIELD on AArch64.
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

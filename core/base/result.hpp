@@ -1,5 +1,6 @@
 #pragma once
-// Errors as values. Nothing in core/ throws on purpose; allocation failure is caught at the ABI's fence.
+// Errors as values. Nothing in core/ throws on purpose. The exception boundary of the ABI, fence(), catches allocation
+// failures.
 
 #include <polyverso/polyverso.h>
 
@@ -13,7 +14,7 @@
 
 namespace mv::base {
 
-/// MV_OK, or a status with a sentence about this very call.
+/// MV_OK, or an error code with a sentence about this very call.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -22,7 +23,7 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == MV_OK; }
   mv_status code() const { return code_; }
   const std::string& text() const { return text_; }
-  /// Without memory for the text the code alone.
+  /// Copies only the code if memory for the text runs out.
   void assign(const Status& other) noexcept {
     code_ = other.code_;
     try {
@@ -31,7 +32,8 @@ class [[nodiscard]] Status {
       text_.clear();
     }
   }
-  /// Replaces the text by `head` and `tail`, cut to the room that it has: for errors that are made beforehand. Never allocates.
+  /// Replaces the text by `head` and `tail`, cut to its capacity. For errors that are allocated in advance. Never
+  /// allocates.
   void assign_in_place(std::string_view head, std::string_view tail) noexcept {
     text_.assign(head.substr(0, text_.capacity()));
     text_.append(tail.substr(0, text_.capacity() - text_.size()));
@@ -48,7 +50,7 @@ Status error(mv_status code, fmt::format_string<Args...> format, Args&&... args)
   return Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// A value or the error that stands in its place.
+/// A value or an error.
 template <typename T>
 class [[nodiscard]] Result {
  public:

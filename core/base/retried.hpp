@@ -4,7 +4,7 @@
 
 namespace mv::base {
 
-/// The result of a system call that signals may have interrupted.
+/// Repeats a system call while it fails with EINTR, and returns its result.
 template <typename Call>
 auto retried(Call call) -> decltype(call()) {
   for (;;)

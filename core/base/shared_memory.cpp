@@ -23,24 +23,24 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-/// What find() looks through: last byte's address -> memory.
+/// The enlisted memory that find() searches, by the address after its last byte.
 struct Listing {
   std::mutex mutex;
   std::map<const std::byte*, std::weak_ptr<SharedMemory>> by_end;
-  std::atomic<size_t> size{0};  ///< so that find() costs nothing where there is nothing
+  std::atomic<size_t> size{0};  ///< lets find() skip the lock when the list is empty
 };
 
-/// Never destroyed: memory may outlive static objects. Its making allocates nothing: destructors ask for it.
+/// Never destroyed: memory may outlive static objects. Construction allocates nothing, because destructors call it.
 Listing& listing() noexcept {
   alignas(Listing) static std::byte room[sizeof(Listing)];
   static auto* const kListing = new (room) Listing;
   return *kListing;
 }
 
-/// Null before the first memory. Never destroyed, as the listing.
+/// Null before the first memory. Never destroyed, like the listing.
 std::atomic<Descriptors*> held{nullptr};
 std::atomic<uint32_t> fork_count{0};
-/// The count at which this process began. A forked child has closed the descriptors of what is older.
+/// The count at which this process began. A forked child has closed the descriptors of older memory.
 std::atomic<uint32_t> begun_at{0};
 
 Descriptors& held_descriptors() {
@@ -70,7 +70,7 @@ void SharedMemory::after_fork() noexcept { listing().mutex.unlock(); }
 
 void SharedMemory::after_fork_in_child() noexcept {
   for (const auto& [end, listed] : listing().by_end) {
-    // Of an earlier life: private since then, and fork() copies it as it copies all private memory.
+    // Memory of an ancestor is already private, and fork() copies it like all private memory.
     if (const auto memory = listed.lock(); memory != nullptr && memory->is_ours()) memory->copy_on_write();
   }
   begun_at.store(fork_count);
@@ -78,7 +78,7 @@ void SharedMemory::after_fork_in_child() noexcept {
   listing().mutex.unlock();
 }
 
-/// In place. Where that fails, for want of memory, writing faults, and perhaps reading.
+/// Remaps the memory in place. If that fails for lack of memory, writing faults, and perhaps reading.
 void SharedMemory::copy_on_write() noexcept {
   const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
   if (mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE, flags, fd_, 0) == MAP_FAILED)
@@ -94,7 +94,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size
     return error(MV_ENOMEM, "{} bytes of shared memory are not to be had: {}", bytes, std::strerror(why));
   }
   auto made = map(fd, bytes, PROT_READ | PROT_WRITE, populate);
-  // After our own mapping, which stays writable: whoever maps it from now on can only read.
+  // After our own mapping, which stays writable: every later mapping is read-only.
   if (made.ok() && fcntl(fd, F_ADD_SEALS, kSeals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
     return error(MV_ESYSTEM, "shared memory can't be sealed: {}", std::strerror(errno));
   return made;
@@ -103,7 +103,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::make(const char* label, size
 Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(int fd, size_t least_bytes, bool populate) {
   const int seals = fcntl(fd, F_GET_SEALS);
   struct stat about {};
-  // Of ordinary pages: an access to huge ones faults where none is left.
+  // Ordinary pages only: an access to huge pages faults when none is left.
   struct statfs system {};
   const bool sound = seals >= 0 && (seals & kSeals) == kSeals && fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC &&
                      fstat(fd, &about) == 0 && about.st_size > 0 && static_cast<size_t>(about.st_size) >= least_bytes;
@@ -134,7 +134,7 @@ SharedMemory::~SharedMemory() {
     all.size = all.by_end.size();
   }
   if (is_ours() || is_enlisted_) munmap(memory_.data(), memory_.size());
-  if (!is_ours()) return;  // closed at the fork; the number may be somebody else's now
+  if (!is_ours()) return;  // closed at the fork; the number may now be another descriptor
   held_descriptors().remove(fd_);
   close(fd_);
 }
@@ -151,7 +151,7 @@ void SharedMemory::enlist(const std::shared_ptr<SharedMemory>& memory) {
 std::shared_ptr<SharedMemory> SharedMemory::find(std::span<const std::byte> bytes) {
   Listing& all = listing();
   if (all.size.load(std::memory_order_relaxed) == 0) return nullptr;
-  std::shared_ptr<SharedMemory> memory;  // before the lock: where this is its last owner, its end takes that, too
+  std::shared_ptr<SharedMemory> memory;  // declared before the lock: if this is the last owner, the destructor takes the lock, too
   std::lock_guard lock(all.mutex);
   const auto next = all.by_end.upper_bound(bytes.data());
   if (next == all.by_end.end()) return nullptr;

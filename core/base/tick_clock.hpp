@@ -1,5 +1,5 @@
 #pragma once
-// Time for what happens often.
+// A cheap clock for frequent events.
 
 #include <chrono>
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace mv::base {
 
-/// A clock that costs less to read than the system's: the processor's own where it runs evenly, whatever the processor does.
+/// A clock that is cheaper to read than the system's: the processor's time-stamp counter if it is invariant, otherwise
+/// the steady clock.
 class TickClock {
  public:
   TickClock() : begin_(read()), began_(steady()) {}
@@ -24,7 +25,7 @@ class TickClock {
 #endif
     return static_cast<uint64_t>(steady().count());
   }
-  /// Ticks as monotonic time. Better the longer this clock has run.
+  /// Converts ticks to monotonic time. The longer this clock has run, the more precise the result.
   class Scale {
    public:
     Scale(uint64_t begin, Nanos began, uint64_t end, Nanos ended)
@@ -35,7 +36,7 @@ class TickClock {
    private:
     uint64_t begin_;
     Nanos began_;
-    double nanos_;  // of one tick
+    double nanos_;  // per tick
   };
   Scale scale() const { return {begin_, began_, read(), steady()}; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The last things that a node did, in a ring that forgets the oldest: what `polyverso trace` shows.
+// A ring buffer of a node's most recent events. `polyverso trace` shows it.
 
 #include <cstdint>
 #include <memory>
@@ -12,21 +12,22 @@ namespace mv::base {
 
 enum class TraceKind : uint8_t { kSent, kReceived, kCall, kGate };
 
-/// kSent, kReceived: a message handed to a transport, or worked off, between two ticks. kCall: a call of this process that took messages;
-/// kGate: a request that this server held back; both between two times of the loop's clock.
+/// kSent, kReceived: a message passed to a transport, or processed; begin and end are ticks of TickClock. kCall: a call
+/// of this process that needed messages; kGate: a request that a gate of this server held back; both in time of the
+/// loop's clock.
 struct TraceEvent {
   uint64_t begin, end;
-  Peer peer;       ///< whose message it is, or to whom; whose request was held back
-  uint64_t seq;    ///< the message's number; of a call or a wait: any that sets it apart
-  uint32_t bytes;  ///< of the message
+  Peer peer;       ///< the sender or receiver of the message; the sender of the request held back
+  uint64_t seq;    ///< the message's sequence number; for kCall and kGate, any distinguishing number
+  uint32_t bytes;  ///< size of the message
   TraceKind kind;
   uint8_t what;    ///< wire::Body of a message or request, table::Use of a call
 };
 
-/// Of the loop's thread.
+/// Loop thread only.
 class TraceRing {
  public:
-  /// @param events  how many are kept; 0: none, and noting costs a comparison
+  /// @param events  capacity; with 0 nothing is recorded, and note() costs one comparison
   explicit TraceRing(size_t events) : size_(events), events_(events > 0 ? std::make_unique_for_overwrite<TraceEvent[]>(events) : nullptr) {}
 
   bool on() const { return size_ > 0; }
@@ -41,7 +42,7 @@ class TraceRing {
       full_ = true;
     }
   }
-  /// What is there, the oldest first.
+  /// The recorded events, oldest first.
   std::vector<TraceEvent> copy() const {
     std::vector<TraceEvent> events;
     events.reserve(full_ ? size_ : next_);

@@ -1,5 +1,5 @@
 #pragma once
-// What a node and one peer have sent each other.
+// Counters of the messages between a node and one peer.
 
 #include <array>
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace mv::base {
 
-/// Which of the transports a message takes.
+/// The transport that carries a message.
 enum class TransportKind : uint8_t { kInproc, kShm, kTcp };
 inline constexpr std::array<const char*, 3> kTransportNames = {"inproc", "shm", "tcp"};
 
-/// Messages, and their bytes with headers and padding.
+/// A count of messages, and of their bytes with headers and padding.
 struct Flow {
   uint64_t messages = 0, bytes = 0;
   void count(size_t message_bytes) {
@@ -24,11 +24,11 @@ struct Flow {
   }
 };
 
-/// In each direction, by transport. Of the loop's thread.
+/// Counters for each direction and transport. Loop thread only.
 struct Traffic {
   using ByTransport = std::array<Flow, kTransportNames.size()>;
   ByTransport sent, received;
-  uint64_t reconnections = 0;  ///< times that the way to the peer was mended, or another one taken
+  uint64_t reconnections = 0;  ///< connections to the peer restored, or replaced by another transport
 };
 
 }  // namespace mv::base

@@ -1,5 +1,5 @@
 #pragma once
-// Takes a step back where what follows it throws.
+// A scope guard that undoes a step if a later one throws.
 
 #include <utility>
 
@@ -14,7 +14,7 @@ class Undo {
   }
   Undo(const Undo&) = delete;
   Undo& operator=(const Undo&) = delete;
-  /// It went well.
+  /// Disarms the guard: the step stays done.
   void keep() { kept_ = true; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What this library is called by its number; mv_version_text() is capi's, which the core does not see.
+// The library's version number as text. mv_version_text() belongs to capi/, which the core must not use.
 
 #include <fmt/core.h>
 #include <polyverso/polyverso.h>

@@ -1,5 +1,5 @@
 #pragma once
-// Gradient compression: values as fewer bytes, and what they leave out kept for the next time.
+// Gradient compression: encodes values in fewer bytes and keeps the error, the residual, for the next gradient.
 
 #include <cstddef>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace mv::codec {
 
-/// A codec with all of its parameters, as it goes over the wire.
+/// A codec's name with all of its parameters, as sent over the wire.
 struct Spec {
   std::string name;                ///< empty: none
   std::vector<double> parameters;  ///< in the order of the codec's own list
@@ -22,33 +22,33 @@ struct Spec {
   bool is_none() const { return name.empty(); }
 };
 
-/// Stateless but for its parameters: what it leaves out is its caller's to keep. Any thread. Encoded bytes need no alignment.
+/// A codec with fixed parameters. It has no other state: the caller keeps the residual. Any thread. Encoded bytes need
+/// no alignment.
 ///
-/// The sum of all that was sent and of the residual is the sum of all gradients: exactly where the additions are (as with
-/// multiples of a power of two), else to their rounding. A NaN or an infinity stays in the residual, or travels; after
-/// it the element is lost for good, as it would be in a sum without a codec.
+/// The sum of all sent values and the residual equals the sum of all gradients: exactly if the additions are exact (as
+/// for multiples of a power of two), otherwise up to rounding. A NaN or an infinity stays in the residual, or is sent.
+/// The element is then lost for good, as in a sum without a codec.
 class Codec {
  public:
   explicit Codec(Spec spec) : spec_(std::move(spec)) {}
   virtual ~Codec() = default;
   const Spec& spec() const { return spec_; }
-  /// Of `count` values, whatever they are.
+  /// The size of `count` encoded values, independent of the values.
   virtual size_t encoded_bytes(size_t count) const = 0;
-  /// t = residual + gradient; what `out`, encoded_bytes(count) of it, says of t is sent; residual = t - that.
+  /// Encodes t = residual + gradient into encoded_bytes(count) at `out`; then residual = t - the sent values.
   virtual void encode(const float* gradient, float* residual, size_t count, std::byte* out) const = 0;
-  /// values[i] = what was sent.
+  /// values[i] = the sent value.
   virtual void decode(const std::byte* encoded, float* values, size_t count) const = 0;
-  /// values[i] += what was sent.
+  /// values[i] += the sent value.
   virtual void decode_add(const std::byte* encoded, float* values, size_t count) const = 0;
-  /// Whether these may be `count` encoded values: to be asked before anything that came from elsewhere is decoded.
-  /// MV_EPROTOCOL.
+  /// Checks that the bytes are valid for `count` encoded values: call it before decoding received bytes. MV_EPROTOCOL.
   base::Status check(std::span<const std::byte> encoded, size_t count) const;
 
-  /// It says something of every value, so that it suits values that are pulled, of which no residual is kept.
+  /// Whether it encodes every value. Such a codec also suits pulled values, which have no residual.
   virtual bool suits_values() const { return false; }
 
  private:
-  /// Beyond the size.
+  /// Checks of the content; check() checks the size.
   virtual bool is_sound(const std::byte* /*encoded*/, size_t /*count*/) const { return true; }
 
   const Spec spec_;
@@ -57,10 +57,10 @@ using CodecRef = std::shared_ptr<const Codec>;
 
 /// The codec of a spec that check() accepts; null for none.
 CodecRef make(const Spec& spec);
-/// Whether there is such a codec, with such parameters: also for specs that came over the wire.
+/// Checks that the codec exists and accepts these parameters; also for received specs.
 base::Status check(const Spec& spec);
-/// Reads {"2bit", "threshold=0.5"} or {"type=2bit", "threshold=0.5"}, in any order of what has a value, filling in
-/// defaults; "none" is none. MV_EINVAL with what is known.
+/// Parses {"2bit", "threshold=0.5"} or {"type=2bit", "threshold=0.5"}, in any order, and adds defaults; "none" is none.
+/// MV_EINVAL lists the known names.
 base::Result<Spec> parse(std::span<const base::TextPair> pairs);
 base::Result<Spec> parse(std::string_view text);
 /// "2bit threshold=0.5", "none"

@@ -1,6 +1,6 @@
-// fp16: each value as an IEEE binary16, to nearest, at most 65504 of it at a time. bf16: each as the upper half of a float, to
-// nearest, at most the largest of them. Compiled once for every instruction set,
-// as core/math.
+// The fp16 and bf16 codecs: each value as an IEEE binary16 or as a bfloat16, the upper half of a float. Values are
+// rounded to nearest and clamped to the largest finite half, 65504 for fp16; the rest stays in the residual. Compiled
+// once per instruction set, like core/math.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/half.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -19,14 +19,14 @@ using math::HWY_NAMESPACE::over_lanes;
 using math::HWY_NAMESPACE::store;
 using math::HWY_NAMESPACE::widen;
 
-/// `largest` is that of kHalf.
+/// `largest` is the largest finite value of kHalf.
 template <mv_dtype kHalf>
 HWY_INLINE void encode_as(float largest, const float* gradient, float* residual, size_t count, std::byte* out) {
   auto* const halves = reinterpret_cast<uint16_t*>(out);
   over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
     const auto total = hn::Add(load(tag, residual + i), load(tag, gradient + i));
     const auto most = hn::Set(tag, largest);
-    const auto fits = hn::IfThenElse(hn::Gt(hn::Abs(total), most), hn::CopySign(most, total), total);  // a NaN stays one
+    const auto fits = hn::IfThenElse(hn::Gt(hn::Abs(total), most), hn::CopySign(most, total), total);  // a NaN stays a NaN
     narrow<kHalf>(tag, fits, halves + i);
     store(hn::Sub(total, widen<kHalf>(tag, halves + i)), tag, residual + i);
   });

@@ -1,6 +1,6 @@
-// int8: blocks of values, each as a scale, a float, and a whole number from -127 to 127 for each value. All scales come
-// first, then all numbers. A block's scale is its greatest size over 127. Compiled once for every instruction set, as
-// core/math.
+// The int8 codec: for each block of values a float scale, and for each value an integer from -127 to 127. All scales
+// come first, then all integers. A block's scale is its greatest absolute value / 127. Compiled once per instruction
+// set, like core/math.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/int8.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -20,7 +20,7 @@ using math::HWY_NAMESPACE::load;
 using math::HWY_NAMESPACE::over_lanes;
 using math::HWY_NAMESPACE::store;
 
-/// One block: its scale.
+/// Encodes one block and returns its scale.
 float encode_int8(const float* gradient, float* residual, size_t count, int8_t* out) {
   float greatest = 0;
   over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
@@ -28,7 +28,7 @@ float encode_int8(const float* gradient, float* residual, size_t count, int8_t* 
     store(total, tag, residual + i);
     greatest = std::max(greatest, hn::GetLane(hn::MaxOfLanes(tag, hn::Abs(total))));
   });
-  // What is next to nothing stays in the residual: its scale would be denormal, or zero.
+  // A block of tiny values stays in the residual: its scale would be subnormal or zero.
   const bool any = greatest >= 128 * std::numeric_limits<float>::min();
   const float scale = any ? greatest / 127 : 0, inverse = any ? 127 / greatest : 0;
   over_lanes<float>(count, [&](auto tag, size_t i) HWY_ATTR {
@@ -100,7 +100,7 @@ class Int8 final : public Codec {
  private:
   size_t blocks_of(size_t count) const { return count / block_ + (count % block_ != 0 ? 1 : 0); }
 
-  /// work(numbers, scale, first value, how many)
+  /// Calls work(numbers, scale, first value, number of values) for each block.
   template <typename Work>
   void over_blocks(const std::byte* encoded, size_t count, const Work& work) const {
     const auto* const numbers = reinterpret_cast<const int8_t*>(encoded + blocks_of(count) * sizeof(float));

@@ -1,5 +1,5 @@
 #pragma once
-// What the registry knows of each codec; private to this room.
+// The registry's entry for each codec; private to this folder.
 
 #include <memory>
 #include <vector>
@@ -22,10 +22,10 @@ struct Kind {
   std::unique_ptr<Codec> (*make)(const Spec& spec);
 };
 
-/// Above zero, as far as a float goes.
+/// The limits of positive parameters: normal floats.
 inline constexpr double kLeastStep = 0x1p-126, kLargest = 0x1p127;
 
-// One file each, but for the two halves.
+// One file each, except that the two halves share one.
 extern const Kind kTwoBit, kOneBit, kHalf, kBrainHalf, kInt8, kTopK;
 
 }  // namespace mv::codec

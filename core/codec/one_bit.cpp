@@ -1,6 +1,6 @@
-// MXNet's 1bit: scale (1 there) of values above the threshold, -scale of all others, 32 values in a word of 32 bits. Value
-// i is in byte i / 8, the first in the highest bit, which is set above the threshold. A partial last word is filled up
-// with zeros. Compiled once for every instruction set, as core/math.
+// MXNet's 1bit codec: sends scale (1 in MXNet) for values above the threshold, -scale for all others, with 32 values in
+// a 32-bit word. Value i is in byte i / 8, the first in the highest bit. Its bit is set above the threshold. A partial
+// last word is padded with zeros. Compiled once per instruction set, like core/math.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/one_bit.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kOneBitValues = 32;
 
-/// A value's bit in its word, words being little-endian.
+/// The bit of each value in its little-endian word.
 struct OneBits {
   constexpr OneBits() : of() {
     for (uint32_t i = 0; i < kOneBitValues; ++i) of[i] = UINT32_C(1) << (8 * (i / 8) + 7 - i % 8);
@@ -118,7 +118,7 @@ class OneBit final : public Codec {
   }
 
  private:
-  /// With a threshold below zero the zeros beside the last values count as above it.
+  /// Clears the padding bits: with a negative threshold, the zeros after the last values are above it.
   static void clear_beyond(std::byte* out, size_t count) {
     const size_t rest = count % kOneBitValues;
     if (rest == 0) return;

@@ -1,4 +1,4 @@
-// Which codecs there are, and how their specs are read, checked and written.
+// The registry of codecs: parses, checks and prints their specs.
 
 #include <fmt/core.h>
 
@@ -39,7 +39,7 @@ std::string list_parameters(const Kind& kind) {
 }
 
 base::Status check_value(const Kind& kind, const Parameter& parameter, double value) {
-  const bool fits = value >= parameter.least && value <= parameter.most;  // a NaN is neither
+  const bool fits = value >= parameter.least && value <= parameter.most;  // false for a NaN
   if (fits && (!parameter.is_whole || value == std::floor(value))) return {};
   const std::string least = parameter.least == kLeastStep ? "above 0" : fmt::format("at least {}", parameter.least);
   const std::string most = parameter.most == kLargest ? "finite" : fmt::format("at most {}", parameter.most);

@@ -1,5 +1,6 @@
-// topk: the largest values as they are, with their places; all others stay in the residual. First the places, u32, rising,
-// then the values. Of values of the same size the first ones go.
+// The topk codec: sends the values of greatest magnitude unchanged, with their indices; all others stay in the
+// residual. The indices come first, u32 and ascending, then the values. Among values of equal magnitude the first ones
+// are sent.
 
 #include <algorithm>
 #include <array>
@@ -14,16 +15,16 @@ namespace mv::codec {
 
 namespace {
 
-/// Sizes of floats are ordered as their bits are; a NaN is larger than all.
+/// The magnitude as an integer: floats of the same sign are ordered like their bits. A NaN is greater than all others.
 uint32_t size_of(float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffff; }
 
-/// Of the k largest sizes the least one, and how many of just that size are among them.
+/// The least of the k greatest magnitudes, and how many of the k have exactly this magnitude.
 struct Limit {
   uint32_t size = 0;
   size_t ties = 0;
 };
 
-/// By the upper half of the bits first, then by the lower one among those whose upper half decides.
+/// A radix selection: a histogram of the upper 16 bits first, then of the lower ones within the decisive upper half.
 Limit find_limit(const float* values, size_t count, size_t k) {
   constexpr uint32_t kHalves = 1 << 16;
   std::vector<uint32_t> counts(kHalves);
@@ -84,7 +85,7 @@ class TopK final : public Codec {
     return std::min(count, std::max<size_t>(1, static_cast<size_t>(share)));
   }
 
-  /// work(place, value)
+  /// Calls work(index, value) for each sent value.
   template <typename Work>
   void for_sent(const std::byte* encoded, size_t count, const Work& work) const {
     const size_t k = sent_of(count);
@@ -93,7 +94,7 @@ class TopK final : public Codec {
       float value;
       std::memcpy(&place, encoded + i * sizeof place, sizeof place);
       std::memcpy(&value, encoded + (k + i) * sizeof value, sizeof value);
-      if (place < count) work(place, value);  // checked already; but memory of another process may change after that
+      if (place < count) work(place, value);  // check() has checked it, but another process's memory may change afterwards
     }
   }
 

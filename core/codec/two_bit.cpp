@@ -1,6 +1,6 @@
-// MXNet's 2bit: threshold, 0 or -threshold of each value, 16 values in a word of 32 bits. Value i is in byte i / 4, the
-// first in the highest two bits: 11 stands for the threshold, 10 for its negative, 00 for nothing. A partial last word is
-// filled up with zeros. Compiled once for every instruction set, as core/math.
+// MXNet's 2bit codec: sends threshold, 0 or -threshold for each value, with 16 values in a 32-bit word. Value i is in
+// byte i / 4, the first in the highest two bits: 11 is the threshold, 10 its negative, 00 is 0. A partial last word is
+// padded with zeros. Compiled once per instruction set, like core/math.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "codec/two_bit.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kTwoBitValues = 16;
 
-/// How far a value's two bits lie from the word's lowest ones, words being little-endian.
+/// The shift of each value's two bits in its little-endian word.
 struct TwoBitShifts {
   constexpr TwoBitShifts() : of() {
     for (uint32_t i = 0; i < kTwoBitValues; ++i) of[i] = 8 * (i / 4) + 6 - 2 * (i % 4);

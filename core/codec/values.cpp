@@ -10,7 +10,7 @@ namespace {
 float* floats(std::byte* bytes) { return reinterpret_cast<float*>(bytes); }
 std::byte* bytes_of(std::vector<float>& values) { return reinterpret_cast<std::byte*>(values.data()); }
 
-/// What a float can't say of the sum stays in the residual, beside what the codec leaves out.
+/// The residual also keeps the part of the sum that a float cannot represent.
 void encode_doubles(const Codec& codec, const double* gradient, double* residual, size_t count, std::byte* out) {
   std::vector<float> rounded(count), left(count);
   for (size_t i = 0; i < count; ++i) {

@@ -1,5 +1,6 @@
 #pragma once
-// Codecs whose values share words of 32 bits: whole words by a kernel, the values of a partial last one beside zeros.
+// Helpers for codecs that pack values into 32-bit words. A kernel processes whole words; a partial last word is padded
+// with zeros.
 
 #include <algorithm>
 #include <array>
@@ -15,7 +16,7 @@ constexpr size_t words_of(size_t count) {
   return count / kValues + (count % kValues != 0 ? 1 : 0);
 }
 
-/// kernel(gradient, residual, words, out)
+/// Calls kernel(gradient, residual, words, out).
 template <size_t kValues, typename Kernel>
 void encode_words(const float* gradient, float* residual, size_t count, std::byte* out, const Kernel& kernel) {
   const size_t whole = count / kValues, done = whole * kValues, rest = count - done;
@@ -28,7 +29,7 @@ void encode_words(const float* gradient, float* residual, size_t count, std::byt
   std::copy_n(left.begin(), rest, residual + done);
 }
 
-/// kernel(encoded, values, words); what it adds to, if it does, it finds in `values`.
+/// Calls kernel(encoded, values, words). `values` has the old values, for a kernel that adds.
 template <size_t kValues, typename Kernel>
 void decode_words(const std::byte* encoded, float* values, size_t count, const Kernel& kernel) {
   const size_t whole = count / kValues, done = whole * kValues, rest = count - done;

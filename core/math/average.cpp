@@ -1,4 +1,4 @@
-// Compiled once for every instruction set: foreach_target.h includes this file again and again with another HWY_TARGET.
+// Compiled once per instruction set: foreach_target.h includes this file again for each HWY_TARGET.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "math/average.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::math {
 namespace HWY_NAMESPACE {
 
-// Elements of both kinds of mean, by one lambda for each: it gives how far apart the two models are there.
+// Both kinds of mean, one lambda for each. It returns the difference of the two models at that element.
 
 template <typename T>
 HWY_INLINE double average_floats(std::byte* dst_bytes, const std::byte* src_bytes, size_t count, double factor) {
@@ -53,7 +53,8 @@ HWY_INLINE double approach_floats(std::byte* dst_bytes, const std::byte* src_byt
   return sum_of_squares<T>(count, [&](auto tag, size_t i) HWY_ATTR {
     const auto peer = load(tag, src + i), from = load(tag, base + i), mine = load(tag, dst + i), share = hn::Set(tag, part);
     const auto apart = hn::Sub(peer, from);
-    // Two finite values may be further apart than a float reaches, though none between them is: half the way, twice.
+    // The difference of two finite values may overflow, although every value between them is finite. Then half the step
+    // is made twice.
     const auto half = hn::Set(tag, static_cast<T>(0.5));
     const auto half_way = hn::Mul(share, hn::Sub(hn::Mul(peer, half), hn::Mul(from, half)));
     const auto near = hn::Add(mine, hn::Mul(share, apart)), far = hn::Add(hn::Add(mine, half_way), half_way);
@@ -117,7 +118,7 @@ T element(const std::byte* from, size_t i) {
   return value;
 }
 
-/// A double as the nearest T there is.
+/// The T nearest to a double.
 template <typename T>
 T rounded(double value) {
   constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
@@ -125,14 +126,15 @@ T rounded(double value) {
   return whole <= static_cast<double>(kLeast) ? kLeast : whole >= static_cast<double>(kMost) ? kMost : static_cast<T>(whole);
 }
 
-/// Counters beside parameters: few, and never worth a vector. Equal ones stay, which also keeps 64-bit numbers that no double holds.
+/// Integers are counters among the parameters: few, and not worth vector code. Equal ones are kept, including 64-bit
+/// numbers that a double cannot represent.
 template <typename T>
 double average_integers(std::byte* dst, const std::byte* src, size_t count, double factor) {
   double squares = 0;
   for (size_t i = 0; i < count; ++i) {
     const T own = element<T>(dst, i), theirs = element<T>(src, i);
     if (own == theirs) continue;
-    // A mean lies between the two, but for the rounding of numbers beyond 2^53.
+    // The mean lies between the two, except for the rounding of numbers beyond 2^53.
     const T mean = std::clamp(rounded<T>(factor * static_cast<double>(theirs) + (1 - factor) * static_cast<double>(own)), std::min(own, theirs),
                               std::max(own, theirs));
     std::memcpy(dst + i * sizeof(T), &mean, sizeof(T));
@@ -142,7 +144,7 @@ double average_integers(std::byte* dst, const std::byte* src, size_t count, doub
   return squares;
 }
 
-/// The step is towards zero on both sides, so that what one gains the other loses.
+/// The step is rounded towards zero on both sides, so one side gains exactly what the other loses.
 template <typename T>
 double approach_integers(std::byte* dst, const std::byte* src, const std::byte* base, size_t count, double factor) {
   double squares = 0;

@@ -1,4 +1,4 @@
-// Compiled once for every instruction set: foreach_target.h includes this file again and again with another HWY_TARGET.
+// Compiled once per instruction set: foreach_target.h includes this file again for each HWY_TARGET.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "math/copy_finite.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::math {
 namespace HWY_NAMESPACE {
 
-/// `exponent` is all ones in NaN and infinity, and in nothing else. Whole vectors only: how many elements were copied goes to `done`.
-/// dst lies on a multiple of the vectors.
+/// The bits of `exponent_mask` are all ones exactly in NaN and infinity. Copies whole vectors only, and stores the
+/// number of copied elements in `done`. dst is aligned to the vector size.
 template <typename Bits>
 HWY_INLINE bool stream_range(std::byte* dst_bytes, const std::byte* src_bytes, size_t count, Bits exponent_mask, size_t* done) {
   const hn::ScalableTag<Bits> tag;
@@ -35,7 +35,7 @@ HWY_INLINE bool stream_range(std::byte* dst_bytes, const std::byte* src_bytes, s
     hn::Stream(a, tag, dst + i);
     hn::Stream(b, tag, dst + i + lanes);
   }
-  hwy::FlushStream();  // before whoever is told that it is there
+  hwy::FlushStream();  // before a reader is notified of the data
   *done = i;
   return hn::AllTrue(tag, hn::Eq(bad, hn::Zero(tag)));
 }
@@ -58,7 +58,7 @@ namespace {
 HWY_EXPORT(stream_f32);
 HWY_EXPORT(stream_f64);
 
-/// No instruction set has larger vectors.
+/// The largest vector of any instruction set.
 constexpr size_t kVectorBytes = 64;
 constexpr size_t kPieceBytes = 128 << 10;
 
@@ -70,7 +70,7 @@ bool copy_finite_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, siz
   const bool streams = how == Copied::kPastCaches && reinterpret_cast<uintptr_t>(dst) % kVectorBytes == 0;
   if (streams && dtype == MV_F32) finite = HWY_DYNAMIC_DISPATCH(stream_f32)(dst, src, count, &done);
   if (streams && dtype == MV_F64) finite = HWY_DYNAMIC_DISPATCH(stream_f64)(dst, src, count, &done);
-  // Looked through and copied piece by piece: the copy finds each piece in the cache.
+  // Checked and copied piece by piece: the copy finds each piece in the cache.
   for (size_t at = done * element; at < count * element; at += kPieceBytes) {
     const size_t some = count * element - at < kPieceBytes ? count * element - at : kPieceBytes;
     finite &= all_finite_bytes(dtype, src + at, some / element);

@@ -1,5 +1,5 @@
 #pragma once
-// Copies that look at what they copy. A kernel as in kernels.hpp.
+// A copy that checks its values for NaN and infinity. A kernel as in kernels.hpp.
 
 #include <polyverso/polyverso.h>
 
@@ -7,11 +7,11 @@
 
 namespace mv::math {
 
-/// Where a copy goes. Past the caches is faster where they would not keep it anyway until somebody reads it.
+/// The kind of stores. Bypassing the caches is faster if they would evict the data before it is read.
 enum class Copied { kByCaches, kPastCaches };
 
-/// dst[i] = src[i] for elements of any dtype, MV_RAW among them, each of `element_bytes`. False if any value is NaN or infinite;
-/// everything is copied all the same. The ranges do not overlap.
+/// dst[i] = src[i] for elements of any dtype, including MV_RAW, of `element_bytes` each. False if any value is NaN or
+/// infinite; everything is copied nevertheless. The ranges do not overlap.
 bool copy_finite_bytes(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count, size_t element_bytes, Copied how) noexcept;
 
 }  // namespace mv::math

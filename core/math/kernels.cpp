@@ -1,4 +1,4 @@
-// Compiled once for every instruction set: foreach_target.h includes this file again and again with another HWY_TARGET.
+// Compiled once per instruction set: foreach_target.h includes this file again for each HWY_TARGET.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "math/kernels.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -16,7 +16,7 @@
 namespace mv::math {
 namespace {
 
-/// Which rows of a table, and which of the values or of the output go with them.
+/// The selected rows of a table, and for each its row in the values or the output.
 struct Chosen {
   const int64_t* rows;
   size_t count;
@@ -32,13 +32,13 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::math {
 namespace HWY_NAMESPACE {
 
-/// One element, wherever it lies.
+/// Adds one element, without alignment.
 template <typename T>
 HWY_INLINE void add_one(std::byte* dst, const std::byte* src) {
   T sum, addend;
   std::memcpy(&sum, dst, sizeof(T));
   std::memcpy(&addend, src, sizeof(T));
-  sum = static_cast<T>(sum + addend);  // T is unsigned where it is an integer: no overflow but the wrapping kind
+  sum = static_cast<T>(sum + addend);  // an integer T is unsigned, so overflow wraps
   std::memcpy(dst, &sum, sizeof(T));
 }
 
@@ -55,7 +55,7 @@ HWY_INLINE void add_range(std::byte* dst_bytes, const std::byte* src_bytes, size
   const T* src = reinterpret_cast<const T*>(src_bytes);
   size_t i = 0;
   if (count >= 8 * lanes) {
-    // A store that crosses a cache line costs twice. Unaligned loads matter less, so only dst is brought into step.
+    // A store that crosses a cache line costs twice. Unaligned loads matter less, so only dst is aligned.
     const size_t step = lanes * sizeof(T);
     const size_t off = reinterpret_cast<uintptr_t>(dst_bytes) % step;
     const size_t head = off % sizeof(T) == 0 ? (step - off) % step / sizeof(T) : 0;
@@ -76,7 +76,7 @@ HWY_INLINE void add_range(std::byte* dst_bytes, const std::byte* src_bytes, size
                                       [&](auto rest, size_t at) HWY_ATTR { add_vector(rest, dst + at, src + at); });
 }
 
-/// Halves into floats.
+/// Adds halves to floats.
 template <mv_dtype kHalf>
 HWY_INLINE void add_halves(std::byte* dst_bytes, const std::byte* src_bytes, size_t count) {
   auto* dst = reinterpret_cast<float*>(dst_bytes);
@@ -86,7 +86,7 @@ HWY_INLINE void add_halves(std::byte* dst_bytes, const std::byte* src_bytes, siz
   });
 }
 
-/// `exponent` is all ones in NaN and infinity, and in nothing else.
+/// The bits of `exponent_mask` are all ones exactly in NaN and infinity.
 template <typename Bits>
 HWY_INLINE bool finite_range(const std::byte* bytes, size_t count, Bits exponent_mask) {
   const hn::ScalableTag<Bits> tag;
@@ -139,23 +139,23 @@ bool increasing(const int64_t* rows, size_t count) {
   return true;
 }
 
-/// How many rows ahead are fetched, and how much of each: the hardware follows longer ones by itself.
+/// The number of rows to prefetch, and the number of bytes of each: the hardware prefetcher continues longer rows.
 constexpr size_t kRowsAhead = 12, kMostAhead = 512, kLine = 64;
 
 template <bool kWrite>
 HWY_INLINE void fetch(const std::byte* row, size_t row_bytes) {
   const size_t bytes = row_bytes < kMostAhead ? row_bytes : kMostAhead;
   for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, kWrite);
-  __builtin_prefetch(row + bytes - 1, kWrite);  // a row that begins within a line ends in one more
+  __builtin_prefetch(row + bytes - 1, kWrite);  // an unaligned row ends in one more line
 }
 
-/// work(row of the table, place) for each id.
+/// Calls work(row of the table, place) for each id.
 template <bool kWrite, typename Byte, typename Work>
 HWY_INLINE void over_rows(Byte* table, size_t row_bytes, const Chosen& chosen, const Work& work) {
   const int64_t* const rows = chosen.rows;
   const size_t row_count = chosen.count;
   const auto row_at = [&](size_t i) HWY_ATTR { return table + static_cast<size_t>(rows[i]) * row_bytes; };
-  if (row_bytes <= 8) {  // so short that the processor runs far enough ahead
+  if (row_bytes <= 8) {  // so short that out-of-order execution runs far enough ahead
     for (size_t i = 0; i < row_count; ++i) work(row_at(i), chosen.place(i));
     return;
   }
@@ -182,7 +182,7 @@ HWY_INLINE void add_each_half_row(std::byte* table, size_t cols, const Chosen& c
   });
 }
 
-/// A short copy without a call: vectors, the last of which overlaps the one before.
+/// An inline copy for short rows: whole vectors, the last of which overlaps the one before.
 HWY_INLINE void copy_row(std::byte* HWY_RESTRICT to_bytes, const std::byte* HWY_RESTRICT from_bytes, size_t bytes) {
   const hn::ScalableTag<uint8_t> tag;
   const size_t step = hn::Lanes(tag);
@@ -197,7 +197,7 @@ HWY_INLINE void copy_row(std::byte* HWY_RESTRICT to_bytes, const std::byte* HWY_
   hn::StoreU(hn::LoadU(tag, from + bytes - step), tag, to + bytes - step);
 }
 
-/// Rows whose size the compiler knows: a copy is then one load and one store.
+/// Rows of a size known at compile time: a copy is one load and one store.
 template <size_t kBytes>
 HWY_INLINE void gather_fixed(const std::byte* table, const Chosen& chosen, std::byte* out) {
   over_rows<false>(table, kBytes, chosen,
@@ -209,7 +209,7 @@ HWY_INLINE void set_fixed(std::byte* table, const Chosen& chosen, const std::byt
                   [&](std::byte* row, size_t i) HWY_ATTR { std::memcpy(row, values + i * kBytes, kBytes); });
 }
 
-constexpr size_t kLongRow = 2048;  // from here on memcpy does better
+constexpr size_t kLongRow = 2048;  // from this size on memcpy is faster
 
 void gather_bytes(size_t row_bytes, const std::byte* table, const Chosen& chosen, std::byte* out) {
   if (row_bytes == 4) return gather_fixed<4>(table, chosen, out);

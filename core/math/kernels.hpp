@@ -1,10 +1,9 @@
 #pragma once
-// The arithmetic that tables need. Every kernel picks the best instruction set of the machine at run time and gives the
-// same bits on all of them: no fused multiply-add, no reassociation. (Where two NaNs meet, the result is a NaN, but
-// which of the two payloads survives is the compiler's choice.) Integers wrap around.
+// The SIMD kernels for tables. Every kernel selects the best instruction set of the machine at run time, and its
+// results are bit-equal on all of them: no fused multiply-add, no reassociation. (An operation on two NaNs gives a NaN,
+// but the compiler decides which of the two payloads survives.) Integers wrap around.
 //
-// Pointers need no alignment: values are used where a message left them. Ranges of one call do not overlap, except that
-// they may be the same range.
+// Pointers need no alignment: values are used in place in a message. The ranges of one call are disjoint or identical.
 
 #include <polyverso/polyverso.h>
 
@@ -14,7 +13,7 @@
 
 namespace mv::math {
 
-/// dst[i] += src[i], for the size of src, which dst has too. One pass.
+/// dst[i] += src[i]. Both have the same size. One pass.
 void add(std::span<float> dst, std::span<const float> src) noexcept;
 void add(std::span<double> dst, std::span<const double> src) noexcept;
 
@@ -22,9 +21,9 @@ void add(std::span<double> dst, std::span<const double> src) noexcept;
 bool all_finite(std::span<const float> values) noexcept;
 bool all_finite(std::span<const double> values) noexcept;
 
-// The same for memory whose dtype is known at run time only: any but MV_RAW. Counts are in elements. What is stored are
-// floats where the dtype is of halves (MV_F16, MV_BF16), else the dtype itself: "stored" below says so. Halves are
-// widened on the way in, and rounded to nearest, ties to even, on the way out, in the same pass.
+// The same for memory whose dtype is known only at run time: any except MV_RAW. Counts are in elements. Memory named
+// `stored` holds floats if the dtype is a half (MV_F16, MV_BF16), otherwise the dtype itself. Halves are widened when
+// stored, and rounded to nearest, ties to even, when loaded, in the same pass.
 
 /// stored[i] += src[i]
 void add_bytes(mv_dtype dtype, std::byte* stored, const std::byte* src, size_t count) noexcept;
@@ -34,13 +33,12 @@ void load_bytes(mv_dtype dtype, const std::byte* stored, std::byte* out, size_t 
 /// True for all integers.
 bool all_finite_bytes(mv_dtype dtype, const std::byte* values, size_t count) noexcept;
 
-/// rows[0] < rows[1] < …: nothing repeats.
+/// Whether rows[0] < rows[1] < …, which excludes repeats.
 bool strictly_increasing(std::span<const int64_t> rows) noexcept;
 
-// Rows of a table of `cols` columns. Ids are in range: the caller has checked them. They come in any order and may
-// repeat; they are worked off in their order, one after the other, so that repeats add up (add) or the last one stays
-// (set). Rows further on are prefetched. With `places`, the row of rows[i] is not the i-th of values or out, but the
-// one at places[i].
+// Rows of a table of `cols` columns. The caller has checked that the ids are in range. They come in any order and may
+// repeat. They are processed in their order, one after the other: repeats add up (add), or the last one wins (set).
+// Rows ahead are prefetched. With `places`, rows[i] belongs to row places[i] of values or out instead of row i.
 
 /// stored[rows[i]] += values[i]
 void add_rows(mv_dtype dtype, std::byte* stored, size_t cols, const int64_t* rows, size_t row_count,

@@ -1,4 +1,5 @@
-// Vectors of one instruction set: included again for each of them, inside the files that foreach_target.h compiles.
+// Helpers for the vectors of one instruction set. Included once for each, inside the files that foreach_target.h
+// compiles.
 #if defined(MV_MATH_LANES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MV_MATH_LANES_INL_HPP
 #undef MV_MATH_LANES_INL_HPP
@@ -18,7 +19,7 @@ namespace mv::math {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// hn::LoadU() and hn::StoreU(), which for a single number want it aligned.
+/// hn::LoadU() and hn::StoreU(), which require alignment for vectors of a single element; these do not.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> load(D tag, const T* from) {
   if constexpr (hn::MaxLanes(tag) > 1) return hn::LoadU(tag, from);
@@ -42,8 +43,8 @@ HWY_INLINE void over_rest(size_t count, size_t i, const Work& work) {
   }
 }
 
-/// work(tag, first) for all of 0 .. count - 1: by whole vectors, then the rest by ever shorter ones, so that nothing
-/// outside is touched and every element goes through the same arithmetic. Rows are often shorter than a few vectors.
+/// Calls work(tag, first) for 0 .. count - 1: whole vectors, then ever shorter ones for the rest. Nothing outside the
+/// range is touched, and every element goes through the same arithmetic. Rows are often shorter than a few vectors.
 template <typename T, typename Work>
 HWY_INLINE void over_lanes(size_t count, const Work& work) {
   const hn::ScalableTag<T> tag;
@@ -52,7 +53,7 @@ HWY_INLINE void over_lanes(size_t count, const Work& work) {
   over_rest<T, hn::MaxLanes(tag) / 2>(count, i, work);
 }
 
-/// The same, in step with memory that most of the work is stores to: one that crosses a cache line costs twice.
+/// The same, aligned to `memory`, the target of most stores: a store that crosses a cache line costs twice.
 template <typename T, typename Work>
 HWY_INLINE void over_lanes_of(const void* memory, size_t count, const Work& work) {
   const hn::ScalableTag<T> tag;
@@ -63,9 +64,9 @@ HWY_INLINE void over_lanes_of(const void* memory, size_t count, const Work& work
   over_rest<T, hn::MaxLanes(tag) / 2>(count, i, work);
 }
 
-// Halves, by arithmetic that all instruction sets have, so that they agree on every bit, those of a NaN's payload too.
-// Where a float's adder helps (it rounds a subnormal, or normalizes one), its operands and its result are normal:
-// flush-to-zero modes change nothing.
+// Conversions of halves with arithmetic that all instruction sets have. The results are therefore bit-equal, including
+// NaN payloads. Where a float addition helps (it rounds a subnormal, or normalizes one), its operands and result are
+// normal: flush-to-zero modes have no effect.
 
 /// binary16 -> binary32: exact. A signalling NaN becomes a quiet one.
 template <class D>
@@ -77,7 +78,7 @@ HWY_INLINE hn::Vec<D> widen_f16(D tag, hn::Vec<hn::Rebind<uint16_t, D>> half) {
   const auto exponent = hn::And(shifted, hn::Set(bits, 0x0f800000));
   const auto mantissa = hn::And(shifted, hn::Set(bits, 0x007fe000));
   const auto rebiased = hn::Add(shifted, hn::Set(bits, (127 - 15) << 23));
-  // Subnormal: the number as if its exponent were the least one, less the leading one that this adds.
+  // Subnormal: the number with the least exponent, minus the leading one that this exponent implies.
   const auto least = hn::Set(bits, (127 - 14) << 23);
   const auto subnormal = hn::BitCast(bits, hn::Sub(hn::BitCast(tag, hn::Or(least, mantissa)), hn::BitCast(tag, least)));
   const auto quiet = hn::IfThenZeroElse(hn::Eq(mantissa, hn::Zero(bits)), hn::Set(bits, 0x00400000));
@@ -95,14 +96,14 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> narrow_f16(D tag, hn::Vec<D> value) 
   const auto all = hn::BitCast(bits, value);
   const auto size = hn::And(all, hn::Set(bits, 0x7fffffff));
   const auto sign = hn::ShiftRight<16>(hn::Xor(all, size));
-  // Rounds up by carrying into the exponent, as far as infinity.
+  // Rounding up may carry into the exponent, up to infinity.
   const auto odd = hn::And(hn::ShiftRight<13>(size), hn::Set(bits, 1));
   const auto normal = hn::ShiftRight<13>(hn::Add(hn::Add(size, hn::Set(bits, 0xc8000fff)), odd));
-  // Below 2^-14: adding 1/2 moves the last bit of the half to the last bit of the float, and rounds on the way.
+  // Below 2^-14: adding 1/2 moves the last bit of the half to the last bit of the float, which also rounds.
   const auto half = hn::Set(bits, 0x3f000000);
   const auto subnormal = hn::Sub(hn::BitCast(bits, hn::Add(hn::BitCast(tag, size), hn::BitCast(tag, half))), half);
   const auto payload = hn::Or(hn::And(hn::ShiftRight<13>(size), hn::Set(bits, 0x3ff)), hn::Set(bits, 0x7e00));
-  const auto signed_size = hn::BitCast(numbers, size);  // never negative: signed comparisons are what all targets have
+  const auto signed_size = hn::BitCast(numbers, size);  // never negative; all targets have signed comparisons
   const auto is = [&](uint32_t limit) HWY_ATTR {
     return hn::RebindMask(bits, hn::Lt(signed_size, hn::Set(numbers, static_cast<int32_t>(limit))));
   };

@@ -1,4 +1,4 @@
-// Compiled once for every instruction set: foreach_target.h includes this file again and again with another HWY_TARGET.
+// Compiled once per instruction set: foreach_target.h includes this file again for each HWY_TARGET.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "math/merge.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -33,13 +33,13 @@ template <Reduction kReduction, class D>
 HWY_INLINE hn::Vec<D> merge(D tag, hn::Vec<D> a, hn::Vec<D> b) {
   (void)tag;
   if constexpr (kReduction == Reduction::kProd) return hn::Mul(a, b);
-  // The instruction sets' own minima disagree about NaNs, and so do Highway's comparisons of a value with itself.
+  // The instruction sets' native minima treat NaNs differently, and so do Highway's comparisons of a value with itself.
   if constexpr (kReduction == Reduction::kMin) return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Lt(a, b)), a, b);
   if constexpr (kReduction == Reduction::kMax) return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Lt(b, a)), a, b);
   return hn::Add(a, b);
 }
 
-/// Floats as they are, and halves (kHalf) as floats. `T` is what is computed in, `Stored` what lies in memory.
+/// Merges floats directly, and halves (kHalf) as floats. `T` is the type of the computation, `Stored` that in memory.
 template <Reduction kReduction, typename T, typename Stored, mv_dtype kHalf>
 struct Floats {
   std::byte* dst;
@@ -65,7 +65,7 @@ struct Floats {
     for (size_t source = 1; source < sources.count; ++source) value = merge<kReduction>(tag, value, take(tag, source, i));
     put(tag, value, i);
   }
-  /// Four vectors at a time: several loads are under way, and each source's pointer is looked up once for all four.
+  /// Four vectors at a time: several loads are in flight, and each source's pointer is loaded once for all four.
   template <class D>
   HWY_INLINE void four(D tag, size_t i) const {
     const size_t lanes = hn::Lanes(tag);
@@ -136,7 +136,7 @@ HWY_EXPORT(merge_f64);
 HWY_EXPORT(merge_f16);
 HWY_EXPORT(merge_bf16);
 
-/// Counters beside parameters: few, and never worth a vector.
+/// Integers are counters among the parameters: few, and not worth vector code.
 template <typename T, typename Merge>
 void merge_integers(std::byte* dst, const Sources& sources, size_t count, const Merge& merge) {
   for (size_t i = 0; i < count; ++i) {
@@ -153,7 +153,7 @@ void merge_integers(std::byte* dst, const Sources& sources, size_t count, const 
 template <typename Signed, typename Unsigned>
 void merge_integers_by(Reduction reduction, std::byte* dst, const Sources& sources, size_t count) {
   switch (reduction) {
-    case Reduction::kSum:  // as unsigned numbers, which wrap; the smallest of them by way of 64 bits, for int overflows
+    case Reduction::kSum:  // as unsigned numbers, which wrap; in 64 bits, because small types are promoted to int, which overflows
       return merge_integers<Unsigned>(dst, sources, count, [](uint64_t a, uint64_t b) { return static_cast<Unsigned>(a + b); });
     case Reduction::kProd:
       return merge_integers<Unsigned>(dst, sources, count, [](uint64_t a, uint64_t b) { return static_cast<Unsigned>(a * b); });

@@ -1,5 +1,6 @@
 #pragma once
-// NoLoCo's outer step on one array. A kernel as in kernels.hpp: the same bits on all instruction sets, but for the sum that it gives.
+// NoLoCo's outer step on one array. A kernel as in kernels.hpp: bit-equal on all instruction sets, except for the sum
+// that it returns.
 
 #include <polyverso/polyverso.h>
 
@@ -7,7 +8,7 @@
 
 namespace mv::math {
 
-/// A slow model and what training has added to it since.
+/// A slow model and the change that training has made to it since.
 struct SlowModel {
   const std::byte* slow;   ///< phi
   const std::byte* delta;  ///< theta - phi
@@ -18,10 +19,10 @@ struct OuterFactors {
 
 /// momentum = alpha * momentum + beta * (own.delta + peer.delta) / 2 - gamma * (own.slow - peer.slow) / 2
 /// slow = own.slow + momentum
-/// model = slow + (model - (own.slow + own.delta)): what was trained since own.delta was taken, stays
+/// model = slow + (model - (own.slow + own.delta)): training since own.delta was taken is kept
 ///
-/// dtype is MV_F32 or MV_F64. `slow` may be own.slow; `peer` may be `own`, for a step without one. Gives the sum of the squares of
-/// (peer.slow + peer.delta) - (own.slow + own.delta), to rounding.
+/// dtype is MV_F32 or MV_F64. `slow` may be own.slow; `peer` may be `own`, for a step without a peer. Returns the sum
+/// of the squares of (peer.slow + peer.delta) - (own.slow + own.delta), up to rounding.
 double outer_step_bytes(mv_dtype dtype, std::byte* model, std::byte* slow, std::byte* momentum, const SlowModel& own, const SlowModel& peer,
                         size_t count, const OuterFactors& factors) noexcept;
 

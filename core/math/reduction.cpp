@@ -19,7 +19,7 @@ T load(const std::byte* from) noexcept {
   return value;
 }
 
-/// Integers that are computed without a sign wrap, instead of being undefined.
+/// The unsigned type for arithmetic on integers: it wraps, where signed overflow is undefined.
 template <typename T, bool kIsInteger = std::is_integral_v<T>>
 struct Wrapping {
   using Type = T;
@@ -74,7 +74,7 @@ void combine(std::byte* dst, const std::byte* src, size_t count, Operand dst_is)
     each([](T mine, T theirs) { return F::of(theirs, mine); });
 }
 
-constexpr size_t kPiece = 1024;  // elements that fit into the nearest cache, widened
+constexpr size_t kPiece = 1024;  // elements that fit into the L1 cache, widened
 
 template <typename F>
 void combine_halves(mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count, Operand dst_is) noexcept {
@@ -140,7 +140,7 @@ void divide(std::byte* values, size_t count, T divisor) noexcept {
   }
 }
 
-/// work(float*, count) on pieces of halves, widened and narrowed again.
+/// Calls work(floats, count) on pieces of halves, widened before and narrowed after.
 template <typename Work>
 void as_floats(mv_dtype dtype, std::byte* values, size_t count, Work work) noexcept {
   alignas(64) std::array<std::byte, kPiece * sizeof(float)> wide;

@@ -1,5 +1,5 @@
 #pragma once
-// What values of several processes are reduced by.
+// The reductions of values of several processes.
 
 #include <polyverso/polyverso.h>
 
@@ -8,7 +8,7 @@
 
 namespace mv::math {
 
-/// kAverage is kSum until divide_bytes().
+/// kAverage is computed as kSum, followed by divide_bytes().
 enum class Reduction : uint8_t { kSum = 1, kProd = 2, kMin = 3, kMax = 4, kAverage = 5 };
 
 constexpr const char* reduction_name(Reduction reduction) {
@@ -27,17 +27,17 @@ constexpr const char* reduction_name(Reduction reduction) {
   return "unknown";
 }
 
-/// Which operand of f the destination is. It matters where both are NaN, or zeros of both signs.
+/// The operand of f that the destination is. It matters if both operands are NaN, or zeros of opposite signs.
 enum class Operand { kFirst, kSecond };
 
-// Memory of `count` elements of any dtype but MV_RAW, without alignment. Integers wrap; halves are computed in f32 and rounded once.
-// min and max of anything and a NaN is the NaN.
+// Memory of `count` elements of any dtype except MV_RAW, without alignment. Integers wrap; halves are computed in f32
+// and rounded once. min and max return NaN if either operand is NaN.
 
-/// dst[i] = f(dst[i], src[i]); or, where dst is the second operand, f(src[i], dst[i]). The ranges do not overlap.
+/// dst[i] = f(dst[i], src[i]); or f(src[i], dst[i]) if dst is the second operand. The ranges do not overlap.
 void reduce_bytes(Reduction reduction, mv_dtype dtype, std::byte* dst, const std::byte* src, size_t count, Operand dst_is) noexcept;
 /// values[i] /= divisor. Floats only.
 void divide_bytes(mv_dtype dtype, std::byte* values, size_t count, double divisor) noexcept;
-/// What changes nothing: zeros for sums, ones for products, the greatest value for min, the least for max.
+/// The neutral element: 0 for sums, 1 for products, the greatest value for min, the least for max.
 void fill_neutral(Reduction reduction, mv_dtype dtype, std::byte* values, size_t count) noexcept;
 
 }  // namespace mv::math

@@ -1,4 +1,5 @@
-// A pass over arrays that sums up how far apart two of them are: included again for each instruction set, as lanes-inl.hpp.
+// A pass over arrays that also sums the squared distance of two of them. Included once for each instruction set, like
+// lanes-inl.hpp.
 #if defined(MV_MATH_SQUARES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MV_MATH_SQUARES_INL_HPP
 #undef MV_MATH_SQUARES_INL_HPP
@@ -16,8 +17,9 @@ HWY_BEFORE_NAMESPACE();
 namespace mv::math {
 namespace HWY_NAMESPACE {
 
-/// element(tag, first) for all of 0 .. count - 1, as over_lanes(); the sum of the squares of what it gives. Floats are summed in their own
-/// precision over some thousand elements, these sums as doubles: the last digits differ from one instruction set to another.
+/// Calls element(tag, first) for 0 .. count - 1, like over_lanes(), and returns the sum of the squares of its results.
+/// Blocks of 4096 elements are summed in T, the sums of the blocks in double. The last digits differ between
+/// instruction sets.
 template <typename T, typename Element>
 HWY_INLINE double sum_of_squares(size_t count, const Element& element) {
   constexpr size_t kBlock = 4096;

@@ -1,4 +1,4 @@
-// Compiled once for every instruction set: foreach_target.h includes this file again and again with another HWY_TARGET.
+// Compiled once per instruction set: foreach_target.h includes this file again for each HWY_TARGET.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "math/sum.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -45,7 +45,7 @@ HWY_INLINE void sum_range(std::byte* out_bytes, const std::byte* const* sources,
   over_rest<T, hn::MaxLanes(tag) / 2>(count, i, few);
 }
 
-// Integers as unsigned ones, which wrap around.
+// Integers are added as unsigned ones, which wrap around.
 void sum_f32(std::byte* out, const std::byte* const* from, size_t how_many, size_t count) { sum_range<float>(out, from, how_many, count); }
 void sum_f64(std::byte* out, const std::byte* const* from, size_t how_many, size_t count) { sum_range<double>(out, from, how_many, count); }
 void sum_i32(std::byte* out, const std::byte* const* from, size_t how_many, size_t count) { sum_range<uint32_t>(out, from, how_many, count); }

@@ -8,7 +8,7 @@ namespace mv::telemetry {
 
 namespace {
 
-/// Microseconds, to the nanosecond.
+/// Microseconds, with nanosecond precision.
 std::string micros(base::Nanos span) {
   const int64_t nanos = span.count() > 0 ? span.count() : 0;
   return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000);

@@ -1,5 +1,5 @@
 #pragma once
-// Events as Chrome's trace format (JSON), which chrome://tracing and ui.perfetto.dev open.
+// A writer for Chrome's trace format (JSON), which chrome://tracing and ui.perfetto.dev open.
 
 #include <cstdint>
 #include <string>
@@ -9,20 +9,21 @@
 
 namespace mv::telemetry {
 
-/// A process is a rank; a track of it has a number, a name and a place in the order.
+/// A trace of one process, numbered by its rank. Each track has a number, a name and a position in the order.
 class ChromeTrace {
  public:
-  /// Times are written in microseconds from `origin` on. `origin_since_1970` is told as well, so that the traces of several processes can
-  /// be laid side by side.
+  /// Times are written in microseconds since `origin`. The trace also contains `origin_since_1970`, so that the traces
+  /// of several processes can be aligned.
   ChromeTrace(int64_t rank, std::string_view process_name, base::Nanos origin, base::Nanos origin_since_1970);
 
   void track(uint64_t track, std::string_view name);
-  /// Something that a track did from `begin` to `end`, one after the other. `arguments` is JSON, or "".
+  /// An event from `begin` to `end`. The slices of one track do not overlap. `arguments` is JSON, or "".
   void slice(uint64_t track, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments);
-  /// The arrow from one process's slice to another's: both tell the same id, within the slice just written.
+  /// The two ends of an arrow from a slice of one process to a slice of another. Both have the same id and belong to
+  /// the slice just written.
   void leaves(uint64_t track, uint64_t flow, base::Nanos at) { flow_end('s', track, flow, at); }
   void arrives(uint64_t track, uint64_t flow, base::Nanos at) { flow_end('f', track, flow, at); }
-  /// Something that may overlap others of its kind.
+  /// An event that may overlap others of its category.
   void span(std::string_view category, uint64_t id, std::string_view name, base::Nanos begin, base::Nanos end, std::string_view arguments);
 
   std::string take();

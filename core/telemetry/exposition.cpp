@@ -14,7 +14,7 @@ std::string number(double value) {
   return fmt::format("{}", value);
 }
 
-/// As the format has it within quotes.
+/// Escapes a label value for use in quotes.
 void append_escaped(std::string& text, std::string_view value) {
   for (const char c : value) {
     if (c == '\\' || c == '"') text += '\\';

@@ -1,5 +1,5 @@
 #pragma once
-// Figures as Prometheus's text: https://prometheus.io/docs/instrumenting/exposition_formats/
+// A writer for Prometheus's text format: https://prometheus.io/docs/instrumenting/exposition_formats/
 
 #include <cstdint>
 #include <initializer_list>
@@ -16,20 +16,21 @@ struct Label {
 };
 using Labels = std::initializer_list<Label>;
 
-/// What every metric of ours begins with.
+/// The prefix of all metric names of Polyverso.
 inline constexpr std::string_view kPrefix = "polyverso_";
 
-/// Writes families, each with its samples behind it. Names are literals of ours; values of labels may be anything.
+/// Writes metric families, each followed by its samples. Names are literals of this library; label values are
+/// arbitrary.
 class Exposition {
  public:
-  /// kPrefix comes in front. A counter's name ends in _total; units are seconds and bytes.
+  /// Adds kPrefix to the name. A counter's name ends in _total; units are seconds and bytes.
   void counter(std::string_view name, std::string_view help) { family(kPrefix, name, "counter", help); }
   void gauge(std::string_view name, std::string_view help) { family(kPrefix, name, "gauge", help); }
   void histogram(std::string_view name, std::string_view help) { family(kPrefix, name, "histogram", help); }
-  /// The figures that all programs give alike: "process_…", without the prefix.
+  /// A standard process metric, "process_…", without the prefix.
   void process(std::string_view name, std::string_view type, std::string_view help) { family("", name, type, help); }
 
-  /// Of the last family.
+  /// A sample of the last family.
   void sample(Labels labels, uint64_t value);
   void sample(Labels labels, double value);
   void sample(Labels labels, const base::Histogram& histogram);

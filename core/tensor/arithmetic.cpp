@@ -1,4 +1,4 @@
-// Compiled once for every instruction set: foreach_target.h includes this file again and again with another HWY_TARGET.
+// Compiled once per instruction set: foreach_target.h includes this file again for each HWY_TARGET.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/arithmetic.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -38,7 +38,7 @@ struct Div {
     return hn::Div(a, b);
   }
 };
-// Highway's own Min and Max differ between instruction sets where a NaN comes in.
+// Highway's own Min and Max treat NaN differently on different instruction sets.
 struct Min {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a, V b) const {
@@ -58,7 +58,7 @@ HWY_INLINE void binary(std::byte* out_bytes, Operand a_operand, Operand b_operan
   const T* a = reinterpret_cast<const T*>(a_operand.data);
   const T* b = reinterpret_cast<const T*>(b_operand.data);
   const Op op;
-  // Read before anything is written: out may lie upon it.
+  // Read before any write: out may overlap it.
   const T single = a_operand.is_single ? *a : b_operand.is_single ? *b : T{};
   if (a_operand.is_single) {
     over_lanes<T>(count, [&](auto tag, size_t i) HWY_ATTR {

@@ -19,7 +19,7 @@ bool is_half(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16; }
 template <typename To, typename From>
 To convert(From value) {
   if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    // The first number beyond the range is a power of two, which every float type has.
+    // The first number beyond the range is a power of two, which every float type represents exactly.
     constexpr To kHalf = std::numeric_limits<To>::max() / 2 + 1;
     constexpr From kBeyond = static_cast<From>(kHalf) * 2;
     if (std::isnan(value)) return 0;
@@ -54,8 +54,8 @@ void convert_from(std::byte* dst, mv_dtype from, const std::byte* src, size_t co
   }
 }
 
-/// The float next to the value towards zero, with its last bit set if it is not the value: rounding that to a half
-/// gives what rounding the value itself does ("round to odd").
+/// Rounds to odd: the nearest float towards zero, with its last bit set if inexact. Rounding it to a half then gives
+/// the same result as rounding the value directly.
 float round_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   if (double{nearest} == value || std::isnan(value)) return nearest;
@@ -64,7 +64,7 @@ float round_to_odd(double value) {
   return std::bit_cast<float>(bits | 1);
 }
 
-/// A double that rounds to the same half as the value: its upper bits, and whether there are others.
+/// A double that rounds to the same half as the value: its upper 52 bits, with a sticky last bit for the others.
 double upper_bits(int64_t value) {
   const uint64_t size = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
   const int excess = std::max(0, static_cast<int>(std::bit_width(size)) - 52);
@@ -74,7 +74,7 @@ double upper_bits(int64_t value) {
   return value < 0 ? -kept : kept;
 }
 
-/// At most a chunk.
+/// For at most one chunk.
 void convert_to_half(mv_dtype to, std::byte* dst, mv_dtype from, const std::byte* src, size_t count) {
   float floats[kChunk];
   if (from == MV_F32) return math::narrow_bytes(to, dst, src, count);

@@ -1,5 +1,5 @@
 #pragma once
-// Elements of one dtype as those of another.
+// Conversions of elements from one dtype to another.
 
 #include <polyverso/tensor.h>
 
@@ -9,26 +9,25 @@
 
 namespace mv::tensor {
 
-/// How many elements are worked on at a time where they must be converted on the way: few enough to stay in the first
-/// cache.
+/// The number of elements per step of a computation that converts its operands: few enough to stay in the L1 cache.
 inline constexpr size_t kChunk = 512;
-/// Room for a chunk of any dtype.
+/// A buffer for a chunk of any dtype.
 struct alignas(64) Chunk {
   std::byte bytes[kChunk * sizeof(double)];
 };
 
-/// dst[i] = src[i]. Floats round to nearest even, once, also where they are narrowed by several steps; floats to
-/// integers are cut towards zero and end at the range's ends, NaN is 0; integers to narrower ones wrap. The ranges are
-/// one, of dtypes of one size, or do not overlap.
+/// dst[i] = src[i]. Conversions to floats round once, to nearest even, even if they take several steps. Floats to
+/// integers truncate towards zero and saturate, NaN becomes 0. Integers to narrower ones wrap. The ranges do not
+/// overlap, or are identical with dtypes of the same size.
 void cast_elements(mv_dtype to, std::byte* dst, mv_dtype from, const std::byte* src, size_t count);
-/// One element of any dtype, of a double or as one.
+/// Converts one element of any dtype from or to a double.
 void store_element(mv_dtype dtype, std::byte* at, double value);
 double load_element(mv_dtype dtype, const std::byte* at);
 
-/// What elements of two dtypes become before they meet: NumPy's promotion, with bf16 beside f16 and f32 above both.
+/// The dtype to which two dtypes are promoted: NumPy's rules, with bf16 on the level of f16, and f32 above both.
 mv_dtype common_dtype(mv_dtype a, mv_dtype b);
 
-/// A copy of another dtype.
+/// A copy with another dtype.
 base::Result<Tensor> cast(const char* function, Heap& heap, const Tensor& tensor, mv_dtype dtype);
 
 }  // namespace mv::tensor

@@ -9,7 +9,7 @@
 
 namespace mv::tensor {
 
-/// Bytes of one element: MV_RAW counts bytes, so 1; 0 for a number that is no mv_dtype.
+/// Bytes of one element: 1 for MV_RAW, which counts bytes; 0 for an invalid mv_dtype.
 constexpr size_t dtype_bytes(mv_dtype dtype) {
   switch (dtype) {
     case MV_RAW:
@@ -30,17 +30,17 @@ constexpr size_t dtype_bytes(mv_dtype dtype) {
   }
 }
 
-/// Whether a table or a tensor may have it.
+/// Whether a table or a tensor may have this dtype.
 constexpr bool is_table_dtype(mv_dtype dtype) { return dtype != MV_RAW && dtype_bytes(dtype) > 0; }
 
 constexpr bool is_floating(mv_dtype dtype) {
   return dtype == MV_F32 || dtype == MV_F64 || dtype == MV_F16 || dtype == MV_BF16;
 }
 
-/// What values of this dtype are computed in, and what servers store them as: halves as floats.
+/// The dtype in which values of this dtype are computed and stored on servers: f32 for halves.
 constexpr mv_dtype storage_dtype(mv_dtype dtype) { return dtype == MV_F16 || dtype == MV_BF16 ? MV_F32 : dtype; }
 
-/// The name that texts and messages use: "f32".
+/// The name in texts and messages: "f32".
 constexpr std::string_view dtype_name(mv_dtype dtype) {
   switch (dtype) {
     case MV_RAW:
@@ -66,7 +66,7 @@ constexpr std::string_view dtype_name(mv_dtype dtype) {
   }
 }
 
-/// "f32", or what NumPy, Torch and C call it: "float32", "float". Nothing for any other text, nor for substrings of these.
+/// Parses "f32" or the name in NumPy, Torch or C: "float32", "float". Empty for any other text, also for substrings.
 constexpr std::optional<mv_dtype> parse_dtype(std::string_view text) {
   if (text == "raw" || text == "bytes") return MV_RAW;
   if (text == "f32" || text == "float32" || text == "float") return MV_F32;

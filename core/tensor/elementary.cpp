@@ -11,12 +11,12 @@ namespace mv::tensor {
 
 namespace {
 
-// ln 2 in two parts: the first one has zeros at its end, so that small multiples of it are exact.
+// ln 2 in two parts: the low bits of the first are zero, so small multiples of it are exact.
 constexpr double kLn2High = 0x1.62e42feep-1;
 constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// value * 2^power, where the result may be subnormal, for |power| <= 1100.
+/// value * 2^power for |power| <= 1100. The result may be subnormal.
 double scale(double value, int power) {
   const auto power_of_two = [](int exponent) {
     return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
@@ -27,7 +27,7 @@ double scale(double value, int power) {
 
 }  // namespace
 
-/// x = k ln 2 + r with |r| <= ln 2 / 2, and exp(r) = 1 + 2r / (R(r) - r), R even and found by minimax.
+/// x = k ln 2 + r with |r| <= ln 2 / 2, and exp(r) = 1 + 2r / (R(r) - r); R is even, by a minimax polynomial.
 double exp(double x) {
   if (std::isnan(x)) return x;
   if (x > 709.782712893384) return kInfinity;
@@ -44,8 +44,8 @@ double exp(double x) {
   return scale(result, static_cast<int>(k));
 }
 
-/// x = 2^k (1 + f) with 1 + f between sqrt(1/2) and sqrt(2); log(1 + f) = f - s (f - R(s)) with s = f / (2 + f), R by
-/// minimax.
+/// x = 2^k (1 + f) with 1 + f between sqrt(1/2) and sqrt(2); log(1 + f) = f - s (f - R(s)) with s = f / (2 + f); R is a
+/// minimax polynomial.
 double log(double x) {
   if (std::isnan(x) || x == kInfinity) return x;
   if (x == 0) return -kInfinity;

@@ -1,6 +1,5 @@
 #pragma once
-// exp and log of doubles with the same bits on every machine: a C library may use a fused multiply-add here and not
-// there.
+// exp and log of doubles that are bit-equal on every machine. C libraries are not: some use fused multiply-add.
 
 namespace mv::tensor {
 

@@ -17,7 +17,7 @@ namespace {
 
 bool is_comparison(int op) { return op >= MV_EQ && op <= MV_GE; }
 
-/// Elements to read: a tensor's, or a value's.
+/// Elements to read, of a tensor or of a single value.
 struct Source {
   mv_dtype dtype;
   Shape shape;
@@ -31,7 +31,7 @@ bool overlaps(const Tensor& a, const Tensor& b) {
   return before(a.data, b.data + b.stored_bytes()) && before(b.data, a.data + a.stored_bytes());
 }
 
-/// The operand, or a copy of it where writing out's elements one after the other would change what is yet to be read.
+/// The operand, or a copy of it if writing the elements of `out` in order would overwrite elements not yet read.
 base::Result<Tensor> readable(Heap& heap, const Tensor& operand, const Tensor* out) {
   if (out == nullptr || !overlaps(operand, *out)) return operand;
   const bool in_step =
@@ -39,7 +39,7 @@ base::Result<Tensor> readable(Heap& heap, const Tensor& operand, const Tensor* o
   return in_step ? base::Result<Tensor>(operand) : clone(heap, operand);
 }
 
-/// Out, checked, or a new tensor.
+/// `out` after checks, or a new tensor.
 base::Result<Tensor> prepare(const char* function, Heap& heap, mv_dtype dtype, const Shape& shape, const Tensor* out) {
   if (out == nullptr) return make_dense(heap, dtype, shape, Heap::Content::kAnything);
   if (auto status = need_dense(function, *out); !status.ok()) return status;
@@ -48,14 +48,14 @@ base::Result<Tensor> prepare(const char* function, Heap& heap, mv_dtype dtype, c
                      out->text());
 }
 
-/// `count` elements of a source as elements of `dtype`: where they are, or converted into the chunk.
+/// `count` elements of a source as elements of `dtype`: in place, or converted into the chunk.
 const std::byte* fetch(mv_dtype dtype, mv_dtype from, const std::byte* at, size_t count, Chunk* chunk) {
   if (dtype == from) return at;
   cast_elements(dtype, chunk->bytes, from, at, count);
   return chunk->bytes;
 }
 
-/// Results of a computation: dtype `made`, to become `shown` and end as `out`'s.
+/// Stores the results of a computation, of dtype `made`: rounded to `shown`, then converted to `out`.
 void deliver(mv_dtype made, mv_dtype shown, mv_dtype out, std::byte* at, Chunk* chunk, size_t count) {
   if (shown != made && shown != out) {
     Chunk between;
@@ -65,8 +65,8 @@ void deliver(mv_dtype made, mv_dtype shown, mv_dtype out, std::byte* at, Chunk* 
   cast_elements(out, at, made, chunk->bytes, count);
 }
 
-/// A computation on up to two sources, element by element: run(out, operands, count) on elements of `computed`, whose
-/// result elements are of `made` and stand for `shown`.
+/// An element-wise computation on up to two sources: run(out, operands, count) takes elements of dtype `computed` and
+/// gives elements of dtype `made`, which are rounded to `shown`.
 template <size_t kOperands, typename Run>
 void compute(const std::array<Source, kOperands>& sources, mv_dtype computed, mv_dtype made, mv_dtype shown,
              const Tensor& out, Run run) {
@@ -134,7 +134,7 @@ base::Status no_negative_power(const char* function) {
                      function);
 }
 
-/// Whether an integer dtype has this value.
+/// Whether an integer dtype can represent this value.
 bool has_value(mv_dtype dtype, double value) {
   if (value != std::trunc(value)) return false;
   if (dtype == MV_U8) return value >= 0 && value <= 255;
@@ -142,7 +142,7 @@ bool has_value(mv_dtype dtype, double value) {
   return value >= -beyond && value < beyond;
 }
 
-/// The dtype in which an integer tensor meets a value.
+/// The dtype in which a tensor and a value are combined.
 base::Result<mv_dtype> dtype_with(const char* function, int op, const Tensor& a, double value) {
   if (is_floating(a.dtype)) return a.dtype;
   if (op == MV_DIV) return mv_dtype{MV_F64};
@@ -164,7 +164,7 @@ base::Status axpy_rows(const char* function, double alpha, const Tensor& x, cons
   const size_t longest = in_place ? std::max<size_t>(run, 1) : kChunk;
   for (size_t r = 0; r < runs; ++r) {
     const auto to_row = x.is_row_sparse() ? static_cast<size_t>(x.held.ids[r]) : 0;
-    if (to_row >= y.shape.rows() && x.is_row_sparse())  // somebody wrote over them
+    if (to_row >= y.shape.rows() && x.is_row_sparse())  // the caller has overwritten the ids
       return base::error(MV_ERANGE, "{}: {} holds a row {}", function, x.text(), x.held.ids[r]);
     for (size_t i = 0; i < run; i += longest) {
       const size_t count = std::min(longest, run - i);
@@ -279,7 +279,7 @@ base::Status fill(const char* function, const Tensor& tensor, double value) {
   const size_t count = tensor.stored(), size = dtype_bytes(tensor.dtype);
   if (count == 0) return {};
   store_element(tensor.dtype, tensor.data, value);
-  // Doubling, but from a part that stays in the cache.
+  // Doubles the copied part, up to a size that stays in the cache.
   for (size_t done = 1, step = 1; done < count; done += step, step = std::min(done, kChunk))
     std::memcpy(tensor.data + done * size, tensor.data, std::min(step, count - done) * size);
   return {};

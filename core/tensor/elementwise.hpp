@@ -1,9 +1,9 @@
 #pragma once
-// Arithmetic of whole tensors: shapes that are matched, dtypes that meet, results that go where an operand is. The
-// kernels are in arithmetic.hpp.
+// Element-wise arithmetic of whole tensors: broadcasting, dtype promotion and results in place. The kernels are in
+// arithmetic.hpp.
 //
-// `out` is null for a new tensor, or receives the result, converted to its dtype, and is what is returned. It may be an
-// operand or overlap one.
+// If `out` is null, the result is a new tensor. Otherwise `out` receives the result, converted to its dtype, and is
+// returned. It may be an operand or overlap one.
 
 #include "tensor/tensor.hpp"
 
@@ -15,7 +15,7 @@ base::Result<Tensor> binary(const char* function, Heap& heap, int op, const Tens
 /// a op value, or value op a.
 base::Result<Tensor> scalar(const char* function, Heap& heap, int op, const Tensor& a, double value, bool is_swapped,
                             const Tensor* out);
-/// Values into another tensor, repeated where its shape says so; without one, a clone.
+/// Copies the values to `out`, broadcast to its shape; without `out`, a clone.
 base::Result<Tensor> copy(const char* function, Heap& heap, const Tensor& a, const Tensor* out);
 /// y += alpha * x; x may be row-sparse.
 base::Status axpy(const char* function, Heap& heap, double alpha, const Tensor& x, const Tensor& y);

@@ -18,9 +18,10 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kArenaBytes = size_t{4} << 20;
-/// Beyond it a block has its own segment.
+/// A larger block has its own segment.
 constexpr size_t kLargestCarved = kArenaBytes / 4;
-/// How much of large segments is kept for later ones, and how many arenas: what comes and goes with every step of a training loop.
+/// Limits of unused memory that is kept for reuse, in bytes of large segments and in arenas: a training loop frees and
+/// allocates the same tensors in every step.
 constexpr size_t kKeptBytes = size_t{128} << 20;
 constexpr ptrdiff_t kKeptArenas = (size_t{64} << 20) / kArenaBytes;
 /// A kept segment serves a request that leaves at most this part of it unused: a quarter.
@@ -41,7 +42,7 @@ base::Result<Segment> make_segment(size_t bytes) {
   return made;
 }
 
-/// Where no descriptor is left for shared memory.
+/// The fallback if no descriptor is left for shared memory.
 class PrivateBlock : public Block {
  public:
   explicit PrivateBlock(size_t bytes)
@@ -54,7 +55,7 @@ class PrivateBlock : public Block {
 Block::Block(std::byte* data, size_t bytes, MemoryKind kind)
     : data_(data), bytes_(bytes), kind_(kind), made_at_(base::SharedMemory::forks()), number_(next_number()) {}
 
-/// What is free, under one lock. Ranges of an arena that touch are one range.
+/// The free memory, under one lock. Adjacent free ranges of an arena are merged.
 class Heap::Store : public std::enable_shared_from_this<Heap::Store> {
  public:
   base::Result<std::shared_ptr<Block>> carve(size_t bytes);
@@ -69,8 +70,8 @@ class Heap::Store : public std::enable_shared_from_this<Heap::Store> {
   class Whole;
   struct Arena {
     Segment segment;
-    size_t given = 0;   ///< bytes of blocks that are out
-    size_t wasted = 0;  ///< bytes that came back and are not used again
+    size_t given = 0;   ///< bytes of blocks in use
+    size_t wasted = 0;  ///< freed bytes that are not reused
   };
 
   void drop_inherited();
@@ -85,9 +86,9 @@ class Heap::Store : public std::enable_shared_from_this<Heap::Store> {
   std::map<std::byte*, Arena> arenas_;
   std::map<std::byte*, size_t> free_;  // by address
   std::set<std::pair<size_t, std::byte*>> free_by_size_;
-  std::vector<Segment> kept_;  // large ones, the latest last
+  std::vector<Segment> kept_;  // unused large ones, the latest last
   size_t kept_bytes_ = 0;
-  size_t large_ = 0, large_bytes_ = 0;  // segments that are out
+  size_t large_ = 0, large_bytes_ = 0;  // large segments in use
   size_t carved_bytes_ = 0;
   uint32_t used_at_ = base::SharedMemory::forks();
 };
@@ -113,7 +114,7 @@ class Heap::Store::Whole : public Block {
   Segment segment_;
 };
 
-/// In a forked child: what is free in the parent's memory can't be shown to other processes.
+/// In a forked child: free memory of the parent cannot be shared with other processes.
 void Heap::Store::drop_inherited() {
   if (base::SharedMemory::is_ours(used_at_)) return;
   used_at_ = base::SharedMemory::forks();
@@ -124,7 +125,7 @@ void Heap::Store::drop_inherited() {
   std::erase_if(arenas_, [](const auto& arena) { return arena.second.given == 0; });
 }
 
-/// False without memory to note it.
+/// False if memory runs out.
 bool Heap::Store::add_free(std::byte* at, size_t bytes) noexcept {
   try {
     const auto range = free_.emplace(at, bytes).first;
@@ -137,7 +138,7 @@ bool Heap::Store::add_free(std::byte* at, size_t bytes) noexcept {
   }
 }
 
-/// The free range becomes another one of its arena, which takes no memory.
+/// Moves or resizes a free range within its arena, without allocating.
 void Heap::Store::change_free(std::map<std::byte*, size_t>::iterator range, std::byte* at, size_t bytes) noexcept {
   auto by_size = free_by_size_.extract({range->second, range->first});
   auto by_address = free_.extract(range);
@@ -173,7 +174,7 @@ base::Result<std::shared_ptr<Block>> Heap::Store::carve(size_t bytes) {
   size > bytes ? change_free(range, at + bytes, size - bytes) : remove_free(range);
   carved_bytes_ += bytes;
   arena_of(at).given += bytes;
-  lock.unlock();  // where the block can't be made, its destructor is not run
+  lock.unlock();  // if the block can't be made, its destructor does not run
   try {
     return std::shared_ptr<Block>(std::make_shared<Carved>(shared_from_this(), at, bytes));
   } catch (...) {
@@ -200,7 +201,7 @@ void Heap::Store::give_back_range(std::byte* at, size_t bytes, bool reuse) noexc
   arenas_.erase(found);
 }
 
-/// Ranges that touch become one, within their arena. False without memory to note one that touches none.
+/// Frees a range and merges it with adjacent ones of its arena. False if no range is adjacent and memory runs out.
 bool Heap::Store::join_free(std::byte* begin, std::byte* at, size_t bytes) noexcept {
   std::byte* const end = begin + kArenaBytes;
   auto next = free_.find(at + bytes);
@@ -219,7 +220,7 @@ bool Heap::Store::join_free(std::byte* begin, std::byte* at, size_t bytes) noexc
   return true;
 }
 
-/// Some unused arenas stay, for whoever makes and frees tensors in turns.
+/// Keeps some unused arenas, for callers that make and free tensors in turns.
 void Heap::Store::drop_unused_arena(std::byte* begin) {
   const auto unused =
       std::count_if(free_.begin(), free_.end(), [](const auto& range) { return range.second == kArenaBytes; });
@@ -253,13 +254,13 @@ base::Result<std::shared_ptr<Block>> Heap::Store::whole(size_t bytes, bool* is_f
     if (!made.ok()) return made.status();
     segment = std::move(made).value();
     std::lock_guard lock(mutex_);
-    kept_.reserve(kept_.size() + large_ + 1);  // so that all can come back without taking memory
+    kept_.reserve(kept_.size() + large_ + 1);  // all can then be given back without allocating
     ++large_;
     large_bytes_ += segment->bytes();
   }
   try {
     return std::shared_ptr<Block>(std::make_shared<Whole>(shared_from_this(), std::move(segment)));
-  } catch (...) {  // where the block can't be made, its destructor is not run
+  } catch (...) {  // if the block can't be made, its destructor does not run
     give_back_segment(std::move(segment), true);
     throw;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The memory of tensors: shared, so that another process can be shown what lies in it.
+// The allocator for tensors. Its memory is shared, so other processes can read tensors in place.
 
 #include <atomic>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace mv::tensor {
 
-/// Memory that tensors have together. It goes when the last of them does.
+/// A block of memory, shared by tensors and freed with the last of them.
 class Block {
  public:
   enum class MemoryKind { kShared, kPrivate, kLent };
@@ -22,12 +22,12 @@ class Block {
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
-  /// Other processes can be shown it. What a forked child has of its parent is the child's own.
+  /// Whether other processes can map it. Memory that a forked child has from its parent is private to the child.
   bool is_shared() const { return kind_ == MemoryKind::kShared && base::SharedMemory::is_ours(made_at_); }
   bool is_lent() const { return kind_ == MemoryKind::kLent; }
   uint64_t number() const { return number_; }
 
-  /// Open handles of tensors upon it: what a binding must know that keeps lent memory alive.
+  /// Open handles of tensors on it, for bindings that keep lent memory alive.
   std::atomic<uint64_t> handles{0};
 
  protected:
@@ -37,13 +37,13 @@ class Block {
   std::byte* const data_;
   const size_t bytes_;
   const MemoryKind kind_;
-  const uint32_t made_at_;  ///< SharedMemory::forks()
+  const uint32_t made_at_;  ///< SharedMemory::forks() at that time
   const uint64_t number_;
 };
 
-/// Gives blocks out. Small ones are carved from arenas, so that a thousand of them do not need a thousand descriptors;
-/// a large one is a segment of its own. What comes back is used again: a fresh page costs several times what a copy
-/// into it does: unless the process has been forked since the block was made, when a child may be reading it. Any thread.
+/// Allocates blocks. Small ones are carved from arenas, so a thousand of them do not need a thousand descriptors. A
+/// large one is a segment of its own. Freed memory is reused, because a fresh page costs several times a copy into it.
+/// The exception is memory made before a fork(), which a child may still read. Any thread.
 class Heap {
  public:
   Heap();
@@ -57,12 +57,12 @@ class Heap {
   struct Use {
     size_t segments;     ///< descriptors
     size_t bytes;        ///< of all segments
-    size_t bytes_given;  ///< of blocks that are out
+    size_t bytes_given;  ///< of blocks in use
   };
   Use use() const;
 
-  /// Round a fork(), in the parent and in the child: no other thread is in the midst of a change then. A child may go on using
-  /// the heap, and what it makes there is shared memory of its own.
+  /// Called around a fork(), in the parent and in the child, so that no other thread is in the middle of a change. A
+  /// child may continue to use the heap; its new blocks are shared memory of its own.
   void before_fork() noexcept;
   void after_fork() noexcept;
 

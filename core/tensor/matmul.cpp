@@ -1,4 +1,4 @@
-// Compiled once for every instruction set: foreach_target.h includes this file again and again with another HWY_TARGET.
+// Compiled once per instruction set: foreach_target.h includes this file again for each HWY_TARGET.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/matmul.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -16,8 +16,8 @@ namespace mv::tensor {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// kRows rows of c, from row-major a with `inner` columns and a panel of b: inner x two vectors, contiguous. At most
-/// two vectors of c exist; `cols` says how much.
+/// Computes `cols` columns, at most two vectors, of kRows rows of c. a is row-major with `inner` columns; the panel of
+/// b is contiguous: inner x two vectors.
 template <size_t kRows, typename T>
 HWY_INLINE void multiply_rows(const T* a, const T* panel, T* c, size_t c_stride, size_t inner, size_t cols) {
   const hn::ScalableTag<T> tag;

@@ -8,7 +8,7 @@ namespace mv::tensor {
 
 namespace {
 
-/// Of a dimension longer than this, only the ends are shown.
+/// For a longer dimension, only the first and last kEnd elements are shown.
 constexpr int64_t kLongest = 10;
 constexpr int64_t kEnd = 3;
 
@@ -20,7 +20,7 @@ std::string element(mv_dtype dtype, const std::byte* at) {
   return fmt::format("{}", value);
 }
 
-/// The part that one position in each of the first `level` dimensions leaves; `at` is its first element.
+/// Writes the part of the tensor at fixed positions in the first `level` dimensions; `at` is its first element.
 void write(const Tensor& tensor, const Shape& shape, uint32_t level, size_t at, std::string* text) {
   if (level == shape.dims) {
     *text += element(tensor.dtype, tensor.data + at * dtype_bytes(tensor.dtype));

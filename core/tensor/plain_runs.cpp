@@ -17,7 +17,7 @@ void each(std::byte* out_bytes, Operand a_operand, Operand b_operand, size_t cou
   Out* out = reinterpret_cast<Out*>(out_bytes);
   const T* a = reinterpret_cast<const T*>(a_operand.data);
   const T* b = reinterpret_cast<const T*>(b_operand.data);
-  // Read before anything is written: out may lie upon it.
+  // Read before any write: out may overlap it.
   const T single = a_operand.is_single ? *a : b_operand.is_single ? *b : T{};
   if (a_operand.is_single && b_operand.is_single) {
     std::fill_n(out, count, op(single, *b));
@@ -30,7 +30,7 @@ void each(std::byte* out_bytes, Operand a_operand, Operand b_operand, size_t cou
   }
 }
 
-/// Wide enough that no intermediate result is undefined, so that integers wrap around.
+/// The unsigned type for arithmetic: wide enough that no intermediate result overflows, so integers wrap around.
 template <typename T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
@@ -47,7 +47,7 @@ T subtract(T a, T b) {
   return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
 }
 
-/// By squaring.
+/// Exponentiation by squaring.
 template <typename T>
 T integer_power(T base, T exponent) {
   if constexpr (std::is_signed_v<T>) {
@@ -112,7 +112,7 @@ void integer_axpy(std::byte* y_bytes, const std::byte* alpha, const std::byte* x
   for (size_t i = 0; i < count; ++i) y[i] = add(y[i], multiply(factor, x[i]));
 }
 
-/// f(x) for all elements; floats in double precision, so that their rounding is the only one that matters.
+/// f(x) for all elements. Floats are computed in double precision, so only their final rounding matters.
 template <typename T, typename Function>
 void apply(std::byte* out_bytes, const std::byte* a_bytes, size_t count, Function function) {
   T* out = reinterpret_cast<T*>(out_bytes);

@@ -14,13 +14,13 @@ constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
 constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
 constexpr int kRounds = 10;
 
-/// Seeds give other numbers for each distribution.
+/// One seed gives different numbers for each distribution.
 enum class Stream : uint32_t { kUniform = 0, kNormal = 1 };
 
-/// Blocks that are computed side by side.
+/// The number of blocks computed in parallel (SIMD).
 constexpr size_t kSide = 16;
 
-/// philox() of kSide counters that follow each other: words[w][k] is word w of block first + k.
+/// philox() of kSide consecutive counters: words[w][k] is word w of block first + k.
 void philox_side(uint64_t first, Stream stream, uint64_t seed, uint32_t (&words)[4][kSide]) {
   for (size_t k = 0; k < kSide; ++k) {
     words[0][k] = static_cast<uint32_t>(first + k);
@@ -40,7 +40,7 @@ void philox_side(uint64_t first, Stream stream, uint64_t seed, uint32_t (&words)
   }
 }
 
-/// tensor[i] = make(the 64 random bits of element i): block i / 2, its first or its second half.
+/// tensor[i] = make(the 64 random bits of element i), which are the first or second half of block i / 2.
 template <typename T, typename Make>
 void fill_from(const Tensor& tensor, mv_dtype made, int64_t seed, Stream stream, Make make) {
   constexpr size_t kBatch = 2 * kSide;
@@ -72,7 +72,7 @@ base::Status fill_integers(const char* function, const Tensor& tensor, int64_t s
                        low, high, tensor.text());
   }
   const auto from = static_cast<int64_t>(low);
-  // high may be 2^63, and high - low 2^64, which is 0 here and stands for all bits.
+  // high may be 2^63, and high - low may be 2^64. That is 0 here, and means all 64 bits.
   const uint64_t end = high == 0x1p63 ? uint64_t{1} << 63 : static_cast<uint64_t>(static_cast<int64_t>(high));
   const uint64_t width = end - static_cast<uint64_t>(from);
   fill_from<int64_t>(tensor, MV_I64, seed, Stream::kUniform, [=](uint64_t word) {
@@ -157,7 +157,7 @@ base::Status fill_normal(const char* function, const Tensor& tensor, int64_t see
                        mean, deviation);
   }
   fill_from<double>(tensor, MV_F64, seed, Stream::kNormal, [=](uint64_t word) {
-    // The middles of 2^52 equal parts: never 0 or 1.
+    // The midpoint of one of 2^52 equal intervals: never 0 or 1.
     const double p = (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
     return mean + deviation * normal_quantile(p);
   });

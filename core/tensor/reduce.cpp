@@ -12,8 +12,8 @@ namespace mv::tensor {
 
 namespace {
 
-/// The elements as outer x along x inner, of which `along` come together. The one at (o, j, i) is element (o * along +
-/// j) * inner + i.
+/// The elements as outer x along x inner. The reduction runs over `along`. Element (o, j, i) is at
+/// (o * along + j) * inner + i.
 struct Split {
   size_t outer, along, inner;
 };
@@ -44,7 +44,7 @@ const T* fetch(const Tensor& tensor, size_t first, size_t count, Chunk* chunk) {
   return reinterpret_cast<const T*>(chunk->bytes);
 }
 
-/// visit(first, count) for chunks of `count` elements from `first` on.
+/// Calls visit(first, count) for each chunk of `count` elements from `first` on.
 template <typename Visit>
 void by_chunks(size_t first, size_t count, Visit visit) {
   for (size_t done = 0; done < count; done += kChunk) visit(first + done, std::min(kChunk, count - done));
@@ -54,7 +54,7 @@ void store(const Tensor& result, size_t at, double value) {
   store_element(result.dtype, result.data + at * dtype_bytes(result.dtype), value);
 }
 
-/// The sum of contiguous elements, or of their squares. T is float, or double for all that is no float.
+/// The sum of contiguous elements, or of their squares. T is float for f32, and double for all other dtypes.
 template <typename T>
 double sum_run(const Tensor& tensor, size_t first, size_t count, bool of_squares) {
   PairwiseSum sum;
@@ -67,7 +67,7 @@ double sum_run(const Tensor& tensor, size_t first, size_t count, bool of_squares
   return sum.total();
 }
 
-/// What a sum comes to.
+/// The result of a reduction from its sum.
 double finish_sum(int op, double sum, size_t terms) {
   if (op == MV_NORM) return std::sqrt(sum);
   return op == MV_MEAN ? sum / static_cast<double>(terms) : sum;
@@ -105,7 +105,7 @@ void sum_columns(int op, const Tensor& tensor, const Split& split, const Tensor&
   }
 }
 
-/// Integers' sums are integers, which wrap around.
+/// Sums of integers are integers, which wrap around.
 void sum_integers(const Tensor& tensor, const Split& split, const Tensor& result) {
   Chunk chunk;
   auto* sums = reinterpret_cast<int64_t*>(result.data);
@@ -131,7 +131,7 @@ void sum_integers(const Tensor& tensor, const Split& split, const Tensor& result
   }
 }
 
-/// The least or greatest so far, and where it was. The first NaN stays.
+/// The least or greatest element so far, and its position. The first NaN wins.
 template <typename T>
 struct Extreme {
   T value{};
@@ -211,7 +211,7 @@ bool all_close(const Tensor& a, const Tensor& b, double relative, double absolut
   const bool exact = relative == 0 && absolute == 0 && !is_floating(a.dtype) && !is_floating(b.dtype);
   by_chunks(0, a.stored(), [&](size_t at, size_t n) {
     if (!close) return;
-    if (exact) {  // a double may not tell two of them apart
+    if (exact) {  // a double may not distinguish two of them
       const int64_t *x = fetch<int64_t>(a, at, n, &of_a), *y = fetch<int64_t>(b, at, n, &of_b);
       close = std::equal(x, x + n, y);
       return;

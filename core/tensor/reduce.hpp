@@ -1,16 +1,15 @@
 #pragma once
-// Many elements that become one. The order in which they come together depends on their number only: the same bits
-// everywhere.
+// Reductions of tensors. The order of the operations depends only on the number of elements: bit-equal everywhere.
 
 #include "tensor/tensor.hpp"
 
 namespace mv::tensor {
 
-/// `op` of mv_tensor_reduce_op along `axis`, or over all with MV_ALL_AXES.
+/// An mv_tensor_reduce_op along `axis`, or over all elements with MV_ALL_AXES.
 base::Result<Tensor> reduce(const char* function, Heap& heap, int op, const Tensor& tensor, int64_t axis);
-/// Sum of products.
+/// The sum of the products.
 base::Result<double> dot(const char* function, const Tensor& a, const Tensor& b);
-/// Whether |a - b| <= absolute + relative * |b| everywhere; false for differing shapes.
+/// Whether |a - b| <= absolute + relative * |b| for all elements; false for different shapes.
 base::Result<bool> close(const char* function, const Tensor& a, const Tensor& b, double relative, double absolute);
 
 }  // namespace mv::tensor

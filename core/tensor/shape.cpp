@@ -9,7 +9,7 @@ namespace mv::tensor {
 
 namespace {
 
-/// Elements of at most 8 bytes, so that their bytes fit a ptrdiff_t.
+/// Elements have at most 8 bytes, so the size in bytes fits a ptrdiff_t.
 constexpr int64_t kMostElements = std::numeric_limits<int64_t>::max() / 8;
 
 base::Status check_dims(const char* function, const int64_t* lengths, uint64_t dims) {
@@ -57,7 +57,7 @@ base::Result<Shape> make_shape(const char* function, const int64_t* lengths, uin
   Shape shape;
   shape.dims = static_cast<uint32_t>(dims);
   std::copy_n(lengths, dims, shape.lengths.begin());
-  // A length of 0 makes the product 0; the others must still be a sensible row, which such a tensor may be asked for.
+  // A length of 0 makes the product 0. The other lengths are still limited, because callers may compute a row's size.
   int64_t product = 1;
   for (uint32_t i = 0; i < shape.dims; ++i) {
     const int64_t length = shape.lengths[i];

@@ -1,5 +1,5 @@
 #pragma once
-// The lengths of a tensor's dimensions, and what can be said of them without the elements.
+// Shapes: the lengths of a tensor's dimensions.
 
 #include <polyverso/tensor.h>
 
@@ -12,14 +12,14 @@
 
 namespace mv::tensor {
 
-/// Lengths, the first one being the rows. Elements lie row by row, without gaps. The product of the lengths is small
-/// enough for its elements to be counted in bytes.
+/// The lengths of the dimensions; the first one counts the rows. Elements are row-major, without gaps. The size in
+/// bytes of all elements fits a ptrdiff_t.
 struct Shape {
   std::array<int64_t, MV_MAX_DIMS> lengths{};
   uint32_t dims = 0;
 
   size_t count() const;
-  /// Length of the first dimension; 1 if there is none.
+  /// Length of the first dimension; 1 for a scalar.
   size_t rows() const { return dims == 0 ? 1 : static_cast<size_t>(lengths[0]); }
   /// Elements of one row.
   size_t row_count() const;
@@ -33,11 +33,11 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-/// Checks what a caller gave. MV_EINVAL for too many dimensions, MV_ESHAPE for a negative length or too many elements.
+/// Checks a caller's shape. MV_EINVAL for too many dimensions, MV_ESHAPE for a negative length or too many elements.
 base::Result<Shape> make_shape(const char* function, const int64_t* lengths, uint64_t dims);
-/// The same for an array of `count` elements, where one length may be -1.
+/// The same for an array of `count` elements; one length may be -1, and is then computed.
 base::Result<Shape> fit_shape(const char* function, const int64_t* lengths, uint64_t dims, size_t count);
-/// What two shapes come to when dimensions of length 1, and missing first ones, are repeated. MV_ESHAPE names both.
+/// The broadcast of two shapes: dimensions of length 1, and missing leading ones, are repeated. MV_ESHAPE names both.
 base::Result<Shape> broadcast(const char* function, const Shape& a, const Shape& b);
 
 }  // namespace mv::tensor

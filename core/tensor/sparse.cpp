@@ -29,7 +29,7 @@ void copy_row(const Tensor& to, size_t to_row, const Tensor& from, size_t from_r
   std::memcpy(to.data + to_row * row_bytes(to), from.data + from_row * row_bytes(from), row_bytes(from));
 }
 
-/// to += from, in a dtype of storage_dtype().
+/// to += from, in a dtype that is its own storage_dtype().
 void add_row(const Tensor& to, size_t to_row, const Tensor& from, size_t from_row) {
   std::byte* const sum = to.data + to_row * row_bytes(to);
   binary_run(MV_ADD, to.dtype, sum, {sum, false}, {from.data + from_row * row_bytes(from), false},
@@ -153,7 +153,7 @@ base::Result<Tensor> to_dense(const char* function, Heap& heap, const Tensor& te
   if (!made.ok()) return made;
   for (size_t i = 0; i < tensor.held.count; ++i) {
     const int64_t id = tensor.held.ids[i];
-    if (id < 0 || id >= tensor.shape.lengths[0])  // somebody wrote over them
+    if (id < 0 || id >= tensor.shape.lengths[0])  // the caller has overwritten the ids
       return base::error(MV_ERANGE, "{}: {} holds a row {}", function, tensor.text(), id);
     copy_row(made.value(), static_cast<size_t>(id), tensor, i);
   }

@@ -34,7 +34,7 @@ base::Result<Tensor> add_rows(const char* function, Heap& heap, double alpha, co
   if (!second.ok()) return second;
   if (alpha != 1) second = scale_rows(function, heap, MV_MUL, second.value(), alpha);
   if (!second.ok()) return second;
-  // One tensor with the rows of both, of which make_sparse() adds up those that are there twice.
+  // One tensor with the rows of both; make_sparse() sums the rows that occur twice.
   const Tensor &a = first.value(), &b = second.value();
   std::vector<int64_t> ids(a.held.ids, a.held.ids + a.held.count);
   ids.insert(ids.end(), b.held.ids, b.held.ids + b.held.count);

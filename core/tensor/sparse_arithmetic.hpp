@@ -1,15 +1,15 @@
 #pragma once
-// What can be computed of row-sparse tensors without their other rows. The results are row-sparse, too.
+// Arithmetic of row-sparse tensors that touches only the rows they hold. The results are row-sparse, too.
 
 #include "tensor/tensor.hpp"
 
 namespace mv::tensor {
 
-/// Whether such an operator leaves rows of zeros zeros: MV_MUL and MV_DIV by a number.
+/// Whether an operator with a number maps zeros to zeros: MV_MUL and MV_DIV.
 bool keeps_zeros(int op);
-/// Each row that it holds op value, for such an operator.
+/// Applies such an operator with `value` to each held row.
 base::Result<Tensor> scale_rows(const char* function, Heap& heap, int op, const Tensor& rows, double value);
-/// y + alpha * x of two row-sparse tensors of one shape: the union of their rows. The dtypes as in binary().
+/// y + alpha * x for two row-sparse tensors of the same shape: the union of their rows. Dtypes as in binary().
 base::Result<Tensor> add_rows(const char* function, Heap& heap, double alpha, const Tensor& x, const Tensor& y);
 
 }  // namespace mv::tensor

@@ -1,5 +1,5 @@
 #pragma once
-// Sums in double precision, whose error hardly grows with the number of terms.
+// Summation in double precision with an error that hardly grows with the number of terms.
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace mv::tensor {
 
-/// term(0) + ... + term(count - 1), in 16 sums side by side, which are then added pairwise.
+/// term(0) + ... + term(count - 1), in 16 parallel sums, which are then added pairwise.
 template <typename Term>
 double sum_of_chunk(size_t count, Term term) {
   constexpr size_t kSums = 16;
@@ -23,7 +23,7 @@ double sum_of_chunk(size_t count, Term term) {
   return sums[0];
 }
 
-/// Pairwise summation of a stream: a sum of 2^k terms is only ever added to another one of 2^k.
+/// Pairwise summation of a stream: a sum of 2^k terms is only added to another sum of 2^k terms.
 class PairwiseSum {
  public:
   void add(double term) {
@@ -43,7 +43,7 @@ class PairwiseSum {
   uint64_t terms_ = 0;
 };
 
-/// Sums of columns, which are met row by row.
+/// Column sums of a matrix that is read row by row.
 template <size_t kColumns>
 class ColumnSums {
  public:
@@ -51,11 +51,11 @@ class ColumnSums {
     std::fill_n(sums_, columns, 0.0);
     std::fill_n(lost_, columns, 0.0);
   }
-  /// For terms that have fewer digits than the sums.
+  /// For terms with fewer digits than the sums.
   void add(const double* terms) {
     for (size_t i = 0; i < columns_; ++i) sums_[i] += terms[i];
   }
-  /// Keeps what the additions round away (Knuth's two-sum).
+  /// Accumulates the rounding errors, too (Knuth's two-sum).
   void add_exactly(const double* terms) {
     for (size_t i = 0; i < columns_; ++i) {
       const double next = sums_[i] + terms[i], part = next - sums_[i];

@@ -22,7 +22,7 @@ base::Status need_rows(const char* function, const Tensor& tensor) {
   return {};
 }
 
-/// dst[j][i] = src[i][j], by blocks, so that neither side's lines are fetched again and again.
+/// dst[j][i] = src[i][j], in blocks, so that cache lines of both sides are fetched only once.
 template <typename T>
 void transpose_elements(const std::byte* src, std::byte* dst, size_t rows, size_t cols) {
   constexpr size_t kBlock = 16;
@@ -125,7 +125,7 @@ base::Result<Tensor> clone(Heap& heap, const Tensor& tensor) {
   Tensor& copy = made.value();
   if (tensor.stored() > 0) std::memcpy(copy.data, tensor.data, tensor.stored_bytes());
   copy.shape = tensor.shape;
-  copy.held = tensor.held;  // never written, so they may be shared
+  copy.held = tensor.held;  // never written, so it may be shared
   return made;
 }
 

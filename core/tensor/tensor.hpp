@@ -1,5 +1,5 @@
 #pragma once
-// A tensor: where its elements are, and what they are. Copying the object shares the elements.
+// A tensor: dtype, shape and location of its elements. Copies of the object share the elements.
 
 #include <polyverso/tensor.h>
 
@@ -15,7 +15,7 @@
 
 namespace mv::tensor {
 
-/// Rows that a row-sparse tensor holds: ids, ascending, each once. The values are the tensor's own data.
+/// The ids of the rows that a row-sparse tensor holds, ascending and unique. The values are in the tensor's data.
 struct HeldRows {
   std::shared_ptr<Block> block;
   const int64_t* ids = nullptr;
@@ -26,7 +26,7 @@ struct Tensor {
   mv_dtype dtype = MV_F32;
   Shape shape;
   std::shared_ptr<Block> block;
-  std::byte* data = nullptr;  ///< row-sparse: the held rows', one after the other
+  std::byte* data = nullptr;  ///< row-sparse: the held rows, one after the other
   HeldRows held;
   bool is_view = false;
 
@@ -34,21 +34,20 @@ struct Tensor {
   /// Elements in memory.
   size_t stored() const { return is_row_sparse() ? held.count * shape.row_count() : shape.count(); }
   size_t stored_bytes() const { return stored() * dtype_bytes(dtype); }
-  /// Shape of what is in memory.
+  /// The shape of the elements in memory.
   Shape stored_shape() const { return is_row_sparse() ? shape.with_rows(static_cast<int64_t>(held.count)) : shape; }
   /// "f32 (2, 3)", "row-sparse f32 (1000, 4)"
   std::string text() const;
 };
 
-/// Every function's first argument is the name of the public one on whose behalf it is called: it begins the error's
-/// sentence.
+/// The argument `function` is the name of the calling public function. Error messages begin with it.
 
 base::Status check_dtype(const char* function, mv_dtype dtype);
 /// MV_EINVAL for a row-sparse tensor.
 base::Status need_dense(const char* function, const Tensor& tensor);
 
 base::Result<Tensor> make_dense(Heap& heap, mv_dtype dtype, const Shape& shape, Heap::Content content);
-/// Upon the caller's memory; count and alignment are checked.
+/// A tensor on the caller's memory; checks count and alignment.
 base::Result<Tensor> make_lent(const char* function, void* values, size_t count, mv_dtype dtype, const Shape& shape);
 /// A copy of the caller's values.
 base::Result<Tensor> make_copy_of(const char* function, Heap& heap, const void* values, size_t count, mv_dtype dtype,
@@ -63,10 +62,10 @@ base::Result<Tensor> row(const char* function, const Tensor& tensor, int64_t row
 base::Result<Tensor> clone(Heap& heap, const Tensor& tensor);
 base::Result<Tensor> transpose(const char* function, Heap& heap, const Tensor& tensor);
 
-/// Where an element is, or null where a row-sparse tensor does not hold it.
+/// The location of an element; null if a row-sparse tensor does not hold its row.
 base::Result<std::byte*> locate(const char* function, const Tensor& tensor, const int64_t* index, uint64_t dims);
 
-/// Dtype, shape and elements, for people; long dimensions are cut.
+/// Dtype, shape and elements as text; long dimensions are abbreviated.
 std::string picture(const Tensor& tensor);
 
 }  // namespace mv::tensor

@@ -1,5 +1,5 @@
 #pragma once
-// How operands of several shapes are gone through together.
+// Joint iteration over operands of several shapes.
 
 #include <array>
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace mv::tensor {
 
-/// The elements of `whole` as runs, as long as possible, in which each operand is contiguous or a single element.
-/// kOperands shapes, each of which broadcasts to the whole.
+/// Splits the elements of `whole` into runs, as long as possible, in which each operand is contiguous or a single
+/// element. Each of the kOperands shapes broadcasts to `whole`.
 template <size_t kOperands>
 class Walk {
  public:
@@ -22,7 +22,7 @@ class Walk {
   size_t run() const { return run_; }
   bool is_single(size_t operand) const { return is_single_[operand]; }
 
-  /// visit(first element of the whole, {first elements of the operands}) for each run.
+  /// Calls visit(first element of the whole, {first elements of the operands}) for each run.
   template <typename Visit>
   void each(Visit visit) const {
     std::array<size_t, MV_MAX_DIMS> at{};
@@ -43,7 +43,7 @@ class Walk {
  private:
   using Strides = std::array<std::array<size_t, kOperands>, MV_MAX_DIMS>;
 
-  /// Lengths of the whole but those of 1, and how far each operand moves along them.
+  /// Finds the lengths of the whole, except those of 1, and the stride of each operand along them.
   void find_strides(const Shape& whole, const std::array<const Shape*, kOperands>& operands, Strides* strides) {
     Strides reversed{};
     std::array<size_t, MV_MAX_DIMS> lengths{};
@@ -67,7 +67,7 @@ class Walk {
     }
   }
 
-  /// The last dimensions, as many as can be one run.
+  /// Joins the last dimensions, as many as possible, into one run.
   void join_dimensions(const Strides& strides) {
     strides_ = strides;
     const size_t all = outer_;

@@ -56,7 +56,7 @@ Point generator(std::string_view secret, std::string_view channel, std::span<con
   input.reserve(2 * kHashBlock + secret.size() + channel.size() + session.size());
   append(input, kDomain);
   append(input, secret);
-  // Zeros fill the first block of the hash, so that its time says nothing of the secret's length.
+  // Zero padding fills the first hash block, so the time does not leak the secret's length.
   const size_t filled = input.size() + 1;
   append(input, std::string(filled < kHashBlock ? kHashBlock - filled : 0, '\0'));
   append(input, channel);
@@ -69,7 +69,7 @@ Point generator(std::string_view secret, std::string_view channel, std::span<con
 
 Point share(const Scalar& own, const Point& generator) {
   Point point{};
-  // It fails for a neutral result only: for a scalar of 0, whose share the other side refuses.
+  // Fails only if the result is the neutral element: for a scalar of 0, whose share the peer refuses.
   [[maybe_unused]] const int failed = crypto_scalarmult_ristretto255(raw(point), raw(own), raw(generator));
   return point;
 }

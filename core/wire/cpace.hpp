@@ -1,9 +1,9 @@
 #pragma once
-// CPace (draft-irtf-cfrg-cpace, suite CPACE-RISTR255-SHA512, initiator and responder): two sides that know the same secret agree
-// on a key. Someone who does not know it learns nothing by listening, and can test one guess for each exchange it takes part in,
+// CPace (draft-irtf-cfrg-cpace, suite CPACE-RISTR255-SHA512, initiator and responder): two sides that know the same
+// secret agree on a key. An eavesdropper learns nothing. An attacker that takes part can test one guess per exchange,
 // so even a secret from a dictionary can't be found offline.
 //
-// Pure functions of bytes; about 150 µs for one side of one exchange. wire/hello.hpp makes a handshake of them.
+// Pure functions of bytes; about 150 µs for one side of one exchange. wire/hello.hpp builds a handshake from them.
 
 #include <array>
 #include <cstddef>
@@ -19,19 +19,19 @@ using Key = std::array<std::byte, 64>;     ///< the draft's ISK
 
 /// A scalar from fresh random bytes.
 Scalar scalar_from(const std::array<std::byte, 64>& random);
-/// What both sides multiply: it depends on the secret, on the channel that the exchange is for, and on the session.
+/// The base point for both sides. It depends on the secret, on the channel of the exchange, and on the session.
 Point generator(std::string_view secret, std::string_view channel, std::span<const std::byte> session);
-/// What a side sends to the other.
+/// The point that a side sends to its peer.
 Point share(const Scalar& own, const Point& generator);
 
-/// What both have sent, each with the bytes that it vouches for.
+/// The shares of both sides, each with its associated data.
 struct Transcript {
   Point initiator_share;
   std::string_view initiator_data;
   Point responder_share;
   std::string_view responder_data;
 };
-/// The key; nothing if the other side's share is no point, or the neutral one, which would make the key predictable.
+/// The key; empty if the peer's share is no point, or the neutral element, which would make the key predictable.
 std::optional<Key> key(const Scalar& own, const Point& others_share, std::span<const std::byte> session, const Transcript& transcript);
 
 }  // namespace mv::wire::cpace

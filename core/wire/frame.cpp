@@ -35,7 +35,7 @@ base::Result<const Message*> read_header(std::span<const std::byte> bytes) {
   const auto* message = flatbuffers::GetRoot<Message>(bytes.data());
   if (message->body() == nullptr || message->body_type() > Body::MAX)
     return base::error(MV_EPROTOCOL, "a message has no body that this version knows (kind {})", static_cast<int>(message->body_type()));
-  // The verifier looks where a vector's length stands, not its elements: those of 8 bytes may lie askew.
+  // The verifier checks the alignment of a vector's length, not of its elements: those of 8 bytes may be misaligned.
   const auto* progress = message->body_as_Progress();
   if (progress != nullptr && progress->pending() != nullptr && reinterpret_cast<uintptr_t>(progress->pending()->Data()) % 8 != 0)
     return base::error(MV_EPROTOCOL, "a frame's header is not aligned");
@@ -50,7 +50,7 @@ void stamp(base::Frame& frame, uint64_t seq, uint64_t done) {
 
 flatbuffers::Offset<Message> FrameBuilder::message(Body kind, flatbuffers::Offset<void> body, const base::Status& status) {
   const auto text = status.ok() ? flatbuffers::Offset<flatbuffers::String>() : fbb_.CreateString(status.text());
-  fbb_.ForceDefaults(true);  // stamp() can only change fields that are there
+  fbb_.ForceDefaults(true);  // stamp() can only change fields that are present
   const auto message = CreateMessage(fbb_, 0, 0, status.code(), text, kind, body);
   fbb_.ForceDefaults(false);
   return message;
@@ -66,7 +66,7 @@ base::Frame FrameBuilder::assemble(flatbuffers::Offset<Message> message, std::sp
   const RawPrefix prefix{kFrameMagic, fbb_.GetSize(), referred ? referred->size() : copied.size()};
   const size_t header_end = kPrefixBytes + padded(prefix.header_bytes);
   base::Frame frame;
-  frame.head.resize(header_end + padded(copied.size()));  // zeroed: the padding is defined
+  frame.head.resize(header_end + padded(copied.size()));  // zeroed, so the padding is defined
   std::memcpy(frame.head.data(), &prefix, sizeof prefix);
   std::memcpy(frame.head.data() + kPrefixBytes, fbb_.GetBufferPointer(), prefix.header_bytes);
   if (!copied.empty()) std::memcpy(frame.head.data() + header_end, copied.data(), copied.size());

@@ -1,11 +1,11 @@
 #pragma once
-// How a message travels:
+// The frame: a message as bytes.
 //
 //   prefix (16 bytes)   u32 magic, u32 header bytes, u64 payload bytes; little-endian
 //   header              FlatBuffers (wire/polyverso.fbs), zero-padded to a multiple of 8
 //   payload             raw little-endian values, zero-padded to a multiple of 8
 //
-// so that headers and payloads are aligned wherever a frame starts on a multiple of 8.
+// The padding keeps headers and payloads aligned if a frame starts at a multiple of 8.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace mv::wire {
 inline constexpr uint32_t kFrameMagic = 0x4d56'5001;
 inline constexpr size_t kPrefixBytes = 16;
 inline constexpr size_t kMaxHeaderBytes = 1 << 20;
-/// Larger payloads than any engine sends are refused before memory is touched.
+/// No engine sends larger payloads. They are refused before memory is touched.
 inline constexpr size_t kMaxPayloadBytes = 16 << 20;
-/// Payloads up to this size are copied behind their header, into one block.
+/// Payloads up to this size are copied after their header, into one block.
 inline constexpr size_t kSmallPayloadBytes = 4096;
 
 constexpr size_t padded(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
@@ -35,18 +35,18 @@ struct Prefix {
 /// Reads and checks a prefix of kPrefixBytes. MV_EPROTOCOL for a wrong magic or sizes beyond the limits.
 base::Result<Prefix> read_prefix(std::span<const std::byte> bytes);
 
-/// Verifies a header (8-byte aligned) and gives access to it. MV_EPROTOCOL if it is not a sound Message with a body.
+/// Verifies a header (8-byte aligned) and gives access to it. MV_EPROTOCOL if it is not a valid Message with a body.
 base::Result<const Message*> read_header(std::span<const std::byte> bytes);
 
-/// Writes the request number and the cumulative acknowledgement into a frame's header; rpc does so at each sending.
+/// Writes the request number and the cumulative acknowledgement into a frame's header. rpc does this before each send.
 void stamp(base::Frame& frame, uint64_t seq, uint64_t done);
 
-/// Makes frames: build a body in fbb(), then finish() with it. Not thread-safe; reuses its memory.
+/// Builds frames: create a body in fbb(), then pass it to finish(). Not thread-safe; reuses its memory.
 class FrameBuilder {
  public:
   flatbuffers::FlatBufferBuilder& fbb() { return fbb_; }
 
-  /// A frame with this body. Small payloads are copied behind the header; a large one is referred to.
+  /// A frame with this body. A small payload is copied after the header; a large one is referenced.
   template <typename T>
   base::Frame finish(Body kind, flatbuffers::Offset<T> body, const base::PayloadRef& payload = nullptr) {
     const auto offset = message(kind, body.Union(), base::Status());

@@ -14,8 +14,8 @@ constexpr uint32_t kHelloMagic = 0x4d56'4801;
 constexpr uint32_t kByteOrderMark = 0x0102'0304;
 constexpr uint32_t kSwappedMagic = 0x0148'564d;
 
-// Every record starts with these 16 bytes. The magic and the sizes are the same in all versions to come: versions differ only in
-// what follows the hello.
+// Every record starts with these 16 bytes. The magic and the sizes are the same in all future versions, which differ
+// only in the messages after the hello.
 struct RecordHead {
   uint32_t magic;
   uint32_t byte_order;
@@ -43,7 +43,7 @@ struct WordRecord {
 };
 static_assert(sizeof(WordRecord) == 48);
 
-/// What the key agreement is for.
+/// The purposes that the key agreement binds into its keys.
 constexpr std::string_view kChannel = "polyverso hello ";
 constexpr std::string_view kDialerProves = "dialer", kListenerProves = "listener", kSessionKey = "session key";
 
@@ -82,7 +82,7 @@ size_t record_bytes(uint32_t kind) {
   return 0;
 }
 
-/// An address that is fit for a log line and a dial: printable, without blanks.
+/// The address if it is safe to log and to dial: printable, without blanks. Otherwise empty.
 std::string clean_address(const char (&field)[kAddressBytes]) {
   const std::string address(field, strnlen(field, kAddressBytes));
   const bool fit = std::all_of(address.begin(), address.end(), [](char c) { return c > ' ' && c < 0x7f; });
@@ -195,7 +195,7 @@ void Handshake::take_share() {
   state_ = State::kProof;
 }
 
-/// Both Shares are here: false if the peer's is none that an honest side sends.
+/// Computes the key from both Shares. False if no honest side would send the peer's Share.
 bool Handshake::agree() {
   if (peer_share_ == own_share_) return false;
   const bool dials = side_ == Side::kDialer;

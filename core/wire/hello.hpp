@@ -1,22 +1,24 @@
 #pragma once
-// The first bytes of every connection, before anything else is parsed: fixed-size records, little-endian.
+// The handshake at the start of every connection, before anything else is parsed: fixed-size records, little-endian.
 //
-//   dialer    Hello    who I am, what I speak, a nonce
-//   listener  Hello    silent until spoken to, so that a port scan learns nothing
+//   dialer    Hello    identity, protocol versions, a nonce
+//   listener  Hello    sent only after the dialer's, so that a port scan learns nothing
 //   dialer    Share    its half of a key agreement that needs the secret (wire/cpace.hpp)
 //   listener  Share    the other half
-//   dialer    Proof    HMAC-SHA-512 by the agreed key, of the sender's role
-//   listener  Proof    which is also the consent: frames may follow (wire/frame.hpp)
-//   either    Refuse   instead of any of these: why not; the connection ends
+//   dialer    Proof    HMAC-SHA-512 of the sender's role under the agreed key
+//   listener  Proof    also accepts the connection: frames may follow (wire/frame.hpp)
+//   either    Refuse   instead of any of these, with the reason; the connection ends
 //   either    Goodbye  between frames: the sender has ended the connection for good
 //
-// The key depends on the secret, on both Hellos, on both Shares with their roles, and on the channel (see prove()). A record that
-// is changed, replayed in another connection, or sent back to its sender therefore ends in a Proof that does not hold. Neither
-// side gives the other anything by which a secret could be guessed offline: who does not know it has one guess a connection.
+// The key depends on the secret, on both Hellos, on both Shares with their roles, and on the channel (see prove()). A
+// record that is changed, replayed in another connection, or reflected to its sender therefore leads to an invalid
+// Proof. Neither side reveals anything that allows guessing the secret offline: a peer that does not know it has one
+// guess per connection.
 //
-// The dialer decides on the peer when it knows who answers (before its Share), the listener when the dialer has proved it.
+// The dialer accepts or refuses the peer once it knows the listener's claimed identity (before its Share), the listener
+// once the dialer has proved its own.
 //
-// A pure state machine: bytes in, bytes out; sockets are transport/'s, random numbers the maker's.
+// A pure state machine: bytes in, bytes out. Sockets belong to transport/; the creator supplies the random numbers.
 
 #include <array>
 #include <cstddef>
@@ -38,7 +40,7 @@ inline constexpr size_t kNonceBytes = 32;
 inline constexpr size_t kAddressBytes = 64;
 
 /// Bits of Introduction::capabilities.
-inline constexpr uint64_t kObserves = 1;  ///< no member, and never will be: it asks how the cluster stands
+inline constexpr uint64_t kObserves = 1;  ///< an observer: never a member, only queries the cluster's status
 
 enum class Record : uint32_t { kHello = 1, kProof = 2, kRefuse = 3, kGoodbye = 4, kShare = 5 };
 
@@ -46,26 +48,26 @@ enum class Refusal : uint32_t {
   kNone = 0,
   kVersion = 1,    ///< no version in common
   kByteOrder = 2,  ///< the other byte order
-  kSecret = 3,     ///< the proof does not hold
-  kFenced = 4,     ///< this life of the process was given up: only a new one may come
-  kDuplicate = 5,  ///< there is a connection between the two already
-  kSelf = 6,       ///< the process has reached itself
+  kSecret = 3,     ///< the proof is invalid
+  kFenced = 4,     ///< this incarnation was declared lost: only a new one may connect
+  kDuplicate = 5,  ///< the two are already connected
+  kSelf = 6,       ///< the process has dialed itself
   kBusy = 7,       ///< too many connections
-  kStranger = 8,   ///< another life of a process answered than the one that was looked for
+  kStranger = 8,   ///< another incarnation answered than the expected one
   kUser = 9,       ///< neither side has a secret, and they are not processes of one user on one machine
 };
 
-/// What a side says of itself.
+/// A side's description of itself.
 struct Introduction {
   base::Peer incarnation = base::kNobody;
   uint64_t capabilities = 0;
   uint16_t version_min = kVersionMin, version_max = kVersionMax;
-  bool resumes = false;     ///< mends a broken connection
-  bool has_secret = false;  ///< else it proves by other means that it belongs here, and so has its peer to
+  bool resumes = false;     ///< restores a broken connection
+  bool has_secret = false;  ///< if false, both sides must authenticate by other means
   std::string address;   ///< where it listens; empty: nowhere
 };
 
-/// One side of a hello. Takes exactly as many bytes as wants() says, so that no byte of a frame is ever taken.
+/// One side of a hello. Consumes exactly as many bytes as wants() says, so it never consumes a byte of a frame.
 class Handshake {
  public:
   enum class Side : uint32_t { kDialer = 1, kListener = 2 };
@@ -76,13 +78,13 @@ class Handshake {
   };
   using Key = std::array<std::byte, 32>;
   enum class State {
-    kHello,     ///< waits for the other's Hello
-    kSecret,    ///< prove() or refuse(): a dialer knows the peer by its own words, a listener has got its Share
-    kShare,     ///< waits for the other's Share
-    kProof,     ///< waits for the other's Proof
-    kDeciding,  ///< a listener: the dialer has proved itself; accept() or refuse()
+    kHello,     ///< waits for the peer's Hello
+    kSecret,    ///< call prove() or refuse(): a dialer has the peer's Hello, a listener also its Share
+    kShare,     ///< waits for the peer's Share
+    kProof,     ///< waits for the peer's Proof
+    kDeciding,  ///< listener only: the dialer's Proof is valid; call accept() or refuse()
     kDone,      ///< frames follow
-    kFailed,    ///< why() tells; what output() holds is still worth sending
+    kFailed,    ///< why() has the reason; output() should still be sent
   };
 
   Handshake(Side side, Introduction self, const Randomness& randomness);
@@ -92,32 +94,33 @@ class Handshake {
 
   State state() const { return state_; }
   Side side() const { return side_; }
-  /// Waits for the owner's word.
+  /// Waits for the owner's decision.
   bool undecided() const { return state_ == State::kSecret || state_ == State::kDeciding; }
   /// Bytes to send; the caller clears it.
   std::vector<std::byte>& output() { return output_; }
-  /// How many bytes the record under way still lacks; 0 unless it waits for one.
+  /// The number of missing bytes of the current record; 0 if it waits for none.
   size_t wants() const;
   /// Takes at most wants() bytes.
   void feed(std::span<const std::byte> bytes);
 
-  /// kSecret. Computes for about 150 µs: a listener's owner bounds how often strangers cause that. Both sides have to give the
-  /// same `secret`, and the same `channel`: what they see alike of the connection and a relay in between would change.
+  /// In kSecret. Takes about 150 µs of computation: the owner of a listener limits how often strangers can cause that.
+  /// Both sides must pass the same `secret` and the same `channel`: properties of the connection that both sides see,
+  /// but that a relay in between would change.
   void prove(std::string_view secret, std::string_view channel = {});
-  /// kDeciding.
+  /// In kDeciding.
   void accept();
-  /// Either side, any time before kDone. kFailed afterwards.
+  /// Either side, any time before kDone. The state becomes kFailed.
   void refuse(Refusal why);
 
-  /// What the other side says of itself, from its Hello on: proved for a listener in kDeciding, for both in kDone.
+  /// The peer's introduction, once its Hello has arrived: authenticated for a listener in kDeciding, for both in kDone.
   const Introduction& peer() const { return peer_; }
   uint16_t version() const { return version_; }
-  /// kDone: a secret of the two sides and this connection alone.
+  /// In kDone: a key that only the two sides know, unique to this connection.
   const Key& key() const { return key_; }
-  /// kFailed: the reason, and whether it was the peer's decision.
+  /// In kFailed: the reason, and whether the peer refused.
   Refusal refusal() const { return refusal_; }
   bool refused_by_peer() const { return by_peer_; }
-  /// kFailed: MV_EAUTH, MV_EVERSION, MV_EPROTOCOL or MV_EUNREACHABLE, as a sentence about `address`.
+  /// In kFailed: MV_EAUTH, MV_EVERSION, MV_EPROTOCOL or MV_EUNREACHABLE, as a sentence about `address`.
   base::Status why(std::string_view address) const;
 
  private:
@@ -147,7 +150,7 @@ class Handshake {
   Key key_{};
 };
 
-/// Between frames, where a prefix would stand; as long as one (16 bytes).
+/// A Goodbye takes the place of a frame's prefix, and has its size (16 bytes).
 inline constexpr size_t kGoodbyeBytes = 16;
 std::array<std::byte, kGoodbyeBytes> goodbye();
 bool is_goodbye(std::span<const std::byte> bytes);

@@ -1,5 +1,5 @@
 #pragma once
-// Texts in messages, which may be absent.
+// Access to optional strings of messages.
 
 #include <flatbuffers/flatbuffers.h>
 

@@ -2,13 +2,13 @@
 
 #include <fmt/core.h>
 
-#define XXH_INLINE_ALL  // a few functions of a large library: no reason to load it
+#define XXH_INLINE_ALL  // inlines the few functions used, instead of loading the library
 #include <xxhash.h>
 
 namespace mv::checkpoint {
 
 struct Checksum::State {
-  XXH3_state_t hash;  // wants 64-byte alignment, which C++17's new gives
+  XXH3_state_t hash;  // needs 64-byte alignment, which operator new provides since C++17
 };
 
 Checksum::Checksum() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->hash); }

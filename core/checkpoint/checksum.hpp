@@ -1,5 +1,5 @@
 #pragma once
-// Tells damage, not malice: XXH3 with 128 bits, faster than memory.
+// The checksum of checkpoints: XXH3 with 128 bits, faster than memory. It detects damage, not malice.
 
 #include <cstddef>
 #include <memory>
@@ -14,7 +14,7 @@ class Checksum {
   ~Checksum();
   Checksum(Checksum&&) noexcept;
   void add(std::span<const std::byte> bytes);
-  /// Of all that was added: "xxh3-" and 32 hexadecimal digits.
+  /// The checksum of all added bytes: "xxh3-" and 32 hexadecimal digits.
   std::string text() const;
 
  private:
@@ -23,7 +23,7 @@ class Checksum {
 };
 
 std::string checksum_of(std::span<const std::byte> bytes);
-/// As long as every text().
+/// The length of every text().
 inline constexpr size_t kChecksumLength = 5 + 32;
 
 }  // namespace mv::checkpoint

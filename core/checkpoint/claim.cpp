@@ -18,7 +18,7 @@ namespace {
 constexpr time_t kAbandonedAfter = 3600;
 constexpr uint64_t kMostClaimBytes = 4096;
 
-/// Of this start of this machine's kernel, whose locks end with their processes.
+/// The kernel's boot id: locks that were taken in this boot on this machine end with their processes.
 std::string kernel_identity() {
   char text[64];
   const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -29,7 +29,7 @@ std::string kernel_identity() {
   return std::string(whole.substr(0, whole.find('\n')));
 }
 
-/// Whether nothing at `path`, or directly in it, has changed lately.
+/// True if nothing at `path`, or directly in it, has changed for an hour.
 bool is_old(const std::string& path) {
   struct stat stat {};
   if (::stat(path.c_str(), &stat) != 0) return false;
@@ -48,7 +48,8 @@ base::Result<std::shared_ptr<Claim>> Claim::take(const std::string& path) {
   const int fd = retried([&] { return ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   if (fd < 0) return system_error(name, errno);
   const std::shared_ptr<Claim> claim(new Claim(fd));
-  if (retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) return claim;  // no locks here: without an identity, age decides
+  // If this file system has no locks, the file gets no identity, and age decides.
+  if (retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) return claim;
   const std::string identity = fmt::format("{}\nprocess {}\n", kernel_identity(), getpid());
   if (auto failed = write_at(fd, name, 0, std::as_bytes(std::span(identity))); !failed.ok()) return failed;
   return claim;
@@ -62,7 +63,7 @@ bool is_abandoned(const std::string& path) {
   if (fd < 0) return errno == ENOENT && is_old(path);
   const std::unique_ptr<const int, decltype([](const int* open) { close(*open); })> closed_at_end(&fd);
   if (retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) return errno != EWOULDBLOCK && is_old(path);
-  // The identity is written under the lock: with it the lock was taken, and let go.
+  // The identity is written under the lock. If it is there, the lock was taken and has been released.
   const auto text = read_file(name, kMostClaimBytes);
   const std::string here = kernel_identity();
   return (text.ok() && !here.empty() && text.value().starts_with(here + "\n")) || is_old(path);

@@ -1,5 +1,5 @@
 #pragma once
-// Whose an unfinished checkpoint is: several jobs may save into one directory.
+// The ownership of unfinished checkpoints: several jobs may save into one directory.
 
 #include <memory>
 #include <string>
@@ -11,15 +11,16 @@ namespace mv::checkpoint {
 /// The file in a checkpoint that is locked while it is being written.
 inline constexpr const char* kClaimName = "writing.lock";
 
-/// Shows other jobs that a checkpoint is being written: a locked file in its directory, which says on which machine. The kernel lets go of the
-/// lock when the process ends, however it ends.
+/// A locked file in the directory of a checkpoint that is being written. It shows this to other jobs, and names the
+/// machine. The kernel releases the lock when the process ends, in whatever way.
 class Claim {
  public:
-  /// For a directory that was just made. Where the file system has no locks, others judge by the checkpoint's age.
+  /// Claims a directory that was just made. Without locks in the file system, other jobs judge by the age of the
+  /// checkpoint.
   static base::Result<std::shared_ptr<Claim>> take(const std::string& path);
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
-  /// The file stays; it goes with the checkpoint, or when that is complete.
+  /// Releases the lock. The file stays until the checkpoint is complete or removed.
   ~Claim();
 
  private:
@@ -27,8 +28,9 @@ class Claim {
   const int fd_;
 };
 
-/// Whether nobody is writing the unfinished checkpoint at `path` any more. That is known where the machine that it was begun on is this one, and
-/// its lock is free; of other machines' it is believed once nothing in it has changed for an hour.
+/// True if no process writes the unfinished checkpoint at `path` any more. This is certain if it was begun on this
+/// machine, since its last boot, and its lock is free. Otherwise it is assumed once nothing in the checkpoint has
+/// changed for an hour.
 bool is_abandoned(const std::string& path);
 
 }  // namespace mv::checkpoint

@@ -38,7 +38,7 @@ bool is_directory(const std::string& path) {
   return ::stat(path.c_str(), &stat) == 0 && S_ISDIR(stat.st_mode);
 }
 
-/// A file that Claim, write_part() or complete_checkpoint() made, or was making.
+/// True for the name of a file that Claim, write_part() or complete_checkpoint() makes, finished or not.
 bool is_ours(std::string name) {
   if (name.ends_with(kPartSuffix)) name.resize(name.size() - kPartSuffix.size());
   return name == kManifestName || name == kClaimName || (name.starts_with("server-") && name.ends_with(".safetensors"));
@@ -80,9 +80,9 @@ base::Result<CheckpointPath> begin_checkpoint(const std::string& directory) {
   for (;; ++place.number) {
     place.path = fmt::format("{}/{}{:06}", directory, kPrefix, place.number);
     if (retried([&] { return mkdir(place.path.c_str(), 0777); }) == 0) break;
-    if (errno != EEXIST) return system_error(place.path, errno);  // else another job has taken this number
+    if (errno != EEXIST) return system_error(place.path, errno);  // otherwise another job has taken this number
   }
-  auto claim = Claim::take(place.path);  // the directory's name need not be on the disk before the manifest is
+  auto claim = Claim::take(place.path);  // complete_checkpoint() syncs the directory's name before it writes the manifest
   if (!claim.ok()) {
     static_cast<void>(remove_checkpoint(place.path));
     return claim.status();
@@ -94,12 +94,12 @@ base::Result<CheckpointPath> begin_checkpoint(const std::string& directory) {
 base::Status complete_checkpoint(const std::string& path, const Manifest& manifest) {
   if (auto failed = sync_directory(parent_of(path)); !failed.ok()) return failed;
   if (auto failed = write_file(path + "/" + kManifestName, to_json(manifest)); !failed.ok()) return failed;
-  unlink((path + "/" + kClaimName).c_str());  // if it stays, it means nothing beside a manifest
+  unlink((path + "/" + kClaimName).c_str());  // may fail: a claim is ignored once there is a manifest
   return sync_directory(path);
 }
 
 base::Status remove_checkpoint(const std::string& path) {
-  if (!is_directory(path)) return {};  // another job removes old ones, too
+  if (!is_directory(path)) return {};  // another job may have removed it
   if (unlink((path + "/" + kManifestName).c_str()) != 0 && errno != ENOENT) return system_error(path, errno);
   if (auto failed = sync_directory(path); !failed.ok()) return failed;
   const auto names = names_in(path);
@@ -108,7 +108,7 @@ base::Status remove_checkpoint(const std::string& path) {
     const std::string file = path + "/" + name;
     if (is_ours(name) && unlink(file.c_str()) != 0 && errno != ENOENT) return system_error(file, errno);
   }
-  // Somebody else's file in it keeps the directory.
+  // Fails if the directory contains files that are not ours.
   return rmdir(path.c_str()) == 0 || errno == ENOENT ? base::Status() : system_error(path, errno);
 }
 

@@ -10,7 +10,7 @@ namespace mv::checkpoint {
 
 namespace {
 
-/// More sentences help nobody.
+/// The list of damage ends at about this length; more would not help.
 constexpr size_t kMostDamage = 100;
 
 class Examiner {
@@ -71,7 +71,7 @@ class Examiner {
     if (const auto wrong = file.verify(given_up_); !wrong.ok()) damaged(wrong);
   }
 
-  /// Every file has its part of the table, and together they make the whole.
+  /// Checks that every file has its part of the table, and that the parts together are the whole table.
   void check_table(const TableEntry& told) {
     std::vector<shard::Range> parts;
     for (const auto& file : found_.files) {

@@ -15,7 +15,7 @@
 namespace mv::checkpoint {
 
 namespace {
-/// The disk begins to work after so much, instead of when all is written.
+/// Bytes after which write-back starts, so that the disk does not idle until everything is written.
 constexpr uint64_t kWriteBehind = 16 << 20;
 /// A single write() takes less than 2 GiB.
 constexpr size_t kMostAtOnce = 1 << 30;
@@ -41,7 +41,7 @@ base::Status write_at(int fd, const std::string& path, uint64_t offset, std::spa
   return {};
 }
 
-// ---- out
+// ---- writing
 
 base::Result<OutputFile> OutputFile::create(const std::string& path, uint64_t bytes) {
   const int fd = retried([&] { return ::open((path + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
@@ -66,23 +66,23 @@ base::Status OutputFile::write(uint64_t offset, std::span<const std::byte> bytes
   if (auto failed = write_at(fd_, path_, offset, bytes); !failed.ok()) return failed;
   if (dirty_ < kWriteBehind) return {};
   dirty_ = 0;
-  sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE);  // a hint: errors come back from fdatasync()
+  sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE);  // a hint; fdatasync() reports errors
   return {};
 }
 
 base::Status OutputFile::finish() {
   if (retried([&] { return fdatasync(fd_); }) != 0) return system_error(path_, errno);
-  // Before it has its name: some network file systems tell only here that they could not write.
+  // Before the rename, because some network file systems report write errors only on close.
   if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return system_error(path_, errno);
   if (retried([&] { return rename(part_path().c_str(), path_.c_str()); }) != 0) return system_error(path_, errno);
   named_ = true;
   return {};
 }
 
-// ---- in
+// ---- reading
 
 base::Result<InputFile> InputFile::open(const std::string& path) {
-  const int fd = retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });  // a named pipe must not hold us
+  const int fd = retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });  // a named pipe must not block
   if (fd < 0)
     return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such file", path) : system_error(path, errno);
   struct stat stat {};
@@ -115,7 +115,7 @@ void InputFile::expect(uint64_t offset, uint64_t bytes) const {
   posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_SEQUENTIAL);
 }
 
-// ---- small ones
+// ---- small files and directories
 
 base::Status write_file(const std::string& path, std::string_view text) {
   auto file = OutputFile::create(path, 0);
@@ -146,7 +146,7 @@ base::Status make_directory(const std::string& path) {
   return sync_directory(parent.empty() ? "." : parent);
 }
 
-// Not std::filesystem's iterator: without memory it ends the process.
+// Does not use std::filesystem's iterator, which ends the process when memory runs out.
 base::Result<std::vector<std::string>> names_in(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
   if (directory == nullptr) return errno == ENOENT ? base::error(MV_ENOTFOUND, "{}: there is no such directory", path) : system_error(path, errno);
@@ -165,7 +165,7 @@ base::Result<std::vector<std::string>> names_in(const std::string& path) {
 base::Status sync_directory(const std::string& path) {
   const int fd = retried([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) return system_error(path, errno);
-  const int error = retried([&] { return fsync(fd); }) == 0 || errno == EINVAL ? 0 : errno;  // some network file systems sync no directories
+  const int error = retried([&] { return fsync(fd); }) == 0 || errno == EINVAL ? 0 : errno;  // some network file systems cannot sync directories
   close(fd);
   return error == 0 ? base::Status() : system_error(path, error);
 }

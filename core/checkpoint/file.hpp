@@ -1,5 +1,5 @@
 #pragma once
-// Files as checkpoints need them: whole or not at all, and errors that name them.
+// File access for checkpoints: files are written atomically, and errors name the file.
 
 #include <cerrno>
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace mv::checkpoint {
 
-/// A file that comes to be by finish(), under a name that is free or its own; until then it lies beside it as
-/// "<path>.part", and is removed if it ends before.
+/// A file that is written atomically. Until finish() it is named "<path>.part", and the destructor removes it. finish()
+/// gives it its name, and replaces an older file of that name.
 class OutputFile {
  public:
-  /// Makes room for `bytes` at once where the file system can, so that a full disk shows before anything is written.
+  /// Reserves `bytes` on the disk if the file system can, so that a full disk is detected before anything is written.
   static base::Result<OutputFile> create(const std::string& path, uint64_t bytes);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
@@ -26,7 +26,7 @@ class OutputFile {
 
   /// MV_ESYSTEM with the path and the reason.
   base::Status write(uint64_t offset, std::span<const std::byte> bytes);
-  /// On the disk, and under its name.
+  /// Syncs the file to the disk and gives it its name.
   base::Status finish();
 
  private:
@@ -35,10 +35,11 @@ class OutputFile {
 
   std::string path_;
   int fd_;
-  bool named_ = false;  ///< it has its name, and no part_path() is left
-  uint64_t dirty_ = 0;  ///< bytes since the kernel was last told to write
+  bool named_ = false;  ///< renamed: part_path() does not exist any more
+  uint64_t dirty_ = 0;  ///< bytes since write-back was last started
 };
 
+/// A file that is read by offset.
 class InputFile {
  public:
   /// MV_ENOTFOUND if there is none, MV_ESYSTEM for anything else.
@@ -49,9 +50,9 @@ class InputFile {
 
   uint64_t bytes() const { return bytes_; }
   const std::string& path() const { return path_; }
-  /// All of `out`, from `offset`. MV_EINVAL if the file ends before.
+  /// Fills all of `out` from `offset`. MV_EINVAL if the file ends before.
   base::Status read(uint64_t offset, std::span<std::byte> out) const;
-  /// These bytes will be read soon, in their order.
+  /// Advises the kernel that these bytes will be read sequentially.
   void expect(uint64_t offset, uint64_t bytes) const;
 
  private:
@@ -61,13 +62,13 @@ class InputFile {
   uint64_t bytes_;
 };
 
-/// A small file, whole or not at all.
+/// Writes a small file atomically.
 base::Status write_file(const std::string& path, std::string_view text);
-/// MV_ENOTFOUND, MV_ESYSTEM; MV_EINVAL beyond `most` bytes.
+/// Reads a small file. MV_ENOTFOUND, MV_ESYSTEM; MV_EINVAL beyond `most` bytes.
 base::Result<std::string> read_file(const std::string& path, uint64_t most);
-/// Names that were made or removed in a directory are on the disk when this returns.
+/// Syncs a directory: names that were made or removed in it are on the disk on return.
 base::Status sync_directory(const std::string& path);
-/// Makes a directory and those above it that are missing. Each name is on the disk when this returns.
+/// Makes a directory and its missing parents. Each name is on the disk on return.
 base::Status make_directory(const std::string& path);
 /// The names in a directory. MV_ENOTFOUND, MV_ESYSTEM.
 base::Result<std::vector<std::string>> names_in(const std::string& path);

@@ -15,7 +15,7 @@ namespace {
 
 const std::atomic<bool> kNeverGivenUp{false};
 
-/// What the files hold of one table, added up.
+/// Totals of one table over all files.
 struct Held {
   uint64_t rows = 0, value_bytes = 0, state_bytes = 0, id_bytes = 0;
   size_t states = 0;
@@ -37,7 +37,7 @@ void write_report(JsonWriter& json, const TableEntry& entry, const Held& held) {
   json.field("id_bytes", held.id_bytes);
 }
 
-/// Writes the members of its report, and tells the damage.
+/// Writes the report of a checkpoint as fields of an object. Returns the damage.
 std::vector<std::string> write_checkpoint(JsonWriter& json, const std::string& path) {
   json.field("path", path);
   json.field("what", "checkpoint");

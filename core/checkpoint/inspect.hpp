@@ -1,5 +1,5 @@
 #pragma once
-// What a checkpoint holds, for people and programs.
+// A description of a checkpoint as JSON, for people and programs.
 
 #include <string>
 
@@ -7,8 +7,8 @@
 
 namespace mv::checkpoint {
 
-/// A checkpoint, a directory of them, or one of their files as JSON; everything is read and compared with its
-/// checksums. Damage is told in the text. MV_ENOTFOUND if there is nothing at `path`.
+/// Describes a checkpoint, a directory of checkpoints, or one of their files as JSON. Reads everything and compares it
+/// with its checksums; the text lists the damage. MV_ENOTFOUND if there is nothing at `path`.
 base::Result<std::string> inspect(const std::string& path);
 
 }  // namespace mv::checkpoint

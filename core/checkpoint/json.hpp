@@ -1,5 +1,5 @@
 #pragma once
-// Tables as JSON, in manifests and headers; private to checkpoint/*.cpp.
+// Tables and files as JSON, in manifests and headers; private to checkpoint/*.cpp.
 
 #include <string>
 #include <string_view>
@@ -14,10 +14,10 @@ using base::JsonDocument;
 using base::JsonValue;
 using base::JsonWriter;
 
-/// The members of a table's object.
+/// Writes the fields of a table's object.
 void write_table(JsonWriter& json, const TableEntry& table);
 void write_file(JsonWriter& json, const FileEntry& file);
-/// MV_EINVAL with what is wrong with it.
+/// Reads a table's object. MV_EINVAL with the reason if it is malformed.
 base::Result<TableEntry> read_table(const JsonValue& json);
 
 }  // namespace mv::checkpoint

@@ -11,7 +11,7 @@ namespace mv::checkpoint {
 namespace {
 
 constexpr std::string_view kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
-/// Sizes beyond this are nobody's, and would overflow where they are multiplied.
+/// Limit of sizes: no table has more, and products would overflow.
 constexpr uint64_t kMostBytes = UINT64_C(1) << 62;
 
 base::Status check_sizes(const shard::Spec& spec) {
@@ -150,7 +150,7 @@ base::Result<Manifest> parse_manifest(std::string_view text) {
     const auto name = file.find_text("name"), checksum = file.find_text("checksum");
     const auto bytes = file.find_count("bytes");
     if (!name || !checksum || !bytes) return wrong("a file without name, bytes or checksum");
-    if (*name != file_name(manifest.files.size()))  // also: no path leads out of the checkpoint
+    if (*name != file_name(manifest.files.size()))  // this also prevents paths out of the checkpoint
       return wrong(fmt::format("file {} is called \"{}\"", manifest.files.size(), *name));
     manifest.files.push_back({std::string(*name), *bytes, std::string(*checksum)});
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What a checkpoint holds, as its manifest tells it. docs/checkpoints.md describes the format.
+// The manifest of a checkpoint, which lists its files and tables. docs/checkpoints.md describes the format.
 
 #include <cstdint>
 #include <string>
@@ -17,16 +17,16 @@ inline constexpr const char* kManifestName = "manifest.json";
 
 struct TableEntry {
   shard::Spec spec;            ///< as the table was created
-  shard::UpdaterSpec updater;  ///< the one that adds went through at the end
-  uint64_t clock = 0;   ///< of the slowest worker
-  shard::Mark mark;            ///< in a server's file: how far its updater has come
+  shard::UpdaterSpec updater;  ///< the updater at the time of the save
+  uint64_t clock = 0;          ///< of the slowest worker
+  shard::Mark mark;            ///< in a server's file: the progress of its updater
 };
 
 /// One server's file.
 struct FileEntry {
   std::string name;  ///< within the checkpoint
   uint64_t bytes = 0;
-  std::string checksum;  ///< of its header, which holds the checksums of everything behind it
+  std::string checksum;  ///< of its header, which contains the checksums of the data
   bool operator==(const FileEntry&) const = default;
 };
 
@@ -41,7 +41,7 @@ struct Manifest {
 std::string file_name(uint64_t server);
 
 std::string to_json(const Manifest& manifest);
-/// MV_EINVAL with what is wrong with it. Any text.
+/// Parses untrusted text. MV_EINVAL with the reason if it is not a valid manifest.
 base::Result<Manifest> parse_manifest(std::string_view text);
 
 }  // namespace mv::checkpoint

@@ -21,7 +21,7 @@ void collect(PartT& part, std::vector<TensorT*>& out) {
     if (table.entry.spec.is_keyed()) out.push_back(&table.ids);
     for (auto& state : table.states) out.push_back(&state);
   }
-  // Larger elements first: so all of them are aligned.
+  // Larger elements first, which aligns all tensors.
   const bool placed = std::ranges::any_of(out, [](const Tensor* tensor) { return tensor->end > 0; });
   std::ranges::stable_sort(out, [&](const Tensor* a, const Tensor* b) {
     return placed ? std::pair(a->begin, a->end) < std::pair(b->begin, b->end) : dtype_bytes_of(a->dtype) > dtype_bytes_of(b->dtype);
@@ -94,7 +94,8 @@ void add_table(Part& part, const TableEntry& entry, const shard::Range& rows, si
 void lay_out(Part& part) {
   std::unordered_set<std::string> taken{kMetadata};
   const auto name = [&](Tensor& tensor) {
-    while (!taken.insert(tensor.name).second) tensor.name += "~";  // a table "w.ids" beside the ids of a table "w"
+    // For example, a table "w.ids" and the ids of a table "w" have the same name.
+    while (!taken.insert(tensor.name).second) tensor.name += "~";
   };
   for (PartTable& table : part.tables) {
     name(table.values);

@@ -1,12 +1,12 @@
 #pragma once
-// One server's file, a safetensors file: how its header is written and read.
+// The header of one server's file, which is a safetensors file.
 //
 //   u64 length of the header, little-endian
-//   header: JSON; the name, dtype, shape and place of every tensor, and metadata; padded with spaces
-//   data: the tensors, one behind the other
+//   header: JSON with name, dtype, shape and place of every tensor, and metadata; padded with spaces
+//   data: the tensors without gaps
 //
-// Each table is a tensor of its name for its values, one for each state of its updater and, where it is keyed, one
-// for the ids of its rows. The metadata tells which tensor is what, and the checksum of each.
+// A table consists of a tensor for its values, one for each state of its updater and, if it is keyed, one for the ids
+// of its rows. The metadata contain the purpose and the checksum of each tensor.
 
 #include <string>
 #include <string_view>
@@ -19,7 +19,7 @@ namespace mv::checkpoint {
 
 struct PartTable {
   TableEntry entry;
-  shard::Range rows;  ///< dense: which rows these are; keyed: only how many
+  shard::Range rows;  ///< dense: the rows of this part; keyed: only their number
   Tensor values;
   Tensor ids;  ///< keyed tables
   std::vector<Tensor> states;
@@ -36,14 +36,14 @@ struct Part {
   std::vector<const Tensor*> tensors() const;
 };
 
-/// Adds a table of so many rows and states; lay_out() gives its tensors their places.
+/// Adds a table with these rows and this number of states. lay_out() assigns the places of its tensors.
 void add_table(Part& part, const TableEntry& entry, const shard::Range& rows, size_t states);
-/// Places all tensors. The checksums are still to come, but the header is as long as it will be.
+/// Assigns the places of all tensors. The header has its final length, but the checksums are filled in later.
 void lay_out(Part& part);
 /// The header with its length in front.
 std::string write_header(const Part& part);
-/// Reads a header, without the length in front, of a file of so many bytes. MV_EINVAL with what is wrong with it. Any
-/// text.
+/// Parses an untrusted header, without the length in front, of a file of `file_bytes` bytes. MV_EINVAL with the reason
+/// if it is invalid.
 base::Result<Part> parse_header(std::string_view header, uint64_t file_bytes);
 
 }  // namespace mv::checkpoint

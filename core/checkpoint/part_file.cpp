@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kReadBytes = 4 << 20;
 
-/// Writes one tensor from its begin to its end.
+/// Writes one tensor sequentially, and computes its checksum.
 class TensorWriter {
  public:
   TensorWriter(OutputFile& file, Tensor& tensor, uint64_t data_begin)
@@ -90,7 +90,7 @@ base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uin
   for (size_t i = 0; i < tables.size(); ++i) {
     const auto failed = write_table(file.value(), part, part.tables[i], *tables[i].snapshot, given_up);
     if (!failed.ok()) return failed;
-    tables[i].snapshot.reset();  // changes need not be set aside any more
+    tables[i].snapshot.reset();  // ends copy-on-write for this table
   }
   const std::string header = write_header(part);
   entry.checksum = checksum_of(std::as_bytes(std::span(header)));

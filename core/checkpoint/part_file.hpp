@@ -1,5 +1,5 @@
 #pragma once
-// One server's file on the disk.
+// Writing and reading the file of one server.
 
 #include <atomic>
 #include <functional>
@@ -12,32 +12,32 @@
 
 namespace mv::checkpoint {
 
-/// A table's part as it is to be written down.
+/// A table's part that is to be written.
 struct SavedTable {
   TableEntry entry;
-  shard::Range rows;  ///< dense: which these are
+  shard::Range rows;  ///< dense: the rows of this part
   std::unique_ptr<shard::Snapshot> snapshot;
 };
 
-/// Writes this server's file into the checkpoint at `path`. The snapshots are read once, each let go as soon as it is
-/// written. MV_ECANCELED soon after `given_up` has become true.
+/// Writes this server's file into the checkpoint at `path`. Reads each snapshot once and releases it as soon as it is
+/// written. MV_ECANCELED soon after `given_up` becomes true.
 base::Result<FileEntry> write_part(const std::string& path, uint64_t number, uint64_t server, uint64_t servers,
                                    std::span<SavedTable> tables, const std::atomic<bool>& given_up);
 
-/// A file that is there. Errors name it.
+/// An existing file of one server, open for reading. Errors name it.
 class PartFile {
  public:
   static base::Result<PartFile> open(const std::string& path);
 
   const Part& part() const { return part_; }
-  /// The table of this name, or null. A checkpoint may have very many.
+  /// The table with this name, or null. Uses an index, because a checkpoint may have very many tables.
   const PartTable* find(std::string_view table) const;
   uint64_t bytes() const { return file_.bytes(); }
-  /// Of the header.
+  /// The checksum of the header.
   const std::string& checksum() const { return checksum_; }
-  /// Reads the data, and compares it with its checksums; every id must be one of its table.
+  /// Reads all data and compares it with its checksums. Also checks that every id is valid in its table.
   base::Status verify(const std::atomic<bool>& given_up) const;
-  /// Hands over the rows of a table, in order, a few MiB at a time; dense ones as far as they overlap with `wanted`.
+  /// Passes the rows of a table to `take`, in order, a few MiB at a time; of a dense table only those in `wanted`.
   base::Status read(const PartTable& table, const shard::Range& wanted,
                     const std::function<base::Status(const shard::Rows&)>& take) const;
 
@@ -48,7 +48,7 @@ class PartFile {
 
   InputFile file_;
   Part part_;
-  std::vector<size_t> by_name_;  ///< places in part_.tables
+  std::vector<size_t> by_name_;  ///< indexes into part_.tables, sorted by name
   std::string checksum_;
 };
 

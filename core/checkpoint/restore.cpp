@@ -20,7 +20,9 @@ base::Status empty_for(const TableEntry& entry, shard::Shard& shard) {
 
 base::Status restore_table(const Examined& from, const TableEntry& entry, shard::Shard& shard) {
   if (auto failed = empty_for(entry, shard); !failed.ok()) return failed;
-  shard::Mark farthest;  // servers count what reached them; where they are others now, all go on from the last one
+  // Each server has counted the updates that reached it. The number of servers may differ now, so all continue from
+  // the highest count.
+  shard::Mark farthest;
   for (const auto& file : from.files) {
     if (!file) continue;
     const PartTable* const table = file->find(entry.spec.name);

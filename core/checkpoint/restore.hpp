@@ -1,16 +1,16 @@
 #pragma once
-// From a checkpoint's files back into a shard.
+// Restores shards from the files of a checkpoint.
 
 #include "checkpoint/examine.hpp"
 #include "shard/shard.hpp"
 
 namespace mv::checkpoint {
 
-/// Makes the shard one that takes the table's rows: its updater, and nothing stored that the checkpoint may not have.
+/// Prepares a shard for the rows of a table: sets the updater, and erases all rows of a keyed shard.
 base::Status empty_for(const TableEntry& entry, shard::Shard& shard);
-/// Puts the table's rows of all files into the shard, as far as they are its own. The checkpoint is sound.
+/// Restores a shard's rows of a table from all files. The checkpoint must be sound.
 base::Status restore_table(const Examined& from, const TableEntry& entry, shard::Shard& shard);
-/// Puts all rows of a shard that holds this table, with their states, into another one.
+/// Replaces the contents of `to` by all rows of `from`, with their states. Both are shards of this table.
 base::Status move_table(const TableEntry& entry, shard::Shard& from, shard::Shard& to);
 
 }  // namespace mv::checkpoint

@@ -14,14 +14,14 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-/// Where the data begins is a multiple of it.
+/// The data begins at a multiple of this.
 constexpr uint64_t kAlignment = 4096;
 
 struct DtypeName {
   const char* name;
   uint64_t bytes;
 };
-/// All that safetensors knows and whose elements are whole bytes.
+/// All dtypes of safetensors whose elements are whole bytes.
 constexpr DtypeName kDtypes[] = {{"F64", 8}, {"I64", 8},     {"U64", 8},     {"F32", 4}, {"I32", 4},
                                  {"U32", 4}, {"F16", 2},     {"BF16", 2},    {"I16", 2}, {"U16", 2},
                                  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"U8", 1},  {"BOOL", 1}};

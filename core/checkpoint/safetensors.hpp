@@ -1,5 +1,5 @@
 #pragma once
-// The format of our files, safetensors: a header of JSON that names tensors, and the tensors one behind the other.
+// The safetensors format: a JSON header that describes tensors, followed by the tensors without gaps.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace mv::checkpoint {
 
-/// Longer headers are nobody's.
+/// Limit of the header's length.
 inline constexpr uint64_t kMostHeaderBytes = 64 << 20;
 inline constexpr uint64_t kLengthBytes = 8;
 
@@ -24,16 +24,16 @@ struct Tensor {
   uint64_t bytes() const { return end - begin; }
 };
 
-/// "F32", for a storage dtype; "I64" for ids.
+/// The safetensors name of the storage dtype of `dtype`: "F32", or "I64" for ids.
 std::string_view tensor_dtype(mv_dtype dtype);
-/// Of an element; 0 for a dtype that safetensors does not know.
+/// Bytes of an element; 0 for an unknown dtype.
 uint64_t dtype_bytes_of(std::string_view dtype);
-/// Elements times their size; UINT64_MAX where that is more than there can be.
+/// Number of elements times their size; UINT64_MAX on overflow.
 uint64_t bytes_of(const Tensor& tensor);
-/// Gives them their places, in this order, and tells how many bytes they make.
+/// Assigns consecutive places to the tensors, in this order. Returns their total size in bytes.
 uint64_t place(const std::vector<Tensor*>& tensors);
 
-/// A file's header, with its length in front. MV_EINVAL naming the file where there can be none.
+/// Reads the header of a file, with its length in front. MV_EINVAL with the name of the file if it has no valid header.
 base::Result<std::string> read_header(const InputFile& file);
 
 }  // namespace mv::checkpoint

@@ -1,5 +1,5 @@
 #pragma once
-// Headers of safetensors files as JSON; private to checkpoint/*.cpp.
+// The JSON headers of safetensors files; private to checkpoint/*.cpp.
 
 #include <functional>
 #include <map>
@@ -18,22 +18,22 @@ inline constexpr const char* kMetadata = "__metadata__";
 
 using Metadata = std::vector<std::pair<std::string_view, std::string>>;
 
-/// The header of these tensors with its length in front, padded with spaces.
+/// The header for these tensors, with its length in front, padded with spaces.
 std::string write_header(const std::vector<const Tensor*>& tensors, const Metadata& metadata);
-/// Their checksums by name, as a metadata's value.
+/// The checksums of tensors by name, as a value for the metadata.
 std::string write_checksums(const std::vector<const Tensor*>& tensors);
-/// Looked up by texts of a document.
+/// The transparent comparison permits lookups by string_view.
 using TensorsByName = std::map<std::string, Tensor, std::less<>>;
-/// The tensors of a header by name, one behind the other and without gaps.
+/// Reads the tensors of a header. They must fill the data without gaps.
 base::Result<TensorsByName> read_tensors(const JsonValue& header, uint64_t data_bytes);
-/// A number that was written as text.
+/// Parses a number that was written as text.
 std::optional<uint64_t> parse_count(std::optional<std::string_view> text);
 
-/// Takes tensors out of a header, each of which belongs to something.
+/// Takes the tensors of a header one by one. At the end none may be left.
 class Taker {
  public:
   Taker(TensorsByName tensors, const JsonValue& checksums);
-  /// @param name  as the header has it, or nothing
+  /// @param name  the tensor's name from the metadata, or nullopt
   base::Result<Tensor> take(std::optional<JsonValue> name, std::string_view dtype, const std::vector<uint64_t>& shape);
   base::Status nothing_left() const;
 

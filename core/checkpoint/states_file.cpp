@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kStatesFormat = 1;
 constexpr const char* kFormatKey = "polyverso_optimizer_states";
 
-/// Over all that the metadata tell, besides the checksums of tensors.
+/// The checksum of the metadata, including the list of the tensors' checksums.
 std::string sum_of(std::string_view dumped, std::string_view optimizer, std::string_view keys, std::string_view checksums) {
   Checksum sum;
   for (const std::string_view text : {dumped, optimizer, keys, checksums}) {
@@ -27,14 +27,14 @@ std::string sum_of(std::string_view dumped, std::string_view optimizer, std::str
   return sum.text();
 }
 
-/// visit(kind, index, bytes) for each array of a key, which is a tensor of the file.
+/// Calls visit(kind, index, bytes) for each array of a key. Each array is a tensor of the file.
 template <typename KeyT, typename Visit>
 void for_arrays(KeyT& key, Visit visit) {
   for (size_t i = 0; i < key.states.size(); ++i) visit("state", i, key.states[i]);
   for (size_t i = 0; i < key.residuals.size(); ++i) visit("residual", i, key.residuals[i]);
 }
 
-/// Key after key, with names of their own.
+/// Tensors for all arrays, key after key, with unique names.
 std::vector<Tensor> make_tensors(const StatesFile& file) {
   std::vector<Tensor> tensors;
   std::set<std::string> taken{kMetadata};
@@ -67,7 +67,7 @@ void write_key(JsonWriter& json, const KeyStates& key, const Tensor* first) {
   });
 }
 
-/// What kind of file it is instead of ours, for those that people have from MXNet; or nothing.
+/// Recognizes other kinds of files that users of MXNet have. Returns their name, or "".
 std::string_view foreign(const InputFile& file) {
   std::array<unsigned char, 11> head{};
   const size_t known = std::min<uint64_t>(head.size(), file.bytes());
@@ -78,13 +78,13 @@ std::string_view foreign(const InputFile& file) {
   const bool is_ours = known >= kLengthBytes && length <= file.bytes() - kLengthBytes;
   if (!is_ours && known > 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5) return "a pickled file of Python's";
   if (text.starts_with("(dp") || text.starts_with("(lp")) return "a pickled file of Python's";
-  // Files of store(), and what freeze() and nfreeze() make.
+  // Files of Perl's store(), and the output of freeze() and nfreeze().
   if (text.starts_with("pst0") || (!is_ours && known > 3 && (head[0] == 4 || head[0] == 5) && head[1] >= 2 && head[1] <= 32))
     return "a Storable file of Perl's";
   return "";
 }
 
-/// A list of marks, one for each server.
+/// Reads a list of marks, one for each server.
 bool read_marks(const JsonValue& json, std::vector<shard::Mark>& marks) {
   const auto updates = json.find_array("updates"), shared = json.find_array("shared");
   const auto counts = updates ? updates->counts() : std::nullopt;
@@ -136,7 +136,7 @@ base::Result<KeyStates> read_key(const JsonValue& json, bool dumped, Taker& take
   return states;
 }
 
-/// Everything but the tensors' data; `tensors` in the order of the keys' arrays.
+/// Reads everything but the tensors' data. Appends to `tensors` in the order of the keys' arrays.
 base::Result<StatesFile> read_description(const JsonValue& header, uint64_t data_bytes, std::vector<Tensor>& tensors) {
   auto named = read_tensors(header, data_bytes);
   if (!named.ok()) return named.status();
@@ -175,7 +175,7 @@ base::Status write_states(const std::string& path, const StatesFile& file) {
   std::vector<Tensor> tensors = make_tensors(file);
   std::vector<Tensor*> placed;
   for (Tensor& tensor : tensors) placed.push_back(&tensor);
-  // Larger elements first: so all of them are aligned.
+  // Larger elements first, which aligns all tensors.
   std::ranges::stable_sort(placed, std::ranges::greater(), [](const Tensor* tensor) { return dtype_bytes_of(tensor->dtype); });
   const uint64_t data_bytes = place(placed);
   JsonWriter keys;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kShortSecret = 16;
 
-/// Listens there for a moment; the address that was bound.
+/// Listens on an address for a moment. Returns the bound address.
 base::Result<std::string> try_to_listen(const std::string& wished) {
   const auto address = runtime::listening_address(wished);
   if (!address.ok()) return address.status();

@@ -11,7 +11,7 @@ namespace mv::doctor {
 
 namespace {
 
-/// The file that this very code was loaded from.
+/// The file from which this code was loaded.
 std::string library_file() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&examine_build), &info) == 0 || info.dli_fname == nullptr)
@@ -21,7 +21,8 @@ std::string library_file() {
   return failure ? info.dli_fname : whole.string();
 }
 
-/// The instruction set whose kernels Highway calls: the best of those compiled that the processor has, as the lowest bit.
+/// The instruction set whose kernels Highway calls: the best compiled one that the processor supports. Highway gives
+/// better instruction sets lower bits.
 const char* kernel_target() {
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(usable & -usable);

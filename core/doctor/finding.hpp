@@ -1,5 +1,5 @@
 #pragma once
-// What an examination comes to: one finding for each thing that was looked at.
+// The results of the examinations: one finding for each thing examined.
 
 #include <fmt/core.h>
 
@@ -15,16 +15,16 @@ namespace mv::doctor {
 
 enum class Verdict {
   kOk,
-  kNote,     ///< works, but may not be what was meant, or as fast as it could be
-  kProblem,  ///< somebody has to do something
+  kNote,     ///< works, but may not be intended, or not as fast as it could be
+  kProblem,  ///< does not work; the user has to act
 };
 
 struct Finding {
   const char* area;     ///< "settings", "processors", "memory", "network", "master", "peers", "build"
-  std::string subject;  ///< what was looked at: "loopback, IPv6"
+  std::string subject;  ///< what was examined: "loopback, IPv6"
   Verdict verdict;
-  std::string text;  ///< how it is
-  std::string todo;  ///< what to do about it; empty only with kOk
+  std::string text;  ///< the result
+  std::string todo;  ///< the remedy; empty only with kOk
 };
 
 /// The findings of one area.
@@ -51,7 +51,7 @@ class Findings {
   std::vector<Finding> all_;
 };
 
-/// How findings tell a round trip.
+/// Formats a round-trip time: "12 us".
 inline std::string micros(base::Nanos span) {
   return fmt::format("{:.0f} us", std::chrono::duration<double, std::micro>(span).count());
 }

@@ -1,20 +1,21 @@
 #pragma once
-// What this machine offers to a node. Everything that can be tried is tried, not looked up.
+// Examinations of this machine: what it offers to a node. Where possible, they try an operation instead of reading a
+// setting.
 
 #include "doctor/finding.hpp"
 #include "runtime/settings.hpp"
 
 namespace mv::doctor {
 
-/// Processors, how many of them this process may use, and what that means for waits that spin.
+/// Processors, how many of them this process may use, and the effect on waits that spin.
 Findings examine_processors(const runtime::Settings& settings);
-/// Memory, memory that processes share, and the way it is passed on.
+/// Memory, shared memory, and passing its descriptors between processes.
 Findings examine_memory(const runtime::Settings& settings);
-/// Loopback, this machine's name and interfaces, and the descriptors that connections take.
+/// Loopback, the name and interfaces of this machine, and the limit of descriptors.
 Findings examine_network(const runtime::Settings& settings);
-/// Where a node with these settings listens, and what it tells others: bound for a moment, to see whether it can be.
+/// The addresses where a node with these settings listens, and that it advertises. Binds them for a moment as a test.
 Findings examine_addresses(const runtime::Settings& settings);
-/// The library itself.
+/// The library: version, file, compiler and instruction set.
 Findings examine_build();
 
 }  // namespace mv::doctor

@@ -25,14 +25,14 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kTooEarly =
     "nothing as long as rank 0 has not called mv_init(); `polyverso doctor --join` in all processes tries it";
 
-/// A connection that waits until its time is over.
+/// A connection with a deadline for its waits.
 class Caller {
  public:
   explicit Caller(transport::Fd fd) : fd_(std::move(fd)) {}
 
   void give(base::Nanos patience) { deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience); }
   int get() const { return fd_.get(); }
-  /// False when the time is over.
+  /// False if the deadline passes first.
   bool wait(short events) const {
     while (true) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
@@ -100,7 +100,8 @@ std::optional<Caller> connect_to(const std::vector<transport::Endpoint>& endpoin
   return std::nullopt;
 }
 
-/// As a process that nobody else is, above all incarnations that call others first.
+/// Introduces this process as an observer. Its incarnation is random, so that no other process has it, and very large:
+/// of two simultaneous dials, the one of the larger incarnation stays.
 wire::Introduction introduction() {
   wire::Introduction self;
   if (getrandom(&self.incarnation, sizeof self.incarnation, 0) != sizeof self.incarnation)
@@ -113,13 +114,13 @@ wire::Introduction introduction() {
 wire::Handshake make_handshake(bool has_secret) {
   wire::Handshake::Randomness randomness;
   const ssize_t random = getrandom(&randomness, sizeof randomness, 0);
-  static_cast<void>(random);  // no kernel refuses so little; at worst the master does
+  static_cast<void>(random);  // no kernel refuses so few bytes; if one did, at worst the master would refuse the hello
   wire::Introduction self = introduction();
   self.has_secret = has_secret;
   return {wire::Handshake::Side::kDialer, std::move(self), randomness};
 }
 
-/// Proves itself: by the secret, or as a process of the same user. Why not, if that is another's.
+/// Proves the secret, or that this process belongs to the same user. Returns the error if the user differs.
 base::Status prove(const Caller& caller, wire::Handshake& hello, const std::string& secret, base::Nanos patience) {
   if (!secret.empty()) {
     hello.prove(secret);
@@ -133,7 +134,7 @@ base::Status prove(const Caller& caller, wire::Handshake& hello, const std::stri
   return token.status();
 }
 
-/// Feeds what comes until the hello is over, one way or the other. What ended it before; empty: nothing.
+/// Feeds received bytes to the hello until it ends. Returns why the connection ended before that, or "".
 std::string converse(const Caller& caller, wire::Handshake& hello, const std::string& secret, base::Nanos patience, base::Status& why_not) {
   using State = wire::Handshake::State;
   while (hello.state() != State::kDone && hello.state() != State::kFailed) {

@@ -1,5 +1,5 @@
 #pragma once
-// Whether this machine reaches the master of a cluster, and if not, at which step it ends.
+// Tests whether this machine reaches the master of a cluster, and if not, which step fails.
 
 #include <string>
 
@@ -8,13 +8,13 @@
 
 namespace mv::doctor {
 
-/// Whether nobody's listening there is wrong, or only early.
+/// Whether the master must be running already. kMayRun: if nothing listens at its address, that is only a note.
 enum class Expected { kRuns, kMayRun };
 
-/// Resolves, connects, says hello, proves the secret, and says goodbye before the cluster takes notice. A finding for each step, up to
-/// the first that fails; each may take `patience`.
+/// Resolves the address, connects, makes the hello, proves the secret, and leaves before the cluster notices the
+/// process. Gives a finding for each step, up to the first that fails. `patience` limits each step.
 Findings reach_master(const std::string& master, const std::string& secret, Expected expected, base::Nanos patience);
-/// The same where rank 0 is to be asked for its address under the name of the job.
+/// Like reach_master(), but first asks rank 0 for its address by the name of the job.
 Findings reach_by_name(const std::string& rendezvous, const std::string& secret, base::Nanos patience);
 
 }  // namespace mv::doctor

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kTrialBytes = 1 << 16;
 constexpr uint64_t kLittleMemory = 256ull << 20;
 
-/// A line "MemAvailable:  123 kB" of /proc/meminfo.
+/// Available memory, from the line "MemAvailable:  123 kB" of /proc/meminfo.
 std::optional<uint64_t> available_memory() {
   std::istringstream lines(read_text("/proc/meminfo").value_or(""));
   for (std::string line; std::getline(lines, line);) {
@@ -32,17 +32,17 @@ std::optional<uint64_t> available_memory() {
   return std::nullopt;
 }
 
-/// What the control group still grants.
+/// Memory left within the limit of the control group.
 std::optional<uint64_t> granted_memory() {
   const bool second = read_control_group("memory", "memory.max").has_value();
   const auto limit = read_control_group("memory", second ? "memory.max" : "memory.limit_in_bytes");
   const auto used = read_control_group("memory", second ? "memory.current" : "memory.usage_in_bytes");
-  const auto most = limit ? leading_number(*limit) : std::nullopt;  // "max" is no number
+  const auto most = limit ? leading_number(*limit) : std::nullopt;  // "max" is not a number
   if (!most || !used || *most > 1ull << 60) return std::nullopt;    // version 1 writes "no limit" as a huge number
   return *most - std::min(*most, leading_number(*used).value_or(0));
 }
 
-/// Through a socket of its own making, as between two processes: the other end's view of `memory`.
+/// Passes `memory` through a new unix socket, as between two processes. Returns the receiving side's mapping of it.
 base::Result<std::shared_ptr<base::SharedMemory>> pass(const base::SharedMemory& memory) {
   static std::atomic<unsigned> trials{0};
   const std::string name = fmt::format("polyverso-doctor-{}-{}", getpid(), trials++);

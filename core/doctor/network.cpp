@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kPatienceMs = 1000;
-/// TCP, a unix socket, two bells and two segments for each peer, and what the process itself opens.
+/// For each peer: TCP, a unix socket, two bells and two segments. For the process: its own files.
 constexpr uint64_t kFdsForPeer = 8, kFdsForProcess = 64;
 
 bool wait_for(int fd, short events) {
@@ -28,7 +28,7 @@ bool wait_for(int fd, short events) {
   return poll(&waits, 1, kPatienceMs) == 1 && (waits.revents & (POLLERR | POLLNVAL)) == 0;
 }
 
-/// A byte there and back over a connection to this very process; how long it took.
+/// Round-trip time of one byte over a connection of this process to itself.
 base::Result<base::Nanos> try_loopback(const char* host) {
   const auto endpoints = transport::resolve({host, "0"}, /*numeric_only=*/true, /*to_listen=*/true);
   if (!endpoints.ok()) return endpoints.status();

@@ -6,17 +6,17 @@ namespace {
 
 using api::PeerReport;
 
-/// Within a machine even a process that sleeps answers sooner.
+/// On one machine, even a sleeping process answers faster than this.
 constexpr base::Nanos kSlowOnOneMachine = std::chrono::milliseconds(5);
 
-/// What to do about TCP to a process that may be on this very machine.
+/// The remedy for TCP to a process that may be on this machine.
 const char* todo_for_tcp(const PeerReport& peer) {
   if (peer.why_not_shm == "transport=tcp") return "leave transport (POLYVERSO_TRANSPORT) unset where shared memory is wanted";
   return "start both as the same user and in one network namespace (containers: --network=host, or one pod), and with "
          "transport unset on both";
 }
 
-/// How to find it: "server, pid 4711 on node7".
+/// Describes a peer: "server, pid 4711 on node7".
 std::string describe(const PeerReport& peer) {
   return fmt::format("{}, pid {} on {}", name_of_role(peer.role), peer.pid, peer.host);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What the ways to the other members of a cluster are worth.
+// Judges the paths to the other members of a cluster.
 
 #include <vector>
 
@@ -14,7 +14,7 @@ const char* name_of(const std::optional<base::TransportKind>& transport);
 const char* name_of(api::PeerReport::State state);
 /// "worker", "server", "all" or "scheduler".
 const char* name_of_role(int32_t role);
-/// Why messages to a peer do not go through shared memory; empty where they do, or where no messages go.
+/// Why messages to a peer do not use shared memory; empty if they do, or if no messages are sent to it.
 std::string why_not_shm(const api::PeerReport& peer);
 
 /// A finding for each peer.

@@ -12,7 +12,7 @@ namespace mv::doctor {
 
 namespace {
 
-/// How many processors the scheduler may put this process on; 0 if the kernel does not say.
+/// Number of processors on which the scheduler may run this process; 0 if unknown.
 int allowed_processors() {
   cpu_set_t* set = CPU_ALLOC(4096);
   const size_t bytes = CPU_ALLOC_SIZE(4096);
@@ -21,7 +21,7 @@ int allowed_processors() {
   return count;
 }
 
-/// How many processors' worth of time the control group grants; nothing where it does not limit.
+/// Processor time that the control group grants, in processors; nullopt if it sets no limit.
 std::optional<double> granted_processors() {
   if (const auto limit = read_control_group("cpu", "cpu.max")) {  // "max 100000", "150000 100000"
     const auto quota = leading_number(*limit);

@@ -10,7 +10,8 @@ namespace mv::doctor {
 
 namespace {
 
-/// Where the process is in the tree of `controller`, by the lines "number:controllers:path" of /proc/self/cgroup.
+/// The path of this process's group in the tree of `controller`, from the lines "number:controllers:path" of
+/// /proc/self/cgroup.
 std::string group_path(const std::string& controller) {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -24,7 +25,7 @@ std::string group_path(const std::string& controller) {
   return "/";
 }
 
-/// `file` of the group at `path` below `root`, or of the nearest one above it.
+/// Reads `file` of the group at `path` below `root`, or of the nearest group above that has it.
 std::optional<std::string> read_upwards(const std::string& root, std::string path, const std::string& file) {
   while (true) {
     if (auto text = read_text(fmt::format("{}{}{}{}", root, path, path.ends_with('/') ? "" : "/", file))) return text;

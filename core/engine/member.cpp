@@ -8,7 +8,7 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr size_t kPoolBlocks = 32;
-/// Room for a stripe of values or a message of rows with their ids.
+/// Room for a stripe of values, or for a message of rows with their ids.
 constexpr size_t kBlockBytes = shard::kStripeBytes + 4096;
 constexpr base::Nanos kLastWord = 1s;
 constexpr size_t kMostObservers = 64;
@@ -29,7 +29,7 @@ bool is_answer(const wire::Message& message) {
     case wire::Body::Grant:
       return true;
     case wire::Body::View:
-      return message.seq() > 0;  // without a number it is the master's news
+      return message.seq() > 0;  // without a number it is a broadcast by the master
     default:
       return false;
   }
@@ -49,7 +49,7 @@ bool is_for_cluster(const wire::Message& message) {
 }
 }  // namespace
 
-/// A barrier on its way: first the flush, then the master.
+/// A barrier in progress: first the flush, then the request to the master.
 struct Member::Entering final : rpc::Pending, base::Work, std::enable_shared_from_this<Entering> {
   Entering(Member& member, base::OperationRef operation) : member(member), operation(std::move(operation)), until(this->operation->deadline()) {}
   void withdraw(mv_status code) override { member.withdraw_barrier(shared_from_this(), code); }
@@ -66,7 +66,9 @@ struct Member::Entering final : rpc::Pending, base::Work, std::enable_shared_fro
   const base::OperationRef operation;
   base::Nanos until;
   base::Status flush_error;
-  enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kOver };  ///< the master is asked; the deadline passed, it was asked who is missing
+  /// kFencing: the flush. kAsked: the master is asked. kAskedBack: the deadline passed, and the master is asked which
+  /// workers are missing.
+  enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kOver };
   Stage stage = Stage::kFencing;
 };
 
@@ -88,7 +90,7 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       coordinator_(clock, rpc_client_, rpc_server_, ps_server_, storage),
       inquirer_(clock, link, cluster_, ps_client_, ps_server_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_) {
-  // A process that is only a server may be about to set its controller: commands that come before it has, wait for that.
+  // A process that is only a server may set a controller later. Commands that arrive earlier wait for it.
   if (self_.role == MV_ROLE_SERVER) commands_.set_controller(table::Commands::Controller::kAwaited, {});
 }
 
@@ -179,7 +181,7 @@ void Member::on_cancel(const rpc::Asked& asked) {
   if (!cluster_.on_cancel(asked) && !coordinator_.on_cancel(asked) && !commands_.on_cancel(asked)) ps_server_.on_cancel(asked);
 }
 
-// ---- the cluster's news
+// ---- membership events
 
 void Member::on_view(const cluster::View& view) {
   ps_server_.start(view, self_.peer);
@@ -196,7 +198,8 @@ void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
 void Member::on_member_finished(const cluster::Member& member) {
   ps_server_.worker_finished(member.peer);
   coordinator_.worker_finished(member.peer);
-  groups_.lost(member.peer, base::Status(MV_EPEERLOST, "it has finished"));  // groups it was in, it has left; others it will not open
+  // It has left its groups, and will open no others.
+  groups_.lost(member.peer, base::Status(MV_EPEERLOST, "it has finished"));
   events_.on_change();
 }
 
@@ -232,7 +235,7 @@ void Member::barrier(base::OperationRef operation, bool flushed) {
 void Member::withdraw_barrier(const std::shared_ptr<Entering>& entering, mv_status code) {
   const base::Status status = base::error(code, "barrier: withdrawn");
   const bool asked = entering->stage != Entering::Stage::kFencing;
-  entering->end(status);  // first: what the withdrawal itself answers comes too late
+  entering->end(status);  // first, so that the answer to the cancel below is ignored
   if (!asked) return;
   rpc_client_.cancel(cluster_.master(), entering.get());
   rpc_client_.abandon(cluster_.master(), entering.get(), status);

@@ -1,5 +1,5 @@
 #pragma once
-// One node's engines, wired together. Still without I/O: the simulator drives hundreds of these on one thread.
+// The engines of one node, wired together. No I/O: the simulator drives hundreds of these on one thread.
 
 #include <functional>
 #include <memory>
@@ -21,13 +21,13 @@
 
 namespace mv::engine {
 
-/// Sorts messages to the engines, and carries losses and departures from one to the other. Loop thread only.
+/// Dispatches messages to the engines, and forwards losses and departures of members to them. Loop thread only.
 class Member final : public base::LinkEvents, private rpc::Service, private cluster::Cluster::Owner {
  public:
   struct Events {
     std::function<void(const cluster::View&)> on_ready;
     std::function<void(const base::Status&)> on_failed;
-    /// Something about the members changed; all_workers_gone() may have become true.
+    /// The membership changed; all_workers_gone() may have become true.
     std::function<void()> on_change;
   };
 
@@ -49,14 +49,15 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   status::Inquirer& status() { return inquirer_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   base::Peer self() const { return self_.peer; }
-  /// Whether this peer is a member of the cluster, as far as is known here: nobody else's requests are served.
+  /// Whether this peer is a member of the cluster by this node's view. Only the requests of members are served.
   bool admits(base::Peer peer) const { return cluster_.is_member(peer); }
-  /// From now on calls are timed; they and the gates' waits are noted in `trace`, which outlives this.
+  /// Starts timing calls. Records them and the waits of the gates in `trace`, which must outlive this object.
   void take_times(base::TraceRing& trace);
 
-  /// Flush, then barrier; or the barrier alone.
+  /// Enters the barrier, by default after a flush of this worker's changes.
   void barrier(base::OperationRef operation, bool flushed = true);
-  /// This worker has finished: flush, wait for its checkpoints, leave its groups, then tell everyone. `left` hears the first untold error when all know.
+  /// Ends this worker: flushes, waits for its checkpoints, leaves its groups, then notifies the peers. Calls `left`
+  /// with the first unreported error when all of them have answered.
   void leave(std::function<void(const base::Status&)> left);
 
   void on_connected(base::Peer peer, const std::string& address) override;
@@ -69,7 +70,7 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
 
   base::Nanos next_deadline() const;
   void tick();
-  /// When the loop has nothing else to do: sends acknowledgements.
+  /// Sends pending acknowledgements. The loop calls it before it would block.
   void flush();
 
  private:
@@ -109,8 +110,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   checkpoint::Participant participant_;
   checkpoint::Coordinator coordinator_;
   status::Inquirer inquirer_;
-  std::set<base::Peer> observers_;                   ///< who ask how the cluster stands, and are no part of it
-  std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers under way
+  std::set<base::Peer> observers_;                   ///< peers that ask for the status and are not members
+  std::vector<std::shared_ptr<Entering>> entering_;  ///< barriers in progress
   collective::Groups groups_;
 };
 

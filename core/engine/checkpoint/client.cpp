@@ -13,11 +13,11 @@ using namespace std::chrono_literals;
 namespace {
 constexpr base::Nanos kFirstPoll = 2ms;
 constexpr base::Nanos kLongestPoll = 100ms;
-/// How long a caller whose deadline passed waits for the word on who is missing.
+/// How long a call whose deadline passed waits for the names of the missing workers.
 constexpr base::Nanos kLastAnswer = 1s;
 }  // namespace
 
-/// A call on its way: the flush; the question to server 0; for a save, how far it is, again and again.
+/// A call in progress: the flush, then the request to server 0, then, for a save, polling until it is complete.
 class Client::Call final : public rpc::Pending, public base::Work, public std::enable_shared_from_this<Call> {
  public:
   Call(Client& owner, Request wish, bool alone)
@@ -33,16 +33,16 @@ class Client::Call final : public rpc::Pending, public base::Work, public std::e
   const char* what() const { return wish.loads ? "loading a checkpoint" : "saving a checkpoint"; }
 
   Request wish;
-  const bool alone;  ///< the others take no part
+  const bool alone;  ///< the other workers do not take part
   base::Nanos until;
   base::Status flush_error;
-  /// The flush; server 0 has a question of this call; the deadline passed, it was asked who is missing; between two questions how far the
-  /// save is.
+  /// kFencing: the flush. kAsked: server 0 has a request of this call. kAskedBack: the deadline passed, and server 0 is
+  /// asked which workers are missing. kWaiting: between two polls of a save.
   enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kWaiting, kOver };
   Stage stage = Stage::kFencing;
   bool is_asked() const { return stage == Stage::kAsked || stage == Stage::kAskedBack; }
   bool over() const { return stage == Stage::kOver; }
-  uint64_t save = 0;  ///< once it goes on behind the workers' backs: by which number server 0 knows it
+  uint64_t save = 0;  ///< server 0's number of the save, once it continues in the background
   std::string path;
   base::Nanos poll_at = base::kNever, poll_wait = kFirstPoll;
 
@@ -101,7 +101,8 @@ void Client::heard(const CallRef& call, const base::Status& status, const wire::
   if (answer != nullptr && answer->body_as_Loaded() != nullptr) {
     const auto clocks = read_clocks(payload);
     if (!clocks) return end(call, base::error(MV_EPROTOCOL, "{}: {} told a damaged list of clocks", call->what(), view_->name(server())));
-    for (const auto& [name, clock] : *clocks) tables_.set_clock(name, clock);  // all workers stand where the checkpoint stood
+    // All workers resume at the clocks of the checkpoint.
+    for (const auto& [name, clock] : *clocks) tables_.set_clock(name, clock);
   }
   end(call, call->flush_error);
 }
@@ -124,14 +125,14 @@ void Client::withdraw(const CallRef& call, mv_status code) {
       : call->wish.loads
           ? base::error(code, "{}: withdrawn; if all workers had asked already, it goes on", call->what())
           : base::error(code, "{}: withdrawn", call->what());
-  end(call, status);  // first: what the withdrawal itself answers comes too late
+  end(call, status);  // first, so that the answer to the cancel below is ignored
   if (!asked) return;
   rpc_.cancel(server(), call.get());
   rpc_.abandon(server(), call.get(), status, rpc::Client::IfUnseen::kVoid);
 }
 
-/// What this worker does from here on must not get into a save that it has given up, however late its request or the word that
-/// it is withdrawn reach server 0.
+/// Later changes of this worker must not get into a save that it has given up, however late its request or its Cancel
+/// reaches server 0.
 void Client::expire(const CallRef& call) {
   if (call->save != 0)
     return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
@@ -146,7 +147,7 @@ void Client::expire(const CallRef& call) {
   rpc_.abandon(server(), call.get(), status, rpc::Client::IfUnseen::kVoid);
 }
 
-// ---- by the clock
+// ---- periodic saves
 
 void Client::save_every(base::Nanos span, std::string directory, uint64_t keep) {
   every_ = span;
@@ -188,7 +189,7 @@ void Client::tick() {
     const bool busy = std::any_of(calls_.begin(), calls_.end(), [](const CallRef& call) { return call->alone; });
     busy ? void(next_by_clock_ = base::after(now, every_)) : save_by_clock();
   }
-  const auto calls = calls_;  // both may end calls
+  const auto calls = calls_;  // a copy, because both functions below may end calls
   for (const CallRef& call : calls) {
     if (!call->over() && now >= call->until) expire(call);
     if (!call->over() && now >= call->poll_at) ask_whether_saved(call);

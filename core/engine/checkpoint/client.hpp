@@ -1,5 +1,5 @@
 #pragma once
-// A worker's calls for checkpoints, and those that worker 0 makes by itself every so often.
+// The worker's side of checkpoints: calls that save or load, and the periodic saves of worker 0.
 
 #include <functional>
 #include <list>
@@ -13,7 +13,7 @@
 
 namespace mv::checkpoint {
 
-/// Loop thread only. What hears of an operation's end may call back into this object.
+/// Requests saves and loads from server 0. Loop thread only. Completions of operations may call back into this object.
 class Client {
  public:
   Client(const base::Clock& clock, rpc::Client& rpc, table::Client& tables, base::Pool& pool)
@@ -23,17 +23,17 @@ class Client {
 
   struct Request {
     bool loads = false;
-    std::string path;  ///< the directory to save to; the checkpoint to load, or a directory of them
+    std::string path;  ///< the directory to save to; or the checkpoint to load, or a directory of checkpoints
     uint64_t keep = 0;
     base::OperationRef operation;
-    std::function<void()> saving;  ///< a save: training may go on. Not called where the call ends before
+    std::function<void()> saving;  ///< a save: training may continue. Not called if the call ends earlier
   };
-  /// Flush, then server 0. A save is over with the checkpoint, a load with the values.
+  /// Flushes, then asks server 0. A save ends when the checkpoint is complete, a load when the tables have its values.
   void begin(Request wish);
 
-  /// From now on, and until finish(): a checkpoint every so often, without the other workers' taking part.
+  /// Saves a checkpoint every `span` from now on until finish(). The other workers do not take part.
   void save_every(base::Nanos span, std::string directory, uint64_t keep);
-  /// Calls `finished` once the saves that this worker has begun are over. No more are begun by the clock.
+  /// Ends periodic saves, and calls `finished` when the saves that this worker has begun are over.
   void finish(std::function<void()> finished);
 
   base::Nanos next_deadline() const;

@@ -1,5 +1,5 @@
 #pragma once
-// The iterations of workers on tables, as checkpoint messages carry them: in a payload, as there may be very many tables.
+// The clocks of tables in checkpoint messages. They travel in the payload, because a cluster may have very many tables.
 
 #include <cstdint>
 #include <map>
@@ -12,13 +12,13 @@
 
 namespace mv::checkpoint {
 
-/// By the table's name.
+/// Clock by the name of the table.
 using Clocks = std::map<std::string, uint64_t>;
 
-/// For each table the length of its name in 32 bits, its clock in 64, and the name, all little-endian and without gaps. Null if there are none;
-/// MV_EINVAL if they are more than a message carries.
+/// Serializes clocks: for each table, the length of its name (32 bits), its clock (64 bits) and the name, little-endian
+/// and without gaps. Null if there are none; MV_EINVAL if they exceed the payload limit of a message.
 base::Result<base::PayloadRef> write_clocks(const Clocks& clocks);
-/// Nothing if it is no such payload.
+/// Parses such a payload; nullopt if it is malformed.
 std::optional<Clocks> read_clocks(std::span<const std::byte> payload);
 
 }  // namespace mv::checkpoint

@@ -11,12 +11,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// How often servers are asked how far they are: soon for small files, seldom for large ones.
+/// Interval between polls of the servers, which grows during a save: short for small files, long for large ones.
 constexpr base::Nanos kFirstRepeat = 2ms;
 constexpr base::Nanos kLongestRepeat = 100ms;
 constexpr base::Nanos kNoticeAfter = 10s;
 
-/// A Pending from a function.
+/// A Pending that calls a function.
 class Answer final : public rpc::Pending {
  public:
   using Finish = std::function<void(const base::Status&, const wire::Message*)>;
@@ -31,7 +31,7 @@ class Answer final : public rpc::Pending {
 
 }  // namespace
 
-// ---- what the workers want
+// ---- requests of workers
 
 void Coordinator::on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload) {
   if (storage_ == nullptr) return server_.fail(asked, base::Status(MV_ENOSYS, "server 0 keeps no checkpoints"));
@@ -84,7 +84,8 @@ bool Coordinator::on_cancel(const rpc::Asked& asked) {
   const bool goes_on = job_->phase == Phase::kRestoring;
   server_.fail(asked, base::error(MV_ETIMEOUT, "checkpoint {}: still waiting for {}; it {}", job_->path,
                                   missing_servers(), goes_on ? "goes on" : "is given up"));
-  // What this worker does from now on must not get into a save, and nobody may go on from a load that not all wait for.
+  // Later changes of this worker must not get into a save, and no worker may continue from a load that not all wait
+  // for.
   if (!goes_on && job_->error.ok())
     job_->error = base::error(MV_ETIMEOUT, "checkpoint {}: given up, because {} did not wait any longer", job_->path,
                               view_->name(asked.client));
@@ -117,7 +118,7 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
   }
 }
 
-/// Begins what all workers that are here want.
+/// Begins the next job if all live workers have requested one.
 void Coordinator::settle() {
   while (job_ == nullptr) {
     if (!alone_.empty()) {
@@ -180,7 +181,7 @@ void Coordinator::begin(std::vector<Request> wishes) {
                     [this](base::Result<checkpoint::CheckpointPath> place) { take_snapshots(std::move(place)); });
 }
 
-// ---- what the servers do
+// ---- requests to servers
 
 void Coordinator::set_phase(Phase phase) {
   job_->phase = phase;
@@ -200,7 +201,7 @@ void Coordinator::ask(size_t server, const Question& question, Heard heard) {
   client_.call(part.server, {question(builder_), pending, true, 0, nullptr});
 }
 
-/// Asks all servers, notes what fails, and goes on when all have answered.
+/// Sends a request to all servers, notes errors, and calls `next` when all servers have answered.
 void Coordinator::ask_all(const Question& question, void (Coordinator::*next)()) {
   const size_t servers = job_->parts.size();  // the job may be over before this returns
   const auto open = std::make_shared<size_t>(servers);
@@ -211,12 +212,12 @@ void Coordinator::ask_all(const Question& question, void (Coordinator::*next)())
     });
 }
 
-/// This server has nothing more to do; the first of such errors is what the job comes to.
+/// Marks the part of a failed server as over. The first error becomes that of the job.
 void Coordinator::note_failure(size_t server, const base::Status& status) {
   ServerPart& part = job_->parts[server];
   part.over = true;
   if (!job_->error.ok()) return;
-  const bool named = status.code() == MV_EPEERLOST;  // cluster's sentence names it
+  const bool named = status.code() == MV_EPEERLOST;  // the text already names the server
   job_->error = named ? status : base::error(status.code(), "{}: {}", view_->name(part.server), status.text());
 }
 
@@ -271,7 +272,7 @@ void Coordinator::take_snapshots(base::Result<checkpoint::CheckpointPath> place)
   job_->tables = tables_.entries(job_->clocks);
   const auto clocks = write_clocks(job_->clocks);
   if (!clocks.ok() && job_->error.ok()) job_->error = clocks.status();
-  if (!job_->error.ok()) {  // given up meanwhile
+  if (!job_->error.ok()) {  // given up in the meantime
     fail_askers(job_->error);
     set_phase(Phase::kWriting);
     return end_save();
@@ -330,7 +331,7 @@ void Coordinator::heard_of_file(size_t server, const base::Status& status, const
   const auto* file = answer != nullptr ? answer->body_as_SavedFile() : nullptr;
   if (!status.ok()) {
     note_failure(server, status);
-    poll_wait_ = kFirstRepeat;  // the others are told to stop
+    poll_wait_ = kFirstRepeat;  // tell the other servers soon to stop
     next_poll_ = clock_.now();
   } else if (file != nullptr && file->name() != nullptr) {
     part.over = true;
@@ -367,7 +368,7 @@ void Coordinator::end_save() {
 void Coordinator::save_over(const base::Status& status) {
   const auto job = job_;
   if (!status.ok()) {
-    base::log_info("checkpoint {}: not saved: {}", job->path, status.text());  // whoever asked hears of it
+    base::log_info("checkpoint {}: not saved: {}", job->path, status.text());  // the workers get the error
     fail_askers(status);
   } else {
     uint64_t bytes = 0;
@@ -408,7 +409,7 @@ void Coordinator::check(base::Result<Storage::Found> found) {
   job_->tables = found.value().manifest.tables;
   for (const auto& table : job_->tables) job_->clocks.emplace(table.spec.name, table.clock);
   const auto clocks = write_clocks(job_->clocks);
-  if (!clocks.ok()) {  // the workers could not be told of them
+  if (!clocks.ok()) {  // the clocks do not fit into the answer
     job_->error = base::error(clocks.status().code(), "{}; nothing was changed", clocks.status().text());
     return load_over();
   }
@@ -430,7 +431,7 @@ void Coordinator::checked() {
   restore(false, &Coordinator::restored);
 }
 
-/// Has all servers put what they have read into their tables, or forget it.
+/// Makes all servers move the parts that they have read into their tables, or drop them.
 void Coordinator::restore(bool forget, void (Coordinator::*next)()) {
   ask_all(
       [job = job_, forget](wire::FrameBuilder& builder) {

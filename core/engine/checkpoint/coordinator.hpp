@@ -1,5 +1,5 @@
 #pragma once
-// Server 0's part in checkpoints: gathers the workers' wishes, and has all servers carry them out.
+// The coordinator of checkpoints, on server 0: collects the requests of the workers, and directs all servers.
 
 #include <deque>
 #include <map>
@@ -21,11 +21,11 @@
 
 namespace mv::checkpoint {
 
-/// One save or load at a time. All workers that are here ask for it, as in a barrier; a loss while some of them wait
-/// is told to each survivor once, now or when it asks, so that they stay in step.
+/// Runs one save or load at a time. It starts when all live workers have requested it, as in a barrier. If a worker is
+/// lost while others wait, each survivor gets the error once, now or at its next request, so that they stay in step.
 ///
-///   save   a place on the disk; a snapshot on every server; the workers go on; every server's file; the manifest
-///   load   the checkpoint's manifest; every server checks its part and has it in memory; only then the tables take it
+///   save   make the directory; snapshots on all servers; workers continue; all servers write their files; manifest
+///   load   read the manifest; all servers check their parts and read them into memory; then the tables take them
 ///
 /// Loop thread only.
 class Coordinator {
@@ -36,23 +36,23 @@ class Coordinator {
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
-  /// True if the request waited here: it is answered with MV_ETIMEOUT and who is missing.
+  /// True if the request waited here. It is then answered with MV_ETIMEOUT and the names of the missing processes.
   bool on_cancel(const rpc::Asked& asked);
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
 
-  /// Workers that wait for others, or for servers, in a save or load.
+  /// The workers that wait in a save or load, and the workers or servers that they wait for.
   std::vector<cluster::Wait> waits() const;
 
   base::Nanos next_deadline() const;
   void tick();
 
  private:
-  /// What a worker wants.
+  /// The request of one worker.
   struct Request {
     rpc::Asked asked;
     bool loads = false;
-    std::string path;  ///< of the directory, or what is to be loaded
+    std::string path;  ///< the directory to save to, or the checkpoint to load
     uint64_t keep = 0;
     Clocks clocks;
     base::Nanos since{0};
@@ -60,8 +60,8 @@ class Coordinator {
   };
   struct ServerPart {
     base::Peer server = base::kNobody;
-    bool over = false;   ///< it has nothing more to do
-    bool asked = false;  ///< an answer is awaited
+    bool over = false;   ///< this server has finished its part, or failed
+    bool asked = false;  ///< a request to this server is not answered yet
     checkpoint::FileEntry file;
   };
   enum class Phase { kPlace, kSnapshots, kWriting, kEnding, kFinding, kChecking, kRestoring };
@@ -70,15 +70,15 @@ class Coordinator {
     Phase phase = Phase::kPlace;
     std::string path;  ///< of the checkpoint
     uint64_t number = 0, keep = 0;
-    std::vector<rpc::Asked> askers;  ///< not answered yet
+    std::vector<rpc::Asked> askers;  ///< requests not answered yet
     std::vector<base::Peer> workers;
     Clocks clocks;
-    base::PayloadRef written_clocks;  ///< of a load: what the workers are told
+    base::PayloadRef written_clocks;  ///< a load: the serialized clocks for the workers
     std::vector<checkpoint::TableEntry> tables;
     std::vector<ServerPart> parts;
     base::Status error;  ///< the first one
   };
-  /// What became of a save, for those who still have to ask.
+  /// The outcome of a save, kept for the workers that have not polled it yet.
   struct Ending {
     std::string path;
     bool over = false;
@@ -125,13 +125,13 @@ class Coordinator {
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
   std::map<base::Peer, std::deque<Request>> waiting_;         ///< a worker with several threads may wait several times
-  std::map<base::Peer, std::deque<base::Status>> untold_;  ///< a loss for each call that is to fail
-  std::deque<Request> alone_;                                 ///< wishes that no other worker takes part in
+  std::map<base::Peer, std::deque<base::Status>> untold_;     ///< unreported losses; each fails one call
+  std::deque<Request> alone_;                                 ///< saves in which no other worker takes part
   std::shared_ptr<Job> job_;
   uint64_t jobs_ = 0;
   std::map<uint64_t, Ending> endings_;
   base::Nanos next_poll_ = base::kNever, poll_wait_{0};
-  base::Nanos waits_since_ = base::kNever;  ///< the first of waiting_
+  base::Nanos waits_since_ = base::kNever;  ///< when the first request of waiting_ arrived
   base::Nanos phase_since_{0}, next_notice_ = base::kNever;
 };
 

@@ -142,7 +142,7 @@ void Participant::restore(const rpc::Asked& asked, const wire::Restore& request)
   });
 }
 
-/// Does all tables; the first error is told.
+/// Goes through all tables even after an error, and returns the first one.
 base::Status Participant::adopt(const Prepared& prepared) {
   base::Status first;
   for (size_t i = 0; i < prepared.parts.size(); ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// A server's part in checkpoints: writes its shards down, and takes them back.
+// The part of one server in checkpoints: writes its shards to a file, and restores them.
 
 #include <memory>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace mv::checkpoint {
 
-/// Does what server 0 (coordinator.hpp) asks of every server: Snapshot, Written, Check, Restore. Loop thread only.
+/// Executes the requests of server 0 (coordinator.hpp): Snapshot, Written, Check, Restore. Loop thread only.
 class Participant {
  public:
   /// @param storage null: this node keeps no checkpoints
@@ -19,10 +19,10 @@ class Participant {
 
   void start(const cluster::View& view) { view_ = &view; }
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload);
-  /// Nobody will ask for what this one has begun.
+  /// A peer is lost. If it is server 0, its save is given up, and its load is dropped.
   void lost(base::Peer peer);
 
-  /// The files that this server has written.
+  /// Statistics of the files that this server has written.
   struct Record {
     uint64_t files = 0, failed = 0;
     uint64_t last_bytes = 0;
@@ -31,7 +31,7 @@ class Participant {
   const Record& record() const { return record_; }
 
  private:
-  /// A file on its way to the disk, and what became of it until the next one.
+  /// A file that is being written, or the outcome of the last one.
   struct Writing {
     uint64_t save = 0;
     base::Peer by = base::kNobody;
@@ -40,16 +40,16 @@ class Participant {
     base::Status status;
     checkpoint::FileEntry file;
   };
-  /// A checkpoint that was found sound, in memory: nothing can go wrong any more when the tables take it.
+  /// A checked checkpoint in memory. Moving it into the tables needs no more reads.
   struct Prepared {
     std::string path;
     base::Peer by = base::kNobody;
     checkpoint::Manifest manifest;
     struct RestoredShard {
-      std::shared_ptr<shard::Shard> shard;  ///< what was read; from restore() on, the part of the table that takes it
-      bool exists = false;                  ///< there is such a table; else `shard` becomes its part
+      std::shared_ptr<shard::Shard> shard;  ///< holds the rows that were read; after restore(), the table's own shard
+      bool exists = false;                  ///< the table exists; otherwise `shard` becomes its shard
     };
-    std::vector<RestoredShard> parts;  ///< by table
+    std::vector<RestoredShard> parts;  ///< in the order of the manifest's tables
     std::vector<Storage::Target> targets() const;
   };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Where checkpoints are kept: the engines' door to the disk. runtime/ has one with a thread of its own, the simulator
-// one in memory.
+// The storage of checkpoints: the interface through which the engines access the disk. runtime/ implements it with a
+// thread of its own, the simulator in memory.
 
 #include <cstdint>
 #include <functional>
@@ -15,16 +15,17 @@
 
 namespace mv::checkpoint {
 
-/// All calls return at once; what is told is told later, once, on the loop, and never after the storage's end.
+/// Asynchronous storage. All calls return at once. Each callback runs once, later, on the loop, and never after the
+/// storage is destroyed.
 class Storage {
  public:
   template <typename T>
   using Told = std::function<void(base::Result<T>)>;
   using Done = std::function<void(const base::Status&)>;
-  /// Set by the asker: the work is not wanted any more.
+  /// Cancellation flag, set by the caller.
   using GivenUp = std::shared_ptr<std::atomic<bool>>;
 
-  /// One server's file to be.
+  /// The file of one server that is to be written.
   struct NewFile {
     std::string path;  ///< of the checkpoint
     uint64_t number = 0, server = 0, servers = 1;
@@ -47,24 +48,25 @@ class Storage {
 
   // ---- for server 0
 
-  /// Makes the place of a new checkpoint.
+  /// Makes the directory of a new checkpoint.
   virtual void begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) = 0;
-  /// All files are there: from here on it counts, and older ones may go. The manifest's time is filled in.
+  /// Writes the manifest, with the current time, when all files are written: the checkpoint is valid from here on. Then
+  /// removes all but the newest `keep` checkpoints (0: removes none).
   virtual void complete(const std::string& path, checkpoint::Manifest manifest, uint64_t keep, Done done) = 0;
-  /// Removes what there is of it.
+  /// Removes an incomplete checkpoint.
   virtual void discard(const std::string& path, Done done) = 0;
-  /// `path` is a checkpoint, or a directory of them.
+  /// Finds the checkpoint at `path`, or the newest one in the directory `path`.
   virtual void find(const std::string& path, Told<Found> told) = 0;
 
   // ---- for every server
 
   virtual void write(NewFile part, GivenUp given_up, Told<checkpoint::FileEntry> told) = 0;
-  /// Whether it is sound; the data of this share of the files is read.
+  /// Checks that a checkpoint is sound. Only the data of this share of the files is read.
   virtual void check(const std::string& path, checkpoint::Share share,
                      Told<checkpoint::Manifest> told) = 0;
-  /// Puts the rows that the checkpoint has for these shards into them, and nothing else stays there.
+  /// Replaces the contents of these shards by the checkpoint's rows for them.
   virtual void restore(const std::string& path, std::vector<Target> targets, Done done) = 0;
-  /// From memory to memory: the rows of one shard replace those of another. `from` is let go as soon as it was moved.
+  /// Replaces the rows of one shard by those of another, in memory. Each `from` is released as soon as it was moved.
   virtual void move(std::vector<Move> moves, Done done) = 0;
 };
 

@@ -4,7 +4,7 @@ namespace mv::cluster {
 
 Sender sender_of(wire::Body body) {
   using wire::Body;
-  switch (body) {  // without a default: a new message has to be decided on
+  switch (body) {  // without a default, so that the compiler reports a missing message type
     case Body::Join:
     case Body::Ping:
     case Body::Probe:

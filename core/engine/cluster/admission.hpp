@@ -1,5 +1,6 @@
 #pragma once
-// Who may send what. Passing the hello makes nobody a member: it says that a process knows the secret, or is the same user's.
+// The permitted senders of each message. The hello does not make a process a member: it proves only that the process
+// knows the secret, or belongs to the same user.
 
 #include <cstdint>
 
@@ -8,15 +9,15 @@
 namespace mv::cluster {
 
 enum class Sender : uint8_t {
-  kAnyone,       ///< who has passed the hello: what joining takes, and questions how the cluster stands
+  kAnyone,       ///< any process that passed the hello: messages for joining, and status requests
   kMember,       ///< members of the view that are not lost
-  kAsked,        ///< an answer: members, and the master while it is asked to let this node in
-  kMaster,       ///< the master alone
-  kFirstServer,  ///< server 0 alone, which directs checkpoints
-  kNobody,       ///< gossip's, which knows no cluster
+  kAsked,        ///< answers: members, and the master while this node joins
+  kMaster,       ///< the master only
+  kFirstServer,  ///< server 0 only, which directs checkpoints
+  kNobody,       ///< messages of gossip, which has no cluster
 };
 
-/// Of every message that there is.
+/// Defined for every message type.
 Sender sender_of(wire::Body body);
 
 }  // namespace mv::cluster

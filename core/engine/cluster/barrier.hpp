@@ -14,16 +14,17 @@
 
 namespace mv::cluster {
 
-/// Answers everyone when every worker that is here has asked. A loss is told to each survivor once, at the barrier in which it
-/// waits or at its next one, so that all of them fail the same number of barriers and stay in step. Loop thread only.
+/// Releases all workers when every live worker has entered the barrier. A loss is reported to each survivor once, at
+/// the barrier in which it waits or at its next one. All survivors therefore fail the same number of barriers and stay
+/// in step. Loop thread only.
 class Barrier {
  public:
   Barrier(rpc::Server& rpc, const View& view) : rpc_(rpc), view_(view) {}
 
   void enter(const rpc::Asked& asked, base::Nanos now);
-  /// True if the request waited here: it is answered with MV_ETIMEOUT and who is missing.
+  /// True if the request waited here. It is then answered with MV_ETIMEOUT and the names of the missing workers.
   bool withdraw(const rpc::Asked& asked);
-  /// The view has changed: somebody finished, or was lost because of `why`.
+  /// The view has changed: a member has finished, or is lost because of `why`.
   void finished(base::Peer peer);
   void lost(base::Peer peer, const base::Status& why);
 
@@ -41,7 +42,7 @@ class Barrier {
   const View& view_;
   wire::FrameBuilder builder_;
   std::map<base::Peer, std::deque<Arrival>> waiting_;  ///< a worker with several threads may wait several times
-  std::map<base::Peer, std::deque<base::Status>> untold_;  ///< a loss for each barrier that is to fail
+  std::map<base::Peer, std::deque<base::Status>> untold_;  ///< unreported losses; each fails one barrier
 };
 
 }  // namespace mv::cluster

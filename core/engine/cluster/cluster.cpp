@@ -11,20 +11,20 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr base::Nanos kRedialAfter = 50ms;
-/// How long a member waits beyond its own patience for the master's word on who is missing.
+/// How long a member waits beyond its own deadline for the master's list of the missing processes.
 constexpr base::Nanos kLastWord = 2s;
 constexpr base::Nanos kNoticeAfter = 10s;
-/// What somebody who is no member may say between two beats: a joiner pings and asks how far its Join is.
+/// Messages that a non-member may send between two beats: a joiner sends pings, and probes for its Join.
 constexpr uint32_t kMostOfStranger = 64;
 
-/// An address of "127.x.y.z:port" or "[::1]:port", which means another machine to everyone.
+/// True for "127.x.y.z:port" and "[::1]:port". On another machine, such an address means that machine itself.
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address.starts_with("[::1]"); }
 bool is_tcp(const std::string& address) { return address.starts_with('[') || (!address.empty() && address.front() >= '0' && address.front() <= '9'); }
 
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 }  // namespace
 
-/// Hears the master's answer to Join.
+/// Receives the master's answer to Join.
 class Cluster::JoinPending final : public rpc::Pending {
  public:
   explicit JoinPending(Cluster& cluster) : cluster_(cluster) {}
@@ -59,7 +59,7 @@ void Cluster::start() {
 
 void Cluster::call_master() { link_.dial(self_.master); }
 
-// ---- the master's part
+// ---- on the master
 
 void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) {
   switch (request.body_type()) {
@@ -74,7 +74,7 @@ void Cluster::on_request(const rpc::Asked& asked, const wire::Message& request) 
   }
 }
 
-/// The place of a lost worker that this one may take. A lost server's part of the tables is lost with it.
+/// The place of a lost worker that this process may take. A lost server has no vacancy: its shards are lost with it.
 Member* Cluster::vacancy(const wire::Join& request) {
   for (Member& member : view_.members)
     if (member.state == State::kLost && member.role == MV_ROLE_WORKER && request.role() == MV_ROLE_WORKER &&
@@ -168,11 +168,11 @@ void Cluster::complete_if_all_here() {
   adopt(std::move(view));
 }
 
-/// Fine on one machine, even so; else some will not reach each other.
+/// Warns if some members advertise loopback addresses and others do not. That works on one machine only.
 void Cluster::warn_of_loopback() const {
   const Joiner *here = nullptr, *beyond = nullptr;
   for (const Joiner& joiner : joiners_) {
-    if (joiner.member.peer == self_.peer || !is_tcp(joiner.member.address)) continue;  // everyone has reached the master
+    if (joiner.member.peer == self_.peer || !is_tcp(joiner.member.address)) continue;  // all have reached the master
     (is_loopback(joiner.member.address) ? here : beyond) = &joiner;
   }
   if (here != nullptr && beyond != nullptr)
@@ -194,7 +194,7 @@ void Cluster::leave_asked(const rpc::Asked& asked) {
   mark_finished(asked.client);
 }
 
-/// Tells everyone the newest view. What gets lost is sent again when an old epoch shows in a Ping.
+/// Sends the newest view to all members. A lost View is sent again when a Ping shows an old epoch.
 void Cluster::publish() {
   ++view_.epoch;
   for (const Member& member : view_.members)
@@ -240,7 +240,7 @@ void Cluster::on_connected(base::Peer peer, const std::string& address) {
 
 void Cluster::on_dial_failed(const std::string& address, const base::Status& why) {
   if (phase_ == Phase::kFailed) return;
-  if (phase_ == Phase::kReady) {  // who comes late is called until it is there; whoever is gone is reported by the others
+  if (phase_ == Phase::kReady) {  // dial a late member until it is there; other members report lost ones
     const auto wanted = [&](const Member& m) { return m.address == address && needs(m) && !contacts_[m.peer].connected; };
     if (std::any_of(view_.members.begin(), view_.members.end(), wanted)) redial_[address] = clock_.now() + kRedialAfter;
     return;
@@ -282,12 +282,12 @@ void Cluster::adopt(View view) {
 bool Cluster::needs(const Member& member) const {
   const Member* self = view_.find(self_.peer);
   if (member.peer == self_.peer || member.state == State::kLost) return false;
-  // A worker that has finished may serve on.
+  // A finished worker may still be a server.
   if (member.state == State::kFinished && member.peer != master_ && !member.is_server()) return false;
   return member.peer == master_ || self_.is_master || is_wanted(member.peer) || view_.need_each_other(*self, member);
 }
 
-/// It has finished and does not serve on, and there is no connection with it: nobody will make one.
+/// True for a finished member that is not connected and not needed: no connection to it will ever be made.
 bool Cluster::ended_unmet(const Member& member) const {
   if (member.state != State::kFinished || member.peer == self_.peer || needs(member)) return false;
   const auto contact = contacts_.find(member.peer);
@@ -328,14 +328,14 @@ void Cluster::fail(const base::Status& why) {
   owner_.on_failed(why);
 }
 
-// ---- who is there
+// ---- liveness
 
 void Cluster::heard(base::Peer peer) {
   const auto contact = contacts_.find(peer);
   if (contact != contacts_.end()) contact->second.spoke = contact->second.spoke_lately = true;
 }
 
-// ---- who belongs here
+// ---- admission
 
 bool Cluster::is_member(base::Peer peer) const {
   const Member* member = view_.find(peer);
@@ -368,22 +368,22 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message) {
   if (from == master_) return may_send(from, message.body_type());  // its answer to this node's Join
   const bool joins = message.body_type() == wire::Body::Join;
   const auto* inquire = message.body_as_Inquire();
-  if (inquire != nullptr && !inquire->whole()) return false;  // as of an observer
+  if (inquire != nullptr && !inquire->whole()) return false;  // observers ask for the whole status only
   switch (sender_of(message.body_type())) {
     case Sender::kAnyone:
-      // What is answered is bounded, and so is what the answers may cost. The Join of a life is its first request.
+      // Bounds the number and the cost of answers to non-members. The Join of an incarnation is its first request.
       if (joins ? message.seq() == 1 : message.seq() == 0) return ++contact->second.messages <= kMostOfStranger;
       break;
     case Sender::kAsked:
     case Sender::kMaster:
-      return false;  // nothing was asked of it
+      return false;  // this node has made no request to it
     case Sender::kMember:
     case Sender::kFirstServer:
     case Sender::kNobody:
       break;
   }
   if (message.seq() == 0) return false;
-  // The master knows all members. Another may hear of one before it hears the master's news.
+  // The master knows all members. Another node may get messages of a new member before the master's view.
   if (self_.is_master || joins)
     turn_away(from, message.seq(),
               base::error(MV_EAUTH, "this process is no member of the cluster: it has to join, by mv_init(), before it may send {}",
@@ -393,7 +393,7 @@ bool Cluster::hears_stranger(base::Peer from, const wire::Message& message) {
   return false;
 }
 
-/// Answers `request`, if that is one, and ends the connection.
+/// Answers `request`, unless it is 0, with the error and closes the connection.
 void Cluster::turn_away(base::Peer peer, rpc::Seq request, const base::Status& why) {
   base::log_debug("turned away ({:016x}): {}", peer, why.text());
   if (request != 0) {
@@ -405,7 +405,7 @@ void Cluster::turn_away(base::Peer peer, rpc::Seq request, const base::Status& w
   on_lost(peer, why);
 }
 
-/// Asks new members for what they sent before this node knew them.
+/// Makes new members retransmit requests that were dropped before this node knew them as members.
 void Cluster::welcome() {
   for (auto& [peer, contact] : contacts_)
     if (contact.dropped != 0 && is_member(peer)) {
@@ -414,7 +414,7 @@ void Cluster::welcome() {
     }
 }
 
-/// It waits for its place, or is the one that gives out places, or nobody can know yet.
+/// True for a process that waits for its place, for the master, and for any process while this node itself is joining.
 bool Cluster::may_yet_join(base::Peer peer) const {
   if (phase_ == Phase::kJoining && !self_.is_master) return true;
   const bool waits = phase_ == Phase::kJoining && std::ranges::any_of(joiners_, [&](const Joiner& joiner) { return joiner.member.peer == peer; });
@@ -495,20 +495,20 @@ void Cluster::mark_finished(base::Peer peer) {
   Member* member = view_.find(peer);
   if (member == nullptr || member->state != State::kHere) return;
   member->state = State::kFinished;
-  // What was to be sent to it once it is connected: whoever waits for that to be taken would wait for ever.
+  // Requests queued for a connection that will never be made would wait forever, so they fail here.
   if (ended_unmet(*member)) client_.on_lost(peer, base::error(MV_EPEERLOST, "{} has finished", view_.name(peer)));
   owner_.on_member_finished(*member);
   if (self_.is_master) {
     barrier_.finished(peer);
     publish();
   }
-  ready_if_all_ready();  // it may have been all that this one waited for
+  ready_if_all_ready();  // it may have been the last member that this node waited for
 }
 
-/// Another process has the rank now.
+/// Another process has this rank now.
 void Cluster::replace(const Member& member) {
   const auto place = std::find_if(view_.members.begin(), view_.members.end(), [&](const Member& m) { return m.rank == member.rank; });
-  // This process itself counts as lost: the master ends their connection, and so tells it.
+  // This process itself was declared lost. It learns that from the master, which closes the connection.
   if (place == view_.members.end() || place->peer == self_.peer) return;
   mark_lost(place->peer, base::error(MV_EPEERLOST, "{} was lost", view_.name(place->peer)));
   *place = member;
@@ -593,7 +593,7 @@ void Cluster::tick() {
     link_.dial(address);
   }
   if (now >= give_up_) {
-    if (joining_ != nullptr && phase_ == Phase::kJoining) {  // the master knows who is missing
+    if (joining_ != nullptr && phase_ == Phase::kJoining) {  // the answer to the cancel lists the missing processes
       client_.cancel(master_, joining_.get());
       joining_.reset();
       give_up_ = now + kLastWord;
@@ -609,11 +609,11 @@ void Cluster::tick() {
 }
 
 void Cluster::beat(base::Nanos now) {
-  // Silence does not count while this node itself was not running.
+  // Time in which this node itself did not run does not count as silence.
   const base::Nanos starved = std::max(base::Nanos(0), now - last_beat_ - 2 * interval());
   last_beat_ = now;
   next_beat_ = now + interval();
-  // Of a peer that there is no connection with yet the master tells what became of it; without a master nobody does.
+  // The master reports the loss of peers that are not connected yet. Without a master, nobody does.
   const Member* master = view_.find(master_);
   const bool nobody_tells = master != nullptr && master->state == State::kLost;
   std::vector<std::pair<base::Peer, base::Nanos>> silent;
@@ -633,14 +633,14 @@ void Cluster::beat(base::Nanos now) {
   tell_of_arrivals(now);
 }
 
-/// Who has not come, once it takes long.
+/// Logs which processes are missing when joining takes long.
 void Cluster::tell_of_arrivals(base::Nanos now) {
   if (!self_.is_master || phase_ != Phase::kJoining || now < notice_at_) return;
   base::log_warn("after {:.0f} s {}", seconds(now - started_), arrivals());
   notice_at_ = now + 6 * kNoticeAfter;
 }
 
-// ---- how it stands
+// ---- status
 
 const char* Cluster::phase() const {
   switch (phase_) {

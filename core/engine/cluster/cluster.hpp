@@ -1,5 +1,5 @@
 #pragma once
-// Finding each other, ranks, and who is still there.
+// Membership: joining, ranks, heartbeat, and the detection of lost members.
 
 #include <map>
 #include <memory>
@@ -20,25 +20,25 @@ namespace mv::cluster {
 /// What this node brings to the cluster.
 struct Self {
   base::Peer peer = base::kNobody;
-  int64_t rank = -1;  ///< the one it wants; the master has 0
+  int64_t rank = -1;  ///< the requested rank, -1 for any; the master has 0
   int32_t role = MV_ROLE_ALL;
   uint32_t nodes = 1;
   bool sync = false;
-  bool sync_said = true;  ///< else it takes what the others say
+  bool sync_said = true;  ///< `sync` was set explicitly; otherwise the other processes decide it
   bool is_master = true;
-  std::string master;   ///< the master's address, for the others
+  std::string master;   ///< the address of the master, if this node is not the master
   std::string address;  ///< where this node listens
   std::string host;
   uint32_t pid = 0;
   base::Nanos init_timeout = std::chrono::seconds(60);
   base::Nanos heartbeat_timeout = std::chrono::seconds(5);
-  base::Nanos stuck_after = std::chrono::seconds(10);  ///< what waits so long is told in the log
+  base::Nanos stuck_after = std::chrono::seconds(10);  ///< requests that wait this long are logged
 };
 
-/// Everyone joins at the master, rank 0, which answers all when all have arrived. Then whoever need each other connect, the
-/// higher rank calling the lower, and tell each other that they know the view (a Ping). After that: pings, losses, departures,
-/// and new processes in the place of lost workers.
-/// Loop thread only.
+/// The membership protocol of one node. All processes join at the master, rank 0, which answers when all of them have
+/// arrived. Then the members that need each other connect, the higher rank dialing the lower, and confirm to each other
+/// with a Ping that they know the view. After that, the protocol handles heartbeats, losses, departures, and new
+/// processes that take the places of lost workers. Loop thread only.
 class Cluster {
  public:
   class Owner {
@@ -46,16 +46,16 @@ class Cluster {
     virtual ~Owner() = default;
     /// The ranks are known; requests may arrive from now on.
     virtual void on_view(const View& view) = 0;
-    /// All whom this node needs are there and ready.
+    /// All members that this node needs are connected and ready.
     virtual void on_ready() = 0;
-    /// It will not come to that.
+    /// on_ready() will never be called.
     virtual void on_failed(const base::Status& why) = 0;
-    /// Once for each member, besides this node.
+    /// Each is called at most once for a member; on_member_finished() also for this node.
     virtual void on_member_finished(const Member& member) = 0;
     virtual void on_member_lost(const Member& member, const base::Status& why) = 0;
     /// A new process has taken the place of a lost worker.
     virtual void on_member_joined(const Member& member) = 0;
-    /// The master has told how things stand, or is gone itself: all_workers_gone() may have changed.
+    /// A view came from the master, or the master is lost: all_workers_gone() may have changed.
     virtual void on_news() = 0;
   };
 
@@ -64,45 +64,47 @@ class Cluster {
   void start();
   const View& view() const { return view_; }
   base::Peer master() const { return master_; }
-  /// True when no worker will ask for anything any more. That is the master's to say while it is there: it may have given a lost worker's
-  /// place to another process of which this node does not know yet, though it has seen all others leave.
+  /// True when no worker will make requests any more. While the master is connected, it decides this: it may have given
+  /// the place of a lost worker to a process that this node does not know yet, although this node has seen all other
+  /// workers leave.
   bool all_workers_gone() const;
-  /// Marks this node's own worker as finished, before it tells the others.
+  /// Marks this node as finished in its own view.
   void finish_self();
 
-  /// Asks the master for a barrier; all of this worker's adds are applied by now.
+  /// Enters the barrier at the master. All adds of this worker must be applied before.
   void barrier(rpc::PendingRef pending);
-  /// Tells the master and every server that this worker has finished; a pending each.
+  /// Notifies all leave_targets() that this worker has finished, with one of `pendings` for each.
   void leave(const std::vector<rpc::PendingRef>& pendings);
-  /// This node and that member have something to say to each other, besides what all have; both of them are to say so.
+  /// Connects this node with a member that its role alone would not connect it with. Both sides have to call it.
   void want(base::Peer peer);
-  /// To whom leave() will speak: servers, the master and who is wanted, as far as they are there.
+  /// The peers that leave() notifies: the servers, the master and wanted peers that are not lost and can be reached.
   std::vector<base::Peer> leave_targets() const;
 
   void on_connected(base::Peer peer, const std::string& address);
   void on_dial_failed(const std::string& address, const base::Status& why);
   void on_lost(base::Peer peer, const base::Status& why);
-  /// Anything came from this peer.
+  /// A message came from this peer.
   void heard(base::Peer peer);
-  /// A member of the view that is not lost.
+  /// True for a member of the view that is not lost.
   bool is_member(base::Peer peer) const;
   /// Whether this peer may send messages of this kind.
   bool may_send(base::Peer peer, wire::Body body) const;
-  /// A message has come from somebody who is no member. True if it is to be heard; else it was refused, or dropped because the sender may
-  /// be a member by a view that has yet to come: then it is asked for again. Neither costs memory.
+  /// Decides about a message from a peer that is not a member. True: process it. False: it was refused, or dropped
+  /// because the sender may be a member of a view that has not arrived yet; in that case it is requested again later.
+  /// Neither costs memory.
   bool hears_stranger(base::Peer from, const wire::Message& message);
 
   /// "joining", "connecting", "ready" or "failed".
   const char* phase() const;
   bool is_master() const { return self_.is_master; }
   const Self& self() const { return self_; }
-  /// How long nothing has come from a peer, as far as note_silence() has noted it; nothing if there is no connection with it.
+  /// Time since the last message from a peer, at the resolution of note_silence(); nullopt if it is not connected.
   std::optional<base::Nanos> silence(base::Peer peer) const;
-  /// From time to time: messages themselves are not timed.
+  /// Records which peers have sent messages since the last call. Called periodically, because messages are not timed.
   void note_silence();
-  /// The master's: while joining, who has not arrived; else "".
+  /// On the master while joining: which processes have not arrived; otherwise "".
   std::string missing_joiners() const;
-  /// The master's: those who wait in barriers.
+  /// On the master: the workers that wait in barriers.
   std::vector<Wait> waits() const { return barrier_.waits(clock_.now()); }
 
   void on_request(const rpc::Asked& asked, const wire::Message& request);
@@ -113,11 +115,11 @@ class Cluster {
   base::Nanos next_deadline() const;
   void tick();
 
-  /// Asks everyone whom there is a connection with for an answer at once.
+  /// Sends a ping that asks for an answer to all connected peers.
   void ask_all();
-  /// How many of them have not answered yet.
+  /// Number of those pings without an answer yet.
   size_t unanswered() const;
-  /// How long this peer took for its answer; kNever if it has not answered. Nothing where there is no connection.
+  /// Round-trip time of that ping; kNever without an answer yet, nullopt if the peer is not connected.
   std::optional<base::Nanos> round_trip(base::Peer peer) const;
 
  private:
@@ -129,22 +131,23 @@ class Cluster {
   };
   struct Contact {
     bool connected = false;
-    std::string address;  ///< where it is, by the transport's account
-    uint64_t epoch = 0;  ///< of the view that it knows
-    bool spoke = false;     ///< since the last beat
+    std::string address;  ///< the peer's address as the transport sees it
+    uint64_t epoch = 0;     ///< of the newest view that the peer is known to have
+    bool spoke = false;     ///< sent a message since the last beat
     base::Nanos heard{0};
-    bool spoke_lately = false;  ///< since note_silence()
-    base::Nanos noted{0};       ///< when that last found that it had
+    bool spoke_lately = false;  ///< sent a message since note_silence()
+    base::Nanos noted{0};       ///< when note_silence() last found such a message
     bool wanted = false;    ///< see want()
-    // of somebody who is no member:
-    base::Nanos met{0};     ///< when it was connected first
-    rpc::Seq dropped = 0;   ///< the first of its requests that was dropped
-    uint32_t messages = 0;  ///< since the last beat
-    uint64_t question = 0;  ///< the number that is to come back; 0: nothing is
+    // for peers that are not members:
+    base::Nanos met{0};     ///< when it first connected
+    rpc::Seq dropped = 0;   ///< its first dropped request, 0: none
+    uint32_t messages = 0;  ///< messages since the last beat
+    // for all peers:
+    uint64_t question = 0;  ///< number of the unanswered ping of ask_all(); 0: none
     base::Nanos asked{0}, round_trip = base::kNever;
   };
 
-  // the master's part
+  // on the master
   void join(const rpc::Asked& asked, const wire::Join& request);
   base::Status check_joiner(base::Peer joiner, const wire::Join& request);
   void warn_of_loopback() const;
@@ -154,7 +157,7 @@ class Cluster {
   void publish();
   std::string arrivals() const;
   void leave_asked(const rpc::Asked& asked);
-  // everyone's
+  // on every member
   void call_master();
   void joined(const base::Status& status, const wire::Message* answer);
   void adopt(View view);
@@ -185,19 +188,19 @@ class Cluster {
   wire::FrameBuilder builder_;
   View view_;
   uint64_t joined_epoch_ = 0;
-  bool told_gone_ = false;  ///< View::workers_gone() of what the master told last
+  bool told_gone_ = false;  ///< View::workers_gone() of the master's last view
   Barrier barrier_;
   base::Peer master_ = base::kNobody;
-  bool sync_ = false, sync_said_ = false;  ///< the master: what was said so far
+  bool sync_ = false, sync_said_ = false;  ///< the master: as the joiners have set it so far
   std::vector<Joiner> joiners_;
   std::map<base::Peer, Contact> contacts_;
   uint64_t questions_ = 0;
-  std::map<std::string, base::Nanos> redial_;  ///< addresses to call again, and when
+  std::map<std::string, base::Nanos> redial_;  ///< addresses to dial again, and when
   std::shared_ptr<JoinPending> joining_;
   base::Status last_dial_;
-  base::Nanos give_up_ = base::kNever;  ///< joining has failed by then
+  base::Nanos give_up_ = base::kNever;  ///< deadline of joining
   base::Nanos started_ = base::kNever, next_beat_{0}, last_beat_{0};
-  base::Nanos notice_at_ = base::kNever;  ///< the master, while joining
+  base::Nanos notice_at_ = base::kNever;  ///< the master while joining: when to log the missing processes
   enum class Phase { kJoining, kConnecting, kReady, kFailed } phase_ = Phase::kJoining;
 };
 

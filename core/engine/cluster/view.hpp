@@ -1,5 +1,5 @@
 #pragma once
-// Who is in the cluster, as the master last said.
+// The members of the cluster, as the master last reported them.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct Member {
   std::string host;
   uint32_t pid = 0;
   State state = State::kHere;
-  std::string why;  ///< for a lost one
+  std::string why;  ///< the reason of the loss
 
   bool is_worker() const { return (role & MV_ROLE_WORKER) != 0; }
   bool is_server() const { return (role & MV_ROLE_SERVER) != 0; }
@@ -38,17 +38,18 @@ class View {
   Member* find(base::Peer peer);
   std::vector<const Member*> workers() const;
   std::vector<const Member*> servers() const;
-  /// Every worker has finished or is lost.
+  /// True if every worker has finished or is lost.
   bool workers_gone() const;
-  /// Its number among the workers or servers, -1 if it is none.
+  /// The peer's number among the workers or servers, or -1.
   int64_t worker_id(base::Peer peer) const;
   int64_t server_id(base::Peer peer) const;
-  /// "worker 1 (rank 2, pid 4711 on host)", "server 0 (...)"; "peer 1f3a" for a stranger.
+  /// "worker 1 (rank 2, pid 4711 on host)", "server 0 (...)"; "peer 1f3a" for a peer outside the view.
   std::string name(base::Peer peer) const;
   std::string names(const std::vector<base::Peer>& peers) const;
   /// "worker 1", "server 0".
   std::string short_name(base::Peer peer) const;
-  /// True if these two talk to each other, besides everyone's talking to the master: workers to servers, and server 0 to the others.
+  /// True if these two need a connection: a worker and a server, or server 0 and another server. In addition, every
+  /// member is connected with the master.
   bool need_each_other(const Member& a, const Member& b) const;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Who waits for whom: what engines tell of requests whose time has not come.
+// Waits: what the engines report about pending requests, and which peers they wait for.
 
 #include <algorithm>
 #include <array>
@@ -12,13 +12,14 @@
 
 namespace mv::cluster {
 
-/// What a worker is in. kAnswer: nothing but a server's answer is missing. kCollective: an operation of a group, whose description stands for the
-/// table.
+/// What a worker waits in. kAnswer: only a server's answer is missing. kCollective: an operation of a group; its
+/// description takes the place of the table.
 enum class WaitKind : uint8_t { kGet, kAdd, kStaleGet, kCreation, kBarrier, kCheckpoint, kAnswer, kMergedGet, kCommand, kCollective };
 inline constexpr std::array<const char*, 10> kWaitNames = {"get",        "add",    "stale get",  "creation", "barrier",
                                                            "checkpoint", "answer", "merged get", "command",  "collective"};
 
-/// A process that is waited for, and what of it is missing: "has made 40 of 41 adds"; empty if simply its call or answer.
+/// A peer that a request waits for, and what is missing from it: "has made 40 of 41 adds". Empty if only its call or
+/// answer is missing.
 struct Awaited {
   base::Peer peer = base::kNobody;
   std::string what;
@@ -27,10 +28,10 @@ struct Awaited {
 struct Wait {
   WaitKind kind = WaitKind::kGet;
   base::Peer who = base::kNobody;
-  std::string table;     ///< empty for those that are about none
-  uint64_t number = 0;   ///< which of the worker's gets or adds, from 1; its clock; 0 if they are not counted
-  base::Nanos age{0};    ///< how long it has waited
-  base::Nanos still{0};  ///< how long nothing has moved where it waits
+  std::string table;     ///< empty if no table is involved
+  uint64_t number = 0;   ///< which get or add of the worker, from 1, or its clock; 0 if not counted
+  base::Nanos age{0};    ///< time since the wait began
+  base::Nanos still{0};  ///< time since the last progress at the place of the wait
   std::vector<Awaited> awaited;
 };
 

@@ -28,7 +28,7 @@ void Backlog::add(Call call) {
   turns_.insert(turn_of(number, queue));
 }
 
-/// Of one kind the first, which is the most urgent: where that has no room, the others do without.
+/// The most urgent request of one kind. If it has no room, no other request of this kind is sent in its place.
 std::optional<Backlog::Turn> Backlog::next(CallKind kind, const std::function<bool(const Call&)>& has_room) const {
   const auto first = turns_.lower_bound(Turn{kind, INT64_MIN, 0, 0});
   if (first == turns_.end() || first->kind != kind) return std::nullopt;
@@ -55,7 +55,7 @@ std::optional<Call> Backlog::take(const std::function<bool(const Call&)>& has_ro
   return call;
 }
 
-/// Whatever stood behind a request of queue 0 that has left, up to the next one.
+/// Moves the requests up to the next one of queue 0 from `rest_` into their queues.
 void Backlog::refill() {
   while (!rest_.empty() && rest_.front().queue != 0) {
     add(std::move(rest_.front()));

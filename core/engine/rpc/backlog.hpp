@@ -1,5 +1,5 @@
 #pragma once
-// Requests to one server for which there was no room yet.
+// Requests to one server that wait for room in its window.
 
 #include <cstddef>
 #include <deque>
@@ -13,18 +13,20 @@
 
 namespace mv::rpc {
 
-/// Says which request is sent next: the most urgent one, of several the earliest, but those of one queue in their order, and nothing past
-/// one of queue 0. Numbers are given when requests leave, so the server sees nothing of this.
+/// A priority queue of unsent requests. The most urgent request is sent next; among equals, the earliest. Requests of
+/// one queue keep their order, and nothing overtakes a request of queue 0. A request gets its sequence number when it
+/// is sent, so the reordering is invisible to the server.
 ///
-/// A get may wait at the server for another worker's changes, and these behind gets that wait there for changes of ours. So what has no
-/// room holds up its own queue only, and a get that changes wait behind needs no room: every change is sent in the end.
+/// Two workers' gets can deadlock on each other's queued changes: a get waits at the server for changes of another
+/// worker, which are queued there behind a get that waits for changes of this one. To prevent that, a request without
+/// room holds up only its own queue, and a get with changes behind it needs no room. Every change is sent eventually.
 class Backlog {
  public:
   bool empty() const { return urgent_.empty() && turns_.empty() && rest_.empty(); }
   void push(Call call);
-  /// The next request for which there is room, if any.
+  /// Removes and returns the next request for which there is room, if any.
   std::optional<Call> take(const std::function<bool(const Call&)>& has_room);
-  /// Takes a request out; null if it is not there.
+  /// Removes a request; null if it is not in the backlog.
   PendingRef erase(const Pending* pending);
   std::vector<PendingRef> clear();
 
@@ -35,13 +37,13 @@ class Backlog {
   };
   struct Queue {
     std::deque<QueuedCall> calls;
-    size_t changes = 0;  ///< of them
+    size_t changes = 0;  ///< number of changes among `calls`
   };
   enum class CallKind { kChange, kGet, kGetBeforeChange };
   /// The first request of a queue.
   struct Turn {
     CallKind kind;
-    int64_t urgency;  ///< the priority's negative
+    int64_t urgency;  ///< the negated priority
     uint64_t number;
     uint64_t queue;
     auto operator<=>(const Turn&) const = default;
@@ -53,10 +55,10 @@ class Backlog {
   Call remove(uint64_t queue, std::deque<QueuedCall>::iterator which);
   void refill();
 
-  std::deque<Call> urgent_;  ///< those that overtake
-  std::unordered_map<uint64_t, Queue> queues_;  ///< none of them empty
-  std::set<Turn> turns_;                      ///< of each queue
-  std::deque<Call> rest_;                     ///< begins with a request of queue 0, or is empty
+  std::deque<Call> urgent_;                     ///< requests with Call::overtakes
+  std::unordered_map<uint64_t, Queue> queues_;  ///< never contains an empty queue
+  std::set<Turn> turns_;                        ///< one for each queue
+  std::deque<Call> rest_;                       ///< begins with a request of queue 0, or is empty
   uint64_t next_number_ = 0;
 };
 

@@ -28,7 +28,7 @@ Client::Sent* Client::find(Stream& stream, Seq seq) {
 
 bool Client::has_room(const Stream& stream, const Call& call) const {
   const size_t window = call.window_bytes > 0 ? std::min(call.window_bytes, options_.window_bytes) : options_.window_bytes;
-  const size_t under_way = call.wants_answer ? stream.window_bytes : stream.change_bytes;  // changes don't wait for gets
+  const size_t under_way = call.wants_answer ? stream.window_bytes : stream.change_bytes;  // changes do not wait for gets
   return call.overtakes || under_way == 0 || under_way + call.cost <= window;
 }
 
@@ -90,7 +90,7 @@ void Client::abandon(base::Peer server, const Pending* pending, const base::Stat
   Stream& stream = streams_[server];
   for (Sent& sent : stream.window) {
     if (sent.finished || sent.call.pending.get() != pending) continue;
-    // The server may still carry it out, or wait for its payload, so the request stays under way; only its owner leaves.
+    // The server may still execute the request, or wait for its payload. The request stays in flight; its Pending goes.
     class Nobody final : public Pending {
       void finish(const base::Status&, const wire::Message*, std::span<const std::byte>) override {}
     };
@@ -159,7 +159,7 @@ void Client::finish(Stream& stream, Sent& sent, const base::Status& status, cons
 }
 
 void Client::finish_through(Stream& stream, Seq done) {
-  // By index: finish() may append to the window.
+  // By number, because finish() may append to the window.
   for (Seq seq = stream.first; seq <= done; ++seq) {
     Sent* sent = find(stream, seq);
     if (sent != nullptr && !sent->call.wants_answer) finish(stream, *sent, {}, nullptr, {});
@@ -222,7 +222,7 @@ void Client::on_progress(base::Peer server, Stream& stream, const wire::Message&
       ++repeated_;
       transmit(server, stream, seq, sent);
     }
-    if (sent.withdrawn) send_bare(server, stream, wire::Body::Cancel, seq);  // the first one may have got lost
+    if (sent.withdrawn) send_bare(server, stream, wire::Body::Cancel, seq);  // the first Cancel may be lost
   }
 }
 

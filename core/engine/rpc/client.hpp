@@ -1,5 +1,5 @@
 #pragma once
-// Sends requests until they are answered.
+// The client side of rpc: sends requests, and repeats them until they are answered.
 
 #include <deque>
 #include <unordered_map>
@@ -11,48 +11,50 @@
 namespace mv::rpc {
 
 struct ClientOptions {
-  /// Silence after which unanswered requests are asked after. kNever where the link loses nothing while it stands.
+  /// Silence after which the server is probed about unanswered requests. kNever for links that lose no messages while
+  /// they are connected.
   base::Nanos probe_after = base::kNever;
-  /// Bytes that may be under way to or from one server, of changes by themselves; at least one request always is.
+  /// Bytes that may be in flight to or from one server; changes count by themselves. One request is always allowed.
   size_t window_bytes = 8 << 20;
 };
 
-/// One stream of numbered requests to each server. After a reconnection, or a long silence on links that lose messages, it asks
-/// the server how far it is and sends again what is missing; the server starts each number once (engine/rpc/server.hpp).
-/// Loop thread only. Callbacks to Pending may call back into this object.
+/// One stream of numbered requests to each server. After a reconnection, or after a long silence on links that lose
+/// messages, the client asks the server for its progress and retransmits only missing requests. The server starts each
+/// number once (engine/rpc/server.hpp). Loop thread only. Callbacks to Pending may call back into this object.
 class Client {
  public:
   Client(const base::Clock& clock, base::Link& link, ClientOptions options) : clock_(clock), link_(link), options_(options) {}
 
-  /// Queues a request, by its priority. To a peer that is lost it fails at once.
+  /// Queues a request by its priority. Fails it at once if the peer is lost.
   void call(base::Peer server, Call call);
-  /// Withdraws a request. One that was not sent yet ends at once with MV_ECANCELED; else the server is told, and it ends with
-  /// what the server says. Unknown ones are ignored.
+  /// Cancels a request. An unsent request ends at once with MV_ECANCELED. For a sent one the server is notified, and
+  /// the request ends with the server's answer. Unknown requests are ignored.
   void cancel(base::Peer server, const Pending* pending);
-  /// What becomes of an abandoned request that the server has not received: its number has to come all the same.
+  /// What to retransmit for an abandoned request that the server has not received. Its number has to arrive in any
+  /// case.
   enum class IfUnseen { kSend, kVoid };
-  /// Ends a request here and now, without waiting for the server: its Pending is finished with `status`. kVoid: where the request
-  /// would have to be sent again, a harmless one goes in its place.
+  /// Finishes the Pending of a request with `status` at once, without waiting for the server. kVoid: a retransmission
+  /// sends a harmless request in its place.
   void abandon(base::Peer server, const Pending* pending, const base::Status& status, IfUnseen unseen = IfUnseen::kSend);
-  /// True if nothing of this request has left yet; also for unknown ones.
+  /// True if nothing of this request was sent yet; also for unknown requests.
   bool unsent(base::Peer server, const Pending* pending) const;
 
   void on_connected(base::Peer server);
   void on_lost(base::Peer server, const base::Status& why);
   bool is_lost(base::Peer server) const;
-  /// After on_lost(), of somebody who will never be asked anything.
+  /// Drops the stream of a lost peer to which no request will ever be made. Call after on_lost().
   void forget(base::Peer server) { streams_.erase(server); }
 
   /// Messages from servers: Reply and other answers, Ack, Progress, Grant.
   void on_answer(base::Peer server, const wire::Message& message, std::span<const std::byte> payload);
   base::SinkRef on_answer_header(base::Peer server, const wire::Message& message, size_t bytes);
 
-  /// Requests that were sent again.
+  /// Number of retransmitted requests.
   uint64_t repeated() const { return repeated_; }
 
   base::Nanos next_deadline() const;
   void tick();
-  /// Sends what acknowledges errors; call when the loop has nothing else to do.
+  /// Sends acknowledgements of errors. Call it before the loop would block.
   void flush();
 
  private:
@@ -60,16 +62,16 @@ class Client {
     Call call;
     bool finished = false;
     bool data_sent = false;
-    bool withdrawn = false;  ///< cancelled: the server is told again whenever it still has it
+    bool withdrawn = false;  ///< cancelled: the Cancel is repeated while the server still has the request
   };
   struct Stream {
     bool connected = false;
     base::Status lost;
     Seq first = 1;              ///< number of window.front()
-    std::deque<Sent> window;    ///< sent and not finished, or behind such a one
-    Backlog backlog;            ///< not sent: beyond the window, or not connected
-    size_t window_bytes = 0;    ///< of all that is under way
-    size_t change_bytes = 0;    ///< of that the changes
+    std::deque<Sent> window;    ///< sent requests, from the first unfinished one
+    Backlog backlog;            ///< unsent: no room in the window, or not connected
+    size_t window_bytes = 0;    ///< cost of all requests in flight
+    size_t change_bytes = 0;    ///< cost of the changes among them
     base::Nanos probe_at = base::kNever;
     base::Nanos probe_wait{0};
     bool owes_ack = false;

@@ -1,5 +1,5 @@
 #pragma once
-// What the two sides of a request know of it.
+// The two sides of a request: Pending and Call at the client, Asked and Service at the server.
 
 #include <functional>
 #include <memory>
@@ -11,16 +11,17 @@
 
 namespace mv::rpc {
 
-/// Number of a request in its client's stream to one server, from 1.
+/// Sequence number of a request in its client's stream to one server, from 1.
 using Seq = uint64_t;
 
-/// The client's side: who hears how a request ended. finish() is called exactly once, unless the client is destroyed first.
+/// The client's callback for the end of a request. finish() is called exactly once, unless the client is destroyed
+/// first.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Where a large answer goes; as LinkEvents::on_header().
+  /// Returns the sink for a large answer, as LinkEvents::on_header().
   virtual base::SinkRef place(const wire::Message& answer, size_t bytes);
-  /// `answer` is null where none was needed or none came; `payload` is the sink's memory or the message's own.
+  /// `answer` is null if none was needed or none came; `payload` is the memory of the sink or of the message.
   virtual void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) = 0;
 };
 using PendingRef = std::shared_ptr<Pending>;
@@ -30,17 +31,17 @@ struct Call {
   base::Frame frame;
   PendingRef pending;
   bool wants_answer = true;   ///< false: a change, which the cumulative acknowledgement finishes
-  size_t cost = 0;            ///< bytes that count against the window: the larger of what travels either way
+  size_t cost = 0;            ///< bytes that count against the window: the larger of request and answer
   base::PayloadRef offer;     ///< sent only when the server grants it
-  bool overtakes = false;     ///< does not wait behind calls for which there is no room
-  /// Makes the frame just before it is sent for the first time, so that what waits for its turn takes no memory and no time.
+  bool overtakes = false;     ///< does not wait behind calls without room
+  /// Makes the frame just before it is first sent, so that a queued request takes no memory and no time.
   std::function<base::Frame()> make = nullptr;
-  uint64_t queue = 0;          ///< calls of one queue keep their order; nothing overtakes those of queue 0
-  int64_t priority = 0;       ///< of calls that wait, the higher ones of other queues are sent first
-  size_t window_bytes = 0;    ///< room for what is under way with it, if that is less than usual; 0: as usual
+  uint64_t queue = 0;         ///< calls of one queue keep their order; nothing overtakes a call of queue 0
+  int64_t priority = 0;       ///< waiting calls of different queues: higher priorities are sent first
+  size_t window_bytes = 0;    ///< the limit on bytes in flight for this call, if below the client's; 0: the client's
 };
 
-/// The server's side: names a request that was started and will be answered, or a part of one that was split.
+/// The server's name for a started request that will be answered, or for a part of a split one.
 struct Asked {
   base::Peer client = base::kNobody;
   Seq seq = 0;
@@ -51,19 +52,21 @@ struct Asked {
   };
 };
 
-/// The engines above rpc's server. Requests of one client start in the order of its calls, each once (but see on_request).
+/// The engines above rpc's server. Requests of one client start in sequence order, each once (but see on_request()).
 class Service {
  public:
   virtual ~Service() = default;
-  /// Where the large payload of a request or of its granted data goes. Never null; discards for what makes no sense.
+  /// Returns the sink for the large payload of a request or of its granted data. Never null; an invalid message gets a
+  /// sink that discards.
   virtual base::SinkRef place(const wire::Message& request, size_t bytes) = 0;
-  /// A request starts. `staged` is the sink that holds `payload`, or null if it is valid during the call only. A Get may start
-  /// again after its answer was lost.
+  /// A request starts. `staged` is the sink that holds `payload`, or null if the payload is valid only during the call.
+  /// A Get may start again after its answer was lost.
   virtual void on_request(const Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
                           const base::SinkRef& staged) = 0;
-  /// The payload of a request that was granted.
+  /// The granted payload of a request has arrived.
   virtual void on_data(const Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) = 0;
-  /// The client gives up waiting. Either answer with MV_ETIMEOUT and who was missing, or let it take its course.
+  /// The client gives up waiting. The service either answers with MV_ETIMEOUT and the names of the missing processes,
+  /// or lets the request continue.
   virtual void on_cancel(const Asked& asked) = 0;
 };
 

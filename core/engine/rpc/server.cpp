@@ -6,12 +6,13 @@
 namespace mv::rpc {
 
 namespace {
-/// Carried out again where its answer got lost.
+/// A get runs again if its answer was lost.
 bool is_get(const wire::Message& message) { return message.body_type() == wire::Body::Get || message.body_type() == wire::Body::GetMany; }
 constexpr size_t kMaxEarlyCount = 256;
 constexpr size_t kMaxEarlyBytes = 1 << 20;
 
-/// A header of its own memory. FlatBuffers doesn't tell a message's extent, so it is written anew; only links that reorder need it.
+/// Copies a header into its own memory. FlatBuffers does not report the extent of a message, so it is serialized again.
+/// Only links that reorder need this.
 std::vector<std::byte> copy_header(const wire::Message& message) {
   flatbuffers::FlatBufferBuilder fbb;
   wire::MessageT object;
@@ -46,7 +47,7 @@ void Server::on_message(base::Peer client, const wire::Message& message, std::sp
   if (message.seq() == 0) return;
   const bool discarded = staged != nullptr && staged->discards();
   const bool needs_payload = message.seq() >= stream.next || is_get(message);
-  if (discarded && needs_payload) return;  // came too early to be kept; the client will ask after it
+  if (discarded && needs_payload) return;  // too early to be kept; the client will probe for it
   if (message.seq() < stream.next) return repeat(client, stream, message, payload);
   if (message.seq() > stream.next) return stash(client, stream, message, payload);
   start(client, stream, message, payload, staged);
@@ -60,7 +61,7 @@ base::SinkRef Server::on_header(base::Peer client, const wire::Message& message,
     const bool expected = running != nullptr && running->granted && !running->data_here;
     return expected ? service_.place(message, bytes) : base::Sink::nowhere();
   }
-  // Large and early, or a repetition: not worth the memory. A Get's payload is needed for its repetition.
+  // A large payload of an early or repeated request is not worth the memory. Only a repeated get needs its payload.
   const bool repeated_get = message.seq() < stream.next && is_get(message);
   if (message.seq() != stream.next && !repeated_get) return base::Sink::nowhere();
   return service_.place(message, bytes);
@@ -78,7 +79,7 @@ void Server::start(base::Peer client, Stream& stream, const wire::Message& messa
 
 void Server::start_early(base::Peer client) {
   for (;;) {
-    const auto found = streams_.find(client);  // looked up afresh: a service may have dropped the client
+    const auto found = streams_.find(client);  // looked up again, because a service may have dropped the client
     if (found == streams_.end()) return;
     Stream& stream = found->second;
     const auto next = stream.early.find(stream.next);
@@ -90,7 +91,7 @@ void Server::start_early(base::Peer client) {
   }
 }
 
-/// Keeps what came before its predecessor, and tells the client once which one is missing.
+/// Keeps a request that arrived before its predecessor, and reports the gap to the client once.
 void Server::stash(base::Peer client, Stream& stream, const wire::Message& message, std::span<const std::byte> payload) {
   if (std::exchange(stream.gap_told, stream.next) != stream.next) send_progress(client, stream, message.seq() - 1);
   if (stream.early.size() >= kMaxEarlyCount || stream.early_bytes + payload.size() > kMaxEarlyBytes) return;
@@ -105,7 +106,7 @@ void Server::repeat(base::Peer client, Stream& stream, const wire::Message& mess
   if (find_running(stream, seq) != nullptr) return;
   if (const auto kept = stream.kept.find(seq); kept != stream.kept.end()) return send(client, stream, seq, kept->second.frame);
   if (is_get(message)) {
-    stream.running.emplace(seq, Running{true});  // that it was finished stays true: done does not step back
+    stream.running.emplace(seq, Running{true});  // it still counts as finished: `done` does not decrease
     return service_.on_request({client, seq}, message, payload, nullptr);
   }
   base::Frame frame = builder_.answer({});
@@ -212,7 +213,7 @@ void Server::finish(const Asked& asked) {
   if (stream == nullptr) return;
   mark_finished(asked.client, *stream, asked.seq);
   if (asked.seq <= stream->done) return;
-  base::Frame frame = builder_.answer({});  // an earlier request is still running: don't let this one wait for it
+  base::Frame frame = builder_.answer({});  // an earlier request is still running, and must not delay this acknowledgement
   send(asked.client, *stream, asked.seq, frame);
 }
 

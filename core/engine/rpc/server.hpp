@@ -1,5 +1,5 @@
 #pragma once
-// Starts each request once, in the order of its client's calls, and answers it.
+// The server side of rpc: starts each request once, in sequence order, and answers it.
 
 #include <array>
 #include <map>
@@ -11,9 +11,10 @@
 
 namespace mv::rpc {
 
-/// One stream a client. What makes a repetition harmless is small: the next number to start, the numbers under way, and the
-/// answers that the client has not acknowledged, except those of changes that went well (their number suffices) and of gets
-/// (carried out again: the values may be newer, never older). Loop thread only. Service calls back into answer(), finish(), fail() and grant(), at once or later.
+/// One stream of numbered requests from each client. Deduplication needs little memory: the next number to start, the
+/// numbers in progress, and the answers that the client has not acknowledged. Answers of successful changes are not
+/// kept (their number suffices), nor are those of gets: a repeated get runs again, and its values may be newer, never
+/// older. Loop thread only. Service calls answer(), finish(), fail() and grant(), at once or later.
 class Server {
  public:
   Server(base::Link& link, Service& service) : link_(link), service_(service) {}
@@ -22,29 +23,29 @@ class Server {
   void on_message(base::Peer client, const wire::Message& message, std::span<const std::byte> payload, const base::SinkRef& staged);
   base::SinkRef on_header(base::Peer client, const wire::Message& message, size_t bytes);
   void on_lost(base::Peer client) { streams_.erase(client); }
-  /// Has the client send again what it has no answer to: it was not heard.
+  /// Makes the client retransmit its unanswered requests, which were dropped here.
   void ask_again(base::Peer client) { send_progress(client, streams_[client], UINT64_MAX); }
 
-  /// The answer to a request; the frame comes from FrameBuilder. Ignored if the client is gone or has its answer.
+  /// Answers a request with a frame from FrameBuilder. Ignored if the client is gone or has its answer.
   void answer(const Asked& asked, base::Frame frame);
-  /// A change is applied: acknowledged together with its neighbours at the next flush().
+  /// A change is applied. The next flush() acknowledges it cumulatively.
   void finish(const Asked& asked);
-  /// The request failed; of a change too the client hears at once.
+  /// The request failed. The error is sent at once, also for a change.
   void fail(const Asked& asked, const base::Status& why);
-  /// The request is over when so many parts of it are, which finish() and fail() end one by one: over(first error), or by default it is
-  /// finished, or fails, itself.
+  /// Splits a request into `parts` parts, which finish() and fail() end one by one. After the last one it calls
+  /// over(first error); without `over` it finishes or fails the request.
   using Over = std::function<void(const base::Status&)>;
   void split(const Asked& asked, size_t parts, Over over = nullptr);
-  /// Asks for the payload that the request offered.
+  /// Requests the payload that the request offered.
   void grant(const Asked& asked);
 
-  /// Requests that were started, by wire::Body; and those that had come before, and were answered or dropped as such.
+  /// Numbers of started requests, by wire::Body, and of duplicates, which were answered again or dropped.
   const std::array<uint64_t, 256>& started() const { return started_; }
   uint64_t duplicates() const { return duplicates_; }
 
-  /// Sends acknowledgements; call when the loop has nothing else to do.
+  /// Sends acknowledgements. Call it before the loop would block.
   void flush();
-  /// The same at once, for one client: what is sent to it next then finds its requests acknowledged.
+  /// Acknowledges the requests of one client at once, so that the acknowledgement precedes the next message to it.
   void acknowledge(base::Peer client);
 
  private:
@@ -59,7 +60,7 @@ class Server {
   };
   struct Kept {
     base::Frame frame;
-    bool holds_done = false;  ///< an error: `done` must not pass it before the client has it
+    bool holds_done = false;  ///< an error: `done` must not pass it before the client has acknowledged it
   };
   struct Split {
     size_t open;
@@ -68,16 +69,16 @@ class Server {
   };
   struct Stream {
     Seq next = 1;                        ///< the next number to start
-    Seq done = 0;                        ///< all up to here are finished and fine, or their error was acknowledged
-    Seq starting = 0;                    ///< being started right now; most changes are finished before on_request() returns
+    Seq done = 0;                        ///< all up to here have succeeded, or their error was acknowledged
+    Seq starting = 0;                    ///< inside on_request() now; most changes finish before it returns
     Running start_state;
     std::map<Seq, Running> running;      ///< started, not answered, and not `starting`
-    std::set<Seq> finished;              ///< fine, but beyond done
+    std::set<Seq> finished;              ///< succeeded, but beyond `done`
     std::map<Seq, Split> split;
     std::map<Seq, Kept> kept;            ///< answers that the client has not acknowledged
     std::map<Seq, Early> early;          ///< arrived before their predecessors (links that reorder)
     size_t early_bytes = 0;
-    Seq gap_told = 0;                    ///< the missing number that the client was told of
+    Seq gap_told = 0;                    ///< the missing number last reported to the client
     bool owes_ack = false;
     bool dirty = false;                  ///< listed in dirty_
   };

@@ -10,20 +10,21 @@ namespace mv::status {
 using namespace std::chrono_literals;
 
 namespace {
-/// How long members are given to answer, and when they are asked again.
+/// Deadline for the answers of members, and interval of repeated requests.
 constexpr base::Nanos kPatience = 1s, kAgain = 250ms;
-/// The master has to wait for its members first.
+/// Deadline for the master, which waits for its members first.
 constexpr base::Nanos kMastersPatience = 2 * kPatience;
 constexpr base::Nanos kLook = 1s, kLeastLook = 50ms;
 constexpr size_t kSamples = 6;
-/// An observer is content with a picture of this age.
+/// Observers get a cached result up to this age.
 constexpr base::Nanos kFresh = 100ms;
-/// What has not been stuck for so long is another time when it is again.
+/// A stall that recurs after this time without one counts as new, and is logged again.
 constexpr base::Nanos kOneWay = 5s;
 constexpr size_t kMostStuck = 64;
-constexpr ptrdiff_t kMostQuestions = 8;  ///< of one peer at a time
+constexpr ptrdiff_t kMostQuestions = 8;  ///< unanswered requests of one peer
 
-/// Silence of the master's that the pauses between beats and a busy machine do not explain.
+/// The silence of the master beyond which it counts as not answering: more than beat intervals and a busy machine
+/// cause.
 base::Nanos patience_with_master(const cluster::Self& self) { return self.heartbeat_timeout / 5 + 1s; }
 
 double rate(uint64_t before, uint64_t now, base::Nanos span) {
@@ -54,7 +55,7 @@ void Inquirer::ask(bool json, Told told) {
   send_inquire(cluster_.master(), number, true, json);
 }
 
-/// The master was asked in vain.
+/// The master has not answered: collects the reports here.
 void Inquirer::relay_over(uint64_t number) {
   const auto relay = relays_.find(number);
   if (relay == relays_.end()) return;
@@ -66,7 +67,7 @@ void Inquirer::relay_over(uint64_t number) {
 void Inquirer::gather(Asker asker) {
   if (!gathering_) {
     const base::Nanos now = clock_.now();
-    gathering_.emplace(Gathering{});  // clang 14 takes it for not default-constructible
+    gathering_.emplace(Gathering{});  // clang 14 does not accept it as default-constructible
     gathering_->number = ++numbers_;
     gathering_->again = now + kAgain;
     gathering_->until = now + kPatience;
@@ -81,7 +82,7 @@ void Inquirer::gather(Asker asker) {
 
 void Inquirer::end_gathering() {
   Gathering over = std::move(*gathering_);
-  gathering_.reset();  // first: those who are told may ask again
+  gathering_.reset();  // first, because the callbacks may ask again
   over.reports[cluster_.self().peer] = report();
   last_ = Picture{clock_.now(), overview(std::move(over.reports)), "", ""};
   for (const Asker& asker : over.askers) asker.told(std::string(last_->as(asker.json)));
@@ -171,7 +172,7 @@ void Inquirer::on_lost(base::Peer peer) {
   for (auto& [number, relay] : relays_) relay.until = clock_.now();
 }
 
-// ---- this node's own part
+// ---- the report of this node
 
 std::vector<cluster::Wait> Inquirer::waits() const {
   std::vector<cluster::Wait> waits = server_.waits();
@@ -220,7 +221,7 @@ Report Inquirer::report() const {
   return report;
 }
 
-// ---- what is stuck
+// ---- detection of stalls
 
 std::set<std::string> Inquirer::stuck() const {
   using cluster::WaitKind;

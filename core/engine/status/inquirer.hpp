@@ -1,5 +1,5 @@
 #pragma once
-// Asks all members how they stand, and answers when asked.
+// Status requests: asks all members for their reports, and answers such requests.
 
 #include <deque>
 #include <functional>
@@ -21,12 +21,14 @@
 
 namespace mv::status {
 
-/// The master, who is connected with everyone, gathers; others ask it, and do with those whom they reach if it does not answer.
-/// Questions and answers are no requests of rpc: they wait behind nothing, cost the answering side no memory, and are asked again until a
-/// short deadline, after which the silent are shown as silent.
+/// Collects the status of the cluster, and detects stalls. The master is connected with all members, so it collects
+/// their reports. Other nodes ask the master; if it does not answer, they collect from the members that they reach.
+/// Status messages are not requests of rpc: they never wait behind other requests, and cost the answering side no
+/// memory. They are repeated until a short deadline; after it, members without an answer are shown as silent.
 ///
-/// It also looks every second whether anything has waited for long. The master is told, and logs the picture, once for each table
-/// or barrier; where the master is silent itself, whoever has noticed does. Loop thread only.
+/// The Inquirer also checks at least every second for requests that have waited for long. It reports them to the
+/// master, which logs the status once for each table or barrier. If the master is silent, the node that detected the
+/// stall logs it. Loop thread only.
 class Inquirer {
  public:
   using Told = std::function<void(const std::string& text)>;
@@ -45,20 +47,20 @@ class Inquirer {
         groups_(groups) {}
 
   void start();
-  /// What is known of the paths to peers; without it reports tell nothing of them.
+  /// Sets the source of transports and byte counts of the peers. Without it, reports contain no peers.
   void set_paths(Paths paths) { paths_ = std::move(paths); }
-  /// Where this node serves its metrics over HTTP.
+  /// Sets the address where this node serves its metrics over HTTP.
   void set_metrics(std::string address) { metrics_ = std::move(address); }
 
-  /// Tells how the cluster stands, soon, whatever has become of its members.
+  /// Calls `told` with the status of the cluster, within a few seconds even if members do not answer.
   void ask(bool json, Told told);
 
-  /// Inquire, Report, Overview and Stuck, which are nobody else's.
+  /// True for Inquire, Report, Overview and Stuck, which only this class handles.
   static bool is_status(const wire::Message& message);
   void on_message(base::Peer from, const wire::Message& message, std::span<const std::byte> payload);
-  /// Inquire, of somebody who is no member. However often it asks, members are not.
+  /// An Inquire of an observer. However often it asks, the members are asked at a limited rate.
   void on_observer_message(base::Peer from, const wire::Message& message);
-  /// Where a large Overview goes.
+  /// Returns the sink for a large Overview.
   base::SinkRef place(base::Peer from, const wire::Message& message, size_t bytes);
   void on_lost(base::Peer peer);
 
@@ -70,7 +72,7 @@ class Inquirer {
     bool json;
     Told told;
   };
-  /// One round of questions, and all who want to hear of it.
+  /// One collection of reports, and the callers that wait for it.
   struct Gathering {
     uint64_t number = 0;
     std::set<base::Peer> awaited;
@@ -78,12 +80,12 @@ class Inquirer {
     std::vector<Asker> askers;
     base::Nanos again{0}, until{0};
   };
-  /// A question to the master.
+  /// A request to the master.
   struct Relay {
     Asker asker;
     base::Nanos again{0}, until{0};
   };
-  /// What the last round came to, as text and JSON once somebody has wanted it so.
+  /// The result of the last collection. Text and JSON are rendered on first use.
   struct Picture {
     base::Nanos at{0};
     Overview overview;
@@ -127,9 +129,9 @@ class Inquirer {
   std::optional<Gathering> gathering_;
   std::optional<Picture> last_;
   std::map<uint64_t, Relay> relays_;                     ///< by number
-  std::set<std::pair<base::Peer, uint64_t>> answering_;  ///< who has asked for the whole, and is not answered yet
-  std::deque<Sample> samples_;                           ///< the last seconds', the oldest first
-  std::map<std::string, base::Nanos> stuck_told_;  ///< what was logged already, and when it was last seen to be stuck
+  std::set<std::pair<base::Peer, uint64_t>> answering_;  ///< peers' unanswered requests for the whole status
+  std::deque<Sample> samples_;                           ///< of the last seconds, the oldest first
+  std::map<std::string, base::Nanos> stuck_told_;        ///< logged stalls, and when each was last seen
   base::Nanos started_{0}, next_look_ = base::kNever;
 };
 

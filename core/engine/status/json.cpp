@@ -1,4 +1,4 @@
-// The overview for programs.
+// The overview as JSON, for programs.
 
 #include <optional>
 #include <unordered_map>
@@ -15,11 +15,11 @@ constexpr std::array<const char*, 3> kStateNames = {"here", "finished", "lost"};
 
 double seconds(base::Nanos span) { return std::chrono::duration<double>(span).count(); }
 
-/// -1 becomes null: it is no worker, or no server.
+/// Converts -1 (not a worker, or not a server) to null.
 std::optional<int64_t> number_or_null(int64_t number) { return number < 0 ? std::nullopt : std::optional(number); }
 std::optional<std::string> text_or_null(const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); }
 
-/// Looked up for every pair of peers.
+/// Ranks by peer, hashed, because a lookup is made for every pair of peers.
 class Ranks {
  public:
   explicit Ranks(const cluster::View& view) {
@@ -132,7 +132,7 @@ void write_wait(JsonWriter& json, const Overview& overview, const Ranks& ranks, 
   });
 }
 
-/// An array of objects, whose members write(one) writes.
+/// Writes an array of objects; write(one) writes the fields of each.
 template <typename List, typename Write>
 void write_list(JsonWriter& json, std::string_view name, const List& list, const Write& write) {
   json.array(name, [&] {

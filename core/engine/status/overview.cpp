@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Answers take a moment: what has not come by then is worth a line.
+/// Waits for an answer are shown from this age on.
 constexpr base::Nanos kSlowAnswer = 1s;
 
 void merge(table::TableState& into, const table::TableState& from) {

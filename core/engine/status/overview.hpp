@@ -1,5 +1,5 @@
 #pragma once
-// The whole cluster at one moment: the members' reports put together, for people and for programs.
+// The status of the whole cluster at one moment: the merged reports of the members, as text and as JSON.
 
 #include <array>
 #include <map>
@@ -14,37 +14,39 @@ namespace mv::status {
 inline constexpr std::array<const char*, 4> kPaceNames = {"async", "sync", "stale", "merge"};  ///< by shard::Consistency
 
 struct Overview {
-  cluster::View view;  ///< empty while the processes are still coming together
+  cluster::View view;  ///< empty while the processes are still joining
   base::Peer seen_by = base::kNobody;
-  std::string missing;                        ///< while joining: who has not arrived
-  std::map<base::Peer, Report> reports;       ///< of those that answered
-  std::map<base::Peer, base::Nanos> silence;  ///< of those with whom there is a connection
+  std::string missing;                        ///< while joining: which processes have not arrived
+  std::map<base::Peer, Report> reports;       ///< of the members that answered
+  std::map<base::Peer, base::Nanos> silence;  ///< of the connected members
 };
 
-/// What workers have made of a table by all accounts: a worker's own word first, else the most that a server holds of it.
+/// A table, merged from all reports. A worker's tally is the one that it reports itself; without it, the maximum that
+/// any server has counted.
 struct TableOverview {
   table::TableState state;  ///< tallies by worker
-  std::vector<bool> own_word;  ///< by tally
+  std::vector<bool> own_word;  ///< for each tally: reported by the worker itself
 };
 std::vector<TableOverview> tables_of(const Overview& overview);
 
-/// All waits, each once, the longest first. Those for nothing but an answer only where they have become long and no gate explains them.
+/// All waits without duplicates, the longest first. Waits for a mere answer (kAnswer) are included only if they are
+/// long and no gate explains them.
 std::vector<cluster::Wait> waits_of(const Overview& overview);
 
-/// A group by all accounts.
+/// A group, merged from all reports.
 struct GroupOverview {
   uint64_t id = 0;
   std::vector<base::Peer> ranks;
   std::string transport;
-  std::map<base::Peer, uint64_t> operations;  ///< of those that answered how many each has begun
-  std::string broken;                         ///< as the first of them tells; empty: it goes on
+  std::map<base::Peer, uint64_t> operations;  ///< operations begun by each rank that answered
+  std::string broken;                         ///< the first reported reason; empty: the group is not broken
 };
 std::vector<GroupOverview> groups_of(const Overview& overview);
 
-/// A member's traffic with all others.
+/// The total traffic of a member with all others.
 PeerState total_of(const Report& report);
 
-/// A table with a row a rank, one of the tables, and a line for each wait.
+/// A text table of the ranks, one of the tables, one of the groups, and a line for each wait.
 std::string to_text(const Overview& overview);
 std::string to_json(const Overview& overview);
 

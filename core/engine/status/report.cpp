@@ -7,16 +7,16 @@ namespace mv::status {
 
 namespace {
 
-// Together, with texts of the greatest length, about 700 KiB of the 1 MiB that a header may have.
+// With texts of maximal length, these limits give about 700 KiB. A header may have 1 MiB.
 constexpr size_t kMostPeers = 2048, kMostTables = 128, kMostTallies = 2048, kMostWaits = 256, kMostAwaited = 1024, kMostGroups = 64, kMostRanks = 2048;
-/// Text of others that goes into a line.
+/// Maximal lengths of texts from other processes.
 constexpr size_t kMostText = 300, kMostWhat = 80;
 
 using Builder = flatbuffers::FlatBufferBuilder;
 template <typename T>
 using Offsets = std::vector<flatbuffers::Offset<T>>;
 
-/// Takes no more from a list than there is room for, and counts what it leaves.
+/// Limits the entries taken from a list, and counts those left out.
 class Room {
  public:
   explicit Room(uint32_t* left_out) : left_out_(left_out) {}
@@ -33,7 +33,7 @@ class Room {
 
 uint64_t count(base::Nanos span) { return static_cast<uint64_t>(std::max<int64_t>(0, span.count())); }
 base::Nanos span(uint64_t count) { return base::Nanos(static_cast<int64_t>(std::min<uint64_t>(count, INT64_MAX))); }
-/// Of a peer: JSON has no other numbers.
+/// Replaces infinities and NaN in a peer's report, which JSON cannot represent.
 double finite(double rate) { return std::isfinite(rate) ? rate : 0; }
 std::string text(const flatbuffers::String* string) { return string != nullptr ? string->str().substr(0, kMostText) : ""; }
 flatbuffers::Offset<flatbuffers::String> write_text(Builder& fbb, const std::string& text) { return fbb.CreateString(text.substr(0, kMostText)); }

@@ -1,5 +1,5 @@
 #pragma once
-// How one member stands, by its own account.
+// The report of one member about itself, and its form on the wire.
 
 #include <cstdint>
 #include <string>
@@ -13,33 +13,33 @@
 
 namespace mv::status {
 
-/// What a node knows of its way to a peer.
+/// The path from a node to a peer.
 struct Path {
-  std::string transport;                 ///< "shm", "tcp", …; empty if there is none
+  std::string transport;            ///< "shm", "tcp", …; empty if there is none
   uint64_t sent = 0, received = 0;  ///< bytes
 };
 
 struct PeerState {
   base::Peer peer = base::kNobody;
   Path path;
-  double send_rate = 0, receive_rate = 0;  ///< bytes a second, over the last seconds
+  double send_rate = 0, receive_rate = 0;  ///< bytes per second, over the last seconds
   base::Nanos silence{0};
 };
 
 struct Report {
   std::string phase;
   base::Nanos uptime{0};
-  std::string metrics;     ///< where it serves them over HTTP; empty if it does not
+  std::string metrics;     ///< the HTTP address of its metrics; empty if it serves none
   uint64_t in_flight = 0;  ///< bytes of asynchronous calls that are not finished
   std::vector<PeerState> peers;
-  std::vector<table::TableState> own;   ///< what it does itself on tables
-  std::vector<table::TableState> held;  ///< what it holds as a server
+  std::vector<table::TableState> own;   ///< its own calls on tables, as a worker
+  std::vector<table::TableState> held;  ///< the tables that it holds, as a server
   std::vector<cluster::Wait> waits;
-  std::vector<collective::GroupState> groups;  ///< that it is in
-  uint32_t left_out = 0;                          ///< entries of the lists for which a message had no room
+  std::vector<collective::GroupState> groups;  ///< the groups that it is a rank of
+  uint32_t left_out = 0;                       ///< entries of the lists that did not fit into the message
 };
 
-/// Lists are cut so that the message keeps within a header's limits.
+/// Serializes a report. Cuts lists so that the message stays within the size limit of a header.
 flatbuffers::Offset<wire::Report> write_report(flatbuffers::FlatBufferBuilder& fbb, uint64_t number,
                                                const Report& report);
 Report read_report(const wire::Report& wire);

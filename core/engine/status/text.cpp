@@ -1,4 +1,4 @@
-// The overview for people.
+// The overview as text, for people.
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kTalliesShown = 64, kWaitsShown = 40, kAwaitedShown = 8;
 constexpr base::Nanos kSilent = 2s;
 
-/// What came from other processes must not reach a terminal as a command.
+/// Replaces control characters in texts from other processes, which a terminal would take as commands.
 std::string clean(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
@@ -32,7 +32,7 @@ std::string readable(double bytes) {
 
 using Row = std::vector<std::string>;
 
-/// Columns of equal width; numbers stand on the right.
+/// Appends rows as aligned columns; those marked in `right` are right-aligned.
 void append_rows(std::string& text, const std::vector<Row>& rows, const std::vector<bool>& right) {
   std::vector<size_t> widths(rows.front().size());
   for (const Row& row : rows)
@@ -123,7 +123,7 @@ void append_tables(std::string& text, const Overview& overview) {
   if (left_out > 0) text += fmt::format("and {} rows more\n", left_out);
 }
 
-/// A row a group: as many members and operations as fit a line, by rank.
+/// Appends one row for each group, with as many ranks and operations as fit on a line.
 void append_groups(std::string& text, const Overview& overview) {
   constexpr size_t kGroupsShown = 16, kRanksShown = 8;
   const auto groups = groups_of(overview);

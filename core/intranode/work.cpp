@@ -23,7 +23,7 @@ const std::byte* RankContext::own_in(const Extent& extent) const {
 }
 
 /// The groups of blocks of this operation for which a rank has reported a step: the highest number so far. A word that
-/// goes back, which happens on a broken rank only, must not undo what was seen: this rank would look for work forever,
+/// goes back, which happens on a broken rank only, must not undo earlier progress: this rank would look for work forever,
 /// without a deadline.
 uint64_t RankContext::done(size_t rank, Step step) {
   const Words& theirs = words(rank);

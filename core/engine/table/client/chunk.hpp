@@ -1,5 +1,5 @@
 #pragma once
-// The client's state of calls in flight; private to engine/table/client/client*.cpp.
+// The client's state of calls in flight; private to the source files of Client.
 
 #include "engine/table/client/client.hpp"
 

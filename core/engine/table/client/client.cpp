@@ -169,8 +169,8 @@ class Client::SmallChange final : public rpc::Pending {
   const uint64_t id_, reserved_;
 };
 
-/// Queues the call behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other workers.
-/// There all calls leave in program order, which is that of the other workers.
+/// Queues the call behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other workers,
+/// so all calls leave in program order, which is the same on every worker.
 void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
   if (table.consistency == shard::Consistency::kSync) return;
   call.queue = table.queue != 0 ? table.queue : uint64_t{table.numbers[server]} + 1;

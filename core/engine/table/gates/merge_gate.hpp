@@ -15,7 +15,7 @@
 
 namespace mv::table {
 
-/// Does what MXNet's dist_sync does for a key: the i-th add of every worker is its part of round i. Once the parts of
+/// Implements MXNet's dist_sync of a key: the i-th add of every worker is its part of round i. Once the parts of
 /// all workers for a round have arrived, their sum, in rank order, goes through the updater, once. A get of a worker
 /// that has made n adds is served when n rounds are merged. It therefore contains the worker's own adds and everything
 /// else of their rounds, and nothing of a round that is still open. (MXNet counts pushes of any worker: there, two

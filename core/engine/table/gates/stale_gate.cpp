@@ -66,7 +66,7 @@ void StaleGate::serve() {
 
 std::vector<GateWait> StaleGate::waits() const {
   std::vector<GateWait> waits;
-  for (const WaitingGets::Get& get : gets_.all())  // a waiting get's clock exceeds the staleness, so needs + staleness is that clock
+  for (const WaitingGets::Get& get : gets_.all())  // its clock is needs + staleness, because it waits
     waits.push_back({cluster::WaitKind::kStaleGet, get.asked, get.needs + staleness_, behind(get.needs)});
   return waits;
 }

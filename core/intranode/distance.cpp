@@ -15,7 +15,8 @@ bool Distance::past_caches() {
 void Distance::took(size_t bytes, base::Nanos span) {
   double& known = past_ ? past_caches_ : by_caches_;
   const double now = static_cast<double>(std::max<int64_t>(span.count(), 1)) / static_cast<double>(bytes);
-  // A rank may be stopped meanwhile: one sample that is far off says little, several in a row say it all.
+  // The rank may have been preempted meanwhile, so an outlier counts as 4 times the average at most. Several in a row
+  // still move the average.
   known = known == 0 ? now : known + (std::min(now, 4 * known) - known) / 2;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Whether values reach the other rank faster by the caches or past them.
+// Chooses how a block is written for the other rank: through the caches, or past them.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,25 +8,28 @@
 
 namespace mv::intranode {
 
-/// Two ranks on processors that share a cache pass values on by it. Where they share none, each line that is written has to be asked back
-/// from the other's cache first, which takes ten times as long as writing past the caches; and where they run can change at any time. So
-/// what each way takes is measured while it is gone, and the other way is tried now and then.
+/// Measures whether copying through the caches or past them (streaming stores) is faster, and chooses the faster way.
+/// Two ranks on processors that share a cache pass values through it. Without a shared cache, each line that is written
+/// must first be fetched from the other's cache, which takes ten times as long as writing past the caches. The
+/// processors of the ranks can change at any time. The way in use is therefore timed, and the other one is tried now
+/// and then.
 class Distance {
  public:
-  /// The way that the next block goes.
+  /// Whether to write the next block past the caches.
   bool past_caches();
-  /// Whether anybody wants to know how long that takes: took().
+  /// Whether that block is to be timed and reported to took().
   bool timed() const { return timed_; }
   void took(size_t bytes, base::Nanos span);
 
  private:
   static constexpr int kTryEvery = 128, kTimeEvery = 8;  ///< blocks
-  /// Reading what went past the caches takes longer, too: writing has to be that much faster.
+  /// Reading values that were written past the caches takes longer, too. Writing past them must therefore be this much
+  /// faster.
   static constexpr double kWorth = 3;
 
-  double by_caches_ = 0, past_caches_ = 0;  ///< nanoseconds a byte, smoothed; 0: not known
+  double by_caches_ = 0, past_caches_ = 0;  ///< nanoseconds per byte, smoothed; 0: unknown
   int until_try_ = kTryEvery;
-  bool past_ = false, timed_ = false;  ///< the last one
+  bool past_ = false, timed_ = false;  ///< of the last block
 };
 
 }  // namespace mv::intranode

@@ -14,7 +14,7 @@ constexpr size_t round_up(size_t bytes) { return (bytes + kLine - 1) / kLine * k
 
 Plan::Plan(const collective::Operation& operation, size_t ranks) {
   const Kind kind = operation.kind;
-  if (kind == Kind::kCustom) return;  // its values go another way
+  if (kind == Kind::kCustom) return;  // only agreed upon; its values are exchanged elsewhere
   from_all = kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
   copied = kind == Kind::kAllreduce || kind == Kind::kBroadcast || kind == Kind::kAllgather;
   has_root_ = kind == Kind::kReduce || kind == Kind::kBroadcast;
@@ -30,7 +30,8 @@ Plan::Plan(const collective::Operation& operation, size_t ranks) {
   }
   if (channel_bytes_ == 0) return;
   channels = has_root_ ? 1 : ranks;
-  // Of the other's values each of two reads as much then as it would of values and results, and neither waits for results.
+  // Each of the two ranks then reads all values of the other: as many bytes as half the values and half the results,
+  // and neither waits for results.
   by_all = dealt_ && ranks == 2 && channel_bytes_ > kInlineBytes;
   if (by_all) dealt_ = copied = false;
   const size_t shares = dealt_ ? channels : 1;
@@ -39,7 +40,7 @@ Plan::Plan(const collective::Operation& operation, size_t ranks) {
   groups = (channel_bytes_ + group_bytes - 1) / group_bytes;
 }
 
-/// The array at this place of a channel, or the one behind it.
+/// The last array that starts at or before this place of a channel.
 size_t Plan::array_at(size_t place) const {
   const auto after = std::ranges::upper_bound(parts_, place, {}, &ArraySpan::starts);
   return after == parts_.begin() ? 0 : static_cast<size_t>(after - parts_.begin()) - 1;

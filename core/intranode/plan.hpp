@@ -1,10 +1,11 @@
 #pragma once
-// An operation cut into blocks: who makes which of the result, of whose values, for whom.
+// An operation cut into blocks: which rank makes which part of the result, from which values, for which ranks.
 //
-// A group of blocks has one for each channel, and each channel has an owner, the rank that makes its blocks. Of an allreduce each rank
-// owns a channel, and blocks are dealt out to them in turns; of an allgather or a reduce_scatter a channel is a rank's own part of the
-// larger array; of a broadcast and a reduce there is one, the root's. Of an allreduce of two ranks each rank's channel is everything: both
-// make all of the result.
+// A group of blocks has one block for each channel. Each channel has an owner, the rank that makes its blocks. In an
+// allreduce each rank owns a channel, and blocks are dealt to the channels in turn. In an allgather or a
+// reduce_scatter, a channel is a rank's own part of the larger array. A broadcast or a reduce has one channel, the
+// root's. In an allreduce of two ranks beyond kInlineBytes, the channel of each rank is everything: both make the whole
+// result.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +16,10 @@
 
 namespace mv::intranode {
 
-/// A stretch of one array within a block.
+/// A range of one array within a block.
 struct Extent {
   size_t array;
-  size_t in_at, out_at;  ///< in the array as the operation has it
+  size_t in_at, out_at;  ///< in the operation's array
   size_t block_at;       ///< in the block
   size_t bytes;
 };
@@ -30,9 +31,9 @@ class Plan {
 
   size_t channels = 0;
   uint64_t groups = 0;
-  bool from_all = false;   ///< owners need everybody's values, not only their own
-  bool copied = false;     ///< everybody needs the results, not only their owner
-  bool by_all = false;     ///< each rank makes all of the result, for itself
+  bool from_all = false;   ///< owners need the values of all ranks, not only their own
+  bool copied = false;     ///< all ranks need the results, not only their owner
+  bool by_all = false;     ///< each rank makes the whole result, for itself
 
   size_t bytes() const { return channel_bytes_; }
   size_t block_bytes() const { return block_bytes_; }
@@ -41,23 +42,23 @@ class Plan {
   bool is_owner(size_t rank) const { return channels > 0 && (!has_root_ || rank == root_); }
   size_t channel_of(size_t owner) const { return has_root_ ? 0 : owner; }
 
-  /// work(Extent) for a block.
+  /// Calls work(Extent) for each range of a block.
   template <typename Work>
   void over_block(size_t channel, uint64_t group, const Work& work) const {
     const size_t first = (dealt_ ? group * channels + channel : group) * block_bytes_;
     over_range(channel, first, first + block_bytes_, work);
   }
-  /// The same for a whole channel; of an allreduce, for everything.
+  /// The same for a whole channel; in an allreduce, for everything.
   template <typename Work>
   void over_channel(size_t channel, const Work& work) const {
     over_range(channel, 0, channel_bytes_, work);
   }
 
-  /// What a rank's values take up beside its header; each channel's at a multiple of channel_bytes().
+  /// The size of a rank's values beside its header; each channel begins at a multiple of bytes().
   size_t inline_bytes() const { return channel_bytes_ * (sliced_in_ ? channels : 1); }
   size_t inline_at(size_t channel) const { return sliced_in_ ? channel * channel_bytes_ : 0; }
   bool sliced_in() const { return sliced_in_; }
-  /// Lanes that over_channel() has to be called for.
+  /// The channels for which over_channel() has to be called.
   size_t whole_channels() const { return dealt_ && channels > 0 ? 1 : channels; }
 
  private:
@@ -66,7 +67,7 @@ class Plan {
   size_t array_at(size_t place) const;
 
   struct ArraySpan {
-    size_t starts;  ///< in the channel, where arrays lie one after the other, each at a multiple of a cache line
+    size_t starts;  ///< in the channel, where arrays follow each other, each aligned to a cache line
     size_t bytes;
   };
   std::vector<ArraySpan> parts_;

@@ -25,14 +25,15 @@ std::vector<SharedRegion> regions_of(const std::vector<Memory>& memory) {
   return regions;
 }
 
-/// Not against anybody's will: against ranks that differ by mistake.
+/// Detects ranks that differ by mistake; no protection against malice.
 uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15;
   return hash ^ hash >> 29;
 }
 
-/// Larger values that two ranks reduce, each for itself, are staged, though they could be read where they lie: memory that is read but once
-/// costs less. Nor are they read there that are written over: the other may be late.
+/// Larger values that each of two ranks reduces for itself are staged, even if they could be read in place: memory that
+/// is read only once costs less. Values that the result overwrites are not read in place either: the other rank may be
+/// late.
 constexpr size_t kReadByAll = size_t{4} << 20;
 
 }  // namespace
@@ -59,7 +60,7 @@ base::Status RankContext::begin(const collective::Operation& operation) {
   plan_ = Plan(what_, ranks());
   inline_ = plan_.inline_bytes() <= kInlineBytes;
   phase_ = Phase::kBegun;
-  if (!drains_) post();  // else once it is known what became of that
+  if (!drains_) post();  // otherwise finish() does, once the outcome of the drain is known
   return base::Status();
 }
 
@@ -80,7 +81,7 @@ void RankContext::post() {
   publish(header.posted, number);
 }
 
-/// Finds out which of this rank's values and results the others can read where they lie.
+/// Finds which of this rank's values and results the others can read in place.
 void RankContext::find_own_places() {
   segments_.look();
   const size_t arrays = what_.out.size();
@@ -143,7 +144,7 @@ base::Status RankContext::finish(base::Nanos deadline) {
   return over(work(deadline));
 }
 
-/// The operation has come to an end, unless it was a signal.
+/// Ends the operation, unless a signal interrupted it.
 base::Status RankContext::over(base::Status status) {
   if (status.code() == MV_EINTR) return status;
   settle();
@@ -154,7 +155,7 @@ base::Status RankContext::over(base::Status status) {
   return status;
 }
 
-/// Why this rank ends: because of the one that it has heard of, or by itself.
+/// The reason to publish for this rank's end: the rank that is lost or has left, or itself.
 uint32_t RankContext::cause() const {
   uint32_t found = kGaveUp;
   for (size_t rank = 0; rank < ranks(); ++rank) {
@@ -198,7 +199,7 @@ base::Status RankContext::agree() const {
   return base::Status();
 }
 
-/// In the words of collective::describe().
+/// Formats like collective::describe().
 std::string RankContext::describe(size_t rank) const {
   constexpr size_t kShown = 4;
   const Announcement& header = announced_[rank];
@@ -216,7 +217,7 @@ std::string RankContext::describe(size_t rank) const {
   return text;
 }
 
-/// Where everybody's values and results lie that are read there.
+/// Finds the values and results of the other ranks that are read in place.
 base::Status RankContext::find_places() {
   const size_t arrays = what_.out.size();
   in_.assign(ranks() * arrays, nullptr);
@@ -272,7 +273,7 @@ base::Result<collective::Shape> RankContext::drain(base::Nanos deadline) {
   return shape;
 }
 
-/// The shape of the operation after this one, as a rank describes it that has begun it.
+/// The shape of the next operation, as described by a rank that has begun it.
 base::Result<collective::Shape> RankContext::shape_of(size_t rank, const Announcement& theirs) const {
   if (theirs.arrays > kMostArrays)
     return base::error(MV_EINVAL, "draining: the others reduce {} arrays together, and shared memory tells of {} at most", theirs.arrays,
@@ -289,18 +290,20 @@ base::Result<collective::Shape> RankContext::shape_of(size_t rank, const Announc
   return shape;
 }
 
-/// Nobody drains at an operation of another kind than these: its number is spent, on all ranks.
+/// Ranks can drain at an allreduce or a custom operation only. Posts a kDrain instead of the other kind: all ranks get
+/// MV_EDISAGREE, and the number is spent on all of them.
 base::Status RankContext::refuse_to_drain(base::Nanos deadline) {
   collective::Operation drain;
   drain.kind = Kind::kDrain;
   drain.draining = true;
   base::Status status = begin(drain);
-  while (phase_ != Phase::kIdle) status = finish(deadline);  // the others have begun: no signal need wait for long
+  while (phase_ != Phase::kIdle) status = finish(deadline);  // the others have begun: signals are delayed only briefly
   return status;
 }
 
-/// Until every rank has begun the next operation, or drains at it as this one does. Where all drain it is spent; and a rank that
-/// has said that it drains begins nothing before this is known, so that all see the same.
+/// Waits until every rank has begun the next operation, or drains at it like this one. If all drain, its number is
+/// spent. A rank that has announced that it drains begins nothing before this is known, so all ranks see the same
+/// outcome.
 base::Status RankContext::settle_drain(base::Nanos deadline) {
   const uint64_t number = operation_ + 1;
   for (size_t peer = 0; peer < ranks(); ++peer) {
@@ -310,7 +313,7 @@ base::Status RankContext::settle_drain(base::Nanos deadline) {
     if (status.code() == MV_ETIMEOUT) return base::error(MV_ETIMEOUT, "draining: the deadline passed; it waits for {}", names_[peer]);
     if (!status.ok()) return status;
   }
-  // Who is further already has seen all of us drain.
+  // A rank that is further ahead has already seen all ranks drain.
   const auto has_begun = [&](size_t peer) { return posted(peer, number) == number; };
   bool any = false;
   for (size_t peer = 0; peer < ranks(); ++peer) any |= has_begun(peer);
@@ -332,15 +335,16 @@ void RankContext::give_up(const base::Status& why) {
   wake_own();
 }
 
-/// Wakes this rank's own thread, which sleeps by another rank's bell: that can't be changed here, so the kernel does not notice a wake-up
-/// that comes between the thread's last look and its sleep. Repeated until the thread has said that it is awake.
+/// Wakes this rank's own thread, which sleeps on another rank's bell. That bell can't be changed here, so the kernel
+/// does not notice a wake-up between the thread's last check and its sleep. Repeats the wake-up until the thread
+/// reports that it is awake.
 void RankContext::wake_own() const {
-  base::full_fence();  // between what has ended the group and asleep_on; see sleep()
+  base::full_fence();  // between the end of the group and the load of asleep_on; see sleep()
   wake_sleeper(rank_);
 }
 
 void RankContext::wake_sleeper(size_t rank) const {
-  constexpr base::Nanos kMost = std::chrono::milliseconds(10);  // a rank that is stopped, or broken, may say for ever that it sleeps
+  constexpr base::Nanos kMost = std::chrono::milliseconds(10);  // a stopped or broken rank may claim forever that it sleeps
   for (const base::Nanos until = now() + kMost; now() < until;) {
     const uint32_t on = words(rank).asleep_on.load();
     if (on == 0 || on > ranks()) return;
@@ -360,7 +364,7 @@ void RankContext::hear_left(size_t rank) {
   wake_own();
 }
 
-/// The first reason stays.
+/// Keeps the first reason.
 bool RankContext::note_broken(const base::Status& why) {
   std::lock_guard lock(mutex_);
   if (!why_broken_.ok()) return false;
@@ -379,7 +383,7 @@ void RankContext::say_left(uint32_t as) {
   own().left.store(as);
   own().bell.fetch_add(1);
   wake_all(own().bell);
-  if (as == kLeft) return;  // who waits for another rank does not need this one
+  if (as == kLeft) return;  // a rank that waits for another one does not need this one
   base::full_fence();
   for (size_t rank = 0; rank < ranks(); ++rank)
     if (rank != rank_) wake_sleeper(rank);

@@ -1,14 +1,18 @@
 #pragma once
-// One rank's place in a group whose ranks all share memory: operations on the caller's own thread, over what the others show.
+// One rank's part of a group whose ranks all share memory. Operations run on the caller's own thread, over the memory
+// of all ranks.
 //
-// An operation is three hand-offs at most. Every rank posts a header, and waits for everybody's: whether they agree, who
-// contributes, where the values lie. Then each makes its blocks of the result straight from the others' values, in the order of
-// ranks, so that the bits depend on nothing else; and then takes the others' blocks from where they made them. Two ranks both
-// make all of the result, and take nothing. Small values lie beside their header, and one hand-off is enough. Private memory goes
-// through staging, block by block, so that copying in, reducing and copying out follow each other within the caches.
+// An operation takes three hand-offs at most. First, every rank posts a header, and waits for the headers of all ranks:
+// they say whether the ranks agree, which ranks contribute, and where the values lie. Second, each rank makes its
+// blocks of the result directly from the values of all ranks, in the order of the ranks, so that the bits depend on
+// nothing else. Third, each rank copies the blocks of the other owners from where they were made. Two ranks both make
+// the whole result, and skip the third step. Small values lie beside their header, and need one hand-off only. Private
+// memory goes through staging, block by block, so that copying in, reducing and copying out follow each other within
+// the caches.
 //
-// No rank writes another's memory. A rank that stops or dies at any moment leaves what it has shown, as it was. A rank that writes anything
-// at all into its own memory makes the others fail or gives them wrong values, and no more: see region.hpp.
+// No rank writes another's memory. A rank that stops or dies at any moment leaves its shared memory as it was. A rank
+// that writes garbage into its own memory makes the others fail or gives them wrong values, and does no other harm: see
+// shared_region.hpp.
 
 #include <array>
 #include <atomic>
@@ -26,62 +30,65 @@
 
 namespace mv::intranode {
 
-/// What ranks do with each group of blocks, and tell the others.
+/// The steps of each group of blocks. Each rank publishes its progress in them.
 enum class Step : uint8_t { kStaged, kMerged, kCopied };
 inline constexpr size_t kSteps = 3;
 
 class RankContext {
  public:
-  /// @param memory  by rank, each of SharedRegion::bytes() and zeros in the beginning; this rank's own is writable. At most kMostRanks
+  /// @param memory  by rank, each of SharedRegion::bytes() and initially zero; this rank's own is writable. At most
+  ///                kMostRanks
   /// @param names   by rank, for messages
-  /// @param look    how long a wait looks for news at most before it sleeps
+  /// @param look    how long a wait spins at most before it sleeps
   RankContext(size_t rank, const std::vector<Memory>& memory, std::vector<std::string> names, base::Nanos look = std::chrono::microseconds(50));
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
   // One thread at a time.
 
-  /// What it points to is lent until finish() returns something other than MV_EINTR. With an error nothing has begun. A kCustom is
-  /// only agreed upon here.
+  /// Borrows what `operation` points to until finish() returns something other than MV_EINTR. After an error nothing
+  /// has begun. A kCustom operation is only agreed upon here.
   base::Status begin(const collective::Operation& operation);
-  /// MV_EINTR after a signal: to be called again. MV_EDISAGREE: the operation is over on all ranks, and the group goes on. Any
-  /// other error ends the group: MV_EPEERLOST where a rank is lost or has left, MV_ETIMEOUT with the names of those who are late.
+  /// MV_EINTR after a signal: call it again. MV_EDISAGREE: the operation is over on all ranks, and the group goes on.
+  /// Any other error ends the group: MV_EPEERLOST if a rank is lost or has left, MV_ETIMEOUT with the names of the late
+  /// ranks.
   base::Status finish(base::Nanos deadline);
-  /// Waits for what the others do in the next operation: see collective::Shape. Errors as of finish(); after MV_EINTR and
-  /// MV_ETIMEOUT it may be called again. An operation that is begun after it ended otherwise waits until it is decided who takes part in what.
+  /// Waits for the next operation of the other ranks: see collective::Shape. Errors are those of finish(); after
+  /// MV_EINTR and MV_ETIMEOUT it may be called again. If an operation is begun instead, its finish() first waits until
+  /// every rank has begun the next operation or drains at it.
   base::Result<collective::Shape> drain(base::Nanos deadline);
 
   // Any thread.
 
-  /// A rank is lost. Ends what is under way, and whatever may follow.
+  /// Reports that a rank is lost. Ends the current operation, and refuses all later ones.
   void lose(size_t rank, const base::Status& why);
-  /// The same because this rank does not go on.
+  /// The same, because this rank gives up.
   void give_up(const base::Status& why);
-  /// The same where the others hear of it otherwise, and by a better reason than that this rank goes.
+  /// Like give_up(), but does not notify the other ranks: they learn the real cause elsewhere.
   void end(const base::Status& why);
-  /// A rank has left, of which its memory may say nothing. What it had begun before goes on.
+  /// Reports that a rank has left, even if its memory does not say so. Operations that it had begun go on.
   void hear_left(size_t rank);
-  /// Others who wait for this rank, or will, hear that it has left. Needs no memory: destructors call it.
+  /// Notifies the ranks that wait for this one, now or later, that it has left. Allocates nothing: destructors call it.
   void leave() noexcept;
   base::Status broken() const;
   uint64_t operations() const { return operation_.load(std::memory_order_relaxed); }
   struct Sleep {
-    collective::Kind kind = collective::Kind::kBarrier;  ///< of what is under way
+    collective::Kind kind = collective::Kind::kBarrier;  ///< of the current operation
     int32_t on = -1;                                     ///< the rank that it waits for; -1: it does not sleep
-    bool has_come = false;                               ///< that rank, to this operation
+    bool has_come = false;                               ///< whether that rank has begun this operation
     base::Nanos since{0};
   };
-  /// What this rank sleeps in. It may be over by now.
+  /// What this rank sleeps on. The sleep may be over by now.
   Sleep asleep() const;
 
  private:
   size_t ranks() const { return regions_.size(); }
   Words& words(size_t rank) const { return regions_[rank].words(); }
   Words& own() const { return words(rank_); }
-  /// The operation whose header lies where that of `number` does, or will.
+  /// The number of the operation that was last posted in the header slot of `number`.
   uint64_t posted(size_t rank, uint64_t number) const { return regions_[rank].header(number).posted.load(std::memory_order_acquire); }
 
-  // context.cpp: what all agree upon
+  // rank_context.cpp: agreement, draining, the end of the group
   uint64_t signature() const;
   void post();
   void find_own_places();
@@ -120,12 +127,12 @@ class RankContext {
   bool is_direct_in(size_t rank) const { return announced_[rank].direct_in; }
   bool is_direct_out(size_t rank) const { return announced_[rank].direct_out; }
   bool stages() const { return plan_.from_all && !(plan_.channels == 1 && plan_.is_owner(rank_)) && !is_direct_in(rank_); }
-  /// Something another rank has to do first.
+  /// A step that another rank must do first.
   struct Need {
     size_t on;
     Step step;
     uint64_t groups;
-    bool was_met;  ///< by all that matter, when they were looked at: of this one alone it may be true since
+    bool was_met;  ///< whether all ranks that matter had done it when checked; is_unmet() checks `on` alone, later
   };
   std::optional<Need> next_need();
   bool is_unmet(const Need& need) { return done(need.on, need.step) < need.groups; }
@@ -144,7 +151,7 @@ class RankContext {
   base::Status trouble(size_t on) const;
   bool has_left(size_t rank) const { return words(rank).left.load() != 0 || is_heard_to_have_left(rank); }
   bool is_heard_to_have_left(size_t rank) const { return (heard_left_.load() >> rank & 1) != 0; }
-  /// Whether `left` names a rank that is lost.
+  /// Whether `left` names a lost rank.
   bool names_lost(uint32_t left) const { return left >= kBecauseOf && left - kBecauseOf < ranks(); }
   base::Status given_up() const;
 
@@ -153,18 +160,18 @@ class RankContext {
   std::vector<SharedRegion> regions_;
   Segments segments_;
   SpinPolicy spin_policy_;
-  bool owes_ = false;  ///< something was published, and who sleeps on it was not looked for
+  bool owes_ = false;  ///< something was published, and sleepers were not looked for yet
 
-  std::atomic<uint64_t> operation_{0};  ///< the one under way, or the last
-  enum class Phase : uint8_t { kIdle, kBegun, kGathered };  ///< all ranks have announced it
+  std::atomic<uint64_t> operation_{0};  ///< the current one, or the last
+  enum class Phase : uint8_t { kIdle, kBegun, kGathered };  ///< kGathered: all ranks have announced it
   Phase phase_ = Phase::kIdle;
-  bool drains_ = false;  ///< at the next one, and what becomes of it is not known yet
+  bool drains_ = false;  ///< at the next operation, and its outcome is not known yet
   collective::Operation what_;
   Plan plan_;
   bool inline_ = false;
   uint64_t contributors_ = 0;
-  std::vector<Announcement> announced_;                     ///< by rank: what each brings to this operation, as it said when it came
-  std::vector<std::array<uint64_t, kSteps>> done_;          ///< by rank and step: groups, the most it ever said
+  std::vector<Announcement> announced_;                     ///< by rank: its announcement of this operation, as read on arrival
+  std::vector<std::array<uint64_t, kSteps>> done_;          ///< by rank and step: groups, the highest number seen
   struct OwnPlaces {
     Location in, out;
   };
@@ -172,8 +179,8 @@ class RankContext {
   std::vector<const std::byte*> in_, out_;  ///< by rank and array, where they can be read directly
   std::vector<uint64_t> copied_;            ///< groups, by channel
   uint64_t staged_ = 0, merged_ = 0;        ///< groups
-  uint64_t ring_first_ = 0;                 ///< the block of the ring that this operation's first is
-  size_t ring_at_ = 0;                      ///< where the next operation's begin, at the least
+  uint64_t ring_first_ = 0;                 ///< the block of the ring that holds this operation's first block
+  size_t ring_at_ = 0;                      ///< where the next operation's blocks begin, at the earliest
   Distance distance_;
   std::vector<const std::byte*> sources_;
 

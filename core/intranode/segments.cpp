@@ -19,7 +19,7 @@ uint64_t file_of(int descriptor) {
 
 base::Result<Memory> open_of(int32_t process, int descriptor, uint64_t file, size_t least_bytes) {
   const std::string path = fmt::format("/proc/{}/fd/{}", process, descriptor);
-  // Another rank says which descriptor this is. To open a device or a pipe has effects of its own, so only memory is opened.
+  // Another rank chose this descriptor. Opening a device or a pipe has side effects, so only memory is opened.
   char target[64] = {};
   if (readlink(path.c_str(), target, sizeof target - 1) < 0) return base::error(MV_ESYSTEM, "{} can't be read: {}", path, std::strerror(errno));
   if (!std::string_view(target).starts_with("/memfd:")) return base::error(MV_EPROTOCOL, "{} is no memory", path);
@@ -34,7 +34,7 @@ Segments::Segments(size_t rank, const std::vector<SharedRegion>& regions) : rank
   for (Peer& peer : peers_) peer.slots.resize(kExports);
 }
 
-// ------------------------------------------------------------ one's own
+// ------------------------------------------------------------ exports
 
 Location Segments::place_of(std::span<const std::byte> bytes) {
   if (bytes.empty()) return {};
@@ -83,7 +83,7 @@ void Segments::drop_freed() {
   }
 }
 
-// ------------------------------------------------------------ the others'
+// ------------------------------------------------------------ mappings
 
 const std::byte* Segments::find(size_t owner, const Location& place, size_t bytes) const {
   for (const Mapped& mapped : peers_[owner].slots) {
@@ -115,7 +115,7 @@ void Segments::follow(size_t owner) {
     mapped = {number, nullptr};
     if (number == 0) continue;
     auto memory = open_of(process, exported.descriptor.load(), exported.file.load(), 1);
-    if (!memory.ok() || exported.number.load() != number) continue;  // freed meanwhile, which is seen the next time
+    if (!memory.ok() || exported.number.load() != number) continue;  // it can't be mapped, or was freed meanwhile, which the next look() sees
     mapped.memory = std::move(memory).value();
     said.store(number);
   }

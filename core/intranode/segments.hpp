@@ -1,9 +1,9 @@
 #pragma once
-// Tensors of ours lie in memory that other processes can be shown: they read it where it is, and nothing is copied in.
+// Tensors in the library's shared memory, which other processes read in place, without a copy.
 //
-// A rank shows a segment that a value lies in by putting its descriptor's number into a list. The others see that at their next
-// operation, map it, and say so in their own regions. Until all have, values from there are copied like everybody's: so nobody
-// ever waits for a mapping, and where one can't be had nothing fails.
+// A rank exports the segment of a value by listing the segment's descriptor. At their next operation the other ranks
+// see the entry, map the segment, and report that in their own regions. Until all have done so, values from it are
+// copied like any others. Therefore no rank ever waits for a mapping, and a mapping that fails is no error.
 
 #include <cstdint>
 #include <memory>
@@ -17,24 +17,24 @@ namespace mv::intranode {
 
 using Memory = std::shared_ptr<base::SharedMemory>;
 
-/// The file behind a descriptor of this process; 0 if there is none.
+/// The inode behind a descriptor of this process; 0 if there is none.
 uint64_t file_of(int descriptor);
-/// Another process's descriptor of shared memory, mapped. MV_ESYSTEM if it can't be opened or is another file, MV_EPROTOCOL if it is no
-/// sealed memfd.
+/// Maps another process's descriptor of shared memory. MV_ESYSTEM if it can't be opened or is another file,
+/// MV_EPROTOCOL if it is not a sealed memfd.
 base::Result<Memory> open_of(int32_t process, int descriptor, uint64_t file, size_t least_bytes);
 
-/// One thread at a time.
+/// The segments that this rank exports, and those of other ranks that it has mapped. One thread at a time.
 class Segments {
  public:
   Segments(size_t rank, const std::vector<SharedRegion>& regions);
 
-  /// Where all others can read these bytes; segment 0 if not all can. Shows the segment to those who can't yet.
+  /// Where all other ranks can read these bytes; segment 0 if some can't. Exports the segment if necessary.
   Location place_of(std::span<const std::byte> bytes);
-  /// After the last place_of() of an operation.
+  /// Call after the last place_of() of an operation.
   void settle() { latest_ = nullptr; }
-  /// Where this rank can read them, or null.
+  /// Where this rank can read those bytes, or null.
   const std::byte* find(size_t owner, const Location& place, size_t bytes) const;
-  /// Between operations: gives up what was freed, maps what is new.
+  /// Call between operations: drops freed segments, and maps new ones.
   void look();
 
  private:
@@ -44,10 +44,10 @@ class Segments {
   };
   struct Mapped {
     uint32_t number = 0;
-    Memory memory;  ///< null where it can't be had
+    Memory memory;  ///< null if it can't be mapped
   };
   struct Peer {
-    uint32_t seen = 0;  ///< of its Words::exports
+    uint32_t seen = 0;  ///< the value of its Words::exports when last followed
     std::vector<Mapped> slots;
   };
   size_t exported(const Memory& memory);
@@ -60,7 +60,7 @@ class Segments {
   std::vector<Shown> shown_;
   uint32_t last_number_ = 0;
   std::vector<Peer> peers_;
-  Memory latest_;  ///< arrays of one call often lie in one segment
+  Memory latest_;  ///< cached, because arrays of one call often lie in one segment
   size_t latest_slot_ = kExports;
 };
 

@@ -1,9 +1,11 @@
 #pragma once
-// The memory that each rank of a group on one machine shows the others. Only its owner writes it; the others map it read-only.
+// The memory that each rank of a group on one machine shares with the others. Only its owner writes it; the others map
+// it read-only.
 //
-// A rank does not trust what it reads here: the owner may be broken and change any word at any time. So every word of another rank is an
-// atomic, is loaded once into a local variable, and is checked before it is used. What describes an operation is copied as a whole first:
-// Announcement, Described. Values are only ever data: no value decides where anything is read or written.
+// A rank does not trust what it reads here: the owner may be broken and change any word at any time. Therefore every
+// word of another rank is an atomic, is loaded once into a local variable, and is checked before it is used. The
+// description of an operation is copied as a whole first: Announcement, Described. Values are only ever data: no value
+// decides where anything is read or written.
 
 #include <atomic>
 #include <cstddef>
@@ -15,58 +17,59 @@
 
 namespace mv::intranode {
 
-/// Values up to here travel beside their header, and everybody reduces all of them: one hand-off instead of three.
+/// Values up to this size lie beside their header, and every rank reduces all of them: one hand-off instead of three.
 inline constexpr size_t kInlineBytes = size_t{8} << 10;
-/// What is worked on before others are told: large enough that telling costs nothing, small enough for the nearer caches.
+/// The unit of progress: large enough that publishing it is cheap, small enough for the nearer caches.
 inline constexpr size_t kBlockBytes = size_t{64} << 10;
-/// Blocks under way of each rank that others have not read yet.
+/// Blocks of each rank in flight, which the other ranks have not read yet.
 inline constexpr size_t kSlots = 4;
-/// Room for the blocks of two ranks' allreduces, which they use in turns, so much later that both have the last one's no longer in
-/// their own caches: writing to a line that another one has in its cache is slow.
+/// Room for the blocks of allreduces of two ranks, used in turn. A place is reused so late that its last block has
+/// left the ranks' own caches: writing to a line in another processor's cache is slow.
 inline constexpr size_t kRingBytes = size_t{2} << 20;
-/// Arrays of one operation that a rank describes; more than these are copied, and can't be drained.
+/// Arrays of one operation that a rank describes. An operation with more is copied, and ranks can't drain at it.
 inline constexpr size_t kMostArrays = 4096;
-/// Segments with tensors that a rank shows at the same time; what lies in further ones is copied.
+/// Segments with tensors that a rank exports at the same time; values in further ones are copied.
 inline constexpr size_t kExports = 256;
 inline constexpr size_t kMostRanks = 64;
 inline constexpr size_t kLine = 64;
 
-/// Why a rank takes part no more: it left between operations, it gave one up, or it has lost the rank of that number and more.
+/// Why a rank no longer takes part: it left between operations, it gave one up, or it lost a rank (kBecauseOf + that
+/// rank).
 inline constexpr uint32_t kLeft = 1, kGaveUp = 2, kBecauseOf = 3;
 
-/// Counters of an honest rank are monotonic, except asleep_on. Numbers of operations begin at 1. Of what is done block by block the lower
-/// bits count the groups of blocks (see Plan), the upper ones are the operation's number.
+/// Counters of a correct rank are monotonic, except asleep_on. Operation numbers begin at 1. In staged, merged and
+/// copied, the lower bits count groups of blocks (see Plan), and the upper bits are the operation's number.
 struct alignas(kLine) Words {
   std::atomic<uint64_t> staged;    ///< blocks of this rank's values that others may read
   std::atomic<uint64_t> merged;    ///< blocks of results that it has made
-  std::atomic<uint64_t> copied;    ///< blocks of everybody's results that it has read
-  std::atomic<uint64_t> draining;  ///< the operation for which it waits to hear what the others do
+  std::atomic<uint64_t> copied;    ///< blocks of all ranks' results that it has read
+  std::atomic<uint64_t> draining;  ///< the operation for which it waits to learn what the others do
   std::atomic<uint32_t> left;      ///< kLeft, kGaveUp or kBecauseOf + a rank
-  alignas(kLine) std::atomic<uint32_t> bell;  ///< a futex: rung when somebody sleeps on this rank
-  std::atomic<uint32_t> asleep_on;            ///< 1 + the rank whose bell this one sleeps by; 0: awake
+  alignas(kLine) std::atomic<uint32_t> bell;  ///< a futex: rung when a rank sleeps on this one
+  std::atomic<uint32_t> asleep_on;            ///< 1 + the rank on whose bell this one sleeps; 0: awake
   std::atomic<uint32_t> exports;               ///< changes with the list of segments
-  std::atomic<int32_t> process;               ///< whose descriptors those are
-  std::atomic<uint64_t> proof;                ///< a number that the others were told otherwise: they see this very memory
+  std::atomic<int32_t> process;               ///< the owner of the exported descriptors
+  std::atomic<uint64_t> proof;                ///< a number that the others receive separately: it proves that they see this very memory
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 inline constexpr int kGroupBits = 24;
 constexpr uint64_t progress(uint64_t operation, uint64_t groups) { return operation << kGroupBits | groups; }
 
-/// What a rank brings to an operation: a copy of its Header.
+/// A rank's announcement of an operation: a copy of its Header.
 struct Announcement {
-  uint64_t signature = 0;  ///< of all that must be the same everywhere
+  uint64_t signature = 0;  ///< a hash of all that must be the same on all ranks
   uint64_t root = 0;
   uint32_t arrays = 0;
-  collective::Kind kind = collective::Kind::kBarrier;  ///< of another rank: any value of its type
-  math::Reduction reduction = math::Reduction::kSum;   ///< the same
+  collective::Kind kind = collective::Kind::kBarrier;  ///< from another rank: any value of its type
+  math::Reduction reduction = math::Reduction::kSum;   ///< likewise
   bool draining = false;
-  bool direct_in = false, direct_out = false;  ///< others can read its values, and its results, where they lie
+  bool direct_in = false, direct_out = false;  ///< others can read its values, and its results, in place
 };
 
 /// An announcement as it lies in memory. One cache line.
 struct alignas(kLine) Header {
-  std::atomic<uint64_t> posted;  ///< the operation that this is of, written last; everything before it is over for this rank
+  std::atomic<uint64_t> posted;  ///< the operation's number, written last; all operations before it are over for this rank
   std::atomic<uint64_t> signature, root;
   std::atomic<uint32_t> arrays;
   std::atomic<uint32_t> about;  ///< kind, reduction, flags
@@ -78,7 +81,7 @@ struct alignas(kLine) Header {
     const uint32_t flags = (what.draining ? 1U : 0U) | (what.direct_in ? 2U : 0U) | (what.direct_out ? 4U : 0U);
     about.store(static_cast<uint32_t>(what.kind) | static_cast<uint32_t>(what.reduction) << 8 | flags << 16, std::memory_order_relaxed);
   }
-  /// After `posted` was seen. Each word is read once.
+  /// Call after `posted` was seen. Reads each word once.
   Announcement read() const {
     const uint32_t all = about.load(std::memory_order_relaxed);
     return {signature.load(std::memory_order_relaxed), root.load(std::memory_order_relaxed), arrays.load(std::memory_order_relaxed),
@@ -87,7 +90,7 @@ struct alignas(kLine) Header {
   }
 };
 
-/// Where bytes lie that others may read: a rank's number of a segment, 0 for none, and a place in it.
+/// Where other ranks can read bytes: the owner's number of a segment, 0 for none, and an offset in it.
 struct Location {
   uint32_t segment = 0;
   uint64_t at = 0;
@@ -96,11 +99,11 @@ struct Location {
 /// One array of an operation: a copy of its Item.
 struct Described {
   uint64_t count = 0;
-  uint32_t dtype = 0, note = 0;  ///< of another rank: anything
+  uint32_t dtype = 0, note = 0;  ///< from another rank: any value
   Location in, out;
 };
 
-/// One array as it lies in memory. An Announcement says how many there are.
+/// One array as it lies in memory. Announcement::arrays is the number of items.
 struct Item {
   std::atomic<uint64_t> count;
   std::atomic<uint32_t> dtype, in_segment, out_segment, note;
@@ -122,15 +125,15 @@ struct Item {
   }
 };
 
-/// A segment that a rank shows. Its descriptor is opened by way of /proc, and is the right one if it is of that file.
+/// A segment that a rank exports. The others open its descriptor through /proc, and check that it is this file.
 struct Export {
   std::atomic<uint32_t> number;  ///< 0: none
   std::atomic<int32_t> descriptor;
   std::atomic<uint64_t> file;
 };
 
-/// A view of such memory. Headers, items and inline values are there twice, for operations in turns: nobody begins the one after
-/// next before everybody has begun the next, and so has read this one's.
+/// A view of this memory. Headers, items and inline values exist twice, and operations alternate between them: no rank
+/// begins the operation after next before all ranks have begun the next one, and have therefore read this one's.
 class SharedRegion {
  public:
   SharedRegion(std::shared_ptr<base::SharedMemory> memory, size_t ranks) : memory_(std::move(memory)), ranks_(ranks) {}
@@ -140,15 +143,15 @@ class SharedRegion {
   Header& header(uint64_t operation) const { return at<Header>(kHeadersAt)[operation % 2]; }
   Item* items(uint64_t operation) const { return at<Item>(kItemsAt) + operation % 2 * kMostArrays; }
   std::byte* values(uint64_t operation) const { return at<std::byte>(kInlineAt) + operation % 2 * kInlineBytes; }
-  /// Segments that this rank shows, by slot.
+  /// Segments that this rank exports, by slot.
   Export* exports() const { return at<Export>(kExportsAt); }
-  /// Those of `owner` that it has mapped, by slot.
+  /// Segments of `owner` that this rank has mapped, by slot.
   std::atomic<uint32_t>* mapped(size_t owner) const { return at<std::atomic<uint32_t>>(kMappedAt) + owner * kExports; }
-  /// Values for the owner of `channel`, on their way.
+  /// Staged values for the owner of `channel`.
   std::byte* staging(uint64_t group, size_t channel) const {
     return at<std::byte>(staging_at(ranks_)) + (group % kSlots * ranks_ + channel) * kBlockBytes;
   }
-  /// kRingBytes for the other one of two ranks.
+  /// kRingBytes of staged values for the other of two ranks.
   std::byte* ring() const { return at<std::byte>(ring_at(ranks_)); }
   std::byte* results(uint64_t group) const { return at<std::byte>(results_at(ranks_)) + group % kSlots * kBlockBytes; }
 

@@ -18,7 +18,7 @@ constexpr int kFreeFailures = 4;
 constexpr int kMostSkipped = 16;
 constexpr base::Nanos kShort = std::chrono::microseconds(200), kAtOnce = std::chrono::microseconds(25);
 constexpr int kInTheWay = 2, kApart = 256;
-/// What others do meanwhile takes longer than giving way to them so often would be worth.
+/// Crowded ranks spin for a shorter time: the work of the others takes longer than more yielding is worth.
 constexpr int kCrowd = 5;
 
 size_t processors() {
@@ -27,7 +27,7 @@ size_t processors() {
   return static_cast<size_t>(CPU_COUNT(&allowed));
 }
 
-/// const_cast: the kernel reads this word, and only where the operation says so.
+/// const_cast: FUTEX_WAIT_BITSET only reads the word, FUTEX_WAKE does not access it.
 long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* until) {
   auto* const at = const_cast<std::atomic<uint32_t>*>(&word);
   return syscall(SYS_futex, at, operation, value, until, nullptr, FUTEX_BITSET_MATCH_ANY);

@@ -1,5 +1,5 @@
 #pragma once
-// How long a rank looks for news before it sleeps, and how it sleeps.
+// How long a rank spins before it sleeps, and how it sleeps.
 
 #include <atomic>
 #include <cstddef>
@@ -11,25 +11,26 @@
 
 namespace mv::intranode {
 
-/// Waking a processor costs some 50 microseconds, news through shared memory a tenth of one. So who waits looks for a while; less and
-/// less often where it has not hit, and not where what it waits for comes as soon as it sleeps: on a busy machine the two may share a
-/// processor for a while. Where ranks outnumber the processors that they may use, it exports its own to them between two looks,
-/// for else it would keep them from what it waits for.
+/// Decides how long a wait spins before it sleeps. Waking a processor takes some 50 microseconds, news through shared
+/// memory a tenth of that. Waiters therefore spin for a while, and less often when spinning rarely succeeds. They do
+/// not spin if the awaited event comes as soon as they sleep: on a busy machine the two ranks may share a processor for
+/// a while. If ranks outnumber the processors that they may use, a waiter yields its own between two checks; otherwise
+/// it would hold up the rank that it waits for.
 class SpinPolicy {
  public:
   SpinPolicy(size_t ranks, base::Nanos look);
 
-  /// Ranks outnumber processors.
+  /// Whether ranks outnumber processors.
   bool is_crowded() const { return crowded_; }
-  /// How long to look now; 0: not at all.
+  /// How long to spin now; 0: not at all.
   base::Nanos budget();
-  /// Between two looks at the clock: looks a few times, and says whether there was what it looks for.
+  /// Spins between two looks at the clock: checks `ready` a few times, and returns whether it was true.
   template <typename Ready>
   bool look(const Ready& ready) const;
-  /// What came of it.
+  /// The outcome of spinning.
   void hit() { failures_ = skip_ = 0; }
   void failed();
-  /// How long it slept then. Short sleeps are those that looking would have spared.
+  /// How long the rank slept afterwards. Spinning would have saved a short sleep.
   void slept(base::Nanos span);
 
  private:
@@ -37,9 +38,9 @@ class SpinPolicy {
   base::Nanos look_;
   int failures_ = 0;  ///< in a row
   int skip_ = 0;      ///< waits until the next try
-  bool looked_ = false;  ///< before it slept
-  int in_the_way_ = 0;   ///< times in a row that sleeping brought at once what looking had not
-  int apart_ = 0;        ///< waits without looking, because of that
+  bool looked_ = false;  ///< it spun before it slept
+  int in_the_way_ = 0;   ///< times in a row that sleeping brought at once what spinning had not
+  int apart_ = 0;        ///< waits without spinning, because of that
 };
 
 template <typename Ready>
@@ -60,9 +61,10 @@ bool SpinPolicy::look(const Ready& ready) const {
 base::Nanos now();
 
 enum class Slept { kWoken, kInterrupted };
-/// Sleeps while `*bell` is `seen`, until it is rung, a signal comes, or `until`, or for no reason. The memory may be read-only.
+/// Sleeps while `*bell` is `seen`, until it is rung, a signal comes or `until`, or spuriously. The memory may be
+/// read-only.
 Slept sleep_by(const std::atomic<uint32_t>& bell, uint32_t seen, base::Nanos until);
-/// Wakes all who sleep by it, in every process. The memory may be read-only.
+/// Wakes all sleepers on this bell, in every process. The memory may be read-only.
 void wake_all(const std::atomic<uint32_t>& bell);
 
 }  // namespace mv::intranode

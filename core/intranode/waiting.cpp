@@ -4,8 +4,8 @@
 
 namespace mv::intranode {
 
-/// Looking for sleepers takes a full fence, which waits for all that was written to reach the caches. So a rank goes on first, as long
-/// as it has something to do; but for whole slots' worth of blocks, on which another could work meanwhile.
+/// Looking for sleepers takes a full fence, which waits until all writes have reached the caches. A rank therefore
+/// continues first while it has work, but only for kSlots blocks, on which another rank could work meanwhile.
 void RankContext::publish(std::atomic<uint64_t>& word, uint64_t value) {
   word.store(value, std::memory_order_release);
   owes_ = true;
@@ -23,7 +23,8 @@ void RankContext::settle() {
   wake_all(own().bell);
 }
 
-/// Why it is no use to wait for that rank. Who has left between operations has left what others need for the last one.
+/// Why waiting for that rank is useless. A rank that left between operations has left in place what others need for the
+/// last one.
 base::Status RankContext::trouble(size_t on) const {
   if (is_broken_) return broken();
   if (base::Status status = given_up(); !status.ok()) return status;

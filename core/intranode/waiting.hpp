@@ -1,5 +1,6 @@
 #pragma once
-// How a context waits for another rank's words to change. ArraySpan of context.hpp, for the files that make it up.
+// How a RankContext waits for another rank's words to change. Part of rank_context.hpp, for the files that implement
+// it.
 
 #include <algorithm>
 
@@ -11,7 +12,7 @@ namespace mv::intranode {
 template <typename Ready>
 base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& ready) {
   if (ready()) return base::Status();
-  // settle() waits until all that was written has arrived. News may come while it is on its way.
+  // settle() waits until all writes have reached the caches. News may arrive meanwhile.
   if (owes_ && !spin_policy_.is_crowded() && spin_policy_.look(ready)) {
     spin_policy_.hit();
     return base::Status();
@@ -30,9 +31,10 @@ base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& rea
   return sleep(on, deadline, ready);
 }
 
-/// Dekker's pattern (base/fence.hpp), with settle(): this rank says that it sleeps before it looks for the last time, the other one changes its
-/// word before it looks who sleeps. If the other one rings in between, the bell is no longer the number that was seen, and the kernel does not
-/// put this rank to sleep. Modelled in tests/models/intranode_wait.pml, the end of a group in intranode_end.pml.
+/// Dekker's pattern (base/fence.hpp), together with settle(): this rank announces that it sleeps before its last check,
+/// and the other one changes its word before it looks for sleepers. If the other one rings in between, the bell differs
+/// from `seen`, and the kernel does not put this rank to sleep. Modelled in tests/models/intranode_wait.pml, the end of
+/// a group in intranode_end.pml.
 template <typename Ready>
 base::Status RankContext::sleep(size_t on, base::Nanos deadline, const Ready& ready) {
   constexpr base::Nanos kLongest = std::chrono::seconds(1);

@@ -11,18 +11,20 @@ using collective::Kind;
 
 namespace {
 
-/// What is written to two places: the second copy is made while the first is in the nearest cache.
+/// Results that are written to two places are made in pieces of this size: the second copy is made while the first is
+/// in the nearest cache.
 constexpr size_t kTwiceAtOnce = size_t{16} << 10;
 
 }  // namespace
 
 const std::byte* RankContext::own_in(const Extent& extent) const {
   const std::byte* const in = what_.in.empty() ? nullptr : what_.in[extent.array];
-  return in != nullptr ? in + extent.in_at : own_out(extent);  // of an allgather in its own channel, the only one it gives
+  return in != nullptr ? in + extent.in_at : own_out(extent);  // an allgather gives only its own channel
 }
 
-/// The groups of blocks of this operation for which a rank says that it has done a step: the most that it ever said. A word that goes back,
-/// which only a broken rank's does, must not undo what was seen: this rank would look for something to do for ever, without a deadline.
+/// The groups of blocks of this operation for which a rank has reported a step: the highest number so far. A word that
+/// goes back, which happens on a broken rank only, must not undo earlier progress: this rank would look for work forever,
+/// without a deadline.
 uint64_t RankContext::done(size_t rank, Step step) {
   const Words& theirs = words(rank);
   const std::atomic<uint64_t>& word = step == Step::kStaged ? theirs.staged : step == Step::kMerged ? theirs.merged : theirs.copied;
@@ -50,9 +52,10 @@ void RankContext::take_inline() {
 
 // ------------------------------------------------------------ large ones
 
-/// What is nearest to the end goes first: so that what one rank has just written, another reads from a cache, and slots are free
-/// again. Where nothing can be done it sleeps on what the least of its unfinished steps needs. In the order of (group; staged,
-/// merged, copied) every step needs lesser ones only; so whoever has the least of all can do it, and nobody sleeps for ever.
+/// Does the steps nearest to the end first: another rank then reads from a cache what one has just written, and slots
+/// become free again. If no step is possible, sleeps on what the least of its unfinished steps needs. In the order
+/// (group; staged, merged, copied), every step needs lesser steps only. The rank with the least step of all can
+/// therefore do it, and the group can't deadlock.
 base::Status RankContext::work(base::Nanos deadline) {
   while (true) {
     bool any = copy_some();
@@ -67,7 +70,7 @@ base::Status RankContext::work(base::Nanos deadline) {
       return base::error(MV_ETIMEOUT, "{}: the deadline passed; it waits for {}", collective::kind_name(what_.kind), names_[need->on]);
     if (!status.ok()) return status;
   }
-  return given_up();  // who has may have changed what others read where it lies
+  return given_up();  // a rank that gave up may have changed what others read in place
 }
 
 uint64_t RankContext::copied() const {
@@ -77,7 +80,7 @@ uint64_t RankContext::copied() const {
   return least;
 }
 
-/// The rank that is furthest behind `groups` among those that matter, or anyone of them.
+/// The rank with the least progress in this step among those that matter; `groups` is what is needed of it.
 template <typename Matters>
 std::optional<RankContext::Need> RankContext::slowest(Step step, uint64_t groups, Matters matters) {
   std::optional<Need> found;
@@ -118,7 +121,7 @@ void RankContext::copy_block(size_t channel, uint64_t group) {
 
 bool RankContext::merge_some() {
   if (!plan_.is_owner(rank_) || merged_ == plan_.groups) return false;
-  if (plan_.by_all && stages() && staged_ == merged_) return false;  // in place it writes over what is to be staged
+  if (plan_.by_all && stages() && staged_ == merged_) return false;  // in place it would overwrite values that are not staged yet
   for (size_t rank = 0; rank < ranks(); ++rank) {
     if (rank == rank_) continue;
     if (plan_.from_all && !is_direct_in(rank) && done(rank, Step::kStaged) <= merged_) return false;
@@ -181,7 +184,7 @@ bool RankContext::stage_some() {
   return true;
 }
 
-/// Only of two ranks it is known that the other one reads it, and nobody else.
+/// Only with two ranks is it known that exactly one other rank reads the block; `distance_` is for that case.
 void RankContext::stage_block(size_t channel, uint64_t group) {
   std::byte* const to = staging(rank_, channel, group);
   const auto copy = [&](auto how) {
@@ -200,7 +203,7 @@ std::byte* RankContext::staging(size_t rank, size_t channel, uint64_t group) con
   return regions_[rank].staging(group, channel);
 }
 
-/// After nothing could be done.
+/// The next step to wait for, after none was possible; none if this rank is done.
 std::optional<RankContext::Need> RankContext::next_need() {
   const bool may_stage = stages() && staged_ < plan_.groups;
   const bool may_merge = plan_.is_owner(rank_) && merged_ < plan_.groups;
@@ -213,7 +216,8 @@ std::optional<RankContext::Need> RankContext::next_need() {
     std::optional<Need> need;
     if (plan_.from_all) need = slowest(Step::kStaged, merged_ + 1, [&](size_t rank) { return !is_direct_in(rank); });
     if (need && !need->was_met) return need;
-    // As merge_some(): nobody copies what goes to one rank only, or lies where it is read. What was missing may have come since.
+    // Same as in merge_some(): results that go to one rank only, or are read in place, are not copied. Missing blocks
+    // may have arrived since.
     const bool by_slots = plan_.copied && !is_direct_out(rank_) && merged_ >= kSlots;
     return by_slots ? slowest(Step::kCopied, merged_ - kSlots + 1, everybody) : need;
   }
@@ -223,7 +227,7 @@ std::optional<RankContext::Need> RankContext::next_need() {
       if (owner != rank_ && copied_[channel] == least_copied) return Need{owner, Step::kMerged, least_copied + 1, false};
     }
   }
-  // This rank's part is done. Its memory is needed until the others' parts are, where they read it directly.
+  // This rank's part is done. Its memory is needed until the other ranks are done as well, if they read it in place.
   if (plan_.from_all && is_direct_in(rank_)) {
     const auto need = slowest(Step::kMerged, plan_.groups, owners);
     if (need && !need->was_met) return need;

@@ -1,5 +1,5 @@
 #pragma once
-// Between the wire's and the library's form of a table's spec.
+// Converts a table's spec between its wire format and the library's form.
 
 #include "shard/spec.hpp"
 #include "wire/frame.hpp"
@@ -10,7 +10,7 @@ shard::UpdaterSpec read_updater(const wire::Updater* updater);
 flatbuffers::Offset<wire::Updater> write_updater(flatbuffers::FlatBufferBuilder& fbb, const shard::UpdaterSpec& updater);
 
 shard::Spec read_spec(const wire::TableSpec& spec);
-/// Several specs into one message: what an updater is called is written once where neighbours have the same.
+/// Writes several specs into one message. Neighbours with the same updater share one copy of it.
 class SpecWriter {
  public:
   explicit SpecWriter(flatbuffers::FlatBufferBuilder& fbb) : fbb_(fbb) {}
@@ -23,7 +23,7 @@ class SpecWriter {
 };
 flatbuffers::Offset<wire::TableSpec> write_spec(flatbuffers::FlatBufferBuilder& fbb, const shard::Spec& spec);
 
-/// Whether a spec that came over the wire is one that clients may send; the rest of the core relies on it.
+/// Whether clients may send this spec, which came over the wire. The rest of the core relies on it.
 base::Status check_spec(const shard::Spec& spec);
 
 }  // namespace mv::table

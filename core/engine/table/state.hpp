@@ -1,5 +1,5 @@
 #pragma once
-// How tables stand, as one node sees them, and whom the gates' requests wait for.
+// The state of tables as one node sees it, and the workers that the gates' requests wait for.
 
 #include <cstdint>
 #include <memory>
@@ -12,13 +12,13 @@
 
 namespace mv::table {
 
-/// Of one worker on one table.
+/// The calls of one worker on one table.
 struct Tally {
   uint32_t worker = 0;  ///< its id
   uint64_t adds = 0, gets = 0, clock = 0;
 };
 
-/// A worker tells of its own calls; a server, where a gate counts them, what it holds of each worker's.
+/// A worker reports its own calls. A server reports each worker's calls that it has, if a gate counts them.
 struct TableState {
   std::string name;
   std::string what;  ///< as shard::Spec::describe()
@@ -27,7 +27,7 @@ struct TableState {
   std::vector<Tally> tallies;
 };
 
-/// The workers in messages, by number: of all tables together.
+/// The names of workers in messages, by worker id. All tables share them.
 using WorkerNames = std::shared_ptr<const std::vector<std::string>>;
 
 /// A request that a gate holds.
@@ -38,7 +38,7 @@ struct GateWait {
   };
   cluster::WaitKind kind;
   rpc::Asked asked;
-  uint64_t number;  ///< as cluster::Wait's
+  uint64_t number;  ///< as in cluster::Wait
   std::vector<Missing> missing;
 };
 

@@ -1,4 +1,4 @@
-// Creating, opening, listing and destroying tables: the part of Client that speaks to all servers at once.
+// Creates, opens, lists and destroys tables: the part of Client that addresses all servers at once.
 
 #include <algorithm>
 #include <cstring>
@@ -16,17 +16,17 @@ void Client::know(TableView& table) const {
   if (shard::is_small_key(table.spec)) table.queue = std::hash<std::string_view>()(table.spec.store()) | uint64_t{1} << 63;
 }
 
-/// In the place of one of its name that the servers have destroyed.
+/// Replaces a table of the same name that the servers have destroyed.
 void Client::remember(const TableViewRef& table) {
   const auto [known, is_new] = tables_.try_emplace(table->spec.name, table);
   if (is_new) return;
-  const TableViewRef before = known->second;  // whose name the key is
+  const TableViewRef before = known->second;  // owns the key's name
   tables_.erase(known);
   tables_.try_emplace(table->spec.name, table);
 }
 
-/// This worker's clock as the servers know it. Who comes in the place of a lost worker stands where the others did when each server
-/// noticed; it begins at the latest of these clocks, and all have to know.
+/// Takes over this worker's clock from the servers. A worker that replaces a lost one starts where the others were when
+/// each server noticed. It begins at the latest of these clocks, and reports that to all servers.
 void Client::take_clock(const TableViewRef& table, const std::vector<uint64_t>& clocks) {
   if (clocks.empty()) return;
   const auto [least, most] = std::minmax_element(clocks.begin(), clocks.end());
@@ -37,16 +37,16 @@ void Client::take_clock(const TableViewRef& table, const std::vector<uint64_t>& 
 // ---- creation
 
 namespace {
-/// Specs of one message, and bytes of initial values with them: so much that messages cost little, and so little that a server has
-/// time for others between two of them.
+/// Specs in one message, and bytes of initial values with them: enough that the cost per message is small, few enough
+/// that a server can serve others between two messages.
 constexpr size_t kSpecsAtOnce = 512;
 constexpr size_t kValuesAtOnce = 256 << 10;
-/// Larger initial values travel by themselves, as any change does.
+/// Larger initial values are sent separately, like any change.
 constexpr size_t kLargeValue = 64 << 10;
-/// Numbers of one message.
+/// Table numbers in one message.
 constexpr size_t kNumbersAtOnce = 1 << 16;
 
-/// Hears how a part of a creation ended.
+/// Reports how a part of a creation ended.
 class Heard final : public base::Operation {
  public:
   explicit Heard(std::function<void(const base::Status&)> then) : then_(std::move(then)) {}
@@ -58,8 +58,8 @@ class Heard final : public base::Operation {
 };
 }  // namespace
 
-/// The tables of one call, all of them or none. Three steps, each in all messages at once: register the specs, with worker 0's small
-/// initial values; worker 0 sets the large ones; wait for everyone.
+/// The creation of the tables of one call, all of them or none. There are three steps, each with all its messages at
+/// once: register the specs, with worker 0's small initial values; worker 0 sets the large ones; wait for all workers.
 class Client::Creation : public std::enable_shared_from_this<Creation> {
  public:
   Creation(Client& client, std::vector<NewTable> tables, base::Nanos deadline, Created created)
@@ -87,14 +87,15 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
   bool makes(const std::string& name) const {
     return std::ranges::any_of(asked_, [&](const NewTable& asked) { return asked.spec->name == name; });
   }
-  /// As if its deadline had passed.
+  /// Ends it as if its deadline had passed.
   void expire() {
     for (const auto& weak : std::vector(rounds_))
       if (const auto round = weak.lock()) round->expire();
   }
 
  private:
-  /// Two views of one table would count this worker's calls twice. Returns the name that another creation has; then none is claimed.
+  /// Claims the names: two views of one table would count this worker's calls twice. Returns a name that another
+  /// creation has claimed, and then claims none.
   const std::string* claim_names() {
     base::expect_names(client_.creating_, asked_.size());
     size_t claimed = 0;
@@ -108,7 +109,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
     return nullptr;
   }
 
-  /// What follows when all parts of a step are over, if they went well. The step itself counts as one until it is begun.
+  /// Sets what follows when all parts of a step have succeeded. The step itself counts as one part until it is begun.
   void step(std::function<void()> next) {
     open_ = 1;
     next_ = std::move(next);
@@ -238,7 +239,7 @@ class Client::Creation : public std::enable_shared_from_this<Creation> {
     created_(std::move(tables_));
   }
 
-  /// What failed at one server, or with one table, fails everywhere. After a time-out the tables may still come to be.
+  /// An error at one server, or with one table, fails everywhere. After a time-out the tables may still be created.
   void give_up() {
     if (error_.code() == MV_ETIMEOUT || error_.code() == MV_ECANCELED) return;
     for (size_t server = 0; server < client_.servers_.size(); ++server)
@@ -277,7 +278,7 @@ void Client::give_up_creation(const std::string& name) {
 }
 
 void Client::open(const std::string& name, base::Nanos deadline, Opened opened) {
-  /// What the servers say.
+  /// The servers' answers.
   struct Found {
     explicit Found(size_t servers) : numbers(servers) {}
     std::vector<uint32_t> numbers;

@@ -1,16 +1,18 @@
 #pragma once
-// The client's own view of calls under way; private to engine/table/client/client*.cpp.
+// The client's state of calls in flight; private to the source files of Client.
 
 #include "engine/table/client/client.hpp"
 
 namespace mv::table {
 
-/// A call on a table. Until its caller is told, the client holds it; after that its chunks do, and rpc holds these until they are finished.
+/// A call on a table. The client holds it until its caller is notified; after that its chunks do, and rpc holds these
+/// until they are finished.
 struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableCall> {
   TableCall(Client& client, Request asked) : client(client), request(std::move(asked)), begun(client.clock_.now()) {}
   void withdraw(mv_status code) override { client.withdraw(shared_from_this(), code); }
 
-  /// What the servers count of it: nothing; in sync mode each gated call, with these counts; of a merging table its adds, by `index`.
+  /// How servers count the call: not at all; in sync mode each gated call, by `round` and `index`; in a merging table
+  /// adds, by `index`.
   enum class Counting : uint8_t { kNone, kSync, kMerge };
   bool counted() const { return counting == Counting::kSync; }
   bool merged() const { return counting == Counting::kMerge; }
@@ -21,16 +23,16 @@ struct Client::TableCall final : base::Work, std::enable_shared_from_this<TableC
   const base::Nanos begun;
   size_t open = 0;          ///< chunks that are not finished
   base::Status error;       ///< the first one
-  uint64_t change_id = 0;   ///< changes: for flushes
+  uint64_t change_id = 0;   ///< changes: its number, for flushes
   bool gated = false;       ///< it may have to wait for other workers
   Counting counting = Counting::kNone;
   uint64_t round = 0, index = 0;
   bool is_sent = false;     ///< all chunks have been given to rpc
   bool asked_back = false;  ///< the deadline passed, and the servers were asked to withdraw it
-  std::list<TableCallRef>::iterator place;  ///< among the calls that somebody waits for
+  std::list<TableCallRef>::iterator place;  ///< in Client::waited_for_
   std::vector<std::shared_ptr<Chunk>> withdrawn;  ///< chunks that a server withdrew
   std::vector<std::shared_ptr<Chunk>> refused;    ///< chunks for which a server had no memory
-  int refusals = 0;                               ///< how often some were
+  int refusals = 0;                               ///< how often a server had none
   std::multimap<base::Nanos, std::function<void()>>::iterator timer;
   bool has_timer = false;
 };
@@ -48,21 +50,21 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
 
   base::SinkRef place(const wire::Message& answer, size_t bytes) override;
   void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override;
-  /// The caller's memory is not touched any more.
+  /// Ends all access to the caller's memory.
   void let_go();
-  /// Of its values; an erased row has none.
+  /// The size of its values. An erase counts the rows that it names, though it carries no values.
   uint64_t bytes() const {
     const shard::Spec& spec = op->request.table->spec;
     if (!op->request.many.empty()) return many_bytes(op->request.many);
     return piece.ids.empty() ? piece.count * spec.element_bytes() : piece.ids.size() * spec.row_bytes();
   }
-  /// The same as they travel.
+  /// Their size on the wire.
   uint64_t wire_bytes() const { return op->request.codec != nullptr ? op->request.codec->encoded_bytes(piece.count) : bytes(); }
 
   const TableCallRef op;
   const ChunkRange piece;
   base::PayloadRef payload;  ///< changes: what is sent
-  bool makes_payload = false;  ///< it is gathered when the message leaves
+  bool makes_payload = false;  ///< it is gathered only when the message leaves
   bool over = false;
 
  private:
@@ -73,7 +75,7 @@ class Client::Chunk final : public rpc::Pending, public std::enable_shared_from_
   base::SinkRef sink_;  ///< the one that writes into the caller's memory
 };
 
-/// A Pending from a function.
+/// A Pending that calls a function.
 class Client::Gather final : public rpc::Pending {
  public:
   using Finish = std::function<void(const base::Status&, const wire::Message*, std::span<const std::byte>)>;

@@ -14,19 +14,21 @@ namespace mv::table {
 using namespace std::chrono_literals;
 
 namespace {
-/// In sync mode, adds up to this size per server travel with their header; of larger ones only the offer does.
+/// In sync mode, adds up to this size per server travel with their header. Larger ones are only offered.
 constexpr uint64_t kEagerBytes = 16 << 10;
-/// Of sliced tables, whose changes wait for less to be under way, so that fewer are beyond recall when something urgent comes.
+/// For sliced tables: their changes wait until less is in flight, so that fewer of them can't be recalled when
+/// something urgent comes.
 constexpr size_t kSlicesUnderWay = 4;
-/// A server that has no memory for its part of a change is asked again where others have applied theirs: half a change is none.
+/// How often a server that has no memory for its part of a change is asked again if others have applied theirs: a
+/// change must not be applied in part.
 constexpr int kMostRefusals = 3;
-/// How long a caller whose deadline passed waits for the servers' word on what became of its call.
+/// How long a caller whose deadline has passed waits for the servers to report what became of its call.
 constexpr base::Nanos kLastWord = 1s;
 }  // namespace
 
 // ---- chunks
 
-/// Where this chunk's values belong in the caller's memory; empty if they are scattered.
+/// The place of this chunk's values in the caller's memory; empty if they are scattered.
 std::span<std::byte> Client::Chunk::target() const {
   if (!op->request.many.empty()) return {};
   const shard::Spec& spec = op->request.table->spec;
@@ -113,7 +115,7 @@ void Client::begin(Request request) {
   op->round = table.round;
   op->index = op->merged() ? table.clock.fetch_add(1, std::memory_order_relaxed) : table.index;
   if (op->counted()) ++(change ? table.index : table.round);
-  if (!change && table.consistency == shard::Consistency::kMerge) want.clock = table.clock;  // only here it counts all earlier adds
+  if (!change && table.consistency == shard::Consistency::kMerge) want.clock = table.clock;  // only now it counts all earlier adds
   if (change) {
     op->change_id = next_change_++;
     changes_over_.push_back(false);
@@ -127,7 +129,8 @@ void Client::begin(Request request) {
   std::vector<ChunkRange> pieces = !want.many.empty() ? std::vector<ChunkRange>{{.server = want.server, .count = 1, .ids = {}, .from = {}}}
                               : want.all ? plan_all(table.spec, servers_.size(), want.skip)
                                        : plan_rows(table.spec, servers_.size(), want.rows, want.skip, replaces && !op->merged());
-  // Only counts need to be told to servers that own none of the rows, and what becomes of the others' rows.
+  // Other servers than those of the rows need the message only if it counts, waits for gates, or replaces the other
+  // rows.
   if (!op->counted() && !op->merged() && !want.waits_only && !replaces) std::erase_if(pieces, [](const ChunkRange& piece) { return piece.count == 0 && piece.ids.empty(); });
   if (change && want.codec != nullptr) place_encoded(pieces, *want.codec);
   op->open = pieces.size();
@@ -149,7 +152,7 @@ void Client::begin(Request request) {
   if (op->open > 0 && !op->error.ok()) tell_loss(op);
 }
 
-/// A fire-and-forget change of one message: nobody waits for it, flushes count it.
+/// A fire-and-forget change of one message: no caller waits for it, but flushes count it.
 class Client::SmallChange final : public rpc::Pending {
  public:
   SmallChange(Client& client, TableViewRef table, uint64_t id, uint64_t reserved)
@@ -166,8 +169,8 @@ class Client::SmallChange final : public rpc::Pending {
   const uint64_t id_, reserved_;
 };
 
-/// Where the call stands among those that wait: behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other
-/// workers', so that all of them leave in the order of the program, which is that of the other workers.
+/// Queues the call behind the earlier ones of its table. In sync mode adds, too, wait at the servers for other workers,
+/// so all calls leave in program order, which is the same on every worker.
 void Client::set_order(rpc::Call& call, const TableView& table, size_t server, int64_t priority) {
   if (table.consistency == shard::Consistency::kSync) return;
   call.queue = table.queue != 0 ? table.queue : uint64_t{table.numbers[server]} + 1;
@@ -185,12 +188,12 @@ void Client::begin_small(const TableViewRef& table, size_t server, base::Frame f
   rpc_.call(table->servers[server], std::move(call));
 }
 
-/// The same of many tables.
+/// The same for many tables.
 class Client::ManyChange final : public rpc::Pending {
  public:
   ManyChange(Client& client, std::vector<TableViewRef> tables, uint64_t id, uint64_t reserved)
       : client_(client), tables_(std::move(tables)), id_(id), reserved_(reserved) {}
-  /// One error for all: which of the tables have their adds is not told.
+  /// One error for all: it does not say which of the tables have their adds.
   void finish(const base::Status& status, const wire::Message*, std::span<const std::byte>) override {
     client_.in_flight_.fetch_sub(reserved_, std::memory_order_relaxed);
     constexpr size_t kAhead = 16;
@@ -275,7 +278,7 @@ void Client::send_change(const TableCallRef& op, const std::shared_ptr<Chunk>& c
   set_order(call, *want.table, piece.server, want.priority);
   if (want.table->spec.is_sliced()) call.window_bytes = kSlicesUnderWay * shard::kSliceBytes;
   if (!offer && !piece.ids.empty() && chunk->payload == nullptr) {
-    // Rows are gathered piece by piece: all at once would keep the loop from everything else, and take their memory twice.
+    // Rows are gathered piece by piece: all at once would block the loop, and take their memory twice.
     chunk->makes_payload = true;
     call.cost = piece.ids.size() * sizeof(int64_t) + chunk->bytes();
     call.make = [this, chunk = chunk.get()] {  // the call itself keeps it alive
@@ -311,7 +314,7 @@ base::Frame Client::many_frame(const TableCall& op) {
   for (const ManyPart& part : want.many) {
     numbers.push_back(part.table->numbers[want.server]);
     bytes.push_back(static_cast<uint32_t>(part.destination.size()));
-    clocks.push_back(part.table->clock);  // only here it counts all earlier adds
+    clocks.push_back(part.table->clock);  // only now it counts all earlier adds
   }
   auto& fbb = builder_.fbb();
   const auto body = wire::CreateGetMany(fbb, fbb.CreateVector(numbers), fbb.CreateVector(clocks), fbb.CreateVector(bytes), op.gated);
@@ -361,7 +364,8 @@ void Client::chunk_done(const TableCallRef& op, Chunk& chunk, const base::Status
   if (lost) drop_rest_of_call(*op);
 }
 
-/// A server is lost, so the call fails: its caller does not wait for the other servers, where it may wait for other workers.
+/// A server is lost, so the call fails. Its caller does not wait for the other servers, which may wait for other
+/// workers.
 void Client::tell_loss(const TableCallRef& op) {
   if (op->request.operation == nullptr || op->request.operation->done()) return;
   if (op->request.kind == OpKind::kGet) return drop_get(op, base::Status(op->error));
@@ -390,7 +394,7 @@ void Client::settle(const TableCallRef& op) {
   if (!op->withdrawn.empty()) {
     const bool newest = table.index == op->index + 1 && table.round == op->round;
     if (op->withdrawn.size() < op->chunks.size() || !newest) {
-      // Other servers have applied their part, or later calls count on this one: it has to go on.
+      // Other servers have applied their part, or later calls count on this one: it must go on.
       op->error = {};
       send_withdrawn_again(op);
       return leave_behind(op, MV_ETIMEOUT);
@@ -437,7 +441,7 @@ void Client::send_got(const TableCall& op) {
   for (size_t server = 0; server < table.servers.size(); ++server) {
     if (!shard::has_part(table.spec, table.servers.size(), server)) continue;
     auto frame = builder_.finish(wire::Body::Got, wire::CreateGot(builder_.fbb(), table.numbers[server], op.round));
-    // Others' adds wait for this, and with them perhaps a get of this worker that fills the window.
+    // Adds of other workers wait for this, and a get of this worker that fills the window may wait for those adds.
     rpc_.call(table.servers[server], {std::move(frame), std::make_shared<Gather>(pool_, [](const auto&, const auto*, auto) {}), false, 0, nullptr, true});
   }
 }
@@ -447,7 +451,7 @@ void Client::revert_counts(TableCall& op) {
   if (table.round == op.round + 1 && table.index == op.index)
     table.round = op.round;
   else
-    send_got(op);  // later calls carry counts that include it: for the others it was made
+    send_got(op);  // later calls carry counts that include it, so it counts as made
 }
 
 void Client::change_over(TableView& table, uint64_t id) {
@@ -548,7 +552,7 @@ void Client::drop_get(const TableCallRef& op, const base::Status& status) {
 
 void Client::withdraw_change(const TableCallRef& op, mv_status code) {
   std::vector<std::shared_ptr<Chunk>> open;
-  bool any_left = op->request.skip != kNoServer;  // the caller has applied its own part already
+  bool any_left = op->request.skip != kNoServer;  // the caller has already applied its own part
   for (const auto& weak : op->chunks) {
     const auto chunk = weak.lock();
     if (chunk == nullptr || chunk->over || !rpc_.unsent(op->request.table->servers[chunk->piece.server], chunk.get()))
@@ -560,7 +564,7 @@ void Client::withdraw_change(const TableCallRef& op, mv_status code) {
   const bool newest = op->merged() ? table.clock == op->index + 1
                                  : !op->counted() || (table.index == op->index + 1 && table.round == op->round);
   if (any_left || !newest) {
-    send_withdrawn_again(op);  // now: what the caller does next must come behind it
+    send_withdrawn_again(op);  // now: the caller's next calls must come after it
     return leave_behind(op, code);
   }
   const std::string who = code == MV_ETIMEOUT ? fmt::format("{} can't be reached", waiting_for(*op)) : "withdrawn";
@@ -589,7 +593,7 @@ void Client::send_again(const TableCallRef& op, const std::vector<std::shared_pt
   }
 }
 
-/// The caller gets its memory back and hears that the outcome is open; the change itself goes on.
+/// Returns the caller's memory and reports that the outcome is unknown; the change itself goes on.
 void Client::leave_behind(const TableCallRef& op, mv_status code) {
   const std::string who = waiting_for(*op);
   for (const auto& weak : op->chunks)

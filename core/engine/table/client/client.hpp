@@ -1,5 +1,5 @@
 #pragma once
-// The workers' side of tables: cuts calls into messages, and puts the answers together.
+// The workers' side of tables: cuts calls into messages, and combines the answers.
 
 #include <array>
 #include <atomic>
@@ -23,19 +23,21 @@
 
 namespace mv::table {
 
-/// Loop thread only. What hears of an operation's end may call back into this object.
+/// Loop thread only. Completion callbacks may call back into this object.
 class Client {
  public:
   Client(const base::Clock& clock, rpc::Client& rpc, base::Pool& pool) : clock_(clock), rpc_(rpc), pool_(pool) {}
   ~Client();
 
-  /// The ranks are known. The view stays the cluster engine's.
+  /// Call it once the ranks are known. The cluster engine owns the view.
   void start(const cluster::View& view);
 
   void begin(Request request);
-  /// A fire-and-forget change that is one message: `frame` is a Change without counts, for server `server`. Gives back `reserved`.
+  /// A fire-and-forget change of one message: `frame` is a Change without counts, for server `server`. Releases
+  /// `reserved` at its end.
   void begin_small(const TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
-  /// Fire-and-forget adds of all of some tables that lie whole on one server, in one message. Their callers have counted each in open_changes.
+  /// Fire-and-forget adds of all elements of some tables that lie whole on one server, in one message. The callers have
+  /// counted each in open_changes.
   struct ManyAdds {
     size_t server = 0;
     std::vector<TableViewRef> tables;
@@ -43,41 +45,42 @@ class Client {
     uint64_t reserved = 0;
   };
   void add_many(ManyAdds adds);
-  /// Payload of asynchronous calls under way. Callers on any thread add to it, calls that are over are taken off.
+  /// Payload bytes of asynchronous calls in flight. Callers on any thread add to it; a call that is over subtracts its
+  /// own.
   std::atomic<uint64_t>& in_flight() { return in_flight_; }
   uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
-  /// By name, which is the view's.
+  /// By name; the keys point into the views.
   using Tables = base::NameMap<TableViewRef>;
   const Tables& tables() const { return tables_; }
-  /// How long the calls took that somebody waited for, by Use, since take_times().
+  /// The durations of calls other than fire-and-forget ones, by Use, since take_times().
   const std::array<base::Histogram, kUseNames.size()>& call_times() const { return call_times_; }
-  /// Notes them in `trace` as well.
+  /// Also records them in `trace`.
   void take_times(base::TraceRing& trace) { trace_ = &trace; }
   struct NewTable {
     shard::SpecRef spec;
     base::PayloadRef initial = nullptr;  ///< worker 0 only, else null; lent until `created` is called
-    bool given = false;                  ///< this worker was given an initial value, whether it counts or not
+    bool given = false;                  ///< whether this worker was given an initial value, even one that does not count
   };
   using Created = std::function<void(base::Result<std::vector<TableViewRef>>)>;
-  /// Collective creation: one operation, of all tables or none.
+  /// Creates tables collectively, in one operation: all of them or none.
   void create(std::vector<NewTable> tables, base::Nanos deadline, Created created);
-  /// Ends the creation that this table is of, as if its deadline had passed.
+  /// Ends the creation of this table, as if its deadline had passed.
   void give_up_creation(const std::string& name);
   using Opened = std::function<void(base::Result<TableViewRef>)>;
   void open(const std::string& name, base::Nanos deadline, Opened opened);
   void list(base::Nanos deadline, std::function<void(base::Result<std::vector<shard::Spec>>)> listed);
   void destroy(const TableViewRef& table, base::OperationRef operation);
 
-  /// This worker has begun its clock-th iteration. Ordered like a change; flushes wait for it. Errors are told like those of
-  /// fire-and-forget adds.
+  /// This worker has begun its clock-th iteration. Ordered like a change; flushes wait for it. Errors are reported like
+  /// those of fire-and-forget adds.
   void clock(const TableViewRef& table, uint64_t clock);
-  /// This worker's iterations on every table that it has, and where a checkpoint puts them.
+  /// This worker's clock on each of its tables; set_clock() is for a loaded checkpoint.
   std::map<std::string, uint64_t> clocks() const;
   void set_clock(const std::string& table, uint64_t clock);
   /// Ordered like a change; `skip` is a server that the caller has served itself. The caller counts it in open_changes.
   void set_updater(const TableViewRef& table, const shard::UpdaterSpec& updater, size_t skip, base::OperationRef operation);
   void stat(const TableViewRef& table, base::Nanos deadline, std::function<void(base::Result<TableStats>)> told);
-  /// A chunk of what one server stores. `values`: room for `most` rows, or empty.
+  /// A chunk of the rows that one server stores. `values`: room for as many rows as `rows`, or empty.
   struct Chunked {
     uint64_t found = 0;
     int64_t next = -1;
@@ -85,8 +88,8 @@ class Client {
   void scan(const TableViewRef& table, size_t server, int64_t cursor, std::span<int64_t> rows, std::span<std::byte> values,
             base::Nanos deadline, std::function<void(base::Result<Chunked>)> told);
 
-  /// A chunk of the states that an updater keeps of a server's part: one state of some rows; with `states` 0 nothing but the updater
-  /// and how far it has come.
+  /// A chunk of the updater's states of a server's part: one state of some rows. With `states` 0 it holds only the
+  /// updater and its progress.
   struct StatesChunk {
     uint64_t first = 0, count = 0;
     uint32_t state = 0, states = 0;
@@ -95,23 +98,25 @@ class Client {
     shard::Mark mark;
   };
   static constexpr uint64_t kNoMoreStates = UINT64_MAX;
-  /// Chunk 0, 1 and so on, until one has no states; or kNoMoreStates, where they are not wanted after all.
+  /// Ask for chunk 0, 1 and so on, until one has no states; kNoMoreStates ends the transfer early.
   void states(const TableViewRef& table, size_t server, uint64_t chunk, base::Nanos deadline,
               std::function<void(base::Result<StatesChunk>)> told);
-  /// The states of some rows one after the other, and at last the mark.
+  /// Send the states of some rows one after the other, and finally the mark.
   void set_states(const TableViewRef& table, size_t server, const StatesChunk& chunk, base::Nanos deadline,
                   std::function<void(base::Result<bool>)> told);
-  /// To all servers, each of whose controllers executes it once; the operation is over when all have.
+  /// Sends a command to all servers. Each server's controller executes it once; the operation ends when all have.
   void command(int64_t head, const std::string& body, base::OperationRef operation);
 
-  /// Calls `passed` once all changes begun so far are applied (or have failed), with the first error that nobody was told.
+  /// Calls `passed` once all changes begun so far are applied or have failed, with the first error that was not
+  /// reported.
   void flush(std::function<void(const base::Status&)> passed);
-  /// The first untold error of this table's fire-and-forget adds.
+  /// Takes the first unreported error of this table's fire-and-forget adds.
   base::Status take_untold(TableView& table);
-  /// An error whose call its caller has released: told as that of a fire-and-forget add. `table` is null where it was on none.
+  /// Reports an error of a call that its caller has released, like that of a fire-and-forget add. `table` is null if
+  /// the call was on none.
   void tell_later(TableView* table, const base::Status& error);
 
-  /// Calls for which somebody waits, and the servers that have not answered.
+  /// The calls that callers wait for, and the servers that have not answered.
   std::vector<cluster::Wait> waits(base::Peer self) const;
   /// This worker's own calls on its tables.
   std::vector<TableState> states(uint32_t worker) const;
@@ -171,18 +176,18 @@ class Client {
   const std::shared_ptr<std::vector<base::Peer>> shared_servers_ = std::make_shared<std::vector<base::Peer>>();
   std::vector<base::Peer>& servers_ = *shared_servers_;
   Tables tables_;  ///< so that all handles share the counters
-  base::NameSet creating_;  ///< the names are those of `creations_`
+  base::NameSet creating_;  ///< keys point to the names in `creations_`
   std::vector<std::shared_ptr<Creation>> creations_;
   std::list<TableCallRef> waited_for_;
   std::multimap<base::Nanos, std::function<void()>> deadlines_;
   uint64_t next_change_ = 0, first_change_ = 0;  ///< changes are numbered as they begin
-  std::deque<bool> changes_over_;                ///< of first_change_ and those after it
+  std::deque<bool> changes_over_;                ///< for first_change_ and the changes after it
   std::deque<Flush> flushes_;
   base::Status untold_;
   bool any_untold_ = false;  ///< since the last flush
   std::atomic<uint64_t> in_flight_{0};
   std::array<base::Histogram, kUseNames.size()> call_times_;
-  base::TraceRing* trace_ = nullptr;  ///< null: no times are taken
+  base::TraceRing* trace_ = nullptr;  ///< null: times are not taken
 };
 
 }  // namespace mv::table

@@ -1,4 +1,4 @@
-// A worker's words for all servers.
+// A worker's commands for all servers.
 
 #include "engine/table/gates/round.hpp"
 
@@ -6,9 +6,9 @@ namespace mv::table {
 
 void Client::command(int64_t head, const std::string& body, base::OperationRef operation) {
   const auto round = std::make_shared<Round>(*this, servers_, Round::Each(), [operation](const base::Status& status) {
-    if (!operation->done()) operation->complete(status);  // else its caller has withdrawn it
+    if (!operation->done()) operation->complete(status);  // otherwise its caller has withdrawn it
   });
-  // The servers that have not begun it will not; of the others nobody knows.
+  // Servers that have not begun the command will not execute it. For the others the outcome is unknown.
   const auto work = std::make_shared<base::WithdrawnBy>([round = std::weak_ptr(round), held = std::weak_ptr(operation)](mv_status code) {
     if (const auto it = held.lock())
       it->complete(base::error(code, "outcome unknown: the command was withdrawn; servers that had begun it go on"));

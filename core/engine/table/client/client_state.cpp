@@ -1,4 +1,4 @@
-// What a worker's own calls have come to, and what they wait for.
+// The counts of a worker's own calls, and what the calls wait for.
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// The workers' side of updaters' states: chunk by chunk, from one server or to it.
+// The workers' side of updaters' states: read from one server, or written to it, chunk by chunk.
 
 #include "engine/table/gates/round.hpp"
 #include "engine/table/spec_wire.hpp"

@@ -19,7 +19,7 @@ void add_elements(std::vector<ChunkRange>& pieces, const shard::Spec& spec, size
   }
 }
 
-/// The pieces of this server, which come last so far, learn their numbers, and how many they are.
+/// Sets the numbers of this server's pieces, which are the last ones so far, and their count.
 void count_pieces(std::vector<ChunkRange>& pieces, size_t server) {
   const auto mine = std::find_if(pieces.begin(), pieces.end(), [&](const ChunkRange& piece) { return piece.server == server; });
   for (auto piece = mine; piece != pieces.end(); ++piece) {
@@ -61,7 +61,7 @@ std::vector<ChunkRange> plan_rows(const shard::Spec& spec, size_t servers, std::
     if (server == skip || !shard::has_part(spec, servers, server)) continue;
     const int64_t first_row = shard::first_row(spec, servers, server);
     const auto& mine = of_server[server];
-    // Of elements a server cannot tell that all other rows are to be replaced: a piece without any says so before.
+    // Elements don't tell a server that all other rows are to be replaced. An empty piece announces that first.
     if (mine.empty() || (!rows_fit && replaces)) pieces.push_back({server, 0, 0, 0, {}, {}, 1});
     for (size_t begin = 0; begin < mine.size();) {
       if (!rows_fit) {  // longer than a message should be: each row as elements

@@ -1,5 +1,5 @@
 #pragma once
-// What a server keeps of requests that wait, by request; the parts of one that was split lie side by side.
+// The waiting requests of a server, by request; the parts of a split request lie side by side.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace mv::table {
 
-/// References stay until the request, or all parts of it, are erased. Loop thread only.
+/// References stay valid until the request, or all its parts, are erased. Loop thread only.
 template <typename Value>
 class Requests {
  public:
-  /// Parts 1 .. `parts` of this request may come. With room for all of them at once, a part costs neither an allocation nor a look-up of
-  /// its own, whose memory would lie anywhere.
+  /// Parts 1 .. `parts` of this request may come. Makes room for all at once: otherwise each part would cost an
+  /// allocation and a look-up of its own, in scattered memory.
   void expect_parts(const rpc::Asked& whole, size_t parts) {
     Split& split = split_[whole];
     split.values.resize(parts);
     split.come = true;
   }
-  /// No more of them will come.
+  /// No more parts will come.
   void parts_came(const rpc::Asked& whole) {
     const auto found = split_.find(whole);
     if (found == split_.end()) return;
@@ -89,7 +89,7 @@ class Requests {
   struct Split {
     std::vector<std::optional<Value>> values;  ///< by part
     size_t open = 0;
-    bool come = false;  ///< more may
+    bool come = false;  ///< more parts may come
   };
   Split* split_of(const rpc::Asked& asked) {
     const auto found = split_.find({asked.client, asked.seq});

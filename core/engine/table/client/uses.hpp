@@ -1,5 +1,5 @@
 #pragma once
-// How often a table was used, and by which path its values went.
+// Counts the uses of a table, and the path that its values took.
 
 #include <array>
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace mv::table {
 
-/// What a caller did. The first three are wire::Write's, in its order.
+/// The kind of a call. The first three are wire::Write's, in its order.
 enum class Use : uint8_t { kAdd, kSet, kErase, kGet, kPeek };
 inline constexpr std::array<const char*, 5> kUseNames = {"add", "set", "erase", "get", "peek"};
 
@@ -28,7 +28,7 @@ struct Used {
     uint64_t calls = 0, bytes = 0;
   };
   std::array<std::array<Of, kPathNames.size()>, kUseNames.size()> by;
-  uint64_t encoded_from = 0, encoded_to = 0;  ///< bytes of adds before and after a codec, of those that took messages
+  uint64_t encoded_from = 0, encoded_to = 0;  ///< bytes of adds by message, before and after a codec
 
   uint64_t calls(Use use) const {
     uint64_t sum = 0;
@@ -46,9 +46,9 @@ struct Used {
   }
 };
 
-/// One handle's uses, or those of handles that are gone. count() from any thread: one addition for a call on the whole table, which tells
-/// its bytes too. Calls on rows and codecs take memory when they first come: most handles are of keys, and never see one. Without that
-/// memory they are not counted.
+/// The uses of one handle, or of closed handles. count() may be called from any thread. A call on the whole table costs
+/// one addition, which gives its bytes, too. Counters for calls on rows and for codecs are allocated at the first of
+/// these: most handles are of keys, and never need them. If there is no memory, these calls are not counted.
 class Uses {
  public:
   Uses() = default;
@@ -88,7 +88,7 @@ class Uses {
       Used::Of& of = used.by[i / kPathNames.size()][i % kPathNames.size()];
       const uint64_t whole = whole_[i].load(std::memory_order_relaxed);
       of.calls = whole + (partial != nullptr ? partial->calls[i].load(std::memory_order_relaxed) : 0);
-      if (i / kPathNames.size() == static_cast<size_t>(Use::kErase)) continue;  // no values go anywhere
+      if (i / kPathNames.size() == static_cast<size_t>(Use::kErase)) continue;  // an erase moves no values
       of.bytes = whole * spec.bytes() + (partial != nullptr ? partial->rows[i].load(std::memory_order_relaxed) * spec.row_bytes() : 0);
     }
     return used;
@@ -124,7 +124,7 @@ class TableUses {
     std::lock_guard lock(mutex_);
     open_.push_back(&handle);
   }
-  /// The handle goes, its uses stay.
+  /// Closes the handle; its uses stay.
   void close(const Uses& handle) {
     std::lock_guard lock(mutex_);
     std::erase(open_, &handle);
@@ -141,7 +141,7 @@ class TableUses {
  private:
   mutable std::mutex mutex_;
   std::vector<const Uses*> open_;
-  std::unique_ptr<Uses> closed_;  ///< most tables have one handle as long as they live
+  std::unique_ptr<Uses> closed_;  ///< most tables have a single handle, which lives as long as they do
 };
 
 }  // namespace mv::table

@@ -1,5 +1,5 @@
 #pragma once
-// How long gates hold requests back.
+// Measures how long gates hold requests back.
 
 #include "base/histogram.hpp"
 #include "base/trace.hpp"
@@ -9,13 +9,13 @@ namespace mv::table {
 
 class GateLog {
  public:
-  /// Of changes, and of gets.
+  /// The waits of changes, and of gets.
   const base::Histogram& changes() const { return changes_; }
   const base::Histogram& gets() const { return gets_; }
-  /// Notes every wait there as well.
+  /// Also records every wait in `trace`.
   void trace_to(base::TraceRing* trace) { trace_ = trace; }
 
-  /// A request's turn has come.
+  /// Records a request whose turn has come.
   void released(wire::Body what, base::Peer whose, base::Nanos since, base::Nanos now) {
     (what == wire::Body::Get ? gets_ : changes_).record(now - since);
     if (trace_ == nullptr) return;

@@ -8,7 +8,7 @@
 namespace mv::table {
 
 namespace {
-/// A round that no honest worker is in yet: its window holds fewer adds.
+/// A correct worker is never further ahead than this: its window holds fewer adds.
 constexpr uint64_t kMostAhead = 1 << 20;
 }  // namespace
 
@@ -67,7 +67,7 @@ void MergeGate::begins(size_t worker, uint64_t round) {
 
 void MergeGate::lost(size_t worker, const base::Status& why) {
   if (first_[worker] == UINT64_MAX) return;
-  uint64_t reached = merged_;  // rounds that have all of its part
+  uint64_t reached = merged_;  // rounds that have its complete part
   while (reached - merged_ < open_ && rounds_[reached - merged_].shares[worker].whole()) ++reached;
   for (const rpc::Asked& asked : gets_.take_beyond(reached))
     owner_.fail_gated(asked, base::error(MV_EPEERLOST, "table \"{}\": {}", table_, why.text()));
@@ -99,12 +99,12 @@ uint64_t MergeGate::next_round(size_t worker) const {
   return first == UINT64_MAX ? next : std::max(first, next);
 }
 
-/// Whether everyone who is waited for has given its part of the stripe, or will give none.
+/// Whether every worker that the gate waits for has given its part of the stripe, or will give none.
 bool MergeGate::is_ready(const Round& round, const Stripe& stripe) const {
   for (size_t worker = 0; worker < first_.size(); ++worker) {
     const Share& share = round.shares[worker];
     if (!awaits(worker) && share.here == 0) continue;
-    const bool left = !awaits(worker);  // what of it is missing never comes
+    const bool left = !awaits(worker);  // its missing parts will never come
     if (stripe.number == kRows) {
       if (share.by_row ? !share.whole() && !left : share.here == 0) return false;
       continue;
@@ -126,12 +126,12 @@ bool MergeGate::is_whole(const Round& round) const {
 }
 
 namespace {
-/// Room of the loop's thread, for the parts of a stripe.
+/// Scratch memory of the loop's thread, for the parts of a stripe.
 std::vector<rpc::Asked>& parts_room() { return base::per_thread<std::vector<rpc::Asked>>(); }
 }  // namespace
 
 void MergeGate::merge_stripe(Stripe& stripe) {
-  std::vector<rpc::Asked> parts = std::move(parts_room());  // an owner's work may merge another table's
+  std::vector<rpc::Asked> parts = std::move(parts_room());  // the owner may merge another table meanwhile
   parts.clear();
   for (const Contribution& part : stripe.parts) parts.push_back(part.asked);
   stripe.parts.clear();
@@ -139,7 +139,7 @@ void MergeGate::merge_stripe(Stripe& stripe) {
   parts_room() = std::move(parts);
 }
 
-/// Those of the oldest round that are ready. What an owner does may bring new stripes.
+/// Merges the ready stripes of the oldest round. The owner's callbacks may bring new stripes.
 void MergeGate::merge_stripes() {
   for (size_t at = 0; at < oldest().stripes.size(); ++at) {
     Stripe& stripe = oldest().stripes[at];
@@ -150,7 +150,7 @@ void MergeGate::merge_stripes() {
   }
 }
 
-/// Its memory becomes that of a round to come.
+/// A later round reuses its memory.
 void MergeGate::forget_oldest() {
   std::rotate(rounds_.begin(), rounds_.begin() + 1, rounds_.begin() + static_cast<ptrdiff_t>(open_));
   --open_;
@@ -165,7 +165,7 @@ void MergeGate::accept_oldest() {
 }
 
 void MergeGate::advance() {
-  if (std::exchange(advancing_, true)) return;  // what an owner does may lead back here
+  if (std::exchange(advancing_, true)) return;  // the owner's callbacks may lead back here
   while (open_ > 0) {
     merge_stripes();
     if (!oldest().is_merged() || !is_whole(oldest())) break;
@@ -187,7 +187,7 @@ std::vector<GateWait> MergeGate::waits() const {
   return waits;
 }
 
-/// Whom the oldest round waits for.
+/// The workers that the oldest round waits for.
 std::vector<GateWait::Missing> MergeGate::missing() const {
   std::vector<GateWait::Missing> missing;
   for (size_t worker = 0; worker < first_.size(); ++worker)

@@ -1,5 +1,5 @@
 #pragma once
-// Rounds of a merging table on one server: all workers' adds together, once.
+// The gate of a merging table on one server: combines the adds of all workers into rounds.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,24 +15,27 @@
 
 namespace mv::table {
 
-/// What MXNet's dist_sync does for a key: the i-th add of every worker is its part of round i. Once all workers' parts of a round
-/// are here, their sum, in the order of ranks, goes through the updater, once. A get of a worker that has made n adds is served when
-/// n rounds are merged: so it holds its own adds and all that belongs to their rounds, and nothing of a round that is still open.
-/// (MXNet counts pushes, whoever makes them; two of one worker there pass for one of each of two.)
+/// Implements MXNet's dist_sync of a key: the i-th add of every worker is its part of round i. Once the parts of
+/// all workers for a round have arrived, their sum, in rank order, goes through the updater, once. A get of a worker
+/// that has made n adds is served when n rounds are merged. It therefore contains the worker's own adds and everything
+/// else of their rounds, and nothing of a round that is still open. (MXNet counts pushes of any worker: there, two
+/// pushes of one worker count as one of each of two workers.)
 ///
-/// A large add is several messages; each is of one stripe, a stripe of the table, and a stripe is merged as soon as it has all
-/// workers' parts. Rows are a stripe together, whatever rows they are. Only the oldest round is merged; parts of later ones
-/// wait, and are not acknowledged before theirs is the oldest: so a worker that runs ahead fills its own window, not this server.
+/// A large add is several messages, each for one stripe of the table. A stripe is merged as soon as it has the parts of
+/// all workers. Rows form one stripe together, whichever rows they are. Only the oldest round is merged. Parts of later
+/// rounds wait, and are acknowledged only when their round is the oldest. A worker that runs ahead therefore fills its
+/// own window, not this server.
 ///
-/// Who has left is waited for no more, and what it left behind still counts. Holds tokens, not data. Loop thread only.
+/// The gate does not wait for a worker that has left; what the worker left behind still counts. Holds tokens, not data.
+/// Loop thread only.
 class MergeGate {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// All parts of a stripe, in the order of ranks, then of arrival.
+    /// All parts of a stripe, in rank order, then in order of arrival.
     virtual void merge(std::span<const rpc::Asked> parts) = 0;
-    /// The add may be acknowledged: it is here, and its round is the oldest.
+    /// The add may be acknowledged: it has arrived, and its round is the oldest.
     virtual void accept(const rpc::Asked& asked) = 0;
     virtual void serve_get(const rpc::Asked& asked) = 0;
     virtual void fail_gated(const rpc::Asked& asked, const base::Status& why) = 0;
@@ -44,32 +47,34 @@ class MergeGate {
   /// @param table  its name, which the owner keeps
   MergeGate(Owner& owner, std::string_view table) : owner_(owner), table_(table) {}
 
-  /// Worker i of the cluster is `(*names)[i]` in messages; all begin with round 0. Before anything else.
+  /// Sets the workers: worker i of the cluster is `(*names)[i]` in messages. All begin with round 0. Call it first.
   void set_workers(WorkerNames names);
 
-  /// One of the `of` messages of a worker's add number `round`. An add by row is in kRows with all of its messages, any other in none
-  /// of them there.
+  /// One of the `of` messages of a worker's add number `round`. Either all messages of an add are in kRows (an add by
+  /// row), or none.
   void change(size_t worker, const rpc::Asked& asked, uint64_t round, uint64_t stripe, uint32_t of);
-  /// A get of a worker that has made `adds` adds: served now or later.
+  /// Serves a get of a worker that has made `adds` adds, now or later.
   void get(const rpc::Asked& asked, uint64_t adds);
-  /// The worker gives up a get. True: it is withdrawn, and `missing` says whom it waited for. False: it does not wait here.
+  /// Gives up a get. True: it is withdrawn, and `missing` names the workers that it waited for. False: it does not wait
+  /// here.
   bool withdraw(const rpc::Asked& asked, std::string* missing);
 
-  /// The worker takes part from this round on; UINT64_MAX: never again.
+  /// The gate waits for the worker from this round on; UINT64_MAX: never again.
   void begins(size_t worker, uint64_t round);
-  /// It is waited for no more.
+  /// The gate no longer waits for the worker.
   void finished(size_t worker) { begins(worker, UINT64_MAX); }
-  /// The gets that wait for it now fail; later ones go on without it.
+  /// Fails the gets that wait for the worker; later ones go on without it.
   void lost(size_t worker, const base::Status& why);
-  /// A process in the place of a lost one: it begins with the first round in which that one has no part.
+  /// A process replaces a lost worker: it begins with the first round in which the lost one has no part.
   void joined(size_t worker);
-  /// All workers stand at this round: after a checkpoint was loaded. What waited here is given up.
+  /// Sets the round of all workers, after a checkpoint was loaded. Fails the adds that wait here.
   void restart(uint64_t round);
 
   /// The number of the worker's next add.
   uint64_t next_round(size_t worker) const;
 
-  /// It will be used in a moment: brings the next line of its memory into the caches, of which the one before has to be there.
+  /// Prefetches the gate for a use that is imminent, one cache line per level; each level needs the one before in the
+  /// caches.
   void expect(int level) const {
     if (level == 0) {
       __builtin_prefetch(first_.data());
@@ -84,7 +89,7 @@ class MergeGate {
     if (!round.stripes.empty()) __builtin_prefetch(round.stripes.front().parts.data(), 1);
   }
 
-  /// Rounds that are merged whole.
+  /// The number of rounds that are merged completely.
   uint64_t merged() const { return merged_; }
   /// The gets that wait here.
   std::vector<GateWait> waits() const;
@@ -94,7 +99,7 @@ class MergeGate {
     size_t worker;
     rpc::Asked asked;
   };
-  /// How much of a worker's add is here.
+  /// How much of a worker's add has arrived.
   struct Share {
     uint32_t here = 0, of = 0;
     bool by_row = false;
@@ -102,7 +107,7 @@ class MergeGate {
   };
   struct Stripe {
     uint64_t number;
-    std::vector<Contribution> parts;  ///< in the order of ranks, then of arrival; none: it is merged, or nothing has come
+    std::vector<Contribution> parts;  ///< in rank order, then in order of arrival; empty: it is merged, or nothing has arrived
   };
   struct Round {
     std::vector<Share> shares;  ///< by worker
@@ -128,13 +133,13 @@ class MergeGate {
   Owner& owner_;
   const std::string_view table_;
   WorkerNames names_;
-  std::vector<uint64_t> first_;  ///< by worker: the round from which on it is waited for
+  std::vector<uint64_t> first_;  ///< by worker: the first round in which the gate waits for it
   uint64_t merged_ = 0;
-  /// From merged_ on `open_` rounds; behind them are old ones, whose memory the next rounds use: a table's rounds allocate nothing once
-  /// there were some.
+  /// The first `open_` are the rounds from merged_ on. Behind them are old ones, whose memory the next rounds reuse:
+  /// once there were some, a table's rounds allocate nothing.
   std::vector<Round> rounds_;
   size_t open_ = 0;
-  WaitingGets gets_;          ///< for a merged()
+  WaitingGets gets_;          ///< each waits for a value of merged()
   bool advancing_ = false;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// One question to several servers; private to the parts of Client that speak to all of them.
+// One request to several servers; private to the parts of Client that address all of them.
 
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace mv::table {
 
-/// One question or piece of news to some servers, and the first error or all answers.
+/// Sends a request to some servers, and collects all answers, or the first error.
 class Client::Round : public std::enable_shared_from_this<Round> {
  public:
   using Each = std::function<void(size_t server, const wire::Message&, std::span<const std::byte> payload)>;
@@ -19,14 +19,15 @@ class Client::Round : public std::enable_shared_from_this<Round> {
   Round(Client& client, std::vector<base::Peer> servers, Each each, Done done)
       : client_(client), servers_(std::move(servers)), each_(std::move(each)), done_(std::move(done)) {}
 
-  /// A question that each server answers.
+  /// Sends a question, which each server answers.
   void ask(const Ask& question, base::Nanos deadline) { send(question, deadline, kNoServer, true); }
-  /// News that each server but `skip` acknowledges.
+  /// Sends a message that each server except `skip` acknowledges.
   void tell(const Ask& news, base::Nanos deadline = base::kNever, size_t skip = kNoServer) { send(news, deadline, skip, false); }
 
-  /// Until it is over.
+  /// Keeps `work` until the round is over.
   void keep(std::shared_ptr<base::Work> work) { work_ = std::move(work); }
-  /// First asks the servers who is missing; then goes without their answers.
+  /// Asks the servers to withdraw the request; their errors name the missing workers. Ends without their answers 1 s
+  /// later.
   void expire() {
     if (has_timer_) client_.deadlines_.erase(timer_);
     ask_back();
@@ -88,7 +89,7 @@ class Client::Round : public std::enable_shared_from_this<Round> {
   const Each each_;
   const Done done_;
   std::shared_ptr<base::Work> work_;
-  std::vector<std::weak_ptr<Gather>> pendings_;  ///< rpc holds them, and they hold this
+  std::vector<std::weak_ptr<Gather>> pendings_;  ///< owned by rpc; they own this object
   size_t open_ = 0;
   base::Status error_;
   bool asked_back_ = false;

@@ -47,7 +47,7 @@ void StaleGate::lost(size_t worker, const base::Status& why) {
 
 void StaleGate::joined(size_t worker) {
   if (workers_[worker].active) return;
-  // Not where the lost one stood: if that was ahead, its successor would wait for the others before its first get.
+  // Not the lost worker's clock: if that was ahead, its successor would wait for the others before its first get.
   const uint64_t slowest = least();
   if (slowest != UINT64_MAX) workers_[worker].clock = slowest;
   workers_[worker].active = true;
@@ -66,7 +66,7 @@ void StaleGate::serve() {
 
 std::vector<GateWait> StaleGate::waits() const {
   std::vector<GateWait> waits;
-  for (const WaitingGets::Get& get : gets_.all())  // what waits stands behind the first iterations
+  for (const WaitingGets::Get& get : gets_.all())  // its clock is needs + staleness, because it waits
     waits.push_back({cluster::WaitKind::kStaleGet, get.asked, get.needs + staleness_, behind(get.needs)});
   return waits;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Who may read a stale-synchronous table on one server, and who waits for whom.
+// The gate of a stale-synchronous table on one server: which gets may be served, and which workers they wait for.
 
 #include <cstdint>
 #include <string>
@@ -13,12 +13,13 @@
 
 namespace mv::table {
 
-/// Stale-synchronous parallel (Ho et al., NIPS 2013): a get at clock c holds all adds of all workers of clock <= c - s - 1, where an
-/// add's clock is the number of Clock messages that its worker had sent before it.
+/// Stale-synchronous parallel (Ho et al., NIPS 2013): a get at clock c contains all adds of all workers with a clock <=
+/// c - s - 1. An add's clock is the number of Clock messages that its worker had sent before it.
 ///
-/// rpc starts a client's requests in their order, and adds are applied as they start; so when a worker's Clock message with
-/// number k comes, all its adds of clocks below k are applied here. With `least` the smallest such k of the workers that have not
-/// finished, a get at clock c may be served once least >= c - s. Every server keeps its own gate, a worker tells each of them.
+/// rpc starts a client's requests in their order, and adds are applied as they start. When a worker's Clock message
+/// with number k arrives, all its adds with clocks below k are therefore applied here. Let `least` be the smallest such
+/// k of the workers that have not finished: a get at clock c may be served once least >= c - s. Every server has its
+/// own gate, and a worker sends its clock to each of them.
 ///
 /// Holds tokens, not data. Loop thread only.
 class StaleGate {
@@ -33,29 +34,30 @@ class StaleGate {
   /// @param table  its name, which the owner keeps
   StaleGate(Owner& owner, std::string_view table, uint64_t staleness) : owner_(owner), table_(table), staleness_(staleness) {}
 
-  /// What least() must be for a get at this clock: wherever it is asked, here or by whoever reads a shard without a request.
+  /// The least() that a get at this clock needs, here and in readers that read a shard without a request.
   static uint64_t needed(uint64_t staleness, uint64_t clock) { return clock > staleness ? clock - staleness : 0; }
 
-  /// Worker i of the cluster is `(*names)[i]` in messages; all stand at clock 0. Before anything else.
+  /// Sets the workers: worker i of the cluster is `(*names)[i]` in messages. All are at clock 0. Call it first.
   void set_workers(WorkerNames names);
-  /// All workers stand at this clock: after a checkpoint was loaded.
+  /// Sets the clock of all workers, after a checkpoint was loaded.
   void restart(uint64_t clock);
 
   /// The worker has begun its clock-th iteration. Clocks never go back.
   void clock(size_t worker, uint64_t clock);
-  /// A get of a worker at this clock: served now or later.
+  /// Serves a get of a worker at this clock, now or later.
   void get(const rpc::Asked& asked, uint64_t clock);
-  /// The worker gives up a get. True: it is withdrawn, and `missing` says whom it waited for. False: it waits for nobody here.
+  /// Gives up a get. True: it is withdrawn, and `missing` names the workers that it waited for. False: it does not wait
+  /// here.
   bool withdraw(const rpc::Asked& asked, std::string* missing);
 
-  /// It is waited for no more.
+  /// The gate no longer waits for the worker.
   void finished(size_t worker);
-  /// The gets that wait for it now fail; later ones go on without it.
+  /// Fails the gets that wait for the worker; later ones go on without it.
   void lost(size_t worker, const base::Status& why);
-  /// A process in the place of a lost one: it stands where the slowest of the others does.
+  /// A process replaces a lost worker: it starts at the clock of the slowest other worker.
   void joined(size_t worker);
 
-  /// Every worker that has not finished has begun this iteration; UINT64_MAX if all have finished.
+  /// The iteration that every unfinished worker has begun; UINT64_MAX if all have finished.
   uint64_t least() const;
   uint64_t clock_of(size_t worker) const { return workers_[worker].clock; }
   /// The gets that wait here.
@@ -74,7 +76,7 @@ class StaleGate {
   const uint64_t staleness_;
   WorkerNames names_;
   std::vector<Worker> workers_;
-  WaitingGets gets_;  ///< for a least()
+  WaitingGets gets_;  ///< each waits for a value of least()
 };
 
 }  // namespace mv::table

@@ -5,7 +5,7 @@
 namespace mv::table {
 
 namespace {
-/// Payload that the sender whose turn it is may have under way, and the one after it, so that the line never idles.
+/// Payload in flight of the sender whose turn it is, and of the next one, so that the link never idles.
 constexpr uint64_t kTurnBytes = 4 << 20;
 constexpr uint64_t kNextBytes = 1 << 20;
 }  // namespace
@@ -68,7 +68,7 @@ bool SyncGate::withdraw(size_t worker, const rpc::Asked& asked, std::string* mis
   }
   const auto change = std::find_if(w.changes.begin(), w.changes.end(), [&](const Change& c) { return c.asked == asked; });
   if (change == w.changes.end()) return false;
-  // All chunks of an add or none: once any of it is here or applied, the rest has to follow.
+  // All chunks of an add are withdrawn, or none: once any has arrived or is applied, the rest must follow.
   const uint64_t index = change->count.index;
   const bool begun = (w.applied == index && w.chunks > 0) || std::any_of(w.changes.begin(), w.changes.end(), [&](const Change& c) {
                        return c.count.index == index && c.data_here;
@@ -78,7 +78,7 @@ bool SyncGate::withdraw(size_t worker, const rpc::Asked& asked, std::string* mis
   if (missing->empty()) *missing = fmt::format("{} has not sent the values", w.name);
   w.latest.index = std::min(w.latest.index, index);
   w.changes.erase(change);
-  // If it comes again, it comes behind what followed it: its outcome was called unknown.
+  // If the add comes again, it comes after the changes that followed it: its outcome was reported as unknown.
   for (Follower& follower : w.followers)
     if (follower.adds == index + 1) follower.adds = index;
   advance();
@@ -102,7 +102,7 @@ uint64_t SyncGate::least_got() const {
   return least;
 }
 
-/// Active workers, the one whose add comes next first.
+/// The active workers; the one with the next add comes first.
 std::vector<SyncGate::Worker*> SyncGate::order() {
   std::vector<Worker*> order;
   for (Worker& w : workers_)
@@ -112,7 +112,7 @@ std::vector<SyncGate::Worker*> SyncGate::order() {
 }
 
 void SyncGate::advance() {
-  if (advancing_) return;  // owner calls may lead back here; the loop below looks again anyway
+  if (advancing_) return;  // owner calls may lead back here; the loop below checks again anyway
   advancing_ = true;
   while (broken_.ok() && (apply_follower() || apply_turn() || serve_one())) {
   }
@@ -120,7 +120,7 @@ void SyncGate::advance() {
   advancing_ = false;
 }
 
-/// Applies what the worker whose turn it is has here; false if there is nothing.
+/// Applies the next chunk of the worker whose turn it is; false if it has not arrived.
 bool SyncGate::apply_turn() {
   Worker* turn = nullptr;
   for (Worker& w : workers_)
@@ -138,7 +138,7 @@ bool SyncGate::apply_turn() {
   return true;
 }
 
-/// What came behind adds that are applied comes before the worker's next add.
+/// Applies a change that followed applied adds: it comes before the worker's next add.
 bool SyncGate::apply_follower() {
   for (Worker& w : workers_) {
     if (w.followers.empty() || w.followers.front().adds > w.applied) continue;
@@ -218,8 +218,9 @@ std::vector<GateWait> SyncGate::waits() const {
 
 Tally SyncGate::tally(size_t worker) const { return {static_cast<uint32_t>(worker), workers_[worker].applied, workers_[worker].got, 0}; }
 
-/// For a get: who has not made so many adds. For an add: who has not made those that come before it, and who does not hold the gets
-/// before it. Whose add is here and only waits for its turn holds up nobody.
+/// For a get: the workers that have not made enough adds. For an add: the workers that have not made the adds before
+/// it, or not received the gets before it. A worker whose add has arrived and only waits for its turn is named only if
+/// there are no others.
 std::vector<GateWait::Missing> SyncGate::missing_for(const Worker& waiter, Count count, bool is_get) const {
   std::vector<GateWait::Missing> missing, under_way;
   for (size_t i = 0; i < workers_.size(); ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// Sync mode's order on one server's part of one table.
+// The gate of a table in sync mode: the order of adds and gets on one server's part.
 
 #include <cstdint>
 #include <deque>
@@ -14,14 +14,15 @@
 
 namespace mv::table {
 
-/// Multiverso's promise: workers that make the same adds and gets receive, at the i-th get, the same bits.
+/// Multiverso's guarantee: workers that make the same adds and gets receive the same bits at the i-th get.
 ///
-/// Every worker counts its adds to and gets from the table, and the counts travel in each request. With n adds before a
+/// Every worker counts its adds to and gets from the table, and each request carries the counts. With n adds before a
 /// request ("index") and g gets before it ("round"):
-///  - adds are applied in the order (index, rank), and not before every worker holds its first g gets;
-///  - a get is served when index adds of every worker are applied.
-/// So get number g sees the first n adds of each worker, added in the same order everywhere, and nothing else. A worker that
-/// finished counts no more. Where the counts show that workers do not make the same calls, all get an error that names two.
+///  - adds are applied in the order (index, rank), and not before every worker has received its first g gets;
+///  - a get is served once index adds of every worker are applied.
+/// Get number g therefore sees the first n adds of each worker, added in the same order everywhere, and nothing else. A
+/// finished worker no longer counts. If the counts show that workers do not make the same calls, all get an error that
+/// names two of them.
 ///
 /// Holds tokens, not data: its owner applies, grants, serves and fails. Loop thread only.
 class SyncGate {
@@ -42,23 +43,25 @@ class SyncGate {
 
   SyncGate(Owner& owner, std::string table) : owner_(owner), table_(std::move(table)) {}
 
-  /// Worker i of the cluster is `names[i]` in messages. Before anything else.
+  /// Sets the workers: worker i of the cluster is `names[i]` in messages. Call it first.
   void set_workers(std::vector<std::string> names);
 
-  /// One of the `of` chunks of an add. Withdrawn ones come again, perhaps behind later adds. `bytes` counts against the grants if its data is still at the sender.
+  /// One of the `of` chunks of an add. A withdrawn chunk comes again, perhaps after later adds. `bytes` counts against
+  /// the grants if the data is still at the sender.
   void change(size_t worker, const rpc::Asked& asked, Count count, uint32_t of, uint64_t bytes, bool data_here);
-  /// A change that is not counted: a set, an erase, another updater. True: it is applied once the worker's adds that are here are;
-  /// false: now.
+  /// A change that is not counted: a set, an erase, another updater. True: the gate applies it after those of the
+  /// worker's adds that have arrived. False: apply it now.
   bool follow(size_t worker, const rpc::Asked& asked);
   void data(size_t worker, const rpc::Asked& asked);
   void get(size_t worker, const rpc::Asked& asked, Count count);
-  /// The worker holds its get number `round`.
+  /// The worker has received its get number `round`.
   void got(size_t worker, uint64_t round);
-  /// The worker gives up a request. True: it is withdrawn, and `missing` says whom it waited for. False: too late.
+  /// Gives up a request of the worker. True: it is withdrawn, and `missing` names the workers that it waited for.
+  /// False: too late.
   bool withdraw(size_t worker, const rpc::Asked& asked, std::string* missing);
-  /// Of each worker: its gets that wait here, else its first add that does.
+  /// For each worker its waiting gets, otherwise its first waiting add.
   std::vector<GateWait> waits() const;
-  /// How many of the worker's adds are applied, and how many gets it holds.
+  /// The number of the worker's applied adds, and of the gets that it has received.
   Tally tally(size_t worker) const;
   void finished(size_t worker);
   void lost(size_t worker, const base::Status& why);
@@ -78,18 +81,18 @@ class SyncGate {
   };
   struct Follower {
     rpc::Asked asked;
-    uint64_t adds;  ///< so many of the worker's must be applied
+    uint64_t adds;  ///< the number of the worker's adds that must be applied first
   };
   struct Worker {
     std::string name;
     bool active = true;
-    uint64_t got = 0;                     ///< it holds its first so many gets
-    std::set<uint64_t> got_early;         ///< and these, though the answer to an earlier one got lost
-    uint64_t applied = 0;                 ///< its adds that are applied
-    uint32_t chunks = 0;                  ///< of the next one that are applied
-    std::deque<Change> changes;           ///< in the order of their indexes
-    std::deque<Follower> followers;       ///< in the order of their arrival
-    std::vector<Get> gets;                ///< not served
+    uint64_t got = 0;                     ///< it has received its first `got` gets
+    std::set<uint64_t> got_early;         ///< and these, although the answer to an earlier one was lost
+    uint64_t applied = 0;                 ///< its applied adds
+    uint32_t chunks = 0;                  ///< applied chunks of its next add
+    std::deque<Change> changes;           ///< in order of index
+    std::deque<Follower> followers;       ///< in order of arrival
+    std::vector<Get> gets;                ///< not served yet
     std::map<uint64_t, uint64_t> closed;  ///< round -> adds before the get that ended it, for rounds that others may be in
     Count latest;                         ///< round of its newest add, and adds including it
   };

@@ -1,5 +1,5 @@
 #pragma once
-// Gets that wait at a gate until a count has come far enough.
+// Gets that wait at a gate until a count is high enough.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,10 +19,10 @@ class WaitingGets {
     rpc::Asked asked;
     uint64_t needs;
   };
-  /// In the order of their arrival.
+  /// In order of arrival.
   const std::vector<Get>& all() const { return gets_; }
 
-  /// serve(asked) for all that need no more than `reached()`, in the order of their arrival. Serving may lead back here.
+  /// Calls serve(asked) for each get that needs no more than `reached()`, in order of arrival. It may lead back here.
   template <typename Reached, typename Serve>
   void serve(const Reached& reached, const Serve& serve) {
     for (;;) {
@@ -34,7 +34,7 @@ class WaitingGets {
       serve(asked);
     }
   }
-  /// The need of the one that is given up, which is here no more; none if it was not here.
+  /// Removes a get that is given up, and returns its need; nullopt if it was not here.
   std::optional<uint64_t> withdraw(const rpc::Asked& asked) {
     const auto found = std::find_if(gets_.begin(), gets_.end(), [&](const Get& get) { return get.asked == asked; });
     if (found == gets_.end()) return {};
@@ -42,7 +42,7 @@ class WaitingGets {
     gets_.erase(found);
     return needs;
   }
-  /// Those that need more than this; they are here no more.
+  /// Removes and returns the gets that need more than this.
   std::vector<rpc::Asked> take_beyond(uint64_t reached) {
     const auto beyond = std::stable_partition(gets_.begin(), gets_.end(), [&](const Get& get) { return get.needs <= reached; });
     std::vector<rpc::Asked> taken;

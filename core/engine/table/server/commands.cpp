@@ -33,7 +33,7 @@ void Commands::on_request(const rpc::Asked& asked, const wire::Command& request,
 bool Commands::on_cancel(const rpc::Asked& asked) {
   const auto found = std::ranges::find(waiting_, asked, &WaitingWorker::asked);
   if (found == waiting_.end())
-    return std::ranges::any_of(taken_, [&](const auto& taken) { return taken.second.asked == asked; });  // its outcome will be told
+    return std::ranges::any_of(taken_, [&](const auto& taken) { return taken.second.asked == asked; });  // its outcome will be reported
   const int64_t head = found->command.head;
   waiting_.erase(found);
   if (waiting_changed_) waiting_changed_(-1);

@@ -1,5 +1,6 @@
 #pragma once
-// Words of the users' own for servers: each is executed once, in its sender's order, by this server's controller, and answered then.
+// User-defined commands for servers. A server's controller executes each command once, in its sender's order; then the
+// server answers it.
 
 #include <cstdint>
 #include <deque>
@@ -20,28 +21,28 @@ namespace mv::table {
 class Commands {
  public:
   struct Command {
-    uint64_t number = 0;  ///< by which this server knows it
+    uint64_t number = 0;  ///< this server's number for it
     int64_t head = 0;
     std::string body;
   };
-  /// What becomes of commands: somebody takes them; somebody may soon; or nobody will.
+  /// Whether commands are executed: a controller takes them; one may soon be set; or there will be none.
   enum class Controller { kHere, kAwaited, kNone };
 
   Commands(const base::Clock& clock, rpc::Server& rpc) : clock_(clock), rpc_(rpc) {}
 
   void start(const cluster::View& view, base::Peer self);
-  /// `waiting` hears how many more wait for take(), or fewer. Not called where there is none.
+  /// `waiting` is called with the change in the number of commands that wait for take(). It may be empty.
   void set_controller(Controller controller, std::function<void(int64_t more)> waiting);
 
   void on_request(const rpc::Asked& asked, const wire::Command& request, std::span<const std::byte> payload);
-  /// One that was not taken yet is not executed any more. True if it is one of these.
+  /// A command that was not taken yet will not be executed. True if the request is a command that is waiting or taken.
   bool on_cancel(const rpc::Asked& asked);
 
-  /// The oldest that waits; done() follows.
+  /// Takes the oldest waiting command; done() follows.
   std::optional<Command> take();
   void done(uint64_t number, const base::Status& outcome);
 
-  /// Those that are not executed yet.
+  /// The commands that are not executed yet.
   std::vector<cluster::Wait> waits() const;
 
  private:

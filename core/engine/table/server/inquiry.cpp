@@ -1,4 +1,4 @@
-// What a worker tells and asks of a table as a whole: its clock, its updater, what it takes, what it stores.
+// A worker's messages about a table as a whole: its clock, its updater, its use of memory, its stored rows.
 
 #include <algorithm>
 #include <cstring>
@@ -59,7 +59,7 @@ void Client::stat(const TableViewRef& table, base::Nanos deadline, std::function
     stats->updater = read_updater(part->updater());
   };
   const auto done = [stats, told = std::move(told)](const base::Status& status) { status.ok() ? told(std::move(*stats)) : told(status); };
-  // Of a table that lies on one server the others have nothing to tell, and may be gone.
+  // Only servers with a part of the table answer. The others have nothing to report, and may be gone.
   std::vector<base::Peer> holders;
   std::vector<uint32_t> numbers;
   for (size_t server = 0; server < table->servers.size(); ++server) {

@@ -61,7 +61,7 @@ void Server::worker_lost(base::Peer worker, const base::Status& why) {
     table.publish_clock();
     if (!table.complete) break_creation(number, why);
   }
-  // Parts of merged rounds still count.
+  // The lost worker's parts of merged rounds still count.
   held_.erase_if([&](const rpc::Asked& asked, const Held& held) {
     return asked.client == worker && tables_[held.table]->consistency != shard::Consistency::kMerge;
   });
@@ -133,7 +133,8 @@ void Server::on_request(const rpc::Asked& asked, const wire::Message& request, s
 
 // ---- creation
 
-/// All tables of the message, or none: what is wrong with one of them breaks what others have begun of it.
+/// Creates all tables of the message, or none. An error with one of them ends the creation of all, for other workers as
+/// well.
 void Server::create(const rpc::Asked& asked, const wire::Create& request, std::span<const std::byte> payload) {
   if (request.specs() == nullptr || request.specs()->size() == 0) return rpc_.fail(asked, base::error(MV_EPROTOCOL, "a table without a spec"));
   if (!active_.contains(asked.client)) return rpc_.fail(asked, base::error(MV_ESTATE, "only workers create tables"));
@@ -177,7 +178,7 @@ base::Status Server::check_creation(const rpc::Asked& asked, const wire::Create&
     }
     const Table& table = *tables_[numbers[i]];
     if (!table.broken.ok()) return table.broken;
-    // A complete one is of a checkpoint, or older than this worker: its updater's parameters may have changed.
+    // A complete table is from a checkpoint, or older than this worker: its updater's parameters may have changed.
     const bool agrees = table.complete ? table.spec.same_but_for_parameters(spec) : table.spec.same_shape(spec);
     if (!agrees)
       return base::error(MV_EDISAGREE, "table \"{}\": {} asks for {}, {} {}", spec.name, view_->name(asked.client), spec.describe(),
@@ -188,7 +189,7 @@ base::Status Server::check_creation(const rpc::Asked& asked, const wire::Create&
   return {};
 }
 
-/// Worker 0's values of tables that are being created.
+/// Stores worker 0's initial values of tables that are being created.
 base::Status Server::take_initial(const wire::Create& request, std::span<const uint32_t> numbers, std::span<const std::byte> payload) {
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (!is_set(request.values(), i)) continue;
@@ -209,7 +210,7 @@ void Server::give_up(const rpc::Asked& asked, const wire::GiveUp& request) {
   rpc_.answer(asked, builder_.answer({}));
 }
 
-/// The client has heard that these tables come to nothing.
+/// The client knows that the creation of these tables has failed.
 void Server::give_up(base::Peer client, std::span<const uint32_t> numbers, const base::Status& why) {
   for (const uint32_t number : numbers) {
     if (number >= tables_.size() || tables_[number] == nullptr || tables_[number]->complete) continue;
@@ -235,15 +236,16 @@ std::unique_ptr<Server::Table> Server::make_table(shard::SpecRef spec, std::shar
   return table;
 }
 
-/// The table's number; if its name is taken already, that table's.
+/// Returns the table's number; if its name is taken already, that table's.
 uint32_t Server::add_table(std::unique_ptr<Table> table) {
-  if (tables_.size() == tables_.capacity()) tables_.reserve(std::max<size_t>(16, 2 * tables_.size()));  // nothing fails once the name is known
+  if (tables_.size() == tables_.capacity()) tables_.reserve(std::max<size_t>(16, 2 * tables_.size()));  // nothing may fail after emplace()
   const auto [named, is_new] = by_name_.emplace(table->spec.name, table->number);
   if (is_new) tables_.push_back(std::move(table));
   return named->second;
 }
 
-/// kNoTable if there is none. Workers make and load the same tables in the same order: most often it is the next one.
+/// The table's number, or kNoTable. Workers create and load the same tables in the same order, so it usually is the
+/// next one.
 uint32_t Server::number_of(std::string_view name) {
   if (const uint32_t next = last_named_ + 1; next < tables_.size() && tables_[next] != nullptr && tables_[next]->spec.name == name)
     return last_named_ = next;
@@ -278,10 +280,10 @@ void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
   }
   const auto readying = readying_.emplace(asked, Readying{clock_.now(), {request.tables()->begin(), request.tables()->end()}}).first;
   const std::vector<uint32_t> numbers = readying->second.tables;
-  readying->second.missing = 1;  // until all of them were looked at
+  readying->second.missing = 1;  // until all of them are checked
   for (const uint32_t number : numbers) {
     Table& table = *tables_[number];
-    if (table.complete) continue;  // a worker in the place of a lost one
+    if (table.complete) continue;  // this worker replaces a lost one
     const auto before = std::ranges::find(table.ready, asked.client, &rpc::Asked::client);
     if (before != table.ready.end() && *before == asked) continue;
     if (before != table.ready.end())  // it gave up, and tries again
@@ -291,13 +293,13 @@ void Server::ready(const rpc::Asked& asked, const wire::Ready& request) {
     ++readying->second.missing;
   }
   for (const uint32_t number : numbers) {
-    if (!readying_.contains(asked)) return;  // one of them broke
+    if (!readying_.contains(asked)) return;  // the creation of one of them failed
     settle_creation(number);
   }
   if (const auto still = readying_.find(asked); still != readying_.end() && --still->second.missing == 0) end_readying(asked, {});
 }
 
-/// The worker hears how its creation ended.
+/// Reports the end of its creation to the worker.
 void Server::end_readying(const rpc::Asked& asked, const base::Status& status) {
   const auto found = readying_.find(asked);
   if (found == readying_.end()) return;
@@ -332,13 +334,13 @@ void Server::break_creation(uint32_t number, const base::Status& why) {
   forget_if_all_told(number);
 }
 
-/// The name is free again once nobody can mistake the failed creation for a new one.
+/// Frees the name once no worker can mistake the failed creation for a new one.
 void Server::forget_if_all_told(uint32_t number) {
   const Table& table = *tables_[number];
   if (std::ranges::all_of(active_, [&](base::Peer worker) { return contains(table.told, worker); })) drop(number);
 }
 
-/// The table is no more, and what waited for it neither; the name is free.
+/// Removes the table and all that waits for it, and frees its name.
 void Server::drop(uint32_t number) {
   held_.erase_if([&](const rpc::Asked&, const Held& held) { return held.table == number; });
   wanted_.erase_if([&](const rpc::Asked&, const Wanted& wanted) { return wanted.table == number; });
@@ -346,7 +348,7 @@ void Server::drop(uint32_t number) {
   tables_[number].reset();
 }
 
-/// Everything that waits at this table's gate, in the order of the clients and their calls.
+/// Fails everything that waits at this table's gate, in the order of the clients and their calls.
 void Server::fail_waiting(uint32_t number, const base::Status& why) {
   std::set<rpc::Asked> waiting;
   const auto note = [&](const rpc::Asked& asked, const auto& one) {
@@ -402,7 +404,7 @@ Server::Table* Server::find(const rpc::Asked& asked, uint32_t number) {
   return nullptr;
 }
 
-/// One that has its part of the values.
+/// Finds a table that has its part of the values.
 Server::Table* Server::find_sound(const rpc::Asked& asked, uint32_t number) {
   Table* table = find(asked, number);
   if (table == nullptr || (table->broken.ok() && table->shard != nullptr)) return table;
@@ -417,7 +419,8 @@ base::Status Server::check_range(const Table& table, uint64_t first, uint64_t co
   return {};
 }
 
-/// The row ids at the head of a payload, copied before they are checked: a payload may lie in memory that its sender can still write.
+/// The row ids at the start of a payload, copied before they are checked: its sender may still be able to write the
+/// memory.
 base::Result<std::vector<int64_t>> Server::take_rows(const Table& table, std::span<const std::byte> payload, uint64_t rows) const {
   if (payload.size() < rows * sizeof(int64_t))
     return base::error(MV_EPROTOCOL, "table \"{}\": {} row ids in {} bytes", table.spec.name, rows, payload.size());
@@ -433,7 +436,7 @@ base::Result<std::vector<int64_t>> Server::take_rows(const Table& table, std::sp
   return ids;
 }
 
-/// Of the payload of a change.
+/// The size of a change's payload.
 uint64_t Server::Table::bytes_of(const Held& held) const {
   if (held.codec != nullptr) return held.codec->encoded_bytes(held.count);
   if (held.rows == 0) return held.count * spec.element_bytes();
@@ -480,7 +483,7 @@ void Server::change(const rpc::Asked& asked, const wire::Change& request, std::s
   table->gate->change(static_cast<size_t>(worker), asked, {request.round(), request.index()}, request.chunks(), bytes, here);
 }
 
-/// A change that sync mode does not count is applied at once, but not before its worker's earlier adds.
+/// Applies a change that sync mode does not count: at once, but not before its worker's earlier adds.
 void Server::change_in_order(const rpc::Asked& asked, Table& table, Held held) {
   const int64_t worker = worker_id(asked.client);
   if (table.consistency == shard::Consistency::kSync && worker >= 0 && table.gate->follow(static_cast<size_t>(worker), asked)) {
@@ -497,7 +500,7 @@ void Server::held_back(Table& table, const rpc::Asked& asked, Held held) {
   held_.insert(asked, std::move(held));
 }
 
-/// Keeps a payload until its turn comes; one that was shown in place must outlive the call.
+/// Keeps a payload until its turn comes. Copies it if its memory is only valid during the call.
 void Server::hold(Held& held, std::span<const std::byte> payload, const std::shared_ptr<const void>& staged) {
   held.payload = payload;
   held.keep = staged;
@@ -515,7 +518,7 @@ void Server::on_data(const rpc::Asked& asked, std::span<const std::byte> payload
   Table& table = *tables_[held.table];
   const bool sound = payload.size() == table.bytes_of(held) && (held.rows == 0 || take_rows(table, payload, held.rows).ok()) &&
                      (held.codec == nullptr || held.codec->check(payload, held.count).ok());
-  if (!sound) held.rows = held.count = 0;  // a client that breaks the protocol: its add counts as nothing, the others go on
+  if (!sound) held.rows = held.count = 0;  // the client breaks the protocol: its add counts as nothing, the others go on
   hold(held, sound ? payload : std::span<const std::byte>(), sound ? staged : nullptr);
   table.gate->data(static_cast<size_t>(worker_id(asked.client)), asked);
 }
@@ -539,10 +542,10 @@ base::Status Server::apply(Table& table, base::Peer client, const Held& held) {
       shard.change_rows(write, worker, {}, nullptr, held.piece);
     }
   } catch (const shard::Halfway&) {
-    throw;  // breaks the node down: nobody could say what the table holds
+    throw;  // breaks the node down: the content of the table is unknown
   } catch (const std::bad_alloc&) {
     if (!table.spec.is_keyed()) throw;
-    // A keyed table grows with what comes in; the server goes on without.
+    // A keyed table grows with its input. The server goes on without these rows.
     return base::error(MV_ENOMEM, "table \"{}\": server {} has no memory for more rows", table.spec.name, index_);
   }
   return {};
@@ -580,7 +583,7 @@ void Server::reply_values(const rpc::Asked& asked, Table& table, const Wanted& w
   if (asked.part != 0) return give_part(asked, table);
   const bool by_row = !wanted.ids.empty();
   const uint64_t bytes = by_row ? wanted.ids.size() * table.spec.row_bytes() : wanted.count * table.spec.element_bytes();
-  if (bytes == 0)  // only to be counted: none of the rows lie here
+  if (bytes == 0)  // sent only to be counted: none of the rows are here
     return rpc_.answer(asked, builder_.finish(wire::Body::Reply, wire::CreateReply(builder_.fbb())));
   // A copy, so that changes made while the answer is being sent don't show in it: a get is atomic per stripe.
   base::Pool::Block block;
@@ -646,7 +649,7 @@ void Server::Table::publish_clock() {
   shard->publish_clock(clock);
 }
 
-// ---- the table as such
+// ---- whole tables
 
 void Server::set_updater(const rpc::Asked& asked, const wire::SetUpdater& request) {
   Table* table = find_sound(asked, request.table());
@@ -725,7 +728,7 @@ void Server::cancel_creation(const rpc::Asked& asked) {
   end_readying(asked, why);
 }
 
-// ---- what the gate decides
+// ---- decisions of the gates
 
 void Server::Table::apply_change(const rpc::Asked& asked) {
   const Held* const found = server.held_.find(asked);

@@ -1,5 +1,5 @@
 #pragma once
-// The server's side of tables: registers, holds and serves this server's parts.
+// The server's side of tables: registers, stores and serves this server's parts.
 
 #include <map>
 #include <memory>
@@ -27,18 +27,19 @@
 
 namespace mv::table {
 
-/// Tables by number. Answers ps requests (Create … Got) through rpc. Loop thread only; the shards themselves may also be used
-/// by callers' threads (Shard is thread-safe).
+/// Tables by number. Answers table requests (Create … Got) through rpc. Loop thread only; callers' threads may also use
+/// the shards themselves (Shard is thread-safe).
 class Server {
  public:
   Server(const base::Clock& clock, rpc::Server& rpc, base::Pool& pool, bool shares_memory)
       : clock_(clock), rpc_(rpc), pool_(pool), shares_memory_(shares_memory) {}
 
-  /// Once, before any request: who the workers are, and which of the servers this is. The view stays the cluster engine's.
+  /// Call it once, before any request: sets the workers, and which of the servers this is. The cluster engine owns the
+  /// view.
   void start(const cluster::View& view, base::Peer self);
   void worker_finished(base::Peer worker);
   void worker_lost(base::Peer worker, const base::Status& why);
-  /// In the place of a lost one. What it creates again it finds as it is.
+  /// The worker replaces a lost one. The tables that it creates again exist as they are.
   void worker_joined(base::Peer worker);
 
   void on_request(const rpc::Asked& asked, const wire::Message& request, std::span<const std::byte> payload,
@@ -46,65 +47,65 @@ class Server {
   void on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged);
   void on_cancel(const rpc::Asked& asked);
 
-  /// Whose requests wait here, and for whom.
+  /// The requests that wait here, and the workers that they wait for.
   std::vector<cluster::Wait> waits() const;
   std::vector<TableState> states() const;
 
-  /// This server's part of a table, for the callers' threads of the same process.
+  /// This server's part of a table, for callers' threads of the same process.
   std::shared_ptr<shard::Shard> shard(uint32_t number) const;
 
   /// This server's parts of all tables.
   std::vector<std::shared_ptr<shard::Shard>> parts() const;
-  /// How many requests the gates hold.
+  /// The number of requests that the gates hold.
   uint64_t held() const { return held_.size() + wanted_.size(); }
   GateLog& gate_log() { return gate_log_; }
   const GateLog& gate_log() const { return gate_log_; }
 
-  // ---- for checkpoints; `clocks` by table, else this server's own
+  // ---- for checkpoints; `clocks` by table, otherwise this server's own
 
   uint64_t servers() const { return servers_; }
   uint64_t index() const { return index_; }
-  /// All tables that are complete.
+  /// The entries of all complete tables.
   std::vector<checkpoint::TableEntry> entries(const std::map<std::string, uint64_t>& clocks) const;
   base::Result<std::vector<checkpoint::SavedTable>> snapshot(const std::map<std::string, uint64_t>& clocks);
-  /// Whether a table of a checkpoint is, or can become, one of these.
+  /// Whether a table of a checkpoint is one of these tables, or can become one.
   base::Status fits(const shard::Spec& spec) const;
   std::shared_ptr<shard::Shard> find_shard(const std::string& name) const;
   base::Result<std::shared_ptr<shard::Shard>> make_shard(shard::SpecRef spec) const;
-  /// One that no other process will map.
+  /// A shard that no other process will map.
   base::Result<std::shared_ptr<shard::Shard>> make_hidden_shard(const shard::Spec& spec) const;
-  /// A new table, which all workers that create it find with its values.
+  /// Adds a new table. All workers that create it find it with its values.
   base::Status adopt(const shard::Spec& spec, std::shared_ptr<shard::Shard> shard);
-  /// All workers stand at this clock. False if the table with this part is gone, whatever has its name now.
+  /// Sets the clock of all workers. False if the table with this part is gone, even if another one has its name now.
   bool restart_clock(const std::string& name, const shard::Shard& part, uint64_t clock);
 
  private:
   static constexpr uint32_t kNoTable = UINT32_MAX;
 
-  /// A gated change: what it will do once its turn has come, and its payload if that is here.
+  /// A gated change: what to do when its turn has come, and its payload if that has arrived.
   struct Held {
     uint64_t first, count, rows;
     std::span<const std::byte> payload;
-    std::shared_ptr<const void> keep;                ///< the payload's memory, where it outlives the call
+    std::shared_ptr<const void> keep;                ///< the payload's memory, if it outlives the call
     wire::Write write = wire::Write::Add;
     shard::ChangePart piece = shard::ChangePart::kFirst;
     std::shared_ptr<const shard::UpdaterSpec> updater = {};  ///< instead of values
-    codec::CodecRef codec = {};                      ///< what the payload is encoded by, if it is
-    base::Nanos since{0};                            ///< of those that wait in held_
-    uint32_t table = 0;                              ///< the same: its number
+    codec::CodecRef codec = {};                      ///< the encoding of the payload, or null
+    base::Nanos since{0};                            ///< when it came; only in held_
+    uint32_t table = 0;                              ///< its table's number; only in held_
   };
   struct Wanted {
     uint64_t first, count;
     std::vector<int64_t> ids;
-    base::Nanos since{0};  ///< of those that wait in wanted_
-    uint32_t table = 0;    ///< the same: its number
-    codec::CodecRef codec = {};  ///< what the answer is to be encoded by
+    base::Nanos since{0};  ///< when it came; only in wanted_
+    uint32_t table = 0;    ///< its table's number; only in wanted_
+    codec::CodecRef codec = {};  ///< the encoding of the answer, or null
   };
-  /// States of a table that a worker reads, and those of some rows that it writes.
+  /// Transfers of a table's states to a worker (Reading), and of the states of some rows from a worker (Writing).
   struct Reading {
     std::unique_ptr<shard::Snapshot> snapshot;
-    shard::Rows rows = {};   ///< those whose states are being told
-    size_t state = 0;        ///< the next of them
+    shard::Rows rows = {};   ///< the rows whose states are being sent
+    size_t state = 0;        ///< the next of their states
     uint64_t chunk = 0;
   };
   struct Writing {
@@ -132,7 +133,8 @@ class Server {
     void on_merged() override { publish_clock(); }
     void fail_gated(const rpc::Asked& asked, const base::Status& why) override;
     base::Result<codec::CodecRef> codec_of(const wire::Codec* wanted, uint64_t rows) const;
-    /// Only the gate of the table's consistency knows the workers; StaleGate keeps the clocks of asynchronous tables, too.
+    /// Only the gate of the table's consistency knows the workers. StaleGate keeps the clocks of asynchronous tables,
+    /// too.
     uint64_t clock_of(size_t worker) const {
       return consistency == shard::Consistency::kMerge ? merge_gate.next_round(worker) : consistency == shard::Consistency::kSync ? 0 : stale->clock_of(worker);
     }
@@ -141,7 +143,7 @@ class Server {
     uint64_t bytes_of(const Held& held) const;
     void publish_clock();
 
-    /// What requests for many tables look at lies together, at the beginning.
+    /// The size of the fields that requests for many tables use: they lie together, at the beginning.
     size_t hot_bytes() const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(&creators) - reinterpret_cast<const std::byte*>(this)); }
 
     Server& server;
@@ -150,29 +152,29 @@ class Server {
     const shard::Spec& spec;
     const shard::Consistency consistency;
     bool complete = false;
-    bool wants_initial = false;                 ///< a worker was given an initial value; worker 0 brings the one that counts
+    bool wants_initial = false;                 ///< a worker was given an initial value; only worker 0's counts
     std::shared_ptr<shard::Shard> shard;
-    base::Status broken;                        ///< creation failed; kept until every worker was told
-    base::Nanos moved{0};                       ///< when something that waited here last came to its end
+    base::Status broken;                        ///< creation failed; kept until every worker was notified
+    base::Nanos moved{0};                       ///< when a wait on this table last ended
     MergeGate merge_gate;                       ///< Consistency::kMerge
     std::map<base::Peer, base::Status> lost_rounds;  ///< of workers whose acknowledged adds could not be merged: for their next get or add
-    std::vector<base::Peer> creators, told;     ///< a few: most clusters are small, and tables many
-    std::vector<rpc::Asked> ready;              ///< of Readying: waiting for the others, until all are ready
-    // Only that of its consistency is used: stores have very many tables, and these take none of their memory.
+    std::vector<base::Peer> creators, told;     ///< short lists: most clusters are small, and tables many
+    std::vector<rpc::Asked> ready;              ///< Ready requests that wait until all workers are ready
+    // Only the gate of the table's consistency is allocated, since stores have very many tables. Merging needs neither.
     std::unique_ptr<SyncGate> gate;    ///< Consistency::kSync
     std::unique_ptr<StaleGate> stale;  ///< Consistency::kStale and kAsync
   };
 
-  /// The answer to a GetMany, while its parts come.
+  /// The answer to a GetMany while its parts are collected.
   struct ManyGet {
     base::Pool::Block values;
-    std::vector<uint32_t> at;  ///< where each part's are
+    std::vector<uint32_t> at;  ///< offset of each part's values
   };
   /// A worker that waits until the tables of a creation are complete.
   struct Readying {
     base::Nanos since;
     std::vector<uint32_t> tables;
-    size_t missing = 0;  ///< of them
+    size_t missing = 0;  ///< tables that are not complete
   };
 
   void create(const rpc::Asked& asked, const wire::Create& request, std::span<const std::byte> payload);
@@ -198,7 +200,7 @@ class Server {
   void give_part(const rpc::Asked& asked, Table& table);
   void expect(const flatbuffers::Vector<uint32_t>& numbers, uint32_t at) const;
   base::Nanos now() const { return moment_ ? *moment_ : clock_.now(); }
-  /// While it lives, now() stands still: reading the clock costs as much as a part of a request for many tables.
+  /// Freezes now() while it lives: reading the clock costs as much as a part of a request for many tables.
   struct OneMoment {
     explicit OneMoment(Server& server) : server(server) { server.moment_ = server.clock_.now(); }
     OneMoment(const OneMoment&) = delete;
@@ -255,19 +257,19 @@ class Server {
   wire::FrameBuilder builder_;
   const cluster::View* view_ = nullptr;
   std::vector<base::Peer> workers_;        ///< by worker id
-  WorkerNames worker_names_;               ///< as they were when the last of them came
+  WorkerNames worker_names_;               ///< as of the arrival of the last worker
   std::set<base::Peer> active_;
   std::unordered_map<base::Peer, size_t> worker_ids_;
-  bool sync_ = false;                      ///< the node's mode, for tables that say nothing of their own
-  uint64_t servers_ = 0, index_ = 0;       ///< how many there are, and which this is
+  bool sync_ = false;                      ///< the node's mode, for tables that don't set their own
+  uint64_t servers_ = 0, index_ = 0;       ///< the number of servers, and the index of this one
   const bool shares_memory_;               ///< other processes of this machine may map the shards
   const std::shared_ptr<shard::Families> families_ = std::make_shared<shard::Families>();
   const std::shared_ptr<shard::PlainModels> models_ = shard::make_plain_models();
   std::vector<std::unique_ptr<Table>> tables_;  ///< by number; null once destroyed
-  base::NameMap<uint32_t> by_name_;  ///< the names are the tables'
+  base::NameMap<uint32_t> by_name_;  ///< keys point to the tables' names
   uint32_t last_named_ = 0;                     ///< see number_of()
   std::map<rpc::Asked, Readying> readying_;
-  /// Requests that wait at the tables' gates, of all tables: a look-up must not depend on how many tables there are.
+  /// Requests that wait at the gates of all tables: the cost of a look-up must not depend on the number of tables.
   Requests<Held> held_;
   Requests<Wanted> wanted_;
   std::unordered_map<rpc::Asked, ManyGet, rpc::Asked::Hash> many_gets_;

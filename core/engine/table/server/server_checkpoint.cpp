@@ -1,4 +1,4 @@
-// What checkpoints need of a server's tables.
+// The part of Server that checkpoints use.
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace mv::table {
 
 namespace {
 
-/// Snapshot and updater of the same moment: a caller's thread may be giving the shard another one.
+/// Takes a snapshot and the updater of the same moment: a caller's thread may be changing the shard's updater.
 base::Status take(shard::Shard& shard, checkpoint::SavedTable& out) {
   do {
     out.snapshot.reset();
@@ -86,7 +86,7 @@ bool Server::restart_clock(const std::string& name, const shard::Shard& part, ui
   const auto known = by_name_.find(name);
   if (known == by_name_.end() || tables_[known->second]->shard.get() != &part) return false;
   Table& table = *tables_[known->second];
-  table.lost_rounds.clear();  // of a history that is not this one
+  table.lost_rounds.clear();  // they belong to another history
   if (table.consistency == shard::Consistency::kMerge) table.merge_gate.restart(clock);
   if (table.consistency == shard::Consistency::kStale || table.consistency == shard::Consistency::kAsync) table.stale->restart(clock);
   table.publish_clock();

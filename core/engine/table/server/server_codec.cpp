@@ -25,7 +25,7 @@ base::Status Server::apply_encoded(const Table& table, shard::Worker worker, con
   return {};
 }
 
-/// Of values that are pulled no residual is kept: what the codec leaves out of them is left out.
+/// Pulled values have no residual: what the codec leaves out of them is lost.
 base::Pool::Block Server::encode_values(const Table& table, const Wanted& wanted, const base::Pool::Block& values) {
   const base::Pool::Block residual = pool_.take(wanted.count * tensor::dtype_bytes(tensor::storage_dtype(table.spec.dtype)));
   std::ranges::fill(residual.bytes, std::byte{0});

@@ -1,4 +1,5 @@
-// Adds to and gets from many small tables by one request: each of its parts waits at the gate of its table like any other.
+// Adds to and gets from many small tables in one request. Each part of it waits at the gate of its table like any other
+// request.
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +9,7 @@
 namespace mv::table {
 
 namespace {
-/// The lists of such a request, one entry a table.
+/// Checks the lists of such a request, which have one entry per table.
 template <typename Request, typename Numbers>
 base::Status check_lists(const Request& request, const Numbers* numbers) {
   const auto* tables = request.tables();
@@ -22,7 +23,7 @@ base::Status check_lists(const Request& request, const Numbers* numbers) {
 }
 }  // namespace
 
-/// Many small tables lie all over the memory: what the next ones need is fetched while this one is worked on.
+/// Prefetches what the next tables need while this one is processed: many small tables are scattered over the memory.
 void Server::expect(const flatbuffers::Vector<uint32_t>& numbers, uint32_t at) const {
   constexpr uint32_t kTable = 16, kFirst = 12, kSecond = 8, kThird = 4;
   constexpr size_t kLine = 64, kShardLines = 5;
@@ -125,7 +126,7 @@ void Server::get_many(const rpc::Asked& asked, const wire::GetMany& request) {
   wanted_.parts_came(asked);
 }
 
-/// The values go to their place in the answer.
+/// Reads the values into their place in the answer.
 void Server::give_part(const rpc::Asked& asked, Table& table) {
   const auto found = many_gets_.find({asked.client, asked.seq});
   if (found == many_gets_.end()) return;

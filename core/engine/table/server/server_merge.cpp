@@ -1,4 +1,4 @@
-// The server's side of merging tables: what the gate has collected becomes one add.
+// The server's side of merging tables: makes one add of the parts that the gate has collected.
 
 #include <algorithm>
 #include <cstring>
@@ -26,10 +26,10 @@ void Server::change_merged(const rpc::Asked& asked, Table& table, size_t worker,
   const uint64_t each = shard::stripe_elements(table.spec);
   if (held.count > 0 && held.first / each != (held.first + held.count - 1) / each)
     return rpc_.fail(asked, base::error(MV_EPROTOCOL, "table \"{}\": a part of an add that is not of one stripe", table.spec.name));
-  // Rows that are longer than a stripe come as elements, each cut by itself: a stripe together, like other rows.
+  // Rows longer than a stripe come as elements, each row cut by itself. They are a stripe together, like other rows.
   const bool in_stripes = held.count > 0 && table.spec.row_bytes() <= shard::stripe_bytes(table.spec);
   const uint64_t stripe = in_stripes ? held.first / each : MergeGate::kRows;
-  // The last part of a stripe is added where it lies; what waits for others needs memory of its own.
+  // The last part of a stripe is added from where it lies. Parts that wait for others need memory of their own.
   held_back(table, asked, held);
   table.merge_gate.change(worker, asked, index, stripe, chunks);
   if (Held* const waiting = held_.find(asked)) hold(*waiting, held.payload, held.keep);
@@ -43,7 +43,7 @@ void Server::Table::accept(const rpc::Asked& asked) {
 
 void Server::Table::merge(std::span<const rpc::Asked> parts) {
   moved = server.now();
-  // Its parts were acknowledged when they came. What is thrown here breaks the node down, so that all workers hear of it.
+  // The parts were acknowledged on arrival. An exception here breaks the node down, so all workers are notified.
   const base::Status status = server.apply_merged(*this, parts);
   if (!status.ok()) base::log_error("{}; a round of adds is lost", status.text());
   for (const rpc::Asked& asked : parts) {
@@ -53,7 +53,7 @@ void Server::Table::merge(std::span<const rpc::Asked> parts) {
   }
 }
 
-/// Elements of parts that have all of them, in the parts' order, as their storage dtype.
+/// Sums up the elements of parts that all have them, in the order of the parts, in their storage dtype.
 base::Status Server::sum_up(const Table& table, std::span<const Held* const> parts, uint64_t first, uint64_t count, base::Pool::Block* sum) {
   const mv_dtype dtype = table.spec.dtype, storage = tensor::storage_dtype(dtype);
   *sum = pool_.take(count * tensor::dtype_bytes(storage));
@@ -75,7 +75,7 @@ base::Status Server::sum_up(const Table& table, std::span<const Held* const> par
   return {};
 }
 
-/// Adds the sum of parts that have all of these elements to the shard; of no parts it is zero.
+/// Adds the sum of parts that all have these elements to the shard; without parts the sum is zero.
 base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, shard::Range elements, shard::ChangePart piece) {
   const shard::Spec& spec = table.spec;
   const mv_dtype storage = tensor::storage_dtype(spec.dtype);
@@ -88,7 +88,7 @@ base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, s
   if (storage == spec.dtype && std::ranges::none_of(parts, [](const Held* part) { return part->codec != nullptr; })) {
     struct Room : std::vector<const std::byte*> {};
     auto& from = base::per_thread<Room>();
-    const auto sum = [&](uint64_t first, uint64_t some, std::byte* out) {  // from where the parts lie into the table
+    const auto sum = [&](uint64_t first, uint64_t some, std::byte* out) {  // directly from the parts into the table
       from.clear();
       for (const Held* part : parts) from.push_back(part->payload.data() + (first - part->first) * spec.element_bytes());
       math::sum_bytes(spec.dtype, out, from, some);
@@ -107,8 +107,9 @@ base::Status Server::add_sum(Table& table, std::span<const Held* const> parts, s
   return {};
 }
 
-/// Parts of a round that are elements: each element's sum through the updater, once. Parts of one stripe have the same elements; those of
-/// long rows overlap as they like, and are taken piece by piece between their ends. What none of them names is replaced, too: by zeros.
+/// Applies the parts of a round that are elements: the sum of each element goes through the updater once. Parts of one
+/// stripe have the same elements. Parts of long rows overlap in any way, and are processed piece by piece between their
+/// ends. If the updater replaces, elements that no part names become zeros.
 base::Status Server::apply_elements(Table& table, std::span<const Held* const> parts) {
   const shard::Spec& spec = table.spec;
   const Held& whole = *parts.front();
@@ -116,7 +117,7 @@ base::Status Server::apply_elements(Table& table, std::span<const Held* const> p
     return add_sum(table, parts, {0, whole.count}, whole.piece);
   std::set<uint64_t> ends;
   for (const Held* part : parts) ends.insert({part->first, part->first + part->count});
-  const bool is_all = spec.row_bytes() > shard::stripe_bytes(spec);  // of this round
+  const bool is_all = spec.row_bytes() > shard::stripe_bytes(spec);  // the parts are all of this round
   const bool replaces = is_all && table.shard->updater().name == shard::kReplacing;
   if (replaces) ends.insert({0, table.shard->elements()});
   shard::ChangePart piece = is_all ? shard::ChangePart::kFirst : parts.front()->piece;
@@ -131,14 +132,14 @@ base::Status Server::apply_elements(Table& table, std::span<const Held* const> p
   return {};
 }
 
-/// The sum of all parts, in their order, through the updater: once.
+/// Puts the sum of all parts, in their order, through the updater once.
 base::Status Server::apply_merged(Table& table, std::span<const rpc::Asked> parts) {
   struct Room : std::vector<const Held*> {};
   auto& some = base::per_thread<Room>();
   some.clear();
   for (const rpc::Asked& asked : parts)
     if (const Held* const held = held_.find(asked); held != nullptr && held->rows + held->count > 0) some.push_back(held);
-  if (some.empty()) {  // rows of other servers only: a round all the same
+  if (some.empty()) {  // rows of other servers only: this still counts as a round
     table.shard->change_rows(wire::Write::Add, shard::kNoWorker, {}, nullptr);
     return {};
   }

@@ -1,4 +1,4 @@
-// How a server's tables stand, and whose requests wait at their gates.
+// The state of a server's tables, and the requests that wait at their gates.
 
 #include <algorithm>
 
@@ -59,11 +59,11 @@ std::vector<TableState> Server::states() const {
     }
     states.push_back(std::move(state));
   }
-  std::ranges::sort(states, {}, &TableState::name);  // as clients have them: where a report has no room for all, these are the same
+  std::ranges::sort(states, {}, &TableState::name);  // in the clients' order: a report without room for all keeps the same ones
   return states;
 }
 
-/// By name.
+/// Sorted by name.
 std::vector<const Server::Table*> Server::complete_tables() const {
   std::vector<const Table*> tables;
   for (const auto& table : tables_)

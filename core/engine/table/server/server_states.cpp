@@ -1,4 +1,5 @@
-// Updaters' states on their way to a worker who writes them down, and back. Each transfer is a series of requests of one worker, in order.
+// Transfers of updaters' states to a worker that saves them, and back. Each transfer is a series of requests of one
+// worker, in order.
 
 #include <utility>
 
@@ -37,12 +38,12 @@ void Server::states(const rpc::Asked& asked, const wire::States& request) {
   if (!answer_states(asked, *table, found->second)) reading_.erase(found);
 }
 
-/// False once there is no more to be asked for.
+/// False once the transfer is over.
 bool Server::answer_states(const rpc::Asked& asked, Table& table, Reading& reading) {
   auto& fbb = builder_.fbb();
   const size_t states = reading.snapshot->states();
   if (states == 0) reading.rows = {};
-  if (reading.rows.count == 0) {  // all there was
+  if (reading.rows.count == 0) {  // all were sent
     const auto updater = write_updater(fbb, table.shard->updater());
     const shard::Mark mark = table.shard->mark();
     const auto shared = fbb.CreateVector(mark.shared);

@@ -34,7 +34,7 @@ void Agreement::heard(uint32_t from, const Word& word) {
 void Agreement::proceed() {
   if (!done_ || decided_) return;
   const uint32_t lead = coordinator();
-  if (gone_.contains(rank_)) return;  // the others go on without this one, and tell it
+  if (gone_.contains(rank_)) return;  // the others continue without this one, and send it the decision
   if (lead != rank_) {
     if (told_ == lead && told_gone_ == gone_.size()) return;
     told_ = lead;
@@ -48,7 +48,8 @@ void Agreement::proceed() {
   if (std::all_of(others.begin(), others.end(), has_reported)) decide(others);
 }
 
-/// Told on by everyone who hears of it: whoever has decided or gathered it may be gone.
+/// Adopts a decision and passes it on, because the rank that it came from may be gone: the coordinator sends it to all,
+/// other ranks send it to the ranks that it excludes.
 void Agreement::decide(const Ranks& ranks) {
   decided_ = ranks;
   Word word;
@@ -63,7 +64,7 @@ void Agreement::decide(const Ranks& ranks) {
 
 Agreement::Word Agreement::report(bool asks) const { return {false, asks, {gone_.begin(), gone_.end()}, decided_.value_or(Ranks())}; }
 
-/// Those of a peer's list that are ranks of this group, in order.
+/// The entries of a peer's list that are ranks of this group, in order.
 Agreement::Ranks Agreement::known(Ranks told) const {
   std::erase_if(told, [&](uint32_t rank) { return rank >= size_; });
   std::sort(told.begin(), told.end());
@@ -85,7 +86,7 @@ uint32_t Agreement::coordinator() const {
 }
 
 Agreement::Ranks Agreement::awaited() const {
-  if (coordinator() == size_) return {};  // a peer's nonsense: all are gone, this one as well
+  if (coordinator() == size_) return {};  // a peer has sent nonsense: all ranks are gone, this one too
   if (coordinator() != rank_) return {coordinator()};
   Ranks ranks = survivors();
   std::erase_if(ranks, [&](uint32_t rank) { return rank == rank_ || reported_.contains(rank); });

@@ -23,7 +23,8 @@ double segments_of(uint64_t bytes, uint64_t segment) {
   return segment == 0 || segment >= bytes ? 1 : std::ceil(static_cast<double>(bytes) / static_cast<double>(segment));
 }
 
-/// A value that goes through the levels of a tree in segments, each of which keeps a node busy for `per_byte` from or to each child.
+/// The time of a value that passes through the levels of a tree in segments. A node spends `per_byte` on each byte of a
+/// segment, for each child.
 double through_levels(uint64_t bytes, int32_t ranks, double alpha, double per_byte, const Tree& tree) {
   const double children = std::min<double>(tree.arity, ranks - 1);
   const double segments = segments_of(bytes, tree.segment);
@@ -89,7 +90,8 @@ Choice choose_allreduce(uint64_t bytes, const Layout& layout, const Costs& costs
   };
   for (const Algorithm algorithm : kAlgorithms) {
     TransportCost transport = costs.of(one_host ? layout.beside : layout.between);
-    // In a ring one rank of a host speaks with another host at a time; elsewhere all do, and share what connects the hosts.
+    // In a ring, one rank of each host sends to another host at a time. In the other algorithms all ranks do, and share
+    // the connection between the hosts.
     if (!one_host && algorithm != Algorithm::kRing) transport.beta *= counted.on_fullest;
     consider(algorithm, false, cost_of(algorithm, bytes, ranks, transport, costs.gamma));
   }

@@ -1,7 +1,7 @@
 #pragma once
-// What an all-reduce costs, and so which algorithm to take. Latency alpha of a message, beta for each byte on a transport, gamma for each byte
-// that is reduced; docs/allreduce.md has the table. All ranks of a group must choose alike: they go by what its lowest rank says when it is
-// opened.
+// The cost model of collective operations, and the choice of an algorithm by it. A message costs alpha, each byte on a
+// transport beta, and each reduced byte gamma; docs/allreduce.md has the table. All ranks of a group must choose the
+// same algorithm, so they use the costs that the lowest rank sends when the group is opened.
 
 #include <array>
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace mv::collective {
 
-/// Seconds: no alpha, beta or gamma is larger.
+/// Seconds. The upper limit of alpha, beta and gamma.
 constexpr double kMostCost = 10;
 
 struct TransportCost {
-  double alpha = 0;  ///< seconds from a rank's sending a message to another's having begun with it
+  double alpha = 0;  ///< seconds from the send of a message until its receiver begins with it
   double beta = 0;   ///< seconds a byte
   bool operator==(const TransportCost&) const = default;
 };
 
-/// The defaults are of two cores of a machine of 2021 and a network of 10 Gbit/s.
+/// The defaults describe two cores of a machine of 2021 and a network of 10 Gbit/s.
 struct Costs {
   std::array<TransportCost, base::kTransportNames.size()> transports = {{{3e-6, 0.1e-9}, {5e-6, 0.25e-9}, {25e-6, 0.9e-9}}};  ///< by base::TransportKind
   double gamma = 0.1e-9;                                                                                       ///< seconds a byte
@@ -30,20 +30,20 @@ struct Costs {
   bool operator==(const Costs&) const = default;
 };
 
-/// Seconds. What folding costs where `ranks` is no power of two is in it.
+/// In seconds. Includes the cost of folding if `ranks` is not a power of two.
 double cost_of(Algorithm algorithm, uint64_t bytes, int32_t ranks, const TransportCost& transport, double gamma, const Tree& tree = {});
-/// `tree.segment` in bytes.
+/// `tree.segment` is in bytes.
 double cost_of_reduce(uint64_t bytes, int32_t ranks, const TransportCost& transport, double gamma, const Tree& tree = {});
 double cost_of_broadcast(uint64_t bytes, int32_t ranks, const TransportCost& transport, const Tree& tree = {});
 
-/// Where the ranks of a group are, and by which transports they reach each other.
+/// The hosts of a group's ranks, and the transports between the ranks.
 struct Layout {
-  std::vector<int32_t> hosts;  ///< of each rank, as hierarchical_allreduce() has them
+  std::vector<int32_t> hosts;  ///< by rank, see hierarchical_allreduce()
   base::TransportKind beside = base::TransportKind::kShm;
   base::TransportKind between = base::TransportKind::kTcp;
 };
 
-/// What a rank would choose by. The setting collective_costs has the costs, see cost_text.hpp.
+/// The costs by which a rank would choose. The setting collective_costs provides them, see cost_text.hpp.
 struct Basis {
   Costs costs;
   base::TransportKind beside = base::TransportKind::kShm;  ///< the transport between ranks of one host
@@ -53,10 +53,10 @@ struct Basis {
 struct Choice {
   Algorithm algorithm = Algorithm::kRecursiveDoubling;
   bool by_host = false;  ///< hierarchical_allreduce(), with `algorithm` between the hosts
-  double seconds = 0;    ///< that it should take
+  double seconds = 0;    ///< predicted
 };
 
-/// The cheapest way to all-reduce `bytes`. The same for the same arguments, everywhere.
+/// The cheapest way to all-reduce `bytes`. Deterministic: equal arguments give equal choices on all ranks.
 Choice choose_allreduce(uint64_t bytes, const Layout& layout, const Costs& costs);
 /// The best arity and segment (in bytes, a multiple of 64) for a reduction to one rank, or for a broadcast from it.
 Tree choose_tree(uint64_t bytes, const Layout& layout, const Costs& costs);

@@ -6,7 +6,7 @@
 namespace mv::collective {
 namespace {
 
-/// What the normal equations are made of, each sample divided by its time.
+/// The sums of the normal equations, with each sample divided by its time.
 struct Sums {
   double messages2 = 0, both = 0, bytes2 = 0, messages = 0, bytes = 0;
 };
@@ -25,7 +25,7 @@ Sums add_up(std::span<const Sample> samples) {
   return sums;
 }
 
-/// x with a x = b; 0 where nothing depends on it.
+/// Solves a x = b; 0 if a is 0.
 double solve(double a, double b) { return a > 0 ? b / a : 0; }
 
 TransportCost solve(const Sums& sums) {

@@ -1,5 +1,5 @@
 #pragma once
-// From how long operations took to what a transport costs.
+// Fits the costs of a transport to measured times of operations.
 
 #include <span>
 
@@ -7,17 +7,19 @@
 
 namespace mv::collective {
 
-/// An operation whose time should be messages * alpha + bytes * beta: what is in a row, not what is sent in all.
+/// A measured operation, modelled as messages * alpha + bytes * beta. Both numbers count the critical path, not all
+/// traffic.
 struct Sample {
   double messages = 0, bytes = 0, seconds = 0;
 };
 
 struct Fit {
   TransportCost cost;
-  double error = 0;  ///< how far the samples are from it: the root of the mean square, as a part of their times
+  double error = 0;  ///< root mean square of the samples' relative errors
 };
 
-/// Least squares of the relative errors, so that the small count as much as the large. Neither cost is negative; without samples both are 0.
+/// Least squares of the relative errors, so short operations weigh as much as long ones. Neither cost is negative;
+/// without samples both are 0.
 Fit fit(std::span<const Sample> samples);
 
 }  // namespace mv::collective

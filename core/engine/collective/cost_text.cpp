@@ -41,7 +41,7 @@ base::Result<double> read_seconds(std::string_view word, std::string_view text, 
   return seconds;
 }
 
-/// "5e-06,2.5e-10" behind the transport's name.
+/// Reads "5e-06,2.5e-10", the text after a transport's name.
 base::Result<TransportCost> read_transport(std::string_view word, std::string_view values) {
   const size_t comma = values.find(',');
   if (comma == std::string_view::npos)

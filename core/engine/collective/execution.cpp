@@ -6,10 +6,10 @@
 namespace mv::collective {
 
 namespace {
-/// Bytes that may be under way from an operation of one rank, before others have taken them.
+/// Bytes of an operation that one rank may have in flight, not yet taken by their receivers.
 constexpr size_t kWindow = 4 << 20;
 
-/// The transport goes on with it: a stream that has begun with a message ends it.
+/// Redirects a message that is being received into other memory: a transport cannot stop in the middle of a message.
 void divert(base::Sink& sink) {
   const size_t bytes = sink.memory().size();
   const std::shared_ptr<std::byte[]> aside(new std::byte[bytes]);
@@ -40,7 +40,7 @@ bool Execution::done() const {
          std::none_of(lent_.begin(), lent_.end(), [](const Sent& sent) { return sent.payload->is_lent(); });
 }
 
-/// One chunk, or the end of a step. False if there was neither.
+/// Takes one chunk or ends one step. False if neither is possible.
 bool Execution::receive_more(base::Status* wrong) {
   if (receiving_ == schedule_.size() || handed_) return false;
   const Step& step = schedule_[receiving_];
@@ -74,7 +74,7 @@ base::Status Execution::take(const Step& step, const Chunk& chunk) {
   }
   std::erase_if(direct_, [&](const Direct& direct) {
     const bool here = overlap(range, direct.range);
-    if (here) divert(*direct.sink);  // it has come; or it is a repetition of what has
+    if (here) divert(*direct.sink);  // it has arrived, or is a retry of a chunk that has
     return here;
   });
   vacate(range);
@@ -93,7 +93,7 @@ void Execution::resume() {
   step_received_ = 0;
 }
 
-/// What is about to be written over leaves before, or is copied.
+/// Frees a range that is about to be overwritten: sends its unsent elements as copies, and copies those in flight.
 void Execution::vacate(const Range& range) {
   for (const Sent& sent : lent_)
     if (!sent.elsewhere && overlap(sent.range, range)) sent.payload->make_owned();
@@ -130,7 +130,7 @@ bool Execution::send_more() {
   return true;
 }
 
-/// Whether no step before this one still receives any of it.
+/// Whether no earlier step still receives elements of this range.
 bool Execution::is_final(const Range& range, size_t step) const {
   for (size_t i = receiving_; i < step; ++i) {
     const Step& before = schedule_[i];
@@ -155,7 +155,7 @@ void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
   }
   step_sent_ += chunk.count;
   ++emitted_;
-  if (bytes > wire::kSmallPayloadBytes) {  // else it leaves as a copy
+  if (bytes > wire::kSmallPayloadBytes) {  // smaller ones are copied when they are sent
     under_way_ += bytes;
     lent_.push_back({emitted_, chunk, payload, bytes, elsewhere});
   }
@@ -164,14 +164,14 @@ void Execution::emit(const Step& step, const Range& chunk, bool written_over) {
 
 void Execution::received(int32_t from, Chunk chunk) {
   const bool now = receiving_ < schedule_.size() && schedule_[receiving_].from == from && waiting_[from].empty() && !handed_;
-  if (!now) chunk.keep();  // else it is used before this returns to the transport
+  if (!now) chunk.keep();  // otherwise it is used before this returns to the transport
   waiting_[from].push_back(std::move(chunk));
 }
 
 void Execution::sent(uint64_t number) {
   const auto found = std::find_if(lent_.begin(), lent_.end(), [&](const Sent& sent) { return sent.number == number; });
   if (found == lent_.end()) return;
-  if (found->payload.use_count() > 1) found->payload->make_owned();  // a transport may still be at a repetition of it
+  if (found->payload.use_count() > 1) found->payload->make_owned();  // a transport may still be sending a retry of it
   under_way_ -= found->bytes;
   lent_.erase(found);
   ++moves_;

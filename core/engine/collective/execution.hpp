@@ -1,5 +1,5 @@
 #pragma once
-// Carries out one rank's schedule of one operation, chunk by chunk.
+// The execution of one rank's schedule of one operation, chunk by chunk.
 
 #include <deque>
 #include <map>
@@ -13,58 +13,60 @@
 
 namespace mv::collective {
 
-/// A chunk that has come. Whoever sent it hears that it was taken once `asked` is finished.
+/// A chunk that has arrived. Its sender learns that it was taken when `asked` is finished.
 struct Chunk {
   Range range;
   std::span<const std::byte> bytes;
-  base::SinkRef staged;                        ///< holds the bytes; or null:
-  std::shared_ptr<std::vector<std::byte>> own; ///< then this does, once keep() was called
+  base::SinkRef staged;                        ///< holds the bytes, or is null
+  std::shared_ptr<std::vector<std::byte>> own; ///< holds them if `staged` is null and keep() was called
   rpc::Asked asked;
   void keep();
 };
 
-/// Chunks are received in the order of the schedule's steps, so that equal inputs give equal bits, and sent as soon as what they are made of is
-/// final and there is room: a step may be sent from while it or the one before it is still being received. Loop thread only.
+/// Executes a schedule. Received chunks are applied in the order of the steps, so equal inputs give equal bits. A chunk
+/// is sent as soon as its elements are final and the window has room, so the send of a step may overlap with the
+/// receives of that step and of earlier ones. Loop thread only.
 class Execution {
  public:
   class Owner {
    public:
     virtual ~Owner() = default;
-    /// Sends elements to a rank; sent() is to follow for each, with its number, once they have been taken there.
+    /// Sends elements to a rank. The owner calls sent() with the number once the rank has taken them.
     virtual void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) = 0;
     virtual void chunk_taken(const rpc::Asked& asked) = 0;
   };
 
-  /// @param by_hand  the caller reduces: see handed()
+  /// @param by_hand  the caller reduces, see handed()
   Execution(Owner& owner, Value value, Schedule schedule, int32_t rank, bool by_hand = false);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
   ~Execution() { stop(); }
 
-  /// Does what can be done now. MV_EPROTOCOL where a peer sent what the schedule does not expect.
+  /// Makes all progress that is possible now. MV_EPROTOCOL if a peer sent a chunk that the schedule does not expect.
   base::Status advance();
-  /// Everything has been sent, taken and received.
+  /// All steps are received and sent, and no chunk in flight refers to the caller's memory.
   bool done() const;
 
   void received(int32_t from, Chunk chunk);
   void sent(uint64_t number);
-  /// Where a chunk that is about to come goes; null: nowhere in particular.
+  /// The destination of a chunk whose header has arrived; null if it may go anywhere.
   base::SinkRef place(int32_t from, const Range& range, size_t bytes);
 
-  /// By hand: the values that are to be reduced into the caller's, all of them; resume() once they have been.
+  /// With by_hand: all values of a step have arrived, and the caller must reduce them into its own and then call
+  /// resume().
   bool handed() const { return handed_; }
   void resume();
-  /// Where a step's values arrive that are reduced by hand: as many arrays as the value has. Their memory is the owner's.
+  /// Where values to be reduced by hand arrive: as many arrays as the value has. The owner owns their memory.
   void set_scratch(Value scratch) { scratch_ = std::move(scratch); }
 
-  /// Once it is done: the whole value is where it belongs.
+  /// Call once it is done: copies values that are elsewhere into the memory of the result.
   void bring() { value_.bring(); }
 
-  /// The rank whose elements are waited for, kNone if none's.
+  /// The rank whose elements this one waits for; kNone if there is none.
   int32_t awaited() const;
-  /// Grows whenever something came or was taken.
+  /// A counter of progress: grows with every chunk that was received and used, or taken by its receiver.
   uint64_t moves() const { return moves_; }
-  /// Nothing refers to the caller's memory any more. What has come and was not used counts as taken.
+  /// Releases all references to the caller's memory. Unused chunks that have arrived count as taken.
   void stop();
 
  private:
@@ -73,7 +75,7 @@ class Execution {
     Range range;
     base::PayloadRef payload;
     size_t bytes;
-    bool elsewhere;  ///< than where this range is written
+    bool elsewhere;  ///< the bytes are not where this range is written
   };
   struct Direct {
     Range range;
@@ -94,13 +96,13 @@ class Execution {
   const int32_t rank_;
   const bool by_hand_;
   Value scratch_;
-  size_t receiving_ = 0, sending_ = 0;             ///< steps
-  uint64_t step_received_ = 0, step_sent_ = 0;     ///< elements of them
-  std::map<int32_t, std::deque<Chunk>> waiting_;   ///< by sender: came before their turn
-  std::vector<Sent> lent_;                         ///< large ones that were not taken yet
+  size_t receiving_ = 0, sending_ = 0;             ///< current steps
+  uint64_t step_received_ = 0, step_sent_ = 0;     ///< elements done of them
+  std::map<int32_t, std::deque<Chunk>> waiting_;   ///< by sender: arrived before their turn
+  std::vector<Sent> lent_;                         ///< large chunks that are not taken yet
   size_t under_way_ = 0;                           ///< bytes of those
   uint64_t emitted_ = 0;                           ///< chunks so far
-  std::vector<Direct> direct_;                     ///< on their way into the caller's memory
+  std::vector<Direct> direct_;                     ///< being received into the caller's memory
   bool handed_ = false, stopped_ = false;
   uint64_t moves_ = 0;
 };

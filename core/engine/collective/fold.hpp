@@ -1,5 +1,6 @@
 #pragma once
-// Sizes that are no power of two: the first ranks go in pairs, whose higher one takes part for both.
+// Folding of a group whose size is not a power of two: the first ranks form pairs, and the higher rank of each pair
+// takes part for both.
 
 #include <bit>
 #include <cstdint>
@@ -12,11 +13,11 @@ class Fold {
   explicit Fold(int32_t size)
       : ranks_(static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(size)))), pairs_(size - ranks_) {}
 
-  int32_t ranks() const { return ranks_; }  ///< that take part: a power of two
+  int32_t ranks() const { return ranks_; }  ///< ranks that take part: a power of two
   bool in_pair(int32_t rank) const { return rank < 2 * pairs_; }
   bool stands_aside(int32_t rank) const { return in_pair(rank) && rank % 2 == 0; }
   int32_t partner(int32_t rank) const { return rank ^ 1; }
-  /// The number among those that take part, and back.
+  /// The number of a rank among those that take part, and the inverse.
   int32_t number(int32_t rank) const { return in_pair(rank) ? rank / 2 : rank - pairs_; }
   int32_t rank(int32_t number) const { return number < pairs_ ? 2 * number + 1 : number + pairs_; }
 

@@ -10,36 +10,37 @@ namespace mv::collective {
 using namespace std::chrono_literals;
 
 namespace {
-/// On the wire an array's note stands above its dtype.
+/// On the wire, the note of an array is in the bits above its dtype.
 constexpr int kNoteShift = 4;
 constexpr uint8_t kDtypeMask = (1 << kNoteShift) - 1;
 static_assert(kMostNote << kNoteShift <= UINT8_MAX);
-/// How long nothing may move before the rank that is waited for is told: it may be at another operation.
+/// After this time without progress, the awaited rank is notified: it may be at another operation.
 constexpr base::Nanos kLookAfter = 100ms;
-/// How long whoever gives up waits for the others' word whether they have come.
+/// How long a rank whose deadline has passed waits for the others to answer whether they have begun the operation.
 constexpr base::Nanos kLastWord = 1s;
-/// Operations that are done of which it is still known what they were.
+/// The number of completed operations whose signatures are kept.
 constexpr size_t kRemembered = 256;
 
 constexpr const char *kHasCome = "has come to it, but has not done its part", *kHasNotCome = "has not come to it";
 
-/// What a signal or its caller did to one rank is something else to the others.
+/// A signal interrupts one rank only; for the others the operation is cancelled.
 mv_status code_for_others(mv_status code) { return code == MV_EINTR ? MV_ECANCELED : code; }
 }  // namespace
 
-/// Knows its number, by which it is found again when a message of it has been taken.
+/// A running operation. When one of its messages has been taken, it is found again by its number.
 struct Group::Active final : Execution::Owner, base::Work {
   Active(Group& group, uint64_t op, Operation operation, base::OperationRef call, Handed handed)
       : group(group), op(op), running(*this, group.setting_, std::move(operation), std::move(call), std::move(handed)) {}
 
-  /// The group ends with it, as the others count on this rank.
+  /// Breaks the group, because the other ranks count on this one.
   void withdraw(mv_status code) override {
     group.break_off(base::error(code, "{} has withdrawn operation {} of the group, {}", group.name(static_cast<uint32_t>(group.setting_.rank)), op,
                                 describe(running.signature())), true);
   }
 
   void send_chunk(int32_t to, const Range& range, const base::PayloadRef& payload, uint64_t number) override {
-    // What comes back may go where the other one had sent from. Without that word it would have to copy what lies there first.
+    // The receiver may write this chunk where it has sent from. The acknowledgement of what it sent goes first, which
+    // saves it a copy.
     if (payload->size() > wire::kSmallPayloadBytes) group.server_.acknowledge(group.members_.peers[static_cast<size_t>(to)]);
     auto& fbb = group.sender_.builder().fbb();
     const auto collect = wire::CreateCollect(fbb, group.members_.id, op, static_cast<uint32_t>(group.setting_.rank), range.first, range.count,
@@ -64,7 +65,7 @@ struct Group::Active final : Execution::Owner, base::Work {
   Group& group;
   const uint64_t op;
   const base::Nanos since = group.clock_.now();
-  bool busy = false;  ///< what is sent to a peer that is lost has been taken before send() returns
+  bool busy = false;  ///< against re-entry: a send to a lost peer calls `taken` before it returns
   Running running;
 };
 
@@ -125,7 +126,7 @@ void Group::tell_shape(uint32_t to, uint64_t op, const Active& active) {
 
 void Group::tell_agreement(uint32_t to, const Agreement::Word& word) {
   tell(to, word.decides ? wire::GroupWord::Decides : wire::GroupWord::Shrinks, [&](wire::GroupNoteT& note) {
-    note.status = code_for_others(broken_.code());  // whoever does not know yet why
+    note.status = code_for_others(broken_.code());  // for ranks that do not know the reason yet
     note.text = broken_.text();
     note.ranks = word.gone;
     note.decided = word.decided;
@@ -171,7 +172,7 @@ void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
   settle(op);
 }
 
-/// Does what can be done, and ends the operation when that was all. False if it is over.
+/// Makes all possible progress, and ends the operation when it is done. False if it has ended.
 bool Group::settle(uint64_t op) {
   const auto found = numbers_.find(op);
   if (found == numbers_.end() || found->second.active == nullptr) return false;
@@ -186,7 +187,7 @@ bool Group::settle(uint64_t op) {
   }
   running.hand();
   if (!running.execution().done()) return true;
-  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)  // so that nobody runs far ahead of who is behind
+  for (uint32_t rank = 0; rank < members_.peers.size(); ++rank)  // back-pressure: no rank runs far ahead of a slow one
     if (!lost_.contains(rank) && !sender_.keeps_up(members_.peers[rank])) return true;
   running.finish();
   done_.emplace(op, running.signature());
@@ -195,7 +196,7 @@ bool Group::settle(uint64_t op) {
   return false;
 }
 
-/// Something was taken: operations that waited for the others to keep up may be over.
+/// A message was taken: operations that waited for a slow rank may be done.
 void Group::keep_up() {
   std::vector<uint64_t> done;
   for (const auto& [op, numbered] : numbers_)
@@ -212,12 +213,12 @@ void Group::finish(uint64_t op, const base::Status& status) {
   active->running.call()->complete(status);
 }
 
-/// What came early will not be used.
+/// Finishes the requests of early chunks, which will not be used.
 void Group::clear(Numbered& numbered) {
   for (const Early& early : std::exchange(numbered.early, {})) server_.finish(early.chunk.asked);
 }
 
-/// Spends an operation's number without its being done.
+/// Ends an operation with an error, which uses up its number.
 void Group::fail(uint64_t op, const base::Status& why, bool tell) {
   if (tell) {
     tell_all(wire::GroupWord::Fails, [&](wire::GroupNoteT& note) {
@@ -241,7 +242,8 @@ void Group::disagree(uint64_t op, uint32_t a, const wire::Signature& first, uint
                        alike ? ", in another way: their arrays differ, or the costs by which they choose" : ""), true);
 }
 
-/// False if it has failed by this.
+/// Compares a rank's signature of an operation with this rank's, or keeps it until this rank begins the operation.
+/// False if the operation fails because they differ.
 bool Group::agrees(uint64_t op, uint32_t from, const wire::Signature& signature) {
   Numbered& numbered = numbers_[op];
   if (numbered.active != nullptr) {
@@ -278,7 +280,7 @@ void Group::drain(const base::OperationRef& call, Drained drained) {
   if (const base::Status refused = refusal(taking_part); !refused.ok()) return drained(refused);
   if (drain_) return drained(base::Status(MV_ESTATE, "another thread waits for the others' next all-reduce"));
   const uint64_t op = begun_ + 1;
-  const auto work = std::make_shared<base::WithdrawnBy>([this](mv_status code) {  // the others know that this rank drains, and that stays so
+  const auto work = std::make_shared<base::WithdrawnBy>([this](mv_status code) {  // the others know that this rank drains: no undo
     drop_drain(base::Status(code, "withdrawn; this rank still takes part in nothing but the others' next all-reduce"));
   });
   drain_ = Drain{work, call->deadline(), std::move(drained), false, clock_.now()};
@@ -294,9 +296,9 @@ void Group::drain(const base::OperationRef& call, Drained drained) {
   check_drained(op);
 }
 
-/// A rank takes part in what the others do at this number.
+/// A rank drains at this number: it takes part in the operation of the others.
 void Group::drains(uint64_t op, uint32_t from) {
-  if (op <= begun_ && !numbers_.contains(op)) return;  // over: it hears of that by other words
+  if (op <= begun_ && !numbers_.contains(op)) return;  // ended: other messages report that to the rank
   Numbered& numbered = numbers_[op];
   if (numbered.active == nullptr) {
     numbered.drainers.insert(from);
@@ -309,7 +311,7 @@ void Group::drains(uint64_t op, uint32_t from) {
   disagree(op, static_cast<uint32_t>(setting_.rank), mine, from, sign(theirs, 0));
 }
 
-/// Ends this rank's wait for what comes if it has come, or if nobody is left who could make it.
+/// Ends this rank's drain if the next operation is known or has failed, or if all ranks drain.
 void Group::check_drained(uint64_t op) {
   if (!drain_ || op != begun_ + 1) return;
   Numbered& numbered = numbers_[op];
@@ -331,7 +333,7 @@ void Group::drop_drain(const base::Status& why) {
   if (drain_) std::exchange(drain_, std::nullopt)->drained(why);
 }
 
-// ---- from the others
+// ---- messages from other ranks
 
 void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged) {
   const uint64_t op = collect.op();
@@ -356,7 +358,7 @@ void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std:
   settle(op);
 }
 
-/// An operation that is done here has had all of its elements: whoever sends more of them makes another one.
+/// An operation that is done here has received all of its elements, so a rank that sends more is at another operation.
 void Group::came_late(uint64_t op, uint32_t from, const wire::Signature& theirs) {
   const auto mine = done_.find(op);
   if (!broken_.ok() || mine == done_.end()) return;
@@ -424,7 +426,7 @@ void Group::on_note(const wire::GroupNote& note) {
       return check_drained(op);
     }
     case wire::GroupWord::Fails:
-      if (done_.contains(op)) return break_off(status(), true);  // some have its result, and some have not
+      if (done_.contains(op)) return break_off(status(), true);  // some ranks have its result, others do not
       if (broken_.ok()) fail(op, status(), false);
       return;
     case wire::GroupWord::Breaks:
@@ -439,13 +441,13 @@ void Group::on_note(const wire::GroupNote& note) {
   }
 }
 
-/// Whether this rank is in an operation after that one.
+/// Whether this rank is in an operation after `op`.
 bool Group::waits_beyond(uint64_t op) const {
   if (drain_ && op < begun_ + 1) return true;
   return std::any_of(numbers_.upper_bound(op), numbers_.end(), [](const auto& entry) { return entry.second.active != nullptr; });
 }
 
-// ---- ends
+// ---- losses and closing
 
 void Group::lost(uint32_t rank, const base::Status& why) {
   if (!lost_.insert(rank).second) return;
@@ -493,7 +495,7 @@ void Group::close(const base::Status& gave_up) {
   agreement_.give_up(base::Status(MV_ESTATE, "this rank has closed the group"));
 }
 
-// ---- how it stands
+// ---- state
 
 GroupState Group::report() const {
   const bool by_messages = !watcher_.look;

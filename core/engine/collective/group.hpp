@@ -1,5 +1,5 @@
 #pragma once
-// One group as one of its ranks sees it: operations in their numbers, who has come, who is gone.
+// A group as one of its ranks sees it: its numbered operations, the progress of the other ranks, and the lost ranks.
 
 #include <deque>
 #include <functional>
@@ -21,14 +21,14 @@
 
 namespace mv::collective {
 
-/// What there is to do when a group is broken, for messages.
+/// The remedy for a broken group, for error messages.
 inline constexpr auto kAfterBreak = "mv_group_shrink() makes another one";
 
-/// Who is in a group, in the order of their ranks.
+/// The members of a group, in the order of their ranks.
 struct Members {
   uint64_t id = 0;
   std::vector<base::Peer> peers;
-  std::vector<std::string> names;  ///< as they were when the group was opened: another process may have the place by now
+  std::vector<std::string> names;  ///< at the opening of the group; another process may have taken the place since
 };
 
 struct GroupCounters {
@@ -36,11 +36,13 @@ struct GroupCounters {
   base::Status broken;
 };
 
-/// Operations have numbers, which each rank counts by itself; what a message is about it says by its number, so that nothing is to be
-/// agreed upon before an operation begins. What comes early waits, and its sender with it, but for a little.
+/// One rank's end of a group. Each rank counts the operations itself, and a message names its operation by that number,
+/// so no agreement is needed before an operation begins. Chunks that arrive before their operation begins here are
+/// kept; their sender may run ahead only a little before it waits, too.
 ///
-/// An operation ends on every rank: it is done; or somebody has told all that it failed, which spends its number; or the group is broken.
-/// Loop thread only. What hears of an operation's end is called from within, and begins nothing here.
+/// An operation ends on every rank: it is done; or a rank reports to all that it failed, which uses up its number; or
+/// the group is broken. Loop thread only. Callbacks at the end of an operation run inside the group's functions, and
+/// must not begin operations.
 class Group {
  public:
   using Drained = std::function<void(base::Result<Shape>)>;
@@ -54,22 +56,23 @@ class Group {
   const Setting& setting() const { return setting_; }
   GroupCounters counters() const { return {sent_, received_, begun_, broken_}; }
   Agreement& agreement() { return agreement_; }
-  /// What Groups remembers of shrinkings.
+  /// What Groups remembers about shrinking.
   struct Lineage {
-    bool was_shrunk = false;  ///< the group of its survivors has been open on this node
-    bool abandoned = false;   ///< it is such a group, which this node has opened and could not hand to its caller
+    bool was_shrunk = false;  ///< the group of its survivors was open on this node
+    bool abandoned = false;   ///< it is a group of survivors that this node opened but could not hand to its caller
   };
   Lineage& lineage() { return lineage_; }
-  /// What the lowest rank says. Before the first operation: the others count on this rank's choosing as they do.
+  /// Sets the costs, which are the lowest rank's. Must be called before the first operation, because all ranks must
+  /// choose the same algorithm.
   void choose_by(const Basis& basis);
 
   void begin(Operation operation, base::OperationRef call, Handed handed = {});
-  /// Of a custom operation: its values were reduced, or could not be.
+  /// Continues a custom operation: its caller has reduced the values, or could not.
   void resume(const base::Operation& call, const base::Status& status);
-  /// One at a time; `call` is over once `drained` has been called, by the latter.
+  /// Waits for the next operation of the other ranks; one call at a time. `drained` is called once, and ends `call`.
   void drain(const base::OperationRef& call, Drained drained);
 
-  // ---- from the others; `asked` is finished here or later
+  // ---- messages from other ranks; `asked` is finished here or later
 
   void on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std::span<const std::byte> payload, const base::SinkRef& staged);
   void on_note(const wire::GroupNote& note);
@@ -77,14 +80,14 @@ class Group {
 
   /// The process of a rank is gone.
   void lost(uint32_t rank, const base::Status& why);
-  /// Fails all that is under way, here and elsewhere, and all that is begun from now on.
+  /// Breaks the group: operations that are running or begin later fail. `tell` notifies the other ranks.
   void break_off(const base::Status& why, bool tell);
-  /// What is under way by shared memory, as far as it shows from here.
+  /// The progress of operations through shared memory, as far as it is visible here.
   struct Elsewhere {
     uint64_t operations = 0;  ///< begun
     const char* what = "";
-    int32_t awaited = -1;     ///< the rank that this one sleeps for; -1: none
-    bool has_come = false;    ///< that rank, to this operation
+    int32_t awaited = -1;     ///< the rank for which this one sleeps; -1: none
+    bool has_come = false;    ///< `awaited` has begun this operation
     base::Nanos since{0};
   };
   struct Watcher {
@@ -92,16 +95,17 @@ class Group {
     std::function<void(uint32_t rank)> left;
     std::function<Elsewhere()> look;
   };
-  /// Whoever carries out the group's operations otherwise: told why when it breaks, and who leaves it, at once of what has been; and asked
-  /// how it stands.
+  /// Sets the callbacks of the shared-memory implementation of the group. `broken` receives the reason when the group
+  /// breaks, and `left` each rank that leaves; both are called at once for past events. `look` returns its progress.
   void watch(Watcher watcher);
-  /// This rank makes no further operation. With an error, it was never open here: this rank has given up opening it.
+  /// This rank begins no further operations. With an error, the group was never open here: this rank has given up
+  /// opening it.
   void close(const base::Status& gave_up = {});
-  /// The node ends: drops everything without a word.
+  /// Drops everything without notifying the peers, because the node ends.
   void forget();
 
   GroupState report() const;
-  /// What this rank is in, and for whom it waits there.
+  /// The operations that this rank is in, and the ranks that it waits for there.
   std::vector<cluster::Wait> waits() const;
   base::Nanos made() const { return made_; }
 
@@ -114,11 +118,11 @@ class Group {
     uint32_t from;
     Chunk chunk;
   };
-  /// What is known of an operation that is not over here.
+  /// The state of an operation that has not ended here.
   struct Numbered {
     std::shared_ptr<Active> active;
     std::vector<Early> early;
-    std::map<uint32_t, wire::Signature> told;  ///< by those who have begun it
+    std::map<uint32_t, wire::Signature> told;  ///< by the ranks that have begun it
     std::set<uint32_t> drainers;
     std::optional<Shape> shape;
     base::Status failed;
@@ -164,16 +168,16 @@ class Group {
   const Members members_;
   const base::Nanos made_;
   Setting setting_;
-  const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  ///< for what outlives the group
+  const std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  ///< for callbacks that outlive the group
   Agreement agreement_;
   Lineage lineage_;
   uint64_t begun_ = 0;
   std::map<uint64_t, Numbered> numbers_;
-  std::map<uint64_t, wire::Signature> done_;  ///< the newest ones
-  std::map<uint32_t, uint64_t> reached_;  ///< operations that a rank has begun, as far as it showed
-  std::map<uint32_t, uint64_t> closed_;   ///< ranks that have left, and their last operation
+  std::map<uint64_t, wire::Signature> done_;  ///< the newest kRemembered ones
+  std::map<uint32_t, uint64_t> reached_;  ///< the last operation that each rank is known to have begun
+  std::map<uint32_t, uint64_t> closed_;   ///< the ranks that have left, and their last operations
   std::set<uint32_t> lost_;
-  uint64_t draining_at_ = 0;              ///< what the others were told: this rank makes no operation of its own there
+  uint64_t draining_at_ = 0;              ///< the others were notified that this rank drains at this number
   std::optional<Drain> drain_;
   base::Status broken_;
   Watcher watcher_;

@@ -1,5 +1,5 @@
 #pragma once
-// What a member tells of a group that it is in.
+// A member's report of a group that it is in.
 
 #include <cstdint>
 #include <string>
@@ -14,8 +14,8 @@ struct GroupState {
   std::vector<base::Peer> ranks;
   uint32_t rank = 0;        ///< the member's own
   std::string transport;         ///< "shm" or "messages"
-  uint64_t operations = 0;  ///< that it has begun
-  std::string broken;       ///< why the group goes on no more; empty while it does
+  uint64_t operations = 0;  ///< begun by the member
+  std::string broken;       ///< why the group is broken; empty if it is not
 };
 
 }  // namespace mv::collective

@@ -14,7 +14,8 @@ uint64_t group_number(const std::vector<base::Peer>& peers, uint64_t salt) {
   return number;
 }
 
-/// Opening the group. A rank that has had it open may close it before others have heard all that they need for that.
+/// Whether the sender has given up opening the group. A rank that had it open may close it before the others know that
+/// it is open; its note then has no error.
 bool gives_up(const wire::GroupNote& note) { return note.word() == wire::GroupWord::Closed && note.status() != MV_OK; }
 
 Setting setting_of(const cluster::View& view, const std::vector<base::Peer>& peers, base::Peer self) {
@@ -38,7 +39,7 @@ std::vector<base::Peer> peers_of(const Group& group, const Agreement::Ranks& ran
   return peers;
 }
 
-/// As the note has them; the defaults of a process that does not say.
+/// The costs in the note; the defaults if the sender gives none.
 base::Result<Basis> basis_of(const wire::GroupNote& note) {
   Basis basis;
   if (note.costs() == nullptr) return basis;
@@ -92,7 +93,7 @@ void Groups::open(const base::OperationRef& call, std::vector<base::Peer> peers,
   begin_opening({begin(call), add(id, std::move(peers)), std::move(opened), nullptr});
 }
 
-/// Without those that others have given up before this node came to them.
+/// Skips numbers that other members have given up before this node opened them.
 uint64_t Groups::next_number(const std::vector<base::Peer>& peers) {
   uint64_t& tried = tried_[peers];
   uint64_t id = group_number(peers, tried);
@@ -117,7 +118,7 @@ void Groups::check_opened(uint64_t id) {
   const GroupRef group = found->second.group;
   const auto& peers = group->members().peers;
   if (const base::Status broken = group->counters().broken; !broken.ok()) {
-    const bool all_here = group->agreement().all_here();  // then it is because one of them has given up
+    const bool all_here = group->agreement().all_here();  // then it broke because a member gave up
     return all_here && found->second.shrunk == nullptr ? reopen(id) : fail_opening(id, broken);
   }
   if (!std::all_of(peers.begin(), peers.end(), [&](base::Peer peer) { return here_[id].contains(peer); })) return;
@@ -132,7 +133,7 @@ void Groups::check_opened(uint64_t id) {
   opened(group);
 }
 
-/// Somebody has given it up, and will try with the next number; so will this node.
+/// A member has given up and will try the next number; this node does the same.
 void Groups::reopen(uint64_t id) {
   Opening opening = std::move(openings_.extract(id).mapped());
   const std::vector<base::Peer> peers = opening.group->members().peers;
@@ -153,7 +154,7 @@ void Groups::fail_opening(uint64_t id, const base::Status& why) {
     here_[id].erase(cluster_.self().peer);  // it may be tried again
   } else {
     here_.erase(id);
-    ++tried_[opening.group->members().peers];  // with the next number: for others this one may be open by now
+    ++tried_[opening.group->members().peers];  // next try: for other members this number may be open
   }
   close(opening.group, why);
   opening.opened(why);
@@ -176,7 +177,8 @@ void Groups::shrink(const base::OperationRef& call, const GroupRef& group, Opene
   Shrinking shrinking{begin(call), group, std::move(opened)};
   if (const auto& known = group->agreement().decided()) return shrunk(shrinking, *known);
   shrinkings_.emplace(id, std::move(shrinking));
-  // What holds the group is the entry: held by its own agreement, it would never end with the node.
+  // The entry owns the group. A reference in the group's own agreement would be a cycle, and keep the group alive after
+  // the node.
   group->agreement().begin([this, id](const base::Result<Agreement::Ranks>& ranks) { shrunk(shrinkings_.extract(id).mapped(), ranks); });
 }
 
@@ -201,7 +203,7 @@ void Groups::shrunk(const Shrinking& shrinking, const base::Result<Agreement::Ra
   }
 }
 
-// ---- ends
+// ---- closing and losses
 
 void Groups::close(const GroupRef& group, const base::Status& gave_up) {
   const uint64_t id = group->members().id;
@@ -218,7 +220,7 @@ void Groups::abandon(const GroupRef& group, const base::Status& why) {
   if (std::none_of(groups_.begin(), groups_.end(), is_before)) close(group);
 }
 
-/// The group that came of shrinking this one, as far as it is known here.
+/// The group that came from shrinking this one, or null if there is none here.
 GroupRef Groups::survivors_of(Group& group) const {
   const auto& decided = group.agreement().decided();
   if (!decided) return nullptr;
@@ -314,7 +316,7 @@ base::SinkRef Groups::place(const wire::Collect& collect, size_t bytes) {
   return base::Sink::into(block.bytes, block.memory);
 }
 
-// ---- how they stand
+// ---- state
 
 std::vector<GroupState> Groups::reports() const {
   std::vector<GroupState> reports;

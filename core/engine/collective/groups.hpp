@@ -1,5 +1,5 @@
 #pragma once
-// A node's groups: opened together with their other members, found by their numbers, shrunk, closed.
+// The groups of a node: opens, shrinks and closes them together with their other members, and finds them by number.
 
 #include <functional>
 #include <map>
@@ -14,9 +14,10 @@ namespace mv::collective {
 
 using GroupRef = std::shared_ptr<Group>;
 
-/// A group's number is made of its members and of how often these have tried to open one before, so all of them know it without a word.
-/// Opening it is done when all have said that they have; where one of them gives up before, all go on to the next number. Members are connected with each other from then on, and whoever is lost is lost
-/// to each of them by itself, the cluster's master like anybody else. Loop thread only.
+/// A node's groups. A group's number is derived from its members and from how many times they have tried to open one,
+/// so all members know it without a message. A group is open when all members have reported that they opened it. If a
+/// member gives up before, all continue with the next number. Members connect to each other from then on, and each
+/// detects the loss of another one independently, also that of the cluster's master. Loop thread only.
 class Groups {
  public:
   using Opened = std::function<void(base::Result<GroupRef>)>;
@@ -27,22 +28,24 @@ class Groups {
   Groups(const Groups&) = delete;
   Groups& operator=(const Groups&) = delete;
   ~Groups() {
-    for (const auto& [id, group] : groups_) group->forget();  // callers may hold them for longer
+    for (const auto& [id, group] : groups_) group->forget();  // callers may hold groups for longer
   }
 
-  /// Of groups opened from now on in which this rank is the lowest.
+  /// Sets the costs for groups that are opened from now on and in which this rank is the lowest.
   void choose_by(const Basis& basis) { basis_ = basis; }
   const Basis& basis() const { return basis_; }
 
-  /// Among workers, in the order of their ranks, this one among them. `opened` ends `call`.
+  /// Opens a group of these workers, which are in the order of their ranks and include this one. `opened` ends `call`.
   void open(const base::OperationRef& call, std::vector<base::Peer> peers, Opened opened);
-  /// A group of those who are not lost to any of them. Where the one that came of an earlier shrinking is broken, that one is shrunk.
+  /// Opens a group of the ranks that no survivor has lost. If the group from an earlier shrink is broken, shrinks that
+  /// one instead.
   void shrink(const base::OperationRef& call, const GroupRef& group, Opened opened);
-  /// For a group that was opened here and can't be handed to its caller: breaks it, and closes it. What came of a shrinking stays until the
-  /// group before it is closed, so that shrinking that one again goes on from here with the others, who have heard that it broke.
+  /// Breaks and closes a group that was opened here but cannot be handed to its caller. A group that came from a shrink
+  /// stays until its predecessor is closed. Shrinking the predecessor again then continues from this group, together
+  /// with the other ranks, which know that it broke.
   void abandon(const GroupRef& group, const base::Status& why);
   void close(const GroupRef& group, const base::Status& gave_up = {});
-  /// Closes all; `left` runs once all that was sent has been taken.
+  /// Closes all groups. `left` runs once all sent messages have been taken.
   void leave(std::function<void()> left);
 
   static bool is_mine(const wire::Message& message) {
@@ -52,7 +55,7 @@ class Groups {
   base::SinkRef place(const wire::Collect& collect, size_t bytes);
   void lost(base::Peer peer, const base::Status& why);
 
-  /// Of those that this node is in, or is opening.
+  /// The groups that this node is in or is opening.
   std::vector<GroupState> reports() const;
   std::vector<cluster::Wait> waits() const;
 
@@ -60,24 +63,24 @@ class Groups {
   void tick();
 
  private:
-  /// Who waits for an opening or a shrinking, and what ends that before.
+  /// The call that waits for an opening or a shrink, and the handle by which it can be withdrawn.
   struct Caller {
     base::OperationRef call;
     std::shared_ptr<base::Work> work;
   };
-  /// One that not all have opened yet.
+  /// A group that not all members have opened yet.
   struct Opening {
     Caller caller;
     GroupRef group;
     Opened opened;
-    GroupRef shrunk;  ///< what this is the group of survivors of, or null: it is tried again without whoever is lost meanwhile
+    GroupRef shrunk;  ///< the group whose survivors these are, or null. It is shrunk again if one is lost meanwhile
   };
   struct Shrinking {
     Caller caller;
     GroupRef group;
     Opened opened;
   };
-  /// A closed group of which others may still want to know how it was decided to go on.
+  /// A closed group whose decision about its survivors other ranks may still request.
   struct Past {
     uint32_t rank = 0;
     Agreement::Ranks decided;
@@ -106,9 +109,9 @@ class Groups {
   std::map<uint64_t, GroupRef> groups_;
   std::map<uint64_t, Opening> openings_;
   std::map<uint64_t, Shrinking> shrinkings_;
-  std::map<std::vector<base::Peer>, uint64_t> tried_;       ///< groups so far, of the same members
-  std::set<uint64_t> given_up_;                             ///< by others, before this node came to open them
-  std::map<uint64_t, std::map<base::Peer, Basis>> here_;    ///< by number: who has opened it, by what it would choose; also before this node has
+  std::map<std::vector<base::Peer>, uint64_t> tried_;       ///< by members: groups tried so far
+  std::set<uint64_t> given_up_;                             ///< by other members, before this node opened them
+  std::map<uint64_t, std::map<base::Peer, Basis>> here_;    ///< by number: the costs of each member that has opened it
   std::map<uint64_t, Past> past_;
 };
 

@@ -1,4 +1,4 @@
-// Hosts first: what crosses between machines crosses once for each machine.
+// Hierarchical all-reduce: ranks of one host reduce first, so data crosses the network once for each host.
 
 #include <algorithm>
 #include <set>

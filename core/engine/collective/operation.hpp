@@ -1,5 +1,5 @@
 #pragma once
-// What callers ask a group for, on whatever transport it is carried out.
+// The operations that callers request from a group, independent of the transport.
 
 #include <polyverso/polyverso.h>
 
@@ -12,7 +12,7 @@
 
 namespace mv::collective {
 
-/// What there is to say to a rank that drains and begins something else.
+/// The error message for a draining rank that begins something else.
 inline constexpr auto kOnlyDraining =
     "this rank waits for the others' next all-reduce (mv_allreduce_drain()): until that is over, it can take part in it only, with MV_DRAINING";
 
@@ -26,34 +26,36 @@ constexpr const char* kind_name(Kind kind) {
 /// The greatest note on an array.
 inline constexpr uint32_t kMostNote = 15;
 
-/// Elements in the caller's memory. Of MV_RAW, which is not reduced, elements are bytes.
+/// An array in the caller's memory. The elements of MV_RAW, which is not reduced, are bytes.
 struct Array {
   std::byte* data = nullptr;
   uint64_t count = 0;
   mv_dtype dtype = MV_F32;
-  uint8_t note = 0;  ///< the caller's, for those who drain; ranks need not agree
+  uint8_t note = 0;  ///< set by the caller for draining ranks; ranks need not agree
   uint64_t bytes() const { return count * tensor::dtype_bytes(dtype); }
 };
 
-/// Arguments that a group has checked before: dtypes that can be reduced so, a root that is a rank, pointers where counts are not 0.
+/// An operation with checked arguments: its dtypes support the reduction, its root is a rank, and pointers are valid
+/// where counts are not 0.
 struct Operation {
   Kind kind = Kind::kBarrier;
   math::Reduction reduction = math::Reduction::kSum;
   uint64_t root = 0;      ///< a rank of the group
   bool draining = false;  ///< takes part without counting as a contributor
-  /// The result, and where `in` is empty the values, too. Of an allgather size * count elements, of a reduce_scatter count.
+  /// The results, and also the inputs if `in` is empty. An allgather has size * count elements, a reduce_scatter count.
   std::vector<Array> out;
-  /// The values of out[i], where they are not there already: as many elements, of an allgather count, of a reduce_scatter size * count.
+  /// The inputs for out[i], if they are not in `out` already: as many elements, but count for an allgather and
+  /// size * count for a reduce_scatter.
   std::vector<const std::byte*> in;
-  uint64_t* contributors = nullptr;  ///< out: of an allreduce, how many ranks were not draining. Or null
+  uint64_t* contributors = nullptr;  ///< out: the ranks of an allreduce that did not drain; may be null
 };
 
-/// What the others do next, see mv_allreduce_drain().
+/// The next operation of the other ranks, see mv_allreduce_drain().
 struct Shape {
-  bool finished = false;  ///< nothing: all ranks are draining
+  bool finished = false;  ///< there is none: all ranks drain
   math::Reduction reduction = math::Reduction::kSum;
   std::vector<Array> arrays;  ///< without data
-  bool custom = false;        ///< they reduce by hand: a kCustom operation is to follow
+  bool custom = false;        ///< their callers reduce; this rank must begin a kCustom operation
 };
 
 }  // namespace mv::collective

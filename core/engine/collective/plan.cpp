@@ -10,7 +10,7 @@ namespace {
 constexpr uint8_t kManyDtypes = 255;
 constexpr uint8_t kByHost = 16, kBinaryTree = 32;
 
-/// A choice's tree counts bytes, a schedule elements.
+/// Converts the segment of a chosen tree from bytes to the elements of a schedule.
 Tree in_elements(Tree tree, const Value& value, uint64_t root) {
   const uint64_t bytes = std::max<uint64_t>(1, value.bytes({0, value.count()}));
   if (tree.segment > 0) tree.segment = std::max<uint64_t>(1, tree.segment * std::max<uint64_t>(1, value.count()) / bytes);
@@ -25,7 +25,7 @@ Plan plan_allreduce(const Setting& at, uint64_t count, uint64_t bytes) {
   return {allreduce(choice.algorithm, at.rank, at.size, count), algorithm};
 }
 
-/// FNV-1a, of numbers.
+/// A variant of FNV-1a for 64-bit numbers.
 struct Hash {
   uint64_t value = 14695981039346656037u;
   void add(uint64_t number) { value = (std::rotl(value, 23) ^ number) * 1099511628211u; }

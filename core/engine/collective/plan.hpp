@@ -1,5 +1,5 @@
 #pragma once
-// From an operation to the schedule that carries it out, and to the words that name it.
+// The plan of an operation: its schedule, its signature on the wire, and its description in words.
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace mv::collective {
 
-/// What a group's choices depend on, the same on all of its ranks.
+/// The inputs of a group's choices. All but `rank` are the same on all ranks.
 struct Setting {
   int32_t rank = 0, size = 1;
   Layout layout;
@@ -21,15 +21,15 @@ struct Setting {
 
 struct Plan {
   Schedule schedule;
-  uint8_t algorithm = 0;  ///< a number for it: ranks that chose otherwise disagree
+  uint8_t algorithm = 0;  ///< identifies the choice: ranks with different choices disagree
 };
 
-/// For a value of the operation, as Running lays it out.
+/// `value` is that of the operation, as Running lays it out.
 Plan plan(const Setting& setting, const Operation& operation, const Value& value);
 
 wire::Signature sign(const Operation& operation, uint8_t algorithm);
 bool same(const wire::Signature& a, const wire::Signature& b);
-/// Of these kinds draining ranks take part in.
+/// Whether draining ranks can take part in such an operation.
 bool can_be_drained(const wire::Signature& signature);
 /// "allreduce (sum) of 1000 f32".
 std::string describe(const wire::Signature& signature);

@@ -1,5 +1,5 @@
-// Recursive halving leaves each rank with a slice of the result, recursive doubling tells the slices to all. Among pairs that had to be
-// folded, each of the two first reduces half of the value.
+// Rabenseifner's algorithm: recursive halving leaves each rank with a slice of the result, and recursive doubling sends
+// the slices to all. In a folded pair, each rank first reduces one half of the value.
 
 #include "engine/collective/fold.hpp"
 #include "engine/collective/topology.hpp"
@@ -7,14 +7,14 @@
 namespace mv::collective {
 namespace {
 
-/// Blocks of slices around a number, while they are halved and doubled again.
+/// The blocks of slices that contain a given number while they are halved and doubled.
 class Halving {
  public:
   Halving(int32_t number, int32_t ranks, uint64_t count)
       : number_(static_cast<uint64_t>(number)), ranks_(static_cast<uint64_t>(ranks)), count_(count) {}
 
   uint64_t peer(uint64_t bit) const { return number_ ^ bit; }
-  /// The block of `width` slices in which a number lies.
+  /// The block of `width` slices that contains a number.
   Range block(uint64_t number, uint64_t width) const {
     const uint64_t first = number / width * width;
     return slices(count_, ranks_, first, first + width);

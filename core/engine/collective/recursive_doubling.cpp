@@ -1,5 +1,5 @@
-// In round k a rank exchanges everything with the one whose number differs in bit k: blocks of 2^k ranks that hold the same become blocks
-// of twice as many.
+// Recursive doubling: in round k, a rank exchanges the whole value with the rank whose number differs in bit k. Blocks
+// of 2^k ranks with equal values become blocks of 2^(k + 1).
 
 #include "engine/collective/fold.hpp"
 #include "engine/collective/topology.hpp"

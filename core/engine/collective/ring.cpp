@@ -1,4 +1,4 @@
-// Slices travel round the ring: once to gather every rank's part of them, once more to be told to all.
+// Ring algorithms: slices travel round the ring once to be reduced, and once more to reach all ranks.
 
 #include "engine/collective/topology.hpp"
 

@@ -20,7 +20,7 @@ Running::Running(Execution::Owner& owner, const Setting& setting, Operation oper
   execution_->set_scratch(std::move(theirs));
 }
 
-/// Whether the value has the number of contributors in it.
+/// Whether the value includes the number of contributors.
 bool Running::counts() const {
   const Kind kind = operation_.kind;
   return kind == Kind::kAllreduce || kind == Kind::kReduce || kind == Kind::kCustom || kind == Kind::kBarrier;
@@ -59,7 +59,7 @@ Value Running::lay_out() {
   const bool apart = !aside && operation_.kind != Kind::kAllgather && !operation_.in.empty();
   Value value;
   for (size_t i = 0; i < arrays.size(); ++i) value.add(arrays[i], operation_.reduction, apart ? operation_.in[i] : nullptr);
-  if (operation_.kind == Kind::kCustom) value.bring();  // its caller reduces it there
+  if (operation_.kind == Kind::kCustom) value.bring();  // the caller reduces it there
   contributors_ = operation_.draining ? 0 : 1;
   if (counts()) value.add({reinterpret_cast<std::byte*>(&contributors_), 1, MV_I64}, math::Reduction::kSum);
   return value;

@@ -1,5 +1,5 @@
 #pragma once
-// One operation of this rank, from its beginning to its end.
+// A running operation of this rank, from its beginning to its end.
 
 #include <functional>
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace mv::collective {
 
-/// Hears of the values of a custom reduction that are to be reduced next.
+/// Called with the values of a custom reduction that the caller must reduce next.
 using Handed = std::function<void(const std::vector<Array>&)>;
 
-/// An operation's values and its execution. Besides the caller's arrays the value holds one element of its own, the number of ranks that
-/// contribute, so that every rank learns it by the same way as the result. Loop thread only.
+/// An operation's values and its execution. The value has one element more than the caller's arrays, the number of
+/// contributors, so every rank receives it together with the result. Loop thread only.
 class Running {
  public:
   Running(Execution::Owner& owner, const Setting& setting, Operation operation, base::OperationRef call, Handed handed);
@@ -23,20 +23,20 @@ class Running {
   Execution& execution() { return *execution_; }
   const Operation& operation() const { return operation_; }
   const wire::Signature& signature() const { return signature_; }
-  /// The caller's.
+  /// The call that this operation completes.
   const base::OperationRef& call() const { return call_; }
-  /// Writes what is left to be written: averages, own parts, the number of contributors.
+  /// Writes the remaining results: averages, this rank's part, the number of contributors.
   void finish();
-  /// By hand: tells the caller of values to be reduced, once.
+  /// For custom reductions: passes values to the caller to reduce, each only once.
   void hand();
-  /// It has reduced them.
+  /// The caller has reduced them.
   void resume();
 
   base::Nanos deadline;
-  bool asked = false;              ///< the deadline has passed, the others were asked whether they have begun it
-  base::Nanos look_at;             ///< when to see whether anything moved
+  bool asked = false;              ///< the deadline has passed, and the others were asked whether they have begun
+  base::Nanos look_at;             ///< when to check for progress
   uint64_t moves_seen = 0;
-  bool told = false;               ///< the rank that is waited for knows of it
+  bool told = false;               ///< the awaited rank was notified
 
  private:
   Value lay_out();

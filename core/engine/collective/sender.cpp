@@ -5,9 +5,9 @@
 namespace mv::collective {
 
 namespace {
-/// No table's: messages keep their order, and wait for none of a table.
+/// A queue that belongs to no table: messages keep their order, and never wait for messages of a table.
 constexpr uint64_t kLane = UINT64_MAX;
-// What a member that is behind may be sent ahead.
+// Limits of the messages in flight to a slow member.
 constexpr size_t kMostMessages = 256;
 constexpr size_t kMostBytes = 8 << 20;
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Carries groups' messages to their members, and knows which were not taken yet.
+// The sender of all messages of groups; it counts those that their receivers have not taken yet.
 
 #include <functional>
 #include <unordered_map>
@@ -9,19 +9,19 @@
 
 namespace mv::collective {
 
-/// Every message is a change of rpc's: it comes once, in order, however the connection breaks. They count against no window of rpc's, for
-/// a member that is slow to join an operation must not hold up others' changes of tables; operations limit what they have under way.
-/// Loop thread only.
+/// Sends messages of groups as changes of rpc: exactly once and in order, even if the connection breaks. They do not
+/// count against rpc's windows, because a member that is slow to join an operation must not delay changes of tables.
+/// Operations limit their own bytes in flight. Loop thread only.
 class Sender {
  public:
   explicit Sender(rpc::Client& client) : client_(client) {}
 
   wire::FrameBuilder& builder() { return builder_; }
-  /// `taken` hears that the receiver has used the message, or never will.
+  /// Calls `taken` when the receiver has used the message, or never will.
   void send(base::Peer to, base::Frame frame, std::function<void()> taken = {});
-  /// Whether `to` keeps up with what it is sent.
+  /// Whether the backlog of messages that `to` has not taken is within the limits.
   bool keeps_up(base::Peer to) const;
-  /// Runs once nothing is under way any more, maybe at once.
+  /// Runs `work` once no message is in flight, possibly at once.
   void when_all_taken(std::function<void()> work);
 
   uint64_t bytes_sent = 0;

@@ -1,12 +1,13 @@
 #pragma once
-// Whether an operation that another rank describes to those that drain can be taken part in.
+// The check of an operation's shape, which another rank describes to draining ranks.
 
 #include "base/result.hpp"
 #include "engine/collective/operation.hpp"
 
 namespace mv::collective {
 
-/// Everything in a shape comes from another rank, and callers reduce by it. MV_EPROTOCOL, without the rank's name.
+/// A shape is untrusted, because it comes from another rank, and callers reduce by it. MV_EPROTOCOL; the message does
+/// not name the rank.
 base::Status check_shape(const Shape& shape);
 
 }  // namespace mv::collective

@@ -1,6 +1,6 @@
 #pragma once
-// The algorithms, one file each: pure functions from a rank's place to its schedule, for any size >= 1 and any count. After any
-// all-reduce all ranks hold the same bits. docs/allreduce.md says what each costs.
+// The algorithms of collective operations, one file each: pure functions from a rank to its schedule, for any size >= 1
+// and any count. After an all-reduce, all ranks hold the same bits. docs/allreduce.md gives the cost of each.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,28 +11,29 @@
 namespace mv::collective {
 
 struct Tree {
-  int32_t arity = 2;     ///< >= 1; size - 1 and more make a star
+  int32_t arity = 2;     ///< >= 1; size - 1 or more make a star
   int32_t root = 0;
-  uint64_t segment = 0;  ///< elements that travel at a time, so that levels work side by side; 0: all at once
+  uint64_t segment = 0;  ///< elements sent at a time, so that levels work in parallel; 0: all at once
 };
 
-/// The root ends with the result, the others with what passed through them.
+/// The root ends with the result, the other ranks with partial results.
 Schedule tree_reduce(int32_t rank, int32_t size, uint64_t count, const Tree& tree = {});
-/// All end with the root's value.
+/// All ranks end with the root's value.
 Schedule tree_broadcast(int32_t rank, int32_t size, uint64_t count, const Tree& tree = {});
 Schedule tree_allreduce(int32_t rank, int32_t size, uint64_t count, const Tree& tree = {});
 
-/// log2(size) exchanges of everything: the fewest steps, for what is small.
+/// log2(size) exchanges of the whole value: the fewest steps, best for small values.
 Schedule recursive_doubling_allreduce(int32_t rank, int32_t size, uint64_t count);
 
-/// Each rank ends with slice(count, size, rank) of the result; the rest of its value is what passed through.
+/// Each rank ends with slice(count, size, rank) of the result; the rest of its value holds partial results.
 Schedule ring_reduce_scatter(int32_t rank, int32_t size, uint64_t count);
-/// Each rank begins with slice(count, size, rank), and ends with all slices.
+/// Each rank begins with slice(count, size, rank) and ends with all slices.
 Schedule ring_allgather(int32_t rank, int32_t size, uint64_t count);
-/// Both: a rank sends 2 (size - 1) / size of the value, the least there is, in 2 (size - 1) steps.
+/// Both of them: a rank sends 2 (size - 1) / size of the value, the minimum, in 2 (size - 1) steps.
 Schedule ring_allreduce(int32_t rank, int32_t size, uint64_t count);
 
-/// Recursive halving, then doubling: the ring's bytes in 2 log2(size) steps where size is a power of two; else up to twice them.
+/// Recursive halving, then doubling: the ring's bytes in 2 log2(size) steps if size is a power of two, otherwise up to
+/// twice the bytes.
 Schedule rabenseifner_allreduce(int32_t rank, int32_t size, uint64_t count);
 
 enum class Algorithm : uint8_t { kTree, kRecursiveDoubling, kRing, kRabenseifner };
@@ -44,8 +45,8 @@ constexpr const char* algorithm_name(Algorithm algorithm) {
 
 Schedule allreduce(Algorithm algorithm, int32_t rank, int32_t size, uint64_t count, const Tree& tree = {});
 
-/// hosts[r] is the host of rank r, any number that its ranks share. Each host's ranks reduce to their lowest, those do `across` among
-/// themselves, and tell the result to their hosts.
+/// hosts[r] is the host of rank r: any number that its ranks share. The ranks of each host reduce to their lowest rank.
+/// These lowest ranks all-reduce by `across` among themselves, and broadcast the result on their hosts.
 Schedule hierarchical_allreduce(int32_t rank, const std::vector<int32_t>& hosts, uint64_t count, Algorithm across);
 
 }  // namespace mv::collective

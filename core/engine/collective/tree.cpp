@@ -1,4 +1,5 @@
-// A tree of any arity: what is reduced flows up, what is told flows down. Levels work side by side on different segments.
+// Tree algorithms of any arity: a reduction flows up, a broadcast flows down. The levels work in parallel on different
+// segments.
 
 #include <algorithm>
 
@@ -7,7 +8,7 @@
 namespace mv::collective {
 namespace {
 
-/// A rank's neighbours. Ranks are counted from the root.
+/// A rank's neighbours in the tree, whose nodes are numbered level by level from the root.
 struct Neighbours {
   int32_t parent = Step::kNone;
   std::vector<int32_t> children;
@@ -30,7 +31,7 @@ std::vector<Range> segments(uint64_t count, uint64_t segment) {
   return ranges;
 }
 
-/// Step i receives segment i and passes segment i - 1 on, both at once where a rank has both to do.
+/// Step i receives segment i and sends segment i - 1 on. Both are one step if the rank does both.
 void pass_on(Schedule& schedule, int32_t to, int32_t from, const std::vector<Range>& ranges, size_t i, Step::Arrival arrival) {
   Step step;
   if (i > 0 && to != Step::kNone) step = send_step(to, ranges[i - 1]);

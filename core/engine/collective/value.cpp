@@ -10,13 +10,13 @@
 namespace mv::collective {
 
 namespace {
-/// Of a large array at a time: reducing one chunk goes on while the next one travels.
+/// The bytes of a large array in one message: one chunk is reduced while the next is in flight.
 constexpr size_t kChunkBytes = 512 << 10;
-/// Arrays below this are copied into messages of many.
+/// Smaller arrays are gathered into common messages.
 constexpr size_t kSmallArray = 64 << 10;
 constexpr size_t kGatheredBytes = 256 << 10;
-/// Arrays below this are brought to where the results go at once: what is sent from elsewhere is waited for until it has been taken, which
-/// takes longer than to copy so little.
+/// Smaller inputs are copied to the result at once. A chunk that is sent from an input must be taken before the
+/// operation ends, and that takes longer than such a small copy.
 constexpr size_t kLeftArray = kChunkBytes;
 
 bool may_be_left(const Array& array, const std::byte* from) {
@@ -101,7 +101,7 @@ std::span<std::byte> Value::present(const Range& range) {
   change(range, [&](ValueArray& piece, uint64_t first, uint64_t count, size_t) {
     if (memory.empty() || piece.from == nullptr || piece.written.covers(first, first + count)) return;
     if (piece.written.touches(first, first + count)) return bring(piece, first, first + count);
-    memory = {const_cast<std::byte*>(piece.from) + first * piece.element(), memory.size()};  // to be sent: nobody writes there
+    memory = {const_cast<std::byte*>(piece.from) + first * piece.element(), memory.size()};  // only sent, never written
   });
   return memory;
 }

@@ -1,8 +1,8 @@
 #pragma once
-// The arrays of one operation as one value, whose elements are counted through.
+// The arrays of one operation as one value with consecutive element numbers.
 //
-// Out of place large floats are not brought to where the results go: they are reduced and sent from where they are, so that they go
-// through memory once less.
+// In out-of-place operations, large arrays of floats are not copied to the result first. They are reduced and sent from
+// the input, which saves a pass over memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,54 +17,55 @@ namespace mv::collective {
 
 class Value {
  public:
-  /// Empty arrays are left out. `from`, if not null, has their values, and stays as it is while the value lives.
+  /// Appends an array, unless it is empty. `from`, if not null, holds the input values, and must not change while the
+  /// value lives.
   void add(const Array& array, math::Reduction reduction, const std::byte* from = nullptr);
   uint64_t count() const { return count_; }
 
-  /// How many elements of a range travel in its first message: what lies in one large array is sent from where it is, small ones
-  /// are gathered, so that many of them are no more messages than one.
+  /// The number of elements of a range in its first message. Elements of a large array are sent in place. Small arrays
+  /// are gathered, so many of them need no more messages than one.
   uint64_t chunk(const Range& range) const;
   size_t bytes(const Range& range) const;
-  /// The memory in which a range that lies in one array is written; else empty.
+  /// The memory of the result for a range within one array; otherwise empty.
   std::span<std::byte> contiguous(const Range& range) const;
-  /// The memory in which it is now.
+  /// The memory that holds the range now; empty if it is not within one array.
   std::span<std::byte> present(const Range& range);
   void gather(const Range& range, std::byte* to);
   void scatter(const Range& range, const std::byte* from);
-  /// It was written into contiguous() by somebody else.
+  /// Notes that a range was written directly into contiguous().
   void written(const Range& range);
   /// value = f(value, theirs), or f(theirs, value).
   void reduce(const Range& range, const std::byte* theirs, math::Operand mine_is);
-  /// Everything where results belong.
+  /// Copies all values that are still in inputs to the result.
   void bring();
 
  private:
-  /// Elements that are no longer in `from`.
+  /// A set of elements: those whose values are no longer in `from`.
   class Ranges {
    public:
     void add(uint64_t first, uint64_t end);
     bool covers(uint64_t first, uint64_t end) const;
     bool touches(uint64_t first, uint64_t end) const;
-    /// work(first, end) for what is missing.
+    /// Calls work(first, end) for each gap in the set.
     template <typename Work>
     void gaps(uint64_t first, uint64_t end, Work work) const;
 
    private:
-    std::map<uint64_t, uint64_t> ends_;  ///< by their beginnings; they neither overlap nor touch
+    std::map<uint64_t, uint64_t> ends_;  ///< ends by beginnings; they neither overlap nor touch
   };
   struct ValueArray {
     uint64_t first;
     Array array;
     math::Reduction reduction;
-    const std::byte* from;  ///< null: there is nothing in it
+    const std::byte* from;  ///< null: all values are in `array`
     Ranges written;
     size_t element() const { return tensor::dtype_bytes(array.dtype); }
   };
   static void bring(ValueArray& piece, uint64_t first, uint64_t end);
-  /// work(piece, first element within it, elements, bytes before them in the range)
+  /// Calls work(piece, first element within it, elements, bytes before them in the range) until it returns false.
   template <typename Work>
   void each(const Range& range, Work work) const;
-  /// The same with a ValueArray that may be changed, for all of them.
+  /// The same for all pieces, with mutable ones.
   template <typename Work>
   void change(const Range& range, Work work);
   size_t piece_at(uint64_t element) const;
@@ -73,7 +74,7 @@ class Value {
   uint64_t count_ = 0;
 };
 
-/// Ranges that share elements.
+/// Whether two ranges share elements.
 inline bool overlap(const Range& a, const Range& b) {
   return a.count > 0 && b.count > 0 && a.first < b.first + b.count && b.first < a.first + a.count;
 }

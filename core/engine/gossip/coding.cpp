@@ -10,7 +10,7 @@
 namespace mv::gossip {
 
 namespace {
-/// Halves are as short as halves; only bytes are shorter.
+/// Whether the codec shortens values of this dtype. Only 8-bit codes are shorter than 16-bit floats.
 bool shortens(const codec::Codec& codec, mv_dtype dtype) {
   if (dtype == MV_F32 || dtype == MV_F64) return true;
   return (dtype == MV_F16 || dtype == MV_BF16) && codec.encoded_bytes(1024) < 2048;
@@ -26,7 +26,7 @@ std::vector<Coding::Run> Coding::runs(std::span<const ArraySpec> parts, uint64_t
   for (const ArraySpec& part : parts) {
     start = aligned_part(start);
     const uint64_t from = std::max(first, start), to = std::min(end, start + part.bytes());
-    // Chunks begin and end on multiples of every element.
+    // Chunks begin and end on multiples of every element size.
     if (from < to)
       found.push_back({static_cast<size_t>(from - first), static_cast<size_t>((to - from) / tensor::dtype_bytes(part.dtype)), part.dtype,
                        shortens(*codec_, part.dtype)});

@@ -1,6 +1,7 @@
 #pragma once
-// A snapshot's chunks as fewer bytes. Of what lies in a chunk the codec takes each array's floats by themselves, all others travel as they
-// are, and the gaps between arrays not at all: so both sides know from the arrays alone how long an encoded chunk is.
+// Compression of a snapshot's chunks. The codec encodes the floats of each array separately. Other values are sent
+// unchanged, and gaps between arrays are not sent. Both sides therefore know the length of an encoded chunk from the
+// arrays alone.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,22 +15,23 @@ namespace mv::gossip {
 
 class Coding {
  public:
-  /// null: chunks travel as they are, gaps and all.
+  /// With null, chunks are sent unchanged, including gaps.
   explicit Coding(codec::CodecRef codec) : codec_(std::move(codec)) {}
 
   const codec::Codec* codec() const { return codec_.get(); }
-  /// What bytes first .. first + count - 1 of a snapshot with these arrays are encoded to.
+  /// The encoded length of bytes first .. first + count - 1 of a snapshot with these arrays.
   uint64_t encoded_bytes(std::span<const ArraySpec> parts, uint64_t first, uint64_t count) const;
-  /// `raw` are these bytes.
+  /// `raw` holds the bytes from `first` on.
   std::vector<std::byte> encode(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> raw);
-  /// `encoded` has encoded_bytes(). MV_EPROTOCOL for what is no code.
+  /// `encoded` must have encoded_bytes() bytes. MV_EPROTOCOL for an invalid encoding.
   base::Status decode(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> encoded, std::span<std::byte> raw);
-  /// values += own - what `own` comes to once it has been encoded and decoded: the same bytes of this node's snapshot as `values` are of a
-  /// peer's, encoded too. Two that do so to each other are apart what their codes say on both sides.
+  /// values += own - decode(encode(own)). `own` holds the same bytes of this node's snapshot as `values` holds of a
+  /// peer's, where they are decoded. If two nodes do so with each other's snapshots, both see the same difference of
+  /// their models: that of the encoded values.
   void correct(std::span<const ArraySpec> parts, uint64_t first, std::span<const std::byte> own, std::span<std::byte> values);
 
  private:
-  /// What of an array lies in a range: where it begins there, in bytes, and how many elements.
+  /// The part of an array in a range: its offset there in bytes, and its number of elements.
   struct Run {
     size_t at, count;
     mv_dtype dtype;
@@ -41,7 +43,7 @@ class Coding {
   void encode_run(const Run& run, const std::byte* raw, std::byte* out);
 
   const codec::CodecRef codec_;
-  std::vector<std::byte> left_out_;  ///< of the run that is encoded: nobody makes up for it, the next snapshot has it again
+  std::vector<std::byte> left_out_;  ///< residual of the run being encoded; discarded: the next snapshot has all values
 };
 
 }  // namespace mv::gossip

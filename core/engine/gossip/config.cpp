@@ -24,7 +24,7 @@ std::optional<T> number(const std::string& text) {
   return failed == std::errc() && stopped == end ? std::optional(parsed) : std::nullopt;
 }
 
-/// A text of the file as a message shows it: a long one by its beginning, without control characters.
+/// Text of the file for an error message: long text is cut, and control characters are replaced.
 std::string shown(std::string_view text) {
   constexpr size_t kMost = 80;
   size_t end = std::min(text.size(), kMost);
@@ -36,7 +36,8 @@ std::string shown(std::string_view text) {
 
 bool is_nothing(const Yaml& value) { return value.is_null() || value.text == "0" || (value.is_map() && value.items.empty()); }
 
-/// Reads one document into a Config. Every method tells what is wrong with the value, parse() where it stands.
+/// Reads one document into a Config. The function of a key returns what is wrong with the value; its caller adds the
+/// line and the key.
 class Reader {
  public:
   explicit Reader(const std::string& file) : file_(file) {}
@@ -74,7 +75,7 @@ class Reader {
   base::Status check_addresses() const {
     std::map<std::string, const Node*> seen;
     for (const Node& node : config_.nodes) {
-      if (node.port == 0) continue;  // nodes on their own: each gets another one
+      if (node.port == 0) continue;  // any free port: each node gets another one
       const auto [other, fresh] = seen.try_emplace(node.address(), &node);
       if (!fresh) return wrong_at(node.line, "nodes", fmt::format("node \"{}\" has the address of \"{}\" in line {}, {}", node.name,
                                                                   other->second->name, other->second->line, node.address()));
@@ -108,7 +109,7 @@ class Reader {
     return status.ok() ? status : wrong_at(item.line, "nodes", status.text());
   }
 
-  /// MV_EINVAL for a map in which a key is there twice.
+  /// MV_EINVAL for a map with a repeated key.
   static base::Status check_keys(const Yaml& map) {
     std::map<std::string_view, int> lines;
     for (size_t i = 0; i < map.items.size(); i += 2) {
@@ -250,7 +251,7 @@ class Reader {
     return {};
   }
   base::Status read_secret(const Yaml& value) {
-    if (value.text.empty()) return bad("a text that is not empty is expected");  // not shown
+    if (value.text.empty()) return bad("a text that is not empty is expected");  // the value is a secret: never show it
     config_.secret = value.text;
     return {};
   }
@@ -275,7 +276,7 @@ class Reader {
   Config config_;
   std::map<std::string, int> lines_;  ///< of the keys so far
   std::set<std::string> names_;       ///< of the nodes so far
-  int wrong_line_ = 0;                ///< where the key under way is wrong, if it is
+  int wrong_line_ = 0;                ///< line of an error in the current key
   bool nodes_follow_ = false;
   bool no_constant_ = false;
   bool is_noloco_ = false;

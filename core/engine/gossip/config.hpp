@@ -1,5 +1,5 @@
 #pragma once
-// What a gossiping node is told: dpwa's YAML, and a few keys more.
+// The configuration of a gossip node: dpwa's YAML with a few more keys.
 
 #include <cstdint>
 #include <optional>
@@ -18,18 +18,18 @@ namespace mv::gossip {
 
 struct Node {
   std::string name, host;
-  uint32_t port = 0;                               ///< 0: any free one, for the own node only
-  std::optional<uint32_t> metrics = std::nullopt;  ///< port of an HTTP server for its figures, at `host`; 0: any free one
-  int line = 0;                                    ///< of the configuration
+  uint32_t port = 0;                               ///< 0: any free port, for this node only
+  std::optional<uint32_t> metrics = std::nullopt;  ///< port of an HTTP server for its metrics, at `host`; 0: any free port
+  int line = 0;                                    ///< in the configuration
   std::string address() const;
 };
-/// MV_EINVAL for a name, host or port that can't be one.
+/// MV_EINVAL for an invalid name, host or port.
 base::Status check_node(const Node& node);
 
-/// How two models come together.
+/// How the models of two nodes are averaged.
 enum class Exchange {
-  kPull,       ///< a node takes of a peer's, who need not know
-  kSymmetric,  ///< two nodes take of each other's, both or neither
+  kPull,       ///< one-sided: a node averages its model with a peer's, which does not change
+  kSymmetric,  ///< both nodes average with each other's model, or neither does
 };
 
 /// See engine/gossip/noloco.hpp.
@@ -42,20 +42,21 @@ struct Config {
   Interpolation interpolation;
   std::optional<math::OuterFactors> noloco;  ///< instead of averaging
   Exchange exchange = Exchange::kPull;
-  codec::Spec compression;       ///< of what messages bring
-  std::optional<uint64_t> seed;  ///< without one, every run throws other rng
+  codec::Spec compression;       ///< of snapshots sent in messages
+  std::optional<uint64_t> seed;  ///< without one, every run draws other random numbers
   Topology topology = Topology::kRandom;
   std::string secret;
-  bool tcp_only = false;  ///< also within a machine
+  bool tcp_only = false;  ///< also between nodes of one machine
 
   const Node* find(std::string_view name) const;
 };
 
-/// Reads the YAML in `text`, in any of three layouts: a list of maps with one key each, as dpwa has it; that list with the nodes
-/// themselves in it, behind a `nodes` without a value; one map with all keys. `file` begins every message, with the line and the key.
-/// MV_EINVAL.
+/// Reads the YAML in `text`, in one of three layouts: dpwa's list of maps with one key each; that list with the nodes
+/// as items of their own, after a `nodes` without a value; or one map with all keys. Every error message begins with
+/// `file`, the line and the key. MV_EINVAL.
 base::Result<Config> parse_config(std::string_view text, const std::string& file);
-/// Whether the node `name` can be made of it: of the others every one must be reachable. MV_EINVAL, MV_ENOTFOUND.
+/// Whether the node `name` can be created from this configuration. All other nodes must be reachable, so their ports
+/// must not be 0. MV_EINVAL, MV_ENOTFOUND.
 base::Status check_for_node(const Config& config, const std::string& name, const std::string& file);
 
 }  // namespace mv::gossip

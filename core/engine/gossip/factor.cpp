@@ -7,7 +7,7 @@ namespace mv::gossip {
 
 namespace {
 
-/// part / (part + other), where 0/0 is one half. Losses may be negative: what leaves 0 .. 1 is clamped by the caller.
+/// part / (part + other); 0/0 is one half. Losses may be negative, so the caller clamps the result to 0 .. 1.
 double share(double part, double other) {
   const double sum = part + other;
   if (std::isinf(sum)) return part / 2 / (part / 2 + other / 2);

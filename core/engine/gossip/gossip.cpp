@@ -8,14 +8,15 @@
 namespace mv::gossip {
 
 namespace {
-/// The share of the time-out that one peer may be silent.
+/// A peer may be silent for this fraction, 1 / kSilences, of the time-out.
 constexpr int kSilences = 3;
-/// How often, in a time-out, an acceptor says that it is ready.
+/// How many times in a time-out an acceptor repeats Ready.
 constexpr int kUrges = 12;
-/// How often a peer's version may be overtaken by newer ones while it is read; and while it is read from mapped memory: then the peer is asked
-/// to send it, and holds it for that long.
+/// How many times newer versions may overtake the version being read before the peer is given up. After
+/// kMostMappedRestarts of them, the reads use messages instead of mapped memory, because the peer then holds the
+/// version.
 constexpr int kMostRestarts = 8, kMostMappedRestarts = 3;
-/// Of mapped memory, between two looks at what else there is to do.
+/// Bytes of mapped memory to copy before other pending work runs.
 constexpr uint64_t kStepBytes = 4 * kChunkBytes;
 }  // namespace
 
@@ -70,7 +71,7 @@ void Gossip::try_next() {
   tried.insert(attempt_->peer);
   attempt_->last = !peers_.has_next(round_, tried);
   if (peer->life != base::kNobody) {
-    // A machine that dies without a word leaves its connections state; a new process there is found by dialing only.
+    // A machine that dies silently leaves its connections open; only dialing finds a new process there.
     if (std::exchange(peer->doubted, false)) link_.dial(peer->node.address());
     return begin_asking(*peer);
   }
@@ -81,14 +82,14 @@ void Gossip::try_next() {
 void Gossip::begin_asking(PeerEntry& peer) { symmetric() ? propose(peer) : begin_reading(peer); }
 
 void Gossip::begin_reading(PeerEntry& peer) {
-  // Within a machine nothing needs to be shortened; but in an exchange both sides must see each other the same way.
+  // Within a machine no compression is needed. But in an exchange, both sides must compute the same difference.
   const bool may_map = hooks_.mapped && !(symmetric() && coding_.codec() != nullptr) && attempt_->restarts < kMostMappedRestarts;
   attempt_->mapping = may_map ? hooks_.mapped(peer.life) : nullptr;
   if (attempt_->mapping != nullptr) return begin_copying();
   ask(peer.life, attempt_->version, 0, kChunkBytes);
 }
 
-/// With the newest version, from its beginning.
+/// Starts over from the beginning of the newest version.
 void Gossip::start_over() {
   PeerEntry* const peer = attempted();
   if (attempt_->version != 0) return skip(fmt::format("\"{}\" has published anew while it exchanged", attempt_->peer));
@@ -105,7 +106,7 @@ void Gossip::fail(const std::string& why, Fault fault) {
     peer->score.failed(clock_.now());
     ++peer->failed;
     peer->problem = why;
-    peer->dialing = false;  // whatever has become of it: the next attempt may dial again
+    peer->dialing = false;  // the next attempt may dial again
     peer->doubted = fault == Fault::kSilent;
     const bool told = fault == Fault::kRefused && std::exchange(peer->told_of, peer->last_life) == peer->last_life;
     if (fault == Fault::kRefused && !told) base::log_warn("gossip: {} takes nothing from {}: {}", peers_.self().name, peer->node.name, why);
@@ -113,7 +114,7 @@ void Gossip::fail(const std::string& why, Fault fault) {
   skip(why);
 }
 
-/// On to another peer, without a grudge.
+/// Goes on to another peer, without a penalty for this one.
 void Gossip::skip(const std::string& why) {
   last_failure_ = why;
   tried_.insert(attempt_->peer);
@@ -130,14 +131,14 @@ void Gossip::finish(std::string peer, std::string why) {
   deadline_ = base::kNever;
   if (!peer.empty()) {
     told_alone_ = false;
-  } else if ((somebody_failed_ || !symmetric()) && !peers_.all().empty() && !std::exchange(told_alone_, true)) {  // not who is left over
+  } else if ((somebody_failed_ || !symmetric()) && !peers_.all().empty() && !std::exchange(told_alone_, true)) {  // not if unpaired
     base::log_warn("gossip: {} goes on alone: {}", peers_.self().name, why);
   }
   result_ = {std::move(peer), std::move(why), own_reader_, own_version_};
   hooks_.on_done();
 }
 
-/// What still comes of them goes nowhere.
+/// Forgets the requested pieces, and discards what still arrives of them.
 void Gossip::drop_pieces() {
   if (!attempt_) return;
   for (auto& [number, piece] : attempt_->pieces)
@@ -168,14 +169,14 @@ base::Status Gossip::unpack(uint64_t first, uint64_t count, std::span<const std:
   }
   const auto& parts = receive_buffer_.description().parts;
   if (auto status = coding_.decode(parts, first, encoded, room); !status.ok() || !symmetric()) return status;
-  if (auto status = receive_buffer_.check(first, count); !status.ok()) return status;  // before anything of this node's is added
+  if (auto status = receive_buffer_.check(first, count); !status.ok()) return status;  // before this node's values are added
   std::vector<std::byte> own(count);
   if (!own_reader_->read(own_version_, first, own)) return base::error(MV_ESTATE, "this node has published anew while it exchanged");
   coding_.correct(parts, first, own, room);
   return {};
 }
 
-/// These bytes are in the receive_buffer.
+/// These bytes are in the receive buffer.
 void Gossip::piece_arrived(uint64_t first, uint64_t count) { piece_checked(count, receive_buffer_.check(first, count)); }
 
 void Gossip::piece_checked(uint64_t count, const base::Status& status) {
@@ -204,14 +205,14 @@ void Gossip::succeed() {
 
 void Gossip::begin_copying() {
   const auto& mapping = *attempt_->mapping;
-  attempt_->asked = 0;  // a question may be under way by message, if the memory has just come
+  attempt_->asked = 0;  // a request may be in flight, if the memory has just been mapped
   const uint64_t version = attempt_->version != 0 ? attempt_->version : mapping.newest();
   if (version == 0) return skip(fmt::format("\"{}\" has published nothing yet", attempt_->peer));
   if (auto description = mapping.describe(version)) {
     if (!begin_receive_buffer(std::move(*description))) return;
     if (receive_buffer_.whole()) return piece_arrived(0, 0);
   }
-  want_more();  // also where that version has just gone
+  want_more();  // also if that version is just gone
 }
 
 void Gossip::want_more() {
@@ -258,7 +259,8 @@ void Gossip::ask_more(base::Peer to) {
     ask(to, whole.version, attempt_->asked, std::min(kChunkBytes, whole.bytes - attempt_->asked));
 }
 
-/// Where the bytes of an answer go; null for one that nobody waits for any more, or that is not what was asked for.
+/// The destination of an answer's bytes; null for an answer that is not expected any more or does not match its
+/// request.
 base::SinkRef Gossip::place(base::Peer from, const wire::Fetched& fetched, size_t bytes) {
   const PeerEntry* const peer = attempted();
   if (peer == nullptr || peer->life != from) return nullptr;
@@ -314,7 +316,7 @@ void Gossip::on_message(base::Peer from, const wire::Message& message, std::span
   coded_piece_arrived(piece.mapped().first, piece.mapped().count, payload);
 }
 
-/// `polyverso status`.
+/// Answers `polyverso status`.
 void Gossip::answer_inquire(base::Peer to, const wire::Inquire& inquire) {
   if (!hooks_.state_text) return;
   const std::string text = hooks_.state_text(inquire.json());
@@ -338,13 +340,13 @@ void Gossip::on_payload(base::Peer, const wire::Message& message, base::Sink& si
   coded_piece_arrived(piece.first, piece.count, sink.memory());
 }
 
-// ------------------------------------------------------------ the network's news
+// ------------------------------------------------------------ network events
 
 void Gossip::on_connected(base::Peer life, const std::string& address) {
   PeerEntry* const peer = peers_.connected(life, address, clock_.now());
   if (peer == nullptr || !attempt_ || attempt_->peer != peer->node.name || attempt_->mapping != nullptr) return;
   if (attempt_->exchange) return exchange_again(*peer);
-  // What was under way may have been lost, or be overtaken by what now comes another way.
+  // Messages in flight may be lost, or be overtaken by messages on another transport.
   drop_pieces();
   attempt_->described = false;
   begin_asking(*peer);
@@ -397,19 +399,19 @@ void Gossip::tick() {
   say(attempt_->exchange->life, attempt_->exchange->number, wire::Word::Ready, false);
 }
 
-/// When the peer counts as silent, if it goes on like this.
+/// When the peer counts as silent, if nothing more arrives from it.
 base::Nanos Gossip::silence_ends() const {
   return attempt_->last && !symmetric() ? base::kNever : attempt_->silent_since + config_.timeout / kSilences;
 }
 
-/// Whether bytes of a piece have come since it was asked last.
+/// Whether bytes of a piece have arrived since the last call.
 bool Gossip::hears_more() {
   uint64_t heard = fetched_bytes_;
   for (const auto& [number, piece] : attempt_->pieces) heard += piece.sink != nullptr ? piece.sink->received() : 0;
   return std::exchange(attempt_->heard, heard) != heard;
 }
 
-/// The whole time-out is used up.
+/// The whole time-out has passed.
 void Gossip::run_out() {
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout).count();
   const std::string why = fmt::format("no whole snapshot within {} ms, \"{}\" was the last to be asked", milliseconds, attempt_->peer);

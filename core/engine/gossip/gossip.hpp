@@ -1,10 +1,11 @@
 #pragma once
-// One node's gossip: fetches a peer's newest snapshot, or exchanges one with it, and serves its own. Messages and time in, messages and
-// completions out; knows nothing of sockets or threads.
+// The gossip engine of one node: fetches a peer's newest snapshot, or exchanges one with it, and serves its own.
+// Messages and time go in, messages and completions come out; it knows nothing of sockets or threads.
 //
-// A fetch tries one peer after the other until one has answered whole, all have failed, or Config::timeout is used up. One that
-// says nothing for a third of it is given up, so that there is time for another; where there is no other, or not that much left, it may take
-// the rest. With Exchange::kSymmetric both sides fetch, as a pair exchange: see exchange.hpp.
+// A fetch tries one peer after the other until one has sent a whole snapshot, all have failed, or Config::timeout has
+// passed. A peer that is silent for a third of the time-out is given up, which leaves time for another. The last peer
+// to ask may take the rest of the time-out. With Exchange::kSymmetric both sides fetch, in a pair exchange, and this
+// also limits the last peer's silence: see pair_exchange.hpp.
 
 #include <cstdint>
 #include <functional>
@@ -27,26 +28,28 @@
 
 namespace mv::gossip {
 
-/// What a fetch came to.
+/// The result of a fetch.
 struct FetchResult {
-  std::string peer;  ///< empty: nobody had anything
-  std::string why;   ///< then
-  /// This node's newest version when the fetch began; in a symmetric exchange what the peer has got.
+  std::string peer;  ///< empty: no peer had a snapshot
+  std::string why;   ///< the reason, if `peer` is empty
+  /// This node's newest version when the fetch began; in a symmetric exchange, the version that the peer has received.
   std::shared_ptr<SnapshotReader> own;
   uint64_t own_version = 0;
 };
 
-/// Loop thread only, but for what result() and receive_buffer() give between a completion and the next fetch().
+/// A node's gossip. Loop thread only, except for the results of result() and receive_buffer() between a completion and
+/// the next fetch().
 class Gossip final : public base::LinkEvents {
  public:
   struct Hooks {
-    /// A fetch has come to its end.
+    /// A fetch has ended.
     std::function<void()> on_done;
-    /// The snapshots of this life of a peer, where its memory is mapped; else null, and they are asked for by messages. May be empty.
+    /// The snapshots of this incarnation of a peer if its memory is mapped; null if they must be requested by messages.
+    /// May be empty.
     std::function<std::shared_ptr<SnapshotReader>(base::Peer)> mapped;
-    /// go_on() is wanted, soon, after whatever else there is to do.
+    /// Requests a call of go_on() soon, after all other pending work.
     std::function<void()> on_more;
-    /// How the node stands, for whoever asks: as text, or as JSON. May be empty.
+    /// The state of the node for observers, as JSON if true, else as text. May be empty.
     std::function<std::string(bool)> state_text;
   };
   Gossip(const base::Clock& clock, base::Link& link, const Config& config, Node self, uint64_t seed, Publisher& own, Hooks hooks);
@@ -57,20 +60,21 @@ class Gossip final : public base::LinkEvents {
   base::Nanos now() const { return clock_.now(); }
   const Serving& serving() const { return serving_; }
   const ExchangeTally& exchanges() const { return tally_; }
-  /// Peers that have proposed an exchange, and wait for this node's next fetch.
+  /// The number of peers that have proposed an exchange and wait for this node's next fetch.
   size_t proposals() const { return held_.size(); }
   bool is_waiting(const PeerEntry& peer) const { return held_.contains(peer.life); }
-  /// Bytes of snapshots, as encoded, that messages have brought.
+  /// Encoded bytes of snapshots received in messages.
   uint64_t fetched_bytes() const { return fetched_bytes_; }
-  /// How far a peer's model was from this node's, when it was averaged with.
+  /// Notes the disagreement with a peer's model, measured when it was averaged with.
   void note_disagreement(const std::string& peer, double disagreement);
 
-  /// Begins a fetch; there is none under way. `round` counts this node's updates; `own` are the arrays that it has published.
+  /// Begins a fetch; none may be running. `round` counts this node's updates; `own` are the arrays that it has
+  /// published.
   void fetch(uint64_t round, std::vector<ArraySpec> own);
   bool fetching() const { return fetching_; }
   const FetchResult& result() const { return result_; }
   ReceiveBuffer& receive_buffer() { return receive_buffer_; }
-  /// The next piece of a peer's mapped memory; see Hooks::on_more.
+  /// Copies the next piece of a peer's mapped memory; see Hooks::on_more.
   void go_on();
 
   base::Nanos next_deadline() const;
@@ -87,21 +91,21 @@ class Gossip final : public base::LinkEvents {
   using Body = wire::Body;
   struct Request {
     uint64_t first, count;
-    base::SinkRef sink;  ///< once its header has come
+    base::SinkRef sink;  ///< once its header has arrived
   };
-  /// On one peer.
+  /// The attempt to fetch from one peer.
   struct Attempt {
     std::string peer;
     base::Nanos silent_since;
-    bool last = false;       ///< nobody else is left to ask
-    bool described = false;  ///< the receive_buffer has begun
-    uint64_t asked = 0;      ///< bytes, of the version that the receive_buffer is for
+    bool last = false;       ///< no other peer is left to ask
+    bool described = false;  ///< the receive buffer has begun
+    uint64_t asked = 0;      ///< bytes requested of the version in the receive buffer
     int restarts = 0;
-    uint64_t version = 0;                     ///< the only one that is wanted; 0: the newest
-    std::map<uint64_t, Request> pieces;         ///< by the number of the question
-    uint64_t heard = 0;                       ///< bytes of pieces that were under way, when they were looked at last
-    std::shared_ptr<SnapshotReader> mapping;  ///< instead of questions
-    std::optional<PairExchange> exchange;                 ///< of a symmetric exchange
+    uint64_t version = 0;                     ///< the only one wanted; 0: the newest
+    std::map<uint64_t, Request> pieces;         ///< by request number
+    uint64_t heard = 0;                       ///< bytes received at the last check for silence
+    std::shared_ptr<SnapshotReader> mapping;  ///< instead of requests
+    std::optional<PairExchange> exchange;                 ///< if it is symmetric
   };
   enum class Fault { kSilent, kRefused };
 
@@ -129,7 +133,7 @@ class Gossip final : public base::LinkEvents {
   void run_out();
   base::Nanos silence_ends() const;
   bool hears_more();
-  // Symmetric exchanges: exchange.cpp.
+  // Symmetric exchanges: pair_exchange.cpp.
   bool symmetric() const { return config_.exchange == Exchange::kSymmetric; }
   void propose(PeerEntry& peer);
   bool accept_held();
@@ -173,9 +177,9 @@ class Gossip final : public base::LinkEvents {
   FetchResult result_;
   std::shared_ptr<SnapshotReader> own_reader_;  ///< of the version that takes part in an exchange
   uint64_t own_version_ = 0;
-  std::map<base::Peer, Proposal> held_;         ///< by those whose time has not come
-  std::map<base::Peer, uint64_t> committed_;    ///< the last exchange with each that this node, its proposer, made valid
-  std::map<base::Peer, uint64_t> accepted_;     ///< the last one of each other's that came to be valid here
+  std::map<base::Peer, Proposal> held_;         ///< by peer: they wait for this node's next fetch
+  std::map<base::Peer, uint64_t> committed_;    ///< by peer: the last exchange that this node proposed and committed
+  std::map<base::Peer, uint64_t> accepted_;     ///< by peer: the last exchange that it proposed and committed
   ExchangeTally tally_;
   uint64_t fetched_bytes_ = 0;
   uint64_t questions_ = 0;

@@ -1,18 +1,20 @@
 #pragma once
-// NoLoCo's outer step: slow models that are drawn together in pairs, with momentum, instead of an average of the models themselves.
+// NoLoCo's outer step: instead of averaging models, pairs of nodes draw their slow models together, with momentum.
 //
-// J. Kolehmainen, N. Blagoev, J. Donaghy, O. Ersoy, C. Nies: NoLoCo: No-all-reduce Low Communication Training Method for Large Models,
-// arXiv:2506.10911, 2025. Node i has a slow model phi_i and a momentum delta_i. Training takes it from phi_i to theta_i, which is
-// Delta_i = theta_i - phi_i. In a group of n, which here are two, or one where nobody was there:
+// J. Kolehmainen, N. Blagoev, J. Donaghy, O. Ersoy, C. Nies: NoLoCo: No-all-reduce Low Communication Training Method
+// for Large Models, arXiv:2506.10911, 2025. Node i has a slow model phi_i and a momentum delta_i. Training moves its
+// model from phi_i to theta_i, so Delta_i = theta_i - phi_i. In a group of n nodes, here two, or one if no peer
+// answered:
 //
 //   delta_i <- alpha delta_i + beta / n * sum Delta_j - gamma (phi_i - sum phi_j / n)
 //   phi_i   <- phi_i + delta_i,   theta_i = phi_i
 //
-// The sum of the gamma terms of a pair is zero: they bring its slow models together and leave their mean alone. With Delta = 0 two
-// that always meet each other come together if gamma lies between 0 and 2 (1 + alpha) and alpha below 1.
+// The gamma terms of a pair add up to zero: they draw its slow models together and preserve their mean. With Delta = 0,
+// two nodes that always meet converge if gamma is between 0 and 2 (1 + alpha) and alpha is below 1.
 //
-// What is published is phi and Delta of every array of floats, one behind the other; others, counters as a rule, are averaged. What a node
-// trains between publishing and the step, which may be long, stays: see math::outer_step_bytes().
+// A node publishes phi and Delta of every f32 or f64 array, one after the other. Other arrays, usually counters, are
+// averaged. What a node trains between publishing and the step, which may take long, is preserved: see
+// math::outer_step_bytes().
 
 #include <cstddef>
 #include <cstdint>
@@ -24,17 +26,18 @@
 
 namespace mv::gossip {
 
-/// One node's slow models and momenta, array by array. They begin with the first model that is published.
+/// One node's slow models and momenta, array by array. The slow models begin as the first published model.
 class OuterSteps {
  public:
   explicit OuterSteps(const math::OuterFactors& factors) : factors_(factors) {}
 
   static bool is_slow(mv_dtype dtype) { return dtype == MV_F32 || dtype == MV_F64; }
-  /// Adds array `number` to the snapshot under way: two parts, or one that is only averaged. MV_EDTYPE for halves and bytes, MV_ESHAPE for an
-  /// array that was another before, and what Publisher::add() says.
+  /// Adds array `number` to the snapshot being built, as two parts, or as one if it is only averaged. MV_EDTYPE for
+  /// 16-bit floats and bytes, MV_ESHAPE for an array that has changed since the first time, and the errors of
+  /// Publisher::add().
   base::Status add(Publisher& to, size_t number, const void* data, const ArraySpec& part);
-  /// The step of an array with is_slow(). `own` and `peer` are its parts of what was published; one and the same for a step alone. Gives the
-  /// sum of the squares of what the models are apart.
+  /// Performs the step of an array with is_slow(). `own` and `peer` are its published parts; they are the same for a
+  /// step without a peer. Returns the sum of the squared differences between the two models.
   double step(size_t number, std::byte* model, const math::SlowModel& own, const math::SlowModel& peer);
 
  private:
@@ -44,7 +47,7 @@ class OuterSteps {
   };
   const math::OuterFactors factors_;
   std::vector<Array> arrays_;
-  std::vector<std::byte> delta_;  ///< of the array that is added
+  std::vector<std::byte> delta_;  ///< of the array being added
 };
 
 }  // namespace mv::gossip

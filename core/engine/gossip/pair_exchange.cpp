@@ -1,4 +1,4 @@
-// Gossip's symmetric exchanges: see exchange.hpp.
+// The symmetric exchanges of Gossip: see pair_exchange.hpp.
 
 #include "engine/gossip/pair_exchange.hpp"
 
@@ -53,7 +53,8 @@ void Gossip::propose(PeerEntry& peer) {
 
 // ------------------------------------------------------------ accepting
 
-/// Whoever has waited for this node's fetch to begin; of several the one with the greatest priority, the others go on waiting.
+/// Accepts the proposal with the greatest priority among those that waited for this fetch. The others keep waiting.
+/// False if there is none.
 bool Gossip::accept_held() {
   const auto best = std::ranges::max_element(held_, {}, [](const auto& held) { return held.second.priority; });
   if (best == held_.end()) return false;
@@ -91,17 +92,17 @@ void Gossip::on_propose(base::Peer from, const wire::Exchange& said) {
   settle_proposal(from);
 }
 
-/// What becomes of a proposal that has just come.
+/// Decides about a proposal that has just arrived: Wait, Agree, Decline, or no answer.
 void Gossip::settle_proposal(base::Peer from) {
   const Proposal proposal = held_.at(from);
   if (!fetching_) return say(from, proposal.number, Word::Wait, false);
   held_.erase(from);
   if (attempt_ && attempt_->exchange) {
     const PairExchange& own = *attempt_->exchange;
-    if (own.life == from && !own.proposer && own.number == proposal.number) return say(from, own.number, Word::Agree, false);  // it did not hear
+    if (own.life == from && !own.proposer && own.number == proposal.number) return say(from, own.number, Word::Agree, false);  // the answer was lost
     const bool greater = proposal.priority != own.priority ? proposal.priority > own.priority : peers_.of_life(from)->node.name > peers_.self().name;
     const bool yields = !own.is_agreed() && (own.stage == PairExchange::Stage::kNoted || greater);
-    if (!yields && !own.is_agreed() && own.life == from) return;  // it has this node's, which counts
+    if (!yields && !own.is_agreed() && own.life == from) return;  // it has this node's proposal, which wins
     if (!yields) return decline(from, proposal.number, false, fmt::format("\"{}\" is in another exchange", peers_.self().name));
     withdraw();
   }
@@ -109,9 +110,9 @@ void Gossip::settle_proposal(base::Peer from) {
   accept(*peers_.of_life(from), from, proposal);
 }
 
-// ------------------------------------------------------------ until it is valid
+// ------------------------------------------------------------ until the commit
 
-/// The exchange that a message of the partner's is about.
+/// The exchange that a message of the partner belongs to, or null.
 PairExchange* Gossip::exchange_with(base::Peer from, const wire::Exchange& said) {
   if (!attempt_ || !attempt_->exchange) return nullptr;
   PairExchange& exchange = *attempt_->exchange;
@@ -156,7 +157,7 @@ void Gossip::on_agree(base::Peer from, const wire::Exchange& said) {
   begin_reading(*attempted());
 }
 
-/// All of the partner's version is here.
+/// The partner's version has arrived completely.
 void Gossip::have_whole() {
   PairExchange& exchange = *attempt_->exchange;
   const bool theirs = std::exchange(exchange.stage, PairExchange::Stage::kWhole) == PairExchange::Stage::kOnlyTheirs;
@@ -168,7 +169,7 @@ void Gossip::have_whole() {
 
 void Gossip::on_ready(base::Peer from, const wire::Exchange& said) {
   if (PairExchange* const exchange = exchange_with(from, said)) {
-    if (!exchange->proposer || !exchange->is_agreed()) return;  // it says so again
+    if (!exchange->proposer || !exchange->is_agreed()) return;  // a repetition
     if (exchange->stage == PairExchange::Stage::kWhole) return commit();
     exchange->stage = PairExchange::Stage::kOnlyTheirs;
     return;
@@ -198,7 +199,7 @@ void Gossip::on_commit(base::Peer from, const wire::Exchange& said) {
 
 // ------------------------------------------------------------ giving up
 
-/// Tells the partner of the attempt, which ends.
+/// Ends the attempt's exchange, if it has one, and sends Withdraw to the partner.
 void Gossip::withdraw() {
   if (!attempt_ || !attempt_->exchange) return;
   const PairExchange exchange = *attempt_->exchange;
@@ -224,7 +225,7 @@ void Gossip::on_withdraw(base::Peer from, const wire::Exchange& said) {
                  peer != nullptr ? peer->node.name : "a peer");
 }
 
-/// The way to the partner is mended, or another: what was said meanwhile may be lost.
+/// Continues an exchange after the partner has connected again, or by another transport: messages may have been lost.
 void Gossip::exchange_again(PeerEntry& peer) {
   PairExchange& exchange = *attempt_->exchange;
   if (exchange.life != peer.life) {

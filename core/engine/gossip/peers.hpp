@@ -1,5 +1,5 @@
 #pragma once
-// The nodes that this one knows: where they are, how well they answer, and whom to ask next.
+// The peers of a node: their addresses, how well they answer, and the choice of the next one to ask.
 
 #include <cstdint>
 #include <map>
@@ -18,25 +18,25 @@ namespace mv::gossip {
 struct PeerEntry {
   Node node;
   Score score;
-  base::Peer life = base::kNobody;       ///< while there is a connection
-  base::Peer last_life = base::kNobody;  ///< the newest that there was one to
+  base::Peer life = base::kNobody;       ///< while it is connected
+  base::Peer last_life = base::kNobody;  ///< the newest that was connected
   bool dialing = false;
-  bool doubted = false;                  ///< it was silent: another life may have taken its place, and nobody told
+  bool doubted = false;                  ///< it was silent: a new incarnation may have replaced it unnoticed
   uint64_t fetched = 0, failed = 0;
-  double clock = 0, loss = 0;            ///< of what was fetched last
-  double disagreement = 0;               ///< root mean square of its model less this node's, when they were averaged last
-  std::string problem;                   ///< the last one; none since the last success
-  base::Peer told_of = base::kNobody;    ///< the life whose refusal the log has told
-  bool told_of_way = false;              ///< the log has told that it can't be connected to
+  double clock = 0, loss = 0;            ///< of the version fetched last
+  double disagreement = 0;               ///< root mean square of its model minus this node's, at their last average
+  std::string problem;                   ///< the last one; empty after a success
+  base::Peer told_of = base::kNobody;    ///< the incarnation whose refusal was logged
+  bool told_of_way = false;              ///< it was logged that connecting to it fails
 };
 
 class PeerBook {
  public:
-  /// `seed` is what all nodes have in common.
+  /// `seed` must be the same on all nodes.
   PeerBook(Node self, Topology topology, uint64_t seed) : self_(std::move(self)), topology_(topology), seed_(seed) {}
 
   const Node& self() const { return self_; }
-  /// MV_EINVAL for a node that can't be one, MV_EDISAGREE for a name or address that is there.
+  /// MV_EINVAL for an invalid node, MV_EDISAGREE for a name or address that is already known.
   base::Status add(const Node& node);
   /// MV_ENOTFOUND.
   base::Result<PeerEntry> remove(const std::string& name);
@@ -46,16 +46,16 @@ class PeerBook {
   PeerEntry* of_life(base::Peer life);
   const std::map<std::string, PeerEntry>& all() const { return peers_; }
 
-  /// Somebody at this address is connected. Another life than before begins with a full score.
+  /// Notes a connection to this address. A new incarnation begins with a full score. Null if no peer has the address.
   PeerEntry* connected(base::Peer life, const std::string& address, base::Nanos now);
 
-  /// Whom to ask in this round, but for those in `tried`: by topology, score and chance. Null if nobody is left.
+  /// The peer to ask in this round, except for those in `tried`, by topology, score and chance. Null if none is left.
   PeerEntry* choose_next(uint64_t round, const std::set<std::string>& tried, base::Nanos now, Rng& rng);
-  /// Whether there is anybody else but those in `tried` to ask in this round.
+  /// Whether a peer that is not in `tried` is left to ask in this round.
   bool has_next(uint64_t round, const std::set<std::string>& tried);
 
  private:
-  /// By their places; this node as null among them.
+  /// All nodes by their places, with null for this one.
   std::vector<PeerEntry*> members();
   Neighbours places(uint64_t round, const std::vector<PeerEntry*>& members) const;
   PeerEntry* choose_among(const std::vector<size_t>& places, const std::vector<PeerEntry*>& members, const std::set<std::string>& tried,

@@ -11,7 +11,7 @@
 namespace mv::gossip {
 
 namespace {
-/// What averages with a larger snapshot finds none of it in a cache.
+/// After a larger snapshot was copied, an average finds none of it in a cache.
 constexpr uint64_t kLargeSnapshot = 16 << 20;
 
 bool is_bytes(std::span<const ArraySpec> parts) { return parts.size() == 1 && parts.front().dtype == MV_RAW; }
@@ -43,11 +43,12 @@ base::Status ReceiveBuffer::begin(Description description, std::span<const Array
   return {};
 }
 
-/// is_finite(part, its bytes, the first of them in the snapshot) for what of each part lies there.
+/// Calls is_finite(dtype, its first byte in the snapshot, elements) for each part in the range.
 template <typename Work>
 base::Status ReceiveBuffer::each_part(uint64_t first, uint64_t count, const Work& is_finite) const {
   const uint64_t end = first + count;
-  // The first part that reaches beyond `first`; parts lie on multiples of 64, and pieces end there or with the snapshot.
+  // Begin with the first part that reaches beyond `first`. Parts begin on multiples of 64, and pieces end there or with
+  // the snapshot.
   auto start = std::ranges::upper_bound(starts_, first);
   for (size_t i = start == starts_.begin() ? 0 : static_cast<size_t>(start - starts_.begin()) - 1; i < starts_.size() && starts_[i] < end; ++i) {
     const ArraySpec& part = description_.parts[i];

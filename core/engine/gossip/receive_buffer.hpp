@@ -1,5 +1,5 @@
 #pragma once
-// A peer's snapshot as it comes, piece by piece, in any order; checked before it is used.
+// The buffer that receives a peer's snapshot, piece by piece, in any order. Values are checked before they are used.
 
 #include <cstddef>
 #include <span>
@@ -12,18 +12,18 @@ namespace mv::gossip {
 
 class ReceiveBuffer {
  public:
-  /// Room for a version with this description, if its arrays fit those of `own`, or both are bytes of whatever length.
-  /// MV_ESHAPE, MV_EPROTOCOL, MV_ENONFINITE, MV_ENOMEM: nothing was begun.
+  /// Makes room for a version with this description. Its arrays must fit those of `own`, or both must be bytes, of any
+  /// lengths. MV_ESHAPE, MV_EPROTOCOL, MV_ENONFINITE, MV_ENOMEM: nothing was begun.
   base::Status begin(Description description, std::span<const ArraySpec> own);
   const Description& description() const { return description_; }
 
   /// Where bytes first .. first + count - 1 go.
   std::span<std::byte> room(uint64_t first, uint64_t count) { return {memory_.data() + first, count}; }
-  /// MV_ENONFINITE: NaN or infinity is among these.
+  /// MV_ENONFINITE if NaN or infinity is among these bytes.
   base::Status check(uint64_t first, uint64_t count) const;
-  /// Puts them there from a version's memory, gaps between its arrays left out, and checks them meanwhile.
+  /// Copies these bytes from a version's memory, without the gaps between its arrays, and checks them in the same pass.
   base::Status copy(uint64_t first, uint64_t count, const std::byte* from);
-  /// So many more are there, and checked.
+  /// Notes that `count` more bytes have arrived and were checked.
   void arrived(uint64_t count) { arrived_ += count; }
   bool whole() const { return arrived_ == description_.bytes; }
 
@@ -36,7 +36,7 @@ class ReceiveBuffer {
 
   Description description_;
   std::vector<uint64_t> starts_;
-  base::Memory memory_;  ///< kept from one version to the next
+  base::Memory memory_;  ///< reused for the next version
   uint64_t arrived_ = 0;
 };
 

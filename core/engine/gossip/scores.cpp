@@ -23,7 +23,7 @@ size_t choose(std::span<const double> scores, Rng& rng) {
     const double total = scores[i] + Score::kLeast + static_cast<double>(rng.below(kFaces));
     if (i > 0 && total < highest) continue;
     equals = i > 0 && total == highest ? equals + 1 : 1;
-    if (equals > 1 && rng.below(equals) != 0) continue;  // each of them stays with the same probability
+    if (equals > 1 && rng.below(equals) != 0) continue;  // reservoir sampling: each of them stays with the same probability
     best = i;
     highest = total;
   }

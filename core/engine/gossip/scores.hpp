@@ -1,5 +1,5 @@
 #pragma once
-// Whom to ask: by how well it answered before, and by chance.
+// The choice of a peer by its score, which depends on its past answers, and by chance.
 
 #include <cstddef>
 #include <span>
@@ -9,19 +9,19 @@
 
 namespace mv::gossip {
 
-/// dpwa's flow control, with two differences: a score recovers by itself, slowly, so that nobody is forgotten for ever; and a peer
-/// that has restarted begins anew.
+/// The score of a peer: dpwa's flow control, with two differences. A score recovers slowly by itself, so no peer is
+/// excluded forever. A restarted peer begins with a full score.
 class Score {
  public:
   static constexpr double kLeast = 10, kMost = 1000, kReward = 10, kPenalty = 100;
-  /// Points that come back by themselves.
+  /// Points that a score regains by itself.
   static constexpr double kRecoveryPerSecond = 10;
 
   double at(base::Nanos now) const;
   void succeeded(base::Nanos now) { set(at(now) + kReward, now); }
-  /// Timed out, could not be reached, or sent what is of no use.
+  /// The peer timed out, could not be reached, or sent unusable data.
   void failed(base::Nanos now) { set(at(now) - kPenalty, now); }
-  /// It is another life of the peer's.
+  /// The peer is a new incarnation.
   void restart(base::Nanos now) { set(kMost, now); }
 
  private:
@@ -30,8 +30,8 @@ class Score {
   base::Nanos when_{0};
 };
 
-/// The index of the highest score once each has got a whole random number of 10 .. 1000 on top; among equals, one at random.
-/// `scores` is not empty.
+/// The index of the highest sum of a score and a random whole number from 10 to 1000; among equals, one at random.
+/// `scores` must not be empty.
 size_t choose(std::span<const double> scores, Rng& rng);
 
 }  // namespace mv::gossip

@@ -6,7 +6,7 @@
 
 namespace mv::gossip {
 
-// ------------------------------------------------------------ what is held
+// ------------------------------------------------------------ the held version
 
 void Serving::hold(std::shared_ptr<SnapshotReader> reader, uint64_t version) {
   if (reader == own_.reader() && !own_.hold(version)) return let_go();
@@ -45,7 +45,7 @@ void Serving::forget_reader(base::Peer peer) {
   if (held_.until.erase(peer) > 0 && held_.until.empty()) let_go();
 }
 
-/// The version that a question is about, and where it lies.
+/// The version that a request refers to, and its memory.
 Serving::Held Serving::choose(const wire::Fetch& fetch) {
   const bool held = held_.version != 0;
   if (fetch.version() != 0) return {held && fetch.version() == held_.version ? held_.reader : own_.reader(), fetch.version(), {}, {}};
@@ -55,7 +55,7 @@ Serving::Held Serving::choose(const wire::Fetch& fetch) {
   return {std::move(reader), newest, {}, {}};
 }
 
-/// That `from` has asked for a chunk of this version, with more behind it.
+/// Notes that `from` has requested a chunk of this version that is not the last one.
 void Serving::note_reader(base::Peer from, const Held& chosen) {
   tick();
   const bool too_old = held_.version < chosen.version && clock_.now() >= base::after(held_.since, timeout_);
@@ -72,17 +72,17 @@ void Serving::answer_absent(base::Peer to, uint64_t number, wire::Absence absenc
   link_.send(to, builder_.finish(wire::Body::Fetched, body.Finish()));
 }
 
-/// Bytes that count as under way to this peer for as long as a transport keeps them.
+/// A payload that counts as in flight to this peer while a transport keeps it.
 base::PayloadRef Serving::counted(base::Peer to, std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
   auto& count = under_way_[to];
   if (count == nullptr) count = std::make_shared<size_t>(0);
   ++*count;
-  // Transports drop payloads on the loop, once they are sent or given up.
+  // Transports release payloads on the loop, once they are sent or given up.
   const void* const held = keep.get();
   return base::Payload::kept(bytes, std::shared_ptr<const void>(held, [count, keep = std::move(keep)](const void*) { --*count; }));
 }
 
-/// Null if the version went meanwhile.
+/// Null if the version has been overwritten meanwhile.
 base::PayloadRef Serving::chunk(base::Peer to, const SnapshotReader& reader, const Description& known, uint64_t first, uint64_t count,
                                 codec::CodecRef codec) {
   const std::shared_ptr<std::byte[]> raw = std::make_unique_for_overwrite<std::byte[]>(count);
@@ -96,7 +96,7 @@ base::PayloadRef Serving::chunk(base::Peer to, const SnapshotReader& reader, con
 void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   const auto waiting = under_way_.find(from);
   if (waiting != under_way_.end() && *waiting->second >= kWindow) return;
-  if (fetch.version() == 0) forget_reader(from);  // what it has begun before, it has given up
+  if (fetch.version() == 0) forget_reader(from);  // it has given up the version that it began before
   const Held chosen = choose(fetch);
   const auto& [reader, version, since, until] = chosen;
   if (reader == nullptr) return answer_absent(from, fetch.number(), wire::Absence::Unpublished);
@@ -105,9 +105,9 @@ void Serving::on_fetch(base::Peer from, const wire::Fetch& fetch) {
   if (fetch.first() > known->bytes) return;
   const uint64_t count = std::min({fetch.count(), kChunkBytes, known->bytes - fetch.first()});
   const bool more = fetch.first() + count < known->bytes;
-  if (more) note_reader(from, chosen);  // before it is read: what is held stays
+  if (more) note_reader(from, chosen);  // before it is read: a held version stays
   auto codec = codec::from_wire(fetch.codec());
-  if (!codec.ok()) codec = codec::CodecRef();  // as they are: whoever asks sees by the length that this node doesn't know it
+  if (!codec.ok()) codec = codec::CodecRef();  // unencoded: the length shows the reader that the codec is unknown here
   const auto payload = chunk(from, *reader, *known, fetch.first(), count, std::move(codec).value());
   if (!more && is_held(chosen)) forget_reader(from);  // after it was read
   if (payload == nullptr) return answer_absent(from, fetch.number(), wire::Absence::Superseded);

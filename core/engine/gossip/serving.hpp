@@ -1,9 +1,10 @@
 #pragma once
-// Answers peers who fetch: any chunk of any version that is still there.
+// The server of a node's snapshots: sends peers any chunk of any version that still exists.
 //
-// Who fetches by messages may need longer than it takes to publish twice. So the version that the first of them begins with is held until
-// all have what they want of it; those who come meanwhile begin with it, too. It is as old as they are slow, but not older than the time-out:
-// then the newest is held instead. Whoever is silent for so long counts no more.
+// A fetch by messages may take longer than two publications. The version that the first reader begins with is therefore
+// held until all of its readers are done, and readers that come meanwhile get it, too. Its age is limited by the
+// time-out: after that, new readers get the newest version, which is then held instead. A reader that is silent for as
+// long no longer counts.
 
 #include <memory>
 #include <unordered_map>
@@ -16,13 +17,13 @@
 
 namespace mv::gossip {
 
-/// So many bytes are asked for, and sent, at a time: a multiple of every element.
+/// Bytes that are requested and sent at a time: a multiple of every element size.
 inline constexpr uint64_t kChunkBytes = 1 << 20;
-/// Chunks that one peer may have asked for and not got.
+/// Chunks that one peer may have requested and not received yet.
 inline constexpr size_t kWindow = 4;
 
-/// Chunks are copied out of the snapshot, which goes on without waiting for whoever reads slowly. Of a peer that does not take its
-/// chunks no more than kWindow are kept: further questions of its are not heard.
+/// Serves snapshots. Chunks are copied out of the snapshot, so slow readers never block publishing. At most kWindow
+/// chunks are kept for a peer that does not take them; its further requests are ignored.
 class Serving {
  public:
   Serving(const base::Clock& clock, base::Link& link, Publisher& own, base::Nanos timeout)
@@ -30,23 +31,23 @@ class Serving {
 
   void on_fetch(base::Peer from, const wire::Fetch& fetch);
   void on_lost(base::Peer peer);
-  /// Holds this version for an exchange, in which nobody wants another, as long as one may take.
+  /// Holds this version for an exchange, which needs exactly this one, for at most the time-out.
   void hold_for_exchange(std::shared_ptr<SnapshotReader> reader, uint64_t version);
   /// The version that is held; 0: none.
   uint64_t held() const { return held_.version; }
   base::Nanos next_deadline() const;
   void tick();
-  /// Of snapshots, as encoded; and chunks that were the first of a version.
+  /// Encoded bytes of snapshots, and the number of chunks that were the first of a version.
   uint64_t served_bytes() const { return served_bytes_; }
   uint64_t served_versions() const { return served_versions_; }
 
  private:
-  /// Versions are of one memory: a publisher that needs a larger one leaves the old as it is.
+  /// A held version and its memory: a publisher that needs a larger memory leaves the old one unchanged.
   struct Held {
     std::shared_ptr<SnapshotReader> reader;
     uint64_t version = 0;
     base::Nanos since{0};
-    std::unordered_map<base::Peer, base::Nanos> until;  ///< who reads it, and when they count no more
+    std::unordered_map<base::Peer, base::Nanos> until;  ///< its readers, and when they expire
   };
 
   void hold(std::shared_ptr<SnapshotReader> reader, uint64_t version);
@@ -66,7 +67,7 @@ class Serving {
   const base::Nanos timeout_;
   Held held_;
   wire::FrameBuilder builder_;
-  std::unordered_map<base::Peer, std::shared_ptr<size_t>> under_way_;  ///< chunks
+  std::unordered_map<base::Peer, std::shared_ptr<size_t>> under_way_;  ///< chunks in flight
   uint64_t served_bytes_ = 0, served_versions_ = 0;
 };
 

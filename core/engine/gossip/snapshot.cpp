@@ -16,7 +16,7 @@ static_assert(kSlotHeadsAt + kVersions * sizeof(SlotHead) <= kValuesAt);
 
 uint64_t memory_bytes(uint64_t slot_bytes) { return kValuesAt + kVersions * slot_bytes; }
 
-/// Of larger arrays the caches would not keep much until a peer reads it.
+/// Larger arrays would mostly be evicted from the caches before a peer reads them.
 constexpr uint64_t kLargeArray = 1 << 20;
 }  // namespace
 
@@ -120,7 +120,8 @@ bool SnapshotReader::read(uint64_t version, uint64_t first, std::span<std::byte>
 SlotHead& Publisher::slot(size_t number) const { return reinterpret_cast<SlotHead*>(building_->data() + kSlotHeadsAt)[number]; }
 std::byte* Publisher::values() const { return building_->data() + kValuesAt + slot_ * slot_bytes_; }
 
-/// The oldest that is neither the newest nor held, and marks it as written from now on: hold() can't come in between.
+/// Chooses the oldest slot that is neither the newest nor held, and marks it as being written. The mutex keeps hold()
+/// from intervening.
 void Publisher::choose_slot() {
   std::lock_guard lock(mutex_);
   const uint64_t newest = head().newest.load(std::memory_order_relaxed), held = building_ == served_ ? held_ : 0;
@@ -139,11 +140,11 @@ bool Publisher::hold(uint64_t version) {
   return held_ == version;
 }
 
-/// Room for so many bytes of values, and the list of one part more than there are.
+/// Makes room for `bytes` of values, and for a list with one more part.
 base::Status Publisher::make_room(uint64_t bytes) {
   const uint64_t needed = aligned_part(bytes) + aligned_part((parts_.size() + 1) * sizeof(ArraySpec));
   if (building_ != nullptr && needed <= slot_bytes_) return {};
-  // Half as much again, so that arrays that come one by one are not copied each time. Pages that are never touched cost nothing.
+  // Grow by half, so arrays that are added one by one are not copied each time. Untouched pages cost nothing.
   const uint64_t larger = aligned_part(std::max(needed, bytes_ > 0 ? needed + needed / 2 : needed) + 4096);
   auto made = base::SharedMemory::make("polyverso-snapshot", memory_bytes(larger));
   if (!made.ok()) return made.status();
@@ -153,7 +154,7 @@ base::Status Publisher::make_room(uint64_t bytes) {
   slot_bytes_ = larger;
   head().slot_bytes.store(larger);
   head().magic.store(SnapshotHead::kMagic);
-  slot_ = 0;  // the one that begin() chooses here, too
+  slot_ = 0;  // begin() will choose it, too
   if (bytes_ > 0) std::memcpy(values(), written, bytes_);
   begun_ = false;
   return {};

@@ -26,7 +26,7 @@ bool is_null_word(std::string_view text) {
   return std::ranges::find(kWords, text) != kWords.end();
 }
 
-/// libyaml compares each %TAG with all earlier ones before it makes an event of them.
+/// libyaml compares each %TAG directive with all earlier ones before it emits an event, which takes quadratic time.
 bool has_many_tag_directives(std::string_view text) {
   constexpr std::string_view kDirective = "%TAG";
   constexpr size_t kMost = 16;
@@ -35,7 +35,7 @@ bool has_many_tag_directives(std::string_view text) {
   return found > kMost;
 }
 
-/// Makes a tree of libyaml's events.
+/// Builds a tree from libyaml's events.
 class YamlReader {
  public:
   YamlReader(std::string_view text, const std::string& file, const YamlLimits& limits) : text_(text), file_(file), limits_(limits) {
@@ -68,11 +68,11 @@ class YamlReader {
 
   base::Status next(yaml_event_type_t expected) {
     if (auto status = next(); !status.ok()) return status;
-    return event_->type == expected ? base::Status() : wrong(line(), "no YAML");  // libyaml's grammar keeps to the order
+    return event_->type == expected ? base::Status() : wrong(line(), "no YAML");  // libyaml's grammar guarantees the order
   }
 
   base::Status next() {
-    // A value is one event, or two around its items; four more are around them all.
+    // A value is one event, or two around its items. Four more events enclose all values.
     if (++work_.events > 2 * limits_.values + 8) return too_many_values(line());
     event_.reset();
     auto event = std::make_unique<yaml_event_t>();
@@ -101,7 +101,7 @@ class YamlReader {
     return base::error(MV_EINVAL, "{}:{}: lists and maps lie in each other here more than {} deep", file_, line, limits_.depth);
   }
 
-  /// Before a value is kept.
+  /// Counts a value against the limits, before it is kept.
   base::Status charge(size_t values, size_t bytes, int line) {
     work_.values += values;
     work_.bytes += bytes;
@@ -110,7 +110,7 @@ class YamlReader {
     return {};
   }
 
-  /// The value that the event at hand begins. `depth` is the number of lists and maps around it.
+  /// Reads the value that the current event begins. `depth` is the number of lists and maps around it.
   base::Status take_value(Yaml& out, size_t depth) {
     out.line = line();
     switch (event_->type) {
@@ -150,7 +150,7 @@ class YamlReader {
     }
   }
 
-  /// Keeps what aliases of `name` stand for.
+  /// Keeps the target of aliases of `name`.
   base::Status anchor(const std::string& name, const Yaml& value, size_t depth) {
     if (name.empty()) return {};
     if (auto status = charge_copy(value, depth); !status.ok()) return status;

@@ -1,5 +1,6 @@
 #pragma once
-// YAML as a tree of values, within limits: the text may come from anybody. libyaml scans it; the limits are enforced here, on its events.
+// A reader of YAML into a tree of values, with limits because the text is untrusted. libyaml scans it; the limits are
+// enforced here, on its events.
 
 #include <cstddef>
 #include <string>
@@ -22,26 +23,26 @@ struct Yaml {
   bool is_scalar() const { return kind == NodeKind::kScalar; }
   bool is_list() const { return kind == NodeKind::kList; }
   bool is_map() const { return kind == NodeKind::kMap; }
-  /// The value of the first such key of a map, or null.
+  /// The value of the first entry of a map with this key, or null.
   const Yaml* find(std::string_view key) const;
 };
 
-/// What a document may cost. An alias costs what it stands for, so that aliases of aliases are no way around.
+/// The limits of a document. An alias costs as much as its target, so aliases of aliases cannot evade them.
 struct YamlLimits {
   size_t bytes = 1 << 20;   ///< of the text, and of all scalars together
   size_t values = 200'000;  ///< scalars, lists and maps, keys among them
-  size_t depth = 16;        ///< of lists and maps in each other
+  size_t depth = 16;        ///< of nested lists and maps
 };
 
-/// What reading a document took, for tests.
+/// The work that reading a document took, for tests.
 struct YamlWork {
   size_t events = 0;  ///< of libyaml
   size_t values = 0;
   size_t bytes = 0;  ///< of the scalars
 };
 
-/// The one document in `text`; no text at all is null. Its errors are MV_EINVAL, "FILE:LINE: what is wrong", and are found after work that is
-/// proportional to the limits at most.
+/// Reads the one document in `text`; empty text is null. Errors are MV_EINVAL, "FILE:LINE: what is wrong", and are
+/// found with work at most proportional to the limits.
 base::Result<Yaml> parse_yaml(std::string_view text, const std::string& file, const YamlLimits& limits = {}, YamlWork* work = nullptr);
 
 }  // namespace mv::gossip

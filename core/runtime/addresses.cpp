@@ -7,7 +7,7 @@ namespace mv::runtime {
 
 namespace {
 
-/// Adds `port` where there is none, and brackets where they are missing.
+/// Adds `port` and brackets if they are missing.
 base::Result<transport::HostPort> split(const std::string& text, const std::string& port) {
   const bool bracketed = text.starts_with('[');
   const bool bare_v6 = !bracketed && text.find(':') != text.rfind(':');
@@ -56,7 +56,7 @@ base::Result<std::string> advertised_address(const std::string& advertise, const
     if (own && (!transport::is_loopback_text(*own) || is_spelled_loopback(first_met.value().host)))
       return transport::to_text({*own, port});
   }
-  // The master is this machine, under a name that others resolve to something else.
+  // The master is this machine, under a name that other machines resolve to something else.
   if (const auto outer = transport::first_outer_address(host)) return transport::to_text({*outer, port});
   return base::error(MV_EINVAL,
                      "no address of this machine could be found that others reach it by: set advertise "

@@ -1,6 +1,7 @@
 #pragma once
-// Where a node listens, and what it tells others about it: two things where it listens on all interfaces, or behind a
-// translated address, or where its own name means loopback to itself, as Debian's installer has it (127.0.1.1).
+// The address that a node listens on, and the one that it advertises to others. They differ if it listens on all
+// interfaces, or behind address translation, or if its own name resolves to loopback locally, as Debian's
+// installer sets it up (127.0.1.1).
 
 #include <string>
 
@@ -8,12 +9,14 @@
 
 namespace mv::runtime {
 
-/// What to listen on for `wished`: "host", "host:port", "interface", "interface:port"; without a port any free one. A name that
-/// resolves to loopback here, but is not spelled so, means all interfaces: others resolve it to something else.
+/// The address to listen on for `wished`: "host", "host:port", "interface", "interface:port"; without a port, any free
+/// one. A name that resolves to loopback here, but is not spelled as loopback, means all interfaces, because other
+/// machines resolve it to something else.
 base::Result<std::string> listening_address(const std::string& wished);
 
-/// What others are told. `advertise`: what the user said, or ""; `bound`: where this node listens; `master`: with whom it talks first.
-/// MV_EINVAL if it listens on all interfaces, and no address of this machine can be found that others could use.
+/// The address to advertise. `advertise`: the user's setting, or ""; `bound`: where this node listens; `master`:
+/// the first node that it talks to. MV_EINVAL if it listens on all interfaces and no address of this machine is
+/// found that others could use.
 base::Result<std::string> advertised_address(const std::string& advertise, const std::string& bound,
                                              const std::string& master);
 

@@ -17,10 +17,10 @@ namespace checkpoint = checkpoint;
 
 namespace {
 
-/// No file's data is read.
+/// Reads no file's data.
 constexpr checkpoint::Share kNothing{1, 1};
 
-/// What went wrong where nothing should throw: memory.
+/// Returns exceptions as a status. Only a lack of memory should cause any.
 template <typename Work>
 auto guarded(Work& work) -> decltype(work()) {
   try {
@@ -44,7 +44,7 @@ void DiskStorage::run() {
     jobs_.pop_front();
     lock.unlock();
     try {
-      job();  // its work's own errors are told; without memory to tell of it there is nobody else who could
+      job();  // reports its own errors; if it lacks the memory for that, the node breaks down
     } catch (const std::exception& thrown) {
       loop_.break_down(&thrown);
     }
@@ -63,7 +63,7 @@ base::Status DiskStorage::enqueue(std::function<void()> job) {
 }
 
 base::Status DiskStorage::start_thread() {
-  sigset_t all, before;  // also SIGXFSZ: a file beyond the limit is an error, not the end
+  sigset_t all, before;  // including SIGXFSZ: a file over the size limit must be an error, not the end of the process
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   base::Status status;
@@ -87,10 +87,10 @@ void DiskStorage::stop() {
     work_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
-  jobs_.clear();  // with the snapshots that they hold
+  jobs_.clear();  // and the snapshots that they hold
 }
 
-/// Does `work` on the thread, and tells on the loop what it gave.
+/// Runs `work` on the thread and reports its result on the loop.
 template <typename Tell, typename Work>
 void DiskStorage::start(Tell told, Work work) {
   using Result = decltype(work());
@@ -118,7 +118,7 @@ void DiskStorage::complete(const std::string& path, checkpoint::Manifest manifes
   start(std::move(done), [this, path, manifest = std::move(manifest), keep]() -> base::Status {
     if (auto failed = checkpoint::complete_checkpoint(path, manifest); !failed.ok()) return failed;
     claim_.reset();
-    // It counts now, whatever becomes of the old ones.
+    // The checkpoint counts now, even if the old ones can't be removed.
     if (auto failed = checkpoint::prune_checkpoints(checkpoint::parent_of(path), keep, manifest.number); !failed.ok())
       base::log_warn("old checkpoints could not be removed: {}", failed.text());
     return {};
@@ -154,7 +154,7 @@ void DiskStorage::write(NewFile part, GivenUp given_up, Told<checkpoint::FileEnt
     }
     auto file = checkpoint::write_part(shared->path, shared->number, shared->server, shared->servers, shared->tables,
                                        *given_up);
-    shared->tables.clear();  // also those that were not reached
+    shared->tables.clear();  // including tables that were not reached
     std::lock_guard lock(mutex_);
     writing_.reset();
     return file;

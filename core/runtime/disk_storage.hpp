@@ -1,5 +1,5 @@
 #pragma once
-// Checkpoints on the disk, by a thread of its own.
+// DiskStorage: checkpoints on disk, written and read by a thread of its own.
 
 #include <condition_variable>
 #include <deque>
@@ -12,13 +12,14 @@
 
 namespace mv::runtime {
 
-/// One job after the other; the thread starts with the first one, and where that can't be, the job fails. Called on the loop, tells on the loop.
+/// Runs one job after another. The first job starts the thread; if that fails, the job fails. Called on the
+/// loop, reports on the loop.
 class DiskStorage final : public checkpoint::Storage {
  public:
   explicit DiskStorage(transport::Loop& loop) : loop_(loop) {}
   ~DiskStorage() override { stop(); }
 
-  /// Gives up what is under way, and waits for the thread; nothing is told afterwards. Idempotent. Not on the loop.
+  /// Gives up the job in progress and waits for the thread; reports nothing afterwards. Idempotent. Not on the loop.
   void stop();
 
   void begin(const std::string& directory, Told<checkpoint::CheckpointPath> told) override;
@@ -42,8 +43,8 @@ class DiskStorage final : public checkpoint::Storage {
   std::mutex mutex_;
   std::condition_variable work_;
   std::deque<std::function<void()>> jobs_;  ///< under mutex_
-  GivenUp writing_;                         ///< under mutex_: of the file that is being written
-  std::shared_ptr<checkpoint::Claim> claim_;  ///< on the checkpoint that server 0 has begun; the thread's alone
+  GivenUp writing_;                         ///< under mutex_: of the file being written
+  std::shared_ptr<checkpoint::Claim> claim_;  ///< on the checkpoint that server 0 has begun; used by the thread only
   std::thread thread_;
 };
 

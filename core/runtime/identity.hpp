@@ -1,5 +1,5 @@
 #pragma once
-// A node's ranks and ids.
+// Identity: a node's ranks and ids.
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ struct Identity {
   int64_t worker_id = 0, num_workers = 1;  ///< worker_id -1: only a server
   int64_t server_id = 0, num_servers = 1;  ///< server_id -1: only a worker
   bool sync = false;
-  std::string address;  ///< where others are told to reach it; empty where nobody is to
+  std::string address;  ///< the address at which others reach it; empty if none should
 };
 
 }  // namespace mv::runtime

@@ -1,4 +1,4 @@
-// The node's metrics: taken on the loop, written by whoever asks.
+// Runtime: the node's metrics, taken on the loop and formatted by the thread that asks.
 
 #include <map>
 #include <string>
@@ -12,7 +12,7 @@ namespace mv::runtime {
 
 namespace {
 
-/// Counters of a rank go on where a new process takes a lost one's place.
+/// A rank's counters continue when a new process takes a lost one's place.
 void add(base::Traffic& to, const base::Traffic& more) {
   for (size_t transport = 0; transport < base::kTransportNames.size(); ++transport) {
     to.sent[transport].add(more.sent[transport]);
@@ -21,10 +21,10 @@ void add(base::Traffic& to, const base::Traffic& more) {
   to.reconnections += more.reconnections;
 }
 
-/// A store with more keys than this has one line for all of them.
+/// A store with more keys than this has one line for all of its keys.
 constexpr size_t kMostKeys = 256;
 
-/// What the metrics of a table are under: its name, or "kv-0/*" for a key of a store that has very many.
+/// The label of a table's metrics: its name, or "kv-0/*" for a key of a store with very many keys.
 std::string label_of(const shard::Spec& spec, const std::map<std::string_view, size_t>& of_store) {
   const std::string_view store = spec.store();
   return store.empty() || of_store.at(store) <= kMostKeys ? spec.name : std::string(store) + "*";
@@ -109,7 +109,7 @@ status::Path Runtime::path_to_peer(base::Peer peer) const {
 
 // ---- over HTTP
 
-/// Listens before anything else, so that a port that is taken is told before others wait for this process.
+/// Listens before anything else: a port in use must be reported before other processes wait for this one.
 base::Status Runtime::serve_metrics() {
   if (settings_.metrics.empty() || http_ != nullptr) return {};
   auto server = transport::serve_http(settings_.metrics, [this](const std::string& path) { return answer(path); });

@@ -1,5 +1,5 @@
 #pragma once
-// What a node has counted, taken at one moment on its loop and written as text elsewhere.
+// Metrics: what a node has counted, taken at one moment on its loop and formatted as text elsewhere.
 
 #include <cstdint>
 #include <map>
@@ -17,7 +17,7 @@ namespace mv::runtime {
 struct Metrics {
   struct Peer {
     base::Traffic traffic;
-    std::optional<base::Nanos> silence;  ///< since it was last heard; nothing for this node itself, and where there is no connection
+    std::optional<base::Nanos> silence;  ///< since the last message from it; nullopt for this node itself, and without a connection
   };
   struct OwnTable {
     std::string name;
@@ -30,15 +30,15 @@ struct Metrics {
 
   Identity identity;
   base::Nanos uptime{0};
-  std::optional<base::Nanos> busy;         ///< of the loop, where times are taken
+  std::optional<base::Nanos> busy;         ///< of the loop, if times are taken
   std::array<uint64_t, 3> members{};       ///< by cluster::State
-  std::map<std::string, Peer> peers;       ///< by rank; "" for those who were never members
+  std::map<std::string, Peer> peers;       ///< by rank; "" for processes that were never members
   std::vector<OwnTable> own;               ///< tables that this process uses
   std::vector<HeldTable> held;             ///< parts that this server holds
   std::array<uint64_t, 256> started{};     ///< requests, by wire::Body
   std::array<base::Histogram, table::kUseNames.size()> calls;
   base::Histogram held_changes, held_gets; ///< how long this server's gates held requests back
-  uint64_t gated = 0;                      ///< requests that they hold now
+  uint64_t gated = 0;                      ///< requests that they hold back now
   uint64_t repeated = 0, duplicates = 0, refused = 0, turned_away = 0, in_flight = 0;
   checkpoint::Participant::Record checkpoints;
 };

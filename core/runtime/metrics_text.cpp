@@ -130,7 +130,7 @@ void write_checkpoints(Exposition& out, const Metrics& metrics) {
   out.sample({}, metrics.checkpoints.last_bytes);
 }
 
-/// What Prometheus's own client libraries tell of a process, under the same names.
+/// What Prometheus's own client libraries report about a process, under the same names.
 void write_process(Exposition& out) {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);

@@ -11,13 +11,13 @@ namespace mv::runtime {
 
 namespace {
 
-/// Asks whoever answers the dial, and hears the answer.
+/// Sends the question to the process that answers the dial, and receives its reply.
 class Asker final : public base::LinkEvents {
  public:
   Asker(transport::Transport& transport, bool json) : transport_(transport), json_(json) {}
 
   bool done() const { return done_.load(std::memory_order_acquire); }
-  /// Once done.
+  /// Valid once done.
   const base::Result<std::string>& result() const { return result_; }
 
   void on_connected(base::Peer peer, const std::string&) override {

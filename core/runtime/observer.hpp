@@ -1,5 +1,5 @@
 #pragma once
-// Asking a cluster of which this process is no member.
+// observe(): asks a cluster for its status without being a member.
 
 #include <string>
 
@@ -9,13 +9,13 @@
 namespace mv::runtime {
 
 struct Observation {
-  std::string address;  ///< of any member; the master's is the one that is known
+  std::string address;  ///< of any member; usually the master's, which is known
   std::string secret;
   bool json = false;
   base::Nanos patience{0};
 };
 
-/// How that cluster stands. MV_EUNREACHABLE, MV_EAUTH, MV_ETIMEOUT, MV_EPEERLOST; MV_EINTR after a signal.
+/// The status of the cluster. MV_EUNREACHABLE, MV_EAUTH, MV_ETIMEOUT, MV_EPEERLOST; MV_EINTR after a signal.
 base::Result<std::string> observe(const Observation& observation);
 
 }  // namespace mv::runtime

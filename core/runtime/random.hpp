@@ -1,5 +1,5 @@
 #pragma once
-// Numbers that nobody can guess, from the kernel.
+// Unpredictable random numbers, from the kernel.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace mv::runtime {
 
-/// For a new life of a node.
+/// For a new incarnation of a node.
 base::Peer random_peer();
 /// 32 bytes in hexadecimal.
 std::string random_secret();

@@ -22,14 +22,14 @@ std::string socket_name(const std::string& name) { return fmt::format("polyverso
 
 base::Status interrupted() { return base::Status(MV_EINTR, "a signal came while waiting for rank 0: call again"); }
 
-/// Waits until `fd` is readable, or just so long if it is -1. False after a signal.
+/// Waits until `fd` is readable, for at most `span`; with -1, waits for `span`. False after a signal.
 bool pause_for(int fd, base::Nanos span) {
   pollfd readable{fd, POLLIN, 0};
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(span).count();
   return poll(&readable, 1, static_cast<int>(ms)) >= 0 || errno != EINTR;
 }
 
-/// What the other side says before it closes. Nothing if it takes too long or is cut off; MV_EINTR.
+/// What the other side sends before it closes. nullopt if that takes too long or is cut off; MV_EINTR.
 base::Result<std::optional<std::string>> read_all(int fd) {
   constexpr size_t kLongest = 64 << 10;
   std::string text;
@@ -81,7 +81,7 @@ base::Result<std::unique_ptr<Publication>> Publication::make(transport::Loop& lo
 void Publication::answer(transport::Fd asker) const {
   if (!transport::is_same_user(asker.get()))
     return base::log_warn("another user's process asked for rank 0's address: not answered");
-  // Fits into a new socket's buffer; whoever gets less asks again.
+  // The text fits into a new socket's buffer; a process that receives less asks again.
   if (::send(asker.get(), text_.data(), text_.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
       static_cast<ssize_t>(text_.size()))
     base::log_debug("a process that asked for rank 0's address did not take the answer");

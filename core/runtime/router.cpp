@@ -10,14 +10,14 @@ namespace mv::runtime {
 
 namespace {
 
-/// As the receiver counts it.
+/// The size of a frame as its receiver counts it.
 size_t bytes_of(const base::Frame& frame) { return frame.head.size() + (frame.tail ? wire::padded(frame.tail->size()) : 0); }
 
 base::Flow& flow(base::Traffic::ByTransport& flows, base::TransportKind by) { return flows[static_cast<size_t>(by)]; }
 
 }  // namespace
 
-/// Notes by which transport a peer came, and passes everything on.
+/// Records which transport the events of a peer come by, and passes them on.
 class Router::Tap : public base::LinkEvents {
  public:
   Tap(Router& router, transport::Transport& transport, base::LinkEvents& events) : router_(router), transport_(transport), kind_(router.kind_of(transport)), events_(events) {}
@@ -64,7 +64,7 @@ class Router::Tap : public base::LinkEvents {
   std::unordered_map<base::Peer, uint64_t> began_;  // ticks of the headers whose payloads are arriving
 };
 
-/// The same for shared memory, whose beginnings and ends are changes of path only.
+/// Likewise for shared memory, where a new or a lost connection only changes the path.
 class Router::ShmTap final : public Tap {
  public:
   using Tap::Tap;
@@ -148,7 +148,7 @@ void Router::introduce_as(const std::string& address) {
 }
 
 void Router::listen_in_shm() {
-  if (shm_ == nullptr || std::exchange(listens_in_shm_, true)) return;  // a second address is another one of TCP's
+  if (shm_ == nullptr || std::exchange(listens_in_shm_, true)) return;  // a second address concerns TCP only
   const auto bound = shm_->listen(transport::ShmTransport::address_of(self_));
   if (!bound.ok()) shm_failed(bound.status());
 }
@@ -177,7 +177,7 @@ void Router::send_by(transport::Transport& transport, base::Peer to, const base:
   base::TraceEvent event{};
   event.begin = trace_.ticks();
   transport.send(to, frame);
-  event.end = frame.tail ? trace_.ticks() : event.begin;  // a small one takes no time that is worth another look at the clock
+  event.end = frame.tail ? trace_.ticks() : event.begin;  // a small frame is not worth reading the clock again
   const auto& message = *flatbuffers::GetRoot<wire::Message>(frame.head.data() + wire::kPrefixBytes);
   event.peer = to;
   event.seq = message.seq();
@@ -191,7 +191,7 @@ void Router::arrived(base::TransportKind by, base::Peer from, size_t bytes) {
   if (from != last_from_) {
     last_from_ = from;
     const auto path = paths_.find(from);
-    // Stays where it is: nodes of the map don't move, and none is erased.
+    // The pointer stays valid: nodes of the map don't move, and none is erased.
     last_from_traffic_ = path != paths_.end() && path->second.observer ? &observers_ : &traffic_[from];
   }
   flow(last_from_traffic_->received, by).count(bytes);
@@ -222,7 +222,8 @@ void Router::close(base::Peer peer) {
 void Router::stop(std::function<void()> stopped) {
   inproc_->stop([this, stopped = std::move(stopped)] {
     if (tcp_ == nullptr) return stopped();
-    // The peers hear the last messages in shared memory before the end of TCP, which is the end of this node to them.
+    // To the peers, the end of TCP is the end of this node. They must get the last messages in
+    // shared memory before that.
     if (shm_ == nullptr) return tcp_->stop(stopped);
     shm_->stop([this, stopped] { tcp_->stop(stopped); });
   });
@@ -240,7 +241,7 @@ void Router::base_connected(transport::Transport& transport, base::Peer peer, co
   events_->on_connected(peer, address);
   if (!is_new || shm_ == nullptr || &transport != tcp_.get()) return;
   shm_transport_->admit(peer);
-  // One of the two dials. If nobody answers, the peer is on another machine.
+  // One of the two dials. If nothing answers, the peer is on another machine.
   if (self_ > peer) shm_->dial(transport::ShmTransport::address_of(peer));
 }
 
@@ -255,7 +256,7 @@ void Router::observer_came(transport::Transport& transport, base::Peer peer) {
 void Router::base_lost(base::Peer peer, const base::Status& why) {
   if (why.code() == MV_EPROTOCOL) ++refused_;
   if (shm_ != nullptr) {
-    shm_transport_->drain(peer);  // what was sent before the end
+    shm_transport_->drain(peer);  // messages sent before the end
     shm_->close(peer);
     if (on_shm_lost_) on_shm_lost_(peer);
   }
@@ -268,7 +269,7 @@ void Router::shm_connected(base::Peer peer) {
   if (path == paths_.end()) return shm_->close(peer);
   path->second.shm = true;
   base::log_debug("{} ({:016x}) is on this machine: messages go through shared memory", path->second.address, peer);
-  // Whatever is still under way over TCP may now be overtaken: the engines ask what the peer has.
+  // Messages on their way over TCP may now be overtaken, so the engines ask what the peer has received.
   events_->on_connected(peer, path->second.address);
 }
 
@@ -291,7 +292,7 @@ void Router::shm_lost(base::Peer peer, const base::Status& why) {
   path->second.why_not_shm = why.text();
   ++path->second.traffic->reconnections;
   if (on_shm_lost_) on_shm_lost_(peer);
-  if (why.code() == MV_EPEERLOST) return;  // it said goodbye, and will over TCP
+  if (why.code() == MV_EPEERLOST) return;  // it said goodbye, and will do so over TCP
   if (why.code() == MV_EPROTOCOL) {
     ++refused_;
     shm_failed(why);

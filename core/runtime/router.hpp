@@ -1,5 +1,5 @@
 #pragma once
-// The transports of a node, as one Link: which peer is reached by which.
+// Router: a node's transports as one Link. Chooses the transport for each peer.
 
 #include <functional>
 #include <memory>
@@ -20,15 +20,15 @@ class TcpTransport;
 
 namespace mv::runtime {
 
-/// To itself and to "inproc:" addresses within the process, to others over TCP. Where a peer turns out to live on this machine
-/// (its node answers in shared memory), messages take that path, and the TCP connection tells of the peer's end; should the path
-/// break, TCP takes over again. With faults (Settings::faults) everything but a node's path to itself goes through transport/faulty.
-/// Loop thread only, but for make() and listen(), before the loop starts.
+/// The node itself and "inproc:" addresses are reached within the process, other peers over TCP. If a peer turns out to
+/// be on this machine (its node answers in shared memory), messages take that path, and the TCP connection reports the
+/// peer's end. If the path breaks, TCP takes over again. With faults (Settings::faults), everything except a node's
+/// path to itself goes through transport/faulty. Loop thread only; make() and listen(): before the loop starts.
 class Router final : public base::Link {
  public:
-  /// Who never comes back in the same life: whoever was lost, or only who was closed.
+  /// Which incarnations may never connect again: all that were lost, or only those that were closed.
   enum class Fencing { kLost, kClosed };
-  /// @param trace  outlives this
+  /// @param trace  must outlive the router
   static base::Result<std::unique_ptr<Router>> make(transport::Loop& loop, const Settings& settings, base::Peer self, base::TraceRing& trace,
                                                     Fencing fencing = Fencing::kLost);
   ~Router() override;
@@ -36,24 +36,24 @@ class Router final : public base::Link {
   void attach(base::LinkEvents& events);
   base::Result<std::string> listen(const std::string& address);
   base::Result<std::string> adopt(int listening_fd);
-  /// What to tell peers about where this node listens, if it is not what listen() gave. Before the loop starts.
+  /// Sets the address to introduce this node by, if it is not the one that listen() returned. Before the loop starts.
   void introduce_as(const std::string& address);
-  /// Says goodbye to all; `stopped` runs on the loop when everything is sent and closed.
+  /// Says goodbye to all peers; `stopped` runs on the loop once everything is sent and closed.
   void stop(std::function<void()> stopped);
-  /// True if messages may get lost without the connection's breaking.
+  /// Whether messages may get lost while the connection stays up.
   bool lossy() const { return lossy_; }
-  /// The transport through shared memory; null where there is none.
+  /// The shared-memory transport; null if there is none.
   transport::ShmTransport* shm() const { return shm_transport_; }
-  /// How messages to a peer go; nothing where there is no connection. `why_not_shm` tells why they go over TCP.
+  /// The transport to a peer; nullopt if there is no connection. `why_not_shm`: why messages go over TCP.
   struct PathInfo {
     base::TransportKind by;
     std::string why_not_shm;
   };
   std::optional<PathInfo> path_to(base::Peer peer) const;
-  /// Hears of peers whose memory is out of path, on the loop.
+  /// `lost` runs on the loop when a peer's shared memory is no longer reachable.
   void set_on_shm_lost(std::function<void(base::Peer)> lost) { on_shm_lost_ = std::move(lost); }
 
-  /// With every peer that there ever was a connection to, this node itself among them.
+  /// For every peer that was ever connected, and for this node itself.
   const std::unordered_map<base::Peer, base::Traffic>& traffic() const { return traffic_; }
 
   /// Peers whose connection ended because of what they sent, and strangers that did not prove to be peers.
@@ -69,12 +69,12 @@ class Router final : public base::Link {
   class ShmTap;
   /// How a peer is reached.
   struct Path {
-    transport::Transport* base = nullptr;  // where it came from first; tells of its end
+    transport::Transport* base = nullptr;  // the transport that connected it; reports the peer's end
     bool shm = false;
     std::string address;       // by `base`
     base::Traffic* traffic = nullptr;
     std::string why_not_shm;
-    bool observer = false;     // its traffic is counted with that of all others like it
+    bool observer = false;     // all observers share one count of traffic
   };
 
   Router(transport::Loop& loop, base::Peer self, base::TraceRing& trace);
@@ -97,17 +97,17 @@ class Router final : public base::Link {
   bool lossy_ = false;
   bool listens_in_shm_ = false, told_of_shm_ = false;
   std::unique_ptr<transport::Transport> inproc_, tcp_, shm_;
-  transport::TcpTransport* tcp_transport_ = nullptr;  // tcp_, or what it wraps
-  transport::ShmTransport* shm_transport_ = nullptr;  // the same of shm_
+  transport::TcpTransport* tcp_transport_ = nullptr;  // tcp_, or the transport that it wraps
+  transport::ShmTransport* shm_transport_ = nullptr;  // likewise for shm_
   std::function<void(base::Peer)> on_shm_lost_;
   base::LinkEvents* events_ = nullptr;
   std::vector<std::unique_ptr<base::LinkEvents>> taps_;
   std::unordered_map<base::Peer, Path> paths_;
   std::unordered_map<base::Peer, base::Traffic> traffic_;
   base::Traffic observers_;
-  base::Peer last_from_ = base::kNobody;           // most messages come several in a row
+  base::Peer last_from_ = base::kNobody;           // most messages come several in a row from one peer
   base::Traffic* last_from_traffic_ = nullptr;
-  size_t last_bytes_ = 0;  // of the message that comes now
+  size_t last_bytes_ = 0;  // of the message being delivered
   uint64_t refused_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Starting, joining and leaving.
+// Runtime: starting, joining and leaving.
 
 #include "runtime/runtime.hpp"
 
@@ -15,7 +15,7 @@ namespace mv::runtime {
 
 namespace {
 
-/// How much longer than the engines' own patience a starting node waits for their verdict.
+/// How much longer than the engines' own timeout a starting node waits for their result.
 constexpr base::Nanos kVerdict = std::chrono::seconds(10);
 constexpr base::Nanos kProbeAfter = std::chrono::milliseconds(200);
 constexpr base::Nanos kNoticeAfter = std::chrono::seconds(10);
@@ -26,7 +26,7 @@ std::string host_name() {
   return name;
 }
 
-/// By what this node's groups choose, where it is the lowest rank.
+/// The costs by which groups choose, if this node is their lowest rank.
 base::Result<collective::Basis> basis_of(const Settings& settings) {
   auto costs = collective::read_costs(settings.collective_costs);
   if (!costs.ok()) return costs.status();
@@ -93,7 +93,7 @@ base::Status Runtime::set_up() {
   member_->status().set_paths([this](base::Peer peer) { return path_to_peer(peer); });
   if (watched_) member_->take_times(trace_);
   if (watched_) loop_.keep_time();
-  loop_.add_flusher(*this);  // before the transports': what it sends leaves in the same turn
+  loop_.add_flusher(*this);  // before the transports: what it sends leaves in the same iteration of the loop
   router_->attach(*member_);
   share_memory();
   loop_.on_breakdown([this](const base::Status& why) { tell_breakdown(why); });
@@ -104,7 +104,7 @@ base::Status Runtime::set_up() {
   return {};
 }
 
-/// Lets others of this machine map the tables of this server, and forgets what was mapped of servers that are gone.
+/// Lets other processes of this machine map this server's tables, and reports servers whose memory is gone.
 void Runtime::share_memory() {
   if (router_->shm() == nullptr) return;
   router_->shm()->serve([this](base::Peer peer, uint64_t number) -> std::shared_ptr<base::SharedMemory> {
@@ -127,7 +127,7 @@ base::Status Runtime::make_transports(cluster::Self& self) {
   return observable.ok() ? base::Status() : observable.status();
 }
 
-/// Learns from rank 0 what the launcher has not told: its address and a secret.
+/// Gets from rank 0 what the launcher has not provided: its address and a secret.
 base::Status Runtime::meet() {
   if (settings_.rendezvous.empty() || settings_.nodes == 1) return {};
   if (settings_.rank == 0) {
@@ -141,7 +141,7 @@ base::Status Runtime::meet() {
   return {};
 }
 
-/// Rank 0 listens at the master's address; who has no rank yet becomes rank 0 if that address is free.
+/// Rank 0 listens at the master's address. A process without a rank becomes rank 0 if that address is free.
 base::Status Runtime::listen(cluster::Self& self) {
   if (settings_.transport == "inproc") return listen_inproc(self);
   base::Result<std::string> address = base::Status(MV_ENOSYS, "");
@@ -227,7 +227,8 @@ void Runtime::rearm() {
   });
 }
 
-/// Any thread; the engines and transports may be halfway through anything. Peers see every connection end and can't come back.
+/// Any thread; the engines and transports may be halfway through anything. Ends every connection,
+/// and no peer can reconnect.
 void Runtime::tell_breakdown(const base::Status& why) noexcept {
   if (events_.broken) events_.broken(why);
   loop_.shut_down_sockets();
@@ -282,7 +283,7 @@ base::Status Runtime::shutdown() {
 }
 
 void Runtime::stop_transports() {
-  if (http_ != nullptr) http_->stop();  // it asks the loop
+  if (http_ != nullptr) http_->stop();  // its answers use the loop
   storage_.stop();
   if (!std::exchange(loop_runs_, false)) return;
   std::atomic<bool> stopped{false};
@@ -312,7 +313,7 @@ void Runtime::abandon_after_fork() noexcept {
 
 // ---- callers' threads on the loop
 
-/// What reading throws is its caller's; nothing has changed.
+/// Exceptions of `read` go to the caller, because nothing has changed.
 void Runtime::read_on_loop(const std::function<void()>& read) {
   bool failed = false;
   on_loop([&] {
@@ -336,7 +337,7 @@ void Runtime::on_loop(const std::function<void()>& work) {
   while (driven == transport::Driven::kInterrupted) driven = loop_.drive_until(is_done, base::kNever);
 }
 
-/// By the loop's own word, which comes first: its drivers return before the node hears of it.
+/// Asks the loop, which knows first: its drivers return before the node is notified.
 base::Status Runtime::ended() const {
   const base::Status* const why = loop_.defect();
   return why != nullptr ? *why : base::Status(MV_ESTATE, "the node is shutting down");

@@ -1,5 +1,5 @@
 #pragma once
-// The wiring of one node: its engines, transports and loop, from joining the cluster to leaving it.
+// Runtime: wires one node's engines, transports and loop together, from joining the cluster to leaving it.
 
 #include <atomic>
 #include <chrono>
@@ -25,13 +25,13 @@
 
 namespace mv::runtime {
 
-/// Any thread, unless said otherwise. It knows nothing of the calls that callers make of it; those are api/.
+/// Any thread, unless stated otherwise. Knows nothing of callers' calls, which belong to api/.
 class Runtime final : private transport::Flusher {
  public:
-  /// What the owner hears of.
+  /// Events for the owner.
   struct Events {
     std::function<void()> joined;                           ///< on the loop: the cluster is complete
-    std::function<void(base::Peer peer)> lost_shared_memory;  ///< on the loop: the peer's memory is not to be used any more
+    std::function<void(base::Peer peer)> lost_shared_memory;  ///< on the loop: the peer's memory must not be used any more
     std::function<void(const base::Status& why)> broken;    ///< any thread, once: the node has broken down. Allocates nothing
   };
 
@@ -44,7 +44,8 @@ class Runtime final : private transport::Flusher {
   base::Status join();
   base::Status shutdown();
   void abandon_after_fork() noexcept;
-  /// Ends the loop, and what runs on it. The owner calls it before what the engines' operations point to is destroyed. Idempotent.
+  /// Ends the loop and what runs on it. The owner calls it before it destroys what the engines'
+  /// operations point to. Idempotent.
   void end();
 
   const Settings& settings() const { return settings_; }
@@ -53,20 +54,21 @@ class Runtime final : private transport::Flusher {
   transport::Loop& loop() { return loop_; }
   const transport::Loop& loop() const { return loop_; }
   engine::Member& member() { return *member_; }
-  /// The transport through shared memory; null where there is none.
+  /// The shared-memory transport; null if there is none.
   transport::ShmTransport* shared_memory() { return router_->shm(); }
-  /// How messages to a peer go. Loop thread only.
+  /// The transport to a peer. Loop thread only.
   std::optional<Router::PathInfo> way_by(base::Peer peer) const { return router_->path_to(peer); }
 
   /// Runs `work` on the loop and waits for it.
   void on_loop(const std::function<void()>& work);
-  /// on_loop() for what changes nothing there. Throws std::bad_alloc where `read` does.
+  /// on_loop() for work that changes nothing. Throws std::bad_alloc if `read` does.
   void read_on_loop(const std::function<void()>& read);
-  /// Runs the second half of a change: what it throws leaves the change half made, and breaks the node down.
+  /// Runs the second half of a change. An exception leaves the change half made, and so breaks the node down.
   void no_way_back(const std::function<void()>& work);
-  /// Why waits end that nothing else ends: the node has broken down, or shuts down.
+  /// The status of a wait that was cut short: the node has broken down, or is shutting down.
   base::Status ended() const;
-  /// `tell` hears if the node breaks down, as long as `alive` lives; any thread, and without an allocation.
+  /// Registers `tell`, which runs if the node breaks down while `alive` exists: on any thread,
+  /// and without an allocation.
   void when_broken(std::weak_ptr<const void> alive, std::function<void(const base::Status& why)> tell);
 
   /// The node's metrics in Prometheus's format, and its last events in Chrome's.
@@ -102,7 +104,7 @@ class Runtime final : private transport::Flusher {
   base::TraceRing trace_;
   const bool watched_ = trace_.on() || !settings_.metrics.empty();  ///< times are taken
   std::unique_ptr<Router> router_;
-  std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all have come
+  std::unique_ptr<Publication> publication_;  ///< rank 0's address, until all processes have joined
   DiskStorage storage_{loop_};
   std::unique_ptr<engine::Member> member_;
   std::atomic<bool> ready_{false}, failed_{false}, workers_gone_{false};
@@ -113,7 +115,7 @@ class Runtime final : private transport::Flusher {
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   bool has_met_ = false;
   std::unique_ptr<transport::HttpServer> http_;
-  std::unordered_map<base::Peer, uint32_t> ranks_;  ///< also of those whose place another has taken
+  std::unordered_map<base::Peer, uint32_t> ranks_;  ///< also of processes that were replaced
   bool loop_runs_ = false;
   bool leaving_ = false;
   std::atomic<bool> left_{false};

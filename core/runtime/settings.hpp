@@ -1,5 +1,5 @@
 #pragma once
-// What a node is told at its start, resolved: capi/ merges options, text, arguments and environment into this.
+// Settings: how a node starts, resolved: capi/ merges options, text, arguments and environment into this.
 
 #include <polyverso/polyverso.h>
 
@@ -13,20 +13,20 @@ namespace mv::runtime {
 
 using namespace std::chrono_literals;
 
-/// A role of rank 0 alone: it brings the others together, holds nothing and works on nothing, as a DMLC scheduler.
+/// A role of rank 0 only: it admits the members, holds no tables and does no work, like a DMLC scheduler.
 inline constexpr int32_t kRoleScheduler = 4;
 
 struct Settings {
   bool sync = false;
-  bool sync_said = false;          ///< else the others' choice counts
+  bool sync_said = false;          ///< set explicitly; otherwise the others' choice counts
   int32_t role = MV_ROLE_ALL;      ///< mv_role, never MV_ROLE_UNSET, or kRoleScheduler
   int64_t rank = -1;               ///< -1: by order of arrival
-  bool joins_only = false;         ///< without a rank: never becomes rank 0, though the master's address be free; another process will
+  bool joins_only = false;         ///< without a rank: never becomes rank 0, even if the master's address is free; another process will
   int64_t nodes = 1;
   std::string master;              ///< "host:port" or, with transport=inproc, a name; empty for one node
-  std::string rendezvous;          ///< instead of `master`: the name under which rank 0 tells the others of this machine its address
+  std::string rendezvous;          ///< instead of `master`: the name under which processes of this machine find rank 0's address
   std::string bind = "127.0.0.1";  ///< "host" or "host:port"; an interface's name is its first address
-  std::string advertise;           ///< "host" or "host:port" that others are told; empty: where it listens
+  std::string advertise;           ///< "host" or "host:port" to advertise; empty: the listening address
   std::string secret;
   std::string transport = "auto";  ///< auto, tcp, inproc
   std::string faults;              ///< text for transport/faulty; empty: none
@@ -35,17 +35,17 @@ struct Settings {
   base::Nanos gate_timeout = 600s;
   base::Nanos init_timeout = 60s;
   base::Nanos heartbeat_timeout = 5s;
-  base::Nanos stuck_after = 10s;   ///< what waits so long is told in the log
+  base::Nanos stuck_after = 10s;   ///< longer waits are reported in the log
   uint64_t inflight_bytes = 256ull << 20;
-  int64_t spin_us = 50;            ///< how long a wait spins at most before it sleeps
-  std::string checkpoint;          ///< directory for the checkpoints that are made by the clock; empty: none
+  int64_t spin_us = 50;            ///< longest spin of a wait before it sleeps
+  std::string checkpoint;          ///< directory for periodic checkpoints; empty: none
   base::Nanos checkpoint_every = 60s;
   uint64_t checkpoint_keep = 3;
   std::string metrics;             ///< "port" or "host:port" of an HTTP server for metrics; empty: none
-  std::string collective_costs;    ///< by which groups choose algorithms, as engine/collective/cost_text.hpp reads them; empty: the defaults
-  int64_t trace_events = -1;       ///< how many of the last events are kept for mv_trace_text(); -1: see events_kept()
+  std::string collective_costs;    ///< by which groups choose algorithms, in the form of engine/collective/cost_text.hpp; empty: the defaults
+  int64_t trace_events = -1;       ///< number of last events kept for mv_trace_text(); -1: see events_kept()
 
-  /// By default only where somebody can ask for them over HTTP: they cost about 0.1 µs a message.
+  /// By default only if they can be read over HTTP: events cost about 0.1 µs a message.
   size_t events_kept() const { return trace_events >= 0 ? static_cast<size_t>(trace_events) : metrics.empty() ? 0 : 16'384; }
 
   bool operator==(const Settings&) const = default;

@@ -1,4 +1,4 @@
-// The node's last events, as a trace: a process is a rank, a track a peer and direction.
+// Runtime: the node's last events as a trace. A process is a rank; a track is a peer and a direction.
 
 #include <ctime>
 #include <optional>
@@ -16,10 +16,10 @@ namespace {
 using base::TraceEvent;
 using base::TraceKind;
 
-/// Tracks: those of messages, by the peer's rank and the direction.
+/// The track of messages, by the peer's rank and the direction.
 uint64_t track_of(uint64_t rank, bool sent) { return 1 + 2 * rank + (sent ? 0 : 1); }
 
-/// The same on both sides of a message that has a number; others have no arrow.
+/// The id of a message's arrow, the same on both sides. Messages without a number have no arrow.
 uint64_t flow_of(base::Peer from, base::Peer to, const TraceEvent& event) {
   uint64_t hash = 0xcbf2'9ce4'8422'2325;
   for (const uint64_t word : {from, to, event.seq, uint64_t{event.what}}) hash = (hash ^ word) * 0x0000'0100'0000'01b3 + (hash >> 29);
@@ -32,7 +32,7 @@ base::Nanos since_1970() {
   return std::chrono::seconds(now.tv_sec) + base::Nanos(now.tv_nsec);
 }
 
-/// All that writing needs, taken on the loop.
+/// Everything that the writer needs, copied on the loop.
 struct Taken {
   std::vector<TraceEvent> events;
   cluster::View view;
@@ -70,7 +70,7 @@ class Writer {
   void message(const TraceEvent& event) {
     const bool sent = event.kind == TraceKind::kSent;
     const auto rank = taken_.ranks.find(event.peer);
-    // Who never was a member has the track behind all ranks'.
+    // A peer that never was a member has the track after those of all ranks.
     const uint64_t track = track_of(rank != taken_.ranks.end() ? rank->second : taken_.view.members.size(), sent);
     if (named_.insert(track).second) trace_.track(track, fmt::format("{} {}", sent ? "to" : "from", name_of(taken_, event.peer)));
     const base::Nanos begin = (*taken_.scale)(event.begin), end = (*taken_.scale)(event.end);

@@ -21,7 +21,7 @@ void Call::ended(const base::Status& status) noexcept {
     try {
       released_(table_.get(), status);
     } catch (const std::bad_alloc&) {
-      base::log_error("a call that nobody waits for has failed: {}", status.text());  // there is no memory to keep it for the next call
+      base::log_error("a call that nobody waits for has failed: {}", status.text());  // no memory to keep the error for the next call
     }
   }
   finished_.finished(*this, announces_ && released_ == nullptr);
@@ -41,7 +41,7 @@ void Call::add_part(Call* part) {
   parts_.insert(part);
 }
 
-/// It was never begun: there was no memory for that.
+/// Removes a part that never began because memory ran out.
 void Call::drop_part(Call* part) noexcept {
   std::lock_guard lock(mutex_);
   parts_.erase(part);
@@ -60,10 +60,10 @@ void Call::close_group(std::function<base::Status()> finish) {
   let_go(std::move(lock));
 }
 
-/// Whoever takes the last hold off a group ends it.
+/// Drops one hold on the group. Dropping the last one ends the group.
 void Call::let_go(std::unique_lock<std::mutex> lock) noexcept {
   if (--open_ > 0) return;
-  const auto finish = std::exchange(finish_, nullptr);  // it keeps what the parts wrote into
+  const auto finish = std::exchange(finish_, nullptr);  // it owns the buffers that the parts wrote into
   base::Status status = std::move(first_error_);
   lock.unlock();
   try {
@@ -84,7 +84,7 @@ std::vector<std::shared_ptr<Call>> Call::open_parts() const {
   std::vector<std::shared_ptr<Call>> open;
   open.reserve(parts_.size());
   for (Call* part : parts_)
-    if (auto held = std::static_pointer_cast<Call>(part->weak_from_this().lock())) open.push_back(std::move(held));  // else it ends just now
+    if (auto held = std::static_pointer_cast<Call>(part->weak_from_this().lock())) open.push_back(std::move(held));  // else it is being destroyed
   return open;
 }
 
@@ -117,7 +117,7 @@ void FinishedList::drop(Call& call) noexcept {
   show();
 }
 
-/// Under the lock.
+/// Requires the lock.
 void FinishedList::unlink(Call& call) noexcept {
   (call.before_ != nullptr ? call.before_->behind_ : first_) = call.behind_;
   (call.behind_ != nullptr ? call.behind_->before_ : last_) = call.before_;
@@ -143,7 +143,7 @@ void FinishedList::also_readable(bool is_so) noexcept {
   show();
 }
 
-/// Under the lock: what count and descriptor tell the others.
+/// Publishes the count and updates the event descriptor. Requires the lock.
 void FinishedList::show() noexcept {
   count_.store(size_, std::memory_order_release);
   const bool readable = also_readable_ || size_ > 0;

@@ -1,5 +1,5 @@
 #pragma once
-// A user's call: where the loop leaves the result and the caller finds it.
+// Call: one call of a user. The loop stores its result here and the caller reads it.
 
 #include <atomic>
 #include <functional>
@@ -29,20 +29,21 @@ class Call final : public base::Operation {
   const base::Operation* whole() const override { return group_ != nullptr ? group_.get() : this; }
   bool is_pointless() const override { return group_ != nullptr && group_->has_failed(); }
 
-  /// Whose adds it is among; an error of it that nobody asks for is this table's. Set before it begins.
+  /// The table that the call changes. Set before the call begins. If nobody waits for the call,
+  /// the table keeps its error.
   void set_table(const table::TableViewRef& table) { table_ = table; }
-  /// On the loop: nobody will ask for the call's end. `failed` hears of it if it is an error.
+  /// Declares that no caller will wait for the call. `failed` receives its error, if any. On the loop.
   void release(std::function<void(table::TableView* table, const base::Status& error)> failed);
 
-  /// Of a group of calls: there will be no more parts.
+  /// For a group of calls: declares that no part will be added any more.
   void close_group(std::function<base::Status()> finish);
-  /// Of a group of calls: a part has failed.
+  /// For a group of calls: whether a part has failed.
   bool has_failed() const;
-  /// Of a group of calls: the parts that are not over. They may be by the time that somebody looks at them.
+  /// For a group of calls: the unfinished parts. A part may finish before the caller looks at it.
   std::vector<std::shared_ptr<Call>> open_parts() const;
 
  private:
-  /// Links it into the list of those that have finished, which wakes the waiters.
+  /// Links the call into the list of finished calls, which wakes the waiters.
   void ended(const base::Status& status) noexcept override;
   void add_part(Call* part);
   void drop_part(Call* part) noexcept;
@@ -50,42 +51,43 @@ class Call final : public base::Operation {
   void let_go(std::unique_lock<std::mutex> lock) noexcept;
 
   FinishedList& finished_;
-  const bool announces_;  ///< Node::poll() hands it out
+  const bool announces_;  ///< Node::poll() returns it
   const int64_t tag_;
-  const std::shared_ptr<Call> group_;  ///< whose part it is, or null
+  const std::shared_ptr<Call> group_;  ///< the group that it is part of, or null
   table::TableViewRef table_;
   std::function<void(table::TableView*, const base::Status&)> released_;
 
-  // The list's, under its lock.
+  // Owned by the list, under its lock.
   friend class FinishedList;
   Call* before_ = nullptr;
   Call* behind_ = nullptr;
   bool is_listed_ = false;
 
-  // Of a group.
+  // Used by groups only.
   mutable std::mutex mutex_;
-  size_t open_ = 1;  ///< parts, and one more until close_group()
+  size_t open_ = 1;  ///< unfinished parts, plus one until close_group()
   std::unordered_set<Call*> parts_;
   base::Status first_error_;
   std::function<base::Status()> finish_;
 };
 
-/// Finished asynchronous calls that somebody still has and poll() has not handed out, and the descriptor that is readable while there are
-/// any, or somebody says so. Any thread. Calls link themselves into it, so that nothing is allocated when one ends.
+/// The finished asynchronous calls that are still referenced and that poll() has not returned yet. Its event
+/// descriptor is readable while there are any, or after also_readable(true). Any thread. The list is intrusive, so
+/// ending a call allocates nothing.
 class FinishedList {
  public:
-  /// `wake`: wakes those that wait for a call, after each that ends.
+  /// `wake` wakes all waiters; it runs after each call that ends.
   explicit FinishedList(std::function<void()> wake);
   ~FinishedList();
   FinishedList(const FinishedList&) = delete;
   FinishedList& operator=(const FinishedList&) = delete;
 
-  /// A call that is over: listed if poll() is to hand it out. Wakes its waiters.
+  /// Reports that a call has ended, and lists it if poll() is to return it. Wakes its waiters.
   void finished(Call& call, bool is_listed) noexcept;
   void drop(Call& call) noexcept;
-  /// Tags, in the order in which the calls have finished.
+  /// Tags of the calls, in the order in which the calls finished.
   std::vector<int64_t> take(size_t most);
-  /// Whether the descriptor is readable without tags too.
+  /// Makes the descriptor readable even while there are no tags.
   void also_readable(bool is_so) noexcept;
   bool empty() const { return count_.load(std::memory_order_acquire) == 0; }
   int event_fd() const { return event_fd_; }

@@ -1,4 +1,4 @@
-// What callers' threads ask of the node.
+// Calls of callers' threads on a node: begin, wait, withdraw, poll.
 
 #include "api/call/calls.hpp"
 
@@ -9,9 +9,9 @@
 namespace mv::api {
 
 namespace {
-/// What a call under way costs besides its payload, about: many small ones are memory too.
+/// Approximate memory of an unfinished call besides its payload. Many small calls use memory too.
 constexpr uint64_t kCallBytes = 512;
-/// From this size on fresh memory, which comes page by page, costs more than a copy into it.
+/// From this size on, faulting in fresh pages costs more than copying into them.
 constexpr size_t kLargeBytes = 64 << 10;
 }  // namespace
 
@@ -20,7 +20,7 @@ base::Nanos Calls::deadline(const CallOptions& options, bool gated) const {
   return base::after(loop_.now(), span);
 }
 
-/// Ends it with this code, and a text that says what became of it; where that is not up to its caller it goes on.
+/// Ends the call with this code and a text that states the outcome. A call that its caller cannot withdraw goes on.
 void Calls::withdraw(const CallRef& call, mv_status code) {
   if (const auto work = call->work(); work != nullptr && !work->is_on_loop()) return call->withdraw(code);
   on_loop([&] {
@@ -29,7 +29,7 @@ void Calls::withdraw(const CallRef& call, mv_status code) {
   });
 }
 
-/// `begin`, if given, is run on the loop: by this very thread, if nobody else drives it, so that no other needs to wake.
+/// Runs `begin`, if given, on the loop: on this very thread if no other drives it, which saves waking another thread.
 Started Calls::wait_blocking(const CallRef& call, const CallOptions& options, transport::Task begin) {
   const transport::Driven driven = loop_.drive_until([&] { return call->done(); }, base::kNever, std::move(begin));
   if (driven == transport::Driven::kDone) return {call->status(), nullptr};
@@ -48,17 +48,17 @@ Started Calls::run(const CallRef& call, const CallOptions& options, table::Reque
   const bool blocking = options.mode == Mode::kBlocking;
   if (blocking && !meanwhile) return wait_blocking(call, options, std::move(begin));
   loop_.post(std::move(begin));
-  runtime_.no_way_back(meanwhile);  // this process's own part; the rest is on its way, and memory may be lent to it
+  runtime_.no_way_back(meanwhile);  // this process's own part; the rest is on its way and may refer to the caller's memory
   return blocking ? wait_blocking(call, options, {}) : Started{{}, call};
 }
 
 void Calls::forget(table::Request request, const std::function<void()>& meanwhile) {
   loop_.post([this, request = std::move(request)]() mutable { member().tables().begin(std::move(request)); });
-  runtime_.no_way_back(meanwhile);  // this process's own part; the rest is on its way, and memory may be lent to it
+  runtime_.no_way_back(meanwhile);  // this process's own part; the rest is on its way and may refer to the caller's memory
 }
 
 void Calls::forget_small(const table::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved) {
-  // In 32 bits, so that the task fits into the loop's queue without an allocation.
+  // 32-bit fields, so that the task fits into the loop's queue without an allocation.
   loop_.post([tables = &member().tables(), table, frame = std::move(frame), server = static_cast<uint32_t>(server),
               reserved = static_cast<uint32_t>(reserved)]() mutable {
     tables->begin_small(table, server, std::move(frame), reserved);

@@ -1,5 +1,5 @@
 #pragma once
-// The calls of callers' threads on one node: begun on its loop, waited for, withdrawn, handed out when they are over.
+// Calls: begins the calls of callers' threads on a node's loop, waits for them, withdraws them, returns finished ones.
 
 #include <atomic>
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace mv::api {
 
-/// Any thread. Lives as long as its calls. The runtime is ended before this is destroyed, because its engines hold calls.
+/// Any thread. Outlives its calls. The runtime must end before this is destroyed, because its engines hold calls.
 class Calls {
  public:
   explicit Calls(runtime::Runtime& runtime) : runtime_(runtime), loop_(runtime.loop()) {}
@@ -30,28 +30,30 @@ class Calls {
   void read_on_loop(const std::function<void()>& read) const { runtime_.read_on_loop(read); }
   base::Status ended() const { return runtime_.ended(); }
 
-  // ---- beginning one
+  // ---- beginning a call
 
-  /// The absolute deadline that options ask for. `gated`: it may wait for other workers.
+  /// The absolute deadline for these options. `gated`: the call may wait for other workers.
   base::Nanos deadline(const CallOptions& options, bool gated) const;
   CallRef make_call(const CallOptions& options, bool gated) { return std::make_shared<Call>(finished_, options, deadline(options, gated)); }
-  /// Begins a call on the loop, runs `meanwhile` on this thread if there is one, and waits if it is a blocking call.
+  /// Begins a call on the loop, runs `meanwhile`, if given, on this thread, and waits if the call is blocking.
   Started run(const CallRef& call, const CallOptions& options, table::Request request, const std::function<void()>& meanwhile);
-  /// Begins something of an engine's on the loop, under a call that it will complete, and waits if it is a blocking call.
+  /// Begins an engine's operation on the loop, which completes `call`, and waits if the call is blocking.
   Started start(const CallRef& call, const CallOptions& options, transport::Task begin);
-  /// Fire-and-forget: begins it and returns.
+  /// Begins a fire-and-forget call and returns.
   void forget(table::Request request, const std::function<void()>& meanwhile);
   void forget_small(const table::TableViewRef& table, size_t server, base::Frame frame, uint64_t reserved);
-  /// Blocks while too many bytes of asynchronous calls are under way; gives what is to be handed to the call.
+  /// Blocks while too many bytes of asynchronous calls are in flight. Returns the reservation,
+  /// which the call takes over.
   base::Result<uint64_t> reserve(uint64_t bytes, const CallOptions& options);
-  /// Of a call that was not begun after all.
+  /// Releases the reservation of a call that did not begin.
   void give_back(uint64_t reserved) { member().tables().in_flight().fetch_sub(reserved, std::memory_order_relaxed); }
-  /// A copy of what an asynchronous call sends: a large one in memory that is used again, where servers of this machine read it themselves.
+  /// Copies what an asynchronous call sends. Large copies use recycled memory, which servers of
+  /// this machine read directly.
   base::PayloadRef snapshot(std::span<const std::byte> bytes);
-  /// Such memory, to be filled.
+  /// A block of that recycled memory, to be filled.
   base::Result<std::shared_ptr<tensor::Block>> buffer(uint64_t bytes) { return snapshots_.allocate(bytes, tensor::Heap::Content::kAnything); }
 
-  // ---- ending one; see Node
+  // ---- ending a call; see Node
 
   base::Status wait(const CallRef& call, base::Nanos timeout, bool* alive);
   base::Status result(const CallRef& call) const { return call->done() ? call->status() : ended(); }
@@ -60,7 +62,7 @@ class Calls {
   base::Result<std::vector<int64_t>> poll(size_t most, base::Nanos timeout, const std::function<bool()>& or_until);
   int event_fd() const { return finished_.event_fd(); }
   void callbacks_due(bool any);
-  /// mv_poll() returns, as the node has broken down.
+  /// Makes mv_poll() return because the node has broken down.
   void tell_pollers() noexcept { finished_.also_readable(true); }
   base::Status wait_until(const std::function<bool()>& done, base::Nanos timeout);
   void wake() { loop_.wake_waiters(); }
@@ -75,7 +77,7 @@ class Calls {
   runtime::Runtime& runtime_;
   transport::Loop& loop_;
   FinishedList finished_{[this] {
-    if (!loop_.driven_by_me()) loop_.wake_waiters();  // its driver looks by itself
+    if (!loop_.driven_by_me()) loop_.wake_waiters();  // the driver checks by itself
   }};
   tensor::Heap snapshots_;
   std::atomic<bool> told_of_limit_{false};

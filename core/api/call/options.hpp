@@ -1,5 +1,5 @@
 #pragma once
-// What a caller says of a call, and what a started call leaves. Types that all rooms of api/ share.
+// Options and results of calls: types that all folders of api/ share.
 
 #include <polyverso/polyverso.h>
 
@@ -11,20 +11,20 @@
 
 namespace mv::api {
 
-/// An unfinished call of a user, blocking or not. Shared by the caller's side and the loop's.
+/// An unfinished call of a user, blocking or not. Shared by the caller's thread and the loop.
 class Call;
 using CallRef = std::shared_ptr<Call>;
 
 enum class Mode { kBlocking, kAsync, kOneWay };
 
-/// How a call waits, as mv_call_options says.
+/// How a call waits; mirrors mv_call_options.
 struct CallOptions {
   Mode mode = Mode::kBlocking;
   base::Nanos timeout{0};  ///< 0: the node's default for this kind of call; base::kNever: none
   bool keep_on_interrupt = false;  ///< kBlocking: a signal leaves the call running, in Started::call, with MV_EINTR
-  int64_t priority = 0;    ///< where calls on other tables wait too, the higher ones go first
-  int64_t tag = 0;         ///< kAsync: what Node::poll() hands out for it (capi/: the request handle); 0: nothing
-  CallRef group;           ///< kAsync: the call is a part of this one, see Node::group()
+  int64_t priority = 0;    ///< waiting calls on different tables: the higher one is sent first
+  int64_t tag = 0;         ///< kAsync: what Node::poll() returns for it (capi/: the request handle); 0: nothing
+  CallRef group;           ///< kAsync: the group that the call is part of, see Node::group()
 };
 
 /// A call's data as the user gave it. With MV_RAW, count is in bytes.
@@ -45,8 +45,8 @@ struct Rows {
   bool all = true;
 };
 
-/// What a started call left: for kBlocking and kOneWay `status` is final and `call` null (but see keep_on_interrupt); for
-/// kAsync `call` is set if status is ok.
+/// The result of starting a call. kBlocking and kOneWay: `status` is final and `call` null (but see keep_on_interrupt).
+/// kAsync: `call` is set if `status` is ok.
 struct Started {
   base::Status status;
   CallRef call;

@@ -1,5 +1,5 @@
 #pragma once
-// Questions of callers' threads that the engines answer through a function.
+// wait_for(): asks an engine a question from a caller's thread and waits for the answer.
 
 #include <atomic>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace mv::api {
 
-/// Begins `ask(told)` on the loop and waits for what it tells.
+/// Runs `ask(told)` on the loop and waits until the engine calls `told` with the answer.
 template <typename T, typename Ask>
 base::Result<T> wait_for(Calls& calls, Ask ask) {
   struct Told {

@@ -16,7 +16,7 @@ base::Status AllReduceEa::check(int64_t tau, double alpha) {
 AllReduceEa::AllReduceEa(api::Node& node, api::GroupRef group, int64_t tau, double alpha)
     : peers_(node, std::move(group)), tau_(tau), alpha_(alpha) {
   const double most = 2.0 / (static_cast<double>(peers_.size()) + 1);
-  static std::atomic_flag has_warned;  // once is enough, however many of them a process makes
+  static std::atomic_flag has_warned;  // once per process is enough
   if (alpha > most && peers_.rank() == 0 && !has_warned.test_and_set())
     base::log_warn("elastic averaging: alpha is {}, but for {} ranks its centre is stable up to 2 / (ranks + 1) = {:.4g} only", alpha,
                    peers_.size(), most);
@@ -70,7 +70,8 @@ base::Status AllReduceEa::average(const Arrays& parameters, base::Nanos timeout)
   return peers_.carry_out("mv_ea_average", {count, exchange, finish}, timeout);
 }
 
-/// What others all-reduce besides, a loss perhaps, gets from here what changes nothing.
+/// What this rank contributes to an all-reduce of the others. One that is no average, such as that of a
+/// loss, gets neutral values.
 Arrays AllReduceEa::contribute(const collective::Shape& shape) {
   const bool is_average = shape.reduction == math::Reduction::kSum && check_alike(difference_.arrays(), shape.arrays).ok();
   if (!shape.finished && !is_average) return {};
@@ -86,7 +87,7 @@ base::Status AllReduceEa::end_rounds() {
 base::Status AllReduceEa::synchronize_center(const Arrays& parameters, base::Nanos timeout) {
   if (auto status = begin(parameters); !status.ok()) return status;
   const auto clear = [&] {
-    difference_.fill_zero();  // the last one has been added
+    difference_.fill_zero();  // the last difference has been added already
     return base::Status();
   };
   const auto finish = [&] {

@@ -1,6 +1,6 @@
 #pragma once
-// Elastic averaging (Zhang, Choromanska, LeCun: "Deep learning with Elastic Averaging SGD"): ranks train by themselves, held together by a
-// centre of which each has a copy.
+// AllReduceEa: elastic averaging (Zhang, Choromanska, LeCun: "Deep learning with Elastic Averaging SGD"). Ranks train
+// independently, tied to a centre of which each has a copy.
 
 #include "api/distlearn/peers.hpp"
 
@@ -8,19 +8,20 @@ namespace mv::distlearn {
 
 class AllReduceEa {
  public:
-  /// MV_EINVAL with what is wrong with tau or alpha.
+  /// MV_EINVAL if tau or alpha is invalid; the text says why.
   static base::Status check(int64_t tau, double alpha);
-  /// Warns where alpha is beyond 2 / (ranks + 1), up to which the centre is stable without gradients.
+  /// Warns if alpha exceeds 2 / (ranks + 1), up to which the centre is stable without gradients.
   AllReduceEa(api::Node& node, api::GroupRef group, int64_t tau, double alpha);
-  ~AllReduceEa() { peers_.withdraw(); }  // before the memory goes that is lent
+  ~AllReduceEa() { peers_.withdraw(); }  // before the lent memory is freed
 
-  /// Every tau-th time: d = alpha (parameters - centre); parameters -= d; centre += the sum of all ranks' d. The centre begins as the
-  /// parameters of the first call of any kind.
+  /// Every tau-th call: d = alpha (parameters - centre); parameters -= d; centre += the sum of all ranks' d. The centre
+  /// starts as the parameters of the first call of any kind.
   base::Status average(const Arrays& parameters, base::Nanos timeout);
-  /// Takes part in what others still average, with differences of its own; then all ranks get the lowest rank's centre. In each round, the
-  /// one in which nobody is left included, parameters move towards the centre; after that they are left alone.
+  /// Takes part in the averages that other ranks still make, with differences of its own; then all ranks get the lowest
+  /// rank's centre. The parameters move towards the centre in each of these rounds, including the last one, in which
+  /// every rank drains; after that they do not change.
   base::Status synchronize_center(const Arrays& parameters, base::Nanos timeout);
-  /// The same, but then all ranks get the lowest rank's parameters, and the centre becomes them.
+  /// Likewise, but then all ranks get the lowest rank's parameters, which also become the centre.
   base::Status synchronize_parameters(const Arrays& parameters, base::Nanos timeout);
 
   /// parameters = the centre. MV_ESTATE before the first call.
@@ -40,8 +41,8 @@ class AllReduceEa {
   const int64_t tau_;
   const double alpha_;
   int64_t step_ = 0;
-  Arrays parameters_;           ///< of the call under way
-  Buffers center_, difference_; ///< the latter: this rank's on its way out, all ranks' on its way back
+  Arrays parameters_;           ///< of the call in progress
+  Buffers center_, difference_; ///< difference_: this rank's before an all-reduce, the sum of all ranks' after it
 };
 
 }  // namespace mv::distlearn

@@ -26,11 +26,11 @@ base::Status AllReduceSgd::synchronize(const Arrays& parameters, base::Nanos tim
   if (auto status = check_floats(parameters); !status.ok()) return status;
   return peers_.carry_out("mv_sgd_synchronize",
                           {
-                              [&] { return peers_.drain({}, {}); },  // all of them, a rank without a step, too
+                              [&] { return peers_.drain({}, {}); },  // all ranks, including one without a step
                               [&] { return peers_.allgather_number(steps_); },
                               [&] {
                                 const auto& steps = peers_.numbers();
-                                const auto most = std::max_element(steps.begin(), steps.end());  // the first of them
+                                const auto most = std::max_element(steps.begin(), steps.end());  // the lowest of equals
                                 return peers_.broadcast(parameters, static_cast<uint64_t>(most - steps.begin()));
                               },
                               [&] {

@@ -1,5 +1,6 @@
 #pragma once
-// A model's parameters or gradients as callers have them: arrays of floats in their own memory. Halves are worked on as f32.
+// Arrays: a model's parameters or gradients as callers hold them, arrays of floats in the callers' memory. 16-bit
+// floats are processed as f32.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,13 +19,13 @@ namespace mv::distlearn {
 using collective::Array;
 using Arrays = std::vector<Array>;
 
-/// MV_EDTYPE or MV_EINVAL with which array of a call is no memory of floats.
+/// MV_EDTYPE or MV_EINVAL if an array is not memory of floats; the text names the array.
 base::Status check_floats(const Arrays& arrays);
-/// MV_ESHAPE unless a call's arrays are those of the first call, in count and dtype.
+/// MV_ESHAPE unless the arrays match those of the first call in count and dtype.
 base::Status check_alike(const Arrays& first, const Arrays& arrays);
 uint64_t bytes_of(const Arrays& arrays);
 
-/// Memory of its own for arrays of the same shape; halves as f32.
+/// Own memory for arrays of the same shape; 16-bit floats become f32.
 class Buffers {
  public:
   Buffers() = default;
@@ -38,8 +39,8 @@ class Buffers {
   Arrays arrays_;
 };
 
-/// work(T* values, size_t first, size_t count) for all elements of an array as float or double, in pieces where they have to be widened
-/// or are not aligned; what it changes is written back.
+/// Calls work(T* values, size_t first, size_t count) for all elements of an array as float or double, in pieces if they
+/// must be widened or are not aligned. Changes are written back.
 template <typename Work>
 void for_floats(const Array& array, Work work) {
   constexpr size_t kPiece = 1024;
@@ -65,7 +66,7 @@ void for_floats(const Array& array, Work work) {
   }
 }
 
-/// work(value&, other&...) for each element of all arrays, in the precision in which they are worked on, in which the others are already.
+/// Calls work(value&, other&...) for each element of all arrays, as float or double. The other arrays have that type.
 template <typename Work, typename... Others>
 void for_each_element(const Arrays& arrays, Work work, const Others&... others) {
   for (size_t i = 0; i < arrays.size(); ++i) {
@@ -75,7 +76,7 @@ void for_each_element(const Arrays& arrays, Work work, const Others&... others) 
   }
 }
 
-/// The elements [first, first + count) of all arrays, one behind the other, as arrays in the same memory.
+/// The elements [first, first + count) of all arrays, one array after another, as arrays in the same memory.
 Arrays cut(const Arrays& arrays, uint64_t first, uint64_t count);
 uint64_t elements_of(const Arrays& arrays);
 

@@ -1,5 +1,6 @@
 #pragma once
-// Asynchronous elastic averaging: the centre is a table, and each worker meets it alone, without waiting for the others.
+// AsyncEa: asynchronous elastic averaging. The centre is a table; each worker averages with it
+// without waiting for others.
 
 #include "api/distlearn/arrays.hpp"
 #include "api/distlearn/peers.hpp"
@@ -9,14 +10,15 @@ namespace mv::distlearn {
 
 class AsyncEa {
  public:
-  /// MV_EINVAL, MV_EDTYPE or MV_ESTATE where tau, alpha or the table do not suit.
+  /// MV_EINVAL, MV_EDTYPE or MV_ESTATE if tau, alpha or the table is unsuitable.
   static base::Status check(const api::TableInfo& table, int64_t tau, double alpha);
   AsyncEa(api::Node& node, api::TableRef table, const api::TableSpec& spec, int64_t tau, double alpha);
   ~AsyncEa() { withdraw(); }
   AsyncEa(const AsyncEa&) = delete;
   AsyncEa& operator=(const AsyncEa&) = delete;
 
-  /// Every tau-th time: d = alpha (parameters - centre); parameters -= d; centre += d. The centre is as it was a moment ago: others add to it.
+  /// Every tau-th call: d = alpha (parameters - centre); parameters -= d; centre += d. The centre read may be stale,
+  /// because other workers add to it.
   base::Status average(const Arrays& parameters, base::Nanos timeout);
   /// parameters = the centre.
   base::Status read(const Arrays& parameters, base::Nanos timeout);
@@ -40,7 +42,7 @@ class AsyncEa {
   Stages stages_;
   api::CallRef pending_;
   base::Nanos timeout_{0};
-  Buffers center_;  ///< as it was, then this worker's difference to it
+  Buffers center_;  ///< the centre as read, then this worker's difference to it
 };
 
 }  // namespace mv::distlearn

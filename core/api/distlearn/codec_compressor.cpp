@@ -1,4 +1,5 @@
-// Codecs of tables, for gradients among ranks: each rank encodes all of its arrays as one, and the others decode what they get.
+// CodecCompressor: averages gradients through the codecs of tables. Each rank encodes all of its arrays as one, and all
+// ranks decode what they receive.
 
 #include <utility>
 
@@ -10,7 +11,7 @@ namespace {
 class CodecCompressor final : public Compressor {
  public:
   CodecCompressor(api::Node& node, api::GroupRef group, codec::CodecRef codec) : Compressor(node, std::move(group)), codec_(std::move(codec)) {}
-  ~CodecCompressor() override { peers_.withdraw(); }  // before the memory goes that is lent
+  ~CodecCompressor() override { peers_.withdraw(); }  // before the lent memory is freed
 
   std::vector<float> residual() const override { return residual_; }
 
@@ -42,7 +43,8 @@ class CodecCompressor final : public Compressor {
         {encode, [&] { return count_contributors(); }, [&] { return peers_.allgather(mine_, all_); }, take}, timeout);
   }
 
-  /// How many ranks say something in this step. Draining ranks take part in it as in every all-reduce, and thereby hear of the rest.
+  /// Counts the ranks that contribute to this step. Draining ranks take part, as in every all-reduce, and so learn of
+  /// the exchange that follows.
   base::Status count_contributors() {
     marker_ = 1;
     auto status = peers_.allreduce(marker(), math::Reduction::kMax);
@@ -71,7 +73,8 @@ class CodecCompressor final : public Compressor {
     return peers_.carry_out("mv_compressed_finish", {nothing, [&] { return answer(); }}, timeout);
   }
 
-  /// To each marker belongs an exchange of what was encoded. Others' further all-reduces are left as they are.
+  /// Takes part in the exchange of encoded gradients that follows each marker. Leaves the ranks'
+  /// other all-reduces unchanged.
   base::Status answer() {
     for (bool finished = false;;) {
       if (!has_marker_) {

@@ -1,5 +1,5 @@
 #pragma once
-// Averages of gradients that travel as less than they are. What is left out stays with its rank, and goes into its next one.
+// Compressor: averages gradients in compressed form. Each rank adds its residual to its next gradient.
 
 #include <memory>
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace mv::distlearn {
 
-/// Gradients of one step: arrays, and of those that are matrices how many rows they have (0 and 1: none, it is a vector).
+/// Gradients of one step: the arrays, and the number of rows of each that is a matrix (0 and 1: it is a vector).
 struct Gradients {
   Arrays arrays;
   std::vector<uint64_t> rows;
@@ -17,18 +17,19 @@ struct Gradients {
 
 class Compressor {
  public:
-  /// "powersgd rank=4", or a codec's text: "int8", "topk ratio=0.01". MV_EINVAL with what is known.
+  /// Parses "powersgd rank=4", or a codec's text: "int8", "topk ratio=0.01". MV_EINVAL lists what is known.
   static base::Result<std::unique_ptr<Compressor>> make(api::Node& node, api::GroupRef group, std::string_view text);
   virtual ~Compressor() = default;
   Compressor(const Compressor&) = delete;
   Compressor& operator=(const Compressor&) = delete;
 
-  /// gradients = about their average over those ranks that contribute; the same bits on all. All steps have arrays of one shape.
+  /// gradients = approximately the average of the contributing ranks, bit-equal on all. All steps
+  /// have arrays of one shape.
   base::Status average(const Gradients& gradients, uint64_t* contributors, base::Nanos timeout);
-  /// Takes part in others' averages without a contribution, until nobody makes any more. The gradients' values don't matter.
+  /// Takes part in the others' averages without contributing, until no rank makes any more. The values are ignored.
   base::Status finish(const Gradients& gradients, base::Nanos timeout);
 
-  /// What was left out so far, one behind the other, as f32. Empty before the first step.
+  /// The residuals so far, one array after another, as f32. Empty before the first step.
   virtual std::vector<float> residual() const = 0;
   Peers& peers() { return peers_; }
 
@@ -46,9 +47,9 @@ class Compressor {
   Gradients shape_;  ///< of the first call
 };
 
-/// Every rank's gradient goes through a codec and to all others, who sum up what was said of it.
+/// Sends each rank's gradient through a codec to all ranks, which sum the decoded gradients.
 std::unique_ptr<Compressor> make_codec_compressor(api::Node& node, api::GroupRef group, codec::CodecRef codec);
-/// PowerSGD (Vogels, Karimireddy, Jaggi 2019): a matrix travels as two of `rank` columns.
+/// PowerSGD (Vogels, Karimireddy, Jaggi 2019): sends a matrix as two matrices of `rank` columns.
 std::unique_ptr<Compressor> make_power_sgd(api::Node& node, api::GroupRef group, uint64_t rank);
 
 }  // namespace mv::distlearn

@@ -41,13 +41,13 @@ Arrays LocalSgd::fragment(const Arrays& arrays, uint64_t number) const {
   return cut(arrays, range.first, range.count);
 }
 
-/// Exchanges are spread evenly over the inner steps.
+/// Whether this step ends with an exchange. Exchanges are spread evenly over the inner steps.
 bool LocalSgd::is_due() const {
   const auto exchanges = [&](int64_t step) { return step * settings_.fragments / settings_.inner_steps; };
   return exchanges(step_) != exchanges(step_ - 1);
 }
 
-/// What this rank has moved a fragment by, as a gradient.
+/// Stores how far this rank has moved a fragment, as a gradient.
 void LocalSgd::gather(uint64_t number) {
   for_each_element(fragment(parameters_, number), []<typename T>(T& p, T& outer, T& moved) { moved = outer - p; },
                    fragment(outer_.arrays(), number), fragment(moved_.arrays(), number));
@@ -57,7 +57,7 @@ LocalSgd::Fragment LocalSgd::part(uint64_t number) const {
   return {fragment(parameters_, number), fragment(outer_.arrays(), number), fragment(velocity_.arrays(), number), fragment(moved_.arrays(), number)};
 }
 
-/// The outer step by what all have moved on average: the outer parameters have the same bits on all ranks.
+/// Makes the outer step by the average movement of the ranks. The outer parameters are bit-equal on all ranks.
 void LocalSgd::step_outside(const Fragment& part, After after) {
   const double mixing = after == After::kMix ? settings_.mixing : 0;
   const auto step = [&]<typename T>(T& p, T& outer, T& velocity, T& moved) {
@@ -114,7 +114,8 @@ base::Status LocalSgd::step(const Arrays& parameters, base::Nanos timeout) {
   return peers_.carry_out("mv_local_sgd_step", {count, finish, collect, exchange, note}, timeout);
 }
 
-/// Others' exchanges, with the outer steps that belong to them. What this rank has moved by since its last one stays as it is.
+/// Takes part in the exchanges of others and makes the outer steps of these. This rank's movement since its
+/// own last exchange is kept.
 base::Status LocalSgd::drain() {
   const auto fill = [&](const collective::Shape& shape) -> Arrays {
     Arrays moved = fragment(moved_.arrays(), next_);
@@ -129,7 +130,7 @@ base::Status LocalSgd::drain() {
   return peers_.drain(fill, take);
 }
 
-/// What the ranks have done since they met last; the greatest of it decides for all.
+/// What a rank has done since the last synchronize(); the maximum over the ranks decides for all.
 enum class LocalSgd::Since : int64_t { kNothing = 0, kStepped = 1, kMoved = 2 };
 
 base::Status LocalSgd::meet() {

@@ -35,7 +35,7 @@ void orthonormalize(float* p, size_t rows, size_t rank) {
   };
   for (size_t k = 0; k < rank; ++k) {
     const double before = std::sqrt(dot(k, k));
-    for (int pass = 0; pass < 2; ++pass)  // once more, for what rounding has left of the others
+    for (int pass = 0; pass < 2; ++pass)  // the second pass removes what rounding has left of the other columns
       for (size_t other = 0; other < k; ++other) {
         const double along = dot(k, other);
         for (size_t row = 0; row < rows; ++row) p[row * rank + k] -= static_cast<float>(along) * p[row * rank + other];

@@ -28,7 +28,7 @@ void Peers::withdraw() {
 
 base::Status Peers::wait(api::CallRef& call) {
   bool alive = false;
-  base::Status status = node_.wait(call, base::kNever, &alive);  // it has its own deadline
+  base::Status status = node_.wait(call, base::kNever, &alive);  // the call has its own deadline
   if (!alive) call.reset();
   return status;
 }

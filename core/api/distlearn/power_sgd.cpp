@@ -1,4 +1,4 @@
-// PowerSGD with its error feedback and its warm start: one step of power iteration upon the average of all ranks' matrices.
+// PowerSgd: PowerSGD with error feedback and warm start: each step is a power iteration on the average of all matrices.
 
 #include <utility>
 
@@ -13,7 +13,7 @@ namespace {
 class PowerSgd final : public Compressor {
  public:
   PowerSgd(api::Node& node, api::GroupRef group, uint64_t rank) : Compressor(node, std::move(group)), rank_(rank) {}
-  ~PowerSgd() override { peers_.withdraw(); }  // before the memory goes that is lent
+  ~PowerSgd() override { peers_.withdraw(); }  // before the lent memory is freed
 
   std::vector<float> residual() const override {
     std::vector<float> all;
@@ -22,12 +22,12 @@ class PowerSgd final : public Compressor {
   }
 
  private:
-  /// One array. Where two factors would be no shorter it travels as it is, in `p`, and nothing is left out.
+  /// One array. If two factors would be no shorter, it is sent whole, in `p`, and leaves no residual.
   struct Matrix {
     size_t rows = 0, cols = 0, rank = 0;
     bool is_whole() const { return rank == 0; }
     std::vector<float> p, q, residual;
-    std::vector<float> value;  ///< gradient and residual
+    std::vector<float> value;  ///< gradient plus residual
   };
 
   base::Status begin(const Gradients& gradients) override {
@@ -95,7 +95,7 @@ class PowerSgd final : public Compressor {
       multiply(matrix.value.data(), matrix.q.data(), matrix.p.data(), matrix.rows, matrix.cols, matrix.rank);
   }
 
-  /// What this rank's factors don't say of its matrix.
+  /// Stores the residual: what this rank's factors leave out of its matrix.
   static void keep_rest(Matrix& matrix) {
     expand(matrix.p.data(), matrix.q.data(), matrix.residual.data(), matrix.rows, matrix.cols, matrix.rank);
     for (size_t k = 0; k < matrix.value.size(); ++k) matrix.residual[k] = matrix.value[k] - matrix.residual[k];
@@ -109,7 +109,7 @@ class PowerSgd final : public Compressor {
     if (!matrix.is_whole()) revive(matrix);
   }
 
-  /// Directions that the last matrices did not have begin anew: zeros would stay zeros for ever.
+  /// Restarts directions that the last matrices lacked, because zeros would stay zeros for ever.
   static void revive(Matrix& matrix) {
     for (size_t k = 0; k < matrix.rank; ++k) {
       bool is_zero = true;
@@ -130,7 +130,7 @@ class PowerSgd final : public Compressor {
     return arrays;
   }
 
-  /// The second factors are the next step's start on all ranks, those that only take part included.
+  /// The second factors start the next step on all ranks, including draining ones.
   base::Status drain(base::Nanos timeout) override {
     const auto fill = [&](const collective::Shape& shape) -> Arrays {
       drains_ = Drains::kOther;

@@ -1,5 +1,5 @@
 #pragma once
-// What LocalSgd is told, as text.
+// parse_local_settings(): reads LocalSgd's settings from text.
 
 #include <string_view>
 
@@ -7,7 +7,8 @@
 
 namespace mv::distlearn {
 
-/// "inner_steps=100 outer_rate=0.7": what is not said keeps its default. MV_EINVAL with what is wrong, or known.
+/// "inner_steps=100 outer_rate=0.7"; settings left out keep their defaults. MV_EINVAL says what is
+/// wrong, or lists the names.
 base::Result<LocalSettings> parse_local_settings(std::string_view text);
 
 }  // namespace mv::distlearn

@@ -1,5 +1,5 @@
 #pragma once
-// Calls of several operations, which a signal may interrupt.
+// Stages: runs calls that consist of several operations and that a signal may interrupt.
 
 #include <cstddef>
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace mv::distlearn {
 
-/// Of one object, whose calls are made one after the other. A call that ends with MV_EINTR is to be made again, with the same arguments: it
-/// goes on with the stage that it left.
+/// Belongs to one object, whose calls are made one after another. A call that ends with MV_EINTR must be repeated with
+/// the same arguments: it continues with the interrupted stage.
 class Stages {
  public:
   using Stage = std::function<base::Status()>;
@@ -19,7 +19,7 @@ class Stages {
   void forget();
 
  private:
-  std::string interrupted_;  ///< the name of the call that a signal has left; empty: none
+  std::string interrupted_;  ///< name of the interrupted call; empty: none
   size_t at_ = 0;
 };
 

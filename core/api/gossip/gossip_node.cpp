@@ -11,9 +11,9 @@
 namespace mv::api {
 
 namespace {
-/// The number by which peers ask for the memory of the snapshots.
+/// The number by which peers request the memory of the snapshots.
 constexpr uint64_t kSnapshots = 0;
-/// Rng for "whether" and rng for "whom" are not the same ones.
+/// Separates the random numbers for "whether to fetch" from those for "which peer".
 constexpr uint64_t kWhether = 0x77686574'68657221;
 
 base::Status is_closed() { return base::Status(MV_ESTATE, "this node has been closed"); }
@@ -34,7 +34,7 @@ base::Result<std::unique_ptr<GossipNode>> GossipNode::open(gossip::Config config
 
 base::Status GossipNode::set_up(gossip::Node self) {
   const base::Peer life = runtime::random_peer();
-  runtime::Settings settings;  // no cluster's: only what the transports want to know
+  runtime::Settings settings;  // not of a cluster: only what the transports read
   settings.nodes = 0;
   settings.secret = config_.secret;
   if (config_.tcp_only) settings.transport = "tcp";
@@ -43,7 +43,7 @@ base::Status GossipNode::set_up(gossip::Node self) {
   router_ = std::move(router).value();
   auto address = router_->listen(self.address());
   if (!address.ok()) return address.status();
-  if (self.port == 0) {  // the one that it got
+  if (self.port == 0) {  // the port that the system chose
     const std::string& text = address.value();
     self.port = static_cast<uint32_t>(std::stoul(text.substr(text.rfind(':') + 1)));
   }
@@ -96,7 +96,7 @@ base::Status GossipNode::serve_metrics() {
   return {};
 }
 
-/// Before anything of what it tells goes: not under closing_, which its answers take.
+/// Call before anything that metrics() reads is destroyed. Not under closing_, which its answers lock.
 void GossipNode::stop_metrics() {
   if (http_ != nullptr) http_->stop();
 }
@@ -122,7 +122,7 @@ void GossipNode::close() {
 GossipNode::~GossipNode() {
   close();
   loop_.remove_flusher(*this);
-  router_.reset();  // before what it reports to
+  router_.reset();  // before the objects that it reports to
 }
 
 void GossipNode::flush() { rearm(); }
@@ -141,7 +141,7 @@ void GossipNode::rearm() {
 /// Why nothing runs on the loop any more.
 base::Status GossipNode::ended() const { return loop_.defect() != nullptr ? *loop_.defect() : is_closed(); }
 
-/// Runs `work` there and waits for it, whatever signals come: it takes no time.
+/// Runs `work` on the loop and waits for it, even through signals, because it is short.
 base::Status GossipNode::on_loop(const std::function<base::Status()>& work) {
   const Lock lock(closing_);
   if (closed_ || loop_.defect() != nullptr) return ended();
@@ -170,7 +170,7 @@ base::Status GossipNode::add(const void* data, const gossip::ArraySpec& part) {
   return {};
 }
 
-/// What was added: a caller who goes on after an error begins with the first array again.
+/// Discards the arrays added so far: a caller that goes on after an error begins with the first array again.
 void GossipNode::drop() {
   publisher_.drop();
   adding_.clear();
@@ -245,7 +245,7 @@ base::Result<GossipFetched> GossipNode::fetch_wait(double loss) {
   return fetched;
 }
 
-/// What the fetch has come to.
+/// Takes over the result of the fetch.
 base::Status GossipNode::catch_peer(GossipFetched& fetched) {
   const gossip::FetchResult& caught = engine_->result();
   fetched.peer = caught_from_ = caught.peer;
@@ -275,13 +275,13 @@ base::Status GossipNode::catch_peer(GossipFetched& fetched) {
 
 base::Result<double> GossipNode::factor_of(const gossip::Description& peer) const {
   if (config_.exchange == gossip::Exchange::kPull) return gossip::factor(config_.interpolation, {clock_, loss_}, {peer.clock, peer.loss});
-  // Of what both sides know: what was exchanged.
+  // From what both sides know: the exchanged snapshots.
   const auto own = own_->describe(own_version_);
   if (!own) return base::Status(MV_ESTATE, "this node has published twice since the exchange began: wait for one before the next");
   return gossip::exchanged_factor(config_.interpolation, {own->clock, own->loss}, {peer.clock, peer.loss});
 }
 
-/// The number of the next part of what was fetched, which is to have this size and type.
+/// The number of the next part of the fetched snapshot, which must have this size and type.
 base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
   if (!result_) return base::Status(MV_ESTATE, "nothing was fetched");
   if (next_part_ == caught_parts_.size()) return base::error(MV_ESTATE, "all {} arrays that were fetched have been taken", next_array_);
@@ -295,7 +295,7 @@ base::Result<size_t> GossipNode::next_part(uint64_t count, mv_dtype dtype) {
   return number;
 }
 
-/// Exchanges and steps begin at what this node had published.
+/// Exchanges and outer steps start from the snapshot that this node had published.
 base::Status GossipNode::check_own() const {
   const bool needed = outer_ || config_.exchange == gossip::Exchange::kSymmetric;
   if (!needed || own_->holds(own_version_)) return {};
@@ -320,7 +320,7 @@ base::Status GossipNode::average(void* data, uint64_t count, mv_dtype dtype) {
   return {};
 }
 
-/// With the last of the arrays it is known.
+/// Adds up the squared differences. With the last array the disagreement is known.
 void GossipNode::note_disagreement(double squares, uint64_t count) {
   squares_ += squares;
   compared_ += count;
@@ -350,7 +350,7 @@ base::Status GossipNode::remove_peer(const std::string& name) {
   return on_loop([&] { return engine_->remove_peer(name); });
 }
 
-/// The peer's memory, if it is mapped; asks for it where it could be.
+/// The peer's memory if it is mapped, otherwise null; then requests the mapping if it is possible.
 std::shared_ptr<gossip::SnapshotReader> GossipNode::mapped(base::Peer peer) {
   transport::ShmTransport* const transport = router_->shm();
   if (transport == nullptr || !transport->reaches(peer)) return nullptr;

@@ -1,6 +1,6 @@
 #pragma once
-// A node that gossips: the engine on a loop, reached from callers' threads. It belongs to no cluster and has no rank; its peers are
-// those that its configuration names.
+// GossipNode: a node that gossips, as an engine on a loop, called from callers' threads. It belongs to no cluster and
+// has no rank; its peers are those that its configuration names.
 
 #include <atomic>
 #include <map>
@@ -19,30 +19,31 @@
 
 namespace mv::api {
 
-/// What a fetch brought, and how much of it counts.
+/// The result of a fetch, and its weight in the average.
 struct GossipFetched {
-  bool got = false;  ///< there is something to average with, or a step of NoLoCo's to make
-  std::string peer;  ///< empty: nothing came
-  std::string why;   ///< then
+  bool got = false;  ///< there is something to average with, or a NoLoCo step to make
+  std::string peer;  ///< empty: nothing was fetched
+  std::string why;   ///< the reason, if `peer` is empty
   double clock = 0, loss = 0;
   double factor = 0;
   std::vector<gossip::ArraySpec> parts;
 };
 
-/// Any thread. Calls that work on the model (all but state(), add_peer(), remove_peer() and close()) run one after the other.
+/// Any thread. Calls that use the model (all but state(), add_peer(), remove_peer() and close()) run one after another.
 class GossipNode final : private transport::Flusher {
  public:
-  /// The node `name` of the configuration, listening. MV_ENOTFOUND for a name that is not in it, MV_EADDRINUSE, MV_EINVAL, MV_ESYSTEM.
+  /// Opens the node `name` of the configuration, which then listens. MV_ENOTFOUND if the configuration has no such
+  /// name, MV_EADDRINUSE, MV_EINVAL, MV_ESYSTEM.
   static base::Result<std::unique_ptr<GossipNode>> open(gossip::Config config, const std::string& name);
   ~GossipNode();
 
   base::Status add(const void* data, const gossip::ArraySpec& part);
   base::Status publish(double loss);
-  /// Whether a fetch began: fetch_probability decides.
+  /// Begins a fetch, with the probability fetch_probability. Returns whether it began.
   base::Result<bool> fetch_start();
-  /// Waits for the fetch, if one was started. MV_EINTR leaves it going on.
+  /// Waits for the fetch, if one was started. MV_EINTR: the fetch goes on.
   base::Result<GossipFetched> fetch_wait(double loss);
-  /// The next array of what was fetched: averaged with, or copied.
+  /// Averages with the next fetched array, or copies it.
   base::Status average(void* data, uint64_t count, mv_dtype dtype);
   base::Status read(void* data, uint64_t count, mv_dtype dtype);
 
@@ -50,11 +51,11 @@ class GossipNode final : private transport::Flusher {
 
   base::Result<gossip::GossipState> state();
   base::Result<std::string> state_text(bool json);
-  /// Prometheus's text.
+  /// Metrics in Prometheus's format.
   base::Result<std::string> metrics();
   base::Status add_peer(const gossip::Node& node);
   base::Status remove_peer(const std::string& name);
-  /// Says goodbye and ends. A fetch_wait() of another thread returns MV_ESTATE. Idempotent.
+  /// Says goodbye to the peers and ends. A fetch_wait() of another thread returns MV_ESTATE. Idempotent.
   void close();
   void abandon_after_fork() noexcept;
 
@@ -96,7 +97,7 @@ class GossipNode final : private transport::Flusher {
   std::map<base::Peer, Mapping> mappings_;  ///< on the loop
   std::unique_ptr<gossip::Gossip> engine_;  ///< on the loop
   base::Nanos armed_ = base::kNever;
-  std::atomic<bool> done_{false};  ///< the fetch
+  std::atomic<bool> done_{false};  ///< the fetch has ended
   std::mutex closing_;
   bool loop_runs_ = false;
   std::atomic<bool> closed_{false};
@@ -107,22 +108,22 @@ class GossipNode final : private transport::Flusher {
   uint64_t updates_ = 0;
   std::vector<gossip::ArraySpec> adding_, published_;
   gossip::Rng rng_{0};
-  bool started_ = false;  ///< a fetch, which was not waited for
+  bool started_ = false;  ///< a fetch was started and not waited for
   bool result_ = false;   ///< there is something to average with
   bool alone_ = false;    ///< it is this node's own snapshot: NoLoCo's step without a peer
   size_t next_part_ = 0, next_array_ = 0;
   double factor_ = 0;
   std::string caught_from_;
   std::vector<gossip::ArraySpec> caught_parts_;
-  std::shared_ptr<gossip::SnapshotReader> own_;  ///< holds what this node had published when the fetch began
+  std::shared_ptr<gossip::SnapshotReader> own_;  ///< holds the snapshot that this node had published when the fetch began
   uint64_t own_version_ = 0;
   std::vector<uint64_t> own_starts_;
   std::optional<gossip::OuterSteps> outer_;
-  size_t added_ = 0;                             ///< arrays of the snapshot under way
-  double squares_ = 0;                           ///< of what the two models are apart, in the arrays so far
-  uint64_t compared_ = 0;                        ///< elements of these
+  size_t added_ = 0;                             ///< arrays of the snapshot being added
+  double squares_ = 0;                           ///< sum of the two models' squared differences in the arrays so far
+  uint64_t compared_ = 0;                        ///< elements in these arrays
 
-  std::mutex figures_;  // guards what state() tells of the model, without waiting for a fetch:
+  std::mutex figures_;  // guards what state() reports about the model, without waiting for a fetch:
   gossip::GossipState told_;
 
   std::unique_ptr<transport::HttpServer> http_;

@@ -1,5 +1,5 @@
 #pragma once
-// Asking all nodes of a gossip configuration how they stand.
+// gossip_status(): asks all nodes of a gossip configuration for their state.
 
 #include <string>
 
@@ -8,8 +8,9 @@
 
 namespace mv::api {
 
-/// Node after node, in the order of the configuration; who does not answer within `patience` is shown with the reason. JSON: a list of objects,
-/// with name, address and error for these. MV_EINTR after a signal.
+/// Asks one node after another, in the order of the configuration. A node that does not answer within
+/// `patience` is shown with the reason. JSON: a list of objects; those of such nodes have name, address and
+/// error. MV_EINTR after a signal.
 base::Result<std::string> gossip_status(const gossip::Config& config, bool json, base::Nanos patience);
 
 }  // namespace mv::api

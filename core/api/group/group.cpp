@@ -5,7 +5,8 @@ namespace mv::api {
 namespace {
 using collective::Kind;
 
-/// Whether memory is written that is still to be read; the very same place is fine, and of what has a part for each rank one of the parts.
+/// Whether an output overlaps an input that is still to be read. The same address is allowed. If one side has a part
+/// for each rank, the other side may be any of these parts.
 bool overlaps(const collective::Operation& operation, size_t i, uint64_t ranks) {
   const collective::Array& array = operation.out[i];
   const std::byte* const in = operation.in[i];

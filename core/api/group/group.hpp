@@ -1,5 +1,5 @@
 #pragma once
-// Workers that reduce together, as callers use them. By messages or over shared memory: all of a group's ranks the same way.
+// Group: workers that make collective operations together. All ranks use messages, or all use shared memory.
 
 #include <memory>
 #include <string>
@@ -17,27 +17,27 @@ struct GroupInfo {
   int64_t rank = 0, size = 1, hosts = 1;
   std::string transport;  ///< "shm" or "messages"
   uint64_t sent = 0, received = 0;  ///< bytes of payload
-  uint64_t operations = 0;          ///< that this rank has begun
-  base::Status broken;              ///< why the group can't go on; ok while it can
+  uint64_t operations = 0;          ///< begun by this rank
+  base::Status broken;              ///< why the group is broken; ok while it is not
 };
 
-/// MV_EINVAL or MV_EDTYPE for what no group of `size` ranks carries out.
+/// MV_EINVAL or MV_EDTYPE if a group of `size` ranks cannot carry out the operation.
 base::Status check_operation(const collective::Operation& operation, int64_t size);
 
-/// An allreduce whose values the caller reduces, one neighbour's after the other's. One thread at a time.
+/// An all-reduce in which the caller combines the values, one neighbour's after another's. One thread at a time.
 class CustomReduction {
  public:
   virtual ~CustomReduction() = default;
-  /// The next values to be reduced into the caller's; null: there are none, the result is here. MV_EINTR: to be called again.
+  /// The next values to combine into the caller's; null: none are left, the result is complete. MV_EINTR: call again.
   virtual base::Result<const std::vector<collective::Array>*> next() = 0;
-  /// They have been; or it failed, and the operation fails on all ranks.
+  /// Reports that these values are combined. An error makes the operation fail on all ranks.
   virtual base::Status done(const base::Status& status) = 0;
-  /// Withdraws what is not over. The contributors, where it went well.
+  /// Withdraws an unfinished operation. Returns the number of contributors if the operation succeeded.
   virtual base::Result<uint64_t> end() = 0;
 };
 using CustomReductionRef = std::shared_ptr<CustomReduction>;
 
-/// These options, but waited for by the caller, and not left running by a signal.
+/// These options, for a blocking call that a signal withdraws.
 inline CallOptions blocking(const CallOptions& options) {
   CallOptions result = options;
   result.mode = Mode::kBlocking;
@@ -45,11 +45,12 @@ inline CallOptions blocking(const CallOptions& options) {
   return result;
 }
 
-/// All ranks make the same calls in the same order. Any thread; the order of several threads' calls is theirs to agree on.
+/// All ranks must make the same calls in the same order. Any thread; threads must agree on the order of their calls.
 ///
-/// What goes wrong: MV_EDISAGREE on all ranks where they don't, the group goes on; MV_EPEERLOST with the rank's name when one is lost or
-/// has left, MV_ETIMEOUT with the missing ranks' and MV_EINTR where a call is withdrawn: the group is broken, all of its further
-/// operations fail at once, and shrink() makes another one. What was to be written is undefined then.
+/// Errors: MV_EDISAGREE on all ranks if their calls differ; the group stays usable. MV_EPEERLOST (with the rank's name)
+/// if a rank is lost or has left, MV_ETIMEOUT (with the names of the missing ranks), and MV_EINTR if a call is
+/// withdrawn: the group is broken, all later operations fail at once, and shrink() makes a new group. The contents of
+/// the output are then undefined.
 class Group {
  public:
   virtual ~Group() = default;
@@ -57,19 +58,19 @@ class Group {
   /// Worker ids, by rank.
   virtual const std::vector<int64_t>& members() const = 0;
 
-  /// Anything but kCustom and kDrain. Its memory is lent until the call is over.
+  /// Any operation except kCustom and kDrain. Its memory is lent until the call ends.
   virtual Started run(collective::Operation operation, const CallOptions& options) = 0;
-  /// Waits for what the others do next. Where they reduce, run() of that shape is to follow; blocking only.
+  /// Waits for the other ranks' next operation. If they reduce, run() of that shape must follow. Blocking only.
   virtual base::Result<collective::Shape> drain(const CallOptions& options) = 0;
   /// kCustom; `operation.in` is empty. The memory is lent until end().
   virtual base::Result<CustomReductionRef> custom(collective::Operation operation, const CallOptions& options) = 0;
 
-  /// A group of those who are not lost; collective among them. Blocking only.
+  /// Makes a group of the surviving ranks; collective among them. Blocking only.
   virtual base::Result<GroupRef> shrink(const CallOptions& options) = 0;
-  /// Others who wait for this rank, or will, get an error that names it. Idempotent.
+  /// Leaves the group. Ranks that wait for this rank, now or later, get an error that names it. Idempotent.
   virtual base::Status close() = 0;
-  /// This rank can't go on with what the others count on, for want of memory before an operation has begun: breaks the group, and the
-  /// others hear of it at once.
+  /// Breaks the group and notifies the other ranks at once. For a rank that ran out of memory before an operation
+  /// began, and so cannot carry out what the others expect.
   virtual void give_up(const base::Status& why) noexcept = 0;
 };
 

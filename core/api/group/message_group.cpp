@@ -30,7 +30,7 @@ base::Result<GroupRef> MessageGroup::finish_opening(Calls& calls, const std::sha
   if (!started.status.ok()) return started.status;
   try {
     return GroupRef(std::make_shared<MessageGroup>(calls, opened->group, std::move(opened->workers)));
-  } catch (const std::bad_alloc&) {  // it is open, and nobody would ever close it
+  } catch (const std::bad_alloc&) {  // the group is open, and nothing else would close it
     abandon(calls, opened->group, base::Status(MV_ENOMEM, "out of memory"));
     throw;
   }
@@ -72,7 +72,7 @@ base::Status MessageGroup::close() {
   return {};
 }
 
-/// The loop's messages may still be about it.
+/// Posts the close, because messages on the loop may still refer to the group.
 MessageGroup::~MessageGroup() {
   if (group_ == nullptr) return;
   calls_.loop().post_or_break([calls = &calls_, group = std::move(group_)] { calls->member().groups().close(group); });
@@ -83,7 +83,7 @@ void MessageGroup::abandon(const base::Status& why) noexcept { abandon(calls_, s
 void MessageGroup::abandon(Calls& calls, collective::GroupRef group, const base::Status& why) noexcept {
   try {
     calls.loop().post_or_break([calls = &calls, group = std::move(group), why] { calls->member().groups().abandon(group, why); });
-  } catch (const std::bad_alloc& none) {  // the copy of the text
+  } catch (const std::bad_alloc& none) {  // thrown by the copy of the text
     calls.loop().break_down(&none);
   }
 }
@@ -136,7 +136,7 @@ base::Result<collective::Shape> MessageGroup::drain(const CallOptions& options) 
   return *shape;
 }
 
-/// What the loop hands to the caller's thread, and back.
+/// A custom reduction: the loop exchanges the values, the caller's thread combines them.
 class MessageGroup::ByHand final : public CustomReduction {
  public:
   ByHand(Calls& calls, collective::GroupRef group, std::shared_ptr<Call> call) : calls_(calls), group_(std::move(group)), call_(std::move(call)) {}

@@ -1,5 +1,5 @@
 #pragma once
-// A group whose ranks reduce by messages, carried out on the loop.
+// MessageGroup: a group that runs its operations by messages, on the loop.
 
 #include <memory>
 #include <vector>
@@ -15,11 +15,11 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   MessageGroup(Calls& calls, collective::GroupRef group, std::vector<int64_t> members)
       : calls_(calls), group_(std::move(group)), members_(std::move(members)) {}
   ~MessageGroup() override;
-  /// Opens one of these workers, or of all if there are none.
+  /// Opens a group of these workers, or of all workers if the list is empty.
   static base::Result<GroupRef> open(Calls& calls, std::vector<int64_t> workers, const CallOptions& options);
 
   const collective::GroupRef& engine() const { return group_; }
-  /// What was done up to now was not the caller's: info() counts from here.
+  /// Excludes earlier operations from info(), because the caller did not make them.
   void count_from_here() { before_ = info(); }
   GroupInfo info() override;
   const std::vector<int64_t>& members() const override { return members_; }
@@ -29,7 +29,7 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   base::Result<GroupRef> shrink(const CallOptions& options) override;
   base::Status close() override;
   void give_up(const base::Status& why) noexcept override;
-  /// It can't be handed to the caller who has opened it, or come by it by shrinking. No other call follows.
+  /// Abandons a group that could not be returned to the caller that opened or shrank it. No other call follows.
   void abandon(const base::Status& why) noexcept;
 
  private:
@@ -41,7 +41,7 @@ class MessageGroup final : public Group, public std::enable_shared_from_this<Mes
   Calls& calls_;
   collective::GroupRef group_;
   const std::vector<int64_t> members_;
-  GroupInfo before_;  ///< what info() leaves out
+  GroupInfo before_;  ///< what info() subtracts
 };
 
 }  // namespace mv::api

@@ -15,7 +15,7 @@ namespace {
 using collective::Kind;
 using collective::Operation;
 
-/// What a rank tells the others at the opening: whether it would, and where its memory is. The number lies in the memory, too.
+/// What each rank sends to the others at the opening: whether and where it shares memory. The memory holds `proof` too.
 struct BootstrapRecord {
   uint64_t willing, proof, file;
   int64_t process, descriptor;
@@ -28,7 +28,7 @@ Operation in_bytes(Kind kind, void* values, uint64_t count, mv_dtype dtype) {
   return operation;
 }
 
-/// The others' memory, by rank; null where it is not seen.
+/// The shared memory of all ranks, by rank; null where this process cannot map it.
 std::vector<intranode::Memory> see(const std::vector<BootstrapRecord>& records, size_t own, const intranode::Memory& mine) {
   std::vector<intranode::Memory> memory(records.size());
   for (size_t rank = 0; rank < records.size(); ++rank) {
@@ -148,7 +148,7 @@ Started SharedGroup::run(Operation operation, const CallOptions& options) {
       if (!options.keep_on_interrupt) return {interrupted(), nullptr};
       begun = true;
       const auto call = calls_.make_call(options, true);
-      queue_->push({std::move(operation), call, begun, nullptr});  // the thread goes on with it once the turn is over
+      queue_->push({std::move(operation), call, begun, nullptr});  // the queue's thread continues it after this turn
       return {std::move(status), call};
     }
   }
@@ -158,7 +158,7 @@ Started SharedGroup::run(Operation operation, const CallOptions& options) {
   return await(call, options);
 }
 
-/// For a call that waits behind others.
+/// Waits for a call that is queued behind others.
 Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions& options) {
   const transport::Driven driven = calls_.loop().drive_until([&] { return call->done(); }, call->deadline());
   if (driven == transport::Driven::kInterrupted && options.keep_on_interrupt)
@@ -167,7 +167,7 @@ Started SharedGroup::await(const std::shared_ptr<Call>& call, const CallOptions&
   return {call->status(), nullptr};
 }
 
-/// A signal has ended an operation that is not to go on: the others count on it.
+/// Ends an operation after a signal, and the group with it, because the other ranks count on this one.
 base::Status SharedGroup::interrupted() {
   queue_->give_up(base::Status(MV_EINTR, "a signal interrupted an operation of the group, which has ended it"));
   return queue_->settle(context_->broken());
@@ -183,7 +183,8 @@ base::Result<collective::Shape> SharedGroup::drain(const CallOptions& options) {
   return shape;
 }
 
-/// All say that it begins, and what its shape is, as of any other operation; the values go by messages.
+/// All ranks announce the operation and compare its shape in shared memory, as for any other.
+/// The values go by messages.
 base::Result<CustomReductionRef> SharedGroup::custom(Operation operation, const CallOptions& options) {
   if (base::Status wrong = check_operation(operation, static_cast<int64_t>(members().size())); !wrong.ok()) return wrong;
   const base::Nanos until = calls_.deadline(options, true);

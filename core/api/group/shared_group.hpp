@@ -1,6 +1,6 @@
 #pragma once
-// A group all of whose ranks share memory: its operations go through intranode/, on the callers' own threads. Opening, shrinking, reductions
-// by hand and the news of a loss stay with the group of messages below.
+// SharedGroup: a group whose ranks all share memory. Its operations run through intranode/ on the callers' own threads.
+// Opening, shrinking, custom reductions and the detection of losses stay with the message group below.
 
 #include <memory>
 
@@ -12,7 +12,8 @@ namespace mv::api {
 
 class SharedGroup final : public Group {
  public:
-  /// What was opened, over shared memory where all of its ranks can see each other's, and as it is otherwise: they find out together.
+  /// Moves an opened group to shared memory if all ranks see each other's memory; otherwise returns it unchanged.
+  /// Collective: all ranks decide alike.
   static base::Result<GroupRef> over(Calls& calls, base::Result<GroupRef> opened, const CallOptions& options);
 
   SharedGroup(Calls& calls, std::shared_ptr<MessageGroup> messages, const std::vector<intranode::Memory>& memory);
@@ -34,7 +35,7 @@ class SharedGroup final : public Group {
 
   Calls& calls_;
   const std::shared_ptr<MessageGroup> messages_;
-  const std::shared_ptr<intranode::RankContext> context_;  ///< the loop's, too, which tells it of losses
+  const std::shared_ptr<intranode::RankContext> context_;  ///< shared with the loop, which reports losses to it
   const std::shared_ptr<SharedQueue> queue_;
 };
 

@@ -8,7 +8,7 @@ namespace mv::api {
 
 namespace {
 
-/// Blocks all signals while a thread is made, which inherits that: signals are for the threads that wait.
+/// Blocks all signals while a thread is created, which inherits the mask: signals are for the threads that wait.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -24,7 +24,7 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// Short enough to be copied without memory.
+/// Short enough to be copied without an allocation.
 base::Status no_memory() { return base::Status(MV_ENOMEM, "out of memory"); }
 
 }  // namespace
@@ -47,7 +47,7 @@ SharedQueue::Turn SharedQueue::try_turn() {
   return try_turn(lock);
 }
 
-/// Ends the lock where it succeeds.
+/// Unlocks `lock` on success.
 SharedQueue::Turn SharedQueue::try_turn(std::unique_lock<std::mutex>& lock) {
   if (taken_ || !jobs_.empty()) return {};
   taken_ = true;
@@ -65,7 +65,7 @@ base::Result<SharedQueue::Turn> SharedQueue::turn(base::Nanos until) {
   };
   std::unique_lock lock(mutex_);
   if (Turn mine = try_turn(lock)) return mine;
-  ++waiting_;  // before the lock is given up: the operation that ends next wakes this thread
+  ++waiting_;  // before unlocking: the operation that ends next then wakes this thread
   lock.unlock();
   const Waiter waiter{*this};
   while (true) {
@@ -91,7 +91,7 @@ void SharedQueue::end_turn() {
   count(lock);
 }
 
-/// Something has changed: tells the thread, and those that wait for their turn. Ends the lock.
+/// Publishes a change, and wakes the queue's thread and the threads that wait for a turn. Unlocks `lock`.
 void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
   const size_t pending = jobs_.size() + (taken_ ? 1 : 0);
   pending_.store(pending, std::memory_order_release);
@@ -102,8 +102,8 @@ void SharedQueue::count(std::unique_lock<std::mutex>& lock) {
 }
 
 void SharedQueue::push(Job job) {
-  const auto end = [queue = weak_from_this(), call = job.call.get()](mv_status code) {  // the call is who asks
-    if (const auto self = queue.lock()) self->withdraw(*call, code);  // gone: so is every operation
+  const auto end = [queue = weak_from_this(), call = job.call.get()](mv_status code) {  // only the call runs this
+    if (const auto self = queue.lock()) self->withdraw(*call, code);  // else no operation is left
   };
   job.work = std::make_shared<base::WithdrawnBy>(end, base::WithdrawnBy::On::kAnyThread);
   job.call->begin(job.work);
@@ -122,7 +122,7 @@ void SharedQueue::serve() noexcept {
     changed_.wait(lock, [&] { return (!jobs_.empty() && !taken_) || (ends_ && jobs_.empty()); });
     if (jobs_.empty()) return;
     Job job = std::move(jobs_.front());
-    taken_ = true;  // and the job is gone from the queue: the next caller sees the one or the other
+    taken_ = true;  // before the job leaves the queue: other callers see one or the other
     jobs_.pop_front();
     lock.unlock();
     try {
@@ -167,11 +167,11 @@ void SharedQueue::give_up(const base::Status& why) noexcept {
   }
 }
 
-/// Ends this call, and the group with it, as the others count on this rank. Returns when the call is over.
+/// Ends this call and, because the other ranks count on this one, the group. Returns when the call has ended.
 void SharedQueue::withdraw(const Call& call, mv_status code) {
   context_->give_up(base::error(code, "an operation of the group was withdrawn, which has ended it"));
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return call.done(); });  // no wait of the context's outlives give_up()
+  changed_.wait(lock, [&] { return call.done(); });  // give_up() ends every wait of the context
 }
 
 }  // namespace mv::api

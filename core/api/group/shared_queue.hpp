@@ -1,6 +1,6 @@
 #pragma once
-// One rank's operations on a group over shared memory, one at a time, in the order in which they were asked for: on the caller's thread
-// where it waits and the group is free, else on a thread of the queue's own.
+// SharedQueue: runs one rank's operations on a shared-memory group, one at a time, in the order of the calls. A
+// blocking operation runs on the caller's thread if the group is free; the others run on the queue's own thread.
 
 #include <atomic>
 #include <condition_variable>
@@ -16,15 +16,16 @@
 
 namespace mv::api {
 
-/// Shared by the group, its thread and the withdrawals of its calls, which may come after the group was closed. Any thread.
+/// Shared by the group, its thread, and withdrawals of its calls, which may follow the close of the group. Any thread.
 class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
  public:
-  /// The loop outlives end(). `messages` is the group of messages below, which hears when an operation has broken this one.
+  /// The loop must outlive end(). `messages` is the message group below, which is notified when an
+  /// operation breaks this one.
   SharedQueue(transport::Loop& loop, std::shared_ptr<intranode::RankContext> context, collective::GroupRef messages)
       : loop_(loop), context_(std::move(context)), messages_(std::move(messages)) {}
   ~SharedQueue();
 
-  /// The right to use the context, given back at the end.
+  /// The right to use the context; the destructor returns it.
   class Turn {
    public:
     Turn() = default;
@@ -39,27 +40,28 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
    private:
     SharedQueue* queue_ = nullptr;
   };
-  /// At once or, where earlier operations are not over, not.
+  /// Takes the turn at once, or fails if earlier operations are unfinished.
   Turn try_turn();
-  /// Waits for it. MV_EINTR, MV_ETIMEOUT, MV_ESTATE: nothing has begun.
+  /// Waits for the turn. MV_EINTR, MV_ETIMEOUT, MV_ESTATE: nothing has begun.
   base::Result<Turn> turn(base::Nanos until);
 
   struct Job {
     collective::Operation operation;
     std::shared_ptr<Call> call;
-    bool begun;  ///< by a caller that a signal has called away; it goes first
-    std::shared_ptr<base::Work> work;  ///< the queue's own
+    bool begun;  ///< by a caller that a signal interrupted; it goes first
+    std::shared_ptr<base::Work> work;  ///< set by the queue
   };
-  /// Leaves it to the thread. Throws std::bad_alloc or std::system_error, and then nothing has changed.
+  /// Queues the job for the thread. If it throws std::bad_alloc or std::system_error, nothing has changed.
   void push(Job job);
 
-  /// With the turn. MV_EINTR after a signal: finish() goes on. Never throws: without memory the group is given up.
+  /// Requires the turn. MV_EINTR after a signal: finish() continues it. Never throws: out of memory gives up the group.
   base::Status carry_out(const collective::Operation& operation, base::Nanos deadline) noexcept;
-  /// What an operation came to. One that has broken the group has done so for the group of messages, too.
+  /// Returns the final status of an operation. If the operation broke this group, breaks the message group too.
   base::Status settle(base::Status status);
-  /// Ends what is under way and whatever may follow; the other ranks hear of it at once.
+  /// Ends the operation in progress and all later ones, and notifies the other ranks at once.
   void give_up(const base::Status& why) noexcept;
-  /// Ends all, and the thread. After the context has left or given up, so that it takes no time. Not on the thread.
+  /// Ends all operations and the thread. Call it after the context has left or given up, so that it does not
+  /// wait. Not on the thread.
   void end();
 
  private:
@@ -75,12 +77,12 @@ class SharedQueue : public std::enable_shared_from_this<SharedQueue> {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool taken_ = false;  ///< an operation is under way
+  bool taken_ = false;  ///< an operation is in progress
   bool ends_ = false;
-  size_t waiting_ = 0;  ///< threads in turn() that have to be woken when nothing is pending
-  std::deque<Job> jobs_;  ///< for the thread, in their order
-  std::atomic<size_t> pending_{0};  ///< jobs and the operation under way; written under mutex_
-  std::thread thread_;  ///< begun by the first job
+  size_t waiting_ = 0;  ///< threads in turn() to wake when nothing is pending
+  std::deque<Job> jobs_;  ///< for the thread, in order
+  std::atomic<size_t> pending_{0};  ///< jobs plus the operation in progress; written under mutex_
+  std::thread thread_;  ///< started by the first job
 };
 
 }  // namespace mv::api

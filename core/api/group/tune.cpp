@@ -1,4 +1,4 @@
-// Messages of groups, timed: what each transport costs, and whether the model holds.
+// tune(): times messages of groups to find what each transport costs, and tries the resulting costs out.
 
 #include <algorithm>
 #include <charconv>
@@ -25,29 +25,29 @@ using Watch = std::chrono::steady_clock;
 
 constexpr uint64_t kSizes[] = {64, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20};
 using Times = std::array<double, std::size(kSizes)>;
-/// An all-reduce carries the number of its contributors, too.
+/// An all-reduce carries the number of its contributors as well.
 constexpr uint64_t kBeside = sizeof(int64_t);
-/// A way through shared memory is there a moment after the connection.
+/// Shared memory becomes available shortly after the connection.
 constexpr auto kUntilTransportsAreThere = std::chrono::milliseconds(100);
 constexpr uint8_t kNoTransport = 255;
 
 double seconds_since(Watch::time_point begun) { return std::chrono::duration<double>(Watch::now() - begun).count(); }
 
-/// The lower one.
+/// The lower quartile.
 double quartile(std::vector<double> times) {
   const auto at = times.begin() + static_cast<ptrdiff_t>(times.size() / 4);
   std::nth_element(times.begin(), at, times.end());
   return *at;
 }
 
-/// To three digits: more are noise.
+/// To three digits; further digits are noise.
 double rounded(double cost) {
   const std::string text = fmt::format("{:.3g}", cost);
   std::from_chars(text.data(), text.data() + text.size(), cost);
   return cost;
 }
 
-/// What makes two ranks take the one algorithm or the other, whatever the size.
+/// Costs by which two ranks choose one algorithm or the other at every size.
 Basis few_messages() {
   Basis basis;
   basis.costs.transports.fill({1, 0});
@@ -61,8 +61,8 @@ Basis few_bytes() {
   return basis;
 }
 
-/// Seconds a byte that reducing takes in values so large that it matters, and as recursive doubling does it: what is still being sent is
-/// copied before it is written over.
+/// Seconds per byte of reducing values large enough for it to matter, as recursive doubling does it: values that are
+/// still being sent are copied before they are overwritten.
 double time_reduction() {
   constexpr size_t kCount = 1 << 20;
   constexpr int kTimes = 24;
@@ -78,7 +78,7 @@ double time_reduction() {
   return quartile(std::move(times)) / (kCount * sizeof(float));
 }
 
-/// Between the calls of one rank. The first error ends everything, on this rank as on the others, whom it makes wait in vain.
+/// One rank's measurement. Its first error ends it on this rank, and on the others too, because they wait in vain.
 class Tuner {
  public:
   explicit Tuner(Calls& calls) : calls_(calls) {}
@@ -90,7 +90,7 @@ class Tuner {
     Tuning tuning;
     base::Status status = measure(tuning);
     calls_.on_loop([&] { calls_.member().groups().choose_by(before_); });
-    // Nothing can go on behind a signal: the others' groups are broken by it.
+    // A signal breaks the groups of the other ranks, so nothing can continue after it.
     if (status.code() == MV_EINTR) return base::error(MV_ECANCELED, "a signal ended the measuring: {}", status.text());
     if (!status.ok()) return status;
     return tuning;
@@ -148,7 +148,7 @@ class Tuner {
     return transport;
   }
 
-  /// Everybody finds the same pairs: what each sees of all others is told to all.
+  /// All ranks gather what each rank sees of the others, so that they find the same pairs.
   base::Status find_transports(Tuning& tuning) {
     if (base::Status status = barrier(); !status.ok()) return status;
     std::this_thread::sleep_for(kUntilTransportsAreThere);
@@ -177,7 +177,7 @@ class Tuner {
     return {};
   }
 
-  /// By worker 0, while the others wait for it.
+  /// On worker 0, while the others wait for it.
   base::Status measure_reduction(Tuning& tuning) {
     double gamma = calls_.identity().worker_id == 0 ? time_reduction() : 0;
     if (base::Status status = tell_all(0, {&gamma, 1}); !status.ok()) return status;
@@ -186,7 +186,7 @@ class Tuner {
     return {};
   }
 
-  /// By its two workers, while the others wait for them.
+  /// On its two workers, while the others wait for them.
   base::Status measure_transport(TransportTuning& transport, Tuning& tuning) {
     const int64_t self = calls_.identity().worker_id;
     std::array<double, 3> found{};
@@ -236,15 +236,15 @@ class Tuner {
     return {};
   }
 
-  /// For each group and size what an all-reduce takes when nothing else disturbs it: the lower quartile of many, which are spread over
-  /// time, so that a disturbance is not one size's alone. As many on every rank.
+  /// For each group and size, the undisturbed time of an all-reduce: the lower quartile of many. They are spread over
+  /// time, so that a disturbance does not hit one size only. The same number on every rank.
   base::Result<std::vector<Times>> time_allreduces(const std::vector<Messages>& groups) {
     constexpr uint64_t kBytesEach = 16 << 20, kLeast = 4, kMost = 64;
     std::vector<float> values(kSizes[std::size(kSizes) - 1] / sizeof(float));
     std::vector<std::array<std::vector<double>, std::size(kSizes)>> taken(groups.size());
     int rounds = 1;
     const auto begun = Watch::now();
-    for (int round = -1; round < rounds; ++round) {  // the first one warms up, and tells how many there is time for
+    for (int round = -1; round < rounds; ++round) {  // the first round warms up, and shows how many rounds there is time for
       for (size_t group = 0; group < groups.size(); ++group)
         for (size_t size = 0; size < std::size(kSizes); ++size)
           for (uint64_t left = std::clamp(kBytesEach / kSizes[size], kLeast, kMost); left > 0; --left) {
@@ -263,9 +263,9 @@ class Tuner {
     return times;
   }
 
-  /// The same on every rank, by the one that took longest for a round.
+  /// The same number on every rank, by the slowest rank's time for a round.
   base::Result<int> agree_on_rounds(MessageGroup& group, double seconds) {
-    constexpr double kEnough = 3;  // seconds, where fewer rounds will do
+    constexpr double kEnough = 3;  // seconds in total, if the limits below allow it
     constexpr double kFewest = 2, kMost = 12;
     Operation longest;
     longest.kind = Kind::kAllreduce;

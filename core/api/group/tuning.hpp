@@ -1,5 +1,5 @@
 #pragma once
-// What messages between the workers of a cluster cost, measured, and what groups would choose by that.
+// Tuning: the measured costs of messages between a cluster's workers, and what groups would choose by them.
 
 #include <array>
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace mv::api {
 
 class Calls;
 
-/// One transport, as the first two workers find it who reach each other by it.
+/// One transport, measured between the first two workers that reach each other by it.
 struct TransportTuning {
   base::TransportKind transport = base::TransportKind::kTcp;
   std::array<int64_t, 2> workers{};
   bool beside = false;      ///< both are on one machine
-  std::string why_not_shm;  ///< where they are, and it is TCP; as far as this process knows
+  std::string why_not_shm;  ///< why TCP if they are on one machine, as far as this process knows
   collective::Fit fit;
 };
 
-/// An all-reduce of all workers, by the way that the new costs choose.
+/// An all-reduce of all workers, with the algorithm that the new costs choose.
 struct Trial {
   uint64_t bytes = 0;
   collective::Choice choice;
@@ -33,15 +33,15 @@ struct Trial {
 struct Tuning {
   int64_t workers = 0, hosts = 0;
   std::vector<TransportTuning> transports;
-  collective::Basis basis;    ///< the new costs; of transports that nobody takes the defaults
-  base::TransportKind between{};   ///< the transport between most ranks: what the trials went by
+  collective::Basis basis;    ///< the new costs; defaults for transports that no pair uses
+  base::TransportKind between{};   ///< the transport between most ranks, which the trials used
   std::vector<Trial> trials;
 
-  /// The setting collective_costs: what was measured, and nothing else.
+  /// The value of the setting collective_costs: measured costs only.
   std::string setting() const;
 };
 
-/// Measures it; collective among all workers. MV_ESTATE where there is but one, MV_ECANCELED after a signal.
+/// Runs the measurement; collective among all workers. MV_ESTATE if there is only one, MV_ECANCELED after a signal.
 base::Result<Tuning> tune(Calls& calls);
 
 }  // namespace mv::api

@@ -1,4 +1,4 @@
-// Stores whose pushes are compressed: on their path to the servers, or from this process's devices to their sum.
+// Store: compressed pushes, on the way to the servers, or from this process's devices into their sum.
 
 #include "api/kvstore/compression.hpp"
 
@@ -25,7 +25,7 @@ base::Result<codec::CodecRef> parse_pull(const std::string& name) {
   return base::error(MV_EINVAL, "pull={}: of values that are pulled nothing can be left for the next time; none, fp16 and int8 suit them", name);
 }
 
-/// sum, of the storage dtype, as `dtype` in `out`.
+/// Rounds `sum`, of the storage dtype, to `dtype` in `out`.
 void round_to(mv_dtype dtype, const std::vector<std::byte>& sum, std::vector<std::byte>* out, size_t count) {
   out->resize(count * tensor::dtype_bytes(dtype));
   math::load_bytes(dtype, sum.data(), out->data(), count);
@@ -67,7 +67,7 @@ Compression Store::compression() {
   return compression_;
 }
 
-/// What all devices send, summed up, through the codec to the servers; what it leaves out stays with this worker.
+/// Sums what all devices push and sends the sum to the servers through the codec. This worker keeps the residual.
 base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, const codec::CodecRef& codec, const PushPath& path) {
   const uint64_t count = entry.shape.count();
   const size_t left_bytes = count * tensor::dtype_bytes(tensor::storage_dtype(entry.dtype));
@@ -82,7 +82,7 @@ base::Status Store::push_encoded(Entry& entry, std::span<const Tensor> values, c
   return entry.table->add_encoded({gradient, count, entry.dtype}, entry.residuals.of(0, left_bytes), codec, path.options).status;
 }
 
-/// Each device's value through the codec, with a residual of its own, and their sum into the key.
+/// Passes each device's value through the codec, with a residual of its own, and pushes their sum to the key.
 base::Status Store::push_from_devices(Entry& entry, std::span<const Tensor> values, const codec::Codec& codec, const PushPath& path) {
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);
@@ -109,7 +109,7 @@ bool Store::has_rest(Entry& entry) {
   return entry.residuals.any();
 }
 
-/// The first push after a codec was switched off: what it had left goes with it.
+/// The first push after a codec was switched off includes that codec's residuals.
 base::Status Store::push_with_rest(Entry& entry, std::span<const Tensor> values, const PushPath& path) {
   const uint64_t count = entry.shape.count();
   const mv_dtype storage = tensor::storage_dtype(entry.dtype);

@@ -1,5 +1,5 @@
 #pragma once
-// Gradient compression of a store: what its pushes and pulls travel as.
+// Compression: the codecs of a store's pushes and pulls.
 
 #include <cstddef>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace mv::kvstore {
 
-/// Null: as they are.
+/// Null: uncompressed.
 struct Compression {
   codec::CodecRef push, pull;
 
@@ -22,14 +22,14 @@ struct Compression {
   }
 };
 
-/// "2bit threshold=0.5", "int8 block=64 pull=fp16", "none". MV_EINVAL with what is known.
+/// Parses "2bit threshold=0.5", "int8 block=64 pull=fp16" or "none". MV_EINVAL lists what is known.
 base::Result<Compression> parse_compression(std::string_view text);
 
-/// What each has left out of a key's pushes; empty where that is nothing.
+/// The residual of each sender of a key; empty if it has none.
 using Senders = std::vector<std::vector<std::byte>>;
 
-/// What a codec has left out of a key's pushes so far, for each sender: this worker, or in local stores each of its devices. Elements
-/// of the key's storage dtype. Its owner locks.
+/// The residuals of a key: what the codec has left out of its pushes so far, for each sender. A sender is this worker,
+/// or in local stores each of its devices. Elements of the key's storage dtype. Its owner locks.
 class Residuals {
  public:
   /// All zeros at first.

@@ -12,7 +12,7 @@ namespace mv::kvstore {
 
 namespace {
 
-/// Halves whose sum stays in the cache while the devices' values are added to it.
+/// Number of 16-bit floats whose sum stays in the cache while the devices' values are added to it.
 constexpr size_t kPiece = 4096;
 
 void sum_halves(std::span<const tensor::Tensor> values, uint64_t first, size_t count, std::byte* out) {

@@ -1,5 +1,5 @@
 #pragma once
-// Several tensors under one key, summed up when they are pushed.
+// sum_devices(): sums several tensors that are pushed to one key.
 
 #include <cstdint>
 #include <span>
@@ -8,9 +8,10 @@
 
 namespace mv::kvstore {
 
-/// out[i] = the sum of all values' element i, in their order, halves as floats that are rounded once. All dense, of one shape and dtype.
+/// out[i] = the sum of element i of all values, in their order. 16-bit floats are summed as floats and rounded once.
+/// All values are dense, of one shape and dtype.
 void sum_devices(std::span<const tensor::Tensor> values, std::byte* out);
-/// The same of some elements only.
+/// Likewise for some elements only.
 void sum_devices(std::span<const tensor::Tensor> values, uint64_t first, size_t count, std::byte* out);
 
 }  // namespace mv::kvstore

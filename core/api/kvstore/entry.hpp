@@ -1,5 +1,5 @@
 #pragma once
-// A key of a store.
+// Entry: a key of a store.
 
 #include <atomic>
 #include <cstddef>
@@ -22,29 +22,29 @@ struct Entry : std::enable_shared_from_this<Entry> {
   std::string name;
   mv_dtype dtype = MV_F32;
   bool row_sparse = false;
-  bool rejects_nonfinite = false;    ///< the table does
+  bool rejects_nonfinite = false;    ///< whether its table does
   bool is_ready = false;             ///< its init() has returned; guarded by the store's mutex
-  std::atomic<bool> updates{false};  ///< an optimizer was seen at work
+  std::atomic<bool> updates{false};  ///< the key is known to have an optimizer
   std::atomic<bool> pushed{false};
-  std::atomic<bool> has_left{false};  ///< a codec, of this run or of an earlier one, may have left something in the residuals
+  std::atomic<bool> has_left{false};  ///< a codec, of this run or an earlier one, may have left residuals
   tensor::Shape shape;
-  shard::SpecRef spec;               ///< the table's, as it was made
-  std::mutex merging;                ///< what follows
-  std::vector<std::byte> merged;     ///< room for the sum over devices
+  shard::SpecRef spec;               ///< the table's, as it was created
+  std::mutex merging;                ///< guards merged and residuals
+  std::vector<std::byte> merged;     ///< buffer for the sum over devices
   Residuals residuals;
 
   // See updates.hpp.
-  std::atomic<uint64_t> queued{0}, updated{0};  ///< values that went to the updater callback, and those that it has had
+  std::atomic<uint64_t> queued{0}, updated{0};  ///< values given to the updater callback, and values that it has processed
   std::mutex telling;
-  base::Status untold;  ///< of an update that nobody waited for
+  base::Status untold;  ///< the error of an update that no caller waited for
 
-  /// Codecs know floats, and no rows.
+  /// Codecs handle dense floats only.
   bool can_compress() const { return !row_sparse && tensor::is_floating(dtype); }
   /// "row-sparse f32 (10, 4)", for messages.
   std::string text() const;
 };
 using EntryRef = std::shared_ptr<Entry>;
-/// Those of one call, shared by the calls that name the same keys.
+/// The entries of one call, shared by calls that name the same keys.
 using Entries = std::vector<EntryRef>;
 using EntriesRef = std::shared_ptr<const Entries>;
 

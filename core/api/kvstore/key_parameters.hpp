@@ -1,5 +1,5 @@
 #pragma once
-// What an optimizer does otherwise for one key: MXNet's multipliers.
+// KeyParameters: MXNet's multipliers, which modify the optimizer for one key.
 
 #include <string>
 #include <string_view>
@@ -12,9 +12,9 @@ namespace mv::kvstore {
 
 using KeyParameters = std::vector<std::pair<std::string, double>>;
 
-/// "lr_mult=0.1 wd_mult=0". MV_EINVAL with the names that there are.
+/// Parses "lr_mult=0.1 wd_mult=0". MV_EINVAL lists the names.
 base::Result<KeyParameters> parse_key_parameters(std::string_view text);
-/// The optimizer of a key with these. MV_EINVAL where it has no such parameter.
+/// The optimizer with a key's parameters. MV_EINVAL if it has no such parameter.
 base::Result<shard::UpdaterSpec> with_key_parameters(shard::UpdaterSpec optimizer, const KeyParameters& parameters);
 
 }  // namespace mv::kvstore

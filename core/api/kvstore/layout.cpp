@@ -9,12 +9,13 @@ namespace mv::kvstore {
 
 namespace {
 
-/// From so many rows on it is spread by rows: of two servers' parts one is by less than 1/256 larger then.
+/// From this many rows on, a large key is split by rows: the parts of two servers then differ by less than 1/256.
 constexpr uint64_t kEvenRows = 4096;
-/// What gradient compression packs together: a stripe, which is what is sent at a time, should not end within.
+/// Number of values that gradient compression packs together. Stripes, the unit of sending,
+/// should not end within a pack.
 constexpr uint64_t kCodecValues = 64;
 
-/// A number for a name that is never 0: its bytes, well mixed.
+/// A well-mixed hash of a name's bytes that is never 0.
 uint32_t home_by(std::string_view name) {
   uint64_t hash = name.size();
   for (const char letter : name) hash = base::mix(hash ^ static_cast<unsigned char>(letter));

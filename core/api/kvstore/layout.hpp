@@ -1,5 +1,5 @@
 #pragma once
-// How a key's value becomes a table.
+// spec_of(): how a key's value is laid out as a table.
 
 #include <cstdint>
 #include <string>
@@ -9,13 +9,14 @@
 
 namespace mv::kvstore {
 
-/// From this size on a key is spread over all servers. (MXNet's bound is 10^6 elements.)
+/// From this size on, a key is spread over all servers. (MXNet's bound is 10^6 elements.)
 inline constexpr uint64_t kSpreadBytes = 4'000'000;
 
-/// A large key is spread over all servers, by rows where that is even enough, else by elements; a small one lies whole on one
-/// server, which its name decides, the same in every process. Pushes replace the value, as long as nobody sets an optimizer.
+/// A large key is spread over all servers, by rows if that is even enough, otherwise by elements. A small key
+/// lies whole on one server, which its name determines, the same in every process. Pushes replace the value
+/// until an optimizer is set.
 /// @param name         of the table
-/// @param spread_from  elements of a large key, the same in all processes; 0: those of kSpreadBytes
+/// @param spread_from  elements of a large key, the same in all processes; 0: kSpreadBytes decides
 shard::Spec spec_of(const std::string& name, const tensor::Tensor& value, uint32_t flags, uint64_t spread_from = 0);
 
 }  // namespace mv::kvstore

@@ -1,5 +1,5 @@
-// What codecs have left out of pushes: gathered from all workers by the one that saves it, and handed out again. The others are in a
-// barrier meanwhile, where they look whether anything is wanted of them.
+// Store: the codecs' residuals, gathered from all workers by the worker that saves them, and handed out again on
+// loading. Meanwhile the other workers are in a barrier, where they poll their mailboxes.
 
 #include <algorithm>
 #include <array>
@@ -15,13 +15,13 @@ namespace mv::kvstore {
 
 namespace {
 
-/// Between two looks of a worker that is in a barrier, and how long the one that saves waits for it.
+/// The interval at which a worker in a barrier polls its mailbox, and how long the saving worker waits for it.
 constexpr base::Nanos kLook = std::chrono::milliseconds(20), kPatience = std::chrono::seconds(60);
 
 using Bytes = Mailbox::Bytes;
 using ByKey = std::map<std::string, Bytes>;
 
-/// Key after key: the lengths of name and bytes, and these.
+/// For each key: the lengths of its name and its bytes, then both.
 Bytes write(const ByKey& keys) {
   Bytes all;
   for (const auto& [key, left] : keys) {
@@ -49,7 +49,7 @@ base::Result<ByKey> read(std::span<const std::byte> all) {
 
 }  // namespace
 
-/// This process's, by key; of a dist store's worker one sender.
+/// This process's residuals, by key. A dist store's worker is one sender.
 std::map<std::string, Senders> Store::own_leftovers() {
   std::map<std::string, Senders> all;
   for (const EntryRef& entry : all_entries()) {
@@ -98,7 +98,8 @@ base::Status Store::set_leftovers(const std::string& key, Senders senders) {
   return {};
 }
 
-/// To each worker its own. Where there are fewer than there were, the others' go to them too, so that nothing is lost.
+/// Gives each worker its own residuals. If there are fewer workers than before, these also get the residuals of the
+/// others, so that nothing is lost.
 base::Status Store::hand_out_leftovers(const std::map<std::string, Senders>& all) {
   if (!type_.dist) {
     for (const auto& [key, senders] : all)
@@ -132,7 +133,7 @@ base::Status Store::hand_out_leftovers(const std::map<std::string, Senders>& all
   return take_leftovers(of[self]);
 }
 
-/// What a key has none of, it has none left.
+/// Replaces all residuals of this worker: a key that is not in `left` has none.
 base::Status Store::take_leftovers(const std::map<std::string, Bytes>& left) {
   for (const EntryRef& entry : all_entries()) {
     const auto found = left.find(entry->name);
@@ -142,7 +143,7 @@ base::Status Store::take_leftovers(const std::map<std::string, Bytes>& left) {
   return {};
 }
 
-/// What others want of this worker, in its barrier.
+/// Serves the requests of other workers, in this worker's barrier.
 base::Status Store::look_into_mailbox() {
   const auto wish = mailbox_->wish();
   if (!wish.ok()) return wish.status();
@@ -158,7 +159,7 @@ base::Status Store::look_into_mailbox() {
   return left.ok() ? take_leftovers(left.value()) : left.status();
 }
 
-/// A barrier in which this worker hears what is wanted of it.
+/// A barrier in which this worker polls its mailbox.
 base::Status Store::attentive_barrier(api::CallOptions options) {
   options.mode = api::Mode::kAsync;
   const api::Started started = node_.barrier(options, api::Flush::kNone);
@@ -172,7 +173,7 @@ base::Status Store::attentive_barrier(api::CallOptions options) {
     static_cast<void>(node_.cancel(started.call));
     return failed;
   }
-  return status.ok() ? look_into_mailbox() : status;  // what was left before the last worker came
+  return status.ok() ? look_into_mailbox() : status;  // what arrived before the last worker came
 }
 
 base::Status Store::open_mailbox() {

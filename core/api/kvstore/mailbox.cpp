@@ -12,12 +12,12 @@ namespace mv::kvstore {
 
 namespace {
 
-/// Numbers of a row, and bytes.
+/// Numbers and bytes of a row.
 constexpr uint64_t kCols = 512, kRowBytes = kCols * sizeof(int64_t);
-/// Between two looks at who has given, and at who is still there.
+/// Intervals at which collect() polls for answers, and checks whether the workers are still there.
 constexpr base::Nanos kPause = std::chrono::milliseconds(5), kLongPause = std::chrono::milliseconds(500);
 
-// Rows: of each worker whether it is enrolled, a header, and what lies there.
+// Rows: for each worker its enrolment, its header, and the data.
 int64_t enrolment_row(size_t worker) { return static_cast<int64_t>(2 * worker); }
 int64_t header_row(size_t worker) { return static_cast<int64_t>(2 * worker + 1); }
 std::vector<int64_t> data_rows(size_t worker, uint64_t bytes) {
@@ -73,7 +73,7 @@ base::Result<Mailbox::Wish> Mailbox::wish() {
   return state == kWanted ? Wish::kGive : state == kLeft ? Wish::kTake : Wish::kNothing;
 }
 
-/// The header comes last: who sees it finds all that it tells of.
+/// Writes the header last: a worker that sees it finds all of the data.
 base::Status Mailbox::write(size_t worker, State state, const Bytes& bytes) {
   const auto rows = data_rows(worker, bytes.size());
   std::vector<int64_t> numbers(rows.size() * kCols);
@@ -105,11 +105,11 @@ base::Result<Mailbox::Bytes> Mailbox::take() {
   return fetch(self(), header.value().bytes);
 }
 
-/// By worker, whether it has finished or is lost: what it had is gone with it.
+/// By worker, whether it has finished or is lost: then its residuals are lost too.
 base::Result<std::vector<bool>> Mailbox::gone() {
   const auto peers = node_.examine_peers();
   if (!peers.ok()) return peers.status();
-  std::map<int64_t, bool> by_rank{{node_.identity().rank, false}};  // as workers are numbered
+  std::map<int64_t, bool> by_rank{{node_.identity().rank, false}};  // in the order of worker ids
   for (const api::PeerReport& peer : peers.value())
     if ((peer.role & MV_ROLE_WORKER) != 0) by_rank[peer.rank] = peer.state != api::PeerReport::State::kHere;
   std::vector<bool> gone;

@@ -1,6 +1,6 @@
 #pragma once
-// What workers of a store have for each other: bytes, by way of a table of the library's own. A worker that is in a barrier is asked for its
-// own, and finds what was left for it.
+// Mailbox: passes bytes between the workers of a store, through a hidden table, because workers have no direct channel.
+// A worker that is in a barrier is asked for its bytes, and finds there what was left for it.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,26 +14,26 @@
 
 namespace mv::kvstore {
 
-/// Methods from any thread, but one at a time.
+/// Any thread, one call at a time.
 class Mailbox {
  public:
   using Bytes = std::vector<std::byte>;
   enum class Wish { kNothing, kGive, kTake };
 
-  /// Collective: all workers make that of a store. @param store  what its tables' names begin with
+  /// Collective: all workers make the mailbox of a store. @param store  the prefix of its tables' names
   static base::Result<std::unique_ptr<Mailbox>> make(api::Node& node, const std::string& store);
 
-  /// This worker may be asked from now on, or no longer.
+  /// Sets whether other workers may ask this one.
   base::Status enrol(bool on);
-  /// What another worker wants of this one.
+  /// The request of another worker to this one.
   base::Result<Wish> wish();
   base::Status give(const Bytes& bytes);
   base::Result<Bytes> take();
 
-  /// What all enrolled workers but this one give in their barrier, by worker; empty for others, and for those who have finished or are
-  /// lost. MV_ETIMEOUT naming one that does not come.
+  /// Collects the bytes of all enrolled workers except this one, which give them in their barrier, by worker; empty for
+  /// others, and for workers that have finished or are lost. MV_ETIMEOUT names a worker that does not come.
   base::Result<std::vector<Bytes>> collect(base::Nanos timeout);
-  /// For a worker, who takes it in its next barrier.
+  /// Leaves bytes for a worker, which takes them in its next barrier.
   base::Status leave_for(size_t worker, const Bytes& bytes);
 
  private:

@@ -70,7 +70,7 @@ api::Started Pull::begin(const Small& small, const api::CallOptions& options) {
   return started;
 }
 
-/// In few messages, unless they have a priority of their own.
+/// In few messages, unless the call has a priority.
 base::Status Pull::begin_small(const api::CallOptions& options) {
   base::Status status;
   if (options.priority != 0) {
@@ -87,7 +87,7 @@ api::Started Pull::run(const api::CallOptions& options) {
   const bool blocking = options.mode == api::Mode::kBlocking;
   if (blocking && fetches_.empty() && small_.empty()) return {};
   if (blocking && fetches_.empty() && small_.size() == 1) return begin(small_.front(), options);
-  if (blocking && small_.empty() && fetches_.size() == 1) {  // by the shortest way that there is
+  if (blocking && small_.empty() && fetches_.size() == 1) {  // without a group of calls
     api::CallOptions how = options;
     how.keep_on_interrupt = options.keep_on_interrupt && fetches_.front().is_simple();
     api::Started started = begin(fetches_.front(), how);
@@ -115,7 +115,7 @@ api::Started Pull::run(const api::CallOptions& options) {
   return started;
 }
 
-/// Everything has come: to whom it belongs.
+/// All values have arrived: copies them to the other tensors.
 base::Status Pull::finish() {
   for (Fetch& fetch : fetches_) {
     for (const Tensor& copy : fetch.copies) std::memcpy(copy.data, fetch.into.data, fetch.into.stored_bytes());

@@ -12,7 +12,7 @@ namespace mv::kvstore {
 
 namespace {
 
-/// The ids that a tensor's rows have in the table, whose rows are elements where it could not be cut by rows.
+/// Appends the ids of a tensor's rows in the table. The table's rows are elements if it could not be split by rows.
 void add_ids(const Entry& entry, const Tensor& value, std::vector<int64_t>& ids) {
   const uint64_t each = value.shape.row_count() / entry.spec->cols, first = ids.size();
   if (!value.is_row_sparse()) {
@@ -45,7 +45,7 @@ base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> val
     const int64_t* bad = value.is_row_sparse() ? std::find_if(value.held.ids, value.held.ids + value.held.count,
                                                               [&](int64_t id) { return id < 0 || id >= entry.shape.lengths[0]; })
                                                : nullptr;
-    if (bad != nullptr && bad != value.held.ids + value.held.count)  // somebody wrote over them
+    if (bad != nullptr && bad != value.held.ids + value.held.count)  // the ids were overwritten
       return base::error(MV_ERANGE, "{} holds a row {}", value.text(), *bad);
     add_ids(entry, value, rows.ids);
     if (values.size() > 1) rows.joined.insert(rows.joined.end(), value.data, value.data + value.stored_bytes());

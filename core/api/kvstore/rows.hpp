@@ -1,5 +1,5 @@
 #pragma once
-// Rows of keys: which are meant by a tensor of ids, and which a push brings.
+// Rows of keys: the rows that a tensor of ids names, and the rows that a push brings.
 
 #include <cstdint>
 #include <span>
@@ -9,23 +9,23 @@
 
 namespace mv::kvstore {
 
-/// Rows of a push, as its table takes them; ids may repeat, their rows add up.
+/// Rows of a push, as its table takes them. Ids may repeat; their rows add up.
 struct PushedRows {
   std::vector<int64_t> ids;
-  std::vector<std::byte> joined;       ///< the values, where they come from several tensors
-  const std::byte* values = nullptr;   ///< those, or a tensor's own
+  std::vector<std::byte> joined;       ///< the values, if they come from several tensors
+  const std::byte* values = nullptr;   ///< `joined`, or a tensor's own memory
 };
 
-/// Whether a push has to name the rows that it changes.
+/// Whether a push must name the rows that it changes.
 bool goes_by_rows(const Entry& entry, std::span<const Tensor> values);
-/// All tensors' rows, one behind the other; of dense ones all of them.
+/// The rows of all tensors, one tensor after another; all rows of dense tensors.
 base::Result<PushedRows> rows_of(const Entry& entry, std::span<const Tensor> values);
 
-/// The same as one row-sparse tensor of its own memory, each row once.
+/// The same as one row-sparse tensor with its own memory; each row occurs once.
 base::Result<Tensor> merge_rows(tensor::Heap& heap, const Entry& entry, std::span<const Tensor> values);
 
-/// The ids in a dense tensor of any dtype and shape: ascending, each once. MV_ERANGE for one outside of 0 .. height - 1, MV_EINVAL
-/// for one that is no whole number.
+/// The ids in a dense tensor of any dtype and shape: ascending, each once. MV_ERANGE for an id outside 0 .. height - 1,
+/// MV_EINVAL for one that is not a whole number.
 base::Result<std::vector<int64_t>> read_ids(const Tensor& ids, int64_t height);
 
 }  // namespace mv::kvstore

@@ -1,4 +1,4 @@
-// What optimizers remember of a store's keys, saved and loaded; and what they do otherwise for single keys.
+// Store: optimizer states, saved and loaded, and optimizer parameters of single keys.
 
 #include <algorithm>
 #include <memory>
@@ -31,7 +31,7 @@ size_t states_of(const shard::UpdaterSpec& updater, mv_dtype dtype) {
   return shard::make_updater(updater, tensor::storage_dtype(dtype))->states();
 }
 
-/// Whether a key's states belong to it and to its optimizer of now.
+/// Checks that saved states belong to the key and to its current optimizer.
 base::Status check_key(const Entry& entry, const shard::UpdaterSpec& now, const KeyStates& saved) {
   if (saved.dtype != entry.dtype || saved.shape != lengths_of(entry.shape))
     return base::error(MV_EDISAGREE, "key \"{}\": the file has it as {}, the store as {}", entry.name, text_of(saved.dtype, saved.shape),
@@ -59,7 +59,7 @@ Entries Store::all_entries() {
 
 // ---- per key
 
-/// What is to be set for it: the store's optimizer with the key's own parameters.
+/// The optimizer to set on a key: the store's, with the key's own parameters.
 base::Result<shard::UpdaterSpec> Store::optimizer_of(const std::string& key) {
   std::lock_guard lock(mutex_);
   const auto known = key_parameters_.find(key);
@@ -68,7 +68,7 @@ base::Result<shard::UpdaterSpec> Store::optimizer_of(const std::string& key) {
   return spec.ok() ? spec : base::error(spec.status().code(), "key \"{}\": {}", key, spec.status().text());
 }
 
-/// Whether the key can have it: what is refused is refused before any key has it.
+/// Checks that the key can have the optimizer, so that an error is found before any key has it.
 base::Status Store::check_optimizer(const Entry& entry, const shard::UpdaterSpec& optimizer) const {
   if (const base::Status wrong = shard::check_updater(optimizer, entry.dtype); !wrong.ok())
     return base::error(wrong.code(), "key \"{}\": {}", entry.name, wrong.text());
@@ -107,7 +107,7 @@ base::Status Store::set_key_parameters(const Keys& keys, std::string_view text) 
         key_parameters_[key] = parameters.value();
       if (const auto known = entries_.find(key); known != entries_.end()) entries.push_back(known->second);
     }
-    if (is_none(optimizer_)) return {};  // for the one to come
+    if (is_none(optimizer_)) return {};  // they apply to the next optimizer
   }
   return set_optimizers(entries);
 }
@@ -137,7 +137,7 @@ base::Status Store::save_states(const std::string& path, bool with_optimizer) {
   for (size_t i = 0; i < entries.size(); ++i) {
     const size_t bytes = entries[i]->shape.count() * tensor::dtype_bytes(tensor::storage_dtype(entries[i]->dtype));
     file.keys[i].residuals = std::move(left.value()[entries[i]->name]);
-    for (auto& sender : file.keys[i].residuals) sender.resize(bytes);  // of one that has left out nothing so far
+    for (auto& sender : file.keys[i].residuals) sender.resize(bytes);  // zeros if the sender has left out nothing so far
   }
   if (with_optimizer) {
     std::lock_guard lock(mutex_);
@@ -146,7 +146,7 @@ base::Status Store::save_states(const std::string& path, bool with_optimizer) {
   return checkpoint::write_states(path, file);
 }
 
-/// Everything is looked at before anything is changed.
+/// Checks everything before it changes anything.
 base::Status Store::load_states(const std::string& path) {
   if (updates_.is_on()) return base::Status(MV_ESTATE, "the store's updater is a function of yours: what it remembers is yours to load");
   auto file = checkpoint::read_states(path);

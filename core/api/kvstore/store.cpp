@@ -28,7 +28,7 @@ base::Status check_form(const Entry& entry, const Tensor& value) {
   return {};
 }
 
-/// Thousands of keys lie all over the memory: what the next ones need is fetched while this one is worked on.
+/// Thousands of keys are scattered in memory. This prefetches what the next ones need while one is processed.
 void look_ahead(const Entries& entries, size_t at) {
   constexpr size_t kEntry = 12, kTable = 9, kShard = 6, kValues = 3, kLine = 64;
   if (at + kEntry >= entries.size()) return;
@@ -42,7 +42,7 @@ void look_ahead(const Entries& entries, size_t at) {
   entries[at + kValues]->table->expect(true);
 }
 
-/// What a check of a tensor's form looks at.
+/// Prefetches what a check of a tensor's form reads.
 void expect_form(const Entries& entries, size_t at) {
   constexpr size_t kAhead = 8;
   if (at + kAhead >= entries.size()) return;
@@ -51,7 +51,7 @@ void expect_form(const Entries& entries, size_t at) {
   __builtin_prefetch(&entry.shape);
 }
 
-/// Whether each tensor may be pushed to its key.
+/// Checks that each tensor may be pushed to its key.
 base::Status check_values(const Entries& entries, const Values& values) {
   for (size_t i = 0; i < entries.size(); expect_form(entries, i++))
     for (const Tensor& value : values[i]) {
@@ -62,7 +62,7 @@ base::Status check_values(const Entries& entries, const Values& values) {
   return {};
 }
 
-/// The same of what is pulled into; row-sparse tensors that are ignored may be anything.
+/// Likewise for tensors to pull into. Row-sparse tensors that are ignored may have any form.
 base::Status check_outs(const Entries& entries, const Values& outs, Sparse sparse) {
   for (size_t i = 0; i < entries.size(); expect_form(entries, i++))
     for (const Tensor& out : outs[i])
@@ -90,7 +90,7 @@ base::Status check_sparse_outs(const Entries& entries, const Values& outs, const
 std::string Entry::text() const { return fmt::format("{}{} {}", row_sparse ? "row-sparse " : "", tensor::dtype_name(dtype), shape.text()); }
 
 Store::~Store() {
-  if (type_.dist) return;  // its keys are the cluster's
+  if (type_.dist) return;  // its keys belong to the cluster
   for (const auto& [key, entry] : entries_) static_cast<void>(entry->table->destroy());
 }
 
@@ -104,7 +104,7 @@ base::Status Store::check_keys(const Keys& keys) {
   return check_kind(keys);
 }
 
-/// Under the lock.
+/// Requires the lock.
 base::Status Store::check_kind(const Keys& keys) const {
   if (any_key_ && !keys.names.empty() && keys_are_numbers_ != keys.are_numbers)
     return base::error(MV_EINVAL, "key \"{}\" is a {}, but this store's keys are {}", keys.names.front(),
@@ -117,7 +117,7 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   if (const base::Status wrong = check_keys(keys); !wrong.ok()) return wrong;
   const auto found = std::make_shared<Entries>(keys.names.size());
   Entries& entries = *found;
-  auto names = keys.names;  // nothing takes memory once the others have gone on
+  auto names = keys.names;  // copied here: after the other workers have gone on, nothing may allocate
   for (size_t i = 0; i < keys.names.size(); ++i) {
     const Tensor& value = values[i].front();
     if (value.shape.count() == 0) return base::error(MV_ESHAPE, "key \"{}\": {} holds nothing", keys.names[i], value.text());
@@ -136,19 +136,19 @@ base::Status Store::init(const Keys& keys, const Values& values) {
   if (base::Status failed = open_mailbox(); !failed.ok()) return failed;
   if (base::Status failed = make(keys, values, entries); !failed.ok()) return failed;
   if (base::Status failed = set_first_optimizers(entries); !failed.ok()) return failed;
-  // Where one worker alone has set an optimizer, the others' pushes must find it.
+  // If only one worker has set an optimizer, the pushes of the others must find it.
   base::Status met = type_.dist ? barrier(base::Nanos(0)) : base::Status();
   if (met.code() == MV_EINTR) return met;
   std::lock_guard lock(mutex_);
   for (const EntryRef& entry : entries) entry->is_ready = true;
   recent_names_ = std::move(names);
-  recent_ = found;  // most calls to come have the same keys
+  recent_ = found;  // most later calls have the same keys
   return met;
 }
 
-/// One creation of those that are null: this call has not made them before a signal interrupted it.
+/// Creates the null entries in one operation. An earlier call that a signal interrupted has made the others.
 base::Status Store::make(const Keys& keys, const Values& values, Entries& entries) {
-  std::deque<Tensor> filled;  // of row-sparse values
+  std::deque<Tensor> filled;  // row-sparse values as dense ones
   std::vector<api::NewTable> tables;
   tables.reserve(keys.names.size());
   for (size_t i = 0; i < keys.names.size(); ++i) {
@@ -156,7 +156,7 @@ base::Status Store::make(const Keys& keys, const Values& values, Entries& entrie
     const Tensor* value = &values[i].front();
     auto entry = prepare(keys.names[i], *value);
     if (!entry.ok()) return base::error(entry.status().code(), "key \"{}\": {}", keys.names[i], entry.status().text());
-    // Only worker 0's values count, and only that one needs all of its rows for it.
+    // Only worker 0's values count, so only worker 0 needs all rows.
     if (value->is_row_sparse() && rank() == 0) {
       auto dense = tensor::to_dense("all rows", heap_, *value);
       if (!dense.ok()) return base::error(dense.status().code(), "key \"{}\": {}", keys.names[i], dense.status().text());
@@ -167,7 +167,7 @@ base::Status Store::make(const Keys& keys, const Values& values, Entries& entrie
   }
   {
     std::lock_guard lock(mutex_);
-    base::expect_names(entries_, tables.size());  // what the cluster has made, this store is to find
+    base::expect_names(entries_, tables.size());  // first: the store must have room for what the cluster creates
   }
   auto created = node_.create_tables(std::move(tables));
   if (!created.ok()) return naming_key(created.status());
@@ -183,7 +183,7 @@ base::Status Store::make(const Keys& keys, const Values& values, Entries& entrie
   return {};
 }
 
-/// An error of one of the tables of a call, which names the table: the key goes before it.
+/// Puts the key before an error that names one of the call's tables.
 base::Status Store::naming_key(const base::Status& status) const {
   const std::string table = "\"" + prefix_;
   const size_t begin = status.text().find(table), end = begin != std::string::npos ? status.text().find('"', begin + 1) : begin;
@@ -204,11 +204,11 @@ base::Result<EntryRef> Store::prepare(const std::string& key, const Tensor& valu
   const uint32_t flags = (type_.sync ? MV_MERGE : 0) | (type_.sliced ? shard::kSliced : 0) | (rejects_nonfinite_ ? MV_REJECT_NONFINITE : 0);
   entry->spec = std::make_shared<const shard::Spec>(spec_of(prefix_ + key, value, flags, type_.spread_from));
   entry->rejects_nonfinite = entry->spec->rejects_nonfinite();
-  if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before there is a table
+  if (const base::Status wrong = check_optimizer(*entry, optimizer.value()); !wrong.ok()) return wrong;  // before its table exists
   return entry;
 }
 
-/// The store's optimizer for keys that are new; they have none yet.
+/// Sets the store's optimizer on new keys, which have none yet.
 base::Status Store::set_first_optimizers(const Entries& entries) {
   {
     std::lock_guard lock(mutex_);
@@ -217,7 +217,7 @@ base::Status Store::set_first_optimizers(const Entries& entries) {
   return set_optimizers(entries);
 }
 
-/// The store's optimizer with each key's own parameters: all of them at once, as one operation.
+/// Sets the store's optimizer with each key's own parameters, on all keys in one operation.
 base::Status Store::set_optimizers(const Entries& entries) {
   if (entries.empty()) return {};
   api::CallOptions part;
@@ -288,7 +288,7 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
     base::Status status;
     do {
       status = push_one(*entries[i], values[i], path);
-    } while (status.code() == MV_EINTR && i > 0);  // what a signal interrupts has not begun, but the keys before it have
+    } while (status.code() == MV_EINTR && i > 0);  // the interrupted key has not begun, but the keys before it have
     if (!status.ok()) failed = base::error(status.code(), "key \"{}\": {}", keys.names[i], status.text());
   }
   while (failed.ok() && !many.empty()) {
@@ -301,13 +301,13 @@ base::Status Store::push(const Keys& keys, const Values& values, const How& how)
   return failed.ok() ? updated : failed;
 }
 
-/// Whether a push may go with others in one message: nothing is to be done to its value here.
+/// Whether a push may share a message with others: its value needs no processing here.
 bool Store::joins_many(Entry& entry, std::span<const Tensor> values, const PushPath& path) const {
   return type_.dist && path.updater == nullptr && path.options.priority == 0 && values.size() == 1 && entry.table->joins_many() &&
          !goes_by_rows(entry, values) && (path.codec == nullptr || !entry.can_compress()) && !has_rest(entry);
 }
 
-/// In an asynchronous store a value that replaces another one would be whoever's came last: MXNet refuses that too.
+/// In an asynchronous store without an optimizer, the last value to arrive would win. MXNet refuses such pushes too.
 base::Status Store::need_optimizer(Entry& entry) {
   if (entry.updates) return {};
   auto info = entry.table->info();
@@ -330,7 +330,7 @@ base::Status Store::push_rows(Entry& entry, std::span<const Tensor> values, cons
 }
 
 base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const PushPath& path) {
-  if (goes_by_rows(entry, values)) return push_rows(entry, values, path);  // which no codec knows
+  if (goes_by_rows(entry, values)) return push_rows(entry, values, path);  // codecs do not handle rows
   if (!entry.pushed.load(std::memory_order_relaxed)) entry.pushed = true;
   if (path.codec != nullptr && entry.can_compress())
     return type_.dist ? push_encoded(entry, values, path.codec, path) : push_from_devices(entry, values, *path.codec, path);
@@ -346,7 +346,7 @@ base::Status Store::push_one(Entry& entry, std::span<const Tensor> values, const
   return give(entry, entry.merged.data(), path);
 }
 
-/// What a push comes to in this process, on its path into the key.
+/// Passes this process's sum of a push on to the key.
 base::Status Store::give(Entry& entry, const std::byte* merged, const PushPath& path) {
   if (path.updater == nullptr)
     if (base::Status status; entry.table->add_here(merged, &status)) return status;
@@ -415,7 +415,7 @@ base::Status Store::set_optimizer(const shard::UpdaterSpec& given) {
     for (const auto& [key, entry] : entries_)
       if (const base::Status wrong = check_optimizer(*entry, optimizer); !wrong.ok()) return wrong;
   }
-  if (const base::Status failed = updates_.clear(); !failed.ok()) return failed;  // the one that was set last counts
+  if (const base::Status failed = updates_.clear(); !failed.ok()) return failed;  // the one set last counts
   {
     std::lock_guard lock(mutex_);
     optimizer_ = optimizer;

@@ -1,5 +1,5 @@
 #pragma once
-// A key-value store: keys that are tables, values that are tensors, of one device or several.
+// Store: a key-value store. Its keys are tables, its values are tensors of one or several devices.
 
 #include <atomic>
 #include <map>
@@ -24,21 +24,21 @@ struct Keys {
   bool are_numbers = false;
   std::vector<std::string> names;
 };
-/// What belongs to each key of a call, one tensor a device.
+/// The tensors of each key of a call, one for each device.
 using Values = std::vector<std::span<const Tensor>>;
 
-/// How long a call waits, and where it stands among those that wait with it.
+/// How long a call waits, and its priority among waiting calls.
 struct How {
   base::Nanos timeout{0};
   int64_t priority = 0;
   Updates::Wait wait = Updates::Wait::kForOutcome;  ///< pushes to a store with an updater callback
 };
 
-/// What a dense pull does with row-sparse tensors: nothing, or it gives them all rows.
+/// What a dense pull does with row-sparse tensors: it ignores them, or fills them with all rows.
 enum class Sparse { kIgnored, kFilled };
 
-/// Methods from any thread; calls of one thread on a key take effect in their order. What is wrong with any key of a call is found before
-/// anything is done for another. A call that ends with MV_EINTR is to be made again: it goes on, and does nothing twice.
+/// Any thread; calls of one thread on a key take effect in their order. An error with any key of a call is found before
+/// another key changes. A call that ends with MV_EINTR must be repeated: it goes on, and does nothing twice.
 class Store {
  public:
   /// @param prefix  of its tables' names, the same on all workers
@@ -52,27 +52,28 @@ class Store {
   int64_t rank() const { return node_.identity().worker_id; }
   int64_t num_workers() const { return node_.identity().num_workers; }
 
-  /// Whether keys to come refuse NaN and infinity.
+  /// Sets whether new keys refuse NaN and infinity.
   void reject_nonfinite(bool on) { rejects_nonfinite_ = on; }
   base::Status init(const Keys& keys, const Values& values);
   base::Status push(const Keys& keys, const Values& values, const How& how);
   api::Started pull(const Keys& keys, const Outs& outs, Sparse sparse, const api::CallOptions& options);
-  /// @param ids  of each key one tensor of row ids, or one for each of its outs
+  /// @param ids  for each key one tensor of row ids, or one for each of its outs
   api::Started row_sparse_pull(const Keys& keys, const Outs& outs, const Values& ids, const api::CallOptions& options);
   base::Status set_optimizer(const shard::UpdaterSpec& optimizer);
-  /// MV_ESTATE once a key was pushed, but for none. What is left of a codec that is switched off goes with each key's next push.
+  /// MV_ESTATE once a key was pushed, unless this switches compression off. The residuals then go
+  /// with each key's next push.
   base::Status set_compression(Compression compression);
   base::Status barrier(base::Nanos timeout);
   base::Status leave();
 
-  /// Parameters of single keys that go before the optimizer's, those of today and of every later one; empty text clears them.
+  /// Parameters of single keys, which override those of the current and every later optimizer; empty text clears them.
   base::Status set_key_parameters(const Keys& keys, std::string_view text);
-  /// All keys' states from all servers into a file, with the optimizer or without; and back into a store with the same keys.
-  /// What their codecs have left out comes from all workers that are in barrier(), and goes back to them there.
+  /// Saves all keys' states from all servers to a file, with or without the optimizer, and loads them into a store with
+  /// the same keys. Residuals are gathered from all workers that are in barrier(), and returned to them there.
   base::Status save_states(const std::string& path, bool with_optimizer);
   base::Status load_states(const std::string& path);
 
-  /// Of stores that live in this process alone.
+  /// For stores of this process only.
   base::Status set_updater(std::shared_ptr<CallbackThread> thread, Updates::Updater updater);
   base::Status remove_updater();
   Updates& updates() { return updates_; }
@@ -90,7 +91,7 @@ class Store {
   base::Result<shard::UpdaterSpec> optimizer_of(const std::string& key);
   Entries all_entries();
   base::Status check_optimizer(const Entry& entry, const shard::UpdaterSpec& optimizer) const;
-  /// How a push goes into its key: by way of the table, or of the updater callback.
+  /// How a push reaches its key: through the table, or through the updater callback.
   struct PushPath {
     api::CallOptions options;
     Updates::Pushing* updater = nullptr;
@@ -120,9 +121,9 @@ class Store {
   const Type type_;
   const std::string prefix_;
   std::atomic<bool> rejects_nonfinite_{false};
-  std::mutex mutex_;  ///< what follows
-  base::NameMap<EntryRef> entries_;  ///< by key, whose text is the entry's
-  // Of the last call: most have the same keys in the same order.
+  std::mutex mutex_;  ///< guards the members below
+  base::NameMap<EntryRef> entries_;  ///< by key; the entry owns the key's text
+  // Of the last call: most calls have the same keys in the same order.
   EntriesRef recent_;
   std::vector<std::string> recent_names_;
   bool any_key_ = false, keys_are_numbers_ = false;
@@ -131,7 +132,7 @@ class Store {
   Compression compression_;
   std::map<std::string, KeyParameters> key_parameters_;
   Updates updates_;
-  std::unique_ptr<Mailbox> mailbox_;  ///< of dist types with several workers, from the first init() on
+  std::unique_ptr<Mailbox> mailbox_;  ///< for dist types with several workers, from the first init() on
 };
 
 }  // namespace mv::kvstore

@@ -17,7 +17,7 @@ struct Known {
 
 constexpr std::string_view kSlicing = "p3";
 
-// MXNet's names. Where they tell its devices' ways apart they mean the same here.
+// MXNet's names. Names that differ only in how MXNet uses devices mean the same here.
 constexpr std::array kKnown{
     Known{"local", false, false},
     Known{"local_update_cpu", false, false},

@@ -1,5 +1,5 @@
 #pragma once
-// What a store's type stands for.
+// Type: the properties of a store's type.
 
 #include <cstdint>
 #include <string>
@@ -10,18 +10,18 @@
 namespace mv::kvstore {
 
 struct Type {
-  std::string name;   ///< as it was given, in small letters
-  bool dist = false;  ///< all workers of a cluster; else this process's devices
-  bool sync = false;  ///< dist: in rounds
-  bool sliced = false;  ///< dist: values travel in slices, so that keys of a higher priority overtake large ones
-  uint64_t spread_from = 0;  ///< elements of a key that is spread over all servers; 0: as many as are large, see layout.hpp
+  std::string name;   ///< as given, in lower case
+  bool dist = false;  ///< all workers of a cluster; otherwise this process's devices
+  bool sync = false;  ///< dist: updated in rounds
+  bool sliced = false;  ///< dist: values are sent in slices, so that keys of higher priority overtake large ones
+  uint64_t spread_from = 0;  ///< elements from which a key is spread over all servers; 0: by bytes, see layout.hpp
 };
 
-/// As MXNET_KVSTORE_BIGARRAY_BOUND says: a whole number, at least 1; 0 for empty text. MV_EINVAL.
+/// Parses MXNET_KVSTORE_BIGARRAY_BOUND: a whole number, at least 1; 0 for empty text. MV_EINVAL.
 base::Result<uint64_t> parse_spread_from(std::string_view text);
 
-/// Matched whole, in letters of any size. MV_EINVAL with the types that there are.
-/// @param van  as DMLC_PS_VAN_TYPE says: "p3" makes p3 of the types with rounds
+/// Matches the whole name, ignoring case. MV_EINVAL lists the types.
+/// @param van  the value of DMLC_PS_VAN_TYPE: "p3" makes types with rounds sliced
 base::Result<Type> parse_type(std::string_view text, std::string_view van);
 
 }  // namespace mv::kvstore

@@ -10,7 +10,7 @@ namespace mv::kvstore {
 
 namespace {
 
-/// Values that wait for an updater's thread, before pushes block: as inflight_bytes for those that wait for servers.
+/// Bytes that may wait for an updater's thread before pushes block; as inflight_bytes for servers.
 constexpr uint64_t kMostWaiting = uint64_t{256} << 20;
 
 base::Status is_inside() {
@@ -23,7 +23,7 @@ bool any_waits(const Entries& entries) {
 
 }  // namespace
 
-/// The error of an earlier update of one of these keys that nobody waited for.
+/// The error of an earlier update of one of these keys that no caller waited for.
 base::Status Updates::take_untold(const Entries& entries) const {
   if (!was_on_.load(std::memory_order_acquire)) return {};
   for (const EntryRef& entry : entries) {
@@ -36,7 +36,7 @@ base::Status Updates::take_untold(const Entries& entries) const {
 }
 
 Updates::~Updates() {
-  if (active_) thread_->inside(false);  // begun by hand, and never done
+  if (active_) thread_->inside(false);  // begun by hand and never ended
   if (waiting_.empty()) return;
   base::log_warn("a key-value store was freed while {} updates waited for the thread that had set its updater: they are dropped",
                  waiting_.size());
@@ -63,7 +63,7 @@ base::Status Updates::set(std::shared_ptr<CallbackThread> thread, Updater update
   if (active_) return base::Status(MV_EPENDING, "another thread is inside the store's updater");
   if (thread_ != nullptr && !thread_->is_here() && !thread_->has_ended() && !waiting_.empty())
     return base::error(MV_EPENDING, "{} updates wait for the thread that set the updater: its mv_poll() comes first", waiting_.size());
-  // What waits goes through the new one.
+  // Waiting updates go through the new updater.
   const auto waiting = static_cast<int64_t>(waiting_.size());
   if (thread_ != nullptr) thread_->due(-waiting, !updater_);
   thread->due(waiting, !updater);
@@ -87,7 +87,7 @@ base::Status Updates::clear() {
   return {};
 }
 
-/// Blocks while too much waits for the updater's thread, which is another one.
+/// Blocks while too many bytes wait for the updater's thread, which is another one.
 base::Status Updates::make_room(uint64_t bytes, base::Nanos timeout) {
   const auto fits = [this, bytes] {
     const uint64_t now = waiting_bytes_.load();
@@ -135,11 +135,11 @@ base::Status Updates::finish(Pushing& pushing) {
   return failed != pushing.outcomes.end() ? *failed : base::Status();
 }
 
-/// Takes the oldest update; false if none waits. `failed` tells that its value could not be had.
+/// Takes the oldest update; false if none waits. `failed` is set if its stored value could not be read.
 bool Updates::begin_next(base::Status* failed) {
   std::lock_guard lock(mutex_);
   if (waiting_.empty()) return false;
-  active_.emplace(Active{});  // as in inquirer.cpp
+  active_.emplace(Active{});  // clang 14 does not take Active for default-constructible
   active_->update = std::move(waiting_.front());
   waiting_.pop_front();
   thread_->inside(true);
@@ -154,7 +154,7 @@ bool Updates::begin_next(base::Status* failed) {
   return true;
 }
 
-/// What the callback has made of the value.
+/// Stores what the callback has made of the value.
 base::Status Updates::store(const Active& active) {
   const Entry& entry = *active.update.entry;
   const auto dense = active.stored.is_row_sparse() ? tensor::to_dense("updater", heap_, active.stored) : base::Result<Tensor>(active.stored);
@@ -162,7 +162,7 @@ base::Status Updates::store(const Active& active) {
   return entry.table->set({}, {dense.value().data, dense.value().shape.count(), entry.dtype}, {}).status;
 }
 
-/// It is stored, or its error kept for whoever is to hear of it.
+/// Stores the value, or keeps its error for the waiting push or for a later call.
 void Updates::end(const base::Status& outcome, bool is_by_hand) {
   const Entry& about = *active_->update.entry;
   base::Status status = outcome.ok() ? store(*active_) : outcome;
@@ -172,7 +172,7 @@ void Updates::end(const base::Status& outcome, bool is_by_hand) {
   active_.reset();
   if (update.outcome != nullptr) {
     *update.outcome = status;
-  } else if (!status.ok() && !(is_by_hand && update.is_own)) {  // who runs updates by hand knows how his own went
+  } else if (!status.ok() && !(is_by_hand && update.is_own)) {  // a thread that runs updates by hand knows the outcome of its own
     std::lock_guard telling(update.entry->telling);
     if (update.entry->untold.ok()) update.entry->untold = status;
   }
@@ -182,7 +182,7 @@ void Updates::end(const base::Status& outcome, bool is_by_hand) {
   thread_->due(-1, !updater_);
 }
 
-/// On the updater's thread, outside of any callback.
+/// On the updater's thread, outside any callback.
 void Updates::run_all() {
   base::Status failed;
   while (begin_next(&failed)) {

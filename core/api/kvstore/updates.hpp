@@ -1,6 +1,6 @@
 #pragma once
-// Updater callbacks: what is pushed to a store of this process goes through a function of the user's, which runs on the thread
-// that set it and on no other. What others push waits until that thread comes by.
+// Updates: updater callbacks. Values pushed to a store of this process go through a function of the user, which runs
+// only on the thread that set it. Values that other threads push wait for that thread.
 
 #include <atomic>
 #include <deque>
@@ -16,25 +16,25 @@
 
 namespace mv::kvstore {
 
-/// A thread that callbacks belong to, as the layer above knows it. Methods from any thread.
+/// A thread that callbacks belong to, as the layer above knows it. Any thread may call its methods.
 class CallbackThread {
  public:
   virtual ~CallbackThread() = default;
   virtual bool is_here() const = 0;
   virtual bool has_ended() const = 0;
-  /// So many more callbacks wait for it, or fewer; by_hand: it can't be made to run them.
+  /// The change in the number of callbacks that wait for it. by_hand: the library can't make it run them.
   virtual void due(int64_t more, bool by_hand) = 0;
-  /// It is inside a callback from now on, or no longer.
+  /// Whether it is inside a callback from now on.
   virtual void inside(bool is_inside) = 0;
 };
 
-/// Methods from any thread. No lock is held while a callback runs.
+/// Any thread. No lock is held while a callback runs.
 class Updates {
  public:
-  /// updater(key, merged, stored): writes what is to be stored into `stored`; of a row-sparse key it may put another tensor there, which
-  /// holds other rows.
+  /// updater(key, merged, stored): writes the new value to `stored`. For a row-sparse key it may replace that tensor by
+  /// one that holds other rows.
   using Updater = std::function<base::Status(const std::string& key, const Tensor& merged, Tensor& stored)>;
-  /// What an update is about, for those who run it by hand.
+  /// An update, for a caller that runs it by hand.
   struct Given {
     std::string key;
     Tensor merged, stored;
@@ -46,42 +46,44 @@ class Updates {
   Updates(const Updates&) = delete;
   Updates& operator=(const Updates&) = delete;
 
-  /// Without a function its owner takes updates one by one, with next() and done().
+  /// Without a function, the owner takes updates one by one, with next() and done().
   base::Status set(std::shared_ptr<CallbackThread> thread, Updater updater);
   /// Pushes replace values again. MV_EPENDING while updates wait for another thread.
   base::Status clear();
   bool is_on() const { return is_on_.load(std::memory_order_acquire); }
   bool is_by_hand_here() const;
 
-  /// A push under way: the outcomes of its keys' updates, if somebody waits for them.
+  /// A push in progress: the outcomes of its keys' updates, if the caller waits for them.
   struct Pushing {
     bool is_own = false;  ///< by the updater's own thread
-    bool runs = false;    ///< which runs it, and what has waited before it
+    bool runs = false;    ///< this thread runs its updates and those that waited before them
     std::list<base::Status> outcomes;
   };
-  /// MV_EREENTRANT, MV_ESTATE, MV_EPENDING; the error of an earlier update of these keys; MV_ETIMEOUT where too much waits already.
+  /// MV_EREENTRANT, MV_ESTATE, MV_EPENDING; the error of an earlier update of these keys;
+  /// MV_ETIMEOUT if too many bytes wait.
   base::Status begin(const Entries& entries, Wait wait, base::Nanos timeout, Pushing* pushing);
-  /// One key's sum, in memory of its own, to be updated with.
+  /// Adds an update of one key by its sum, which has its own memory.
   base::Status add(Pushing& pushing, EntryRef entry, Tensor merged);
-  /// On the updater's own thread it runs them, and gives the first error, unless nobody waits.
+  /// Runs the updates if they belong on this thread, and returns the first error, unless the caller does not wait.
   base::Status finish(Pushing& pushing);
-  /// Returns when the earlier pushes of these keys are in their values: runs them here, or waits for the thread that has to.
+  /// Returns when earlier pushes of these keys are in their values: runs them here, or waits for
+  /// the thread that runs them.
   base::Status settle(const Entries& entries, base::Nanos timeout);
-  /// Whether any update waited for the calling thread; it runs them unless that is done by hand.
+  /// Whether any update waited for the calling thread; runs them unless they are run by hand.
   bool run_due();
   /// MV_EREENTRANT inside a callback of this store.
   base::Status check_outside() const;
 
-  /// The oldest update, the same one until done(); nothing if none waits.
+  /// The oldest update, the same one until done(); nullopt if none waits.
   base::Result<std::optional<Given>> next();
-  /// take_back(stored): what next() gave becomes what has become of it.
+  /// Ends the update from next(). take_back(stored) replaces the tensor from next() by the new value.
   base::Status done(const base::Status& outcome, const std::function<void(Tensor& stored)>& take_back);
 
  private:
   struct Update {
     EntryRef entry;
     Tensor merged;
-    base::Status* outcome = nullptr;  ///< of somebody who waits for it, on the updater's own thread
+    base::Status* outcome = nullptr;  ///< of a caller that waits, on the updater's own thread
     bool is_own = false;              ///< pushed by the updater's own thread
   };
   struct Active {
@@ -102,7 +104,7 @@ class Updates {
   tensor::Heap& heap_;
   std::atomic<bool> is_on_{false}, was_on_{false};  ///< now; ever
   std::atomic<uint64_t> waiting_bytes_{0};
-  mutable std::mutex mutex_;  ///< what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   std::shared_ptr<CallbackThread> thread_;
   Updater updater_;  ///< empty: by hand
   std::deque<Update> waiting_;

@@ -1,4 +1,4 @@
-// Saving and loading checkpoints, from callers' threads.
+// MemberNode: saves and loads checkpoints.
 
 #include <filesystem>
 
@@ -9,7 +9,7 @@ namespace mv::api {
 
 namespace {
 
-/// All processes are told the same path, wherever each of them stands.
+/// All processes receive the same path, whatever their working directories.
 base::Result<std::string> absolute(const std::string& path) {
   std::error_code error;
   const auto whole = std::filesystem::absolute(path, error).lexically_normal();
@@ -30,7 +30,7 @@ Started MemberNode::save_checkpoint(const std::string& directory, uint64_t keep,
   checkpoint::Client::Request request{false, path.value(), keep, call, [saving] { *saving = true; }};
   transport::Task begin = [this, request] { runtime_.member().checkpoints().begin(request); };
   if (options.mode == Mode::kBlocking) return calls_.start(call, options, std::move(begin));
-  // What this worker does next must not get into it: waits until the servers have their snapshots.
+  // This worker's later changes must not get into the checkpoint, so wait until the servers have their snapshots.
   const auto driven = runtime_.loop().drive_until([&] { return saving->load() || call->done(); }, base::kNever, std::move(begin));
   if (driven == transport::Driven::kInterrupted)
     return {base::Status(MV_EINTR, "a signal interrupted the wait for the other workers; the call goes on"), call};

@@ -1,4 +1,4 @@
-// Commands to servers, from callers' threads, and those that wait for this one's controller.
+// MemberNode: sends commands to servers, and hands out those that wait for this server's controller.
 
 #include "api/node/member_node.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The Node there is: what a caller may ask of one member of a cluster, each by the room that does it.
+// MemberNode: the implementation of Node. It forwards each call to the part of api/ or runtime/ that carries it out.
 
 #include <map>
 #include <memory>

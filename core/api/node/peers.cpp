@@ -1,4 +1,4 @@
-// Who else is in the cluster, by which transport each is reached, and how fast it answers.
+// MemberNode: reports the other members, the transport to each, and its round-trip time.
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@ namespace mv::api {
 
 namespace {
 
-/// The first answer of a peer that slept tells how long waking takes; a busy one's last how long it is when awake.
+/// The first answer of a sleeping peer includes its wake-up; the last one shows the round trip of an awake peer.
 constexpr int kQuestions = 4;
 constexpr base::Nanos kPatience = std::chrono::seconds(1);
 constexpr base::Nanos kLookAgain = std::chrono::milliseconds(1);
@@ -30,7 +30,7 @@ base::Result<std::vector<PeerReport>> MemberNode::examine_peers() {
   return reports;
 }
 
-/// Several times, or until the patience with those that don't answer is over.
+/// Asks several times, or until kPatience has passed while some peers do not answer.
 base::Status MemberNode::ask_peers(std::map<base::Peer, base::Nanos>& shortest) {
   const base::Nanos until = runtime_.loop().now() + kPatience;
   size_t unanswered = 0;

@@ -1,4 +1,4 @@
-// How the cluster stands, for callers' threads.
+// MemberNode: the state of the cluster and tuning, for callers' threads.
 
 #include "api/call/wait_for.hpp"
 #include "api/group/tuning.hpp"
@@ -7,7 +7,7 @@
 namespace mv::api {
 
 base::Result<std::string> MemberNode::status(bool json) {
-  // Takes no longer than a few seconds, whatever has become of the others.
+  // Takes a few seconds at most, even if other members do not answer.
   return wait_for<std::string>(calls_, [this, json](auto told) {
     runtime_.member().status().ask(json, [told](const std::string& text) { told(text); });
   });

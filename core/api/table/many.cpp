@@ -1,4 +1,4 @@
-// Calls on many small tables, in few messages.
+// Adds to and gets from many small tables, in few messages.
 
 #include <cstring>
 
@@ -8,10 +8,10 @@
 namespace mv::api {
 
 namespace {
-/// Of one message.
+/// Limits of one message.
 constexpr size_t kTablesAtOnce = 1024;
 constexpr uint64_t kBytesAtOnce = 256 << 10;
-/// What an add under way costs besides its values, about.
+/// Approximate memory of an unfinished add besides its values.
 constexpr uint64_t kAddBytes = 64;
 
 template <typename Call>
@@ -19,7 +19,7 @@ TableHandle& handle_of(const Call& call) {
   return static_cast<TableHandle&>(*call.table);
 }
 
-/// The tables lie all over the memory: those of later calls are fetched into the caches while this one is looked at.
+/// Tables are scattered in memory, so this prefetches the tables of later calls while it checks earlier ones.
 template <typename Call>
 base::Status join_all(std::span<const Call> calls, table::Use use) {
   constexpr size_t kHandle = 16, kTable = 8, kLine = 64;
@@ -33,7 +33,7 @@ base::Status join_all(std::span<const Call> calls, table::Use use) {
   return {};
 }
 
-/// work(server, calls) with the calls on tables of one server, some at a time, in their order; it ends with the first error.
+/// Runs work(server, calls) on batches of the calls on one server's tables, in their order. Stops at the first error.
 template <typename Call, typename Work>
 base::Status by_server(size_t servers, std::span<const Call> calls, const Work& work) {
   std::vector<std::vector<const Call*>> some(servers);
@@ -71,7 +71,7 @@ base::Status Tables::add_many(std::span<const ManyAdd> adds, const CallOptions& 
     }
     const uint64_t wanted = bytes + some.size() * kAddBytes;
     auto reserved = calls_.reserve(wanted, options);
-    while (!reserved.ok() && reserved.status().code() == MV_EINTR && begun) reserved = calls_.reserve(wanted, options);  // the messages before it have begun
+    while (!reserved.ok() && reserved.status().code() == MV_EINTR && begun) reserved = calls_.reserve(wanted, options);  // others have begun
     if (!reserved.ok()) return reserved.status();
     begun = true;
     message.reserved = reserved.value();

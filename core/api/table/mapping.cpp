@@ -18,7 +18,7 @@ const shard::SegmentReader* Mapping::reader(size_t server) {
 }
 
 void Mapping::ask() {
-  // Less and less often: where a server has nothing to map, every get comes by here.
+  // Ask at exponentially growing intervals: every get of a table that a server cannot map calls this.
   if (!std::has_single_bit(asks_.fetch_add(1, std::memory_order_relaxed) + 1)) return;
   loop_.post([self = shared_from_this()] { self->ask_on_loop(); });
 }
@@ -71,8 +71,9 @@ void Mapping::drop(MappedShard& part) {
   has_dropped_ = true;
 }
 
-/// Dekker's pattern: a user counts itself and then loads the reader, this thread has cleared the reader and then loads the count. All four accesses are
-/// seq_cst, so either this thread sees the user, or the user sees that the reader was dropped.
+/// Dekker's pattern: a user increments the count and then loads the reader; this thread has cleared the reader
+/// and then loads the count. All four accesses are seq_cst, so either this thread sees the user, or the user sees
+/// that the reader was dropped.
 void Mapping::unmap_dropped() {
   if (!has_dropped_ || users_ != 0) return;
   has_dropped_ = false;
@@ -85,7 +86,7 @@ void Mapping::unmap_later() {
   });
 }
 
-// ---- of all handles
+// ---- all handles of a node
 
 MappingRef Mappings::map(const table::TableViewRef& table, size_t own) {
   if (runtime_.shared_memory() == nullptr || !shard::is_mapped(table->spec) || table->consistency == shard::Consistency::kSync) return nullptr;
@@ -95,11 +96,11 @@ MappingRef Mappings::map(const table::TableViewRef& table, size_t own) {
     std::lock_guard lock(mutex_);
     mappings_.push_back(mapping);
     if (mappings_.size() < 2 * swept_) return mapping;
-    // Not each time: it goes through all of them.
+    // Not on every call, because it scans all mappings.
     std::erase_if(mappings_, [](const auto& weak) { return weak.expired(); });
     swept_ = mappings_.size();
   }
-  // A handle that nobody closed must not hold a destroyed table's memory for ever.
+  // An unclosed handle must not keep the memory of a destroyed table for ever.
   runtime_.loop().post([this] {
     for (const MappingRef& each : all()) each->drop_destroyed();
   });

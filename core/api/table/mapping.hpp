@@ -1,5 +1,5 @@
 #pragma once
-// A table's parts on servers of this machine, mapped: gets copy their values straight out, without a message.
+// Mapping: a table's segments on servers of this machine. Gets copy values straight from them, without a message.
 
 #include <atomic>
 #include <memory>
@@ -14,15 +14,15 @@
 
 namespace mv::api {
 
-/// What one handle has mapped. A server's part is asked for at the beginning, and at some of the gets that did without;
-/// dropped when the server can't be reached in shared memory any more, or has destroyed the table, and then unmapped as
-/// soon as nobody reads it.
+/// The segments that one handle has mapped. It asks for a server's segment when it is created, and again at some of the
+/// gets that find none. It drops a segment when the server is no longer reachable through shared memory or has
+/// destroyed the table, and unmaps it once no thread reads it.
 class Mapping : public std::enable_shared_from_this<Mapping> {
  public:
   /// @param own   a server whose part needs no mapping, or SIZE_MAX
   Mapping(transport::Loop& loop, transport::ShmTransport& transport, table::TableViewRef table, size_t own);
 
-  /// What reader() gives stays while its caller has one of these. Any thread.
+  /// Keeps the results of reader() valid for its lifetime. Any thread.
   class Use {
    public:
     explicit Use(Mapping& mapping) : mapping_(mapping) { ++mapping_.users_; }
@@ -36,22 +36,22 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
     Mapping& mapping_;
   };
 
-  /// Asks for what is missing, if it is time to. Any thread.
+  /// Asks for missing segments, at growing intervals. Any thread.
   void ask();
-  /// The part of `server`; null if it is not mapped, or gets have to reach the server. For a Use.
+  /// The segment of `server`; null if it is not mapped, or if gets must reach the server. Requires a Use.
   const shard::SegmentReader* reader(size_t server);
   /// On the loop.
   void drop(base::Peer server);
-  /// Drops parts of a table that was destroyed. On the loop.
+  /// Drops the segments of a destroyed table. On the loop.
   void drop_destroyed();
 
  private:
   struct MappedShard {
     std::atomic<const shard::SegmentReader*> reader{nullptr};
-    std::atomic<bool> populated{false};  // by the first who reads, which would be long for the loop
-    std::shared_ptr<shard::SegmentReader> kept;                  // the loop's
-    std::vector<std::shared_ptr<shard::SegmentReader>> dropped;  // the loop's; callers may be reading them
-    bool asked = false;                                          // the loop's
+    std::atomic<bool> populated{false};  // by the first reader; it would block the loop too long
+    std::shared_ptr<shard::SegmentReader> kept;                  // loop only
+    std::vector<std::shared_ptr<shard::SegmentReader>> dropped;  // loop only; callers may still be reading them
+    bool asked = false;                                          // loop only
   };
   void ask_on_loop();
   void drop(MappedShard& part);
@@ -70,11 +70,11 @@ class Mapping : public std::enable_shared_from_this<Mapping> {
 };
 using MappingRef = std::shared_ptr<Mapping>;
 
-/// What the handles of one node have mapped.
+/// The mappings of all table handles of one node.
 class Mappings {
  public:
   explicit Mappings(runtime::Runtime& runtime) : runtime_(runtime) {}
-  /// What is to be mapped of a table; null where nothing is. `own`: a server that is this process, or SIZE_MAX.
+  /// The mapping for a table; null if there is nothing to map. `own`: the server that is this process, or SIZE_MAX.
   MappingRef map(const table::TableViewRef& table, size_t own);
   /// On the loop.
   void drop(base::Peer server);
@@ -85,7 +85,7 @@ class Mappings {
   runtime::Runtime& runtime_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<Mapping>> mappings_;
-  size_t swept_ = 0;  ///< how many there were when those of closed handles were last removed
+  size_t swept_ = 0;  ///< size of mappings_ after expired entries were last removed
 };
 
 }  // namespace mv::api

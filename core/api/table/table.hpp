@@ -1,5 +1,5 @@
 #pragma once
-// Tables, as capi/ and the stores use them.
+// Table: the interface to tables that capi/ and the stores use.
 
 #include <span>
 #include <string>
@@ -15,24 +15,24 @@ class Table;
 using TableRef = std::shared_ptr<Table>;
 using TableSpec = shard::Spec;
 
-/// A table to be created, and its initial value: worker 0's counts.
+/// A table to be created and its initial value. Only worker 0's initial value counts.
 struct NewTable {
   shard::SpecRef spec;
   ConstData initial;
 };
 
 struct TableInfo {
-  TableSpec spec;               ///< with the updater of now
+  TableSpec spec;               ///< with the current updater
   uint32_t servers = 0;
   uint64_t bytes = 0, adds = 0, gets = 0, clock = 0;
   shard::Usage usage;
 };
 
-/// What an updater remembers of a dense table.
+/// The state that an updater keeps for a dense table.
 struct TableStates {
   shard::UpdaterSpec updater;
-  std::vector<std::vector<std::byte>> states;  ///< each of all elements, of the storage dtype
-  std::vector<shard::Mark> marks;              ///< by server; none: left as they are
+  std::vector<std::vector<std::byte>> states;  ///< each: one element of the storage dtype per value
+  std::vector<shard::Mark> marks;              ///< by server; empty: the servers keep theirs
 };
 
 /// A chunk of a scan; see mv_table_scan().
@@ -41,39 +41,40 @@ struct Scanned {
   int64_t next = -1;
 };
 
-/// A table as one handle sees it. Methods from any thread; calls of one thread take effect in their order.
+/// A table as one handle sees it. Any thread; calls of one thread take effect in their order.
 class Table {
  public:
   virtual ~Table() = default;
   virtual base::Result<TableInfo> info() = 0;
   virtual Started add(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
-  /// Adds what a codec makes of all rows' values, each message's by itself. What it leaves out is in `residual`, elements of the storage
-  /// dtype, and went into it before; unchanged on errors before the call has begun. The residual is the caller's to lock.
+  /// Adds all rows through a codec; each message is encoded separately. `residual` has elements of the storage dtype.
+  /// It is added to the gradient, and receives what the codec leaves out. It is unchanged after errors before the call
+  /// has begun. The caller locks it.
   virtual Started add_encoded(const ConstData& gradient, std::byte* residual, const codec::CodecRef& codec, const CallOptions& options) = 0;
-  /// add() of all rows, which are made some at a time as the shard wants them, where all of them lie in this process and nobody waits
-  /// for anybody. False: nothing was done.
+  /// add() of all rows, generated piece by piece as the shard needs them, if all rows lie in this process and no worker
+  /// waits for another. False: nothing was done.
   virtual bool add_here(const shard::Shard::Make&, base::Status* /*status*/) { return false; }
-  /// The same of values that are there.
+  /// Likewise for values that exist already.
   virtual bool add_here(const std::byte*, base::Status* /*status*/) { return false; }
-  /// It will be used in a moment, or rather `soon`: what a call looks at first is fetched into the caches.
+  /// Prefetches into the caches what a call reads first. Call it early with `soon` false, and later with true.
   virtual void expect(bool /*soon*/) const {}
-  /// It may be one of Node::add_many() and Node::get_many().
+  /// Whether Node::add_many() and Node::get_many() accept the table.
   virtual bool joins_many() const { return false; }
   virtual Started set(const Rows& rows, const ConstData& data, const CallOptions& options) = 0;
   virtual Started get(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
-  /// get() of all rows into each of these places, where it needs no message and no waiting. False: nothing was done.
+  /// get() of all rows into each of these places, if it needs no message and no waiting. False: nothing was done.
   virtual bool get_here(std::span<std::byte* const>, base::Status* /*status*/) { return false; }
-  /// A get of all rows that servers send through a codec: always by messages, so that every worker gets the same.
+  /// Gets all rows, encoded by the servers. Always by messages, so that every worker gets the same values.
   virtual Started get_encoded(const MutableData& data, const codec::CodecRef& codec, const CallOptions& options) = 0;
   virtual Started peek(const Rows& rows, const MutableData& data, const CallOptions& options) = 0;
   virtual Started erase(const Rows& rows, const CallOptions& options) = 0;
   virtual Started set_updater(const shard::UpdaterSpec& updater, const CallOptions& options) = 0;
-  /// After this worker's earlier adds, and the rounds that they belong to.
+  /// The states after this worker's earlier adds and after the rounds that those belong to.
   virtual base::Result<TableStates> states() = 0;
-  /// Those of the table's updater, as states() gave them, perhaps from another number of servers.
+  /// Restores what states() returned for the table's updater, perhaps with another number of servers.
   virtual base::Status set_states(const TableStates& states) = 0;
   virtual base::Status clock() = 0;
-  /// A merging table's rounds go on without this worker's adds.
+  /// The rounds of a merging table go on without this worker's adds.
   virtual base::Status leave_rounds() = 0;
   virtual base::Result<Scanned> scan(int64_t cursor, std::span<int64_t> rows, const MutableData& data) = 0;
   virtual base::Status close() = 0;

@@ -1,4 +1,4 @@
-// Tables' values through codecs: gradients that are added, values that are got.
+// TableHandle: adds and gets through codecs.
 
 #include <algorithm>
 
@@ -20,7 +20,7 @@ void TableHandle::encode(std::span<const table::ChunkRange> pieces, const std::b
                          piece.count, out + piece.encoded_at);
 }
 
-/// What of it lies in this process goes through the codec all the same: where a key lies changes nothing.
+/// This process's own part goes through the codec as well: the result must not depend on where a key lies.
 void TableHandle::change_own_encoded(const std::byte* gradient, std::byte* residual, const codec::Codec& codec) {
   std::vector<table::ChunkRange> pieces = table::plan_all(spec_, table_->servers.size());
   std::erase_if(pieces, [own = own_server()](const table::ChunkRange& piece) { return piece.server != own; });
@@ -53,7 +53,7 @@ Started TableHandle::add_encoded(const ConstData& gradient, std::byte* residual,
     if (!token.ok()) return {token.status(), nullptr};
     request.reserved = token.value();
   }
-  // From here on nothing fails before the call has begun, so the residual may change.
+  // From here on nothing fails before the call begins, so the residual may change.
   const std::shared_ptr<std::byte[]> encoded(new std::byte[bytes]);
   encode(pieces, values, residual, *codec, encoded.get());
   request.source = base::Payload::kept({encoded.get(), bytes}, encoded);

@@ -16,11 +16,12 @@ namespace mv::api {
 
 namespace {
 
-/// Fire-and-forget changes up to this size take the short way.
+/// Fire-and-forget changes up to this size take the fast path.
 constexpr size_t kSmallBytes = 2048;
-/// How long a get of mapped parts waits for this worker's own changes before it becomes a request, which waits at the server.
+/// How long a get from mapped segments waits for this worker's own changes. It then becomes a request,
+/// which waits at the server.
 constexpr base::Nanos kOwnChanges = std::chrono::milliseconds(50);
-/// A get of a merging table from this size on is worth a message of its own that waits for the round.
+/// From this size on, a get from a merging table first waits for the round by a message, and then reads in place.
 constexpr uint64_t kReadHereBytes = 64 << 10;
 
 std::vector<int64_t> every_row(const TableSpec& spec) {
@@ -58,7 +59,7 @@ TableHandle::TableHandle(Calls& calls, Mappings& mappings, table::TableViewRef t
       own_(std::move(own)),
       all_own_(own_ != nullptr && (table_->servers.size() == 1 || (!spec_.is_keyed() && own_->rows().count == spec_.rows))),
       changes_own_(own_ != nullptr && table_->consistency != shard::Consistency::kMerge),
-      // Whether all is finite must be known before anything is added.
+      // All values must be known to be finite before any is added.
       is_simple_(all_own_ && table_->consistency == shard::Consistency::kAsync && !spec_.is_keyed() && !spec_.rejects_nonfinite()),
       joins_many_(shard::is_small_key(spec_) && !changes_own_ && (table_->consistency == shard::Consistency::kMerge || table_->consistency == shard::Consistency::kAsync)),
       home_(joins_many_ ? static_cast<uint32_t>(shard::home_of(spec_, table_->servers.size())) : 0),
@@ -84,7 +85,7 @@ base::Status TableHandle::check_shape(const Rows& rows, uint64_t count, mv_dtype
   return check_size(spec_, rows.all ? spec_.rows : rows.count, count, dtype);
 }
 
-/// The table is there, and no earlier fire-and-forget add has failed untold.
+/// Fails if the table was destroyed, or if an earlier fire-and-forget add has an unreported error.
 base::Status TableHandle::usable() {
   if (own_ != nullptr && own_->destroyed) return base::error(MV_ENOTFOUND, "table \"{}\" was destroyed", spec_.name);
   if (!table_->has_untold) return {};
@@ -162,7 +163,8 @@ Started TableHandle::set(const Rows& rows, const ConstData& data, const CallOpti
 Started TableHandle::get(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(true, rows, data, options); }
 Started TableHandle::peek(const Rows& rows, const MutableData& data, const CallOptions& options) { return fetch(false, rows, data, options); }
 
-/// Counts a change as open, which its end uncounts; unless it does not come to that.
+/// Counts a change as open; the end of the change uncounts it. Without keep(), no change has begun, and
+/// the destructor uncounts it.
 class TableHandle::OpenChange {
  public:
   explicit OpenChange(table::TableView& table) : table_(table) { table_.open_changes.fetch_add(1, std::memory_order_relaxed); }
@@ -190,7 +192,7 @@ Started TableHandle::change(wire::Write write, const Rows& rows, const ConstData
     return change_checked(write, {ids.data(), ids.size(), false}, values, options);
   }
   if (rows.all || write != wire::Write::Add) return change_checked(write, rows, values, options);
-  // An updater must see each row once, and the servers are spared the work: repeated rows are summed up here.
+  // Repeated rows are summed here: an updater must see each row once, and the servers have less to do.
   const auto sums = std::make_shared<shard::Combined>();
   if (!shard::combine(spec_, {rows.ids, rows.count}, values.bytes, sums.get())) return change_checked(write, rows, values, options);
   values = {sums->values.data(), sums->values.size(), sums};
@@ -204,7 +206,7 @@ Started TableHandle::erase(const Rows& rows, const CallOptions& options) {
   return change_checked(wire::Write::Erase, rows, {}, options);
 }
 
-/// The part of this process at once, the rest by a request.
+/// Changes this process's part at once and the other parts by a request.
 Started TableHandle::change_checked(wire::Write write, const Rows& rows, const Values& values, const CallOptions& options) {
   const auto use = static_cast<table::Use>(write);
   if (all_own_ && changes_own_) {
@@ -241,7 +243,7 @@ Started TableHandle::change_checked(wire::Write write, const Rows& rows, const V
   return started;
 }
 
-/// What all changes that take messages have in common.
+/// The request fields that all changes by messages share.
 table::Request TableHandle::change_request(wire::Write write, const CallOptions& options) {
   table::Request request;
   request.table = table_;
@@ -262,13 +264,14 @@ Started TableHandle::start_change(table::Request request, const CallOptions& opt
   return started;
 }
 
-/// Many small adds: the message is made here, by the caller, if it is one message to one server elsewhere. False if it is not.
+/// Fast path for small one-way changes: the caller builds the message. False unless it is one
+/// message to a remote server.
 bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options,
                                base::Status* status) {
   const size_t servers = table_->servers.size();
   if (table_->consistency == shard::Consistency::kSync || table_->consistency == shard::Consistency::kMerge) return false;
   if (rows.all ? servers > 1 && spec_.home == 0 : rows.count == 0) return false;
-  // Every server hears of an add to a store's key: it counts them, and may have rows that this one replaces.
+  // Every server must receive an add to a store's key: it counts them, and may hold rows that this add replaces.
   if (!rows.all && servers > 1 && spec_.updater.name == shard::kReplacing) return false;
   const size_t server = rows.all && spec_.home == 0 ? 0 : shard::server_of(spec_, servers, rows.all ? 0 : rows.ids[0]);
   if (own_ != nullptr && server == own_server()) return false;
@@ -300,13 +303,13 @@ bool TableHandle::forget_small(const Rows& rows, const Values& values, wire::Wri
   return true;
 }
 
-/// The clock that a part must show for a get to read it without asking the gate; 0 where there is none.
+/// The clock that a part must have reached for a get to read it without asking the gate; 0 if there is no gate.
 uint64_t TableHandle::clock_needed(bool gated) const {
   if (!gated) return 0;
   if (table_->consistency == shard::Consistency::kStale)
     return table::StaleGate::needed(static_cast<uint64_t>(spec_.staleness), table_->clock.load(std::memory_order_acquire));
   if (table_->consistency != shard::Consistency::kMerge) return 0;
-  // Its clock are this worker's adds that have begun: all of them only when none is under way.
+  // A merging table's clock counts this worker's adds that have begun. It includes all of them if no change is open.
   return table_->open_changes.load(std::memory_order_acquire) == 0 ? table_->clock.load(std::memory_order_acquire) : UINT64_MAX;
 }
 
@@ -326,7 +329,8 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   const uint64_t bytes = (rows.all ? spec_.rows : rows.count) * spec_.row_bytes();
   if (base::Status status; fetch_here(use, rows, out, options, &status))
     return status.ok() ? finished_here(options) : Started{status, nullptr};
-  // What the others have not sent yet can't be read here; but when it is there, reading it here spares two copies.
+  // Parts that other workers have not sent yet cannot be read here. Once they are there, reading
+  // in place saves two copies.
   const bool reads_here = table_->consistency == shard::Consistency::kMerge && (all_own_ || mapping_ != nullptr);
   if (gated && reads_here && options.mode == Mode::kBlocking && bytes >= kReadHereBytes) {
     if (const base::Status failed = wait_for_turn(options); !failed.ok()) return {failed, nullptr};
@@ -336,7 +340,7 @@ Started TableHandle::fetch(bool gated, const Rows& rows, const MutableData& data
   return ask_for(gated, rows, {out, bytes}, nullptr, options);
 }
 
-/// By messages, but for what lies in this process and is open to its callers; what is to be encoded all by messages.
+/// Gets by messages, except for this process's part if callers may read it now. With a codec, all by messages.
 Started TableHandle::ask_for(bool gated, const Rows& rows, std::span<std::byte> out, const codec::CodecRef& codec, const CallOptions& options) {
   count(gated ? table::Use::kGet : table::Use::kPeek, table::Path::kMessage, rows);
   const bool own_open = codec == nullptr && own_is_open(clock_needed(gated));
@@ -392,7 +396,8 @@ bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out
   }
   if (own_ != nullptr && shard::has_part(spec_, servers, own_server()) && !own_is_open(needed)) return false;
 
-  // A worker sees its own changes. A request would queue behind them; this has to wait for their acknowledgement.
+  // A worker sees its own changes. A request would queue behind them; a direct read has to wait
+  // for their acknowledgements.
   const auto seen = [this] { return table_->open_changes.load(std::memory_order_acquire) == 0; };
   if (!seen()) {
     if (options.mode != Mode::kBlocking) return false;
@@ -406,7 +411,7 @@ bool TableHandle::fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out
   return read_mapped(rows, out);
 }
 
-/// False if a server wrote all the while.
+/// False if a segment was dropped, or its server kept writing.
 bool TableHandle::read_mapped(const Rows& rows, std::byte* out) const {
   const size_t servers = table_->servers.size(), own = own_ != nullptr ? own_server() : SIZE_MAX;
   if (rows.all) {
@@ -419,7 +424,7 @@ bool TableHandle::read_mapped(const Rows& rows, std::byte* out) const {
     }
     return true;
   }
-  for (size_t begin = 0; begin < rows.count;) {  // runs of rows of one server
+  for (size_t begin = 0; begin < rows.count;) {  // runs of rows on one server
     const size_t server = shard::server_of(spec_, servers, rows.ids[begin]);
     const auto last = static_cast<int64_t>(shard::part_of(spec_, servers, server).end());
     const int64_t first = shard::first_row(spec_, servers, server);
@@ -450,7 +455,8 @@ void TableHandle::own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vec
   }
 }
 
-/// Without memory a keyed table that has not changed yet is as it was, and the call fails. Anything else leaves a change half made.
+/// If memory runs out before a keyed table has changed, the table is unchanged and the call fails. Any other failure
+/// leaves a partial change and breaks the node down.
 void TableHandle::change_own(wire::Write write, const Rows& rows, const std::byte* values) {
   try {
     change_own_part(write, rows, values);
@@ -471,7 +477,7 @@ void TableHandle::change_own_part(wire::Write write, const Rows& rows, const std
   std::vector<uint64_t> from;
   own_rows(rows, ids, from);
   if (ids.empty()) {
-    // As to the other servers: an add to a store's key counts here, too, and there may be rows that it replaces.
+    // As on the other servers: an add to a store's key counts here too, and may replace rows here.
     if (write == wire::Write::Add && spec_.updater.name == shard::kReplacing) own_->change_rows(write, worker, {}, nullptr);
     return;
   }

@@ -1,5 +1,6 @@
 #pragma once
-// A table as one handle sees it: checks, the part in this process, the parts elsewhere.
+// TableHandle: a table as one handle sees it. It checks calls and splits them between this
+// process's part and the others.
 
 #include <atomic>
 #include <functional>
@@ -24,7 +25,7 @@ base::Status check_size(const TableSpec& spec, uint64_t rows, uint64_t count, mv
 
 class TableHandle final : public Table {
  public:
-  /// @param own this process's part, where its callers may work on it themselves; else null
+  /// @param own this process's part if callers may access it directly; otherwise null
   TableHandle(Calls& calls, Mappings& mappings, table::TableViewRef table, std::shared_ptr<shard::Shard> own);
   ~TableHandle() override { table_->uses.close(uses_); }
 
@@ -39,7 +40,7 @@ class TableHandle final : public Table {
   size_t home() const { return home_; }
   uint64_t bytes() const { return bytes_; }
   const table::TableViewRef& view() const { return table_; }
-  /// Before a call of many that this table is of; its call counts as one.
+  /// Checks that a call on many tables may include this one, and counts the call.
   base::Status join_many(table::Use use);
   Started set(const Rows& rows, const ConstData& data, const CallOptions& options) override;
   Started get(const Rows& rows, const MutableData& data, const CallOptions& options) override;
@@ -57,7 +58,7 @@ class TableHandle final : public Table {
   base::Status destroy() override;
 
  private:
-  /// Values of a change, with repeated rows summed up already.
+  /// Values of a change; repeated rows are summed already.
   struct Values {
     const std::byte* bytes = nullptr;
     uint64_t size = 0;
@@ -78,27 +79,27 @@ class TableHandle final : public Table {
   base::Status check_rows(const Rows& rows) const;
   base::Status check_shape(const Rows& rows, uint64_t count, mv_dtype dtype) const;
   base::Status usable();
-  /// Whether an add of all rows goes into this process's shard and nowhere else; `status` if it may not.
+  /// Whether an add of all rows affects only this process's shard. Sets `status` to an error if the add is not allowed.
   bool adds_here(base::Status* status);
   base::Result<bool> fetch_states(size_t server, TableStates& into);
   base::Status send_states(size_t server, const TableStates& states, const shard::Mark* mark);
   bool forget_small(const Rows& rows, const Values& values, wire::Write write, const CallOptions& options, base::Status* status);
   Started finished_here(const CallOptions& options);
-  /// A get without a message, of what lies in this process or is mapped. False: it has to be one.
+  /// A get from this process's part or from mapped segments. False: it needs a message.
   bool fetch_here(table::Use use, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
-  /// Waits until all servers' gates would serve a get of this moment.
+  /// Waits until the gates of all servers would serve a get made now.
   base::Status wait_for_turn(const CallOptions& options);
   class OpenChange;
   void change_own(wire::Write write, const Rows& rows, const std::byte* values);
   void change_own_part(wire::Write write, const Rows& rows, const std::byte* values);
   void read_own(const Rows& rows, std::byte* out) const;
-  /// A get of parts that are mapped, without a message. False if it has to be a message.
+  /// A get from mapped segments. False: it needs a message.
   bool fetch_mapped(uint64_t needed, const Rows& rows, std::byte* out, const CallOptions& options, base::Status* status);
   bool read_mapped(const Rows& rows, std::byte* out) const;
   uint64_t clock_needed(bool gated) const;
-  /// This process's part may be read here and now: it shows the clock that is needed.
+  /// Whether callers may read this process's part now: its clock has reached `needed`.
   bool own_is_open(uint64_t needed) const;
-  /// Which of the caller's rows lie in this process, and their numbers here.
+  /// The caller's rows that lie in this process: their numbers here, and their indices in `rows`.
   void own_rows(const Rows& rows, std::vector<int64_t>& ids, std::vector<uint64_t>& from) const;
   size_t own_server() const;
 
@@ -107,11 +108,11 @@ class TableHandle final : public Table {
   const TableSpec& spec_;
   const std::shared_ptr<shard::Shard> own_;
   const bool all_own_;  ///< the whole table lies in this process
-  const bool changes_own_;  ///< callers change this process's part themselves
-  const bool is_simple_;    ///< dense, all of it here, changed by its callers, who never wait for each other
-  const bool joins_many_;   ///< callers of this process may not work on the shard themselves
+  const bool changes_own_;  ///< callers change this process's part directly
+  const bool is_simple_;    ///< async, dense, wholly in this process, and any value is allowed
+  const bool joins_many_;   ///< a small key whose shard callers here do not change directly
   const uint32_t home_, bytes_;  ///< of a small key
-  const MappingRef mapping_;  ///< null where there is nothing to map
+  const MappingRef mapping_;  ///< null if there is nothing to map
   table::Uses uses_;
 };
 

@@ -1,4 +1,4 @@
-// Tables as wholes: what they take, what they store, how fast their workers may run, what adds do.
+// TableHandle: calls on a whole table: info, clock, updater, scan.
 
 #include "api/call/wait_for.hpp"
 #include "api/table/table_handle.hpp"
@@ -8,7 +8,7 @@ namespace mv::api {
 
 namespace {
 
-/// Cursors of a cluster's scan: the server's number above its own cursor, below 2^53 in all.
+/// Cursors of a scan over all servers: the server's number above that server's own cursor, below 2^53 in all.
 constexpr int kServerShift = 41;
 constexpr int64_t kCursorMask = (int64_t{1} << kServerShift) - 1;
 
@@ -35,7 +35,7 @@ base::Result<TableInfo> TableHandle::info() {
 
 base::Status TableHandle::clock() {
   if (const base::Status wrong = usable(); !wrong.ok()) return wrong;
-  if (table_->consistency == shard::Consistency::kMerge) return {};  // adds are its clock
+  if (table_->consistency == shard::Consistency::kMerge) return {};  // its clock counts adds
   const uint64_t clock = table_->clock.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (table_->consistency == shard::Consistency::kStale)
     calls_.loop().post([tables = &calls_.member().tables(), table = table_, clock] { tables->clock(table, clock); });

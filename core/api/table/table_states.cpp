@@ -1,4 +1,4 @@
-// Updaters' states: all servers' parts together, and back to whoever holds them now.
+// TableHandle: updater states, gathered from all servers and sent back to the servers that hold the parts now.
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace mv::api {
 
 namespace {
-/// What a message brings of a state, about.
+/// Approximate size of one message of a state.
 constexpr uint64_t kChunkBytes = 1 << 20;
 
 uint64_t state_row_bytes(const TableSpec& spec) { return spec.cols * tensor::dtype_bytes(tensor::storage_dtype(spec.dtype)); }

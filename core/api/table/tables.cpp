@@ -11,18 +11,18 @@ namespace mv::api {
 
 void Tables::drop_mapped(base::Peer peer) { mappings_.drop(peer); }
 
-/// What a creation or opening came to.
+/// The result of creating or opening tables.
 struct Tables::Outcome {
   std::atomic<bool> done{false};
   base::Result<std::vector<table::TableViewRef>> tables = base::Status();
   std::vector<std::shared_ptr<shard::Shard>> shards;
 };
 
-/// A creation that a signal has ended and that is tried again has the deadline of the first try.
+/// A creation that is retried after a signal keeps the deadline of the first try.
 base::Nanos Tables::creation_deadline(const std::string& name) {
   std::lock_guard lock(creations_mutex_);
   const auto [known, fresh] = creations_.try_emplace(name, calls_.deadline({}, true));
-  if (!fresh && known->second < calls_.loop().now()) known->second = calls_.deadline({}, true);  // of somebody who gave up
+  if (!fresh && known->second < calls_.loop().now()) known->second = calls_.deadline({}, true);  // left by a caller that gave up
   return known->second;
 }
 
@@ -60,7 +60,7 @@ base::Result<std::vector<TableRef>> Tables::create(std::vector<NewTable> tables)
   std::vector<table::Client::NewTable> asked;
   asked.reserve(tables.size());
   const bool counts = calls_.identity().worker_id == 0;
-  const std::shared_ptr<std::byte[]> values = std::make_shared_for_overwrite<std::byte[]>(counts ? bytes : 0);  // of all of them
+  const std::shared_ptr<std::byte[]> values = std::make_shared_for_overwrite<std::byte[]>(counts ? bytes : 0);  // for all tables
   std::byte* to = values.get();
   for (auto& [spec, initial] : tables) {
     const bool given = initial.values != nullptr && initial.count > 0;

@@ -1,5 +1,5 @@
 #pragma once
-// The tables of one node, for callers' threads: creating, opening and listing them, and calls on many at once.
+// Tables: creates, opens and lists the tables of one node, and runs calls on many tables at once. For callers' threads.
 
 #include <atomic>
 #include <map>
@@ -28,7 +28,7 @@ class Tables {
   base::Status add_many(std::span<const ManyAdd> adds, const CallOptions& options);
   base::Status get_many(std::span<const ManyGet> gets, const CallOptions& options);
 
-  /// The mapped parts of this peer's tables are not to be read any more. On the loop.
+  /// Stops reads from this peer's mapped segments. On the loop.
   void drop_mapped(base::Peer peer);
 
  private:

@@ -35,8 +35,8 @@ State* begin_first_life() {
   return life.load(std::memory_order_acquire);
 }
 
-/// A child continues to use these objects, so no other thread may hold their locks. In the order in which calls take
-/// them.
+/// A child continues to use these objects, so no other thread may hold their locks. Locked in the order in which calls
+/// take them.
 void before_fork() {
   tensor_space().tensors.before_fork();
   tensor_space().replacing.lock();

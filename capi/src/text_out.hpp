@@ -1,5 +1,5 @@
 #pragma once
-// Returns texts to callers, who first ask for the length.
+// Returns texts to callers, which first ask for the length.
 
 #include <algorithm>
 #include <chrono>

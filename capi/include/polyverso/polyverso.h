@@ -1,6 +1,6 @@
 /** Polyverso: model parameters shared between processes, in any language.
  *
- *  This header is the whole interface: C99, plain data, no exceptions, no global variables of the caller.
+ *  This header is the whole interface: C99 and plain data. No exception crosses it, and it needs no global variables.
  *  The Perl, Python and Lua modules are generated from it. Any program that can dlopen() can call it directly.
  *
  *  Rules that hold for every function, and are therefore not repeated below:
@@ -455,8 +455,8 @@ MV_API mv_status mv_table_set_rows(mv_table table, const int64_t *rows, uint64_t
                                    mv_dtype dtype, const mv_call_options *options);
 
 /** Removes rows of a sparse table or keys of a key-value table, with their updater state: they read as their initial
- *  value again. Ids that are not stored are skipped. Ordered and acknowledged like an add; in sync mode it is not
- *  counted.
+ *  value again. Ids that are not stored are skipped. Ordered and acknowledged like an add; in sync mode it does
+ *  not count in the worker's round.
  *  @return MV_EINVAL for arrays and matrices */
 MV_API mv_status mv_table_erase_rows(mv_table table, const int64_t *rows, uint64_t row_count, const mv_call_options *options);
 /** Returns the stored rows of a sparse or key-value table, in chunks of at most `capacity`. Begin with cursor 0,

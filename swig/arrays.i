@@ -1,6 +1,6 @@
 /* (const mv_array *arrays, uint64_t count): a list of arrays in every language, lent for the call and written in place.
  *
- *   MV_ARRAYS(name)   parameters that are called so */
+ * MV_ARRAYS(name) applies this to parameters of that name */
 #if defined(SWIGPYTHON)
 %{
 #include "python_arrays.h"

@@ -1,4 +1,4 @@
-/* Strategies of training, for every language: lists of arrays go in, and are changed in place. */
+/* Training strategies, for every language: lists of arrays are passed, and changed in place. */
 MV_ARRAYS(gradients)
 MV_ARRAYS(parameters)
 %apply uint64_t *found { uint64_t *steps, uint64_t *operations, uint64_t *payload, uint64_t *dense };

@@ -1,11 +1,11 @@
-/* What an element takes, for languages that have to reckon with it. */
+/* The size of an element, for languages that compute with it. */
 #ifndef POLYVERSO_SWIG_DTYPES_H
 #define POLYVERSO_SWIG_DTYPES_H
 
 #include <polyverso/polyverso.h>
 #include <stddef.h>
 
-/* 0 for MV_RAW, whose elements are bytes of nobody knows what, and for what is no dtype. */
+/* 0 for MV_RAW, whose element type is unknown, and for an invalid dtype. */
 static inline size_t pv_dtype_bytes(mv_dtype dtype) {
   switch (dtype) {
     case MV_F64:

@@ -1,5 +1,6 @@
-/* The option structs of polyverso.h, as tables of keys: what a Python mapping, a Perl hash or a Lua table may say.
- * Each language walks its own container and hands every key and value to pv_field_number() or pv_field_text(). */
+/* The option structs of polyverso.h as tables of keys: the keys of a Python mapping, a Perl hash or a Lua table.
+ * Each language iterates over its own container and passes every key and value to pv_field_number() or
+ * pv_field_text(). */
 #ifndef POLYVERSO_SWIG_FIELDS_H
 #define POLYVERSO_SWIG_FIELDS_H
 
@@ -18,7 +19,7 @@ typedef enum {
   PV_FIELD_BIT
 } pv_field_kind;
 
-/* A value of an enum that may be written as a word. */
+/* An enum value with its name as a word. */
 typedef struct {
   const char *word;
   int64_t value;
@@ -81,7 +82,7 @@ static const pv_field pv_spec_fields[] = {
     PV_FIELD(mv_table_spec, staleness, PV_FIELD_I64, NULL),
     PV_FIELD(mv_table_spec, initial, PV_FIELD_REAL, NULL),
     PV_FIELD(mv_table_spec, initial_range, PV_FIELD_REAL, NULL),
-    PV_FIELD(mv_table_spec, seed, PV_FIELD_I64, NULL), /* its 64 bits; languages have no larger integers of their own */
+    PV_FIELD(mv_table_spec, seed, PV_FIELD_I64, NULL), /* the 64 bits; no language has wider integers */
     PV_FIELD(mv_table_spec, capacity, PV_FIELD_U64, NULL),
     {"size", PV_FIELD_U64, offsetof(mv_table_spec, rows), NULL, 0}, /* an array's, as in mv_table_create_text() */
     {"reject_nonfinite", PV_FIELD_BIT, offsetof(mv_table_spec, flags), NULL, MV_REJECT_NONFINITE},
@@ -104,7 +105,7 @@ static inline const pv_field *pv_field_find(const pv_field *fields, const char *
   return NULL;
 }
 
-/* Stores a number. 0, with a message, where the field takes text or the number does not fit. */
+/* Stores a number. Returns 0, with a message, if the field takes text or the number does not fit. */
 static inline int pv_field_number(void *options, const pv_field *field, int64_t value, char message[PV_MESSAGE_SIZE]) {
   void *at = (char *)options + field->offset;
   int fits = 1;
@@ -133,7 +134,7 @@ static inline int pv_field_number(void *options, const pv_field *field, int64_t 
   return 1;
 }
 
-/* Stores a number that is no integer, or too large for one. */
+/* Stores a number that is not an integer, or too large for one. */
 static inline int pv_field_real(void *options, const pv_field *field, double value, char message[PV_MESSAGE_SIZE]) {
   if (field->kind == PV_FIELD_REAL) {
     *(double *)((char *)options + field->offset) = value;
@@ -144,10 +145,10 @@ static inline int pv_field_real(void *options, const pv_field *field, double val
   return 0;
 }
 
-/* C's text ends at its first zero byte: another text must not pass for what is before it. */
+/* C's text ends at its first zero byte, so text that contains one is refused instead of being cut. */
 static inline int pv_is_c_text(const char *text, size_t length) { return memchr(text, 0, length) == NULL; }
 
-/* Stores text, which must live as long as the options are used, or a word for a number. */
+/* Stores text, which must live as long as the options are used, or the number that a word names. */
 static inline int pv_field_text(void *options, const pv_field *field, const char *text, size_t length,
                                 char message[PV_MESSAGE_SIZE]) {
   if (!pv_is_c_text(text, length)) {

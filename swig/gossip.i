@@ -1,4 +1,4 @@
-/* Gossip, for every language. What C tells in mv_gossip_fetched is a mapping of its fields, without size and version. */
+/* Gossip, for every language. An mv_gossip_fetched becomes a mapping of its fields, without size and version. */
 %ignore mv_gossip_fetched;
 %ignore mv_gossip_info;
 %ignore mv_gossip_peer;
@@ -65,7 +65,7 @@ static void pv_push_fetched(lua_State *L, const mv_gossip_fetched *fetched) {
   pv_push_fetched(L, $1);
   SWIG_arg++;
 }
-/* A table of numbers is averaged in place as memory is: read first, then written. */
+/* A table of numbers is averaged in place like memory: read first, then written. */
 %typemap(in) (void *data, uint64_t count, mv_dtype dtype) {
   const int read_first = lua_istable(L, $input) && strcmp("$symname", "mv_gossip_average") == 0;
   if (!pv_lend(L, $input, "$symname", arg1, !read_first, &$1, &$2, &$3)) SWIG_fail;

@@ -1,6 +1,7 @@
-/* Groups, for every language: arrays are reduced in place, so that one argument stands for `in` and `out`; of an all-gather and a reduce-scatter it
- * is the larger one, in which a rank's own place is the other. mv_custom_next() copies another rank's values into the caller's arrays, since theirs
- * go with mv_custom_done(). Only a function that C would call is C's alone. */
+/* Groups, for every language. Arrays are reduced in place, so one argument is both `in` and `out`; for an all-gather
+ * and a reduce-scatter it is the larger one, and the other is the rank's own part of it. mv_custom_next() copies
+ * another rank's values into the caller's arrays, because the originals are invalid after mv_custom_done(). Only
+ * mv_allreduce_custom(), which takes a function for C to call, is not available. */
 %ignore mv_group_info;
 %ignore mv_drained;
 %ignore mv_array;
@@ -8,8 +9,8 @@
 %ignore mv_allreduce_custom;
 
 %{
-/* Of `*count` elements for all ranks this rank's own: where they begin and how many they are. 0: there are not as many for each. Where there is no
- * such group `*count` becomes 0, and the call itself will say so. */
+/* This rank's own part of `*count` elements for all ranks: its address and count. 0: the elements can't be divided
+ * evenly. If there is no such group, `*count` becomes 0, and the call itself will report it. */
 static int pv_own_place(mv_group group, void *whole, uint64_t *count, mv_dtype dtype, void **own) {
   mv_group_info info = MV_GROUP_INFO_INIT;
   const size_t bytes = dtype == MV_RAW ? 1 : pv_dtype_bytes(dtype);
@@ -24,7 +25,7 @@ static int pv_own_place(mv_group group, void *whole, uint64_t *count, mv_dtype d
 }
 #define PV_NO_PARTS "%" PRIu64 " elements can't be as many for each rank"
 
-/* Copies another rank's arrays to `places`; how many fitted before one did not, or `arrays`. */
+/* Copies another rank's arrays to `places`. Returns how many were copied before one did not match, or `arrays`. */
 static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t arrays) {
   for (uint64_t i = 0; i < arrays; ++i) {
     const mv_array *from = &theirs[i], *to = &places[i];
@@ -40,7 +41,7 @@ static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t
 %apply (const int64_t *rows, uint64_t row_count) { (const int64_t *workers, uint64_t count) };
 %apply (int64_t *rows, uint64_t capacity) { (int64_t *workers, uint64_t capacity) };
 %apply uint64_t *found { uint64_t *count, uint64_t *contributors };
-/* With MV_ASYNC it would be written when the wrapper's variable is long gone: then the handle is the only result. */
+/* With MV_ASYNC it would be written after the wrapper's variable is gone: then the handle is the only result. */
 %typemap(check) (uint64_t *contributors, const mv_call_options *options) {
   if ($2->flags & MV_ASYNC) $1 = NULL;
 }
@@ -85,7 +86,7 @@ static uint64_t pv_take(const mv_array *theirs, const mv_array *places, uint64_t
 }
 %typemap(freearg) (mv_array *arrays, uint64_t capacity, mv_drained *next) { PyMem_Free($1); }
 %{
-/* Room for so many arrays, in the place of what there was. */
+/* Replaces `arrays` by room for `count` arrays. */
 static int pv_drained_room(mv_array **arrays, uint64_t *capacity, uint64_t count) {
   PyMem_Free(*arrays);
   *arrays = (mv_array *)PyMem_Calloc((size_t)count, sizeof **arrays);
@@ -277,8 +278,8 @@ static void pv_push_group_info(lua_State *L, const mv_group_info *info) {
 }
 #endif
 
-/* MV_READS_MANY(function, options) is MV_READS() for a list of arrays as the second argument. MV_DRAINS(function) is MV_RESUMES(), with more room when
- * it is asked for; MV_BEGINS(function) keeps its arrays until mv_custom_end(). */
+/* MV_READS_MANY(function, options) is MV_READS() for a list of arrays as the second argument. MV_DRAINS(function) is
+ * MV_RESUMES() that retries with more room on demand. MV_BEGINS(function) keeps its arrays until mv_custom_end(). */
 #if defined(SWIGLUA)
 %define MV_READS_MANY(function, options)
 %exception function {
@@ -352,7 +353,7 @@ MV_READS(function, options, 1)
 %enddef
 #endif
 %typemap(in, numinputs = 0) mv_group_info *info (mv_group_info value = MV_GROUP_INFO_INIT) { $1 = &value; }
-/* Without room at first: then the call says how many there are. */
+/* Without room at first: the call then returns the number of arrays. */
 %typemap(in, numinputs = 0) (mv_array *arrays, uint64_t capacity, mv_drained *next) (mv_drained value = MV_DRAINED_INIT) {
   $1 = NULL;
   $2 = 0;
@@ -368,7 +369,8 @@ MV_READS(function, options, 1)
   $1 = own;
 }
 %typemap(check) (const void *in, void *out, uint64_t count, mv_dtype dtype) {
-  const int is_scattered = strcmp("$symname", "mv_reduce_scatter") == 0; /* not so of the others that take these */
+  const int is_scattered = strcmp("$symname", "mv_reduce_scatter") == 0; /* false for the other functions with this
+                                                                            signature */
   const uint64_t all = $3;
   void *own = NULL;
   if (is_scattered && !pv_own_place(arg1, $2, &$3, $4, &own)) {
@@ -377,7 +379,7 @@ MV_READS(function, options, 1)
   }
   if (is_scattered) $1 = $2, $2 = own;
 }
-/* As many as it was begun with; of one that was not begun here C says what it thinks. */
+/* As many as it was begun with. For one that was not begun here, the C function checks. */
 %typemap(check) mv_array *theirs {
   const int64_t wanted = PV_CUSTOM_ARRAYS(arg1);
   if (wanted >= 0 && number$argnum != (uint64_t)wanted) {

@@ -1,4 +1,4 @@
-/* Two-byte floats for languages that have none: from a number and back. Rounds to nearest, ties to even. */
+/* Two-byte floats for languages without them: conversion from a number and back. Rounds to nearest, ties to even. */
 #ifndef POLYVERSO_SWIG_HALVES_H
 #define POLYVERSO_SWIG_HALVES_H
 
@@ -14,7 +14,7 @@ static inline uint16_t pv_half_of(mv_dtype dtype, double value) {
     memcpy(&half, &rounded, sizeof half);
     return half;
   }
-  /* The float between is rounded to the odd one of its two neighbours, so that it is no tie where the number was none. */
+  /* Round to odd in the intermediate float, so that the second rounding sees a tie only if the number was one. */
   float single = (float)value;
   uint32_t bits;
   memcpy(&bits, &single, sizeof bits);

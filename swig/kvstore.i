@@ -1,9 +1,10 @@
-/* Key-value stores, for every language. What C passes as structs arrives as one argument:
- *   kv_keys       a number or a name, or a list of them; Perl's are always names, for Perl does not tell 3 from "3"
- *   kv_values     a tensor, or a list of them, or a list of lists: several devices' tensors under one key; or a mapping of
- *                 "tensors" to these and "priority" to a number
- *   kv_values *states   the same for the one key whose states they are
- *   (kv_updater, user), (kv_controller, user)   whether there is one: by hand, which is the only way for a language
+/* Key-value stores, for every language. Structs of C are one argument each:
+ *   kv_keys       a number or a name, or a list of them; in Perl always names, because Perl does not distinguish 3 from
+ *                 "3"
+ *   kv_values     a tensor, or a list of them, or a list of lists: several devices' tensors under one key; or a mapping
+ *                 of "tensors" to these and "priority" to a number
+ *   kv_values *states   the same for the states of one key
+ *   (kv_updater, user), (kv_controller, user)   whether to set one: by hand, the only way for the languages
  * A tensor is a handle, or the language's object with one. */
 %ignore kv_keys;
 %ignore kv_values;
@@ -157,9 +158,9 @@
 %enddef
 #endif
 
-/* MV_PULLS(function, options, out) is MV_CALLS() for a function that writes into the tensors that are its argument `out`,
- * counted from 1. It goes on after a signal, whether the call does or has not begun yet. MV_PUSHES_AND_PULLS() is for one that pushes
- * first, and pulls into what it has pushed where there is no `out`. */
+/* MV_PULLS(function, options, out) is MV_CALLS() for a function that writes into the tensors of its argument `out`,
+ * counted from 1. It continues after a signal, whether or not the call has begun. MV_PUSHES_AND_PULLS() is for one
+ * that pushes first, and pulls into the pushed tensors if there is no `out`. */
 MV_RESUMES(kv_init)
 MV_WAITS(kv_broadcast)
 MV_RESUMES_FOR(kv_push, arg4->timeout_ms)

@@ -1,5 +1,6 @@
 /* Lua 5.1, LuaJIT and 5.4: integers, tables of numbers, FFI memory and error values. Helpers are in lua_values.h.
- * Temporary memory is a userdata in its argument's place on the stack: a Lua error may longjmp past any C cleanup. */
+ * Temporary memory is a userdata that replaces its argument on the stack: a Lua error may longjmp past any C
+ * cleanup. */
 %{
 #include "halves.h"
 #include "lua_values.h"
@@ -10,7 +11,7 @@
 %wrapper %{
 int luaopen_capi(lua_State *L);
 
-/* What require("polyverso.capi") looks for: SWIG's module, without the globals that SWIG leaves behind. */
+/* The entry point for require("polyverso.capi"): SWIG's module, without the globals that SWIG sets. */
 SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
   static const char *const globals[] = {"capi", "swig_type", "swig_equals"};
   enum { kGlobals = sizeof globals / sizeof *globals };
@@ -24,7 +25,7 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
 }
 %}
 
-/* For the Lua above: raise(status, text) throws what a C function would. */
+/* For the Lua modules: raise(status, text) throws the error value that a C function would. */
 %native(raise) int pv_raise_lua(lua_State *L);
 
 /* --------------------------------------------------------------- status: an error value, or nothing */
@@ -36,8 +37,7 @@ SWIGEXPORT int luaopen_polyverso_capi(lua_State *L) {
   }
 }
 
-/* The interpreter has its own way with signals, which begins when a call returns to it: MV_EINTR is an error like any
- * other. */
+/* The interpreter handles signals itself, after a call has returned to it: MV_EINTR is an error like any other. */
 %define MV_WAITS(function)
 %enddef
 
@@ -221,7 +221,7 @@ MV_RELEASES(function)
   $2 = sizeof first;
   $3 = &length;
 }
-/* Asked for again with more room as long as the text was cut: it may have grown meanwhile. */
+/* Repeats the call with more room as long as the text is cut: it may have grown meanwhile. */
 %typemap(argout) (char *text, uint64_t capacity, uint64_t *length) {
   while (*$3 >= $2) {
     $2 = *$3 + 1;

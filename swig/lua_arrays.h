@@ -1,9 +1,9 @@
-/* Lists of arrays in Lua: a table of tensors or of FFI memory, used where they are. */
+/* Lists of arrays in Lua: a table of tensors or of FFI memory, used in place. */
 #ifndef POLYVERSO_SWIG_LUA_ARRAYS_H
 #define POLYVERSO_SWIG_LUA_ARRAYS_H
 
-/* The arrays, with their notes, of the table at `index`, in a userdata that takes the table's place and keeps it, for behind the arguments it would be
- * one more of them. NULL with an error set. */
+/* The arrays, with their notes, of the table at `index`, in a userdata that replaces the table and keeps it alive;
+ * pushed after the arguments it would count as one. NULL with an error set. */
 static mv_array *pv_lend_arrays(lua_State *L, int index, const char *function, uint64_t *count) {
   if (!lua_istable(L, index)) {
     pv_refuse(L, MV_EINVAL, function, "a table of tensors or of FFI memory is needed, not a %s", luaL_typename(L, index));
@@ -33,7 +33,7 @@ static mv_array *pv_lend_arrays(lua_State *L, int index, const char *function, u
   return arrays;
 }
 
-/* A tensor or FFI memory that is changed where it is; a table of numbers would be a copy. */
+/* A tensor or FFI memory, which can be changed in place; a table of numbers would be a copy. */
 static int pv_lend_in_place(lua_State *L, int index, const char *function, void **data, uint64_t *count, mv_dtype *dtype) {
   const int lent = pv_lend_memory(L, index, function, 1, data, count, dtype);
   if (lent < 0) pv_refuse(L, MV_EDTYPE, function, "a tensor or FFI memory is needed, not a %s", luaL_typename(L, index));
@@ -49,7 +49,7 @@ static void pv_hold_arrays(lua_State *L, mv_request request, int index) {
 
 /* ------------------------------------------------------------------ reductions by hand */
 
-/* A key of Lua's registry: {custom = what pv_lend_arrays() made of its arrays}, from begin to end. */
+/* A key of Lua's registry: {custom = the userdata of pv_lend_arrays()}, from begin to end. */
 static const char pv_customs_key;
 
 static void pv_custom_begun(lua_State *L, mv_custom custom, int index) {
@@ -60,7 +60,7 @@ static void pv_custom_begun(lua_State *L, mv_custom custom, int index) {
   lua_pop(L, 1);
 }
 
-/* How many arrays it reduces; -1: it was not begun here, or is over. */
+/* The number of arrays that the reduction has; -1: it was not begun here, or has ended. */
 static int64_t pv_custom_arrays(lua_State *L, mv_custom custom) {
   int64_t arrays = -1;
   pv_registry_table(L, &pv_customs_key);

@@ -1,9 +1,9 @@
-/* Key-value stores in Lua: the keys and the tensors of a call. Their memory is a userdata in the argument's place, which keeps
- * the argument. */
+/* Key-value stores in Lua: the keys and the tensors of a call. Their memory is a userdata that replaces the argument
+ * and keeps it alive. */
 #ifndef POLYVERSO_SWIG_LUA_KVSTORE_H
 #define POLYVERSO_SWIG_LUA_KVSTORE_H
 
-/* Puts `bytes` of zeros into the argument's place, and what is on top of the stack, which is popped, behind them: a table. */
+/* Replaces the argument by `bytes` of zeros, which keep the table on top of the stack alive; pops the table. */
 static void *pv_replace_argument(lua_State *L, int index, size_t bytes) {
   void *room = lua_newuserdata(L, bytes);
   memset(room, 0, bytes);
@@ -13,7 +13,7 @@ static void *pv_replace_argument(lua_State *L, int index, size_t bytes) {
   return room;
 }
 
-/* Pushes the table at `index`, or one with the value at `index`. */
+/* Pushes the table at `index`, or a table that contains the value at `index`. */
 static void pv_push_list(lua_State *L, int index, int is_list) {
   if (is_list) {
     lua_pushvalue(L, index);
@@ -24,7 +24,7 @@ static void pv_push_list(lua_State *L, int index, int is_list) {
   lua_rawseti(L, -2, 1);
 }
 
-/* The key on top of the stack, which is popped. */
+/* Reads the key on top of the stack, and pops it. */
 static int pv_read_key(lua_State *L, const char *function, kv_keys *keys, uint64_t place) {
   const int is_name = lua_type(L, -1) == LUA_TSTRING;
   int64_t number = 0;
@@ -45,7 +45,7 @@ static int pv_read_key(lua_State *L, const char *function, kv_keys *keys, uint64
   return 1;
 }
 
-/* An integer or a name, or a table of them. */
+/* Reads an integer or a name, or a table of them. */
 static int pv_keys(lua_State *L, int index, const char *function, kv_keys *keys) {
   const int is_list = lua_type(L, index) == LUA_TTABLE;
   keys->count = is_list ? (uint64_t)pv_length(L, index) : 1;
@@ -67,7 +67,7 @@ static int pv_keys(lua_State *L, int index, const char *function, kv_keys *keys)
   return 1;
 }
 
-/* Whether a table is a list, rather than a tensor of polyverso's. */
+/* Whether a table is a list, rather than a polyverso tensor. */
 static int pv_is_list(lua_State *L, int index) {
   if (lua_type(L, index) != LUA_TTABLE) return 0;
   lua_pushliteral(L, "mv_tensor");
@@ -77,7 +77,7 @@ static int pv_is_list(lua_State *L, int index) {
   return is_list;
 }
 
-/* How many tensors element `i` of the list at `index` stands for; *is_nested = 1 if it is a list of its own. */
+/* The number of tensors in element `i` of the list at `index`; *is_nested = 1 if it is itself a list. */
 static uint64_t pv_tensors_in(lua_State *L, int index, uint64_t i, int *is_nested) {
   uint64_t count = 1;
   lua_rawgeti(L, index, (int)(i + 1));
@@ -89,7 +89,8 @@ static uint64_t pv_tensors_in(lua_State *L, int index, uint64_t i, int *is_neste
   return count;
 }
 
-/* The tensors of the value on top of the stack, one or a list of `some`, which is popped; they go into the table at `kept` too. */
+/* Reads the tensors of the value on top of the stack, one or a list of `some`, and pops it; also stores them in the
+ * table at `kept`. */
 static int pv_read_tensors(lua_State *L, const char *function, int kept, uint64_t some, kv_values *values) {
   const int item = lua_gettop(L), is_list = pv_is_list(L, item);
   for (uint64_t k = 0; k < some; ++k) {
@@ -107,7 +108,7 @@ static int pv_read_tensors(lua_State *L, const char *function, int kept, uint64_
   return 1;
 }
 
-/* Of {tensors = ..., priority = n} puts the tensors into the argument's place; leaves anything else as it is. */
+/* Replaces the argument {tensors = ..., priority = n} by its tensors; leaves any other argument as it is. */
 static int pv_unwrap_tensors(lua_State *L, int index, const char *function, kv_values *values) {
   if (!pv_is_list(L, index)) return 1;
   lua_getfield(L, index, "priority");
@@ -123,8 +124,9 @@ static int pv_unwrap_tensors(lua_State *L, int index, const char *function, kv_v
   return !is_there || pv_refuse(L, MV_EINVAL, function, "values with a priority have a field 'tensors'");
 }
 
-/* The tensors of `key_count` keys: a flat list says nothing of which belongs to which, the C function knows; of a list with
- * lists in it each element is a key's. A key without any has 0, which the C function refuses. */
+/* Reads the tensors of `key_count` keys. A flat list does not determine the number for each key: the C function
+ * does. In a list that contains lists, each element belongs to one key. A key without any has 0, which the C
+ * function refuses. */
 static int pv_tensors(lua_State *L, int index, const char *function, uint64_t key_count, kv_values *values) {
   if (!pv_unwrap_tensors(L, index, function, values)) return 0;
   pv_push_list(L, index, pv_is_list(L, index));

@@ -1,14 +1,14 @@
-/* Memory that crosses between Lua and C: tables of numbers, FFI memory, strings of bytes. Continues lua_values.h. */
+/* Memory that is passed between Lua and C: tables of numbers, FFI memory, strings of bytes. Continues lua_values.h. */
 #ifndef POLYVERSO_SWIG_LUA_MEMORY_H
 #define POLYVERSO_SWIG_LUA_MEMORY_H
 
 /* ------------------------------------------------------------------ tables of numbers */
 
-/* A Lua table's numbers as C sees them. It takes the table's place among the arguments and keeps the table alive. */
+/* The numbers of a Lua table as a C array. It replaces the table among the arguments and keeps the table alive. */
 typedef struct {
   uint64_t count;
   mv_dtype dtype;
-  double values[]; /* or what else dtype says */
+  double values[]; /* or elements of another dtype */
 } pv_numbers;
 
 /* table.n, or else #table. */
@@ -20,7 +20,7 @@ static int64_t pv_table_count(lua_State *L, int index) {
   return count;
 }
 
-/* The dtype of an mv_table, which is asked for once; MV_F32 for what is no table, the call itself will say so. */
+/* The dtype of an mv_table, which is requested once; MV_F32 if it is not a table, which the call itself will report. */
 static int pv_dtype_of(lua_State *L, int64_t table, mv_dtype *dtype) {
   pv_registry_table(L, &pv_dtypes_key);
   pv_push_integer(L, table);
@@ -45,7 +45,7 @@ static int pv_dtype_of(lua_State *L, int64_t table, mv_dtype *dtype) {
   return 1;
 }
 
-/* Numbers have no dtype of their own in Lua: table.dtype says it, else they take that of the mv_table of the call. */
+/* The dtype of a table of numbers: table.dtype, else the dtype of the mv_table of the call. */
 static int pv_table_dtype(lua_State *L, int index, const char *function, int64_t table, mv_dtype *dtype) {
   int64_t said = 0;
   lua_getfield(L, index, "dtype");
@@ -57,7 +57,7 @@ static int pv_table_dtype(lua_State *L, int index, const char *function, int64_t
   return is_said || strncmp(function, "mv_table_create", 15) == 0 || pv_dtype_of(L, table, dtype);
 }
 
-/* Puts memory for `count` numbers into the table's place at `index`, the table behind it. */
+/* Replaces the table at `index` by memory for `count` numbers, which keeps the table alive. */
 static pv_numbers *pv_replace_table(lua_State *L, int index, int64_t count, mv_dtype dtype) {
   const size_t bytes = (size_t)count * pv_dtype_bytes(dtype);
   pv_numbers *numbers = (pv_numbers *)lua_newuserdata(L, sizeof(pv_numbers) + bytes + sizeof(double));
@@ -69,7 +69,7 @@ static pv_numbers *pv_replace_table(lua_State *L, int index, int64_t count, mv_d
   return numbers;
 }
 
-/* The number on top of the stack into place `i`; 0 if it is none, or does not fit. */
+/* Stores the number on top of the stack at index `i`; 0 if it is not a number, or does not fit. */
 static int pv_read_number(lua_State *L, pv_numbers *numbers, uint64_t i) {
   const mv_dtype dtype = numbers->dtype;
   int64_t whole = 0;
@@ -110,7 +110,7 @@ static int pv_read_table(lua_State *L, pv_numbers *numbers, const char *function
   return 1;
 }
 
-/* numbers -> table[1 .. count], of the userdata at `index`. */
+/* numbers -> table[1 .. count], for the userdata at `index`. */
 static int pv_write_table(lua_State *L, int index, const pv_numbers *numbers, const char *function) {
   const mv_dtype dtype = numbers->dtype;
   const double *values = numbers->values;
@@ -133,13 +133,13 @@ static int pv_write_table(lua_State *L, int index, const pv_numbers *numbers, co
   return 1;
 }
 
-/* After C has filled the argument: where it stands for a table, the table gets the numbers. */
+/* Called after C has filled the argument: if it replaced a table, copies the numbers to the table. */
 static int pv_written(lua_State *L, int index, const char *function) {
   return lua_type(L, index) != LUA_TUSERDATA ||
          pv_write_table(L, index, (const pv_numbers *)lua_touserdata(L, index), function);
 }
 
-/* The same, after C has filled the first `found` of `capacity` rows of it. */
+/* pv_written(), after C has filled the first `found` of `capacity` rows of it. */
 static int pv_written_rows(lua_State *L, int index, const char *function, uint64_t capacity, uint64_t found) {
   if (lua_type(L, index) != LUA_TUSERDATA) return 1;
   pv_numbers *numbers = (pv_numbers *)lua_touserdata(L, index);
@@ -147,7 +147,7 @@ static int pv_written_rows(lua_State *L, int index, const char *function, uint64
   return pv_write_table(L, index, numbers, function);
 }
 
-/* After a scan, which filled the first `found` of `capacity` rows of the arguments `rows` and `data`. */
+/* Called after a scan, which filled the first `found` of `capacity` rows of the arguments `rows` and `data`. */
 static int pv_scanned(lua_State *L, const char *function, int rows, int data, uint64_t capacity, uint64_t found) {
   return pv_written_rows(L, rows, function, capacity, found) && pv_written_rows(L, data, function, capacity, found);
 }
@@ -155,7 +155,7 @@ static int pv_scanned(lua_State *L, const char *function, int rows, int data, ui
 /* ------------------------------------------------------------------ buffers */
 
 /* Address, elements and dtype of FFI memory: polyverso/memory.lua asks the FFI library. On top of the stack are the
- * cdata and its count, or nil where its type tells; both are popped. */
+ * cdata and its count, or nil if its type determines it; both are popped. */
 static int pv_lend_cdata(lua_State *L, const char *function, int writable, void **data, uint64_t *count,
                          mv_dtype *dtype) {
   pv_push_memory(L, "look");
@@ -170,7 +170,7 @@ static int pv_lend_cdata(lua_State *L, const char *function, int writable, void 
   return 1;
 }
 
-/* FFI memory as an argument: a cdata that knows its length, or {pointer = cdata, count = n}.
+/* FFI memory as an argument: a cdata of known length, or {pointer = cdata, count = n}.
  * 1: lent, 0: refused, -1: the argument is neither. */
 static int pv_lend_memory(lua_State *L, int index, const char *function, int writable, void **data, uint64_t *count,
                           mv_dtype *dtype) {
@@ -198,7 +198,7 @@ static int pv_lend_memory(lua_State *L, int index, const char *function, int wri
   return pv_lend_cdata(L, function, writable, data, count, dtype);
 }
 
-/* A call's (data, count, dtype): FFI memory as it is; a table of numbers by copy; a string's bytes as MV_RAW. */
+/* A call's (data, count, dtype): FFI memory in place; a table of numbers by copy; a string's bytes as MV_RAW. */
 static int pv_lend(lua_State *L, int index, const char *function, int64_t table, int writable, void **data,
                    uint64_t *count, mv_dtype *dtype) {
   *data = NULL;
@@ -291,7 +291,7 @@ static void pv_hold(lua_State *L, mv_request request, int index) {
   lua_pop(L, 1);
 }
 
-/* If the request is released by now, lets its argument go; a table gets its numbers first, unless the call failed. */
+/* If the request is released by now, releases its argument; a table gets its numbers first, unless the call failed. */
 static int pv_settle(lua_State *L, const char *function, mv_request request, mv_status status) {
   int written = 1;
   pv_held(L);
@@ -308,7 +308,7 @@ static int pv_settle(lua_State *L, const char *function, mv_request request, mv_
   return written;
 }
 
-/* The same of a request whose result nobody wants. */
+/* pv_settle() for a request whose result is discarded. */
 static void pv_forget(lua_State *L, mv_request request) {
   pv_held(L);
   pv_push_integer(L, request);
@@ -321,7 +321,7 @@ static void pv_forget(lua_State *L, mv_request request) {
   lua_pop(L, 2);
 }
 
-/* Leaves a request that can't be released yet to pv_sweep(): the registry's set of those. */
+/* Leaves a request that can't be released yet to pv_sweep(): adds it to a set in the registry. */
 static mv_status pv_drop(lua_State *L, mv_request request) {
   pv_registry_table(L, &pv_dropped_key);
   pv_push_integer(L, request);
@@ -331,7 +331,7 @@ static mv_status pv_drop(lua_State *L, mv_request request) {
   return MV_OK;
 }
 
-/* Releases dropped requests that are over by now. Looks at all of them, but not each time: its cost is constant on average. */
+/* Releases dropped requests that have finished. Checks all of them, but not at each call: amortized constant cost. */
 static void pv_sweep(lua_State *L) {
   static __thread size_t calls, left;
   if (++calls < left) return;
@@ -344,7 +344,7 @@ static void pv_sweep(lua_State *L) {
     if (mv_request_release(request) == MV_EPENDING) continue;
     lua_pushvalue(L, -1);
     lua_pushnil(L);
-    lua_rawset(L, top + 1); /* clearing a field is allowed while walking */
+    lua_rawset(L, top + 1); /* clearing a field is allowed during the traversal */
     pv_forget(L, request);
   }
   lua_settop(L, top);
@@ -358,7 +358,7 @@ static void pv_settle_all(lua_State *L) {
     if (mv_request_error((mv_request)lua_tonumber(L, -1)) == MV_EHANDLE) {
       lua_pushvalue(L, -1);
       lua_pushnil(L);
-      lua_rawset(L, -4); /* clearing a field is allowed while walking */
+      lua_rawset(L, -4); /* clearing a field is allowed during the traversal */
     }
   }
   lua_pop(L, 1);

@@ -1,17 +1,17 @@
-/* Torch's storages over the C tensors: memory in one row. lua/compat/torch gives them their methods. Unlike the functions
- * of the C API these raise strings, as Torch did. Arguments and results count from 1, fields from 0. */
+/* Torch's storages on C tensors: one-dimensional memory. lua/compat/torch defines their methods. Unlike the
+ * functions of the C API these raise strings, as Torch did. Arguments and results count from 1, fields from 0. */
 #ifndef POLYVERSO_SWIG_LUA_STORAGE_H
 #define POLYVERSO_SWIG_LUA_STORAGE_H
 
 typedef struct pv_storage {
-  int64_t holders; /* values of Lua that have it */
+  int64_t holders; /* Lua values that refer to it */
   mv_tensor tensor;
   void *data;
   int64_t count;
   mv_dtype dtype;
 } pv_storage;
 
-/* The value of a storage in Lua; `kind` tells it from other libraries' userdata. */
+/* The Lua value of a storage; `kind` distinguishes it from other libraries' userdata. */
 typedef struct pv_storage_value {
   const void *kind;
   pv_storage *storage;
@@ -21,13 +21,14 @@ enum { kPvDtypes = 8 };
 /* Also the keys of the metatables in Lua's registry, by dtype. */
 static const char pv_storage_keys[kPvDtypes];
 
-/* Lua does not see how large a tensor is, and would collect far too late. Of all states of the process. */
+/* Bytes of all storages, over all Lua states of the process. Lua does not see the size of a tensor, and would
+ * collect garbage far too late. */
 #define PV_BYTES_LEAST (INT64_C(1) << 26)
 static _Atomic int64_t pv_bytes_alive, pv_bytes_allowed = PV_BYTES_LEAST;
 
 /* ------------------------------------------------------------------ errors */
 
-/* Raises a string that begins with the user's line. */
+/* Raises a string that begins with the user's file and line. */
 static int pv_fail(lua_State *L, const char *format, ...) {
   char text[PV_MESSAGE_SIZE];
   va_list arguments;
@@ -68,7 +69,7 @@ static int64_t pv_element_size(mv_dtype dtype) {
 
 static int pv_is_integral(mv_dtype dtype) { return dtype == MV_I64 || dtype == MV_I32 || dtype == MV_U8; }
 
-/* As mv_tensor_cast(): cut towards zero, at the ends of the range; NaN becomes 0. */
+/* As mv_tensor_cast(): truncated towards zero, limited to the range; NaN becomes 0. */
 static int64_t pv_whole(double value, int64_t least, int64_t most) {
   if (value != value) return 0;
   if (value <= (double)least) return least;
@@ -119,7 +120,7 @@ static void pv_push_element(lua_State *L, const pv_storage *storage, int64_t at)
     lua_pushnumber(L, pv_element(storage, at));
 }
 
-/* The number at `index` into the element. */
+/* Stores the number at `index` in the element. */
 static void pv_take_element(lua_State *L, int index, pv_storage *storage, int64_t at) {
 #if LUA_VERSION_NUM >= 503
   if (storage->dtype == MV_I64 && lua_isinteger(L, index)) {
@@ -139,7 +140,7 @@ static mv_status pv_memory_of(mv_dtype dtype, int64_t count, mv_tensor *tensor, 
   return status;
 }
 
-/* Tells Lua of memory that is about to be taken. */
+/* Called before memory is allocated: collects garbage if too much is in use. */
 static void pv_account(lua_State *L, int64_t bytes) {
   if (pv_bytes_alive + bytes <= pv_bytes_allowed) return;
   lua_gc(L, LUA_GCCOLLECT, 0);
@@ -147,21 +148,21 @@ static void pv_account(lua_State *L, int64_t bytes) {
   pv_bytes_allowed = allowed < PV_BYTES_LEAST ? PV_BYTES_LEAST : allowed;
 }
 
-/* What was large once need not stay allowed. */
+/* Lowers the limit again after large storages are freed. */
 static void pv_discount(int64_t bytes) {
   pv_bytes_alive -= bytes;
   const int64_t allowed = 4 * pv_bytes_alive;
   if (allowed < pv_bytes_allowed) pv_bytes_allowed = allowed < PV_BYTES_LEAST ? PV_BYTES_LEAST : allowed;
 }
 
-/* A number as an argument: the nearest integer towards zero. */
+/* A number as an argument: truncated towards zero. */
 static int64_t pv_check_whole(lua_State *L, int index) {
   return pv_whole(pv_check_number(L, index), INT64_MIN / 2, INT64_MAX / 2);
 }
 
 static int64_t pv_bytes(mv_dtype dtype, int64_t count) { return count * pv_element_size(dtype); }
 
-/* Changes how many elements there are; the new ones are zeros. */
+/* Changes the number of elements; new ones are zeros. */
 static void pv_storage_grow(lua_State *L, pv_storage *storage, int64_t count) {
   mv_tensor tensor = 0;
   void *data = NULL;
@@ -237,7 +238,8 @@ static int pv_storage_new(lua_State *L) {
   return 1;
 }
 
-/* borrow(handle): a storage upon a C tensor's memory, whose handle it takes over. Other storages may have the same memory. */
+/* borrow(handle): a storage in a C tensor's memory, which takes over the handle. Other storages may share the
+ * memory. */
 static int pv_storage_borrow(lua_State *L) {
   const mv_tensor tensor = (mv_tensor)pv_check_number(L, 1);
   void *data = NULL;
@@ -273,7 +275,7 @@ static int pv_storage_bytes(lua_State *L) {
   return 1;
 }
 
-/* set_bytes(storage, string): its memory from a string of as many bytes */
+/* set_bytes(storage, string): copies a string of the same size into its memory */
 static int pv_storage_set_bytes(lua_State *L) {
   pv_storage *storage = pv_check_storage(L, 1);
   size_t length;

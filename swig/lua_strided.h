@@ -1,14 +1,14 @@
-/* Torch's tensors: what looks at a storage with an offset, sizes and strides. lua/compat/torch gives them their methods;
- * this is what it can't say in Lua, or not quickly enough. */
+/* Torch's tensors: views of a storage with an offset, sizes and strides. lua/compat/torch defines their methods;
+ * this file has the parts that Lua can't express, or not fast enough. */
 #ifndef POLYVERSO_SWIG_LUA_STRIDED_H
 #define POLYVERSO_SWIG_LUA_STRIDED_H
 
 #include "lua_storage.h"
 
-/* The value of a tensor in Lua; `kind` tells it from other libraries' userdata. */
+/* The Lua value of a tensor; `kind` distinguishes it from other libraries' userdata. */
 typedef struct pv_strided {
   const void *kind;
-  pv_storage *storage; /* NULL: a tensor that never had any */
+  pv_storage *storage; /* NULL: a tensor that never had a storage */
   mv_dtype dtype;
   int dims; /* 0: no elements */
   int64_t offset;
@@ -49,7 +49,7 @@ static int pv_is_contiguous(const pv_strided *tensor) {
   return 1;
 }
 
-/* One behind the last element in the storage. */
+/* The index after the last element in the storage. */
 static int64_t pv_strided_end(const pv_strided *tensor) {
   int64_t last = tensor->offset;
   if (pv_strided_count(tensor) == 0) return 0;
@@ -78,7 +78,7 @@ static int pv_strided_ends(lua_State *L) {
   return 0;
 }
 
-/* tensor(dtype): one without dimensions */
+/* tensor(dtype): a tensor without dimensions */
 static int pv_strided_new(lua_State *L) {
   pv_push_strided(L, pv_check_dtype(L, 1), NULL);
   return 1;
@@ -100,7 +100,7 @@ static int pv_check_lengths(lua_State *L, int index, const char *what, int64_t *
   return (int)dims;
 }
 
-/* Strides without gaps. Raises where no memory has so many elements. */
+/* Contiguous strides. Raises an error if no memory can hold that many elements. */
 static void pv_pack(lua_State *L, pv_strided *shape) {
   double count = 1;
   int64_t step = 1;
@@ -109,7 +109,7 @@ static void pv_pack(lua_State *L, pv_strided *shape) {
   for (int d = shape->dims; d-- > 0; step *= shape->size[d]) shape->stride[d] = step;
 }
 
-/* How long the storage must be; raises where none is. */
+/* The length that the storage must have; raises an error if none can be that long. */
 static int64_t pv_reach(lua_State *L, const pv_strided *shape) {
   double count = 1, reach = (double)shape->offset + 1;
   for (int d = 0; d < shape->dims; ++d) {
@@ -120,8 +120,8 @@ static int64_t pv_reach(lua_State *L, const pv_strided *shape) {
   return pv_strided_end(shape);
 }
 
-/* shape(tensor, storage, offset, sizes, strides): makes it look at the storage so; nil = its own storage, or a new one;
- * no strides = without gaps. A storage that is too short grows. */
+/* shape(tensor, storage, offset, sizes, strides): makes it this view of the storage; nil = its own storage, or a new
+ * one; no strides = contiguous. A storage that is too short grows. */
 static int pv_strided_shape(lua_State *L) {
   pv_strided *tensor = pv_check_strided(L, 1), shape = *tensor;
   pv_storage *storage = lua_isnoneornil(L, 2) ? tensor->storage : pv_check_storage(L, 2);
@@ -211,7 +211,7 @@ static int pv_strided_stride(lua_State *L) {
   return 1;
 }
 
-/* same(a, b): whether two tensors, or storages, have one memory */
+/* same(a, b): whether two tensors, or storages, share their memory */
 static int pv_storage_same(lua_State *L) {
   const pv_strided *a = pv_is_strided(L, 1), *b = pv_is_strided(L, 2);
   const pv_storage *first = a ? a->storage : pv_check_storage(L, 1);
@@ -219,7 +219,7 @@ static int pv_storage_same(lua_State *L) {
   return 1;
 }
 
-/* address(tensor or storage): of its first element */
+/* address(tensor or storage): the address of its first element */
 static int pv_strided_address(lua_State *L) {
   const pv_strided *tensor = pv_is_strided(L, 1);
   const pv_storage *storage = tensor ? tensor->storage : pv_check_storage(L, 1);
@@ -230,7 +230,7 @@ static int pv_strided_address(lua_State *L) {
 
 /* ------------------------------------------------------------------ indexing */
 
-/* A position along a dimension, negative ones from its end, from 0. */
+/* A position along a dimension, from 0; negative ones count from its end. */
 static int64_t pv_position(lua_State *L, double position, int64_t length) {
   const double at = position < 0 ? (double)length + position : position - 1;
   if (!(at >= 0 && at < (double)length))
@@ -244,7 +244,7 @@ static int64_t pv_check_inside(lua_State *L, const pv_strided *tensor, int64_t a
   return at;
 }
 
-/* Pushes what is at a position of a dimension: a number, or a tensor of one dimension less. */
+/* Pushes the value at a position of a dimension: a number, or a tensor with one dimension less. */
 static int pv_push_select(lua_State *L, const pv_strided *tensor, int dimension, int64_t at) {
   const int64_t offset = tensor->offset + at * tensor->stride[dimension];
   if (tensor->dims == 1) {
@@ -274,9 +274,9 @@ static int pv_strided_select(lua_State *L) {
   return pv_push_select(L, tensor, dimension, pv_position(L, pv_check_number(L, 3), tensor->size[dimension]));
 }
 
-/* upvalue 1: the methods; 2: tensor, key -> what is there */
+/* upvalue 1: the methods; 2: a function (tensor, key) that returns the value */
 static int pv_strided_index(lua_State *L) {
-  lua_settop(L, 2); /* it may be called by its name, with anything */
+  lua_settop(L, 2); /* it may be called by name, with any arguments */
   if (lua_type(L, 2) == LUA_TSTRING) {
     lua_rawget(L, lua_upvalueindex(1));
     return 1;
@@ -291,7 +291,7 @@ static int pv_strided_index(lua_State *L) {
   return 1;
 }
 
-/* upvalue 1: tensor, key, value -> written there */
+/* upvalue 1: a function (tensor, key, value) that stores the value */
 static int pv_strided_newindex(lua_State *L) {
   lua_settop(L, 3);
   if (lua_type(L, 2) == LUA_TNUMBER && lua_type(L, 3) == LUA_TNUMBER) {

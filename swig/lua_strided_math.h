@@ -1,5 +1,5 @@
-/* What is computed on Torch's tensors: by the C tensors' functions, for which tensors with gaps are laid out without
- * gaps and their results spread again, and element by element where there is none. */
+/* Arithmetic on Torch's tensors. It uses the functions of C tensors, for which strided tensors are copied to
+ * contiguous memory and their results copied back, and loops over elements if there is no such function. */
 #ifndef POLYVERSO_SWIG_LUA_STRIDED_MATH_H
 #define POLYVERSO_SWIG_LUA_STRIDED_MATH_H
 
@@ -8,7 +8,7 @@
 
 #include "lua_strided.h"
 
-/* ------------------------------------------------------------------ walking over the elements, row by row */
+/* ------------------------------------------------------------------ iterating over the elements, row by row */
 
 typedef struct pv_walk {
   const pv_strided *tensor;
@@ -32,7 +32,7 @@ static void pv_walk_on(pv_walk *walk) {
   }
 }
 
-/* `count` elements with steps between them into a row of them, or back. */
+/* Copies `count` elements at a stride into a contiguous row, or back. */
 static void pv_transfer_run(char *element, int64_t step, char *row, int64_t count, size_t size, int spread) {
   switch (size) {
     case 8:
@@ -48,7 +48,7 @@ static void pv_transfer_run(char *element, int64_t step, char *row, int64_t coun
   }
 }
 
-/* From the tensor's elements into a row of them, or back. */
+/* Copies the tensor's elements into a contiguous row, or back. */
 static void pv_transfer(const pv_strided *tensor, char *row, int spread) {
   const size_t size = (size_t)pv_element_size(tensor->dtype);
   if (tensor->dims == 0) return;
@@ -82,7 +82,7 @@ static int pv_is_held_by_storage(const pv_strided *tensor) {
 
 static const pv_call kPvNoCall = {MV_OK, 0, {0}};
 
-/* The tensor's elements as a C tensor of one dimension: the same memory where there are no gaps, else a copy. */
+/* The tensor's elements as a C tensor of one dimension: the same memory if it is contiguous, else a copy. */
 static mv_tensor pv_flat(pv_call *call, const pv_strided *tensor) {
   const int64_t count = pv_strided_count(tensor);
   mv_tensor flat = 0;
@@ -98,7 +98,7 @@ static mv_tensor pv_flat(pv_call *call, const pv_strided *tensor) {
   return pv_hold_tensor(call, flat);
 }
 
-/* The result has been written to what pv_flat() gave for the tensor. */
+/* Copies the result back to the tensor, after it was written to the C tensor of pv_flat(). */
 static void pv_spread(pv_call *call, const pv_strided *tensor, mv_tensor flat) {
   void *data = NULL;
   uint64_t count;
@@ -116,7 +116,7 @@ static void pv_end(lua_State *L, pv_call *call) {
   if (call->status != MV_OK) pv_fail(L, "%s", text);
 }
 
-/* The end of a function whose result, the argument at `index`, has been computed into `flat`. */
+/* Ends a function whose result, the argument at `index`, has been computed into `flat`. */
 static int pv_finish(lua_State *L, pv_call *call, int index, const pv_strided *to, mv_tensor flat) {
   pv_spread(call, to, flat);
   pv_end(L, call);
@@ -124,7 +124,7 @@ static int pv_finish(lua_State *L, pv_call *call, int index, const pv_strided *t
   return 1;
 }
 
-/* A tensor as an argument, whose storage still holds all of it. */
+/* A tensor as an argument; checks that its storage still holds all of it. */
 static const pv_strided *pv_operand(lua_State *L, int index) {
   const pv_strided *tensor = pv_check_strided(L, index);
   if (!pv_is_held_by_storage(tensor)) pv_fail(L, "the tensor's storage has been made too short for it");
@@ -138,7 +138,7 @@ static void pv_describe_size(const pv_strided *tensor, char text[128]) {
   text[used] = 0;
 }
 
-/* A further operand of as many elements. */
+/* A further operand, with the same number of elements. */
 static const pv_strided *pv_operand_like(lua_State *L, int index, const pv_strided *first) {
   const pv_strided *tensor = pv_operand(L, index);
   if (pv_strided_count(tensor) != pv_strided_count(first)) {
@@ -153,13 +153,13 @@ static const pv_strided *pv_operand_like(lua_State *L, int index, const pv_strid
   return tensor;
 }
 
-/* A number for a tensor of this dtype, as C would pass it. */
+/* A number for a tensor of this dtype, converted as in C. */
 static double pv_value_for(lua_State *L, int index, mv_dtype dtype) {
   const double value = pv_check_number(L, index);
   return pv_is_integral(dtype) ? (double)pv_whole(value, INT64_MIN, INT64_MAX) : value;
 }
 
-/* ------------------------------------------------------------------ the C tensors' functions */
+/* ------------------------------------------------------------------ functions of the C tensors */
 
 /* copy(to, from) */
 static int pv_math_copy(lua_State *L) {
@@ -191,7 +191,7 @@ static int pv_math_range(lua_State *L) {
   return pv_finish(L, &call, 1, to, target);
 }
 
-/* random(tensor, "uniform" or "normal", seed, stream, a, b): other numbers for every stream */
+/* random(tensor, "uniform" or "normal", seed, stream, a, b): different numbers for every stream */
 static int pv_math_random(lua_State *L) {
   const pv_strided *to = pv_operand(L, 1);
   pv_call call = kPvNoCall;
@@ -263,7 +263,7 @@ static mv_tensor pv_reshaped(pv_call *call, mv_tensor tensor, const int64_t *sha
   return pv_hold_tensor(call, shaped);
 }
 
-/* Of all elements: a number. Sums of floats are double precision's. */
+/* Reduces all elements to a number. Sums of floats are in double precision. */
 static int pv_push_reduced(lua_State *L, pv_call *call, int32_t op, mv_tensor source, int is_float) {
   mv_tensor result = 0;
   double value = 0;
@@ -282,7 +282,7 @@ static int pv_push_reduced(lua_State *L, pv_call *call, int32_t op, mv_tensor so
   return 1;
 }
 
-/* reduce(op, from): a number; reduce(op, from, dimension, to): into a tensor that has length 1 there */
+/* reduce(op, from): a number; reduce(op, from, dimension, to): into a tensor of length 1 in that dimension */
 static int pv_math_reduce(lua_State *L) {
   const int32_t op = (int32_t)pv_check_whole(L, 1);
   const pv_strided *from = pv_operand(L, 2);
@@ -313,7 +313,7 @@ static int pv_math_dot(lua_State *L) {
   return 1;
 }
 
-/* equal(a, b): of tensors of one size */
+/* equal(a, b): for tensors of one size */
 static int pv_math_equal(lua_State *L) {
   const pv_strided *a = pv_operand(L, 1), *b = pv_operand_like(L, 2, a);
   pv_call call = kPvNoCall;
@@ -331,7 +331,7 @@ static mv_tensor pv_matrix(pv_call *call, const pv_strided *tensor) {
   return pv_reshaped(call, flat, tensor->size, 2);
 }
 
-/* product(to, a, b): of two matrices; three tensors of two dimensions */
+/* product(to, a, b): the product of two matrices; three tensors of two dimensions */
 static int pv_math_product(lua_State *L) {
   const pv_strided *to = pv_operand(L, 1), *a = pv_operand(L, 2), *b = pv_operand(L, 3);
   pv_call call = kPvNoCall;
@@ -378,8 +378,8 @@ static int pv_math_map(lua_State *L) {
   return pv_fail(L, "there is no function %s of an element", name);
 }
 
-/* apply(function, tensor, ...): tensor's elements = function(element, elements of up to two others ...), where that
- * returns a number. The function may do anything, even make a storage shorter. */
+/* apply(function, tensor, ...): tensor's elements = function(element, elements of up to two others ...), if that
+ * returns a number. The function may do anything, even shorten a storage. */
 static int pv_math_apply(lua_State *L) {
   enum { kMost = 3 };
   const pv_strided *tensors[kMost];
@@ -390,7 +390,7 @@ static int pv_math_apply(lua_State *L) {
   pv_strided *shapes = (pv_strided *)lua_newuserdata(L, kMost * sizeof *shapes);
   for (int i = 0; i < count; ++i) {
     tensors[i] = i == 0 ? pv_operand(L, 2) : pv_operand_like(L, 2 + i, tensors[0]);
-    shapes[i] = *tensors[i]; /* of now: a resize in between changes nothing here */
+    shapes[i] = *tensors[i]; /* a copy: a resize by the function changes nothing here */
     walks[i] = pv_walk_over(&shapes[i]);
   }
   while (walks[0].left > 0) {
@@ -411,13 +411,13 @@ static int pv_math_apply(lua_State *L) {
 
 /* ------------------------------------------------------------------ sorting */
 
-/* As a double, as an integer where that says more, and where it was. */
+/* The value as a double, as an integer for exact comparison, and its position. */
 typedef struct pv_key {
   double number;
   int64_t integer, at;
 } pv_key;
 
-/* NaN is greatest of all. */
+/* NaN is the greatest. */
 static int pv_order(const pv_key *a, const pv_key *b) {
   const int a_nan = a->number != a->number, b_nan = b->number != b->number;
   if (a_nan || b_nan) return a_nan - b_nan;
@@ -443,7 +443,7 @@ static pv_key pv_key_of(const pv_storage *storage, int64_t at, int64_t position)
   return key;
 }
 
-/* sort(values, indices, dimension, descending): in place, and where each one was */
+/* sort(values, indices, dimension, descending): in place, and the original positions */
 static int pv_math_sort(lua_State *L) {
   const pv_strided *values = pv_operand(L, 1), *indices = pv_operand_like(L, 2, values);
   const int dimension = pv_check_dimension(L, 3, values);
@@ -469,7 +469,7 @@ static int pv_math_sort(lua_State *L) {
   return 2;
 }
 
-/* handle(tensor): a C tensor of the elements, of the same memory: there must be no gaps */
+/* handle(tensor): a C tensor that shares the elements' memory, which must be contiguous */
 static int pv_math_handle(lua_State *L) {
   const pv_strided *tensor = pv_operand(L, 1);
   pv_call call = kPvNoCall;
@@ -480,7 +480,7 @@ static int pv_math_handle(lua_State *L) {
   return 1;
 }
 
-/* clock(): seconds since some moment */
+/* clock(): seconds since an arbitrary moment */
 static int pv_strided_clock(lua_State *L) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -490,7 +490,7 @@ static int pv_strided_clock(lua_State *L) {
 
 /* ------------------------------------------------------------------ the module's table */
 
-/* strided(): all of this */
+/* strided(): a table of all these functions */
 static int pv_strided_module(lua_State *L) {
   static const luaL_Reg functions[] = {{"types", pv_strided_types},
                                        {"fail", pv_strided_fail},

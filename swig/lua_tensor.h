@@ -1,8 +1,8 @@
-/* Tensors in Lua: handles that are freed when they are collected, and lent memory kept alive. */
+/* Tensors in Lua: handles that are freed by the garbage collector, and lent memory that is kept alive. */
 #ifndef POLYVERSO_SWIG_LUA_TENSOR_H
 #define POLYVERSO_SWIG_LUA_TENSOR_H
 
-/* Keys of Lua's registry: {storage = what it belongs to}, and the owners' metatable. */
+/* Keys of Lua's registry: {storage = the owner of its memory}, and the owners' metatable. */
 static const char pv_lent_key, pv_owner_key;
 
 /* ------------------------------------------------------------------ lent memory */
@@ -19,7 +19,7 @@ static void pv_tensor_keep(lua_State *L, mv_tensor tensor, int index) {
   lua_pop(L, 1);
 }
 
-/* Frees the handle, and lets lent memory go with the last one upon it. */
+/* Frees the handle, and releases lent memory with the last tensor in it. */
 static mv_status pv_tensor_free(lua_State *L, mv_tensor tensor) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   const int is_last = mv_tensor_describe(tensor, &info) == MV_OK && info.is_lent && info.sharers == 1;
@@ -34,7 +34,7 @@ static mv_status pv_tensor_free(lua_State *L, mv_tensor tensor) {
   return status;
 }
 
-/* Memory to make a tensor upon: LuaJIT's. */
+/* The memory for a tensor view: LuaJIT's. */
 static int pv_tensor_memory(lua_State *L, int index, const char *function, void **data, uint64_t *count,
                             mv_dtype *dtype) {
   *data = NULL;
@@ -93,8 +93,8 @@ static int pv_tensor_handle(lua_State *L, int index, const char *function, mv_te
   return known || pv_refuse(L, MV_EINVAL, function, "argument %d is a table that is no tensor", index);
 }
 
-/* One integer, or a table of them. More than a tensor has dimensions are counted only: the function
- * will refuse them. */
+/* One integer, or a table of them. Beyond the largest number of dimensions they are only counted: the function will
+ * refuse them. */
 static int pv_lengths(lua_State *L, int index, const char *function, int64_t *lengths, uint64_t *dims) {
   *dims = 1;
   if (lua_type(L, index) == LUA_TNUMBER) return pv_integer(L, index, function, "length", lengths);
@@ -131,7 +131,7 @@ static void pv_push_tensor_info(lua_State *L, const mv_tensor_info *info) {
   pv_set_integer(L, "sharers", (int64_t)info->sharers);
 }
 
-/* mv_tensor_text()'s text; asked for again with more room as long as the first answer was cut. */
+/* The text of mv_tensor_text(); repeats the call with more room if the text was cut. */
 static int pv_push_tensor_text(lua_State *L, mv_tensor tensor, const char *text, uint64_t capacity, uint64_t length) {
   if (length >= capacity) {
     char *more = (char *)lua_newuserdata(L, (size_t)length + 1);

@@ -1,11 +1,11 @@
-/* What the Lua typemaps call. On failure they return 0 or NULL with an error value on top of the stack, for SWIG_fail
- * to throw. `index` is always the position of an argument, never relative to the top. */
+/* Helpers of the Lua typemaps. On failure they return 0 or NULL with an error value on top of the stack, for
+ * SWIG_fail to throw. `index` is always the position of an argument, never relative to the top. */
 #ifndef POLYVERSO_SWIG_LUA_VALUES_H
 #define POLYVERSO_SWIG_LUA_VALUES_H
 
 #include <stdarg.h>
 
-#define PV_CDATA 10 /* LuaJIT's type of FFI values; Lua itself has none of that number */
+#define PV_CDATA 10 /* the type of LuaJIT's FFI values; plain Lua does not use this number */
 
 static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
 
@@ -17,7 +17,7 @@ static void pv_registry(lua_State *L, const char *key) {
   lua_rawget(L, LUA_REGISTRYINDEX);
 }
 
-/* The same of a table, which the first one to ask for it makes. */
+/* pv_registry() of a table, which the first call creates. */
 static void pv_registry_table(lua_State *L, const char *key) {
   pv_registry(L, key);
   if (!lua_isnil(L, -1)) return;
@@ -53,7 +53,7 @@ static int pv_error_text(lua_State *L) {
   return 1;
 }
 
-/* Whether a chunk is one of this binding's own, whose lines tell the user nothing. */
+/* Whether a chunk belongs to this binding, so that its lines do not help the user. */
 static int pv_is_own(const char *source) {
   static const char *const own[] = {"/polyverso/init.lua", "/polyverso/node.lua", "/polyverso/table.lua",
                                     "/polyverso/request.lua", "/polyverso/values.lua", "/polyverso/tensor.lua",
@@ -74,7 +74,7 @@ static int pv_is_own(const char *source) {
   return 0;
 }
 
-/* Pushes "file:line: " of the innermost line that is the user's. */
+/* Pushes "file:line: " of the innermost line of the user's code. */
 static void pv_push_where(lua_State *L) {
   lua_Debug frame;
   for (int level = 1; lua_getstack(L, level, &frame); ++level) {
@@ -112,8 +112,9 @@ static void pv_raise_text(lua_State *L, mv_status status, const char *text) {
   lua_setmetatable(L, -2);
 }
 
-/* Ctrl-C: the interpreter's handler has set a hook that ends the program at its next instruction. That shall be one of
- * an empty function, not of an error handler, where it would be an error in error handling. 1 with what the hook raised. */
+/* Ctrl-C: the interpreter's handler has set a hook that ends the program at its next instruction. Run an empty
+ * function, so that the hook raises its error there, and not in an error handler, where it would become an error in
+ * error handling. 1 with the error that the hook raised. */
 static int pv_run_hook(lua_State *L) {
   if (!lua_gethook(L)) return 0;
   if (luaL_loadbuffer(L, "", 0, "=polyverso") != 0 || lua_pcall(L, 0, 0, 0) != 0) return 1;
@@ -122,8 +123,8 @@ static int pv_run_hook(lua_State *L) {
 
 #define PV_ERROR_SIZE 4096
 
-/* mv_last_error() where Lua can't reach it: even lua_pushstring() may collect garbage before it copies, and finalizers make calls of
- * their own, after which the library's text is another one. */
+/* Copies mv_last_error() into memory outside of Lua: even lua_pushstring() may collect garbage before it copies, and
+ * finalizers make calls of their own, which replace the library's text. */
 static const char *pv_last_error(char text[PV_ERROR_SIZE]) {
   snprintf(text, PV_ERROR_SIZE, "%s", mv_last_error());
   return text;
@@ -151,7 +152,8 @@ static int pv_raise_lua(lua_State *L) {
   return lua_error(L);
 }
 
-/* A signal interrupted a blocking call, which goes on under a handle: its buffers end with this call, so it does. */
+/* A signal interrupted a blocking call, which continues under a handle. Its buffers are valid only during this call,
+ * so it is withdrawn. */
 static void pv_withdraw(lua_State *L, const mv_call_options *options) {
   pv_raise(L, MV_EINTR);
   if (*options->request != 0) mv_request_cancel(*options->request);
@@ -159,7 +161,7 @@ static void pv_withdraw(lua_State *L, const mv_call_options *options) {
 
 /* ------------------------------------------------------------------ numbers */
 
-/* Pushes a function of polyverso/memory.lua, which asks LuaJIT's FFI library what C can't. */
+/* Pushes a function of polyverso/memory.lua, which queries LuaJIT's FFI library for C. */
 static void pv_push_memory(lua_State *L, const char *function) {
   pv_registry(L, &pv_memory_key);
   if (lua_isnil(L, -1)) {
@@ -175,7 +177,7 @@ static void pv_push_memory(lua_State *L, const char *function) {
   lua_remove(L, -2);
 }
 
-/* An int64_t or uint64_t of LuaJIT's. */
+/* Reads LuaJIT's int64_t or uint64_t. */
 static int pv_is_cdata_integer(lua_State *L, int index, int64_t *value) {
   lua_pushvalue(L, index);
   pv_push_memory(L, "halves");
@@ -203,8 +205,8 @@ static int pv_is_integer(lua_State *L, int index, int64_t *value) {
 #endif
 }
 
-/* Pushes the integer exactly: as a number where that can hold it, else as LuaJIT's int64_t. 0, with an error value,
- * where nothing can. */
+/* Pushes the integer exactly: as a number if that is exact, else as LuaJIT's int64_t. 0, with an error value, if
+ * neither is possible. */
 static int pv_push_exact(lua_State *L, const char *function, int64_t value) {
 #if LUA_VERSION_NUM < 503
   const int64_t most = INT64_C(1) << 53;
@@ -247,7 +249,7 @@ static int pv_count(lua_State *L, int index, const char *function, const char *n
   return number >= 0 || pv_refuse(L, MV_EINVAL, function, "%s is %" PRId64 ", a count can't be negative", name, number);
 }
 
-/* ------------------------------------------------------------------ tables, and userdata in their places */
+/* ------------------------------------------------------------------ tables, and userdata that replace them */
 
 static void pv_keep_table(lua_State *L, int numbers) {
 #if LUA_VERSION_NUM >= 502
@@ -275,7 +277,7 @@ static size_t pv_length(lua_State *L, int index) {
 
 /* ------------------------------------------------------------------ tables of options */
 
-/* An argument; nil is NULL. */
+/* Text as an argument; nil is NULL. */
 static int pv_text(lua_State *L, int index, const char *function, const char **text) {
   size_t length = 0;
   *text = lua_tolstring(L, index, &length);
@@ -283,7 +285,7 @@ static int pv_text(lua_State *L, int index, const char *function, const char **t
          pv_refuse(L, MV_EINVAL, function, "\"%.100s\" goes on behind a zero byte", *text);
 }
 
-/* The value on top of the stack into its field. */
+/* Stores the value on top of the stack in its field. */
 static int pv_field_set(lua_State *L, const pv_field *field, void *options, char *message) {
   int64_t number;
   switch (lua_type(L, -1)) {
@@ -301,7 +303,8 @@ static int pv_field_set(lua_State *L, const pv_field *field, void *options, char
   return 0;
 }
 
-/* Sets the options' fields from a table; nil leaves them. Its strings stay where they are: the table holds them. */
+/* Sets the options' fields from a table; nil leaves them unchanged. Its strings are not copied: the table keeps them
+ * alive. */
 static int pv_fields(lua_State *L, int index, const char *function, const pv_field *fields, void *options) {
   char message[PV_MESSAGE_SIZE];
   if (lua_isnoneornil(L, index)) return 1;
@@ -329,7 +332,7 @@ static int pv_call_options(lua_State *L, int index, const char *function, mv_cal
 
 /* ------------------------------------------------------------------ results of several values */
 
-/* argv of a table of strings, as a userdata in the table's place. */
+/* argv from a table of strings, as a userdata that replaces the table. */
 static char **pv_arguments(lua_State *L, int index, const char *function, int *count) {
   if (lua_type(L, index) != LUA_TTABLE) {
     pv_refuse(L, MV_EINVAL, function, "a table of strings is needed, not a %s", luaL_typename(L, index));
@@ -343,7 +346,7 @@ static char **pv_arguments(lua_State *L, int index, const char *function, int *c
       pv_refuse(L, MV_EINVAL, function, "element %d is a %s, not a string", i + 1, luaL_typename(L, -1));
       return NULL;
     }
-    argv[i] = (char *)lua_tostring(L, -1); /* stays where it is: the table holds it */
+    argv[i] = (char *)lua_tostring(L, -1); /* not copied: the table keeps it alive */
     lua_pop(L, 1);
   }
   argv[*count] = NULL;
@@ -361,7 +364,7 @@ static void pv_push_arguments(lua_State *L, int count, char **argv) {
   }
 }
 
-/* Room, in the argument's place, for as many handles as the caller asks to be told at once. */
+/* Replaces the argument by room for as many handles as the caller requests at once. */
 static int pv_handles(lua_State *L, int index, const char *function, mv_request **handles, uint64_t *capacity) {
   int64_t wanted;
   *capacity = 0;

@@ -1,5 +1,5 @@
-/* Perl: integers, PDLs, packed strings, hashes and exception objects. Helpers are in perl_values.h.
- * A call may end in a longjmp (die): nothing here owns memory that Perl does not know of. */
+/* Perl: integers, PDLs, packed strings, hashes and exception objects. Helpers are in perl_values.h. A call may end
+ * in a longjmp (die), so all memory here belongs to Perl. */
 %{
 #include "halves.h"
 #include "perl_values.h"
@@ -132,7 +132,7 @@ MV_RESUMES(function)
 }
 %typemap(in) (void *data, uint64_t count, mv_dtype dtype) (SV *written = NULL) {
   if (!pv_lend($input, "$symname", 1, &$1, &$2, &$3)) SWIG_fail;
-  written = $input; /* results take the arguments' places on Perl's stack */
+  written = $input; /* results overwrite the arguments on Perl's stack */
 }
 %typemap(argout) (void *data, uint64_t count, mv_dtype dtype) { pv_written(written$argnum); }
 %typemap(in) (const int64_t *rows, uint64_t row_count) {
@@ -194,7 +194,7 @@ MV_RESUMES(function)
   $2 = sizeof first;
   $3 = &length;
 }
-/* Asked for again with more room as long as the text was cut: it may have grown meanwhile. */
+/* Repeats the call with more room as long as the text is cut: it may have grown meanwhile. */
 %typemap(argout) (char *text, uint64_t capacity, uint64_t *length) {
   while (*$3 >= $2) {
     $2 = *$3 + 1;
@@ -211,9 +211,9 @@ MV_RESUMES(function)
 /* --------------------------------------------------------------- for Polyverso::Values */
 
 %inline %{
-/* A fresh PDL of a table's dtype, with cols x rows elements, or rows if cols is 0. */
+/* A new PDL of a table's dtype, with cols x rows elements, or rows if cols is 0. */
 static SV *fresh_pdl(int32_t dtype, int64_t rows, int64_t cols) { return pv_fresh_pdl(dtype, rows, cols); }
-/* Packed doubles as MV_F16 or MV_BF16; and back, to packed floats. */
+/* Converts packed doubles to MV_F16 or MV_BF16, and back, to packed floats. */
 static SV *pack_halves(int32_t dtype, SV *doubles) { return pv_pack_halves(dtype, doubles); }
 static SV *unpack_halves(int32_t dtype, SV *halves) { return pv_unpack_halves(dtype, halves); }
 %}

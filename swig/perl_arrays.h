@@ -1,8 +1,8 @@
-/* Lists of arrays in Perl: a reference to an array of PDLs or tensors, used where they are. */
+/* Lists of arrays in Perl: a reference to an array of PDLs or tensors, used in place. */
 #ifndef POLYVERSO_SWIG_PERL_ARRAYS_H
 #define POLYVERSO_SWIG_PERL_ARRAYS_H
 
-/* The arrays of the list; their memory is the statement's. NULL with $@ set where one can't be lent. */
+/* The arrays of the list; their memory lives until the end of the statement. NULL with $@ set if one can't be lent. */
 static mv_array *pv_lend_arrays(SV *sv, const char *function, uint64_t *count) {
   SvGETMAGIC(sv);
   if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVAV) {
@@ -25,7 +25,7 @@ static mv_array *pv_lend_arrays(SV *sv, const char *function, uint64_t *count) {
   return arrays;
 }
 
-/* After C has written into them. */
+/* Called after C has written into the arrays. */
 static void pv_written_arrays(SV *sv) {
   AV *const list = (AV *)SvRV(sv);
   for (SSize_t i = 0; i <= av_len(list); ++i) {
@@ -45,7 +45,7 @@ static void pv_custom_begun(mv_custom custom, SV *sv) {
   (void)hv_store(pv_customs(), (const char *)&custom, sizeof custom, held, 0);
 }
 
-/* How many arrays it reduces; -1: it was not begun here, or is over. */
+/* The number of arrays that the reduction has; -1: it was not begun here, or has ended. */
 static int64_t pv_custom_arrays(mv_custom custom) {
   SV **const held = hv_fetch(pv_customs(), (const char *)&custom, sizeof custom, 0);
   return held ? (int64_t)av_len((AV *)SvRV(*held)) + 1 : -1;

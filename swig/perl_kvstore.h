@@ -1,10 +1,10 @@
-/* Key-value stores in Perl: the keys and the tensors of a call. Their memory is Perl's, for the statement. */
+/* Key-value stores in Perl: the keys and the tensors of a call. Their memory belongs to Perl, for the statement. */
 #ifndef POLYVERSO_SWIG_PERL_KVSTORE_H
 #define POLYVERSO_SWIG_PERL_KVSTORE_H
 
 static int pv_is_array(SV *sv) { return SvROK(sv) && SvTYPE(SvRV(sv)) == SVt_PVAV; }
 
-/* Element i of an array reference. Its own magic is not called twice. */
+/* Element i of an array reference. Its magic is called once. */
 static SV *pv_element(SV *array, SSize_t i) {
   SV **element = av_fetch((AV *)SvRV(array), i, 0);
   SV *sv = element ? *element : &PL_sv_undef;
@@ -28,7 +28,7 @@ static int pv_keys(SV *sv, const char *function, kv_keys *keys) {
   return 1;
 }
 
-/* {tensors => ..., priority => ...}: the tensors; anything else as it is. NULL with $@ set. */
+/* The tensors of {tensors => ..., priority => ...}; any other argument as it is. NULL with $@ set. */
 static SV *pv_tensors_of(SV *sv, const char *function, int position, kv_values *values) {
   if (!SvROK(sv) || SvTYPE(SvRV(sv)) != SVt_PVHV || SvOBJECT(SvRV(sv))) return sv;
   HV *hash = (HV *)SvRV(sv);
@@ -41,8 +41,9 @@ static SV *pv_tensors_of(SV *sv, const char *function, int position, kv_values *
   return !priority || pv_integer(*priority, function, position, "priority", &values->priority) ? *tensors : NULL;
 }
 
-/* The tensors of `key_count` keys: a flat array says nothing of which belongs to which, the C function knows; of an array with
- * arrays in it each element is a key's. A key without any has 0, which the C function refuses. */
+/* Reads the tensors of `key_count` keys. A flat array does not determine the number for each key: the C function
+ * does. In an array that contains arrays, each element belongs to one key. A key without any has 0, which the C
+ * function refuses. */
 static int pv_tensors(SV *sv, const char *function, int position, uint64_t key_count, kv_values *values) {
   SvGETMAGIC(sv);
   if (!SvOK(sv)) return 1;
@@ -70,7 +71,7 @@ static int pv_tensors(SV *sv, const char *function, int position, uint64_t key_c
   return 1;
 }
 
-/* A copy of nested arrays, so that the tensors stay though the caller's arrays change. */
+/* Copies nested arrays, so that the tensors stay alive even if the caller's arrays change. */
 static SV *pv_copied(SV *sv) {
   if (SvROK(sv) && SvTYPE(SvRV(sv)) == SVt_PVHV && !SvOBJECT(SvRV(sv))) sv = *hv_fetchs((HV *)SvRV(sv), "tensors", 0);
   if (!pv_is_array(sv)) return newSVsv(sv);

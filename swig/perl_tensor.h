@@ -1,10 +1,10 @@
-/* Tensors in Perl: PDLs upon a tensor's memory, tensors upon a PDL's, and lent memory kept alive. */
+/* Tensors in Perl: PDLs in a tensor's memory, tensors in a PDL's memory, and lent memory that is kept alive. */
 #ifndef POLYVERSO_SWIG_PERL_TENSOR_H
 #define POLYVERSO_SWIG_PERL_TENSOR_H
 
 /* ------------------------------------------------------------------ lent memory */
 
-/* %Polyverso::CAPI::lent: storage => the argument that it belongs to, so that nobody frees or moves it. */
+/* %Polyverso::CAPI::lent: storage => the argument that owns it, so that it is not freed or moved. */
 static HV *pv_lent(void) { return get_hv("Polyverso::CAPI::lent", GV_ADD); }
 
 static void pv_tensor_keep(mv_tensor tensor, SV *sv) {
@@ -34,7 +34,7 @@ static void pv_lent_end(SV *kept) {
   if (!SvROK(SvRV(kept))) SvREADONLY_off(SvRV(kept));
 }
 
-/* Frees the handle, and lets lent memory go with the last one upon it. */
+/* Frees the handle, and releases lent memory with the last tensor in it. */
 static mv_status pv_tensor_free(mv_tensor tensor) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   const int is_last = mv_tensor_describe(tensor, &info) == MV_OK && info.is_lent && info.sharers == 1;
@@ -57,7 +57,7 @@ static int pv_tensor_handle(SV *sv, const char *function, int position, mv_tenso
   return pv_integer(sv, function, position, "mv_tensor", tensor);
 }
 
-/* (values, count, dtype): what a table takes, or [dtype, a packed string]. */
+/* (values, count, dtype): any argument that tables accept, or [dtype, a packed string]. */
 static int pv_tensor_values(SV *sv, const char *function, int writable, void **data, uint64_t *count,
                             mv_dtype *dtype) {
   SvGETMAGIC(sv);
@@ -77,8 +77,8 @@ static int pv_tensor_values(SV *sv, const char *function, int writable, void **d
   return 1;
 }
 
-/* One integer, or a reference to an array of them. More than a tensor has dimensions are counted only: the function
- * will refuse them. */
+/* One integer, or a reference to an array of them. Beyond the largest number of dimensions they are only counted:
+ * the function will refuse them. */
 static int pv_lengths(SV *sv, const char *function, int position, int64_t *lengths, uint64_t *dims) {
   SvGETMAGIC(sv);
   *dims = 1;
@@ -112,7 +112,7 @@ static SV *pv_tensor_info(const mv_tensor_info *info) {
   return newRV_noinc((SV *)hash);
 }
 
-/* mv_tensor_text()'s text; asked for again with more room as long as the first answer was cut. */
+/* The text of mv_tensor_text(); repeats the call with more room if the text was cut. */
 static SV *pv_tensor_text(mv_tensor tensor, const char *text, uint64_t capacity, uint64_t length) {
   if (length >= capacity) {
     char *more = (char *)pv_temporary(length + 1);
@@ -126,17 +126,17 @@ static SV *pv_tensor_text(mv_tensor tensor, const char *text, uint64_t capacity,
   return newSVpvn_utf8(text, length, 1);
 }
 
-/* ------------------------------------------------------------------ PDLs upon a tensor's memory */
+/* ------------------------------------------------------------------ PDLs in a tensor's memory */
 
 #ifdef POLYVERSO_HAVE_PDL
-/* The PDL ends: its memory was never its own, so PDL must not see it any more, and the tensor may go. */
+/* Called when the PDL is destroyed: detaches the memory, which it never owned, and frees its handle of the tensor. */
 static void pv_pdl_ends(pdl *piddle, Size_t alias) {
   piddle->data = NULL;
   piddle->state &= ~(PDL_DONTTOUCHDATA | PDL_ALLOCATED);
   pv_tensor_free((mv_tensor)alias);
 }
 
-/* A PDL upon the tensor's memory, with a handle of its own; NULL with $@ set. PDL's first dimension is the last one
+/* A PDL in the tensor's memory, with a handle of its own; NULL with $@ set. PDL's first dimension is the last one
  * here. */
 static SV *pv_pdl_of_tensor(mv_tensor tensor, const char *function) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;

@@ -1,5 +1,5 @@
-/* What the Perl typemaps call. On failure they return 0 or NULL with an exception object in $@, for SWIG_fail to throw.
- * Memory that must outlive a die belongs to Perl: mortals and the save stack. */
+/* Helpers of the Perl typemaps. On failure they return 0 or NULL with an exception object in $@, for SWIG_fail to
+ * throw. Memory that must be freed after a die belongs to Perl: mortals and the save stack. */
 #ifndef POLYVERSO_SWIG_PERL_VALUES_H
 #define POLYVERSO_SWIG_PERL_VALUES_H
 
@@ -96,7 +96,7 @@ static int pv_count(SV *sv, const char *function, int position, const char *name
 #ifdef POLYVERSO_HAVE_PDL
 static int pv_is_pdl(SV *sv) { return SvROK(sv) && sv_derived_from(sv, "PDL"); }
 
-/* Whether PDL is there, and the one that we were built for; else $@ is set. */
+/* Whether PDL is loaded, in the version of this build; else $@ is set. */
 static int pv_have_pdl(const char *function) {
   if (PDL) return 1;
   SV *core = get_sv("PDL::SHARE", 0);
@@ -115,7 +115,7 @@ static pdl *pv_pdl(SV *sv, const char *function) {
   return piddle;
 }
 
-/* PDL's types and the dtypes; PDL has no halves, so unsigned shorts are the bits of MV_BF16. */
+/* PDL's types and their dtypes; PDL has no 16-bit floats, so unsigned shorts are the bits of MV_BF16. */
 static const struct {
   int type;
   mv_dtype dtype;
@@ -130,7 +130,7 @@ static mv_dtype pv_dtype_of_pdl(const pdl *piddle) {
 }
 #endif
 
-/* After C has written into the argument's memory: Perl's magic, and what a slice was cut from, must hear of it. */
+/* Called after C has written into the argument's memory: updates Perl's magic, and the parent of a slice. */
 static void pv_written(SV *sv) {
 #ifdef POLYVERSO_HAVE_PDL
   if (pv_is_pdl(sv)) {
@@ -152,13 +152,13 @@ static int pv_lend_string(SV *sv, const char *function, int writable, void **dat
     return pv_refuse(MV_EINVAL, function, "data is read-only, results need memory to go to");
   if (SvUTF8(sv) && (SvREADONLY(sv) || !sv_utf8_downgrade(sv, 1)))
     return pv_refuse(MV_EDTYPE, function, "data is a string of characters, not of bytes: pack('f*', ...) makes one");
-  /* SvPV_force un-shares a copy-on-write string, so that nobody else's changes. */
+  /* SvPV_force un-shares a copy-on-write string, so that its other owners do not change. */
   *data = writable ? SvPV_force_nomg(sv, length) : SvPV_nomg(sv, length);
   *count = length;
   return 1;
 }
 
-/* A Polyverso::Tensor's memory. 1: lent, 0: refused, -1: the argument is no tensor. */
+/* A Polyverso::Tensor's memory. 1: lent, 0: refused, -1: the argument is not a tensor. */
 static int pv_lend_tensor(SV *sv, void **data, uint64_t *count, mv_dtype *dtype) {
   if (!SvROK(sv) || !sv_derived_from(sv, "Polyverso::Tensor")) return -1;
   const mv_status status = mv_tensor_data((mv_tensor)SvIV(SvRV(sv)), data, count, dtype);
@@ -237,8 +237,8 @@ static void pv_withdraw(pTHX_ void *request) {
   Safefree(request);
 }
 
-/* A signal interrupted a blocking call, which goes on under a handle: to its end, unless the signal's handler dies;
- * then the save stack withdraws it, before its buffers can go. */
+/* A signal interrupted a blocking call, which continues under a handle: waits for its end, unless the signal's
+ * handler dies; then the save stack withdraws the call, before its buffers are freed. */
 static mv_status pv_resume(const mv_call_options *options) {
   mv_status status = MV_EINTR;
   if (*options->request == 0) pv_signals();
@@ -258,8 +258,8 @@ static mv_status pv_resume(const mv_call_options *options) {
 
 /* ------------------------------------------------------------------ buffers of unfinished requests */
 
-/* %Polyverso::CAPI::held: request => [the argument, whether it was locked here]. While a get is under way its PDL can't
- * be reallocated and its string can't be assigned to. */
+/* %Polyverso::CAPI::held: request => [the argument, whether it was locked here]. During a get its PDL can't be
+ * reallocated and its string can't be assigned to. */
 static HV *pv_held(void) { return get_hv("Polyverso::CAPI::held", GV_ADD); }
 
 static void pv_sweep(void);
@@ -277,7 +277,7 @@ static void pv_hold(mv_request request, SV *sv) {
     entry[0] = newSVsv(sv);
   }
 #endif
-  if (!entry[0] && SvROK(sv)) entry[0] = newSVsv(sv); /* a tensor, whose memory stays where it is */
+  if (!entry[0] && SvROK(sv)) entry[0] = newSVsv(sv); /* a tensor, whose memory does not move */
   if (!entry[0]) {
     locked = !SvREADONLY(sv);
     SvREADONLY_on(sv);
@@ -300,7 +300,7 @@ static void pv_unlock(SV *argument) {
   SvREADONLY_off(SvRV(argument));
 }
 
-/* Lets the request's buffer go if the request is released by now. */
+/* Releases the request's buffer if the request is released by now. */
 static void pv_settle(mv_request request) {
   HV *held = pv_held();
   if (HvUSEDKEYS(held) == 0 || !hv_exists(held, (const char *)&request, sizeof request)) return;
@@ -313,7 +313,7 @@ static void pv_settle(mv_request request) {
 #endif
 }
 
-/* visit(request) for every key of the hash, which it may delete. */
+/* Calls visit(request) for every key of the hash; visit() may delete the key. */
 static void pv_each_request(HV *hash, void (*visit)(mv_request)) {
   AV *requests = newAV();
   HE *entry;
@@ -344,7 +344,7 @@ static void pv_drop_again(mv_request request) {
   pv_settle(request);
 }
 
-/* Releases dropped requests that are over by now. Looks at all of them, but not each time: its cost is constant on average. */
+/* Releases dropped requests that have finished. Checks all of them, but not at each call: amortized constant cost. */
 static void pv_sweep(void) {
   static size_t calls, left;
   HV *dropped = pv_dropped();
@@ -356,7 +356,7 @@ static void pv_sweep(void) {
 
 /* ------------------------------------------------------------------ hashes */
 
-/* An argument; undef is NULL. */
+/* Text as an argument; undef is NULL. */
 static int pv_text(SV *value, const char *function, const char **text) {
   STRLEN length;
   *text = NULL;
@@ -384,7 +384,7 @@ static int pv_field_set(SV *value, const pv_field *field, void *options, char *m
   return 0;
 }
 
-/* Sets the options' fields from a hash; undef leaves them. */
+/* Sets the options' fields from a hash; undef leaves them unchanged. */
 static int pv_fields(SV *sv, const char *function, const pv_field *fields, void *options) {
   char message[PV_MESSAGE_SIZE];
   SvGETMAGIC(sv);
@@ -415,7 +415,7 @@ static int pv_call_options(SV *sv, const char *function, mv_call_options *option
 
 /* ------------------------------------------------------------------ results of several values */
 
-/* Memory that Perl frees at the end of the statement, whichever way it ends. */
+/* Memory that Perl frees at the end of the statement, however it ends. */
 static void *pv_temporary(size_t bytes) {
   SV *memory = sv_2mortal(newSV(bytes + 1));
   return SvPVX(memory);
@@ -444,7 +444,7 @@ static SV *pv_argument_list(int count, char **argv) {
   return newRV_noinc((SV *)array);
 }
 
-/* Room for as many handles as the caller asks to be told at once. */
+/* Room for as many handles as the caller requests at once. */
 static int pv_handles(SV *sv, const char *function, int position, mv_request **handles, uint64_t *capacity) {
   int64_t wanted = 0;
   *capacity = 0;

@@ -1,10 +1,10 @@
-/* The whole C API, for every language: SWIG reads the public header, and the language's typemap file beside this one
- * says how its numbers, buffers, mappings and errors cross over. The functions keep their C names.
+/* The whole C API, for every language: SWIG reads the public header, and the language's typemap file converts its
+ * numbers, buffers, mappings and errors. The functions keep their C names.
  *
- * What C passes as several parameters arrives from a language as one argument:
+ * Several C parameters are one argument in a language:
  *   (data, count, dtype)        one buffer; its element type is the dtype, bytes are MV_RAW
  *   (rows, row_count)           one buffer or list of int64; (rows, capacity) is one to be filled
- *   mv_init_options and the like  a mapping of the struct's fields; they are optional where C allows NULL
+ *   mv_init_options etc.        a mapping of the struct's fields; optional where C allows NULL
  *   mv_call_options             nothing, flags as a number, or a mapping; with MV_ASYNC the handle is the call's result
  * Results that C returns through pointers are the call's results; a status other than MV_OK is raised as an error. */
 #if defined(SWIGPYTHON)
@@ -17,7 +17,7 @@
 
 %include <stdint.i>
 
-/* Structs are mappings in every language, so their classes would only confuse. */
+/* Structs are mappings in every language, so classes for them are not generated. */
 %ignore mv_init_options;
 %ignore mv_call_options;
 %ignore mv_table_spec;
@@ -31,7 +31,8 @@
 #include "dtypes.h"
 #include "fields.h"
 
-/* A text that did not fit is asked for again, with the same arguments before it: each function with (text, capacity, length) says which. */
+/* A call whose text did not fit is repeated, with the same arguments before the text: one macro for each function
+ * with (text, capacity, length). */
 #define PV_AGAIN_mv_table_list(...) mv_table_list(arg1, __VA_ARGS__)
 #define PV_AGAIN_mv_checkpoint_inspect(...) mv_checkpoint_inspect(arg1, __VA_ARGS__)
 #define PV_AGAIN_mv_doctor_text(...) mv_doctor_text(arg1, arg2, __VA_ARGS__)
@@ -52,15 +53,16 @@
 /* How functions that may wait behave; each language defines these macros.
  *   MV_CALLS(function, options)       takes mv_call_options as the C argument `options`: a signal leaves it running
  *                                     under a handle
- *   MV_READS(function, options, at)   the same, and writes into the buffer that is argument `at`, from 0, of the
+ *   MV_READS(function, options, at)   MV_CALLS() that writes into the buffer that is argument `at`, from 0, of the
  *                                     language's call
  *   MV_RESUMES(function)              may simply be called again after a signal
- *   MV_SCANS(function, capacity, found)  the same, and fills `*found` of `capacity` rows of its last two arguments
- *   MV_RESUMES_FOR(function, timeout) the same, for what is left of the C argument `timeout`
+ *   MV_SCANS(function, capacity, found)  MV_RESUMES() that fills `*found` of `capacity` rows of its last two arguments
+ *   MV_RESUMES_FOR(function, timeout) MV_RESUMES() with the rest of the C argument `timeout`
  *   MV_RELEASES(function)             may release the request that is its first argument
- *   MV_RELEASES_AFTER(function, timeout)  both
- *   MV_DROPS(function)                releases the request that is its first argument: now, or, where its call uses a buffer
- *                                     that is kept alive for it, with a later asynchronous call or release after its end
+ *   MV_RELEASES_AFTER(function, timeout)  MV_RELEASES() and MV_RESUMES_FOR()
+ *   MV_DROPS(function)                releases the request that is its first argument: at once, or, if its call uses a
+ *                                     buffer that is kept alive for it, at a later asynchronous call or release after
+ *                                     its end
  *   MV_ENDS(function)                 may be called again after a signal, and ends a node with its requests
  *   MV_WAITS(function)                ends with MV_EINTR at a signal */
 MV_RESUMES(mv_init)

@@ -220,7 +220,7 @@ MV_RESUMES(function)
   $2 = sizeof first;
   $3 = &length;
 }
-/* Asked for again with more room as long as the text was cut: it may have grown meanwhile. */
+/* Repeats the call with more room as long as the text is cut: it may have grown meanwhile. */
 %typemap(argout) (char *text, uint64_t capacity, uint64_t *length) {
   PyObject *text = NULL;
   char *more = NULL;

@@ -1,9 +1,9 @@
-/* Lists of arrays in Python: writable, C-contiguous buffers, used where they are. */
+/* Lists of arrays in Python: writable, C-contiguous buffers, used in place. */
 #ifndef POLYVERSO_SWIG_PYTHON_ARRAYS_H
 #define POLYVERSO_SWIG_PYTHON_ARRAYS_H
 
 typedef struct {
-  Py_ssize_t count, lent; /* buffers from 0 to lent - 1 have to be released */
+  Py_ssize_t count, lent; /* buffers 0 to lent - 1 must be released */
   Py_buffer *views;
   mv_array *arrays;
 } pv_array_list;
@@ -28,7 +28,7 @@ static int pv_lend_array(PyObject *object, const char *function, pv_array_list *
          pv_refuse(MV_EDTYPE, function, "array %zd has elements of format '%.20s', which no array here may have", i, view->format ? view->format : "B");
 }
 
-/* A sequence of buffers. The caller releases the list, also where this fails. */
+/* Reads a sequence of buffers. The caller releases the list, also on failure. */
 static int pv_lend_arrays(PyObject *object, const char *function, pv_array_list *list) {
   PyObject *const items = PySequence_Fast(object, "");
   if (!items) {
@@ -52,7 +52,7 @@ static int pv_hold_views(PyObject *holder, int64_t handle, PyObject *object) {
   int held = key != NULL;
   for (Py_ssize_t i = 0; held && i < PyList_GET_SIZE(views); ++i) {
     PyObject *const view = PyMemoryView_FromObject(PyList_GET_ITEM(views, i));
-    held = view && PyList_SetItem(views, i, view) == 0; /* which takes the view's reference */
+    held = view && PyList_SetItem(views, i, view) == 0; /* this steals the reference to the view */
   }
   held = held && PyDict_SetItem(holder, key, views) == 0;
   Py_XDECREF(views);
@@ -60,7 +60,7 @@ static int pv_hold_views(PyObject *holder, int64_t handle, PyObject *object) {
   return held;
 }
 
-/* The same until its request is settled. */
+/* pv_hold_views() until the request is settled. */
 static int pv_hold_arrays(mv_request request, PyObject *object) {
   const int held = pv_hold_views(pv_held, request, object);
   if (!held) mv_request_cancel(request);
@@ -78,7 +78,7 @@ static int pv_custom_begun(mv_custom custom, PyObject *object) {
   return held;
 }
 
-/* How many arrays it reduces; -1: it was not begun here, or is over. */
+/* The number of arrays that the reduction has; -1: it was not begun here, or has ended. */
 static int64_t pv_custom_arrays(mv_custom custom) {
   PyObject *const key = PyLong_FromLongLong(custom);
   PyObject *const views = pv_customs && key ? PyDict_GetItemWithError(pv_customs, key) : NULL;

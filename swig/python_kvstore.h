@@ -1,11 +1,11 @@
-/* Key-value stores in Python: the keys and the tensors of a call. `*items` keeps their objects alive; the caller drops
- * it and frees the arrays, on failure too. */
+/* Key-value stores in Python: the keys and the tensors of a call. `*items` keeps their objects alive; the caller
+ * drops it and frees the arrays, also on failure. */
 #ifndef POLYVERSO_SWIG_PYTHON_KVSTORE_H
 #define POLYVERSO_SWIG_PYTHON_KVSTORE_H
 
 static int pv_is_key(PyObject *object) { return PyUnicode_Check(object) || PyIndex_Check(object); }
 
-/* One thing, or a sequence of them, as a list of its own, which nobody else changes; NULL with an exception. */
+/* One object, or a sequence of them, as a new list that no other code changes; NULL with an exception. */
 static PyObject *pv_list_of(PyObject *object, int is_one, const char *function, const char *what) {
   if (is_one) return Py_BuildValue("[O]", object);
   PyObject *list = PySequence_List(object);
@@ -47,7 +47,7 @@ static int pv_is_tensor(PyObject *object) {
   return PyObject_TypeCheck(object, (PyTypeObject *)pv_tensor_type) || PyIndex_Check(object);
 }
 
-/* Lists within the list become lists of their own. Returns how many tensors there are, -1 with an exception. */
+/* Copies the lists within the list. Returns the number of tensors, -1 with an exception. */
 static Py_ssize_t pv_spread(PyObject *list, const char *function, int *is_nested) {
   Py_ssize_t count = 0;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
@@ -65,7 +65,8 @@ static Py_ssize_t pv_spread(PyObject *list, const char *function, int *is_nested
   return count;
 }
 
-/* {"tensors": ..., "priority": ...}: the tensors, which stay the mapping's; anything else as it is. NULL with an exception. */
+/* The tensors of {"tensors": ..., "priority": ...}, a borrowed reference; any other argument as it is. NULL with an
+ * exception. */
 static PyObject *pv_tensors_of(PyObject *object, const char *function, int position, kv_values *values) {
   if (!PyDict_Check(object)) return object;
   PyObject *tensors = PyDict_GetItemString(object, "tensors"), *priority = PyDict_GetItemString(object, "priority");
@@ -80,8 +81,9 @@ static PyObject *pv_tensors_of(PyObject *object, const char *function, int posit
   return !priority || pv_integer(priority, function, position, "priority", &values->priority) ? tensors : NULL;
 }
 
-/* The tensors of `key_count` keys: a flat list says nothing of which belongs to which, the C function knows; of a list with
- * lists in it each element is a key's. A key without any has 0, which the C function refuses. */
+/* Reads the tensors of `key_count` keys. A flat list does not determine the number for each key: the C function
+ * does. In a list that contains lists, each element belongs to one key. A key without any has 0, which the C
+ * function refuses. */
 static int pv_tensors(PyObject *object, const char *function, int position, uint64_t key_count, kv_values *values,
                       PyObject **items) {
   int is_nested = 0;
@@ -107,7 +109,7 @@ static int pv_tensors(PyObject *object, const char *function, int position, uint
   return 1;
 }
 
-/* Keeps what a request pulls into until it is settled. */
+/* Keeps the tensors that a request fills until it is settled. */
 static int pv_hold_all(mv_request request, PyObject *items) {
   PyObject *key = PyLong_FromLongLong(request);
   const int held = key && PyDict_SetItem(pv_held, key, items) == 0;

@@ -1,11 +1,11 @@
-/* Tensors in Python: the buffer protocol, DLPack, and lent memory kept alive. All of it runs with the interpreter lock
- * held, but the deleter of a DLPack capsule. */
+/* Tensors in Python: the buffer protocol, DLPack, and lent memory that is kept alive. All of it runs with the
+ * interpreter lock held, except the deleter of a DLPack capsule. */
 #ifndef POLYVERSO_SWIG_PYTHON_TENSOR_H
 #define POLYVERSO_SWIG_PYTHON_TENSOR_H
 
 #include <structmember.h>
 
-/* What tensors were made upon: {storage: memoryview or capsule}. */
+/* The owners of lent memory: {storage: memoryview or capsule}. */
 static PyObject *pv_lent;
 
 /* ------------------------------------------------------------------ lent memory */
@@ -27,7 +27,7 @@ static int pv_tensor_keep(mv_tensor tensor, PyObject *object) {
   return kept;
 }
 
-/* Frees the handle, and lets lent memory go with the last one upon it. Leaves a set exception alone. */
+/* Frees the handle, and releases lent memory with the last tensor in it. Preserves a pending exception. */
 static mv_status pv_tensor_free(mv_tensor tensor) {
   mv_tensor_info info = MV_TENSOR_INFO_INIT;
   const int is_last = mv_tensor_describe(tensor, &info) == MV_OK && info.is_lent && info.sharers == 1;
@@ -45,13 +45,13 @@ static mv_status pv_tensor_free(mv_tensor tensor) {
 
 /* ------------------------------------------------------------------ the buffer protocol */
 
-/* A tensor's handle as an object whose memory Python can see. polyverso.Tensor is derived from it. */
+/* A tensor's handle as an object that exports its memory as a buffer. polyverso.Tensor is derived from it. */
 typedef struct {
   PyObject_HEAD
   long long handle;
 } pv_tensor_memory;
 
-/* A buffer that is out: it has a handle of its own, so that the memory outlives the object. */
+/* An exported buffer: it has a handle of its own, so that the memory outlives the object. */
 typedef struct {
   mv_tensor alias;
   Py_ssize_t lengths[MV_MAX_DIMS], strides[MV_MAX_DIMS];
@@ -66,7 +66,7 @@ static const char *pv_tensor_format(mv_dtype dtype, Py_ssize_t *size) {
     case MV_U8: *size = 1; return "B";
     case MV_I8: *size = 1; return "b";
     case MV_F16: *size = 2; return "e";
-    default: *size = 2; return "H"; /* MV_BF16: Python has none of its own */
+    default: *size = 2; return "H"; /* MV_BF16: Python has no format for it */
   }
 }
 
@@ -123,7 +123,7 @@ static int pv_tensor_init(PyObject *self, PyObject *arguments, PyObject *named) 
   return PyArg_ParseTupleAndKeywords(arguments, named, "L", names, &((pv_tensor_memory *)self)->handle) ? 0 : -1;
 }
 
-/* Frees the tensor now; what else lies upon its memory keeps it. */
+/* Frees the tensor now; other users of its memory keep the memory. */
 static PyObject *pv_tensor_close(PyObject *self, PyObject *nothing) {
   (void)nothing;
   const mv_tensor handle = ((pv_tensor_memory *)self)->handle;
@@ -164,7 +164,7 @@ static int pv_tensor_start(PyObject *module) {
   return PyModule_AddObjectRef(module, "TensorMemory", pv_tensor_type) == 0;
 }
 
-/* A tensor as an argument: an object of ours, a handle, or None for 0. */
+/* A tensor as an argument: an object of this module, a handle, or None for 0. */
 static int pv_tensor_handle(PyObject *object, const char *function, int position, mv_tensor *tensor) {
   *tensor = 0;
   if (object == Py_None) return 1;
@@ -205,14 +205,14 @@ static const struct {
                    {MV_BF16, PV_DL_BFLOAT, 16}, {MV_I8, PV_DL_INT, 8}};
 enum { PV_DL_TYPES = sizeof pv_dl_types / sizeof *pv_dl_types };
 
-/* One of ours, with the lengths that it points to. */
+/* An export of this module, with the lengths that it points to. */
 typedef struct {
   pv_dl_managed managed;
   mv_tensor alias;
   int64_t shape[MV_MAX_DIMS];
 } pv_dl_export;
 
-/* On any thread, with or without the interpreter lock. */
+/* Called on any thread, with or without the interpreter lock. */
 static void pv_dl_delete(pv_dl_managed *managed) {
   pv_dl_export *out = (pv_dl_export *)managed->context;
   PyGILState_STATE state = PyGILState_Ensure();
@@ -222,12 +222,12 @@ static void pv_dl_delete(pv_dl_managed *managed) {
 }
 
 static void pv_dl_capsule_end(PyObject *capsule) {
-  if (!PyCapsule_IsValid(capsule, "dltensor")) return; /* taken by somebody, whose it is */
+  if (!PyCapsule_IsValid(capsule, "dltensor")) return; /* consumed: the consumer owns it now */
   pv_dl_managed *managed = (pv_dl_managed *)PyCapsule_GetPointer(capsule, "dltensor");
   managed->deleter(managed);
 }
 
-/* tensor_dlpack(tensor): a capsule upon the tensor's memory. */
+/* tensor_dlpack(tensor): a capsule with the tensor's memory. */
 static PyObject *pv_tensor_dlpack(PyObject *self, PyObject *arguments) {
   PyObject *tensor_object;
   mv_tensor handle;
@@ -276,7 +276,7 @@ static mv_dtype pv_dl_dtype(const pv_dl_tensor *tensor) {
   return MV_RAW;
 }
 
-/* Elements, or -1 where they do not lie row by row without gaps. */
+/* The number of elements, or -1 if they are not contiguous in row-major order. */
 static int64_t pv_dl_count(const pv_dl_tensor *tensor) {
   int64_t count = 1;
   for (int d = tensor->ndim; d-- > 0; count *= tensor->shape[d])
@@ -284,7 +284,7 @@ static int64_t pv_dl_count(const pv_dl_tensor *tensor) {
   return count;
 }
 
-/* tensor_from_dlpack(capsule): a handle upon the memory, which stays its owner's, and is kept alive. */
+/* tensor_from_dlpack(capsule): a handle of the memory, which still belongs to its owner, and is kept alive. */
 static PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments) {
   PyObject *capsule;
   mv_tensor handle = 0;
@@ -317,7 +317,8 @@ static PyObject *pv_tensor_from_dlpack(PyObject *self, PyObject *arguments) {
 
 /* ------------------------------------------------------------------ many at once */
 
-/* An object of `type` upon the array's own memory, which keeps it; NULL, without an exception, where that is not to be had. */
+/* An object of `type` in the array's own memory, which keeps the array alive; NULL, without an exception, if that is
+ * not possible. */
 static PyObject *pv_tensor_view_of(PyObject *array, PyTypeObject *type) {
   int64_t shape[MV_MAX_DIMS];
   Py_buffer view;
@@ -328,7 +329,7 @@ static PyObject *pv_tensor_view_of(PyObject *array, PyTypeObject *type) {
   }
   const mv_dtype dtype = pv_dtype(&view);
   mv_status status = MV_EDTYPE;
-  /* 16 unsigned bits may be bfloat16 or integers: for arrays.py to tell. */
+  /* 16 unsigned bits may be bfloat16 or integers: arrays.py decides. */
   if (dtype > 0 && dtype != MV_BF16 && view.ndim > 0 && view.ndim <= MV_MAX_DIMS) {
     for (int d = 0; d < view.ndim; ++d) shape[d] = view.shape[d];
     status = mv_tensor_view(view.buf, (uint64_t)(view.len / view.itemsize), dtype, shape, (uint64_t)view.ndim, &handle);
@@ -345,8 +346,8 @@ static PyObject *pv_tensor_view_of(PyObject *array, PyTypeObject *type) {
   return made;
 }
 
-/* tensor_views(arrays, type): a list of such objects, or None if any array is in need of more care: a loop in Python costs thousands
- * of keys more than their values. */
+/* tensor_views(arrays, type): a list of such objects, or None if any array needs special treatment. A loop in Python
+ * over thousands of keys would cost more than their values. */
 static PyObject *pv_tensor_views(PyObject *self, PyObject *arguments) {
   PyObject *arrays, *type;
   (void)self;
@@ -373,7 +374,7 @@ static PyObject *pv_tensor_views(PyObject *self, PyObject *arguments) {
 
 /* ------------------------------------------------------------------ values */
 
-/* One integer, or a sequence of them. More than a tensor has dimensions are counted only: the function
+/* One integer, or a sequence of them. Beyond the largest number of dimensions they are only counted: the function
  * will refuse them. */
 static int pv_lengths(PyObject *object, const char *function, int position, int64_t *lengths, uint64_t *dims) {
   *dims = 1;
@@ -403,7 +404,7 @@ static PyObject *pv_tensor_info(const mv_tensor_info *info) {
                        "sharers", (wide)info->sharers);
 }
 
-/* mv_tensor_text()'s text; asked for again with more room as long as the first answer was cut. */
+/* The text of mv_tensor_text(); repeats the call with more room if the text was cut. */
 static PyObject *pv_tensor_text(mv_tensor tensor, const char *first, uint64_t capacity, uint64_t length) {
   if (length < capacity) return PyUnicode_FromStringAndSize(first, (Py_ssize_t)length);
   char *more = (char *)PyMem_Malloc(length + 1);

@@ -1,11 +1,12 @@
-/* What the Python typemaps call. Everything here runs with the interpreter lock held and, on failure, returns 0 or NULL
+/* Helpers of the Python typemaps. All of them run with the interpreter lock held and, on failure, return 0 or NULL
  * with an exception set. */
 #ifndef POLYVERSO_SWIG_PYTHON_VALUES_H
 #define POLYVERSO_SWIG_PYTHON_VALUES_H
 
 static const mv_call_options pv_call_defaults = MV_CALL_OPTIONS_INIT;
 
-/* Buffers that unfinished asynchronous gets write into: {request: memoryview}, so that nobody frees or resizes them. */
+/* Buffers that unfinished asynchronous gets write into: {request: memoryview}, so that they are not freed or
+ * resized. */
 static PyObject *pv_held;
 
 /* Requests that were dropped while they used such a buffer: a set, as {request: None}. */
@@ -15,7 +16,7 @@ static int pv_start(void) { return (pv_held || (pv_held = PyDict_New())) && (pv_
 
 /* ------------------------------------------------------------------ exceptions */
 
-/* Raises the exception class of the status's family; polyverso/errors.py knows them. */
+/* Raises the exception class of the status's family; polyverso/errors.py has the classes. */
 static void pv_raise_text(mv_status status, const char *text) {
   PyObject *errors = PyImport_ImportModule("polyverso.errors");
   PyObject *error = errors ? PyObject_CallMethod(errors, "from_status", "is", (int)status, text) : NULL;
@@ -24,7 +25,7 @@ static void pv_raise_text(mv_status status, const char *text) {
   Py_XDECREF(errors);
 }
 
-/* Raises what mv_last_error() says, or what a signal's handler raised meanwhile. */
+/* Raises mv_last_error(), or the exception that a signal's handler raised meanwhile. */
 static void pv_raise(mv_status status) {
   if (PyErr_Occurred() || (status == MV_EINTR && PyErr_CheckSignals() != 0)) return;
   pv_raise_text(status, mv_last_error());
@@ -44,7 +45,8 @@ static int pv_refuse(mv_status status, const char *function, const char *format,
 
 /* ------------------------------------------------------------------ signals and unfinished requests */
 
-/* A signal interrupted a blocking call, which goes on under a handle: to its end, unless the handler raises. */
+/* A signal interrupted a blocking call, which continues under a handle: waits for its end, unless the handler
+ * raises. */
 static mv_status pv_resume(const mv_call_options *options) {
   mv_status status = MV_EINTR;
   while (status == MV_EINTR && *options->request != 0) {
@@ -74,7 +76,7 @@ static int pv_hold(mv_request request, PyObject *object) {
   return held;
 }
 
-/* Lets the request's buffer go if the request is released by now. Leaves a set exception alone. */
+/* Releases the request's buffer if the request is released by now. Preserves a pending exception. */
 static void pv_settle(mv_request request) {
   if (PyDict_GET_SIZE(pv_held) == 0) return;
   PyObject *type, *value, *trace;
@@ -94,7 +96,7 @@ static mv_status pv_drop(mv_request request) {
   return kept ? MV_OK : MV_ENOMEM;
 }
 
-/* Releases dropped requests that are over by now. Looks at all of them, but not each time: its cost is constant on average. */
+/* Releases dropped requests that have finished. Checks all of them, but not at each call: amortized constant cost. */
 static void pv_sweep(void) {
   static Py_ssize_t calls, left;
   if (PyDict_GET_SIZE(pv_dropped) == 0 || ++calls < left) return;
@@ -104,7 +106,8 @@ static void pv_sweep(void) {
   for (Py_ssize_t i = 0; keys && i < PyList_GET_SIZE(keys); ++i) {
     const mv_request request = PyLong_AsLongLong(PyList_GET_ITEM(keys, i));
     if (mv_request_release(request) == MV_EPENDING) continue;
-    if (PyDict_DelItem(pv_dropped, PyList_GET_ITEM(keys, i)) != 0) PyErr_Clear(); /* a finalizer has been here */
+    if (PyDict_DelItem(pv_dropped, PyList_GET_ITEM(keys, i)) != 0) PyErr_Clear(); /* a finalizer has already removed
+                                                                                     it */
     pv_settle(request);
   }
   Py_XDECREF(keys);
@@ -164,17 +167,17 @@ static int pv_dtype(const Py_buffer *view) {
   if (*format == 'B') return MV_U8;
   if (*format == 'b') return MV_I8;
   if (*format == 'e') return MV_F16;
-  if (*format == 'H' && view->itemsize == 2) return MV_BF16; /* Python has none of its own: its bits */
+  if (*format == 'H' && view->itemsize == 2) return MV_BF16; /* MV_BF16: Python has no format for it, so its bits */
   return -1;
 }
 
-/* bytes, bytearray and views of them: memory of no particular dtype. */
+/* bytes, bytearray and views of them: memory without a particular dtype. */
 static int pv_is_bytes(PyObject *object, const Py_buffer *view) {
   return PyBytes_Check(object) || PyByteArray_Check(object) ||
          (PyMemoryView_Check(object) && view->itemsize == 1 && (!view->format || strchr("Bbc", *view->format)));
 }
 
-/* Fills the view, or says what is wrong with the object's memory and what to do about it. */
+/* Fills the view, or reports what is wrong with the object's memory and how to fix it. */
 static int pv_view(PyObject *object, const char *function, const char *what, int writable, Py_buffer *view) {
   if (PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | writable) == 0) return 1;
   PyErr_Clear();
@@ -224,7 +227,7 @@ static int pv_lend_rows(PyObject *object, const char *function, int writable, Py
 
 /* ------------------------------------------------------------------ mappings */
 
-/* An argument; None is NULL. */
+/* Text as an argument; None is NULL. */
 static int pv_text(PyObject *value, const char *function, const char **text) {
   Py_ssize_t length = 0;
   *text = NULL;
@@ -238,7 +241,7 @@ static int pv_text(PyObject *value, const char *function, const char **text) {
          pv_refuse(MV_EINVAL, function, "\"%.100s\" goes on behind a zero byte", *text);
 }
 
-/* One value into its field; `*set` = 0 with a message if it does not fit. */
+/* Stores one value in its field; `*set` = 0 with a message if it does not fit. */
 static int pv_field_value(PyObject *value, const pv_field *field, void *options, int *set, char *message) {
   if (PyUnicode_Check(value)) {
     Py_ssize_t length = 0;
@@ -263,7 +266,8 @@ static int pv_field_value(PyObject *value, const pv_field *field, void *options,
   return 1;
 }
 
-/* Sets the options' fields from a mapping; None leaves them. `*items` keeps the texts alive; the caller drops it. */
+/* Sets the options' fields from a mapping; None leaves them unchanged. `*items` keeps the texts alive; the caller
+ * drops it. */
 static int pv_fields(PyObject *object, const char *function, const pv_field *fields, void *options, PyObject **items) {
   char message[PV_MESSAGE_SIZE];
   if (object == Py_None) return 1;
@@ -321,7 +325,7 @@ static PyObject *pv_argument_list(int count, char **argv) {
   return list;
 }
 
-/* Room for as many handles as the caller asks to be told at once. */
+/* Room for as many handles as the caller requests at once. */
 static int pv_handles(PyObject *object, const char *function, int position, mv_request **handles, uint64_t *capacity) {
   int64_t wanted;
   *capacity = 0;

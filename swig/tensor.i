@@ -1,10 +1,10 @@
 /* Tensors, for every language. A tensor is a handle, or the language's object with one, which then lives as long as the
- * call. What C passes as several parameters arrives as one argument:
+ * call. Several C parameters are one argument:
  *   (values, count, dtype)   as (data, count, dtype): a buffer with a dtype of its own
  *   (shape, dims), (index, dims)   a list of integers
- * mv_tensor_data() gives address, count and dtype; mv_tensor_describe() a mapping. Memory that is lent to
- * mv_tensor_view() is kept alive until the last tensor upon it is freed. Beside the functions of tensor.h each language
- * has what makes a tensor's memory one of its own arrays. */
+ * mv_tensor_data() returns address, count and dtype; mv_tensor_describe() a mapping. Memory that is lent to
+ * mv_tensor_view() is kept alive until the last tensor in it is freed. In addition to the functions of tensor.h,
+ * each language has functions that turn a tensor's memory into its own arrays. */
 %ignore mv_tensor_info;
 
 #if defined(SWIGPYTHON)
@@ -136,7 +136,7 @@
 
 #include "lua_strided_math.h"
 %}
-/* For the Lua above: a value that frees the tensor when it is collected. */
+/* For the Lua modules: a value that frees the tensor when it is collected. */
 %native(tensor_owner) int pv_tensor_owner(lua_State *L);
 /* For lua/torch: a table of functions. */
 %native(strided) int pv_strided_module(lua_State *L);
@@ -163,7 +163,7 @@
   lua_pushnumber(L, *$1);
   SWIG_arg++;
 }
-/* The nearest number: of floats it says less than the other result. */
+/* The integer nearest to the element: for floats less precise than the other result. */
 %typemap(argout) int64_t *integer {
   pv_push_integer(L, *$1);
   SWIG_arg++;

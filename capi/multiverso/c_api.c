@@ -1,4 +1,4 @@
-/* Each of Multiverso's functions in terms of polyverso.h. */
+/* Implements each of Multiverso's functions with polyverso.h. */
 
 #include <multiverso/c_api.h>
 
@@ -12,8 +12,9 @@
 
 _Static_assert(sizeof(TableHandler) >= sizeof(mv_table), "a pointer holds a table's handle");
 
-/* A signal ends a wait with MV_EINTR. The original's callers know of no interrupted calls: their runtimes look after
- * signals when the call has returned. So a call that was not made is made again, and one that goes on is waited for. */
+/* A signal ends a wait with MV_EINTR. Callers of the original do not know interrupted calls: their runtimes handle
+ * signals after the call has returned. Therefore a call that was withdrawn is repeated, and one that continues is
+ * waited for. */
 static bool is_to_be_repeated(mv_status status, mv_request request) { return status == MV_EINTR && request == 0; }
 static mv_status waited(mv_status status, mv_request request) {
   while (status == MV_EINTR) status = mv_request_wait(request, 0);
@@ -48,7 +49,7 @@ void MV_Barrier(void) {
   succeeded("MV_Barrier", waited(status, request));
 }
 
-/** What one of the questions answers, or -1. */
+/** The result of an mv_... function that returns a number, or -1. */
 static int number_of(const char *function, mv_status (*question)(mv_node, int64_t *)) {
   int64_t number = -1;
   return succeeded(function, question(0, &number)) ? (int)number : -1;
@@ -100,13 +101,14 @@ typedef struct transfer {
   int row_ids_n; /* -1: all rows */
 } transfer;
 
-/** The ids as polyverso.h takes them, to be freed; NULL where that can't be, which has been told. */
+/** The ids as polyverso.h takes them, to be freed; NULL after an error, which has been reported. */
 static int64_t *widened_ids(const transfer *it) {
   if (it->row_ids == NULL && it->row_ids_n > 0) {
     refused(it->function, "row_ids is NULL, but row_ids_n is %d", it->row_ids_n);
     return NULL;
   }
-  int64_t *ids = malloc(((size_t)it->row_ids_n + 1) * sizeof(*ids)); /* never of no bytes, which may be NULL */
+  int64_t *ids = malloc(((size_t)it->row_ids_n + 1) * sizeof(*ids)); /* never of size 0, for which malloc() may
+                                                                        return NULL */
   if (ids == NULL) {
     refused(it->function, "out of memory for %d row ids", it->row_ids_n);
     return NULL;

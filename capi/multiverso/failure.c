@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What ends the text of an error: a line feed, and where the process ends too, how it would not. */
+/** The end of an error message: a line feed, and if the process aborts, how to continue instead. */
 static const char *ending(bool *goes_on) {
   static const char kAborting[] = "\nmultiverso: aborting; POLYVERSO_MULTIVERSO_ERRORS=continue would carry on\n";
   static const char kUnknown[] = "\nmultiverso: aborting; POLYVERSO_MULTIVERSO_ERRORS is neither abort nor continue\n";
@@ -15,7 +15,7 @@ static const char *ending(bool *goes_on) {
   return choice == NULL || choice[0] == '\0' || strcmp(choice, "abort") == 0 ? kAborting : kUnknown;
 }
 
-/** Written at once, so that lines of several workers stay whole. */
+/** Writes the message in one call, so that lines of several workers do not mix. */
 static void tell(char *text, size_t capacity) {
   bool goes_on;
   const char *end = ending(&goes_on);

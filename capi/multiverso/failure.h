@@ -1,4 +1,4 @@
-/* What becomes of an error where the caller has no way to be told. Internal to libmultiverso. */
+/* Error handling for functions that return no status. Internal to libmultiverso. */
 #ifndef POLYVERSO_MULTIVERSO_FAILURE_H
 #define POLYVERSO_MULTIVERSO_FAILURE_H
 
@@ -6,10 +6,10 @@
 
 #include <polyverso/polyverso.h>
 
-/** Whether the call went well. If not: writes mv_last_error(), and aborts unless the environment says to carry on. */
+/** Whether the call succeeded. If not: writes mv_last_error(), and aborts unless the environment says to continue. */
 bool succeeded(const char *function, mv_status status);
 
-/** The same for what this library finds by itself; returns false, where it returns. */
+/** succeeded() for errors that this library itself detects; returns false, if it returns. */
 bool refused(const char *function, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -17,10 +17,10 @@ static const char *value_of(const char *argument, const char *name) {
   return strncmp(argument, name, length) == 0 && argument[length] == '=' ? argument + length + 1 : NULL;
 }
 
-/* These changed how fast Multiverso was, or nothing: they are taken, and mean nothing here. */
+/* These changed Multiverso's speed, or nothing: they are accepted and ignored. */
 static const char *const kWithoutMeaning[] = {"omp_threads", "allocator_type", "allocator_alignment"};
 
-/* These changed what a script computes or with whom. Passing over them in silence would be a wrong result. */
+/* These changed the result of a script, or its cluster. Ignoring them silently would give a wrong result. */
 static const struct {
   const char *name, *instead;
 } kNotOffered[] = {
@@ -28,13 +28,13 @@ static const struct {
     {"backup_worker_ratio", "mv_table_spec.staleness lets fast workers go ahead of slow ones"},
 };
 
-/** The updater that -updater_type= names; false where it can't be had. The others took their parameters with each add,
- *  which these functions never gave. */
+/** The updater that -updater_type= names; false if it is not supported. Multiverso's other updaters took their
+ *  parameters with each add, which these functions never passed. */
 static bool choose_updater(const char *name) {
   if (strcmp(name, "default") == 0 || name[0] == '\0') {
     updater = NULL;
   } else if (strcmp(name, "sgd") == 0) {
-    updater = "sgd rate=1"; /* Multiverso's subtracts: the rate was the caller's */
+    updater = "sgd rate=1"; /* Multiverso's subtracts the values: the caller applied the rate */
   } else {
     return refused("MV_Init",
                    "-updater_type=%s is not offered here, default and sgd are: mv_table_create() of polyverso.h takes "
@@ -44,7 +44,7 @@ static bool choose_updater(const char *name) {
   return true;
 }
 
-/** Whether an argument is used up here; *fine turns false where it can't be. */
+/** Whether an argument is consumed here; *fine becomes false if it is not supported. */
 static bool is_taken(const char *argument, bool *fine) {
   const char *value = value_of(argument, "updater_type");
   if (value != NULL) {
@@ -75,7 +75,8 @@ bool take_flags(int *argc, char **argv) {
   for (int i = 1; i < *argc; ++i) {
     if (argv[i] == NULL || !is_taken(argv[i], &fine)) argv[kept++] = argv[i];
   }
-  if (kept < *argc) argv[kept] = NULL; /* where it was full nothing is known to be behind it */
+  if (kept < *argc) argv[kept] = NULL; /* argv need not end with NULL: nothing may be written beyond the original
+                                          arguments */
   if (*argc > 1) *argc = kept;
   return true;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The wall that every exported function stands behind: errors become a status and a sentence, and nothing unwinds into
-// the caller's language.
+// The exception boundary of every exported function: an error becomes a status and a message, and no exception unwinds
+// into the caller's language.
 
 #include <polyverso/polyverso.h>
 
@@ -16,13 +16,13 @@
 
 namespace mv::capi {
 
-/// Keeps the sentence for mv_last_error() and gives the status back. Without memory a shorter sentence stands in.
+/// Stores the message for mv_last_error() and returns the status. If there is no memory for it, stores a shorter one.
 mv_status fail(mv_status code, const char* function, const char* text) noexcept;
 mv_status finish_failed(const base::Status& status) noexcept;
-/// Sets mv_last_error() beside a success: only mv_request_cancel() does.
+/// Sets mv_last_error() on success: only mv_request_cancel() does.
 void note(std::string text) noexcept;
 
-/// With the function's name at the head of its sentence, once.
+/// Puts the function's name before the message, once.
 inline base::Status named(const char* function, base::Status status) {
   if (status.ok() || status.text().starts_with(function)) return status;
   return base::error(status.code(), "{}: {}", function, status.text());
@@ -30,7 +30,7 @@ inline base::Status named(const char* function, base::Status status) {
 
 inline mv_status finish(const base::Status& status) noexcept { return status.ok() ? MV_OK : finish_failed(status); }
 
-/// Runs body() -> base::Status behind the wall.
+/// Runs body() -> base::Status inside the boundary.
 template <typename Body>
 mv_status guarded(const char* function, Body&& body) {
   try {
@@ -42,13 +42,13 @@ mv_status guarded(const char* function, Body&& body) {
   } catch (const std::exception& defect) {
     return fail(MV_EINTERNAL, function, defect.what());
   } catch (abi::__forced_unwind&) {
-    throw;  // pthread_cancel() of the calling thread: glibc ends the process if this is held up
+    throw;  // pthread_cancel() of the calling thread: glibc aborts the process if it is not rethrown
   } catch (...) {
     return fail(MV_EINTERNAL, function, "an unknown exception");
   }
 }
 
-/// The same for body(State&), which a forked child does not reach before its own mv_init().
+/// guarded() for body(State&). MV_EFORK in a forked child before its own mv_init().
 template <typename Body>
 mv_status boundary(const char* function, Body&& body) {
   State* state = current_state();
@@ -59,7 +59,7 @@ mv_status boundary(const char* function, Body&& body) {
   return guarded(function, [&] { return body(*state); });
 }
 
-/// The same for functions of tensors alone, which a forked child may call at once.
+/// boundary() for functions of tensors alone, which a forked child may call at once.
 template <typename Body>
 mv_status tensor_fence(const char* function, Body&& body) {
   return guarded(function, [&] { return body(current_state_for_tensors()); });

@@ -9,7 +9,7 @@ namespace mv::capi {
 
 namespace {
 
-/// The thread's own reference, whose end is the thread's.
+/// The thread's own reference; it ends with the thread.
 struct OfThread {
   std::shared_ptr<Callbacks> callbacks;
   ~OfThread() {
@@ -21,7 +21,7 @@ OfThread& of_thread() { return base::per_thread<OfThread>(); }
 }  // namespace
 
 std::shared_ptr<Callbacks> Callbacks::of_this_thread(State& state) {
-  // A forked child leaves its parent's alone.
+  // A forked child does not use its parent's.
   if (of_thread().callbacks == nullptr || !of_thread().callbacks->is_of(state)) of_thread().callbacks = std::make_shared<Callbacks>(state);
   return of_thread().callbacks;
 }

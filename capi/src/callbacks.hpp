@@ -1,5 +1,5 @@
 #pragma once
-// Callbacks of the user's run on the thread that set them. Each such thread has a list of the stores that have one.
+// User callbacks, which run on the thread that set them. Each such thread has a list of the stores that have one.
 
 #include <atomic>
 #include <cstdint>
@@ -15,33 +15,33 @@
 
 namespace mv::capi {
 
-/// The controller of a node's server, and the thread whose it is.
+/// The controller of a node's server, and the thread that set it.
 class Control {
  public:
   using Controller = std::function<base::Status(int64_t head, const std::string& body)>;
 
-  /// @param controller  empty: by hand
+  /// @param controller empty: by hand
   Control(const NodeRef& node, std::shared_ptr<kvstore::CallbackThread> thread, Controller controller)
       : node_(node), thread_(std::move(thread)), controller_(std::move(controller)) {}
 
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
   ~Control() {
-    if (active_) thread_->inside(false);  // begun by hand, and never done
+    if (active_) thread_->inside(false);  // a command was begun by hand and not ended
   }
 
-  // ---- on its thread
+  // ---- only on the thread that set it
 
   bool is_here() const { return thread_->is_here(); }
   bool is_by_hand() const { return !controller_; }
-  /// Whether any command waited; it executes them unless that is done by hand.
+  /// Whether any command was queued; executes them unless that is done by hand.
   bool run_due();
-  /// The oldest command, the same one until done(); null if none waits.
+  /// The oldest command, the same one until done(); null if none is queued.
   const api::Command* next();
   bool done(const base::Status& outcome);
 
  private:
-  const std::weak_ptr<NodeEntry> node_;  ///< who has this
+  const std::weak_ptr<NodeEntry> node_;  ///< the owner of this controller
   const std::shared_ptr<kvstore::CallbackThread> thread_;
   const Controller controller_;
   std::optional<api::Command> active_;
@@ -50,7 +50,7 @@ class Control {
 class Callbacks final : public kvstore::CallbackThread, public std::enable_shared_from_this<Callbacks> {
  public:
   explicit Callbacks(State& state) : state_(state) {}
-  /// The calling thread's, in this life of the library.
+  /// The callbacks of the calling thread, in this life of the library.
   static std::shared_ptr<Callbacks> of_this_thread(State& state);
 
   bool is_here() const override;
@@ -58,20 +58,20 @@ class Callbacks final : public kvstore::CallbackThread, public std::enable_share
   void due(int64_t more, bool by_hand) override;
   void inside(bool is_inside) override { inside_ += is_inside ? 1 : -1; }
 
-  // ---- on this thread
+  // ---- only on this thread
 
   void add(const std::shared_ptr<kvstore::Store>& store);
   void add(const std::shared_ptr<Control>& control);
-  /// Runs all that is due; true if there was any, or if it is run by hand.
+  /// Runs all due callbacks; true if any were due, or are run by hand.
   bool run();
   bool is_inside() const { return inside_.load() != 0; }
-  /// Whether there is anything that may come to be due.
+  /// Whether this thread has any callbacks set.
   bool has_any() const;
 
   // ---- any thread
 
   bool any_due() const { return any_to_run() || by_hand_.load(std::memory_order_acquire) > 0; }
-  /// Without those that are run by hand.
+  /// any_due() without callbacks that are run by hand.
   bool any_to_run() const { return due_.load(std::memory_order_acquire) > 0; }
   void end() { has_ended_.store(true, std::memory_order_release); }
   bool is_of(const State& state) const { return &state == &state_; }
@@ -85,9 +85,9 @@ class Callbacks final : public kvstore::CallbackThread, public std::enable_share
   std::vector<std::weak_ptr<Control>> controls_;
 };
 
-/// What a callback has returned, as a status of the call that it was made for.
+/// The return value of a callback, as a status of the call that it was made for.
 base::Status check_outcome(const char* callback, mv_status outcome);
-/// Lets the descriptors of all nodes tell whether callbacks are due.
+/// Makes the descriptors of all nodes readable while callbacks are due, and only then.
 void show_due_callbacks(State& state);
 
 }  // namespace mv::capi

@@ -1,5 +1,5 @@
 #pragma once
-// From a call to its end, or to the request that stands for it.
+// Runs a call until its end, or until a request handle represents it.
 
 #include <utility>
 
@@ -8,7 +8,7 @@
 
 namespace mv::capi {
 
-/// A request handle that nobody knows yet; given back unless it is published.
+/// A request handle that is not visible to callers yet; released unless it is published.
 class ReservedRequest {
  public:
   explicit ReservedRequest(RequestTable& requests) : requests_(requests), handle_(requests.reserve()) {}
@@ -28,15 +28,15 @@ class ReservedRequest {
   int64_t handle_;
 };
 
-/// A handle for a blocking call that a signal interrupted. Without memory for one the call is withdrawn.
+/// A handle for a blocking call that a signal interrupted. If there is no memory for one, the call is withdrawn.
 int64_t keep_interrupted(State& state, const NodeRef& node, api::CallRef call);
 
-/// start(api::CallOptions) as the plan says, with a handle where a call is left running.
+/// Calls start(api::CallOptions) according to the plan; sets a handle if the call is still running.
 template <typename Start>
 base::Status run_call(State& state, const NodeRef& node, const CallPlan& plan, Start start) {
   if (plan.options.mode == api::Mode::kAsync) {
-    // The handle comes first: it is the tag under which mv_poll() tells of the call, perhaps before start() has
-    // returned, and once the call runs nothing may fail any more.
+    // The handle is reserved first: mv_poll() reports the call by it, perhaps before start() has returned, and once the
+    // call runs nothing may fail any more.
     ReservedRequest reserved(state.requests);
     api::CallOptions options = plan.options;
     options.tag = reserved.handle();

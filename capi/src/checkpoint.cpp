@@ -1,4 +1,4 @@
-// Checkpoints.
+// Saves, loads and inspects checkpoints.
 
 #include <polyverso/polyverso.h>
 
@@ -13,7 +13,7 @@
 namespace mv::capi {
 namespace {
 
-/// Plans a call on a path, finds the node, and starts it: start(Node&, path, CallOptions).
+/// Checks a call on a path, finds the node, and starts it: start(Node&, path, CallOptions).
 template <typename Start>
 base::Status run_on_path(State& state, const char* function, const char* argument, mv_node node, const char* path,
                          const mv_call_options* given, Start start) {

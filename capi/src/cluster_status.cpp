@@ -1,4 +1,4 @@
-// How a cluster stands: asked by a member, or from outside.
+// The status of a cluster, requested by a member or from outside.
 
 #include <polyverso/polyverso.h>
 
@@ -11,7 +11,7 @@
 namespace mv::capi {
 namespace {
 
-/// How long an observer waits unless it is told.
+/// How long an observer waits by default.
 constexpr base::Nanos kPatienceWithMaster = std::chrono::seconds(5);
 
 base::Status tell_status(State& state, mv_node node, uint32_t flags, char* text, uint64_t capacity, uint64_t* length) {

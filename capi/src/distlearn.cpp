@@ -1,4 +1,4 @@
-// Strategies of training: handles and arguments; core/api/distlearn does the rest.
+// The C interface of the training strategies: handles and arguments. core/api/distlearn does the work.
 
 #include <polyverso/distlearn.h>
 
@@ -37,7 +37,7 @@ constexpr const char* kStrategyName<LocalSgd> = "a local SGD";
 template <>
 constexpr const char* kStrategyName<Compressor> = "a compressed average";
 
-/// work(Strategy&) of one exported function, alone with its strategy.
+/// Runs work(Strategy&) of an exported function, one at a time for each strategy.
 template <typename Work>
 mv_status with_any(const char* function, mv_strategy handle, Work work) {
   return boundary(function, [&](State& state) -> base::Status {
@@ -59,7 +59,7 @@ mv_status with(const char* function, mv_strategy handle, Work work) {
   });
 }
 
-/// work(T&, arrays, time-out) of a function that blocks.
+/// Runs work(T&, arrays, time-out) of a blocking function.
 template <typename T, typename Work>
 mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* given, uint64_t count, const mv_call_options* options, Work work) {
   return with<T>(function, handle, [&](T& strategy) -> base::Status {
@@ -72,7 +72,7 @@ mv_status with_arrays(const char* function, mv_strategy handle, const mv_array* 
   });
 }
 
-/// Puts what make(node) makes behind a handle.
+/// Makes a strategy with make(node) and returns its handle.
 template <typename Make>
 mv_status open_in_group(const char* function, mv_group group, mv_strategy* out, Make make) {
   return boundary(function, [&](State& state) -> base::Status {

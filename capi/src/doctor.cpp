@@ -1,4 +1,4 @@
-// mv_doctor_text(): what was detected, what works, and what to do about what doesn't.
+// mv_doctor_text(): what was detected, what works, and how to fix what does not.
 
 #include <polyverso/polyverso.h>
 
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr uint32_t kFlags = uint32_t{MV_JSON} | uint32_t{MV_REACH} | uint32_t{MV_TUNE};
 constexpr base::Nanos kPatience = 3s, kPatienceByChance = 1s;
-/// For rank 0 of a launcher's job: it is there, or it is not.
+/// For rank 0 of a launcher's job: it either answers quickly or is not there.
 constexpr base::Nanos kPatienceByName = 200ms;
 
 void append(DoctorReport& report, doctor::Findings findings) {
@@ -47,7 +47,7 @@ void examine_way_to_master(DoctorReport& report, bool asked_for) {
     append(report, doctor::reach_by_name(settings.rendezvous, settings.secret, kPatienceByName));
 }
 
-/// What a node would be that started now; with MV_REACH, no more than the way to the master.
+/// Examines the node that would start now; with MV_REACH, only the connection to the master.
 DoctorReport examine_start(uint32_t flags) {
   DoctorReport report;
   const bool reach = (flags & MV_REACH) != 0;
@@ -96,7 +96,7 @@ base::Result<std::string> tune(State& state, int64_t handle, uint32_t flags) {
   return (flags & MV_JSON) != 0 ? tuning_as_json(tuning.value()) : tuning.value().setting();
 }
 
-/// `handle` 0: no node runs.
+/// `handle` 0: no node is running.
 base::Result<std::string> examine(State& state, int64_t handle, uint32_t flags) {
   if ((flags & MV_TUNE) != 0) return tune(state, handle, flags);
   const auto write = [&](const DoctorReport& report) {

@@ -15,7 +15,7 @@ using doctor::Finding;
 using doctor::Verdict;
 using base::JsonWriter;
 
-/// Of the JSON's form; raised only if a field changes its meaning.
+/// The version of the JSON's format; raised only if a field changes its meaning.
 constexpr int kSchema = 1;
 
 const char* name_of(Verdict verdict) {
@@ -72,14 +72,14 @@ void write_peer(JsonWriter& json, const api::PeerReport& peer) {
   json.field("round_trip_us", peer.round_trip != base::kNever ? std::optional(Micros(peer.round_trip).count()) : std::nullopt);
 }
 
-/// Names may come from anywhere: nothing of them reaches a terminal as a command.
+/// Replaces control characters: names come from untrusted sources, and must not send commands to a terminal.
 std::string plain(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   return text;
 }
 
-/// "  ok       loopback        TCP to 127.0.0.1 works", and below it what to do.
+/// " ok loopback TCP to 127.0.0.1 works", and below it the fix.
 void append(const Finding& finding, std::string& text) {
   text += fmt::format("  {:8} {:20} {}\n", name_of(finding.verdict), finding.subject, plain(finding.text));
   if (finding.verdict != Verdict::kOk) text += fmt::format("  {:8} {:20} -> {}\n", "", "", plain(finding.todo));

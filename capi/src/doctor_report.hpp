@@ -1,5 +1,6 @@
 #pragma once
-// All that mv_doctor_text() tells, and its two forms. docs/operations.md has the JSON's fields: they are only ever added to.
+// The report of mv_doctor_text(), in its two formats. docs/operations.md lists the JSON's fields: fields are only
+// added.
 
 #include <cstdint>
 #include <optional>
@@ -13,24 +14,25 @@
 namespace mv::capi {
 
 struct DoctorReport {
-  bool running = false;  ///< a node was asked; else what one would be
-  std::string address;   ///< of a running node, as others are told
+  bool running = false;  ///< the report is about a running node; else about the node that would be started
+  std::string address;   ///< of a running node, as advertised
   runtime::Settings settings;
   SettingsReport sources;
   std::vector<doctor::Finding> findings;
   std::vector<api::PeerReport> peers;
 
-  /// Whether there is nothing that somebody has to do.
+  /// Whether nothing needs attention.
   bool is_well() const;
   std::string as_json() const;
   std::string as_text() const;
 };
 
-/// Where the settings come from, what was seen and not used, and why no node would start, if so. An empty `place` is described.
+/// The sources of the settings, settings that were seen but not used, and why no node would start, if so. An empty
+/// `place` is described.
 doctor::Findings judge_settings(const SettingsReport& sources, const runtime::Settings& settings,
                                 const base::Status& verdict, const std::string& place = "");
 
-/// What mv_doctor_text() tells with MV_TUNE.
+/// The text of mv_doctor_text() with MV_TUNE.
 std::string tuning_as_json(const api::Tuning& tuning);
 
 }  // namespace mv::capi

@@ -1,4 +1,4 @@
-// What the sources of settings come to, as findings.
+// Turns the sources of the settings into findings.
 
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "POLYVERSO_";
 
-/// How many letters have to be changed, added or left out to make the one of the other.
+/// The edit distance: letters to change, add or remove to turn one into the other.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -37,7 +37,7 @@ std::string variable_of(const base::SettingInfo& setting) {
   return name;
 }
 
-/// The setting's variable that was probably meant; empty for a setting's own name, and where none is near.
+/// The variable of a setting that was probably meant; empty for a valid name, and if no name is similar.
 std::string meant_by(std::string_view name) {
   std::string nearest;
   size_t least = 3;

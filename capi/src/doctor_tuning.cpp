@@ -1,4 +1,4 @@
-// What messages cost, as JSON. docs/operations.md has the fields: they are only ever added to.
+// The measured costs of messages, as JSON. docs/operations.md lists the fields: fields are only added.
 
 #include "api/group/tuning.hpp"
 #include "base/json_writer.hpp"

@@ -1,4 +1,4 @@
-// Gossip: handles, files and arguments; api::GossipNode does the rest.
+// The C interface of gossip: handles, files and arguments. api::GossipNode does the work.
 
 #include <polyverso/gossip.h>
 
@@ -22,9 +22,9 @@ namespace {
 using api::GossipNode;
 
 constexpr uint32_t kFirstFetched = sizeof(mv_gossip_fetched), kFirstInfo = sizeof(mv_gossip_info), kFirstPeer = sizeof(mv_gossip_peer);
-/// No configuration is as long as this; a device or a model given by mistake may be.
+/// Longer than any configuration, but not than a device or a model that is passed by mistake.
 constexpr size_t kLongestFile = gossip::YamlLimits{}.bytes;
-/// How long a node has for telling how it stands.
+/// How long a node may take to report its status.
 constexpr base::Nanos kPatienceWithNodes = std::chrono::seconds(2);
 
 base::Result<std::string> read_file(const char* path) {
@@ -41,14 +41,14 @@ base::Result<std::string> read_file(const char* path) {
   return base::error(MV_EINVAL, "\"{}\" has more than {} bytes: that is no configuration", path, kLongestFile);
 }
 
-/// The status of `function`, which begins its message.
+/// Puts the function's name before the message.
 base::Status told(const char* function, const base::Status& status) {
   return status.ok() ? status : base::error(status.code(), "{}: {}", function, status.text());
 }
 
 base::Result<gossip::Config> read_config(const std::string& text, const std::string& file) {
   auto config = gossip::parse_config(text, file);
-  // As a cluster's: a configuration may be for all eyes.
+  // As in a cluster: the configuration file may be public.
   const char* const secret = std::getenv("POLYVERSO_SECRET");
   if (config.ok() && config.value().secret.empty() && secret != nullptr) config.value().secret = secret;
   return config;
@@ -73,7 +73,7 @@ base::Status check_open(const char* config, const char* name, const mv_gossip* g
   return {};
 }
 
-/// Opens the node with text() of the configuration. Of a forked child, this may be the first call.
+/// Opens the node with the configuration text(). In a forked child this may be the first call.
 template <typename Text>
 mv_status open_with(const char* function, Text text, const char* file, const char* name, mv_gossip* gossip) {
   if (const auto status = check_open(file, name, gossip); !status.ok()) return finish(told(function, status));
@@ -91,7 +91,7 @@ base::Status close_gossip(State& state, mv_gossip handle) {
   return {};
 }
 
-/// work(GossipNode&) of one exported function, whose name begins the sentence of what goes wrong.
+/// Runs work(GossipNode&) of an exported function, whose name begins the error message.
 template <typename Work>
 mv_status with_node(const char* function, mv_gossip gossip, Work work) {
   return boundary(function, [&](State& state) -> base::Status {
@@ -108,7 +108,7 @@ base::Status check_data(const void* data, uint64_t count) {
 template <size_t kRoom>
 void put_name(const std::string& from, char (&to)[kRoom]) {
   size_t bytes = std::min(from.size(), kRoom - 1);
-  while (bytes < from.size() && bytes > 0 && (from[bytes] & 0xc0) == 0x80) --bytes;  // no letter is cut in two
+  while (bytes < from.size() && bytes > 0 && (from[bytes] & 0xc0) == 0x80) --bytes;  // cuts no UTF-8 sequence
   std::memcpy(to, from.data(), bytes);
   std::memset(to + bytes, 0, kRoom - bytes);
 }
@@ -188,7 +188,7 @@ void describe_peer(const gossip::PeerState& from, mv_gossip_peer* out) {
   std::memcpy(out, &peer, std::min<size_t>(out->size, sizeof(peer)));
 }
 
-/// The structs lie one behind the other, each as long as the first one says.
+/// The structs are contiguous, each of the size that the first one names.
 base::Status describe_peers(GossipNode& node, mv_gossip_peer* peers, uint64_t capacity, uint64_t* count) {
   if (count == nullptr) return base::Status(MV_EINVAL, "count is NULL");
   if (peers == nullptr && capacity != 0) return base::error(MV_EINVAL, "peers is NULL, but capacity is {}", capacity);
@@ -231,7 +231,7 @@ mv_status mv_gossip_open(const char* config, const char* name, mv_gossip* gossip
 }
 mv_status mv_gossip_open_text(const char* config, const char* name, mv_gossip* gossip) {
   constexpr const char* kFunction = "mv_gossip_open_text";
-  const char* const file = config != nullptr ? "config" : nullptr;  // what the sentences call it
+  const char* const file = config != nullptr ? "config" : nullptr;  // its name in messages
   return mv::capi::open_with(kFunction, [&] { return mv::base::Result<std::string>(config); }, file, name, gossip);
 }
 mv_status mv_gossip_close(mv_gossip gossip) {

@@ -1,4 +1,4 @@
-// Groups and their operations: handles and arguments; api::Group does the rest.
+// The C interface of groups and their operations: handles and arguments. api::Group does the work.
 
 #include <polyverso/group.h>
 
@@ -56,7 +56,7 @@ base::Status open(State& state, const char* function, mv_node node, mv_group* gr
   auto pin = find_node(state, function, node);
   if (!pin.ok()) return pin.status();
   const NodeRef& entry = *pin.value();
-  const int64_t handle = state.groups.reserve();  // before: what is open has to be handed out
+  const int64_t handle = state.groups.reserve();  // reserved first: an opened group must get a handle
   base::Undo reserved([&] { state.groups.abandon(handle); });
   auto opened = entry->node->open_group(here ? entry->node->workers_here() : std::vector<int64_t>(workers.begin(), workers.end()), {});
   if (!opened.ok()) return opened.status();
@@ -66,7 +66,7 @@ base::Status open(State& state, const char* function, mv_node node, mv_group* gr
   return {};
 }
 
-/// work(State&, const GroupEntry&) of one exported function, whose name begins the sentence of what goes wrong.
+/// Runs work(State&, const GroupEntry&) of an exported function, whose name begins the error message.
 template <typename Work>
 mv_status with_group(const char* function, mv_group group, Work work) {
   return boundary(function, [&](State& state) -> base::Status {
@@ -75,13 +75,13 @@ mv_status with_group(const char* function, mv_group group, Work work) {
     try {
       return named(function, work(state, *pin.value()));
     } catch (const std::exception&) {
-      pin.value()->group->give_up(base::Status(MV_ENOMEM, "out of memory"));  // short enough to need none
+      pin.value()->group->give_up(base::Status(MV_ENOMEM, "out of memory"));  // short enough to need no allocation
       throw;
     }
   });
 }
 
-/// make(const GroupEntry&) -> Result<Operation>, carried out as the options say.
+/// Carries out the operation of make(const GroupEntry&) -> Result<Operation>, according to the options.
 template <typename Make>
 mv_status operate(const char* function, mv_group group, const mv_call_options* options, Make make) {
   return with_group(function, group, [&](State& state, const GroupEntry& entry) -> base::Status {
@@ -102,7 +102,7 @@ base::Result<Operation> one_array(What kind, const void* in, void* out, uint64_t
   return operation;
 }
 
-/// The root as an operation has it; what is no rank becomes one that is refused with its number.
+/// Sets the root. Negative values are refused here; others are checked as a rank later, with their number.
 base::Status set_root(Operation& operation, int64_t root) {
   if (root < 0) return base::error(MV_EINVAL, "the root {} is no rank", root);
   operation.root = static_cast<uint64_t>(root);
@@ -172,7 +172,7 @@ base::Status drain(const GroupEntry& entry, mv_array* arrays, uint64_t capacity,
   return {};
 }
 
-/// Takes part once with what changes nothing.
+/// Takes part in one operation with neutral values.
 base::Status reduce_nothing(api::Group& group, collective::Shape shape, const api::CallOptions& options) {
   if (shape.custom) return base::Status(MV_EDISAGREE, "the others reduce by a function of their own, of which nobody knows what changes nothing");
   std::vector<std::vector<std::byte>> memory;
@@ -284,7 +284,7 @@ mv_status mv_allreduce_many(mv_group group, const mv_array* in, const mv_array* 
 mv_status mv_reduce(mv_group group, const void* in, void* out, uint64_t count, mv_dtype dtype, int32_t reduction, int64_t root,
                     const mv_call_options* options) {
   return operate("mv_reduce", group, options, [&](const GroupEntry& entry) -> base::Result<Operation> {
-    // Elsewhere than at the root nothing is written: the value may be in either place.
+    // Only the root writes the result; on other ranks the value may be in either buffer.
     const bool may_lack_out = out == nullptr && entry.group->info().rank != root;
     auto operation = one_array(What::kReduce, in, may_lack_out ? const_cast<void*>(in) : out, count, dtype);
     auto how = read_reduction(reduction);

@@ -1,5 +1,5 @@
 #pragma once
-// Callers' arrays of a group's operation.
+// Checks the callers' arrays of a group's operation.
 
 #include <polyverso/polyverso.h>
 
@@ -10,11 +10,11 @@
 
 namespace mv::capi {
 
-/// MV_EINVAL where there are arrays, but no place that holds them, or where a reserved field is set.
+/// MV_EINVAL for arrays without memory, or if a reserved field is set.
 base::Result<std::vector<collective::Array>> read_arrays(const mv_array* arrays, uint64_t count);
-/// Flags as mv_group_flag has them.
+/// MV_EINVAL for flags other than mv_group_flag.
 base::Status check_group_flags(uint32_t flags);
-/// How many arrays one operation may have: far more than any model does.
+/// The most arrays of one operation: far more than any model has.
 inline constexpr uint64_t kMostArrays = 1 << 20;
 
 }  // namespace mv::capi

@@ -1,4 +1,4 @@
-// All-reduces by a caller's own function, or by hand.
+// All-reduces by the caller's own function, or by hand.
 
 #include <polyverso/group.h>
 
@@ -34,7 +34,7 @@ void show(const std::vector<collective::Array>& theirs, mv_array* shown) {
   for (size_t i = 0; i < theirs.size(); ++i) shown[i] = {theirs[i].data, theirs[i].count, theirs[i].dtype, 0};
 }
 
-/// The whole loop, with the caller's function in its middle.
+/// The whole reduction loop, around the caller's function.
 base::Status reduce(api::CustomReduction& custom, const mv_array* values, uint64_t arrays, mv_reducer reducer, void* user, uint64_t* contributors) {
   std::vector<mv_array> shown(arrays);
   for (;;) {

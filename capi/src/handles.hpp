@@ -1,7 +1,7 @@
 #pragma once
-// Integers that stand for objects outside. A handle is kind + generation + index, below 2^53 so that a Lua number or a
-// JavaScript one holds it. A slot's generation grows each time the slot is given back: an old handle never finds
-// the slot's new owner.
+// Handles: integers that represent objects to callers. A handle is kind + generation + index, below 2^53 so that a
+// number of Lua or JavaScript holds it. A slot's generation grows each time the slot is freed, so an old handle never
+// finds the slot's new object.
 
 #include <array>
 #include <atomic>
@@ -34,7 +34,7 @@ constexpr int64_t join_handle(HandleParts parts) {
                               uint64_t{parts.generation} << kIndexBits | parts.index);
 }
 
-/// False where no handle of any kind can look like this.
+/// False if no handle of any kind can have this value.
 constexpr bool split_handle(int64_t handle, HandleParts* parts) {
   if (handle <= 0) return false;
   const auto bits = static_cast<uint64_t>(handle);
@@ -45,18 +45,18 @@ constexpr bool split_handle(int64_t handle, HandleParts* parts) {
   return kind >= 1 && kind <= kLastKind && parts->generation != 0;
 }
 
-/// What became of a handle.
+/// The state of a handle.
 enum class Fate { kNever, kReserved, kOpen, kClosed };
 
-/// Objects of one kind. Finding one takes no lock: a slot's state word holds generation, flags and the number of users,
-/// so that one compare-and-swap checks a handle and keeps its object alive (a "pin"). Whoever drops the last pin of a
-/// closed slot destroys the object. Slots never move and are never freed.
+/// The objects of one kind. Finding one takes no lock: a slot's state word holds generation, flags and the number of
+/// users, so one compare-and-swap checks a handle and keeps its object alive (a "pin"). The last unpin of a closed slot
+/// destroys the object. Slots never move and are never freed.
 template <typename T>
 class HandleTable {
   static constexpr uint64_t kPins = (uint64_t{1} << 32) - 1;
   static constexpr uint64_t kOpenBit = uint64_t{1} << 32;      // the object exists and may be pinned
-  static constexpr uint64_t kClosingBit = uint64_t{1} << 33;   // open, but somebody is about to close it: no new pins
-  static constexpr uint64_t kReservedBit = uint64_t{1} << 34;  // handed out, but the object is not there yet
+  static constexpr uint64_t kClosingBit = uint64_t{1} << 33;   // open, but being closed: no new pins
+  static constexpr uint64_t kReservedBit = uint64_t{1} << 34;  // the handle exists, but its object does not yet
   static constexpr int kGenerationShift = 64 - kGenerationBits;
 
   struct alignas(64) Slot {
@@ -109,7 +109,7 @@ class HandleTable {
     return slot != nullptr && try_pin(*slot, parts.generation) ? Pin(this, slot) : Pin();
   }
 
-  /// A handle whose object comes later: until publish() nobody finds it. Throws std::bad_alloc when all are in use.
+  /// A handle whose object comes later: no lookup finds it until publish(). Throws std::bad_alloc if all are in use.
   int64_t reserve() {
     std::lock_guard lock(free_mutex_);
     Slot& slot = free_ != kNoSlot ? take_free() : add_slot();
@@ -132,11 +132,12 @@ class HandleTable {
     return handle;
   }
 
-  /// Closes the handle; the object lives until its last pin goes. True for the one caller who closed it.
+  /// Closes the handle; the object lives until its last pin is released. True for the one caller that closed it.
   bool close(const Pin& pin) {
     return (pin.slot_->state.fetch_and(~(kOpenBit | kClosingBit), std::memory_order_acq_rel) & kOpenBit) != 0;
   }
-  /// Keeps new users away without giving the handle up yet: close() or reopen() follows. False if somebody else does.
+  /// Refuses new pins before the handle is closed: close() or reopen() must follow. False if another thread is closing
+  /// it.
   bool begin_close(const Pin& pin) {
     uint64_t seen = pin.slot_->state.load(std::memory_order_acquire);
     do {
@@ -149,7 +150,7 @@ class HandleTable {
   Fate fate(int64_t handle) const {
     HandleParts parts;
     if (!split_handle(handle, &parts) || parts.kind != kind_) return Fate::kNever;
-    if (parts.generation < first_generation_) return Fate::kClosed;  // of the table that this one replaced
+    if (parts.generation < first_generation_) return Fate::kClosed;  // from the table that this one replaced
     const Slot* slot = find(parts.index);
     if (slot == nullptr) return Fate::kNever;
     const uint64_t seen = slot->state.load(std::memory_order_acquire);
@@ -160,7 +161,7 @@ class HandleTable {
     return (seen & kOpenBit) != 0 ? Fate::kOpen : (seen & kPins) != 0 ? Fate::kClosed : Fate::kNever;
   }
 
-  /// visit(pin) for every open object. Objects that come or go meanwhile may be seen or not.
+  /// Calls visit(pin) for every open object. Objects that are added or closed meanwhile may be visited or not.
   template <typename Visit>
   void for_each(Visit visit) {
     const uint32_t count = slots_.load(std::memory_order_acquire);
@@ -170,7 +171,7 @@ class HandleTable {
         visit(Pin(this, slot));
     }
   }
-  /// The same without pins, locks or allocation, where no other thread is: in a forked child, or at the end.
+  /// for_each() without pins, locks or allocation, if no other thread runs: in a forked child, or at the end.
   template <typename Visit>
   void for_each_alone(Visit visit) {
     const uint32_t count = slots_.load(std::memory_order_acquire);
@@ -180,12 +181,12 @@ class HandleTable {
     }
   }
 
-  /// Round a fork(), so that a child can go on using the table: no other thread is in the midst of reserving or freeing a slot. What
-  /// another thread has pinned or reserved stays so in the child.
+  /// Called around a fork(), so that a child can continue to use the table: no other thread is reserving or freeing a
+  /// slot. Slots that another thread has pinned or reserved stay so in the child.
   void before_fork() noexcept { free_mutex_.lock(); }
   void after_fork() noexcept { free_mutex_.unlock(); }
 
-  /// The newest generation that any slot has had. A table that replaces this one starts beyond it.
+  /// The newest generation of any slot. A table that replaces this one starts beyond it.
   uint32_t newest_generation() const { return newest_.load(std::memory_order_relaxed); }
 
  private:
@@ -210,7 +211,7 @@ class HandleTable {
     Slot* slots = buckets_[bucket].load(std::memory_order_acquire);
     return slots != nullptr ? slots + offset_of(index, bucket) : nullptr;
   }
-  /// Of a handle of our own making.
+  /// The slot of a handle that this table made.
   Slot& slot_of(int64_t handle) const { return *find(static_cast<uint32_t>(handle) & ((1u << kIndexBits) - 1)); }
 
   static bool try_pin(Slot& slot, uint32_t generation) {
@@ -229,7 +230,7 @@ class HandleTable {
   void recycle(Slot& slot) {
     const uint32_t generation = generation_of(slot.state.load(std::memory_order_relaxed));
     std::lock_guard lock(free_mutex_);
-    if (generation == kLastGeneration) {  // worn out: never used again, so that no handle comes back
+    if (generation == kLastGeneration) {  // generations exhausted: never used again, so that no handle value repeats
       slot.state.store(state_word(generation) | 1, std::memory_order_release);
       return;
     }

@@ -15,14 +15,14 @@
 namespace mv::capi {
 namespace {
 
-/// A node that was asked for by name or by mv_init(): from here on "call mv_init() first" is no advice.
+/// Opens a node for mv_init() or mv_node_open(): from now on errors do not advise to "call mv_init() first".
 base::Result<int64_t> init_node(State& state, const runtime::Settings& settings, SettingsReport sources, bool is_default) {
   auto handle = open_node(state, settings, std::move(sources), is_default);
   if (handle.ok()) state.was_initialised.store(true, std::memory_order_release);
   return handle;
 }
 
-/// The common end of every form of mv_init().
+/// The common part of all forms of mv_init().
 base::Status init_default(State& state, const InitRequest& request) {
   std::lock_guard lock(state.init);
   if (state.init_count > 0) {
@@ -42,10 +42,11 @@ base::Status init_default(State& state, const InitRequest& request) {
   return {};
 }
 
-/// Ends a node for good, unless a signal came first. `pin` is the caller's only one.
+/// Ends a node, unless a signal interrupts it. `pin` is the caller's only one.
 base::Status end_node(State& state, const NodeTable::Pin& pin) {
   NodeEntry& entry = **pin;
-  // By the groups themselves: what goes by shared memory the node's messages know nothing of, and others would wait for this rank.
+  // Close the groups directly: the node's messages do not cover operations over shared memory, and other ranks would
+  // wait for this one.
   state.groups.for_each([&](const GroupTable::Pin& group) {
     if (group->node.get() == &entry) static_cast<void>(group->group->close());
   });
@@ -123,7 +124,8 @@ base::Status init_from_arguments(State& state, int* argc, char** argv) {
       argv[kept++] = argv[i];
     }
   }
-  if (kept < arguments.size()) argv[kept] = nullptr;  // where it was full nothing is known to be behind it
+  if (kept < arguments.size()) argv[kept] = nullptr;  // argv need not end with NULL: nothing may be written beyond the
+                                                      // original arguments
   *argc = static_cast<int>(kept);
   return {};
 }

@@ -1,4 +1,4 @@
-// Nodes on their way into a cluster, between two tries of their caller.
+// Nodes that are joining a cluster, between two attempts of their caller.
 
 #include <utility>
 
@@ -30,7 +30,7 @@ void Joining::keep(const runtime::Settings& settings, NodeRef entry) {
 }
 
 bool Joining::drop_default() {
-  NodeRef dropped;  // ends without the lock
+  NodeRef dropped;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   for (Slot& slot : slots_)
     if (slot.entry != nullptr && slot.entry->is_default) dropped = take(slot);

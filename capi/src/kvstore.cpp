@@ -1,4 +1,4 @@
-// Key-value stores: handles, keys and values checked; kvstore::Store does the rest.
+// The C interface of key-value stores: checks handles, keys and values. kvstore::Store does the work.
 
 #include <polyverso/kvstore.h>
 
@@ -27,7 +27,7 @@ using tensor::Tensor;
 constexpr uint32_t kFirstKeys = 32, kFirstValues = 32;
 constexpr size_t kLongestKey = 200;
 
-/// The node of stores that live in this process alone: made by the first of them, and kept.
+/// The node of stores of this process alone: created for the first of them, and kept.
 base::Result<NodeRef> local_node(State& state) {
   std::lock_guard lock(state.local);
   if (auto pin = state.nodes.pin(state.local_node)) return *pin;
@@ -40,7 +40,7 @@ base::Result<NodeRef> local_node(State& state) {
 base::Status create(State& state, mv_node node, const char* type, kv_store* store) {
   if (type == nullptr) return base::error(MV_EINVAL, "kv_create: type is NULL");
   if (store == nullptr) return base::error(MV_EINVAL, "kv_create: the pointer for the handle is NULL");
-  const char* const van = std::getenv("DMLC_PS_VAN_TYPE");  // MXNet's way to ask for p3
+  const char* const van = std::getenv("DMLC_PS_VAN_TYPE");  // MXNet's way to request p3
   auto known = kvstore::parse_type(type, van != nullptr ? van : "");
   if (!known.ok()) return named("kv_create", known.status());
   const char* const bound = std::getenv("MXNET_KVSTORE_BIGARRAY_BOUND");
@@ -111,15 +111,19 @@ base::Status read_keys(const char* function, const kv_keys* given, Keys* keys) {
   return {};
 }
 
-/// Tensors of one call, by key. The objects share the memory of those behind the handles, and keep it alive.
+/// The tensors of one call, by key. They share the memory of those behind the handles, and keep it alive.
 struct Given {
   std::vector<Tensor> tensors;
   kvstore::Values by_key;
-  std::shared_ptr<std::vector<TensorTable::Pin>> open = std::make_shared<std::vector<TensorTable::Pin>>();  ///< those behind the handles
+  std::shared_ptr<std::vector<TensorTable::Pin>> open = std::make_shared<std::vector<TensorTable::Pin>>();  ///< the
+                                                                                                            ///< tensors
+                                                                                                            ///< behind
+                                                                                                            ///< the
+                                                                                                            ///< handles
   int64_t priority = 0;
 };
 
-/// The tensor of an open handle, which stays open meanwhile: no need to count one user more of the memory.
+/// The tensor of an open handle, which stays open meanwhile, so the memory's use count need not change.
 Tensor borrowed(const OpenTensor& open) {
   if (open.is_row_sparse()) return open.now();
   const Tensor& from = open.dense();
@@ -161,7 +165,7 @@ base::Status read_values(State& state, const char* function, const Keys& keys, c
   return {};
 }
 
-/// How a call waits that is blocking, or that never waits for an answer.
+/// The options of a call that is blocking, or never waits for an answer.
 base::Result<api::CallOptions> read_options(const char* function, const mv_call_options* options, MayForget may_forget) {
   CallPlan plan;
   if (auto status = plan_call(function, options, may_forget, &plan); !status.ok()) return status;
@@ -169,7 +173,7 @@ base::Result<api::CallOptions> read_options(const char* function, const mv_call_
   return plan.options;
 }
 
-/// work(Store&, timeout) of one exported function, whose name begins the sentence of what goes wrong.
+/// Runs work(Store&, timeout) of an exported function, whose name begins the error message.
 template <typename Work>
 mv_status with_store(const char* function, kv_store store, const mv_call_options* options, Work work) {
   return boundary(function, [&](State& state) -> base::Status {
@@ -189,7 +193,7 @@ mv_status tell(const char* function, kv_store store, int64_t* out, int64_t (Stor
   });
 }
 
-/// A call with keys and the values that belong to them, all of them checked.
+/// The checked keys and values of a call.
 struct Checked {
   Keys keys;
   Given values;
@@ -197,7 +201,7 @@ struct Checked {
   kvstore::Updates::Wait wait = kvstore::Updates::Wait::kForOutcome;
 };
 
-/// work(Store&, Checked) of one exported function.
+/// Runs work(Store&, Checked) of an exported function.
 template <typename Work>
 mv_status with_values(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const mv_call_options* options,
                       Work work, MayForget may_forget = MayForget::kNo) {
@@ -220,7 +224,8 @@ base::Status push(Store& store, const Checked& call) {
   return store.push(call.keys, call.values.by_key, {call.timeout, call.values.priority, call.wait});
 }
 
-/// A call that pulls: besides its keys what is pushed before or names the rows, if there is any, and where what comes goes to.
+/// The arguments of a call that pulls: its keys, the values that are pushed before or name the rows, if any, and the
+/// tensors to fill.
 struct Pulling {
   Keys keys;
   Given values;
@@ -228,7 +233,7 @@ struct Pulling {
   Sparse sparse = Sparse::kIgnored;
 };
 
-/// plan_call() of a call that may say KV_SPARSE_TOO.
+/// plan_call() of a call that accepts KV_SPARSE_TOO.
 base::Status plan_pull(const char* function, const mv_call_options* given, CallPlan* plan, Sparse* sparse) {
   if (given == nullptr) return {};
   auto read = read_struct(function, "mv_call_options", given, mv_call_options MV_CALL_OPTIONS_INIT, kFirstCallOptions);
@@ -240,7 +245,7 @@ base::Status plan_pull(const char* function, const mv_call_options* given, CallP
   return plan_call(function, &plain, MayForget::kNo, plan);
 }
 
-/// begin(Store&, Pulling, api::CallOptions) -> Started, of one exported function. `values` may be NULL.
+/// Runs begin(Store&, Pulling, api::CallOptions) -> Started of an exported function. `values` may be NULL.
 template <typename Begin>
 mv_status with_pull(const char* function, kv_store store, const kv_keys* keys, const kv_values* values, const kv_values* out,
                     const mv_call_options* options, Begin begin) {

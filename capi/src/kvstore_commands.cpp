@@ -1,4 +1,4 @@
-// Commands to servers: sending them, and executing those that this process is sent as a server.
+// Commands to servers: sending, and executing those that this process receives as a server.
 
 #include <polyverso/kvstore.h>
 
@@ -52,7 +52,8 @@ base::Status set_controller(State& state, const NodeRef& entry, kv_controller co
   return {};
 }
 
-/// While it waits it executes what this very thread has to: commands to a process that is worker and server come back to it.
+/// While it waits, it executes the callbacks of this thread: a process that is worker and server sends commands to
+/// itself.
 base::Status send_command(State& state, StoreEntry& store, int64_t head, const std::string& body, const CallPlan& plan) {
   if (!store.store->type().dist) return base::error(MV_ESTATE, "a {} store has no servers", store.store->type().name);
   api::Node& node = *store.node->node;
@@ -69,7 +70,10 @@ base::Status send_command(State& state, StoreEntry& store, int64_t head, const s
   if (!started.status.ok()) return started.status;
   for (;;) {
     const base::Status waited =
-        node.wait_until([&] { return node.done(started.call) || callbacks->any_to_run(); }, base::kNever);  // the call has its deadline
+        node.wait_until([&] { return node.done(started.call) || callbacks->any_to_run(); }, base::kNever);  // the call
+                                                                                                            // has its
+                                                                                                            // own
+                                                                                                            // deadline
     if (node.done(started.call)) return node.result(started.call);
     if (waited.ok()) {
       callbacks->run();
@@ -135,7 +139,7 @@ base::Status command_done(const NodeRef& entry, mv_status outcome) {
   return base::Status(MV_ESTATE, "no command is being executed by this thread: kv_next_command() gives one");
 }
 
-/// work(State&, NodeRef) of one exported function, whose name begins the sentence of what goes wrong.
+/// Runs work(State&, NodeRef) of an exported function, whose name begins the error message.
 template <typename Work>
 mv_status with_server(const char* function, mv_node node, Work work) {
   return boundary(function, [&](State& state) -> base::Status {

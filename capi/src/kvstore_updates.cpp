@@ -1,4 +1,5 @@
-// Updater callbacks: from the store's to the user's, and by hand for languages whose functions may not run below a C function.
+// Updater callbacks: the store's callback calls the user's; or by hand, for languages whose functions must not be
+// called from C.
 
 #include <polyverso/kvstore.h>
 
@@ -17,20 +18,21 @@ namespace {
 
 using kvstore::Updates;
 
-/// A handle for as long as a callback may use it.
+/// A handle that is open as long as a callback may use it.
 class LentTensor {
  public:
   LentTensor(State& state, const Tensor& tensor) : handle_(open_tensor(state, tensor)) {}
   LentTensor(const LentTensor&) = delete;
   LentTensor& operator=(const LentTensor&) = delete;
-  ~LentTensor() { static_cast<void>(mv_tensor_free(handle_)); }  // the callback may have done so
+  ~LentTensor() { static_cast<void>(mv_tensor_free(handle_)); }  // the callback may already have freed it
   mv_tensor handle() const { return handle_; }
 
  private:
   const mv_tensor handle_;
 };
 
-/// What a tensor that was lent has become: another one where a row-sparse tensor came to hold other rows. One that was closed is as it was.
+/// The current value of a lent tensor, which differs if a row-sparse tensor received other rows. If the handle was
+/// closed, the tensor as it was lent.
 Tensor returned(State& state, mv_tensor handle, const Tensor& lent) {
   auto pin = find_tensor(state, "updater", handle);
   return pin.ok() ? *pin.value() : lent;

@@ -5,22 +5,23 @@
 namespace mv::capi {
 namespace {
 
-/// From the inside out: where several launchers' variables are there, the first is the one that started this very process.
+/// From the inside out: if variables of several launchers are set, the first one started this process.
 enum LauncherKind { kDmlc, kTorchrun, kOpenMpi, kPmi, kSlurm, kLauncherKinds };
 constexpr const char* kWords[kLauncherKinds] = {"dmlc", "torchrun", "openmpi", "pmi", "slurm"};
 
-/// Ranks of launchers that are not read. Each of their processes for itself would be a cluster of one.
+/// Rank variables of unsupported launchers. Each of their processes would become a cluster of one.
 constexpr const char* kStrangers[] = {"PMIX_RANK",      "MV2_COMM_WORLD_RANK", "PALS_RANKID",
                                       "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",  "ALPS_APP_PE"};
 
-/// Whether one launcher's processes are plainly started by the other's.
+/// Whether one launcher's processes are known to be started by the other's.
 bool is_inside(LauncherKind inner, LauncherKind outer, const Variables& variables) {
   if (inner == kDmlc) return outer != kTorchrun;  // its trackers start processes through mpirun, srun and ssh
-  if (inner == kTorchrun) return variables.find("TORCHELASTIC_RUN_ID").has_value();  // its agents are, one a machine
+  if (inner == kTorchrun) return variables.find("TORCHELASTIC_RUN_ID").has_value();  // its agents are, one on each
+                                                                                     // machine
   return outer == kSlurm;  // mpirun and mpiexec start their daemons through srun
 }
 
-/// The first thing in which both have a say and differ: the two variables.
+/// The first value that both set and that differs: the two variables.
 std::optional<std::pair<std::string, std::string>> difference(const Assignment& a, const Assignment& b) {
   for (auto part : {&Assignment::nodes, &Assignment::rank})
     if (a.*part && b.*part && (a.*part)->value != (b.*part)->value) return {{(a.*part)->from, (b.*part)->from}};

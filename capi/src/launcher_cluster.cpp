@@ -1,4 +1,4 @@
-// Launchers that know of machines: Slurm, and DMLC's trackers.
+// Launchers that span machines: Slurm, and DMLC's trackers.
 
 #include <algorithm>
 
@@ -62,7 +62,8 @@ base::Result<std::vector<std::string>> expand_ranges(std::string_view ranges, st
   }
 }
 
-/// Where srun has reserved ports, the first of them; else one above those that the kernel gives out, by the job's number.
+/// The first of the ports that srun has reserved; else one above the kernel's ephemeral ports, derived from the job's
+/// number.
 base::Result<Found> slurm_port(const Variables& variables, const Found& job, const Found& step) {
   if (const auto reserved = variables.find("SLURM_STEP_RESV_PORTS")) {
     const auto port = digits(std::string_view(reserved->value).substr(0, reserved->value.find_first_of("-,")));
@@ -77,7 +78,7 @@ base::Result<Found> slurm_port(const Variables& variables, const Found& job, con
                fmt::format("{} {}", job.from, step.from)};
 }
 
-/// Over several machines rank 0 is on the first.
+/// On several machines, rank 0 is on the first.
 base::Status meet_across_machines(const Variables& variables, const Found& job, const Found& step, Assignment& place) {
   const auto list = variables.find({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (!list) {
@@ -126,7 +127,8 @@ base::Result<std::vector<std::string>> expand_hosts(std::string_view list) {
   return hosts;
 }
 
-/// A job step's processes, started by srun. A batch script itself has most of the variables, too, but is one process.
+/// The processes of a job step, started by srun. A batch script itself also has most of the variables, but is one
+/// process.
 Reading read_slurm(const Variables& variables, std::vector<std::string>& notes) {
   Assignment place;
   place.launcher = "Slurm";
@@ -159,7 +161,7 @@ Reading read_slurm(const Variables& variables, std::vector<std::string>& notes) 
   return std::optional(place);
 }
 
-/// ps-lite's variables. The scheduler listens at the root's address; ranks are given out in the order of arrival.
+/// ps-lite's variables. The scheduler listens at the root's address; ranks are assigned in the order of arrival.
 Reading read_dmlc(const Variables& variables) {
   const auto role = variables.find("DMLC_ROLE");
   const auto root = variables.find("DMLC_PS_ROOT_URI");

@@ -1,4 +1,4 @@
-// Open MPI's mpirun, torchrun, and the process managers that speak PMI.
+// The readers of Open MPI's mpirun, torchrun, and process managers that use PMI.
 
 #include "launcher_readers.hpp"
 
@@ -27,7 +27,7 @@ base::Status lacks(const char* launcher, const std::string& given, const char* l
 
 }  // namespace
 
-/// All ranks of a job share the name of the job and its directory, which hold mpirun's process id.
+/// All ranks of a job share the name and directory of the job, which contain mpirun's process id.
 Reading read_openmpi(const Variables& variables) {
   Assignment place;
   place.launcher = "Open MPI";
@@ -61,7 +61,7 @@ Reading read_torchrun(const Variables& variables) {
   const auto host = variables.find("MASTER_ADDR"), port = variables.find("MASTER_PORT");
   if (!place.nodes) {
     if (place.rank && host) return lacks("torchrun", place.rank->from, "WORLD_SIZE");
-    return std::optional<Assignment>();  // a RANK alone may be anybody's
+    return std::optional<Assignment>();  // other programs may set RANK, too
   }
   if (!place.rank) {
     if (number_of(place.nodes) == 1) return std::optional<Assignment>();

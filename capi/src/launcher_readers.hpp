@@ -1,5 +1,5 @@
 #pragma once
-// One reader for each launcher. Each returns nothing where its variables are not there.
+// One reader for each launcher. Each returns nothing if the launcher's variables are not set.
 
 #include <charconv>
 #include <initializer_list>
@@ -18,7 +18,7 @@ class Variables {
     if (value == nullptr || *value == '\0') return std::nullopt;
     return Found{value, fmt::format("{}={}", name, value)};
   }
-  /// The first of several that is set.
+  /// The first one that is set.
   std::optional<Found> find(std::initializer_list<const char*> names) const {
     for (const char* name : names)
       if (auto found = find(name)) return found;
@@ -29,7 +29,7 @@ class Variables {
   const Environment& environment_;
 };
 
-/// A whole number, or nothing: what is wrong with it is told when it becomes a setting.
+/// A whole number, or nothing: an invalid one is reported when it becomes a setting.
 inline std::optional<int64_t> number_of(const std::optional<Found>& found) {
   if (!found) return std::nullopt;
   int64_t number = 0;
@@ -39,13 +39,13 @@ inline std::optional<int64_t> number_of(const std::optional<Found>& found) {
   return number;
 }
 
-/// "host:port", in brackets where the host is an IPv6 address.
+/// "host:port", with brackets around an IPv6 address.
 inline std::string join_address(std::string_view host, int64_t port) {
   const bool v6 = host.find(':') != std::string_view::npos && !host.starts_with('[');
   return v6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
-/// By its spelling alone: a name that happens to resolve to loopback on this machine may not elsewhere.
+/// By its spelling alone: a name that resolves to loopback on this machine may not elsewhere.
 inline bool is_loopback_host(std::string_view host) {
   const bool dotted = host.find_first_not_of("0123456789.") == std::string_view::npos;
   return host == "localhost" || host == "::1" || (dotted && host.starts_with("127."));

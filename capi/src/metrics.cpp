@@ -1,4 +1,4 @@
-// What a node has counted, and what it did last.
+// The metrics and the trace of a node.
 
 #include <polyverso/polyverso.h>
 

@@ -1,4 +1,4 @@
-// Where a node stands, and the barrier.
+// The identity of a node in its cluster, and the barrier.
 
 #include <polyverso/polyverso.h>
 

@@ -1,4 +1,4 @@
-// Optimizers without a store: one update of a tensor, whose caller keeps states and count.
+// Optimizers without a store: one update of a tensor, for callers that keep states and count.
 
 #include <polyverso/kvstore.h>
 
@@ -39,7 +39,7 @@ base::Result<std::unique_ptr<Updater>> make(const char* function, const char* te
   return shard::make_updater(spec.value(), dtype);
 }
 
-/// What a step works on, checked.
+/// The checked operands of a step.
 struct Work {
   Tensor value, gradient;
   std::vector<Tensor> states{};  ///< the updater's
@@ -82,7 +82,7 @@ base::Status check_states(State& state, const Updater& updater, const kv_values&
   return {};
 }
 
-/// Elements `first` .. `first` + `count` - 1 of the value, with as many of the gradient from `added` on.
+/// Updates elements `first` .. `first` + `count` - 1 of the value, with `count` gradient elements at `added`.
 void apply(const Updater& updater, const shard::Step& step, const Work& work, size_t first, size_t count, const std::byte* added) {
   const size_t offset = first * tensor::dtype_bytes(work.value.dtype);
   std::array<std::byte*, shard::kMostStates> states{};
@@ -106,7 +106,7 @@ base::Status step(State& state, const char* optimizer, uint64_t count, uint64_t 
   auto source = find_tensor(state, kStep, gradient);
   if (!source.ok()) return source.status();
   Work work{.value = *target.value(), .gradient = *source.value()};
-  if (work.value.is_row_sparse()) {  // a copy is stepped, and its rows are what the value becomes
+  if (work.value.is_row_sparse()) {  // a dense copy is updated, and its rows become the new value
     auto dense = tensor::to_dense(kStep, state.heap, work.value);
     if (!dense.ok()) return dense.status();
     work.value = std::move(dense).value();

@@ -5,7 +5,7 @@
 
 namespace mv::capi {
 
-// A struct that changes its size without a thought would be read wrongly by every program built before.
+// A struct whose first-release part shrank would be misread by programs that were built before.
 static_assert(sizeof(mv_init_options) >= kFirstInitOptions && sizeof(mv_call_options) >= kFirstCallOptions);
 static_assert(sizeof(mv_table_spec) >= kFirstTableSpec && sizeof(mv_table_info) >= kFirstTableInfo);
 

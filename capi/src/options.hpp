@@ -1,5 +1,6 @@
 #pragma once
-// Structs that callers fill: sizes, versions, reserved fields, time-outs and flags, checked before anything is done.
+// Checks the structs that callers fill: sizes, versions, reserved fields, time-outs and flags, before a call does
+// anything.
 
 #include <polyverso/polyverso.h>
 
@@ -12,11 +13,12 @@
 
 namespace mv::capi {
 
-/// Copies a caller's struct. An older caller's is shorter, down to `first_size`, its size in the first release:
-/// the rest keeps its initial value. A newer caller's is longer: fine as long as what we do not know is zero.
+/// Copies a caller's struct. The struct of an older caller is shorter, down to `first_size`, its size in the first
+/// release: the missing fields keep their initial value. That of a newer caller is longer, which is valid if the
+/// unknown fields are zero.
 template <typename T>
 base::Result<T> read_struct(const char* function, const char* name, const T* given, T initial, uint32_t first_size) {
-  constexpr uint32_t kLongest = 4096;  // a larger size is no struct of any release, but memory nobody has set
+  constexpr uint32_t kLongest = 4096;  // a larger size is not a struct of any release, but uninitialised memory
   if (given->size < first_size || given->size > kLongest) {
     return base::error(MV_EINVAL, "{}: {}.size is {}, expected {}: start from its _INIT macro", function, name,
                        given->size, sizeof(T));
@@ -35,22 +37,22 @@ base::Result<T> read_struct(const char* function, const char* name, const T* giv
   return initial;
 }
 
-// Sizes of the first release. They never change; fields are only ever added behind.
+// Sizes of the first release. They never change; fields are only added at the end.
 inline constexpr uint32_t kFirstInitOptions = 120;
 inline constexpr uint32_t kFirstCallOptions = 32;
 inline constexpr uint32_t kFirstTableSpec = 48;
 inline constexpr uint32_t kFirstTableInfo = 320;
 
-/// Milliseconds as a span: MV_FOREVER, and what is longer than a life, are never.
+/// Milliseconds as a duration: MV_FOREVER, and durations beyond a lifetime, become kNever.
 base::Nanos span_of_ms(int64_t ms);
 /// Checks a time-out argument: 0, MV_FOREVER or positive.
 base::Status check_timeout(const char* function, int64_t timeout_ms);
 
-/// What a call's options come to.
+/// The result of checking a call's options.
 struct CallPlan {
   api::CallOptions options;
-  mv_request* request = nullptr;  ///< where a handle goes, 0 so far
-  bool lends = true;              ///< asynchronous, it uses the caller's buffers until it is over
+  mv_request* request = nullptr;  ///< receives the handle; 0 until then
+  bool lends = true;              ///< if asynchronous, the call uses the caller's buffers until it ends
 };
 
 enum class MayForget { kNo, kYes };

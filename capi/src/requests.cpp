@@ -1,4 +1,4 @@
-// Unfinished calls: waiting for them, asking after them, giving them up, hearing of their end.
+// Requests, the unfinished calls: waiting, testing, cancelling, releasing, polling.
 
 #include <polyverso/polyverso.h>
 
@@ -17,7 +17,7 @@
 namespace mv::capi {
 namespace {
 
-/// For a caller who was at a request at the same time as another, who released it.
+/// The error of a caller whose request another thread released first.
 base::Status lost_race(const char* function, mv_request handle) {
   return base::error(MV_EHANDLE, "{}: {} is a request that another thread waited for, tested or cancelled meanwhile",
                      function, handle);
@@ -58,7 +58,7 @@ base::Status test_request(State& state, mv_request handle, int32_t* done) {
 base::Status cancel_request(State& state, mv_request handle) {
   auto pin = find_request(state, "mv_request_cancel", handle);
   if (!pin.ok()) return pin.status();
-  // Closed first: a wait in another thread then sees the cancellation, and not a request of its own.
+  // Close it first: a wait in another thread then sees the cancellation, and not a request of its own.
   if (!state.requests.close(pin.value())) return not_a(state, "mv_request_cancel", HandleKind::kRequest, handle);
   auto outcome = pin.value()->node->node->cancel(pin.value()->call);
   if (!outcome.text().empty()) note(outcome.text());
@@ -86,25 +86,25 @@ base::Status request_error(State& state, mv_request handle) {
 
 /// Whether the caller still has this request: not waited for, tested or cancelled since it finished.
 bool is_open(State& state, int64_t request) {
-  // A call may finish before the thread that makes it has got its handle; that is a matter of instructions.
+  // A call may finish before its thread has published the handle, which takes only a few instructions.
   while (state.requests.fate(request) == Fate::kReserved) std::this_thread::yield();
   return state.requests.fate(request) == Fate::kOpen;
 }
 
 base::Nanos steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-/// Takes what has finished and is still the caller's; waits for the first, or for what `or_until` says.
+/// Collects finished requests that are still open; waits for the first, or until `or_until` returns true.
 base::Status take_finished(State& state, api::Node& node, mv_request* finished, uint64_t capacity, uint64_t* found, base::Nanos deadline,
                            const std::function<bool()>& or_until) {
   do {
-    constexpr uint64_t kBatch = 1024;  // little enough to allocate, whatever the capacity
+    constexpr uint64_t kBatch = 1024;  // a small allocation, whatever the capacity
     const base::Nanos left = deadline == base::kNever ? deadline : std::max(base::Nanos{0}, deadline - steady_now());
     auto tags = node.poll(static_cast<size_t>(std::min(capacity - *found, kBatch)), *found > 0 ? base::Nanos{0} : left, or_until);
     if (!tags.ok()) return *found == 0 ? tags.status() : base::Status();
     for (const int64_t tag : tags.value()) {
       if (is_open(state, tag)) finished[(*found)++] = tag;
     }
-    // Where none of them is the caller's any more, it goes on for what is left of the time.
+    // If none of them is open any more, wait for the rest of the time.
     if (tags.value().empty() && (*found > 0 || or_until() || steady_now() >= deadline)) break;
   } while (*found < capacity);
   return {};
@@ -127,7 +127,7 @@ base::Status poll_requests(State& state, mv_node node, mv_request* finished, uin
   const auto status =
       take_finished(state, *(*pin.value())->node, finished, capacity, &found, base::after(steady_now(), span), is_due);
   if (!status.ok()) return status;
-  callbacks->run();  // for which the wait has ended
+  callbacks->run();  // they ended the wait
   *count = found;
   return {};
 }
@@ -178,7 +178,7 @@ mv_status mv_event_fd(mv_node node, int32_t* fd) {
     auto pin = find_node(state, "mv_event_fd", node);
     if (!pin.ok()) return pin.status();
     *fd = (*pin.value())->node->event_fd();
-    mv::capi::show_due_callbacks(state);  // those that were due before this node was there
+    mv::capi::show_due_callbacks(state);  // callbacks that were due before this node existed
     return {};
   });
 }

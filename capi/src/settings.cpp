@@ -18,7 +18,7 @@ using base::SettingInfo;
 using base::SettingType;
 using base::SettingValue;
 
-/// What the table sets: the node's settings and, beside them, what is of no concern to a node.
+/// The values that the table sets: the node's settings, and those that do not concern a node.
 struct Start : runtime::Settings {
   int32_t log_level = MV_LOG_WARN;
   std::string launcher = "auto";
@@ -26,7 +26,7 @@ struct Start : runtime::Settings {
 
 struct Setting {
   SettingInfo info;
-  std::optional<SettingValue> (*option)(const mv_init_options&);  ///< the struct's field; nothing where it is unset
+  std::optional<SettingValue> (*option)(const mv_init_options&);  ///< the struct's field; nothing if it is unset
   SettingValue (*load)(const Start&);
   void (*store)(Start&, const SettingValue&);
 };
@@ -48,7 +48,7 @@ template <typename T>
 requires std::is_arithmetic_v<T>
 void assign(T& to, const SettingValue& value) { to = static_cast<T>(value.number); }
 
-/// `Unset` is what MV_INIT_OPTIONS_INIT writes into the field.
+/// `Unset` is the value that MV_INIT_OPTIONS_INIT writes into the field.
 template <auto Member, auto Option, auto Unset>
 constexpr Setting from_options(SettingInfo info) {
   return {info,
@@ -82,7 +82,7 @@ using Options = mv_init_options;
 constexpr int64_t kMostNodes = 65'535;
 constexpr int64_t kMostTraceEvents = 16 << 20;
 
-/// The list. Defaults are those of runtime::Settings.
+/// The list of settings. Defaults are those of runtime::Settings.
 constexpr Setting kSettings[] = {
     from_options<&Start::sync, &Options::sync, MV_UNSET>(
         {.key = "sync", .type = SettingType::kBool, .help = "sync mode; unset: what the others say"}),
@@ -187,8 +187,8 @@ constexpr size_t kSync = index_of("sync"), kNodes = index_of("nodes"), kMaster =
 
 std::atomic<bool> log_level_chosen{false};
 
-/// Whether what was said explicitly describes another cluster than the environment does. Then the environment's place
-/// in its own cluster means nothing: a script that `polyverso run` started may still open a cluster of its own.
+/// Whether the explicit settings describe another cluster than the environment does. The environment's place in its own
+/// cluster is then ignored: a script that `polyverso run` started may still open a cluster of its own.
 bool leaves_cluster(const base::SaidSettings& said, const base::SaidSettings& environment) {
   const auto* nodes = said.find(kNodes);
   if (nodes != nullptr && nodes->value.number == 1) return true;
@@ -199,7 +199,7 @@ bool belongs_to_cluster(size_t index) {
   return index == kRank || index == kRole || index == kMaster || index == kListenFd;
 }
 
-/// What each of the sources has said: the caller first, then the environment, then a launcher.
+/// The values of all sources: first the caller, then the environment, then a launcher.
 class Sources {
  public:
   Sources(const base::SaidSettings& said, const base::SaidSettings& environment)
@@ -207,12 +207,12 @@ class Sources {
 
   /// Reads the launcher's variables, unless the place of this process is known without them.
   base::Status ask_launcher(SettingsReport& report);
-  /// What counts; null for the default.
+  /// The effective value; null for the default.
   const base::SaidSettings::Said* find(size_t index) const;
   SettingUse use_of(size_t index) const;
-  /// The launcher has another process for rank 0.
+  /// Whether the launcher assigned rank 0 to another process.
   bool joins_only() const { return joins_only_; }
-  /// Why a launcher has left the master's address open.
+  /// Why a launcher did not determine the master's address.
   const std::string& missing() const { return missing_; }
 
  private:
@@ -226,7 +226,7 @@ class Sources {
   std::string missing_;
 };
 
-/// By the caller, else by the environment unless it is of another cluster.
+/// The caller's value, else the environment's, unless that belongs to another cluster.
 const base::SaidSettings::Said* Sources::own(size_t index) const {
   const auto* said = said_.find(index);
   return said != nullptr || (alone_ && belongs_to_cluster(index)) ? said : environment_.find(index);
@@ -234,7 +234,7 @@ const base::SaidSettings::Said* Sources::own(size_t index) const {
 
 const base::SaidSettings::Said* Sources::find(size_t index) const {
   const auto* own_one = own(index);
-  if (index == kRendezvous && own(kMaster) != nullptr) return nullptr;  // there is no need to ask around
+  if (index == kRendezvous && own(kMaster) != nullptr) return nullptr;  // no rendezvous is needed
   return own_one != nullptr ? own_one : launched_.find(index);
 }
 
@@ -377,7 +377,7 @@ base::Status InitRequest::weigh(const base::SaidSettings& environment, SettingsR
   start.sync_said = sources.find(kSync) != nullptr;
   settings = start;
   if (!launcher.ok()) return launcher;
-  // Several such processes would be clusters of one each, and nobody would notice.
+  // Otherwise each of several such processes would silently become a cluster of one.
   for (const size_t index : {kMaster, kRank})
     if (const auto* said = sources.find(index); said != nullptr && sources.find(kNodes) == nullptr)
       return base::error(MV_EINVAL, "{}: {} is set, but nodes is not: set nodes (POLYVERSO_NODES) to the number of processes, or to 1 for a cluster of one",

@@ -1,4 +1,4 @@
-// Settings that make sense one by one but not together.
+// Checks for settings that are valid one by one but not together.
 
 #include <charconv>
 #include <optional>
@@ -58,7 +58,7 @@ base::Status check_addresses(const runtime::Settings& settings) {
   if (!bind) return base::error(MV_EINVAL, "bind={} is neither \"host\" nor \"host:port\"", settings.bind);
   if (!settings.advertise.empty() && !advertise)
     return base::error(MV_EINVAL, "advertise={} is neither \"host\" nor \"host:port\"", settings.advertise);
-  if (settings.master.empty()) return {};  // rank 0 will tell, and make a secret
+  if (settings.master.empty()) return {};  // rank 0 publishes its address, and makes a secret
   const auto master = split_address(settings.master);
   if (!master || !master->port || *master->port == 0)
     return base::error(MV_EINVAL, "master={} is no \"host:port\" with a port in 1 .. 65535", settings.master);

@@ -66,8 +66,8 @@ constexpr const SettingInfo* kFields[] = {&kName,    &kKind,      &kDtype,   &kR
 
 constexpr const char* kKindNames[] = {"", "array", "matrix", "sparse", "keyvalue"};
 
-/// The bytes of the UTF-8 sequence that `text` begins with; 0 if it begins with none. Overlong forms, surrogates and
-/// numbers beyond Unicode are none.
+/// The length in bytes of the UTF-8 sequence at the start of `text`; 0 if it is invalid. Overlong forms, surrogates and
+/// numbers beyond Unicode are invalid.
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto follows = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
@@ -130,7 +130,8 @@ base::Status check_shape(const char* function, const shard::Spec& spec) {
     return base::error(MV_EINVAL, "{}: an array has one column, not {}: say kind=matrix", function, spec.cols);
   }
   constexpr uint64_t kMostBytes = std::numeric_limits<int64_t>::max();
-  if (spec.cols > kMostBytes / 8 || spec.rows > kMostBytes / 8 / spec.cols) {  // 8: no storage takes more an element
+  if (spec.cols > kMostBytes / 8 || spec.rows > kMostBytes / 8 / spec.cols) {  // 8: no storage takes more bytes for an
+                                                                               // element
     return base::error(MV_EINVAL, "{}: a table of {} x {} {} has more bytes than 64 bits can count", function,
                        spec.rows, spec.cols, tensor::dtype_name(spec.dtype));
   }
@@ -210,7 +211,7 @@ base::Result<shard::Spec> parse_spec(const char* function, std::string_view text
     return said.find(field) ? said.find(field)->value.number : otherwise;
   };
   auto status = said.say_text(text, "the specification");
-  // size=100 stands for two other fields, which may be written as well but must then say the same.
+  // size=100 sets two other fields. They may be given as well, but must then agree.
   if (const auto* size = said.find(kSizeField); status.ok() && size != nullptr) {
     const std::string where = size->where;
     const int64_t elements = size->value.number;

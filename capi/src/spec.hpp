@@ -1,5 +1,5 @@
 #pragma once
-// Table specifications as callers give them, struct or text, and as they read them back.
+// Table specifications of callers, as struct or text, and their JSON.
 
 #include <polyverso/polyverso.h>
 
@@ -16,12 +16,12 @@ base::Result<shard::Spec> read_spec(const char* function, const mv_table_spec* g
 base::Result<shard::Spec> parse_spec(const char* function, std::string_view text);
 /// Text as mv_table_set_updater() takes it; null is "add".
 base::Result<shard::UpdaterSpec> read_updater(const char* function, const char* text);
-/// Whether there can be such a table; the sentence names the field.
+/// Checks a specification; the message names the invalid field.
 base::Status check_spec(const char* function, const shard::Spec& spec);
-/// A name that a table may have: UTF-8, 1 .. 255 bytes.
+/// Checks a table's name: UTF-8, 1 .. 255 bytes.
 base::Status check_name(const char* function, std::string_view name);
 
-/// mv_table_list()'s JSON.
+/// The JSON of mv_table_list().
 std::string specs_as_json(const std::vector<shard::Spec>& specs);
 
 }  // namespace mv::capi

@@ -13,7 +13,7 @@
 namespace mv::capi {
 
 TensorSpace& tensor_space() {
-  static auto* const kSpace = new TensorSpace;  // never destroyed, as the first life
+  static auto* const kSpace = new TensorSpace;  // never destroyed, like the first life
   return *kSpace;
 }
 
@@ -22,7 +22,7 @@ namespace {
 // Never destroyed: threads may still call while the process ends.
 alignas(State) std::byte first_life[sizeof(State)];
 
-std::atomic<State*> life{nullptr};       // null before the first use, and in a forked child until it inits
+std::atomic<State*> life{nullptr};       // null before the first use, and in a forked child until its mv_init()
 std::atomic<State*> next_life{nullptr};  // in a forked child that has not called mv_init()
 std::atomic<State*> last_life{nullptr};  // in a forked child: the parent's, kept reachable
 std::atomic<bool> forked{false};
@@ -35,7 +35,8 @@ State* begin_first_life() {
   return life.load(std::memory_order_acquire);
 }
 
-/// What a child goes on using must not be in another thread's hands: in the order in which calls take these locks.
+/// A child continues to use these objects, so no other thread may hold their locks. Locked in the order in which calls
+/// take them.
 void before_fork() {
   tensor_space().tensors.before_fork();
   tensor_space().replacing.lock();
@@ -225,7 +226,7 @@ base::Result<int64_t> open_node(State& state, const runtime::Settings& settings,
 
 namespace {
 
-/// What a pin gives: it, or why its node can't be used.
+/// Returns the pin, or an error if its node has broken down.
 template <typename Pin>
 base::Result<Pin> sound(Pin pin, const api::Node& node, const char* function, Broken broken) {
   const base::Status* const why = node.defect();

@@ -1,5 +1,5 @@
 #pragma once
-// All that the library keeps for a process: nodes, tables, requests and tensors behind handles, and the count of mv_init().
+// The library's state in a process: nodes, tables, requests and tensors behind handles, and the count of mv_init().
 
 #include <polyverso/polyverso.h>
 
@@ -24,20 +24,20 @@ namespace mv::capi {
 
 class Control;
 
-/// A running node. Lives until the last handle and the last call on it are gone.
+/// A running node. Lives until its last handle is closed and the last call on it has ended.
 struct NodeEntry {
   std::unique_ptr<api::Node> node;
-  runtime::Settings settings;  ///< with the rank and mode that it got
-  SettingsReport sources;   ///< where they came from
+  runtime::Settings settings;  ///< with the assigned rank and mode
+  SettingsReport sources;   ///< the sources of the settings
   std::mutex shutdown;  ///< one mv_shutdown() of a node at a time
   bool is_default = false;
   std::atomic<uint64_t> stores{0};  ///< key-value stores that were created on it
   std::mutex controlling;
-  std::shared_ptr<Control> control;  ///< executes the commands that this server is sent; null: nobody does
+  std::shared_ptr<Control> control;  ///< executes commands sent to this server; null: none set
 };
 using NodeRef = std::shared_ptr<NodeEntry>;
 
-// In both, `node` comes first: it must go last.
+// In these entries `node` comes first, so that it is destroyed last.
 struct TableEntry {
   NodeRef node;
   api::TableRef table;
@@ -45,16 +45,16 @@ struct TableEntry {
 struct RequestEntry {
   NodeRef node;
   api::CallRef call;
-  bool lends;  ///< the caller's buffers, until the call is over
+  bool lends;  ///< uses the caller's buffers until the call ends
 };
-/// An update that a thread runs by hand, as it sees it.
+/// The handles of an update that a thread runs by hand.
 struct ByHand {
   mv_tensor merged, stored;
 };
 struct StoreEntry {
   NodeRef node;
   std::shared_ptr<kvstore::Store> store;
-  std::shared_ptr<ByHand> by_hand = {};  ///< of the thread that set the updater, and nobody else's
+  std::shared_ptr<ByHand> by_hand = {};  ///< only for the thread that set the updater
 };
 
 struct GroupEntry {
@@ -83,19 +83,19 @@ using GroupTable = HandleTable<GroupEntry>;
 using CustomTable = HandleTable<CustomEntry>;
 using StrategyTable = HandleTable<StrategyEntry>;
 
-/// What a tensor's handle stands for. Operations make a row-sparse one another one, with other rows; a dense one stays what it is.
-/// Any thread.
+/// The tensor behind a handle. Operations replace a row-sparse one by another with other rows; a dense one never
+/// changes. Any thread.
 class OpenTensor {
  public:
   explicit OpenTensor(tensor::Tensor tensor);
 
   bool is_row_sparse() const { return is_row_sparse_; }
-  /// Without a lock: only of a dense one.
+  /// Without a lock: only for a dense one.
   const tensor::Tensor& dense() const { return tensor_; }
   tensor::Tensor now() const;
-  /// A row-sparse one becomes this one.
+  /// Replaces a row-sparse tensor.
   void replace(tensor::Tensor made);
-  /// The handle is closed: it has no share of what the tensor lies upon any more.
+  /// The handle was closed: it no longer counts as a user of the tensor's memory.
   void let_go();
 
  private:
@@ -105,7 +105,7 @@ class OpenTensor {
 };
 using TensorTable = HandleTable<OpenTensor>;
 
-/// The tensor of an open handle, which stays open as long as this: as it was when the handle was looked up.
+/// The tensor of an open handle, as it was at the lookup. Keeps the handle open.
 class TensorPin {
  public:
   explicit TensorPin(TensorTable::Pin pin) : pin_(std::move(pin)) {
@@ -113,7 +113,7 @@ class TensorPin {
   }
   const tensor::Tensor& operator*() const { return now_ ? *now_ : pin_->dense(); }
   const tensor::Tensor* operator->() const { return &**this; }
-  /// Of the handle: what replaces its tensor.
+  /// The pin of the handle, to replace its tensor.
   TensorTable::Pin& pin() { return pin_; }
 
  private:
@@ -121,12 +121,13 @@ class TensorPin {
   std::optional<tensor::Tensor> now_;
 };
 
-/// Nodes whose mv_init() or mv_node_open() a signal has ended: they go on joining until the call comes again. Any thread.
+/// Nodes whose mv_init() or mv_node_open() a signal interrupted: they continue joining until the call is repeated. Any
+/// thread.
 class Joining {
  public:
-  /// One that was kept with these settings, or null.
+  /// The node that was kept with these settings, or null.
   NodeRef take(const runtime::Settings& settings, bool is_default);
-  /// Few at a time: where there is no room, the node is given up.
+  /// Keeps few at a time: if there is no room, the node is given up.
   void keep(const runtime::Settings& settings, NodeRef entry);
   /// Gives up the default node. False if there is none here.
   bool drop_default();
@@ -145,16 +146,16 @@ class Joining {
   std::array<Slot, 8> slots_;
 };
 
-/// The process's tensors. They need no node, outlive every one, and a forked child keeps them: what it writes is its own.
+/// The process's tensors. They need no node and outlive all nodes. A forked child keeps them: its writes are its own.
 struct TensorSpace {
   tensor::Heap heap;
   TensorTable tensors{HandleKind::kTensor, 1};
-  std::mutex replacing;  ///< what row-sparse ones of them are
+  std::mutex replacing;  ///< guards the values of row-sparse tensors
 };
 
 TensorSpace& tensor_space();
 
-/// One life of the library: a forked child begins another.
+/// One life of the library: a forked child begins a new one.
 struct State {
   explicit State(uint32_t first_generation = 1);
 
@@ -169,12 +170,12 @@ struct State {
   std::atomic<int64_t> default_node{0};  ///< its handle; 0 while there is none
   std::atomic<bool> was_initialised{false};
   Joining joining;
-  std::mutex init;  ///< guards what follows, during all of mv_init() and the default node's mv_shutdown()
+  std::mutex init;  ///< guards the following members, during all of mv_init() and the default node's mv_shutdown()
   int64_t init_count = 0;
   std::mutex local;         ///< guards local_node
-  mv_node local_node = 0;   ///< of the stores that live in this process alone; 0 while there was none
+  mv_node local_node = 0;   ///< of the stores of this process alone; 0 before the first
   std::mutex callbacks;     ///< guards callbacks_due
-  int64_t callbacks_due = 0;  ///< of all threads, that wait for a poll
+  int64_t callbacks_due = 0;  ///< of all threads, waiting for a poll
 
   GroupTable groups;
   CustomTable customs;
@@ -183,18 +184,19 @@ struct State {
 
 /// The state of this life; null in a forked child before its first mv_init(). Costs one load.
 State* current_state() noexcept;
-/// The same, but begins a new life in a forked child.
+/// current_state(), but begins a new life in a forked child.
 State& current_state_for_init();
-/// The state for functions of tensors alone: in a forked child that of the life which its mv_init() will begin.
+/// The state for functions of tensors alone: in a forked child that of the life that its mv_init() will begin.
 State& current_state_for_tensors();
-/// Makes forked children forget the nodes of their parent, and keep its tensors as their own. Called before the first of them comes to be.
+/// Installs the fork handlers: forked children forget the nodes of their parent, and keep its tensors as their own.
+/// Called before the first node or tensor exists.
 void watch_forks();
 
-/// Starts a node, or goes on with one that a signal has left on its way, and puts it behind a handle.
+/// Starts a node, or continues with one that a signal interrupted while joining, and returns its handle.
 base::Result<int64_t> open_node(State& state, const runtime::Settings& settings, SettingsReport sources, bool is_default);
-/// Whether a handle of a node that has broken down (api::Node::defect()) is found: only by what ends it.
+/// Whether a lookup finds a node that has broken down (api::Node::defect()): only functions that end it use kFound.
 enum class Broken { kRefused, kFound };
-/// A pin on the node that `handle` names, 0 being the default; or why there is none. `function` begins the message.
+/// A pin on the node of `handle`, 0 being the default; or an error. `function` begins the message.
 base::Result<NodeTable::Pin> find_node(State& state, const char* function, mv_node handle, Broken broken = Broken::kRefused);
 base::Result<TableTable::Pin> find_table(State& state, const char* function, mv_table handle, Broken broken = Broken::kRefused);
 base::Result<RequestTable::Pin> find_request(State& state, const char* function, mv_request handle);
@@ -204,7 +206,8 @@ base::Result<GroupTable::Pin> find_group(State& state, const char* function, mv_
 base::Result<CustomTable::Pin> find_custom(State& state, const char* function, mv_custom handle, Broken broken = Broken::kRefused);
 base::Result<StrategyTable::Pin> find_strategy(State& state, const char* function, mv_strategy handle, Broken broken = Broken::kRefused);
 base::Result<TensorPin> find_tensor(State& state, const char* function, mv_tensor handle);
-/// MV_EHANDLE with what `handle` is instead of one of `wanted`, or MV_ESTATE where no node runs that it could be of.
+/// MV_EHANDLE, which says what `handle` is instead of one of `wanted`; or MV_ESTATE if no node runs that it could
+/// belong to.
 base::Status not_a(State& state, const char* function, HandleKind wanted, int64_t handle);
 
 }  // namespace mv::capi

@@ -1,4 +1,4 @@
-// Version, status texts, the last error and the log level: what needs no node.
+// Version, status texts, the last error and the log level: functions that need no node.
 
 #include <polyverso/polyverso.h>
 
@@ -12,7 +12,7 @@
 namespace mv::capi {
 namespace {
 
-/// The thread's last error: memory of last_text(), or a literal where there was no memory for a text.
+/// The thread's last error: memory of last_text(), or a literal if there was no memory for a text.
 thread_local const char* shown = "";
 std::string& last_text() { return base::per_thread<std::string>(); }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What stands behind mv_strategy.
+// The object behind an mv_strategy.
 
 #include <memory>
 #include <mutex>

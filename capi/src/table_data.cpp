@@ -1,4 +1,4 @@
-// Values into tables and out of them.
+// Transfers values into tables and out of them.
 
 #include <polyverso/polyverso.h>
 
@@ -15,7 +15,7 @@ namespace {
 using api::Rows;
 using api::Table;
 
-/// Pointers and counts; whether they fit the table is the table's to say.
+/// Checks pointers and counts; the table checks whether they fit it.
 template <typename Data>
 base::Status check_data(const char* function, const Rows& rows, const Data& data) {
   if (tensor::dtype_bytes(data.dtype) == 0)
@@ -28,14 +28,14 @@ base::Status check_data(const char* function, const Rows& rows, const Data& data
   if (rows.all) return {};
   if (rows.ids == nullptr && rows.count != 0)
     return base::error(MV_EINVAL, "{}: rows is NULL, but row_count is {}", function, rows.count);
-  // A row has at least one element. Checked here, so that no product of the two wraps around further down.
+  // A row has at least one element. Checked here, so that no later product of the two overflows.
   if (rows.count > data.count) {
     return base::error(MV_ESHAPE, "{}: {} values given for {} rows", function, data.count, rows.count);
   }
   return {};
 }
 
-/// One exported function: `Method` of the table, with what the caller gave.
+/// Runs one exported function: `Method` of the table, with the caller's arguments.
 template <auto Method, MayForget kMayForget, typename Data>
 mv_status move_data(const char* function, mv_table table, const Rows& rows, const Data& data,
                     const mv_call_options* given) {

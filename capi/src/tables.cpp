@@ -1,4 +1,4 @@
-// Tables as such: created, found, described, given back.
+// Creates, opens, describes, scans and closes tables.
 
 #include <polyverso/polyverso.h>
 
@@ -50,7 +50,8 @@ base::Status open_table(State& state, mv_node node, const char* name, mv_table* 
   return {};
 }
 
-/// Gives a handle up if give_up(table) went well enough; until then nobody else uses it, afterwards nobody can.
+/// Closes a handle if give_up(table) sets `ended`. Meanwhile no other thread can use the handle; afterwards none ever
+/// can.
 template <typename GiveUp>
 base::Status end_handle(State& state, const char* function, mv_table table, GiveUp give_up) {
   auto pin = find_table(state, function, table, Broken::kFound);
@@ -174,7 +175,7 @@ mv_status mv_table_close(mv_table table) {
   return mv::capi::boundary("mv_table_close", [&](State& state) {
     return mv::capi::end_handle(state, "mv_table_close", table, [](mv::api::Table& on, bool* ended) {
       auto status = on.close();
-      // Earlier calls may still be under way then, and close be called again.
+      // Earlier calls may still be running then, and close may be called again.
       *ended = status.code() != MV_EINTR && status.code() != MV_ETIMEOUT;
       return status;
     });

@@ -1,5 +1,5 @@
 #pragma once
-// What the functions of tensor.h have in common: tensors found by their handles, results that become handles.
+// Shared code of the functions of tensor.h: finds tensors by their handles, and makes handles for results.
 
 #include <polyverso/tensor.h>
 
@@ -13,12 +13,12 @@ namespace mv::capi {
 
 using tensor::Tensor;
 
-/// A handle for a tensor; what it lies upon counts its handles.
+/// Makes a handle for a tensor; its memory counts its handles.
 mv_tensor open_tensor(State& state, Tensor made);
-/// What a row-sparse tensor is to become, whose rows no longer are those that it holds: of its shape, and converted to its dtype.
+/// The new value of a row-sparse tensor that gets other rows: of its shape, and converted to its dtype.
 base::Result<Tensor> as_rows_of(State& state, const char* function, const Tensor& out, Tensor made);
 
-/// make(State&) -> Result<Tensor>, and a handle for what it made.
+/// Calls make(State&) -> Result<Tensor>, and returns a handle for the result.
 template <typename Make>
 mv_status give_tensor(const char* function, mv_tensor* result, Make make) {
   return tensor_fence(function, [&](State& state) -> base::Status {
@@ -30,7 +30,7 @@ mv_status give_tensor(const char* function, mv_tensor* result, Make make) {
   });
 }
 
-/// use(State&, const Tensor&) -> Status, of an open tensor.
+/// Calls use(State&, const Tensor&) -> Status on an open tensor.
 template <typename Use>
 mv_status with_tensor(const char* function, mv_tensor handle, Use use) {
   return tensor_fence(function, [&](State& state) -> base::Status {
@@ -40,7 +40,7 @@ mv_status with_tensor(const char* function, mv_tensor handle, Use use) {
   });
 }
 
-/// make(State&, const Tensor&) -> Result<Tensor>, of an open tensor another one.
+/// Calls make(State&, const Tensor&) -> Result<Tensor>, which derives a tensor from an open one.
 template <typename Make>
 mv_status derive_tensor(const char* function, mv_tensor handle, mv_tensor* result, Make make) {
   return give_tensor(function, result, [&](State& state) -> base::Result<Tensor> {
@@ -50,7 +50,8 @@ mv_status derive_tensor(const char* function, mv_tensor handle, mv_tensor* resul
   });
 }
 
-/// compute(State&, const Tensor* out) -> Result<Tensor>, into `out` or into a new tensor. A row-sparse `out` becomes the new tensor.
+/// Calls compute(State&, const Tensor* out) -> Result<Tensor>, into `out` or into a new tensor, which replaces a
+/// row-sparse `out`.
 template <typename Compute>
 mv_status compute_into(const char* function, mv_tensor out, mv_tensor* result, Compute compute) {
   if (out == 0) return give_tensor(function, result, [&](State& state) { return compute(state, nullptr); });

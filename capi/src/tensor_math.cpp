@@ -1,4 +1,4 @@
-// Tensors made of other tensors' elements: copies, arithmetic, random numbers.
+// Tensors computed from other tensors' elements: copies, arithmetic, random numbers.
 
 #include <polyverso/tensor.h>
 
@@ -14,7 +14,7 @@
 namespace mv::capi {
 namespace {
 
-/// compute(State&, a, b, out) of two open tensors.
+/// Calls compute(State&, a, b, out) on two open tensors.
 template <typename Compute>
 mv_status compute_pair(const char* function, mv_tensor a, mv_tensor b, mv_tensor out, mv_tensor* result,
                        Compute compute) {
@@ -27,7 +27,7 @@ mv_status compute_pair(const char* function, mv_tensor a, mv_tensor b, mv_tensor
   });
 }
 
-/// The same of one.
+/// compute_pair() on one tensor.
 template <typename Compute>
 mv_status compute_one(const char* function, mv_tensor a, mv_tensor out, mv_tensor* result, Compute compute) {
   return compute_into(function, out, result, [&](State& state, const Tensor* into) -> base::Result<Tensor> {
@@ -37,7 +37,7 @@ mv_status compute_one(const char* function, mv_tensor a, mv_tensor out, mv_tenso
   });
 }
 
-/// use(a, b) -> Result<T>, which goes to *result as To.
+/// Calls use(a, b) -> Result<T>, and stores the result in *result as To.
 template <typename To, typename Use>
 mv_status measure_pair(const char* function, mv_tensor a, mv_tensor b, To* result, Use use) {
   return with_tensor(function, a, [&](State& state, const Tensor& first) -> base::Status {
@@ -51,7 +51,7 @@ mv_status measure_pair(const char* function, mv_tensor a, mv_tensor b, To* resul
   });
 }
 
-/// y += alpha * x of a row-sparse y, which comes to hold the rows of both.
+/// y += alpha * x of a row-sparse y, which then holds the rows of both.
 base::Status add_rows(State& state, double alpha, const Tensor& x, TensorPin& open) {
   constexpr const char* kName = "mv_tensor_axpy";
   const Tensor& y = *open;

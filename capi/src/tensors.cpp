@@ -1,4 +1,4 @@
-// Tensors: their coming and going, what they are, where their elements are, other tensors upon the same elements.
+// Creates, frees and describes tensors, gives access to their elements, and makes views of them.
 
 #include <polyverso/tensor.h>
 
@@ -23,7 +23,7 @@ base::Result<Tensor> create(State& state, const char* function, mv_dtype dtype, 
   return tensor::make_dense(state.heap, dtype, checked.value(), tensor::Heap::Content::kZeros);
 }
 
-/// One more handle has a share of what a tensor lies upon, or one less.
+/// Adds `more` to the count of handles that use a tensor's memory.
 void count_handle(const Tensor& tensor, int64_t more) {
   tensor.block->handles.fetch_add(static_cast<uint64_t>(more), std::memory_order_acq_rel);
   if (tensor.held.block != nullptr) tensor.held.block->handles.fetch_add(static_cast<uint64_t>(more), std::memory_order_acq_rel);
@@ -104,7 +104,7 @@ base::Status give_parts(State& state, mv_tensor handle, mv_tensor* ids, mv_tenso
 }  // namespace
 
 mv_tensor open_tensor(State& state, Tensor made) {
-  watch_forks();  // a child must not write into what its parent has
+  watch_forks();  // a child must not write into its parent's memory
   const mv_tensor handle = state.tensors.reserve();
   state.tensors.publish(handle, OpenTensor(std::move(made)));
   return handle;

@@ -1,5 +1,5 @@
 #pragma once
-// Texts that a caller asks for the length of first.
+// Returns texts to callers, which first ask for the length.
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace mv::capi {
 
-/// Whether there is somewhere to put a text.
+/// Checks the buffer for a text.
 inline base::Status check_text_out(const char* function, const char* text, uint64_t capacity, const uint64_t* length) {
   if (length == nullptr) return base::error(MV_EINVAL, "{}: length is NULL", function);
   if (text == nullptr && capacity != 0)
@@ -22,13 +22,13 @@ inline base::Status check_text_out(const char* function, const char* text, uint6
   return {};
 }
 
-/// MV_EINVAL for flags that are no mv_text_flag.
+/// MV_EINVAL for flags other than mv_text_flag.
 inline base::Status check_text_flags(const char* function, uint32_t flags) {
   constexpr uint32_t kKnown = MV_JSON;
   return (flags & ~kKnown) == 0 ? base::Status() : base::error(MV_EINVAL, "{}: {} is no mv_text_flag", function, flags);
 }
 
-/// Copies what fits, NUL-terminated, and tells how long it is.
+/// Copies what fits, NUL-terminated, and sets the full length.
 inline void put_text(std::string_view from, char* text, uint64_t capacity, uint64_t* length) {
   if (capacity > 0) {
     const size_t fitting = static_cast<size_t>(std::min<uint64_t>(from.size(), capacity - 1));
@@ -38,15 +38,17 @@ inline void put_text(std::string_view from, char* text, uint64_t capacity, uint6
   *length = from.size();
 }
 
-/// The answer that did not fit into this thread's last buffer. The same question, asked again at once with more room, gets this answer:
-/// asking for a length and then for the text costs one answer, and the second can't be longer than the first.
+/// The answer that did not fit into this thread's last buffer. The same question, repeated soon with more room, gets
+/// this answer: asking for a length and then for the text costs one answer, and the second can't be longer than the
+/// first.
 struct Unread {
   static constexpr std::chrono::seconds kKeptFor{2};
   std::string question, answer;
   std::chrono::steady_clock::time_point until{};
 };
 
-/// put_text() of what `ask()`, a base::Result<std::string>, tells. Equal questions have equal answers but for the time that passes.
+/// put_text() of the result of `ask()`, a base::Result<std::string>. Equal questions must have equal answers, except
+/// for changes over time.
 template <typename Ask>
 base::Status answer(std::string question, char* text, uint64_t capacity, uint64_t* length, Ask&& ask) {
   Unread& unread = base::per_thread<Unread>();

@@ -1,16 +1,20 @@
-/** Training spread over the ranks of a group: every rank has a model of its own, and these calls, beside a training loop, hold them together.
+/** Distributed training on the ranks of a group: every rank has a model of its own, and these calls in its training
+ *  loop keep the models together.
  *
- *  It is the interface of the module beside polyverso.h, which includes it. docs/distlearn.md has a loop for each. Models and gradients
- *  are arrays of f32, f64, f16 or bf16 in the caller's memory, the same ones in every call; halves are worked on as f32.
+ *  Part of polyverso.h, which includes it. docs/distlearn.md has a training loop for each strategy. Models and
+ *  gradients are arrays of f32, f64, f16 or bf16 in the caller's memory, the same arrays in every call; 16-bit floats
+ *  are processed as f32.
  *
- *  Ranks may make different numbers of steps. Whoever has none left calls the strategy's ..._synchronize (or mv_compressed_finish), which takes part
- *  in what the others still do until all have come there; nobody waits for ever.
+ *  Ranks may make different numbers of steps. A rank without further steps calls the strategy's ..._synchronize (or
+ *  mv_compressed_finish), which takes part in the operations of the other ranks until all have called it; no rank waits
+ *  for ever.
  *
- *  All calls block. After a signal they return MV_EINTR and go on, in the caller's memory: make the same call again, which does
- *  nothing twice, or mv_strategy_cancel(). Other errors are those of the group's operations: MV_EPEERLOST names a rank that is lost,
- *  MV_EDISAGREE what ranks don't agree on, MV_ETIMEOUT those that did not come. Calls on one strategy come from one thread at a time. */
+ *  All calls block. After a signal a call returns MV_EINTR and continues, in the caller's memory: make the same call
+ *  again, which does nothing twice, or call mv_strategy_cancel(). Other errors are those of the group's operations:
+ *  MV_EPEERLOST names a lost rank, MV_EDISAGREE the difference between the ranks, MV_ETIMEOUT the missing ranks.
+ *  Only one thread at a time may call functions of one strategy. */
 #ifndef POLYVERSO_DISTLEARN_H
-#include "polyverso.h" /* and this header from there, behind what it needs */
+#include "polyverso.h" /* polyverso.h includes this header, after what it needs */
 #endif
 #ifndef POLYVERSO_DISTLEARN_H
 #define POLYVERSO_DISTLEARN_H
@@ -19,66 +23,72 @@
 extern "C" {
 #endif
 
-/** Any of the following. */
+/** A strategy of any of the types below. */
 typedef int64_t mv_strategy;
 
-/** What a strategy has sent, beside what an all-reduce of all of its arrays in every step would have been.
- *  @param steps      out: that this rank has made
+/** The traffic of a strategy, and for comparison that of an all-reduce of all of its arrays in every step.
+ *  @param steps      out: made by this rank
  *  @param operations out: of the group, or of the table
- *  @param payload    out: bytes that this rank has given to them
+ *  @param payload    out: bytes that this rank has passed to them
  *  @param dense      out: bytes of the arrays of all steps */
 MV_API mv_status mv_strategy_meter(mv_strategy strategy, uint64_t *steps, uint64_t *operations, uint64_t *payload, uint64_t *dense);
-/** Gives up a call that a signal has interrupted, so that its memory is the caller's again. Its group is broken then. */
+/** Cancels a call that a signal has interrupted, which returns its memory to the caller. Its group is broken
+ *  afterwards. */
 MV_API mv_status mv_strategy_cancel(mv_strategy strategy);
 
 /* ------------------------------------------------------------- AllReduceSGD */
 
-/** One mini-batch spread over the ranks. */
+/** Data-parallel SGD: one mini-batch divided among the ranks. */
 typedef mv_strategy mv_allreduce_sgd;
 
-/** @param group  stays the caller's to close, after the strategy */
+/** @param group the caller must close it, after the strategy */
 MV_API mv_status mv_sgd_open(mv_group group, mv_allreduce_sgd *sgd);
 /** gradients = their sum over all ranks, the same bits on all.
- *  @param contributors  out, or NULL: how many ranks took part with gradients of their own
- *  @return MV_EDTYPE for what is no float; MV_EDISAGREE for arrays of another shape than another rank's */
+ *  @param contributors  out, or NULL: the number of ranks that took part with gradients of their own
+ *  @return MV_EDTYPE for other dtypes than floats; MV_EDISAGREE if ranks pass arrays of different shapes */
 MV_API mv_status mv_sgd_sum_gradients(mv_allreduce_sgd sgd, const mv_array *gradients, uint64_t count, uint64_t *contributors,
                                       const mv_call_options *options);
-/** The same, divided by the contributors of this step. */
+/** mv_sgd_sum_gradients(), divided by the contributors of this step. */
 MV_API mv_status mv_sgd_sum_and_normalize(mv_allreduce_sgd sgd, const mv_array *gradients, uint64_t count, uint64_t *contributors,
                                           const mv_call_options *options);
-/** Ends a series of steps: with zeros for gradients until every rank has come here. Then all have the parameters of the rank that made most
- *  steps, the lowest among equals; where nobody made one, the lowest rank's. Counting begins anew. */
+/** Ends a series of steps: contributes zeros as gradients until every rank has called it. Then all ranks get the
+ *  parameters of the rank that made the most steps (of several, the lowest; if no rank made a step, the lowest of
+ *  all). The step counts are reset. */
 MV_API mv_status mv_sgd_synchronize(mv_allreduce_sgd sgd, const mv_array *parameters, uint64_t count, const mv_call_options *options);
 MV_API mv_status mv_sgd_close(mv_allreduce_sgd sgd);
 
 /* -------------------------------------------------------------- AllReduceEA */
 
-/** Elastic averaging: ranks train by themselves, held together by a centre of which each has a copy. */
+/** Elastic averaging: each rank trains by itself, and is pulled towards a common centre, of which each has a copy. */
 typedef mv_strategy mv_allreduce_ea;
 
-/** @param tau    steps from one average to the next
- *  @param alpha  the weight of the centre. Beyond 2 / (ranks + 1) it is unstable without gradients: a warning says so
+/** @param tau    steps between averages
+ *  @param alpha  the weight of the centre. Above 2 / (ranks + 1) the method is unstable without gradients: this logs a
+ *                warning
  *  @return MV_EINVAL */
 MV_API mv_status mv_ea_open(mv_group group, int64_t tau, double alpha, mv_allreduce_ea *ea);
-/** After each step. Every tau-th time: d = alpha (parameters - centre); parameters -= d; centre += all ranks' d. The centre begins as the
- *  parameters of the strategy's first call, which therefore are to be the same everywhere: mv_ea_synchronize_parameters() makes them so. */
+/** Call after each step. Every tau-th time: d = alpha (parameters - centre); parameters -= d; centre += all ranks'
+ *  d. The initial centre is the parameters of the strategy's first call, which therefore must be equal on all ranks:
+ *  mv_ea_synchronize_parameters() makes them equal. */
 MV_API mv_status mv_ea_average(mv_allreduce_ea ea, const mv_array *parameters, uint64_t count, const mv_call_options *options);
-/** Ends a series of steps: takes part in what others still average, and makes one more move towards the centre, the sum of which is not
- *  added any more. Then all ranks have the lowest rank's centre, free of what rounding did to it; parameters stay each rank's own. */
+/** Ends a series of steps: takes part in the averages of the other ranks, and makes one more move towards the
+ *  centre, whose sum is not added to it. Then all ranks get the lowest rank's centre, which removes differences by
+ *  rounding; parameters stay each rank's own. */
 MV_API mv_status mv_ea_synchronize_center(mv_allreduce_ea ea, const mv_array *parameters, uint64_t count, const mv_call_options *options);
-/** Ends a series of steps in the same way. Then all ranks have the lowest rank's parameters, and those for a centre. */
+/** Ends a series of steps like mv_ea_synchronize_center(). Then all ranks get the lowest rank's parameters, which
+ *  also become the centre. */
 MV_API mv_status mv_ea_synchronize_parameters(mv_allreduce_ea ea, const mv_array *parameters, uint64_t count, const mv_call_options *options);
-/** parameters = the centre, which no rank has trained but all have: for validation. MV_ESTATE before the first other call. */
+/** parameters = the centre, a model common to all ranks, for validation. MV_ESTATE before the first other call. */
 MV_API mv_status mv_ea_read_center(mv_allreduce_ea ea, const mv_array *parameters, uint64_t count);
 MV_API mv_status mv_ea_close(mv_allreduce_ea ea);
 
 /* ------------------------------------------- asynchronous elastic averaging */
 
-/** The centre is a table, and each worker meets it alone. */
+/** Elastic averaging with a table as centre, to which each worker synchronizes independently. */
 typedef mv_strategy mv_async_ea;
 
-/** @param centre  an array or a matrix of f32 or f64 that adds what it is given, with as many elements as the parameters have;
- *                 its initial value is where the centre begins */
+/** @param centre  an array or a matrix of f32 or f64 with the updater "add", with as many elements as the
+ *                 parameters; its initial value is the initial centre */
 MV_API mv_status mv_async_ea_open(mv_table centre, int64_t tau, double alpha, mv_async_ea *ea);
 /** Every tau-th time: d = alpha (parameters - centre); parameters -= d; centre += d. With the gradient taken before this call and
  *  applied after it, f(x) = x^2 / 2 and a learning rate of eta it is stable for alpha <= (4 - 2 eta) / (4 - eta). */
@@ -89,38 +99,43 @@ MV_API mv_status mv_async_ea_close(mv_async_ea ea);
 
 /* ------------------------------------------ local SGD, DiLoCo and its stream */
 
-/** Ranks train by themselves and meet every so many steps. */
+/** Local SGD: ranks train by themselves and exchange every inner_steps steps. */
 typedef mv_strategy mv_local_sgd;
 
 /** @param settings  as text, NULL for the defaults: "inner_steps=100 outer_rate=0.7 outer_momentum=0.9".
- *         inner_steps=1     from one exchange of everything to the next
- *         outer_rate=1      of the step by what all ranks have moved on average; 1 without momentum averages parameters: local SGD
- *         outer_momentum=0  Nesterov's; DiLoCo's are 0.7 and 0.9
- *         fragments=1       parts of the model that are exchanged each at its own time: Streaming DiLoCo
- *         overlap=0         steps that are made while an exchange is under way, fewer than inner_steps / fragments
- *         mixing=0          with an overlap: parameters = mixing * (what they have become) + (1 - mixing) * (what was agreed on)
- *  @return MV_EINVAL with the setting that makes no sense */
+ *         inner_steps=1     steps between full exchanges
+ *         outer_rate=1      rate of the outer step, by the average move of all ranks; 1 without momentum averages the
+ *                           parameters: local SGD
+ *         outer_momentum=0  Nesterov's; DiLoCo uses 0.7 and 0.9
+ *         fragments=1       parts of the model, each exchanged at a time of its own: Streaming DiLoCo
+ *         overlap=0         steps that are made during an exchange, fewer than inner_steps / fragments
+ *         mixing=0          with an overlap: parameters = mixing * (their current values) + (1 - mixing) * (the
+ *                           exchanged result)
+ *  @return MV_EINVAL naming the invalid setting */
 MV_API mv_status mv_local_sgd_open(mv_group group, const char *settings, mv_local_sgd *local);
-/** After each inner step. */
+/** Call after each inner step. */
 MV_API mv_status mv_local_sgd_step(mv_local_sgd local, const mv_array *parameters, uint64_t count, const mv_call_options *options);
-/** Ends a series of steps: takes part in others' exchanges until all ranks have come here; then one exchange of everything among those who have
- *  moved since their last, after which all have the same bits. Where nobody has made a step, all have the lowest rank's parameters:
- *  so training begins. */
+/** Ends a series of steps: takes part in the exchanges of the other ranks until all have called it; then makes one
+ *  full exchange among the ranks that have moved since their last, after which all have the same bits. If no rank
+ *  has made a step, all get the lowest rank's parameters: call it at the start of training. */
 MV_API mv_status mv_local_sgd_synchronize(mv_local_sgd local, const mv_array *parameters, uint64_t count, const mv_call_options *options);
 MV_API mv_status mv_local_sgd_close(mv_local_sgd local);
 
 /* ------------------------------------------------------ compressed gradients */
 
-/** Averages of gradients that travel as less than they are. What is left out stays with its rank, and goes into its next one. */
+/** Averages of gradients that are transferred compressed. Each rank keeps its residual, and adds it to its next
+ *  gradient. */
 typedef mv_strategy mv_compressed;
 
-/** @param how  "int8" (block scales), "topk ratio=0.01", "powersgd rank=4", or any other codec of kv_set_gradient_compression() */
+/** @param how  "int8" (block scales), "topk ratio=0.01", "powersgd rank=4", or any other codec of
+ *              kv_set_gradient_compression() */
 MV_API mv_status mv_compressed_open(mv_group group, const char *how, mv_compressed *compressed);
-/** gradients = about their average over those ranks that contribute; the same bits on all.
- *  @param rows, row_count  of each array how many rows it has as a matrix, which powersgd factors; 0 or 1: it is a vector. NULL and 0: all are */
+/** gradients = approximately their average over the ranks that contribute; the same bits on all.
+ *  @param rows, row_count  for each array, its number of rows as a matrix, which powersgd factors; 0 or 1: it is a
+ *                          vector. NULL and 0: all are */
 MV_API mv_status mv_compressed_average(mv_compressed compressed, const mv_array *gradients, uint64_t count, const int64_t *rows, uint64_t row_count,
                                        uint64_t *contributors, const mv_call_options *options);
-/** Takes part in others' averages without a contribution until all ranks have come here. */
+/** Takes part in the averages of the other ranks without a contribution until all ranks have called it. */
 MV_API mv_status mv_compressed_finish(mv_compressed compressed, const mv_array *gradients, uint64_t count, const int64_t *rows, uint64_t row_count,
                                       const mv_call_options *options);
 MV_API mv_status mv_compressed_close(mv_compressed compressed);

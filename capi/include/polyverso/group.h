@@ -1,23 +1,24 @@
-/** Groups: workers that reduce arrays together. Every rank of a group makes the same calls in the same order; each call is one operation.
+/** Groups: workers that reduce arrays together. Every rank of a group makes the same calls in the same order; each call
+ *  is one operation.
  *
  *    mv_group_open(0, NULL, 0, &group);                                                  all workers
  *    mv_allreduce(group, NULL, gradients, count, MV_F32, MV_REDUCE_AVG, NULL);           in place; equal bits on all ranks
  *    mv_group_close(group);
  *
- *  It is the interface of the module beside polyverso.h, which includes it, and whose rules hold here. docs/groups.md tells more.
+ *  Part of polyverso.h, which includes it, and whose rules hold here. docs/groups.md is the guide.
  *
- *  What goes wrong, on every function below that takes part in an operation:
- *    MV_EDISAGREE  the ranks do not make the same operation; the message names two of them and what they make. All ranks get it, and
- *                  the group goes on with the next operation.
+ *  Errors of every function below that takes part in an operation:
+ *    MV_EDISAGREE  the ranks do not make the same operation; the message names two of them and their operations. All
+ *                  ranks get it, and the group continues with the next operation.
  *    MV_EPEERLOST  a rank is lost, or has left (mv_group_close(), mv_shutdown()): the message names it;
- *    MV_ETIMEOUT   naming the ranks that have not come; the default is gate_timeout_ms;
- *    MV_EINTR      after a signal, where the call gave no place for a request;
- *    MV_ECANCELED  for the others, where a rank has cancelled, or a signal has ended its call: after any of these four the group is
- *                  broken, which every rank's operations tell at once. mv_group_shrink() makes another one of those who are there.
- *  What an operation writes is undefined when it fails.
- */
+ *    MV_ETIMEOUT   naming the missing ranks; the default deadline is gate_timeout_ms;
+ *    MV_EINTR      after a signal, if the call had no pointer for a request;
+ *    MV_ECANCELED  on the other ranks, if a rank has cancelled, or a signal has ended its call.
+ *  After any of the last four the group is broken: operations fail at once on every rank. mv_group_shrink() makes a new
+ *  group of the survivors.
+ *  A failed operation leaves its outputs undefined. */
 #ifndef POLYVERSO_GROUP_H
-#include "polyverso.h" /* and this header from there, behind what it needs */
+#include "polyverso.h" /* polyverso.h includes this header, after what it needs */
 #endif
 #ifndef POLYVERSO_GROUP_H
 #define POLYVERSO_GROUP_H
@@ -30,78 +31,82 @@ extern "C" {
 
 typedef int64_t mv_group;
 
-/** Opens a group of these workers; collective among them. Their order does not matter: ranks are in the order of worker ids.
- *  @param workers  worker ids, this process's among them; NULL with count 0: all workers
- *  @return MV_ETIMEOUT naming who has not opened it: it may be tried again; MV_EINVAL, MV_EPEERLOST */
+/** Opens a group of these workers; collective among them. Their order does not matter: ranks are in the order of worker
+ *  ids.
+ *  @param workers  worker ids, including this process's; NULL with count 0: all workers
+ *  @return MV_ETIMEOUT naming the workers that have not opened it: it may be tried again; MV_EINVAL, MV_EPEERLOST */
 MV_API mv_status mv_group_open(mv_node node, const int64_t *workers, uint64_t count, mv_group *group);
-/** The same of the workers of this machine, by its name. */
+/** Opens a group of the workers on this machine, identified by its host name. */
 MV_API mv_status mv_group_open_host(mv_node node, mv_group *group);
-/** Gives the handle up. Others who wait for this rank in later operations get MV_EPEERLOST. */
+/** Closes the handle. Other ranks that wait for this one in later operations get MV_EPEERLOST. */
 MV_API mv_status mv_group_close(mv_group group);
 
 typedef struct mv_group_info {
   uint32_t size;            /**< sizeof(mv_group_info), set by MV_GROUP_INFO_INIT */
   uint32_t version;         /**< MV_STRUCT_VERSION */
   int64_t rank;             /**< this process's rank in the group */
-  int64_t ranks;            /**< how many there are */
-  int64_t hosts;            /**< on how many machines */
-  uint64_t bytes_sent;      /**< of values, by this rank, since the group was opened */
+  int64_t ranks;            /**< the number of ranks */
+  int64_t hosts;            /**< the number of machines */
+  uint64_t bytes_sent;      /**< values, by this rank, since the group was opened */
   uint64_t bytes_received;
-  uint64_t operations;      /**< that this rank has begun */
-  int32_t broken;           /**< the mv_status of what broke the group; MV_OK while it works */
+  uint64_t operations;      /**< begun by this rank */
+  int32_t broken;           /**< the mv_status that broke the group; MV_OK while it works */
   uint32_t reserved;
-  char transport[16];            /**< "shm": over shared memory; "messages" */
-  char why[256];            /**< with `broken`, the reason */
+  char transport[16];            /**< "shm": shared memory; "messages" */
+  char why[256];            /**< if `broken`, the reason */
 } mv_group_info;
 
 #define MV_GROUP_INFO_INIT { sizeof(mv_group_info), MV_STRUCT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, {0}, {0} }
 
 MV_API mv_status mv_group_describe(mv_group group, mv_group_info *info);
-/** The worker ids of its ranks, in their order.
- *  @param count  out: how many there are; if more than capacity, MV_EINVAL and nothing is written but this */
+/** The worker ids of the group, in the order of ranks.
+ *  @param count  out: how many there are; if more than capacity, MV_EINVAL, and only `count` is written */
 MV_API mv_status mv_group_members(mv_group group, int64_t *workers, uint64_t capacity, uint64_t *count);
-/** A group of those ranks that nobody has lost, which goes on; collective among them. The old one is broken by this, if it was not, and
- *  stays open until it is closed. If the new group breaks, either of the two can be shrunk. Blocking only.
- *  @return MV_EPEERLOST if the others go on without this process; MV_ETIMEOUT naming who has not called it, MV_ENOMEM: call again;
- *          MV_ESTATE if the group of the survivors is open and works, or this process has closed it */
+/** Opens a new group of the ranks that are not lost; collective among them. This breaks the old group if it was not
+ *  broken; it stays open until it is closed. If the new group breaks, either of the two can be shrunk. Blocking only.
+ *  @return MV_EPEERLOST if the others continue without this process; MV_ETIMEOUT naming the ranks that have not
+ *          called it, MV_ENOMEM: call again; MV_ESTATE if the group of the survivors is open and works, or this
+ *          process has closed it */
 MV_API mv_status mv_group_shrink(mv_group group, const mv_call_options *options, mv_group *survivors);
 
 /* -------------------------------------------------------------- operations */
 
-/** avg is the sum divided by the number of contributors; floats only. Integers wrap. Halves are summed in f32 and rounded at each
- *  rank they pass. min and max of anything and a NaN are NaN. */
+/** avg is the sum divided by the number of contributors; floats only. Integers wrap. 16-bit floats are summed in f32
+ *  and rounded at each rank that they pass. min and max are NaN if either operand is NaN. */
 enum mv_reduction { MV_REDUCE_SUM = 1, MV_REDUCE_PROD = 2, MV_REDUCE_MIN = 3, MV_REDUCE_MAX = 4, MV_REDUCE_AVG = 5 };
 
-enum mv_group_flag { MV_DRAINING = 1 /**< this rank only takes part: it does not count as a contributor */ };
+enum mv_group_flag { MV_DRAINING = 1 /**< this rank takes part without counting as a contributor */ };
 
 typedef struct mv_array {
   void *data;
   uint64_t count; /**< elements */
   mv_dtype dtype;
-  uint32_t note;  /**< 0 .. 15, of the caller's own: mv_allreduce_drain() tells it, and nothing else looks at it; else 0 */
+  uint32_t note;  /**< 0 .. 15, the caller's own: mv_allreduce_drain() reports it, and it has no other effect; else 0 */
 } mv_array;
 
 /** out = the reduction of all ranks' `in`, the same bits on every rank.
- *  @param in  NULL or equal to out: in place. Otherwise it does not overlap out */
+ *  @param in  NULL or equal to out: in place. Otherwise it must not overlap out */
 MV_API mv_status mv_allreduce(mv_group group, const void *in, void *out, uint64_t count, mv_dtype dtype, int32_t reduction,
                               const mv_call_options *options);
-/** The same of several arrays, of any dtypes, in one operation: many small ones cost what one of their size does.
+/** mv_allreduce() of several arrays, of any dtypes, in one operation: many small arrays cost as much as one of their
+ *  total size.
  *  @param in            as many arrays as `out`, of the same shapes; NULL: in place
  *  @param flags         mv_group_flag
- *  @param contributors  out: how many ranks were not draining; may be NULL. With MV_ASYNC written when the request is done */
+ *  @param contributors  out: the number of ranks that were not draining; may be NULL. With MV_ASYNC written when the
+ *                       request is done */
 MV_API mv_status mv_allreduce_many(mv_group group, const mv_array *in, const mv_array *out, uint64_t arrays, int32_t reduction, uint32_t flags,
                                    uint64_t *contributors, const mv_call_options *options);
-/** The same, but only `root` gets the result; the others' `out` is not touched and may be NULL. */
+/** mv_allreduce(), but only `root` gets the result; the others' `out` is not touched and may be NULL. */
 MV_API mv_status mv_reduce(mv_group group, const void *in, void *out, uint64_t count, mv_dtype dtype, int32_t reduction, int64_t root,
                            const mv_call_options *options);
-/** data = root's, on every rank. Any dtype, MV_RAW too. */
+/** data = root's, on every rank. Any dtype, including MV_RAW. */
 MV_API mv_status mv_broadcast(mv_group group, void *data, uint64_t count, mv_dtype dtype, int64_t root, const mv_call_options *options);
 MV_API mv_status mv_broadcast_many(mv_group group, const mv_array *data, uint64_t arrays, int64_t root, const mv_call_options *options);
 /** out = all ranks' `in`, of `count` elements each, in the order of ranks.
- *  @param in  may be its own place in out */
+ *  @param in  may be this rank's own part of out */
 MV_API mv_status mv_allgather(mv_group group, const void *in, uint64_t count, void *out, mv_dtype dtype, const mv_call_options *options);
 /** Reduces ranks * count elements; out = the rank-th `count` of them.
- *  @param out  may be its own place in `in` */
+ *  @param out  may be this rank's own part of `in` */
 MV_API mv_status mv_reduce_scatter(mv_group group, const void *in, void *out, uint64_t count, mv_dtype dtype, int32_t reduction,
                                    const mv_call_options *options);
 /** Returns when all ranks have called it. */
@@ -109,38 +114,42 @@ MV_API mv_status mv_group_barrier(mv_group group, const mv_call_options *options
 
 /* ---------------------------------------------------------- uneven endings */
 
-/** A rank that has run out of data drains: it takes part in the others' all-reduces until all ranks drain. */
+/** The next operation of the other ranks, for a rank that drains: it has run out of data, and takes part in the
+ *  others' all-reduces until all ranks drain. */
 typedef struct mv_drained {
   uint32_t size;       /**< sizeof(mv_drained), set by MV_DRAINED_INIT */
   uint32_t version;    /**< MV_STRUCT_VERSION */
-  int32_t finished;    /**< 1: all ranks drain; the next operation is like any other */
-  int32_t reduction;   /**< mv_reduction of what comes; 0: mv_allreduce_custom() */
-  uint64_t arrays;     /**< how many arrays it has */
+  int32_t finished;    /**< 1: all ranks drain; the next operation is an ordinary one */
+  int32_t reduction;   /**< mv_reduction of the next operation; 0: mv_allreduce_custom() */
+  uint64_t arrays;     /**< how many arrays the operation has */
 } mv_drained;
 
 #define MV_DRAINED_INIT { sizeof(mv_drained), MV_STRUCT_VERSION, 0, 0, 0 }
 
-/** Waits for what the others do next. Unless all are through, they reduce arrays as many as next->arrays, and this rank is to call
- *  mv_allreduce_many() (or mv_allreduce_custom()) of that shape with MV_DRAINING; nothing else is accepted until that is over.
- *  @param arrays  out: counts, dtypes and notes, with data NULL; up to `capacity` of them are written. With more, MV_EINVAL tells how many in
- *                 next->arrays: call again with room for them
- *  @return MV_ETIMEOUT, MV_EINTR: call again, the group is not broken; MV_EDISAGREE if the others make anything but an all-reduce */
+/** Waits for the next operation of the other ranks. Unless all ranks drain, they reduce next->arrays arrays, and this
+ *  rank must call mv_allreduce_many() (or mv_allreduce_custom()) of that shape with MV_DRAINING; until that operation
+ *  has ended, no other call is accepted.
+ *  @param arrays  out: counts, dtypes and notes, with data NULL; up to `capacity` of them are written. If there are
+ *                 more, MV_EINVAL, with their number in next->arrays: call again with enough room
+ *  @return MV_ETIMEOUT, MV_EINTR: call again, the group is not broken; MV_EDISAGREE if the others make anything but
+ *          an all-reduce */
 MV_API mv_status mv_allreduce_drain(mv_group group, mv_array *arrays, uint64_t capacity, mv_drained *next, const mv_call_options *options);
-/** Takes part with what changes nothing (zeros for sums) until all ranks drain.
+/** Takes part in all-reduces with neutral values (zeros for sums) until all ranks drain.
  *  @return MV_EDISAGREE if others reduce by hand */
 MV_API mv_status mv_allreduce_zeros(mv_group group, const mv_call_options *options);
 
-/* ---------------------------------------------------- reductions of one's own */
+/* ---------------------------------------------------------- custom reductions */
 
-/** mine = f(mine, theirs), array by array. Called on the thread that made the call. Anything but MV_OK fails the operation on all ranks. */
+/** mine = f(mine, theirs), array by array. Runs on the thread that made the call. Any status but MV_OK fails the
+ *  operation on all ranks. */
 typedef mv_status (*mv_reducer)(void *user, const mv_array *mine, const mv_array *theirs, uint64_t arrays);
 
-/** An all-reduce in place by the caller's own function, over a binary tree: values[rank 0] ends on all ranks, so they have equal bits
- *  whatever f does. Blocking only. */
+/** An all-reduce in place by the caller's own function, over a binary tree: values[rank 0] ends on all ranks, so
+ *  they have equal bits whatever f does. Blocking only. */
 MV_API mv_status mv_allreduce_custom(mv_group group, const mv_array *values, uint64_t arrays, mv_reducer reducer, void *user, uint32_t flags,
                                      uint64_t *contributors, const mv_call_options *options);
 
-/** The same by hand, for those who can't be called:
+/** mv_allreduce_custom() by hand, for languages whose functions must not be called from C:
  *
  *    mv_custom_begin(group, values, arrays, 0, NULL, &custom);
  *    while (mv_custom_next(custom, theirs, &more) == MV_OK && more)  values = f(values, theirs), mv_custom_done(custom, MV_OK);
@@ -150,16 +159,16 @@ MV_API mv_status mv_allreduce_custom(mv_group group, const mv_array *values, uin
 typedef int64_t mv_custom;
 MV_API mv_status mv_custom_begin(mv_group group, const mv_array *values, uint64_t arrays, uint32_t flags, const mv_call_options *options,
                                  mv_custom *custom);
-/** Waits for the next values that are to be reduced.
+/** Waits for the next values to reduce.
  *  @param theirs  out: as many arrays as begun with, valid until mv_custom_done()
- *  @param more    out: 0: there are no more, the result is there
+ *  @param more    out: 0: no more, the result is complete
  *  @return MV_EINTR after a signal: call again */
 MV_API mv_status mv_custom_next(mv_custom custom, mv_array *theirs, int32_t *more);
-/** They are reduced; or, with another status than MV_OK, can't be, which fails the operation on all ranks. */
+/** Reports that the values are reduced. A status other than MV_OK fails the operation on all ranks. */
 MV_API mv_status mv_custom_done(mv_custom custom, mv_status status);
-/** Gives the handle back. Before the end it withdraws the operation.
+/** Closes the handle. Before the end of the operation it withdraws it.
  *  @param contributors  out; may be NULL
- *  @return what the operation came to */
+ *  @return the operation's status */
 MV_API mv_status mv_custom_end(mv_custom custom, uint64_t *contributors);
 
 #ifdef __cplusplus

@@ -1,20 +1,20 @@
-/** Tensors: numbers in rows and columns, for scripts without an array library, and memory that tables and all-reduce
- *  take without a copy. Part of polyverso.h, which includes this; its rules hold here too, and besides:
- *   - No function here needs mv_init(), waits, or talks to anybody.
- *   - A tensor's elements lie row by row, without gaps, at a multiple of 64 bytes unless it is a view. What the library
- *     allocates is shared memory: on one host its bytes reach another process's table without being copied here.
- *   - A forked child keeps the tensors, and may use and free them at once. What it writes, its parent never sees. What the parent
- *     writes in place after the fork, the child sees in those pages that it has not written itself.
- *   - Distinct tensors may be used by any threads at once. Who writes a tensor while another thread uses it, or one
- *     that has the same memory, orders the two.
- *   - A tensor has 0 to MV_MAX_DIMS dimensions, any of them may be 0 long; one without dimensions holds one element.
- *   - Sentences of mv_last_error() name dtypes and shapes: "f32 (2, 3)".
- *   - `out` is 0, and *result becomes a new tensor, which is the caller's to free; or a tensor of the result's shape,
- *     which receives the values, converted to its own dtype, and which *result then names. It may be an operand, or
- *     share memory with one.
- */
+/** Tensors: arrays of numbers, for scripts without an array library, and memory that tables and all-reduce use without
+ *  a copy. Part of polyverso.h, which includes it; the rules of polyverso.h hold here too. In addition:
+ *   - No function here needs mv_init(), waits, or communicates.
+ *   - A tensor's elements are in row-major order, without gaps, at a multiple of 64 bytes unless it is a view. Memory
+ *     that the library allocates is shared memory: on one host its bytes reach another process's table without being
+ *     copied here.
+ *   - A forked child keeps the tensors, and may use and free them at once. The parent never sees what the child writes.
+ *     The child sees what the parent writes in place after the fork, in pages that the child has not written itself.
+ *   - Distinct tensors may be used by any threads at once. If a thread writes a tensor while another thread uses it, or
+ *     one with the same memory, the caller must order the two.
+ *   - A tensor has 0 to MV_MAX_DIMS dimensions, each of length 0 or more; without dimensions it holds one element.
+ *   - The messages of mv_last_error() name dtypes and shapes: "f32 (2, 3)".
+ *   - `out` is 0, and *result receives a new tensor, which the caller must free; or `out` is a tensor of the
+ *     result's shape: it receives the values, converted to its own dtype, and *result is set to it. It may be an
+ *     operand, or share memory with one. */
 #ifndef POLYVERSO_TENSOR_H
-#include "polyverso.h" /* and this header from there, behind what it needs */
+#include "polyverso.h" /* polyverso.h includes this header, after what it needs */
 #endif
 #ifndef POLYVERSO_TENSOR_H
 #define POLYVERSO_TENSOR_H
@@ -23,29 +23,29 @@
 extern "C" {
 #endif
 
-/** A dense tensor, or a row-sparse one: all its rows are zero but the few that it holds. */
+/** A dense tensor, or a row-sparse one, which holds some rows; all others are zero. */
 typedef int64_t mv_tensor;
 
 #define MV_MAX_DIMS 8
-/** As an axis: all of them, the result has no dimensions. */
+/** As an axis: reduce over all axes; the result has no dimensions. */
 #define MV_ALL_AXES (-1)
 
-/* ------------------------------------------------------------------- coming and going */
+/* ------------------------------------------------------------------- creation, description */
 
 /** A dense tensor of zeros.
  *  @param dtype any but MV_RAW
  *  @param shape dims lengths; NULL with dims 0
- *  @return MV_EINVAL for a dtype or number of dimensions that there is not; MV_ESHAPE for a negative length or more
- *         bytes than any memory has; MV_ENOMEM */
+ *  @return MV_EINVAL for an invalid dtype or number of dimensions; MV_ESHAPE for a negative length or a size beyond
+ *          any memory; MV_ENOMEM */
 MV_API mv_status mv_tensor_create(mv_dtype dtype, const int64_t *shape, uint64_t dims, mv_tensor *tensor);
 /** mv_tensor_create() with a copy of `values`.
  *  @param count elements; must be the product of the shape. MV_ESHAPE otherwise */
 MV_API mv_status mv_tensor_from(const void *values, uint64_t count, mv_dtype dtype, const int64_t *shape, uint64_t dims,
                                 mv_tensor *tensor);
-/** A tensor upon the caller's own memory, which is lent until this tensor and all that share its memory (slices,
- *  reshapes, rows) are freed. `mv_tensor_info.sharers` tells how many do. (The languages' modules keep what was lent
- *  alive for as long.)
- *  @param values aligned to its elements' size */
+/** A tensor that views the caller's own memory, which is lent until this tensor and all that share its memory (slices,
+ *  reshapes, rows) are freed; `mv_tensor_info.sharers` counts them. (The modules of the languages keep the lent object
+ *  alive that long.)
+ *  @param values aligned to the size of its elements */
 MV_API mv_status mv_tensor_view(void *values, uint64_t count, mv_dtype dtype, const int64_t *shape, uint64_t dims,
                                 mv_tensor *tensor);
 /** A row-sparse tensor of `height` rows that holds copies of some.
@@ -54,7 +54,7 @@ MV_API mv_status mv_tensor_view(void *values, uint64_t count, mv_dtype dtype, co
  *  @return MV_ERANGE for an id outside; MV_ESHAPE */
 MV_API mv_status mv_tensor_sparse(const int64_t *rows, uint64_t row_count, mv_tensor values, int64_t height,
                                   mv_tensor *tensor);
-/** Gives the handle back; the memory goes with the last tensor that shares it, and is used again for later ones. */
+/** Closes the handle. The memory is freed with the last tensor that shares it, and reused for later ones. */
 MV_API mv_status mv_tensor_free(mv_tensor tensor);
 
 typedef struct mv_tensor_info {
@@ -64,35 +64,35 @@ typedef struct mv_tensor_info {
   uint32_t dims;      /**< dimensions */
   int64_t shape[MV_MAX_DIMS];
   uint64_t count;     /**< elements, the product of the shape */
-  uint64_t bytes;     /**< of the elements in memory; row-sparse: of those held */
-  int32_t is_view;    /**< 1: upon memory that another tensor has too, or had, or that the caller lent */
-  int32_t is_lent;    /**< 1: upon the caller's memory, see mv_tensor_view() */
+  uint64_t bytes;     /**< of the elements in memory; row-sparse: of the rows held */
+  int32_t is_view;    /**< 1: its memory is, or was, another tensor's, or is lent by the caller */
+  int32_t is_lent;    /**< 1: in the caller's memory, see mv_tensor_view() */
   int32_t is_shared;  /**< 1: in shared memory */
   int32_t row_sparse; /**< 1: holds some rows only */
-  uint64_t rows_held; /**< row-sparse: how many */
-  uint64_t storage;   /**< a number for the memory, the same for all tensors that share it, never used twice */
-  uint64_t sharers;   /**< open tensors upon it, this one included */
+  uint64_t rows_held; /**< row-sparse: the number of rows held */
+  uint64_t storage;   /**< identifies the memory: the same for all tensors that share it, never reused */
+  uint64_t sharers;   /**< open tensors in it, including this one */
 } mv_tensor_info;
 
 #define MV_TENSOR_INFO_INIT { sizeof(mv_tensor_info), MV_STRUCT_VERSION, 0, 0, {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Describes the tensor. @param about the caller's, with size and version set; filled */
 MV_API mv_status mv_tensor_describe(mv_tensor tensor, mv_tensor_info *about);
-/** Where the elements are, in the form in which mv_table_add(), mv_table_get() and the others take them. Valid until
- *  the last tensor upon this memory is freed.
+/** The memory of the elements, as mv_table_add(), mv_table_get() and other functions take it. Valid until the last
+ *  tensor in this memory is freed.
  *  @param count, dtype  out; each may be NULL
  *  @return MV_EINVAL for a row-sparse tensor: mv_tensor_parts() gives its two */
 MV_API mv_status mv_tensor_data(mv_tensor tensor, void **data, uint64_t *count, mv_dtype *dtype);
-/** The tensor as text: a line with dtype and shape, then the elements in brackets, of long dimensions the first and
+/** The tensor as text: a line with dtype and shape, then the elements in brackets; of long dimensions, the first and
  *  last three.
  *  @param picture  caller's buffer, NUL-terminated on return; NULL with capacity 0 asks for the length only
  *  @param length   out: bytes needed without the NUL; if >= capacity, the text was cut */
 MV_API mv_status mv_tensor_text(mv_tensor tensor, char *picture, uint64_t capacity, uint64_t *length);
 
-/** One element.
+/** Reads one element.
  *  @param index    dims positions, each in 0 .. length - 1 (MV_ERANGE)
- *  @param value    out: it, or the double nearest to it
- *  @param integer  out: it, of floats what mv_tensor_cast() to MV_I64 gives */
+ *  @param value    out: the element, or the nearest double
+ *  @param integer  out: the element; of floats, as mv_tensor_cast() to MV_I64 converts it */
 MV_API mv_status mv_tensor_get(mv_tensor tensor, const int64_t *index, uint64_t dims, double *value, int64_t *integer);
 /** Sets one element, converted as mv_tensor_cast() does. MV_EINVAL for row-sparse tensors. */
 MV_API mv_status mv_tensor_set(mv_tensor tensor, const int64_t *index, uint64_t dims, double value);
@@ -100,29 +100,29 @@ MV_API mv_status mv_tensor_set(mv_tensor tensor, const int64_t *index, uint64_t 
 /* ------------------------------------------------------------------- copies and views */
 
 /** A copy of the same dtype; or, into `out`, of out's dtype, repeated along dimensions of length 1 as in
- *  mv_tensor_binary(). A row-sparse `out`, here and in all functions, comes to hold the rows of a result that is row-sparse. */
+ *  mv_tensor_binary(). A row-sparse `out`, here and in all functions, receives the rows of a row-sparse result. */
 MV_API mv_status mv_tensor_copy(mv_tensor tensor, mv_tensor out, mv_tensor *result);
-/** A copy of another dtype. Floats round to nearest, ties to even, once. Floats to integers are cut towards zero;
- *  beyond the integer's range they become its end, NaN becomes 0. Integers to narrower ones keep their lowest bits
- *  (they wrap, as NumPy's). */
+/** A copy of another dtype. Floats round to nearest, ties to even, once. Floats to integers are truncated towards
+ *  zero; values beyond the integer's range become its minimum or maximum, NaN becomes 0. Integers to narrower ones
+ *  keep their lowest bits (they wrap, as in NumPy). */
 MV_API mv_status mv_tensor_cast(mv_tensor tensor, mv_dtype dtype, mv_tensor *result);
-/** The same elements in another shape: a view. One length may be -1: what is left. */
+/** The same elements in another shape: a view. One length may be -1: it is computed from the others. */
 MV_API mv_status mv_tensor_reshape(mv_tensor tensor, const int64_t *shape, uint64_t dims, mv_tensor *result);
 /** Rows begin .. end - 1: a view with as many dimensions. MV_ERANGE unless 0 <= begin <= end <= rows. */
 MV_API mv_status mv_tensor_slice(mv_tensor tensor, int64_t begin, int64_t end, mv_tensor *result);
 /** One row: a view with one dimension less. */
 MV_API mv_status mv_tensor_row(mv_tensor tensor, int64_t row, mv_tensor *result);
-/** Some rows, copied: of a dense tensor a dense one of row_count rows in the order of the ids, which may repeat; of a
- *  row-sparse tensor a row-sparse one of the same shape that holds those of the rows that the first one holds. */
+/** Some rows, copied. Of a dense tensor: a dense one of row_count rows in the order of the ids, which may repeat. Of
+ *  a row-sparse tensor: a row-sparse one of the same shape with those of the rows that the tensor holds. */
 MV_API mv_status mv_tensor_take(mv_tensor tensor, const int64_t *rows, uint64_t row_count, mv_tensor *result);
 /** A matrix with rows and columns exchanged, copied. */
 MV_API mv_status mv_tensor_transpose(mv_tensor tensor, mv_tensor *result);
-/** What a row-sparse tensor holds: its ids, MV_I64, ascending, and their rows, as two dense views of its memory. The
- *  ids are not to be written. */
+/** The parts of a row-sparse tensor: the ids of its rows, MV_I64, ascending, and the rows, as two dense views of its
+ *  memory. The ids must not be written. */
 MV_API mv_status mv_tensor_parts(mv_tensor tensor, mv_tensor *ids, mv_tensor *values);
-/** A row-sparse tensor with all its rows; of a dense one a copy. */
+/** A dense copy of a row-sparse tensor, or of a dense one. */
 MV_API mv_status mv_tensor_to_dense(mv_tensor tensor, mv_tensor *result);
-/** The rows of a dense tensor that hold anything but zeros; of a row-sparse one a copy. */
+/** A row-sparse copy of a dense tensor, with the rows that are not all zeros, or of a row-sparse one. */
 MV_API mv_status mv_tensor_to_sparse(mv_tensor tensor, mv_tensor *result);
 
 /* ------------------------------------------------------------------- values */
@@ -133,19 +133,18 @@ MV_API mv_status mv_tensor_fill(mv_tensor tensor, double value);
 MV_API mv_status mv_tensor_range(mv_tensor tensor, double start, double step);
 /** Random numbers, the same for a seed on every machine and in every language, and of every dtype up to its rounding:
  *  element i is a function of seed and i only (Philox4x32-10 of Salmon, Moraes, Dror, Shaw, "Parallel random numbers:
- *  as easy as 1, 2, 3", SC 2011). Floats lie in [low, high], high only by rounding; integers in low .. high - 1.
+ *  as easy as 1, 2, 3", SC 2011). Floats are in [low, high], high only by rounding; integers in low .. high - 1.
  *  @return MV_EINVAL unless low < high and both are finite, for integers whole and within the dtype */
 MV_API mv_status mv_tensor_uniform(mv_tensor tensor, int64_t seed, double low, double high);
-/** Random numbers of the normal distribution, as above, by inversion (Wichura, "Algorithm AS 241", 1988). Floats only.
- *  */
+/** Normally distributed random numbers, as above, by inversion (Wichura, "Algorithm AS 241", 1988). Floats only. */
 MV_API mv_status mv_tensor_normal(mv_tensor tensor, int64_t seed, double mean, double deviation);
 
 /* ------------------------------------------------------------------- arithmetic */
 
-/** Of one element. Integers: NEG and ABS wrap around, the others compute and give MV_F64. */
+/** Operations on one element. Integers: NEG and ABS wrap around, the others compute and return MV_F64. */
 enum mv_tensor_unary_op { MV_NEG = 1, MV_ABS = 2, MV_SQRT = 3, MV_EXP = 4, MV_LOG = 5 };
-/** Of two elements. Integers wrap around; MV_DIV of integers computes and gives MV_F64. MV_MIN and MV_MAX of a NaN give
- *  NaN. The comparisons give MV_U8, 0 or 1. */
+/** Operations on two elements. Integers wrap around; MV_DIV of integers computes and returns MV_F64. MV_MIN and
+ *  MV_MAX return NaN if either operand is NaN. The comparisons return MV_U8, 0 or 1. */
 enum mv_tensor_binary_op {
   MV_ADD = 1,
   MV_SUB = 2,
@@ -162,23 +161,25 @@ enum mv_tensor_binary_op {
   MV_GE = 13
 };
 
-/** Element by element. Floats give the same bits on every machine, except for MV_POW of MV_F64, which is the C
- *  library's. MV_F16 and MV_BF16 compute as MV_F32 and round. */
+/** Element by element. Floats give the same bits on every machine, except for MV_POW of MV_F64, which uses the C
+ *  library. MV_F16 and MV_BF16 compute as MV_F32 and round. */
 MV_API mv_status mv_tensor_unary(int32_t op, mv_tensor tensor, mv_tensor out, mv_tensor *result);
-/** a op b, element by element. Where they differ, shapes are matched from the last dimension on, and a dimension of
- *  length 1, or none, is repeated: a row (3) or (1, 3) goes with every row of (2, 3). Where dtypes differ, both become
- *  first what NumPy takes: the wider of two floats or two integers (MV_F16 with MV_BF16: MV_F32), MV_F64 for a float
- *  with an integer, but the float for one with MV_U8 or MV_I8.
- *  @return MV_ESHAPE with both shapes; MV_EINVAL for a negative power of integers, or for row-sparse tensors, but
- *         for MV_ADD and MV_SUB of two of them, whose result is row-sparse: see mv_tensor_axpy() */
+/** a op b, element by element. Different shapes are broadcast: they are matched from the last dimension on, and a
+ *  missing dimension, or one of length 1, is repeated: a row (3) or (1, 3) is combined with every row of (2, 3).
+ *  Different dtypes are first converted to a common one, as in NumPy: the wider of two floats or two integers (MV_F16
+ *  with MV_BF16: MV_F32), MV_F64 for a float with an integer, but the float for one with MV_U8 or MV_I8.
+ *  @return MV_ESHAPE with both shapes; MV_EINVAL for a negative power of integers, or for row-sparse tensors, except
+ *          for MV_ADD and MV_SUB of two of them, whose result is row-sparse: see mv_tensor_axpy() */
 MV_API mv_status mv_tensor_binary(int32_t op, mv_tensor a, mv_tensor b, mv_tensor out, mv_tensor *result);
-/** a op value, with swapped = 1 value op a; the value has a's dtype.
- *  @return besides: MV_EDTYPE for an integer tensor with a value that its dtype does not have, except with MV_DIV and
- *         comparisons; MV_EINVAL for a row-sparse tensor, except with MV_MUL and MV_DIV by the value, of its rows */
+/** tensor op value, or with swapped = 1 value op tensor; the value has the tensor's dtype.
+ *  @return as mv_tensor_binary(), and MV_EDTYPE for an integer tensor with a value that its dtype cannot represent,
+ *          except with MV_DIV and comparisons; MV_EINVAL for a row-sparse tensor, except with MV_MUL and MV_DIV by
+ *          the value, which apply to its rows */
 MV_API mv_status mv_tensor_scalar(int32_t op, mv_tensor tensor, double value, int32_t swapped, mv_tensor out,
                                   mv_tensor *result);
-/** y += alpha * x, with x of y's shape, dense or row-sparse both; of a row-sparse x only the rows that it holds are touched, and a
- *  row-sparse y holds the rows of both afterwards. The dtypes as in mv_tensor_binary(), the result is rounded to y's. */
+/** y += alpha * x, with x of y's shape, each dense or row-sparse. Of a row-sparse x only the rows that it holds are
+ *  added; a row-sparse y afterwards holds the rows of both. Dtypes as in mv_tensor_binary(); the result is rounded
+ *  to y's. */
 MV_API mv_status mv_tensor_axpy(double alpha, mv_tensor x, mv_tensor y);
 
 enum mv_tensor_reduce_op {
@@ -190,22 +191,22 @@ enum mv_tensor_reduce_op {
   MV_ARGMAX = 6,
   MV_NORM = 7 /**< the root of the sum of squares */
 };
-/** Elements come together along an axis, which the result then lacks, or all of them. Sums of floats are taken in
- *  double precision, and of doubles pairwise or with compensation; MV_SUM, MV_MEAN and MV_NORM (the root of the sum of
- *  squares) of MV_F16 and MV_BF16 give MV_F32. MV_SUM of integers gives MV_I64, wrapping around, MV_MEAN and MV_NORM
- *  MV_F64. MV_ARGMIN and MV_ARGMAX give the first position, MV_I64. NaN is least and greatest of all.
+/** Reduces along one axis, which the result then lacks, or along all. Sums of floats are computed in double precision,
+ *  sums of doubles pairwise or with compensation; MV_SUM, MV_MEAN and MV_NORM (the root of the sum of squares) of
+ *  MV_F16 and MV_BF16 return MV_F32. MV_SUM of integers returns MV_I64, wrapping around, MV_MEAN and MV_NORM MV_F64.
+ *  MV_ARGMIN and MV_ARGMAX return the first position, MV_I64. NaN counts as both the least and the greatest value.
  *  @param axis  0 .. dims - 1, or MV_ALL_AXES
- *  @return MV_EINVAL for the least or greatest of nothing */
+ *  @return MV_EINVAL for the least or greatest of no elements */
 MV_API mv_status mv_tensor_reduce(int32_t op, mv_tensor tensor, int64_t axis, mv_tensor *result);
 /** The sum of the products of two tensors of one shape, in double precision. */
 MV_API mv_status mv_tensor_dot(mv_tensor a, mv_tensor b, double *value);
-/** Whether two tensors have one shape and |a - b| <= absolute + relative * |b| everywhere; with 0 and 0: equal. NaN is
- *  close to nothing. */
+/** Whether two tensors have the same shape and |a - b| <= absolute + relative * |b| everywhere; with 0 and 0: equal.
+ *  NaN is not close to anything. */
 MV_API mv_status mv_tensor_close(mv_tensor a, mv_tensor b, double relative, double absolute, int32_t *close);
 
 enum mv_tensor_matmul_flag { MV_TRANSPOSE_A = 1, MV_TRANSPOSE_B = 2 };
-/** The product of two matrices, (m, k) and (k, n), both MV_F32 or both MV_F64, or of their transposes. Each element is
- *  summed up in the order of k. */
+/** The product of two matrices, (m, k) and (k, n), both MV_F32 or both MV_F64, or of their transposes. Each element
+ *  is summed in the order of k. */
 MV_API mv_status mv_tensor_matmul(mv_tensor a, mv_tensor b, int32_t flags, mv_tensor out, mv_tensor *result);
 
 #ifdef __cplusplus

@@ -61,7 +61,7 @@ mv_status boundary(const char* function, Body&& body) {
 
 /// boundary() for functions of tensors alone, which a forked child may call at once.
 template <typename Body>
-mv_status tensor_fence(const char* function, Body&& body) {
+mv_status tensor_boundary(const char* function, Body&& body) {
   return guarded(function, [&] { return body(current_state_for_tensors()); });
 }
 

@@ -164,7 +164,7 @@ mv_status kv_optimizer_states(const char* optimizer, int64_t* states, int64_t* s
 }
 mv_status kv_optimizer_step(const char* optimizer, uint64_t count, uint64_t before, mv_tensor value, mv_tensor gradient,
                             const kv_values* states) {
-  return mv::capi::tensor_fence(mv::capi::kStep, [&](mv::capi::State& state) {
+  return mv::capi::tensor_boundary(mv::capi::kStep, [&](mv::capi::State& state) {
     return mv::capi::step(state, optimizer, count, before, value, gradient, states);
   });
 }

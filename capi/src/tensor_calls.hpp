@@ -21,7 +21,7 @@ base::Result<Tensor> as_rows_of(State& state, const char* function, const Tensor
 /// Calls make(State&) -> Result<Tensor>, and returns a handle for the result.
 template <typename Make>
 mv_status give_tensor(const char* function, mv_tensor* result, Make make) {
-  return tensor_fence(function, [&](State& state) -> base::Status {
+  return tensor_boundary(function, [&](State& state) -> base::Status {
     if (result == nullptr) return base::error(MV_EINVAL, "{}: the place for the tensor is NULL", function);
     base::Result<Tensor> made = make(state);
     if (!made.ok()) return made.status();
@@ -33,7 +33,7 @@ mv_status give_tensor(const char* function, mv_tensor* result, Make make) {
 /// Calls use(State&, const Tensor&) -> Status on an open tensor.
 template <typename Use>
 mv_status with_tensor(const char* function, mv_tensor handle, Use use) {
-  return tensor_fence(function, [&](State& state) -> base::Status {
+  return tensor_boundary(function, [&](State& state) -> base::Status {
     auto pin = find_tensor(state, function, handle);
     if (!pin.ok()) return pin.status();
     return use(state, *pin.value());

@@ -176,7 +176,7 @@ mv_status mv_tensor_sparse(const int64_t* rows, uint64_t row_count, mv_tensor va
 }
 
 mv_status mv_tensor_free(mv_tensor tensor) {
-  return tensor_fence("mv_tensor_free", [&](State& state) { return free_tensor(state, tensor); });
+  return tensor_boundary("mv_tensor_free", [&](State& state) { return free_tensor(state, tensor); });
 }
 
 mv_status mv_tensor_describe(mv_tensor tensor, mv_tensor_info* about) {
@@ -232,5 +232,5 @@ mv_status mv_tensor_row(mv_tensor tensor, int64_t row, mv_tensor* result) {
 }
 
 mv_status mv_tensor_parts(mv_tensor tensor, mv_tensor* ids, mv_tensor* values) {
-  return tensor_fence("mv_tensor_parts", [&](State& state) { return give_parts(state, tensor, ids, values); });
+  return tensor_boundary("mv_tensor_parts", [&](State& state) { return give_parts(state, tensor, ids, values); });
 }

@@ -66,10 +66,10 @@ struct Member::Entering final : rpc::Pending, base::Work, std::enable_shared_fro
   const base::OperationRef operation;
   base::Nanos until;
   base::Status flush_error;
-  /// kFencing: the flush. kAsked: the master is asked. kAskedBack: the deadline passed, and the master is asked which
+  /// kFlushing: the flush. kAsked: the master is asked. kAskedBack: the deadline passed, and the master is asked which
   /// workers are missing.
-  enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kOver };
-  Stage stage = Stage::kFencing;
+  enum class Stage : uint8_t { kFlushing, kAsked, kAskedBack, kOver };
+  Stage stage = Stage::kFlushing;
 };
 
 Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, rpc::ClientOptions options, Events events, bool shares_memory,
@@ -234,7 +234,7 @@ void Member::barrier(base::OperationRef operation, bool flushed) {
 
 void Member::withdraw_barrier(const std::shared_ptr<Entering>& entering, mv_status code) {
   const base::Status status = base::error(code, "barrier: withdrawn");
-  const bool asked = entering->stage != Entering::Stage::kFencing;
+  const bool asked = entering->stage != Entering::Stage::kFlushing;
   entering->end(status);  // first, so that the answer to the cancel below is ignored
   if (!asked) return;
   rpc_client_.cancel(cluster_.master(), entering.get());
@@ -246,7 +246,7 @@ void Member::expire_barriers() {
   const auto entering = entering_;
   for (const auto& late : entering) {
     if (late->until > now || late->stage == Entering::Stage::kOver) continue;
-    if (late->stage == Entering::Stage::kFencing) {
+    if (late->stage == Entering::Stage::kFlushing) {
       late->end(base::error(MV_ETIMEOUT, "barrier: this worker's own adds are not applied yet"));
     } else if (std::exchange(late->stage, Entering::Stage::kAskedBack) == Entering::Stage::kAsked) {
       late->until = now + kLastWord;

@@ -57,7 +57,7 @@ class Runtime final : private transport::Flusher {
   /// The shared-memory transport; null if there is none.
   transport::ShmTransport* shared_memory() { return router_->shm(); }
   /// The transport to a peer. Loop thread only.
-  std::optional<Router::PathInfo> way_by(base::Peer peer) const { return router_->path_to(peer); }
+  std::optional<Router::PathInfo> path_to(base::Peer peer) const { return router_->path_to(peer); }
 
   /// Runs `work` on the loop and waits for it.
   void on_loop(const std::function<void()>& work);

@@ -41,7 +41,6 @@ class AsyncEa {
   int64_t step_ = 0;
   Stages stages_;
   api::CallRef pending_;
-  base::Nanos timeout_{0};
   Buffers center_;  ///< the centre as read, then this worker's difference to it
 };
 

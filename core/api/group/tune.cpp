@@ -140,10 +140,10 @@ class Tuner {
   std::optional<base::TransportKind> transport_to(size_t worker, std::string* why_not_shm) {
     std::optional<base::TransportKind> transport;
     calls_.on_loop([&] {
-      const auto way = calls_.runtime().way_by(all_->engine()->members().peers[worker]);
-      if (!way) return;
-      transport = way->by;
-      *why_not_shm = way->why_not_shm;
+      const auto path = calls_.runtime().path_to(all_->engine()->members().peers[worker]);
+      if (!path) return;
+      transport = path->by;
+      *why_not_shm = path->why_not_shm;
     });
     return transport;
   }

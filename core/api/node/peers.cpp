@@ -70,7 +70,7 @@ PeerReport MemberNode::report_on(const cluster::Member& member) {
   report.why_lost = member.why;
   report.same_host = member.host == self.host;
   report.needed = member.rank == 0 || self.rank == 0 || view.need_each_other(self, member);
-  const auto reach = runtime_.way_by(member.peer);
+  const auto reach = runtime_.path_to(member.peer);
   if (!reach) return report;
   report.transport = reach->by;
   report.why_not_shm = reach->why_not_shm;

@@ -36,10 +36,10 @@ class Client::Call final : public rpc::Pending, public base::Work, public std::e
   const bool alone;  ///< the other workers do not take part
   base::Nanos until;
   base::Status flush_error;
-  /// kFencing: the flush. kAsked: server 0 has a request of this call. kAskedBack: the deadline passed, and server 0 is
+  /// kFlushing: the flush. kAsked: server 0 has a request of this call. kAskedBack: the deadline passed, and server 0 is
   /// asked which workers are missing. kWaiting: between two polls of a save.
-  enum class Stage : uint8_t { kFencing, kAsked, kAskedBack, kWaiting, kOver };
-  Stage stage = Stage::kFencing;
+  enum class Stage : uint8_t { kFlushing, kAsked, kAskedBack, kWaiting, kOver };
+  Stage stage = Stage::kFlushing;
   bool is_asked() const { return stage == Stage::kAsked || stage == Stage::kAskedBack; }
   bool over() const { return stage == Stage::kOver; }
   uint64_t save = 0;  ///< server 0's number of the save, once it continues in the background
@@ -136,7 +136,7 @@ void Client::withdraw(const CallRef& call, mv_status code) {
 void Client::expire(const CallRef& call) {
   if (call->save != 0)
     return end(call, base::error(MV_ETIMEOUT, "checkpoint {}: is still being written; it goes on", call->path));
-  if (call->stage == Call::Stage::kFencing)
+  if (call->stage == Call::Stage::kFlushing)
     return end(call, base::error(MV_ETIMEOUT, "{}: this worker's own adds are not applied yet", call->what()));
   if (std::exchange(call->stage, Call::Stage::kAskedBack) != Call::Stage::kAskedBack) {
     call->until = clock_.now() + kLastAnswer;

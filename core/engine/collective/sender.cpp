@@ -6,7 +6,7 @@ namespace mv::collective {
 
 namespace {
 /// A queue that belongs to no table: messages keep their order, and never wait for messages of a table.
-constexpr uint64_t kLane = UINT64_MAX;
+constexpr uint64_t kQueue = UINT64_MAX;
 // Limits of the messages in flight to a slow member.
 constexpr size_t kMostMessages = 256;
 constexpr size_t kMostBytes = 8 << 20;
@@ -38,7 +38,7 @@ void Sender::send(base::Peer to, base::Frame frame, std::function<void()> taken)
   call.frame = std::move(frame);
   call.pending = std::make_shared<Outgoing>(*this, to, bytes, std::move(taken));
   call.wants_answer = false;
-  call.queue = kLane;
+  call.queue = kQueue;
   call.priority = INT64_MAX;
   client_.call(to, std::move(call));
 }

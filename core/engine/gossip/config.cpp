@@ -242,7 +242,7 @@ class Reader {
   }
   base::Status read_seed(const Yaml& value) {
     config_.seed = number<uint64_t>(value.text);
-    return config_.seed ? base::Status() : bad("\"{}\" is not a whole number from 0 to 2^64 - 1", value.text);
+    return config_.seed ? base::Status() : bad("\"{}\" is not a whole number from 0 to 2^64 - 1", shown(value.text));
   }
   base::Status read_topology(const Yaml& value) {
     const auto topology = parse_topology(value.text);

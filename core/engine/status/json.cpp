@@ -85,7 +85,7 @@ void write_table(JsonWriter& json, const TableOverview& table) {
   const table::TableState& state = table.state;
   json.field("name", state.name);
   json.field("what", state.what);
-  json.field("pace", kPaceNames[static_cast<size_t>(state.consistency)]);
+  json.field("consistency", kConsistencyNames[static_cast<size_t>(state.consistency)]);
   json.field("complete", state.complete);
   json.array("workers", [&] {
     for (size_t i = 0; i < state.tallies.size(); ++i)

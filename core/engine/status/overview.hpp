@@ -11,7 +11,7 @@
 
 namespace mv::status {
 
-inline constexpr std::array<const char*, 4> kPaceNames = {"async", "sync", "stale", "merge"};  ///< by shard::Consistency
+inline constexpr std::array<const char*, 4> kConsistencyNames = {"async", "sync", "stale", "merge"};  ///< by shard::Consistency
 
 struct Overview {
   cluster::View view;  ///< empty while the processes are still joining

@@ -99,11 +99,11 @@ void append_members(std::string& text, const Overview& overview) {
 }
 
 void append_tables(std::string& text, const Overview& overview) {
-  std::vector<Row> rows{{"table", "what", "pace", "worker", "adds", "gets", "clock"}};
+  std::vector<Row> rows{{"table", "what", "consistency", "worker", "adds", "gets", "clock"}};
   size_t left_out = 0;
   for (const auto& [table, own_word] : tables_of(overview)) {
     Row first{clean(table.name), clean(table.what) + (table.complete ? "" : " (being created)"),
-              kPaceNames[static_cast<size_t>(table.consistency)]};
+              kConsistencyNames[static_cast<size_t>(table.consistency)]};
     auto tallies = table.tallies;
     std::sort(tallies.begin(), tallies.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
     if (tallies.empty()) rows.push_back({first[0], first[1], first[2], "", "", "", ""});

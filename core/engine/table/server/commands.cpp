@@ -21,7 +21,7 @@ void Commands::set_controller(Controller controller, std::function<void(int64_t)
   waiting_changed_ = std::move(waiting);
   if (waiting_changed_ && count > 0) waiting_changed_(count);
   if (controller != Controller::kNone) return;
-  for (const WaitingWorker& refused : std::exchange(waiting_, {})) rpc_.fail(refused.asked, nobody());
+  for (const WaitingCommand& refused : std::exchange(waiting_, {})) rpc_.fail(refused.asked, nobody());
 }
 
 void Commands::on_request(const rpc::Asked& asked, const wire::Command& request, std::span<const std::byte> payload) {
@@ -31,7 +31,7 @@ void Commands::on_request(const rpc::Asked& asked, const wire::Command& request,
 }
 
 bool Commands::on_cancel(const rpc::Asked& asked) {
-  const auto found = std::ranges::find(waiting_, asked, &WaitingWorker::asked);
+  const auto found = std::ranges::find(waiting_, asked, &WaitingCommand::asked);
   if (found == waiting_.end())
     return std::ranges::any_of(taken_, [&](const auto& taken) { return taken.second.asked == asked; });  // its outcome will be reported
   const int64_t head = found->command.head;
@@ -43,7 +43,7 @@ bool Commands::on_cancel(const rpc::Asked& asked) {
 
 std::optional<Commands::Command> Commands::take() {
   if (waiting_.empty()) return std::nullopt;
-  WaitingWorker next = std::move(waiting_.front());
+  WaitingCommand next = std::move(waiting_.front());
   waiting_.pop_front();
   taken_.emplace(next.command.number, Taken{next.asked, next.command.head, next.since});
   if (waiting_changed_) waiting_changed_(-1);
@@ -68,7 +68,7 @@ std::vector<cluster::Wait> Commands::waits() const {
   std::vector<cluster::Wait> waits;
   for (const auto& [number, taken] : taken_) waits.push_back(wait_of(taken.asked, taken.head, taken.since, "executes it"));
   const char* const what = controller_ == Controller::kHere ? "its controller's thread has not come by" : "has set no controller so far";
-  for (const WaitingWorker& waiting : waiting_) waits.push_back(wait_of(waiting.asked, waiting.command.head, waiting.since, what));
+  for (const WaitingCommand& waiting : waiting_) waits.push_back(wait_of(waiting.asked, waiting.command.head, waiting.since, what));
   return waits;
 }
 

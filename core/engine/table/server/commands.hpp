@@ -46,7 +46,7 @@ class Commands {
   std::vector<cluster::Wait> waits() const;
 
  private:
-  struct WaitingWorker {
+  struct WaitingCommand {
     rpc::Asked asked;
     Command command;
     base::Nanos since{0};
@@ -66,7 +66,7 @@ class Commands {
   std::string self_;
   Controller controller_ = Controller::kNone;
   std::function<void(int64_t)> waiting_changed_;
-  std::deque<WaitingWorker> waiting_;
+  std::deque<WaitingCommand> waiting_;
   std::map<uint64_t, Taken> taken_;
   uint64_t next_ = 1;
 };

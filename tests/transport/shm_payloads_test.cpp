@@ -1,6 +1,7 @@
 // transport/shm: payloads that lie in shared memory already, of which only the place travels.
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -161,6 +162,27 @@ void lenders_and_readers_at_once(void**) {
   expect_intact(pair, 300);
 }
 
+/// More than a turn's budget waits in the ring while the reader's loop is busy; drain() reads all of it.
+void a_ring_is_drained_to_its_end(void**) {
+  constexpr size_t kMessages = 50, kEach = 60 << 10;
+  Pair pair(Kind::kShm);
+  std::atomic<bool> begun{false}, sent{false}, over{false};
+  size_t heard = 0;
+  pair.a->loop().post([&] {
+    for (begun = true; !sent;) std::this_thread::sleep_for(1ms);
+    static_cast<mv::transport::ShmTransport&>(pair.a->transport()).drain(pair.b->self());
+    heard = pair.a->record().messages.size();
+    over = true;
+  });
+  while (!begun) std::this_thread::sleep_for(1ms);
+  for (size_t i = 0; i < kMessages; ++i) pair.b->send(pair.a->self(), i, kEach);
+  pair.b->run([] {});  // what was sent before is published
+  sent = true;
+  while (!over) std::this_thread::sleep_for(1ms);
+  assert_int_equal(heard, kMessages);
+  expect_intact(pair, kMessages);
+}
+
 }  // namespace
 
 int main() {
@@ -171,6 +193,7 @@ int main() {
       cmocka_unit_test(a_lender_has_its_memory_back_at_once),
       cmocka_unit_test(a_reader_that_is_stopped_half_way_holds_nobody_up),
       cmocka_unit_test(lenders_and_readers_at_once),
+      cmocka_unit_test(a_ring_is_drained_to_its_end),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

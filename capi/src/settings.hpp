@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/result.hpp"
+#include "base/setting_text.hpp"
 #include "runtime/settings.hpp"
 
 namespace mv::capi {

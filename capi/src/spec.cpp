@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/config.hpp"
+#include "base/setting_text.hpp"
 #include "options.hpp"
 #include "shard/updater/updater.hpp"
 #include "tensor/dtype.hpp"

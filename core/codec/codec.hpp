@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.hpp"
 #include "base/result.hpp"
+#include "base/setting_text.hpp"
 
 namespace mv::codec {
 

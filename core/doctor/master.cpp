@@ -15,7 +15,7 @@
 #include "transport/tcp/interfaces.hpp"
 #include "transport/tcp/socket.hpp"
 #include "transport/token.hpp"
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 namespace mv::doctor {
 

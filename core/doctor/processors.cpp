@@ -6,7 +6,7 @@
 
 #include "doctor/machine.hpp"
 #include "doctor/system.hpp"
-#include "transport/loop/spin.hpp"
+#include "transport/loop/spin_policy.hpp"
 
 namespace mv::doctor {
 

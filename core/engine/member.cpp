@@ -82,13 +82,13 @@ Member::Member(const base::Clock& clock, base::Link& link, cluster::Self self, r
       rpc_client_(clock, link, options),
       rpc_server_(link, *this),
       cluster_(clock, link, rpc_client_, rpc_server_, *this, std::move(self)),
-      ps_client_(clock, rpc_client_, pool_),
-      ps_server_(clock, rpc_server_, pool_, shares_memory),
+      table_client_(clock, rpc_client_, pool_),
+      table_server_(clock, rpc_server_, pool_, shares_memory),
       commands_(clock, rpc_server_),
-      checkpoint_client_(clock, rpc_client_, ps_client_, pool_),
-      participant_(clock, rpc_server_, ps_server_, storage),
-      coordinator_(clock, rpc_client_, rpc_server_, ps_server_, storage),
-      inquirer_(clock, link, cluster_, ps_client_, ps_server_, coordinator_, commands_, groups_),
+      checkpoint_client_(clock, rpc_client_, table_client_, pool_),
+      participant_(clock, rpc_server_, table_server_, storage),
+      coordinator_(clock, rpc_client_, rpc_server_, table_server_, storage),
+      inquirer_(clock, link, cluster_, table_client_, table_server_, coordinator_, commands_, groups_),
       groups_(clock, cluster_, rpc_client_, rpc_server_, pool_) {
   // A process that is only a server may set a controller later. Commands that arrive earlier wait for it.
   if (self_.role == MV_ROLE_SERVER) commands_.set_controller(table::Commands::Controller::kAwaited, {});
@@ -101,8 +101,8 @@ void Member::start() {
 }
 
 void Member::take_times(base::TraceRing& trace) {
-  ps_client_.take_times(trace);
-  ps_server_.gate_log().trace_to(&trace);
+  table_client_.take_times(trace);
+  table_server_.gate_log().trace_to(&trace);
 }
 
 // ---- messages
@@ -170,23 +170,23 @@ void Member::on_request(const rpc::Asked& asked, const wire::Message& request, s
   if (is_for_coordinator(request)) return coordinator_.on_request(asked, request, payload);
   if (is_for_participant(request)) return participant_.on_request(asked, request, payload);
   if (const auto* command = request.body_as_Command()) return commands_.on_request(asked, *command, payload);
-  ps_server_.on_request(asked, request, payload, staged);
+  table_server_.on_request(asked, request, payload, staged);
 }
 
 void Member::on_data(const rpc::Asked& asked, std::span<const std::byte> payload, const base::SinkRef& staged) {
-  ps_server_.on_data(asked, payload, staged);
+  table_server_.on_data(asked, payload, staged);
 }
 
 void Member::on_cancel(const rpc::Asked& asked) {
-  if (!cluster_.on_cancel(asked) && !coordinator_.on_cancel(asked) && !commands_.on_cancel(asked)) ps_server_.on_cancel(asked);
+  if (!cluster_.on_cancel(asked) && !coordinator_.on_cancel(asked) && !commands_.on_cancel(asked)) table_server_.on_cancel(asked);
 }
 
 // ---- membership events
 
 void Member::on_view(const cluster::View& view) {
-  ps_server_.start(view, self_.peer);
+  table_server_.start(view, self_.peer);
   commands_.start(view, self_.peer);
-  ps_client_.start(view);
+  table_client_.start(view);
   checkpoint_client_.start(view);
   participant_.start(view);
   coordinator_.start(view);
@@ -196,7 +196,7 @@ void Member::on_ready() { events_.on_ready(cluster_.view()); }
 void Member::on_failed(const base::Status& why) { events_.on_failed(why); }
 
 void Member::on_member_finished(const cluster::Member& member) {
-  ps_server_.worker_finished(member.peer);
+  table_server_.worker_finished(member.peer);
   coordinator_.worker_finished(member.peer);
   // It has left its groups, and will open no others.
   groups_.lost(member.peer, base::Status(MV_EPEERLOST, "it has finished"));
@@ -204,7 +204,7 @@ void Member::on_member_finished(const cluster::Member& member) {
 }
 
 void Member::on_member_lost(const cluster::Member& member, const base::Status& why) {
-  if (member.is_worker()) ps_server_.worker_lost(member.peer, why);
+  if (member.is_worker()) table_server_.worker_lost(member.peer, why);
   if (member.is_worker()) coordinator_.worker_lost(member.peer, why);
   participant_.lost(member.peer);
   groups_.lost(member.peer, why);
@@ -213,7 +213,7 @@ void Member::on_member_lost(const cluster::Member& member, const base::Status& w
 }
 
 void Member::on_member_joined(const cluster::Member& member) {
-  ps_server_.worker_joined(member.peer);
+  table_server_.worker_joined(member.peer);
   events_.on_change();
 }
 
@@ -229,7 +229,7 @@ void Member::barrier(base::OperationRef operation, bool flushed) {
     entering->stage = Entering::Stage::kAsked;
     cluster_.barrier(entering);
   };
-  flushed ? ps_client_.flush(enter) : enter({});
+  flushed ? table_client_.flush(enter) : enter({});
 }
 
 void Member::withdraw_barrier(const std::shared_ptr<Entering>& entering, mv_status code) {
@@ -258,7 +258,7 @@ void Member::expire_barriers() {
 }
 
 void Member::leave(std::function<void(const base::Status&)> left) {
-  ps_client_.flush([this, left](const base::Status& flush_error) {
+  table_client_.flush([this, left](const base::Status& flush_error) {
     checkpoint_client_.finish([this, left, flush_error] { groups_.leave([this, left, flush_error] { tell_all(left, flush_error); }); });
   });
 }
@@ -287,7 +287,7 @@ void Member::tell_all(std::function<void(const base::Status&)> left, const base:
 // ---- time
 
 base::Nanos Member::next_deadline() const {
-  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), ps_client_.next_deadline(),
+  base::Nanos next = std::min({rpc_client_.next_deadline(), cluster_.next_deadline(), table_client_.next_deadline(),
                                checkpoint_client_.next_deadline(), coordinator_.next_deadline(), inquirer_.next_deadline(), groups_.next_deadline()});
   for (const auto& entering : entering_) next = std::min(next, entering->until);
   return next;
@@ -296,7 +296,7 @@ base::Nanos Member::next_deadline() const {
 void Member::tick() {
   rpc_client_.tick();
   cluster_.tick();
-  ps_client_.tick();
+  table_client_.tick();
   checkpoint_client_.tick();
   coordinator_.tick();
   inquirer_.tick();

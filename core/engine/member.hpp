@@ -37,8 +37,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
          bool shares_memory = false, checkpoint::Storage* storage = nullptr);
 
   void start();
-  table::Client& tables() { return ps_client_; }
-  const table::Server& shards() const { return ps_server_; }
+  table::Client& tables() { return table_client_; }
+  const table::Server& shards() const { return table_server_; }
   const checkpoint::Participant& participant() const { return participant_; }
   const rpc::Client& requests() const { return rpc_client_; }
   const rpc::Server& service() const { return rpc_server_; }
@@ -103,8 +103,8 @@ class Member final : public base::LinkEvents, private rpc::Service, private clus
   rpc::Client rpc_client_;
   rpc::Server rpc_server_;
   cluster::Cluster cluster_;
-  table::Client ps_client_;
-  table::Server ps_server_;
+  table::Client table_client_;
+  table::Server table_server_;
   table::Commands commands_;
   checkpoint::Client checkpoint_client_;
   checkpoint::Participant participant_;

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/fence.hpp"
+#include "base/memory_fence.hpp"
 #include "engine/collective/shape.hpp"
 #include "intranode/waiting.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/fence.hpp"
+#include "base/memory_fence.hpp"
 #include "intranode/rank_context.hpp"
 
 namespace mv::intranode {
@@ -31,7 +31,7 @@ base::Status RankContext::wait(size_t on, base::Nanos deadline, const Ready& rea
   return sleep(on, deadline, ready);
 }
 
-/// Dekker's pattern (base/fence.hpp), together with settle(): this rank announces that it sleeps before its last check,
+/// Dekker's pattern (base/memory_fence.hpp), together with settle(): this rank announces that it sleeps before its last check,
 /// and the other one changes its word before it looks for sleepers. If the other one rings in between, the bell differs
 /// from `seen`, and the kernel does not put this rank to sleep. Modelled in tests/models/intranode_wait.pml, the end of
 /// a group in intranode_end.pml.

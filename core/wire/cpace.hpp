@@ -3,7 +3,7 @@
 // secret agree on a key. An eavesdropper learns nothing. An attacker that takes part can test one guess per exchange,
 // so even a secret from a dictionary can't be found offline.
 //
-// Pure functions of bytes; about 150 µs for one side of one exchange. wire/hello.hpp builds a handshake from them.
+// Pure functions of bytes; about 150 µs for one side of one exchange. wire/handshake.hpp builds a handshake from them.
 
 #include <array>
 #include <cstddef>

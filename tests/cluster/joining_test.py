@@ -104,7 +104,7 @@ def test_processes_that_disagree_about_the_mode_are_told_so(cluster):
 
 
 def hello_of_version(version):
-    """The first bytes of a process of another version; the record is laid out in core/wire/hello.cpp."""
+    """The first bytes of a process of another version; the record is laid out in core/wire/handshake.cpp."""
     return struct.pack("<IIIIHHIQQ", 0x4D564801, 0x01020304, 1, 0, version, version, 0, 77, 0) + bytes(32 + 64)
 
 

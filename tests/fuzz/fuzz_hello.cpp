@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mv::wire;

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/config.hpp"
+#include "base/setting_text.hpp"
 #include "settings.hpp"
 
 namespace {

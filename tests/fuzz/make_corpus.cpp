@@ -20,7 +20,7 @@
 #include "shard/updater/updater.hpp"
 #include "transport/shm/ring.hpp"
 #include "wire/frame.hpp"
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 namespace {
 

@@ -9,7 +9,7 @@ import threading
 
 
 def hello():
-    """The first record of a connection, as core/wire/hello.cpp lays it out."""
+    """The first record of a connection, as core/wire/handshake.cpp lays it out."""
     return struct.pack("<IIIIHHIQQ", 0x4D564801, 0x01020304, 1, 0, 1, 1, 2, 77, 0) + bytes(32 + 64)
 
 

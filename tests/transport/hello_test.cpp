@@ -1,6 +1,6 @@
-// wire/hello: the two sides against each other, and against whatever else may come.
+// wire/handshake: the two sides against each other, and against whatever else may come.
 
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 #include <sodium.h>
 

@@ -9,7 +9,7 @@
 #include "transport/shm/note.hpp"
 #include "transport/shm/ring.hpp"
 #include "transport/unix_socket.hpp"
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 namespace mv::test {
 

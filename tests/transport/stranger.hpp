@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "transport/tcp/socket.hpp"
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 namespace mv::test {
 

@@ -8,7 +8,7 @@
 #include "transport/tcp/outbox.hpp"
 #include "transport/tcp/receiver.hpp"
 #include "wire/frame.hpp"
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 #include "cmocka.hpp"
 

@@ -1,6 +1,6 @@
 #include "api/distlearn/settings.hpp"
 
-#include "base/config.hpp"
+#include "base/setting_text.hpp"
 
 namespace mv::distlearn {
 namespace {

@@ -90,7 +90,7 @@ void MessageGroup::abandon(Calls& calls, collective::GroupRef group, const base:
 
 void MessageGroup::give_up(const base::Status& why) noexcept {
   try {
-    calls_.loop().post_or_break([group = group_, why] { group->break_off(why, true); });
+    calls_.loop().post_or_break([group = group_, why] { group->break_group(why, true); });
   } catch (const std::bad_alloc& none) {
     calls_.loop().break_down(&none);
   }

@@ -154,14 +154,14 @@ base::Status SharedQueue::carry_out(const collective::Operation& operation, base
 
 base::Status SharedQueue::settle(base::Status status) {
   if (status.ok() || context_->broken().ok()) return status;
-  loop_.post_or_break([group = messages_, status] { group->break_off(status, true); });
+  loop_.post_or_break([group = messages_, status] { group->break_group(status, true); });
   return base::error(status.code(), "{}; the group is broken: {}", status.text(), collective::kAfterBreak);
 }
 
 void SharedQueue::give_up(const base::Status& why) noexcept {
   context_->give_up(why);
   try {
-    loop_.post_or_break([group = messages_, why] { group->break_off(why, true); });
+    loop_.post_or_break([group = messages_, why] { group->break_group(why, true); });
   } catch (const std::bad_alloc& none) {
     loop_.break_down(&none);
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/config.hpp"
+#include "base/setting_text.hpp"
 
 namespace mv::kvstore {
 

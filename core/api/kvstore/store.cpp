@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "api/kvstore/devices.hpp"
-#include "api/kvstore/layout.hpp"
+#include "api/kvstore/placement.hpp"
 #include "api/kvstore/rows.hpp"
 #include "math/kernels.hpp"
 #include "tensor/sparse.hpp"

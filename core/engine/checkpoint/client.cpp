@@ -20,8 +20,8 @@ constexpr base::Nanos kLastAnswer = 1s;
 /// A call in progress: the flush, then the request to server 0, then, for a save, polling until it is complete.
 class Client::Call final : public rpc::Pending, public base::Work, public std::enable_shared_from_this<Call> {
  public:
-  Call(Client& owner, Request wish, bool alone)
-      : wish(std::move(wish)), alone(alone), until(this->wish.operation != nullptr ? this->wish.operation->deadline() : base::kNever), owner_(owner) {}
+  Call(Client& owner, Request request, bool alone)
+      : request(std::move(request)), alone(alone), until(this->request.operation != nullptr ? this->request.operation->deadline() : base::kNever), owner_(owner) {}
   void withdraw(mv_status code) override { owner_.withdraw(shared_from_this(), code); }
   base::SinkRef place(const wire::Message&, size_t bytes) override {
     const base::Pool::Block block = owner_.pool_.take(bytes);
@@ -30,9 +30,9 @@ class Client::Call final : public rpc::Pending, public base::Work, public std::e
   void finish(const base::Status& status, const wire::Message* answer, std::span<const std::byte> payload) override {
     owner_.heard(shared_from_this(), status, answer, payload);
   }
-  const char* what() const { return wish.loads ? "loading a checkpoint" : "saving a checkpoint"; }
+  const char* what() const { return request.loads ? "loading a checkpoint" : "saving a checkpoint"; }
 
-  Request wish;
+  Request request;
   const bool alone;  ///< the other workers do not take part
   base::Nanos until;
   base::Status flush_error;
@@ -50,10 +50,10 @@ class Client::Call final : public rpc::Pending, public base::Work, public std::e
   Client& owner_;
 };
 
-void Client::begin(Request wish) {
-  const auto call = std::make_shared<Call>(*this, std::move(wish), false);
+void Client::begin(Request request) {
+  const auto call = std::make_shared<Call>(*this, std::move(request), false);
   calls_.push_back(call);
-  call->wish.operation->begin(call);
+  call->request.operation->begin(call);
   tables_.flush([this, call](const base::Status& status) {
     if (call->over()) return;
     call->flush_error = status;
@@ -62,16 +62,16 @@ void Client::begin(Request wish) {
 }
 
 void Client::ask(const CallRef& call) {
-  const auto clocks = call->wish.loads ? base::PayloadRef() : write_clocks(tables_.clocks());
+  const auto clocks = call->request.loads ? base::PayloadRef() : write_clocks(tables_.clocks());
   if (!clocks.ok()) return end(call, base::error(clocks.status().code(), "{}: {}; nothing was saved", call->what(), clocks.status().text()));
   call->stage = Call::Stage::kAsked;
   auto& fbb = builder_.fbb();
-  const auto path = fbb.CreateString(call->wish.path);
-  if (call->wish.loads) {
+  const auto path = fbb.CreateString(call->request.path);
+  if (call->request.loads) {
     rpc_.call(server(), {builder_.finish(wire::Body::Load, wire::CreateLoad(fbb, path)), call, true, 0, nullptr});
     return;
   }
-  const auto save = wire::CreateSave(fbb, path, call->wish.keep, call->alone);
+  const auto save = wire::CreateSave(fbb, path, call->request.keep, call->alone);
   rpc_.call(server(), {builder_.finish(wire::Body::Save, save, clocks.value()), call, true, 0, nullptr});
 }
 
@@ -95,7 +95,7 @@ void Client::heard(const CallRef& call, const base::Status& status, const wire::
     if (saving->path() != nullptr) call->path = saving->path()->str();
     call->poll_at = clock_.now() + call->poll_wait;
     call->poll_wait = std::min(call->poll_wait * 2, kLongestPoll);
-    if (first && call->wish.saving) call->wish.saving();
+    if (first && call->request.saving) call->request.saving();
     return;
   }
   if (answer != nullptr && answer->body_as_Loaded() != nullptr) {
@@ -111,7 +111,7 @@ void Client::end(const CallRef& call, const base::Status& status) {
   if (std::exchange(call->stage, Call::Stage::kOver) == Call::Stage::kOver) return;
   calls_.remove(call);
   if (call->alone && !status.ok()) base::log_warn("the checkpoint of this moment was not saved: {}", status.text());
-  if (call->wish.operation != nullptr) call->wish.operation->complete(status);
+  if (call->request.operation != nullptr) call->request.operation->complete(status);
   if (calls_.empty() && finished_) std::exchange(finished_, nullptr)();
 }
 
@@ -122,7 +122,7 @@ void Client::withdraw(const CallRef& call, mv_status code) {
   const base::Status status =
       call->save != 0 ? base::error(code, "checkpoint {}: not waited for any more; it goes on", call->path)
       : !asked        ? base::error(code, "{}: withdrawn; nothing was done", call->what())
-      : call->wish.loads
+      : call->request.loads
           ? base::error(code, "{}: withdrawn; if all workers had asked already, it goes on", call->what())
           : base::error(code, "{}: withdrawn", call->what());
   end(call, status);  // first, so that the answer to the cancel below is ignored
@@ -158,10 +158,10 @@ void Client::save_every(base::Nanos span, std::string directory, uint64_t keep) 
 
 void Client::save_by_clock() {
   next_by_clock_ = base::after(clock_.now(), every_);
-  Request wish;
-  wish.path = directory_;
-  wish.keep = keep_;
-  const auto call = std::make_shared<Call>(*this, std::move(wish), true);
+  Request request;
+  request.path = directory_;
+  request.keep = keep_;
+  const auto call = std::make_shared<Call>(*this, std::move(request), true);
   calls_.push_back(call);
   ask(call);
 }

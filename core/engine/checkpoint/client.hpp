@@ -29,7 +29,7 @@ class Client {
     std::function<void()> saving;  ///< a save: training may continue. Not called if the call ends earlier
   };
   /// Flushes, then asks server 0. A save ends when the checkpoint is complete, a load when the tables have its values.
-  void begin(Request wish);
+  void begin(Request request);
 
   /// Saves a checkpoint every `span` from now on until finish(). The other workers do not take part.
   void save_every(base::Nanos span, std::string directory, uint64_t keep);

@@ -48,31 +48,31 @@ void Coordinator::on_request(const rpc::Asked& asked, const wire::Message& reque
                base::error(MV_EPROTOCOL, "server 0 does not understand {}", wire::EnumNameBody(request.body_type())));
 }
 
-void Coordinator::ask_for(Request wish, bool alone) {
-  const base::Peer worker = wish.asked.client;
+void Coordinator::ask_for(Request request, bool alone) {
+  const base::Peer worker = request.asked.client;
   const cluster::Member* member = view_->find(worker);
   if (member == nullptr || !member->is_worker() || !is_here(*member))
-    return server_.fail(wish.asked, base::Status(MV_ESTATE, "only workers ask for checkpoints"));
+    return server_.fail(request.asked, base::Status(MV_ESTATE, "only workers ask for checkpoints"));
   if (alone) {
     if (job_ != nullptr || !alone_.empty())
-      return server_.fail(wish.asked, base::Status(MV_ESTATE, "another checkpoint is being saved or loaded"));
-    alone_.push_back(std::move(wish));
+      return server_.fail(request.asked, base::Status(MV_ESTATE, "another checkpoint is being saved or loaded"));
+    alone_.push_back(std::move(request));
     return settle();
   }
   if (auto& untold = untold_[worker]; !untold.empty()) {
-    server_.fail(wish.asked, untold.front());
+    server_.fail(request.asked, untold.front());
     return untold.pop_front();
   }
   if (waits_since_ == base::kNever) waits_since_ = clock_.now();
   if (next_notice_ == base::kNever) next_notice_ = clock_.now() + kNoticeAfter;
-  wish.since = clock_.now();
-  waiting_[worker].push_back(std::move(wish));
+  request.since = clock_.now();
+  waiting_[worker].push_back(std::move(request));
   settle();
 }
 
 bool Coordinator::on_cancel(const rpc::Asked& asked) {
   auto& mine = waiting_[asked.client];
-  const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Request& wish) { return wish.asked == asked; });
+  const auto waits = std::find_if(mine.begin(), mine.end(), [&](const Request& request) { return request.asked == asked; });
   if (waits != mine.end()) {
     const bool loads = waits->loads;
     mine.erase(waits);
@@ -114,7 +114,7 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
     if (!is_here(*other)) continue;
     auto& theirs = waiting_[other->peer];
     if (theirs.empty()) untold_[other->peer].push_back(status);
-    for (const Request& wish : std::exchange(theirs, {})) server_.fail(wish.asked, status);
+    for (const Request& request : std::exchange(theirs, {})) server_.fail(request.asked, status);
   }
 }
 
@@ -122,49 +122,49 @@ void Coordinator::worker_lost(base::Peer worker, const base::Status& why) {
 void Coordinator::settle() {
   while (job_ == nullptr) {
     if (!alone_.empty()) {
-      std::vector<Request> wishes{std::move(alone_.front())};
+      std::vector<Request> requests{std::move(alone_.front())};
       alone_.pop_front();
-      begin(std::move(wishes));
+      begin(std::move(requests));
       continue;
     }
     const auto workers = view_->workers();
     const bool all = std::all_of(workers.begin(), workers.end(),
                                  [&](const auto* w) { return !is_here(*w) || !waiting_[w->peer].empty(); });
-    std::vector<Request> wishes;
+    std::vector<Request> requests;
     for (const cluster::Member* worker : workers) {
       auto& theirs = waiting_[worker->peer];
       if (!all || theirs.empty()) continue;
-      wishes.push_back(std::move(theirs.front()));
+      requests.push_back(std::move(theirs.front()));
       theirs.pop_front();
     }
-    if (wishes.empty()) break;
-    begin(std::move(wishes));
+    if (requests.empty()) break;
+    begin(std::move(requests));
   }
   const bool waits =
       std::any_of(waiting_.begin(), waiting_.end(), [](const auto& entry) { return !entry.second.empty(); });
   if (!waits) waits_since_ = base::kNever;
 }
 
-void Coordinator::begin(std::vector<Request> wishes) {
-  const Request& first = wishes.front();
-  const auto other = std::find_if(wishes.begin(), wishes.end(), [&](const Request& wish) { return !wish.same_as(first); });
-  if (other != wishes.end()) {
-    const auto tell = [&](const Request& wish) {
-      return fmt::format("{} wants to {} {} (keep {})", view_->name(wish.asked.client), wish.loads ? "load" : "save to",
-                         wish.path, wish.keep);
+void Coordinator::begin(std::vector<Request> requests) {
+  const Request& first = requests.front();
+  const auto other = std::find_if(requests.begin(), requests.end(), [&](const Request& request) { return !request.same_as(first); });
+  if (other != requests.end()) {
+    const auto tell = [&](const Request& request) {
+      return fmt::format("{} wants to {} {} (keep {})", view_->name(request.asked.client), request.loads ? "load" : "save to",
+                         request.path, request.keep);
     };
     const base::Status disagree = base::error(MV_EDISAGREE, "checkpoint: {}, {}", tell(first), tell(*other));
-    for (const Request& wish : wishes) server_.fail(wish.asked, disagree);
+    for (const Request& request : requests) server_.fail(request.asked, disagree);
     return;
   }
   const auto job = job_ = std::make_shared<Job>();
   job->id = ++jobs_;
   job->path = first.path;
   job->keep = first.keep;
-  for (const Request& wish : wishes) {
-    job->askers.push_back(wish.asked);
-    job->workers.push_back(wish.asked.client);
-    for (const auto& [name, clock] : wish.clocks) {
+  for (const Request& request : requests) {
+    job->askers.push_back(request.asked);
+    job->workers.push_back(request.asked.client);
+    for (const auto& [name, clock] : request.clocks) {
       const auto [least, is_new] = job->clocks.emplace(name, clock);
       if (!is_new) least->second = std::min(least->second, clock);
     }
@@ -256,8 +256,8 @@ std::vector<cluster::Wait> Coordinator::waits() const {
     waits.push_back({cluster::WaitKind::kCheckpoint, who, "", 0, now - since, now - since, {}});
     for (const base::Peer peer : awaited) waits.back().awaited.push_back({peer, what});
   };
-  for (const auto& [worker, wishes] : waiting_)
-    for (const Request& wish : wishes) add(worker, wish.since, awaited_workers(), "has not asked for it");
+  for (const auto& [worker, requests] : waiting_)
+    for (const Request& request : requests) add(worker, request.since, awaited_workers(), "has not asked for it");
   if (job_ == nullptr || job_->parts.empty()) return waits;
   for (const rpc::Asked& asked : job_->askers) add(asked.client, phase_since_, awaited_servers(), "has not done its part");
   return waits;

@@ -88,10 +88,10 @@ class Coordinator {
   using Heard = std::function<void(size_t server, const base::Status&, const wire::Message*)>;
   using Question = std::function<base::Frame(wire::FrameBuilder&)>;
 
-  void ask_for(Request wish, bool alone);
+  void ask_for(Request request, bool alone);
   void saved(const rpc::Asked& asked, const wire::Saved& request);
   void settle();
-  void begin(std::vector<Request> wishes);
+  void begin(std::vector<Request> requests);
   void set_phase(Phase phase);
   void ask(size_t server, const Question& question, Heard heard);
   void ask_all(const Question& question, void (Coordinator::*next)());

@@ -34,7 +34,7 @@ struct Group::Active final : Execution::Owner, base::Work {
 
   /// Breaks the group, because the other ranks count on this one.
   void withdraw(mv_status code) override {
-    group.break_off(base::error(code, "{} has withdrawn operation {} of the group, {}", group.name(static_cast<uint32_t>(group.setting_.rank)), op,
+    group.break_group(base::error(code, "{} has withdrawn operation {} of the group, {}", group.name(static_cast<uint32_t>(group.setting_.rank)), op,
                                 describe(running.signature())), true);
   }
 
@@ -158,7 +158,7 @@ void Group::begin(Operation operation, base::OperationRef call, Handed handed) {
   Active& active = *numbered.active;
   active.running.look_at = clock_.now() + kLookAfter;
   for (const auto& [rank, last] : closed_)
-    if (last < op) return break_off(base::error(MV_EPEERLOST, "{} has left the group, {} operations before this one", name(rank), op - last - 1), true);
+    if (last < op) return break_group(base::error(MV_EPEERLOST, "{} has left the group, {} operations before this one", name(rank), op - last - 1), true);
   const auto told = std::exchange(numbered.told, {});
   for (const auto& [rank, signature] : told)
     if (!agrees(op, rank, signature)) return;
@@ -182,7 +182,7 @@ bool Group::settle(uint64_t op) {
   const base::Status wrong = running.execution().advance();
   active.busy = false;
   if (!wrong.ok()) {
-    break_off(base::error(wrong.code(), "operation {} of the group, {}: {}", op, describe(running.signature()), wrong.text()), true);
+    break_group(base::error(wrong.code(), "operation {} of the group, {}: {}", op, describe(running.signature()), wrong.text()), true);
     return false;
   }
   running.hand();
@@ -286,7 +286,7 @@ void Group::drain(const base::OperationRef& call, Drained drained) {
   drain_ = Drain{work, call->deadline(), std::move(drained), false, clock_.now()};
   call->begin(work);
   for (const auto& [rank, last] : closed_)
-    if (last < op) return break_off(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
+    if (last < op) return break_group(base::error(MV_EPEERLOST, "{} has left the group", name(rank)), true);
   if (std::exchange(draining_at_, op) != op) {
     tell_all(wire::GroupWord::Drains, [&](wire::GroupNoteT& note) { note.op = op; });
     const auto told = std::exchange(numbers_[op].told, {});
@@ -362,7 +362,7 @@ void Group::on_chunk(const rpc::Asked& asked, const wire::Collect& collect, std:
 void Group::came_late(uint64_t op, uint32_t from, const wire::Signature& theirs) {
   const auto mine = done_.find(op);
   if (!broken_.ok() || mine == done_.end()) return;
-  break_off(base::error(MV_EDISAGREE, "operation {} of the group: {} made {}, {} makes {}", op, name(static_cast<uint32_t>(setting_.rank)),
+  break_group(base::error(MV_EDISAGREE, "operation {} of the group: {} made {}, {} makes {}", op, name(static_cast<uint32_t>(setting_.rank)),
                         describe(mine->second), name(from), describe(theirs)), true);
 }
 
@@ -396,7 +396,7 @@ void Group::on_note(const wire::GroupNote& note) {
       if (!broken_.ok() && note.decided() != nullptr) agreement_.heard(from, {true, false, {}, ranks(note.decided())});
       agreement_.gone(from);
       if (waits_beyond(op))
-        break_off(base::error(MV_EPEERLOST, "{} has left the group", name(from)), true);
+        break_group(base::error(MV_EPEERLOST, "{} has left the group", name(from)), true);
       return;
     case wire::GroupWord::Waits:
       reached_[from] = std::max(reached_[from], op);
@@ -421,20 +421,20 @@ void Group::on_note(const wire::GroupNote& note) {
         const uint8_t told = note.dtypes()->Get(i);
         shape.arrays.push_back({nullptr, note.counts()->Get(i), static_cast<mv_dtype>(told & kDtypeMask), static_cast<uint8_t>(told >> kNoteShift)});
       }
-      if (const base::Status wrong = check_shape(shape); !wrong.ok()) return break_off(base::error(wrong.code(), "{}: {}", name(from), wrong.text()), true);
+      if (const base::Status wrong = check_shape(shape); !wrong.ok()) return break_group(base::error(wrong.code(), "{}: {}", name(from), wrong.text()), true);
       numbers_[op].shape = std::move(shape);
       return check_drained(op);
     }
     case wire::GroupWord::Fails:
-      if (done_.contains(op)) return break_off(status(), true);  // some ranks have its result, others do not
+      if (done_.contains(op)) return break_group(status(), true);  // some ranks have its result, others do not
       if (broken_.ok()) fail(op, status(), false);
       return;
     case wire::GroupWord::Breaks:
       for (const uint32_t rank : ranks(note.ranks())) agreement_.gone(rank);
-      return break_off(status(), false);
+      return break_group(status(), false);
     case wire::GroupWord::Shrinks:
     case wire::GroupWord::Decides:
-      break_off(status(), true);
+      break_group(status(), true);
       return agreement_.heard(from, {note.word() == wire::GroupWord::Decides, note.asks(), ranks(note.ranks()), ranks(note.decided())});
     default:
       return;
@@ -451,11 +451,11 @@ bool Group::waits_beyond(uint64_t op) const {
 
 void Group::lost(uint32_t rank, const base::Status& why) {
   if (!lost_.insert(rank).second) return;
-  if (!closed_.contains(rank)) break_off(base::error(MV_EPEERLOST, "{}: {}", name(rank), why.text()), true);
+  if (!closed_.contains(rank)) break_group(base::error(MV_EPEERLOST, "{}: {}", name(rank), why.text()), true);
   agreement_.gone(rank);
 }
 
-void Group::break_off(const base::Status& why, bool tell) {
+void Group::break_group(const base::Status& why, bool tell) {
   if (!broken_.ok() || is_closed_) return;
   broken_ = why;
   if (watcher_.broken) watcher_.broken(why);
@@ -490,7 +490,7 @@ void Group::close(const base::Status& gave_up) {
     note.status = gave_up.code();
     if (agreement_.decided()) note.decided = *agreement_.decided();
   });
-  break_off(base::Status(MV_ESTATE, "this rank has closed the group"), false);
+  break_group(base::Status(MV_ESTATE, "this rank has closed the group"), false);
   is_closed_ = true;
   agreement_.give_up(base::Status(MV_ESTATE, "this rank has closed the group"));
 }
@@ -592,7 +592,7 @@ void Group::expire(uint64_t op, Active& active, base::Nanos now) {
   const std::string why = !names.empty()           ? "who have not come to it: " + names
                           : awaited != Step::kNone ? "it waits for " + name(static_cast<uint32_t>(awaited))
                                                    : "what it sent was not taken";
-  break_off(base::error(MV_ETIMEOUT, "operation {} of the group, {}: {} has given up; {}", op, describe(running.signature()),
+  break_group(base::error(MV_ETIMEOUT, "operation {} of the group, {}: {} has given up; {}", op, describe(running.signature()),
                         name(static_cast<uint32_t>(setting_.rank)), why), true);
 }
 

@@ -81,7 +81,7 @@ class Group {
   /// The process of a rank is gone.
   void lost(uint32_t rank, const base::Status& why);
   /// Breaks the group: operations that are running or begin later fail. `tell` notifies the other ranks.
-  void break_off(const base::Status& why, bool tell);
+  void break_group(const base::Status& why, bool tell);
   /// The progress of operations through shared memory, as far as it is visible here.
   struct Elsewhere {
     uint64_t operations = 0;  ///< begun

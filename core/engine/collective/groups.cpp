@@ -173,7 +173,7 @@ std::string Groups::missing(const Opening& opening) const {
 void Groups::shrink(const base::OperationRef& call, const GroupRef& group, Opened opened) {
   const uint64_t id = group->members().id;
   if (shrinkings_.contains(id)) return opened(base::Status(MV_ESTATE, "another thread is shrinking this group"));
-  group->break_off(base::error(MV_EPEERLOST, "{} has begun to shrink the group", cluster_.view().name(cluster_.self().peer)), true);
+  group->break_group(base::error(MV_EPEERLOST, "{} has begun to shrink the group", cluster_.view().name(cluster_.self().peer)), true);
   Shrinking shrinking{begin(call), group, std::move(opened)};
   if (const auto& known = group->agreement().decided()) return shrunk(shrinking, *known);
   shrinkings_.emplace(id, std::move(shrinking));
@@ -214,7 +214,7 @@ void Groups::close(const GroupRef& group, const base::Status& gave_up) {
 }
 
 void Groups::abandon(const GroupRef& group, const base::Status& why) {
-  group->break_off(why, true);
+  group->break_group(why, true);
   group->lineage().abandoned = true;
   const auto is_before = [&](const auto& entry) { return survivors_of(*entry.second) == group; };
   if (std::none_of(groups_.begin(), groups_.end(), is_before)) close(group);

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/config.hpp"
+#include "base/setting_text.hpp"
 #include "shard/updater/optimizer/traits.hpp"
 #include "shard/updater/registry.hpp"
 

@@ -570,21 +570,21 @@ bool Loop::spin() {
   auto writers = Watched::Writers::kNone;
   for (const Watched* watched : watched_) writers = std::max(writers, watched->writers());
   if (writers == Watched::Writers::kNone) return false;
-  const Nanos begin = now(), budget = spin_.budget(begin);
+  const Nanos begin = now(), budget = spin_policy_.budget(begin);
   if (budget == Nanos{0}) return false;
   const bool yields = writers == Watched::Writers::kHere;  // they can't run while we spin
   do {
     for (int i = 0; i < (yields ? 1 : kLooksPerGlance); ++i) {
       if (look()) {
         ++looks_;
-        spin_.hit();
+        spin_policy_.hit();
         return true;
       }
       if (news_.load(std::memory_order_relaxed) || stopping_.load(std::memory_order_relaxed)) return true;
       yields ? static_cast<void>(sched_yield()) : base::relax();
     }
   } while (now() - begin < budget);
-  spin_.failed();
+  spin_policy_.failed();
   looks_ = 0;
   return false;
 }

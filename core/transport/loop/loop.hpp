@@ -41,7 +41,7 @@
 #include "base/descriptors.hpp"
 #include "base/result.hpp"
 #include "base/tick_clock.hpp"
-#include "transport/loop/spin.hpp"
+#include "transport/loop/spin_policy.hpp"
 #include "transport/loop/task.hpp"
 
 namespace mv::transport {
@@ -89,7 +89,7 @@ class Loop final : public base::Clock {
   /// The result of the constructor. After MV_ESYSTEM only the destructor may be called.
   const base::Status& ready() const { return ready_; }
   /// Sets how long a driver spins on watched memory before it sleeps, at most; see spin.hpp. 0: never. Before start().
-  void set_spin(base::Nanos limit) { spin_ = Spin(limit); }
+  void set_spin(base::Nanos limit) { spin_policy_ = SpinPolicy(limit); }
   /// Enables busy(), which reads the clock around each call and each sleep. Before start().
   void keep_time() { keeps_time_ = true; }
   /// Starts the background thread, which blocks all signals. MV_ESYSTEM.
@@ -248,7 +248,7 @@ class Loop final : public base::Clock {
   base::Nanos timer_at_ = base::kNever;
   Task timer_fn_;
   bool watchers_changed_ = true;
-  Spin spin_{base::Nanos{0}};
+  SpinPolicy spin_policy_{base::Nanos{0}};
   base::Nanos poll_by_{0};
   int looks_ = 0;  // successful ones in a row since libuv was last polled
   base::TickClock ticks_;

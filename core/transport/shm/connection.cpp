@@ -12,8 +12,8 @@
 #include <climits>
 #include <cstring>
 
-#include "base/fence.hpp"
 #include "base/log.hpp"
+#include "base/memory_fence.hpp"
 
 namespace mv::transport {
 
@@ -170,7 +170,7 @@ void ShmConnection::flush() {
 }
 
 /// Wakes the peer if it sleeps. To be called after a store that the peer may be waiting for, and a fence: this is the
-/// waker's half of Dekker's pattern (base/fence.hpp); ShmTransport::before_sleep() is the sleeper's half.
+/// waker's half of Dekker's pattern (base/memory_fence.hpp); ShmTransport::before_sleep() is the sleeper's half.
 /// tests/models/shm_bell.pml is the model.
 void ShmConnection::ring_bell() {
   const uint64_t nap = peer_page().naps.load(std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 #pragma once
 // One connection of the shared-memory transport: a unix socket and two rings. On the socket the two sides authenticate
-// each other (wire/hello.hpp) and pass their descriptors. The socket stays open: its end of stream reveals the end of
+// each other (wire/handshake.hpp) and pass their descriptors. The socket stays open: its end of stream reveals the end of
 // the peer, and it carries further descriptors.
 //
 // A bell is an eventfd on which a loop sleeps, one for each loop. A peer that has something for the loop rings it, but
@@ -23,7 +23,7 @@
 #include "transport/shm/ring.hpp"
 #include "transport/shm/sender.hpp"
 #include "transport/unix_socket.hpp"
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 namespace mv::transport {
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/fence.hpp"
 #include "base/log.hpp"
+#include "base/memory_fence.hpp"
 
 namespace mv::transport {
 

@@ -12,7 +12,7 @@
 #include "transport/tcp/outbox.hpp"
 #include "transport/tcp/receiver.hpp"
 #include "transport/tcp/socket.hpp"
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 namespace mv::transport {
 

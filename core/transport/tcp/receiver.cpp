@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 namespace mv::transport {
 

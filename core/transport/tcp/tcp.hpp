@@ -1,5 +1,5 @@
 #pragma once
-// The transport over TCP: any number of peers, each with one authenticated connection (wire/hello.hpp).
+// The transport over TCP: any number of peers, each with one authenticated connection (wire/handshake.hpp).
 //
 // When a connection breaks without a goodbye, the side that dialed reconnects at once and then every `retry`. The side
 // that listened waits, and probes meanwhile whether the peer's own port still answers. A refused connection proves that

@@ -1,4 +1,4 @@
-#include "api/kvstore/layout.hpp"
+#include "api/kvstore/placement.hpp"
 
 #include <string_view>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "api/kvstore/layout.hpp"
+#include "api/kvstore/placement.hpp"
 #include "api/kvstore/type.hpp"
 
 extern "C" {

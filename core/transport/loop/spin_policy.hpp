@@ -11,9 +11,9 @@ namespace mv::transport {
 /// The number of runnable threads on the whole machine; 0 if the kernel does not report it.
 int runnable_threads();
 
-class Spin {
+class SpinPolicy {
  public:
-  explicit Spin(base::Nanos limit) : limit_(limit) {}
+  explicit SpinPolicy(base::Nanos limit) : limit_(limit) {}
 
   /// How long to spin now; 0: sleep at once.
   base::Nanos budget(base::Nanos now);

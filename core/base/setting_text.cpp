@@ -1,4 +1,4 @@
-#include "base/config.hpp"
+#include "base/setting_text.hpp"
 
 #include <algorithm>
 #include <cctype>

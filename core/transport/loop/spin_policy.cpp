@@ -1,4 +1,4 @@
-#include "transport/loop/spin.hpp"
+#include "transport/loop/spin_policy.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ int runnable_threads() {
   return count;
 }
 
-base::Nanos Spin::budget(base::Nanos now) {
+base::Nanos SpinPolicy::budget(base::Nanos now) {
   if (limit_ == base::Nanos{0}) return limit_;
   if (skip_ > 0) {
     --skip_;
@@ -44,13 +44,13 @@ base::Nanos Spin::budget(base::Nanos now) {
   return is_crowded(now) ? base::Nanos{0} : limit_;
 }
 
-void Spin::failed() {
+void SpinPolicy::failed() {
   if (++failures_ <= kFreeFailures) return;
   skip_ = std::min(kMostSkipped, 1 << std::min(failures_ - kFreeFailures, 16));
 }
 
 /// Whether runnable threads outnumber processors: spinning would then take processor time from threads that have work.
-bool Spin::is_crowded(base::Nanos now) {
+bool SpinPolicy::is_crowded(base::Nanos now) {
   if (now < look_again_) return crowded_;
   static const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   crowded_ = runnable_threads() > processors;

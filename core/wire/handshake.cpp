@@ -1,4 +1,4 @@
-#include "wire/hello.hpp"
+#include "wire/handshake.hpp"
 
 #include <sodium.h>
 

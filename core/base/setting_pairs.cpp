@@ -1,6 +1,6 @@
 // The text form of settings: key=value pairs and their quotes.
 
-#include "base/config.hpp"
+#include "base/setting_text.hpp"
 
 namespace mv::base {
 namespace {

@@ -143,9 +143,9 @@ class KVStore:
     """A store, as one process sees it; from create().
 
     A key is an int or a str; a list of keys needs a list of values. Each key has one value, or a list with one value
-    for each device: a push sums them, and a pull fills all of them. Arrays are used in place; only one with gaps
-    between its elements is copied. Calls on one key take effect in order, and a pushed value is a snapshot. Wrong keys,
-    shapes and dtypes are an ArgumentError; nothing was done then.
+    for each device: a push sums them, and a pull fills all of them. Arrays are used in place; only those
+    with gaps between elements, or read-only, are copied. Calls on one key take effect in order, and a pushed value is a
+    snapshot. Wrong keys, shapes and dtypes are an ArgumentError; nothing was done then.
     priority: queued requests are sent by descending priority. timeout: seconds; None = the node's default.
     """
 
